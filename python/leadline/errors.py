@@ -1,0 +1,47 @@
+"""The one error shape of leadline: what went wrong, why, and what to do about it.
+
+Rust errors arrive as this class too (crates/py/src/error.rs). Only the command line prints and exits.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+KINDS = (
+    "usage",  # the call makes no sense as given
+    "not_found",  # no such capture, table, process, server
+    "rights",  # a right is missing; the hint has the command that grants it
+    "unsupported",  # a server major, build or platform leadline does not know
+    "layout",  # shared memory does not look as the layout tables say
+    "connection",  # the server cannot be reached over SQL
+    "gone",  # the server went away or was restarted
+    "storage",  # evidence cannot be written or read
+    "invalid",  # a file or memory holds what it should not
+    "query",  # SQL of the user does not run
+)
+
+
+class LeadlineError(Exception):
+    """kind: one of KINDS. message: one line. detail, hint, where: one line each or empty."""
+
+    def __init__(self, kind: str, message: str, detail: str = "", hint: str = "", where: str = "") -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.message = message
+        self.detail = detail
+        self.hint = hint
+        self.where = where
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "kind": self.kind,
+            "message": self.message,
+            "detail": self.detail,
+            "hint": self.hint,
+            "where": self.where,
+        }
+
+    def as_text(self) -> str:
+        lines = [f"error: {self.message}"]
+        lines += [f"  {key}: {value}" for key, value in (("at", self.where), ("detail", self.detail), ("hint", self.hint)) if value]
+        return "\n".join(lines)

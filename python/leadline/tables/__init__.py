@@ -1,0 +1,63 @@
+"""The table contracts: what tables exist, their columns, units and meaning.
+
+Each TOML file beside this one is one table. crates/capture embeds the same files, so a column exists in one place.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from dataclasses import dataclass
+from importlib import resources
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+DUCKDB_TYPES = {
+    "int32": "INTEGER",
+    "int64": "BIGINT",
+    "uint32": "UINTEGER",
+    "float64": "DOUBLE",
+    "string": "VARCHAR",
+    "bool": "BOOLEAN",
+}
+
+
+@dataclass(frozen=True)
+class Column:
+    name: str
+    type: str
+    unit: str
+    meaning: str
+    source: str = ""
+    nullable: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table or view. sql, needs and uses are for views only."""
+
+    name: str
+    kind: str
+    title: str
+    columns: tuple[Column, ...]
+    probe: str = ""
+    sql: str = ""
+    needs: tuple[str, ...] = ()
+    uses: tuple[str, ...] = ()
+
+
+@functools.cache
+def all_tables() -> dict[str, Table]:
+    """Every table and view by name: tables first, then views, each in the order of their names."""
+    found = []
+    for entry in resources.files(__package__).iterdir():
+        if not entry.name.endswith(".toml"):
+            continue
+        raw = tomllib.loads(entry.read_text(encoding="utf-8"))
+        columns = tuple(Column(**column) for column in raw.pop("columns"))
+        raw["needs"], raw["uses"] = tuple(raw.get("needs", ())), tuple(raw.get("uses", ()))
+        found.append(Table(columns=columns, **raw))
+    return {table.name: table for table in sorted(found, key=lambda t: (t.kind, t.name))}
