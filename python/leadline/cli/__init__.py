@@ -1,0 +1,124 @@
+"""The command line: one group, one file per command, and the one place that prints errors and exits.
+
+A command is cli/NAME.py with a click command called `command`. It is imported only when it is asked for, so that
+`leadline --help` needs neither DuckDB nor rich; its line in the list of commands therefore stands here too (a test
+compares the two). A command whose module is not there is not listed.
+
+Completion is click's: eval "$(_LEADLINE_COMPLETE=bash_source leadline)", or zsh_source, fish_source.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+import click
+
+from leadline.errors import LeadlineError
+
+COMMANDS = {
+    "demo": "Start a private PostgreSQL with planted troubles, capture and report it.",
+    "take": "Take a capture of a running PostgreSQL.",
+    "show": "Show where the time of a capture went.",
+    "findings": "List what is wrong in a capture, most costly first.",
+    "report": "Write a capture as one HTML file.",
+    "sql": "Run SQL over the tables of a capture.",
+    "tables": "List the tables of a capture, their columns, units and meaning.",
+    "doctor": "Say what can be measured here, and what it takes to measure the rest.",
+    "top": "Watch a running PostgreSQL: waits, sessions, locks, hot blocks.",
+}
+OUTCOME_FINE, OUTCOME_FINDINGS, OUTCOME_ERROR, OUTCOME_INTERRUPTED = 0, 1, 2, 130
+SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 80}
+
+
+def version() -> str:
+    from importlib.metadata import PackageNotFoundError
+    from importlib.metadata import version as installed
+
+    try:
+        return installed("leadline")
+    except PackageNotFoundError:  # run from a source tree that is not installed
+        return "not installed"
+
+
+class LazyGroup(click.Group):
+    """Commands by name from leadline.cli.NAME, imported when used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [name for name in COMMANDS if importlib.util.find_spec(f"leadline.cli.{name}")]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        command = importlib.import_module(f"leadline.cli.{cmd_name}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, COMMANDS[name]) for name in self.list_commands(ctx)])
+
+
+def _print_version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        click.echo(f"leadline {version()}")
+        ctx.exit()
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings=SETTINGS,
+    epilog="\b\nExamples:\n  leadline demo\n  leadline take --pid 4711 --for 60s\n  leadline show *.leadline\n  leadline COMMAND --help",
+)
+@click.option("--version", is_flag=True, expose_value=False, is_eager=True, callback=_print_version, help="Print the version and leave.")
+def group() -> None:
+    """Where does the time of a PostgreSQL go? Measured from outside, without SQL.
+
+    Data goes to stdout, talk to stderr. Exit code 0: fine; 1: there are findings (only `findings`); 2: error.
+    """
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs one command line and gives its exit code. Errors are printed here, in the one shape, and nowhere else."""
+    try:
+        outcome = group.main(args=list(arguments), prog_name="leadline", standalone_mode=False)
+        sys.stdout.flush()  # a closed pipe shows up here rather than at exit
+        return outcome if isinstance(outcome, int) else OUTCOME_FINE
+    except LeadlineError as e:
+        return _fail(e, as_json="--json" in arguments)
+    except click.exceptions.NoArgsIsHelpError as e:
+        click.echo(e.format_message(), err=True)
+        return OUTCOME_ERROR
+    except click.ClickException as e:
+        return _fail(_usage_error(e), as_json="--json" in arguments)
+    except click.exceptions.Exit as e:
+        return e.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("interrupted", err=True)
+        return OUTCOME_INTERRUPTED
+    except BrokenPipeError:  # the reader (head, less) has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OUTCOME_FINE
+
+
+def _usage_error(e: click.ClickException) -> LeadlineError:
+    context = getattr(e, "ctx", None)
+    hint = f"{context.command_path} --help" if context is not None else "leadline --help"
+    return LeadlineError("usage", e.format_message().rstrip("."), hint=hint)
+
+
+def _fail(error: LeadlineError, *, as_json: bool) -> int:
+    if as_json:
+        click.echo(json.dumps({"error": error.as_dict()}, ensure_ascii=False))
+    else:
+        click.echo(error.as_text(), err=True)
+    return OUTCOME_ERROR
+
+
+def main() -> NoReturn:
+    sys.exit(run(sys.argv[1:]))

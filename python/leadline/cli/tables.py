@@ -1,0 +1,80 @@
+"""leadline tables: the contracts of the tables, for people and for programs."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import textwrap
+
+import click
+
+from leadline.errors import LeadlineError
+from leadline.tables import Table, all_tables
+
+WIDTH = 80
+
+
+def find_table(name: str) -> Table:
+    """A table by name. Raises LeadlineError('not_found') with the names that come close."""
+    tables = all_tables()
+    if name in tables:
+        return tables[name]
+    import difflib
+
+    close = difflib.get_close_matches(name, tables, n=3)
+    hint = f"did you mean {' or '.join(close)}?" if close else "leadline tables lists them"
+    raise LeadlineError("not_found", f"there is no table {name}", hint=hint)
+
+
+def list_text() -> str:
+    """All tables and views, one per line."""
+    lines = []
+    for kind, title in (("table", "Tables (stored as Parquet)"), ("view", "Views (SQL over the tables)")):
+        lines += ["", title] if lines else [title]
+        for table in all_tables().values():
+            if table.kind == kind:
+                lines += textwrap.wrap(table.title, WIDTH, initial_indent=f"  {table.name:<18}", subsequent_indent=" " * 20)
+    lines += ["", "leadline tables NAME describes one."]
+    return "\n".join(lines)
+
+
+def describe_text(table: Table) -> str:
+    """One table: what it is, then each column with type, unit and meaning."""
+    lines = textwrap.wrap(f"{table.name}: {table.title}.", WIDTH)
+    if table.kind == "table":
+        lines.append(f"A stored table, from probe {table.probe}.")
+    elif table.sql:
+        sources = ", ".join(table.needs + table.uses)
+        lines += textwrap.wrap(f"A view over {sources}.", WIDTH)
+    lines.append("")
+    names = max(len(c.name) for c in table.columns)
+    for column in table.columns:
+        if column.name == "...":
+            lines += textwrap.wrap(column.meaning, WIDTH, subsequent_indent="  ")
+            continue
+        kind = column.type + (" or null" if column.nullable else "")
+        unit = f" [{column.unit}]" if column.unit else ""
+        lines.append(f"{column.name:<{names}}  {kind}{unit}")
+        lines += textwrap.wrap(column.meaning, WIDTH, initial_indent="    ", subsequent_indent="    ")
+        if column.source:
+            lines += textwrap.wrap(f"from {column.source}", WIDTH, initial_indent="    ", subsequent_indent="    ")
+    return "\n".join(lines)
+
+
+@click.command(
+    "tables",
+    epilog="\b\nExamples:\n  leadline tables\n  leadline tables session_sample\n  leadline tables buffer_wait --json",
+)
+@click.argument("name", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON: one object per table.")
+def command(name: str | None, as_json: bool) -> None:
+    """List the tables of a capture, their columns, units and meaning.
+
+    With NAME: describe one table or view.
+    """
+    if as_json:
+        chosen = [find_table(name)] if name else list(all_tables().values())
+        objects = [dataclasses.asdict(table) for table in chosen]
+        click.echo(json.dumps(objects[0] if name else objects, ensure_ascii=False, indent=1))
+    else:
+        click.echo(describe_text(find_table(name)) if name else list_text())
