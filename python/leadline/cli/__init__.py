@@ -33,6 +33,7 @@ COMMANDS = {
     "top": "Watch a running PostgreSQL: waits, sessions, locks, hot blocks.",
 }
 OUTCOME_FINE, OUTCOME_FINDINGS, OUTCOME_ERROR, OUTCOME_INTERRUPTED = 0, 1, 2, 130
+COMPLETE_VARIABLE = "_LEADLINE_COMPLETE"
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 80}
 
 
@@ -86,7 +87,12 @@ def group() -> None:
 def run(arguments: Sequence[str]) -> int:
     """Runs one command line and gives its exit code. Errors are printed here, in the one shape, and nowhere else."""
     try:
-        outcome = group.main(args=list(arguments), prog_name="leadline", standalone_mode=False)
+        if instruction := os.environ.get(COMPLETE_VARIABLE):
+            from click.shell_completion import shell_complete
+
+            return shell_complete(group, {}, "leadline", COMPLETE_VARIABLE, instruction)
+        with group.make_context("leadline", list(arguments)) as context:  # not main(): it exits 1 on a closed pipe
+            outcome = group.invoke(context)
         sys.stdout.flush()  # a closed pipe shows up here rather than at exit
         return outcome if isinstance(outcome, int) else OUTCOME_FINE
     except LeadlineError as e:

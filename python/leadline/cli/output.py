@@ -1,0 +1,121 @@
+"""How commands print rows: JSON, CSV, or a plain table that fits the width."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import unicodedata
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from typing import Any
+
+WIDTH = 80
+NARROWEST = 8  # a text column is not cut below this; the rows are then printed one value per line
+
+
+def to_json(value: Any) -> str:
+    """JSON for programs: not-a-number and infinity become null, times and other types their text."""
+    return json.dumps(_plain(value), ensure_ascii=False)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bool | int | str) or value is None:
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, dict):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple | set):
+        return [_plain(v) for v in value]
+    if isinstance(value, bytes):
+        return value.hex()
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+def to_csv(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterable[str]:
+    """CSV lines, the names first; null is an empty field."""
+    line = io.StringIO()
+    writer = csv.writer(line, lineterminator="\n")
+    for row in [names, *rows]:
+        writer.writerow(["" if v is None else v for v in row])
+        yield line.getvalue()
+        line.seek(0)
+        line.truncate()
+
+
+def cell(value: Any) -> str:
+    """One value as text on one line. Control characters of foreign text do not reach the terminal."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return f"{value:.6g}" if abs(value) < 1e15 else f"{value:.0f}"
+    if isinstance(value, dict | list):
+        value = to_json(value)
+    return one_line(str(value))
+
+
+def one_line(text: str) -> str:
+    """Text without line breaks, and with control characters made harmless."""
+    return "".join(c if unicodedata.category(c)[0] != "C" else "\N{REPLACEMENT CHARACTER}" for c in " ".join(text.split()))
+
+
+def fit(text: str, width: int) -> str:
+    """At most `width` characters, an ellipsis for what is cut."""
+    return text if len(text) <= width else text[: max(width - 1, 0)] + "…"
+
+
+def to_table(names: Sequence[str], rows: Sequence[Sequence[Any]], width: int = WIDTH) -> str:
+    """A table of at most `width` columns: text is cut to fit, numbers never; too many columns give one value per line."""
+    columns = [_column([row[i] for row in rows]) for i in range(len(names))]
+    cells = [list(row) for row in zip(*columns)]
+    numeric = [any(isinstance(r[i], int | float | Decimal) for r in rows) for i in range(len(names))]
+    numeric = [n and not any(isinstance(r[i], str | bool) for r in rows) for i, n in enumerate(numeric)]
+    widths = _widths(names, cells, numeric, width)
+    if widths is None:
+        return _records(names, cells, width)
+    lines = ["  ".join(_pad(fit(n, w), w, right) for n, w, right in zip(names, widths, numeric)).rstrip()]
+    lines.append("  ".join("-" * w for w in widths))
+    lines += ["  ".join(_pad(fit(c, w), w, right) for c, w, right in zip(row, widths, numeric)).rstrip() for row in cells]
+    return "\n".join(lines)
+
+
+def _column(values: Sequence[Any]) -> list[str]:
+    """The values of one column as text; floats with the same number of decimals, as many as they need up to three."""
+    floats = [v for v in values if isinstance(v, float | Decimal)]
+    if not floats or not all(math.isfinite(v) and (v == 0 or 1e-3 <= abs(v) < 1e15) for v in floats):
+        return [cell(v) for v in values]
+    decimals = next(d for d in range(4) if d == 3 or all(abs(float(v) - round(float(v), d)) < 5e-7 for v in floats))
+    return [f"{v:.{decimals}f}" if isinstance(v, float | Decimal) else cell(v) for v in values]
+
+
+def _pad(text: str, width: int, right: bool) -> str:
+    return text.rjust(width) if right else text.ljust(width)
+
+
+def _widths(names: Sequence[str], cells: list[list[str]], numeric: list[bool], width: int) -> list[int] | None:
+    """Width per column; the widest text columns give way. None when they cannot all fit."""
+    widths = [max([len(name), *(len(row[i]) for row in cells)]) for i, name in enumerate(names)]
+    over = sum(widths) + 2 * (len(widths) - 1) - width
+    while over > 0:
+        text = [i for i in range(len(widths)) if not numeric[i] and widths[i] > max(NARROWEST, len(names[i]))]
+        if not text:
+            return None
+        widest = max(text, key=lambda i: widths[i])
+        widths[widest] -= 1
+        over -= 1
+    return widths
+
+
+def _records(names: Sequence[str], cells: list[list[str]], width: int) -> str:
+    label = max(len(name) for name in names)
+    lines = []
+    for number, row in enumerate(cells, 1):
+        lines.append(f"-- row {number} ".ljust(width, "-"))
+        lines += [f"{name:<{label}}  {fit(value, max(width - label - 2, NARROWEST))}".rstrip() for name, value in zip(names, row)]
+    return "\n".join(lines)

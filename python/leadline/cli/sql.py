@@ -1,0 +1,108 @@
+"""leadline sql: a query over the tables of one capture. It reads this capture and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+import duckdb
+
+from leadline.capture import Capture, open_capture
+from leadline.cli.output import to_csv, to_json, to_table
+from leadline.errors import LeadlineError
+
+READING = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
+BATCH = 10_000
+
+
+def lock_down(capture: Capture) -> None:
+    """From here on the connection reads the files of the capture and no others, and its settings stay as they are."""
+    folder = str(capture.path.resolve()).replace("'", "''")
+    relative = str(capture.path).replace("'", "''")  # the views name their files as the capture was opened
+    capture.db.execute(f"set allowed_directories = ['{folder}', '{relative}']")
+    capture.db.execute("set enable_external_access = false")
+    capture.db.execute("set lock_configuration = true")
+
+
+def check_reading(capture: Capture, query: str) -> None:
+    """Raises LeadlineError('query') unless the text is one statement that only reads."""
+    try:
+        statements = capture.db.extract_statements(query)
+    except duckdb.Error as e:
+        raise query_error(e) from e
+    if len(statements) != 1:
+        raise LeadlineError("query", f"give one statement, not {len(statements)}", hint="join them with a with clause")
+    if statements[0].type not in READING:
+        kind = statements[0].type.name.lower().replace("_", " ")
+        raise LeadlineError("query", f"a capture is only read: {kind} is not allowed", hint="begin with select, with, from, describe or explain")
+
+
+def query_error(e: duckdb.Error) -> LeadlineError:
+    first, _, rest = str(e).strip().partition("\n")
+    return LeadlineError("query", "the query does not run", detail=first, hint="leadline tables NAME lists the columns of a table")
+
+
+@click.command(
+    "sql",
+    epilog="""\b
+Examples:
+  leadline sql demo.leadline "select wait_class, sum(weight_s) as seconds
+    from db_time group by 1 order by 2 desc"
+  leadline sql demo.leadline "from hot_block limit 5" --json
+  leadline sql demo.leadline - --csv < query.sql
+  leadline sql demo.leadline "describe session_sample\"""",
+)
+@click.argument("capture", type=click.Path(path_type=Path))
+@click.argument("query")
+@click.option("--json", "form", flag_value="json", help="Print a JSON list of objects.")
+@click.option("--csv", "form", flag_value="csv", help="Print CSV with a header line.")
+@click.option("--table", "form", flag_value="table", default="table", help="Print a table of 80 columns (the default); long text is cut.")
+def command(capture: Path, query: str, form: str) -> None:
+    """Run SQL over the tables of a capture.
+
+    QUERY is one DuckDB query over the tables that `leadline tables` lists; - reads it from standard input. It can read
+    the capture and nothing else.
+    """
+    opened = open_capture(capture)
+    try:
+        lock_down(opened)
+        if query == "-":
+            query = click.get_text_stream("stdin").read()
+        check_reading(opened, query)
+        _print(opened, query, form)
+    finally:
+        opened.close()
+
+
+def _print(capture: Capture, query: str, form: str) -> None:
+    try:
+        cursor = capture.db.execute(query)
+        names = [column[0] for column in cursor.description or []]
+        if form == "csv":
+            for line in to_csv(names, _stream(cursor)):
+                click.echo(line, nl=False)
+        elif form == "json":
+            _print_json(names, cursor)
+        else:
+            click.echo(to_table(names, cursor.fetchall()))
+    except duckdb.Error as e:
+        raise query_error(e) from e
+
+
+def _stream(cursor: Any) -> Any:
+    while batch := cursor.fetchmany(BATCH):
+        yield from batch
+
+
+def _print_json(names: list[str], cursor: Any) -> None:
+    """A list with one object per line, without holding all of them."""
+    rows = _stream(cursor)
+    first = next(rows, None)
+    if first is None:
+        click.echo("[]")
+        return
+    click.echo("[" + to_json(dict(zip(names, first))), nl=False)
+    for row in rows:
+        click.echo(",\n" + to_json(dict(zip(names, row))), nl=False)
+    click.echo("]")

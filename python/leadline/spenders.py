@@ -1,0 +1,186 @@
+"""Who spent the database time of a capture: statements, sessions, objects and blocks, by seconds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from leadline.capture import Capture
+
+# The waits for one buffer, in any spelling of the majors: BufferContent, BufferPin, BufferIO, BufferIo.
+BUFFER_WAITS = "lower(wait_event) in ('buffercontent', 'bufferpin', 'bufferio')"
+
+# The relation of a lock, or what else it is on, from lock_wait l and relation r.
+LOCKED_OBJECT = """case when r.relid is not null then r.nspname || '.' || r.relname
+    when l.relid <> 0 then 'relation ' || l.relid
+    when l.locktype = 'transactionid' then 'rows (transaction locks)'
+    when l.locktype = 'advisory' then 'advisory lock ' || l.classid || '/' || l.objid
+    else l.locktype end"""
+
+
+@dataclass
+class Spender:
+    """Seconds of database time in all, by class and by event (most first), and in how many sessions."""
+
+    key: int | None
+    label: str
+    seconds: float = 0.0
+    by_class: dict[str, float] = field(default_factory=dict)
+    top_event: str = ""
+    sessions: int = 0
+
+
+@dataclass
+class Session(Spender):
+    """A session: who it is, and what it used (null where it could not be read)."""
+
+    pid: int = 0
+    usename: str = ""
+    datname: str = ""
+    application_name: str = ""
+    client_addr: str = ""
+    backend_type: str = ""
+    idle_in_xact_s: float = 0.0
+    cpu_run_s: float | None = None
+    blocks_read: int | None = None
+    wal_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class ObjectTime:
+    """A relation, or another thing that is waited for: seconds its victims waited for its locks and its buffers."""
+
+    object: str
+    kind: str
+    seconds: float
+    lock_s: float
+    buffer_s: float
+
+
+@dataclass(frozen=True)
+class HotBlock:
+    """One block sessions waited for. seconds: of all waits for it; holder: what its holder was seen doing."""
+
+    object: str
+    relkind: str
+    fork: str
+    block: int
+    page_kind: str
+    wait_kind: str
+    seconds: float
+    waiters: int
+    most_waiters: int
+    exclusive: int
+    holder: str
+
+
+def statements(capture: Capture, limit: int = 10) -> list[Spender]:
+    """Statements by database time; label is the normalised text on one line."""
+    texts = {row["statement_id"]: row["query"] for row in capture.rows("select statement_id, any_value(query) as query from statement group by 1")}
+    found = _spenders(capture, "statement_id", limit)
+    for spender in found:
+        text = texts.get(spender.key)
+        spender.label = " ".join(text.split()) if text else "(text not known)" if spender.key else "(no statement known)"
+    return found
+
+
+def sessions(capture: Capture, limit: int = 10) -> list[Session]:
+    """Sessions by database time; those that only sat in a transaction follow."""
+    spent = {s.key: s for s in _spenders(capture, "session_id", 1_000_000)}
+    rows = capture.rows(
+        """
+        with who as (
+          select session_id, any_value(pid) as pid, any_value(usename) as usename, any_value(datname) as datname,
+                 any_value(application_name) as application_name, any_value(client_addr) as client_addr,
+                 any_value(backend_type) as backend_type,
+                 coalesce(sum(weight_s) filter (in_db_time), 0) as seconds,
+                 coalesce(sum(weight_s) filter (starts_with(state, 'idle in transaction')), 0) as idle_in_xact_s
+          from session_sample group by 1),
+        used as (
+          select session_id, sum(cpu_run_ns) / 1e9 as cpu_run_s, sum(shared_blks_read)::bigint as blocks_read,
+                 sum(wal_bytes)::bigint as wal_bytes
+          from session_delta group by 1)
+        select * from who left join used using (session_id)
+        where seconds > 0 or idle_in_xact_s > 0 order by seconds desc, idle_in_xact_s desc, session_id
+        limit $1
+        """,
+        [limit],
+    )
+    found = []
+    for row in rows:
+        session = Session(key=row.pop("session_id"), label=f"pid {row['pid']}", **{k: v if v is not None else _empty(k) for k, v in row.items()})
+        part = spent.get(session.key)
+        if part:
+            session.by_class, session.top_event, session.sessions = part.by_class, part.top_event, 1
+        found.append(session)
+    return found
+
+
+def _empty(column: str) -> str | None:
+    """Names that could not be read show as nothing; numbers stay unknown."""
+    return None if column in ("cpu_run_s", "blocks_read", "wal_bytes") else ""
+
+
+def _spenders(capture: Capture, key: str, limit: int) -> list[Spender]:
+    rows = capture.rows(
+        f"""
+        with total as (
+          select {key} as key, sum(weight_s) as s, count(distinct session_id) as sessions
+          from db_time group by 1 order by s desc, 1 limit $1)
+        select t.key, t.sessions, d.wait_class, d.event, sum(d.weight_s) as s
+        from total t join db_time d on d.{key} is not distinct from t.key
+        group by all order by t.key, s desc, d.event
+        """,
+        [limit],
+    )
+    found: dict[Any, Spender] = {}
+    for row in rows:
+        spender = found.setdefault(row["key"], Spender(row["key"], "", sessions=row["sessions"], top_event=row["event"]))
+        spender.seconds += row["s"]
+        spender.by_class[row["wait_class"]] = spender.by_class.get(row["wait_class"], 0.0) + row["s"]
+    return sorted(found.values(), key=lambda s: -s.seconds)
+
+
+def seconds_per_waiter(capture: Capture) -> float:
+    """Seconds of waiting that one waiter found on a buffer stands for.
+
+    The looks for buffers are fewer than the passes of the sampler. So all the seconds that sessions waited for buffers
+    are spread over all the waiting sessions the looks met; those met but not tied to a block keep their part.
+    """
+    waited_s = capture.scalar(f"select coalesce(sum(weight_s), 0) from session_sample where {BUFFER_WAITS}")
+    met = capture.scalar("select coalesce(sum(waiting), 0) from buffer_scan")
+    return float(waited_s) / met if met else 0.0
+
+
+def hot_blocks(capture: Capture, limit: int = 10) -> list[HotBlock]:
+    """Blocks by the seconds sessions waited for them."""
+    rows = capture.rows(
+        """
+        select object, coalesce(any_value(relkind), '') as relkind, fork, block, mode(page_kind) as page_kind, wait_kind,
+               sum(waiters) * $1 as seconds, sum(waiters)::bigint as waiters, max(waiters) as most_waiters,
+               sum(waiters_exclusive)::bigint as exclusive,
+               coalesce(mode(coalesce(holder_wait_event_type || ':' || holder_wait_event, 'CPU')) filter (holder_pid <> 0), '') as holder
+        from hot_block group by object, fork, block, wait_kind
+        order by seconds desc, object, fork, block, wait_kind limit $2
+        """,
+        [seconds_per_waiter(capture), limit],
+    )
+    return [HotBlock(**row) for row in rows]
+
+
+def objects(capture: Capture, limit: int = 10) -> list[ObjectTime]:
+    """What sessions waited for, by seconds: relations (their locks and their buffers), other locked things."""
+    rows = capture.rows(
+        f"""
+        with waiting as (  -- a waiter with several blockers is one waiter
+          select distinct ts, period_ns, pid, {LOCKED_OBJECT} as object, coalesce(r.relkind, '') as kind
+          from lock_wait l left join relation r on r.datid = l.datid and r.relid = l.relid and l.relid <> 0),
+        locks as (select object, any_value(kind) as kind, sum(period_ns) / 1e9 as s from waiting group by 1),
+        buffers as (select object, any_value(relkind) as kind, sum(waiters) * $1 as s from hot_block group by 1)
+        select object, coalesce(l.kind, b.kind, '') as kind, coalesce(l.s, 0) as lock_s, coalesce(b.s, 0) as buffer_s,
+               coalesce(l.s, 0) + coalesce(b.s, 0) as seconds
+        from locks l full join buffers b using (object) order by seconds desc, object limit $2
+        """,
+        [seconds_per_waiter(capture), limit],
+    )
+    return [ObjectTime(**row) for row in rows]
