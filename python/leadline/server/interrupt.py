@@ -20,11 +20,12 @@ def deferred_interrupts() -> Iterator[None]:
     def note(number: int, frame: FrameType | None) -> None:
         noted.append(number)
 
-    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [(number, signal.signal(number, note)) for number in numbers]
     try:
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in before:
             signal.signal(number, handler if handler is not None else signal.SIG_DFL)
-        for number in dict.fromkeys(noted):
-            signal.raise_signal(number)
+        for arrived in dict.fromkeys(noted):
+            signal.raise_signal(arrived)

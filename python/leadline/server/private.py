@@ -230,7 +230,7 @@ class PrivateServer:
                     cwd=self.data_dir.parent if self._given_data_dir is None else self.data_dir,
                     env=environment,
                     start_new_session=True,
-                    preexec_fn=after_fork,  # noqa: PLW1509 (no other way to set PDEATHSIG; servers start before threads do)
+                    preexec_fn=after_fork,  # subprocess has no option for it; the server is started before threads are
                     umask=0o077,
                     **arguments,
                 )

@@ -1,0 +1,179 @@
+"""Fixtures for tests against real servers: lazily started, one per major for the whole session, stopped and removed at its end.
+
+    def test_x(pg): ...                    once per major 13-18
+    def test_x(servers): servers(18)       a shared server of one major
+    def test_x(fresh_server): fresh_server(16, max_connections=20)    a server of its own, stopped after the test
+
+A major that cannot be had is a skip with its reason; with LEADLINE_FORBID_SKIPS=1 every skip of the run is a failure.
+Which exact builds were used: the last lines of the run, and .pytest_cache/v/leadline/servers (JSON).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from leadline.server.binaries import host_dirs, wheel_dirs
+from leadline.server.private import PrivateServer
+from servers import MAJORS, Fetched, Unavailable, server
+
+SETTINGS = {"shared_buffers": "32MB", "fsync": False, "autovacuum": True, "max_connections": 60, "max_wal_size": "256MB"}
+FORBID_SKIPS = os.environ.get("LEADLINE_FORBID_SKIPS") == "1"
+used: dict[int, Fetched] = {}
+
+
+def wait_until(condition: Callable[[], Any], timeout_s: float = 10.0, what: str = "the condition") -> Any:
+    """The first true value of `condition`; fails when there is none by the deadline."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            pytest.fail(f"{what} did not come true within {timeout_s:g} s")
+        time.sleep(0.02)
+
+
+def is_running(pid: int) -> bool:
+    """Whether the process exists and is not a zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+@contextmanager
+def background(command: list[Any], **arguments: Any) -> Iterator[subprocess.Popen[bytes]]:
+    """A child process for the time of a block: killed and waited for at its end, whatever happens."""
+    process = subprocess.Popen([str(part) for part in command], start_new_session=True, **arguments)
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(3)
+            except subprocess.TimeoutExpired:
+                process.kill()
+        process.wait()
+
+
+@dataclass
+class Server:
+    """A running test server with the ways tests talk to it."""
+
+    private: PrivateServer
+    fetched: Fetched
+
+    @property
+    def major(self) -> int:
+        return self.fetched.major
+
+    @property
+    def pid(self) -> int:
+        return self.private.pid
+
+    @property
+    def dsn(self) -> str:
+        return self.private.dsn
+
+    def connect(self, **arguments: Any) -> psycopg.Connection[Any]:
+        """A connection in autocommit mode unless told otherwise; closed by its `with` block."""
+        return psycopg.connect(self.dsn, **{"autocommit": True, "connect_timeout": 10, **arguments})
+
+    def sql(self, query: str, parameters: Any = None) -> list[Any]:
+        """The rows of one statement, on a connection of its own; an empty list when it returns none."""
+        with self.connect(application_name="test") as connection:
+            cursor = connection.execute(query, parameters)
+            return cursor.fetchall() if cursor.description else []
+
+    def pgbench(self, *options: Any) -> Any:
+        """pgbench in the background, e.g. pgbench("-c", 4, "-T", 30, "-S"): for a `with` block, ended with it."""
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        return background([find_pgbench(), *options, "-n", self.dsn], **quiet)
+
+    def pgbench_init(self, scale: int = 1) -> None:
+        subprocess.run([find_pgbench(), "-i", "-q", "-s", str(scale), self.dsn], check=True, capture_output=True, timeout=120)
+
+
+def find_pgbench() -> str:
+    """A pgbench: the host's, else the wheel's. Either drives all majors."""
+    for found in [*reversed(host_dirs()), *wheel_dirs()]:
+        if (found.bin_dir / "pgbench").is_file():
+            return str(found.bin_dir / "pgbench")
+    on_path = shutil.which("pgbench")
+    if on_path is None:
+        pytest.skip("pgbench is not installed")
+    return on_path
+
+
+def fetched_or_skip(major: int) -> Fetched:
+    try:
+        return server(major)
+    except Unavailable as e:
+        pytest.skip(str(e))
+
+
+@contextmanager
+def running(major: int, **settings: Any) -> Iterator[Server]:
+    fetched = fetched_or_skip(major)
+    used[major] = fetched
+    with PrivateServer(fetched.bin_dir, settings={**SETTINGS, **settings}) as private:
+        yield Server(private, fetched)
+
+
+@pytest.fixture(scope="session")
+def servers() -> Iterator[Callable[[int], Server]]:
+    """servers(major): the shared server of a major, started at its first use."""
+    started: dict[int, Server] = {}
+    with ExitStack() as stack:
+
+        def get(major: int) -> Server:
+            if major not in started:
+                started[major] = stack.enter_context(running(major))
+            return started[major]
+
+        yield get
+
+
+@pytest.fixture(params=MAJORS, ids=[f"pg{major}" for major in MAJORS])
+def pg(request: pytest.FixtureRequest, servers: Callable[[int], Server]) -> Server:
+    """The shared server of each major in turn."""
+    return servers(request.param)
+
+
+@pytest.fixture
+def fresh_server() -> Iterator[Callable[..., Server]]:
+    """fresh_server(major, **settings): a server for this test alone."""
+    with ExitStack() as stack:
+        yield lambda major, **settings: stack.enter_context(running(major, **settings))
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    outcome: Any = yield
+    report = outcome.get_result()
+    if FORBID_SKIPS and report.skipped and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        report.outcome = "failed"
+        report.longrepr = f"skips are forbidden (LEADLINE_FORBID_SKIPS=1): {reason}"
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if used and session.config.cache is not None:
+        session.config.cache.set("leadline/servers", [asdict(used[major]) for major in sorted(used)])
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    for major in sorted(used):
+        terminalreporter.write_line(f"PostgreSQL {used[major].version}: {used[major].package}")
