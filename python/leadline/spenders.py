@@ -7,9 +7,6 @@ from typing import Any
 
 from leadline.capture import Capture
 
-# The waits for one buffer, in any spelling of the majors: BufferContent, BufferPin, BufferIO, BufferIo.
-BUFFER_WAITS = "lower(wait_event) in ('buffercontent', 'bufferpin', 'bufferio')"
-
 # The relation of a lock, or what else it is on, from lock_wait l and relation r.
 LOCKED_OBJECT = """case when r.relid is not null then r.nspname || '.' || r.relname
     when l.relid <> 0 then 'relation ' || l.relid
@@ -141,29 +138,30 @@ def _spenders(capture: Capture, key: str, limit: int) -> list[Spender]:
     return sorted(found.values(), key=lambda s: -s.seconds)
 
 
-def seconds_per_waiter(capture: Capture) -> float:
-    """Seconds of waiting that one waiter found on a buffer stands for.
-
-    The looks for buffers are fewer than the passes of the sampler. So all the seconds that sessions waited for buffers
-    are spread over all the waiting sessions the looks met; those met but not tied to a block keep their part.
-    """
-    waited_s = capture.scalar(f"select coalesce(sum(weight_s), 0) from session_sample where {BUFFER_WAITS}")
-    met = capture.scalar("select coalesce(sum(waiting), 0) from buffer_scan")
-    return float(waited_s) / met if met else 0.0
+# Seconds per contended block and kind of wait. The looks for buffers are fewer than the passes of the sampler, and meet
+# waiters they cannot name: so the seconds waited for buffers in all are split by the share of the named waiters.
+BLOCK_TIME = """
+    waited as (
+      select case replace(lower(wait_event), '_', '') when 'buffercontent' then 'content' when 'bufferpin' then 'pin'
+                  when 'bufferio' then 'io' end as wait_kind, sum(weight_s) as s
+      from session_sample where in_db_time and wait_event is not null group by 1),
+    block_time as (
+      select object, any_value(relkind) as relkind, fork, block, mode(page_kind) as page_kind, wait_kind,
+             sum(waiters)::bigint as waiters, max(waiters) as most_waiters, sum(waiters_exclusive)::bigint as exclusive,
+             coalesce(mode(coalesce(holder_wait_event_type || ':' || holder_wait_event, 'CPU')) filter (holder_pid <> 0), '') as holder,
+             coalesce(any_value(w.s), 0) * sum(waiters) / sum(sum(waiters)) over (partition by wait_kind) as seconds
+      from hot_block left join waited w using (wait_kind) group by object, fork, block, wait_kind)"""
 
 
 def hot_blocks(capture: Capture, limit: int = 10) -> list[HotBlock]:
     """Blocks by the seconds sessions waited for them."""
     rows = capture.rows(
-        """
-        select object, coalesce(any_value(relkind), '') as relkind, fork, block, mode(page_kind) as page_kind, wait_kind,
-               sum(waiters) * $1 as seconds, sum(waiters)::bigint as waiters, max(waiters) as most_waiters,
-               sum(waiters_exclusive)::bigint as exclusive,
-               coalesce(mode(coalesce(holder_wait_event_type || ':' || holder_wait_event, 'CPU')) filter (holder_pid <> 0), '') as holder
-        from hot_block group by object, fork, block, wait_kind
-        order by seconds desc, object, fork, block, wait_kind limit $2
+        f"""
+        with {BLOCK_TIME}
+        select object, coalesce(relkind, '') as relkind, fork, block, page_kind, wait_kind, seconds, waiters, most_waiters, exclusive, holder
+        from block_time order by seconds desc, object, fork, block, wait_kind limit $1
         """,
-        [seconds_per_waiter(capture), limit],
+        [limit],
     )
     return [HotBlock(**row) for row in rows]
 
@@ -172,15 +170,16 @@ def objects(capture: Capture, limit: int = 10) -> list[ObjectTime]:
     """What sessions waited for, by seconds: relations (their locks and their buffers), other locked things."""
     rows = capture.rows(
         f"""
-        with waiting as (  -- a waiter with several blockers is one waiter
+        with {BLOCK_TIME},
+        waiting as (  -- a waiter with several blockers is one waiter
           select distinct ts, period_ns, pid, {LOCKED_OBJECT} as object, coalesce(r.relkind, '') as kind
           from lock_wait l left join relation r on r.datid = l.datid and r.relid = l.relid and l.relid <> 0),
         locks as (select object, any_value(kind) as kind, sum(period_ns) / 1e9 as s from waiting group by 1),
-        buffers as (select object, any_value(relkind) as kind, sum(waiters) * $1 as s from hot_block group by 1)
+        buffers as (select object, any_value(relkind) as kind, sum(seconds) as s from block_time group by 1)
         select object, coalesce(l.kind, b.kind, '') as kind, coalesce(l.s, 0) as lock_s, coalesce(b.s, 0) as buffer_s,
                coalesce(l.s, 0) + coalesce(b.s, 0) as seconds
-        from locks l full join buffers b using (object) order by seconds desc, object limit $2
+        from locks l full join buffers b using (object) order by seconds desc, object limit $1
         """,
-        [seconds_per_waiter(capture), limit],
+        [limit],
     )
     return [ObjectTime(**row) for row in rows]

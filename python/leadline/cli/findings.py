@@ -1,0 +1,119 @@
+"""leadline findings: what is wrong in a capture, and the rules themselves."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from leadline.capture import open_capture
+from leadline.cli.output import to_json
+from leadline.errors import LeadlineError
+from leadline.findings import Definition, Evaluation, all_findings, evaluate
+
+
+def find_rule(name: str) -> Definition:
+    """A rule by id, in any case. Raises LeadlineError('not_found')."""
+    for rule in all_findings():
+        if rule.id == name.upper():
+            return rule
+    raise LeadlineError("not_found", f"there is no finding {name}", hint=f"known: {', '.join(r.id for r in all_findings())}")
+
+
+def parse_thresholds(given: tuple[str, ...]) -> dict[str, float]:
+    """NAME=NUMBER or ID.NAME=NUMBER. Raises LeadlineError('usage')."""
+    values = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        try:
+            values[name.strip()] = float(value)
+        except ValueError as e:
+            raise LeadlineError("usage", f"a threshold is NAME=NUMBER, not {text}", hint="leadline findings --sql ID shows the names") from e
+    return values
+
+
+@click.command(
+    "findings",
+    epilog="""\b
+Examples:
+  leadline findings demo.leadline
+  leadline findings demo.leadline --json | jq '.[].statement'
+  leadline findings demo.leadline --only BLOCK-CHAIN --set min_block_s=5
+  leadline findings --explain BLOCK-CHAIN
+  leadline findings --sql BLOCK-CHAIN""",
+)
+@click.argument("capture", type=click.Path(path_type=Path), required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list of findings.")
+@click.option("--all", "with_all", is_flag=True, help="Say also which rules found nothing and which could not be evaluated, and why.")
+@click.option("--only", "only", multiple=True, metavar="ID", help="Evaluate only this rule; may be repeated.")
+@click.option("--set", "thresholds", multiple=True, metavar="NAME=NUMBER", help="Another threshold; ID.NAME=NUMBER for one rule only.")
+@click.option("--explain", metavar="ID", help="Print what a rule shows, why it matters and what to do.")
+@click.option("--sql", "show_sql", metavar="ID", help="Print the query of a rule.")
+def command(
+    capture: Path | None,
+    as_json: bool,
+    with_all: bool,
+    only: tuple[str, ...],
+    thresholds: tuple[str, ...],
+    explain: str | None,
+    show_sql: str | None,
+) -> int:
+    """List what is wrong in a capture, most costly first.
+
+    Costs are seconds lost by the victims, shares are of database time. Exit code 0: no findings; 1: some; 2: error.
+    """
+    if explain or show_sql:
+        _print_rule(find_rule(explain or show_sql or ""), sql=bool(show_sql), as_json=as_json)
+        return 0
+    if capture is None:
+        raise LeadlineError("usage", "give a CAPTURE, or --explain ID, or --sql ID", hint="leadline findings --help")
+    opened = open_capture(capture)
+    try:
+        chosen = [find_rule(name).id for name in only] or None
+        evaluation = evaluate(opened, chosen, parse_thresholds(thresholds))
+    finally:
+        opened.close()
+    if as_json:
+        _print_json(evaluation, with_all)
+    else:
+        _print_text(evaluation, with_all)
+    return 1 if evaluation.findings else 0
+
+
+def _print_rule(rule: Definition, *, sql: bool, as_json: bool) -> None:
+    if as_json:
+        thresholds = [vars(t) for t in rule.thresholds]
+        known = {"id": rule.id, "title": rule.title, "question": rule.question, "needs": rule.needs, "unit": rule.unit}
+        click.echo(to_json(known | {"wrong_when": rule.wrong_when, "thresholds": thresholds, "sections": rule.sections, "sql": rule.sql()}))
+    elif sql:
+        click.echo(rule.sql())
+    else:
+        click.echo(f"# {rule.id}: {rule.title}\n\n{rule.question}")
+        for heading, text in rule.sections.items():
+            click.echo(f"\n## {heading}\n\n{text}")
+
+
+def _print_json(evaluation: Evaluation, with_all: bool) -> None:
+    """A list of findings; with --all an object that has the other rules beside it. Without, they are talk."""
+    findings = [f.as_dict() for f in evaluation.findings]
+    not_evaluated = [{"id": name, "reason": reason} for name, reason in evaluation.not_evaluated]
+    if with_all:
+        click.echo(to_json({"findings": findings, "not_evaluated": not_evaluated, "clean": evaluation.clean}))
+        return
+    click.echo(to_json(findings))
+    for item in not_evaluated:
+        click.echo(f"not evaluated: {item['id']}: {item['reason']}", err=True)
+
+
+def _print_text(evaluation: Evaluation, with_all: bool) -> None:
+    from rich.console import Console
+
+    from leadline.show import WIDTH, finding_lines, rest_lines
+
+    console = Console(file=sys.stdout, width=WIDTH, highlight=False)
+    for finding in evaluation.findings:
+        for line in finding_lines(finding):
+            console.print(line, soft_wrap=True)
+    for line in rest_lines(evaluation, reasons=with_all):
+        console.print(line, soft_wrap=True)
