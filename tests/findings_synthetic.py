@@ -131,12 +131,13 @@ class SyntheticCapture:
         backend_xid: int = 0,
         backend_xmin: int = 0,
         query_id: int | None = None,
-        fresh: int | None = None,
+        xact_age_s: float | None = None,
+        state_age_s: float | None = None,
     ) -> None:
         """Samples from from_s (included) to to_s (not), one per `every` ticks beginning at tick `offset` of the stretch.
 
         A later call wins over an earlier one at the same tick. Inside a transaction its start, and the starts of the
-        statement and of the state, are from_s unless given. fresh: they lie this many ticks before each sample instead.
+        statement and of the state, are from_s unless given; xact_age_s and state_age_s give their age at each sample instead.
         """
         in_xact = state in ("active", "idle in transaction", "idle in transaction (aborted)", "fastpath function call")
         xact = xact_start_s if xact_start_s is not None else from_s if in_xact else None
@@ -158,22 +159,36 @@ class SyntheticCapture:
                 self.wall_us(changed),
                 backend_xid,
                 backend_xmin,
-                fresh,
+                xact_age_s,
+                state_age_s,
             )
         )
 
     def cycle(
-        self, session: int, pattern: Sequence[tuple[str | None, str | None, int]], from_s: float, to_s: float, **columns: Any
+        self,
+        session: int,
+        pattern: Sequence[tuple[str | None, str | None, int]],
+        from_s: float,
+        to_s: float,
+        xact_age_s: float | None = None,
+        state_age_s: float | None = None,
+        **columns: Any,
     ) -> None:
         """A pattern of (state, wait, ticks) repeated over the stretch: a client that works in small steps.
 
-        A pattern with an idle step is one transaction each time round; one without is one transaction for the stretch.
+        A pattern with an idle step is one transaction each time round, one without is one transaction for the stretch;
+        the ages follow from that unless given (give them for steps shorter than a tick: half the length of the step).
         """
-        steps = [(state, wait) for state, wait, ticks in pattern for _ in range(ticks)]
-        short = any(state == "idle" for state, _ in steps)
-        for at, (state, wait) in enumerate(steps):
-            fresh = at if short else None
-            self.sample(session, state, wait, from_s, to_s, every=len(steps), offset=at, fresh=fresh, **columns)
+        short = any(state == "idle" for state, _, _ in pattern)
+        length = sum(ticks for _, _, ticks in pattern)
+        at = 0
+        for state, wait, ticks in pattern:
+            for k in range(ticks):
+                xact = xact_age_s if xact_age_s is not None else (at + k + 0.5) / self.rate_hz if short else None
+                age = state_age_s if state_age_s is not None else (k + 0.5) / self.rate_hz
+                offset = at + k
+                self.sample(session, state, wait, from_s, to_s, every=length, offset=offset, xact_age_s=xact, state_age_s=age, **columns)
+            at += ticks
 
     def lock_wait(
         self, victim: int, blocker: int, from_s: float, to_s: float, hz: float = 20, samples: bool = True, **columns: Any
@@ -337,18 +352,20 @@ class SyntheticCapture:
         """Expands the stretches in DuckDB; of two samples of one session at one tick the later stretch wins."""
         db.execute(
             "create table stretch (n int, session_id int, first int, stop int, step int, state int, code uinteger, query_id bigint, "
-            "statement_id bigint, xact_start bigint, query_start bigint, state_change bigint, xid uinteger, xmin uinteger, fresh int)"
+            "statement_id bigint, xact_start bigint, query_start bigint, state_change bigint, xid uinteger, xmin uinteger, "
+            "xact_age_s double, state_age_s double)"
         )
         if self._stretches:
-            places = ", ".join("?" * 15)
+            places = ", ".join("?" * 16)
             db.executemany(f"insert into stretch values ({places})", self._stretches)
         db.execute(
             f"""insert into session_tick
             with sample as (select s.*, unnest(range(first, stop, step)) as k from stretch s),
-            timed as (select *, {WALL_FROM_NS // 1000} + (k - fresh) * {self.period_ns // 1000} as fresh_us from sample)
+            timed as (select *, {WALL_FROM_NS // 1000} + k * {self.period_ns / 1000} as wall_us from sample)
             select {TS_FROM} + k * {self.period_ns}, session_id, state, code, query_id, 0, statement_id,
-                   case when xact_start = 0 then 0 else coalesce(fresh_us, xact_start) end,
-                   coalesce(fresh_us, query_start), coalesce(fresh_us, state_change), xid, xmin
+                   case when xact_start = 0 then 0 else coalesce((wall_us - xact_age_s * 1e6)::bigint, xact_start) end,
+                   coalesce((wall_us - state_age_s * 1e6)::bigint, query_start),
+                   coalesce((wall_us - state_age_s * 1e6)::bigint, state_change), xid, xmin
             from timed qualify row_number() over (partition by session_id, k order by n desc) = 1"""
         )
 

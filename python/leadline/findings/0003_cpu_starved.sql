@@ -1,0 +1,60 @@
+-- id: CPU-STARVED
+-- title: Sessions are ready to run but wait for a CPU
+-- question: Of the time sessions show no wait, how much did they really spend waiting for a CPU?
+-- needs: session_sample, session_delta, tick
+-- unit: seconds ready to run without a CPU
+-- threshold: queue_share = 0.2 (a fifth of runnable time in the run queue: every CPU-bound step takes a quarter longer)
+-- threshold: queue_sessions = 0.2 (one session in five moments: less does not show in response times)
+-- threshold: queue_db_share = 0.05 (5 % of database time)
+-- minimum: tick 100
+-- evaluable when: exists (from session_delta where cpu_queue_ns is not null) | the scheduler times of the sessions could not be read (/proc/PID/schedstat), so CPU cannot be split into running and waiting to run
+-- wrong when: another tenant of the host took the CPUs only during the capture
+with about as (select window_s, tier, cpu_count from capture),
+observed as (select sum(period_ns) / 1e9 as observed_s, min(ts) as first_ts from tick),
+base as (select sum(weight_s) as db_time_s from db_time),
+runnable as (select * from db_time where cpu_queue_s is not null),
+found as (
+  select sum(cpu_run_s) as run_s, sum(cpu_queue_s) as queue_s, count(*) as samples, min(ts) as ts_from, max(ts) as ts_to
+  from runnable
+),
+used as (select sum(cpu_run_ns) / 1e9 as sessions_cpu_s from session_delta),
+counter as (  -- of the whole host
+  select metric, (arg_max(value, ts) - arg_min(value, ts)) / 1e9 as seconds
+  from host_stat where metric like 'stat.cpu\_%\_ns' escape '\'
+  group by metric
+),
+host as (
+  select sum(seconds) filter (where metric not in ('stat.cpu_idle_ns', 'stat.cpu_iowait_ns', 'stat.cpu_steal_ns')) as busy_s,
+         sum(seconds) filter (where metric = 'stat.cpu_steal_ns') as steal_s
+  from counter
+),
+spender as (
+  select application_name, backend_type, statement_id, sum(cpu_run_s) as run_s, sum(cpu_queue_s) as queue_s, count(*) as samples
+  from runnable group by all
+),
+proof as (
+  select to_json(list({application_name: application_name, backend_type: backend_type, statement_id: statement_id,
+                       query: left(regexp_replace(q.query, '\s+', ' ', 'g'), 200),
+                       running_s: round(run_s, 3), waiting_to_run_s: round(queue_s, 3), samples: samples}
+                      order by queue_s desc, application_name, backend_type, statement_id)[:20]) as evidence
+  from spender left join statement q using (statement_id)
+),
+named as (select *, queue_s / db_time_s as share from found cross join base)
+select 'CPU-STARVED' as id,
+       case when share >= 0.5 and queue_s >= c.window_s then 'critical'
+            when share >= 0.2 and queue_s >= 0.5 * c.window_s then 'high'
+            when share >= 0.05 and queue_s >= 0.1 * c.window_s then 'medium' else 'low' end as severity,
+       case when c.tier = 'shm' and samples >= 1000 then 'high' when samples >= 100 then 'medium' else 'low' end as confidence,
+       'CPUs of the host' as subject,
+       format('Sessions were ready to run but waited for a CPU for {:.1f} s ({:.0f} % of the time they could have run, {:.1f} % of database time), {:.1f} sessions on average{}{}{}',
+              queue_s, 100 * queue_s / (run_s + queue_s), 100 * share, queue_s / observed_s,
+              case when c.cpu_count > 0 then format(', on {} CPU{}', c.cpu_count, case when c.cpu_count = 1 then '' else 's' end) else '' end,
+              case when busy_s is not null then format('; the sessions used {:.1f} s of the {:.1f} CPU seconds that were busy on the host', sessions_cpu_s, busy_s)
+                   else '' end,
+              case when steal_s >= 0.05 * (busy_s + steal_s) then format('; the hypervisor took {:.1f} s away', steal_s) else '' end) as statement,
+       queue_s as cost_s, share as share_of_db_time, samples, ts_from, ts_to, evidence
+from named cross join observed cross join used cross join host cross join about c cross join proof
+where queue_s >= getvariable('queue_share') * (run_s + queue_s)
+  and queue_s >= getvariable('queue_sessions') * observed_s
+  and share >= getvariable('queue_db_share')
+order by subject

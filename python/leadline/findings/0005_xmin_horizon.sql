@@ -1,0 +1,56 @@
+-- id: XMIN-HORIZON
+-- title: Something old keeps vacuum from removing dead rows
+-- question: What is the oldest snapshot or transaction that keeps dead rows alive, and who holds it?
+-- needs: session_sample, tick
+-- unit: transactions started since the oldest horizon
+-- threshold: horizon_xids = 1000000 (a million transactions: with a few dead rows each, tables of a busy database are bloated by now)
+-- evaluable when: exists (from tick where next_xid > 0) | the next transaction id of the server could not be read
+-- wrong when: a backup or a long report is meant to run this long on this server
+with now as (select max(next_xid) as next_xid from tick),
+held as (  -- a vacuum's own snapshot holds nothing back
+  select case when backend_type = 'walsender' then 'standby feedback of ' || case when application_name = '' then 'pid ' || pid else application_name end
+              else 'pid ' || pid end as holder,
+         case when backend_type = 'walsender' then 'standby' else 'session' end as kind,
+         mode(coalesce(state, backend_type)) || case when any_value(application_name) = '' then '' else ', application ' || any_value(application_name) end as what,
+         max(xmin_age) as age, mode(statement_id) as statement_id, count(*) as samples, min(ts) as ts_from, max(ts) as ts_to
+  from session_sample
+  where xmin_age < 2147483648 and backend_type <> 'autovacuum worker'
+  group by backend_type, pid, application_name, backend_start
+),
+recorded as (  -- from the server's views, as last read
+  select view, object, metric, arg_max(value, ts)::bigint as xid, max(ts) as ts
+  from server_stat
+  where (view = 'pg_replication_slots' and metric in ('xmin', 'catalog_xmin'))
+     or (view = 'pg_prepared_xacts' and metric = 'transaction')
+     or (view = 'pg_stat_replication' and metric = 'backend_xmin')
+  group by view, object, metric
+),
+slot as (
+  select case view when 'pg_replication_slots' then 'replication slot ' when 'pg_prepared_xacts' then 'prepared transaction '
+                   else 'standby feedback of ' end || object as holder,
+         case view when 'pg_replication_slots' then 'slot' when 'pg_prepared_xacts' then 'prepared' else 'standby' end as kind,
+         metric as what, ((next_xid - xid) % 4294967296 + 4294967296) % 4294967296 as age, null::bigint as statement_id, 1 as samples, ts as ts_from, ts as ts_to
+  from recorded cross join now
+  where xid > 0
+),
+holder as (
+  select * from held union all by name select * from slot where age < 2147483648
+),
+old as (select * from holder where age >= getvariable('horizon_xids')),
+found as (
+  select arg_max(holder, (age, holder)) as holder, arg_max(kind, (age, holder)) as kind, arg_max(what, (age, holder)) as what, max(age) as age,
+         arg_max(statement_id, (age, holder)) as statement_id, count(*) as holders, arg_max(samples, (age, holder)) as samples,
+         arg_max(ts_from, (age, holder)) as ts_from, arg_max(ts_to, (age, holder)) as ts_to,
+         to_json(list({holder: holder, kind: kind, what: what, age_xids: age, samples: samples} order by age desc, holder)[:20]) as evidence
+  from old
+)
+select 'XMIN-HORIZON' as id,
+       case when age >= 200000000 then 'critical' when age >= 10000000 then 'high' else 'medium' end as severity,
+       'high' as confidence, holder as subject,
+       format('{} ({}) keeps rows that died in the last {} transactions from being vacuumed{}{}', holder, what, age,
+              case when holders > 1 then format('; {} more hold a horizon this old', holders - 1) else '' end,
+              case when q.query is not null then '; it runs or last ran: ' || left(regexp_replace(q.query, '\s+', ' ', 'g'), 120) else '' end) as statement,
+       null::double as cost_s, null::double as share_of_db_time, samples::bigint as samples, ts_from, ts_to, evidence
+from found left join statement q using (statement_id)
+where holder is not null
+order by subject

@@ -1,0 +1,85 @@
+-- id: CHATTY-APP
+-- title: Transactions spend most of their time waiting for the client's next statement
+-- question: Which application keeps its transactions open mainly for round trips, and what would sending statements together save?
+-- needs: session_sample, session_tick, tick
+-- unit: seconds transactions were open while the client had the word
+-- threshold: chatty_share = 0.5 (more than half of the transaction's time: the client and the network cost more than the database)
+-- threshold: chatty_min_sessions = 0.1 (a tenth of a session on average: less is not worth a change of code)
+-- threshold: chatty_min_s = 1.0 (seconds in the window; below it there are too few samples)
+-- threshold: chatty_gaps = 3 (round trips inside one transaction: with fewer there is nothing to send together)
+-- threshold: chatty_gap_s = 0.5 (a longer pause is thinking, not a round trip: IDLE-IN-XACT has those that hurt)
+-- threshold: cursor_gap_s = 0.5 (as in FETCH-SIZE, which reports pauses between the parts of one result)
+-- minimum: tick 100
+-- wrong when: the client computes between its statements what only it can compute
+with about as (select window_s, tier, cpu_count from capture),
+observed as (select sum(period_ns) / 1e9 as observed_s from tick),
+transaction as materialized (
+  select s.ts, s.session_id, s.pid, s.application_name, s.client_addr, s.usename, s.state, s.statement_id, s.weight_s,
+         s.state_age_s, s.xact_age_s, s.backend_xmin, k.state_change,
+         s.state = 'idle in transaction' and s.wait_event = 'ClientRead' as in_gap
+  from session_sample s join session_tick k using (ts, session_id)
+  where s.backend_type = 'client backend' and s.xact_start is not null and s.state in ('active', 'fastpath function call', 'idle in transaction')
+),
+long_pause as (
+  select session_id, state_change from transaction where in_gap group by all having max(state_age_s) > getvariable('chatty_gap_s')
+),
+step as (  -- without the long pauses: the client's statements and the short gaps between them
+  select t.* from transaction t anti join long_pause l using (session_id, state_change)
+),
+cursor_gap as (  -- a snapshot held while idle, or FETCH: the parts of one result
+  select g.session_id, g.statement_id, sum(g.weight_s) as gap_s,
+         bool_or(q.query is not null and regexp_matches(q.query, '^\s*(fetch|move)\b', 'i'))
+           or (avg((g.backend_xmin is not null)::int) >= 0.8
+               and coalesce(bool_and(not regexp_matches(q.query, '^\s*(insert|update|delete|merge|begin|start|commit|end|set|savepoint|release)\b', 'i')), true)) as is_cursor
+  from step g left join statement q using (statement_id)
+  where g.in_gap and g.state_age_s <= getvariable('cursor_gap_s') group by all
+),
+fetcher as (  -- FETCH-SIZE speaks of these
+  select session_id from cursor_gap group by session_id
+  having coalesce(sum(gap_s) filter (where is_cursor), 0) >= 0.5 * sum(gap_s)
+),
+talk as (select s.* from step s anti join fetcher f using (session_id)),
+trip as (  -- status reports of the whole session: about two per statement
+  select session_id, sum(status_changes) / 2 as round_trips from session_delta group by session_id
+),
+client as (
+  select application_name, client_addr, sum(weight_s) as open_s, sum(weight_s) filter (where in_gap) as gap_s,
+         count(distinct session_id) as sessions, count(*) filter (where in_gap) as samples, min(ts) as ts_from, max(ts) as ts_to,
+         2 * median(state_age_s) filter (where in_gap) as typical_gap_s,  -- a sample falls into the middle of a gap
+         2 * median(xact_age_s) as typical_xact_s
+  from talk group by all
+),
+counted as (
+  select application_name, client_addr, sum(round_trips) as round_trips
+  from (select distinct application_name, client_addr, session_id from talk) left join trip using (session_id)
+  group by all
+),
+estimated as (  -- one round trip takes the gap and the statement's own time
+  select c.*, k.round_trips, gap_s / open_s as gap_share, greatest(1, typical_xact_s * (gap_s / open_s) / nullif(typical_gap_s, 0)) as gaps
+  from client c join counted k using (application_name, client_addr)
+),
+spent as (
+  select application_name, client_addr, usename, statement_id, sum(weight_s) as gap_s, count(*) as samples, count(distinct session_id) as sessions
+  from talk where in_gap group by all
+),
+proof as (
+  select application_name, client_addr,
+         to_json(list({after_statement_id: statement_id, after_statement: left(regexp_replace(q.query, '\s+', ' ', 'g'), 200), usename: usename,
+                       gap_s: round(gap_s, 3), sessions: sessions, samples: samples} order by gap_s desc, statement_id, usename)[:20]) as evidence
+  from spent left join statement q using (statement_id) group by all
+)
+select 'CHATTY-APP' as id,
+       case when gap_s >= c.window_s then 'medium' else 'low' end as severity,
+       case when c.tier = 'shm' and samples >= 500 then 'high' when samples >= 100 then 'medium' else 'low' end as confidence,
+       'application ' || case when application_name = '' then 'without name' else application_name end || ' from ' || client_addr as subject,
+       format('{} session{} of application {} held transactions open for {:.1f} s of which {:.1f} s ({:.0f} %) waiting for the next statement: about {:.1f} gaps of {:.1f} ms per transaction{}; sending them together would save up to {:.1f} s',
+              sessions, case when sessions = 1 then '' else 's' end,
+              case when application_name = '' then 'without name' else application_name end,
+              open_s, gap_s, 100 * gap_share, gaps, 1000 * typical_gap_s,
+              case when round_trips is not null then format(', about {:.0f} round trips a second', round_trips / observed_s) else '' end,
+              gap_s * (1 - 1 / gaps)) as statement,
+       gap_s as cost_s, null::double as share_of_db_time, samples, ts_from, ts_to, evidence
+from estimated join proof using (application_name, client_addr) cross join observed cross join about c
+where gap_share >= getvariable('chatty_share') and gaps >= getvariable('chatty_gaps')
+  and gap_s >= greatest(getvariable('chatty_min_s'), getvariable('chatty_min_sessions') * observed_s)
+order by cost_s desc, subject

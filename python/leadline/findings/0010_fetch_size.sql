@@ -1,0 +1,73 @@
+-- id: FETCH-SIZE
+-- title: A client reads a large result a few rows at a time
+-- question: Which session fetches one result in so many small parts that it mostly waits for round trips?
+-- needs: session_sample, session_tick, tick
+-- unit: seconds between the parts of a result, while the server waited for the next request
+-- threshold: fetch_trips_per_s = 10 (parts a second of one session while it reads: at fewer, each part holds enough work)
+-- threshold: fetch_gap_share = 0.3 (a third of the reading time goes to round trips)
+-- threshold: fetch_min_s = 1.0 (seconds in the window; below it there are too few samples)
+-- threshold: fetch_gap_s = 0.5 (a longer pause is the client's own work, not a round trip)
+-- minimum: tick 100
+-- wrong when: the application repeats one small query by key in a transaction of isolation level repeatable read, which looks the same from outside
+with about as (select window_s, tier, cpu_count from capture),
+observed as (select sum(period_ns) / 1e9 as observed_s from tick),
+reading as materialized (
+  select s.ts, s.session_id, s.pid, s.application_name, s.client_addr, s.usename, s.state, s.statement_id, s.weight_s, s.state_age_s,
+         s.backend_xmin, k.state_change, s.state = 'idle in transaction' and s.wait_event = 'ClientRead' as in_gap
+  from session_sample s join session_tick k using (ts, session_id)
+  where s.backend_type = 'client backend' and s.xact_start is not null and s.state in ('active', 'idle in transaction')
+),
+long_pause as (
+  select session_id, state_change from reading where in_gap group by all having max(state_age_s) > getvariable('fetch_gap_s')
+),
+part as (select r.* from reading r anti join long_pause l using (session_id, state_change)),
+cursor as (  -- FETCH by name, or a snapshot held between the parts of the same statement: a portal is open
+  select p.session_id, p.statement_id, any_value(p.pid) as pid, any_value(p.application_name) as application_name,
+         any_value(p.client_addr) as client_addr, any_value(p.usename) as usename, any_value(q.query) as query,
+         sum(p.weight_s) as read_s, sum(p.weight_s) filter (where p.in_gap) as gap_s, count(*) filter (where p.in_gap) as samples,
+         2 * median(p.state_age_s) filter (where p.in_gap) as typical_gap_s,  -- a sample falls into the middle of a gap
+         min(p.ts) as ts_from, max(p.ts) as ts_to
+  from part p left join statement q using (statement_id)
+  group by p.session_id, p.statement_id
+  having bool_or(q.query is not null and regexp_matches(q.query, '^\s*(fetch|move)\b', 'i'))
+      or (avg((p.backend_xmin is not null)::int) filter (where p.in_gap) >= 0.8
+          and coalesce(bool_and(not regexp_matches(q.query, '^\s*(insert|update|delete|merge|begin|start|commit|end|set|savepoint|release)\b', 'i')), true))
+),
+gap_of_session as (select session_id, sum(weight_s) as all_gaps_s from part where in_gap group by session_id),
+trip as (select session_id, sum(status_changes) / 2 as counted_trips from session_delta group by session_id),
+small_part as (
+  select c.*, t.counted_trips, gap_s / nullif(typical_gap_s, 0) as seen_trips, gap_s / nullif(typical_gap_s, 0) / read_s as trips_per_s
+  from cursor c join gap_of_session g using (session_id) left join trip t using (session_id)
+  where c.gap_s >= 0.2 * g.all_gaps_s
+),
+slow_fetch as (
+  select * from small_part
+  where trips_per_s >= getvariable('fetch_trips_per_s') and gap_s >= getvariable('fetch_gap_share') * read_s
+),
+client as (  -- the counted trips are of the whole session: not added up over its statements
+  select application_name, client_addr, count(distinct session_id) as sessions, min(pid) as pid, sum(read_s) as read_s, sum(gap_s) as gap_s,
+         sum(seen_trips) as seen_trips, median(typical_gap_s) as typical_gap_s, sum(samples)::bigint as samples, arg_max(query, gap_s) as query,
+         min(ts_from) as ts_from, max(ts_to) as ts_to,
+         to_json(list({pid: pid, usename: usename, statement_id: statement_id, query: left(regexp_replace(query, '\s+', ' ', 'g'), 200),
+                       reading_s: round(read_s, 3), between_parts_s: round(gap_s, 3), round_trips: round(coalesce(counted_trips, seen_trips)),
+                       typical_gap_ms: round(1000 * typical_gap_s, 3), samples: samples} order by gap_s desc, pid, statement_id)[:20]) as evidence
+  from slow_fetch group by all
+),
+counted as (
+  select application_name, client_addr, sum(counted_trips) as counted_trips
+  from (select distinct application_name, client_addr, session_id, counted_trips from slow_fetch) group by all
+)
+select 'FETCH-SIZE' as id,
+       case when gap_s >= 0.5 * c.window_s then 'medium' else 'low' end as severity,
+       case when c.tier = 'shm' and samples >= 500 then 'high' when samples >= 100 then 'medium' else 'low' end as confidence,
+       'application ' || case when application_name = '' then 'without name' else application_name end || ' from ' || client_addr as subject,
+       format('{} of application {} read {} in about {:.0f} round trips ({:.0f} a second): {:.1f} s of {:.1f} s ({:.0f} %) went to waiting for the next request, {:.1f} ms each{}',
+              case when sessions = 1 then 'pid ' || pid else sessions || ' sessions' end,
+              case when application_name = '' then 'without name' else application_name end,
+              case when sessions = 1 then 'its result' else 'their results' end,
+              coalesce(counted_trips, seen_trips), coalesce(counted_trips, seen_trips) / read_s, gap_s, read_s, 100 * gap_s / read_s, 1000 * typical_gap_s,
+              case when query is not null then '; statement: ' || left(regexp_replace(query, '\s+', ' ', 'g'), 120) else '' end) as statement,
+       gap_s as cost_s, null::double as share_of_db_time, samples, ts_from, ts_to, evidence
+from client join counted using (application_name, client_addr) cross join about c
+where gap_s >= getvariable('fetch_min_s')
+order by cost_s desc, subject
