@@ -1,0 +1,102 @@
+-- id: BLOCK-CHAIN
+-- title: A session blocks others for a long time
+-- question: Which session stands at the root of a chain of lock waits, in what state, over which lock, and what did its victims lose?
+-- needs: lock_wait, session_sample
+-- unit: seconds the victims waited for locks behind this root
+-- threshold: min_block_s = 1.0 (one transaction of the root blocks for this long: the default of deadlock_timeout, after which the server itself calls a lock wait worth a log line)
+-- threshold: min_share = 0.01 (less than 1 % of database time does not show in throughput)
+-- wrong when: the blocker is a planned maintenance window; or the chain was cut by deadlock_timeout (a cycle has no root)
+with base as (
+  select sum(weight_s) as db_time_s from session_sample where in_db_time
+),
+victim as (  -- what each session lost to heavyweight locks, whoever held them
+  select session_id, sum(weight_s) as lock_s, count(*) as samples
+  from session_sample where in_db_time and wait_class = 'Lock' group by session_id
+),
+chain as materialized (  -- each look at a victim, shared equally between its roots; with the root as it was at that moment
+  select l.ts, l.period_ns, l.session_id, l.pid, l.depth, l.root_session_id, l.root_pid,
+         l.period_ns / 1e9 / count(*) over (partition by l.ts, l.session_id) as look_s,
+         r.xact_start, r.state, r.application_name, r.usename, r.backend_type, r.statement_id, r.xact_age_s
+  from lock_chain l
+  left join session_sample r on r.ts = l.ts and r.session_id = l.root_session_id
+),
+root_transaction as (  -- how long each transaction of a root blocked somebody
+  select root_session_id, root_pid, xact_start, count(*) as looks, sum(period_ns) / 1e9 as blocked_s
+  from (select distinct root_session_id, root_pid, xact_start, ts, period_ns from chain) group by all
+),
+held as materialized (  -- only transactions that block for long: many short ones on the same rows are ROW-HOTSPOT
+  select c.* from chain c
+  join root_transaction t on t.root_session_id = c.root_session_id and t.root_pid = c.root_pid
+    and t.xact_start is not distinct from c.xact_start
+  where t.blocked_s >= getvariable('min_block_s') and t.looks >= 2
+),
+seen as (select session_id, sum(look_s) as looked_s from chain group by session_id),
+loss as (  -- of the victim's lock seconds, the part behind this root
+  select h.root_session_id, h.root_pid, h.session_id, any_value(h.pid) as pid, max(h.depth) as depth,
+         any_value(v.lock_s) * sum(h.look_s) / any_value(s.looked_s) as lost_s,
+         any_value(v.samples) * sum(h.look_s) / any_value(s.looked_s) as samples
+  from held h join seen s using (session_id) join victim v using (session_id)
+  group by h.root_session_id, h.root_pid, h.session_id
+),
+root as (
+  select root_session_id, root_pid, mode(coalesce(state, backend_type)) as state, mode(application_name) as application_name,
+         mode(usename) as usename, mode(statement_id) as statement_id, max(xact_age_s) as xact_age_s,
+         count(distinct ts) as looks, min(ts) as ts_from, max(ts + period_ns) as ts_to
+  from held group by root_session_id, root_pid
+),
+blocked as (  -- what the victims of a root waited for, the lock right behind the root first
+  select h.root_session_id, h.root_pid, w.locktype, w.mode, w.blocker_mode, w.datid, w.relid, count(*) as rows,
+         max(w.blocker_session_id = h.root_session_id and w.blocker_pid = h.root_pid) as direct
+  from held h join lock_wait w on w.ts = h.ts and w.session_id = h.session_id
+  group by all
+),
+lock_at_root as (
+  select root_session_id, root_pid, arg_max(locktype, rows) as locktype, arg_max(mode, rows) as mode,
+         arg_max(blocker_mode, rows) as blocker_mode
+  from blocked where direct group by root_session_id, root_pid
+),
+object_of_root as (  -- a transaction lock names no relation: a tuple or relation lock further down the chain does
+  select b.root_session_id, b.root_pid, b.datid, b.relid,
+         coalesce(r.nspname || '.' || r.relname, 'relation ' || b.datid || '/' || b.relid) as object
+  from (select root_session_id, root_pid, datid, relid, sum(rows) as rows from blocked where relid <> 0 group by all) b
+  left join relation r on r.datid = b.datid and r.relid = b.relid
+  qualify row_number() over (partition by b.root_session_id, b.root_pid order by b.rows desc, b.relid) = 1
+),
+found as (
+  select root_session_id, root_pid, count(*) as victims, max(depth) as deepest, sum(lost_s) as cost_s,
+         round(sum(samples))::bigint as samples,
+         to_json(list({victim_pid: pid, depth: depth, lost_s: round(lost_s, 3)} order by lost_s desc, pid)[:20]) as evidence
+  from loss group by root_session_id, root_pid
+),
+named as (
+  select f.*, r.* exclude (root_session_id, root_pid), l.locktype, l.mode, l.blocker_mode, o.object, f.cost_s / b.db_time_s as share,
+         left(regexp_replace(s.query, '\s+', ' ', 'g'), 120) as query
+  from found f
+  cross join base b
+  join root r using (root_session_id, root_pid)
+  left join lock_at_root l using (root_session_id, root_pid)
+  left join object_of_root o using (root_session_id, root_pid)
+  left join statement s using (statement_id)
+)
+select 'BLOCK-CHAIN' as id,
+       case when share >= 0.5 and cost_s >= c.window_s then 'critical'
+            when share >= 0.2 and cost_s >= 0.5 * c.window_s then 'high'
+            when share >= 0.05 and cost_s >= 0.1 * c.window_s then 'medium' else 'low' end as severity,
+       case when c.tier = 'shm' and looks >= 20 and samples >= 100 then 'high'
+            when looks >= 5 and samples >= 5 then 'medium' else 'low' end as confidence,
+       case when root_pid = 0 then 'prepared transaction' else 'pid ' || root_pid end as subject,
+       format('{} blocked {} session{} for {:.1f} s in total ({:.1f} % of database time), chain up to {} deep, lock {}{}{}{}{}',
+              case when root_pid = 0 then 'A prepared transaction'
+                   else format('pid {} ({}{}{})', root_pid, coalesce(state, 'state not seen'),
+                               case when application_name <> '' then ', application ' || application_name else '' end,
+                               case when usename is not null then ', user ' || usename else '' end) end,
+              victims, case when victims = 1 then '' else 's' end, cost_s, 100 * share, deepest,
+              coalesce(locktype, 'of unknown type'),
+              case when object is not null then ' on ' || object else '' end,
+              case when mode is not null then format(' ({} wanted, {} held)', mode, blocker_mode) else '' end,
+              case when xact_age_s is not null then format('; its transaction was up to {:.1f} s old', xact_age_s) else '' end,
+              case when query is not null then '; it last ran: ' || query else '' end) as statement,
+       cost_s, share as share_of_db_time, samples, ts_from, ts_to, evidence
+from named cross join (select tier, window_s from capture) c
+where share >= getvariable('min_share')
+order by cost_s desc, root_pid

@@ -1,0 +1,95 @@
+-- id: DDL-QUEUE
+-- title: Sessions queue behind a waiting DDL statement
+-- question: Does a request for a strong table lock that cannot be granted make later, harmless sessions wait behind it?
+-- needs: lock_wait, session_sample
+-- unit: seconds waited by sessions that were blocked only by the queue
+-- threshold: min_queue_s = 1.0 (the queue stood for this long: the default of deadlock_timeout, after which a lock wait is worth a log line)
+-- threshold: min_share = 0.01 (less than 1 % of database time does not show in throughput)
+-- wrong when: the strong lock comes from the application itself (LOCK TABLE) and the queue is intended
+with base as (
+  select sum(weight_s) as db_time_s from session_sample where in_db_time
+),
+victim as (
+  select session_id, sum(weight_s) as lock_s, count(*) as samples
+  from session_sample where in_db_time and wait_class = 'Lock' group by session_id
+),
+waiting as (  -- one row per waiter and look
+  select ts, session_id, any_value(pid) as pid, any_value(period_ns) as period_ns, bool_or(blocker_kind = 'holder') as held_up_by_holder
+  from lock_wait group by ts, session_id
+),
+looked as (select session_id, sum(period_ns) / 1e9 as looked_s from waiting group by session_id),
+queued as materialized (  -- waits that only the place in line causes: no holder conflicts, a strong request ahead does
+  select q.ts, q.period_ns, q.session_id, q.pid, q.mode, q.datid, q.relid,
+         q.blocker_session_id as ddl_session_id, q.blocker_pid as ddl_pid, q.blocker_mode as ddl_mode,
+         q.period_ns / 1e9 / count(*) over (partition by q.ts, q.session_id) as look_s
+  from lock_wait q
+  join waiting w on w.ts = q.ts and w.session_id = q.session_id and not w.held_up_by_holder
+  where q.blocker_kind = 'queue' and q.locktype = 'relation'
+    and q.blocker_mode in ('AccessExclusiveLock', 'ExclusiveLock', 'ShareRowExclusiveLock', 'ShareLock')
+),
+loss as (
+  select q.datid, q.relid, q.session_id, any_value(q.pid) as pid, mode(q.mode) as mode,
+         any_value(v.lock_s) * sum(q.look_s) / any_value(l.looked_s) as lost_s,
+         any_value(v.samples) * sum(q.look_s) / any_value(l.looked_s) as samples
+  from queued q join looked l using (session_id) join victim v using (session_id)
+  group by q.datid, q.relid, q.session_id
+),
+look as (
+  select datid, relid, ts, any_value(period_ns) as period_ns, count(distinct session_id) as length from queued group by all
+),
+line as (  -- how long the queue stood and how long it grew
+  select datid, relid, sum(period_ns) / 1e9 as stood_s, max(length) as longest, count(*) as looks,
+         min(ts) as ts_from, max(ts + period_ns) as ts_to
+  from look group by datid, relid
+),
+request as (  -- the strong request at the head, and what it runs
+  select q.datid, q.relid, q.ddl_pid, q.ddl_session_id, mode(q.ddl_mode) as ddl_mode, count(*) as rows,
+         mode(s.statement_id) as statement_id
+  from queued q left join session_sample s on s.ts = q.ts and s.session_id = q.ddl_session_id
+  group by q.datid, q.relid, q.ddl_pid, q.ddl_session_id
+  qualify row_number() over (partition by q.datid, q.relid order by rows desc, q.ddl_pid) = 1
+),
+holder as (  -- who holds the request up
+  select r.datid, r.relid, h.blocker_pid as holder_pid, mode(h.blocker_mode) as holder_mode, mode(coalesce(s.state, s.backend_type)) as holder_state,
+         mode(s.application_name) as holder_application
+  from request r
+  join lock_wait h on h.session_id = r.ddl_session_id and h.datid = r.datid and h.relid = r.relid and h.blocker_kind = 'holder'
+  left join session_sample s on s.ts = h.ts and s.session_id = h.blocker_session_id
+  group by r.datid, r.relid, h.blocker_pid
+  qualify row_number() over (partition by r.datid, r.relid order by count(*) desc, h.blocker_pid) = 1
+),
+found as (
+  select datid, relid, count(*) as victims, sum(lost_s) as cost_s, round(sum(samples))::bigint as samples,
+         to_json(list({victim_pid: pid, mode: mode, lost_s: round(lost_s, 3)} order by lost_s desc, pid)[:20]) as evidence
+  from loss group by datid, relid
+),
+named as (
+  select f.*, l.* exclude (datid, relid), r.ddl_pid, r.ddl_mode, h.holder_pid, h.holder_mode, h.holder_state, h.holder_application,
+         f.cost_s / b.db_time_s as share, left(regexp_replace(s.query, '\s+', ' ', 'g'), 120) as query,
+         coalesce(n.nspname || '.' || n.relname, f.datid || '/' || f.relid) as object
+  from found f
+  cross join base b
+  join line l using (datid, relid)
+  join request r using (datid, relid)
+  left join holder h using (datid, relid)
+  left join statement s on s.statement_id = r.statement_id
+  left join relation n on n.datid = f.datid and n.relid = f.relid
+)
+select 'DDL-QUEUE' as id,
+       case when share >= 0.5 and cost_s >= c.window_s then 'critical'
+            when share >= 0.2 and cost_s >= 0.5 * c.window_s then 'high'
+            when share >= 0.05 and cost_s >= 0.1 * c.window_s then 'medium' else 'low' end as severity,
+       case when c.tier = 'shm' and looks >= 20 and samples >= 100 then 'high'
+            when looks >= 5 and samples >= 5 then 'medium' else 'low' end as confidence,
+       'relation ' || object as subject,
+       format('{} session{} queued for {:.1f} s in total ({:.1f} % of database time), up to {} at once, behind pid {} that waits for {} on {}{}{}',
+              victims, case when victims = 1 then '' else 's' end, cost_s, 100 * share, longest, ddl_pid, ddl_mode, object,
+              case when query is not null then ' (' || query || ')' else '' end,
+              case when holder_pid is null then ''
+                   else format('; pid {} ({}{}) holds it up with {}', holder_pid, coalesce(holder_state, 'state not seen'),
+                               case when holder_application <> '' then ', application ' || holder_application else '' end,
+                               holder_mode) end) as statement,
+       cost_s, share as share_of_db_time, samples, ts_from, ts_to, evidence
+from named cross join (select tier, window_s from capture) c
+where stood_s >= getvariable('min_queue_s') and looks >= 2 and share >= getvariable('min_share')
+order by cost_s desc, subject

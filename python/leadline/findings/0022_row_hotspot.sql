@@ -1,0 +1,136 @@
+-- id: ROW-HOTSPOT
+-- title: Many short transactions fight for the same rows
+-- question: Do the row lock waits concentrate on one table, or on one row of it, without any single transaction blocking for long?
+-- needs: lock_wait, session_sample
+-- unit: seconds waited for row locks (events tuple, transactionid, spectoken)
+-- threshold: min_block_s = 1.0 (waits behind a transaction that blocks for longer belong to BLOCK-CHAIN)
+-- threshold: min_share = 0.02 (2 % of database time: less is the price of any concurrent update)
+-- threshold: min_samples = 10 (below it the sampling error is as large as the number)
+-- wrong when: the relation was named by the text of the statement and the statement touches several tables
+with base as (
+  select sum(weight_s) as db_time_s from session_sample where in_db_time
+),
+victim as (
+  select session_id, sum(weight_s) as lock_s, count(*) as samples
+  from session_sample where in_db_time and wait_class = 'Lock' and wait_event in ('tuple', 'transactionid', 'spectoken')
+  group by session_id
+),
+chain as (
+  select l.ts, l.period_ns, l.session_id, l.root_session_id, l.root_pid, r.xact_start
+  from lock_chain l left join session_sample r on r.ts = l.ts and r.session_id = l.root_session_id
+),
+long_root as (
+  select root_session_id, root_pid, xact_start
+  from (select distinct root_session_id, root_pid, xact_start, ts, period_ns from chain)
+  group by all having sum(period_ns) / 1e9 >= getvariable('min_block_s') and count(*) >= 2
+),
+short_part as (  -- of each look at a waiter, the part that no long transaction explains
+  select c.ts, c.session_id, avg((l.root_pid is null)::int) as part
+  from chain c
+  left join long_root l on l.root_session_id = c.root_session_id and l.root_pid = c.root_pid
+    and l.xact_start is not distinct from c.xact_start
+  group by c.ts, c.session_id
+),
+waiter as (  -- a session waits for one lock at a time
+  select ts, session_id, any_value(pid) as pid, any_value(period_ns) / 1e9 as look_s, any_value(locktype) as locktype,
+         any_value(datid) as datid, any_value(relid) as relid, any_value(page) as page, any_value(tuple) as tuple
+  from lock_wait where locktype in ('tuple', 'transactionid', 'spectoken') group by ts, session_id
+),
+head as (  -- the head of a row's queue holds its tuple lock while it waits for the transaction of the row's last writer
+  select ts, blocker_session_id as session_id, any_value(datid) as datid, any_value(relid) as relid,
+         any_value(page) as page, any_value(tuple) as tuple
+  from lock_wait where locktype = 'tuple' and blocker_kind = 'holder' group by ts, blocker_session_id
+),
+placed as materialized (
+  select w.ts, w.session_id, w.pid, w.look_s, coalesce(p.part, 1.0) as part, s.statement_id, s.datid as session_datid,
+         case when w.relid <> 0 then w.datid else h.datid end as datid,
+         case when w.relid <> 0 then w.relid else h.relid end as relid,
+         case when w.relid <> 0 then w.page else h.page end as page,
+         case when w.relid <> 0 then w.tuple else h.tuple end as tuple
+  from waiter w
+  left join head h on h.ts = w.ts and h.session_id = w.session_id
+  left join short_part p on p.ts = w.ts and p.session_id = w.session_id
+  left join session_sample s on s.ts = w.ts and s.session_id = w.session_id
+),
+statement_relation as (  -- what the tuple locks of a statement were taken on
+  select statement_id, datid, relid from placed where relid is not null and statement_id is not null
+  group by statement_id, datid, relid
+  qualify row_number() over (partition by statement_id order by count(*) desc, relid) = 1
+),
+statement_table as (  -- else the first table its text names
+  select s.statement_id, s.query,
+         replace(regexp_extract(s.query, '(?i)\b(?:update|into|from)\s+(?:only\s+)?((?:"[^"]+"|[\w$]+)(?:\.(?:"[^"]+"|[\w$]+))?)', 1), '"', '') as name
+  from statement s
+),
+statement_object as (
+  select t.statement_id, t.name, min(r.nspname || '.' || r.relname) as object, count(r.relid) as relations
+  from statement_table t
+  left join (select distinct statement_id, session_datid from placed) p using (statement_id)
+  left join relation r on r.datid = p.session_datid and r.relkind in ('r', 'p')
+    and (r.relname = t.name or r.nspname || '.' || r.relname = t.name)
+  where t.name <> ''
+  group by t.statement_id, t.name
+),
+row_wait as materialized (
+  select p.* exclude (datid, relid),
+         case when p.relid is not null or sr.relid is not null
+                then coalesce(r.nspname || '.' || r.relname, coalesce(p.datid, sr.datid) || '/' || coalesce(p.relid, sr.relid))
+              when so.relations = 1 then so.object
+              else coalesce(so.name, 'not known') end as object,
+         p.relid is null as by_statement
+  from placed p
+  left join statement_relation sr on sr.statement_id = p.statement_id
+  left join statement_object so on so.statement_id = p.statement_id
+  left join relation r on r.datid = coalesce(p.datid, sr.datid) and r.relid = coalesce(p.relid, sr.relid)
+),
+looked as (select session_id, sum(look_s) as looked_s from row_wait group by session_id),
+loss as (
+  select w.object, w.session_id, any_value(v.lock_s) * sum(w.look_s * w.part) / any_value(l.looked_s) as lost_s,
+         any_value(v.samples) * sum(w.look_s * w.part) / any_value(l.looked_s) as samples
+  from row_wait w join looked l using (session_id) join victim v using (session_id)
+  group by w.object, w.session_id
+),
+tuple_wait as (
+  select object, page, tuple, count(*) as waits from row_wait where part > 0 and page is not null group by object, page, tuple
+),
+top_tuple as (
+  select object, sum(waits) as waits, arg_max(page, waits) as page, arg_max(tuple, waits) as tuple, max(waits) as top_waits,
+         to_json(list({page: page, tuple: tuple, waits: waits} order by waits desc, page, tuple)[:20]) as evidence
+  from tuple_wait group by object
+),
+look as (
+  select object, min(ts) as ts_from, max(ts + (1e9 * look_s)::bigint) as ts_to, mode(statement_id) as statement_id,
+         count(*) as waits, count(*) filter (by_statement) as waits_by_statement
+  from row_wait where part > 0 group by object
+),
+found as (
+  select object, count(*) filter (lost_s > 0) as victims, sum(lost_s) as cost_s, round(sum(samples))::bigint as samples
+  from loss group by object
+),
+named as (
+  select f.*, l.* exclude (object), t.page, t.tuple, t.top_waits, t.waits as tuple_waits, t.evidence, f.cost_s / b.db_time_s as share,
+         left(regexp_replace(s.query, '\s+', ' ', 'g'), 120) as query
+  from found f cross join base b
+  join look l using (object)
+  left join top_tuple t using (object)
+  left join statement s using (statement_id)
+)
+select 'ROW-HOTSPOT' as id,
+       case when share >= 0.5 and cost_s >= c.window_s then 'critical'
+            when share >= 0.2 and cost_s >= 0.5 * c.window_s then 'high'
+            when share >= 0.05 and cost_s >= 0.1 * c.window_s then 'medium' else 'low' end as severity,
+       case when c.tier = 'shm' and samples >= 100 and waits_by_statement < 0.5 * waits then 'high'
+            when samples >= 20 then 'medium' else 'low' end as confidence,
+       'rows of table ' || object as subject,
+       format('{} sessions lost {:.1f} s ({:.1f} % of database time) waiting for rows of table {} behind short transactions{}{}{}',
+              victims, cost_s, 100 * share, object,
+              case when page is null then ''
+                   else format('; of {} waits whose row is known {} were for block {} tuple {}', tuple_waits, top_waits, page, tuple) end,
+              case when waits_by_statement = 0 then ''
+                   else format('; {} of {} waits took the table from the statement', waits_by_statement, waits) end,
+              case when query is not null then '; mostly in: ' || query else '' end) as statement,
+       cost_s, share as share_of_db_time, samples, ts_from, ts_to,
+       coalesce(evidence, to_json([{waits: waits, named_by_statement: waits_by_statement, query: query}])) as evidence
+from named cross join (select tier, window_s from capture) c
+where share >= getvariable('min_share') and samples >= getvariable('min_samples')
+order by cost_s desc, object

@@ -1,0 +1,41 @@
+-- id: RIGHT-EDGE-INDEX
+-- title: Inserts fight for the right-most leaf page of an index
+-- question: Which index makes its inserters queue for its right-most leaf page, because every new key is the greatest?
+-- needs: buffer_wait, session_sample
+-- unit: seconds waited for the content lock of the page: all such waits, split by the share of the waiters seen on each page
+-- threshold: min_share = 0.01 (less than 1 % of database time does not show in throughput)
+-- threshold: min_samples = 10 (below it the sampling error is as large as the number)
+-- wrong when: the index is so small that its only leaf is also the right-most one
+with base as (
+  select sum(weight_s) as db_time_s from session_sample where in_db_time
+),
+scan as (
+  select coalesce(sum(waiting), 0) as waiting, coalesce(sum(attributed), 0) as attributed from buffer_scan
+),
+hot as (
+  select object, relid, any_value(table_name) as table_name, sum(wait_s) as cost_s, round(sum(samples))::bigint as samples,
+         sum(waiters) as waiters, max(peak_waiters) as peak, count(*) as blocks, arg_max(block, waiters) as top_block,
+         sum(share_of_page_waits) as part, min(ts_from) as ts_from, max(ts_to) as ts_to,
+         to_json(list({block: block, page_kind: page_kind, waiters: waiters, waiters_exclusive: waiters_exclusive, peak: peak_waiters,
+                       looks: looks, holder_seen: holder_seen, holder_waits_for: holder_waits_for, wait_s: round(wait_s, 3)}
+                      order by waiters desc, block)[:20]) as evidence
+  from page_wait where page_kind = 'btree right-most leaf'
+  group by object, relid
+),
+cost as (select h.*, s.*, h.cost_s / b.db_time_s as share from hot h cross join base b cross join scan s)
+select 'RIGHT-EDGE-INDEX' as id,
+       case when share >= 0.5 and cost_s >= c.window_s then 'critical'
+            when share >= 0.2 and cost_s >= 0.5 * c.window_s then 'high'
+            when share >= 0.05 and cost_s >= 0.1 * c.window_s then 'medium' else 'low' end as severity,
+       case when samples >= 100 and waiters >= 30 and attributed >= 0.5 * waiting then 'high'
+            when samples >= 20 and waiters >= 10 then 'medium' else 'low' end as confidence,
+       'index ' || object as subject,
+       format('{:.1f} s ({:.1f} % of database time) went to waits for the right-most leaf of index {}{}: block {}{}; '
+              || '{:.0f} % of the waiters seen on named pages, up to {} at once; {} of {} buffer waits seen could be named{}',
+              cost_s, 100 * share, object, case when table_name is null then '' else ' of table ' || table_name end, top_block,
+              case when blocks = 1 then '' else format(' and {} more', blocks - 1) end, 100 * part, peak, attributed, waiting,
+              case when relid is null then '; the name could not be read: tablespace/database/file numbers instead' else '' end) as statement,
+       cost_s, share as share_of_db_time, samples, ts_from, ts_to, evidence
+from cost cross join (select tier, window_s from capture) c
+where share >= getvariable('min_share') and samples >= getvariable('min_samples')
+order by cost_s desc, object

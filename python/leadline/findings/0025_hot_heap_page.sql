@@ -1,0 +1,50 @@
+-- id: HOT-HEAP-PAGE
+-- title: Sessions fight for the pages of a small table
+-- question: Which small, much updated table makes sessions queue for its few pages?
+-- needs: buffer_wait, session_sample
+-- unit: seconds waited for the content locks of its pages: all such waits, split by the share of the waiters seen on each page
+-- threshold: min_share = 0.01 (less than 1 % of database time does not show in throughput)
+-- threshold: min_samples = 10 (below it the sampling error is as large as the number)
+-- threshold: small_table_bytes = 1048576 (128 pages, on which all sessions meet; in larger tables HOT-BLOCK looks for single hot pages)
+-- wrong when: the size of the table is not known (no names): then the greatest contended block stands for it
+with base as (
+  select sum(weight_s) as db_time_s from session_sample where in_db_time
+),
+scan as (
+  select coalesce(sum(waiting), 0) as waiting, coalesce(sum(attributed), 0) as attributed from buffer_scan
+),
+size as (  -- in bytes; without names only as far as blocks were seen
+  select p.dbnode, p.relfilenode, coalesce(any_value(nullif(r.size_bytes, -1)), 8192 * (max(p.block) + 1)) as size_bytes
+  from page_wait p
+  left join relation r on r.datid = p.dbnode and r.relid = p.relid
+  where p.fork = 'main' and p.page_kind in ('heap', 'heap tail')
+  group by p.dbnode, p.relfilenode
+),
+hot as (
+  select object, relid, sum(wait_s) as cost_s, round(sum(samples))::bigint as samples,
+         sum(waiters) as waiters, max(peak_waiters) as peak, count(*) as blocks, arg_max(block, waiters) as top_block,
+         sum(share_of_page_waits) as part, min(ts_from) as ts_from, max(ts_to) as ts_to,
+         to_json(list({block: block, page_kind: page_kind, waiters: waiters, waiters_exclusive: waiters_exclusive, peak: peak_waiters,
+                       looks: looks, holder_seen: holder_seen, holder_waits_for: holder_waits_for, wait_s: round(wait_s, 3)}
+                      order by waiters desc, block)[:20]) as evidence
+  from page_wait join size using (dbnode, relfilenode)
+  where fork = 'main' and page_kind in ('heap', 'heap tail') and size_bytes <= getvariable('small_table_bytes')
+  group by object, relid
+),
+cost as (select h.*, s.*, h.cost_s / b.db_time_s as share from hot h cross join base b cross join scan s)
+select 'HOT-HEAP-PAGE' as id,
+       case when share >= 0.5 and cost_s >= c.window_s then 'critical'
+            when share >= 0.2 and cost_s >= 0.5 * c.window_s then 'high'
+            when share >= 0.05 and cost_s >= 0.1 * c.window_s then 'medium' else 'low' end as severity,
+       case when samples >= 100 and waiters >= 30 and attributed >= 0.5 * waiting then 'high'
+            when samples >= 20 and waiters >= 10 then 'medium' else 'low' end as confidence,
+       'table ' || object as subject,
+       format('{:.1f} s ({:.1f} % of database time) went to waits for the pages of small table {}: block {}{}; '
+              || '{:.0f} % of the waiters seen on named pages, up to {} at once; {} of {} buffer waits seen could be named{}',
+              cost_s, 100 * share, object, top_block,
+              case when blocks = 1 then '' else format(' and {} more', blocks - 1) end, 100 * part, peak, attributed, waiting,
+              case when relid is null then '; the name could not be read: tablespace/database/file numbers instead' else '' end) as statement,
+       cost_s, share as share_of_db_time, samples, ts_from, ts_to, evidence
+from cost cross join (select tier, window_s from capture) c
+where share >= getvariable('min_share') and samples >= getvariable('min_samples')
+order by cost_s desc, object

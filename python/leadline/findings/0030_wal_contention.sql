@@ -1,0 +1,49 @@
+-- id: WAL-CONTENTION
+-- title: Sessions wait for the write-ahead log
+-- question: How much time goes to writing and flushing WAL, and is it the flush or the fight for the WAL buffers?
+-- needs: session_sample
+-- unit: seconds waited for LWLock WALInsert, WALWrite, WALBufMapping and for IO WALSync, WALWrite, WALInitSync, WALInitWrite
+-- threshold: min_share = 0.2 (20 % of database time: less is the usual price of durable commits)
+-- threshold: min_insert_share = 0.05 (5 % for WALInsert and WALBufMapping alone: these are contention, not durability)
+-- threshold: min_samples = 10 (below it the sampling error is as large as the number)
+-- wrong when: the load is a bulk load or a benchmark of commits, for which this is the expected limit
+with base as (
+  select sum(weight_s) as db_time_s from session_sample where in_db_time
+),
+wait as (
+  select *, regexp_replace(replace(lower(wait_event), '_', ''), 'lock$', '') as event from session_sample
+  where in_db_time
+    and ((wait_class = 'LWLock' and event in ('walinsert', 'walwrite', 'walbufmapping'))
+         or (wait_class = 'IO' and event in ('walsync', 'walwrite', 'walinitsync', 'walinitwrite', 'walsyncmethodassign')))
+),
+event_cost as (
+  select wait_class || ':' || wait_event as event, sum(weight_s) as wait_s, count(*) as samples from wait group by 1
+),
+found as (
+  select sum(weight_s) as cost_s, count(*) as samples, count(distinct session_id) as sessions, min(ts) as ts_from, max(ts) as ts_to,
+         coalesce(sum(weight_s) filter (wait_class = 'IO' or event = 'walwrite'), 0) as flush_s,
+         coalesce(sum(weight_s) filter (wait_class = 'LWLock' and event <> 'walwrite'), 0) as insert_s
+  from wait
+),
+wal as (  -- the server's own count when there is one (14 and later), else what the sessions made
+  select coalesce((select max(delta) from server_stat_delta where view = 'pg_stat_wal' and metric = 'wal_bytes' and delta >= 0),
+                  (select sum(wal_bytes) from session_delta)) as bytes
+),
+evidence as (
+  select to_json(list({event: event, wait_s: round(wait_s, 3), samples: samples} order by wait_s desc, event)) as evidence from event_cost
+),
+cost as (
+  select f.*, e.evidence, w.bytes, f.cost_s / b.db_time_s as share, f.insert_s / b.db_time_s as insert_share
+  from found f cross join base b cross join wal w cross join evidence e
+)
+select 'WAL-CONTENTION' as id,  -- never critical: waiting for the flush is what durability costs
+       case when share >= 0.5 and cost_s >= c.window_s then 'high'
+            when share >= 0.2 and cost_s >= 0.25 * c.window_s then 'medium' else 'low' end as severity,
+       case when c.tier = 'shm' and samples >= 100 then 'high' when samples >= 20 then 'medium' else 'low' end as confidence,
+       'write-ahead log' as subject,
+       format('{} sessions lost {:.1f} s ({:.1f} % of database time) to the WAL: {:.1f} s to its write and flush, {:.1f} s to WALInsert and WALBufMapping{}',
+              sessions, cost_s, 100 * share, flush_s, insert_s,
+              case when bytes is null then '' else format('; {:.2f} MB of WAL a second', bytes / 1e6 / c.window_s) end) as statement,
+       cost_s, share as share_of_db_time, samples, ts_from, ts_to, evidence
+from cost cross join (select tier, window_s from capture) c
+where samples >= getvariable('min_samples') and (share >= getvariable('min_share') or insert_share >= getvariable('min_insert_share'))

@@ -1,0 +1,51 @@
+-- id: SLRU
+-- title: Sessions fight for the transaction status caches
+-- question: How much time goes to the small caches (SLRUs) of transaction status, subtransactions, multixacts and others?
+-- needs: session_sample
+-- unit: seconds waited for the LWLocks of one SLRU, its buffers and its I/O
+-- threshold: min_share = 0.02 (2 % of database time: less is the price of any busy server)
+-- threshold: min_samples = 10 (below it the sampling error is as large as the number)
+-- wrong when: the server was just started and the caches were cold
+with base as (
+  select sum(weight_s) as db_time_s from session_sample where in_db_time
+),
+wait as (
+  select *, case when event ~ '^subtrans' then 'Subtrans'
+                 when event ~ '^multixact' then 'MultiXact'
+                 when event ~ '^(xactslru|xactbuffer|xactgroupupdate|clog)' then 'Xact'
+                 when event ~ '^committs' then 'CommitTs'
+                 when event ~ '^(notifyslru|notifybuffer|notifyqueue|async)' then 'Notify'
+                 when event ~ '^(serialslru|serialbuffer|serialcontrol|oldserxid)' then 'Serial'
+                 when event ~ '^slru' then 'file' end as slru
+  from (select *, replace(lower(wait_event), '_', '') as event from session_sample where in_db_time and wait_class in ('LWLock', 'IPC', 'IO'))
+  where slru is not null
+),
+event_cost as (
+  select slru, wait_class || ':' || wait_event as event, statement_id, sum(weight_s) as wait_s from wait group by all
+),
+evidence as (
+  select e.slru, to_json(list({event: e.event, wait_s: round(e.wait_s, 3),
+                               query: left(regexp_replace(s.query, '\s+', ' ', 'g'), 120)} order by e.wait_s desc, e.event)[:20]) as evidence
+  from event_cost e left join statement s using (statement_id) group by e.slru
+),
+found as (
+  select slru, sum(weight_s) as cost_s, count(*) as samples, count(distinct session_id) as sessions, min(ts) as ts_from, max(ts) as ts_to
+  from wait group by slru
+),
+cost as (
+  select f.*, e.evidence, f.cost_s / b.db_time_s as share from found f cross join base b join evidence e using (slru)
+)
+select 'SLRU' as id,
+       case when share >= 0.5 and cost_s >= c.window_s then 'critical'
+            when share >= 0.2 and cost_s >= 0.5 * c.window_s then 'high'
+            when share >= 0.05 and cost_s >= 0.1 * c.window_s then 'medium' else 'low' end as severity,
+       case when c.tier = 'shm' and samples >= 100 then 'high' when samples >= 20 then 'medium' else 'low' end as confidence,
+       'SLRU ' || slru as subject,
+       format('{} sessions lost {:.1f} s ({:.1f} % of database time) to the {} cache', sessions, cost_s, 100 * share,
+              case slru when 'Subtrans' then 'subtransaction' when 'MultiXact' then 'multixact' when 'Xact' then 'commit status'
+                        when 'CommitTs' then 'commit timestamp' when 'Notify' then 'NOTIFY queue' when 'Serial' then 'serializable conflict'
+                        else 'transaction status file' end) as statement,
+       cost_s, share as share_of_db_time, samples, ts_from, ts_to, evidence
+from cost cross join (select tier, window_s from capture) c
+where share >= getvariable('min_share') and samples >= getvariable('min_samples')
+order by cost_s desc, slru

@@ -1,0 +1,45 @@
+-- id: SYNCREP-BOUND
+-- title: Commits wait for a standby
+-- question: How much time do commits spend waiting for the answer of a synchronous standby?
+-- needs: session_sample
+-- unit: seconds waited for IPC SyncRep
+-- threshold: min_share = 0.1 (10 % of database time: less is what a synchronous standby costs anyway)
+-- threshold: min_samples = 10 (below it the sampling error is as large as the number)
+-- wrong when: the delay is wanted: no data loss was bought with it
+with base as (
+  select sum(weight_s) as db_time_s from session_sample where in_db_time
+),
+wait as (
+  select * from session_sample where in_db_time and replace(lower(wait_event), 'lock', '') = 'syncrep' and wait_class in ('IPC', 'LWLock')
+),
+statement_cost as (
+  select statement_id, sum(weight_s) as wait_s, count(distinct session_id) as sessions from wait group by statement_id
+),
+top_statement as (
+  select to_json(list({statement_id: c.statement_id, wait_s: round(c.wait_s, 3), sessions: c.sessions,
+                       query: left(regexp_replace(s.query, '\s+', ' ', 'g'), 120)} order by c.wait_s desc, c.statement_id)[:20]) as evidence
+  from statement_cost c left join statement s using (statement_id)
+),
+standby as (
+  select string_agg(distinct object, ', ' order by object) as names from server_stat where view = 'pg_stat_replication' and object <> ''
+),
+level as (select max(setting) as setting from setting where name = 'synchronous_commit'),
+found as (
+  select sum(weight_s) as cost_s, count(*) as samples, count(distinct session_id) as sessions, min(ts) as ts_from, max(ts) as ts_to from wait
+),
+cost as (
+  select f.*, t.evidence, s.names, l.setting, f.cost_s / b.db_time_s as share
+  from found f cross join base b cross join top_statement t cross join standby s cross join level l
+)
+select 'SYNCREP-BOUND' as id,
+       case when share >= 0.5 and cost_s >= c.window_s then 'critical'
+            when share >= 0.2 and cost_s >= 0.5 * c.window_s then 'high'
+            when share >= 0.05 and cost_s >= 0.1 * c.window_s then 'medium' else 'low' end as severity,
+       case when c.tier = 'shm' and samples >= 100 then 'high' when samples >= 20 then 'medium' else 'low' end as confidence,
+       'synchronous replication' as subject,
+       format('Commits of {} sessions waited {:.1f} s ({:.1f} % of database time) for a synchronous standby{}{}', sessions, cost_s, 100 * share,
+              case when names is null then '' else ' (' || names || ')' end,
+              case when setting is null then '' else '; synchronous_commit is ' || setting end) as statement,
+       cost_s, share as share_of_db_time, samples, ts_from, ts_to, evidence
+from cost cross join (select tier, window_s from capture) c
+where share >= getvariable('min_share') and samples >= getvariable('min_samples')

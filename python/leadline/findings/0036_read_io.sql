@@ -1,0 +1,45 @@
+-- id: READ-IO
+-- title: Much of the time goes to reading data files
+-- question: How much time goes to reading blocks that are not in shared buffers, and which statements read?
+-- needs: session_sample
+-- unit: seconds waited for IO DataFileRead and DataFilePrefetch, for reads of others (BufferIO) and for asynchronous reads (18)
+-- threshold: min_share = 0.25 (25 % of database time: less is the usual cost of data larger than the cache)
+-- threshold: min_samples = 20 (below it the sampling error is large)
+-- wrong when: the server was just started and its cache was cold
+with base as (
+  select sum(weight_s) as db_time_s from session_sample where in_db_time
+),
+wait as (
+  select * from session_sample
+  where in_db_time and wait_class in ('IO', 'IPC', 'LWLock')
+    and replace(lower(wait_event), '_', '') in ('datafileread', 'datafileprefetch', 'bufferio', 'aioiocompletion', 'aioiouringexecution')
+),
+statement_cost as (
+  select statement_id, sum(weight_s) as wait_s, count(distinct session_id) as sessions from wait group by statement_id
+),
+top_statement as (
+  select to_json(list({statement_id: c.statement_id, wait_s: round(c.wait_s, 3), sessions: c.sessions,
+                       query: left(regexp_replace(s.query, '\s+', ' ', 'g'), 120)} order by c.wait_s desc, c.statement_id)[:20]) as evidence
+  from statement_cost c left join statement s using (statement_id)
+),
+block_read as (
+  select sum(shared_blks_read) as blocks from session_delta
+),
+found as (
+  select sum(weight_s) as cost_s, count(*) as samples, count(distinct session_id) as sessions, min(ts) as ts_from, max(ts) as ts_to from wait
+),
+cost as (
+  select f.*, t.evidence, r.blocks, f.cost_s / b.db_time_s as share
+  from found f cross join base b cross join top_statement t cross join block_read r
+)
+select 'READ-IO' as id,  -- never critical: reading is work, not a fault
+       case when share >= 0.5 and cost_s >= c.window_s then 'high'
+            when share >= 0.25 and cost_s >= 0.25 * c.window_s then 'medium' else 'low' end as severity,
+       case when c.tier = 'shm' and samples >= 100 then 'high' when samples >= 20 then 'medium' else 'low' end as confidence,
+       'reads of data files' as subject,
+       format('{} sessions waited {:.1f} s ({:.1f} % of database time) for blocks to be read{}', sessions, cost_s, 100 * share,
+              case when coalesce(blocks, 0) = 0 then ''
+                   else format('; {:.0f} blocks a second, {:.2f} ms of waiting for each', blocks / c.window_s, 1e3 * cost_s / blocks) end) as statement,
+       cost_s, share as share_of_db_time, samples, ts_from, ts_to, evidence
+from cost cross join (select tier, window_s from capture) c
+where share >= getvariable('min_share') and samples >= getvariable('min_samples')

@@ -1,0 +1,50 @@
+-- id: BUFFER-WAITS-UNNAMED
+-- title: Sessions fight for pages that could not be named
+-- question: How much time goes to waits for pages when the capture could not see which pages they were?
+-- needs: session_sample
+-- unit: seconds waited for LWLock BufferContent (buffer_content in 12)
+-- threshold: min_share = 0.02 (2 % of database time: less is the price of any busy server)
+-- threshold: min_samples = 10 (below it the sampling error is as large as the number)
+-- threshold: max_named = 0.2 (with more than 20 % of the waits named the findings about pages tell more)
+-- wrong when: most waits are on different pages, so that no page is hot
+with base as (
+  select sum(weight_s) as db_time_s from session_sample where in_db_time
+),
+wait as (
+  select * from session_sample
+  where in_db_time and wait_class = 'LWLock' and replace(lower(wait_event), '_', '') = 'buffercontent'
+),
+statement_cost as (
+  select statement_id, sum(weight_s) as wait_s, count(distinct session_id) as sessions from wait group by statement_id
+),
+top_statement as (
+  select to_json(list({statement_id: c.statement_id, wait_s: round(c.wait_s, 3), sessions: c.sessions,
+                       query: left(regexp_replace(s.query, '\s+', ' ', 'g'), 120)} order by c.wait_s desc, c.statement_id)[:20]) as evidence
+  from statement_cost c left join statement s using (statement_id)
+),
+top_query as (
+  select left(regexp_replace(s.query, '\s+', ' ', 'g'), 120) as query
+  from statement_cost c left join statement s using (statement_id) order by c.wait_s desc, c.statement_id limit 1
+),
+scan as (
+  select coalesce(sum(attributed) / nullif(sum(waiting), 0), 0) as named from buffer_scan
+),
+found as (
+  select sum(weight_s) as cost_s, count(*) as samples, count(distinct session_id) as sessions, min(ts) as ts_from, max(ts) as ts_to from wait
+),
+cost as (
+  select f.*, t.evidence, q.query, s.named, f.cost_s / b.db_time_s as share
+  from found f cross join base b cross join top_statement t cross join top_query q cross join scan s
+)
+select 'BUFFER-WAITS-UNNAMED' as id,
+       case when share >= 0.5 and cost_s >= c.window_s then 'critical'
+            when share >= 0.2 and cost_s >= 0.5 * c.window_s then 'high'
+            when share >= 0.05 and cost_s >= 0.1 * c.window_s then 'medium' else 'low' end as severity,
+       case when samples >= 100 then 'medium' else 'low' end as confidence,
+       'buffer content locks' as subject,
+       format('{} sessions lost {:.1f} s ({:.1f} % of database time) waiting for pages; which pages could not be seen{}{}', sessions, cost_s, 100 * share,
+              case when c.tier = 'sql' then ' over SQL' else '' end,
+              case when query is null then '' else '; mostly in: ' || query end) as statement,
+       cost_s, share as share_of_db_time, samples, ts_from, ts_to, evidence
+from cost cross join (select tier, window_s from capture) c
+where share >= getvariable('min_share') and samples >= getvariable('min_samples') and named <= getvariable('max_named')

@@ -1,0 +1,44 @@
+-- id: RELATION-EXTEND
+-- title: Sessions queue to make a file longer
+-- question: How much time goes to waits for the right to extend a relation, and which relation is it?
+-- needs: session_sample
+-- unit: seconds waited for Lock extend, split over relations by the waits seen on each
+-- threshold: min_share = 0.02 (2 % of database time: less is the price of any bulk load)
+-- threshold: min_samples = 10 (below it the sampling error is as large as the number)
+-- wrong when: a bulk load of the window is the only writer that mattered
+with base as (
+  select sum(weight_s) as db_time_s from session_sample where in_db_time
+),
+wait as (
+  select sum(weight_s) as wait_s, count(*) as samples, count(distinct session_id) as sessions, min(ts) as ts_from, max(ts) as ts_to
+  from session_sample where in_db_time and wait_class = 'Lock' and wait_event = 'extend'
+),
+waiter as (
+  select distinct ts, session_id, datid, relid from lock_wait where locktype = 'extend'
+),
+seen as (  -- without lock rows the waits stand for themselves, unnamed
+  select w.datid, w.relid, count(*) as waits, count(distinct w.session_id) as sessions,
+         coalesce(any_value(r.nspname || '.' || r.relname), w.datid || '/' || w.relid) as object
+  from waiter w left join relation r on r.datid = w.datid and r.relid = w.relid
+  group by w.datid, w.relid
+  union all
+  select null, null, 1, (select sessions from wait), 'not known' where not exists (select 1 from waiter)
+),
+cost as (
+  select s.*, w.ts_from, w.ts_to, w.wait_s * s.waits / sum(s.waits) over () as cost_s,
+         round(w.samples * s.waits / sum(s.waits) over ())::bigint as samples, b.db_time_s
+  from seen s cross join wait w cross join base b
+)
+select 'RELATION-EXTEND' as id,
+       case when cost_s / db_time_s >= 0.5 and cost_s >= c.window_s then 'critical'
+            when cost_s / db_time_s >= 0.2 and cost_s >= 0.5 * c.window_s then 'high'
+            when cost_s / db_time_s >= 0.05 and cost_s >= 0.1 * c.window_s then 'medium' else 'low' end as severity,
+       case when c.tier = 'shm' and samples >= 100 then 'high' when samples >= 20 then 'medium' else 'low' end as confidence,
+       'relation ' || object as subject,
+       format('{} sessions lost {:.1f} s ({:.1f} % of database time) waiting to extend relation {}', sessions, cost_s, 100 * cost_s / db_time_s, object)
+         as statement,
+       cost_s, cost_s / db_time_s as share_of_db_time, samples, ts_from, ts_to,
+       to_json([{relid: relid, waits_seen: waits, sessions: sessions}]) as evidence
+from cost cross join (select tier, window_s from capture) c
+where cost_s / db_time_s >= getvariable('min_share') and samples >= getvariable('min_samples')
+order by cost_s desc, object
