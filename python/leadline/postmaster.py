@@ -87,7 +87,7 @@ def uid_of(pid: int) -> int | None:
 def data_dir_of(pid: int) -> str | None:
     """The data directory as the server names it: a postmaster's working directory. None when the link may not be read."""
     try:
-        return os.readlink(PROC / str(pid) / "cwd")
+        return str((PROC / str(pid) / "cwd").readlink())
     except OSError:
         return None
 

@@ -225,7 +225,10 @@ def _listener_of_socket(dsn: str) -> int | None:
 
 def _servers_here() -> str:
     """A hint that lists the servers of this host."""
-    found = [f"--pid {pid}" + (f" ({postmaster.data_dir_of(pid)})" if postmaster.data_dir_of(pid) else "") for pid in postmaster.local_postmasters()]
+    found = [
+        f"--pid {pid}" + (f" ({postmaster.data_dir_of(pid)})" if postmaster.data_dir_of(pid) else "")
+        for pid in postmaster.local_postmasters()
+    ]
     if not found:
         return "no PostgreSQL server is to be seen on this host; for another host give a connection string"
     more = f" and {len(found) - 4} more" if len(found) > 4 else ""

@@ -68,16 +68,43 @@ def connect(dsn: str, *, dbname: str | None = None, timeout_s: int = CONNECT_TIM
 
 
 _MEANINGS = (  # part of libpq's English message, kind, our message, hint
-    (("password authentication failed", "no password supplied"), "rights", "the server refused the password",
-     "give it with PGPASSWORD, ~/.pgpass or in the connection string"),
-    (("Peer authentication failed", "Ident authentication failed", "no pg_hba.conf entry", "pg_hba.conf rejects"), "rights",
-     "the server does not let this user in", "name a user with user=NAME, or add a line for it to pg_hba.conf and run: select pg_reload_conf()"),
-    (("does not exist",), "connection", "there is no such database or role on the server", "psql -l lists databases, \\du in psql lists roles"),
-    (("too many clients", "remaining connection slots", "too many connections"), "connection", "the server has no free connection slot",
-     "capture without a connection, on the server's host: leadline take --pid POSTMASTER_PID"),
+    (
+        ("password authentication failed", "no password supplied"),
+        "rights",
+        "the server refused the password",
+        "give it with PGPASSWORD, ~/.pgpass or in the connection string",
+    ),
+    (
+        ("Peer authentication failed", "Ident authentication failed", "no pg_hba.conf entry", "pg_hba.conf rejects"),
+        "rights",
+        "the server does not let this user in",
+        "name a user with user=NAME, or add a line for it to pg_hba.conf and run: select pg_reload_conf()",
+    ),
+    (
+        ("does not exist",),
+        "connection",
+        "there is no such database or role on the server",
+        "psql -l lists databases, \\du in psql lists roles",
+    ),
+    (
+        ("too many clients", "remaining connection slots", "too many connections"),
+        "connection",
+        "the server has no free connection slot",
+        "capture without a connection, on the server's host: leadline take --pid POSTMASTER_PID",
+    ),
     (("starting up", "shutting down", "in recovery mode"), "connection", "the server is not ready for connections", "wait until it is up"),
-    (("translate host name", "resolve host", "Name or service not known"), "connection", "the host name is not known", "check the host in the connection string"),
-    (("timeout expired", "timed out", "connection timeout"), "connection", "the server did not answer in time", "check host, port and firewall"),
+    (
+        ("translate host name", "resolve host", "Name or service not known"),
+        "connection",
+        "the host name is not known",
+        "check the host in the connection string",
+    ),
+    (
+        ("timeout expired", "timed out", "connection timeout"),
+        "connection",
+        "the server did not answer in time",
+        "check host, port and firewall",
+    ),
 )
 
 

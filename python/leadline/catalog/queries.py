@@ -73,11 +73,17 @@ VIEWS: tuple[StatView, ...] = (
     StatView("pg_stat_progress_basebackup", "select * from pg_stat_progress_basebackup", ("pid",), since=13),
     StatView("pg_stat_progress_copy", "select * from pg_stat_progress_copy", ("datname", "pid"), since=14),
     StatView(
-        "pg_stat_statements", _STATEMENTS.replace("{time}", "total_time").replace("{wal}", ""), ("queryid",), until=12,
+        "pg_stat_statements",
+        _STATEMENTS.replace("{time}", "total_time").replace("{wal}", ""),
+        ("queryid",),
+        until=12,
         scope="extension:pg_stat_statements",
     ),  # fmt: skip
     StatView(
-        "pg_stat_statements", _STATEMENTS.replace("{time}", "total_exec_time").replace("{wal}", _WAL), ("queryid",), since=13,
+        "pg_stat_statements",
+        _STATEMENTS.replace("{time}", "total_exec_time").replace("{wal}", _WAL),
+        ("queryid",),
+        since=13,
         scope="extension:pg_stat_statements",
     ),  # fmt: skip
     StatView(

@@ -8,10 +8,13 @@ MASK = "********"
 
 # Whole values that may hold a secret: commands can carry a password or a token in their arguments.
 SECRET_SETTINGS = frozenset({"ssl_passphrase_command"})
-_SECRET_NAME = re.compile(r"(password|passphrase|secret|token|api_?key|access_?key|private_?key)(?!_encryption|_command_supports_reload)", re.I)
+_SECRET_NAME = re.compile(
+    r"(password|passphrase|secret|token|api_?key|access_?key|private_?key)(?!_encryption|_command_supports_reload)", re.I
+)
 _NOT_SECRET = frozenset({"password_encryption", "ssl_passphrase_command_supports_reload", "ssl_key_file", "krb_server_keyfile"})
 _IN_VALUE = re.compile(
-    r"""((?:password|passwd|passphrase|secret|token|sslpassword|PGPASSWORD|PASSWORD)\s*[=:]\s*)('(?:[^'\\]|\\.|'')*'|"[^"]*"|[^\s'"&;]+)""", re.I
+    r"""((?:password|passwd|passphrase|secret|token|sslpassword|PGPASSWORD|PASSWORD)\s*[=:]\s*)('(?:[^'\\]|\\.|'')*'|"[^"]*"|[^\s'"&;]+)""",
+    re.I,
 )
 _IN_URI = re.compile(r"(\w+://[^\s:/@]*:)[^\s@]*(@)")
 

@@ -1,0 +1,68 @@
+"""What a running capture tells its user: notes, and one progress line where stderr is a terminal.
+
+Deliberately small: it runs while the server is measured, and its CPU counts as leadline's own.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any, Protocol, TextIO
+
+
+class Progress(Protocol):
+    """How `take` reports. All calls come from its own thread, at most two a second."""
+
+    def note(self, text: str) -> None:
+        """Something the user should know now."""
+
+    def update(self, elapsed_s: float, total_s: float, status: dict[str, Any]) -> None:
+        """The state of the recorder while it runs."""
+
+    def done(self) -> None:
+        """The window ended."""
+
+
+class Silent:
+    """Reports nothing; notes still go into the manifest."""
+
+    def note(self, text: str) -> None: ...
+
+    def update(self, elapsed_s: float, total_s: float, status: dict[str, Any]) -> None: ...
+
+    def done(self) -> None: ...
+
+
+class TerminalLine:
+    """Notes as lines, progress as one line that is written over; no progress when the stream is not a terminal."""
+
+    WIDTH = 30
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self.stream = stream or sys.stderr
+        self.live = self.stream.isatty() and os.environ.get("TERM") != "dumb"
+        self._shown = 0
+
+    def note(self, text: str) -> None:
+        self._clear()
+        print(text, file=self.stream, flush=True)
+
+    def update(self, elapsed_s: float, total_s: float, status: dict[str, Any]) -> None:
+        if not self.live:
+            return
+        share = min(1.0, elapsed_s / total_s) if total_s > 0 else 1.0
+        bar = "#" * int(share * self.WIDTH)
+        missed = f", {status['missed']} missed" if status.get("missed") else ""
+        line = f"[{bar:<{self.WIDTH}}] {elapsed_s:.0f} of {total_s:.0f} s  {status.get('ticks', 0)} passes{missed}, {status.get('sessions', 0)} sessions"
+        self.stream.write("\r" + line[:79].ljust(self._shown))
+        self.stream.flush()
+        self._shown = min(len(line), 79)
+
+    def done(self) -> None:
+        self._clear()
+
+    def _clear(self) -> None:
+        if self._shown:
+            self.stream.write("\r" + " " * self._shown + "\r")
+            self.stream.flush()
+            self._shown = 0
