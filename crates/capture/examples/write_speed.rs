@@ -1,0 +1,171 @@
+//! CPU per row and bytes per row of writing `session_tick`, the table with the most rows.
+//!
+//! `cargo run --release -p leadline-capture --example write_speed [-- DIR]` writes 64 sessions at 1 kHz for a minute,
+//! a segment every 2 s, into a new folder under DIR (default: the temporary folder) and removes it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, Int32Array, Int64Array, RecordBatch, UInt32Array};
+use leadline_capture::{spec, Error, Stats, TableWriter, WriterOptions};
+
+const SESSIONS: usize = 64;
+const TICKS_PER_BATCH: usize = 250;
+const BATCHES_PER_SEGMENT: usize = 8;
+const SEGMENTS: usize = 30;
+const PERIOD_NS: i64 = 1_000_000;
+
+/// splitmix64: enough to make values that do not compress by accident.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// True in `percent` of calls.
+    fn chance(&mut self, percent: u64) -> bool {
+        self.next() % 100 < percent
+    }
+}
+
+#[derive(Clone, Copy, Default)]
+struct Session {
+    state: i32,
+    wait_event_info: u32,
+    statement: i64,
+    xact_start: i64,
+    query_start: i64,
+    state_change: i64,
+    backend_xid: u32,
+    backend_xmin: u32,
+}
+
+/// `busy`: how often, in percent of ticks, a session has moved on to another statement since the tick before.
+struct Load {
+    random: Random,
+    sessions: [Session; SESSIONS],
+    statements: [i64; 12],
+    now_ns: i64,
+    busy: u64,
+}
+
+impl Load {
+    fn new(busy: u64) -> Load {
+        let mut random = Random(42);
+        let statements = std::array::from_fn(|_| random.next() as i64);
+        Load { random, sessions: [Session::default(); SESSIONS], statements, now_ns: 1_000_000_000_000, busy }
+    }
+
+    fn step(&mut self) {
+        self.now_ns += PERIOD_NS + (self.random.next() % 60_000) as i64;
+        let now_us = 1_770_000_000_000_000 + self.now_ns / 1000;
+        for session in &mut self.sessions {
+            let r = &mut self.random;
+            if r.chance(self.busy) {
+                let started = now_us - (r.next() % 1000) as i64;
+                session.statement = self.statements[(r.next() % 12) as usize];
+                session.query_start = started;
+                session.state_change = started + (r.next() % 900) as i64;
+                session.state = [2, 2, 2, 2, 2, 3, 4][(r.next() % 7) as usize];
+                if r.chance(30) {
+                    session.xact_start = started;
+                    session.backend_xid = (now_us / 150) as u32 + (r.next() % 64) as u32;
+                }
+                session.backend_xmin = if session.state == 2 { (now_us / 150) as u32 } else { 0 };
+            }
+            if r.chance(40) {
+                const WAITS: [u32; 8] = [0, 0, 0, 0x0600_0000, 0x0100_003c, 0x0100_0008, 0x0a00_0015, 0x0400_0004];
+                session.wait_event_info = WAITS[(r.next() % 8) as usize];
+            }
+        }
+    }
+
+    fn batch(&mut self) -> RecordBatch {
+        let rows = SESSIONS * TICKS_PER_BATCH;
+        let mut longs: [Vec<i64>; 7] = std::array::from_fn(|_| Vec::with_capacity(rows));
+        let mut ints: [Vec<i32>; 2] = std::array::from_fn(|_| Vec::with_capacity(rows));
+        let mut codes: [Vec<u32>; 3] = std::array::from_fn(|_| Vec::with_capacity(rows));
+        for _ in 0..TICKS_PER_BATCH {
+            self.step();
+            for (id, s) in self.sessions.iter().enumerate() {
+                let values = [self.now_ns, s.statement, 0, s.statement, s.xact_start, s.query_start, s.state_change];
+                longs.iter_mut().zip(values).for_each(|(column, v)| column.push(v));
+                ints.iter_mut().zip([id as i32, s.state]).for_each(|(column, v)| column.push(v));
+                let values = [s.wait_event_info, s.backend_xid, s.backend_xmin];
+                codes.iter_mut().zip(values).for_each(|(column, v)| column.push(v));
+            }
+        }
+        let [ts, query_id, plan_id, statement_id, xact_start, query_start, state_change] = longs.map(long);
+        let [session_id, state] = ints.map(|v| Arc::new(Int32Array::from(v)) as ArrayRef);
+        let [wait, xid, xmin] = codes.map(|v| Arc::new(UInt32Array::from(v)) as ArrayRef);
+        let columns = vec![
+            ts,
+            session_id,
+            state,
+            wait,
+            query_id,
+            plan_id,
+            statement_id,
+            xact_start,
+            query_start,
+            state_change,
+            xid,
+            xmin,
+        ];
+        let schema = spec("session_tick").expect("the table exists").schema();
+        RecordBatch::try_new(schema, columns).expect("the columns of the table")
+    }
+}
+
+fn long(values: Vec<i64>) -> ArrayRef {
+    Arc::new(Int64Array::from(values))
+}
+
+/// CPU time of this process, user and system, ns.
+fn cpu_ns() -> i64 {
+    // SAFETY: rusage is plain data that getrusage fills; a zeroed one is valid.
+    let usage = unsafe {
+        let mut usage = std::mem::zeroed::<libc::rusage>();
+        libc::getrusage(libc::RUSAGE_SELF, &mut usage);
+        usage
+    };
+    let ns = |t: libc::timeval| t.tv_sec * 1_000_000_000 + t.tv_usec * 1000;
+    ns(usage.ru_utime) + ns(usage.ru_stime)
+}
+
+fn run(folder: &PathBuf, busy: u64) -> Result<(i64, Stats), Error> {
+    let mut load = Load::new(busy);
+    let mut writer = TableWriter::create(folder, "session_tick", WriterOptions::default())?;
+    let mut spent = 0;
+    for _ in 0..SEGMENTS {
+        // Batches are made before the clock starts: only their writing is measured.
+        let batches: Vec<RecordBatch> = (0..BATCHES_PER_SEGMENT).map(|_| load.batch()).collect();
+        let before = cpu_ns();
+        for batch in &batches {
+            writer.write(batch)?;
+        }
+        writer.roll()?;
+        spent += cpu_ns() - before;
+    }
+    Ok((spent, writer.close()?))
+}
+
+fn main() -> Result<(), Error> {
+    let base = std::env::args_os().nth(1).map_or_else(std::env::temp_dir, PathBuf::from);
+    println!("statements change in   ns CPU/row   bytes/row   rows");
+    for busy in [5, 50, 95] {
+        let folder = base.join(format!("leadline-write-speed-{}-{busy}", std::process::id()));
+        let outcome = run(&folder, busy);
+        let _ = std::fs::remove_dir_all(&folder);
+        let (spent, stats) = outcome?;
+        let per_row = spent as f64 / stats.rows as f64;
+        let bytes = stats.bytes as f64 / stats.rows as f64;
+        println!("{:>10} % of ticks   {per_row:>10.1}   {bytes:>9.1}   {}", busy, stats.rows);
+    }
+    Ok(())
+}

@@ -1,0 +1,16 @@
+//! The tables of leadline as Arrow schemas, and captures written as Parquet segments.
+//!
+//! Owns: what a table looks like ([`spec`]), how rows become files ([`TableWriter`]). Does not own: where rows come
+//! from, the manifest, reading. The truth about columns is `python/leadline/tables/*.toml`, compiled in by `build.rs`;
+//! the layout of a capture folder is in `docs/concepts/contracts.md`.
+
+mod batch;
+mod error;
+mod parquet_options;
+mod spec;
+mod writer;
+
+pub use batch::{BatchBuilder, Value};
+pub use error::{Error, StorageOp};
+pub use spec::{spec, specs, ColumnSpec, ColumnType, Kind, TableSpec};
+pub use writer::{Stats, TableWriter, WriterOptions};

@@ -1,0 +1,225 @@
+//! One stored table of a capture: batches in, whole Parquet segments out.
+//!
+//! Rows are encoded in memory and reach the disk when their segment is finished: written under a `.tmp` name, then
+//! renamed. So a killed process leaves whole segments and at most one file that readers do not look at.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+use parquet::arrow::arrow_writer::ArrowWriterOptions;
+use parquet::arrow::ArrowWriter;
+use parquet::errors::ParquetError;
+use parquet::file::properties::WriterPropertiesPtr;
+
+use crate::error::{Error, StorageOp};
+use crate::parquet_options::writer_properties;
+use crate::spec::{spec, Kind, TableSpec};
+
+/// How segments are written.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct WriterOptions {
+    /// Force each segment to disk before it gets its name: also whole after a power cut, at the price of the sync.
+    pub fsync: bool,
+}
+
+/// What a writer has put on disk so far. Rows of an unfinished segment are not counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Rows in finished segments.
+    pub rows: u64,
+    /// Size of the finished segments, bytes.
+    pub bytes: u64,
+    /// Finished segments.
+    pub segments: u64,
+}
+
+/// Writes the rows of one stored table into a capture folder.
+///
+/// Dropping a writer drops the rows of its unfinished segment: call [`TableWriter::close`].
+pub struct TableWriter {
+    spec: &'static TableSpec,
+    schema: SchemaRef,
+    properties: WriterPropertiesPtr,
+    folder: PathBuf,
+    options: WriterOptions,
+    /// No segment from this number on existed when last looked at.
+    next_number: u32,
+    segment: Option<Segment>,
+    /// Kept between segments so that its memory is not asked for again.
+    spare: Vec<u8>,
+    stats: Stats,
+}
+
+/// The segment being filled.
+struct Segment {
+    encoder: ArrowWriter<Vec<u8>>,
+    rows: u64,
+}
+
+impl TableWriter {
+    /// Opens a table of a capture for writing; makes its folder. Segments that exist stay, numbers go on after them.
+    ///
+    /// # Errors
+    /// [`Error::UnknownTable`] for a name that is not a stored table; [`Error::Storage`].
+    pub fn create(capture_dir: &Path, table: &str, options: WriterOptions) -> Result<TableWriter, Error> {
+        let spec = match spec(table) {
+            Some(found) if found.kind == Kind::Table => found,
+            other => return Err(Error::UnknownTable { table: table.to_owned(), is_view: other.is_some() }),
+        };
+        let folder = capture_dir.join(spec.name);
+        fs::create_dir_all(&folder).map_err(|e| storage(&folder, StorageOp::CreateFolder, e))?;
+        let next_number = highest_number(&folder)? + 1;
+        Ok(TableWriter {
+            spec,
+            schema: spec.schema(),
+            properties: writer_properties(spec),
+            folder,
+            options,
+            next_number,
+            segment: None,
+            spare: Vec::new(),
+            stats: Stats::default(),
+        })
+    }
+
+    /// The table this writes.
+    pub fn spec(&self) -> &'static TableSpec {
+        self.spec
+    }
+
+    /// Adds rows to the present segment; opens one when there is none.
+    ///
+    /// # Errors
+    /// [`Error::Schema`] unless the batch has exactly the columns of the table (the segment stays as it was);
+    /// [`Error::Encode`] (the present segment is lost).
+    pub fn write(&mut self, batch: &RecordBatch) -> Result<(), Error> {
+        self.check_schema(batch)?;
+        if batch.num_rows() == 0 {
+            return Ok(());
+        }
+        let mut segment = match self.segment.take() {
+            Some(segment) => segment,
+            None => self.open_segment()?,
+        };
+        segment.encoder.write(batch).map_err(|e| self.encode_error(&e))?;
+        segment.rows += batch.num_rows() as u64;
+        self.segment = Some(segment);
+        Ok(())
+    }
+
+    /// Finishes the present segment: when this returns, its rows are in a file under its final name. No rows, no file.
+    ///
+    /// # Errors
+    /// [`Error::Storage`] or [`Error::Encode`]: the rows of this segment are lost, earlier segments are untouched, no
+    /// half file is left, and the writer can be used again.
+    pub fn roll(&mut self) -> Result<(), Error> {
+        let Some(segment) = self.segment.take() else { return Ok(()) };
+        let mut content = segment.encoder.into_inner().map_err(|e| self.encode_error(&e))?;
+        let outcome = self.store(&content);
+        let bytes = content.len() as u64;
+        content.clear();
+        self.spare = content;
+        outcome?;
+        self.stats.rows += segment.rows;
+        self.stats.bytes += bytes;
+        self.stats.segments += 1;
+        Ok(())
+    }
+
+    /// What is on disk.
+    pub fn stats(&self) -> Stats {
+        self.stats
+    }
+
+    /// Finishes the present segment and gives the final figures.
+    ///
+    /// # Errors
+    /// As [`TableWriter::roll`].
+    pub fn close(mut self) -> Result<Stats, Error> {
+        self.roll()?;
+        Ok(self.stats)
+    }
+
+    fn open_segment(&mut self) -> Result<Segment, Error> {
+        let options =
+            ArrowWriterOptions::new().with_properties(self.properties.as_ref().clone()).with_skip_arrow_metadata(true); // the Parquet types say all there is to say, int32 against uint32 too
+        let buffer = std::mem::take(&mut self.spare);
+        let encoder = ArrowWriter::try_new_with_options(buffer, self.schema.clone(), options)
+            .map_err(|e| self.encode_error(&e))?;
+        Ok(Segment { encoder, rows: 0 })
+    }
+
+    /// Puts a whole segment on disk under the next free number.
+    fn store(&mut self, content: &[u8]) -> Result<(), Error> {
+        let mut path = self.segment_path(self.next_number);
+        while path.exists() {
+            self.next_number += 1; // another writer of this table was faster; its rows are evidence as well
+            path = self.segment_path(self.next_number);
+        }
+        let mut temporary = path.clone().into_os_string();
+        temporary.push(".tmp");
+        let temporary = PathBuf::from(temporary);
+        if let Err(e) = self.store_as(&temporary, &path, content) {
+            // The first error is the one to tell; a file that cannot be removed has a name no reader looks at.
+            let _ = fs::remove_file(&temporary);
+            return Err(e);
+        }
+        self.next_number += 1;
+        Ok(())
+    }
+
+    fn store_as(&self, temporary: &Path, path: &Path, content: &[u8]) -> Result<(), Error> {
+        let mut file = File::create(temporary).map_err(|e| storage(temporary, StorageOp::Create, e))?;
+        file.write_all(content).map_err(|e| storage(temporary, StorageOp::Write, e))?;
+        if self.options.fsync {
+            file.sync_all().map_err(|e| storage(temporary, StorageOp::Sync, e))?;
+        }
+        drop(file);
+        fs::rename(temporary, path).map_err(|e| storage(path, StorageOp::Rename, e))?;
+        if self.options.fsync {
+            let folder = File::open(&self.folder).and_then(|folder| folder.sync_all());
+            folder.map_err(|e| storage(&self.folder, StorageOp::Sync, e))?;
+        }
+        Ok(())
+    }
+
+    fn segment_path(&self, number: u32) -> PathBuf {
+        self.folder.join(format!("{number:06}.parquet"))
+    }
+
+    fn check_schema(&self, batch: &RecordBatch) -> Result<(), Error> {
+        let found = batch.schema_ref();
+        if std::sync::Arc::ptr_eq(found, &self.schema) || found.fields() == self.schema.fields() {
+            return Ok(());
+        }
+        let (want, have) = (self.schema.fields(), found.fields());
+        let differs = want.iter().zip(have).find(|(w, h)| w != h);
+        let detail = match differs {
+            Some((w, h)) => format!("column {w} is wanted, {h} was given"),
+            None => format!("{} columns are wanted, {} were given", want.len(), have.len()),
+        };
+        Err(Error::Schema { table: self.spec.name, detail })
+    }
+
+    fn encode_error(&self, e: &ParquetError) -> Error {
+        Error::Encode { table: self.spec.name, detail: e.to_string() }
+    }
+}
+
+/// The highest segment number in a folder; 0 when there is none.
+fn highest_number(folder: &Path) -> Result<u32, Error> {
+    let mut highest = 0;
+    for entry in fs::read_dir(folder).map_err(|e| storage(folder, StorageOp::List, e))? {
+        let name = entry.map_err(|e| storage(folder, StorageOp::List, e))?.file_name();
+        let number = name.to_str().and_then(|n| n.strip_suffix(".parquet")).and_then(|n| n.parse().ok());
+        highest = highest.max(number.unwrap_or(0));
+    }
+    Ok(highest)
+}
+
+fn storage(path: &Path, op: StorageOp, source: io::Error) -> Error {
+    Error::Storage { path: path.to_owned(), op, source }
+}

@@ -1,0 +1,122 @@
+//! `TableWriter`: Python rows of the rare tables into a capture.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use leadline_capture::{BatchBuilder, Stats, TableSpec, Value, WriterOptions};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
+
+use crate::error::Error;
+
+/// Writes rows of one stored table into a capture folder, checked against the table's columns.
+///
+/// Rows reach the disk at `flush` and `close`, each time as one whole segment. Threads may share a writer.
+#[pyclass(frozen, module = "leadline._core")]
+pub(crate) struct TableWriter {
+    spec: &'static TableSpec,
+    /// Locked only while the GIL is released, so that a thread waiting here stops no other.
+    state: Mutex<State>,
+}
+
+enum State {
+    Open(Box<leadline_capture::TableWriter>),
+    Closed(Stats),
+}
+
+#[pymethods]
+impl TableWriter {
+    #[new]
+    fn new(py: Python<'_>, capture_dir: PathBuf, table: &str) -> PyResult<TableWriter> {
+        let create = || leadline_capture::TableWriter::create(&capture_dir, table, WriterOptions::default());
+        let writer = py.detach(create).map_err(Error::from)?;
+        Ok(TableWriter { spec: writer.spec(), state: Mutex::new(State::Open(Box::new(writer))) })
+    }
+
+    /// Adds rows: tuples with the values in the order of the columns. All of them, or none when one does not fit.
+    fn append(&self, py: Python<'_>, rows: &Bound<'_, PyList>) -> PyResult<()> {
+        let mut builder = BatchBuilder::new(self.spec);
+        for row in rows {
+            append_row(self.spec, &mut builder, &row)?;
+        }
+        let batch = builder.finish().map_err(Error::from)?;
+        self.with_writer(py, |writer| writer.write(&batch))
+    }
+
+    /// Finishes the present segment: its rows are then in a file that readers see. No rows, no file.
+    fn flush(&self, py: Python<'_>) -> PyResult<()> {
+        self.with_writer(py, leadline_capture::TableWriter::roll)
+    }
+
+    /// Flushes and ends; gives the rows, bytes and segments written. Closing again gives the same figures.
+    fn close<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let stats = py.detach(|| {
+            let mut state = self.lock();
+            let (outcome, stats) = match &mut *state {
+                State::Closed(stats) => return Ok(*stats),
+                State::Open(writer) => (writer.roll(), writer.stats()),
+            };
+            *state = State::Closed(stats);
+            outcome.map(|()| stats).map_err(Error::from)
+        })?;
+        let figures = PyDict::new(py);
+        figures.set_item("rows", stats.rows)?;
+        figures.set_item("bytes", stats.bytes)?;
+        figures.set_item("segments", stats.segments)?;
+        Ok(figures)
+    }
+}
+
+impl TableWriter {
+    fn with_writer<F>(&self, py: Python<'_>, work: F) -> PyResult<()>
+    where
+        F: Send + FnOnce(&mut leadline_capture::TableWriter) -> Result<(), leadline_capture::Error>,
+    {
+        let outcome: Result<(), Error> = py.detach(|| match &mut *self.lock() {
+            State::Open(writer) => Ok(work(writer)?),
+            State::Closed(_) => Err(Error::Closed { what: format!("the writer of table {}", self.spec.name) }),
+        });
+        Ok(outcome?)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner) // a panic elsewhere does not unsay what is on disk
+    }
+}
+
+fn append_row(spec: &'static TableSpec, builder: &mut BatchBuilder, row: &Bound<'_, PyAny>) -> PyResult<()> {
+    let number = builder.len();
+    let unfit =
+        |column, detail| Error::from(leadline_capture::Error::Row { table: spec.name, column, row: number, detail });
+    let Ok(row) = row.cast::<PyTuple>() else {
+        return Err(unfit("", format!("a tuple is wanted, {} was given", type_name(row))).into());
+    };
+    let items: Vec<Bound<'_, PyAny>> = row.iter().collect();
+    let mut values = Vec::with_capacity(items.len());
+    for (at, item) in items.iter().enumerate() {
+        let column = spec.columns.get(at).map_or("", |c| c.name);
+        values.push(value(item).map_err(|detail| unfit(column, detail))?);
+    }
+    Ok(builder.append(&values).map_err(Error::from)?)
+}
+
+/// A Python value as a column value; the error says why there is none.
+fn value<'a>(item: &'a Bound<'_, PyAny>) -> Result<Value<'a>, String> {
+    if item.is_none() {
+        Ok(Value::Null)
+    } else if let Ok(truth) = item.cast::<PyBool>() {
+        Ok(Value::Bool(truth.is_true())) // before int: a Python bool is an int too
+    } else if let Ok(text) = item.cast::<PyString>() {
+        text.to_str().map(Value::Text).map_err(|_| "the string holds lone surrogates, which UTF-8 cannot".to_owned())
+    } else if item.is_instance_of::<PyInt>() {
+        item.extract().map(Value::Int).map_err(|_| format!("{item} is outside of int64"))
+    } else if let Ok(number) = item.cast::<PyFloat>() {
+        Ok(Value::Float(number.value()))
+    } else {
+        Err(format!("a {} has no place in a table", type_name(item)))
+    }
+}
+
+fn type_name(item: &Bound<'_, PyAny>) -> String {
+    item.get_type().name().map_or_else(|_| "value".to_owned(), |name| name.to_string())
+}

@@ -1,0 +1,51 @@
+"""The compiled part of leadline (crates/py). Every error is a leadline.errors.LeadlineError."""
+
+from typing import Any, final
+
+Value = int | float | str | bool | None
+
+def clock() -> tuple[int, int]:
+    """(CLOCK_MONOTONIC ns, CLOCK_REALTIME ns) of the same moment."""
+
+@final
+class TableWriter:
+    """Writes rows of one stored table into a capture folder, checked against the table's columns."""
+
+    def __new__(cls, capture_dir: str, table: str) -> TableWriter: ...
+    def append(self, rows: list[tuple[Value, ...]]) -> None:
+        """Adds rows: values in the order of the columns. All of them, or none when one does not fit."""
+
+    def flush(self) -> None:
+        """Finishes the present segment: its rows are then in a file that readers see. No rows, no file."""
+
+    def close(self) -> dict[str, int]:
+        """Flushes and ends: {"rows", "bytes", "segments"}. Closing again gives the same figures."""
+
+@final
+class Recorder:
+    """The shared-memory probe of one server and the threads that write what it sees."""
+
+    def __new__(
+        cls,
+        capture_dir: str,
+        pid: int,
+        rate_hz: float,
+        *,
+        delta_interval_s: float = 1.0,
+        flush_interval_s: float = 2.0,
+    ) -> Recorder:
+        """Attaches to the postmaster `pid` and calibrates. Raises kinds rights, unsupported, layout, not_found."""
+
+    def describe(self) -> dict[str, Any]:
+        """{server_version_num, server_version, max_connections, shared_buffers_bytes, data_dir,
+        layout_checks: [{check, result, detail}], access: {shared_memory, private_memory, why},
+        probes: {name: {status, why, hint}}}"""
+
+    def start(self) -> None:
+        """Starts sampling in threads of its own and returns."""
+
+    def status(self) -> dict[str, Any]:
+        """{running, error: dict | None, ts_from, ts_now, ticks, missed, torn, sessions, rows, bytes_written, cpu_ns}"""
+
+    def stop(self) -> dict[str, Any]:
+        """Flushes and joins; the final status with {"tables": {name: {rows, bytes, segments}}, "loss": {...}, "ts_to"}."""
