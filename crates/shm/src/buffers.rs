@@ -1,0 +1,330 @@
+//! From "waits for a buffer" to which page of which relation.
+//!
+//! No pointer leads from a waiting session to its buffer. But the buffer's content lock has a wait list, so the
+//! descriptors are scanned for lists that are not empty. That costs 64 bytes of memory traffic per buffer: it is done
+//! only when someone waits, within a budget, and buffers found contended lately are looked at first.
+
+use crate::attach::Anchors;
+use crate::layout::Layout;
+use crate::lwlocks::{read_waiters, Waiter};
+use crate::memory::{Memory, Read};
+use crate::page_kind::page_kind;
+use std::fs;
+
+/// buf_internals.h, BufferDesc.state up to 18.
+const BM_TAG_VALID: u32 = 1 << 25;
+const BM_IO_IN_PROGRESS: u32 = 1 << 26;
+const BM_PIN_COUNT_WAITER: u32 = 1 << 29;
+
+const BLOCK_SIZE: u64 = 8192;
+/// Descriptors copied at once.
+const CHUNK: u32 = 1024;
+/// Buffers remembered as contended.
+const HOT: usize = 64;
+
+/// Which page a buffer holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs)] // columns of buffer_wait
+pub struct BufferTag {
+    pub spcnode: u32,
+    pub dbnode: u32,
+    pub relfilenode: u32,
+    pub fork: u32,
+    pub block: u32,
+}
+
+impl BufferTag {
+    /// main, fsm, vm, init.
+    pub fn fork_name(&self) -> &'static str {
+        ["main", "fsm", "vm", "init"].get(self.fork as usize).copied().unwrap_or("unknown")
+    }
+}
+
+/// What kind of wait a buffer causes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WaitKind {
+    /// Content lock.
+    Content,
+    /// Others' pins.
+    Pin,
+    /// Another session's read or write of it.
+    Io,
+}
+
+impl WaitKind {
+    /// The word of buffer_wait.wait_kind.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            WaitKind::Content => "content",
+            WaitKind::Pin => "pin",
+            WaitKind::Io => "io",
+        }
+    }
+}
+
+/// A contended buffer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BufferWait {
+    /// Buffer number.
+    pub buf_id: u32,
+    /// Its page.
+    pub tag: BufferTag,
+    /// What the page says it is.
+    pub page_kind: &'static str,
+    /// Why it is waited for.
+    pub kind: WaitKind,
+    /// Address of its content lock.
+    pub lock: u64,
+    /// Who waits for the content lock; empty for the other kinds, whose waiters leave no list.
+    pub waiters: Vec<Waiter>,
+}
+
+/// Which waits there are to explain.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// Sessions waiting for a content lock.
+    pub content: u32,
+    /// For a pin.
+    pub pin: u32,
+    /// For I/O of another session.
+    pub io: u32,
+}
+
+impl Wanted {
+    /// Sessions waiting for any of them.
+    pub fn total(&self) -> u32 {
+        self.content + self.pin + self.io
+    }
+}
+
+/// Looks for contended buffers of one server.
+#[derive(Debug)]
+pub struct Buffers {
+    layout: Layout,
+    anchors: Anchors,
+    hot: Vec<u32>,
+    chunk: Vec<u8>,
+}
+
+impl Buffers {
+    /// For a server attached to.
+    pub fn new(layout: &Layout, anchors: &Anchors) -> Self {
+        Buffers { layout: layout.clone(), anchors: anchors.clone(), hot: Vec::new(), chunk: Vec::new() }
+    }
+
+    /// Looks at the buffers found contended lately; how many it looked at comes with the answer.
+    pub fn scan_hot<M: Memory>(&mut self, mem: &M, wanted: Wanted, torn: &mut u32) -> (Vec<BufferWait>, u64) {
+        let hot = self.hot.clone();
+        let found = hot.iter().filter_map(|&id| self.inspect(mem, id, wanted, torn)).collect();
+        (found, hot.len() as u64)
+    }
+
+    /// Looks at every descriptor and remembers the contended ones.
+    pub fn scan_all<M: Memory>(&mut self, mem: &M, wanted: Wanted, torn: &mut u32) -> Vec<BufferWait> {
+        let size = self.layout.buf_size as usize;
+        let mut candidates = Vec::new();
+        let mut chunk = std::mem::take(&mut self.chunk);
+        for first in (0..self.anchors.buffers).step_by(CHUNK as usize) {
+            let count = CHUNK.min(self.anchors.buffers - first);
+            chunk.resize(count as usize * size, 0);
+            if mem.read(self.anchors.buffer_descriptors + u64::from(first) * size as u64, &mut chunk).is_err() {
+                *torn += 1;
+                continue;
+            }
+            for (i, descriptor) in chunk.chunks_exact(size).enumerate() {
+                if self.is_candidate(descriptor, wanted) {
+                    candidates.push(first + i as u32);
+                }
+            }
+        }
+        self.chunk = chunk;
+        let found: Vec<BufferWait> = candidates.iter().filter_map(|&id| self.inspect(mem, id, wanted, torn)).collect();
+        for wait in &found {
+            self.hot.retain(|&id| id != wait.buf_id);
+            self.hot.insert(0, wait.buf_id);
+        }
+        self.hot.truncate(HOT);
+        found
+    }
+
+    fn is_candidate(&self, descriptor: &[u8], wanted: Wanted) -> bool {
+        let word = |at: u64| descriptor.get(at as usize..at as usize + 4).map_or(0, |b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]));
+        let state = word(self.layout.buf_state);
+        word(self.layout.buf_content_lock + self.layout.lw_waiters) < self.anchors.all_proc_count
+            || (wanted.pin > 0 && state & BM_PIN_COUNT_WAITER != 0)
+            || (wanted.io > 0 && state & BM_IO_IN_PROGRESS != 0)
+    }
+
+    fn inspect<M: Memory>(&self, mem: &M, buf_id: u32, wanted: Wanted, torn: &mut u32) -> Option<BufferWait> {
+        let found = self.read_wait(mem, buf_id, wanted);
+        if found.is_err() {
+            *torn += 1;
+        }
+        found.unwrap_or(None)
+    }
+
+    /// One buffer: Ok(None) when it is not contended, Err when it changed while it was read.
+    fn read_wait<M: Memory>(&self, mem: &M, buf_id: u32, wanted: Wanted) -> Read<Option<BufferWait>> {
+        let fault = crate::memory::Fault { addr: u64::from(buf_id) };
+        if buf_id >= self.anchors.buffers {
+            return Err(fault);
+        }
+        let descriptor = self.anchors.buffer_descriptors + u64::from(buf_id) * self.layout.buf_size;
+        let lock = descriptor + self.layout.buf_content_lock;
+        let (tag, state) = self.read_tag(mem, descriptor)?;
+        let waiters = read_waiters(mem, &self.layout, &self.anchors, lock)?.ok_or(fault)?;
+        let kind = match waiters.is_empty() {
+            false => WaitKind::Content,
+            true if wanted.pin > 0 && state & BM_PIN_COUNT_WAITER != 0 => WaitKind::Pin,
+            true if wanted.io > 0 && state & BM_IO_IN_PROGRESS != 0 => WaitKind::Io,
+            true => return Ok(None),
+        };
+        if state & BM_TAG_VALID == 0 {
+            return Err(fault);
+        }
+        let page_kind = self.read_page_kind(mem, buf_id, &tag);
+        if self.read_tag(mem, descriptor)?.0 != tag {
+            return Err(fault);
+        }
+        Ok(Some(BufferWait { buf_id, tag, page_kind, kind, lock, waiters }))
+    }
+
+    fn read_tag<M: Memory>(&self, mem: &M, descriptor: u64) -> Read<(BufferTag, u32)> {
+        let mut b = [0u8; 20];
+        mem.read(descriptor, &mut b)?;
+        let word = |i: usize| u32::from_le_bytes([b[i], b[i + 1], b[i + 2], b[i + 3]]);
+        let tag = BufferTag { spcnode: word(0), dbnode: word(4), relfilenode: word(8), fork: word(12), block: word(16) };
+        Ok((tag, mem.u32(descriptor + self.layout.buf_state)?))
+    }
+
+    fn read_page_kind<M: Memory>(&self, mem: &M, buf_id: u32, tag: &BufferTag) -> &'static str {
+        let at = self.anchors.buffer_blocks + u64::from(buf_id) * BLOCK_SIZE;
+        let mut page = vec![0u8; BLOCK_SIZE as usize];
+        match mem.read(at, &mut page) {
+            Ok(()) => page_kind(tag.fork, &page),
+            Err(_) => "unknown",
+        }
+    }
+}
+
+/// Length of a relation's main fork in blocks, from its files as the postmaster sees them; None when they cannot be read.
+pub fn relation_blocks(postmaster: i32, major: u32, tag: &BufferTag) -> Option<u64> {
+    const SEGMENT_BLOCKS: u64 = 131_072; // 1 GB of 8 kB
+    let data = format!("/proc/{postmaster}/cwd");
+    let folder = match tag.spcnode {
+        1663 => format!("{data}/base/{}", tag.dbnode),
+        1664 => format!("{data}/global"),
+        other => {
+            let root = format!("{data}/pg_tblspc/{other}");
+            let version = fs::read_dir(&root).ok()?.flatten().find(|e| e.file_name().to_string_lossy().starts_with(&format!("PG_{major}_")))?;
+            format!("{root}/{}/{}", version.file_name().to_string_lossy(), tag.dbnode)
+        }
+    };
+    let segment = u64::from(tag.block) / SEGMENT_BLOCKS;
+    let name = if segment == 0 { tag.relfilenode.to_string() } else { format!("{}.{segment}", tag.relfilenode) };
+    let next = format!("{folder}/{}.{}", tag.relfilenode, segment + 1);
+    let length = fs::metadata(format!("{folder}/{name}")).ok()?.len() / BLOCK_SIZE;
+    let more = fs::metadata(next).map_or(0, |m| m.len() / BLOCK_SIZE);
+    Some(segment * SEGMENT_BLOCKS + length + more)
+}
+
+/// A heap page among the last of a table that has many: where new rows go.
+pub fn is_heap_tail(blocks: u64, block: u32) -> bool {
+    const BULK_EXTENSION: u64 = 64; // 16 and later extend by up to so many blocks at once
+    blocks > 4 * BULK_EXTENSION && u64::from(block) + BULK_EXTENSION >= blocks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::FakeMemory;
+
+    fn server(major: u32, buffers: u32) -> (FakeMemory, Layout, Anchors) {
+        let layout = Layout::of(major).unwrap();
+        let (all_procs, descriptors, blocks) = (0x10_0000u64, 0x40_0000u64, 0x100_0000u64);
+        let mut mem = FakeMemory {
+            pieces: vec![
+                (all_procs, vec![0; 8 * layout.proc_size as usize]),
+                (descriptors, vec![0; buffers as usize * layout.buf_size as usize]),
+                (blocks, vec![0; buffers as usize * 8192]),
+            ],
+        };
+        let anchors = Anchors {
+            all_procs,
+            all_proc_count: 8,
+            all_pgxact: None,
+            backend_status: 0,
+            backend_status_slots: 0,
+            status_index_is_proc_index: true,
+            buffer_descriptors: descriptors,
+            buffer_blocks: blocks,
+            buffers,
+            main_lwlocks: 0,
+            next_xid: None,
+            buffer_usage: None,
+            wal_usage: None,
+            held_locks: None,
+            activity_size: 1024,
+        };
+        for i in 0..u64::from(buffers) {
+            let at = descriptors + i * layout.buf_size;
+            for (word, value) in [1663, 5, 16384, 0, i as u32].into_iter().enumerate() {
+                mem.put_u32(at + word as u64 * 4, value);
+            }
+            mem.put_u32(at + layout.buf_state, BM_TAG_VALID);
+            mem.put_u32(at + layout.buf_content_lock + layout.lw_waiters, u32::MAX);
+        }
+        (mem, layout, anchors)
+    }
+
+    fn wait(mem: &mut FakeMemory, layout: &Layout, anchors: &Anchors, buffer: u64, proc: u32) {
+        let list = anchors.buffer_descriptors + buffer * layout.buf_size + layout.buf_content_lock + layout.lw_waiters;
+        mem.put_u32(list, proc);
+        mem.put_u32(list + 4, proc);
+    }
+
+    #[test]
+    fn a_contended_buffer_is_named_and_remembered() {
+        for major in [13, 15, 17, 18] {
+            let (mut mem, layout, anchors) = server(major, 3000);
+            wait(&mut mem, &layout, &anchors, 2500, 3);
+            let mut buffers = Buffers::new(&layout, &anchors);
+            let (wanted, mut torn) = (Wanted { content: 1, ..Wanted::default() }, 0);
+            assert_eq!(buffers.scan_hot(&mem, wanted, &mut torn), (vec![], 0));
+            let found = buffers.scan_all(&mem, wanted, &mut torn);
+            assert_eq!((found.len(), found[0].buf_id, found[0].tag.block, torn), (1, 2500, 2500, 0), "{major}");
+            assert_eq!(found[0].waiters.len(), 1);
+            assert_eq!(buffers.scan_hot(&mem, wanted, &mut torn), (found, 1));
+        }
+    }
+
+    #[test]
+    fn pins_and_io_are_reported_only_when_someone_waits_for_them() {
+        let (mut mem, layout, anchors) = server(16, 10);
+        mem.put_u32(anchors.buffer_descriptors + 4 * layout.buf_size + layout.buf_state, BM_TAG_VALID | BM_PIN_COUNT_WAITER);
+        let mut buffers = Buffers::new(&layout, &anchors);
+        assert_eq!(buffers.scan_all(&mem, Wanted { content: 1, ..Wanted::default() }, &mut 0), vec![]);
+        let found = buffers.scan_all(&mem, Wanted { pin: 1, ..Wanted::default() }, &mut 0);
+        assert_eq!((found[0].buf_id, found[0].kind), (4, WaitKind::Pin));
+    }
+
+    #[test]
+    fn an_invalid_tag_or_unreadable_array_is_torn() {
+        let (mut mem, layout, mut anchors) = server(16, 10);
+        wait(&mut mem, &layout, &anchors, 1, 3);
+        mem.put_u32(anchors.buffer_descriptors + layout.buf_size + layout.buf_state, 0);
+        let wanted = Wanted { content: 1, ..Wanted::default() };
+        let mut torn = 0;
+        assert_eq!(Buffers::new(&layout, &anchors).scan_all(&mem, wanted, &mut torn), vec![]);
+        assert_eq!(torn, 1);
+        anchors.buffers = 100_000;
+        Buffers::new(&layout, &anchors).scan_all(&mem, wanted, &mut torn);
+        assert!(torn > 1);
+    }
+
+    #[test]
+    fn the_tail_of_a_heap_needs_a_heap_worth_the_name() {
+        assert!(is_heap_tail(1000, 999) && is_heap_tail(1000, 940));
+        assert!(!is_heap_tail(1000, 900) && !is_heap_tail(10, 9));
+    }
+}

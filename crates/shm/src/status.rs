@@ -1,0 +1,168 @@
+//! One session's status entry (PgBackendStatus), read while the server may be writing it.
+//!
+//! The server makes `st_changecount` odd before a change and even after it: a copy is whole when the count was even and
+//! the same before and after.
+
+use crate::layout::Layout;
+use crate::memory::{Memory, Read};
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+/// Server timestamps count microseconds from 2000-01-01; ours from 1970.
+pub const UNIX_EPOCH_OFFSET_US: i64 = 946_684_800_000_000;
+
+/// How often a changing entry is read again within one pass.
+const TRIES: u32 = 4;
+
+/// What changes from statement to statement.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[allow(missing_docs)] // columns of session_tick
+pub struct Activity {
+    pub state: i32,
+    pub xact_start: i64,
+    pub query_start: i64,
+    pub state_change: i64,
+    pub query_id: i64,
+    pub plan_id: i64,
+}
+
+/// What stays for the life of a session, but for the application name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[allow(missing_docs)] // columns of session
+pub struct Identity {
+    pub pid: i32,
+    pub backend_start: i64,
+    pub backend_type_code: u32,
+    pub datid: u32,
+    pub usesysid: u32,
+    pub client_addr: String,
+    pub client_port: i32,
+    pub ssl: bool,
+    pub application_name: String,
+}
+
+/// Result of reading an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Entry<T> {
+    /// A whole copy, its changecount, and how often it had to be read again.
+    Whole(T, u32, u32),
+    /// Still changing after the last try.
+    Torn,
+}
+
+fn unix_us(raw: u64) -> i64 {
+    match raw as i64 {
+        0 => 0,
+        us => us.saturating_add(UNIX_EPOCH_OFFSET_US),
+    }
+}
+
+/// Runs `copy` until the entry did not change meanwhile.
+pub fn read_whole<M: Memory, T>(mem: &M, entry: u64, mut copy: impl FnMut(&M) -> Read<T>) -> Read<Entry<T>> {
+    for tries in 0..TRIES {
+        let before = mem.u32(entry)?;
+        if before % 2 == 0 {
+            let value = copy(mem)?;
+            std::sync::atomic::fence(std::sync::atomic::Ordering::Acquire);
+            if mem.u32(entry)? == before {
+                return Ok(Entry::Whole(value, before, tries));
+            }
+        }
+        std::hint::spin_loop();
+    }
+    Ok(Entry::Torn)
+}
+
+/// The fields that change with each statement.
+pub fn read_activity<M: Memory>(mem: &M, layout: &Layout, entry: u64) -> Read<Activity> {
+    Ok(Activity {
+        state: layout.state_code(mem.u32(entry + layout.be_state)?),
+        xact_start: unix_us(mem.u64(entry + 24)?),
+        query_start: unix_us(mem.u64(entry + 32)?),
+        state_change: unix_us(mem.u64(entry + 40)?),
+        query_id: layout.be_query_id.map_or(Ok(0), |o| mem.u64(entry + o))? as i64,
+        plan_id: layout.be_plan_id.map_or(Ok(0), |o| mem.u64(entry + o))? as i64,
+    })
+}
+
+/// The fields that say who it is.
+pub fn read_identity<M: Memory>(mem: &M, layout: &Layout, entry: u64) -> Read<Identity> {
+    let mut addr = [0u8; 28]; // sockaddr_in6 is the longest of interest
+    mem.read(entry + layout.be_client_addr, &mut addr)?;
+    let (client_addr, client_port) = decode_address(&addr);
+    let mut name = Vec::new();
+    let name_at = mem.u64(entry + layout.be_appname)?;
+    if name_at != 0 {
+        mem.c_string(name_at, 64, &mut name)?;
+    }
+    Ok(Identity {
+        pid: mem.u32(entry + 4)? as i32,
+        backend_type_code: mem.u32(entry + 8)?,
+        backend_start: unix_us(mem.u64(entry + 16)?),
+        datid: mem.u32(entry + 48)?,
+        usesysid: mem.u32(entry + 52)?,
+        client_addr,
+        client_port,
+        ssl: mem.u8(entry + layout.be_ssl)? != 0,
+        application_name: String::from_utf8_lossy(&name).into_owned(),
+    })
+}
+
+/// Address and port of the first bytes of a sockaddr_storage; "local" for a unix socket, "" for none.
+fn decode_address(bytes: &[u8; 28]) -> (String, i32) {
+    let port = i32::from(u16::from_be_bytes([bytes[2], bytes[3]]));
+    match i32::from(u16::from_le_bytes([bytes[0], bytes[1]])) {
+        libc::AF_UNIX => ("local".into(), -1),
+        libc::AF_INET => (Ipv4Addr::new(bytes[4], bytes[5], bytes[6], bytes[7]).to_string(), port),
+        libc::AF_INET6 => {
+            let mut octets = [0u8; 16];
+            octets.copy_from_slice(&bytes[8..24]);
+            (Ipv6Addr::from(octets).to_string(), port)
+        }
+        _ => (String::new(), -1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::FakeMemory;
+
+    fn entry(layout: &Layout) -> FakeMemory {
+        let mut mem = FakeMemory { pieces: vec![(0x1000, vec![0; layout.be_size as usize]), (0x9000, vec![0; 64])] };
+        mem.put(0x9000, b"psql");
+        mem.put_u32(0x1004, 77);
+        mem.put_u32(0x1008, 4);
+        mem.put_u64(0x1000 + 24, 1);
+        mem.put_u32(0x1000 + layout.be_state, 2);
+        mem.put_u64(0x1000 + layout.be_appname, 0x9000);
+        mem.put(0x1000 + layout.be_client_addr, &[2, 0, 0x15, 0x38, 127, 0, 0, 1]);
+        mem
+    }
+
+    #[test]
+    fn an_entry_decodes() {
+        let layout = Layout::of(15).unwrap();
+        let mem = entry(&layout);
+        let activity = read_activity(&mem, &layout, 0x1000).unwrap();
+        assert_eq!((activity.state, activity.xact_start, activity.query_start), (2, UNIX_EPOCH_OFFSET_US + 1, 0));
+        let identity = read_identity(&mem, &layout, 0x1000).unwrap();
+        assert_eq!((identity.pid, identity.client_addr.as_str(), identity.client_port), (77, "127.0.0.1", 5432));
+        assert_eq!(identity.application_name, "psql");
+    }
+
+    #[test]
+    fn an_entry_being_written_is_torn_never_half_read() {
+        let layout = Layout::of(15).unwrap();
+        let mut mem = entry(&layout);
+        mem.put_u32(0x1000, 3);
+        assert_eq!(read_whole(&mem, 0x1000, |m| read_activity(m, &layout, 0x1000)), Ok(Entry::Torn));
+    }
+
+    #[test]
+    fn a_wild_name_pointer_faults() {
+        let layout = Layout::of(15).unwrap();
+        let mut mem = entry(&layout);
+        mem.put_u64(0x1000 + layout.be_appname, u64::MAX - 3);
+        assert!(read_identity(&mem, &layout, 0x1000).is_err());
+    }
+}
