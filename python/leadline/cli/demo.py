@@ -1,0 +1,74 @@
+"""leadline demo: the whole way from a loaded server to its report, with nothing to configure."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+
+import click
+
+
+def next_steps(capture: Path, report: Path) -> str:
+    """What to look at next, as commands that can be pasted."""
+    name = shlex.quote(str(capture))
+    return "\n".join(
+        [
+            f"capture: {capture}",
+            f"report:  {report}   (open it in a browser)",
+            f"next:    leadline findings {name}",
+            f'         leadline sql {name} "select * from hot_block"',
+        ]
+    )
+
+
+@click.command(
+    "demo",
+    epilog="""\b
+Examples:
+  leadline demo
+  leadline demo --major 16 --seconds 10 -o /tmp
+  leadline demo --pg-bin /usr/lib/postgresql/15/bin
+  leadline demo --json | jq '.findings[].statement'""",
+)
+@click.option("--pg-bin", type=click.Path(path_type=Path), metavar="DIR", help="Folder with postgres and initdb to use.")
+@click.option("--major", type=int, metavar="N", help="PostgreSQL major; the newest of those found if not given.")
+@click.option("--seconds", type=click.FloatRange(2, 600), default=20.0, show_default=True, help="Length of the capture.")
+@click.option("--rate", type=click.FloatRange(1, 1000), default=100.0, show_default=True, help="Passes a second.")
+@click.option("-o", "--out", type=click.Path(path_type=Path), metavar="DIR", help="Where leadline-demo/ is made; here if not given.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the text.")
+def command(pg_bin: Path | None, major: int | None, seconds: float, rate: float, out: Path | None, as_json: bool) -> None:
+    """Start a private PostgreSQL with planted troubles, capture and report it.
+
+    The server listens on a unix socket in a temporary folder only and never runs as root. A small shop with some 25
+    clients works on it. leadline measures it from outside for 20 seconds, prints where the time went and what is wrong,
+    and leaves leadline-demo/capture.leadline and leadline-demo/report.html. Everything else is removed, also on Ctrl-C.
+    """
+    from leadline.capture import open_capture
+    from leadline.cli.output import to_json
+    from leadline.demo.run import FOLDER, run_demo
+    from leadline.findings import evaluate
+    from leadline.progress import TerminalLine
+
+    folder = (out or Path()) / FOLDER
+    progress = TerminalLine(sys.stderr)
+    result = run_demo(folder, pg_bin=pg_bin, major=major, seconds=seconds, rate_hz=rate, announce=progress.note, progress=progress)
+    opened = open_capture(result.capture)
+    try:
+        evaluation = evaluate(opened)
+        if as_json:
+            from leadline.cli.show import as_dict
+
+            paths = {"capture": str(result.capture), "report": str(result.report)}
+            click.echo(to_json(paths | as_dict(opened, evaluation)))
+        else:
+            from rich.console import Console
+
+            from leadline.show import WIDTH, print_capture
+
+            print_capture(opened, evaluation, Console(file=sys.stdout, width=WIDTH, highlight=False))
+            click.echo()
+    finally:
+        opened.close()
+    sys.stdout.flush()
+    click.echo(next_steps(result.capture, result.report), err=True)

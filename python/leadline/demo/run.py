@@ -1,0 +1,126 @@
+"""The demo from start to end: a private server, the shop's data, its clients, one capture, one report, and nothing left running.
+
+The capture is taken by the same function that `leadline take` calls, from the same arguments a user would give. Nothing that
+this package knows about its load is handed on.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from leadline.capture import MANIFEST
+from leadline.demo.load_process import LoadProcess
+from leadline.demo.schema import load_schema
+from leadline.errors import LeadlineError
+from leadline.progress import Progress
+from leadline.server import PrivateServer, find_binaries
+
+FOLDER, CAPTURE, REPORT = "leadline-demo", "capture.leadline", "report.html"
+WARM_UP_S = 2.0
+NEEDED_BYTES = 2 * 1024**3  # data and WAL stay below one; the rest is room for a long demo
+
+SETTINGS: dict[str, object] = {
+    "shared_buffers": "128MB",
+    "max_connections": 60,
+    "max_wal_size": "4GB",
+    "synchronous_commit": "off",  # so that the disk of a laptop does not hide the rest
+    "jit": "off",
+}
+QUERY_ID_SINCE = 14
+
+
+@dataclass(frozen=True)
+class DemoResult:
+    """Where the demo left what it made."""
+
+    capture: Path
+    report: Path
+
+
+def prepare_folder(folder: Path) -> DemoResult:
+    """The folder of the demo, empty of an earlier demo's files. Raises LeadlineError('usage') when it holds anything else."""
+    result = DemoResult(folder / CAPTURE, folder / REPORT)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        foreign = sorted(path.name for path in folder.iterdir() if path not in (result.capture, result.report))
+        if not foreign and result.capture.exists() and not (result.capture / MANIFEST).is_file():
+            foreign = [CAPTURE]
+        if foreign:
+            raise LeadlineError(
+                "usage",
+                "this folder holds files that are not of an earlier demo",
+                detail=", ".join(foreign[:5]) + (" ..." if len(foreign) > 5 else ""),
+                hint="leadline demo -o DIR makes the folder somewhere else",
+                where=str(folder),
+            )
+        if result.capture.exists():
+            shutil.rmtree(result.capture)
+        result.report.unlink(missing_ok=True)
+    except OSError as e:
+        raise LeadlineError("storage", f"the folder of the demo cannot be made: {e.strerror}", where=str(folder)) from e
+    return result
+
+
+def check_room() -> None:
+    """Raises LeadlineError('storage') when the temporary folder is too small for the private server."""
+    folder = tempfile.gettempdir()
+    free = shutil.disk_usage(folder).free
+    if free < NEEDED_BYTES:
+        raise LeadlineError(
+            "storage",
+            f"the demo needs {NEEDED_BYTES / 1024**3:.0f} GiB of temporary space, {free / 1024**3:.1f} GiB are free",
+            hint="set TMPDIR to a folder with more room",
+            where=folder,
+        )
+
+
+def run_demo(
+    folder: Path,
+    *,
+    pg_bin: Path | None = None,
+    major: int | None = None,
+    seconds: float = 20.0,
+    rate_hz: float = 100.0,
+    announce: Callable[[str], None],
+    progress: Progress,
+) -> DemoResult:
+    """Runs the demo; leaves a capture and a report in `folder`. Server and clients are gone when it returns or raises.
+
+    announce: gets a line for each step. Raises LeadlineError, and KeyboardInterrupt after clearing up.
+    """
+    from leadline.report import write_report
+    from leadline.take import take
+
+    binaries = find_binaries(pg_bin, major)
+    result = prepare_folder(folder)
+    check_room()
+    settings = SETTINGS | ({"compute_query_id": "on"} if binaries.major >= QUERY_ID_SINCE else {})
+    announce(f"starting a private PostgreSQL {binaries.version} ({binaries.source}); Ctrl-C stops and removes it")
+    with PrivateServer(binaries.bin_dir, settings=settings) as server:
+        for note in server.notes:
+            announce(note)
+        announce(f"it runs as user {server.user.name}, postmaster {server.pid}; loading the data of a small shop")
+        load_schema(server.dsn)
+        with LoadProcess(server.dsn) as load:
+            announce("the clients of the shop are at work")
+            load.run_for(WARM_UP_S)
+            announce(f"taking a capture of {seconds:g} s, {rate_hz:g} passes a second")
+            take(
+                dsn=server.dsn,
+                pid=server.pid,
+                data_dir=None,
+                for_s=seconds,
+                rate_hz=rate_hz,
+                out=result.capture,
+                overwrite=True,
+                progress=progress,
+            )
+            load.run_for(0)
+        announce("stopping the clients and the server, and removing its data")
+    announce("writing the report")
+    write_report(result.capture, result.report)
+    return result
