@@ -1,0 +1,98 @@
+# leadline: every verb sets up what it needs by itself. Needs Python >= 3.10 (PYTHON=... to choose one) and Rust.
+# Rust is built and tested in release: the Parquet and Arrow crates are slow to use unoptimised, and one set of
+# compiled crates serves the extension, clippy and the tests.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+DEMO_ARGS ?=
+
+export PATH := $(PATH):$(HOME)/.cargo/bin
+export VIRTUAL_ENV := $(CURDIR)/$(VENV)
+unexport CONDA_PREFIX
+unexport PYTHONPATH
+
+# What the compiled extension is made from.
+SOURCES := Cargo.toml Cargo.lock rust-toolchain.toml pyproject.toml $(wildcard python/leadline/tables/*.toml) \
+	$(shell find crates -type f -not -path '*/tests/*' -not -path '*/examples/*')
+
+.PHONY: help setup build fmt lint test test-rust test-python test-all-servers demo docs bench clean
+
+help:
+	@echo 'make demo              set up, build, and run the demonstration'
+	@echo 'make test              set up, build, and run every check and test'
+	@echo 'make setup | build     only that part'
+	@echo 'make lint | test-rust | test-python    one part of make test'
+	@echo 'make test-all-servers  the tests, where a missing PostgreSQL version is a failure'
+	@echo 'make docs | bench      generated reference pages | measured cost'
+	@echo 'make clean             remove what was built'
+
+setup: $(VENV)/.setup
+
+build: $(VENV)/.build
+
+fmt: setup
+	cargo fmt --all
+	$(BIN)/ruff check --fix
+
+lint: build
+	cargo fmt --all --check
+	cargo clippy --release --workspace --all-targets -- -D warnings
+	$(BIN)/ruff check
+	$(BIN)/mypy
+
+test-rust: build
+	cargo test --release --workspace
+
+test-python: build
+	$(BIN)/python -m pytest
+
+test: lint test-rust test-python
+
+test-all-servers: build
+	LEADLINE_FORBID_SKIPS=1 $(BIN)/python -m pytest
+
+demo: build
+	$(BIN)/leadline demo $(DEMO_ARGS)
+
+docs: build
+	$(BIN)/python docs/generate.py
+
+bench: build
+	cargo run --release --quiet -p leadline-capture --example write_speed
+	$(BIN)/python bench/run.py
+
+clean:
+	cargo clean
+	rm -rf $(VENV) python/leadline/_core*.so .pytest_cache .mypy_cache .ruff_cache
+
+# A compiler for C (zstd, and to link Rust) and Python's venv module come from the system; Rust comes from its own installer.
+define CHECK_SYSTEM
+missing=; \
+command -v cc >/dev/null || missing="$$missing gcc libc6-dev"; \
+$(PYTHON) -c 'import ensurepip' 2>/dev/null || [ -x $(BIN)/python ] || missing="$$missing python3-venv"; \
+if [ -n "$$missing" ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	apt-get update -qq && apt-get install -y --no-install-recommends $$missing || exit 1; \
+elif [ -n "$$missing" ]; then \
+	echo "error: system packages are missing:$$missing" >&2; \
+	echo "  hint: sudo apt-get install -y$$missing" >&2; exit 2; \
+fi; \
+$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
+	echo "error: Python 3.10 or newer is needed, $(PYTHON) is $$($(PYTHON) -V 2>&1)" >&2; \
+	echo "  hint: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 2; }; \
+cargo --version >/dev/null || { \
+	echo "error: there is no usable Rust ($$(sed -n 's/^channel = //p' rust-toolchain.toml) is wanted)" >&2; \
+	echo "  hint: install rustup from https://rustup.rs, then: rustup toolchain install $$(sed -n 's/^channel = //p' rust-toolchain.toml | tr -d \")" >&2; exit 2; }
+endef
+
+$(VENV)/.setup: pyproject.toml
+	@$(CHECK_SYSTEM)
+	@[ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --group dev
+	@touch $@
+
+# maturin also installs the Python packages that leadline depends on.
+$(VENV)/.build: $(VENV)/.setup $(SOURCES)
+	PIP_QUIET=1 $(BIN)/maturin develop --release --quiet
+	@touch $@
