@@ -1,0 +1,274 @@
+"""Findings about pages and internal locks: a clean capture gives no row, a planted one exactly one, by hand computation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from findings_synthetic import SyntheticCapture
+from leadline.findings import Finding, evaluate
+
+PAGE_FINDINGS = ["RIGHT-EDGE-INDEX", "SEQUENCE-PAGE", "HOT-HEAP-PAGE", "HOT-BLOCK", "LWLOCK-HOLDER-IO", "BUFFER-WAITS-UNNAMED"]
+LOCK_FINDINGS = ["LOCKMANAGER-CONTENTION", "BUFFERMAPPING", "PIN-CLEANUP", "SLRU"]
+DATID = 16384
+INDEX, TABLE, SEQUENCE, SMALL = 16401, 16400, 16402, 16410
+
+
+@pytest.fixture
+def cap(tmp_path: Path) -> SyntheticCapture:
+    """60 s, 100 Hz, named relations, and one session 30 s on a CPU: 30 s of database time."""
+    made = SyntheticCapture(tmp_path)
+    made.background()
+    worker = made.add_session(application_name="worker")
+    made.sample(worker, "active", None, 0, 29.4, statement_id=901)  # background() makes the other 0.6 s
+    made.add("statement", statement_id=5, id_source="server", query="insert into orders\n (x) values ($1)")
+    for relid, name, kind, table, size in (
+        (TABLE, "orders", "r", TABLE, 80_000_000),
+        (INDEX, "orders_pkey", "i", TABLE, 8_000_000),
+        (SEQUENCE, "orders_id_seq", "S", SEQUENCE, 8192),
+        (SMALL, "counter", "r", SMALL, 65536),
+    ):
+        made.add(
+            "relation",
+            datid=DATID,
+            relid=relid,
+            relfilenode=relid,
+            spcnode=1663,
+            nspname="public",
+            relname=name,
+            relkind=kind,
+            table_relid=table,
+            size_bytes=size,
+        )
+    return made
+
+
+def found(cap: SyntheticCapture, only: list[str] = PAGE_FINDINGS) -> list[Finding]:
+    with cap.open() as capture:
+        result = evaluate(capture, only=only)
+    assert result.not_evaluated == []
+    return result.findings
+
+
+def wait(cap: SyntheticCapture, event: str, sessions: int = 5, seconds: float = 4) -> None:
+    """Sessions that all wait from second 10 on: sessions * seconds of database time."""
+    for _ in range(sessions):
+        cap.sample(cap.add_session(), "active", event, 10, 10 + seconds, statement_id=5)
+
+
+def seen(
+    cap: SyntheticCapture, relfilenode: int, page_kind: str, waiters: int, block: int = 117, seconds: float = 4, **columns: Any
+) -> None:
+    """A page found contended five times a second from second 10 on."""
+    given = {"waiters": waiters, "waiters_exclusive": waiters, "spcnode": 1663, "dbnode": DATID, "fork": "main", "wait_kind": "content"}
+    given |= {"holder_session_id": -1} | columns
+    cap.add_every("buffer_wait", 10, 10 + seconds, 5, relfilenode=relfilenode, page_kind=page_kind, block=block, **given)
+
+
+def looked(cap: SyntheticCapture, waiting: int, attributed: int, seconds: float = 4) -> None:
+    cap.add_every("buffer_scan", 10, 10 + seconds, 5, scope="all", buffers=16384, duration_ns=10**6, waiting=waiting, attributed=attributed)
+
+
+def test_a_clean_capture_has_no_page_findings(cap: SyntheticCapture) -> None:
+    cap.ordinary_load()
+    assert found(cap, PAGE_FINDINGS + LOCK_FINDINGS) == []
+
+
+def test_a_little_contention_is_no_finding(cap: SyntheticCapture) -> None:
+    wait(cap, "LWLock:BufferContent", sessions=5, seconds=0.04)  # 0.2 s of 30 s
+    seen(cap, INDEX, "btree right-most leaf", waiters=5, seconds=0.04)
+    looked(cap, waiting=5, attributed=5, seconds=0.04)
+    assert found(cap) == []
+
+
+def test_the_right_most_leaf_is_named_with_its_share_of_the_waits(cap: SyntheticCapture) -> None:
+    wait(cap, "LWLock:BufferContent")  # 20 s; 3 of 4 waiters seen were on the leaf
+    seen(cap, INDEX, "btree right-most leaf", waiters=2, block=117)
+    seen(cap, INDEX, "btree right-most leaf", waiters=1, block=118)
+    seen(cap, TABLE, "heap tail", waiters=1, block=9000)
+    looked(cap, waiting=5, attributed=4)
+    (finding,) = found(cap)
+    assert (finding.id, finding.subject) == ("RIGHT-EDGE-INDEX", "index public.orders_pkey")
+    assert finding.cost_s == pytest.approx(20 * 3 / 4)
+    assert finding.share_of_db_time == pytest.approx(15 / (30 + 20))
+    assert finding.samples == 1500
+    assert (finding.severity, finding.confidence) == ("medium", "high")  # 15 s are less than half of the window of 60 s
+    for text in (
+        "15.0 s (30.0 % of database time)",
+        "right-most leaf of index public.orders_pkey of table public.orders",
+        "block 117 and 1 more",
+        "75 % of the waiters",
+        "up to 2 at once",
+        "80 of 100 buffer waits seen could be named",
+    ):
+        assert text in finding.statement
+    assert [(e["block"], e["waiters"], e["wait_s"]) for e in finding.evidence] == [(117, 40, 10.0), (118, 20, 5.0)]
+    assert (finding.ts_from, finding.ts_to) == (cap.ts(10), cap.ts(13.8))
+
+
+def test_an_index_without_a_name_is_given_by_its_numbers(cap: SyntheticCapture) -> None:
+    wait(cap, "LWLock:BufferContent")
+    seen(cap, 999, "btree right-most leaf", waiters=5)
+    looked(cap, waiting=5, attributed=2)
+    (finding,) = found(cap)
+    assert finding.subject == "index file 1663/16384/999"
+    assert "the name could not be read" in finding.statement
+    assert finding.confidence == "medium"  # most waits could not be named
+
+
+def test_a_hot_sequence_is_named(cap: SyntheticCapture) -> None:
+    wait(cap, "LWLock:buffer_content")  # as 12 writes it
+    seen(cap, SEQUENCE, "sequence", waiters=4, block=0)
+    looked(cap, waiting=5, attributed=4)
+    (finding,) = found(cap)
+    assert (finding.id, finding.subject) == ("SEQUENCE-PAGE", "sequence public.orders_id_seq")
+    assert finding.cost_s == pytest.approx(20)
+    assert "page of sequence public.orders_id_seq" in finding.statement
+
+
+def test_a_small_hot_table_is_named(cap: SyntheticCapture) -> None:
+    wait(cap, "LWLock:BufferContent")
+    seen(cap, SMALL, "heap", waiters=3, block=2)
+    seen(cap, SMALL, "heap tail", waiters=1, block=7)
+    looked(cap, waiting=5, attributed=4)
+    (finding,) = found(cap)
+    assert (finding.id, finding.subject) == ("HOT-HEAP-PAGE", "table public.counter")
+    assert finding.cost_s == pytest.approx(20)
+    assert "small table public.counter: block 2 and 1 more" in finding.statement
+
+
+def test_the_tail_of_a_large_table_is_a_hot_block(cap: SyntheticCapture) -> None:
+    wait(cap, "LWLock:BufferContent")
+    seen(cap, TABLE, "heap tail", waiters=2, block=9000)
+    seen(cap, INDEX, "btree leaf", waiters=1, block=5)
+    seen(cap, INDEX, "btree root", waiters=1, block=3)
+    looked(cap, waiting=5, attributed=4)
+    (finding,) = found(cap)  # the two other kinds have 25 % of the waiters each, less than 30 %
+    assert (finding.id, finding.subject) == ("HOT-BLOCK", "heap tail pages of public.orders")
+    assert finding.cost_s == pytest.approx(20 / 2)
+    assert "1 block, block 9000 most; 50 % of the waiters" in finding.statement
+
+
+def test_a_holder_that_waits_for_storage_is_named(cap: SyntheticCapture) -> None:
+    wait(cap, "LWLock:BufferContent")
+    seen(
+        cap,
+        TABLE,
+        "heap tail",
+        waiters=1,
+        block=9000,
+        holder_pid=4711,
+        holder_session_id=1,
+        holder_wait_event_info=cap.code("IO:DataFileExtend"),
+    )
+    seen(cap, TABLE, "heap tail", waiters=3, block=9001, holder_pid=4711, holder_session_id=1)  # this holder runs
+    looked(cap, waiting=5, attributed=4)
+    hot, finding = found(cap)
+    assert hot.id == "HOT-BLOCK"
+    assert (finding.id, finding.subject) == ("LWLOCK-HOLDER-IO", "holders waiting for IO:DataFileExtend")
+    assert finding.cost_s == pytest.approx(20 / 4)
+    assert "At least 5.0 s" in finding.statement
+    assert "heap tail page of public.orders" in finding.statement
+    assert "20 of 40 looks that caught a holder" in finding.statement
+
+
+def test_a_flush_of_the_wal_by_the_holder_of_walwrite_is_no_finding(cap: SyntheticCapture) -> None:
+    wait(cap, "LWLock:WALWrite")
+    cap.add_every(
+        "lwlock_wait",
+        10,
+        14,
+        5,
+        wait_event_info=cap.code("LWLock:WALWrite"),
+        lock_index=8,
+        partition=-1,
+        waiters=5,
+        holder_pid=4711,
+        holder_session_id=1,
+        holder_wait_event_info=cap.code("IO:WALSync"),
+    )
+    assert found(cap) == []
+
+
+def test_the_sql_tier_says_who_waited_for_pages_without_names(tmp_path: Path) -> None:
+    cap = SyntheticCapture(tmp_path, tier="sql", rate_hz=10)
+    cap.probe("buffers", "off", why="the server does not show buffers over SQL")
+    cap.add("statement", statement_id=5, id_source="server", query="insert into orders (x) values ($1)")
+    wait(cap, "LWLock:BufferContent")
+    with cap.open() as capture:
+        result = evaluate(capture, only=PAGE_FINDINGS)
+    (finding,) = result.findings
+    assert finding.id == "BUFFER-WAITS-UNNAMED"
+    assert finding.cost_s == pytest.approx(20)
+    assert finding.samples == 200
+    assert "could not be seen over SQL; mostly in: insert into orders" in finding.statement
+    assert finding.evidence[0]["sessions"] == 5
+    assert {name for name, why in result.not_evaluated} == set(PAGE_FINDINGS) - {"BUFFER-WAITS-UNNAMED"}
+
+
+def test_waits_for_pages_that_no_look_could_name(cap: SyntheticCapture) -> None:
+    wait(cap, "LWLock:BufferContent")
+    looked(cap, waiting=5, attributed=0)
+    (finding,) = found(cap)
+    assert finding.id == "BUFFER-WAITS-UNNAMED"
+
+
+@pytest.mark.parametrize(("event", "identity"), [("LockManager", "LOCKMANAGER-CONTENTION"), ("BufferMapping", "BUFFERMAPPING")])
+def test_partitions_under_contention(cap: SyntheticCapture, event: str, identity: str) -> None:
+    wait(cap, f"LWLock:{event}")
+    for partition, waiters in ((3, 4), (9, 1)):
+        cap.add_every(
+            "lwlock_wait",
+            10,
+            14,
+            5,
+            wait_event_info=cap.code(f"LWLock:{event}"),
+            lock_index=100 + partition,
+            partition=partition,
+            waiters=waiters,
+            holder_session_id=-1,
+        )
+    (finding,) = found(cap, PAGE_FINDINGS + LOCK_FINDINGS)
+    assert finding.id == identity
+    assert finding.cost_s == pytest.approx(20)
+    assert finding.share_of_db_time == pytest.approx(20 / 50)
+    assert "2 partitions contended, partition 3 with 80 % of the waiters" in finding.statement
+    assert finding.evidence == [{"statement_id": 5, "wait_s": 20.0, "sessions": 5, "query": "insert into orders (x) values ($1)"}]
+
+
+@pytest.mark.parametrize(
+    ("event", "cache"),
+    [
+        ("LWLock:SubtransSLRU", "Subtrans"),
+        ("LWLock:MultixactMemberSLRU", "MultiXact"),
+        ("IPC:XactGroupUpdate", "Xact"),
+        ("IO:SlruRead", "file"),
+    ],
+)
+def test_transaction_status_caches(cap: SyntheticCapture, event: str, cache: str) -> None:
+    wait(cap, event)
+    wait(cap, "LWLock:SerializableXactHash")  # not an SLRU
+    (finding,) = found(cap, PAGE_FINDINGS + LOCK_FINDINGS)
+    assert (finding.id, finding.subject) == ("SLRU", f"SLRU {cache}")
+    assert finding.cost_s == pytest.approx(20)
+    assert finding.share_of_db_time == pytest.approx(20 / 70)
+
+
+def test_vacuum_that_waits_for_a_pin(cap: SyntheticCapture) -> None:
+    vacuum = cap.add_session(pid=8001, backend_type="autovacuum worker")
+    cap.sample(vacuum, "active", "BufferPin:BufferPin", 10, 40)
+    seen(cap, TABLE, "heap", waiters=1, block=12, wait_kind="pin")
+    (finding,) = found(cap, PAGE_FINDINGS + LOCK_FINDINGS)
+    assert (finding.id, finding.subject, finding.severity) == ("PIN-CLEANUP", "pins on public.orders", "medium")
+    assert finding.cost_s == pytest.approx(30)
+    assert finding.share_of_db_time == pytest.approx(30 / 60)
+    assert "block 12 of public.orders: autovacuum worker 8001" in finding.statement
+
+
+def test_replay_that_waits_for_a_pin_is_outside_database_time(cap: SyntheticCapture) -> None:
+    cap.sample(cap.add_session(pid=8001, backend_type="startup"), None, "BufferPin:BufferPin", 10, 15)
+    (finding,) = found(cap, LOCK_FINDINGS)
+    assert finding.id == "PIN-CLEANUP"
+    assert finding.cost_s == pytest.approx(5)
+    assert finding.share_of_db_time is None

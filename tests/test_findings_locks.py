@@ -1,0 +1,210 @@
+"""BLOCK-CHAIN, DDL-QUEUE, ROW-HOTSPOT and RELATION-EXTEND: a clean capture gives no row, a planted one exactly one, by hand computation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from findings_synthetic import SyntheticCapture
+from leadline.findings import Finding, evaluate
+
+LOCK_FINDINGS = ["BLOCK-CHAIN", "DDL-QUEUE", "ROW-HOTSPOT", "RELATION-EXTEND"]
+DATID, TABLE = 16384, 16500
+
+
+@pytest.fixture
+def cap(tmp_path: Path) -> SyntheticCapture:
+    """60 s, 100 Hz, a table public.accounts, and one session 30 s on a CPU: 30 s of database time."""
+    made = SyntheticCapture(tmp_path)
+    made.background()
+    worker = made.add_session(application_name="worker")
+    made.sample(worker, "active", None, 0, 29.4, statement_id=901)  # background() makes the other 0.6 s
+    made.add("relation", datid=DATID, relid=TABLE, relfilenode=TABLE, nspname="public", relname="accounts", relkind="r", table_relid=TABLE)
+    return made
+
+
+def found(cap: SyntheticCapture, only: list[str] = LOCK_FINDINGS) -> list[Finding]:
+    with cap.open() as capture:
+        result = evaluate(capture, only=only)
+    assert result.not_evaluated == []
+    return result.findings
+
+
+def transactions(cap: SyntheticCapture, session: int, from_s: float, to_s: float, length_s: float = 0.1) -> None:
+    """One short transaction after another on the CPU."""
+    count = round((to_s - from_s) / length_s)
+    for k in range(count):
+        cap.sample(session, "active", None, from_s + k * length_s, from_s + (k + 1) * length_s, statement_id=8)
+
+
+def test_a_clean_capture_has_no_lock_findings(cap: SyntheticCapture) -> None:
+    cap.ordinary_load()
+    assert found(cap) == []
+
+
+def test_few_short_row_conflicts_are_no_finding(cap: SyntheticCapture) -> None:
+    clients = cap.ordinary_load(clients=4)
+    for second in range(0, 50, 5):  # ten waits of 50 ms among 4 x 48 s of work
+        cap.lock_wait(clients[0], clients[1], second, second + 0.05)
+    assert found(cap) == []
+
+
+def test_a_chain_names_its_root_and_what_the_victims_lost(cap: SyntheticCapture) -> None:
+    cap.add("statement", statement_id=7, id_source="server", query="update accounts\n  set balance = $1 where id = $2")
+    root = cap.add_session(pid=4711, application_name="batch")
+    cap.sample(root, "active", None, 5, 5.4, statement_id=7, xact_start_s=5)
+    cap.sample(root, "idle in transaction", "Client:ClientRead", 5.4, 15, statement_id=7, xact_start_s=5)
+    first, second = cap.add_session(pid=5001), cap.add_session(pid=5002)
+    cap.lock_wait(first, root, 6, 15)
+    cap.lock_wait(second, first, 7, 15, locktype="tuple", mode="ExclusiveLock", datid=DATID, relid=TABLE, page=3, tuple=1)
+    (finding,) = found(cap)
+    assert finding.id == "BLOCK-CHAIN"
+    assert finding.subject == "pid 4711"
+    assert finding.cost_s == pytest.approx(9 + 8)
+    assert finding.share_of_db_time == pytest.approx(17 / (30 + 0.4 + 17))
+    assert finding.samples == 1700
+    assert finding.severity == "medium"  # 36 % of database time, but not half a session of the window
+    assert finding.confidence == "high"
+    for text in ("pid 4711 (idle in transaction, application batch)", "2 sessions", "17.0 s", "up to 2 deep", "on public.accounts"):
+        assert text in finding.statement
+    assert "ShareLock wanted, ExclusiveLock held" in finding.statement  # of the lock right behind the root
+    assert finding.statement.endswith("it last ran: update accounts set balance = $1 where id = $2")
+    assert [(e["victim_pid"], e["depth"], e["lost_s"]) for e in finding.evidence] == [(5001, 1, 9.0), (5002, 2, 8.0)]
+    assert (finding.ts_from, finding.ts_to) == (cap.ts(6), cap.ts(15))
+
+
+def test_two_roots_share_the_time_of_their_victim(cap: SyntheticCapture) -> None:
+    victim = cap.add_session()
+    roots = [cap.add_session(pid=6001), cap.add_session(pid=6002)]
+    for root in roots:
+        cap.sample(root, "idle in transaction", "Client:ClientRead", 9, 21)
+        cap.lock_wait(victim, root, 10, 20, locktype="relation", datid=DATID, relid=TABLE, mode="AccessExclusiveLock")
+    findings = found(cap, ["BLOCK-CHAIN"])
+    assert [(f.subject, f.cost_s) for f in findings] == [("pid 6001", pytest.approx(5)), ("pid 6002", pytest.approx(5))]
+
+
+def test_only_the_looks_behind_a_root_count_for_it(cap: SyntheticCapture) -> None:
+    """Seconds come from the samples, the looks only split them: here a look stands for a second, as on the SQL tier."""
+    cap.tier = "sql"
+    victim, root, other = cap.add_session(), cap.add_session(pid=6001), cap.add_session(pid=6002)
+    for session in (root, other):
+        cap.sample(session, "active", "Timeout:PgSleep", 0, 40)
+    cap.lock_wait(victim, root, 10, 16, hz=1)
+    cap.lock_wait(victim, other, 16, 18, hz=1)
+    findings = found(cap, ["BLOCK-CHAIN"])
+    assert [(f.subject, f.cost_s, f.confidence) for f in findings] == [
+        ("pid 6001", pytest.approx(6), "medium"),
+        ("pid 6002", pytest.approx(2), "low"),
+    ]
+
+
+def test_a_prepared_transaction_can_be_the_root(cap: SyntheticCapture) -> None:
+    cap.lock_wait(cap.add_session(), -1, 10, 15)
+    (finding,) = found(cap)
+    assert (finding.id, finding.subject) == ("BLOCK-CHAIN", "prepared transaction")
+    assert finding.cost_s == pytest.approx(5)
+
+
+def test_a_relation_without_a_name_is_given_by_its_numbers(cap: SyntheticCapture) -> None:
+    root = cap.add_session()
+    cap.sample(root, "idle in transaction", "Client:ClientRead", 9, 21)
+    cap.lock_wait(cap.add_session(), root, 10, 20, locktype="relation", datid=DATID, relid=999, mode="RowExclusiveLock")
+    (finding,) = found(cap)
+    assert "on relation 16384/999" in finding.statement
+
+
+def test_a_queue_behind_ddl_counts_only_those_the_queue_alone_blocks(cap: SyntheticCapture) -> None:
+    cap.add("statement", statement_id=9, id_source="server", query="alter table accounts add column note text")
+    report, ddl = cap.add_session(pid=7001, application_name="report"), cap.add_session(pid=7002, application_name="migration")
+    cap.sample(report, "idle in transaction", "Client:ClientRead", 5, 30)
+    table = {"locktype": "relation", "datid": DATID, "relid": TABLE}
+    cap.lock_wait(ddl, report, 10, 30, mode="AccessExclusiveLock", blocker_mode="AccessShareLock", statement_id=9, **table)
+    queue = {"mode": "AccessShareLock", "blocker_mode": "AccessExclusiveLock", "blocker_kind": "queue", **table}
+    readers = [cap.add_session(pid=7003), cap.add_session(pid=7004)]
+    cap.lock_wait(readers[0], ddl, 12, 30, **queue)
+    cap.lock_wait(readers[1], ddl, 20, 30, **queue)
+    writer = cap.add_session(pid=7005)  # conflicts with the holder itself as well: the queue is not its only trouble
+    cap.lock_wait(writer, ddl, 25, 30, **queue)
+    cap.lock_wait(writer, report, 25, 30, samples=False, mode="AccessExclusiveLock", blocker_mode="AccessShareLock", **table)
+    findings = found(cap)
+    assert [f.id for f in findings] == ["BLOCK-CHAIN", "DDL-QUEUE"]  # the root is a trouble of its own
+    chain, finding = findings
+    assert chain.subject == "pid 7001"
+    assert chain.cost_s == pytest.approx(20 + 18 + 10 + 5)
+    assert finding.subject == "relation public.accounts"
+    assert finding.cost_s == pytest.approx(18 + 10)
+    assert finding.share_of_db_time == pytest.approx(28 / (30 + 20 + 18 + 10 + 5))
+    for text in ("2 sessions queued for 28.0 s", "up to 2 at once", "pid 7002 that waits for AccessExclusiveLock on public.accounts"):
+        assert text in finding.statement
+    assert "(alter table accounts add column note text)" in finding.statement
+    assert "pid 7001 (idle in transaction, application report) holds it up with AccessShareLock" in finding.statement
+    assert [(e["victim_pid"], e["lost_s"]) for e in finding.evidence] == [(7003, 18.0), (7004, 10.0)]
+
+
+def test_a_queue_for_a_moment_is_no_finding(cap: SyntheticCapture) -> None:
+    report, ddl, reader = cap.add_session(), cap.add_session(), cap.add_session()
+    cap.sample(report, "active", None, 9, 11)
+    table = {"locktype": "relation", "datid": DATID, "relid": TABLE}
+    cap.lock_wait(ddl, report, 10, 10.5, mode="AccessExclusiveLock", **table)
+    cap.lock_wait(reader, ddl, 10, 10.5, blocker_mode="AccessExclusiveLock", blocker_kind="queue", **table)
+    assert found(cap) == []
+
+
+def rotate(cap: SyntheticCapture, clients: list[int], seconds: int, **tuple_lock: int) -> None:
+    """The clients take turns of 0.1 s on one row: one works, the next waits for its transaction, the rest for the row's tuple lock."""
+    for turn in range(seconds * 10):
+        at = turn / 10
+        holder, head, *rest = clients[turn % len(clients) :] + clients[: turn % len(clients)]
+        cap.sample(holder, "active", None, at, at + 0.1, statement_id=8)
+        cap.lock_wait(head, holder, at, at + 0.1, statement_id=8)
+        for waiter in rest:
+            cap.lock_wait(waiter, head, at, at + 0.1, statement_id=8, locktype="tuple", mode="ExclusiveLock", **tuple_lock)
+
+
+def test_many_short_transactions_on_one_row_are_a_hot_row_and_no_chain(cap: SyntheticCapture) -> None:
+    cap.add("statement", statement_id=8, id_source="server", query="update accounts set balance = $1 where id = 1")
+    clients = [cap.add_session() for _ in range(4)]
+    rotate(cap, clients, 12, datid=DATID, relid=TABLE, page=3, tuple=7)
+    (finding,) = found(cap)
+    assert (finding.id, finding.subject) == ("ROW-HOTSPOT", "rows of table public.accounts")
+    assert finding.cost_s == pytest.approx(3 * 12)
+    assert finding.share_of_db_time == pytest.approx(36 / (30 + 12 + 36))
+    assert finding.samples == 3600
+    assert (finding.severity, finding.confidence) == ("high", "high")
+    assert "4 sessions lost 36.0 s" in finding.statement
+    assert "of 720 waits whose row is known 720 were for block 3 tuple 7" in finding.statement
+    assert finding.evidence == [{"page": 3, "tuple": 7, "waits": 720}]
+
+
+def test_the_statement_names_the_table_when_no_tuple_lock_does(cap: SyntheticCapture) -> None:
+    cap.add("statement", statement_id=8, id_source="server", query='UPDATE ONLY "public"."accounts" SET balance = $1')
+    clients = [cap.add_session() for _ in range(2)]
+    rotate(cap, clients, 12)
+    (finding,) = found(cap)
+    assert finding.subject == "rows of table public.accounts"
+    assert finding.cost_s == pytest.approx(12)
+    assert finding.confidence == "medium"
+    assert "240 of 240 waits took the table from the statement" in finding.statement
+
+
+def test_row_waits_behind_a_long_transaction_are_a_chain_and_no_hot_row(cap: SyntheticCapture) -> None:
+    root, head = cap.add_session(pid=4711), cap.add_session()
+    cap.sample(root, "idle in transaction", "Client:ClientRead", 5, 25)
+    cap.lock_wait(head, root, 5, 25)
+    for _ in range(3):
+        cap.lock_wait(cap.add_session(), head, 6, 25, locktype="tuple", datid=DATID, relid=TABLE, page=3, tuple=7)
+    (finding,) = found(cap)
+    assert (finding.id, finding.subject) == ("BLOCK-CHAIN", "pid 4711")
+    assert finding.cost_s == pytest.approx(20 + 3 * 19)
+
+
+def test_waits_to_extend_a_relation_are_split_by_what_was_seen(cap: SyntheticCapture) -> None:
+    holder, waiter = cap.add_session(), cap.add_session()
+    transactions(cap, holder, 10, 20)
+    for k in range(100):  # a new holder of the extension lock every 0.1 s
+        cap.lock_wait(waiter, holder, 10 + k / 10, 10.1 + k / 10, locktype="extend", datid=DATID, relid=TABLE if k % 4 else 999)
+    findings = found(cap)
+    assert [(f.id, f.subject, f.cost_s) for f in findings] == [
+        ("RELATION-EXTEND", "relation public.accounts", pytest.approx(7.5)),
+        ("RELATION-EXTEND", "relation 16384/999", pytest.approx(2.5)),
+    ]
