@@ -53,7 +53,8 @@ class TerminalLine:
         share = min(1.0, elapsed_s / total_s) if total_s > 0 else 1.0
         bar = "#" * int(share * self.WIDTH)
         missed = f", {status['missed']} missed" if status.get("missed") else ""
-        line = f"[{bar:<{self.WIDTH}}] {elapsed_s:.0f} of {total_s:.0f} s  {status.get('ticks', 0)} passes{missed}, {status.get('sessions', 0)} sessions"
+        seen = f"{status.get('ticks', 0)} passes{missed}, {status.get('sessions', 0)} sessions"
+        line = f"[{bar:<{self.WIDTH}}] {elapsed_s:.0f} of {total_s:.0f} s  {seen}"
         self.stream.write("\r" + line[:79].ljust(self._shown))
         self.stream.flush()
         self._shown = min(len(line), 79)

@@ -21,7 +21,8 @@ _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 Counters = dict[str, int]
 
 _BACKEND_SQL = """
-select a.pid, coalesce(io.hits, 0), coalesce(io.reads, 0), coalesce(io.writes, 0), coalesce(io.local_reads, 0), coalesce(io.local_writes, 0),
+select a.pid, coalesce(io.hits, 0), coalesce(io.reads, 0), coalesce(io.writes, 0),
+       coalesce(io.local_reads, 0), coalesce(io.local_writes, 0),
        coalesce(w.wal_records, 0), coalesce(w.wal_fpi, 0), coalesce(w.wal_bytes, 0)::int8
 from pg_stat_get_activity(null) a
 cross join lateral (
@@ -34,7 +35,8 @@ cross join lateral (
 cross join lateral pg_stat_get_backend_wal(a.pid) w
 where a.pid <> pg_backend_pid()"""
 _BACKEND_COLUMNS = (
-    "shared_blks_hit", "shared_blks_read", "shared_blks_written", "local_blks_read", "local_blks_written", "wal_records", "wal_fpi", "wal_bytes",
+    "shared_blks_hit", "shared_blks_read", "shared_blks_written", "local_blks_read", "local_blks_written",
+    "wal_records", "wal_fpi", "wal_bytes",
 )  # fmt: skip
 
 

@@ -48,7 +48,7 @@ class LockRow:
     datid: int
     relid: int
     page: int
-    tuple: int
+    tuple_no: int
     virtualxid: str
     transactionid: int
     classid: int
@@ -62,7 +62,7 @@ class LockRow:
     @property
     def tag(self) -> tuple[object, ...]:
         return (
-            self.locktype, self.datid, self.relid, self.page, self.tuple, self.virtualxid, self.transactionid,
+            self.locktype, self.datid, self.relid, self.page, self.tuple_no, self.virtualxid, self.transactionid,
             self.classid, self.objid, self.objsubid,
         )  # fmt: skip
 

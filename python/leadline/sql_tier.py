@@ -11,13 +11,13 @@ import math
 import resource
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import psycopg
 
 from leadline.catalog.connection import Connection, connect
+from leadline.catalog.store import OpenWriter, Row, Writer, core_writer
 from leadline.errors import LeadlineError
 from leadline.normalise import normalise, statement_id
 from leadline.sql_activity import STATE_CODES, WAIT_CLASSES, Activity, activity_sql, locks_sql, parse_locks, prepare
@@ -27,21 +27,6 @@ from leadline.target import Target
 
 MAX_RATE_HZ = 10.0
 MAX_TEXTS = 20_000  # statements remembered at once; beyond that texts are looked up anew
-Row = tuple[Any, ...]
-
-
-class Writer(Protocol):
-    """What writes one table: `_core.TableWriter`."""
-
-    def append(self, rows: list[Row]) -> None: ...
-    def flush(self) -> None: ...
-    def close(self) -> dict[str, Any]: ...
-
-
-def core_writer(capture_dir: str, table: str) -> Writer:
-    from leadline import _core
-
-    return _core.TableWriter(capture_dir, table)
 
 
 class SqlRecorder:
@@ -56,7 +41,7 @@ class SqlRecorder:
         *,
         delta_interval_s: float = 1.0,
         flush_interval_s: float = 2.0,
-        open_writer: Callable[[str, str], Writer] = core_writer,
+        open_writer: OpenWriter = core_writer,
     ) -> None:
         self.rate_hz = min(rate_hz, MAX_RATE_HZ)
         self.period_ns = round(1e9 / self.rate_hz)
@@ -176,9 +161,10 @@ class SqlRecorder:
             self._error = e.as_dict()
 
     def _loop(self) -> None:
-        due = time.monotonic_ns()
-        flushed = accounted = delta_at = due
-        self._account(due)
+        started = time.monotonic_ns()
+        due = started + self.period_ns // 2  # in the middle of the time each pass stands for
+        flushed = accounted = delta_at = started
+        self._account(started)
         pass_number = 0
         while not self._stop.is_set():
             now = time.monotonic_ns()
@@ -237,7 +223,8 @@ class SqlRecorder:
             self._append("session", [(ts, session, *who)])
         return (
             ts, session, STATE_CODES.get(a.state or "", 0), self._wait_code(a.wait_event_type, a.wait_event), a.query_id or 0, 0,
-            self._statement(session, a), a.xact_start or 0, a.query_start or 0, a.state_change or 0, a.backend_xid or 0, a.backend_xmin or 0,
+            self._statement(session, a), a.xact_start or 0, a.query_start or 0, a.state_change or 0,
+            a.backend_xid or 0, a.backend_xmin or 0,
         )  # fmt: skip
 
     def _wait_code(self, wait_class: str | None, event: str | None) -> int:
@@ -292,7 +279,7 @@ class SqlRecorder:
                 continue
             found.append((
                 ts, period_ns, session, waiter.pid, self._by_pid.get(b.blocker_pid, -1), b.blocker_pid, b.kind, waiter.locktype,
-                waiter.datid, waiter.relid, waiter.page, waiter.tuple, waiter.transactionid, waiter.classid, waiter.objid,
+                waiter.datid, waiter.relid, waiter.page, waiter.tuple_no_no, waiter.transactionid, waiter.classid, waiter.objid,
                 waiter.objsubid, waiter.mode, b.blocker_mode, waiter.wait_start,
             ))  # fmt: skip
         self._append("lock_wait", found)

@@ -78,14 +78,14 @@ VIEWS: tuple[StatView, ...] = (
         ("queryid",),
         until=12,
         scope="extension:pg_stat_statements",
-    ),  # fmt: skip
+    ),
     StatView(
         "pg_stat_statements",
         _STATEMENTS.replace("{time}", "total_exec_time").replace("{wal}", _WAL),
         ("queryid",),
         since=13,
         scope="extension:pg_stat_statements",
-    ),  # fmt: skip
+    ),
     StatView(
         "pg_stat_user_tables",
         """select current_database() as datname, schemaname, relname, seq_scan, seq_tup_read, idx_scan, idx_tup_fetch,

@@ -1,0 +1,73 @@
+"""Writes catalog and host rows into a capture; a row whose key was written before is left out, so a second reading only adds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+from leadline.tables import all_tables
+
+KEYS = {
+    "relation": ("datid", "relid", "relfilenode"),
+    "database": ("datid",),
+    "role": ("usesysid",),
+    "setting": ("name",),
+    "hba_rule": ("line_number",),
+}
+Row = tuple[Any, ...]
+
+
+class Writer(Protocol):
+    """What writes one table: `_core.TableWriter`."""
+
+    def append(self, rows: list[Row]) -> None: ...
+    def flush(self) -> None: ...
+    def close(self) -> dict[str, Any]: ...
+
+
+OpenWriter = Callable[[str, str], Writer]
+
+
+def core_writer(capture_dir: str, table: str) -> Writer:
+    from leadline import _core
+
+    return _core.TableWriter(capture_dir, table)
+
+
+class Store:
+    """The tables of one capture that are written a few times only. Raises LeadlineError('storage')."""
+
+    def __init__(self, capture_dir: str, open_writer: OpenWriter = core_writer) -> None:
+        self._capture_dir, self._open_writer = capture_dir, open_writer
+        self._writers: dict[str, Writer] = {}
+        self._seen: dict[str, set[Row]] = {}
+
+    def add(self, table: str, rows: Iterable[Row]) -> None:
+        """Appends rows and puts them on disk at once."""
+        new = self._unseen(table, rows) if table in KEYS else list(rows)
+        if not new:
+            return
+        if table not in self._writers:
+            self._writers[table] = self._open_writer(self._capture_dir, table)
+        self._writers[table].append(new)
+        self._writers[table].flush()
+
+    def add_all(self, rows: dict[str, list[Row]]) -> None:
+        for table, part in rows.items():
+            self.add(table, part)
+
+    def close(self) -> dict[str, dict[str, Any]]:
+        """{table: {rows, bytes, segments}} of what was written."""
+        return {table: writer.close() for table, writer in self._writers.items()}
+
+    def _unseen(self, table: str, rows: Iterable[Row]) -> list[Row]:
+        names = [column.name for column in all_tables()[table].columns]
+        places = [names.index(key) for key in KEYS[table]]
+        seen = self._seen.setdefault(table, set())
+        new = []
+        for row in rows:
+            key = tuple(row[place] for place in places)
+            if key not in seen:
+                seen.add(key)
+                new.append(row)
+        return new

@@ -1,0 +1,84 @@
+"""leadline take: options in, one capture out."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import click
+
+from leadline.errors import LeadlineError
+
+_UNITS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+
+
+def parse_duration(text: str) -> float:
+    """Seconds of 500ms, 60s, 5m, 1h; a bare number is seconds. Raises LeadlineError('usage')."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", text.lower())
+    if match is None or match.group(2) not in _UNITS:
+        raise LeadlineError("usage", f"{text!r} is not a duration", hint="write it as 500ms, 60s, 5m or 1h")
+    return float(match.group(1)) * _UNITS[match.group(2)]
+
+
+def parse_rate(text: str) -> float:
+    """Passes a second. Raises LeadlineError('usage')."""
+    try:
+        return float(re.sub(r"\s*hz$", "", text.strip(), flags=re.I))
+    except ValueError:
+        raise LeadlineError("usage", f"{text!r} is not a rate", hint="write passes a second, 1 to 10000: --rate 100") from None
+
+
+@click.command(
+    "take",
+    epilog="\b\nExamples:\n  leadline take --pid 4711 --for 60s\n  leadline take postgresql://app@db1/shop --for 5m -o friday\n"
+    "  leadline take host=/run/postgresql --for 10s --rate 1000",
+)
+@click.argument("dsn", required=False)
+@click.option("--pid", type=int, metavar="PID", help="The server's postmaster (or any of its processes); needs no connection.")
+@click.option("--data-dir", type=click.Path(path_type=Path), metavar="DIR", help="The server that runs on this data directory.")
+@click.option("--for", "duration", default="60s", show_default=True, metavar="TIME", help="How long: 500ms, 60s, 5m, 1h.")
+@click.option("--rate", default="100", show_default=True, metavar="HZ", help="Passes a second, 1 to 10000; over SQL at most 10.")
+@click.option(
+    "-o", "--output", "out", type=click.Path(path_type=Path), metavar="DIR", help="The capture folder to make, or a folder to put it in."
+)
+@click.option(
+    "--tier", type=click.Choice(["auto", "shm", "sql"]), default="auto", show_default=True, help="Read shared memory, or sample over SQL."
+)
+@click.option("--force", is_flag=True, help="Replace a capture of the same name.")
+@click.option("--json", "as_json", is_flag=True, help="Print a summary of the capture as JSON.")
+def command(
+    dsn: str | None,
+    pid: int | None,
+    data_dir: Path | None,
+    duration: str,
+    rate: str,
+    out: Path | None,
+    tier: str,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Take a capture of a running PostgreSQL.
+
+    DSN is a connection string (URI or key=value pairs, PG* variables as usual). With --pid or --data-dir no connection is
+    made; a DSN beside them is for names and counters. Ctrl-C ends the window early and keeps everything.
+    """
+    from leadline.capture import read_manifest
+    from leadline.progress import Silent, TerminalLine
+    from leadline.take import take
+
+    for_s, rate_hz = parse_duration(duration), parse_rate(rate)
+    path = take(
+        dsn=dsn, pid=pid, data_dir=data_dir, for_s=for_s, rate_hz=rate_hz, out=out, overwrite=force, tier=tier,
+        progress=Silent() if as_json else TerminalLine(),
+    )  # fmt: skip
+    manifest = read_manifest(path)
+    if as_json:
+        keys = ("status", "tier", "rate_hz", "clock", "target", "probes", "notes", "tables", "loss", "self_cost")
+        click.echo(json.dumps({"capture": str(path), **{key: manifest[key] for key in keys}}, ensure_ascii=False, indent=1))
+        return
+    loss, cost = manifest["loss"], manifest["self_cost"]
+    missed = f", {loss['ticks_missed']} missed" if loss.get("ticks_missed") else ""
+    seen = f"{cost.get('window_s', 0):.1f} s, {loss.get('ticks_taken', 0)} passes{missed}"
+    click.echo(f"{path}: {seen}, own CPU {cost.get('cpu_percent_of_core') or 0:.2f} % of a core", err=True)
+    click.echo(f"next: leadline show {path}", err=True)
