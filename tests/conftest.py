@@ -170,8 +170,9 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    if used and session.config.cache is not None:
-        session.config.cache.set("leadline/servers", [asdict(used[major]) for major in sorted(used)])
+    cache = getattr(session.config, "cache", None)  # absent with -p no:cacheprovider
+    if used and cache is not None:
+        cache.set("leadline/servers", [asdict(used[major]) for major in sorted(used)])
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
