@@ -4,10 +4,9 @@
 -- needs: session_sample, tick
 -- unit: transactions started since the oldest horizon
 -- threshold: horizon_xids = 1000000 (a million transactions: with a few dead rows each, tables of a busy database are bloated by now)
--- evaluable when: exists (from tick where next_xid > 0) | the next transaction id of the server could not be read
+-- evaluable when: exists (from tick where next_xid > 0) or exists (from server_stat) | neither the next transaction id nor the server's views could be read
 -- wrong when: a backup or a long report is meant to run this long on this server
-with now as (select max(next_xid) as next_xid from tick),
-held as (  -- a vacuum's own snapshot holds nothing back
+with held as (  -- a vacuum's own snapshot holds nothing back
   select case when backend_type = 'walsender' then 'standby feedback of ' || case when application_name = '' then 'pid ' || pid else application_name end
               else 'pid ' || pid end as holder,
          case when backend_type = 'walsender' then 'standby' else 'session' end as kind,
@@ -17,24 +16,24 @@ held as (  -- a vacuum's own snapshot holds nothing back
   where xmin_age < 2147483648 and backend_type <> 'autovacuum worker'
   group by backend_type, pid, application_name, backend_start
 ),
-recorded as (  -- from the server's views, as last read
-  select view, object, metric, arg_max(value, ts)::bigint as xid, max(ts) as ts
+recorded as (  -- ages as the server gave them, last reading; walsenders that were sampled are among the sessions
+  select view, object, metric, arg_max(value, ts)::bigint as age, max(ts) as ts
   from server_stat
-  where (view = 'pg_replication_slots' and metric in ('xmin', 'catalog_xmin'))
-     or (view = 'pg_prepared_xacts' and metric = 'transaction')
-     or (view = 'pg_stat_replication' and metric = 'backend_xmin')
+  where (view = 'pg_replication_slots' and metric in ('xmin_age', 'catalog_xmin_age'))
+     or (view = 'pg_prepared_xacts' and metric = 'transaction_age')
+     or (view = 'pg_stat_replication' and metric = 'backend_xmin_age'
+         and not exists (from session_sample where backend_type = 'walsender' and xmin_age is not null))
   group by view, object, metric
 ),
-slot as (
+listed as (
   select case view when 'pg_replication_slots' then 'replication slot ' when 'pg_prepared_xacts' then 'prepared transaction '
                    else 'standby feedback of ' end || object as holder,
          case view when 'pg_replication_slots' then 'slot' when 'pg_prepared_xacts' then 'prepared' else 'standby' end as kind,
-         metric as what, ((next_xid - xid) % 4294967296 + 4294967296) % 4294967296 as age, null::bigint as statement_id, 1 as samples, ts as ts_from, ts as ts_to
-  from recorded cross join now
-  where xid > 0
+         replace(metric, '_age', '') as what, age, null::bigint as statement_id, 1 as samples, ts as ts_from, ts as ts_to
+  from recorded
 ),
 holder as (
-  select * from held union all by name select * from slot where age < 2147483648
+  select * from held union all by name select * from listed where age < 2147483648
 ),
 old as (select * from holder where age >= getvariable('horizon_xids')),
 found as (

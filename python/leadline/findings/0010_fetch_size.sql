@@ -53,6 +53,16 @@ client as (  -- the counted trips are of the whole session: not added up over it
                        typical_gap_ms: round(1000 * typical_gap_s, 3), samples: samples} order by gap_s desc, pid, statement_id)[:20]) as evidence
   from slow_fetch group by all
 ),
+rows_per_call as (  -- pg_stat_statements counts the rows of each FETCH (14 and later)
+  select try_cast(object as bigint) as statement_id,
+         max(delta) filter (where metric = 'rows') / nullif(max(delta) filter (where metric = 'calls'), 0) as part_rows
+  from server_stat_delta where view = 'pg_stat_statements' and metric in ('rows', 'calls') group by object
+),
+size as (
+  select f.application_name, f.client_addr, sum(r.part_rows * f.gap_s) / sum(f.gap_s) as part_rows
+  from slow_fetch f join rows_per_call r using (statement_id)
+  where regexp_matches(f.query, '^\s*(fetch|move)\b', 'i') group by all
+),
 counted as (
   select application_name, client_addr, sum(counted_trips) as counted_trips
   from (select distinct application_name, client_addr, session_id, counted_trips from slow_fetch) group by all
@@ -61,13 +71,14 @@ select 'FETCH-SIZE' as id,
        case when gap_s >= 0.5 * c.window_s then 'medium' else 'low' end as severity,
        case when c.tier = 'shm' and samples >= 500 then 'high' when samples >= 100 then 'medium' else 'low' end as confidence,
        'application ' || case when application_name = '' then 'without name' else application_name end || ' from ' || client_addr as subject,
-       format('{} of application {} read {} in about {:.0f} round trips ({:.0f} a second): {:.1f} s of {:.1f} s ({:.0f} %) went to waiting for the next request, {:.1f} ms each{}',
+       format('{} of application {} read {} in about {:.0f} round trips ({:.0f} a second{}): {:.1f} s of {:.1f} s ({:.0f} %) went to waiting for the next request, {:.1f} ms each{}',
               case when sessions = 1 then 'pid ' || pid else sessions || ' sessions' end,
               case when application_name = '' then 'without name' else application_name end,
               case when sessions = 1 then 'its result' else 'their results' end,
-              coalesce(counted_trips, seen_trips), coalesce(counted_trips, seen_trips) / read_s, gap_s, read_s, 100 * gap_s / read_s, 1000 * typical_gap_s,
+              coalesce(counted_trips, seen_trips), coalesce(counted_trips, seen_trips) / read_s,
+              case when part_rows is not null then format(', {:.1f} rows each', part_rows) else '' end, gap_s, read_s, 100 * gap_s / read_s, 1000 * typical_gap_s,
               case when query is not null then '; statement: ' || left(regexp_replace(query, '\s+', ' ', 'g'), 120) else '' end) as statement,
        gap_s as cost_s, null::double as share_of_db_time, samples, ts_from, ts_to, evidence
-from client join counted using (application_name, client_addr) cross join about c
+from client join counted using (application_name, client_addr) left join size using (application_name, client_addr) cross join about c
 where gap_s >= getvariable('fetch_min_s')
 order by cost_s desc, subject

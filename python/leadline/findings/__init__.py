@@ -190,8 +190,8 @@ def _sections(file: str, notes: str) -> dict[str, str]:
 
 
 def _number(value: float) -> str:
-    """As DuckDB reads it: 60, 0.01."""
-    return str(int(value)) if float(value).is_integer() else repr(float(value))
+    """As DuckDB reads it, always of type double so that a whole number computes like any other: 60.0::double."""
+    return f"{float(value)!r}::double"
 
 
 def evaluate(capture: Capture, only: Collection[str] | None = None, thresholds: Mapping[str, float] | None = None) -> Evaluation:
