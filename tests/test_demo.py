@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import ast
+import json
+import os
+import re
+import shutil
+import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -152,6 +158,114 @@ def test_the_load_ends_when_its_parent_is_gone(tmp_path: Path) -> None:
         out, err = process.communicate(timeout=60)
         assert (process.returncode, out) == (1, b"")
         assert b"connection" in err
+
+
+@pytest.fixture
+def temporary() -> Iterator[Path]:
+    """A TMPDIR of its own, with a short path, open to the server's user: what the demo leaves behind stays visible in it."""
+    folder = Path(tempfile.mkdtemp(prefix="leadline-test-", dir="/var/tmp"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+def demo(temporary: Path, out: Path, *options: str) -> Any:
+    """`leadline demo` as a child for a `with` block."""
+    command = [sys.executable, "-m", "leadline", "demo", "-o", out, *options]
+    environment = os.environ | {"TMPDIR": str(temporary)}
+    return background(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+
+
+def read_until(process: Any, text: str) -> str:
+    """What the process told on stderr up to the first line with `text`."""
+    told = ""
+    for line in process.stderr:
+        told += line
+        if text in line:
+            return told
+    pytest.fail(f"the demo ended before it said {text!r}: {told}")
+
+
+def is_gone(told: str, temporary: Path) -> bool:
+    """No postmaster, and nothing in the temporary folder."""
+    match = re.search(r"postmaster (\d+)", told)
+    assert match is not None
+    return not is_running(int(match[1])) and list(temporary.iterdir()) == []
+
+
+@pytest.mark.live
+def test_the_demo_finds_its_troubles_by_measurement(temporary: Path, tmp_path: Path) -> None:
+    with demo(temporary, tmp_path, "--seconds", "8", "--json") as process:
+        stdout, stderr = process.communicate(timeout=90)
+    assert process.returncode == 0, stderr
+    assert is_gone(stderr, temporary)
+    result = json.loads(stdout)
+    folder = tmp_path / "leadline-demo"
+    assert (result["capture"], result["report"]) == (str(folder / "capture.leadline"), str(folder / "report.html"))
+    assert (folder / "report.html").stat().st_size > 10_000
+    assert sorted(path.name for path in folder.iterdir()) == ["capture.leadline", "report.html"]
+    found = {(f["id"], f["subject"]): f for f in result["findings"]}
+
+    def one(name: str, subject: str) -> str:
+        """The statement of the finding of that id about that subject."""
+        matches = [f["statement"] for (found_id, about), f in found.items() if found_id == name and subject in about]
+        assert matches, f"no {name} about {subject} among {sorted(found)}"
+        return str(matches[0])
+
+    blockers = [tree for tree in result["lock_trees"] if "checkout" in tree["who"]]
+    assert blockers
+    root = one("BLOCK-CHAIN", f"pid {blockers[0]['pid']}")
+    assert "idle in transaction" in root
+    assert re.search(r"\b[4-9] ", root), "the number of victims"
+    one("SLOW-CLIENT", "report-export")
+    assert any("stock-sync" in subject for _, subject in found)
+    if result["window"]["tier"] == "shm":
+        assert "right-most leaf" in one("RIGHT-EDGE-INDEX", "order_event_pkey")
+        one("SEQUENCE-PAGE", "invoice_number")
+
+
+@pytest.mark.live
+def test_ctrl_c_before_the_capture_clears_up(temporary: Path, tmp_path: Path) -> None:
+    with demo(temporary, tmp_path) as process:
+        told = read_until(process, "postmaster")
+        process.send_signal(signal.SIGINT)
+        stdout, stderr = process.communicate(timeout=30)
+    assert (process.returncode, stdout) == (130, ""), stderr
+    assert "Traceback" not in stderr
+    wait_until(lambda: is_gone(told, temporary), what="the end of the server and the removal of its folder")
+
+
+@pytest.mark.live
+def test_ctrl_c_during_the_capture_shows_what_there_is(temporary: Path, tmp_path: Path) -> None:
+    with demo(temporary, tmp_path, "--seconds", "60") as process:
+        told = read_until(process, "taking a capture")
+        segments = tmp_path / "leadline-demo" / "capture.leadline"
+        wait_until(lambda: list(segments.glob("tick/*.parquet")), 20, "the first segment of the capture")
+        process.send_signal(signal.SIGINT)
+        stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode == 0, stderr
+    assert is_gone(told, temporary)
+    assert "Database time" in stdout
+    assert "stopped by the user" in stdout
+
+
+@pytest.mark.live
+def test_a_demo_that_is_killed_leaves_no_server(temporary: Path, tmp_path: Path) -> None:
+    with demo(temporary, tmp_path) as process:
+        told = read_until(process, "at work")
+        process.kill()
+        process.communicate(timeout=30)
+    wait_until(lambda: is_gone(told, temporary), what="the end of the server and the removal of its folder")
+
+
+def test_a_foreign_folder_is_one_error_on_the_command_line(temporary: Path, tmp_path: Path) -> None:
+    (tmp_path / "leadline-demo").mkdir()
+    (tmp_path / "leadline-demo" / "thesis.txt").touch()
+    with demo(temporary, tmp_path) as process:
+        stdout, stderr = process.communicate(timeout=60)
+    assert (process.returncode, stdout) == (2, "")
+    assert stderr.startswith("error: this folder holds files")
+    assert "hint: " in stderr
 
 
 def test_only_an_earlier_demo_is_overwritten(tmp_path: Path) -> None:

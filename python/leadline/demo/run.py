@@ -103,7 +103,7 @@ def run_demo(
     with PrivateServer(binaries.bin_dir, settings=settings) as server:
         for note in server.notes:
             announce(note)
-        announce(f"it runs as user {server.user.name}, postmaster {server.pid}; loading the data of a small shop")
+        announce(f"it runs as user {server.user.name}, postmaster {server.pid}, in {server.base_dir}; loading the data of a small shop")
         load_schema(server.dsn)
         with LoadProcess(server.dsn) as load:
             announce("the clients of the shop are at work")
