@@ -19,6 +19,7 @@ import psycopg
 from leadline.catalog.connection import Connection, connect
 from leadline.catalog.store import OpenWriter, Row, Writer, core_writer
 from leadline.errors import LeadlineError
+from leadline.host_counters import read_counters
 from leadline.normalise import normalise, statement_id
 from leadline.sql_activity import STATE_CODES, WAIT_CLASSES, Activity, activity_sql, locks_sql, parse_locks, prepare
 from leadline.sql_deltas import DeltaReader
@@ -59,6 +60,7 @@ class SqlRecorder:
         self._activity_sql = activity_sql(self._server.major)
         self._locks_sql = locks_sql(self._server.major)
         self._deltas = DeltaReader(target.pid, self._server)
+        self._on_this_host = target.pid is not None
         self._writers: dict[str, Writer] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="leadline-sql", daemon=True)
@@ -106,11 +108,15 @@ class SqlRecorder:
             "locks": {"status": "ok", "why": "", "hint": ""},
             "buffers": {"status": "off", "why": off, "hint": "take the capture on the server's host, as root or as the server's user"},
             "deltas": self._deltas.probe(),
+            "host": {"status": "ok", "why": "", "hint": ""}
+            if self._on_this_host
+            else {"status": "off", "why": "the server does not run on this host", "hint": "take the capture on the server's host"},
             "self": {"status": "ok", "why": "", "hint": ""},
         }
 
     def start(self) -> None:
         tables = ["tick", "session", "session_tick", "wait_event", "statement", "lock_wait", "self_cost", *self._deltas.tables()]
+        tables += ["host_stat"] if self._on_this_host else []
         for table in tables:
             self._writers[table] = self._open_writer(self._capture_dir, table)
         self._ts_from = self._ts_now = time.monotonic_ns()
@@ -165,6 +171,7 @@ class SqlRecorder:
         due = started + self.period_ns // 2  # in the middle of the time each pass stands for
         flushed = accounted = delta_at = started
         self._account(started)
+        self._read_counters()
         pass_number = 0
         while not self._stop.is_set():
             now = time.monotonic_ns()
@@ -180,7 +187,7 @@ class SqlRecorder:
             now = time.monotonic_ns()
             if now - delta_at >= self._delta_ns:
                 delta_at = now
-                self._write_deltas()
+                self._read_counters()
             if now - accounted >= 1_000_000_000:
                 accounted = now
                 self._account(now)
@@ -279,13 +286,16 @@ class SqlRecorder:
                 continue
             found.append((
                 ts, period_ns, session, waiter.pid, self._by_pid.get(b.blocker_pid, -1), b.blocker_pid, b.kind, waiter.locktype,
-                waiter.datid, waiter.relid, waiter.page, waiter.tuple_no_no, waiter.transactionid, waiter.classid, waiter.objid,
+                waiter.datid, waiter.relid, waiter.page, waiter.tuple_no, waiter.transactionid, waiter.classid, waiter.objid,
                 waiter.objsubid, waiter.mode, b.blocker_mode, waiter.wait_start,
             ))  # fmt: skip
         self._append("lock_wait", found)
 
-    def _write_deltas(self) -> None:
+    def _read_counters(self) -> None:
         sessions = {session: pid for pid, session in self._by_pid.items()}
+        if self._on_this_host:
+            ts = time.monotonic_ns()
+            self._append("host_stat", [(ts, metric, value) for metric, value in read_counters()])
         if self._deltas.tables():
             self._append("session_delta", self._deltas.read(self._conn, sessions))
 

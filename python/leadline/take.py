@@ -140,9 +140,6 @@ class _Session:
         self.store.add("mount", host.mounts)
         self.store.add("block_device", host.devices)
         self.manifest.note(*host.notes)
-        if "host" not in self.manifest.content["probes"]:
-            why = "kernel counters over time are read by the shared-memory tier only" if host.facts else "; ".join(host.notes)
-            self.manifest.content["probes"]["host"] = {"status": "partial" if host.facts else "off", "why": why, "hint": ""}
         self._collect("before")
 
     def _collect(self, phase: str) -> None:
