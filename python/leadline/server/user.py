@@ -55,10 +55,18 @@ class ServerUser:
             os.chown(path, self.uid, self.gid)
 
 
+def _name_of(uid: int) -> str:
+    """A container may run as a number that has no name."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
 def server_user() -> ServerUser:
     """The present user; for root, postgres if the host has it, else nobody. Raises LeadlineError('rights') when there is neither."""
     if os.geteuid() != 0:
-        return ServerUser(str(os.geteuid()), os.geteuid(), os.getegid(), switch=False)
+        return ServerUser(_name_of(os.geteuid()), os.geteuid(), os.getegid(), switch=False)
     for name in CANDIDATES:
         try:
             entry = pwd.getpwnam(name)
