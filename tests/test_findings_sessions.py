@@ -1,0 +1,442 @@
+"""Findings about sessions, clients and CPU: the planted trouble gives exactly its row, what only looks like it gives none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from findings_synthetic import SyntheticCapture
+from leadline.findings import Finding, evaluate
+
+READ = "Client:ClientRead"
+
+
+@pytest.fixture
+def cap(tmp_path: Path) -> SyntheticCapture:
+    """A healthy server under an ordinary load: no rule may fire before the test plants something."""
+    made = SyntheticCapture(tmp_path)
+    made.background()
+    made.ordinary_load()
+    return made
+
+
+def rows(cap: SyntheticCapture, only: str, **thresholds: float) -> list[Finding]:
+    with cap.open() as capture:
+        result = evaluate(capture, only=[only], thresholds=thresholds)
+        assert result.not_evaluated == []
+        return result.findings
+
+
+def one(cap: SyntheticCapture, only: str) -> Finding:
+    (found,) = rows(cap, only)
+    return found
+
+
+def db_time_s(cap: SyntheticCapture) -> float:
+    with cap.open() as capture:
+        return float(capture.scalar("select sum(weight_s) from db_time"))
+
+
+# -- AAS-SATURATED, TOP-WAIT ------------------------------------------------------------------------------------------------
+
+
+def test_more_active_sessions_than_cpus(tmp_path: Path) -> None:
+    cap = SyntheticCapture(tmp_path, cpu_count=2)
+    for _ in range(8):
+        session = cap.add_session()
+        cap.sample(session, "active", None, 10, 50)
+        cap.delta(session, 0, 60, cpu_run_ns=250_000_000, cpu_queue_ns=750_000_000)
+    for _ in range(2):
+        cap.sample(cap.add_session(), "active", "IO:WALSync", 10, 50)
+    found = one(cap, "AAS-SATURATED")
+    assert (found.severity, found.confidence, found.subject) == ("high", "high", "server")
+    assert found.statement == (
+        "10.0 sessions were active on average (at most 10.0 in one second) on 2 CPUs for 40 s of 60 s: "
+        "2.0 running, 6.0 waiting to run, 2.0 in waits"
+    )
+    assert (found.cost_s, found.share_of_db_time, found.samples) == (None, None, 10 * 4000)
+    assert (found.ts_from, found.ts_to) == (cap.ts(10), cap.ts(50))
+    assert [(e["event"], e["seconds"]) for e in found.evidence] == [("CPU", 320.0), ("WALSync", 80.0)]
+
+
+def test_saturation_without_scheduler_times_says_so(tmp_path: Path) -> None:
+    cap = SyntheticCapture(tmp_path, cpu_count=2, seconds=20)
+    for _ in range(6):
+        cap.sample(cap.add_session(), "active", None, 0, 20)
+    assert "6.0 on a CPU or waiting for one (not split: no scheduler times)" in one(cap, "AAS-SATURATED").statement
+
+
+def test_a_short_burst_over_the_cpus_is_no_saturation(cap: SyntheticCapture) -> None:
+    for _ in range(12):
+        cap.sample(cap.add_session(), "active", None, 10, 25)
+    assert rows(cap, "AAS-SATURATED") == []
+
+
+def test_the_wait_that_takes_most_of_the_time(cap: SyntheticCapture) -> None:
+    cap.add("statement", statement_id=7, id_source="server", query="insert into log\n  values ($1)")
+    for n in range(8):
+        session = cap.add_session()
+        cap.sample(session, "active", "LWLock:BufferContent", 0, 60, statement_id=7)
+        cap.sample(session, "active", "LWLock:WALWrite", 0, 60, statement_id=7, every=4, offset=n % 4)
+    found = one(cap, "TOP-WAIT")
+    assert (found.severity, found.subject, found.samples) == ("info", "wait LWLock:BufferContent", 48_000)
+    assert found.cost_s is None and found.share_of_db_time is None
+    assert "Waits of class LWLock took 480.0 s" in found.statement
+    assert "360.0 s of it LWLock:BufferContent; 360.0 s of that in: insert into log values ($1)" in found.statement
+    assert found.evidence[0]["event"] == "BufferContent" and found.evidence[0]["sessions"] == 8
+
+
+def test_sleeping_on_purpose_is_no_top_wait(tmp_path: Path) -> None:
+    cap = SyntheticCapture(tmp_path)
+    cap.sample(cap.add_session(backend_type="autovacuum worker"), "active", "Timeout:VacuumDelay", 0, 60)
+    cap.sample(cap.add_session(), "active", "Timeout:PgSleep", 0, 60)
+    assert rows(cap, "TOP-WAIT") == []
+
+
+def test_a_wait_of_a_nearly_idle_server_is_no_top_wait(tmp_path: Path) -> None:
+    cap = SyntheticCapture(tmp_path)
+    cap.sample(cap.add_session(), "active", "IO:WALSync", 0, 60, every=5)
+    assert rows(cap, "TOP-WAIT") == []
+
+
+# -- CPU-STARVED --------------------------------------------------------------------------------------------------------------
+
+
+def test_sessions_that_wait_for_a_cpu(cap: SyntheticCapture) -> None:
+    for _ in range(4):
+        session = cap.add_session(application_name="report")
+        cap.sample(session, "active", None, 0, 60)
+        cap.delta(session, 0, 60, cpu_run_ns=250_000_000, cpu_queue_ns=750_000_000)
+    for metric, per_s in (("user", 3_000_000_000), ("system", 1_000_000_000), ("steal", 0), ("idle", 0)):
+        cap.counter(f"stat.cpu_{metric}_ns", 10**12, per_s)
+    found = one(cap, "CPU-STARVED")
+    assert found.subject == "CPUs of the host"
+    assert found.cost_s == pytest.approx(4 * 60 * 0.75, rel=0.03)
+    assert found.share_of_db_time == pytest.approx(found.cost_s / db_time_s(cap))
+    assert found.severity == "high"
+    assert "on 4 CPUs; the sessions used 159.0 s of the 240.0 CPU seconds that were busy on the host" in found.statement
+    assert "hypervisor" not in found.statement
+    assert found.evidence[0]["application_name"] == "report"
+    assert found.evidence[0]["waiting_to_run_s"] == pytest.approx(180, abs=1)
+
+
+def test_busy_cpus_with_a_short_queue_are_fine(cap: SyntheticCapture) -> None:
+    session = cap.add_session()
+    cap.sample(session, "active", None, 0, 60)
+    cap.delta(session, 0, 60, cpu_run_ns=900_000_000, cpu_queue_ns=100_000_000)
+    assert rows(cap, "CPU-STARVED") == []
+
+
+def test_cpu_is_not_split_without_scheduler_times(tmp_path: Path) -> None:
+    cap = SyntheticCapture(tmp_path)
+    session = cap.add_session()
+    cap.sample(session, "active", None, 0, 60)
+    cap.delta(session, 0, 60, status_changes=10)
+    with cap.open() as capture:
+        ((name, why),) = evaluate(capture, only=["CPU-STARVED"]).not_evaluated
+    assert name == "CPU-STARVED" and "scheduler times" in why
+
+
+# -- IDLE-IN-XACT -------------------------------------------------------------------------------------------------------------
+
+
+def test_an_idle_root_blocker_of_a_few_seconds_in_a_short_capture(tmp_path: Path) -> None:
+    """Three pauses of three seconds each, far below the fixed age of a minute: the victims' seconds decide."""
+    cap = SyntheticCapture(tmp_path, seconds=20, cpu_count=2)
+    cap.ordinary_load(6)
+    cap.add("statement", statement_id=55, id_source="server", query="update stock set n = n - $1 where id = $2")
+    boss = cap.add_session(application_name="checkout", pid=4711)
+    victims = [cap.add_session(application_name="shop") for _ in range(5)]
+    for start in (1, 7, 13):
+        cap.sample(boss, "idle in transaction", READ, start, start + 3, statement_id=55, backend_xid=900)
+        for victim in victims:
+            cap.lock_wait(victim, boss, start + 0.5, start + 3)
+    found = one(cap, "IDLE-IN-XACT")
+    assert found.subject == "pid 4711"
+    assert found.cost_s == pytest.approx(3 * 5 * 2.5)
+    assert found.share_of_db_time == pytest.approx(found.cost_s / db_time_s(cap))
+    assert (found.severity, found.confidence, found.samples) == ("high", "high", 3 * 5 * 50)
+    assert (
+        "(application checkout) was idle in transaction 3 times, for 3.0 s at most, and 5 sessions waited 37.5 s behind it"
+        in found.statement
+    )
+    assert found.statement.endswith("it last ran: update stock set n = n - $1 where id = $2")
+    assert [e["victims_lost_s"] for e in found.evidence] == [12.5, 12.5, 12.5]
+    assert (found.ts_from, found.ts_to) == (cap.ts(1), cap.ts(16) - cap.period_ns)
+
+
+def test_only_the_root_of_a_chain_is_named(cap: SyntheticCapture) -> None:
+    """The one in the middle waits itself: it is no idle transaction, and the last victim's time counts for the root."""
+    root, middle, last = (cap.add_session() for _ in range(3))
+    cap.sample(root, "idle in transaction", READ, 5, 15, backend_xid=1)
+    cap.lock_wait(middle, root, 6, 15)
+    cap.lock_wait(last, middle, 8, 15)
+    found = one(cap, "IDLE-IN-XACT")
+    assert found.subject == f"pid {cap.pids[root]}"
+    assert found.cost_s == pytest.approx(9 + 7)
+
+
+def test_an_idle_psql_that_holds_nothing_is_left_alone(cap: SyntheticCapture) -> None:
+    cap.sample(cap.add_session(application_name="psql"), "idle in transaction", READ, 0, 60, state_start_s=-7200, xact_start_s=-7200)
+    assert rows(cap, "IDLE-IN-XACT") == []
+
+
+def test_a_long_idle_transaction_that_holds_back_vacuum_is_low_without_victims(cap: SyntheticCapture) -> None:
+    session = cap.add_session(application_name="psql")
+    cap.sample(session, "idle in transaction", READ, 0, 60, state_start_s=-600, xact_start_s=-600, backend_xmin=cap.next_xid - 5000)
+    found = one(cap, "IDLE-IN-XACT")
+    assert (found.severity, found.cost_s, found.share_of_db_time) == ("low", None, None)
+    assert "for 660.0 s; nobody waited for it, but its transaction holds back vacuum by 5000 transactions" in found.statement
+
+
+def test_round_trips_of_a_contended_row_are_no_idle_transaction(cap: SyntheticCapture) -> None:
+    """Many clients update one row: whoever holds it is often idle in transaction, for a round trip at a time."""
+    clients = [cap.add_session(application_name="bench") for _ in range(4)]
+    for second in range(0, 60, 2):
+        holder, *others = clients[second // 2 % 4 :] + clients[: second // 2 % 4]
+        cap.cycle(holder, [("active", None, 1), ("idle in transaction", READ, 4), ("idle", READ, 1)], second, second + 2)
+        for other in others:
+            cap.lock_wait(other, holder, second, second + 2)
+    assert rows(cap, "IDLE-IN-XACT") == []
+
+
+def test_a_blocker_that_works_is_not_idle(cap: SyntheticCapture) -> None:
+    blocker, victim = cap.add_session(), cap.add_session()
+    cap.sample(blocker, "active", "IO:DataFileRead", 5, 30, backend_xid=1)
+    cap.lock_wait(victim, blocker, 6, 30)
+    assert rows(cap, "IDLE-IN-XACT") == []
+
+
+# -- XMIN-HORIZON -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_session_with_an_old_snapshot(cap: SyntheticCapture) -> None:
+    cap.add("statement", statement_id=8, id_source="server", query="select count(*) from history")
+    session = cap.add_session(pid=815, application_name="report")
+    cap.sample(session, "active", None, 0, 60, statement_id=8, backend_xmin=(cap.next_xid - 20_000_000) % 2**32)
+    cap.sample(cap.add_session(), "active", None, 0, 60, backend_xmin=cap.next_xid - 2_000_000)
+    cap.next_xid = 4_294_967_296 + 10_000_000  # the counter has wrapped: the xmin of both is still behind it
+    found = one(cap, "XMIN-HORIZON")
+    assert (found.subject, found.severity, found.cost_s) == ("pid 815", "high", None)
+    assert "20000000 transactions" in found.statement and "1 more hold" in found.statement
+    assert found.statement.endswith("select count(*) from history")
+    assert [e["age_xids"] for e in found.evidence] == [20_000_000, 2_000_000]
+
+
+@pytest.mark.parametrize(
+    ("view", "metric", "obj", "subject"),
+    [
+        ("pg_replication_slots", "catalog_xmin_age", "cdc", "replication slot cdc"),
+        ("pg_prepared_xacts", "transaction_age", "shop/tx1", "prepared transaction shop/tx1"),
+        ("pg_stat_replication", "backend_xmin_age", "standby1/10.0.0.2/99", "standby feedback of standby1/10.0.0.2/99"),
+    ],
+)
+def test_a_horizon_without_a_session(cap: SyntheticCapture, view: str, metric: str, obj: str, subject: str) -> None:
+    cap.stat(view, metric, 2_999_000, 3_000_000, obj=obj)
+    found = one(cap, "XMIN-HORIZON")
+    assert (found.subject, found.severity) == (subject, "medium")
+    assert "3000000 transactions" in found.statement
+
+
+def test_a_young_snapshot_and_the_own_one_of_vacuum_are_no_horizon(cap: SyntheticCapture) -> None:
+    cap.sample(cap.add_session(), "active", None, 0, 60, backend_xmin=cap.next_xid - 900_000)
+    cap.sample(cap.add_session(backend_type="autovacuum worker"), "active", None, 0, 60, backend_xmin=cap.next_xid - 9_000_000)
+    cap.stat("pg_replication_slots", "xmin_age", 100, 200, obj="s")
+    assert rows(cap, "XMIN-HORIZON") == []
+
+
+# -- CONN-STORM, CONN-NEAR-LIMIT ------------------------------------------------------------------------------------------------
+
+
+def test_sessions_that_come_and_go(cap: SyntheticCapture) -> None:
+    for n in range(600):
+        start = n * 0.09
+        session = cap.add_session(application_name="php", client_addr="10.0.0.9", start_s=start)
+        cap.sample(session, "idle", READ, start + 0.01, start + 0.5)
+    found = one(cap, "CONN-STORM")
+    assert (found.subject, found.severity, found.confidence) == ("application php from 10.0.0.9", "low", "high")
+    assert found.statement.startswith(
+        "At least 10.0 sessions a second began and ended within 5 s (half of them lived less than 0.49 s); 600 of 600"
+    )
+
+
+def test_a_pool_that_starts_in_the_window_is_no_storm(cap: SyntheticCapture) -> None:
+    for n in range(90):
+        session = cap.add_session(start_s=1 + n * 0.01)
+        cap.sample(session, "idle", READ, 2, 60)
+    for n in range(90):  # still there at the end: not known to be short
+        session = cap.add_session(start_s=58 + n * 0.01)
+        cap.sample(session, "idle", READ, 59, 60)
+    assert rows(cap, "CONN-STORM") == []
+
+
+def limits(cap: SyntheticCapture, most: int) -> None:
+    cap.setting("max_connections", most)
+    cap.setting("superuser_reserved_connections", 3)
+    cap.setting("reserved_connections", 2)
+
+
+def test_sessions_near_the_limit(cap: SyntheticCapture) -> None:
+    limits(cap, 105)
+    for _ in range(90):
+        session = cap.add_session(application_name="web")
+        cap.sample(session, "idle", READ, 0, 60)
+        cap.sample(session, "idle in transaction", READ, 30, 31)
+    found = one(cap, "CONN-NEAR-LIMIT")
+    assert (found.subject, found.severity, found.cost_s) == ("max_connections", "high", None)
+    assert found.statement.startswith(
+        "95 client sessions at the peak, 95 % of the 100 slots for ordinary users (max_connections 105 less 5 reserved)"
+    )
+    assert "90 of application web" in found.statement
+    assert {"application_name": "web", "usename": None, "state": "idle", "sessions": 90} in found.evidence
+
+
+def test_background_processes_do_not_count_as_connections(cap: SyntheticCapture) -> None:
+    limits(cap, 105)
+    for _ in range(75):
+        cap.sample(cap.add_session(), "idle", READ, 0, 60)
+    for _ in range(30):
+        cap.sample(cap.add_session(backend_type="parallel worker"), "active", None, 0, 60)
+    assert rows(cap, "CONN-NEAR-LIMIT") == []
+
+
+def test_an_unknown_limit_is_not_judged(cap: SyntheticCapture) -> None:
+    cap.setting("fsync", "on")
+    with cap.open() as capture:
+        assert evaluate(capture, only=["CONN-NEAR-LIMIT"]).not_evaluated == [
+            ("CONN-NEAR-LIMIT", "the value of max_connections could not be read")
+        ]
+
+
+# -- CHATTY-APP, FETCH-SIZE, SLOW-CLIENT ------------------------------------------------------------------------------------------
+
+
+def chatter(cap: SyntheticCapture, session: int, gap: int = 3, work: int = 1, statements: int = 8, **columns: int) -> None:
+    """Transactions of several statements with a gap after each but the last; the ticks are those of the sampler."""
+    step: list[tuple[str | None, str | None, int]] = [("active", None, work), ("idle in transaction", READ, gap)]
+    cap.cycle(session, step * (statements - 1) + [("active", None, work), ("idle", READ, 2)], 0, 60, **columns)
+
+
+def test_transactions_that_wait_for_their_client(cap: SyntheticCapture) -> None:
+    cap.add("statement", statement_id=31, id_source="server", query="insert into line values ($1, $2)")
+    for _ in range(2):
+        session = cap.add_session(application_name="orm", client_addr="10.0.0.5")
+        chatter(cap, session, statement_id=31)
+        cap.delta(session, 0, 60, status_changes=50)
+    found = one(cap, "CHATTY-APP")
+    assert (found.subject, found.severity, found.share_of_db_time) == ("application orm from 10.0.0.5", "medium", None)
+    gap_s = 2 * 60 * 21 / 31  # 21 of 31 ticks are gaps
+    assert found.cost_s == pytest.approx(gap_s, rel=0.02)
+    assert found.samples == pytest.approx(gap_s * 100, rel=0.02)
+    assert "(72 %) waiting for the next statement" in found.statement
+    assert "gaps of 30.0 ms per transaction, about 50 round trips a second" in found.statement
+    assert found.evidence[0]["after_statement"] == "insert into line values ($1, $2)"
+
+
+def test_pgbench_is_not_chatty_while_its_gaps_do_not_dominate(cap: SyntheticCapture) -> None:
+    for _ in range(4):
+        chatter(cap, cap.add_session(application_name="pgbench"), gap=1, work=2, statements=7)
+    assert rows(cap, "CHATTY-APP") == []
+
+
+def test_one_gap_in_a_transaction_is_not_chatty(cap: SyntheticCapture) -> None:
+    """BEGIN with one statement and COMMIT has nothing to send together."""
+    chatter(cap, cap.add_session(), gap=3, work=1, statements=2)
+    assert rows(cap, "CHATTY-APP") == []
+
+
+def test_thinking_in_a_transaction_is_not_chatty(cap: SyntheticCapture) -> None:
+    chatter(cap, cap.add_session(), gap=80, work=1, statements=8)
+    assert rows(cap, "CHATTY-APP") == []
+
+
+def fetch_loop(cap: SyntheticCapture, session: int, gap: int = 3, **columns: int) -> None:
+    """One transaction; at each sample the age of the state is 1 ms, so the gaps are about 2 ms long."""
+    cap.cycle(session, [("active", None, 1), ("idle in transaction", READ, gap)], 0, 60, state_age_s=0.001, **columns)
+
+
+def test_a_cursor_read_a_few_rows_at_a_time(cap: SyntheticCapture) -> None:
+    cap.add("statement", statement_id=77, id_source="server", query='FETCH FORWARD 5 FROM "c1"')
+    cap.stat("pg_stat_statements", "calls", 100, 20_100, obj="77")
+    cap.stat("pg_stat_statements", "rows", 500, 100_500, obj="77")
+    session = cap.add_session(pid=4242, application_name="etl")
+    fetch_loop(cap, session, statement_id=77)
+    cap.delta(session, 0, 60, status_changes=750)
+    found = one(cap, "FETCH-SIZE")
+    assert (found.subject, found.severity, found.confidence, found.share_of_db_time) == (
+        "application etl from local",
+        "medium",
+        "high",
+        None,
+    )
+    assert found.cost_s == pytest.approx(45)
+    assert found.statement == (
+        "pid 4242 of application etl read its result in about 22500 round trips (375 a second, 5.0 rows each): "
+        '45.0 s of 60.0 s (75 %) went to waiting for the next request, 2.0 ms each; statement: FETCH FORWARD 5 FROM "c1"'
+    )
+    assert found.evidence[0]["round_trips"] == 22_500
+    assert rows(cap, "CHATTY-APP") == []
+
+
+def test_a_portal_read_in_parts_is_known_by_its_snapshot(cap: SyntheticCapture) -> None:
+    """pgjdbc with a fetch size: the statement is the SELECT itself, and its snapshot stays while the session is idle."""
+    cap.add("statement", statement_id=78, id_source="server", query="SELECT * FROM big")
+    fetch_loop(cap, cap.add_session(application_name="java"), statement_id=78, backend_xmin=cap.next_xid - 10)
+    found = one(cap, "FETCH-SIZE")
+    assert found.subject == "application java from local"
+    assert found.statement.startswith("pid ") and "in about 2250" in found.statement  # estimated: no deltas here
+    assert rows(cap, "CHATTY-APP") == []
+
+
+def test_the_same_select_without_a_snapshot_is_a_loop_of_queries(cap: SyntheticCapture) -> None:
+    cap.add("statement", statement_id=78, id_source="server", query="SELECT * FROM big where id = $1")
+    fetch_loop(cap, cap.add_session(application_name="java"), statement_id=78)
+    assert rows(cap, "FETCH-SIZE") == []
+    assert one(cap, "CHATTY-APP").subject == "application java from local"
+
+
+def test_a_loop_of_inserts_is_chatty_and_no_fetch(cap: SyntheticCapture) -> None:
+    cap.add("statement", statement_id=79, id_source="server", query="insert into t values ($1)")
+    fetch_loop(cap, cap.add_session(application_name="loader"), statement_id=79, backend_xmin=cap.next_xid - 10)
+    assert rows(cap, "FETCH-SIZE") == []
+    assert one(cap, "CHATTY-APP").subject == "application loader from local"
+
+
+def test_a_cursor_read_in_large_parts_is_fine(cap: SyntheticCapture) -> None:
+    cap.add("statement", statement_id=77, id_source="server", query="FETCH 10000 FROM c1")
+    session = cap.add_session(application_name="etl")
+    cap.cycle(session, [("active", None, 20), ("idle in transaction", READ, 5)], 0, 60, statement_id=77)
+    assert rows(cap, "FETCH-SIZE") == []
+
+
+def test_a_client_that_reads_slowly(cap: SyntheticCapture) -> None:
+    cap.add("statement", statement_id=9, id_source="server", query="select * from wide")
+    session = cap.add_session(pid=99, application_name="csv", client_addr="10.1.1.1")
+    cap.sample(session, "active", "Client:ClientWrite", 10, 40, statement_id=9)
+    cap.sample(session, "active", None, 10, 40, statement_id=9, every=10)
+    found = one(cap, "SLOW-CLIENT")
+    assert found.subject == "application csv from 10.1.1.1"
+    assert found.cost_s == pytest.approx(27)
+    assert found.share_of_db_time == pytest.approx(27 / db_time_s(cap))
+    assert (found.severity, found.confidence, found.samples) == ("medium", "high", 2700)
+    assert (
+        "pid 99 of application csv from 10.1.1.1 took its result so slowly that the server waited 27.0 s in ClientWrite (90 %"
+        in found.statement
+    )
+    assert found.statement.endswith("mostly in: select * from wide")
+
+
+def test_a_fast_reader_is_no_slow_client(cap: SyntheticCapture) -> None:
+    session = cap.add_session(application_name="csv")
+    cap.sample(session, "active", None, 0, 60)
+    cap.sample(session, "active", "Client:ClientWrite", 0, 60, every=5)
+    assert rows(cap, "SLOW-CLIENT") == []
+
+
+def test_a_lower_tier_and_few_samples_lower_the_confidence(tmp_path: Path) -> None:
+    cap = SyntheticCapture(tmp_path, tier="sql", rate_hz=5)
+    cap.sample(cap.add_session(application_name="csv"), "active", "Client:ClientWrite", 0, 30)
+    assert one(cap, "SLOW-CLIENT").confidence == "medium"
+    few = SyntheticCapture(tmp_path / "few", tier="sql", rate_hz=2)
+    few.sample(few.add_session(application_name="csv"), "active", "Client:ClientWrite", 0, 6)
+    assert one(few, "SLOW-CLIENT").confidence == "low"
