@@ -112,6 +112,14 @@ def test_a_checkpoint_by_command_is_only_information(cap: SyntheticCapture) -> N
     assert "by a command rather than by WAL volume" in finding.statement
 
 
+def test_one_checkpoint_of_unknown_origin_is_of_low_severity(cap: SyntheticCapture) -> None:
+    cap.stat("pg_stat_bgwriter", "checkpoints_req", 10, 11)
+    cap.stat("pg_stat_bgwriter", "checkpoints_timed", 50, 50)
+    (finding,) = found(cap)
+    assert (finding.severity, finding.confidence) == ("low", "low")
+    assert "1 of 1 checkpoints in 60 s were requested; since" in finding.statement
+
+
 def test_statistics_that_were_reset_are_no_checkpoints(cap: SyntheticCapture) -> None:
     cap.stat("pg_stat_checkpointer", "num_requested", 10, 1)
     cap.stat("pg_stat_checkpointer", "num_timed", 50, 0)

@@ -45,6 +45,7 @@ fact as (  -- a checkpoint is due at about half of max_wal_size; far less WAL th
 )
 select 'CKPT-REQUESTED' as id,
        case when coalesce(by_command, false) then 'info'
+            when requested < 2 then 'low'  -- one tells no interval
             when c.window_s / requested < 30 then 'high' when c.window_s / requested < 150 then 'medium' else 'low' end as severity,
        case when requested >= 3 and not coalesce(by_command, true) then 'high'
             when requested >= 2 or coalesce(by_command, false) then 'medium' else 'low' end as confidence,
