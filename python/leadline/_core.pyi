@@ -4,6 +4,9 @@ from typing import Any, final
 
 Value = int | float | str | bool | None
 
+def normalise(text: str) -> tuple[str, int]:
+    """A statement with its literals replaced by $n, and the 64-bit key of its shape (0 for an empty text)."""
+
 def clock() -> tuple[int, int]:
     """(CLOCK_MONOTONIC ns, CLOCK_REALTIME ns) of the same moment."""
 
@@ -33,6 +36,7 @@ class Recorder:
         *,
         delta_interval_s: float = 1.0,
         flush_interval_s: float = 2.0,
+        allow_map: bool = True,
     ) -> Recorder:
         """Attaches to the postmaster `pid` and calibrates. Raises kinds rights, unsupported, layout, not_found."""
 

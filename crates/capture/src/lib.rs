@@ -5,8 +5,12 @@
 //! the layout of a capture folder is in `docs/concepts/contracts.md`.
 
 mod batch;
+mod dictionary;
 mod error;
-mod parquet_options;
+mod int_column;
+mod int_segment;
+mod packing;
+mod segment;
 mod spec;
 mod writer;
 

@@ -9,13 +9,10 @@ use std::path::{Path, PathBuf};
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
-use parquet::arrow::arrow_writer::ArrowWriterOptions;
-use parquet::arrow::ArrowWriter;
 use parquet::errors::ParquetError;
-use parquet::file::properties::WriterPropertiesPtr;
 
 use crate::error::{Error, StorageOp};
-use crate::parquet_options::writer_properties;
+use crate::segment::Segment;
 use crate::spec::{spec, Kind, TableSpec};
 
 /// How segments are written.
@@ -42,21 +39,16 @@ pub struct Stats {
 pub struct TableWriter {
     spec: &'static TableSpec,
     schema: SchemaRef,
-    properties: WriterPropertiesPtr,
     folder: PathBuf,
     options: WriterOptions,
     /// No segment from this number on existed when last looked at.
     next_number: u32,
-    segment: Option<Segment>,
-    /// Kept between segments so that its memory is not asked for again.
-    spare: Vec<u8>,
-    stats: Stats,
-}
-
-/// The segment being filled.
-struct Segment {
-    encoder: ArrowWriter<Vec<u8>>,
+    segment: Segment,
+    /// Rows in `segment`.
     rows: u64,
+    /// The last file's bytes, kept for their memory.
+    file: Vec<u8>,
+    stats: Stats,
 }
 
 impl TableWriter {
@@ -72,15 +64,16 @@ impl TableWriter {
         let folder = capture_dir.join(spec.name);
         fs::create_dir_all(&folder).map_err(|e| storage(&folder, StorageOp::CreateFolder, e))?;
         let next_number = highest_number(&folder)? + 1;
+        let segment = Segment::new(spec).map_err(|e| encode_error(spec, &e))?;
         Ok(TableWriter {
             spec,
             schema: spec.schema(),
-            properties: writer_properties(spec),
             folder,
             options,
             next_number,
-            segment: None,
-            spare: Vec::new(),
+            segment,
+            rows: 0,
+            file: Vec::new(),
             stats: Stats::default(),
         })
     }
@@ -100,13 +93,12 @@ impl TableWriter {
         if batch.num_rows() == 0 {
             return Ok(());
         }
-        let mut segment = match self.segment.take() {
-            Some(segment) => segment,
-            None => self.open_segment()?,
-        };
-        segment.encoder.write(batch).map_err(|e| self.encode_error(&e))?;
-        segment.rows += batch.num_rows() as u64;
-        self.segment = Some(segment);
+        if let Err(e) = self.segment.write(batch) {
+            self.segment.clear();
+            self.rows = 0;
+            return Err(encode_error(self.spec, &e));
+        }
+        self.rows += batch.num_rows() as u64;
         Ok(())
     }
 
@@ -116,14 +108,18 @@ impl TableWriter {
     /// [`Error::Storage`] or [`Error::Encode`]: the rows of this segment are lost, earlier segments are untouched, no
     /// half file is left, and the writer can be used again.
     pub fn roll(&mut self) -> Result<(), Error> {
-        let Some(segment) = self.segment.take() else { return Ok(()) };
-        let mut content = segment.encoder.into_inner().map_err(|e| self.encode_error(&e))?;
-        let outcome = self.store(&content);
-        let bytes = content.len() as u64;
-        content.clear();
-        self.spare = content;
+        let rows = std::mem::take(&mut self.rows);
+        if rows == 0 {
+            return Ok(());
+        }
+        let mut file = std::mem::take(&mut self.file);
+        file.clear();
+        let made = self.segment.finish(&mut file).map_err(|e| encode_error(self.spec, &e));
+        let outcome = made.and_then(|()| self.store(&file));
+        let bytes = file.len() as u64;
+        self.file = file;
         outcome?;
-        self.stats.rows += segment.rows;
+        self.stats.rows += rows;
         self.stats.bytes += bytes;
         self.stats.segments += 1;
         Ok(())
@@ -141,15 +137,6 @@ impl TableWriter {
     pub fn close(mut self) -> Result<Stats, Error> {
         self.roll()?;
         Ok(self.stats)
-    }
-
-    fn open_segment(&mut self) -> Result<Segment, Error> {
-        let options =
-            ArrowWriterOptions::new().with_properties(self.properties.as_ref().clone()).with_skip_arrow_metadata(true); // the Parquet types say all there is to say, int32 against uint32 too
-        let buffer = std::mem::take(&mut self.spare);
-        let encoder = ArrowWriter::try_new_with_options(buffer, self.schema.clone(), options)
-            .map_err(|e| self.encode_error(&e))?;
-        Ok(Segment { encoder, rows: 0 })
     }
 
     /// Puts a whole segment on disk under the next free number.
@@ -203,10 +190,10 @@ impl TableWriter {
         };
         Err(Error::Schema { table: self.spec.name, detail })
     }
+}
 
-    fn encode_error(&self, e: &ParquetError) -> Error {
-        Error::Encode { table: self.spec.name, detail: e.to_string() }
-    }
+fn encode_error(spec: &'static TableSpec, e: &ParquetError) -> Error {
+    Error::Encode { table: spec.name, detail: e.to_string() }
 }
 
 /// The highest segment number in a folder; 0 when there is none.

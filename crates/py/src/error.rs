@@ -1,6 +1,7 @@
 //! The one place where Rust errors become `leadline.errors.LeadlineError(kind, message, detail, hint, where)`.
 
 use leadline_capture::Error as CaptureError;
+use leadline_recorder::Error as RecorderError;
 use pyo3::prelude::*;
 
 /// What `LeadlineError` is made of. `kind` is one of `leadline.errors.KINDS`; empty texts are left out when shown.
@@ -17,6 +18,7 @@ pub(crate) struct Shape {
 #[derive(Debug)]
 pub(crate) enum Error {
     Capture(CaptureError),
+    Recorder(RecorderError),
     /// Something that was closed before is used.
     Closed {
         what: String,
@@ -26,6 +28,12 @@ pub(crate) enum Error {
 impl From<CaptureError> for Error {
     fn from(e: CaptureError) -> Error {
         Error::Capture(e)
+    }
+}
+
+impl From<RecorderError> for Error {
+    fn from(e: RecorderError) -> Error {
+        Error::Recorder(e)
     }
 }
 
@@ -45,7 +53,23 @@ impl From<Error> for PyErr {
 pub(crate) fn shape(e: &Error) -> Shape {
     match e {
         Error::Capture(e) => capture_shape(e),
+        Error::Recorder(e) => recorder_shape(e),
         Error::Closed { what } => Shape { kind: "usage", message: format!("{what} is closed"), ..Shape::default() },
+    }
+}
+
+/// The error that ended a recording, as the manifest and the user see it.
+pub(crate) fn recorder_shape(e: &RecorderError) -> Shape {
+    match e {
+        RecorderError::Capture(e) => capture_shape(e),
+        RecorderError::Server(e) => Shape {
+            kind: e.kind.as_str(),
+            message: e.message.clone(),
+            detail: e.detail.clone(),
+            hint: e.hint.clone(),
+            ..Shape::default()
+        },
+        RecorderError::Usage(text) => Shape { kind: "usage", message: text.clone(), ..Shape::default() },
     }
 }
 

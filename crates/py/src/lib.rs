@@ -6,12 +6,16 @@ use pyo3::prelude::*;
 
 mod clock;
 mod error;
+mod recorder;
+mod statement;
 mod table_writer;
 
 /// The compiled part of leadline.
 #[pymodule]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<table_writer::TableWriter>()?;
+    module.add_class::<recorder::Recorder>()?;
+    module.add_function(wrap_pyfunction!(statement::normalise, module)?)?;
     module.add_function(wrap_pyfunction!(clock::clock, module)?)?;
     Ok(())
 }

@@ -77,8 +77,10 @@ pub struct Attached {
     pub not_mapped_why: String,
     /// What was checked.
     pub checks: Vec<Check>,
-    /// MaxBackends.
+    /// MaxBackends: connections and workers together.
     pub max_backends: u32,
+    /// max_connections; None when the binary does not export it.
+    pub max_connections: Option<u32>,
 }
 
 /// A child of the postmaster that has entered shared memory.
@@ -193,8 +195,9 @@ pub fn attach(pid: i32, allow_map: bool) -> Result<Attached> {
             .filter(|&n| (100..=1_048_576).contains(&n))
             .unwrap_or(1024),
     };
+    let max_connections = binary.symbol("MaxConnections").and_then(|a| postmaster.u32(base + a).ok()).filter(|&n| n <= max_backends);
     let process = ServerProcess { pid, start_ticks, segment };
-    Ok(Attached { process, version_text, version_num, layout, wait_events, anchors, memory, not_mapped_why, checks: checks.0, max_backends })
+    Ok(Attached { process, version_text, version_num, layout, wait_events, anchors, memory, not_mapped_why, checks: checks.0, max_backends, max_connections })
 }
 
 /// Run-time minus link-time address of the binary. The exe link and the maps agree on the inode, also when the file was deleted.

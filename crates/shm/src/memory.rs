@@ -79,6 +79,8 @@ pub struct MappedSegment {
 
 // SAFETY: the mapping is read-only and lives as long as the value; nothing in it is thread-bound.
 unsafe impl Send for MappedSegment {}
+// SAFETY: as above; all access is by reading.
+unsafe impl Sync for MappedSegment {}
 
 impl MappedSegment {
     /// Maps `start..end` of process `pid`, which must be one line of its maps.

@@ -76,6 +76,11 @@ impl WaitEvents {
         (class.into(), format!("unknown:{code:#010x}"))
     }
 
+    /// All known codes with class and event.
+    pub fn all(&self) -> impl Iterator<Item = (u32, &str, &str)> {
+        self.names.iter().map(|(&code, (class, event))| (code, class.as_str(), event.as_str()))
+    }
+
     /// Code of a class and event; None when the version has no such event.
     pub fn code(&self, class: &str, event: &str) -> Option<u32> {
         self.names.iter().find(|(_, n)| n.0 == class && n.1 == event).map(|(&code, _)| code)

@@ -1,0 +1,168 @@
+//! One integer column of a segment: pages of a dictionary's numbers while values repeat, of differences when they do not.
+
+use bytes::Bytes;
+use parquet::basic::{Compression, Encoding, ZstdLevel};
+use parquet::column::page::{CompressedPage, Page, PageWriter};
+use parquet::errors::{ParquetError, Result};
+use parquet::file::metadata::ColumnChunkMetaData;
+use parquet::file::writer::{SerializedPageWriter, TrackedWrite};
+use parquet::schema::types::ColumnDescPtr;
+use zstd::bulk::Compressor;
+
+use crate::dictionary::Dictionary;
+use crate::packing::{bit_width, put_delta, put_hybrid};
+
+/// Buffers that columns take turns to use.
+pub(crate) struct Scratch {
+    compressor: Compressor<'static>,
+    numbers: Vec<u32>,
+    encoded: Vec<u8>,
+    compressed: Vec<u8>,
+}
+
+impl Scratch {
+    pub(crate) fn new() -> std::io::Result<Scratch> {
+        let compressor = Compressor::new(ZSTD_LEVEL)?;
+        Ok(Scratch { compressor, numbers: Vec::new(), encoded: Vec::new(), compressed: Vec::new() })
+    }
+}
+
+const ZSTD_LEVEL: i32 = 1;
+
+/// The column chunk being made. Widened to 64 bits in memory, stored as `wide` says.
+pub(crate) struct IntColumn {
+    descriptor: ColumnDescPtr,
+    /// Stored with 64 bits, else with 32.
+    wide: bool,
+    dictionary: Dictionary,
+    /// Values repeat too little in this segment: the dictionary is closed.
+    deltas: bool,
+    /// Numbers of the dictionary were used.
+    has_numbers: bool,
+    /// Data pages, each with its header, compressed.
+    pages: Vec<u8>,
+    uncompressed: usize,
+    values: usize,
+}
+
+impl IntColumn {
+    pub(crate) fn new(descriptor: ColumnDescPtr, wide: bool) -> IntColumn {
+        IntColumn {
+            descriptor,
+            wide,
+            dictionary: Dictionary::new(),
+            deltas: false,
+            has_numbers: false,
+            pages: Vec::new(),
+            uncompressed: 0,
+            values: 0,
+        }
+    }
+
+    /// Starts a new chunk; keeps the memory of the last.
+    pub(crate) fn clear(&mut self) {
+        self.dictionary.clear();
+        (self.deltas, self.has_numbers, self.uncompressed, self.values) = (false, false, 0, 0);
+        self.pages.clear();
+    }
+
+    /// Appends one data page.
+    pub(crate) fn put_page(&mut self, values: &[i64], scratch: &mut Scratch) -> Result<()> {
+        scratch.encoded.clear();
+        let encoding = if self.put_numbers(values, scratch) {
+            Encoding::RLE_DICTIONARY
+        } else {
+            put_delta(values, self.wide, &mut scratch.encoded);
+            Encoding::DELTA_BINARY_PACKED
+        };
+        let page = Page::DataPage {
+            buf: compress(scratch)?,
+            num_values: values.len() as u32,
+            encoding,
+            def_level_encoding: Encoding::RLE,
+            rep_level_encoding: Encoding::RLE,
+            statistics: None,
+        };
+        self.uncompressed += put_page(page, scratch.encoded.len(), &mut self.pages)?;
+        self.values += values.len();
+        Ok(())
+    }
+
+    /// Encodes a page as numbers of the dictionary; false when its values are too many to be worth it.
+    fn put_numbers(&mut self, values: &[i64], scratch: &mut Scratch) -> bool {
+        if self.deltas {
+            return false;
+        }
+        // Every eighth value new: from there on differences are smaller than numbers and the values they stand for.
+        let limit = self.dictionary.values().len() + values.len() / 8 + 8;
+        scratch.numbers.clear();
+        if !self.dictionary.number_all(values, limit, &mut scratch.numbers) {
+            self.deltas = true;
+            return false;
+        }
+        self.has_numbers = true;
+        let width = bit_width(self.dictionary.values().len() as u64 - 1);
+        scratch.encoded.push(width as u8);
+        put_hybrid(&scratch.numbers, width, &mut scratch.encoded);
+        true
+    }
+
+    /// Appends the whole chunk to a file, and says where it is.
+    pub(crate) fn finish(&mut self, scratch: &mut Scratch, file: &mut Vec<u8>) -> Result<ColumnChunkMetaData> {
+        let start = file.len();
+        let mut encodings = Vec::new();
+        if self.has_numbers {
+            self.put_dictionary(scratch, file)?;
+            encodings.extend([Encoding::PLAIN, Encoding::RLE_DICTIONARY]);
+        }
+        if self.deltas {
+            encodings.push(Encoding::DELTA_BINARY_PACKED);
+        }
+        let data_at = file.len();
+        file.extend_from_slice(&self.pages);
+        ColumnChunkMetaData::builder(self.descriptor.clone())
+            .set_encodings(encodings)
+            .set_compression(Compression::ZSTD(ZstdLevel::default()))
+            .set_num_values(self.values as i64)
+            .set_dictionary_page_offset(self.has_numbers.then_some(start as i64))
+            .set_data_page_offset(data_at as i64)
+            .set_total_compressed_size((file.len() - start) as i64)
+            .set_total_uncompressed_size(self.uncompressed as i64)
+            .build()
+    }
+
+    fn put_dictionary(&mut self, scratch: &mut Scratch, file: &mut Vec<u8>) -> Result<()> {
+        let values = self.dictionary.values();
+        scratch.encoded.clear();
+        if self.wide {
+            scratch.encoded.extend(values.iter().flat_map(|v| v.to_le_bytes()));
+        } else {
+            scratch.encoded.extend(values.iter().flat_map(|v| (*v as i32).to_le_bytes()));
+        }
+        let page = Page::DictionaryPage {
+            buf: compress(scratch)?,
+            num_values: values.len() as u32,
+            encoding: Encoding::PLAIN,
+            is_sorted: false,
+        };
+        self.uncompressed += put_page(page, scratch.encoded.len(), file)?;
+        Ok(())
+    }
+}
+
+/// Compresses what was encoded.
+fn compress(scratch: &mut Scratch) -> Result<Bytes> {
+    scratch.compressed.clear();
+    scratch.compressed.reserve(zstd::zstd_safe::compress_bound(scratch.encoded.len()));
+    scratch.compressor.compress_to_buffer(&scratch.encoded, &mut scratch.compressed).map_err(ParquetError::from)?;
+    Ok(Bytes::copy_from_slice(&scratch.compressed))
+}
+
+/// Appends a page and its header; gives their size before compression.
+fn put_page(page: Page, uncompressed: usize, out: &mut Vec<u8>) -> Result<usize> {
+    let mut sink = TrackedWrite::new(out);
+    let mut writer = SerializedPageWriter::new(&mut sink);
+    let written = writer.write_page(CompressedPage::new(page, uncompressed))?;
+    writer.close()?;
+    Ok(written.uncompressed_size)
+}

@@ -1,0 +1,118 @@
+//! Batches of one table to the bytes of one Parquet file, by the way that suits the table.
+//!
+//! Choices measured with `cargo run --release -p leadline-capture --example write_speed`; what they gave is in
+//! `docs/concepts/capture_files.md`.
+
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+use parquet::arrow::arrow_writer::ArrowWriterOptions;
+use parquet::arrow::ArrowWriter;
+use parquet::basic::{Compression, Encoding, ZstdLevel};
+use parquet::errors::Result;
+use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
+use parquet::schema::types::ColumnPath;
+
+use crate::int_segment::IntSegment;
+use crate::spec::{ColumnType, TableSpec};
+
+/// Who wrote a file.
+pub(crate) const CREATED_BY: &str = concat!("leadline ", env!("CARGO_PKG_VERSION"));
+
+/// The segment being made; empty again after `finish` and after `clear`.
+pub(crate) enum Segment {
+    /// Integers without nulls: the tables with many rows.
+    Ints(Box<IntSegment>),
+    /// All others, by the general writer.
+    Any(Box<AnySegment>),
+}
+
+impl Segment {
+    pub(crate) fn new(spec: &'static TableSpec) -> Result<Segment> {
+        Ok(if IntSegment::suits(spec) {
+            Segment::Ints(Box::new(IntSegment::new(spec)?))
+        } else {
+            Segment::Any(Box::new(AnySegment { schema: spec.schema(), properties: properties(spec), encoder: None }))
+        })
+    }
+
+    /// Adds rows. The caller has checked that the batch has the table's schema.
+    pub(crate) fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+        match self {
+            Segment::Ints(ints) => ints.write(batch),
+            Segment::Any(any) => any.write(batch),
+        }
+    }
+
+    /// Puts the whole Parquet file into `file`, which is empty.
+    pub(crate) fn finish(&mut self, file: &mut Vec<u8>) -> Result<()> {
+        match self {
+            Segment::Ints(ints) => {
+                let outcome = ints.finish(file);
+                ints.clear();
+                outcome
+            }
+            Segment::Any(any) => any.finish(file),
+        }
+    }
+
+    /// Forgets the rows.
+    pub(crate) fn clear(&mut self) {
+        match self {
+            Segment::Ints(ints) => ints.clear(),
+            Segment::Any(any) => any.encoder = None,
+        }
+    }
+}
+
+pub(crate) struct AnySegment {
+    schema: SchemaRef,
+    properties: WriterProperties,
+    encoder: Option<ArrowWriter<Vec<u8>>>,
+}
+
+impl AnySegment {
+    fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+        let encoder = match &mut self.encoder {
+            Some(encoder) => encoder,
+            None => self.encoder.insert(self.open()?),
+        };
+        encoder.write(batch)
+    }
+
+    fn open(&self) -> Result<ArrowWriter<Vec<u8>>> {
+        // Without Arrow's own copy of the schema: the Parquet types say all of it, int32 against uint32 too.
+        let options = ArrowWriterOptions::new().with_properties(self.properties.clone()).with_skip_arrow_metadata(true);
+        ArrowWriter::try_new_with_options(Vec::new(), self.schema.clone(), options)
+    }
+
+    fn finish(&mut self, file: &mut Vec<u8>) -> Result<()> {
+        let encoder = match self.encoder.take() {
+            Some(encoder) => encoder,
+            None => self.open()?,
+        };
+        *file = encoder.into_inner()?;
+        Ok(())
+    }
+}
+
+/// Plain values and fast zstd; a dictionary for strings, which repeat; one page and one row group unless they get very large.
+fn properties(spec: &TableSpec) -> WriterProperties {
+    let mut properties = WriterProperties::builder()
+        .set_writer_version(WriterVersion::PARQUET_1_0)
+        .set_created_by(CREATED_BY.into())
+        .set_compression(Compression::ZSTD(ZstdLevel::default()))
+        .set_encoding(Encoding::PLAIN)
+        .set_dictionary_enabled(false)
+        .set_statistics_enabled(EnabledStatistics::None)
+        .set_offset_index_disabled(true)
+        .set_data_page_size_limit(1 << 20)
+        .set_data_page_row_count_limit(1 << 20)
+        .set_write_batch_size(8192)
+        .set_max_row_group_row_count(Some(1 << 22));
+    for column in spec.columns {
+        if column.column_type == ColumnType::String {
+            properties = properties.set_column_dictionary_enabled(ColumnPath::from(column.name), true);
+        }
+    }
+    properties.build()
+}

@@ -1,0 +1,153 @@
+//! `Recorder`: the shared-memory probe and its threads.
+
+use crate::error::{recorder_shape, Error, Shape};
+use leadline_recorder::{Config, Description, Recorder as Inner};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+
+/// The shared-memory probe of one server and the threads that write what it sees.
+#[pyclass(module = "leadline._core")]
+pub(crate) struct Recorder {
+    inner: Inner,
+    description: Description,
+    pid: i32,
+}
+
+fn error_dict<'py>(py: Python<'py>, shape: Shape) -> PyResult<Bound<'py, PyDict>> {
+    let error = PyDict::new(py);
+    error.set_item("kind", shape.kind)?;
+    error.set_item("message", shape.message)?;
+    error.set_item("detail", shape.detail)?;
+    error.set_item("hint", shape.hint)?;
+    error.set_item("where", shape.place)?;
+    Ok(error)
+}
+
+#[pymethods]
+impl Recorder {
+    #[new]
+    #[pyo3(signature = (capture_dir, pid, rate_hz, *, delta_interval_s=1.0, flush_interval_s=2.0, allow_map=true))]
+    fn new(
+        py: Python<'_>,
+        capture_dir: String,
+        pid: i32,
+        rate_hz: f64,
+        delta_interval_s: f64,
+        flush_interval_s: f64,
+        allow_map: bool,
+    ) -> Result<Self, Error> {
+        let config = Config { capture_dir: capture_dir.into(), pid, rate_hz, delta_interval_s, flush_interval_s, allow_map };
+        let (inner, description) = py.detach(|| Inner::attach(config))?;
+        Ok(Recorder { inner, description, pid })
+    }
+
+    fn describe<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let d = &self.description;
+        let checks = PyList::empty(py);
+        for check in &d.checks {
+            let item = PyDict::new(py);
+            item.set_item("check", check.name)?;
+            item.set_item("result", match check.passed {
+                Some(true) => "passed",
+                Some(false) => "failed",
+                None => "skipped",
+            })?;
+            item.set_item("detail", &check.detail)?;
+            checks.append(item)?;
+        }
+        let access = PyDict::new(py);
+        access.set_item("shared_memory", if d.mapped { "map_files" } else { "process_vm_readv" })?;
+        access.set_item("private_memory", d.private_memory)?;
+        access.set_item("why", &d.not_mapped_why)?;
+        let probes = PyDict::new(py);
+        for (name, status, why) in self.probes() {
+            let probe = PyDict::new(py);
+            probe.set_item("status", status)?;
+            probe.set_item("why", why)?;
+            probe.set_item("hint", "")?;
+            probes.set_item(name, probe)?;
+        }
+        let out = PyDict::new(py);
+        out.set_item("server_version_num", d.server_version_num)?;
+        out.set_item("server_version", &d.server_version)?;
+        out.set_item("max_connections", d.max_connections)?;
+        out.set_item("shared_buffers_bytes", u64::from(d.buffers) * 8192)?;
+        out.set_item("data_dir", std::fs::read_link(format!("/proc/{}/cwd", self.pid)).ok().map(|p| p.to_string_lossy().into_owned()))?;
+        out.set_item("layout_checks", checks)?;
+        out.set_item("access", access)?;
+        out.set_item("probes", probes)?;
+        Ok(out)
+    }
+
+    fn start(&mut self) -> Result<(), Error> {
+        Ok(self.inner.start()?)
+    }
+
+    fn status<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let s = self.inner.status();
+        let out = PyDict::new(py);
+        out.set_item("running", s.running)?;
+        out.set_item("error", self.inner.with_error(|e| e.map(|e| error_dict(py, recorder_shape(e))).transpose())?)?;
+        out.set_item("ts_from", s.ts_from)?;
+        out.set_item("ts_now", s.ts_now)?;
+        out.set_item("ticks", s.ticks)?;
+        out.set_item("missed", s.missed)?;
+        out.set_item("torn", s.torn)?;
+        out.set_item("sessions", s.sessions)?;
+        out.set_item("rows", s.rows)?;
+        out.set_item("bytes_written", s.bytes_written)?;
+        out.set_item("cpu_ns", s.cpu_ns)?;
+        out.set_item("realtime_priority", s.realtime)?;
+        Ok(out)
+    }
+
+    fn stop<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let inner = &mut self.inner;
+        py.detach(|| inner.stop());
+        let out = self.status(py)?;
+        let tables = PyDict::new(py);
+        for (name, stats) in self.inner.written() {
+            let item = PyDict::new(py);
+            item.set_item("rows", stats.rows)?;
+            item.set_item("bytes", stats.bytes)?;
+            item.set_item("segments", stats.segments)?;
+            tables.set_item(*name, item)?;
+        }
+        let s = self.inner.status();
+        let loss = PyDict::new(py);
+        loss.set_item("ticks_taken", s.ticks)?;
+        loss.set_item("ticks_missed", s.missed)?;
+        loss.set_item("torn", s.torn)?;
+        out.set_item("tables", tables)?;
+        out.set_item("loss", loss)?;
+        out.set_item("ts_to", self.inner.ts_to())?;
+        Ok(out)
+    }
+}
+
+impl Recorder {
+    /// (probe, status, why) of what the attach made possible.
+    fn probes(&self) -> [(&'static str, &'static str, &'static str); 6] {
+        let d = &self.description;
+        let sessions = match d.next_xid {
+            true => ("ok", ""),
+            false => ("partial", "the next transaction id was not found: xmin_age is unknown"),
+        };
+        let buffers = match d.held_locks {
+            true => ("ok", ""),
+            false => ("partial", "the list of held LWLocks was not found in this build: holders are not named"),
+        };
+        let deltas = match d.private_memory {
+            true => ("ok", ""),
+            false => ("partial", "the buffer and WAL counters of this build were not found: only what the kernel keeps"),
+        };
+        [
+            ("sessions", sessions.0, sessions.1),
+            ("locks", "ok", ""),
+            ("buffers", buffers.0, buffers.1),
+            ("deltas", deltas.0, deltas.1),
+            ("host", "ok", ""),
+            ("self", "ok", ""),
+        ]
+    }
+}

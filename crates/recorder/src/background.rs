@@ -1,0 +1,120 @@
+//! The background thread: writes what the sampler hands over, reads process counters, watches that the server is there.
+
+use crate::clock::{monotonic_ns, thread_cpu_ns};
+use crate::deltas::Deltas;
+use crate::evidence::Evidence;
+use crate::host_stat::HostStat;
+use crate::recorder::{Config, Error, Shared};
+use crate::self_cost::{process_cpu_ns, rss_bytes};
+use crate::tables::Tables;
+use leadline_capture::Value;
+use leadline_shm::attach::Anchors;
+use leadline_shm::process::ServerProcess;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::Arc;
+use std::time::Duration;
+
+const SECOND: i64 = 1_000_000_000;
+/// A killed recorder may lose this part of what it has taken, at most:
+const LOSE_AT_MOST: i64 = 30;
+/// ... and never more than this.
+const LONGEST_SEGMENT_NS: i64 = 30 * SECOND;
+
+/// What the background thread works on.
+pub struct Background {
+    pub config: Config,
+    pub process: ServerProcess,
+    pub anchors: Anchors,
+    pub tables: Tables,
+    pub shared: Arc<Shared>,
+}
+
+impl Background {
+    /// Runs until the sampler hangs up; then everything is on disk or the error is stored.
+    pub fn run(mut self, handed_over: &Receiver<Evidence>) -> Tables {
+        if let Err(error) = self.record(handed_over) {
+            self.shared.fail(error);
+        }
+        self.tables
+    }
+
+    fn record(&mut self, handed_over: &Receiver<Evidence>) -> Result<(), Error> {
+        self.tables.write_wait_events()?;
+        let start = monotonic_ns();
+        let mut deltas = Deltas::new(&self.anchors);
+        let mut host = HostStat::open();
+        let (mut next_second, mut next_list, mut rolled) = (start, start, start);
+        let delta_ns = (self.config.delta_interval_s * 1e9) as i64;
+        loop {
+            let now = monotonic_ns();
+            if now >= next_second {
+                next_second = (next_second + SECOND).max(now);
+                self.once_a_second(&mut host, start)?;
+            }
+            if now >= next_list {
+                next_list = (next_list + delta_ns).max(now);
+                self.shared.list_wanted.store(true, Relaxed);
+            }
+            let longest = ((now - start) / LOSE_AT_MOST).clamp((self.config.flush_interval_s * 1e9) as i64, LONGEST_SEGMENT_NS);
+            if now - rolled >= longest {
+                rolled = now;
+                self.tables.roll()?;
+                self.count_written();
+            }
+            let wait = next_second.min(next_list).saturating_sub(now).clamp(1_000_000, SECOND);
+            match handed_over.recv_timeout(Duration::from_nanos(wait as u64)) {
+                Ok(mut evidence) => {
+                    if let Some(list) = evidence.list.take() {
+                        let rows = deltas.read(&list);
+                        self.tables.write_rows("session_delta", rows.iter().map(|d| d.values()))?;
+                    }
+                    self.tables.write(evidence)?;
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        self.write_costs(start)?;
+        self.tables.roll()?;
+        self.count_written();
+        Ok(())
+    }
+
+    fn once_a_second(&mut self, host: &mut HostStat, start: i64) -> Result<(), Error> {
+        self.process.still_there()?;
+        let ts = monotonic_ns();
+        let metrics = host.read();
+        self.tables.write_rows("host_stat", metrics.iter().map(|(name, v)| vec![Value::Int(ts), Value::Text(name), Value::Int(*v)]))?;
+        if ts - start >= SECOND / 2 {
+            self.write_costs(start)?;
+        }
+        Ok(())
+    }
+
+    fn write_costs(&mut self, _start: i64) -> Result<(), Error> {
+        let ts = monotonic_ns();
+        let (user, system) = process_cpu_ns();
+        let base = self.shared.cpu_at_start();
+        self.shared.writer_cpu_ns.store(thread_cpu_ns(), Relaxed);
+        let bytes = self.shared.bytes.load(Relaxed) as i64;
+        let rows = self.shared.rows.load(Relaxed) as i64;
+        let row = |component, user: i64, system: i64, rss: i64| {
+            vec![Value::Int(ts), Value::Text(component), Value::Int(user), Value::Int(system), Value::Int(rss), Value::Int(bytes), Value::Int(rows)]
+        };
+        // a thread's clock does not tell user from system: all of it stands under user
+        let (sampler, writer) = (self.shared.sampler_cpu_ns.load(Relaxed), self.shared.writer_cpu_ns.load(Relaxed));
+        let costs = [
+            row("process", user - base.0, system - base.1, rss_bytes()),
+            row("sampler", sampler, 0, 0),
+            row("writer", writer, 0, 0),
+        ];
+        Ok(self.tables.write_rows("self_cost", costs)?)
+    }
+
+    fn count_written(&self) {
+        let stats = self.tables.stats();
+        self.shared.rows.store(stats.values().map(|s| s.rows).sum(), Relaxed);
+        self.shared.bytes.store(stats.values().map(|s| s.bytes).sum(), Relaxed);
+    }
+}

@@ -1,0 +1,261 @@
+//! Starts, watches and stops the two threads of a recording.
+
+use crate::background::Background;
+use crate::clock::monotonic_ns;
+use crate::sampler;
+use crate::self_cost::process_cpu_ns;
+use crate::tables::Tables;
+use leadline_capture::Stats;
+use leadline_shm::attach::{attach, Attached};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+/// What to record.
+#[derive(Debug, Clone)]
+#[allow(missing_docs)]
+pub struct Config {
+    pub capture_dir: PathBuf,
+    pub pid: i32,
+    pub rate_hz: f64,
+    pub delta_interval_s: f64,
+    pub flush_interval_s: f64,
+    /// False: copy the segment for each pass instead of mapping it.
+    pub allow_map: bool,
+}
+
+/// What can end a recording.
+#[derive(Debug)]
+pub enum Error {
+    /// Of the server.
+    Server(leadline_shm::Error),
+    /// Of the evidence.
+    Capture(leadline_capture::Error),
+    /// Of the call.
+    Usage(String),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Server(e) => e.fmt(f),
+            Error::Capture(e) => e.fmt(f),
+            Error::Usage(text) => f.write_str(text),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<leadline_shm::Error> for Error {
+    fn from(e: leadline_shm::Error) -> Self {
+        Error::Server(e)
+    }
+}
+
+impl From<leadline_capture::Error> for Error {
+    fn from(e: leadline_capture::Error) -> Self {
+        Error::Capture(e)
+    }
+}
+
+/// What the threads and the owner share.
+#[derive(Debug, Default)]
+pub struct Shared {
+    pub stop: AtomicBool,
+    pub list_wanted: AtomicBool,
+    pub realtime: AtomicBool,
+    pub ts_from: AtomicI64,
+    pub ticks: AtomicU64,
+    pub missed: AtomicU64,
+    pub torn: AtomicU64,
+    pub sessions: AtomicU64,
+    pub rows: AtomicU64,
+    pub bytes: AtomicU64,
+    pub sampler_cpu_ns: AtomicI64,
+    pub writer_cpu_ns: AtomicI64,
+    cpu_at_start: (AtomicI64, AtomicI64),
+    error: Mutex<Option<Error>>,
+}
+
+impl Shared {
+    /// Stores what ended the recording and lets the sampler stop. The first error counts.
+    pub fn fail(&self, error: Error) {
+        self.error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        self.stop.store(true, Relaxed);
+    }
+
+    /// User and system CPU of the process when the recording started.
+    pub fn cpu_at_start(&self) -> (i64, i64) {
+        (self.cpu_at_start.0.load(Relaxed), self.cpu_at_start.1.load(Relaxed))
+    }
+}
+
+/// The state of a recording.
+#[derive(Debug, Clone)]
+#[allow(missing_docs)]
+pub struct Status {
+    pub running: bool,
+    pub ts_from: i64,
+    pub ts_now: i64,
+    pub ticks: u64,
+    pub missed: u64,
+    pub torn: u64,
+    pub sessions: u64,
+    pub rows: u64,
+    pub bytes_written: u64,
+    pub cpu_ns: i64,
+    pub realtime: bool,
+}
+
+/// A recording of one server.
+pub struct Recorder {
+    config: Config,
+    period_ns: i64,
+    attached: Option<Attached>,
+    shared: Arc<Shared>,
+    threads: Option<(JoinHandle<()>, JoinHandle<Tables>)>,
+    written: BTreeMap<&'static str, Stats>,
+    ts_to: Option<i64>,
+}
+
+impl Recorder {
+    /// Attaches to the server and proves its layout; nothing is sampled yet.
+    pub fn attach(config: Config) -> Result<(Recorder, Description), Error> {
+        if !(config.rate_hz.is_finite() && (0.001..=100_000.0).contains(&config.rate_hz)) {
+            return Err(Error::Usage(format!("a rate of {} Hz cannot be sampled", config.rate_hz)));
+        }
+        for (name, seconds) in [("delta interval", config.delta_interval_s), ("flush interval", config.flush_interval_s)] {
+            if !(seconds.is_finite() && seconds >= 0.01) {
+                return Err(Error::Usage(format!("a {name} of {seconds} s is too short")));
+            }
+        }
+        let attached = attach(config.pid, config.allow_map)?;
+        let description = Description::of(&attached);
+        let recorder = Recorder {
+            period_ns: (1e9 / config.rate_hz) as i64,
+            config,
+            attached: Some(attached),
+            shared: Arc::default(),
+            threads: None,
+            written: BTreeMap::new(),
+            ts_to: None,
+        };
+        Ok((recorder, description))
+    }
+
+    /// Starts the threads. A recorder starts once.
+    pub fn start(&mut self) -> Result<(), Error> {
+        let attached = self.attached.take().ok_or_else(|| Error::Usage("the recording was started before".into()))?;
+        let (user, system) = process_cpu_ns();
+        self.shared.cpu_at_start.0.store(user, Relaxed);
+        self.shared.cpu_at_start.1.store(system, Relaxed);
+        let (hand_over, handed_over) = mpsc::channel();
+        let background = Background {
+            config: self.config.clone(),
+            process: attached.process.clone(),
+            anchors: attached.anchors.clone(),
+            tables: Tables::new(&self.config.capture_dir, attached.layout.clone(), attached.wait_events.clone(), self.period_ns),
+            shared: self.shared.clone(),
+        };
+        let (shared, period_ns) = (self.shared.clone(), self.period_ns);
+        let spawn = |e: std::io::Error| Error::Usage(format!("a thread cannot be started: {e}"));
+        let writer = std::thread::Builder::new().name("leadline-write".into()).spawn(move || background.run(&handed_over)).map_err(spawn)?;
+        let sampling = std::thread::Builder::new()
+            .name("leadline-sample".into())
+            .spawn(move || sampler::run(attached, period_ns, shared, hand_over))
+            .map_err(spawn)?;
+        self.threads = Some((sampling, writer));
+        Ok(())
+    }
+
+    /// How it goes.
+    pub fn status(&self) -> Status {
+        let s = &self.shared;
+        let (user, system) = process_cpu_ns();
+        let base = s.cpu_at_start();
+        Status {
+            running: self.threads.as_ref().is_some_and(|(sampling, _)| !sampling.is_finished()),
+            ts_from: s.ts_from.load(Relaxed),
+            ts_now: self.ts_to.unwrap_or_else(monotonic_ns),
+            ticks: s.ticks.load(Relaxed),
+            missed: s.missed.load(Relaxed),
+            torn: s.torn.load(Relaxed),
+            sessions: s.sessions.load(Relaxed),
+            rows: s.rows.load(Relaxed),
+            bytes_written: s.bytes.load(Relaxed),
+            cpu_ns: if self.threads.is_some() || self.ts_to.is_some() { user - base.0 + system - base.1 } else { 0 },
+            realtime: s.realtime.load(Relaxed),
+        }
+    }
+
+    /// Runs `f` on the error that ended the recording, if one did.
+    pub fn with_error<T>(&self, f: impl FnOnce(Option<&Error>) -> T) -> T {
+        f(self.shared.error.lock().unwrap_or_else(PoisonError::into_inner).as_ref())
+    }
+
+    /// Stops, writes everything out and joins. Stopping again changes nothing.
+    pub fn stop(&mut self) {
+        self.shared.stop.store(true, Relaxed);
+        let Some((sampling, writer)) = self.threads.take() else { return };
+        let sampled = sampling.join();
+        self.ts_to = Some(monotonic_ns());
+        match (sampled, writer.join()) {
+            (Ok(()), Ok(tables)) => self.written = tables.stats(),
+            _ => self.shared.fail(Error::Usage("a thread of the recorder ended by a programming error".into())),
+        }
+    }
+
+    /// End of the window; None while recording.
+    pub fn ts_to(&self) -> Option<i64> {
+        self.ts_to
+    }
+
+    /// Rows, bytes and segments by table, known after the stop.
+    pub fn written(&self) -> &BTreeMap<&'static str, Stats> {
+        &self.written
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// What the attach found out, for the manifest.
+#[derive(Debug, Clone)]
+#[allow(missing_docs)]
+pub struct Description {
+    pub server_version_num: u32,
+    pub server_version: String,
+    pub max_connections: Option<u32>,
+    pub buffers: u32,
+    pub mapped: bool,
+    pub not_mapped_why: String,
+    pub private_memory: bool,
+    pub held_locks: bool,
+    pub next_xid: bool,
+    pub checks: Vec<leadline_shm::attach::Check>,
+}
+
+impl Description {
+    fn of(a: &Attached) -> Self {
+        Description {
+            server_version_num: a.version_num,
+            server_version: a.version_text.clone(),
+            max_connections: a.max_connections,
+            buffers: a.anchors.buffers,
+            mapped: a.not_mapped_why.is_empty(),
+            not_mapped_why: a.not_mapped_why.clone(),
+            private_memory: a.anchors.buffer_usage.is_some() && a.anchors.wal_usage.is_some(),
+            held_locks: a.anchors.held_locks.is_some(),
+            next_xid: a.anchors.next_xid.is_some(),
+            checks: a.checks.clone(),
+        }
+    }
+}

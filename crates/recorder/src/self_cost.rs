@@ -1,0 +1,21 @@
+//! What the tool itself uses: CPU of the process and of its two threads, memory.
+
+/// User and system CPU of the process since it started, ns.
+pub fn process_cpu_ns() -> (i64, i64) {
+    // SAFETY: an all-zero rusage is valid, and getrusage fills it.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_SELF, &mut usage);
+        usage
+    };
+    let ns = |t: libc::timeval| t.tv_sec * 1_000_000_000 + t.tv_usec * 1_000;
+    (ns(usage.ru_utime), ns(usage.ru_stime))
+}
+
+/// Resident memory of the process, bytes; 0 when it cannot be read.
+pub fn rss_bytes() -> i64 {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    // SAFETY: sysconf has no preconditions.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    text.split_ascii_whitespace().nth(1).and_then(|p| p.parse::<i64>().ok()).unwrap_or(0) * page
+}

@@ -1,0 +1,264 @@
+//! Evidence to table rows: which column gets what. The order is that of the table specs, which Arrow checks.
+
+use crate::evidence::{BufferRow, Evidence, Holder, LockRow, LwlockRow, Samples, ScanRow, Ticks};
+use arrow_array::{ArrayRef, Int32Array, Int64Array, RecordBatch, UInt32Array};
+use leadline_capture::{spec, BatchBuilder, Error, Stats, TableWriter, Value, WriterOptions};
+use leadline_shm::layout::Layout;
+use leadline_shm::locks::MODES;
+use leadline_shm::procfs;
+use leadline_shm::sessions::{SessionSeen, StatementSeen};
+use leadline_shm::wait_events::WaitEvents;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The open tables of a capture.
+pub struct Tables {
+    capture_dir: PathBuf,
+    writers: BTreeMap<&'static str, TableWriter>,
+    layout: Layout,
+    events: WaitEvents,
+    period_ns: i64,
+}
+
+fn i64s(values: Vec<i64>) -> ArrayRef {
+    Arc::new(Int64Array::from(values))
+}
+
+fn i32s(values: Vec<i32>) -> ArrayRef {
+    Arc::new(Int32Array::from(values))
+}
+
+fn u32s(values: Vec<u32>) -> ArrayRef {
+    Arc::new(UInt32Array::from(values))
+}
+
+fn int(value: impl Into<i64>) -> Value<'static> {
+    Value::Int(value.into())
+}
+
+impl Tables {
+    /// Tables are opened when the first row comes.
+    pub fn new(capture_dir: &Path, layout: Layout, events: WaitEvents, period_ns: i64) -> Self {
+        Tables { capture_dir: capture_dir.to_owned(), writers: BTreeMap::new(), layout, events, period_ns }
+    }
+
+    fn writer(&mut self, table: &'static str) -> Result<&mut TableWriter, Error> {
+        if !self.writers.contains_key(table) {
+            let writer = TableWriter::create(&self.capture_dir, table, WriterOptions::default())?;
+            self.writers.insert(table, writer);
+        }
+        self.writers.get_mut(table).ok_or(Error::UnknownTable { table: table.into(), is_view: false })
+    }
+
+    fn write_columns(&mut self, table: &'static str, columns: Vec<ArrayRef>) -> Result<(), Error> {
+        let writer = self.writer(table)?;
+        let batch = RecordBatch::try_new(writer.spec().schema(), columns)
+            .map_err(|e| Error::Schema { table, detail: e.to_string() })?;
+        writer.write(&batch)
+    }
+
+    /// Writes rows of a rare table; no rows, no table.
+    pub fn write_rows<'a>(&mut self, table: &'static str, rows: impl IntoIterator<Item = Vec<Value<'a>>>) -> Result<(), Error> {
+        let spec = spec(table).ok_or(Error::UnknownTable { table: table.into(), is_view: false })?;
+        let mut builder = BatchBuilder::new(spec);
+        for row in rows {
+            builder.append(&row)?;
+        }
+        if builder.is_empty() {
+            return Ok(());
+        }
+        let batch = builder.finish()?;
+        self.writer(table)?.write(&batch)
+    }
+
+    /// The names of all wait codes of this server.
+    pub fn write_wait_events(&mut self) -> Result<(), Error> {
+        let events = self.events.clone();
+        self.write_rows("wait_event", events.all().map(|(code, class, event)| vec![int(code), Value::Text(class), Value::Text(event)]))
+    }
+
+    /// Everything of one hand-over but the session list.
+    pub fn write(&mut self, e: Evidence) -> Result<(), Error> {
+        let unnamed: Vec<_> = e.new_wait_codes.iter().map(|&code| (code, self.events.name(code))).collect();
+        self.write_rows("wait_event", unnamed.iter().map(|(code, n)| vec![int(*code), Value::Text(&n.0), Value::Text(&n.1)]))?;
+        let described: Vec<_> = e.sessions.iter().map(|(ts, s)| (*ts, s, self.backend_type(s))).collect();
+        self.write_rows("session", described.iter().map(|(ts, s, kind)| session_row(*ts, s, kind)))?;
+        self.write_rows("statement", e.statements.iter().map(statement_row))?;
+        self.write_rows("lock_wait", e.locks.iter().map(lock_row))?;
+        self.write_rows("buffer_wait", e.buffers.iter().map(buffer_row))?;
+        self.write_rows("lwlock_wait", e.lwlocks.iter().map(lwlock_row))?;
+        self.write_rows("buffer_scan", e.scans.iter().map(scan_row))?;
+        self.write_ticks(e.ticks)?;
+        self.write_samples(e.samples)
+    }
+
+    fn write_ticks(&mut self, t: Ticks) -> Result<(), Error> {
+        if t.ts.is_empty() {
+            return Ok(());
+        }
+        let period = vec![self.period_ns; t.ts.len()];
+        let columns = vec![
+            i64s(t.ts),
+            i64s(period),
+            i64s(t.late_ns),
+            i64s(t.pass_ns),
+            i32s(t.missed),
+            i32s(t.sessions),
+            i32s(t.retried),
+            i32s(t.torn),
+            i64s(t.next_xid),
+        ];
+        self.write_columns("tick", columns)
+    }
+
+    fn write_samples(&mut self, s: Samples) -> Result<(), Error> {
+        if s.ts.is_empty() {
+            return Ok(());
+        }
+        let columns = vec![
+            i64s(s.ts),
+            i32s(s.session_id),
+            i32s(s.state),
+            u32s(s.wait_event_info),
+            i64s(s.query_id),
+            i64s(s.plan_id),
+            i64s(s.statement_id),
+            i64s(s.xact_start),
+            i64s(s.query_start),
+            i64s(s.state_change),
+            u32s(s.backend_xid),
+            u32s(s.backend_xmin),
+        ];
+        self.write_columns("session_tick", columns)
+    }
+
+    /// As pg_stat_activity names it: background workers by the type in their process title.
+    fn backend_type(&self, seen: &SessionSeen) -> String {
+        match self.layout.backend_type(seen.identity.backend_type_code) {
+            Some("") => worker_type(&procfs::title(seen.identity.pid)),
+            Some(name) => name.to_owned(),
+            None => format!("unknown:{}", seen.identity.backend_type_code),
+        }
+    }
+
+    /// Finishes the present segment of every table.
+    pub fn roll(&mut self) -> Result<(), Error> {
+        self.writers.values_mut().try_for_each(TableWriter::roll)
+    }
+
+    /// Rows, bytes and segments on disk, by table.
+    pub fn stats(&self) -> BTreeMap<&'static str, Stats> {
+        self.writers.iter().map(|(name, writer)| (*name, writer.stats())).collect()
+    }
+}
+
+/// "postgres: cluster: parallel worker for PID 12" to "parallel worker".
+fn worker_type(title: &str) -> String {
+    let name = title.strip_prefix("postgres: ").unwrap_or(title);
+    let name = name.split_once(": ").map_or(name, |(_cluster, rest)| rest);
+    let name = name.split(" for ").next().unwrap_or(name).trim();
+    if name.is_empty() { "background worker".into() } else { name.to_owned() }
+}
+
+fn session_row<'a>(ts: i64, s: &'a SessionSeen, backend_type: &'a str) -> Vec<Value<'a>> {
+    let i = &s.identity;
+    vec![
+        int(ts),
+        int(s.session_id),
+        int(i.pid),
+        int(i.backend_start),
+        Value::Text(backend_type),
+        int(s.leader_pid),
+        int(i.datid),
+        int(i.usesysid),
+        Value::Text(&i.application_name),
+        Value::Text(&i.client_addr),
+        int(i.client_port),
+        Value::Bool(i.ssl),
+    ]
+}
+
+fn statement_row(s: &StatementSeen) -> Vec<Value<'_>> {
+    let id_source = if s.from_server { "server" } else { "text" };
+    vec![int(s.statement_id), Value::Text(id_source), int(s.datid), Value::Text(&s.query), Value::Bool(s.truncated)]
+}
+
+fn lock_row(row: &LockRow) -> Vec<Value<'_>> {
+    let (e, object) = (&row.edge, row.edge.tag.object());
+    let mode = |m: u8| Value::Text(MODES.get(usize::from(m)).copied().unwrap_or("unknown"));
+    vec![
+        int(row.ts),
+        int(row.period_ns),
+        int(row.session_id),
+        int(e.waiter_pid),
+        int(row.blocker_session_id),
+        int(e.blocker_pid),
+        Value::Text(if e.holder { "holder" } else { "queue" }),
+        Value::Text(e.tag.type_name()),
+        int(object.datid),
+        int(object.relid),
+        int(object.page),
+        int(object.tuple),
+        int(object.transactionid),
+        int(object.classid),
+        int(object.objid),
+        int(object.objsubid),
+        mode(e.mode),
+        mode(e.blocker_mode),
+        int(e.wait_start),
+    ]
+}
+
+fn holder_values(h: &Holder) -> [Value<'static>; 4] {
+    [int(h.session_id), int(h.pid), Value::Text(h.mode), int(h.wait_event_info)]
+}
+
+fn buffer_row(b: &BufferRow) -> Vec<Value<'_>> {
+    let mut row = vec![
+        int(b.ts),
+        int(b.buf_id),
+        int(b.tag.spcnode),
+        int(b.tag.dbnode),
+        int(b.tag.relfilenode),
+        Value::Text(b.tag.fork_name()),
+        int(b.tag.block),
+        Value::Text(b.page_kind),
+        Value::Text(b.kind.as_str()),
+        int(b.waiters),
+        int(b.waiters_exclusive),
+        int(b.waiters - b.waiters_exclusive),
+    ];
+    row.extend(holder_values(&b.holder));
+    row
+}
+
+fn lwlock_row(l: &LwlockRow) -> Vec<Value<'_>> {
+    let mut row = vec![int(l.ts), int(l.wait_event_info), int(l.index), int(l.partition), int(l.waiters), int(l.waiters_exclusive)];
+    row.extend(holder_values(&l.holder));
+    row
+}
+
+fn scan_row(s: &ScanRow) -> Vec<Value<'_>> {
+    vec![
+        int(s.ts),
+        Value::Text(s.scope),
+        int(s.buffers as i64),
+        int(s.duration_ns),
+        int(s.waiting),
+        int(s.attributed),
+        int(s.torn),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workers_are_named_by_their_title() {
+        assert_eq!(worker_type("postgres: parallel worker for PID 4711"), "parallel worker");
+        assert_eq!(worker_type("postgres: main: logical replication launcher "), "logical replication launcher");
+        assert_eq!(worker_type(""), "background worker");
+    }
+}
