@@ -91,7 +91,7 @@ def test_the_right_most_leaf_is_named_with_its_share_of_the_waits(cap: Synthetic
     (finding,) = found(cap)
     assert (finding.id, finding.subject) == ("RIGHT-EDGE-INDEX", "index public.orders_pkey")
     assert finding.cost_s == pytest.approx(20 * 3 / 4)
-    assert finding.share_of_db_time == pytest.approx(15 / (30 + 20))
+    assert finding.share_of_db_time == pytest.approx(15 / (30 + 20), abs=1e-6)
     assert finding.samples == 1500
     assert (finding.severity, finding.confidence) == ("medium", "high")  # 15 s are less than half of the window of 60 s
     for text in (
@@ -232,7 +232,7 @@ def test_partitions_under_contention(cap: SyntheticCapture, event: str, identity
     (finding,) = found(cap, PAGE_FINDINGS + LOCK_FINDINGS)
     assert finding.id == identity
     assert finding.cost_s == pytest.approx(20)
-    assert finding.share_of_db_time == pytest.approx(20 / 50)
+    assert finding.share_of_db_time == pytest.approx(20 / 50, abs=1e-6)
     assert "2 partitions contended, partition 3 with 80 % of the waiters" in finding.statement
     assert finding.evidence == [{"statement_id": 5, "wait_s": 20.0, "sessions": 5, "query": "insert into orders (x) values ($1)"}]
 
@@ -252,7 +252,7 @@ def test_transaction_status_caches(cap: SyntheticCapture, event: str, cache: str
     (finding,) = found(cap, PAGE_FINDINGS + LOCK_FINDINGS)
     assert (finding.id, finding.subject) == ("SLRU", f"SLRU {cache}")
     assert finding.cost_s == pytest.approx(20)
-    assert finding.share_of_db_time == pytest.approx(20 / 70)
+    assert finding.share_of_db_time == pytest.approx(20 / 70, abs=1e-6)
 
 
 def test_vacuum_that_waits_for_a_pin(cap: SyntheticCapture) -> None:
@@ -262,7 +262,7 @@ def test_vacuum_that_waits_for_a_pin(cap: SyntheticCapture) -> None:
     (finding,) = found(cap, PAGE_FINDINGS + LOCK_FINDINGS)
     assert (finding.id, finding.subject, finding.severity) == ("PIN-CLEANUP", "pins on public.orders", "medium")
     assert finding.cost_s == pytest.approx(30)
-    assert finding.share_of_db_time == pytest.approx(30 / 60)
+    assert finding.share_of_db_time == pytest.approx(30 / 60, abs=1e-6)
     assert "block 12 of public.orders: autovacuum worker 8001" in finding.statement
 
 

@@ -52,7 +52,7 @@ def test_time_in_the_wal_is_split_into_flush_and_buffers(cap: SyntheticCapture, 
     (finding,) = found(cap)
     assert (finding.id, finding.subject) == ("WAL-CONTENTION", "write-ahead log")
     assert finding.cost_s == pytest.approx(30)
-    assert finding.share_of_db_time == pytest.approx(0.5)
+    assert finding.share_of_db_time == pytest.approx(0.5, abs=1e-6)
     assert finding.samples == 3000
     assert "28.0 s to its write and flush, 2.0 s to WALInsert and WALBufMapping; 2.00 MB of WAL a second" in finding.statement
     assert [e["wait_s"] for e in finding.evidence] == [20.0, 8.0, 2.0]
@@ -135,7 +135,7 @@ def test_a_spill_is_given_to_the_statement_that_ran(cap: SyntheticCapture) -> No
     (finding,) = found(cap)
     assert (finding.id, finding.subject, finding.confidence) == ("TEMP-SPILL", "statement 5", "high")
     assert finding.cost_s == pytest.approx(3)
-    assert finding.share_of_db_time == pytest.approx(3 / 40)
+    assert finding.share_of_db_time == pytest.approx(3 / 40, abs=1e-6)
     assert finding.samples == 300
     for text in ("spilled 81.9 MB to temporary files, read 41.0 MB back", "work_mem of the server 4096 kB", "select * from big order by x"):
         assert text in finding.statement  # 10 s of 1000 and 500 blocks of 8192 bytes
@@ -165,7 +165,7 @@ def test_commits_that_wait_for_a_standby(cap: SyntheticCapture) -> None:
     (finding,) = found(cap)
     assert finding.id == "SYNCREP-BOUND"
     assert finding.cost_s == pytest.approx(10)
-    assert finding.share_of_db_time == pytest.approx(0.25)
+    assert finding.share_of_db_time == pytest.approx(0.25, abs=1e-6)
     assert "(standby1); synchronous_commit is remote_apply" in finding.statement
 
 
@@ -176,5 +176,5 @@ def test_time_spent_reading_blocks(cap: SyntheticCapture) -> None:
     (finding,) = found(cap)
     assert finding.id == "READ-IO"
     assert finding.cost_s == pytest.approx(20)
-    assert finding.share_of_db_time == pytest.approx(0.4)
+    assert finding.share_of_db_time == pytest.approx(0.4, abs=1e-6)
     assert "167 blocks a second, 2.00 ms of waiting for each" in finding.statement  # 10,000 blocks

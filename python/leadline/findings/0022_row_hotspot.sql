@@ -16,19 +16,19 @@ victim as (
   group by session_id
 ),
 chain as (
-  select l.ts, l.period_ns, l.session_id, l.root_session_id, l.root_pid, r.xact_start
-  from lock_chain l left join session_sample r on r.ts = l.ts and r.session_id = l.root_session_id
+  select l.ts, l.period_ns, l.session_id, l.root_session_id, l.root_pid, coalesce(nullif(k.xact_start, 0), k.state_change) as held_since
+  from lock_chain l left join session_tick k on k.ts = l.ts and k.session_id = l.root_session_id
 ),
 long_root as (
-  select root_session_id, root_pid, xact_start
-  from (select distinct root_session_id, root_pid, xact_start, ts, period_ns from chain)
+  select root_session_id, root_pid, held_since
+  from (select distinct root_session_id, root_pid, held_since, ts, period_ns from chain)
   group by all having sum(period_ns) / 1e9 >= getvariable('min_block_s') and count(*) >= 2
 ),
 short_part as (  -- of each look at a waiter, the part that no long transaction explains
   select c.ts, c.session_id, avg((l.root_pid is null)::int) as part
   from chain c
   left join long_root l on l.root_session_id = c.root_session_id and l.root_pid = c.root_pid
-    and l.xact_start is not distinct from c.xact_start
+    and l.held_since is not distinct from c.held_since
   group by c.ts, c.session_id
 ),
 waiter as (  -- a session waits for one lock at a time
