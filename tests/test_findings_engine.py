@@ -119,7 +119,7 @@ def test_the_query_of_a_finding_gives_its_rows_when_pasted(cap: SyntheticCapture
         (found,) = evaluate(capture, only=["SLOW-CLIENT"], thresholds={"slow_client_s": 2.5}).findings
         assert "set variable slow_client_s = 2.5" in found.sql
         (row,) = capture.rows(found.sql)
-    assert (row["subject"], round(row["cost_s"], 6)) == (found.subject, found.cost_s)
+    assert (row["subject"], round(row["cost_s"], 9)) == (found.subject, found.cost_s)
     assert found.file == "0009_slow_client.sql"
     assert found.action == RULES["SLOW-CLIENT"].sections["What to do"]
     assert found.verify == RULES["SLOW-CLIENT"].sections["How to verify"]

@@ -440,3 +440,25 @@ def test_a_lower_tier_and_few_samples_lower_the_confidence(tmp_path: Path) -> No
     few = SyntheticCapture(tmp_path / "few", tier="sql", rate_hz=2)
     few.sample(few.add_session(application_name="csv"), "active", "Client:ClientWrite", 0, 6)
     assert one(few, "SLOW-CLIENT").confidence == "low"
+
+
+def test_over_sql_a_fetch_loop_is_known_without_trusting_ages(tmp_path: Path) -> None:
+    """Over SQL an age can be negative: the time of the sample is taken before the query runs."""
+    cap = SyntheticCapture(tmp_path, tier="sql", rate_hz=10)
+    cap.add("statement", statement_id=77, id_source="server", query="fetch forward 5 from c1")
+    session = cap.add_session(pid=4242, application_name="etl")
+    cap.cycle(session, [("idle in transaction", READ, 4), ("active", None, 1)], 0, 60, statement_id=77, state_age_s=-0.0002, xact_age_s=3)
+    found = one(cap, "FETCH-SIZE")
+    assert (found.confidence, found.cost_s) == ("medium", pytest.approx(48))
+    assert found.statement == (
+        "pid 4242 of application etl read its result in more than 480 round trips: 48.0 s of 60.0 s (80 %) went to "
+        "waiting for the next request; statement: fetch forward 5 from c1"
+    )
+    assert rows(cap, "CHATTY-APP") == []
+
+
+def test_over_sql_a_slow_fetch_of_large_parts_is_fine(tmp_path: Path) -> None:
+    cap = SyntheticCapture(tmp_path, tier="sql", rate_hz=10)
+    cap.add("statement", statement_id=77, id_source="server", query="fetch forward 100000 from c1")
+    cap.cycle(cap.add_session(), [("idle in transaction", READ, 4), ("active", None, 4)], 0, 60, statement_id=77)
+    assert rows(cap, "FETCH-SIZE") == []

@@ -15,7 +15,7 @@ with about as (select window_s, tier, cpu_count from capture),
 observed as (select sum(period_ns) / 1e9 as observed_s from tick),
 transaction as materialized (
   select s.ts, s.session_id, s.pid, s.application_name, s.client_addr, s.usename, s.state, s.statement_id, s.weight_s,
-         s.state_age_s, s.xact_age_s, s.backend_xmin, k.state_change,
+         s.state_age_s, s.xact_age_s, s.xact_start, s.backend_xmin, k.state_change,
          s.state = 'idle in transaction' and s.wait_event = 'ClientRead' as in_gap
   from session_sample s join session_tick k using (ts, session_id)
   where s.backend_type = 'client backend' and s.xact_start is not null and s.state in ('active', 'fastpath function call', 'idle in transaction')
@@ -42,12 +42,14 @@ talk as (select s.* from step s anti join fetcher f using (session_id)),
 trip as (  -- status reports of the whole session: about two per statement
   select session_id, sum(status_changes) / 2 as round_trips from session_delta group by session_id
 ),
-client as (
+client as (  -- over SQL the ages are off by the time of the query: there only what was seen counts
   select application_name, client_addr, sum(weight_s) as open_s, sum(weight_s) filter (where in_gap) as gap_s,
          count(distinct session_id) as sessions, count(*) filter (where in_gap) as samples, min(ts) as ts_from, max(ts) as ts_to,
-         2 * median(state_age_s) filter (where in_gap) as typical_gap_s,  -- a sample falls into the middle of a gap
-         2 * median(xact_age_s) as typical_xact_s
-  from talk group by all
+         -- a sample falls into the middle of a gap
+         case when tier = 'shm' then greatest(2 * median(state_age_s) filter (where in_gap), 1e-5) end as typical_gap_s,
+         case when tier = 'shm' then 2 * median(xact_age_s) end as typical_xact_s,
+         count(distinct (session_id, state_change)) filter (where in_gap) / count(distinct (session_id, xact_start)) as seen_gaps
+  from talk cross join about group by application_name, client_addr, tier
 ),
 counted as (
   select application_name, client_addr, sum(round_trips) as round_trips
@@ -55,7 +57,8 @@ counted as (
   group by all
 ),
 estimated as (  -- one round trip takes the gap and the statement's own time
-  select c.*, k.round_trips, gap_s / open_s as gap_share, greatest(1, typical_xact_s * (gap_s / open_s) / nullif(typical_gap_s, 0)) as gaps
+  select c.*, k.round_trips, gap_s / open_s as gap_share,
+         greatest(1, seen_gaps, typical_xact_s * (gap_s / open_s) / typical_gap_s) as gaps
   from client c join counted k using (application_name, client_addr)
 ),
 spent as (
@@ -72,10 +75,11 @@ select 'CHATTY-APP' as id,
        case when gap_s >= c.window_s then 'medium' else 'low' end as severity,
        case when c.tier = 'shm' and samples >= 500 then 'high' when samples >= 100 then 'medium' else 'low' end as confidence,
        'application ' || case when application_name = '' then 'without name' else application_name end || ' from ' || client_addr as subject,
-       format('{} session{} of application {} held transactions open for {:.1f} s of which {:.1f} s ({:.0f} %) waiting for the next statement: about {:.1f} gaps of {:.1f} ms per transaction{}; sending them together would save up to {:.1f} s',
+       format('{} session{} of application {} held transactions open for {:.1f} s of which {:.1f} s ({:.0f} %) waiting for the next statement: {} per transaction{}; sending them together would save up to {:.1f} s',
               sessions, case when sessions = 1 then '' else 's' end,
               case when application_name = '' then 'without name' else application_name end,
-              open_s, gap_s, 100 * gap_share, gaps, 1000 * typical_gap_s,
+              open_s, gap_s, 100 * gap_share,
+              case when typical_gap_s is null then format('at least {:.1f} gaps', gaps) else format('about {:.1f} gaps of {:.1f} ms', gaps, 1000 * typical_gap_s) end,
               case when round_trips is not null then format(', about {:.0f} round trips a second', round_trips / observed_s) else '' end,
               gap_s * (1 - 1 / gaps)) as statement,
        gap_s as cost_s, null::double as share_of_db_time, samples, ts_from, ts_to, evidence

@@ -26,6 +26,7 @@ cursor as (  -- FETCH by name, or a snapshot held between the parts of the same 
          any_value(p.client_addr) as client_addr, any_value(p.usename) as usename, any_value(q.query) as query,
          sum(p.weight_s) as read_s, sum(p.weight_s) filter (where p.in_gap) as gap_s, count(*) filter (where p.in_gap) as samples,
          2 * median(p.state_age_s) filter (where p.in_gap) as typical_gap_s,  -- a sample falls into the middle of a gap
+         count(distinct p.state_change) filter (where p.in_gap) as seen_gaps,
          min(p.ts) as ts_from, max(p.ts) as ts_to
   from part p left join statement q using (statement_id)
   group by p.session_id, p.statement_id
@@ -35,18 +36,21 @@ cursor as (  -- FETCH by name, or a snapshot held between the parts of the same 
 ),
 gap_of_session as (select session_id, sum(weight_s) as all_gaps_s from part where in_gap group by session_id),
 trip as (select session_id, sum(status_changes) / 2 as counted_trips from session_delta group by session_id),
-small_part as (
-  select c.*, t.counted_trips, gap_s / nullif(typical_gap_s, 0) as seen_trips, gap_s / nullif(typical_gap_s, 0) / read_s as trips_per_s
-  from cursor c join gap_of_session g using (session_id) left join trip t using (session_id)
+small_part as (  -- over SQL the ages are off by the time of the query: there each sample must show another gap
+  select c.* replace (case when a.tier = 'shm' then greatest(typical_gap_s, 1e-5) end as typical_gap_s), t.counted_trips,
+         case when a.tier = 'shm' then gap_s / greatest(typical_gap_s, 1e-5) end as seen_trips,
+         case when a.tier = 'shm' then gap_s / greatest(typical_gap_s, 1e-5) / read_s >= getvariable('fetch_trips_per_s')
+              else seen_gaps >= 0.9 * samples end as is_small
+  from cursor c cross join about a join gap_of_session g using (session_id) left join trip t using (session_id)
   where c.gap_s >= 0.2 * g.all_gaps_s
 ),
 slow_fetch as (
   select * from small_part
-  where trips_per_s >= getvariable('fetch_trips_per_s') and gap_s >= getvariable('fetch_gap_share') * read_s
+  where is_small and gap_s >= getvariable('fetch_gap_share') * read_s
 ),
 client as (  -- the counted trips are of the whole session: not added up over its statements
   select application_name, client_addr, count(distinct session_id) as sessions, min(pid) as pid, sum(read_s) as read_s, sum(gap_s) as gap_s,
-         sum(seen_trips) as seen_trips, median(typical_gap_s) as typical_gap_s, sum(samples)::bigint as samples, arg_max(query, gap_s) as query,
+         sum(seen_trips) as seen_trips, sum(seen_gaps)::bigint as seen_gaps, median(typical_gap_s) as typical_gap_s, sum(samples)::bigint as samples, arg_max(query, gap_s) as query,
          min(ts_from) as ts_from, max(ts_to) as ts_to,
          to_json(list({pid: pid, usename: usename, statement_id: statement_id, query: left(regexp_replace(query, '\s+', ' ', 'g'), 200),
                        reading_s: round(read_s, 3), between_parts_s: round(gap_s, 3), round_trips: round(coalesce(counted_trips, seen_trips)),
@@ -71,14 +75,17 @@ select 'FETCH-SIZE' as id,
        case when gap_s >= 0.5 * c.window_s then 'medium' else 'low' end as severity,
        case when c.tier = 'shm' and samples >= 500 then 'high' when samples >= 100 then 'medium' else 'low' end as confidence,
        'application ' || case when application_name = '' then 'without name' else application_name end || ' from ' || client_addr as subject,
-       format('{} of application {} read {} in about {:.0f} round trips ({:.0f} a second{}): {:.1f} s of {:.1f} s ({:.0f} %) went to waiting for the next request, {:.1f} ms each{}',
+       format('{} of application {} read {} in {} round trips{}: {:.1f} s of {:.1f} s ({:.0f} %) went to waiting for the next request{}{}',
               case when sessions = 1 then 'pid ' || pid else sessions || ' sessions' end,
               case when application_name = '' then 'without name' else application_name end,
               case when sessions = 1 then 'its result' else 'their results' end,
-              coalesce(counted_trips, seen_trips), coalesce(counted_trips, seen_trips) / read_s,
-              case when part_rows is not null then format(', {:.1f} rows each', part_rows) else '' end, gap_s, read_s, 100 * gap_s / read_s, 1000 * typical_gap_s,
+              case when trips is null then format('more than {}', seen_gaps) else format('about {:.0f}', trips) end,
+              case when trips is null then '' else format(' ({:.0f} a second{})', trips / read_s,
+                case when part_rows is not null then format(', {:.1f} rows each', part_rows) else '' end) end,
+              gap_s, read_s, 100 * gap_s / read_s, case when typical_gap_s is null then '' else format(', {:.1f} ms each', 1000 * typical_gap_s) end,
               case when query is not null then '; statement: ' || left(regexp_replace(query, '\s+', ' ', 'g'), 120) else '' end) as statement,
        gap_s as cost_s, null::double as share_of_db_time, samples, ts_from, ts_to, evidence
-from client join counted using (application_name, client_addr) left join size using (application_name, client_addr) cross join about c
+from (select * exclude (counted_trips), coalesce(counted_trips, seen_trips) as trips from client join counted using (application_name, client_addr))
+  left join size using (application_name, client_addr) cross join about c
 where gap_s >= getvariable('fetch_min_s')
 order by cost_s desc, subject

@@ -310,7 +310,7 @@ def _broken(e: duckdb.Error) -> LeadlineError:
 def _finding(definition: Definition, sql: str, row: dict[str, Any]) -> Finding:
     row["evidence"] = json.loads(row["evidence"] or "[]")
     for column in ("cost_s", "share_of_db_time"):  # sums made in parallel differ in their last digits
-        row[column] = None if row[column] is None else round(row[column], 6)
+        row[column] = None if row[column] is None else round(row[column], 9)
     return Finding(
         **row,
         title=definition.title,
