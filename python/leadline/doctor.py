@@ -241,7 +241,7 @@ def _sql_checks(target: Target) -> Iterator[Check]:
 def _connected_checks(conn: Connection) -> Iterator[Check]:
     try:
         row = conn.execute(_RIGHTS_SQL).fetchone()
-        values = dict(conn.execute("select name, setting from pg_settings").fetchall())
+        values: dict[str, str] = dict(conn.execute("select name, setting from pg_settings").fetchall())
     except psycopg.Error as e:
         yield Check("capture", TIER_SQL, MISSING, " ".join(str(e).split()))
         return

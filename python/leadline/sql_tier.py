@@ -169,9 +169,9 @@ class SqlRecorder:
     def _loop(self) -> None:
         started = time.monotonic_ns()
         due = started + self.period_ns // 2  # in the middle of the time each pass stands for
-        flushed = accounted = delta_at = started
+        flushed = accounted = started
+        delta_at = started - self._delta_ns  # the first reading, to take differences from, follows the first pass
         self._account(started)
-        self._read_counters()
         pass_number = 0
         while not self._stop.is_set():
             now = time.monotonic_ns()
