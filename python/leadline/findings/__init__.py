@@ -209,7 +209,7 @@ def evaluate(capture: Capture, only: Collection[str] | None = None, thresholds: 
     clean: list[str] = []
     db = capture.db.cursor()  # temporary tables and variables end with it
     try:
-        _compute_shared_views(db)
+        _compute_shared_views(db, chosen)
         for definition in chosen:
             try:
                 reason = _not_evaluable(capture, db, definition)
@@ -253,13 +253,14 @@ def _check_names(given: Mapping[str, float]) -> None:
         raise LeadlineError("usage", f"there is no threshold {unknown[0]}", hint=hint)
 
 
-def _compute_shared_views(db: duckdb.DuckDBPyConnection) -> None:
+def _compute_shared_views(db: duckdb.DuckDBPyConnection, chosen: list[Definition]) -> None:
     """Temporary tables that stand before the views of the same names, so that each is computed once and not per rule."""
     count = db.execute("select count(*) from session_tick").fetchone()
     if count is None or count[0] > SHARED_ROWS_LIMIT:
         return
     for view in SHARED_VIEWS:
-        db.execute(f'create temp table "{view}" as select * from "{view}"')
+        if any(re.search(rf"\b{view}\b", d.query) for d in chosen):
+            db.execute(f'create temp table "{view}" as select * from "{view}"')
 
 
 def _not_evaluable(capture: Capture, db: duckdb.DuckDBPyConnection, definition: Definition) -> str | None:
