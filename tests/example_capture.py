@@ -38,7 +38,7 @@ def example(folder: Path) -> SyntheticCapture:
         11: "insert into orders (customer_id, placed_at) values ($1, $2) returning id",
         12: "update accounts set balance = balance - $1 where id = $2",
         13: LONG,
-        14: f"select {NASTY} from \"odd\"",
+        14: f'select {NASTY} from "odd"',
         15: "copy (select * from orders) to stdout",
     }
     for statement_id, query in statements.items():

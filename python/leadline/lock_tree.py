@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -165,7 +164,7 @@ def _describe_waiters(capture: Capture) -> dict[int, tuple[str, str]]:
 
 def _hang(edges: list[tuple[int, float, Waiter]], root: int) -> list[Waiter]:
     """The waiters below the root. Over a window sessions can wait for each other in turn; a tree has each once."""
-    best = {}  # the blocker each waited for longest; the edges come most seconds first
+    best: dict[int, int] = {}  # the blocker each waited for longest; the edges come most seconds first
     for blocker, _, waiter in edges:
         best.setdefault(waiter.pid, blocker)
     below: dict[int, list[Waiter]] = {root: []}

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from leadline import where
 from leadline.capture import Capture
-from leadline.cli.output import fit, one_line
+from leadline.figures import fit, one_line, percent, quantity, seconds
 from leadline.findings import Evaluation, Finding
 from leadline.lock_tree import LockTree, Waiter, count_roots, lock_trees
 from leadline.spenders import Spender, hot_blocks, objects, sessions, statements
@@ -50,31 +50,6 @@ def lines(capture: Capture, evaluation: Evaluation, of: Window) -> Iterator[Text
     yield from _sessions(capture, of)
     yield from _not_measured(capture, evaluation)
     yield from _own_cost(capture)
-
-
-def seconds(value: float) -> str:
-    """Seconds for people: 0.004, 0.42, 7.31, 82.1, 1,234."""
-    for below, decimals in ((0.01, 4), (1, 3), (10, 2), (1000, 1)):
-        if abs(value) < below:
-            return f"{value:.{decimals}f}"
-    return f"{value:,.0f}"
-
-
-def percent(share: float | None) -> str:
-    """A share of 0 to 1 as text, empty when there is none."""
-    if share is None:
-        return ""
-    return "<0.1%" if 0 < share < 0.0005 else f"{100 * share:.1f}%"
-
-
-def quantity(value: float | None, unit: str = "") -> str:
-    """A count or an amount of bytes in three figures: 81.9k, 17.2M; empty when not known."""
-    if value is None:
-        return ""
-    for factor, sign in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if abs(value) >= factor:
-            return f"{value / factor:.3g}{sign}{unit}"
-    return f"{value:.0f}{unit}"
 
 
 def _section(title: str, columns: str = "") -> Iterator[Text]:
@@ -138,9 +113,7 @@ def _classes(capture: Capture, of: Window) -> Iterator[Text]:
 
 def _time_line(name: str, spent_s: float, of: Window, style: str) -> Text:
     aas = spent_s / of.observed_s
-    return Text.assemble(
-        (f"{fit(name, 27):<28}", style), f"{seconds(spent_s):>9}{aas:>8.2f}{percent(of.share(spent_s)):>8}  "
-    )
+    return Text.assemble((f"{fit(name, 27):<28}", style), f"{seconds(spent_s):>9}{aas:>8.2f}{percent(of.share(spent_s)):>8}  ")
 
 
 def _cpu_lines(capture: Capture, of: Window, most: float) -> Iterator[Text]:

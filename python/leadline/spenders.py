@@ -73,7 +73,8 @@ class HotBlock:
 
 def statements(capture: Capture, limit: int = 10) -> list[Spender]:
     """Statements by database time; label is the normalised text on one line."""
-    texts = {row["statement_id"]: row["query"] for row in capture.rows("select statement_id, any_value(query) as query from statement group by 1")}
+    rows = capture.rows("select statement_id, any_value(query) as query from statement group by 1")
+    texts = {row["statement_id"]: row["query"] for row in rows}
     found = _spenders(capture, "statement_id", limit)
     for spender in found:
         text = texts.get(spender.key)
@@ -105,7 +106,8 @@ def sessions(capture: Capture, limit: int = 10) -> list[Session]:
     )
     found = []
     for row in rows:
-        session = Session(key=row.pop("session_id"), label=f"pid {row['pid']}", **{k: v if v is not None else _empty(k) for k, v in row.items()})
+        known: dict[str, Any] = {k: v if v is not None else _empty(k) for k, v in row.items() if k != "session_id"}
+        session = Session(key=row["session_id"], label=f"pid {row['pid']}", **known)
         part = spent.get(session.key)
         if part:
             session.by_class, session.top_event, session.sessions = part.by_class, part.top_event, 1
@@ -158,7 +160,8 @@ def hot_blocks(capture: Capture, limit: int = 10) -> list[HotBlock]:
     rows = capture.rows(
         f"""
         with {BLOCK_TIME}
-        select object, coalesce(relkind, '') as relkind, fork, block, page_kind, wait_kind, seconds, waiters, most_waiters, exclusive, holder
+        select object, coalesce(relkind, '') as relkind, fork, block, page_kind, wait_kind,
+               seconds, waiters, most_waiters, exclusive, holder
         from block_time order by seconds desc, object, fork, block, wait_kind limit $1
         """,
         [limit],

@@ -18,15 +18,16 @@ class WaitClass:
 
 
 ORDER = (
-    WaitClass("CPU", "running, ready to run, or waiting where the server has no instrumentation", "#2f8f4e", "#4cc27a"),
-    WaitClass("IO", "reading and writing files", "#2166c0", "#5b9df5"),
-    WaitClass("Lock", "heavyweight locks: rows, tables, transactions", "#c22b38", "#f2606b"),
-    WaitClass("LWLock", "short locks of the server on its own memory", "#e07b13", "#f5a142"),
-    WaitClass("BufferPin", "waiting for others to let go of a buffer", "#8a4a1c", "#c98455"),
-    WaitClass("Client", "sending to or reading from the client in the middle of a statement", "#8470ad", "#b3a2da"),
-    WaitClass("IPC", "waiting for another server process", "#0f8f9c", "#43c6d4"),
-    WaitClass("Timeout", "waiting for a time to pass", "#b59400", "#e3c84a"),
-    WaitClass("Extension", "waiting inside an extension", "#b3468f", "#e585c3"),
+    WaitClass("CPU", "running, ready to run, or waiting where the server has no instrumentation", "#2f8f4e", "#35a565"),
+    WaitClass("IO", "reading and writing files", "#2166c0", "#4a90ea"),
+    WaitClass("Lock", "heavyweight locks: rows, tables, transactions", "#c22b38", "#e5525f"),
+    WaitClass("LWLock", "short locks of the server on its own memory", "#e07b13", "#e8942f"),
+    WaitClass("BufferPin", "waiting for others to let go of a buffer", "#8a4a1c", "#b9754a"),
+    WaitClass("Client", "sending to or reading from the client in the middle of a statement", "#8470ad", "#a592d2"),
+    WaitClass("IPC", "waiting for another server process", "#0f8f9c", "#35b3c2"),
+    WaitClass("Timeout", "waiting for a time to pass", "#b59400", "#d3b93c"),
+    WaitClass("Extension", "waiting inside an extension", "#b3468f", "#d873b4"),
+    WaitClass("idle in transaction", "no database time: the client holds a transaction open and asks nothing", "#6d6459", "#a39788"),
     WaitClass("Activity", "a server process waiting for work", "#7a828c", "#98a1ad"),
 )
 _BY_NAME = {c.name: c for c in ORDER}

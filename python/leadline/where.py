@@ -15,9 +15,10 @@ from leadline.wait_classes import rank
 
 @dataclass(frozen=True)
 class Window:
-    """The window of a capture. All times in seconds; began is UTC."""
+    """The window of a capture. Times in seconds; began is UTC, ts_from is ns on CLOCK_MONOTONIC."""
 
     began: datetime | None
+    ts_from: int
     window_s: float
     observed_s: float
     unknown_s: float
@@ -91,6 +92,7 @@ def window(capture: Capture) -> Window:
         began = datetime.fromtimestamp((row["ts_from"] + row["wall_offset_ns"]) / 1e9, timezone.utc)
     return Window(
         began=began,
+        ts_from=row["ts_from"] or 0,
         window_s=row["window_s"] or 0.0,
         observed_s=tick["observed_s"],
         unknown_s=tick["unknown_s"],
@@ -157,6 +159,55 @@ def over_time(capture: Capture, of: Window) -> list[Slice]:
     return sorted(slices, key=lambda s: (s.from_s, rank(s.wait_class)))
 
 
+@dataclass(frozen=True)
+class Lane:
+    """One step of one session: what it mostly did (a wait class, or idle in transaction), and for which part of it."""
+
+    pid: int
+    application_name: str
+    from_s: float
+    to_s: float
+    wait_class: str
+    part: float
+
+
+def lanes(capture: Capture, of: Window, most: int = 20) -> list[Lane]:
+    """The busiest sessions along the window. Steps in which a session was idle, gone, or not looked at are left out."""
+    if not of.ticks:
+        return []
+    step = time_step(of.window_s, 1 / of.rate_hz if of.rate_hz else 0)
+    rows = capture.rows(
+        """
+        with sample as (
+          select session_id, pid, case when backend_type = 'client backend' then application_name else backend_type end as application_name,
+                 ts, weight_s,
+                 case when in_db_time then wait_class when starts_with(state, 'idle in transaction') then 'idle in transaction' end as kind
+          from session_sample),
+        busiest as (
+          select session_id, sum(weight_s) as s from sample where kind is not null group by 1 order by s desc, session_id limit $2),
+        pass as (
+          select floor((t.ts - c.ts_from) / 1e9 / $1) as step, sum(t.period_ns) / 1e9 as observed_s
+          from tick t cross join capture c group by all),
+        spent as (
+          select s.session_id, any_value(s.pid) as pid, any_value(s.application_name) as application_name,
+                 floor((s.ts - c.ts_from) / 1e9 / $1) as step, kind, sum(s.weight_s) as seconds
+          from sample s join busiest using (session_id) cross join capture c where kind is not null group by s.session_id, step, kind)
+        select pid, any_value(application_name) as application_name, step, arg_max(kind, seconds) as wait_class,
+               max(seconds) / any_value(observed_s) as part
+        from spent join pass using (step) group by session_id, pid, step order by session_id, step
+        """,
+        [step, most],
+    )
+    end = max(of.window_s, step)
+    found = []
+    for row in rows:
+        from_s = row["step"] * step
+        to_s = min(from_s + step, end)
+        name = row["application_name"] or ""
+        found.append(Lane(row["pid"], name, round(from_s, 6), round(to_s, 6), row["wait_class"], min(row["part"], 1.0)))
+    return found
+
+
 def outside(capture: Capture) -> list[Outside]:
     """Session time that is not database time, most first: what it was, and the events it was spent in."""
     rows = capture.rows(
@@ -197,6 +248,7 @@ def not_measured(capture: Capture) -> list[NotMeasured]:
         found.append(NotMeasured(f"{of.unknown_s:.2f} s of the window", why))
     seen = capture.rows("select coalesce(sum(waiting), 0) as waiting, coalesce(sum(attributed), 0) as attributed from buffer_scan")[0]
     if seen["waiting"] > seen["attributed"]:
-        why = f"of {seen['waiting']} waits for a buffer seen, {seen['attributed']} could be tied to a block; most others had just been woken"
+        why = f"of {seen['waiting']} waits for a buffer seen, {seen['attributed']} could be tied to a block: "
+        why += "most of the others had just been woken"
         found.append(NotMeasured("the block of some buffer waits", why))
     return found

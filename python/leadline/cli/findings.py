@@ -25,11 +25,12 @@ def parse_thresholds(given: tuple[str, ...]) -> dict[str, float]:
     """NAME=NUMBER or ID.NAME=NUMBER. Raises LeadlineError('usage')."""
     values = {}
     for text in given:
-        name, equals, value = text.partition("=")
+        name, _, value = text.partition("=")
         try:
             values[name.strip()] = float(value)
         except ValueError as e:
-            raise LeadlineError("usage", f"a threshold is NAME=NUMBER, not {text}", hint="leadline findings --sql ID shows the names") from e
+            hint = "leadline findings --sql ID shows the names"
+            raise LeadlineError("usage", f"a threshold is NAME=NUMBER, not {text}", hint=hint) from e
     return values
 
 

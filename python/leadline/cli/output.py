@@ -6,10 +6,11 @@ import csv
 import io
 import json
 import math
-import unicodedata
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from typing import Any
+
+from leadline.figures import cell, fit
 
 WIDTH = 80
 NARROWEST = 8  # a text column is not cut below this; the rows are then printed one value per line
@@ -47,29 +48,6 @@ def to_csv(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterable[str]
         line.truncate()
 
 
-def cell(value: Any) -> str:
-    """One value as text on one line. Control characters of foreign text do not reach the terminal."""
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, float):
-        return f"{value:.6g}" if abs(value) < 1e15 else f"{value:.0f}"
-    if isinstance(value, dict | list):
-        value = to_json(value)
-    return one_line(str(value))
-
-
-def one_line(text: str) -> str:
-    """Text without line breaks, and with control characters made harmless."""
-    return "".join(c if unicodedata.category(c)[0] != "C" else "\N{REPLACEMENT CHARACTER}" for c in " ".join(text.split()))
-
-
-def fit(text: str, width: int) -> str:
-    """At most `width` characters, an ellipsis for what is cut."""
-    return text if len(text) <= width else text[: max(width - 1, 0)] + "…"
-
-
 def to_table(names: Sequence[str], rows: Sequence[Sequence[Any]], width: int = WIDTH) -> str:
     """A table of at most `width` columns: text is cut to fit, numbers never; too many columns give one value per line."""
     columns = [_column([row[i] for row in rows]) for i in range(len(names))]
@@ -87,10 +65,10 @@ def to_table(names: Sequence[str], rows: Sequence[Sequence[Any]], width: int = W
 
 def _column(values: Sequence[Any]) -> list[str]:
     """The values of one column as text; floats with the same number of decimals, as many as they need up to three."""
-    floats = [v for v in values if isinstance(v, float | Decimal)]
+    floats = [float(v) for v in values if isinstance(v, float | Decimal)]
     if not floats or not all(math.isfinite(v) and (v == 0 or 1e-3 <= abs(v) < 1e15) for v in floats):
         return [cell(v) for v in values]
-    decimals = next(d for d in range(4) if d == 3 or all(abs(float(v) - round(float(v), d)) < 5e-7 for v in floats))
+    decimals = next(d for d in range(4) if d == 3 or all(abs(v - round(v, d)) < 5e-7 for v in floats))
     return [f"{v:.{decimals}f}" if isinstance(v, float | Decimal) else cell(v) for v in values]
 
 

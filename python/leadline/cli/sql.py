@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +36,12 @@ def check_reading(capture: Capture, query: str) -> None:
         raise LeadlineError("query", f"give one statement, not {len(statements)}", hint="join them with a with clause")
     if statements[0].type not in READING:
         kind = statements[0].type.name.lower().replace("_", " ")
-        raise LeadlineError("query", f"a capture is only read: {kind} is not allowed", hint="begin with select, with, from, describe or explain")
+        hint = "begin with select, with, from, describe or explain"
+        raise LeadlineError("query", f"a capture is only read: {kind} is not allowed", hint=hint)
 
 
 def query_error(e: duckdb.Error) -> LeadlineError:
-    first, _, rest = str(e).strip().partition("\n")
+    first = str(e).strip().splitlines()[0]
     return LeadlineError("query", "the query does not run", detail=first, hint="leadline tables NAME lists the columns of a table")
 
 
@@ -68,7 +70,7 @@ def command(capture: Path, query: str, form: str) -> None:
     try:
         lock_down(opened)
         if query == "-":
-            query = click.get_text_stream("stdin").read()
+            query = sys.stdin.read()
         check_reading(opened, query)
         _print(opened, query, form)
     finally:

@@ -28,7 +28,7 @@ def find_table(name: str) -> Table:
 
 def list_text() -> str:
     """All tables and views, one per line."""
-    lines = []
+    lines: list[str] = []
     for kind, title in (("table", "Tables (stored as Parquet)"), ("view", "Views (SQL over the tables)")):
         lines += ["", title] if lines else [title]
         for table in all_tables().values():

@@ -1,0 +1,36 @@
+"""leadline report: one capture as one HTML file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+
+def default_output(capture: Path) -> Path:
+    """NAME.leadline gives NAME.html beside it."""
+    folder = capture.resolve()
+    name = folder.name[: -len(".leadline")] if folder.name.endswith(".leadline") else folder.name
+    return capture.parent / f"{name}.html"
+
+
+@click.command(
+    "report",
+    epilog="\b\nExamples:\n  leadline report demo.leadline\n  leadline report demo.leadline -o report.html",
+)
+@click.argument("capture", type=click.Path(path_type=Path))
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="The file to write; else NAME.html beside NAME.leadline.")
+@click.option("--json", "as_json", is_flag=True, help="Print the path and size of the report as JSON.")
+def command(capture: Path, output: Path | None, as_json: bool) -> None:
+    """Write a capture as one HTML file that opens offline.
+
+    The path of the file is printed.
+    """
+    from leadline.report import write_report
+
+    written = write_report(capture, output or default_output(capture))
+    if as_json:
+        click.echo(json.dumps({"report": str(written), "bytes": written.stat().st_size}))
+    else:
+        click.echo(written)

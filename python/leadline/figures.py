@@ -1,0 +1,55 @@
+"""Numbers and texts for people, the same in every view: seconds, shares, counts and bytes, foreign text on one line."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from typing import Any
+
+
+def seconds(value: float) -> str:
+    """Seconds for people: 0.004, 0.42, 7.31, 82.1, 1,234."""
+    for below, decimals in ((0.01, 4), (1, 3), (10, 2), (1000, 1)):
+        if abs(value) < below:
+            return f"{value:.{decimals}f}"
+    return f"{value:,.0f}"
+
+
+def percent(share: float | None) -> str:
+    """A share of 0 to 1 as text, empty when there is none."""
+    if share is None:
+        return ""
+    return "<0.1%" if 0 < share < 0.0005 else f"{100 * share:.1f}%"
+
+
+def quantity(value: float | None, unit: str = "") -> str:
+    """A count or an amount of bytes in three figures: 81.9k, 17.2M; empty when not known."""
+    if value is None:
+        return ""
+    for factor, sign in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= factor:
+            return f"{value / factor:.3g}{sign}{unit}"
+    return f"{value:.0f}{unit}"
+
+
+def cell(value: Any) -> str:
+    """One value as text on one line. Control characters of foreign text do not reach the terminal."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return f"{value:.6g}" if abs(value) < 1e15 else f"{value:.0f}"
+    if isinstance(value, dict | list):
+        value = json.dumps(value, ensure_ascii=False, default=str)
+    return one_line(str(value))
+
+
+def one_line(text: str) -> str:
+    """Text without line breaks, and with control characters made harmless."""
+    return "".join(c if unicodedata.category(c)[0] != "C" else "\N{REPLACEMENT CHARACTER}" for c in " ".join(text.split()))
+
+
+def fit(text: str, width: int) -> str:
+    """At most `width` characters, an ellipsis for what is cut."""
+    return text if len(text) <= width else text[: max(width - 1, 0)] + "…"

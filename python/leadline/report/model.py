@@ -1,0 +1,114 @@
+"""Everything the report shows, as one dictionary for the template: numbers are formatted there, not here."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from leadline import where
+from leadline.capture import Capture
+from leadline.figures import cell
+from leadline.findings import Evaluation, Finding, all_findings
+from leadline.lock_tree import count_roots, lock_trees
+from leadline.report import charts
+from leadline.report.markdown import to_html
+from leadline.spenders import hot_blocks, objects, sessions, statements
+from leadline.where import Window
+
+MOST_EVIDENCE = 20
+
+
+def build(capture: Capture, evaluation: Evaluation) -> dict[str, Any]:
+    of = where.window(capture)
+    classes = where.by_class(capture)
+    slices = where.over_time(capture, of)
+    return {
+        "name": capture.path.resolve().name,
+        "manifest": capture.manifest,
+        "interrupted": capture.interrupted,
+        "window": of,
+        "classes": classes,
+        "cpu": where.cpu_split(capture),
+        "outside": where.outside(capture),
+        "time_chart": charts.time_chart(slices, of) if slices else None,
+        "lane_chart": _lane_chart(capture, of),
+        "statements": statements(capture),
+        "objects": objects(capture),
+        "blocks": hot_blocks(capture),
+        "sessions": sessions(capture),
+        "trees": lock_trees(capture, 6),
+        "roots": count_roots(capture),
+        "findings": [_finding(f, of) for f in evaluation.findings],
+        "not_evaluated": evaluation.not_evaluated,
+        "clean": evaluation.clean,
+        "not_measured": where.not_measured(capture),
+        "facts": capture.rows("select name, value from host_fact order by name"),
+        "settings": capture.rows("select * from setting where source not in ('default', 'override') order by name"),
+        "mounts": capture.rows("select * from mount where holds <> '' order by mount_point"),
+        "devices": capture.rows("select * from block_device order by name"),
+    }
+
+
+def _lane_chart(capture: Capture, of: Window) -> dict[str, Any] | None:
+    lanes = where.lanes(capture, of)
+    if not lanes:
+        return None
+    rows = []
+    for x in lanes:
+        label = f"{x.pid} {x.application_name}".strip()
+        when = f"{x.from_s:g} to {x.to_s:g}"
+        rows.append({"session": label, "from": x.from_s, "to": x.to_s, "class": x.wait_class, "part": round(x.part, 3), "when": when})
+    by_application = sorted(lanes, key=lambda x: (x.application_name, x.pid))
+    order = list(dict.fromkeys(f"{x.pid} {x.application_name}".strip() for x in by_application))
+    return charts.session_chart(rows, order, of)
+
+
+def _finding(finding: Finding, of: Window) -> dict[str, Any]:
+    """A finding with its texts as HTML, its evidence as a table, and where in the window it lies (0 to 1)."""
+    rule = next(d for d in all_findings() if d.id == finding.id)
+    columns, rows = evidence_table(finding.evidence, of.ts_from)
+    from_s, to_s = (finding.ts_from - of.ts_from) / 1e9, (finding.ts_to - of.ts_from) / 1e9
+    length = of.window_s or 1.0
+    return asdict(finding) | {
+        "from_s": from_s,
+        "to_s": to_s,
+        "begins": min(max(from_s / length, 0.0), 1.0),
+        "lasts": min(max((to_s - from_s) / length, 0.004), 1.0),
+        "action": to_html(finding.action),
+        "verify": to_html(finding.verify),
+        "shows": to_html(rule.sections["What it shows"]),
+        "why": to_html(rule.sections["Why it matters"]),
+        "wrong_when": to_html(rule.sections["Wrong when"]),
+        "columns": columns,
+        "rows": rows[:MOST_EVIDENCE],
+        "more_rows": max(len(rows) - MOST_EVIDENCE, 0),
+    }
+
+
+def evidence_table(evidence: list[dict[str, Any]], ts_from: int) -> tuple[list[tuple[str, bool]], list[list[str]]]:
+    """(name, numeric) per column in the order of first use, and the rows as text; a ts becomes seconds from the start."""
+    names = list(dict.fromkeys(name for row in evidence for name in row))
+    clock = {name for name in names if re.fullmatch(r"ts|ts_\w+|\w+_ts", name)}
+    columns = []
+    for name in names:
+        found = [row.get(name) for row in evidence]
+        numeric = any(isinstance(v, int | float) for v in found) and not any(isinstance(v, str | bool) for v in found)
+        columns.append((f"{name} [s]" if name in clock and numeric else name, numeric))
+    rows = []
+    for row in evidence:
+        values: list[str] = []
+        for name, (_, numeric) in zip(names, columns):
+            value = row.get(name)
+            if name in clock and numeric and value is not None:
+                value = round((value - ts_from) / 1e9, 3)
+            values.append(cell(value))
+        rows.append(values)
+    return columns, rows
+
+
+def files() -> dict[str, str]:
+    """The texts beside this file that the template takes in."""
+    folder = Path(__file__).parent
+    return {name: (folder / name).read_text(encoding="utf-8") for name in ("style.css", "page.js")}
