@@ -361,7 +361,7 @@ def test_a_cursor_read_a_few_rows_at_a_time(cap: SyntheticCapture) -> None:
     cap.stat("pg_stat_statements", "rows", 500, 100_500, obj="77")
     session = cap.add_session(pid=4242, application_name="etl")
     fetch_loop(cap, session, statement_id=77)
-    cap.delta(session, 0, 60, status_changes=750)
+    cap.delta(session, 0, 60, status_changes=1875, voluntary_ctxt_switches=375)
     found = one(cap, "FETCH-SIZE")
     assert (found.subject, found.severity, found.confidence, found.share_of_db_time) == (
         "application etl from local",

@@ -39,8 +39,8 @@ fetcher as (  -- FETCH-SIZE speaks of these
   having coalesce(sum(gap_s) filter (where is_cursor), 0) >= 0.5 * sum(gap_s)
 ),
 talk as (select s.* from step s anti join fetcher f using (session_id)),
-trip as (  -- status reports of the whole session: about two per statement
-  select session_id, sum(status_changes) / 2 as round_trips from session_delta group by session_id
+trip as (  -- of the whole session; each round trip reports its status twice or more and gives up the CPU once: both bound it
+  select session_id, least(sum(status_changes) / 2, sum(voluntary_ctxt_switches)) as round_trips from session_delta group by session_id
 ),
 client as (  -- over SQL the ages are off by the time of the query: there only what was seen counts
   select application_name, client_addr, sum(weight_s) as open_s, sum(weight_s) filter (where in_gap) as gap_s,

@@ -35,7 +35,9 @@ cursor as (  -- FETCH by name, or a snapshot held between the parts of the same 
           and coalesce(bool_and(not regexp_matches(q.query, '^\s*(insert|update|delete|merge|begin|start|commit|end|set|savepoint|release)\b', 'i')), true))
 ),
 gap_of_session as (select session_id, sum(weight_s) as all_gaps_s from part where in_gap group by session_id),
-trip as (select session_id, sum(status_changes) / 2 as counted_trips from session_delta group by session_id),
+trip as (  -- of the whole session; each round trip reports its status twice or more and gives up the CPU once: both bound it
+  select session_id, least(sum(status_changes) / 2, sum(voluntary_ctxt_switches)) as counted_trips from session_delta group by session_id
+),
 small_part as (  -- over SQL the ages are off by the time of the query: there each sample must show another gap
   select c.* replace (case when a.tier = 'shm' then greatest(typical_gap_s, 1e-5) end as typical_gap_s), t.counted_trips,
          case when a.tier = 'shm' then gap_s / greatest(typical_gap_s, 1e-5) end as seen_trips,
@@ -50,8 +52,8 @@ slow_fetch as (
 ),
 client as (  -- the counted trips are of the whole session: not added up over its statements
   select application_name, client_addr, count(distinct session_id) as sessions, min(pid) as pid, sum(read_s) as read_s, sum(gap_s) as gap_s,
-         sum(seen_trips) as seen_trips, sum(seen_gaps)::bigint as seen_gaps, median(typical_gap_s) as typical_gap_s, sum(samples)::bigint as samples, arg_max(query, gap_s) as query,
-         min(ts_from) as ts_from, max(ts_to) as ts_to,
+         sum(seen_trips) as seen_trips, sum(seen_gaps)::bigint as seen_gaps, sum(samples)::bigint as samples,
+         arg_max(query, gap_s) as query, min(ts_from) as ts_from, max(ts_to) as ts_to,
          to_json(list({pid: pid, usename: usename, statement_id: statement_id, query: left(regexp_replace(query, '\s+', ' ', 'g'), 200),
                        reading_s: round(read_s, 3), between_parts_s: round(gap_s, 3), round_trips: round(coalesce(counted_trips, seen_trips)),
                        typical_gap_ms: round(1000 * typical_gap_s, 3), samples: samples} order by gap_s desc, pid, statement_id)[:20]) as evidence
@@ -82,7 +84,7 @@ select 'FETCH-SIZE' as id,
               case when trips is null then format('more than {}', seen_gaps) else format('about {:.0f}', trips) end,
               case when trips is null then '' else format(' ({:.0f} a second{})', trips / read_s,
                 case when part_rows is not null then format(', {:.1f} rows each', part_rows) else '' end) end,
-              gap_s, read_s, 100 * gap_s / read_s, case when typical_gap_s is null then '' else format(', {:.1f} ms each', 1000 * typical_gap_s) end,
+              gap_s, read_s, 100 * gap_s / read_s, case when trips is null then '' else format(', {:.1f} ms each', 1000 * gap_s / trips) end,
               case when query is not null then '; statement: ' || left(regexp_replace(query, '\s+', ' ', 'g'), 120) else '' end) as statement,
        gap_s as cost_s, null::double as share_of_db_time, samples, ts_from, ts_to, evidence
 from (select * exclude (counted_trips), coalesce(counted_trips, seen_trips) as trips from client join counted using (application_name, client_addr))
