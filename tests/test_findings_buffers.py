@@ -61,9 +61,14 @@ def seen(
     cap: SyntheticCapture, relfilenode: int, page_kind: str, waiters: int, block: int = 117, seconds: float = 4, **columns: Any
 ) -> None:
     """A page found contended five times a second from second 10 on."""
+    for ts in cap.moments(10, 10 + seconds, 5):
+        seen_at(cap, (ts - cap.ts(0)) / 1e9, relfilenode, page_kind, waiters, block, **columns)
+
+
+def seen_at(cap: SyntheticCapture, second: float, relfilenode: int, page_kind: str, waiters: int, block: int = 117, **columns: Any) -> None:
     given = {"waiters": waiters, "waiters_exclusive": waiters, "spcnode": 1663, "dbnode": DATID, "fork": "main", "wait_kind": "content"}
     given |= {"holder_session_id": -1} | columns
-    cap.add_every("buffer_wait", 10, 10 + seconds, 5, relfilenode=relfilenode, page_kind=page_kind, block=block, **given)
+    cap.add("buffer_wait", ts=cap.ts(second), relfilenode=relfilenode, page_kind=page_kind, block=block, **given)
 
 
 def looked(cap: SyntheticCapture, waiting: int, attributed: int, seconds: float = 4) -> None:
@@ -100,11 +105,58 @@ def test_the_right_most_leaf_is_named_with_its_share_of_the_waits(cap: Synthetic
         "block 117 and 1 more",
         "75 % of the waiters",
         "up to 2 at once",
-        "80 of 100 buffer waits seen could be named",
+        "of 100 buffer waits in looks at all buffers 80 could be named",
     ):
         assert text in finding.statement
     assert [(e["block"], e["waiters"], e["wait_s"]) for e in finding.evidence] == [(117, 40, 10.0), (118, 20, 5.0)]
     assert (finding.ts_from, finding.ts_to) == (cap.ts(10), cap.ts(13.8))
+
+
+def test_leaves_that_were_right_most_until_just_before_belong_to_the_edge(cap: SyntheticCapture) -> None:
+    """Sessions still queue for a leaf when it has been split: only one of ten looks finds it right-most."""
+    wait(cap, "LWLock:BufferContent")
+    for k in range(20):
+        kind = "btree right-most leaf" if k % 10 == 9 else "btree leaf"
+        seen_at(cap, 10 + k / 5, INDEX, kind, waiters=4, block=100 + 7 * k)
+    seen(cap, SEQUENCE, "sequence", waiters=1, block=0)
+    looked(cap, waiting=5, attributed=5)
+    edge, sequence = found(cap)
+    assert (edge.id, edge.subject, sequence.id) == ("RIGHT-EDGE-INDEX", "index public.orders_pkey", "SEQUENCE-PAGE")
+    assert (edge.cost_s, sequence.cost_s) == (pytest.approx(16), pytest.approx(4))
+    assert "14.4 s of it on leaves that were right-most until just before" in edge.statement  # 18 of 20 looks
+
+
+def test_a_leaf_elsewhere_in_the_index_is_not_the_edge(cap: SyntheticCapture) -> None:
+    wait(cap, "LWLock:BufferContent")
+    for k in range(20):
+        seen_at(cap, 10 + k / 5, INDEX, "btree leaf", waiters=4, block=(100, 300, 200, 50)[k % 4])
+    seen_at(cap, 14, INDEX, "btree right-most leaf", waiters=1, block=900)
+    looked(cap, waiting=5, attributed=4)
+    assert [(f.id, f.subject) for f in found(cap)] == [("HOT-BLOCK", "btree leaf pages of public.orders_pkey")]
+
+
+def test_looks_at_known_hot_pages_do_not_outweigh_the_rest(cap: SyntheticCapture) -> None:
+    """Between looks at all buffers the recorder looks at pages seen hot before: these find the sequence, never a new leaf."""
+    wait(cap, "LWLock:BufferContent")
+    seen(cap, SEQUENCE, "sequence", waiters=2, block=0)
+    seen(cap, INDEX, "btree right-most leaf", waiters=2)
+    looked(cap, waiting=5, attributed=4)
+    for ts in cap.moments(10.1, 14, 10):
+        if (ts - cap.ts(10)) % 200_000_000:
+            cap.add("buffer_scan", ts=ts, scope="hot", buffers=1, waiting=5, attributed=2)
+            cap.add(
+                "buffer_wait",
+                ts=ts,
+                relfilenode=SEQUENCE,
+                page_kind="sequence",
+                waiters=2,
+                spcnode=1663,
+                dbnode=DATID,
+                wait_kind="content",
+                fork="main",
+                holder_session_id=-1,
+            )
+    assert {f.id: f.cost_s for f in found(cap)} == {"SEQUENCE-PAGE": pytest.approx(10), "RIGHT-EDGE-INDEX": pytest.approx(10)}
 
 
 def test_an_index_without_a_name_is_given_by_its_numbers(cap: SyntheticCapture) -> None:

@@ -9,17 +9,18 @@
 with base as (
   select sum(weight_s) as db_time_s from session_sample where in_db_time
 ),
-scan as (
-  select coalesce(sum(waiting), 0) as waiting, coalesce(sum(attributed), 0) as attributed from buffer_scan
+scan as (  -- looks at the pages seen hot before miss those that have just become hot: they would count too low
+  select coalesce(sum(waiting), 0) as waiting, coalesce(sum(attributed), 0) as attributed from buffer_scan where scope = 'all'
 ),
 hot as (
   select object, relid, any_value(table_name) as table_name, sum(wait_s) as cost_s, round(sum(samples))::bigint as samples,
          sum(waiters) as waiters, max(peak_waiters) as peak, count(*) as blocks, arg_max(block, waiters) as top_block,
-         sum(share_of_page_waits) as part, min(ts_from) as ts_from, max(ts_to) as ts_to,
+         sum(share_of_page_waits) as part,
+         coalesce(sum(wait_s) filter (page_kind <> 'btree right-most leaf'), 0) as left_behind_s, min(ts_from) as ts_from, max(ts_to) as ts_to,
          to_json(list({block: block, page_kind: page_kind, waiters: waiters, waiters_exclusive: waiters_exclusive, peak: peak_waiters,
                        looks: looks, holder_seen: holder_seen, holder_waits_for: holder_waits_for, wait_s: round(wait_s, 3)}
                       order by waiters desc, block)[:20]) as evidence
-  from page_wait where page_kind = 'btree right-most leaf'
+  from page_wait where at_right_edge
   group by object, relid
 ),
 cost as (select h.*, s.*, h.cost_s / b.db_time_s as share from hot h cross join base b cross join scan s)
@@ -30,10 +31,11 @@ select 'RIGHT-EDGE-INDEX' as id,
        case when samples >= 100 and waiters >= 30 and attributed >= 0.5 * waiting then 'high'
             when samples >= 20 and waiters >= 10 then 'medium' else 'low' end as confidence,
        'index ' || object as subject,
-       format('{:.1f} s ({:.1f} % of database time) went to waits for the right-most leaf of index {}{}: block {}{}; '
-              || '{:.0f} % of the waiters seen on named pages, up to {} at once; {} of {} buffer waits seen could be named{}',
+       format('{:.1f} s ({:.1f} % of database time) went to waits for the right-most leaf of index {}{}: block {}{}{}; '
+              || '{:.0f} % of the waiters seen on named pages, up to {} at once; of {} buffer waits in looks at all buffers {} could be named{}',
               cost_s, 100 * share, object, case when table_name is null then '' else ' of table ' || table_name end, top_block,
-              case when blocks = 1 then '' else format(' and {} more', blocks - 1) end, 100 * part, peak, attributed, waiting,
+              case when blocks = 1 then '' else format(' and {} more', blocks - 1) end,
+              case when left_behind_s = 0 then '' else format(' ({:.1f} s of it on leaves that were right-most until just before)', left_behind_s) end, 100 * part, peak, waiting, attributed,
               case when relid is null then '; the name could not be read: tablespace/database/file numbers instead' else '' end) as statement,
        cost_s, share as share_of_db_time, samples, ts_from, ts_to, evidence
 from cost cross join (select tier, window_s from capture) c

@@ -9,8 +9,8 @@
 with base as (
   select sum(weight_s) as db_time_s from session_sample where in_db_time
 ),
-scan as (
-  select coalesce(sum(waiting), 0) as waiting, coalesce(sum(attributed), 0) as attributed from buffer_scan
+scan as (  -- looks at the pages seen hot before miss those that have just become hot: they would count too low
+  select coalesce(sum(waiting), 0) as waiting, coalesce(sum(attributed), 0) as attributed from buffer_scan where scope = 'all'
 ),
 hot as (
   select object, relid, sum(wait_s) as cost_s, round(sum(samples))::bigint as samples,
@@ -30,8 +30,8 @@ select 'SEQUENCE-PAGE' as id,
             when samples >= 20 and waiters >= 10 then 'medium' else 'low' end as confidence,
        'sequence ' || object as subject,
        format('{:.1f} s ({:.1f} % of database time) went to waits for the page of sequence {}; '
-              || '{:.0f} % of the waiters seen on named pages, up to {} at once; {} of {} buffer waits seen could be named{}',
-              cost_s, 100 * share, object, 100 * part, peak, attributed, waiting,
+              || '{:.0f} % of the waiters seen on named pages, up to {} at once; of {} buffer waits in looks at all buffers {} could be named{}',
+              cost_s, 100 * share, object, 100 * part, peak, waiting, attributed,
               case when relid is null then '; the name could not be read: tablespace/database/file numbers instead' else '' end) as statement,
        cost_s, share as share_of_db_time, samples, ts_from, ts_to, evidence
 from cost cross join (select tier, window_s from capture) c

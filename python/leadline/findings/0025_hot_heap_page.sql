@@ -10,8 +10,8 @@
 with base as (
   select sum(weight_s) as db_time_s from session_sample where in_db_time
 ),
-scan as (
-  select coalesce(sum(waiting), 0) as waiting, coalesce(sum(attributed), 0) as attributed from buffer_scan
+scan as (  -- looks at the pages seen hot before miss those that have just become hot: they would count too low
+  select coalesce(sum(waiting), 0) as waiting, coalesce(sum(attributed), 0) as attributed from buffer_scan where scope = 'all'
 ),
 size as (  -- in bytes; without names only as far as blocks were seen
   select p.dbnode, p.relfilenode, coalesce(any_value(nullif(r.size_bytes, -1)), 8192 * (max(p.block) + 1)) as size_bytes
@@ -40,9 +40,9 @@ select 'HOT-HEAP-PAGE' as id,
             when samples >= 20 and waiters >= 10 then 'medium' else 'low' end as confidence,
        'table ' || object as subject,
        format('{:.1f} s ({:.1f} % of database time) went to waits for the pages of small table {}: block {}{}; '
-              || '{:.0f} % of the waiters seen on named pages, up to {} at once; {} of {} buffer waits seen could be named{}',
+              || '{:.0f} % of the waiters seen on named pages, up to {} at once; of {} buffer waits in looks at all buffers {} could be named{}',
               cost_s, 100 * share, object, top_block,
-              case when blocks = 1 then '' else format(' and {} more', blocks - 1) end, 100 * part, peak, attributed, waiting,
+              case when blocks = 1 then '' else format(' and {} more', blocks - 1) end, 100 * part, peak, waiting, attributed,
               case when relid is null then '; the name could not be read: tablespace/database/file numbers instead' else '' end) as statement,
        cost_s, share as share_of_db_time, samples, ts_from, ts_to, evidence
 from cost cross join (select tier, window_s from capture) c

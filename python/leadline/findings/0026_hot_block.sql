@@ -11,8 +11,8 @@
 with base as (
   select sum(weight_s) as db_time_s from session_sample where in_db_time
 ),
-scan as (
-  select coalesce(sum(waiting), 0) as waiting, coalesce(sum(attributed), 0) as attributed from buffer_scan
+scan as (  -- looks at the pages seen hot before miss those that have just become hot: they would count too low
+  select coalesce(sum(waiting), 0) as waiting, coalesce(sum(attributed), 0) as attributed from buffer_scan where scope = 'all'
 ),
 size as (  -- in bytes; without names only as far as blocks were seen
   select p.dbnode, p.relfilenode, coalesce(any_value(nullif(r.size_bytes, -1)), 8192 * (max(p.block) + 1)) as size_bytes
@@ -29,7 +29,7 @@ hot as (
                        looks: looks, holder_seen: holder_seen, holder_waits_for: holder_waits_for, wait_s: round(wait_s, 3)}
                       order by waiters desc, block)[:20]) as evidence
   from page_wait left join size using (dbnode, relfilenode)
-  where page_kind not in ('btree right-most leaf', 'sequence')
+  where not at_right_edge and page_kind <> 'sequence'
     and not (fork = 'main' and page_kind in ('heap', 'heap tail') and size_bytes <= getvariable('small_table_bytes'))
   group by object, relid, page_kind
 ),
@@ -42,8 +42,8 @@ select 'HOT-BLOCK' as id,
             when samples >= 20 and waiters >= 10 then 'medium' else 'low' end as confidence,
        page_kind || ' pages of ' || object as subject,
        format('{:.1f} s ({:.1f} % of database time) went to waits for {} pages of {}: {} block{}, block {} most; '
-              || '{:.0f} % of the waiters seen on named pages, up to {} at once; {} of {} buffer waits seen could be named{}',
-              cost_s, 100 * share, page_kind, object, blocks, case when blocks = 1 then '' else 's' end, top_block, 100 * part, peak, attributed, waiting,
+              || '{:.0f} % of the waiters seen on named pages, up to {} at once; of {} buffer waits in looks at all buffers {} could be named{}',
+              cost_s, 100 * share, page_kind, object, blocks, case when blocks = 1 then '' else 's' end, top_block, 100 * part, peak, waiting, attributed,
               case when relid is null then '; the name could not be read: tablespace/database/file numbers instead' else '' end) as statement,
        cost_s, share as share_of_db_time, samples, ts_from, ts_to, evidence
 from cost cross join (select tier, window_s from capture) c

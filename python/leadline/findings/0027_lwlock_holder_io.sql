@@ -5,6 +5,7 @@
 -- unit: seconds waited for locks whose holder was seen waiting for this; at least, as most holders cannot be seen in time
 -- threshold: min_share = 0.01 (less than 1 % of database time does not show in throughput)
 -- threshold: min_samples = 10 (below it the sampling error is as large as the number)
+-- threshold: min_looks = 3 (one look that caught a holder is chance)
 -- wrong when: few holders were seen; long holds are seen more often than short ones, so the part of them is not the part of all holds
 with base as (
   select sum(weight_s) as db_time_s from session_sample where in_db_time
@@ -63,5 +64,5 @@ select 'LWLOCK-HOLDER-IO' as id,
               looks, holders_seen) as statement,
        cost_s, share as share_of_db_time, samples, ts_from, ts_to, evidence
 from cost cross join (select tier, window_s from capture) c
-where share >= getvariable('min_share') and samples >= getvariable('min_samples')
+where share >= getvariable('min_share') and samples >= getvariable('min_samples') and looks >= getvariable('min_looks')
 order by cost_s desc, subject

@@ -5,7 +5,7 @@
 -- unit: seconds waited for LWLock BufferContent (buffer_content in 12)
 -- threshold: min_share = 0.02 (2 % of database time: less is the price of any busy server)
 -- threshold: min_samples = 10 (below it the sampling error is as large as the number)
--- threshold: max_named = 0.2 (with more than 20 % of the waits named the findings about pages tell more)
+-- threshold: max_named = 10 (with as many waiters seen on named pages the findings about pages tell more)
 -- wrong when: most waits are on different pages, so that no page is hot
 with base as (
   select sum(weight_s) as db_time_s from session_sample where in_db_time
@@ -26,15 +26,15 @@ top_query as (
   select left(regexp_replace(s.query, '\s+', ' ', 'g'), 120) as query
   from statement_cost c left join statement s using (statement_id) order by c.wait_s desc, c.statement_id limit 1
 ),
-scan as (
-  select coalesce(sum(attributed) / nullif(sum(waiting), 0), 0) as named from buffer_scan
+page as (
+  select coalesce(sum(waiters), 0) as named from buffer_wait where wait_kind = 'content'
 ),
 found as (
   select sum(weight_s) as cost_s, count(*) as samples, count(distinct session_id) as sessions, min(ts) as ts_from, max(ts) as ts_to from wait
 ),
 cost as (
-  select f.*, t.evidence, q.query, s.named, f.cost_s / b.db_time_s as share
-  from found f cross join base b cross join top_statement t cross join top_query q cross join scan s
+  select f.*, t.evidence, q.query, p.named, f.cost_s / b.db_time_s as share
+  from found f cross join base b cross join top_statement t cross join top_query q cross join page p
 )
 select 'BUFFER-WAITS-UNNAMED' as id,
        case when share >= 0.5 and cost_s >= c.window_s then 'critical'
@@ -47,4 +47,4 @@ select 'BUFFER-WAITS-UNNAMED' as id,
               case when query is null then '' else '; mostly in: ' || query end) as statement,
        cost_s, share as share_of_db_time, samples, ts_from, ts_to, evidence
 from cost cross join (select tier, window_s from capture) c
-where share >= getvariable('min_share') and samples >= getvariable('min_samples') and named <= getvariable('max_named')
+where share >= getvariable('min_share') and samples >= getvariable('min_samples') and named < getvariable('max_named')

@@ -1,0 +1,240 @@
+"""The findings on locks, pages and I/O against real servers: a quiet one gives none, a planted trouble exactly the finding planted.
+
+What the findings say is compared with what the test planted and with what the server itself says (pg_blocking_pids).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from conftest import Server, wait_until
+from leadline.capture import open_capture
+from leadline.findings import Finding, all_findings, evaluate
+from leadline.progress import Silent
+from leadline.take import take
+
+pytestmark = pytest.mark.live
+
+OURS = [d.id for d in all_findings() if 20 <= int(d.file[:4]) < 40]
+PAGES = ["RIGHT-EDGE-INDEX", "SEQUENCE-PAGE", "HOT-HEAP-PAGE", "BUFFER-WAITS-UNNAMED"]
+WINDOW_S = 4.0
+
+
+class AtStart(Silent):
+    """Runs something once, when the window has begun (the statistics before it are read by then)."""
+
+    def __init__(self, action: Callable[[], Any]) -> None:
+        self.action: Callable[[], Any] | None = action
+
+    def update(self, elapsed_s: float, total_s: float, status: dict[str, Any]) -> None:
+        action, self.action = self.action, None
+        if action is not None:
+            action()
+
+
+def captured(server: Server, folder: Path, for_s: float = WINDOW_S, only: list[str] = OURS, **options: Any) -> list[Finding]:
+    path = take(dsn=server.dsn, for_s=for_s, out=folder / "live.leadline", **options)
+    capture = open_capture(path)
+    try:
+        assert capture.manifest["status"] == "complete"
+        assert capture.manifest["tier"] == options.get("tier", "shm")
+        return evaluate(capture, only=only).findings
+    finally:
+        capture.close()
+
+
+def rows(folder: Path, sql: str) -> list[dict[str, Any]]:
+    capture = open_capture(folder / "live.leadline")
+    try:
+        return capture.rows(sql)
+    finally:
+        capture.close()
+
+
+@contextmanager
+def sessions(server: Server) -> Iterator[Callable[[str], psycopg.Connection[Any]]]:
+    """Connections by application name; at the end their statements are cancelled and they are closed."""
+    made: list[psycopg.Connection[Any]] = []
+    with ExitStack() as stack:
+
+        def connect(name: str) -> psycopg.Connection[Any]:
+            connection = server.connect(application_name=name)
+            made.append(connection)
+            stack.callback(connection.close)
+            return connection
+
+        try:
+            yield connect
+        finally:
+            for connection in made:
+                server.sql("select pg_terminate_backend(%s)", [connection.info.backend_pid])
+
+
+@contextmanager
+def waiting(connection: psycopg.Connection[Any], statement: str) -> Iterator[None]:
+    """A statement that waits in a thread of its own; it ends when its session is terminated."""
+
+    def run() -> None:
+        try:
+            connection.execute(statement)
+        except psycopg.Error:
+            return  # terminated while it waited
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        connection.cancel()
+        thread.join(10)
+
+
+def blocked_by(server: Server, pid: int) -> set[int]:
+    return set(server.sql("select pg_blocking_pids(%s)", [pid])[0][0])
+
+
+def wait_for_lock(server: Server, pid: int) -> None:
+    query = "select 1 from pg_stat_activity where pid = %s and wait_event_type = 'Lock'"
+    wait_until(lambda: server.sql(query, [pid]), what=f"a lock wait of pid {pid}")
+
+
+def table(server: Server, name: str) -> str:
+    """A fresh table of one row, known to everybody by name."""
+    server.sql(f"drop table if exists {name}")
+    server.sql(f"create table {name} (id int primary key, v int)")
+    server.sql(f"insert into {name} values (1, 0)")
+    return name
+
+
+def test_a_quiet_server_has_no_findings(pg: Server, tmp_path: Path) -> None:
+    with sessions(pg) as connect:
+        connect("quiet").execute("select 1")
+        assert captured(pg, tmp_path) == []
+
+
+@pytest.mark.parametrize("tier", ["shm", "sql"])
+def test_a_lock_chain_names_its_root(servers: Callable[[int], Server], tier: str, tmp_path: Path) -> None:
+    server = servers(16)
+    name = table(server, "chain_of_locks")
+    with sessions(server) as connect, ExitStack() as stack:
+        root = connect("the-root")
+        root_pid = root.info.backend_pid
+        root.execute("begin")
+        root.execute(f"update {name} set v = v + 1 where id = 1")
+        pids = []
+        for number in range(3):
+            victim = connect(f"victim-{number}")
+            stack.enter_context(waiting(victim, f"update {name} set v = v + 10 where id = 1"))
+            pids.append(victim.info.backend_pid)
+            wait_for_lock(server, pids[-1])
+        blockers = {pid: blocked_by(server, pid) for pid in pids}
+        (finding,) = captured(server, tmp_path, tier=tier)
+    assert (finding.id, finding.subject) == ("BLOCK-CHAIN", f"pid {root_pid}")
+    for text in (f"pid {root_pid} (idle in transaction, application the-root", "blocked 3 sessions", f"public.{name}", "transactionid"):
+        assert text in finding.statement
+    assert {e["victim_pid"] for e in finding.evidence} == set(pids)
+    assert finding.cost_s == pytest.approx(3 * WINDOW_S, rel=0.15)  # all three waited for the whole window
+    assert finding.share_of_db_time is not None and finding.share_of_db_time > 0.8
+    seen: dict[int, set[int]] = {}
+    for row in rows(tmp_path, "select distinct pid, blocker_pid from lock_wait"):
+        seen.setdefault(row["pid"], set()).add(row["blocker_pid"])
+    assert seen == blockers
+
+
+def test_a_queue_behind_ddl_names_the_request_and_its_holder(servers: Callable[[int], Server], tmp_path: Path) -> None:
+    server = servers(16)
+    name = table(server, "queue_for_ddl")
+    with sessions(server) as connect, ExitStack() as stack:
+        report = connect("report")
+        report.execute("begin")
+        report.execute(f"select count(*) from {name}")
+        ddl = connect("migration")
+        report_pid, ddl_pid = report.info.backend_pid, ddl.info.backend_pid
+        stack.enter_context(waiting(ddl, f"alter table {name} add column note text"))
+        wait_for_lock(server, ddl_pid)
+        readers = []
+        for number in range(2):
+            reader = connect(f"reader-{number}")
+            stack.enter_context(waiting(reader, f"select * from {name}"))
+            readers.append(reader.info.backend_pid)
+            wait_for_lock(server, readers[-1])
+        assert all(blocked_by(server, pid) == {ddl_pid} for pid in readers)
+        findings = {f.id: f for f in captured(server, tmp_path)}
+    assert set(findings) == {"BLOCK-CHAIN", "DDL-QUEUE"}  # who holds the table is the root of the chain
+    assert findings["BLOCK-CHAIN"].subject == f"pid {report_pid}"
+    queue = findings["DDL-QUEUE"]
+    assert queue.subject == f"relation public.{name}"
+    assert f"pid {ddl_pid} that waits for AccessExclusiveLock" in queue.statement
+    assert f"pid {report_pid} (idle in transaction, application report) holds it up with AccessShareLock" in queue.statement
+    assert {e["victim_pid"] for e in queue.evidence} == set(readers)
+    assert queue.cost_s == pytest.approx(2 * WINDOW_S, rel=0.15)
+
+
+@contextmanager
+def storm(server: Server, folder: Path, statement: str, clients: int) -> Iterator[None]:
+    """Clients that all run one statement over and over."""
+    script = folder / "storm.sql"
+    script.write_text(statement + ";\n")
+    with server.pgbench("-c", clients, "-j", 1, "-T", 60, "-M", "prepared", "-f", script):
+        query = "select count(*) >= %s from pg_stat_activity where application_name = 'pgbench' and state = 'active'"
+        wait_until(lambda: server.sql(query, [clients // 2])[0][0], what="the load")
+        yield
+
+
+def test_inserts_of_growing_keys_name_the_index(servers: Callable[[int], Server], tmp_path: Path) -> None:
+    server = servers(16)
+    server.sql("create table if not exists edge_of_index (at timestamptz)")
+    server.sql("create index if not exists edge_of_index_at on edge_of_index (at)")
+    with storm(server, tmp_path, "insert into edge_of_index select clock_timestamp() from generate_series(1, 50)", 16):
+        findings = captured(server, tmp_path, only=PAGES)
+    assert [f.subject for f in findings if f.id == "RIGHT-EDGE-INDEX"] == ["index public.edge_of_index_at"]
+    finding = next(f for f in findings if f.id == "RIGHT-EDGE-INDEX")
+    assert "right-most leaf of index public.edge_of_index_at of table public.edge_of_index" in finding.statement
+    assert {f.id for f in findings} == {"RIGHT-EDGE-INDEX"}
+
+
+def test_many_nextval_name_the_sequence(servers: Callable[[int], Server], tmp_path: Path) -> None:
+    server = servers(16)
+    server.sql("create sequence if not exists hot_numbers")
+    with storm(server, tmp_path, "select count(nextval('hot_numbers')) from generate_series(1, 200)", 16):
+        findings = captured(server, tmp_path, only=PAGES)
+    assert [(f.id, f.subject) for f in findings] == [("SEQUENCE-PAGE", "sequence public.hot_numbers")]
+
+
+def test_updates_of_one_row_name_the_table(servers: Callable[[int], Server], tmp_path: Path) -> None:
+    server = servers(16)
+    name = table(server, "one_hot_row")
+    with storm(server, tmp_path, f"update {name} set v = v + 1 where id = 1", 8):
+        findings = captured(server, tmp_path, only=["ROW-HOTSPOT", "BLOCK-CHAIN", "DDL-QUEUE"])
+    assert [(f.id, f.subject) for f in findings] == [("ROW-HOTSPOT", f"rows of table public.{name}")]
+
+
+def test_a_sort_with_little_memory_names_its_statement(servers: Callable[[int], Server], tmp_path: Path) -> None:
+    server = servers(16)
+    with sessions(server) as connect, ExitStack() as stack:
+        sorter = connect("sorter")
+        sorter_pid = sorter.info.backend_pid
+        sorter.execute("set work_mem = '64kB'")
+        query = "select count(*) from (select g from generate_series(1, 50000000) g order by md5(g::text)) s"
+        stack.enter_context(waiting(sorter, query))
+        findings = captured(server, tmp_path, only=["TEMP-SPILL"])
+    (finding,) = findings
+    assert "select count(*) from (select g from generate_series($1" in finding.statement
+    (row,) = finding.evidence
+    assert (row["pid"], row["application_name"]) == (sorter_pid, "sorter")
+    assert row["written_bytes"] >= 16 * 1024 * 1024
+
+
+def test_a_checkpoint_by_command_is_seen(pg: Server, tmp_path: Path) -> None:
+    before = pg.sql("select pg_current_wal_lsn()")
+    assert before
+    findings = captured(pg, tmp_path, only=["CKPT-REQUESTED"], progress=AtStart(lambda: pg.sql("checkpoint")))
+    (finding,) = findings
+    assert finding.severity == "info"
+    assert "by a command rather than by WAL volume" in finding.statement
