@@ -32,6 +32,11 @@ def quantity(value: float | None, unit: str = "") -> str:
     return f"{value:.0f}{unit}"
 
 
+def count(number: int, thing: str) -> str:
+    """1 row, 2 rows, 1,234 rows."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
 def cell(value: Any) -> str:
     """One value as text on one line. Control characters of foreign text do not reach the terminal."""
     if value is None:

@@ -102,10 +102,10 @@ def _describe_root(capture: Capture, tree: LockTree, session_id: int) -> None:
 
 
 def who(row: dict[str, Any]) -> str:
-    """A session for people: role and application, or the kind of server process."""
+    """A session for people: its application, else its role, or the kind of server process."""
     if row["backend_type"] and row["backend_type"] != "client backend":
         return str(row["backend_type"])
-    return " ".join(filter(None, (row["usename"], f"({row['application_name']})" if row["application_name"] else "")))
+    return str(row["application_name"] or row["usename"] or "")
 
 
 def _statement(capture: Capture, statement_id: int | None) -> str:

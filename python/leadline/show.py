@@ -12,7 +12,7 @@ from rich.text import Text
 
 from leadline import where
 from leadline.capture import Capture
-from leadline.figures import fit, one_line, percent, quantity, seconds
+from leadline.figures import count, fit, one_line, percent, quantity, seconds
 from leadline.findings import Evaluation, Finding
 from leadline.lock_tree import LockTree, Waiter, count_roots, lock_trees
 from leadline.spenders import Spender, hot_blocks, objects, sessions, statements
@@ -25,6 +25,7 @@ SEVERITY_STYLES = {"critical": "bold red", "high": "red", "medium": "yellow", "l
 MOST_EVENTS = 4
 MOST_FINDINGS = 12
 MOST_WAITERS = 8
+SMALLEST_CHAIN = 0.05  # of the seconds lost in the worst chain; smaller ones are only counted
 
 
 def print_capture(capture: Capture, evaluation: Evaluation, console: Console) -> None:
@@ -138,12 +139,12 @@ def _outside(capture: Capture, of: Window) -> Iterator[Text]:
 
 
 def _findings(evaluation: Evaluation) -> Iterator[Text]:
-    count = len(evaluation.findings)
-    yield from _section(f"Findings: {count or 'none'}", f"{'seconds':>9}{'share':>8}" if count else "")
+    found = len(evaluation.findings)
+    yield from _section(f"Findings: {found or 'none'}", f"{'seconds':>9}{'share':>8}" if found else "")
     for finding in evaluation.findings[:MOST_FINDINGS]:
         yield finding_line(finding)
-    if count > MOST_FINDINGS:
-        yield Text(f"{count - MOST_FINDINGS} more: leadline findings lists them all", style="dim")
+    if found > MOST_FINDINGS:
+        yield Text(f"{found - MOST_FINDINGS} more: leadline findings lists them all", style="dim")
 
 
 def finding_line(finding: Finding) -> Text:
@@ -182,7 +183,7 @@ def rest_lines(evaluation: Evaluation, *, reasons: bool) -> Iterator[Text]:
         return
     found = len(evaluation.findings)
     tail = f"; {len(unknown)} could not be evaluated (--all says why)" if unknown else ""
-    yield from _wrapped(f"{found} finding{'s' if found != 1 else ''}; {len(clean)} rules found nothing{tail}", "dim")
+    yield from _wrapped(f"{count(found, 'finding')}; {count(len(clean), 'rule')} found nothing{tail}", "dim")
 
 
 def _statements(capture: Capture, of: Window) -> Iterator[Text]:
@@ -191,7 +192,7 @@ def _statements(capture: Capture, of: Window) -> Iterator[Text]:
         return
     yield from _section("Top statements", f"{'seconds':>9}{'share':>8}")
     for s in found:
-        yield _spender_line(s, f"in {s.sessions} session{'s' if s.sessions != 1 else ''}", of)
+        yield _spender_line(s, f"in {count(s.sessions, 'session')}", of)
         yield Text("  " + fit(one_line(s.label), WIDTH - 2), style="dim")
 
 
@@ -199,7 +200,9 @@ def _spender_line(spender: Spender, name: str, of: Window) -> Text:
     """Name, the classes it waited in, seconds and share."""
     parts = [(f"{name:<16}", "")]
     room = WIDTH - 17 - 16
-    for c, spent_s in list(spender.by_class.items()):
+    for c, spent_s in spender.by_class.items():
+        if spent_s < 0.005 * spender.seconds:
+            break
         part = f"{c} {100 * spent_s / spender.seconds:.0f}%  "
         if len(part) > room:
             break
@@ -212,6 +215,7 @@ def _locks(capture: Capture) -> Iterator[Text]:
     trees = lock_trees(capture, 3)
     if not trees:
         return
+    trees = [t for t in trees if t.seconds >= SMALLEST_CHAIN * trees[0].seconds]
     yield from _section("Lock chains", "seconds")
     for tree in trees:
         yield _root_line(tree)
@@ -220,26 +224,26 @@ def _locks(capture: Capture) -> Iterator[Text]:
         yield from _waiter_lines(tree.waiters, "  ")
     more = count_roots(capture) - len(trees)
     if more > 0:
-        yield Text(f"{more} more roots", style="dim")
+        yield Text(f"{count(more, 'more root')}, each with less", style="dim")
 
 
 def _root_line(tree: LockTree) -> Text:
     age = f", transaction {seconds(tree.xact_age_s)} s old" if tree.xact_age_s is not None else ""
-    victims = f"{tree.victims} victim{'s' if tree.victims != 1 else ''}"
+    victims = count(tree.victims, "victim")
     name = f"pid {tree.pid} {one_line(tree.who)}: {tree.state}{age}, {victims}"
     return Text.assemble((f"{fit(name, WIDTH - 10):<{WIDTH - 9}}", "bold"), f"{seconds(tree.seconds):>9}")
 
 
 def _waiter_lines(waiters: list[Waiter], indent: str) -> Iterator[Text]:
     for at, waiter in enumerate(waiters[:MOST_WAITERS]):
-        last = at == min(len(waiters), MOST_WAITERS) - 1
+        last = at == len(waiters) - 1
         queued = " (in the queue)" if waiter.queued else ""
-        name = f"{indent}{'└' if last else '├'} pid {waiter.pid} {one_line(waiter.who)}: {waiter.mode} on {one_line(waiter.object)}{queued}"
+        name = f"{indent}{'└' if last else '├'} {waiter.pid} {one_line(waiter.who)}: {waiter.mode} on {one_line(waiter.object)}{queued}"
         yield Text(f"{fit(name, WIDTH - 10):<{WIDTH - 9}}{seconds(waiter.seconds):>9}")
         yield from _waiter_lines(waiter.waiters, indent + ("  " if last else "│ "))
     if len(waiters) > MOST_WAITERS:
         rest = waiters[MOST_WAITERS:]
-        yield Text(f"{fit(f'{indent}  {len(rest)} more', WIDTH - 10):<{WIDTH - 9}}{seconds(sum(w.seconds for w in rest)):>9}", style="dim")
+        yield Text(f"{fit(f'{indent}└ {len(rest)} more', WIDTH - 10):<{WIDTH - 9}}{seconds(sum(w.seconds for w in rest)):>9}", style="dim")
 
 
 def _objects(capture: Capture, of: Window) -> Iterator[Text]:
@@ -257,10 +261,10 @@ def _blocks(capture: Capture) -> Iterator[Text]:
     found = hot_blocks(capture, 6)
     if not found:
         return
-    yield from _section("Hot blocks", f"{'block':>10}  {'kind of page':<22}{'waiters':>8}{'seconds':>9}")
+    yield from _section("Hot blocks", f"{'hottest':>10}{'of':>6}  {'kind of page':<22}{'waiters':>8}{'seconds':>9}")
     for b in found:
-        room = WIDTH - 52
-        numbers = f"{b.block:>10}  {fit(b.page_kind, 22):<22}{'max ' + str(b.most_waiters):>8}{seconds(b.seconds):>9}"
+        room = WIDTH - 58
+        numbers = f"{b.block:>10}{b.blocks:>6}  {fit(b.page_kind, 22):<22}{'max ' + str(b.most_waiters):>8}{seconds(b.seconds):>9}"
         yield Text(f"{fit(one_line(b.object), room):<{room + 1}}{numbers}")
 
 

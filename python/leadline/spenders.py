@@ -10,7 +10,7 @@ from leadline.capture import Capture
 # The relation of a lock, or what else it is on, from lock_wait l and relation r.
 LOCKED_OBJECT = """case when r.relid is not null then r.nspname || '.' || r.relname
     when l.relid <> 0 then 'relation ' || l.relid
-    when l.locktype = 'transactionid' then 'rows (transaction locks)'
+    when l.locktype = 'transactionid' then 'rows (waits for transactions)'
     when l.locktype = 'advisory' then 'advisory lock ' || l.classid || '/' || l.objid
     else l.locktype end"""
 
@@ -56,12 +56,16 @@ class ObjectTime:
 
 @dataclass(frozen=True)
 class HotBlock:
-    """One block sessions waited for. seconds: of all waits for it; holder: what its holder was seen doing."""
+    """Blocks of one kind of one relation that sessions waited for: seconds of all waits, blocks how many there were.
+
+    block: the one with the most waiters. holder: what a holder was mostly seen doing itself, CPU when it did not wait.
+    """
 
     object: str
     relkind: str
     fork: str
     block: int
+    blocks: int
     page_kind: str
     wait_kind: str
     seconds: float
@@ -140,19 +144,25 @@ def _spenders(capture: Capture, key: str, limit: int) -> list[Spender]:
     return sorted(found.values(), key=lambda s: -s.seconds)
 
 
-# Seconds per contended block and kind of wait. The looks for buffers are fewer than the passes of the sampler, and meet
-# waiters they cannot name: so the seconds waited for buffers in all are split by the share of the named waiters.
+# Seconds per contended block and kind of wait. Content locks: the view page_wait, as the findings have it. Pins and I/O
+# of others: the seconds waited in all, split by the share of the waiters seen on each block.
 BLOCK_TIME = """
     waited as (
-      select case replace(lower(wait_event), '_', '') when 'buffercontent' then 'content' when 'bufferpin' then 'pin'
-                  when 'bufferio' then 'io' end as wait_kind, sum(weight_s) as s
+      select case replace(lower(wait_event), '_', '') when 'bufferpin' then 'pin' when 'bufferio' then 'io' end as wait_kind,
+             sum(weight_s) as s
       from session_sample where in_db_time and wait_event is not null group by 1),
     block_time as (
-      select object, any_value(relkind) as relkind, fork, block, mode(page_kind) as page_kind, wait_kind,
-             sum(waiters)::bigint as waiters, max(waiters) as most_waiters, sum(waiters_exclusive)::bigint as exclusive,
-             coalesce(mode(coalesce(holder_wait_event_type || ':' || holder_wait_event, 'CPU')) filter (holder_pid <> 0), '') as holder,
+      select object, relkind, fork, block, 'content' as wait_kind,
+             case when at_right_edge then 'btree right-most leaf' else page_kind end as page_kind,
+             waiters, peak_waiters as most_waiters, waiters_exclusive as exclusive,
+             case when holder_seen > 0 then coalesce(holder_waits_for, 'CPU') else '' end as holder, wait_s as seconds
+      from page_wait
+      union all by name
+      select object, any_value(relkind) as relkind, fork, block, wait_kind, page_kind,
+             sum(waiters)::bigint as waiters, max(waiters) as most_waiters, sum(waiters_exclusive)::bigint as exclusive, '' as holder,
              coalesce(any_value(w.s), 0) * sum(waiters) / sum(sum(waiters)) over (partition by wait_kind) as seconds
-      from hot_block left join waited w using (wait_kind) group by object, fork, block, wait_kind)"""
+      from hot_block left join waited w using (wait_kind) where wait_kind <> 'content'
+      group by object, fork, block, page_kind, wait_kind)"""
 
 
 def hot_blocks(capture: Capture, limit: int = 10) -> list[HotBlock]:
@@ -160,9 +170,11 @@ def hot_blocks(capture: Capture, limit: int = 10) -> list[HotBlock]:
     rows = capture.rows(
         f"""
         with {BLOCK_TIME}
-        select object, coalesce(relkind, '') as relkind, fork, block, page_kind, wait_kind,
-               seconds, waiters, most_waiters, exclusive, holder
-        from block_time order by seconds desc, object, fork, block, wait_kind limit $1
+        select object, coalesce(any_value(relkind), '') as relkind, fork, arg_max(block, waiters) as block, count(*) as blocks,
+               page_kind, wait_kind, sum(seconds) as seconds, sum(waiters)::bigint as waiters, max(most_waiters) as most_waiters,
+               sum(exclusive)::bigint as exclusive, coalesce(mode(holder) filter (holder <> ''), '') as holder
+        from block_time group by object, fork, page_kind, wait_kind
+        order by seconds desc, object, fork, page_kind, wait_kind limit $1
         """,
         [limit],
     )

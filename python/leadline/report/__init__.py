@@ -43,8 +43,8 @@ def write_report(capture_path: str | Path, out_html: str | Path) -> Path:
 
 
 def breakable(name: str) -> Markup:
-    """A name like BufferContent as HTML that may be broken before its capitals."""
-    return Markup("<wbr>").join(re.split(r"(?<=[a-z])(?=[A-Z])", name))
+    """A name like BufferContent or public.order_items as HTML that may be broken between its words."""
+    return Markup("<wbr>").join(re.split(r"(?<=[a-z])(?=[A-Z])|(?<=[._])", name))
 
 
 def render(model: dict[str, Any]) -> str:
@@ -64,7 +64,7 @@ def render(model: dict[str, Any]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"seconds": figures.seconds, "percent": figures.percent, "quantity": figures.quantity}
+    environment.filters |= {"seconds": figures.seconds, "percent": figures.percent, "quantity": figures.quantity, "count": figures.count}
     environment.filters["breakable"] = breakable
     specs = {name: model[name] for name in ("time_chart", "lane_chart") if model[name]}
     parts = files()

@@ -31,7 +31,7 @@ def time_chart(slices: list[Slice], of: Window) -> dict[str, Any]:
             "tooltip": [
                 {"field": "class", "title": "class"},
                 {"field": "aas", "title": "active sessions", "format": ".2f"},
-                {"field": "when", "title": "seconds"},
+                *_WHEN,
             ],
         },
     }
@@ -53,6 +53,12 @@ def time_chart(slices: list[Slice], of: Window) -> dict[str, Any]:
     }
 
 
+_WHEN = (
+    {"field": "from", "title": "from second", "type": "quantitative", "format": "~g"},
+    {"field": "to", "title": "to second", "type": "quantitative", "format": "~g"},
+)
+
+
 def _time_axis(of: Window) -> dict[str, Any]:
     x = {
         "field": "from",
@@ -70,7 +76,7 @@ def _stacked(values: list[list[float]], names: list[str]) -> list[dict[str, Any]
         if from_s != at:
             top, at = 0.0, from_s
         above = round(top + aas, 4)
-        row = {"from": from_s, "to": to_s, "when": f"{from_s:g} to {to_s:g}", "class": names[int(name)]}
+        row = {"from": from_s, "to": to_s, "class": names[int(name)]}
         rows.append(row | {"aas": aas, "below": top, "above": above})
         top = above
     return rows
@@ -96,7 +102,7 @@ def session_chart(rows: list[dict[str, Any]], sessions: list[str], of: Window) -
                 {"field": "session", "title": "session"},
                 {"field": "class", "title": "mostly"},
                 {"field": "part", "title": "part of the step", "format": ".0%"},
-                {"field": "when", "title": "seconds"},
+                *_WHEN,
             ],
         },
     }

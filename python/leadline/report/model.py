@@ -18,12 +18,14 @@ from leadline.spenders import hot_blocks, objects, sessions, statements
 from leadline.where import Window
 
 MOST_EVIDENCE = 20
+SMALL_TREE = 0.05  # of the seconds lost in the worst lock chain: smaller ones are folded away
 
 
 def build(capture: Capture, evaluation: Evaluation) -> dict[str, Any]:
     of = where.window(capture)
     classes = where.by_class(capture)
     slices = where.over_time(capture, of)
+    trees = lock_trees(capture, 6)
     return {
         "name": capture.path.resolve().name,
         "manifest": capture.manifest,
@@ -38,7 +40,8 @@ def build(capture: Capture, evaluation: Evaluation) -> dict[str, Any]:
         "objects": objects(capture),
         "blocks": hot_blocks(capture),
         "sessions": sessions(capture),
-        "trees": lock_trees(capture, 6),
+        "trees": trees,
+        "large_trees": sum(t.seconds >= SMALL_TREE * trees[0].seconds for t in trees),
         "roots": count_roots(capture),
         "findings": [_finding(f, of) for f in evaluation.findings],
         "not_evaluated": evaluation.not_evaluated,
@@ -58,8 +61,7 @@ def _lane_chart(capture: Capture, of: Window) -> dict[str, Any] | None:
     rows = []
     for x in lanes:
         label = f"{x.pid} {x.application_name}".strip()
-        when = f"{x.from_s:g} to {x.to_s:g}"
-        rows.append({"session": label, "from": x.from_s, "to": x.to_s, "class": x.wait_class, "part": round(x.part, 3), "when": when})
+        rows.append({"session": label, "from": x.from_s, "to": x.to_s, "class": x.wait_class, "part": round(x.part, 3)})
     by_application = sorted(lanes, key=lambda x: (x.application_name, x.pid))
     order = list(dict.fromkeys(f"{x.pid} {x.application_name}".strip() for x in by_application))
     return charts.session_chart(rows, order, of)
