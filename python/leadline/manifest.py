@@ -25,6 +25,7 @@ class Manifest:
 
     def __init__(self, directory: Path, target: Target, options: dict[str, Any]) -> None:
         self.directory = directory
+        self._viewed: set[str] | None = None
         system = platform.uname()
         self.content: dict[str, Any] = {
             "format_version": FORMAT_VERSION,
@@ -63,8 +64,9 @@ class Manifest:
     def describe_recorder(self, found: dict[str, Any]) -> None:
         """Takes over what Recorder.describe() says of the server and the probes."""
         target = self.content["target"]
-        for key in ("server_version_num", "server_version", "max_connections", "data_dir"):
+        for key in ("server_version_num", "max_connections", "data_dir"):
             target[key] = found.get(key) or target[key]
+        target["server_version"] = target["server_version"] or short_version(found["server_version"])
         self.content["layout_checks"] = found["layout_checks"]
         self.content["access"] = found["access"]
         self.content["probes"] = {**self.content["probes"], **found["probes"]}
@@ -90,9 +92,12 @@ class Manifest:
             ) from e
 
     def write(self) -> None:
-        """Replaces manifest.json as one step, and views.sql with the tables that have rows by now."""
+        """Replaces manifest.json as one step, and views.sql when more tables have rows than the last time."""
         write_manifest(self.directory, self.content)
-        write_views(self.directory)
+        present = tables_with_rows(self.directory)
+        if present != self._viewed:
+            write_views(self.directory, present)
+            self._viewed = present
 
     def write_last(self) -> None:
         """The manifest that ends the capture, with the room set aside for it."""
@@ -100,7 +105,18 @@ class Manifest:
         self.write()
 
 
-def write_views(directory: Path) -> None:
+def short_version(text: str) -> str:
+    """The version as the setting server_version has it: without the product's name and the compiler."""
+    return text.removeprefix("PostgreSQL ").split(" on ")[0]
+
+
+def tables_with_rows(directory: Path) -> set[str]:
+    """Stored tables of which the folder has at least one whole segment."""
+    tables = (table.name for table in all_tables().values() if table.kind == "table")
+    return {name for name in tables if next((directory / name).glob("*.parquet"), None) is not None}
+
+
+def write_views(directory: Path, present: set[str]) -> None:
     """views.sql: the tables that have rows and every view over them, for any DuckDB started inside the folder."""
     lines = [
         "-- Run inside this folder: duckdb -init views.sql",
@@ -111,7 +127,7 @@ def write_views(directory: Path) -> None:
         "  from (select json->'clock' as clock, json->>'tier' as tier, json->>'rate_hz' as rate_hz, json->'target' as target",
         "        from (select content::json as json from read_text('manifest.json'))) m;",
     ]
-    lines += [_table_view(directory, table) for table in all_tables().values() if table.kind == "table"]
+    lines += [_table_view(table, table.name in present) for table in all_tables().values() if table.kind == "table"]
     done = {table.name for table in all_tables().values() if table.kind == "table"} | {"capture"}
     views = [table for table in all_tables().values() if table.kind == "view" and table.name != "capture"]
     while views:
@@ -127,8 +143,8 @@ def write_views(directory: Path) -> None:
         raise LeadlineError("storage", f"views.sql cannot be written: {e.strerror}", where=str(directory)) from e
 
 
-def _table_view(directory: Path, table: Table) -> str:
-    if any((directory / table.name).glob("*.parquet")):
+def _table_view(table: Table, has_rows: bool) -> str:
+    if has_rows:
         return f"create or replace view {table.name} as select * from read_parquet('{table.name}/*.parquet', union_by_name = true);"
     columns = ", ".join(f'cast(null as {DUCKDB_TYPES[c.type]}) as "{c.name}"' for c in table.columns)
     return f"create or replace view {table.name} as select {columns} where false;"
