@@ -378,19 +378,33 @@ def test_a_cursor_read_a_few_rows_at_a_time(cap: SyntheticCapture) -> None:
     assert rows(cap, "CHATTY-APP") == []
 
 
-def test_a_portal_read_in_parts_is_known_by_its_snapshot(cap: SyntheticCapture) -> None:
-    """pgjdbc with a fetch size: the statement is the SELECT itself, and its snapshot stays while the session is idle."""
+def writers(cap: SyntheticCapture) -> None:
+    """Another session whose snapshots move on by a hundred transactions a second."""
+    writer = cap.add_session(application_name="writer")
+    for second in range(60):
+        cap.sample(writer, "active", None, second, second + 1, every=10, backend_xmin=cap.next_xid - 6100 + 100 * second)
+
+
+def test_a_portal_read_in_parts_is_known_by_its_old_snapshot(cap: SyntheticCapture) -> None:
+    """pgjdbc with a fetch size: the statement is the SELECT itself, and its snapshot stays while those of others move on."""
     cap.add("statement", statement_id=78, id_source="server", query="SELECT * FROM big")
-    fetch_loop(cap, cap.add_session(application_name="java"), statement_id=78, backend_xmin=cap.next_xid - 10)
+    fetch_loop(cap, cap.add_session(application_name="java"), statement_id=78, backend_xmin=cap.next_xid - 6100)
+    writers(cap)
     found = one(cap, "FETCH-SIZE")
     assert found.subject == "application java from local"
     assert found.statement.startswith("pid ") and "in about 2250" in found.statement  # estimated: no deltas here
     assert rows(cap, "CHATTY-APP") == []
 
 
-def test_the_same_select_without_a_snapshot_is_a_loop_of_queries(cap: SyntheticCapture) -> None:
+def test_a_loop_of_queries_takes_new_snapshots(cap: SyntheticCapture) -> None:
+    """The extended protocol keeps the last snapshot until the next statement: holding one proves no open result."""
     cap.add("statement", statement_id=78, id_source="server", query="SELECT * FROM big where id = $1")
-    fetch_loop(cap, cap.add_session(application_name="java"), statement_id=78)
+    java = cap.add_session(application_name="java")
+    for second in range(60):
+        step = [("active", None, 1), ("idle in transaction", READ, 3)]
+        columns = {"statement_id": 78, "backend_xmin": cap.next_xid - 6100 + 100 * second}
+        cap.cycle(java, step, second, second + 1, state_age_s=0.001, xact_age_s=0.02, **columns)
+    writers(cap)
     assert rows(cap, "FETCH-SIZE") == []
     assert one(cap, "CHATTY-APP").subject == "application java from local"
 

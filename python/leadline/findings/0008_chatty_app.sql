@@ -8,16 +8,16 @@
 -- threshold: chatty_min_s = 1.0 (seconds in the window; below it there are too few samples)
 -- threshold: chatty_gaps = 3 (round trips inside one transaction: with fewer there is nothing to send together)
 -- threshold: chatty_gap_s = 0.5 (a longer pause is thinking, not a round trip: IDLE-IN-XACT has those that hurt)
--- threshold: cursor_gap_s = 0.5 (as in FETCH-SIZE, which reports pauses between the parts of one result)
+-- threshold: cursor_snapshot_s = 1.0 (as in FETCH-SIZE, which reports the gaps between the parts of one result)
 -- minimum: tick 100
 -- wrong when: the client computes between its statements what only it can compute
 with about as (select window_s, tier, cpu_count from capture),
 observed as (select sum(period_ns) / 1e9 as observed_s from tick),
 transaction as materialized (
   select s.ts, s.session_id, s.pid, s.application_name, s.client_addr, s.usename, s.state, s.statement_id, s.weight_s,
-         s.state_age_s, s.xact_age_s, s.xact_start, s.backend_xmin, k.state_change,
+         s.state_age_s, s.xact_age_s, s.xact_start, t.next_xid - s.xmin_age as xmin, k.state_change,
          s.state = 'idle in transaction' and s.wait_event = 'ClientRead' as in_gap
-  from session_sample s join session_tick k using (ts, session_id)
+  from session_sample s join session_tick k using (ts, session_id) join tick t using (ts)
   where s.backend_type = 'client backend' and s.xact_start is not null and s.state in ('active', 'fastpath function call', 'idle in transaction')
 ),
 long_pause as (
@@ -26,13 +26,20 @@ long_pause as (
 step as (  -- without the long pauses: the client's statements and the short gaps between them
   select t.* from transaction t anti join long_pause l using (session_id, state_change)
 ),
-cursor_gap as (  -- a snapshot held while idle, or FETCH: the parts of one result
+newest_snapshot as (  -- the highest xmin any session had shown by then: a snapshot taken later has no lower one
+  select s.ts, max(max(t.next_xid - s.xmin_age)) over (order by s.ts) as newest_xmin
+  from session_sample s join tick t using (ts)
+  where s.xmin_age < 2147483648 group by s.ts
+),
+cursor_gap as (  -- FETCH, or a snapshot older than any gap: the parts of one result
   select g.session_id, g.statement_id, sum(g.weight_s) as gap_s,
          bool_or(q.query is not null and regexp_matches(q.query, '^\s*(fetch|move)\b', 'i'))
-           or (avg((g.backend_xmin is not null)::int) >= 0.8
+           or (avg(coalesce(g.xmin < n.newest_xmin, false)::int) >= 0.2
                and coalesce(bool_and(not regexp_matches(q.query, '^\s*(insert|update|delete|merge|begin|start|commit|end|set|savepoint|release)\b', 'i')), true)) as is_cursor
-  from step g left join statement q using (statement_id)
-  where g.in_gap and g.state_age_s <= getvariable('cursor_gap_s') group by all
+  from (select * from step where in_gap) g
+  asof left join newest_snapshot n on g.ts - getvariable('cursor_snapshot_s') * 1e9 >= n.ts
+  left join statement q using (statement_id)
+  group by g.session_id, g.statement_id
 ),
 fetcher as (  -- FETCH-SIZE speaks of these
   select session_id from cursor_gap group by session_id

@@ -7,21 +7,31 @@
 -- threshold: fetch_gap_share = 0.3 (a third of the reading time goes to round trips)
 -- threshold: fetch_min_s = 1.0 (seconds in the window; below it there are too few samples)
 -- threshold: fetch_gap_s = 0.5 (a longer pause is the client's own work, not a round trip)
+-- threshold: fetch_snapshot_s = 1.0 (a snapshot this old outlived every gap that counts here)
 -- minimum: tick 100
 -- wrong when: the application repeats one small query by key in a transaction of isolation level repeatable read, which looks the same from outside
 with about as (select window_s, tier, cpu_count from capture),
 observed as (select sum(period_ns) / 1e9 as observed_s from tick),
 reading as materialized (
   select s.ts, s.session_id, s.pid, s.application_name, s.client_addr, s.usename, s.state, s.statement_id, s.weight_s, s.state_age_s,
-         s.backend_xmin, k.state_change, s.state = 'idle in transaction' and s.wait_event = 'ClientRead' as in_gap
-  from session_sample s join session_tick k using (ts, session_id)
+         t.next_xid - s.xmin_age as xmin, k.state_change, s.state = 'idle in transaction' and s.wait_event = 'ClientRead' as in_gap
+  from session_sample s join session_tick k using (ts, session_id) join tick t using (ts)
   where s.backend_type = 'client backend' and s.xact_start is not null and s.state in ('active', 'idle in transaction')
 ),
 long_pause as (
   select session_id, state_change from reading where in_gap group by all having max(state_age_s) > getvariable('fetch_gap_s')
 ),
-part as (select r.* from reading r anti join long_pause l using (session_id, state_change)),
-cursor as (  -- FETCH by name, or a snapshot held between the parts of the same statement: a portal is open
+newest_snapshot as (  -- the highest xmin any session had shown by then: a snapshot taken later has no lower one
+  select s.ts, max(max(t.next_xid - s.xmin_age)) over (order by s.ts) as newest_xmin
+  from session_sample s join tick t using (ts)
+  where s.xmin_age < 2147483648 group by s.ts
+),
+part as (
+  select r.*, r.xmin < n.newest_xmin as old_snapshot
+  from (select * from reading anti join long_pause using (session_id, state_change)) r
+  asof left join newest_snapshot n on r.ts - getvariable('fetch_snapshot_s') * 1e9 >= n.ts
+),
+cursor as (  -- FETCH by name, or the same statement goes on with a snapshot older than any gap: a portal is open
   select p.session_id, p.statement_id, any_value(p.pid) as pid, any_value(p.application_name) as application_name,
          any_value(p.client_addr) as client_addr, any_value(p.usename) as usename, any_value(q.query) as query,
          sum(p.weight_s) as read_s, sum(p.weight_s) filter (where p.in_gap) as gap_s, count(*) filter (where p.in_gap) as samples,
@@ -31,7 +41,7 @@ cursor as (  -- FETCH by name, or a snapshot held between the parts of the same 
   from part p left join statement q using (statement_id)
   group by p.session_id, p.statement_id
   having bool_or(q.query is not null and regexp_matches(q.query, '^\s*(fetch|move)\b', 'i'))
-      or (avg((p.backend_xmin is not null)::int) filter (where p.in_gap) >= 0.8
+      or (avg(coalesce(p.old_snapshot, false)::int) filter (where p.in_gap) >= 0.2
           and coalesce(bool_and(not regexp_matches(q.query, '^\s*(insert|update|delete|merge|begin|start|commit|end|set|savepoint|release)\b', 'i')), true))
 ),
 gap_of_session as (select session_id, sum(weight_s) as all_gaps_s from part where in_gap group by session_id),

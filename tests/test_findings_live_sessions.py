@@ -1,0 +1,311 @@
+"""The findings on sessions, clients and CPU against real servers: a quiet one gives none, planted troubles exactly their rows.
+
+One capture holds four troubles at once, each of another application: a rule must find its own and no other.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from conftest import Server, wait_until
+from leadline.capture import open_capture
+from leadline.findings import Evaluation, Finding, all_findings, evaluate
+from leadline.take import take
+
+pytestmark = pytest.mark.live
+
+SESSION_RULES = [d.id for d in all_findings() if int(d.file[:4]) < 20]
+Step = Callable[[psycopg.Connection[Any], threading.Event], None]
+
+
+def captured(server: Server, folder: Path, for_s: float, only: list[str] = SESSION_RULES, **thresholds: float) -> Evaluation:
+    path = take(dsn=server.dsn, pid=server.pid, for_s=for_s, out=folder / "live.leadline")
+    capture = open_capture(path)
+    try:
+        assert capture.manifest["status"] == "complete"
+        return evaluate(capture, only=only, thresholds=thresholds)
+    finally:
+        capture.close()
+
+
+def by_rule(result: Evaluation) -> dict[str, Finding]:
+    assert result.not_evaluated == []
+    assert len({f.id for f in result.findings}) == len(result.findings), [(f.id, f.subject) for f in result.findings]
+    return {f.id: f for f in result.findings}
+
+
+class Client(threading.Thread):
+    """Repeats a step on a connection of its own until stopped. `done` counts the steps; `pid` is its backend."""
+
+    def __init__(self, server: Server, name: str, step: Step, autocommit: bool = True) -> None:
+        super().__init__(daemon=True)
+        self.step, self.error, self.done = step, "", 0
+        self.stop = threading.Event()
+        self.db = server.connect(application_name=name, autocommit=autocommit)
+        self.pid = self.db.info.backend_pid
+
+    def run(self) -> None:
+        try:
+            while not self.stop.is_set():
+                self.step(self.db, self.stop)
+                self.done += 1
+        except psycopg.Error as e:
+            self.error = "" if self.stop.is_set() else str(e)
+
+
+@contextmanager
+def clients(server: Server, *wanted: tuple[str, Step]) -> Iterator[list[Client]]:
+    """Clients at work; at the end their statements are cancelled, and a client that failed by itself fails the test."""
+    running = [Client(server, name, step) for name, step in wanted]
+    try:
+        for client in running:
+            client.start()
+        yield running
+    finally:
+        for client in running:
+            client.stop.set()
+        for client in running:
+            if client.is_alive():
+                server.sql("select pg_terminate_backend(%s)", [client.pid])
+            client.join(10)
+            client.db.close()
+    assert [client.error for client in running if client.error] == []
+
+
+def prepare(server: Server) -> None:
+    server.sql("drop table if exists account, wide")
+    server.sql("create table account (id int primary key, v int)")
+    server.sql("insert into account select n, 0 from generate_series(1, 20000) n")
+    server.sql("create table wide as select n, repeat('x', 200) as t from generate_series(1, 50000) n")
+
+
+# -- the troubles -----------------------------------------------------------------------------------------------------------
+
+
+def leave_open(db: psycopg.Connection[Any], stop: threading.Event) -> None:
+    with db.transaction():
+        db.execute("update account set v = v + 1 where id = 1")
+        stop.wait(2.0)
+    stop.wait(0.02)
+
+
+def want_row(db: psycopg.Connection[Any], stop: threading.Event) -> None:
+    db.execute("update account set v = v + 1 where id = 1")
+    stop.wait(0.02)
+
+
+def fetch_few(db: psycopg.Connection[Any], stop: threading.Event) -> None:
+    with db.transaction():
+        db.execute("declare few no scroll cursor for select * from account")
+        while not stop.is_set() and db.execute("fetch forward 5 from few").fetchall():
+            stop.wait(0.004)
+
+
+def talk_much(db: psycopg.Connection[Any], stop: threading.Event) -> None:
+    with db.transaction():
+        for n in range(20):
+            db.execute("select v from account where id = %s", [100 + n])
+            stop.wait(0.004)
+
+
+def read_slowly(db: psycopg.Connection[Any], stop: threading.Event) -> None:
+    """Takes 200 rows of a large result at a time."""
+    copy = db.pgconn
+    assert copy.exec_(b"copy (select * from wide) to stdout").status == psycopg.pq.ExecStatus.COPY_OUT
+    rows = 0
+    while not stop.is_set() and copy.get_copy_data(0)[0] >= 0:
+        rows += 1
+        if rows % 200 == 0:
+            stop.wait(0.1)
+
+
+def busy(db: psycopg.Connection[Any], stop: threading.Event) -> None:
+    db.execute("select count(*) from generate_series(1, 100000)")
+
+
+# -- quiet ------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_quiet_server_has_no_findings(pg: Server, tmp_path: Path) -> None:
+    def now_and_then(db: psycopg.Connection[Any], stop: threading.Event) -> None:
+        db.execute("select 1")
+        stop.wait(0.2)
+
+    with clients(pg, ("pool", now_and_then)), pg.connect(application_name="psql", autocommit=False) as person:
+        person.execute("select 1")  # idle in a transaction that holds nothing
+        result = captured(pg, tmp_path, 3)
+    assert result.findings == []
+    assert result.not_evaluated == []
+
+
+def test_a_healthy_pgbench_has_no_client_findings(servers: Callable[[int], Server], tmp_path: Path) -> None:
+    server = servers(16)
+    server.pgbench_init(2)
+    with server.pgbench("-c", 2, "-T", 60):
+        wait_until(lambda: server.sql("select 1 from pg_stat_activity where application_name = 'pgbench' and state = 'active'"))
+        only = ["IDLE-IN-XACT", "XMIN-HORIZON", "CONN-STORM", "CONN-NEAR-LIMIT", "SLOW-CLIENT", "FETCH-SIZE"]
+        assert captured(server, tmp_path, 4, only).findings == []
+
+
+# -- planted ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("major", [13, 16, 18])
+def test_four_troubles_at_once_each_give_their_row(servers: Callable[[int], Server], tmp_path: Path, major: int) -> None:
+    server = servers(major)
+    prepare(server)
+    only = ["IDLE-IN-XACT", "FETCH-SIZE", "CHATTY-APP", "SLOW-CLIENT", "XMIN-HORIZON", "CONN-STORM", "CONN-NEAR-LIMIT"]
+    troubles = [
+        ("checkout", leave_open),
+        ("pay", want_row),
+        ("pay", want_row),
+        ("etl", fetch_few),
+        ("orm", talk_much),
+        ("export", read_slowly),
+    ]
+    with clients(server, *troubles) as (checkout, _, _, etl, _, export):
+        wait_until(lambda: server.sql("select 1 from pg_stat_activity where wait_event_type = 'Lock'"), what="a lock wait")
+        wait_until(lambda: server.sql("select 1 from pg_stat_activity where wait_event = 'ClientWrite'"), what="a slow client")
+        found = by_rule(captured(server, tmp_path, 6, only))
+    assert set(found) == {"IDLE-IN-XACT", "FETCH-SIZE", "CHATTY-APP", "SLOW-CLIENT"}
+
+    idle = found["IDLE-IN-XACT"]
+    assert idle.subject == f"pid {checkout.pid}"
+    assert "application checkout" in idle.statement and "2 sessions waited" in idle.statement and "update account" in idle.statement
+    assert idle.cost_s == pytest.approx(2 * 6, rel=0.25)  # two victims, all of the window but the short moments in between
+
+    fetch = found["FETCH-SIZE"]
+    assert fetch.subject == "application etl from local"
+    assert f"pid {etl.pid}" in fetch.statement and "fetch forward" in fetch.statement
+    assert fetch.cost_s == pytest.approx(6, rel=0.25)
+    assert fetch.evidence[0]["round_trips"] < 6 / 0.004
+
+    assert found["CHATTY-APP"].subject == "application orm from local"
+    assert "select v from account" in found["CHATTY-APP"].evidence[0]["after_statement"]
+    assert found["CHATTY-APP"].cost_s == pytest.approx(6, rel=0.4)
+
+    slow = found["SLOW-CLIENT"]
+    assert slow.subject == "application export from local"
+    assert f"pid {export.pid}" in slow.statement and "copy (select * from wide)" in slow.statement
+    assert slow.cost_s == pytest.approx(6, rel=0.25)
+    assert slow.share_of_db_time is not None and 0.1 < slow.share_of_db_time < 0.5
+
+
+def test_the_round_trips_of_a_fetch_loop_are_counted(servers: Callable[[int], Server], tmp_path: Path) -> None:
+    server = servers(16)
+    prepare(server)
+    trips: list[int] = []
+
+    def fetch(db: psycopg.Connection[Any], stop: threading.Event) -> None:
+        with db.transaction():
+            db.execute("declare few no scroll cursor for select * from account, account b")
+            while not stop.is_set() and db.execute("fetch forward 5 from few").fetchall():
+                trips.append(1)
+                stop.wait(0.004)
+
+    with clients(server, ("etl", fetch)):
+        wait_until(lambda: len(trips) > 10, what="the first fetches")
+        before = len(trips)
+        result = captured(server, tmp_path, 5, ["FETCH-SIZE"])
+        most = len(trips) - before
+    (found,) = result.findings
+    # The capture is shorter than the time between the two counts by its own set-up and end, some tenths of a second.
+    assert 0.5 * most < found.evidence[0]["round_trips"] <= 1.05 * most
+
+
+def test_more_work_than_cpus(servers: Callable[[int], Server], tmp_path: Path) -> None:
+    server = servers(16)
+    cpus = len(os.sched_getaffinity(0))
+    with clients(server, *[("report", busy)] * (3 * cpus)) as running:
+        wait_until(lambda: all(client.done for client in running), what="every client at work")
+        found = by_rule(captured(server, tmp_path, 7, ["AAS-SATURATED", "CPU-STARVED", "TOP-WAIT"]))
+    assert set(found) == {"AAS-SATURATED", "CPU-STARVED"}
+    assert f" on {cpus} CPU" in found["AAS-SATURATED"].statement and "waiting to run" in found["AAS-SATURATED"].statement
+    starved = found["CPU-STARVED"]
+    assert starved.subject == "CPUs of the host"
+    assert starved.evidence[0]["application_name"] == "report"
+    # Of 3 n sessions on n CPUs at least two thirds of the time go to waiting.
+    assert starved.share_of_db_time is not None and starved.share_of_db_time > 0.5
+
+
+def test_a_wait_for_a_lock_held_outside_a_transaction(servers: Callable[[int], Server], tmp_path: Path) -> None:
+    server = servers(16)
+
+    def want_lock(db: psycopg.Connection[Any], stop: threading.Event) -> None:
+        db.execute("select pg_advisory_lock(7)")
+        db.execute("select pg_advisory_unlock(7)")
+
+    with server.connect(application_name="holder") as holder:
+        holder.execute("select pg_advisory_lock(7)")
+        with clients(server, ("worker", want_lock), ("worker", want_lock)):
+            wait_until(lambda: len(server.sql("select 1 from pg_stat_activity where wait_event_type = 'Lock'")) == 2)
+            found = by_rule(captured(server, tmp_path, 3))
+            holder.execute("select pg_advisory_unlock(7)")
+    assert set(found) == {"TOP-WAIT"}
+    assert found["TOP-WAIT"].subject == "wait Lock:advisory"
+    assert "pg_advisory_lock" in found["TOP-WAIT"].statement
+
+
+def test_the_holder_of_the_oldest_snapshot(servers: Callable[[int], Server], tmp_path: Path) -> None:
+    server = servers(16)
+    with server.connect(application_name="report", autocommit=False) as old:
+        old.execute("set transaction isolation level repeatable read")
+        old.execute("select count(*) from pg_class")
+        with server.connect() as other:
+            for _ in range(300):
+                other.execute("select txid_current()")
+        found = by_rule(captured(server, tmp_path, 2, ["XMIN-HORIZON"], horizon_xids=200))
+        assert found["XMIN-HORIZON"].subject == f"pid {old.info.backend_pid}"
+        assert 300 <= found["XMIN-HORIZON"].evidence[0]["age_xids"] < 400
+
+
+def test_sessions_near_the_limit(fresh_server: Callable[..., Server], tmp_path: Path) -> None:
+    server = fresh_server(16, max_connections=20)
+    crowd = [server.connect(application_name="web") for _ in range(15)]
+    try:
+        found = by_rule(captured(server, tmp_path, 2, ["CONN-NEAR-LIMIT"]))
+    finally:
+        for connection in crowd:
+            connection.close()
+    assert found["CONN-NEAR-LIMIT"].subject == "max_connections"
+    assert "of the 17 slots for ordinary users (max_connections 20 less 3 reserved)" in found["CONN-NEAR-LIMIT"].statement
+    assert "15 of application web" in found["CONN-NEAR-LIMIT"].statement
+
+
+def test_sessions_that_come_and_go(servers: Callable[[int], Server], tmp_path: Path) -> None:
+    server = servers(16)
+
+    def come_and_go(db: psycopg.Connection[Any], stop: threading.Event) -> None:
+        with server.connect(application_name="php") as short:
+            short.execute("select 1")
+            stop.wait(0.1)
+
+    with clients(server, *[("starter", come_and_go)] * 4) as running:
+        wait_until(lambda: all(client.done for client in running))
+        found = by_rule(captured(server, tmp_path, 4, ["CONN-STORM"]))
+    assert found["CONN-STORM"].subject == "application php from local"
+
+
+def test_durability_is_judged_by_the_settings_in_force(fresh_server: Callable[..., Server], tmp_path: Path) -> None:
+    result = captured(fresh_server(16, fsync=False), tmp_path / "off", 1.5, ["DURABILITY-OFF"])
+    assert [(f.subject, f.severity) for f in result.findings] == [("setting fsync", "critical")]
+    assert captured(fresh_server(16, fsync=True), tmp_path / "on", 1.5, ["DURABILITY-OFF"]).clean == ["DURABILITY-OFF"]
+
+
+def test_the_host_rules_follow_the_facts_of_this_host(servers: Callable[[int], Server], tmp_path: Path) -> None:
+    result = captured(servers(16), tmp_path, 3, ["ZONE-RECLAIM", "THP", "RECLAIM-STALL", "SWAP", "HUGEPAGES-OFF"])
+    found = {f.id for f in result.findings}
+    zone = Path("/proc/sys/vm/zone_reclaim_mode")
+    assert ("ZONE-RECLAIM" in found) == (zone.exists() and zone.read_text().strip() != "0")
+    thp = Path("/sys/kernel/mm/transparent_hugepage")
+    always = [(thp / name).exists() and "[always]" in (thp / name).read_text() for name in ("enabled", "defrag")]
+    assert ("THP" in found) == all(always)
+    assert "HUGEPAGES-OFF" not in found
+    assert {name for name, _ in result.not_evaluated} <= {"ZONE-RECLAIM", "THP"}
