@@ -40,7 +40,7 @@ Examples:
 def command(pg_bin: Path | None, major: int | None, seconds: float, rate: float, out: Path | None, as_json: bool) -> None:
     """Start a private PostgreSQL with planted troubles, capture and report it.
 
-    The server listens on a unix socket in a temporary folder only and never runs as root. A small shop with 27
+    The server listens on a unix socket in a temporary folder only and never runs as root. A small shop with 23
     clients works on it. leadline measures it from outside for 20 seconds, prints where the time went and what is wrong,
     and leaves leadline-demo/capture.leadline and leadline-demo/report.html. Everything else is removed, also on Ctrl-C.
     """

@@ -41,21 +41,21 @@ def pause(stop: threading.Event, seconds: float) -> None:
     stop.wait(seconds)
 
 
-def wait_for_burst(stop: threading.Event) -> None:
-    """Until the next multiple of BURST_S on the clock that all clients share."""
-    pause(stop, BURST_S - time.monotonic() % BURST_S)
+def wait_for_burst(stop: threading.Event, offset_s: float = 0.0) -> None:
+    """Until offset_s after the next multiple of BURST_S on the clock that all clients share."""
+    pause(stop, BURST_S - (time.monotonic() - offset_s) % BURST_S)
 
 
 def enter_orders(db: Connection, stop: threading.Event) -> None:
     """Every message of the batch becomes a row; the key grows by one."""
-    db.execute("insert into order_event (customer_id, kind) select 1 + n % 20000, n % 7 from generate_series(1, 1300) n")
+    db.execute("insert into order_event (customer_id, kind) select 1 + n % 20000, n % 7 from generate_series(1, 2000) n")
     wait_for_burst(stop)
 
 
 def number_invoices(db: Connection, stop: threading.Event) -> None:
-    """Draws a block of numbers for the invoices of a batch."""
+    """Draws a block of numbers for the invoices of a batch, between the batches of orders."""
     db.execute("select max(nextval('invoice_number')) from generate_series(1, 15000)")
-    wait_for_burst(stop)
+    wait_for_burst(stop, BURST_S / 2)
 
 
 def check_out(db: Connection, stop: threading.Event) -> None:
@@ -120,7 +120,7 @@ def shop(db: Connection, stop: threading.Event) -> None:
 
 
 CLIENTS = (
-    Client("order-entry", enter_orders, 12),
+    Client("order-entry", enter_orders, 8),
     Client("invoice-batch", number_invoices, 6),
     Client("checkout", check_out),
     Client("payment", pay, 2),

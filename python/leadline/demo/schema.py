@@ -14,9 +14,7 @@ insert into voucher select n, 'campaign ' || n, 1000000 from generate_series(1, 
 create table article (article_id int primary key, name text not null, price_cents int not null, stock int not null);
 insert into article select n, 'article ' || n, 100 + n % 9900, n % 500 from generate_series(1, 50000) n;
 
-create table order_event (
-    event_id bigint generated always as identity (cache 20) primary key, customer_id int not null, kind smallint not null
-);
+create table order_event (event_id bigserial primary key, customer_id int not null, kind smallint not null);
 
 create sequence invoice_number;
 
