@@ -165,6 +165,10 @@ class SqlRecorder:
             ).as_dict()
         except LeadlineError as e:
             self._error = e.as_dict()
+        except Exception as e:  # a thread must not end silently: the capture would look whole
+            self._error = LeadlineError(
+                "invalid", "the sampler ended by a programming error", detail=repr(e), hint="please report it"
+            ).as_dict()
 
     def _loop(self) -> None:
         started = time.monotonic_ns()
@@ -330,7 +334,7 @@ def _cpu_ns() -> int:
 
 
 def _rss_bytes() -> int:
-    with open("/proc/self/statm", encoding="ascii") as f:
+    with open("/proc/self/statm", encoding="utf-8") as f:
         return int(f.read().split()[1]) * resource.getpagesize()
 
 

@@ -184,6 +184,10 @@ class _Session:
         self.manifest.describe_recorder(self.probe.describe())
         if final["error"] is not None:
             self.error = self.error or LeadlineError(**final["error"])
+        elif elapsed < for_s and not stop.is_set() and self.error is None:
+            self.error = LeadlineError(
+                "invalid", "the recorder ended by itself", detail=f"after {elapsed:.1f} of {for_s:g} s", hint="please report it"
+            )
         elif stop.is_set() and elapsed < for_s:
             self.manifest.note(f"stopped by the user after {elapsed:.1f} of {for_s:g} s")
 
