@@ -26,6 +26,7 @@ from leadline.target import Target, socket_dsn
 OK, LIMITED, MISSING, INFO = "ok", "limited", "missing", "info"
 SHM_MAJORS = range(13, 19)
 CAPABILITIES = {"CAP_DAC_READ_SEARCH": 2, "CAP_SYS_PTRACE": 19, "CAP_SYS_ADMIN": 21, "CAP_CHECKPOINT_RESTORE": 40}
+AREAS = ("host", "server", "memory", "sql", "capture")
 TIER_SHM, TIER_SQL = "shared memory", "SQL"
 
 
@@ -59,7 +60,7 @@ def doctor(target: Target | None) -> list[Check]:
     if target.pid is not None:
         checks += list(_memory_checks(target))
     checks += list(_sql_checks(target))
-    return checks
+    return sorted(checks, key=lambda check: AREAS.index(check.area))
 
 
 def tiers(checks: list[Check]) -> list[str]:
@@ -199,7 +200,7 @@ def _memory_checks(target: Target) -> Iterator[Check]:
     private = bool(access["private_memory"])
     effect = "LWLock holders; blocks, temporary blocks and WAL per session"
     found_private = "readable" if private else "not readable"
-    yield judge("memory", "backends' own memory", private, found_private, effect, as_owner(postmaster.uid_of(target.pid)))
+    yield judge("memory", "private memory", private, found_private, effect, as_owner(postmaster.uid_of(target.pid)))
     status = {"ok": OK, "partial": LIMITED, "off": MISSING}
     for name, probe in found["probes"].items():
         if probe["status"] != "ok":
