@@ -6,7 +6,7 @@
 -- threshold: aas_per_cpu = 1.0 (one active session per CPU: above it some of them must be waiting)
 -- threshold: aas_min_s = 30 (a shorter excess is a burst; in a capture under a minute half of it counts)
 -- threshold: aas_least_s = 5 (below five seconds of excess no verdict, however short the capture)
--- minimum: tick 100
+-- minimum: tick 30
 -- evaluable when: (select cpu_count from capture) > 0 | the number of CPUs the server may use is not known
 -- wrong when: the extra sessions wait on purpose (pg_sleep, a throttled vacuum) or for another machine (foreign tables, synchronous standby)
 with about as (select window_s, tier, cpu_count from capture),

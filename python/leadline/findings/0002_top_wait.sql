@@ -5,7 +5,7 @@
 -- unit: seconds of database time
 -- threshold: top_wait_share = 0.4 (two fifths: removing it at best makes the work 1.7 times as fast)
 -- threshold: top_wait_sessions = 0.5 (half a session waiting on average: less is a quiet server)
--- minimum: tick 100
+-- minimum: tick 30
 -- wrong when: the wait is the price of the work itself, such as the commit of a load of small transactions on a disk that honours fsync
 with about as (select window_s, tier, cpu_count from capture),
 observed as (select sum(period_ns) / 1e9 as observed_s from tick),

@@ -6,7 +6,7 @@
 -- threshold: queue_share = 0.2 (a fifth of runnable time in the run queue: every CPU-bound step takes a quarter longer)
 -- threshold: queue_sessions = 0.2 (one session in five moments: less does not show in response times)
 -- threshold: queue_db_share = 0.05 (5 % of database time)
--- minimum: tick 100
+-- minimum: tick 30
 -- evaluable when: exists (from session_delta where cpu_queue_ns is not null) | the scheduler times of the sessions could not be read (/proc/PID/schedstat), so CPU cannot be split into running and waiting to run
 -- wrong when: another tenant of the host took the CPUs only during the capture
 with about as (select window_s, tier, cpu_count from capture),

@@ -5,7 +5,7 @@
 -- unit: short sessions per second
 -- threshold: storm_per_s = 5 (five a second: each costs a fork, an authentication and cold caches, some 5 to 50 ms together)
 -- threshold: storm_lifetime_s = 5 (a session that lives shorter than five seconds was not worth its start)
--- minimum: tick 100
+-- minimum: tick 30
 -- wrong when: a load test opens and closes its sessions on purpose
 with about as (select window_s, tier, cpu_count from capture),
 observed as (select sum(period_ns) / 1e9 as observed_s, max(ts) as last_ts, any_value(period_ns) as period_ns from tick),

@@ -9,7 +9,7 @@
 -- threshold: chatty_gaps = 3 (round trips inside one transaction: with fewer there is nothing to send together)
 -- threshold: chatty_gap_s = 0.5 (a longer pause is thinking, not a round trip: IDLE-IN-XACT has those that hurt)
 -- threshold: cursor_snapshot_s = 1.0 (as in FETCH-SIZE, which reports the gaps between the parts of one result)
--- minimum: tick 100
+-- minimum: tick 30
 -- wrong when: the client computes between its statements what only it can compute
 with about as (select window_s, tier, cpu_count from capture),
 observed as (select sum(period_ns) / 1e9 as observed_s from tick),

@@ -6,7 +6,7 @@
 -- threshold: slow_client_s = 1.0 (seconds in the window; below it there are too few samples)
 -- threshold: slow_client_sessions = 0.05 (a twentieth of a session on average: less is the normal filling of a socket buffer)
 -- threshold: slow_client_own_share = 0.25 (a quarter of the client's own active time: a fast reader stays far below)
--- minimum: tick 100
+-- minimum: tick 30
 -- wrong when: a dump or an export is limited by the disk or the network it writes to, and nobody waits for it
 with about as (select window_s, tier, cpu_count from capture),
 observed as (select sum(period_ns) / 1e9 as observed_s from tick),

@@ -8,7 +8,7 @@
 -- threshold: fetch_min_s = 1.0 (seconds in the window; below it there are too few samples)
 -- threshold: fetch_gap_s = 0.5 (a longer pause is the client's own work, not a round trip)
 -- threshold: fetch_snapshot_s = 1.0 (a snapshot this old outlived every gap that counts here)
--- minimum: tick 100
+-- minimum: tick 30
 -- wrong when: the application repeats one small query by key in a transaction of isolation level repeatable read, which looks the same from outside
 with about as (select window_s, tier, cpu_count from capture),
 observed as (select sum(period_ns) / 1e9 as observed_s from tick),
