@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from leadline.cli import run
 from leadline.doctor import INFO, LIMITED, MISSING, OK, Check
 from leadline.errors import LeadlineError
 from leadline.target import resolve
-from test_take import AS_NOBODY, NOBODY, ROOT, ended
+from test_take import NOBODY, as_user
 
 
 def by_name(checks: list[Check]) -> dict[str, Check]:
@@ -101,10 +100,9 @@ def test_no_free_slot_leaves_shared_memory(fresh_server: Callable[..., Server]) 
     assert "slot" in by_name(checks)["capture SQL"].found
 
 
-@pytest.mark.skipif(not ROOT, reason="taking another user's place needs root")
 def test_another_user_is_told_whom_to_be(servers: Callable[[int], Server]) -> None:
     server = servers(16)
-    done = ended([sys.executable, "-c", AS_NOBODY, "doctor", str(server.pid)])
+    done = as_user(NOBODY, "doctor", server.pid)
     assert done.returncode == 2 and "Traceback" not in done.stderr
     uid = postmaster.uid_of(server.pid)
     assert f"uid {NOBODY}, no special capabilities" in done.stdout and f"sudo -u '#{uid}'" in done.stdout

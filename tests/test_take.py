@@ -18,7 +18,7 @@ import duckdb
 import psycopg
 import pytest
 from conftest import Server, background, wait_until
-from leadline import _core
+from leadline import _core, postmaster
 from leadline.capture import open_capture
 from leadline.cli import run
 from leadline.cli.take import parse_duration, parse_rate
@@ -29,15 +29,16 @@ from leadline.take import take
 CLI = [sys.executable, "-m", "leadline"]
 ROOT = os.geteuid() == 0
 NOBODY = 65534
-AS_NOBODY = f"""
-import os, sys
+AS_USER = """
+import os, pwd, sys
 import leadline.take, leadline.doctor, leadline.show, leadline.cli.take, leadline.cli.doctor, leadline._core
-import difflib, psycopg, rich.console
+import difflib, encodings.ascii, encodings.idna, psycopg, rich.console
 from leadline.tables import all_tables
-all_tables()
-os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})
+all_tables()  # all that is read from places which another user may not enter
+uid = int(sys.argv[1])
+os.setgroups([]); os.setgid(pwd.getpwuid(uid).pw_gid); os.setuid(uid)  # the kernel compares the group too
 from leadline.cli import run
-sys.exit(run(sys.argv[1:]))
+sys.exit(run(sys.argv[2:]))
 """
 
 
@@ -324,10 +325,11 @@ def test_no_room_at_all_is_told_before_anything_is_recorded(small_disk: Path, se
     assert "space" in text.lower()
 
 
-def as_nobody(*arguments: Any) -> subprocess.CompletedProcess[str]:
+def as_user(uid: int, *arguments: Any) -> subprocess.CompletedProcess[str]:
+    """The command line run by another user."""
     if not ROOT:
         pytest.skip("taking another user's place needs root")
-    return ended([sys.executable, "-c", AS_NOBODY, *arguments])
+    return ended([sys.executable, "-c", AS_USER, uid, *arguments])
 
 
 @pytest.fixture
@@ -346,7 +348,7 @@ def test_without_rights_it_falls_back_to_sql_and_says_what_to_do(open_folder: Pa
 
     with PrivateServer(fetched_or_skip(16).bin_dir, settings=SETTINGS, loopback=True) as server:
         pid = server.pid
-        done = as_nobody("take", server.loopback_dsn, "--for", "1s", "-o", open_folder / "c")
+        done = as_user(NOBODY, "take", server.loopback_dsn, "--for", "1s", "-o", open_folder / "c")
     assert done.returncode == 0, done.stderr
     assert "shared memory was not read" in done.stderr and "sudo" in done.stderr
     capture = open_capture(open_folder / "c.leadline")
@@ -356,9 +358,21 @@ def test_without_rights_it_falls_back_to_sql_and_says_what_to_do(open_folder: Pa
 
 
 def test_without_rights_and_without_a_connection_it_is_one_error(servers: Callable[[int], Server], open_folder: Path) -> None:
-    text = is_one_error(as_nobody("take", "--pid", servers(16).pid, "--for", "1s", "-o", open_folder / "c"))
+    text = is_one_error(as_user(NOBODY, "take", "--pid", servers(16).pid, "--for", "1s", "-o", open_folder / "c"))
     assert "may not be read" in text and "sudo" in text and f"uid {NOBODY}" in text
     assert list(open_folder.iterdir()) == []
+
+
+def test_the_servers_own_user_needs_no_root(servers: Callable[[int], Server], open_folder: Path) -> None:
+    server = servers(16)
+    uid = postmaster.uid_of(server.pid)
+    assert uid
+    done = as_user(uid, "take", "--pid", server.pid, "--for", "1s", "-o", open_folder / "c")
+    assert done.returncode == 0, done.stderr
+    capture = open_capture(open_folder / "c.leadline")
+    assert capture.manifest["tier"] == "shm" and capture.manifest["access"]["shared_memory"] == "process_vm_readv"
+    assert capture.scalar("select count(*) from session_sample where backend_type = 'checkpointer'") > 0
+    assert capture.scalar("select count(*) from relation where relname = 'pg_class'") > 0
 
 
 def refusing(kind: str, message: str) -> Callable[..., Any]:

@@ -65,7 +65,7 @@ class CatalogFiles:
     def __init__(self, data_dir: Path, block_size: int = 8192) -> None:
         self.root, self.block_size = data_dir, block_size
         try:
-            version = (data_dir / "PG_VERSION").read_text(encoding="ascii").strip()
+            version = (data_dir / "PG_VERSION").read_text(encoding="utf-8").strip()
         except OSError as e:
             raise LeadlineError("rights", f"the data directory may not be read: {e.strerror}", where=str(data_dir)) from e
         if not version.isdigit() or int(version) not in SUPPORTED:
