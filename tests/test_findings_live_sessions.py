@@ -6,6 +6,8 @@ One capture holds four troubles at once, each of another application: a rule mus
 from __future__ import annotations
 
 import os
+import socket
+import struct
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -30,6 +32,7 @@ def captured(server: Server, folder: Path, for_s: float, only: list[str] = SESSI
     capture = open_capture(path)
     try:
         assert capture.manifest["status"] == "complete"
+        assert capture.manifest["tier"] == "shm"
         return evaluate(capture, only=only, thresholds=thresholds)
     finally:
         capture.close()
@@ -218,6 +221,65 @@ def test_the_round_trips_of_a_fetch_loop_are_counted(servers: Callable[[int], Se
     (found,) = result.findings
     # The capture is shorter than the time between the two counts by its own set-up and end, some tenths of a second.
     assert 0.5 * most < found.evidence[0]["round_trips"] <= 1.05 * most
+
+
+class Portal:
+    """One statement run through a portal, some rows per Execute message: what a driver with a fetch size sends."""
+
+    def __init__(self, server: Server, application_name: str, query: str) -> None:
+        info = psycopg.conninfo.conninfo_to_dict(server.dsn)
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.settimeout(10)
+        self.socket.connect(f"{info['host']}/.s.PGSQL.{info.get('port', 5432)}")
+        who = {"user": info["user"], "database": info["dbname"], "application_name": application_name}
+        body = struct.pack("!i", 196608) + b"".join(f"{k}\0{v}\0".encode() for k, v in who.items()) + b"\0"
+        self.socket.sendall(struct.pack("!i", len(body) + 4) + body)
+        self._until_ready()
+        self._send((b"Q", b"begin\0"))
+        self._until_ready()
+        self._send((b"P", b"\0" + query.encode() + b"\0" + bytes(2)), (b"B", bytes(8)), (b"S", b""))
+        self._until_ready()
+
+    def execute(self, rows: int) -> int:
+        """Asks for up to `rows` more rows and gives how many came."""
+        self._send((b"E", b"\0" + struct.pack("!i", rows)), (b"S", b""))
+        return self._until_ready().count(b"D")
+
+    def _send(self, *messages: tuple[bytes, bytes]) -> None:
+        self.socket.sendall(b"".join(kind + struct.pack("!i", len(body) + 4) + body for kind, body in messages))
+
+    def _until_ready(self) -> list[bytes]:
+        kinds: list[bytes] = []
+        with self.socket.makefile("rb") as stream:
+            while kinds[-1:] != [b"Z"]:
+                kind = stream.read(1)
+                stream.read(struct.unpack("!i", stream.read(4))[0] - 4)
+                assert kind not in (b"", b"E"), "the server reports an error"
+                kinds.append(kind)
+        return kinds
+
+
+@pytest.mark.parametrize("major", [13, 18])
+def test_a_portal_read_in_small_parts_is_told_from_a_loop_of_queries(servers: Callable[[int], Server], tmp_path: Path, major: int) -> None:
+    server = servers(major)
+    prepare(server)
+    portal = Portal(server, "java", "select * from account, account b")
+
+    def read_on(db: psycopg.Connection[Any], stop: threading.Event) -> None:
+        assert portal.execute(5) == 5
+        stop.wait(0.004)
+
+    def write(db: psycopg.Connection[Any], stop: threading.Event) -> None:
+        db.execute("update account set v = v + 1 where id between 5 and 50")
+        stop.wait(0.002)
+
+    with clients(server, ("beside", read_on), ("orm", talk_much), ("writer", write)) as running:
+        wait_until(lambda: all(client.done for client in running))
+        found = by_rule(captured(server, tmp_path, 6, ["FETCH-SIZE", "CHATTY-APP"]))
+    portal.socket.close()
+    assert found["FETCH-SIZE"].subject == "application java from local"
+    assert "statement: select * from account, account b" in found["FETCH-SIZE"].statement
+    assert found["CHATTY-APP"].subject == "application orm from local"
 
 
 def test_more_work_than_cpus(servers: Callable[[int], Server], tmp_path: Path) -> None:
