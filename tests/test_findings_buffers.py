@@ -190,6 +190,13 @@ def test_a_small_hot_table_is_named(cap: SyntheticCapture) -> None:
     assert "small table public.counter: block 2 and 1 more" in finding.statement
 
 
+def test_a_table_that_outgrew_its_size_in_the_catalog_is_not_small(cap: SyntheticCapture) -> None:
+    wait(cap, "LWLock:BufferContent")
+    seen(cap, SMALL, "heap tail", waiters=4, block=128)  # the first block beyond 1 MB
+    looked(cap, waiting=5, attributed=4)
+    assert [(f.id, f.subject) for f in found(cap)] == [("HOT-BLOCK", "heap tail pages of public.counter")]
+
+
 def test_the_tail_of_a_large_table_is_a_hot_block(cap: SyntheticCapture) -> None:
     wait(cap, "LWLock:BufferContent")
     seen(cap, TABLE, "heap tail", waiters=2, block=9000)
@@ -262,6 +269,8 @@ def test_the_sql_tier_says_who_waited_for_pages_without_names(tmp_path: Path) ->
 def test_waits_for_pages_that_no_look_could_name(cap: SyntheticCapture) -> None:
     wait(cap, "LWLock:BufferContent")
     looked(cap, waiting=5, attributed=0)
+    for second in (10, 11, 12, 13):  # four waiters on a page out of a hundred say nothing
+        seen_at(cap, second, SEQUENCE, "sequence", waiters=1)
     (finding,) = found(cap)
     assert finding.id == "BUFFER-WAITS-UNNAMED"
 

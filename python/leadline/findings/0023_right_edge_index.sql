@@ -5,6 +5,7 @@
 -- unit: seconds waited for the content lock of the page: all such waits, split by the share of the waiters seen on each page
 -- threshold: min_share = 0.01 (less than 1 % of database time does not show in throughput)
 -- threshold: min_samples = 10 (below it the sampling error is as large as the number)
+-- threshold: min_named = 5 (with fewer waiters seen on pages there is no share to speak of: BUFFER-WAITS-UNNAMED)
 -- wrong when: the index is so small that its only leaf is also the right-most one
 with base as (
   select sum(weight_s) as db_time_s from session_sample where in_db_time
@@ -23,7 +24,10 @@ hot as (
   from page_wait where at_right_edge
   group by object, relid
 ),
-cost as (select h.*, s.*, h.cost_s / b.db_time_s as share from hot h cross join base b cross join scan s)
+named as (select sum(waiters) as named from page_wait),
+cost as (
+  select h.*, s.*, n.named, h.cost_s / b.db_time_s as share from hot h cross join base b cross join scan s cross join named n
+)
 select 'RIGHT-EDGE-INDEX' as id,
        case when share >= 0.5 and cost_s >= c.window_s then 'critical'
             when share >= 0.2 and cost_s >= 0.5 * c.window_s then 'high'
@@ -39,5 +43,5 @@ select 'RIGHT-EDGE-INDEX' as id,
               case when relid is null then '; the name could not be read: tablespace/database/file numbers instead' else '' end) as statement,
        cost_s, share as share_of_db_time, samples, ts_from, ts_to, evidence
 from cost cross join (select tier, window_s from capture) c
-where share >= getvariable('min_share') and samples >= getvariable('min_samples')
+where share >= getvariable('min_share') and samples >= getvariable('min_samples') and named >= getvariable('min_named')
 order by cost_s desc, object

@@ -7,6 +7,7 @@
 -- threshold: min_share = 0.01 (less than 1 % of database time does not show in throughput)
 -- threshold: min_samples = 10 (below it the sampling error is as large as the number)
 -- threshold: small_table_bytes = 1048576 (tables up to here belong to HOT-HEAP-PAGE)
+-- threshold: min_named = 5 (with fewer waiters seen on pages there is no share to speak of: BUFFER-WAITS-UNNAMED)
 -- wrong when: few waiters were seen, so that 30 % of them are a handful
 with base as (
   select sum(weight_s) as db_time_s from session_sample where in_db_time
@@ -14,8 +15,8 @@ with base as (
 scan as (  -- looks at the pages seen hot before miss those that have just become hot: they would count too low
   select coalesce(sum(waiting), 0) as waiting, coalesce(sum(attributed), 0) as attributed from buffer_scan where scope = 'all'
 ),
-size as (  -- in bytes; without names only as far as blocks were seen
-  select p.dbnode, p.relfilenode, coalesce(any_value(nullif(r.size_bytes, -1)), 8192 * (max(p.block) + 1)) as size_bytes
+size as (  -- in bytes; a block seen beyond the size read before the window tells that it has grown
+  select p.dbnode, p.relfilenode, greatest(any_value(nullif(r.size_bytes, -1)), 8192 * (max(p.block) + 1)) as size_bytes
   from page_wait p
   left join relation r on r.datid = p.dbnode and r.relid = p.relid
   where p.fork = 'main' and p.page_kind in ('heap', 'heap tail')
@@ -33,7 +34,10 @@ hot as (
     and not (fork = 'main' and page_kind in ('heap', 'heap tail') and size_bytes <= getvariable('small_table_bytes'))
   group by object, relid, page_kind
 ),
-cost as (select h.*, s.*, h.cost_s / b.db_time_s as share from hot h cross join base b cross join scan s)
+named as (select sum(waiters) as named from page_wait),
+cost as (
+  select h.*, s.*, n.named, h.cost_s / b.db_time_s as share from hot h cross join base b cross join scan s cross join named n
+)
 select 'HOT-BLOCK' as id,
        case when share >= 0.5 and cost_s >= c.window_s then 'critical'
             when share >= 0.2 and cost_s >= 0.5 * c.window_s then 'high'
@@ -47,5 +51,5 @@ select 'HOT-BLOCK' as id,
               case when relid is null then '; the name could not be read: tablespace/database/file numbers instead' else '' end) as statement,
        cost_s, share as share_of_db_time, samples, ts_from, ts_to, evidence
 from cost cross join (select tier, window_s from capture) c
-where part >= getvariable('min_part') and share >= getvariable('min_share') and samples >= getvariable('min_samples')
+where part >= getvariable('min_part') and share >= getvariable('min_share') and samples >= getvariable('min_samples') and named >= getvariable('min_named')
 order by cost_s desc, subject

@@ -5,7 +5,7 @@
 -- unit: seconds waited for LWLock BufferContent (buffer_content in 12)
 -- threshold: min_share = 0.02 (2 % of database time: less is the price of any busy server)
 -- threshold: min_samples = 10 (below it the sampling error is as large as the number)
--- threshold: max_named = 10 (with as many waiters seen on named pages the findings about pages tell more)
+-- threshold: min_named = 5 (with as many waiters seen on named pages the findings about pages tell more)
 -- wrong when: most waits are on different pages, so that no page is hot
 with base as (
   select sum(weight_s) as db_time_s from session_sample where in_db_time
@@ -47,4 +47,4 @@ select 'BUFFER-WAITS-UNNAMED' as id,
               case when query is null then '' else '; mostly in: ' || query end) as statement,
        cost_s, share as share_of_db_time, samples, ts_from, ts_to, evidence
 from cost cross join (select tier, window_s from capture) c
-where share >= getvariable('min_share') and samples >= getvariable('min_samples') and named < getvariable('max_named')
+where share >= getvariable('min_share') and samples >= getvariable('min_samples') and named < getvariable('min_named')
