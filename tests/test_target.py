@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
 import pytest
-from conftest import Server, fetched_or_skip, wait_until
+from conftest import Server, background, fetched_or_skip, wait_until
 from leadline import postmaster
+from leadline.capture import open_capture
 from leadline.catalog.connection import parse_dsn, safe_dsn
 from leadline.errors import LeadlineError
 from leadline.server.private import PrivateServer
+from leadline.take import take
 from leadline.target import resolve, resolve_text, socket_dsn
 
 
@@ -157,3 +161,51 @@ def test_a_restarted_server_is_another_one(fresh_server) -> None:
     other = postmaster.start_ticks(1)
     assert found.is_running()
     assert not type(found)("pid", found.pid, start_ticks=other).is_running()
+
+
+@pytest.fixture
+def contained(fresh_server) -> Iterator[Server]:
+    """A server in a pid namespace of its own, where it calls itself process 1 or 2."""
+    if os.geteuid() != 0 or not shutil.which("unshare") or not shutil.which("setpriv"):
+        pytest.skip("a pid namespace needs root, unshare and setpriv")
+    server: Server = fresh_server(16)
+    private = server.private
+    private.stop()
+    owner = Path(private.data_dir).stat()
+    drop = ["setpriv", f"--reuid={owner.st_uid}", f"--regid={owner.st_gid}", "--clear-groups"]
+    postgres = [
+        private.bin_dir / "postgres",
+        "-D",
+        private.data_dir,
+        "-k",
+        private.socket_dir,
+        "-p",
+        private.port,
+        "-c",
+        "listen_addresses=",
+    ]
+    with background(["unshare", "-pf", "--kill-child", "--mount-proc", *drop, *postgres]) as process:
+        wait_until(lambda: process.poll() is not None or _answers(server), 20, "the server in its namespace")
+        yield server
+
+
+def _answers(server: Server) -> bool:
+    try:
+        return bool(server.sql("select true"))
+    except psycopg.OperationalError:
+        return False
+
+
+def test_a_server_in_a_container_is_found_in_every_way(contained: Server, tmp_path: Path) -> None:
+    found = resolve(dsn=contained.dsn)
+    assert found.pid is not None and postmaster.pid_in_namespace(found.pid) in (1, 2) != found.pid
+    assert resolve(data_dir=contained.private.data_dir).pid == found.pid
+    with contained.connect() as conn:
+        start = conn.execute(
+            "select extract(epoch from backend_start)::float8 from pg_stat_activity where pid = pg_backend_pid()"
+        ).fetchone()
+        assert start is not None and postmaster.find_by_backend(conn.info.backend_pid, start[0]) == found.pid
+        assert postmaster.find_by_backend(conn.info.backend_pid, start[0] - 60) is None
+        path = take(dsn=contained.dsn, tier="sql", for_s=2.5, rate_hz=10, out=tmp_path / "c")
+    rows = open_capture(path).rows("select count(*) as n, count(cpu_run_ns) as with_cpu from session_delta")[0]
+    assert rows["n"] == rows["with_cpu"] > 0

@@ -64,6 +64,13 @@ def pid_in_namespace(pid: int) -> int:
     return int(inner[-1]) if inner else pid
 
 
+def children_by_inner_pid(pid: int) -> dict[int, int]:
+    """The children of a postmaster: the pid the server knows -> the pid on this host. They differ in containers."""
+    listed = read_text(PROC / str(pid) / "task" / str(pid) / "children")
+    pids = all_pids() if listed is None else [int(child) for child in listed.split()]
+    return {pid_in_namespace(child): child for child in pids if listed is not None or parent_of(child) == pid}
+
+
 def start_ticks(pid: int) -> int | None:
     """When the process started, in clock ticks since boot: with the pid it names one process for good."""
     stat = read_text(PROC / str(pid) / "stat")

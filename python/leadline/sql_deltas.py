@@ -44,8 +44,9 @@ class DeltaReader:
     """Differences between two readings of each session's counters. A session seen for the first time gives none yet."""
 
     def __init__(self, postmaster_pid: int | None, server: Server) -> None:
-        self._local = postmaster_pid is not None and postmaster.pid_in_namespace(postmaster_pid) == postmaster_pid
-        self._elsewhere = "the server runs in a pid namespace of its own" if postmaster_pid else "the server does not run on this host"
+        self._postmaster = postmaster_pid
+        self._namespaced = postmaster_pid is not None and postmaster.pid_in_namespace(postmaster_pid) != postmaster_pid
+        self._host_pids: dict[int, int] = {}  # of a server in a container
         self._backend_sql = _BACKEND_SQL.format(block_size=server.block_size) if server.major >= 18 else None
         self._backend_error = ""
         self._major = server.major
@@ -53,12 +54,12 @@ class DeltaReader:
         self._columns = [c.name for c in all_tables()["session_delta"].columns[4:]]
 
     def tables(self) -> list[str]:
-        return ["session_delta"] if self._local or self._backend_sql else []
+        return ["session_delta"] if self._postmaster is not None or self._backend_sql else []
 
     def probe(self) -> dict[str, str]:
         missing = []
-        if not self._local:
-            missing.append(f"CPU, faults and I/O per session: {self._elsewhere}")
+        if self._postmaster is None:
+            missing.append("CPU, faults and I/O per session: the server does not run on this host")
         if self._major < 18:
             missing.append(f"buffers and WAL per session: PostgreSQL {self._major} has them in shared memory only (SQL from 18 on)")
         else:
@@ -73,13 +74,15 @@ class DeltaReader:
     def read(self, conn: Connection, sessions: dict[int, int]) -> list[tuple[Any, ...]]:
         """Rows of session_delta since the last reading. sessions: session_id -> pid."""
         server_side = self._read_backends(conn)
+        if self._namespaced and self._postmaster is not None and not set(sessions.values()) <= self._host_pids.keys():
+            self._host_pids = postmaster.children_by_inner_pid(self._postmaster)
         rows = []
         now: dict[int, tuple[int, Counters]] = {}
         for session, pid in sessions.items():
             counters = dict(server_side.get(pid, {}))
             ts = time.monotonic_ns()
-            if self._local:
-                counters |= read_process(pid)
+            if self._postmaster is not None:
+                counters |= read_process(self._host_pids.get(pid, 0) if self._namespaced else pid)
             if not counters:
                 continue
             now[session] = (ts, counters)
