@@ -6,7 +6,7 @@ import struct
 from pathlib import Path
 
 import pytest
-from conftest import Server
+from conftest import Server, wait_until
 from leadline.catalog import conf, sql
 from leadline.catalog.connection import connect
 from leadline.catalog.files import CatalogFiles, read_filenode_map
@@ -171,6 +171,19 @@ def test_busy_databases_come_from_the_counters() -> None:
 )
 def test_secrets_in_settings_are_masked(name: str, value: str, expected: str) -> None:
     assert mask_setting(name, value) == expected
+
+
+def test_no_secret_of_the_settings_is_collected(fresh_server) -> None:
+    server = fresh_server(16)
+    server.sql("alter system set primary_conninfo = 'host=elsewhere password=geheim user=copier'")
+    server.sql("select pg_reload_conf()")
+    wait_until(lambda: "geheim" in server.sql("show primary_conninfo")[0][0], what="the new setting")
+    with connect(server.dsn) as conn:
+        over_sql = {row[0]: row for row in sql.collect_static(conn).rows["setting"]}
+    from_files = {row[0]: row for row in conf.settings_of(server.pid)[0]}
+    for found in (over_sql, from_files):
+        assert found["primary_conninfo"][1] == f"host=elsewhere password={MASK} user=copier"
+        assert "geheim" not in repr(found)
 
 
 def test_settings_from_files_read_like_pg_settings(fresh_server, tmp_path: Path) -> None:

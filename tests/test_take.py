@@ -283,6 +283,7 @@ def test_a_server_that_goes_away_ends_it_with_one_error(
     loss = manifest["loss"]  # what was read since the server was last seen alive is counted, not written
     assert opened.scalar("select count(*) from tick") == loss["ticks_taken"] - loss.get("ticks_unverified", 0) > 0
     assert opened.scalar("select count(*) from relation") > 0
+    assert opened.rows("select distinct phase from server_stat") == [{"phase": "before"}]
     assert ended([*CLI, "show", capture]).returncode == 0
 
 
@@ -416,3 +417,15 @@ def test_wrong_targets_are_one_error_on_the_command_line(tmp_path: Path) -> None
         assert "detail:" in text or "is not" in text or "no server" in text
     done = ended([*CLI, "take", "host=127.0.0.1 port=1", "--json"])
     assert done.returncode == 2 and json.loads(done.stdout)["error"]["kind"] == "connection"
+
+
+def test_the_first_signal_stops_and_the_second_gives_up() -> None:
+    from leadline.take import _stop_on_signal
+
+    before = signal.getsignal(signal.SIGINT)
+    with _stop_on_signal() as stop:
+        signal.raise_signal(signal.SIGINT)
+        assert stop.is_set()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGTERM)
+    assert signal.getsignal(signal.SIGINT) is before
