@@ -155,7 +155,7 @@ def test_the_load_ends_when_its_parent_is_gone(tmp_path: Path) -> None:
     """Without a server: the process reads its stdin to the end also when it never got to work."""
     command = [sys.executable, "-m", "leadline.demo.load", f"host={tmp_path} user=nobody"]
     with background(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=120)
         assert (process.returncode, out) == (1, b"")
         assert b"connection" in err
 
@@ -196,7 +196,7 @@ def is_gone(told: str, temporary: Path) -> bool:
 @pytest.mark.live
 def test_the_demo_finds_its_troubles_by_measurement(temporary: Path, tmp_path: Path) -> None:
     with demo(temporary, tmp_path, "--seconds", "8", "--json") as process:
-        stdout, stderr = process.communicate(timeout=90)
+        stdout, stderr = process.communicate(timeout=240)
     assert process.returncode == 0, stderr
     assert is_gone(stderr, temporary)
     result = json.loads(stdout)
@@ -228,8 +228,8 @@ def test_the_demo_finds_its_troubles_by_measurement(temporary: Path, tmp_path: P
 def test_ctrl_c_before_the_capture_clears_up(temporary: Path, tmp_path: Path) -> None:
     with demo(temporary, tmp_path) as process:
         told = read_until(process, "postmaster")
-        process.send_signal(signal.SIGINT)
-        stdout, stderr = process.communicate(timeout=30)
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the whole group
+        stdout, stderr = process.communicate(timeout=120)
     assert (process.returncode, stdout) == (130, ""), stderr
     assert "Traceback" not in stderr
     wait_until(lambda: is_gone(told, temporary), what="the end of the server and the removal of its folder")
@@ -241,8 +241,8 @@ def test_ctrl_c_during_the_capture_shows_what_there_is(temporary: Path, tmp_path
         told = read_until(process, "taking a capture")
         segments = tmp_path / "leadline-demo" / "capture.leadline"
         wait_until(lambda: list(segments.glob("tick/*.parquet")), 20, "the first segment of the capture")
-        process.send_signal(signal.SIGINT)
-        stdout, stderr = process.communicate(timeout=60)
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the whole group
+        stdout, stderr = process.communicate(timeout=120)
     assert process.returncode == 0, stderr
     assert is_gone(told, temporary)
     assert "Database time" in stdout
@@ -254,7 +254,7 @@ def test_a_demo_that_is_killed_leaves_no_server(temporary: Path, tmp_path: Path)
     with demo(temporary, tmp_path) as process:
         told = read_until(process, "at work")
         process.kill()
-        process.communicate(timeout=30)
+        process.communicate(timeout=120)
     wait_until(lambda: is_gone(told, temporary), what="the end of the server and the removal of its folder")
 
 
@@ -262,7 +262,7 @@ def test_a_foreign_folder_is_one_error_on_the_command_line(temporary: Path, tmp_
     (tmp_path / "leadline-demo").mkdir()
     (tmp_path / "leadline-demo" / "thesis.txt").touch()
     with demo(temporary, tmp_path) as process:
-        stdout, stderr = process.communicate(timeout=60)
+        stdout, stderr = process.communicate(timeout=120)
     assert (process.returncode, stdout) == (2, "")
     assert stderr.startswith("error: this folder holds files")
     assert "hint: " in stderr

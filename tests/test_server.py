@@ -76,7 +76,10 @@ def test_nothing_is_left_when_the_parent_is_ended_by_a_signal(number: signal.Sig
         pid, base = int(pid_text), Path(base_text.decode())
         assert is_running(pid)
         assert base.exists()
-        parent.send_signal(number)
+        if number == signal.SIGINT:
+            os.killpg(parent.pid, number)  # as a terminal does: to the whole group
+        else:
+            parent.send_signal(number)
         parent.wait(20)
         wait_until(lambda: not is_running(pid), what="the end of the server")
         wait_until(lambda: not base.exists(), what="the removal of its folder")
