@@ -211,3 +211,31 @@ def test_a_server_on_another_host_has_no_host_findings(tmp_path: Path) -> None:
         reasons = dict(evaluate(capture, only=["ZONE-RECLAIM", "SWAP"]).not_evaluated)
     assert reasons["ZONE-RECLAIM"] == "host_fact: the server does not run on this host"
     assert reasons["SWAP"] == "host_stat: the server does not run on this host"
+
+
+# -- CGROUP-CPU-THROTTLE ----------------------------------------------------------------------------------------------------------
+
+
+def quota(tmp_path: Path, cpu_max: str, run_ms: int, seconds: int = 30) -> SyntheticCapture:
+    cap = host(tmp_path, {"cgroup.cpu_max": cpu_max})
+    for _ in range(2):
+        cap.delta(cap.add_session(), 0, 60, cpu_run_ns=100_000_000, cpu_queue_ns=0)
+    worker = cap.add_session()
+    cap.delta(worker, 10, 10 + seconds, cpu_run_ns=run_ms * 1_000_000, cpu_queue_ns=500_000_000)
+    return cap
+
+
+def test_a_server_at_the_quota_of_its_control_group(tmp_path: Path) -> None:
+    (found,) = rows(quota(tmp_path, "150000 100000", 1250), "CGROUP-CPU-THROTTLE")
+    assert (found.severity, found.subject, found.samples) == ("medium", "CPU quota of the control group", 30)
+    assert found.statement.startswith(
+        "The server used up its quota of 1.50 CPUs (cpu.max 150000 100000) in 30 of 60 seconds, 1.45 CPUs at most"
+    )
+    assert found.evidence[0]["cpus_used"] == 1.45
+
+
+@pytest.mark.parametrize(
+    ("cpu_max", "run_ms", "seconds"), [("max 100000", 1250, 30), ("150000 100000", 900, 30), ("150000 100000", 1250, 4)]
+)
+def test_a_server_below_its_quota_is_fine(tmp_path: Path, cpu_max: str, run_ms: int, seconds: int) -> None:
+    assert rows(quota(tmp_path, cpu_max, run_ms, seconds), "CGROUP-CPU-THROTTLE") == []
