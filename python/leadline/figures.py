@@ -8,7 +8,9 @@ from typing import Any
 
 
 def seconds(value: float) -> str:
-    """Seconds for people: 0.004, 0.42, 7.31, 82.1, 1,234."""
+    """Seconds for people: 0.0042, 0.420, 7.31, 82.1, 1,234."""
+    if value == 0:
+        return "0"
     for below, decimals in ((0.01, 4), (1, 3), (10, 2), (1000, 1)):
         if abs(value) < below:
             return f"{value:.{decimals}f}"

@@ -26,7 +26,7 @@ COMMANDS = {
     "take": "Take a capture of a running PostgreSQL.",
     "show": "Show where the time of a capture went.",
     "findings": "List what is wrong in a capture, most costly first.",
-    "report": "Write a capture as one HTML file.",
+    "report": "Write a capture as one HTML file that opens offline.",
     "sql": "Run SQL over the tables of a capture.",
     "tables": "List the tables of a capture, their columns, units and meaning.",
     "doctor": "Say what can be measured here, and what it takes to measure the rest.",

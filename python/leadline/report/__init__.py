@@ -16,12 +16,6 @@ from leadline.capture import open_capture
 from leadline.errors import LeadlineError
 from leadline.findings import evaluate
 
-DARK = """
-  --paper: #12161b; --card: #1a1f26; --ink: #e3e8ee; --soft: #9aa5b1; --line: #313943; --faint: #252c35;
-  --link: #7fb2f5; --critical: #ff8087; --high: #ff9f66; --medium: #e3c04b; --low: #7cc4d8; --info: #9aa5b1;
-  --code: #232a33; --warn: #322a15; --warn-line: #6b5820;
-"""
-
 
 def write_report(capture_path: str | Path, out_html: str | Path) -> Path:
     """Writes the report of a capture and returns its path. Raises LeadlineError when it cannot be read or written."""
@@ -68,19 +62,18 @@ def render(model: dict[str, Any]) -> str:
     environment.filters["breakable"] = breakable
     specs = {name: model[name] for name in ("time_chart", "lane_chart") if model[name]}
     parts = files()
-    colours = [f"--c{i}: {c.light};" for i, c in enumerate(ORDER)] + ["--cx: #7a828c;"]
-    dark_colours = [f"--c{i}: {c.dark};" for i, c in enumerate(ORDER)] + ["--cx: #98a1ad;"]
     index = {c.name: i for i, c in enumerate(ORDER)}
-    style = parts["style.css"].replace("DARK", DARK + " ".join(dark_colours)) + "\n:root { " + " ".join(colours) + " }\n"
+    light, dark = ([f"--c{i}: {c.dark if night else c.light};" for i, c in enumerate((*ORDER, wait_class("")))] for night in (False, True))
+    colours = f":root {{ {' '.join(light)} }}\n@media (prefers-color-scheme: dark) {{ :root {{ {' '.join(dark)} }} }}\n"
     return environment.get_template("template.html.j2").render(
         model,
         version=version(),
-        style=style,
+        style=colours + parts["style.css"],
         script=parts["page.js"],
         library=charts.library() if specs else "",
         specs=specs,
         stills={name: charts.still(spec) for name, spec in specs.items() if name == "time_chart"},
         palettes={"light": charts.palette(dark=False), "dark": charts.palette(dark=True)},
-        colour=lambda name: f"var(--c{index.get(name, 'x')})",
+        colour=lambda name: f"var(--c{index.get(name, len(ORDER))})",
         meaning=lambda name: wait_class(name).meaning,
     )

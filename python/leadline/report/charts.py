@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from typing import Any
 
 import vl_convert
@@ -133,6 +134,7 @@ def _colour(part: Any, colours: dict[str, str]) -> None:
             _colour(item, colours)
 
 
+@functools.cache
 def library() -> str:
     """Vega, Vega-Lite and Vega-Embed as one script, safe to stand inside an HTML script element."""
     snippet = "window.vegaEmbed = vegaEmbed;"

@@ -28,7 +28,7 @@ def build(capture: Capture, evaluation: Evaluation) -> dict[str, Any]:
     trees = lock_trees(capture, 6)
     return {
         "name": capture.path.resolve().name,
-        "manifest": capture.manifest,
+        **_manifest(capture.manifest),
         "interrupted": capture.interrupted,
         "window": of,
         "classes": classes,
@@ -51,6 +51,23 @@ def build(capture: Capture, evaluation: Evaluation) -> dict[str, Any]:
         "settings": capture.rows("select * from setting where source not in ('default', 'override') order by name"),
         "mounts": capture.rows("select * from mount where holds <> '' order by mount_point"),
         "devices": capture.rows("select * from block_device order by name"),
+    }
+
+
+def _manifest(m: dict[str, Any]) -> dict[str, Any]:
+    """The parts of the manifest the page shows, each with every key: an interrupted capture has few of them."""
+
+    def part(name: str, /, **defaults: Any) -> dict[str, Any]:
+        return defaults | {k: v for k, v in (m.get(name) or {}).items() if v is not None}
+
+    return {
+        "error": m.get("error"),
+        "target": part("target", server_version="of unknown version", max_connections=None, data_dir=""),
+        "host": part("host", name="unknown", kernel="unknown"),
+        "access": part("access", shared_memory="not read", private_memory=False, why=""),
+        "layout_checks": m.get("layout_checks") or [],
+        "loss": part("loss"),
+        "cost": part("self_cost", cpu_percent_of_core=None, cpu_s=None, bytes_written=0),
     }
 
 

@@ -1,15 +1,11 @@
 // Draws the charts in the colours of the reader's scheme, again when that changes.
-// The address may end in #theme=dark or #theme=light to choose.
 (() => {
   const charts = JSON.parse(document.getElementById("charts").textContent);
   const palettes = JSON.parse(document.getElementById("palettes").textContent);
   const scheme = window.matchMedia("(prefers-color-scheme: dark)");
   const root = document.documentElement;
-  const chosen = /theme=(dark|light)/.exec(window.location.hash);
-  if (chosen) root.dataset.theme = chosen[1];
 
   const ink = (name) => getComputedStyle(root).getPropertyValue(name).trim();
-  const dark = () => (root.dataset.theme ? root.dataset.theme === "dark" : scheme.matches);
 
   function coloured(part, palette) {
     if (Array.isArray(part)) return part.map((item) => coloured(item, palette));
@@ -22,7 +18,7 @@
   }
 
   function draw() {
-    const palette = palettes[dark() ? "dark" : "light"];
+    const palette = palettes[scheme.matches ? "dark" : "light"];
     const small = window.innerWidth < 640;
     const axis = { labelColor: ink("--soft"), titleColor: ink("--soft"), gridColor: ink("--line"), domainColor: ink("--line"),
                    tickColor: ink("--line"), labelFontSize: 11, titleFontSize: 11, titleFontWeight: 500 };
@@ -33,7 +29,7 @@
     for (const [id, spec] of Object.entries(charts)) {
       const place = document.getElementById(id);
       window.vegaEmbed(place, { ...coloured(spec, palette), config },
-        { actions: false, renderer: "svg", ast: true, tooltip: { theme: dark() ? "dark" : "light" } })
+        { actions: false, renderer: "svg", ast: true, tooltip: { theme: scheme.matches ? "dark" : "light" } })
         .catch((error) => { place.textContent = "The chart cannot be drawn: " + error.message; });
     }
   }
