@@ -126,6 +126,16 @@ def test_leaves_that_were_right_most_until_just_before_belong_to_the_edge(cap: S
     assert "14.4 s of it on leaves that were right-most until just before" in edge.statement  # 18 of 20 looks
 
 
+def test_a_leaf_just_left_of_the_right_most_one_belongs_to_the_edge(cap: SyntheticCapture) -> None:
+    wait(cap, "LWLock:BufferContent")
+    seen(cap, INDEX, "btree right-edge leaf", waiters=3, block=500)
+    seen(cap, INDEX, "btree right-most leaf", waiters=1, block=510)
+    looked(cap, waiting=5, attributed=4)
+    (finding,) = found(cap)
+    assert (finding.id, finding.cost_s) == ("RIGHT-EDGE-INDEX", pytest.approx(20))
+    assert "15.0 s of it on leaves that were right-most until just before" in finding.statement
+
+
 def test_a_leaf_elsewhere_in_the_index_is_not_the_edge(cap: SyntheticCapture) -> None:
     wait(cap, "LWLock:BufferContent")
     for k in range(20):
