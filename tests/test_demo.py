@@ -301,10 +301,10 @@ def test_a_folder_that_cannot_be_made_is_one_error(tmp_path: Path) -> None:
 
 
 def test_too_little_room_is_told_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    run.check_room()
-    monkeypatch.setattr(run, "NEEDED_BYTES", 1 << 60)
+    monkeypatch.setattr(run.shutil, "disk_usage", lambda folder: shutil._ntuple_diskusage(0, 0, 3 * 1024**3))
+    run.check_room(20)
     with pytest.raises(LeadlineError) as told:
-        run.check_room()
+        run.check_room(60)
     assert (told.value.kind, "TMPDIR" in told.value.hint) == ("storage", True)
 
 

@@ -33,7 +33,7 @@ Examples:
 )
 @click.option("--pg-bin", type=click.Path(path_type=Path), metavar="DIR", help="Folder with postgres and initdb to use.")
 @click.option("--major", type=int, metavar="N", help="PostgreSQL major; the newest of those found if not given.")
-@click.option("--seconds", type=click.FloatRange(2, 600), default=20.0, show_default=True, help="Length of the capture.")
+@click.option("--seconds", type=click.FloatRange(2, 120), default=20.0, show_default=True, help="Length of the capture.")
 @click.option("--rate", type=click.FloatRange(1, 1000), default=100.0, show_default=True, help="Passes a second.")
 @click.option("-o", "--out", type=click.Path(path_type=Path), metavar="DIR", help="Where leadline-demo/ is made; here if not given.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the text.")

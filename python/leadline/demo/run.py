@@ -21,7 +21,7 @@ from leadline.server import PrivateServer, find_binaries
 
 FOLDER, CAPTURE, REPORT = "leadline-demo", "capture.leadline", "report.html"
 WARM_UP_S = 2.0
-NEEDED_BYTES = 2 * 1024**3  # data and WAL stay below one; the rest is room for a long demo
+NEEDED_BYTES, NEEDED_BYTES_PER_S = 1024**3, 40 * 1024**2  # measured: 0.2 GiB, and 30 MiB of rows and WAL a second
 
 SETTINGS: dict[str, object] = {
     "shared_buffers": "128MB",
@@ -65,15 +65,15 @@ def prepare_folder(folder: Path) -> DemoResult:
     return result
 
 
-def check_room() -> None:
-    """Raises LeadlineError('storage') when the temporary folder is too small for the private server."""
+def check_room(seconds: float) -> None:
+    """Raises LeadlineError('storage') when the temporary folder is too small for the private server and its load."""
     folder = tempfile.gettempdir()
-    free = shutil.disk_usage(folder).free
-    if free < NEEDED_BYTES:
+    free, needed = shutil.disk_usage(folder).free, NEEDED_BYTES + NEEDED_BYTES_PER_S * seconds
+    if free < needed:
         raise LeadlineError(
             "storage",
-            f"the demo needs {NEEDED_BYTES / 1024**3:.0f} GiB of temporary space, {free / 1024**3:.1f} GiB are free",
-            hint="set TMPDIR to a folder with more room",
+            f"the demo needs {needed / 1024**3:.1f} GiB of temporary space, {free / 1024**3:.1f} GiB are free",
+            hint="set TMPDIR to a folder with more room, or --seconds to less",
             where=folder,
         )
 
@@ -97,7 +97,7 @@ def run_demo(
 
     binaries = find_binaries(pg_bin, major)
     result = prepare_folder(folder)
-    check_room()
+    check_room(seconds)
     settings = SETTINGS | ({"compute_query_id": "on"} if binaries.major >= QUERY_ID_SINCE else {})
     announce(f"starting a private PostgreSQL {binaries.version} ({binaries.source}); Ctrl-C stops and removes it")
     with PrivateServer(binaries.bin_dir, settings=settings) as server:
