@@ -256,8 +256,8 @@ def test_sigkill_at_any_moment_leaves_a_capture_that_opens(servers: Callable[[in
         had_rows += bool(opened.scalar("select count(*) from session_sample"))
         unnamed = "select count(*) from session_tick left join session using (session_id) where session.pid is null"
         assert opened.scalar(unnamed) == 0
-        done = ended([*CLI, "show", capture])
-        assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr
+    done = ended([*CLI, "show", capture])
+    assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr
     assert had_rows >= 2
 
 

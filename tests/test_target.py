@@ -138,8 +138,19 @@ def test_directories_that_are_no_data_directory(tmp_path: Path) -> None:
     assert "no server runs" in error.message and str(os.getpid()) in error.detail
 
 
-def test_nothing_named_lists_the_servers_here(servers) -> None:
+def test_the_environment_of_libpq_names_a_server(servers, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = servers(16)
+    monkeypatch.setenv("PGUSER", "postgres")
+    monkeypatch.setenv("PGDATABASE", "postgres")
+    monkeypatch.setenv("PGHOST", str(server.private.socket_dir))
+    found = resolve()
+    assert (found.kind, found.pid, found.safe_dsn) == ("dsn", server.pid, "")
+
+
+def test_nothing_named_lists_the_servers_here(servers, monkeypatch: pytest.MonkeyPatch) -> None:
     servers(16)
+    for name in ("PGHOST", "PGHOSTADDR", "PGSERVICE", "PGPORT"):
+        monkeypatch.delenv(name, raising=False)
     error = error_of()
     assert error.kind == "usage" and "--pid" in error.hint
 

@@ -51,10 +51,14 @@ class Target:
         return self.pid is None or postmaster.start_ticks(self.pid) == self.start_ticks
 
 
+_SERVER_VARIABLES = ("PGHOST", "PGHOSTADDR", "PGSERVICE", "PGPORT")  # of libpq: any of them names a server
+
+
 def resolve(dsn: str | None = None, pid: int | None = None, data_dir: str | Path | None = None) -> Target:
     """Finds the server that was named in one or more ways. Raises LeadlineError.
 
-    A connection string beside a pid or a data directory is for names and counters only; both must be the same server.
+    With nothing named, libpq's environment counts (PGHOST, PGSERVICE, ...). A connection string beside a pid or a data directory is
+    for names and counters only; both must be the same server.
     """
     if pid is not None and data_dir is not None:
         raise LeadlineError("usage", "a pid and a data directory were both given", hint="name the server in one way")
@@ -62,8 +66,8 @@ def resolve(dsn: str | None = None, pid: int | None = None, data_dir: str | Path
         local = _resolve_pid(pid)
     elif data_dir is not None:
         local = _resolve_data_dir(Path(data_dir))
-    elif dsn is not None:
-        return _resolve_dsn(dsn)
+    elif dsn is not None or any(name in os.environ for name in _SERVER_VARIABLES):
+        return _resolve_dsn(dsn or "")
     else:
         raise LeadlineError("usage", "no server was named", hint=_servers_here())
     if dsn is None:
