@@ -18,7 +18,7 @@ from leadline.errors import LeadlineError
 from leadline.findings import evaluate
 from leadline.report import breakable, charts, write_report
 from leadline.report.markdown import to_html
-from leadline.report.model import evidence_table
+from leadline.report.model import evidence_table, setting
 from leadline.wait_classes import ORDER, rank, wait_class
 from leadline.where import Slice, Window
 
@@ -136,6 +136,18 @@ def test_a_capture_without_passes_and_an_interrupted_one_are_reported(tmp_path: 
     assert "No session was active" in text
 
 
+def test_what_was_not_looked_at_is_not_called_absent(tmp_path: Path) -> None:
+    cap = SyntheticCapture(tmp_path, rate_hz=5, seconds=10, tier="sql")
+    cap.background()
+    cap.probe("locks", "off", "no right to read the locks")
+    cap.probe("buffers", "off", "the server is on another host")
+    text = Page(write_report(cap.write(), tmp_path / "r.html").read_text()).text
+    assert "read over SQL at 5 Hz" in text
+    assert "Not looked at: no right to read the locks." in text
+    assert "Not looked at: the server is on another host." in text
+    assert "No session was seen waiting" not in text
+
+
 def test_errors_leave_no_half_report(folder: Path, report: Path, tmp_path: Path) -> None:
     with pytest.raises(LeadlineError) as e:
         write_report(tmp_path / "none.leadline", tmp_path / "r.html")
@@ -170,6 +182,17 @@ def test_evidence_becomes_a_table() -> None:
     columns, rows = evidence_table(evidence, 1_000_000_000)
     assert columns == [("pid", True), ("ts_from [s]", True), ("what", False), ("more", False)]
     assert rows == [["1", "2.5", "a", ""], ["", "", "b c", "[1, 2]"]]
+
+
+def test_settings_in_units_people_read(report: Path) -> None:
+    assert setting("16384", "8kB") == "128 MB"
+    assert setting("1024", "MB") == "1 GB"
+    assert setting("100", "kB") == "100 kB"
+    assert setting("0", "kB") == "0 B"
+    assert [setting("5000", "ms"), setting("-1", "kB"), setting("on", ""), setting("17", "")] == ["5000 ms", "-1", "on", "17"]
+    text = Page(report.read_text()).text
+    assert "64 MB" in text and "4 MB" in text, "work_mem and its default"
+    assert "shared_buffers" not in text, "set in the file, but to the default"
 
 
 def test_breakable_escapes_what_it_breaks() -> None:

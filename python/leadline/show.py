@@ -224,13 +224,12 @@ def _locks(capture: Capture) -> Iterator[Text]:
         yield from _waiter_lines(tree.waiters, "  ")
     more = count_roots(capture) - len(trees)
     if more > 0:
-        yield Text(f"{count(more, 'more root')}, each with less", style="dim")
+        yield Text(count(more, "smaller chain"), style="dim")
 
 
 def _root_line(tree: LockTree) -> Text:
     age = f", transaction {seconds(tree.xact_age_s)} s old" if tree.xact_age_s is not None else ""
-    victims = count(tree.victims, "victim")
-    name = f"pid {tree.pid} {one_line(tree.who)}: {tree.state}{age}, {victims}"
+    name = f"pid {tree.pid} {one_line(tree.who)}: {tree.state}, {count(tree.victims, 'victim')}{age}"
     return Text.assemble((f"{fit(name, WIDTH - 10):<{WIDTH - 9}}", "bold"), f"{seconds(tree.seconds):>9}")
 
 
@@ -274,7 +273,7 @@ def _sessions(capture: Capture, of: Window) -> Iterator[Text]:
         return
     yield from _section("Top sessions", f"{'mostly':<20}{'seconds':>9}{'share':>8}")
     for s in found:
-        who = " ".join(filter(None, (s.usename, f"({s.application_name})" if s.application_name else "", s.client_addr)))
+        who = " ".join(filter(None, (s.application_name or s.usename, s.client_addr)))
         kind = who if s.backend_type == "client backend" else s.backend_type
         event, wait = (s.top_event, next(iter(s.by_class))) if s.by_class else ("idle in transaction", "Client")
         spent = s.seconds or s.idle_in_xact_s

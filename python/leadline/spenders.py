@@ -127,12 +127,12 @@ def _empty(column: str) -> str | None:
 def _spenders(capture: Capture, key: str, limit: int) -> list[Spender]:
     rows = capture.rows(
         f"""
-        with total as (
-          select {key} as key, sum(weight_s) as s, count(distinct session_id) as sessions
-          from db_time group by 1 order by s desc, 1 limit $1)
-        select t.key, t.sessions, d.wait_class, d.event, sum(d.weight_s) as s
-        from total t join db_time d on d.{key} is not distinct from t.key
-        group by all order by t.key, s desc, d.event
+        with part as materialized (
+          select {key} as key, session_id, wait_class, event, sum(weight_s) as s from db_time group by all),
+        total as (select key, sum(s) as s, count(distinct session_id) as sessions from part group by 1 order by s desc, 1 limit $1)
+        select t.key, t.sessions, p.wait_class, p.event, sum(p.s) as s
+        from total t join part p on p.key is not distinct from t.key
+        group by all order by t.key, s desc, p.event
         """,
         [limit],
     )

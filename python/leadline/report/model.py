@@ -9,7 +9,7 @@ from typing import Any
 
 from leadline import where
 from leadline.capture import Capture
-from leadline.figures import cell
+from leadline.figures import cell, quantity
 from leadline.findings import Evaluation, Finding, all_findings
 from leadline.lock_tree import count_roots, lock_trees
 from leadline.report import charts
@@ -39,6 +39,7 @@ def build(capture: Capture, evaluation: Evaluation) -> dict[str, Any]:
         "statements": statements(capture),
         "objects": objects(capture),
         "blocks": hot_blocks(capture),
+        "unseen": {table: capture.unavailable(table) for table in ("lock_wait", "buffer_wait")},
         "sessions": sessions(capture),
         "trees": trees,
         "large_trees": sum(t.seconds >= SMALL_TREE * trees[0].seconds for t in trees),
@@ -47,8 +48,8 @@ def build(capture: Capture, evaluation: Evaluation) -> dict[str, Any]:
         "not_evaluated": evaluation.not_evaluated,
         "clean": evaluation.clean,
         "not_measured": where.not_measured(capture),
-        "facts": capture.rows("select name, value from host_fact order by name"),
-        "settings": capture.rows("select * from setting where source not in ('default', 'override') order by name"),
+        "facts": [(row["name"], _fact(row["name"], row["value"])) for row in capture.rows("from host_fact order by name")],
+        "settings": _settings(capture),
         "mounts": capture.rows("select * from mount where holds <> '' order by mount_point"),
         "devices": capture.rows("select * from block_device order by name"),
     }
@@ -69,6 +70,35 @@ def _manifest(m: dict[str, Any]) -> dict[str, Any]:
         "loss": part("loss"),
         "cost": part("self_cost", cpu_percent_of_core=None, cpu_s=None, bytes_written=0),
     }
+
+
+def _fact(name: str, value: str) -> str:
+    """Bytes for people; other values as the kernel prints them."""
+    return quantity(int(value), "B") if name.endswith("_bytes") and value.isdigit() else value
+
+
+def _settings(capture: Capture) -> list[dict[str, Any]]:
+    """Settings that are not the built-in default. What leadline's own connection set for itself is left out."""
+    rows = capture.rows(
+        """
+        select * from setting
+        where source not in ('default', 'override', 'client', 'session') and (setting is distinct from boot_val or pending_restart)
+        order by name
+        """
+    )
+    return [row | {"value": setting(row["setting"], row["unit"]), "default": setting(row["boot_val"], row["unit"])} for row in rows]
+
+
+def setting(value: str, unit: str) -> str:
+    """16384 in units of 8kB is 128 MB; a value that is no number, or means off, stays as it is."""
+    match = re.fullmatch(r"(\d*)(B|kB|MB|GB)", unit or "")
+    if not match or not value.isdigit():
+        return f"{value} {unit}".strip() if value.isdigit() else value
+    size = int(value) * int(match[1] or 1) * 1024 ** ("B", "kB", "MB", "GB").index(match[2])
+    for factor, name in ((1024**3, "GB"), (1024**2, "MB"), (1024, "kB")):
+        if size and size % factor == 0:
+            return f"{size // factor} {name}"
+    return f"{size} B"
 
 
 def _lane_chart(capture: Capture, of: Window) -> dict[str, Any] | None:
