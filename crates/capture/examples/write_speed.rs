@@ -3,7 +3,7 @@
 //! `cargo run --release -p leadline-capture --example write_speed [-- DIR]` writes 64 sessions at 1 kHz for a minute,
 //! a segment every 2 s, into a new folder under DIR (default: the temporary folder) and removes it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Int32Array, Int64Array, RecordBatch, UInt32Array};
@@ -45,26 +45,46 @@ struct Session {
     backend_xmin: u32,
 }
 
-/// `busy`: how often, in percent of ticks, a session has moved on to another statement since the tick before.
 struct Load {
     random: Random,
     sessions: [Session; SESSIONS],
     statements: [i64; 12],
     now_ns: i64,
+    /// How often, in percent of ticks, a busy session has moved on to another statement since the tick before.
     busy: u64,
+    /// Every other session does nothing for hours.
+    half_idle: bool,
 }
 
 impl Load {
-    fn new(busy: u64) -> Load {
+    fn new(busy: u64, half_idle: bool) -> Load {
         let mut random = Random(42);
         let statements = std::array::from_fn(|_| random.next() as i64);
-        Load { random, sessions: [Session::default(); SESSIONS], statements, now_ns: 1_000_000_000_000, busy }
+        Load {
+            random,
+            sessions: [Session::default(); SESSIONS],
+            statements,
+            now_ns: 30_000_000_000_000,
+            busy,
+            half_idle,
+        }
     }
 
     fn step(&mut self) {
         self.now_ns += PERIOD_NS + (self.random.next() % 60_000) as i64;
         let now_us = 1_770_000_000_000_000 + self.now_ns / 1000;
-        for session in &mut self.sessions {
+        for (id, session) in self.sessions.iter_mut().enumerate() {
+            if self.half_idle && id % 2 == 1 {
+                let since = 1_770_000_000_000_000 + id as i64 * 300_000_000;
+                *session = Session {
+                    state: 3,
+                    wait_event_info: 0x0600_0000,
+                    query_start: since,
+                    state_change: since + 150,
+                    ..*session
+                };
+                continue;
+            }
             let r = &mut self.random;
             if r.chance(self.busy) {
                 let started = now_us - (r.next() % 1000) as i64;
@@ -138,10 +158,10 @@ fn cpu_ns() -> i64 {
     ns(usage.ru_utime) + ns(usage.ru_stime)
 }
 
-fn run(folder: &PathBuf, busy: u64) -> Result<(i64, Stats), Error> {
-    let mut load = Load::new(busy);
+/// What a load cost: CPU of each segment in ns per row, in rising order, and what is on disk.
+fn run(folder: &Path, mut load: Load) -> Result<(Vec<f64>, Stats), Error> {
     let mut writer = TableWriter::create(folder, "session_tick", WriterOptions::default())?;
-    let mut spent = 0;
+    let mut costs = Vec::new();
     for _ in 0..SEGMENTS {
         // Batches are made before the clock starts: only their writing is measured.
         let batches: Vec<RecordBatch> = (0..BATCHES_PER_SEGMENT).map(|_| load.batch()).collect();
@@ -150,22 +170,30 @@ fn run(folder: &PathBuf, busy: u64) -> Result<(i64, Stats), Error> {
             writer.write(batch)?;
         }
         writer.roll()?;
-        spent += cpu_ns() - before;
+        costs.push((cpu_ns() - before) as f64 / (BATCHES_PER_SEGMENT * TICKS_PER_BATCH * SESSIONS) as f64);
     }
-    Ok((spent, writer.close()?))
+    costs.sort_by(f64::total_cmp);
+    Ok((costs, writer.close()?))
 }
 
 fn main() -> Result<(), Error> {
     let base = std::env::args_os().nth(1).map_or_else(std::env::temp_dir, PathBuf::from);
-    println!("statements change in   ns CPU/row   bytes/row   rows");
-    for busy in [5, 50, 95] {
-        let folder = base.join(format!("leadline-write-speed-{}-{busy}", std::process::id()));
-        let outcome = run(&folder, busy);
+    let rows = SESSIONS * TICKS_PER_BATCH * BATCHES_PER_SEGMENT;
+    println!("session_tick, {SESSIONS} sessions, {SEGMENTS} segments of {rows} rows: CPU and bytes per row");
+    println!("                                                    ns median   ns least   bytes");
+    let loads = [
+        ("new statement in 5 % of ticks", 5, false),
+        ("new statement in 50 % of ticks", 50, false),
+        ("new statement in 95 % of ticks", 95, false),
+        ("the same, every other session idle for hours", 95, true),
+    ];
+    for (name, busy, half_idle) in loads {
+        let folder = base.join(format!("leadline-write-speed-{}", std::process::id()));
+        let outcome = run(&folder, Load::new(busy, half_idle));
         let _ = std::fs::remove_dir_all(&folder);
-        let (spent, stats) = outcome?;
-        let per_row = spent as f64 / stats.rows as f64;
+        let (costs, stats) = outcome?;
         let bytes = stats.bytes as f64 / stats.rows as f64;
-        println!("{:>10} % of ticks   {per_row:>10.1}   {bytes:>9.1}   {}", busy, stats.rows);
+        println!("{name:<50} {:>10.1} {:>10.1} {bytes:>7.1}", costs[costs.len() / 2], costs[0]);
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Int32Type, Int64Type, UInt32Type};
+use arrow_array::types::{ArrowPrimitiveType, Int32Type, Int64Type, UInt32Type};
 use arrow_array::{Array, RecordBatch};
 use parquet::arrow::ArrowSchemaConverter;
 use parquet::errors::{ParquetError, Result};
@@ -11,27 +11,30 @@ use parquet::file::metadata::{FileMetaData, ParquetMetaDataBuilder, ParquetMetaD
 use parquet::schema::types::SchemaDescPtr;
 
 use crate::int_column::{IntColumn, Scratch};
+use crate::packing::Int;
 use crate::spec::{ColumnType, TableSpec};
 
-/// Rows of a page: enough for long runs, few enough for a column to stay in the processor's cache.
+/// Most rows of a page: so few that a column stays in the processor's cache while it is encoded.
 const PAGE_ROWS: usize = 16_384;
 
-/// Rows of one page are put in the order of this column, then of time: what one session did is like what it did before,
-/// so values repeat. The order of rows in a segment means nothing.
-const CLUSTER_BY: &str = "session_id";
+/// Fewer rows than this wait for more, since every page has a cost of its own.
+const WORTH_A_PAGE: usize = 2048;
 
 /// The segment being made. `clear` makes it ready for the next one with the memory of this one.
 pub(crate) struct IntSegment {
     schema: SchemaDescPtr,
-    types: Vec<ColumnType>,
-    columns: Vec<IntColumn>,
-    cluster_by: Option<usize>,
-    /// Rows waiting for a page to be full, by column.
-    waiting: Vec<Vec<i64>>,
-    order: Vec<u32>,
-    page: Vec<i64>,
+    columns: Vec<Column>,
+    /// Rows in `waiting`.
+    waiting_rows: usize,
     scratch: Scratch,
     rows: usize,
+}
+
+struct Column {
+    column_type: ColumnType,
+    chunk: IntColumn,
+    /// Values too few for a page so far.
+    waiting: Vec<i64>,
 }
 
 impl IntSegment {
@@ -43,71 +46,63 @@ impl IntSegment {
 
     pub(crate) fn new(spec: &TableSpec) -> Result<IntSegment> {
         let schema = Arc::new(ArrowSchemaConverter::new().convert(&spec.schema())?);
-        let types: Vec<ColumnType> = spec.columns.iter().map(|c| c.column_type).collect();
-        let column = |(at, t): (usize, &ColumnType)| IntColumn::new(schema.column(at), *t == ColumnType::Int64);
-        Ok(IntSegment {
-            columns: types.iter().enumerate().map(column).collect(),
-            cluster_by: spec.columns.iter().position(|c| c.name == CLUSTER_BY && std::env::var("NC").is_err()),
-            waiting: vec![Vec::new(); types.len()],
-            order: Vec::new(),
-            page: Vec::new(),
-            scratch: Scratch::new()?,
-            rows: 0,
-            schema,
-            types,
-        })
+        let mut columns = Vec::with_capacity(spec.columns.len());
+        for (at, column) in spec.columns.iter().enumerate() {
+            let column_type = column.column_type;
+            let chunk = IntColumn::new(schema.column(at), column_type == ColumnType::Int64);
+            columns.push(Column { column_type, chunk, waiting: Vec::new() });
+        }
+        Ok(IntSegment { schema, columns, waiting_rows: 0, scratch: Scratch::new()?, rows: 0 })
     }
 
     pub(crate) fn clear(&mut self) {
-        self.columns.iter_mut().for_each(IntColumn::clear);
-        self.waiting.iter_mut().for_each(Vec::clear);
-        self.rows = 0;
+        for column in &mut self.columns {
+            column.chunk.clear();
+            column.waiting.clear();
+        }
+        (self.waiting_rows, self.rows) = (0, 0);
     }
 
     /// Adds rows. The caller has checked that the batch has the table's schema.
     pub(crate) fn write(&mut self, batch: &RecordBatch) -> Result<()> {
-        let mut at = 0;
-        while at < batch.num_rows() {
-            let room = PAGE_ROWS - self.waiting.first().map_or(0, Vec::len);
-            let count = room.min(batch.num_rows() - at);
-            let part = batch.slice(at, count);
-            for ((waiting, column_type), array) in self.waiting.iter_mut().zip(&self.types).zip(part.columns()) {
-                widen(array.as_ref(), *column_type, waiting)?;
+        let rows = batch.num_rows();
+        if rows < WORTH_A_PAGE {
+            for (column, array) in self.columns.iter_mut().zip(batch.columns()) {
+                column.keep(array.as_ref())?;
             }
-            at += count;
-            if count == room {
-                self.put_pages()?;
+            self.waiting_rows += rows;
+            if self.waiting_rows >= PAGE_ROWS {
+                self.put_waiting()?;
+            }
+        } else {
+            self.put_waiting()?; // rows stay in their order
+            for (column, array) in self.columns.iter_mut().zip(batch.columns()) {
+                column.put_pages(array.as_ref(), &mut self.scratch)?;
             }
         }
-        self.rows += batch.num_rows();
+        self.rows += rows;
         Ok(())
     }
 
-    /// Makes a page of each column from the waiting rows.
-    fn put_pages(&mut self) -> Result<()> {
-        let clustered = self.cluster_by.is_some_and(|column| order_by(&self.waiting[column], &mut self.order));
-        for (column, waiting) in self.columns.iter_mut().zip(&mut self.waiting) {
-            if clustered {
-                self.page.clear();
-                self.page.extend(self.order.iter().map(|row| waiting[*row as usize]));
-                column.put_page(&self.page, &mut self.scratch)?;
-            } else {
-                column.put_page(waiting, &mut self.scratch)?;
-            }
-            waiting.clear();
+    fn put_waiting(&mut self) -> Result<()> {
+        if self.waiting_rows == 0 {
+            return Ok(());
         }
+        for column in &mut self.columns {
+            column.chunk.put_page(&column.waiting, &mut self.scratch)?;
+            column.waiting.clear();
+        }
+        self.waiting_rows = 0;
         Ok(())
     }
 
     /// Appends the whole Parquet file to `file`, which is empty.
     pub(crate) fn finish(&mut self, file: &mut Vec<u8>) -> Result<()> {
-        if self.waiting.first().is_some_and(|waiting| !waiting.is_empty()) {
-            self.put_pages()?;
-        }
+        self.put_waiting()?;
         file.extend_from_slice(b"PAR1");
         let mut chunks = Vec::with_capacity(self.columns.len());
         for column in &mut self.columns {
-            chunks.push(column.finish(&mut self.scratch, file)?);
+            chunks.push(column.chunk.finish(&mut self.scratch, file)?);
         }
         let row_group = RowGroupMetaData::builder(self.schema.clone())
             .set_num_rows(self.rows as i64)
@@ -121,48 +116,31 @@ impl IntSegment {
     }
 }
 
-/// Appends the values of an array, as 64-bit integers. 32 bits without sign keep their bits when narrowed again.
-fn widen(array: &dyn Array, column_type: ColumnType, out: &mut Vec<i64>) -> Result<()> {
-    let not_this = || ParquetError::General(format!("an array of {}", array.data_type()));
-    match column_type {
-        ColumnType::Int64 => {
-            out.extend_from_slice(array.as_primitive_opt::<Int64Type>().ok_or_else(not_this)?.values())
+impl Column {
+    fn keep(&mut self, array: &dyn Array) -> Result<()> {
+        match self.column_type {
+            ColumnType::Int64 => self.waiting.extend_from_slice(values::<Int64Type>(array)?),
+            ColumnType::UInt32 => self.waiting.extend(values::<UInt32Type>(array)?.iter().map(|v| v.wide())),
+            _ => self.waiting.extend(values::<Int32Type>(array)?.iter().map(|v| v.wide())),
         }
-        ColumnType::Int32 => {
-            let values = array.as_primitive_opt::<Int32Type>().ok_or_else(not_this)?.values();
-            out.extend(values.iter().map(|v| i64::from(*v)));
-        }
-        ColumnType::UInt32 => {
-            let values = array.as_primitive_opt::<UInt32Type>().ok_or_else(not_this)?.values();
-            out.extend(values.iter().map(|v| i64::from(*v as i32)));
-        }
-        _ => return Err(not_this()),
+        Ok(())
     }
-    Ok(())
+
+    fn put_pages(&mut self, array: &dyn Array, scratch: &mut Scratch) -> Result<()> {
+        match self.column_type {
+            ColumnType::Int64 => self.put_pages_of(values::<Int64Type>(array)?, scratch),
+            ColumnType::UInt32 => self.put_pages_of(values::<UInt32Type>(array)?, scratch),
+            _ => self.put_pages_of(values::<Int32Type>(array)?, scratch),
+        }
+    }
+
+    fn put_pages_of<T: Int>(&mut self, values: &[T], scratch: &mut Scratch) -> Result<()> {
+        values.chunks(PAGE_ROWS).try_for_each(|page| self.chunk.put_page(page, scratch))
+    }
 }
 
-/// Puts into `order` the row numbers by value, equal values in the order they came. False when there is no need, or when
-/// the values are spread too far to count them.
-fn order_by(values: &[i64], order: &mut Vec<u32>) -> bool {
-    let (Some(&least), Some(&most)) = (values.iter().min(), values.iter().max()) else { return false };
-    let spread = most.abs_diff(least);
-    if spread == 0 || spread > 4 * PAGE_ROWS as u64 {
-        return false;
-    }
-    let slot = |value: i64| value.abs_diff(least) as usize;
-    let mut next = vec![0u32; spread as usize + 2];
-    for value in values {
-        next[slot(*value) + 1] += 1;
-    }
-    for at in 1..next.len() {
-        next[at] += next[at - 1];
-    }
-    order.clear();
-    order.resize(values.len(), 0);
-    for (row, value) in values.iter().enumerate() {
-        let place = &mut next[slot(*value)];
-        order[*place as usize] = row as u32;
-        *place += 1;
-    }
-    true
+fn values<T: ArrowPrimitiveType>(array: &dyn Array) -> Result<&[T::Native]> {
+    let typed = array.as_primitive_opt::<T>();
+    let typed = typed.ok_or_else(|| ParquetError::General(format!("an array of {}", array.data_type())))?;
+    Ok(typed.values())
 }

@@ -3,9 +3,80 @@
 //! Source: parquet-format, Encodings.md: "Run Length Encoding / Bit-Packing Hybrid" and "Delta Encoding". Written anew
 //! because the general encoders cost more CPU per value than a recorder may use.
 
+use std::ops::{BitOr, BitXor};
+
 /// Values of a delta block, and of the miniblocks it has; each miniblock has a bit width of its own.
 const BLOCK: usize = 128;
 const MINIBLOCK: usize = 32;
+
+/// A value of a column, as a signed number. 32 bits without sign keep their bits when narrowed again.
+pub(crate) trait Int: Copy + Eq + BitXor<Output = Self> + BitOr<Output = Self> {
+    /// The value in 64 bits.
+    fn wide(self) -> i64;
+}
+
+impl Int for i64 {
+    #[inline]
+    fn wide(self) -> i64 {
+        self
+    }
+}
+
+impl Int for i32 {
+    #[inline]
+    fn wide(self) -> i64 {
+        i64::from(self)
+    }
+}
+
+impl Int for u32 {
+    #[inline]
+    fn wide(self) -> i64 {
+        i64::from(self as i32)
+    }
+}
+
+/// Where encoded bytes go: a buffer that is long enough before the first byte, so that no byte asks for room.
+#[derive(Default)]
+pub(crate) struct Encoded {
+    bytes: Vec<u8>,
+    at: usize,
+}
+
+impl Encoded {
+    /// Empties it and makes room for one page of so many values in any encoding of this file.
+    pub(crate) fn start(&mut self, values: usize) {
+        let room = 9 * values + 256;
+        if self.bytes.len() < room {
+            self.bytes.resize(room, 0);
+        }
+        self.at = 0;
+    }
+
+    /// What was put.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.at]
+    }
+
+    /// Appends the first `used` bytes of `word`. The others are written too, and then written over.
+    #[inline]
+    pub(crate) fn put<const N: usize>(&mut self, word: [u8; N], used: usize) {
+        self.bytes[self.at..self.at + N].copy_from_slice(&word);
+        self.at += used;
+    }
+
+    fn put_varint(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.put([value as u8 | 0x80], 1);
+            value >>= 7;
+        }
+        self.put([value as u8], 1);
+    }
+
+    fn put_zigzag(&mut self, value: i64) {
+        self.put_varint(((value << 1) ^ (value >> 63)) as u64);
+    }
+}
 
 /// Bits needed to write `largest`; at least 1.
 pub(crate) fn bit_width(largest: u64) -> u32 {
@@ -13,13 +84,13 @@ pub(crate) fn bit_width(largest: u64) -> u32 {
 }
 
 /// Appends `values` as runs and bit-packed groups of eight, `width` (1 to 32) bits each.
-pub(crate) fn put_hybrid(values: &[u32], width: u32, out: &mut Vec<u8>) {
+pub(crate) fn put_hybrid(values: &[u32], width: u32, out: &mut Encoded) {
     let mut at = 0;
     while let Some(&value) = values.get(at) {
         if values.get(at..at + 8).is_some_and(is_run) {
             let run = 8 + values[at + 8..].iter().take_while(|v| **v == value).count();
-            put_varint((run as u64) << 1, out);
-            out.extend_from_slice(&value.to_le_bytes()[..width.div_ceil(8) as usize]);
+            out.put_varint((run as u64) << 1);
+            out.put(value.to_le_bytes(), width.div_ceil(8) as usize);
             at += run;
             continue;
         }
@@ -33,7 +104,7 @@ pub(crate) fn put_hybrid(values: &[u32], width: u32, out: &mut Vec<u8>) {
             at = values.len();
         }
         let packed = &values[start..at];
-        put_varint((packed.len().div_ceil(8) as u64) << 1 | 1, out);
+        out.put_varint((packed.len().div_ceil(8) as u64) << 1 | 1);
         put_packed(packed, width, out);
     }
 }
@@ -45,11 +116,11 @@ fn is_run(group: &[u32]) -> bool {
 }
 
 /// Appends `values` as DELTA_BINARY_PACKED of a column of 64 bits, or of 32 where differences wrap at 32.
-pub(crate) fn put_delta(values: &[i64], wide: bool, out: &mut Vec<u8>) {
-    put_varint(BLOCK as u64, out);
-    put_varint((BLOCK / MINIBLOCK) as u64, out);
-    put_varint(values.len() as u64, out);
-    put_zigzag(values.first().copied().unwrap_or(0), out);
+pub(crate) fn put_delta<T: Int>(values: &[T], wide: bool, out: &mut Encoded) {
+    out.put_varint(BLOCK as u64);
+    out.put_varint((BLOCK / MINIBLOCK) as u64);
+    out.put_varint(values.len() as u64);
+    out.put_zigzag(values.first().map_or(0, |v| v.wide()));
     let mut above = [0i64; BLOCK];
     let mut at = 0;
     while at + 1 < values.len() {
@@ -57,7 +128,7 @@ pub(crate) fn put_delta(values: &[i64], wide: bool, out: &mut Vec<u8>) {
         let (before, after) = (&values[at..at + count], &values[at + 1..at + 1 + count]);
         at += count;
         for ((difference, before), after) in above.iter_mut().zip(before).zip(after) {
-            *difference = after.wrapping_sub(*before);
+            *difference = after.wide().wrapping_sub(before.wide());
         }
         if !wide {
             above.iter_mut().for_each(|difference| *difference = i64::from(*difference as i32));
@@ -65,14 +136,14 @@ pub(crate) fn put_delta(values: &[i64], wide: bool, out: &mut Vec<u8>) {
         let least = above[..count].iter().copied().fold(i64::MAX, i64::min);
         above[..count].iter_mut().for_each(|difference| *difference = difference.wrapping_sub(least));
         above[count..].fill(0);
-        put_zigzag(least, out);
-        let widths_at = out.len();
-        out.extend_from_slice(&[0; BLOCK / MINIBLOCK]);
-        for (number, miniblock) in above.chunks_exact(MINIBLOCK).enumerate() {
-            let any = miniblock.iter().fold(0, |any, value| any | *value as u64);
-            if any > 0 {
-                let width = bit_width(any);
-                out[widths_at + number] = width as u8;
+        out.put_zigzag(least);
+        let widths = [0, 1, 2, 3].map(|i| {
+            let any = above[i * MINIBLOCK..(i + 1) * MINIBLOCK].iter().fold(0, |any, value| any | *value as u64);
+            u64::BITS - any.leading_zeros()
+        });
+        out.put(widths.map(|width| width as u8), widths.len());
+        for (miniblock, width) in above.chunks_exact(MINIBLOCK).zip(widths) {
+            if width > 0 {
                 put_packed(miniblock, width, out);
             }
         }
@@ -97,52 +168,34 @@ impl Bits for i64 {
 }
 
 /// Appends values of `width` bits, the first in the lowest bits; the last group of eight is filled up with zeros.
-fn put_packed<T: Bits>(values: &[T], width: u32, out: &mut Vec<u8>) {
-    // Groups are written as whole words, each over the unused end of the one before: room for one word too many.
-    const WORD: usize = 16;
-    let bytes = width as usize;
-    let mut at = out.len();
-    let end = at + values.len().div_ceil(8) * bytes;
-    out.resize(end + WORD, 0);
-    let mut put = |group: [u64; 8]| {
-        if width <= 16 {
-            let four = |v: &[u64]| v[0] | v[1] << width | v[2] << (2 * width) | v[3] << (3 * width);
-            let packed = u128::from(four(&group[..4])) | u128::from(four(&group[4..])) << (4 * width);
-            out[at..at + WORD].copy_from_slice(&packed.to_le_bytes());
-            at += bytes;
-            return;
-        }
-        let (mut bits, mut held) = (0u128, 0);
-        for value in group {
-            bits |= u128::from(value) << held;
-            held += width;
-            if held >= 64 {
-                out[at..at + 8].copy_from_slice(&(bits as u64).to_le_bytes());
-                at += 8;
-                bits >>= 64;
-                held -= 64;
-            }
-        }
-        out[at..at + 8].copy_from_slice(&(bits as u64).to_le_bytes());
-        at += held as usize / 8;
-    };
+fn put_packed<T: Bits>(values: &[T], width: u32, out: &mut Encoded) {
     let groups = values.chunks_exact(8);
     let rest = groups.remainder();
-    groups.for_each(|group| put(std::array::from_fn(|i| group[i].bits())));
+    for group in groups {
+        put_group(std::array::from_fn(|i| group[i].bits()), width, out);
+    }
     if !rest.is_empty() {
-        put(std::array::from_fn(|i| rest.get(i).map_or(0, |v| v.bits())));
+        put_group(std::array::from_fn(|i| rest.get(i).map_or(0, |v| v.bits())), width, out);
     }
-    out.truncate(end);
 }
 
-fn put_zigzag(value: i64, out: &mut Vec<u8>) {
-    put_varint(((value << 1) ^ (value >> 63)) as u64, out);
-}
-
-fn put_varint(mut value: u64, out: &mut Vec<u8>) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
+/// Appends eight values of `width` bits: `width` bytes.
+#[inline]
+fn put_group(group: [u64; 8], width: u32, out: &mut Encoded) {
+    if width <= 16 {
+        let four = |v: &[u64]| v[0] | v[1] << width | v[2] << (2 * width) | v[3] << (3 * width);
+        let packed = u128::from(four(&group[..4])) | u128::from(four(&group[4..])) << (4 * width);
+        return out.put(packed.to_le_bytes(), width as usize);
     }
-    out.push(value as u8);
+    let (mut bits, mut held) = (0u128, 0);
+    for value in group {
+        bits |= u128::from(value) << held;
+        held += width;
+        if held >= 64 {
+            out.put((bits as u64).to_le_bytes(), 8);
+            bits >>= 64;
+            held -= 64;
+        }
+    }
+    out.put((bits as u64).to_le_bytes(), held as usize / 8);
 }

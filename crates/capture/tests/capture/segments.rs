@@ -1,0 +1,71 @@
+//! Names and numbers of segments.
+
+use std::fs;
+
+use leadline_capture::{spec, BatchBuilder, Error, StorageOp, TableWriter, Value, WriterOptions};
+
+use crate::scratch::{files, read, Scratch};
+
+fn write_one(writer: &mut TableWriter, value: i64) {
+    let mut builder = BatchBuilder::new(spec("host_stat").unwrap());
+    builder.append(&[Value::Int(value), Value::Text("vmstat.pgscan_direct"), Value::Int(1)]).unwrap();
+    writer.write(&builder.finish().unwrap()).unwrap();
+}
+
+#[test]
+fn numbers_go_on_after_what_is_there() {
+    let scratch = Scratch::new();
+    for fsync in [false, true] {
+        let mut writer = TableWriter::create(&scratch.0, "host_stat", WriterOptions { fsync }).unwrap();
+        write_one(&mut writer, 1);
+        writer.roll().unwrap();
+        writer.roll().unwrap(); // nothing to write: no segment
+        write_one(&mut writer, 2);
+        assert_eq!(writer.close().unwrap().segments, 2);
+    }
+    let expected: Vec<String> = (1..=4).map(|n| format!("{n:06}.parquet")).collect();
+    assert_eq!(files(&scratch.0, "host_stat"), expected);
+}
+
+#[test]
+fn two_writers_of_a_table_do_not_overwrite_each_other() {
+    let scratch = Scratch::new();
+    let mut writers = [1, 2].map(|_| TableWriter::create(&scratch.0, "host_stat", WriterOptions::default()).unwrap());
+    for writer in &mut writers {
+        write_one(writer, 1);
+        writer.roll().unwrap();
+    }
+    assert_eq!(files(&scratch.0, "host_stat"), ["000001.parquet", "000002.parquet"]);
+}
+
+#[test]
+fn an_empty_table_makes_no_file() {
+    let scratch = Scratch::new();
+    let writer = TableWriter::create(&scratch.0, "host_stat", WriterOptions::default()).unwrap();
+    assert_eq!(writer.close().unwrap().segments, 0);
+    assert!(files(&scratch.0, "host_stat").is_empty());
+}
+
+#[test]
+fn what_is_no_stored_table_is_refused() {
+    let scratch = Scratch::new();
+    let create = |table| TableWriter::create(&scratch.0, table, WriterOptions::default()).map(|_| ());
+    assert!(matches!(create("no_such"), Err(Error::UnknownTable { is_view: false, .. })));
+    assert!(matches!(create("db_time"), Err(Error::UnknownTable { is_view: true, .. })));
+}
+
+#[test]
+fn a_folder_that_vanished_is_an_error_and_the_writer_lives_on() {
+    let scratch = Scratch::new();
+    let mut writer = TableWriter::create(&scratch.0, "host_stat", WriterOptions::default()).unwrap();
+    write_one(&mut writer, 1);
+    fs::remove_dir(scratch.0.join("host_stat")).unwrap();
+    let error = writer.roll().unwrap_err();
+    assert!(
+        matches!(&error, Error::Storage { op: StorageOp::Create, source, .. } if source.raw_os_error() == Some(libc::ENOENT))
+    );
+    fs::create_dir(scratch.0.join("host_stat")).unwrap();
+    write_one(&mut writer, 2);
+    assert_eq!(writer.close().unwrap().rows, 1);
+    assert_eq!(read(&scratch.0.join("host_stat/000001.parquet"))[0].num_rows(), 1);
+}
