@@ -29,7 +29,7 @@ def write_manifest(directory: Path, manifest: dict[str, Any]) -> None:
             out.write("\n")
             out.flush()
             os.fsync(out.fileno())
-        os.replace(temporary, directory / MANIFEST)
+        temporary.replace(directory / MANIFEST)
     except OSError as e:
         raise LeadlineError("storage", f"the manifest cannot be written: {e.strerror}", where=str(directory)) from e
 
@@ -66,7 +66,9 @@ class Capture:
         try:
             cursor = self.db.execute(sql, parameters or [])
         except duckdb.Error as e:
-            raise LeadlineError("query", "the query does not run", detail=str(e).strip(), hint="leadline tables lists tables and columns") from e
+            raise LeadlineError(
+                "query", "the query does not run", detail=str(e).strip(), hint="leadline tables lists tables and columns"
+            ) from e
         names = [column[0] for column in cursor.description or []]
         return [dict(zip(names, row)) for row in cursor.fetchall()]
 
@@ -91,7 +93,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
     except OSError as e:
         raise LeadlineError("storage", f"the capture cannot be read: {e.strerror}", where=where) from e
     try:
-        manifest = json.loads(text)
+        manifest: dict[str, Any] = json.loads(text)
         version = manifest["format_version"]
     except (ValueError, KeyError, TypeError) as e:
         raise LeadlineError("invalid", "the manifest of the capture is damaged", detail=repr(e), where=str(path / MANIFEST)) from e
@@ -115,13 +117,13 @@ def open_capture(path: str | Path) -> Capture:
         if table.kind == "table":
             _create_table_view(capture, table)
     _create_capture_view(capture)
-    for table in _views_in_order():
+    for table in views_in_order():
         capture.db.execute(f'create view "{table.name}" as {table.sql}')
     return capture
 
 
-def _views_in_order() -> list[Table]:
-    """Views after the views they read."""
+def views_in_order() -> list[Table]:
+    """The views but `capture`, each after those it reads."""
     views = [t for t in all_tables().values() if t.kind == "view" and t.name != "capture"]
     order: list[Table] = []
     while views:
@@ -160,12 +162,16 @@ def _create_table_view(capture: Capture, table: Table) -> None:
 
 
 def _create_capture_view(capture: Capture) -> None:
-    m = capture.manifest
-    clock, target = m.get("clock", {}), m.get("target", {})
+    clock = capture.manifest.get("clock", {})
     ts_to = clock.get("ts_to")
     if ts_to is None:  # interrupted: as far as the ticks go
         ts_to = capture.scalar("select max(ts + period_ns) from tick")
-    ts_from = clock.get("ts_from")
+    capture.db.execute("create view capture as " + capture_row(capture.manifest, clock.get("ts_from"), ts_to))
+
+
+def capture_row(m: dict[str, Any], ts_from: int | None, ts_to: int | None) -> str:
+    """The query of view `capture`: its one row, from the manifest and the window (ns on CLOCK_MONOTONIC)."""
+    clock, target = m.get("clock", {}), m.get("target", {})
     values = [
         ("ts_from", ts_from, "BIGINT"),
         ("ts_to", ts_to, "BIGINT"),
@@ -180,4 +186,4 @@ def _create_capture_view(capture: Capture) -> None:
     for name, value, sql_type in values:
         literal = "null" if value is None else "'" + str(value).replace("'", "''") + "'"
         columns.append(f"cast({literal} as {sql_type}) as {name}")
-    capture.db.execute("create view capture as select " + ", ".join(columns))
+    return "select " + ", ".join(columns)

@@ -32,6 +32,7 @@ from leadline.target import Target, resolve, socket_dsn
 TIERS = ("auto", "shm", "sql")
 MIN_RATE_HZ, MAX_SHM_RATE_HZ = 1.0, 10_000.0
 MANIFEST_EVERY_S = 5.0
+FLUSH_INTERVAL_S = 2.0
 POLL_S = 0.5
 
 
@@ -75,12 +76,12 @@ def take(
     """
     progress = progress or Silent()
     cpu_at_call = _cpu_s()
-    _check_options(for_s, rate_hz, tier)
+    check_options(for_s, rate_hz, tier)
     target = resolve(dsn, pid, data_dir)
     directory = _capture_folder(out, overwrite)
     made = _make_folder(directory)
     try:
-        attached = _attach(target, directory, rate_hz, tier)
+        attached = attach(target, directory, rate_hz, tier)
     except LeadlineError:
         if made:
             shutil.rmtree(directory, ignore_errors=True)
@@ -213,7 +214,7 @@ class _Session:
             self.error = self.error or e
 
 
-def _check_options(for_s: float, rate_hz: float, tier: str) -> None:
+def check_options(for_s: float, rate_hz: float, tier: str) -> None:
     if tier not in TIERS:
         raise LeadlineError("usage", f"there is no tier {tier}", hint="tiers: " + ", ".join(TIERS))
     if not for_s > 0:
@@ -226,18 +227,22 @@ def _check_options(for_s: float, rate_hz: float, tier: str) -> None:
         )
 
 
-def _attach(target: Target, directory: Path, rate_hz: float, tier: str) -> Attached:
-    """The best probe that the target and our rights allow. Raises the shared-memory error when SQL is no way out either."""
+def attach(target: Target, directory: Path, rate_hz: float, tier: str, flush_interval_s: float = FLUSH_INTERVAL_S) -> Attached:
+    """The best probe that the target and our rights allow. Raises the shared-memory error when SQL is no way out either.
+
+    flush_interval_s: how long rows wait in memory before a segment is written, at least.
+    """
     if tier != "sql" and target.pid is not None:
         try:
             from leadline import _core
 
-            return Attached(_core.Recorder(str(directory), target.pid, rate_hz), "shm", rate_hz, target.dsn)
+            probe = _core.Recorder(str(directory), target.pid, rate_hz, flush_interval_s=flush_interval_s)
+            return Attached(probe, "shm", rate_hz, target.dsn)
         except LeadlineError as e:
             if tier == "shm" or e.kind in ("storage", "usage"):
                 raise
             memory_error = e
-        return _attach_sql(target, directory, rate_hz, memory_error)
+        return _attach_sql(target, directory, rate_hz, memory_error, flush_interval_s)
     if tier == "shm":
         raise LeadlineError(
             "unsupported",
@@ -245,10 +250,10 @@ def _attach(target: Target, directory: Path, rate_hz: float, tier: str) -> Attac
             detail="; ".join(target.notes),
             hint="run leadline there, or leave out --tier shm",
         )
-    return _attach_sql(target, directory, rate_hz, None)
+    return _attach_sql(target, directory, rate_hz, None, flush_interval_s)
 
 
-def _attach_sql(target: Target, directory: Path, rate_hz: float, memory_error: LeadlineError | None) -> Attached:
+def _attach_sql(target: Target, directory: Path, rate_hz: float, memory_error: LeadlineError | None, flush_interval_s: float) -> Attached:
     dsn = target.dsn if target.dsn is not None else socket_dsn(target)
     notes = []
     if memory_error is not None:
@@ -259,7 +264,7 @@ def _attach_sql(target: Target, directory: Path, rate_hz: float, memory_error: L
             "usage", "sampling over SQL needs a connection string", hint="leadline take postgresql://USER@HOST:PORT/DATABASE ..."
         )
     try:
-        probe = SqlRecorder(str(directory), target, dsn, rate_hz)
+        probe = SqlRecorder(str(directory), target, dsn, rate_hz, flush_interval_s=flush_interval_s)
     except LeadlineError as e:
         if memory_error is None:
             raise
