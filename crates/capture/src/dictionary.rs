@@ -115,7 +115,7 @@ impl Dictionary {
 /// Whether all of a group have this value, without a branch per value.
 #[inline]
 fn same<T: Int>(group: &[T], value: T) -> bool {
-    group.iter().fold(value ^ value, |any, v| any | (*v ^ value)) == value ^ value
+    group.iter().fold(T::default(), |any, v| any | (*v ^ value)) == T::default()
 }
 
 fn shift_of(slots: usize) -> u32 {

@@ -10,7 +10,7 @@ const BLOCK: usize = 128;
 const MINIBLOCK: usize = 32;
 
 /// A value of a column, as a signed number. 32 bits without sign keep their bits when narrowed again.
-pub(crate) trait Int: Copy + Eq + BitXor<Output = Self> + BitOr<Output = Self> {
+pub(crate) trait Int: Copy + Default + Eq + BitXor<Output = Self> + BitOr<Output = Self> {
     /// The value in 64 bits.
     fn wide(self) -> i64;
 }

@@ -1,7 +1,7 @@
 //! Batches of one table to the bytes of one Parquet file, by the way that suits the table.
 //!
-//! Choices measured with `cargo run --release -p leadline-capture --example write_speed`; what they gave is in
-//! `docs/concepts/capture_files.md`.
+//! The choices were measured with `cargo run --release -p leadline-capture --example write_speed`; the figures are in
+//! this crate's README.
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;

@@ -36,7 +36,8 @@ impl Recorder {
         flush_interval_s: f64,
         allow_map: bool,
     ) -> Result<Self, Error> {
-        let config = Config { capture_dir: capture_dir.into(), pid, rate_hz, delta_interval_s, flush_interval_s, allow_map };
+        let config =
+            Config { capture_dir: capture_dir.into(), pid, rate_hz, delta_interval_s, flush_interval_s, allow_map };
         let (inner, description) = py.detach(|| Inner::attach(config))?;
         Ok(Recorder { inner, description, pid })
     }
@@ -47,11 +48,14 @@ impl Recorder {
         for check in &d.checks {
             let item = PyDict::new(py);
             item.set_item("check", check.name)?;
-            item.set_item("result", match check.passed {
-                Some(true) => "passed",
-                Some(false) => "failed",
-                None => "skipped",
-            })?;
+            item.set_item(
+                "result",
+                match check.passed {
+                    Some(true) => "passed",
+                    Some(false) => "failed",
+                    None => "skipped",
+                },
+            )?;
             item.set_item("detail", &check.detail)?;
             checks.append(item)?;
         }
@@ -72,7 +76,10 @@ impl Recorder {
         out.set_item("server_version", &d.server_version)?;
         out.set_item("max_connections", d.max_connections)?;
         out.set_item("shared_buffers_bytes", u64::from(d.buffers) * 8192)?;
-        out.set_item("data_dir", std::fs::read_link(format!("/proc/{}/cwd", self.pid)).ok().map(|p| p.to_string_lossy().into_owned()))?;
+        out.set_item(
+            "data_dir",
+            std::fs::read_link(format!("/proc/{}/cwd", self.pid)).ok().map(|p| p.to_string_lossy().into_owned()),
+        )?;
         out.set_item("layout_checks", checks)?;
         out.set_item("access", access)?;
         out.set_item("probes", probes)?;
@@ -117,6 +124,7 @@ impl Recorder {
         let loss = PyDict::new(py);
         loss.set_item("ticks_taken", s.ticks)?;
         loss.set_item("ticks_missed", s.missed)?;
+        loss.set_item("ticks_unverified", s.unverified)?;
         loss.set_item("torn", s.torn)?;
         out.set_item("tables", tables)?;
         out.set_item("loss", loss)?;
@@ -139,7 +147,9 @@ impl Recorder {
         };
         let deltas = match d.private_memory {
             true => ("ok", ""),
-            false => ("partial", "the buffer and WAL counters of this build were not found: only what the kernel keeps"),
+            false => {
+                ("partial", "the buffer and WAL counters of this build were not found: only what the kernel keeps")
+            }
         };
         [
             ("sessions", sessions.0, sessions.1),

@@ -28,6 +28,9 @@ pub struct Background {
     pub anchors: Anchors,
     pub tables: Tables,
     pub shared: Arc<Shared>,
+    /// Evidence taken since the server was last seen to use the segment. A segment that nobody writes any more still reads
+    /// like a server, so what cannot be vouched for is not written.
+    pub unverified: Vec<Evidence>,
 }
 
 impl Background {
@@ -35,6 +38,16 @@ impl Background {
     pub fn run(mut self, handed_over: &Receiver<Evidence>) -> Tables {
         if let Err(error) = self.record(handed_over) {
             self.shared.fail(error);
+            // keep what was vouched for; when the disk is what failed, the error that counts is already stored
+            if let Err(error) = self.tables.roll() {
+                self.shared.fail(error.into());
+            }
+            self.count_written();
+        }
+        let lost: usize = self.unverified.iter().map(|e| e.ticks.ts.len()).sum();
+        self.shared.unverified.fetch_add(lost as u64, Relaxed);
+        for late in handed_over {
+            self.shared.unverified.fetch_add(late.ticks.ts.len() as u64, Relaxed);
         }
         self.tables
     }
@@ -56,7 +69,8 @@ impl Background {
                 next_list = (next_list + delta_ns).max(now);
                 self.shared.list_wanted.store(true, Relaxed);
             }
-            let longest = ((now - start) / LOSE_AT_MOST).clamp((self.config.flush_interval_s * 1e9) as i64, LONGEST_SEGMENT_NS);
+            let longest =
+                ((now - start) / LOSE_AT_MOST).clamp((self.config.flush_interval_s * 1e9) as i64, LONGEST_SEGMENT_NS);
             if now - rolled >= longest {
                 rolled = now;
                 self.tables.roll()?;
@@ -69,30 +83,43 @@ impl Background {
                         let rows = deltas.read(&list);
                         self.tables.write_rows("session_delta", rows.iter().map(|d| d.values()))?;
                     }
-                    self.tables.write(evidence)?;
+                    self.unverified.push(evidence);
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }
-        self.write_costs(start)?;
+        self.write_verified()?;
+        self.write_costs()?;
         self.tables.roll()?;
         self.count_written();
         Ok(())
     }
 
-    fn once_a_second(&mut self, host: &mut HostStat, start: i64) -> Result<(), Error> {
+    /// Writes what was taken until now, if the server is still the one attached to.
+    fn write_verified(&mut self) -> Result<(), Error> {
         self.process.still_there()?;
-        let ts = monotonic_ns();
-        let metrics = host.read();
-        self.tables.write_rows("host_stat", metrics.iter().map(|(name, v)| vec![Value::Int(ts), Value::Text(name), Value::Int(*v)]))?;
-        if ts - start >= SECOND / 2 {
-            self.write_costs(start)?;
+        for evidence in std::mem::take(&mut self.unverified) {
+            self.tables.write(evidence)?;
         }
         Ok(())
     }
 
-    fn write_costs(&mut self, _start: i64) -> Result<(), Error> {
+    fn once_a_second(&mut self, host: &mut HostStat, start: i64) -> Result<(), Error> {
+        self.write_verified()?;
+        let ts = monotonic_ns();
+        let metrics = host.read();
+        self.tables.write_rows(
+            "host_stat",
+            metrics.iter().map(|(name, v)| vec![Value::Int(ts), Value::Text(name), Value::Int(*v)]),
+        )?;
+        if ts - start >= SECOND / 2 {
+            self.write_costs()?;
+        }
+        Ok(())
+    }
+
+    fn write_costs(&mut self) -> Result<(), Error> {
         let ts = monotonic_ns();
         let (user, system) = process_cpu_ns();
         let base = self.shared.cpu_at_start();
@@ -100,7 +127,15 @@ impl Background {
         let bytes = self.shared.bytes.load(Relaxed) as i64;
         let rows = self.shared.rows.load(Relaxed) as i64;
         let row = |component, user: i64, system: i64, rss: i64| {
-            vec![Value::Int(ts), Value::Text(component), Value::Int(user), Value::Int(system), Value::Int(rss), Value::Int(bytes), Value::Int(rows)]
+            vec![
+                Value::Int(ts),
+                Value::Text(component),
+                Value::Int(user),
+                Value::Int(system),
+                Value::Int(rss),
+                Value::Int(bytes),
+                Value::Int(rows),
+            ]
         };
         // a thread's clock does not tell user from system: all of it stands under user
         let (sampler, writer) = (self.shared.sampler_cpu_ns.load(Relaxed), self.shared.writer_cpu_ns.load(Relaxed));

@@ -1,11 +1,11 @@
 //! What each session used between two moments: its private counters and what the kernel keeps of its process.
 
 use crate::clock::monotonic_ns;
-use crate::evidence::Listed;
 use crate::procfile::{field, ProcFile};
 use leadline_capture::Value;
 use leadline_shm::attach::Anchors;
 use leadline_shm::counters::{read_usage, Usage};
+use leadline_shm::sessions::Listed;
 use std::collections::HashMap;
 
 /// Nanoseconds of a clock tick of /proc (USER_HZ is 100 on Linux).
@@ -74,14 +74,20 @@ impl Deltas {
             tracked.status_changes += i64::from(listed.changecount.wrapping_sub(tracked.changecount)) / 2;
             tracked.changecount = listed.changecount & !1;
             let ts = monotonic_ns();
-            let usage = read_usage(listed.pid, &self.anchors).ok();
+            let usage = read_usage(listed.host_pid, &self.anchors).ok();
             let now = tracked.counters(usage, &mut self.buffer);
             if tracked.last_ts != 0 {
                 let mut used = [None; COUNTERS];
                 for (used, (now, last)) in used.iter_mut().zip(now.iter().zip(&tracked.last)) {
                     *used = now.zip(*last).map(|(now, last)| now - last);
                 }
-                rows.push(Delta { ts, dt_ns: ts - tracked.last_ts, session_id: listed.session_id, pid: listed.pid, used });
+                rows.push(Delta {
+                    ts,
+                    dt_ns: ts - tracked.last_ts,
+                    session_id: listed.session_id,
+                    pid: listed.pid,
+                    used,
+                });
             }
             (tracked.last_ts, tracked.last) = (ts, now);
         }
@@ -92,7 +98,7 @@ impl Deltas {
 
 impl Tracked {
     fn open(listed: &Listed) -> Self {
-        let open = |name: &str| ProcFile::open(&format!("/proc/{}/{name}", listed.pid)).ok();
+        let open = |name: &str| ProcFile::open(&format!("/proc/{}/{name}", listed.host_pid)).ok();
         Tracked {
             schedstat: open("schedstat"),
             stat: open("stat"),
@@ -160,6 +166,8 @@ impl Tracked {
 mod tests {
     use super::*;
     use leadline_capture::spec;
+    use std::io::{BufRead, BufReader, Write};
+    use std::process::{Command, Stdio};
 
     #[test]
     fn the_counters_are_the_columns_of_the_table() {
@@ -185,7 +193,7 @@ mod tests {
 
     #[test]
     fn a_process_known_to_do_something_shows_it() {
-        // This process as the session: it has no server counters, but the kernel's are those of any process.
+        // A shell as the session: it has no server counters, but the kernel's are those of any process.
         let anchors = Anchors {
             all_procs: 0,
             all_proc_count: 0,
@@ -203,18 +211,25 @@ mod tests {
             held_locks: None,
             activity_size: 1024,
         };
+        let mut shell = Command::new("sh").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let pid = shell.id() as i32;
         let mut deltas = Deltas::new(&anchors);
-        let listed = |changecount| Listed { session_id: 1, pid: std::process::id() as i32, changecount };
+        let listed = |changecount| Listed { session_id: 1, pid, host_pid: pid, changecount };
         assert!(deltas.read(&[listed(10)]).is_empty());
-        let path = std::env::temp_dir().join(format!("leadline-deltas-{}", std::process::id()));
-        std::fs::write(&path, vec![1u8; 1 << 20]).unwrap();
-        std::fs::remove_file(&path).unwrap();
+        let mut commands = shell.stdin.take().unwrap();
+        writeln!(commands, "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); echo 12345; done > /dev/null; echo done")
+            .unwrap();
+        let mut answer = String::new();
+        BufReader::new(shell.stdout.take().unwrap()).read_line(&mut answer).unwrap();
         let rows = deltas.read(&[listed(56)]);
+        drop(commands);
+        shell.wait().unwrap();
+        assert_eq!(answer, "done\n");
         let used = rows[0].used;
         assert_eq!(used[0], Some(23), "46 steps are 23 reports");
         assert_eq!(used[1], None);
-        assert!(used[12].unwrap() > 0, "this ran");
-        assert!(used[22].unwrap() >= 1 << 20, "a MiB was written");
+        assert!(used[12].unwrap() > 0, "it ran");
+        assert!(used[22].unwrap() >= 20_000 * 6, "each line was written");
         assert!(used[15].is_some() && used[18].is_some());
         assert!(deltas.read(&[]).is_empty());
         assert!(deltas.tracked.is_empty(), "a session that ended is forgotten");

@@ -2,7 +2,7 @@
 
 use leadline_shm::buffers::{BufferTag, WaitKind};
 use leadline_shm::locks::Edge;
-use leadline_shm::sessions::{Sample, SessionSeen, StatementSeen};
+use leadline_shm::sessions::{Listed, Sample, SessionSeen, StatementSeen};
 
 /// Columns of `tick`.
 #[derive(Debug, Default)]
@@ -39,7 +39,8 @@ pub struct Samples {
 impl Samples {
     /// Room for so many rows.
     pub fn with_capacity(rows: usize) -> Self {
-        let (i64s, i32s, u32s) = (|| Vec::with_capacity(rows), || Vec::with_capacity(rows), || Vec::with_capacity(rows));
+        let (i64s, i32s, u32s) =
+            (|| Vec::with_capacity(rows), || Vec::with_capacity(rows), || Vec::with_capacity(rows));
         Samples {
             ts: i64s(),
             session_id: i32s(),
@@ -139,15 +140,6 @@ pub struct ScanRow {
     pub waiting: u32,
     pub attributed: u32,
     pub torn: u32,
-}
-
-/// One session for the deltas.
-#[derive(Debug, Clone, Copy)]
-#[allow(missing_docs)]
-pub struct Listed {
-    pub session_id: i32,
-    pub pid: i32,
-    pub changecount: u32,
 }
 
 /// One hand-over.

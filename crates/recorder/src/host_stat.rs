@@ -4,13 +4,40 @@ use crate::procfile::ProcFile;
 
 /// Counters taken from /proc/vmstat, as far as the kernel has them.
 const VMSTAT: &[&str] = &[
-    "pgscan_direct", "pgscan_kswapd", "pgsteal_direct", "pgsteal_kswapd", "allocstall_dma", "allocstall_dma32",
-    "allocstall_normal", "allocstall_movable", "zone_reclaim_success", "zone_reclaim_failed", "pswpin", "pswpout", "pgmajfault", "oom_kill",
-    "compact_stall", "thp_fault_alloc", "thp_split_page", "nr_dirty", "nr_writeback", "numa_miss", "numa_foreign",
+    "pgscan_direct",
+    "pgscan_kswapd",
+    "pgsteal_direct",
+    "pgsteal_kswapd",
+    "allocstall_dma",
+    "allocstall_dma32",
+    "allocstall_normal",
+    "allocstall_movable",
+    "zone_reclaim_success",
+    "zone_reclaim_failed",
+    "pswpin",
+    "pswpout",
+    "pgmajfault",
+    "oom_kill",
+    "compact_stall",
+    "thp_fault_alloc",
+    "thp_split_page",
+    "nr_dirty",
+    "nr_writeback",
+    "numa_miss",
+    "numa_foreign",
 ];
 /// Sizes taken from /proc/meminfo.
-const MEMINFO: &[&str] =
-    &["MemAvailable", "MemFree", "Cached", "Dirty", "Writeback", "SwapFree", "PageTables", "AnonHugePages", "ShmemHugePages"];
+const MEMINFO: &[&str] = &[
+    "MemAvailable",
+    "MemFree",
+    "Cached",
+    "Dirty",
+    "Writeback",
+    "SwapFree",
+    "PageTables",
+    "AnonHugePages",
+    "ShmemHugePages",
+];
 /// The fields of the first line of /proc/stat in clock ticks.
 const CPU: &[&str] = &["user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal"];
 const CLOCK_TICK_NS: i64 = 10_000_000;
@@ -29,7 +56,8 @@ impl HostStat {
     /// Opens what the kernel offers.
     pub fn open() -> Self {
         let open = |path: &str| ProcFile::open(path).ok();
-        let pressure = ["cpu", "io", "memory"].into_iter().filter_map(|r| Some((r, open(&format!("/proc/pressure/{r}"))?)));
+        let pressure =
+            ["cpu", "io", "memory"].into_iter().filter_map(|r| Some((r, open(&format!("/proc/pressure/{r}"))?)));
         HostStat {
             vmstat: open("/proc/vmstat"),
             stat: open("/proc/stat"),

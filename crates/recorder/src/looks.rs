@@ -45,6 +45,8 @@ impl Budget {
 const MS: i64 = 1_000_000;
 /// Turning an edge into a stored row costs about this much in the background thread.
 const EDGE_ROW_NS: i64 = 1_500;
+/// Buffers (1 GB of them) above which single buffers are looked at between scans.
+const LARGE_POOL: u32 = 131_072;
 /// How long a file length is believed.
 const FILE_LENGTH_NS: i64 = 1_000 * MS;
 
@@ -80,11 +82,11 @@ impl Looks {
             held_locks: server.anchors.held_locks,
             content_code: class::LWLOCK << 24 | server.layout.tranche_buffer_content,
             io_code: events.code("IPC", "BufferIO").or_else(|| events.code("LWLock", "BufferIO")),
-            lock_budget: Budget::new(0.002, at_least(50 * MS), 1_000 * MS),
-            scan_budget: Budget::new(0.002, at_least(100 * MS), 10_000 * MS),
-            hot_budget: Budget::new(0.002, at_least(10 * MS), 1_000 * MS),
-            lwlock_budget: Budget::new(0.001, at_least(50 * MS), 1_000 * MS),
-            holder_budget: Budget::new(0.002, at_least(100 * MS), 2_000 * MS),
+            lock_budget: Budget::new(0.001, at_least(50 * MS), 1_000 * MS),
+            scan_budget: Budget::new(0.002, at_least(10 * MS), 10_000 * MS),
+            hot_budget: Budget::new(0.0005, at_least(10 * MS), 1_000 * MS),
+            lwlock_budget: Budget::new(0.0005, at_least(50 * MS), 1_000 * MS),
+            holder_budget: Budget::new(0.001, at_least(100 * MS), 2_000 * MS),
             file_lengths: HashMap::new(),
             waiters: Vec::new(),
         }
@@ -154,11 +156,23 @@ impl Looks {
         }));
     }
 
-    fn look_at_buffers(&mut self, mem: &SharedMemory, ts: i64, wanted: Wanted, pass: &Pass, out: &mut Evidence) -> Vec<BufferWait> {
+    fn look_at_buffers(
+        &mut self,
+        mem: &SharedMemory,
+        ts: i64,
+        wanted: Wanted,
+        pass: &Pass,
+        out: &mut Evidence,
+    ) -> Vec<BufferWait> {
         let mut found = Vec::new();
         for scope in ["hot", "all"] {
-            let due = if scope == "hot" { &self.hot_budget } else { &self.scan_budget };
-            if !due.is_due(ts) {
+            // A few remembered buffers are cheap to look at, but the edge of a growing index is never among them: they are
+            // for pools so large that whole scans are rare.
+            let due = match scope {
+                "hot" => self.anchors.buffers > LARGE_POOL && self.hot_budget.is_due(ts),
+                _ => self.scan_budget.is_due(ts),
+            };
+            if !due {
                 continue;
             }
             let (from, mut torn) = (monotonic_ns(), 0);
@@ -177,7 +191,15 @@ impl Looks {
                 self.scan_budget.spend(ts, duration_ns);
             }
             let attributed = self.attributed(&waits, wanted, pass);
-            out.scans.push(ScanRow { ts, scope, buffers: looked_at, duration_ns, waiting: wanted.total(), attributed, torn });
+            out.scans.push(ScanRow {
+                ts,
+                scope,
+                buffers: looked_at,
+                duration_ns,
+                waiting: wanted.total(),
+                attributed,
+                torn,
+            });
             found = waits;
             if attributed >= wanted.total() {
                 break; // the hot buffers explain everything
@@ -205,8 +227,9 @@ impl Looks {
         let Some(held_locks) = self.held_locks.filter(|_| self.holder_budget.is_due(ts)) else { return holders };
         let from = monotonic_ns();
         let waits: HashMap<i32, u32> = pass.samples.iter().map(|s| (s.session_id, s.wait_event_info)).collect();
-        for (session_id, pid, _) in sessions.list() {
-            for held in held_locks.read(pid).unwrap_or_default() {
+        for listed in sessions.list() {
+            let (session_id, pid) = (listed.session_id, listed.pid);
+            for held in held_locks.read(listed.host_pid).unwrap_or_default() {
                 let mode = if held.exclusive { "exclusive" } else { "shared" };
                 let wait_event_info = waits.get(&session_id).copied().unwrap_or(0);
                 let holder = Holder { session_id, pid, mode, wait_event_info };

@@ -73,6 +73,7 @@ pub struct Shared {
     pub ticks: AtomicU64,
     pub missed: AtomicU64,
     pub torn: AtomicU64,
+    pub unverified: AtomicU64,
     pub sessions: AtomicU64,
     pub rows: AtomicU64,
     pub bytes: AtomicU64,
@@ -105,6 +106,7 @@ pub struct Status {
     pub ticks: u64,
     pub missed: u64,
     pub torn: u64,
+    pub unverified: u64,
     pub sessions: u64,
     pub rows: u64,
     pub bytes_written: u64,
@@ -129,7 +131,9 @@ impl Recorder {
         if !(config.rate_hz.is_finite() && (0.001..=100_000.0).contains(&config.rate_hz)) {
             return Err(Error::Usage(format!("a rate of {} Hz cannot be sampled", config.rate_hz)));
         }
-        for (name, seconds) in [("delta interval", config.delta_interval_s), ("flush interval", config.flush_interval_s)] {
+        for (name, seconds) in
+            [("delta interval", config.delta_interval_s), ("flush interval", config.flush_interval_s)]
+        {
             if !(seconds.is_finite() && seconds >= 0.01) {
                 return Err(Error::Usage(format!("a {name} of {seconds} s is too short")));
             }
@@ -159,12 +163,21 @@ impl Recorder {
             config: self.config.clone(),
             process: attached.process.clone(),
             anchors: attached.anchors.clone(),
-            tables: Tables::new(&self.config.capture_dir, attached.layout.clone(), attached.wait_events.clone(), self.period_ns),
+            tables: Tables::new(
+                &self.config.capture_dir,
+                attached.layout.clone(),
+                attached.wait_events.clone(),
+                self.period_ns,
+            ),
             shared: self.shared.clone(),
+            unverified: Vec::new(),
         };
         let (shared, period_ns) = (self.shared.clone(), self.period_ns);
         let spawn = |e: std::io::Error| Error::Usage(format!("a thread cannot be started: {e}"));
-        let writer = std::thread::Builder::new().name("leadline-write".into()).spawn(move || background.run(&handed_over)).map_err(spawn)?;
+        let writer = std::thread::Builder::new()
+            .name("leadline-write".into())
+            .spawn(move || background.run(&handed_over))
+            .map_err(spawn)?;
         let sampling = std::thread::Builder::new()
             .name("leadline-sample".into())
             .spawn(move || sampler::run(attached, period_ns, shared, hand_over))
@@ -185,6 +198,7 @@ impl Recorder {
             ticks: s.ticks.load(Relaxed),
             missed: s.missed.load(Relaxed),
             torn: s.torn.load(Relaxed),
+            unverified: s.unverified.load(Relaxed),
             sessions: s.sessions.load(Relaxed),
             rows: s.rows.load(Relaxed),
             bytes_written: s.bytes.load(Relaxed),

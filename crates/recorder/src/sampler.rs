@@ -1,7 +1,7 @@
 //! The sampling thread: one pass at each due time, misses counted, nothing written to disk here.
 
 use crate::clock::{monotonic_ns, sleep_until, thread_cpu_ns};
-use crate::evidence::{Evidence, Listed, Samples};
+use crate::evidence::{Evidence, Samples};
 use crate::looks::Looks;
 use crate::recorder::Shared;
 use leadline_shm::attach::Attached;
@@ -19,7 +19,7 @@ const HAND_OVER_NS: i64 = 500_000_000;
 /// Runs until asked to stop. `server` must stay attached to the segment it was proved on.
 pub fn run(mut server: Attached, period_ns: i64, shared: Arc<Shared>, hand_over: Sender<Evidence>) {
     shared.realtime.store(become_realtime(), Relaxed);
-    let mut sessions = Sessions::new(&server.layout, &server.anchors);
+    let mut sessions = Sessions::new(&server.layout, &server.anchors, &server.process);
     let mut looks = Looks::new(&server, period_ns);
     let mut known = KnownCodes::new(&server);
     let ranges = sessions.ranges();
@@ -63,12 +63,13 @@ pub fn run(mut server: Attached, period_ns: i64, shared: Arc<Shared>, hand_over:
         shared.missed.fetch_add(missed as u64, Relaxed);
         shared.torn.fetch_add(u64::from(pass.torn), Relaxed);
         shared.sessions.store(pass.samples.len() as u64, Relaxed);
-        shared.sampler_cpu_ns.store(if tick % 64 == 0 { thread_cpu_ns() } else { shared.sampler_cpu_ns.load(Relaxed) }, Relaxed);
+        shared
+            .sampler_cpu_ns
+            .store(if tick % 64 == 0 { thread_cpu_ns() } else { shared.sampler_cpu_ns.load(Relaxed) }, Relaxed);
 
         let list_wanted = shared.list_wanted.swap(false, Relaxed);
         if list_wanted {
-            let listed = |(session_id, pid, changecount)| Listed { session_id, pid, changecount };
-            evidence.list = Some(sessions.list().map(listed).collect());
+            evidence.list = Some(sessions.list().collect());
         }
         if list_wanted || evidence.samples.ts.len() >= ROWS || ts - handed_over >= HAND_OVER_NS {
             handed_over = ts;

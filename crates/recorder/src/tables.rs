@@ -59,7 +59,11 @@ impl Tables {
     }
 
     /// Writes rows of a rare table; no rows, no table.
-    pub fn write_rows<'a>(&mut self, table: &'static str, rows: impl IntoIterator<Item = Vec<Value<'a>>>) -> Result<(), Error> {
+    pub fn write_rows<'a>(
+        &mut self,
+        table: &'static str,
+        rows: impl IntoIterator<Item = Vec<Value<'a>>>,
+    ) -> Result<(), Error> {
         let spec = spec(table).ok_or(Error::UnknownTable { table: table.into(), is_view: false })?;
         let mut builder = BatchBuilder::new(spec);
         for row in rows {
@@ -75,13 +79,19 @@ impl Tables {
     /// The names of all wait codes of this server.
     pub fn write_wait_events(&mut self) -> Result<(), Error> {
         let events = self.events.clone();
-        self.write_rows("wait_event", events.all().map(|(code, class, event)| vec![int(code), Value::Text(class), Value::Text(event)]))
+        self.write_rows(
+            "wait_event",
+            events.all().map(|(code, class, event)| vec![int(code), Value::Text(class), Value::Text(event)]),
+        )
     }
 
     /// Everything of one hand-over but the session list.
     pub fn write(&mut self, e: Evidence) -> Result<(), Error> {
         let unnamed: Vec<_> = e.new_wait_codes.iter().map(|&code| (code, self.events.name(code))).collect();
-        self.write_rows("wait_event", unnamed.iter().map(|(code, n)| vec![int(*code), Value::Text(&n.0), Value::Text(&n.1)]))?;
+        self.write_rows(
+            "wait_event",
+            unnamed.iter().map(|(code, n)| vec![int(*code), Value::Text(&n.0), Value::Text(&n.1)]),
+        )?;
         let described: Vec<_> = e.sessions.iter().map(|(ts, s)| (*ts, s, self.backend_type(s))).collect();
         self.write_rows("session", described.iter().map(|(ts, s, kind)| session_row(*ts, s, kind)))?;
         self.write_rows("statement", e.statements.iter().map(statement_row))?;
@@ -136,7 +146,7 @@ impl Tables {
     /// As pg_stat_activity names it: background workers by the type in their process title.
     fn backend_type(&self, seen: &SessionSeen) -> String {
         match self.layout.backend_type(seen.identity.backend_type_code) {
-            Some("") => worker_type(&procfs::title(seen.identity.pid)),
+            Some("") => worker_type(&procfs::title(seen.host_pid)),
             Some(name) => name.to_owned(),
             None => format!("unknown:{}", seen.identity.backend_type_code),
         }
@@ -158,7 +168,11 @@ fn worker_type(title: &str) -> String {
     let name = title.strip_prefix("postgres: ").unwrap_or(title);
     let name = name.split_once(": ").map_or(name, |(_cluster, rest)| rest);
     let name = name.split(" for ").next().unwrap_or(name).trim();
-    if name.is_empty() { "background worker".into() } else { name.to_owned() }
+    if name.is_empty() {
+        "background worker".into()
+    } else {
+        name.to_owned()
+    }
 }
 
 fn session_row<'a>(ts: i64, s: &'a SessionSeen, backend_type: &'a str) -> Vec<Value<'a>> {
@@ -234,7 +248,14 @@ fn buffer_row(b: &BufferRow) -> Vec<Value<'_>> {
 }
 
 fn lwlock_row(l: &LwlockRow) -> Vec<Value<'_>> {
-    let mut row = vec![int(l.ts), int(l.wait_event_info), int(l.index), int(l.partition), int(l.waiters), int(l.waiters_exclusive)];
+    let mut row = vec![
+        int(l.ts),
+        int(l.wait_event_info),
+        int(l.index),
+        int(l.partition),
+        int(l.waiters),
+        int(l.waiters_exclusive),
+    ];
     row.extend(holder_values(&l.holder));
     row
 }

@@ -20,7 +20,7 @@ fn main() {
     for check in &server.checks {
         println!("{:?} {}: {}", check.passed, check.name, check.detail);
     }
-    let mut all = sessions::Sessions::new(&server.layout, &server.anchors);
+    let mut all = sessions::Sessions::new(&server.layout, &server.anchors, &server.process);
     let mut pass = sessions::Pass::default();
     server.memory.prepare(&all.ranges());
     all.pass(&server.memory, 0, &mut pass);

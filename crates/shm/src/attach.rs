@@ -86,6 +86,8 @@ pub struct Attached {
 /// A child of the postmaster that has entered shared memory.
 struct Child {
     pid: i32,
+    /// Its pid as the server knows it.
+    inner_pid: i32,
     my_proc: u64,
     my_be_entry: Option<u64>,
 }
@@ -103,8 +105,10 @@ impl Checks {
 
 /// Attaches to the postmaster `pid`. `allow_map` false forces `process_vm_readv` (for tests and comparison).
 pub fn attach(pid: i32, allow_map: bool) -> Result<Attached> {
-    let (_, start_ticks) = procfs::parent_and_start(pid)
-        .ok_or_else(|| Error::new(Kind::NotFound, format!("there is no process {pid}")).hint("the pid is the first line of postmaster.pid"))?;
+    let (_, start_ticks) = procfs::parent_and_start(pid).ok_or_else(|| {
+        Error::new(Kind::NotFound, format!("there is no process {pid}"))
+            .hint("the pid is the first line of postmaster.pid")
+    })?;
     let maps = procfs::read_maps(pid).map_err(|_| no_rights(pid, "the memory map"))?;
     let binary = Binary::of_process(pid)?;
     let not_postgres = |why: &str| {
@@ -127,14 +131,18 @@ pub fn attach(pid: i32, allow_map: bool) -> Result<Attached> {
     };
     let proc_global = postmaster.u64(symbol("ProcGlobal")?).map_err(|_| no_rights(pid, "the memory"))?;
     let read_shared = |what: &'static str, addr: u64| {
-        postmaster.u64(addr).map_err(|_| Error::new(Kind::Layout, format!("{what} cannot be read")).detail(format!("address {addr:#x}")))
+        postmaster.u64(addr).map_err(|_| {
+            Error::new(Kind::Layout, format!("{what} cannot be read")).detail(format!("address {addr:#x}"))
+        })
     };
     let all_procs = read_shared("ProcGlobal->allProcs", proc_global + layout.hdr_all_procs)?;
-    let segment = maps
-        .iter()
-        .find(|m| m.start <= all_procs && all_procs < m.end && m.perms.contains('s'))
-        .cloned()
-        .ok_or_else(|| Error::new(Kind::Layout, "ProcGlobal->allProcs does not point into shared memory").detail(format!("{all_procs:#x}")))?;
+    let segment =
+        maps.iter().find(|m| m.start <= all_procs && all_procs < m.end && m.perms.contains('s')).cloned().ok_or_else(
+            || {
+                Error::new(Kind::Layout, "ProcGlobal->allProcs does not point into shared memory")
+                    .detail(format!("{all_procs:#x}"))
+            },
+        )?;
     let range = segment.start..segment.end;
 
     let mut checks = Checks(Vec::new());
@@ -142,9 +150,21 @@ pub fn attach(pid: i32, allow_map: bool) -> Result<Attached> {
     let max_backends = postmaster.u32(symbol("MaxBackends")?).unwrap_or(0);
     let all_proc_count = postmaster.u32(proc_global + layout.hdr_all_proc_count).unwrap_or(0);
 
-    check_processes(&mut checks, &postmaster, &layout, &binary, base, all_procs, all_proc_count, max_backends, &range, &children);
+    check_processes(
+        &mut checks,
+        &postmaster,
+        &layout,
+        &binary,
+        base,
+        all_procs,
+        all_proc_count,
+        max_backends,
+        &range,
+        &children,
+    );
     let status_index_is_proc_index = major >= 17;
-    let backend_status = find_backend_status(&mut checks, &postmaster, &layout, &binary, base, max_backends, &range, &children)?;
+    let backend_status =
+        find_backend_status(&mut checks, &postmaster, &layout, &binary, base, max_backends, &range, &children)?;
     let buffers = postmaster.u32(symbol("NBuffers")?).unwrap_or(0);
     let buffer_descriptors = read_shared("BufferDescriptors", symbol("BufferDescriptors")?)?;
     let main_lwlocks = read_shared("MainLWLockArray", symbol("MainLWLockArray")?)?;
@@ -153,12 +173,16 @@ pub fn attach(pid: i32, allow_map: bool) -> Result<Attached> {
     check_main_lwlocks(&mut checks, &postmaster, &layout, main_lwlocks);
 
     if let Some(failed) = checks.0.iter().find(|c| c.passed == Some(false)) {
-        return Err(Error::new(Kind::Layout, format!("the server's shared memory is not laid out as in PostgreSQL {major}"))
-            .detail(format!("check {}: {}", failed.name, failed.detail))
-            .hint("a changed build (fork)? Nothing was read from it. With a DSN leadline samples over SQL"));
+        return Err(Error::new(
+            Kind::Layout,
+            format!("the server's shared memory is not laid out as in PostgreSQL {major}"),
+        )
+        .detail(format!("check {}: {}", failed.name, failed.detail))
+        .hint("a changed build (fork)? Nothing was read from it. With a DSN leadline samples over SQL"));
     }
 
-    let held_locks = HeldLocks::find(&binary, base).filter(|h| children.iter().all(|c| h.plausible(c.pid, range.clone())));
+    let held_locks =
+        HeldLocks::find(&binary, base).filter(|h| children.iter().all(|c| h.plausible(c.pid, range.clone())));
     match held_locks {
         Some(_) => checks.note("held_lwlocks list", true, format!("plausible in {} processes", children.len())),
         None => checks.skip("held_lwlocks list", "not found in this build: holders of LWLocks are not named"),
@@ -176,10 +200,17 @@ pub fn attach(pid: i32, allow_map: bool) -> Result<Attached> {
     let anchors = Anchors {
         all_procs,
         all_proc_count,
-        all_pgxact: layout.xact_size.and_then(|_| postmaster.u64(proc_global + layout.hdr_all_pgxact).ok()).filter(|a| range.contains(a)),
+        all_pgxact: layout
+            .xact_size
+            .and_then(|_| postmaster.u64(proc_global + layout.hdr_all_pgxact).ok())
+            .filter(|a| range.contains(a)),
         backend_status,
         // auxiliary processes follow the backends: at most 8 kinds up to 16, one slot per PGPROC of them from 17
-        backend_status_slots: if status_index_is_proc_index { all_proc_count.min(max_backends + 38) } else { max_backends + 8 },
+        backend_status_slots: if status_index_is_proc_index {
+            all_proc_count.min(max_backends + 38)
+        } else {
+            max_backends + 8
+        },
         status_index_is_proc_index,
         buffer_descriptors,
         buffer_blocks,
@@ -195,9 +226,22 @@ pub fn attach(pid: i32, allow_map: bool) -> Result<Attached> {
             .filter(|&n| (100..=1_048_576).contains(&n))
             .unwrap_or(1024),
     };
-    let max_connections = binary.symbol("MaxConnections").and_then(|a| postmaster.u32(base + a).ok()).filter(|&n| n <= max_backends);
-    let process = ServerProcess { pid, start_ticks, segment };
-    Ok(Attached { process, version_text, version_num, layout, wait_events, anchors, memory, not_mapped_why, checks: checks.0, max_backends, max_connections })
+    let max_connections =
+        binary.symbol("MaxConnections").and_then(|a| postmaster.u32(base + a).ok()).filter(|&n| n <= max_backends);
+    let process = ServerProcess { pid, start_ticks, segment, other_namespace: procfs::inner_pid(pid) != pid };
+    Ok(Attached {
+        process,
+        version_text,
+        version_num,
+        layout,
+        wait_events,
+        anchors,
+        memory,
+        not_mapped_why,
+        checks: checks.0,
+        max_backends,
+        max_connections,
+    })
 }
 
 /// Run-time minus link-time address of the binary. The exe link and the maps agree on the inode, also when the file was deleted.
@@ -214,7 +258,13 @@ fn load_base(pid: i32, binary: &Binary, maps: &[procfs::Mapping]) -> Option<u64>
     Some(by_inode.or_else(by_path)?.wrapping_sub(binary.lowest & !0xfff))
 }
 
-fn find_children(pid: i32, binary: &Binary, base: u64, layout: &Layout, segment: &std::ops::Range<u64>) -> Result<Vec<Child>> {
+fn find_children(
+    pid: i32,
+    binary: &Binary,
+    base: u64,
+    layout: &Layout,
+    segment: &std::ops::Range<u64>,
+) -> Result<Vec<Child>> {
     let my_proc_at = binary
         .symbol("MyProc")
         .ok_or_else(|| Error::new(Kind::Unsupported, "the server's binary does not export MyProc"))?;
@@ -222,7 +272,7 @@ fn find_children(pid: i32, binary: &Binary, base: u64, layout: &Layout, segment:
     for child in procfs::children(pid) {
         let Ok(my_proc) = (ProcessMemory { pid: child }).u64(base + my_proc_at) else { continue };
         if segment.contains(&my_proc) {
-            children.push(Child { pid: child, my_proc, my_be_entry: None });
+            children.push(Child { pid: child, inner_pid: procfs::inner_pid(child), my_proc, my_be_entry: None });
         }
     }
     if children.is_empty() {
@@ -233,7 +283,8 @@ fn find_children(pid: i32, binary: &Binary, base: u64, layout: &Layout, segment:
     match binary.symbol("MyBEEntry") {
         Some(at) => {
             for child in &mut children {
-                child.my_be_entry = (ProcessMemory { pid: child.pid }).u64(base + at).ok().filter(|a| segment.contains(a));
+                child.my_be_entry =
+                    (ProcessMemory { pid: child.pid }).u64(base + at).ok().filter(|a| segment.contains(a));
             }
         }
         None => find_be_entries_by_pid(binary, base, layout, segment, &mut children),
@@ -243,7 +294,13 @@ fn find_children(pid: i32, binary: &Binary, base: u64, layout: &Layout, segment:
 
 /// 13 and older keep MyBEEntry to themselves: it is the one pointer among the private variables that, in every process,
 /// leads to a shared entry with this process's pid at st_procpid and a known backend type after it.
-fn find_be_entries_by_pid(binary: &Binary, base: u64, layout: &Layout, segment: &std::ops::Range<u64>, children: &mut [Child]) {
+fn find_be_entries_by_pid(
+    binary: &Binary,
+    base: u64,
+    layout: &Layout,
+    segment: &std::ops::Range<u64>,
+    children: &mut [Child],
+) {
     let mut votes: HashMap<u64, Vec<(i32, u64)>> = HashMap::new();
     for child in children.iter() {
         let memory = ProcessMemory { pid: child.pid };
@@ -256,7 +313,7 @@ fn find_be_entries_by_pid(binary: &Binary, base: u64, layout: &Layout, segment: 
                 let pointer = u64::from_le_bytes(word.try_into().expect("8 bytes"));
                 if segment.contains(&pointer)
                     && pointer % 8 == 0
-                    && memory.u32(pointer + 4) == Ok(child.pid as u32)
+                    && memory.u32(pointer + 4) == Ok(child.inner_pid as u32)
                     && memory.u32(pointer + 8).is_ok_and(|t| layout.backend_type(t).is_some())
                     && memory.u64(pointer + 16).is_ok_and(|start| start > 0 && start < 1 << 60)
                 {
@@ -292,15 +349,35 @@ fn check_processes(
         max_backends > 0 && count >= max_backends && count < max_backends + 100_000 && segment.contains(&(end - 1)),
         format!("allProcCount {count}, MaxBackends {max_backends}"),
     );
-    let off_stride = children.iter().filter(|c| c.my_proc < all_procs || (c.my_proc - all_procs) % layout.proc_size != 0).count();
-    checks.note("PGPROC stride", off_stride == 0, format!("{} bytes; {off_stride} of {} processes off it", layout.proc_size, children.len()));
+    let off_stride =
+        children.iter().filter(|c| c.my_proc < all_procs || (c.my_proc - all_procs) % layout.proc_size != 0).count();
+    checks.note(
+        "PGPROC stride",
+        off_stride == 0,
+        format!("{} bytes; {off_stride} of {} processes off it", layout.proc_size, children.len()),
+    );
     // a process may end while we look: those still there must agree
     let alive = |c: &&Child| procfs::parent_and_start(c.pid).is_some();
-    let wrong_pid = children.iter().filter(|c| postmaster.u32(c.my_proc + layout.proc_pid) != Ok(c.pid as u32)).filter(alive).count();
-    checks.note("PGPROC.pid", wrong_pid == 0, format!("offset {}; wrong in {wrong_pid} of {}", layout.proc_pid, children.len()));
-    let wrong_owner =
-        children.iter().filter(|c| postmaster.u32(c.my_proc + layout.proc_latch_owner_pid) != Ok(c.pid as u32)).filter(alive).count();
-    checks.note("PGPROC.procLatch.owner_pid", wrong_owner == 0, format!("wrong in {wrong_owner} of {}", children.len()));
+    let wrong_pid = children
+        .iter()
+        .filter(|c| postmaster.u32(c.my_proc + layout.proc_pid) != Ok(c.inner_pid as u32))
+        .filter(alive)
+        .count();
+    checks.note(
+        "PGPROC.pid",
+        wrong_pid == 0,
+        format!("offset {}; wrong in {wrong_pid} of {}", layout.proc_pid, children.len()),
+    );
+    let wrong_owner = children
+        .iter()
+        .filter(|c| postmaster.u32(c.my_proc + layout.proc_latch_owner_pid) != Ok(c.inner_pid as u32))
+        .filter(alive)
+        .count();
+    checks.note(
+        "PGPROC.procLatch.owner_pid",
+        wrong_owner == 0,
+        format!("wrong in {wrong_owner} of {}", children.len()),
+    );
     match binary.symbol("my_wait_event_info") {
         Some(at) => {
             let distances: Vec<u64> = children
@@ -309,7 +386,11 @@ fn check_processes(
                 .filter(|d| *d < layout.proc_size) // not yet set in a starting process: points to a private variable
                 .collect();
             let good = !distances.is_empty() && distances.iter().all(|&d| d == layout.proc_wait_event_info);
-            checks.note("my_wait_event_info - MyProc", good, format!("{distances:?}, expected {}", layout.proc_wait_event_info));
+            checks.note(
+                "my_wait_event_info - MyProc",
+                good,
+                format!("{distances:?}, expected {}", layout.proc_wait_event_info),
+            );
         }
         None => {
             let classes = children
@@ -317,7 +398,11 @@ fn check_processes(
                 .filter_map(|c| postmaster.u32(c.my_proc + layout.proc_wait_event_info).ok())
                 .filter(|w| *w == 0 || matches!(w >> 24, 1 | 3..=10) && w & 0xffff < 0x400)
                 .count();
-            checks.note("wait_event_info values", classes == children.len(), format!("a wait code in {classes} of {}", children.len()));
+            checks.note(
+                "wait_event_info values",
+                classes == children.len(),
+                format!("a wait code in {classes} of {}", children.len()),
+            );
         }
     }
 }
@@ -357,11 +442,15 @@ fn find_backend_status(
             .detail("no process shows where its entry is")
             .hint("with a DSN leadline samples over SQL"));
     };
-    checks.note("PgBackendStatus stride", votes == entries && segment.contains(&found), format!("{votes} of {entries} processes agree on the array at {} bytes an entry", layout.be_size));
+    checks.note(
+        "PgBackendStatus stride",
+        votes == entries && segment.contains(&found),
+        format!("{votes} of {entries} processes agree on the array at {} bytes an entry", layout.be_size),
+    );
     let wrong = children
         .iter()
         .filter_map(|c| c.my_be_entry.map(|e| (c, e)))
-        .filter(|(c, e)| postmaster.u32(e + 4) != Ok(c.pid as u32) && procfs::parent_and_start(c.pid).is_some())
+        .filter(|(c, e)| postmaster.u32(e + 4) != Ok(c.inner_pid as u32) && procfs::parent_and_start(c.pid).is_some())
         .count();
     checks.note("PgBackendStatus.st_procpid", wrong == 0, format!("wrong in {wrong} of {entries}"));
     let states = children
@@ -369,30 +458,63 @@ fn find_backend_status(
         .filter_map(|c| c.my_be_entry)
         .filter(|e| postmaster.u32(e + layout.be_state).is_ok_and(|s| layout.state_code(s) >= 0))
         .count();
-    checks.note("PgBackendStatus.st_state", states == children.iter().filter(|c| c.my_be_entry.is_some()).count(), format!("a state in {states}"));
+    checks.note(
+        "PgBackendStatus.st_state",
+        states == children.iter().filter(|c| c.my_be_entry.is_some()).count(),
+        format!("a state in {states}"),
+    );
     Ok(found)
 }
 
-fn check_buffers(checks: &mut Checks, mem: &impl Memory, layout: &Layout, descriptors: u64, buffers: u32, segment: &std::ops::Range<u64>) {
+fn check_buffers(
+    checks: &mut Checks,
+    mem: &impl Memory,
+    layout: &Layout,
+    descriptors: u64,
+    buffers: u32,
+    segment: &std::ops::Range<u64>,
+) {
     let end = descriptors.saturating_add(u64::from(buffers) * layout.buf_size);
-    checks.note("BufferDescriptors inside the segment", buffers > 0 && segment.contains(&descriptors) && end <= segment.end, format!("{buffers} buffers"));
+    checks.note(
+        "BufferDescriptors inside the segment",
+        buffers > 0 && segment.contains(&descriptors) && end <= segment.end,
+        format!("{buffers} buffers"),
+    );
     let n = u64::from(buffers);
     let probes: Vec<u64> = (0..64.min(n)).chain((n / 2)..(n / 2 + 64).min(n)).chain(n.saturating_sub(64)..n).collect();
-    let wrong_id = probes.iter().filter(|&&i| mem.u32(descriptors + i * layout.buf_size + layout.buf_buf_id) != Ok(i as u32)).count();
+    let wrong_id = probes
+        .iter()
+        .filter(|&&i| mem.u32(descriptors + i * layout.buf_size + layout.buf_buf_id) != Ok(i as u32))
+        .count();
     checks.note("BufferDesc.buf_id == index", wrong_id == 0, format!("wrong in {wrong_id} of {}", probes.len()));
-    let tranche = |i: u64| mem.u32(descriptors + i * layout.buf_size + layout.buf_content_lock + layout.lw_tranche).map(|t| t & 0xffff);
+    let tranche = |i: u64| {
+        mem.u32(descriptors + i * layout.buf_size + layout.buf_content_lock + layout.lw_tranche).map(|t| t & 0xffff)
+    };
     let wrong_tranche = probes.iter().filter(|&&i| tranche(i) != Ok(layout.tranche_buffer_content)).count();
-    checks.note("BufferDesc.content_lock tranche", wrong_tranche == 0, format!("{} expected; wrong in {wrong_tranche} of {}", layout.tranche_buffer_content, probes.len()));
+    checks.note(
+        "BufferDesc.content_lock tranche",
+        wrong_tranche == 0,
+        format!("{} expected; wrong in {wrong_tranche} of {}", layout.tranche_buffer_content, probes.len()),
+    );
 }
 
 fn check_main_lwlocks(checks: &mut Checks, mem: &impl Memory, layout: &Layout, array: u64) {
-    let tranche = |i: u32| mem.u32(array + u64::from(i) * layout.lw_padded_size + layout.lw_tranche).map(|t| t & 0xffff);
+    let tranche =
+        |i: u32| mem.u32(array + u64::from(i) * layout.lw_padded_size + layout.lw_tranche).map(|t| t & 0xffff);
     let wrong = (1..layout.buffer_mapping_first).filter(|&i| tranche(i) != Ok(i)).count();
     let mapping = tranche(layout.buffer_mapping_first);
     let manager = tranche(layout.lock_manager_first);
-    let partitions_differ = mapping.is_ok() && manager.is_ok() && mapping != manager && tranche(layout.lock_manager_first - 1) == mapping;
+    let partitions_differ =
+        mapping.is_ok() && manager.is_ok() && mapping != manager && tranche(layout.lock_manager_first - 1) == mapping;
     // some individual locks were retired and leave a hole whose tranche is 0
-    checks.note("MainLWLockArray tranches", wrong <= 6 && partitions_differ, format!("{wrong} of {} individual locks off; BufferMapping {mapping:?}, LockManager {manager:?}", layout.buffer_mapping_first));
+    checks.note(
+        "MainLWLockArray tranches",
+        wrong <= 6 && partitions_differ,
+        format!(
+            "{wrong} of {} individual locks off; BufferMapping {mapping:?}, LockManager {manager:?}",
+            layout.buffer_mapping_first
+        ),
+    );
 }
 
 fn open_memory(pid: i32, segment: &procfs::Mapping, allow_map: bool) -> (SharedMemory, String) {

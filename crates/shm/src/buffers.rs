@@ -8,7 +8,8 @@ use crate::attach::Anchors;
 use crate::layout::Layout;
 use crate::lwlocks::{read_waiters, Waiter};
 use crate::memory::{Memory, Read};
-use crate::page_kind::page_kind;
+use crate::page_kind::{page_kind, right_sibling, LEAF, RIGHT_EDGE_LEAF};
+use std::collections::HashMap;
 use std::fs;
 
 /// buf_internals.h, BufferDesc.state up to 18.
@@ -21,6 +22,8 @@ const BLOCK_SIZE: u64 = 8192;
 const CHUNK: u32 = 1024;
 /// Buffers remembered as contended.
 const HOT: usize = 64;
+/// So many pages from the right-most leaf a leaf still belongs to the right edge.
+const EDGE_PAGES: u32 = 64;
 
 /// Which page a buffer holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -77,6 +80,8 @@ pub struct BufferWait {
     pub lock: u64,
     /// Who waits for the content lock; empty for the other kinds, whose waiters leave no list.
     pub waiters: Vec<Waiter>,
+    /// Of a btree leaf: the block to its right.
+    right: Option<u32>,
 }
 
 /// Which waits there are to explain.
@@ -115,30 +120,17 @@ impl Buffers {
     /// Looks at the buffers found contended lately; how many it looked at comes with the answer.
     pub fn scan_hot<M: Memory>(&mut self, mem: &M, wanted: Wanted, torn: &mut u32) -> (Vec<BufferWait>, u64) {
         let hot = self.hot.clone();
-        let found = hot.iter().filter_map(|&id| self.inspect(mem, id, wanted, torn)).collect();
+        let mut found: Vec<BufferWait> = hot.iter().filter_map(|&id| self.inspect(mem, id, wanted, torn)).collect();
+        self.find_right_edges(mem, &mut found, torn);
         (found, hot.len() as u64)
     }
 
     /// Looks at every descriptor and remembers the contended ones.
     pub fn scan_all<M: Memory>(&mut self, mem: &M, wanted: Wanted, torn: &mut u32) -> Vec<BufferWait> {
-        let size = self.layout.buf_size as usize;
-        let mut candidates = Vec::new();
-        let mut chunk = std::mem::take(&mut self.chunk);
-        for first in (0..self.anchors.buffers).step_by(CHUNK as usize) {
-            let count = CHUNK.min(self.anchors.buffers - first);
-            chunk.resize(count as usize * size, 0);
-            if mem.read(self.anchors.buffer_descriptors + u64::from(first) * size as u64, &mut chunk).is_err() {
-                *torn += 1;
-                continue;
-            }
-            for (i, descriptor) in chunk.chunks_exact(size).enumerate() {
-                if self.is_candidate(descriptor, wanted) {
-                    candidates.push(first + i as u32);
-                }
-            }
-        }
-        self.chunk = chunk;
-        let found: Vec<BufferWait> = candidates.iter().filter_map(|&id| self.inspect(mem, id, wanted, torn)).collect();
+        let candidates = self.select(mem, torn, |buffers, descriptor| buffers.is_candidate(descriptor, wanted));
+        let mut found: Vec<BufferWait> =
+            candidates.iter().filter_map(|&id| self.inspect(mem, id, wanted, torn)).collect();
+        self.find_right_edges(mem, &mut found, torn);
         for wait in &found {
             self.hot.retain(|&id| id != wait.buf_id);
             self.hot.insert(0, wait.buf_id);
@@ -147,8 +139,64 @@ impl Buffers {
         found
     }
 
+    /// Buffers whose descriptor passes a test.
+    fn select<M: Memory>(&mut self, mem: &M, torn: &mut u32, test: impl Fn(&Self, &[u8]) -> bool) -> Vec<u32> {
+        let size = self.layout.buf_size as usize;
+        let mut selected = Vec::new();
+        let mut chunk = std::mem::take(&mut self.chunk);
+        for first in (0..self.anchors.buffers).step_by(CHUNK as usize) {
+            let count = CHUNK.min(self.anchors.buffers - first);
+            chunk.resize(count as usize * size, 0);
+            if mem.read(self.anchors.buffer_descriptors + u64::from(first) * size as u64, &mut chunk).is_err() {
+                *torn += 1;
+                continue;
+            }
+            let ids = chunk.chunks_exact(size).zip(first..).filter(|(descriptor, _)| test(self, descriptor));
+            selected.extend(ids.map(|(_, id)| id));
+        }
+        self.chunk = chunk;
+        selected
+    }
+
+    /// Sessions pile up on the right-most leaf of an index with growing keys. While the holder of its lock is off the CPU,
+    /// others split on to the right, so by the time of the look the leaf has right siblings. A leaf at most
+    /// [`EDGE_PAGES`] and an eighth of the index left of the right-most one is the right edge as well.
+    fn find_right_edges<M: Memory>(&mut self, mem: &M, found: &mut [BufferWait], torn: &mut u32) {
+        let relation = |tag: &BufferTag| BufferTag { block: 0, ..*tag };
+        let relations: Vec<BufferTag> =
+            found.iter().filter(|w| w.page_kind == LEAF).map(|w| relation(&w.tag)).collect();
+        if relations.is_empty() {
+            return;
+        }
+        let ids = self.select(mem, torn, |_, descriptor| relations.contains(&relation(&parse_tag(descriptor))));
+        let mut buffers: HashMap<BufferTag, u32> = HashMap::with_capacity(ids.len());
+        let mut last_block: HashMap<BufferTag, u32> = HashMap::new();
+        for id in ids {
+            let descriptor = self.anchors.buffer_descriptors + u64::from(id) * self.layout.buf_size;
+            if let Ok((tag, _)) = self.read_tag(mem, descriptor) {
+                buffers.insert(tag, id);
+                let last = last_block.entry(relation(&tag)).or_default();
+                *last = tag.block.max(*last);
+            }
+        }
+        for wait in found.iter_mut().filter(|w| w.page_kind == LEAF) {
+            let steps = EDGE_PAGES.min(last_block.get(&relation(&wait.tag)).map_or(0, |last| last / 8));
+            let mut right = wait.right;
+            for _ in 0..steps.max(1) {
+                let Some(&id) = right.and_then(|block| buffers.get(&BufferTag { block, ..wait.tag })) else { break };
+                right = self.read_page_kind(mem, id, &wait.tag).1;
+                if right.is_none() {
+                    wait.page_kind = RIGHT_EDGE_LEAF;
+                    break;
+                }
+            }
+        }
+    }
+
     fn is_candidate(&self, descriptor: &[u8], wanted: Wanted) -> bool {
-        let word = |at: u64| descriptor.get(at as usize..at as usize + 4).map_or(0, |b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]));
+        let word = |at: u64| {
+            descriptor.get(at as usize..at as usize + 4).map_or(0, |b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]))
+        };
         let state = word(self.layout.buf_state);
         word(self.layout.buf_content_lock + self.layout.lw_waiters) < self.anchors.all_proc_count
             || (wanted.pin > 0 && state & BM_PIN_COUNT_WAITER != 0)
@@ -182,29 +230,33 @@ impl Buffers {
         if state & BM_TAG_VALID == 0 {
             return Err(fault);
         }
-        let page_kind = self.read_page_kind(mem, buf_id, &tag);
+        let (page_kind, right) = self.read_page_kind(mem, buf_id, &tag);
         if self.read_tag(mem, descriptor)?.0 != tag {
             return Err(fault);
         }
-        Ok(Some(BufferWait { buf_id, tag, page_kind, kind, lock, waiters }))
+        Ok(Some(BufferWait { buf_id, tag, page_kind, kind, lock, waiters, right }))
     }
 
     fn read_tag<M: Memory>(&self, mem: &M, descriptor: u64) -> Read<(BufferTag, u32)> {
         let mut b = [0u8; 20];
         mem.read(descriptor, &mut b)?;
-        let word = |i: usize| u32::from_le_bytes([b[i], b[i + 1], b[i + 2], b[i + 3]]);
-        let tag = BufferTag { spcnode: word(0), dbnode: word(4), relfilenode: word(8), fork: word(12), block: word(16) };
-        Ok((tag, mem.u32(descriptor + self.layout.buf_state)?))
+        Ok((parse_tag(&b), mem.u32(descriptor + self.layout.buf_state)?))
     }
 
-    fn read_page_kind<M: Memory>(&self, mem: &M, buf_id: u32, tag: &BufferTag) -> &'static str {
+    fn read_page_kind<M: Memory>(&self, mem: &M, buf_id: u32, tag: &BufferTag) -> (&'static str, Option<u32>) {
         let at = self.anchors.buffer_blocks + u64::from(buf_id) * BLOCK_SIZE;
         let mut page = vec![0u8; BLOCK_SIZE as usize];
         match mem.read(at, &mut page) {
-            Ok(()) => page_kind(tag.fork, &page),
-            Err(_) => "unknown",
+            Ok(()) => (page_kind(tag.fork, &page), right_sibling(&page)),
+            Err(_) => ("unknown", None),
         }
     }
+}
+
+/// The tag at the start of a BufferDesc of at least 20 bytes.
+fn parse_tag(b: &[u8]) -> BufferTag {
+    let word = |i: usize| b.get(i..i + 4).map_or(0, |w| u32::from_le_bytes([w[0], w[1], w[2], w[3]]));
+    BufferTag { spcnode: word(0), dbnode: word(4), relfilenode: word(8), fork: word(12), block: word(16) }
 }
 
 /// Length of a relation's main fork in blocks, from its files as the postmaster sees them; None when they cannot be read.
@@ -216,7 +268,10 @@ pub fn relation_blocks(postmaster: i32, major: u32, tag: &BufferTag) -> Option<u
         1664 => format!("{data}/global"),
         other => {
             let root = format!("{data}/pg_tblspc/{other}");
-            let version = fs::read_dir(&root).ok()?.flatten().find(|e| e.file_name().to_string_lossy().starts_with(&format!("PG_{major}_")))?;
+            let version = fs::read_dir(&root)
+                .ok()?
+                .flatten()
+                .find(|e| e.file_name().to_string_lossy().starts_with(&format!("PG_{major}_")))?;
             format!("{root}/{}/{}", version.file_name().to_string_lossy(), tag.dbnode)
         }
     };
@@ -298,10 +353,34 @@ mod tests {
         }
     }
 
+    /// Makes the page of a buffer a btree leaf with this right sibling.
+    fn leaf(mem: &mut FakeMemory, anchors: &Anchors, buffer: u64, right: u32) {
+        let page = anchors.buffer_blocks + buffer * 8192;
+        mem.put(page + 12, &[40, 0, 0, 32, 0xf0, 0x1f, 4, 0x20]); // pd_lower, pd_upper, pd_special, pd_pagesize_version
+        mem.put_u32(page + 8176 + 4, right);
+        mem.put(page + 8176 + 12, &[1, 0]);
+    }
+
+    #[test]
+    fn a_leaf_that_was_right_most_a_split_ago_is_the_right_edge() {
+        let (mut mem, layout, anchors) = server(16, 10);
+        for (buffer, right) in [(2, 7), (3, 5), (5, 2), (7, 0)] {
+            leaf(&mut mem, &anchors, buffer, right);
+        }
+        wait(&mut mem, &layout, &anchors, 2, 1);
+        wait(&mut mem, &layout, &anchors, 3, 4);
+        let found = Buffers::new(&layout, &anchors).scan_all(&mem, Wanted { content: 2, ..Wanted::default() }, &mut 0);
+        let kinds: Vec<_> = found.iter().map(|w| (w.buf_id, w.page_kind)).collect();
+        assert_eq!(kinds, [(2, RIGHT_EDGE_LEAF), (3, LEAF)]);
+    }
+
     #[test]
     fn pins_and_io_are_reported_only_when_someone_waits_for_them() {
         let (mut mem, layout, anchors) = server(16, 10);
-        mem.put_u32(anchors.buffer_descriptors + 4 * layout.buf_size + layout.buf_state, BM_TAG_VALID | BM_PIN_COUNT_WAITER);
+        mem.put_u32(
+            anchors.buffer_descriptors + 4 * layout.buf_size + layout.buf_state,
+            BM_TAG_VALID | BM_PIN_COUNT_WAITER,
+        );
         let mut buffers = Buffers::new(&layout, &anchors);
         assert_eq!(buffers.scan_all(&mem, Wanted { content: 1, ..Wanted::default() }, &mut 0), vec![]);
         let found = buffers.scan_all(&mem, Wanted { pin: 1, ..Wanted::default() }, &mut 0);

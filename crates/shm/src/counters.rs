@@ -30,7 +30,8 @@ pub fn read_usage(pid: i32, anchors: &Anchors) -> io::Result<Usage> {
     ProcessMemory { pid }.read_ranges(&[(buffers, 80), (wal, 24)], &mut bytes)?;
     let mut words = bytes.chunks_exact(8).map(|w| i64::from_le_bytes(w.try_into().expect("8 bytes")));
     let mut word = || words.next().unwrap_or(0);
-    let (shared_blks_hit, shared_blks_read, shared_blks_dirtied, shared_blks_written) = (word(), word(), word(), word());
+    let (shared_blks_hit, shared_blks_read, shared_blks_dirtied, shared_blks_written) =
+        (word(), word(), word(), word());
     let (_local_hit, local_blks_read, _local_dirtied, local_blks_written) = (word(), word(), word(), word());
     Ok(Usage {
         shared_blks_hit,

@@ -28,7 +28,9 @@ impl Binary {
     /// Reads the binary of a process through /proc/PID/exe, which works in containers and after an upgrade replaced the file.
     pub fn of_process(pid: i32) -> Result<Self> {
         let bytes = fs::read(format!("/proc/{pid}/exe")).map_err(|e| match e.kind() {
-            std::io::ErrorKind::PermissionDenied => crate::process::no_rights(pid, "the server's binary (/proc/PID/exe)"),
+            std::io::ErrorKind::PermissionDenied => {
+                crate::process::no_rights(pid, "the server's binary (/proc/PID/exe)")
+            }
             _ => Error::new(Kind::NotFound, format!("there is no process {pid}")).detail(e.to_string()),
         })?;
         Self::parse(bytes)
@@ -129,7 +131,10 @@ mod tests {
 
     #[test]
     fn versions_parse() {
-        assert_eq!(parse_version("PostgreSQL 15.18 (Debian 15.18-0+deb12u1) on x86_64-pc-linux-gnu"), Some((15, 150018)));
+        assert_eq!(
+            parse_version("PostgreSQL 15.18 (Debian 15.18-0+deb12u1) on x86_64-pc-linux-gnu"),
+            Some((15, 150018))
+        );
         assert_eq!(parse_version("PostgreSQL 19beta1 on x86_64"), Some((19, 190000)));
         assert_eq!(parse_version("PostgreSQL devel"), None);
         assert_eq!(parse_version("MySQL 8"), None);

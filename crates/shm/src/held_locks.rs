@@ -41,7 +41,8 @@ impl HeldLocks {
             let mut candidates = Vec::new();
             if instruction.is_ip_rel_memory_operand() {
                 candidates.push(instruction.ip_rel_memory_address());
-            } else if (0..instruction.op_count()).any(|i| instruction.op_kind(i) == OpKind::Memory) && instruction.memory_base() != Register::RSP
+            } else if (0..instruction.op_count()).any(|i| instruction.op_kind(i) == OpKind::Memory)
+                && instruction.memory_base() != Register::RSP
             {
                 candidates.push(instruction.memory_displacement64());
             }
@@ -55,7 +56,9 @@ impl HeldLocks {
             }
         }
         match found[..] {
-            [count, array, ..] if count.abs_diff(array) < 64 * 1024 => Some(HeldLocks { count: base + count, array: base + array }),
+            [count, array, ..] if count.abs_diff(array) < 64 * 1024 => {
+                Some(HeldLocks { count: base + count, array: base + array })
+            }
             _ => None,
         }
     }
@@ -82,7 +85,9 @@ impl HeldLocks {
     pub fn plausible(&self, pid: i32, segment: std::ops::Range<u64>) -> bool {
         let backend = ProcessMemory { pid };
         match backend.u32(self.count) {
-            Ok(count) if count <= MAX_HELD => self.read(pid).is_ok_and(|held| held.iter().all(|h| segment.contains(&h.lock))),
+            Ok(count) if count <= MAX_HELD => {
+                self.read(pid).is_ok_and(|held| held.iter().all(|h| segment.contains(&h.lock)))
+            }
             _ => false,
         }
     }

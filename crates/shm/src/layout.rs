@@ -75,12 +75,16 @@ impl Layout {
     /// The layout of a major version.
     pub fn of(major: u32) -> Result<Layout> {
         if !MAJORS.contains(&major) {
-            return Err(Error::new(Kind::Unsupported, format!("leadline has no shared-memory layout for PostgreSQL {major}"))
-                .detail(format!("known majors: {} to {}", MAJORS.start(), MAJORS.end()))
-                .hint("give a DSN: leadline then samples over SQL"));
+            return Err(Error::new(
+                Kind::Unsupported,
+                format!("leadline has no shared-memory layout for PostgreSQL {major}"),
+            )
+            .detail(format!("known majors: {} to {}", MAJORS.start(), MAJORS.end()))
+            .hint("give a DSN: leadline then samples over SQL"));
         }
         let need = |s: &str, f: &str| {
-            cell(s, f, major).ok_or_else(|| Error::new(Kind::Layout, format!("layout table lacks {s}.{f} for PostgreSQL {major}")))
+            cell(s, f, major)
+                .ok_or_else(|| Error::new(Kind::Layout, format!("layout table lacks {s}.{f} for PostgreSQL {major}")))
         };
         let have = |s: &str, f: &str| cell(s, f, major);
         // Latch {is_set, [maybe_sleeping 14+], is_shared, owner_pid}: storage/latch.h
@@ -138,23 +142,74 @@ impl Layout {
     /// None for a value outside it; "" where the server itself shows another name (background workers).
     pub fn backend_type(&self, code: u32) -> Option<&'static str> {
         const UP_TO_15: &[&str] = &[
-            "not initialized", "autovacuum launcher", "autovacuum worker", "client backend", "", "background writer",
-            "checkpointer", "startup", "walreceiver", "walsender", "walwriter", "archiver", "stats collector", "logger",
+            "not initialized",
+            "autovacuum launcher",
+            "autovacuum worker",
+            "client backend",
+            "",
+            "background writer",
+            "checkpointer",
+            "startup",
+            "walreceiver",
+            "walsender",
+            "walwriter",
+            "archiver",
+            "stats collector",
+            "logger",
         ];
         const FROM_16: &[&str] = &[
-            "not initialized", "archiver", "autovacuum launcher", "autovacuum worker", "client backend", "",
-            "background writer", "checkpointer", "logger", "standalone backend", "startup", "walreceiver", "walsender",
+            "not initialized",
+            "archiver",
+            "autovacuum launcher",
+            "autovacuum worker",
+            "client backend",
+            "",
+            "background writer",
+            "checkpointer",
+            "logger",
+            "standalone backend",
+            "startup",
+            "walreceiver",
+            "walsender",
             "walwriter",
         ];
         const FROM_17: &[&str] = &[
-            "not initialized", "client backend", "autovacuum launcher", "autovacuum worker", "", "walsender",
-            "slotsync worker", "standalone backend", "archiver", "background writer", "checkpointer", "startup",
-            "walreceiver", "walsummarizer", "walwriter", "logger",
+            "not initialized",
+            "client backend",
+            "autovacuum launcher",
+            "autovacuum worker",
+            "",
+            "walsender",
+            "slotsync worker",
+            "standalone backend",
+            "archiver",
+            "background writer",
+            "checkpointer",
+            "startup",
+            "walreceiver",
+            "walsummarizer",
+            "walwriter",
+            "logger",
         ];
         const FROM_18: &[&str] = &[
-            "not initialized", "client backend", "dead-end client backend", "autovacuum launcher", "autovacuum worker", "",
-            "walsender", "slotsync worker", "standalone backend", "archiver", "background writer", "checkpointer",
-            "io worker", "startup", "walreceiver", "walsummarizer", "walwriter", "logger",
+            "not initialized",
+            "client backend",
+            "dead-end client backend",
+            "autovacuum launcher",
+            "autovacuum worker",
+            "",
+            "walsender",
+            "slotsync worker",
+            "standalone backend",
+            "archiver",
+            "background writer",
+            "checkpointer",
+            "io worker",
+            "startup",
+            "walreceiver",
+            "walsummarizer",
+            "walwriter",
+            "logger",
         ];
         let names = match self.major {
             ..=15 => UP_TO_15,

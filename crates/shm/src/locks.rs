@@ -15,8 +15,15 @@ const MAX_LIST: usize = 20_000;
 
 /// Lock modes 1..8 of the default and user lock methods, lockdefs.h.
 pub const MODES: [&str; 9] = [
-    "", "AccessShareLock", "RowShareLock", "RowExclusiveLock", "ShareUpdateExclusiveLock", "ShareLock",
-    "ShareRowExclusiveLock", "ExclusiveLock", "AccessExclusiveLock",
+    "",
+    "AccessShareLock",
+    "RowShareLock",
+    "RowExclusiveLock",
+    "ShareUpdateExclusiveLock",
+    "ShareLock",
+    "ShareRowExclusiveLock",
+    "ExclusiveLock",
+    "AccessExclusiveLock",
 ];
 
 /// Conflicts of each mode as a bit mask, lock.c LockConflicts.
@@ -46,8 +53,18 @@ pub struct LockTag {
 
 /// Names of locktag types as pg_locks shows them.
 const LOCK_TYPES: [&str; 12] = [
-    "relation", "extend", "frozenid", "page", "tuple", "transactionid", "virtualxid", "spectoken", "object", "userlock",
-    "advisory", "applytransaction",
+    "relation",
+    "extend",
+    "frozenid",
+    "page",
+    "tuple",
+    "transactionid",
+    "virtualxid",
+    "spectoken",
+    "object",
+    "userlock",
+    "advisory",
+    "applytransaction",
 ];
 
 /// The columns of pg_locks that a tag gives; those it has not are 0 or -1.
@@ -123,7 +140,13 @@ struct Lock {
 }
 
 /// Walks from every waiting PGPROC to its blockers. `torn` counts waiters dropped because their lock changed meanwhile.
-pub fn read_edges<M: Memory>(mem: &M, layout: &Layout, anchors: &Anchors, waiters: &[u64], torn: &mut u32) -> Vec<Edge> {
+pub fn read_edges<M: Memory>(
+    mem: &M,
+    layout: &Layout,
+    anchors: &Anchors,
+    waiters: &[u64],
+    torn: &mut u32,
+) -> Vec<Edge> {
     let mut edges = Vec::new();
     let mut locks: Vec<(u64, Option<Lock>)> = Vec::new(); // each lock is walked once
     for &waiter in waiters {
@@ -164,7 +187,11 @@ fn read_tag<M: Memory>(mem: &M, at: u64) -> Read<LockTag> {
         lockmethodid: b[15],
     };
     let known = usize::from(tag.locktag_type) < LOCK_TYPES.len() && matches!(tag.lockmethodid, 1 | 2);
-    if known { Ok(tag) } else { Err(Fault { addr: at }) }
+    if known {
+        Ok(tag)
+    } else {
+        Err(Fault { addr: at })
+    }
 }
 
 fn read_lock<M: Memory>(mem: &M, layout: &Layout, anchors: &Anchors, at: u64) -> Read<Lock> {
@@ -233,7 +260,8 @@ fn add_edges<M: Memory>(mem: &M, layout: &Layout, waiter: u64, lock: &Lock, edge
             (false, their_mode as u8)
         };
         let blocker_pid = mem.u32(other.group + layout.proc_pid)? as i32;
-        let edge = Edge { waiter, waiter_pid, blocker_pid, holder, tag: lock.tag, mode: mode as u8, blocker_mode, wait_start };
+        let edge =
+            Edge { waiter, waiter_pid, blocker_pid, holder, tag: lock.tag, mode: mode as u8, blocker_mode, wait_start };
         if !edges.iter().any(|e| e.waiter == waiter && e.blocker_pid == blocker_pid && e.tag == lock.tag) {
             edges.push(edge);
         }
@@ -251,7 +279,8 @@ mod tests {
     /// Procs 1 (holder), 2 and 3 (waiters, in this order) on one transactionid lock.
     fn chain(layout: &Layout) -> (FakeMemory, Anchors) {
         let all_procs = 0x10_0000u64;
-        let mut mem = FakeMemory { pieces: vec![(all_procs, vec![0; 8 * layout.proc_size as usize]), (LOCK, vec![0; 4096])] };
+        let mut mem =
+            FakeMemory { pieces: vec![(all_procs, vec![0; 8 * layout.proc_size as usize]), (LOCK, vec![0; 4096])] };
         let anchors = Anchors {
             all_procs,
             all_proc_count: 8,

@@ -45,7 +45,8 @@ pub fn read_waiters<M: Memory>(mem: &M, layout: &Layout, anchors: &Anchors, lock
             return Ok(None);
         }
         let proc = anchors.all_procs + u64::from(at) * layout.proc_size;
-        let link = mem.u64(proc + layout.proc_lw_wait_link).or_else(|_| two_halves(mem, proc + layout.proc_lw_wait_link))?;
+        let link =
+            mem.u64(proc + layout.proc_lw_wait_link).or_else(|_| two_halves(mem, proc + layout.proc_lw_wait_link))?;
         let (next, prev) = (link as u32, (link >> 32) as u32);
         if before.is_some_and(|b| b != prev) {
             return Ok(None);
@@ -89,7 +90,10 @@ fn partition(layout: &Layout, index: u32) -> Option<u32> {
         return None;
     }
     let predicate_first = layout.lock_manager_first + 16; // NUM_LOCK_PARTITIONS
-    [predicate_first, layout.lock_manager_first, layout.buffer_mapping_first].into_iter().find(|&first| index >= first).map(|first| index - first)
+    [predicate_first, layout.lock_manager_first, layout.buffer_mapping_first]
+        .into_iter()
+        .find(|&first| index >= first)
+        .map(|first| index - first)
 }
 
 #[cfg(test)]
@@ -146,7 +150,10 @@ mod tests {
         let found = contended(&mem, &layout, &anchors, &mut torn);
         assert_eq!((found.len(), torn), (1, 0));
         assert_eq!((found[0].index, found[0].tranche, found[0].partition), (8, 8, None));
-        assert_eq!(found[0].waiters.iter().map(|w| (w.proc - anchors.all_procs) / layout.proc_size).collect::<Vec<_>>(), [3, 5]);
+        assert_eq!(
+            found[0].waiters.iter().map(|w| (w.proc - anchors.all_procs) / layout.proc_size).collect::<Vec<_>>(),
+            [3, 5]
+        );
     }
 
     #[test]

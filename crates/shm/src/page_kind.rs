@@ -17,6 +17,20 @@ fn u32_at(page: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(page.get(at..at + 4)?.try_into().ok()?))
 }
 
+/// A leaf with a leaf to its right.
+pub const LEAF: &str = "btree leaf";
+/// The leaf new keys go to when keys only grow.
+pub const RIGHT_MOST_LEAF: &str = "btree right-most leaf";
+
+/// A leaf that was the right-most one a few splits ago; only its neighbours tell.
+pub const RIGHT_EDGE_LEAF: &str = "btree right-edge leaf";
+
+/// The block to the right of a btree page; None for the right-most one and for pages of other kinds.
+pub fn right_sibling(page: &[u8]) -> Option<u32> {
+    let special = page.get(usize::from(u16_at(page, PD_SPECIAL)?)..)?;
+    u32_at(special, 4).filter(|&next| special.len() == 16 && next != 0)
+}
+
 /// The kind of a page of fork `fork` (0 main, 1 fsm, 2 vm, 3 init). A page of zeros is "new".
 ///
 /// Only the bytes of the page are used; that a heap page is the tail of its table takes the file length as well.
@@ -60,8 +74,8 @@ fn main_fork(page: &[u8]) -> Option<&'static str> {
 fn btree(btpo_next: u32, btpo_flags: u16) -> &'static str {
     match btpo_flags {
         f if f & BTP_META != 0 => "btree meta",
-        f if f & BTP_LEAF != 0 && btpo_next == 0 => "btree right-most leaf",
-        f if f & BTP_LEAF != 0 => "btree leaf",
+        f if f & BTP_LEAF != 0 && btpo_next == 0 => RIGHT_MOST_LEAF,
+        f if f & BTP_LEAF != 0 => LEAF,
         f if f & BTP_ROOT != 0 => "btree root",
         _ => "btree inner",
     }

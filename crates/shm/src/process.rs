@@ -30,21 +30,36 @@ pub struct ServerProcess {
     pub start_ticks: u64,
     /// The mapping of the shared segment.
     pub segment: procfs::Mapping,
+    /// The server runs in a pid namespace of its own (a container): the pids it knows are not those of this host.
+    pub other_namespace: bool,
 }
 
 impl ServerProcess {
+    /// The pid on this host of a process the server knows by `pid`; None when it has ended.
+    pub fn host_pid(&self, pid: i32) -> Option<i32> {
+        if !self.other_namespace {
+            return Some(pid);
+        }
+        procfs::children(self.pid).into_iter().find(|&child| procfs::inner_pid(child) == pid)
+    }
+
     /// Is the same server still using the same segment? After a crash of a backend the postmaster stays but makes a new one.
     pub fn still_there(&self) -> Result<(), Error> {
         let gone = |message: &str| {
-            Error::new(Kind::Gone, message).hint("what was captured until then is kept; start another capture for the new server")
+            Error::new(Kind::Gone, message)
+                .hint("what was captured until then is kept; start another capture for the new server")
         };
         if procfs::parent_and_start(self.pid).is_none_or(|(_, start)| start != self.start_ticks) {
             return Err(gone("the server ended during the capture").detail(format!("postmaster {} is gone", self.pid)));
         }
         let Ok(maps) = procfs::read_maps(self.pid) else {
-            return Err(gone("the server ended during the capture").detail(format!("postmaster {} has no memory", self.pid)));
+            return Err(
+                gone("the server ended during the capture").detail(format!("postmaster {} has no memory", self.pid))
+            );
         };
-        let same = maps.iter().any(|m| m.start == self.segment.start && m.end == self.segment.end && m.inode == self.segment.inode);
+        let same = maps
+            .iter()
+            .any(|m| m.start == self.segment.start && m.end == self.segment.end && m.inode == self.segment.inode);
         if !same {
             return Err(gone("the server re-created its shared memory during the capture")
                 .detail("a backend crashed, or the server was restarted"));
@@ -62,7 +77,7 @@ mod tests {
         let pid = std::process::id() as i32;
         let (_, start_ticks) = procfs::parent_and_start(pid).unwrap();
         let segment = procfs::read_maps(pid).unwrap().remove(0);
-        let same = ServerProcess { pid, start_ticks, segment: segment.clone() };
+        let same = ServerProcess { pid, start_ticks, segment: segment.clone(), other_namespace: false };
         assert!(same.still_there().is_ok());
         assert_eq!(ServerProcess { start_ticks: 1, ..same.clone() }.still_there().unwrap_err().kind, Kind::Gone);
         let moved = procfs::Mapping { inode: segment.inode + 1, ..segment };

@@ -78,6 +78,14 @@ pub fn children(pid: i32) -> Vec<i32> {
     found
 }
 
+/// The pid a process has in its own pid namespace: what a server in a container calls itself. Its pid here when that
+/// cannot be read.
+pub fn inner_pid(pid: i32) -> i32 {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = text.lines().find_map(|l| l.strip_prefix("NSpid:"));
+    line.and_then(|l| l.split_ascii_whitespace().last()?.parse().ok()).unwrap_or(pid)
+}
+
 /// The process title ("postgres: checkpointer"), trimmed; empty when the process is gone.
 pub fn title(pid: i32) -> String {
     let bytes = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -100,7 +108,10 @@ mod tests {
                     7fff-8000 ---p 00000000 00:00 0\ngarbage\n";
         let maps = parse_maps(text);
         assert_eq!(maps.len(), 3);
-        assert_eq!((maps[0].start, maps[0].end, maps[0].inode, maps[0].path.as_str()), (0x7f00, 0x7f10, 4242, "/dev/zero (deleted)"));
+        assert_eq!(
+            (maps[0].start, maps[0].end, maps[0].inode, maps[0].path.as_str()),
+            (0x7f00, 0x7f10, 4242, "/dev/zero (deleted)")
+        );
         assert_eq!((maps[1].offset, maps[1].path.as_str()), (0x1000, "/a b/postgres"));
         assert_eq!(maps[2].path, "");
     }
@@ -110,6 +121,12 @@ mod tests {
         let fields: Vec<&str> = stat_fields("12 (a) b (c)) S 77 1").unwrap().collect();
         assert_eq!(fields, ["S", "77", "1"]);
         assert!(stat_fields("nothing here").is_none());
+    }
+
+    #[test]
+    fn a_process_of_our_own_namespace_has_one_pid() {
+        let pid = std::process::id() as i32;
+        assert_eq!(inner_pid(pid), pid);
     }
 
     #[test]

@@ -6,8 +6,9 @@
 use crate::attach::Anchors;
 use crate::layout::Layout;
 use crate::memory::{Memory, Read};
-use crate::status::{self, Activity, Entry, Identity};
+use crate::process::ServerProcess;
 use crate::statement;
+use crate::status::{self, Activity, Entry, Identity};
 use std::collections::{HashMap, HashSet};
 
 /// Look for new sessions in empty slots at most this often.
@@ -43,6 +44,21 @@ pub struct SessionSeen {
     pub session_id: i32,
     pub identity: Identity,
     pub leader_pid: i32,
+    /// Pid on this host; another than `identity.pid` for a server in a container.
+    pub host_pid: i32,
+}
+
+/// A session of the present, for those who look at its process.
+#[derive(Debug, Clone, Copy)]
+#[allow(missing_docs)]
+pub struct Listed {
+    pub session_id: i32,
+    /// As the server knows it.
+    pub pid: i32,
+    /// On this host.
+    pub host_pid: i32,
+    /// Of the status entry, when last read.
+    pub changecount: u32,
 }
 
 /// A statement seen for the first time.
@@ -84,6 +100,7 @@ struct Live {
     statement_id: i64,
     identity: Identity,
     leader_pid: i32,
+    host_pid: i32,
     /// Only processes that work for a database have an xid or xmin.
     has_xact: bool,
     changes: u32,
@@ -95,6 +112,7 @@ struct Live {
 pub struct Sessions {
     layout: Layout,
     anchors: Anchors,
+    process: ServerProcess,
     slots: Vec<Option<Box<Live>>>,
     /// Indexes of occupied slots.
     live: Vec<u32>,
@@ -110,8 +128,9 @@ pub struct Sessions {
 
 impl Sessions {
     /// For a server attached to.
-    pub fn new(layout: &Layout, anchors: &Anchors) -> Self {
+    pub fn new(layout: &Layout, anchors: &Anchors, process: &ServerProcess) -> Self {
         Sessions {
+            process: process.clone(),
             layout: layout.clone(),
             anchors: anchors.clone(),
             slots: vec![None; anchors.backend_status_slots as usize],
@@ -140,9 +159,14 @@ impl Sessions {
         self.by_pid.get(&pid).copied()
     }
 
-    /// (session id, pid, changecount) of all sessions, for the deltas.
-    pub fn list(&self) -> impl Iterator<Item = (i32, i32, u32)> + '_ {
-        self.live.iter().filter_map(|&i| self.slots.get(i as usize)?.as_ref()).map(|l| (l.session_id, l.identity.pid, l.changecount))
+    /// All sessions.
+    pub fn list(&self) -> impl Iterator<Item = Listed> + '_ {
+        self.live.iter().filter_map(|&i| self.slots.get(i as usize)?.as_ref()).map(|l| Listed {
+            session_id: l.session_id,
+            pid: l.identity.pid,
+            host_pid: l.host_pid,
+            changecount: l.changecount,
+        })
     }
 
     /// Looks at all sessions once. `now`: CLOCK_MONOTONIC, ns.
@@ -196,14 +220,28 @@ impl Sessions {
             return Ok(false);
         }
         let Some(proc) = self.find_proc(mem, index, identity.pid) else { return Ok(false) };
+        let Some(host_pid) = self.process.host_pid(identity.pid) else { return Ok(false) };
         let session_id = self.next_session_id;
         self.next_session_id += 1;
         self.by_pid.insert(identity.pid, session_id);
         let leader_pid = self.leader(mem, proc, identity.pid);
-        out.sessions.push(SessionSeen { session_id, identity: identity.clone(), leader_pid });
+        out.sessions.push(SessionSeen { session_id, identity: identity.clone(), leader_pid, host_pid });
         let has_xact = activity.state != 0 || identity.datid != 0;
         // an odd changecount makes the first sample read the activity again
-        let live = Live { entry, proc, session_id, changecount: changecount | 1, activity, statement_id: 0, identity, leader_pid, has_xact, changes: 0, described_at: i64::MIN };
+        let live = Live {
+            entry,
+            proc,
+            session_id,
+            changecount: changecount | 1,
+            activity,
+            statement_id: 0,
+            identity,
+            leader_pid,
+            host_pid,
+            has_xact,
+            changes: 0,
+            described_at: i64::MIN,
+        };
         self.slots[index] = Some(Box::new(live));
         Ok(true)
     }
@@ -211,7 +249,8 @@ impl Sessions {
     /// The PGPROC of a process: freed slots keep a dead pid up to 16, the owner of the latch tells the living.
     fn find_proc<M: Memory>(&self, mem: &M, index: usize, pid: i32) -> Option<u64> {
         let owned = |proc: u64| {
-            mem.u32(proc + self.layout.proc_pid) == Ok(pid as u32) && mem.u32(proc + self.layout.proc_latch_owner_pid) == Ok(pid as u32)
+            mem.u32(proc + self.layout.proc_pid) == Ok(pid as u32)
+                && mem.u32(proc + self.layout.proc_latch_owner_pid) == Ok(pid as u32)
         };
         let at = |i: u64| self.anchors.all_procs + i * self.layout.proc_size;
         if self.anchors.status_index_is_proc_index {
@@ -243,7 +282,8 @@ impl Sessions {
         let changecount = mem.u32(live.entry)?;
         if changecount != live.changecount {
             let (layout, entry) = (&self.layout, live.entry);
-            let read = |m: &M| Ok((m.u32(entry + 4)? as i32, m.u64(entry + 16)?, status::read_activity(m, layout, entry)?));
+            let read =
+                |m: &M| Ok((m.u32(entry + 4)? as i32, m.u64(entry + 16)?, status::read_activity(m, layout, entry)?));
             match status::read_whole(mem, entry, read)? {
                 Entry::Torn => out.torn += 1,
                 Entry::Whole((pid, start, activity), changecount, retried) => {
@@ -370,17 +410,27 @@ impl Sessions {
         self.text = name;
         read?;
         let leader_pid = self.leader(mem, live.proc, live.identity.pid);
-        if new_name.is_none() && datid == live.identity.datid && role == live.identity.usesysid && leader_pid == live.leader_pid {
+        if new_name.is_none()
+            && datid == live.identity.datid
+            && role == live.identity.usesysid
+            && leader_pid == live.leader_pid
+        {
             return Ok(());
         }
         let layout = &self.layout;
         let entry = live.entry;
-        if let Entry::Whole(identity, ..) = status::read_whole(mem, entry, |m| status::read_identity(m, layout, entry))? {
+        if let Entry::Whole(identity, ..) = status::read_whole(mem, entry, |m| status::read_identity(m, layout, entry))?
+        {
             if identity.pid == live.identity.pid && (identity != live.identity || leader_pid != live.leader_pid) {
                 live.has_xact = live.activity.state != 0 || identity.datid != 0;
                 live.identity = identity;
                 live.leader_pid = leader_pid;
-                out.sessions.push(SessionSeen { session_id: live.session_id, identity: live.identity.clone(), leader_pid });
+                out.sessions.push(SessionSeen {
+                    session_id: live.session_id,
+                    identity: live.identity.clone(),
+                    leader_pid,
+                    host_pid: live.host_pid,
+                });
             }
         }
         Ok(())

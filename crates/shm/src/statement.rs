@@ -33,8 +33,28 @@ struct Scanner<'a> {
 
 /// Words after which a minus is a sign.
 const BEFORE_SIGN: [&[u8]; 22] = [
-    b"select", b"values", b"in", b"and", b"or", b"not", b"when", b"then", b"else", b"between", b"where", b"limit", b"offset",
-    b"return", b"by", b"like", b"is", b"on", b"having", b"returning", b"default", b"set",
+    b"select",
+    b"values",
+    b"in",
+    b"and",
+    b"or",
+    b"not",
+    b"when",
+    b"then",
+    b"else",
+    b"between",
+    b"where",
+    b"limit",
+    b"offset",
+    b"return",
+    b"by",
+    b"like",
+    b"is",
+    b"on",
+    b"having",
+    b"returning",
+    b"default",
+    b"set",
 ];
 
 fn is_name_start(b: u8) -> bool {
@@ -66,7 +86,7 @@ impl<'a> Scanner<'a> {
             let b = self.bytes[self.at];
             self.at += 1;
             if backslash && b == b'\\' {
-                self.at += 1;
+                self.at = (self.at + 1).min(self.bytes.len());
             } else if b == quote {
                 if self.peek(0) != quote {
                     return true;
@@ -202,11 +222,7 @@ fn fnv(hash: u64, bytes: &[u8]) -> u64 {
 fn walk(bytes: &[u8], mut each: impl FnMut(Option<&[u8]>)) {
     let mut scanner = Scanner { bytes, at: 0, operand_before: false, word: b"" };
     let (mut started, mut blank, mut comma, mut after_literal) = (false, false, false, false);
-    loop {
-        let token = match scanner.next() {
-            Some(token) => token,
-            None => break,
-        };
+    while let Some(token) = scanner.next() {
         match token {
             Token::Blank => blank = true,
             Token::Text(b",") if after_literal && !comma => comma = true, // maybe a run of literals
@@ -283,10 +299,16 @@ mod tests {
     #[test]
     fn literals_go_names_stay() {
         for (sql, expected) in [
-            ("SELECT abalance FROM pgbench_accounts WHERE aid = 4711;", "SELECT abalance FROM pgbench_accounts WHERE aid = $1"),
+            (
+                "SELECT abalance FROM pgbench_accounts WHERE aid = 4711;",
+                "SELECT abalance FROM pgbench_accounts WHERE aid = $1",
+            ),
             ("insert into t1 (a) values ('it''s', -2.5e-3)", "insert into t1 (a) values ($1)"),
             ("select * from t where a in (1, 2,3) and b = $2", "select * from t where a in ($3) and b = $2"),
-            ("select a-1, col2 from \"T 1\" -- why\n where x=E'\\'x' /* a /* b */ */ ;", "select a-$1, col2 from \"T 1\" where x=$2"),
+            (
+                "select a-1, col2 from \"T 1\" -- why\n where x=E'\\'x' /* a /* b */ */ ;",
+                "select a-$1, col2 from \"T 1\" where x=$2",
+            ),
             ("select $$body 'x'$$, $f$ y $f$", "select $1"),
             ("alter role r password 'secret'", "alter role r password $1"),
             ("select 'cut by the serv", "select ..."),
@@ -314,7 +336,7 @@ mod tests {
             let bytes: Vec<u8> = (0..40)
                 .map(|_| {
                     seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-                    b"'\"$-/*E1a, ().;\\\n\xff\x00"[(seed >> 33) as usize % 20]
+                    b"'\"$-/*E1a, ().;\\\n\xff\x00"[(seed >> 33) as usize % 19]
                 })
                 .collect();
             normalise(&bytes);

@@ -39,7 +39,7 @@ impl WaitEvents {
     /// Adds the tranches extensions registered at server start: `NamedLWLockTrancheArray` of {int id, char *name}.
     pub fn add_named_tranches(&mut self, mem: &impl Memory, array: u64, count: u32) {
         for i in 0..count.min(256) as u64 {
-            let entry = array + i * 16;
+            let entry = array.wrapping_add(i * 16);
             let (Ok(id), Ok(name_at)) = (mem.u32(entry), mem.u64(entry + 8)) else { return };
             let mut name = Vec::new();
             if id < self.first_user_tranche || id > 0xffff || mem.c_string(name_at, 64, &mut name).is_err() {
@@ -97,7 +97,11 @@ mod tests {
         for major in MAJORS.filter(|&m| m >= 13) {
             let layout = Layout::of(major).unwrap();
             let events = WaitEvents::of(major, layout.tranche_first_user);
-            assert_eq!(events.code("LWLock", "BufferContent"), Some(class::LWLOCK << 24 | layout.tranche_buffer_content), "{major}");
+            assert_eq!(
+                events.code("LWLock", "BufferContent"),
+                Some(class::LWLOCK << 24 | layout.tranche_buffer_content),
+                "{major}"
+            );
             assert_eq!(events.name(0x0600_0000), ("Client".into(), "ClientRead".into()));
             assert_eq!(events.name(0x0300_0005), ("Lock".into(), "transactionid".into()));
         }
