@@ -1,0 +1,90 @@
+"""The statistics of the bench: order of legs, ratio of paired legs with its interval, and what may be said of it.
+
+Pure functions of numbers; every random choice comes from the generator that is passed in.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+RESAMPLES = 10_000
+LEVEL = 0.95
+ENOUGH_PAIRS = 6  # with fewer, all of them lie on one side of 1 by chance too often (2 * 0.5**5 = 6 % with five) for a 95 % interval
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """with / bare. estimate: median of the ratios of the pairs; low, high: bootstrap interval; pairs: how many."""
+
+    estimate: float
+    low: float
+    high: float
+    pairs: int
+
+
+def leg_order(pairs: int, rng: random.Random) -> list[bool]:
+    """True for a leg with the variant, False for a bare one; legs 2i and 2i+1 are pair i.
+
+    Two pairs make a block off-on-on-off or on-off-off-on, drawn at random, so that a drift of the machine cancels in each
+    block and neither kind is always first. An odd last pair is drawn at random by itself.
+    """
+    order: list[bool] = []
+    for _ in range(pairs // 2):
+        first = rng.random() < 0.5
+        order += [first, not first, not first, first]
+    if pairs % 2:
+        first = rng.random() < 0.5
+        order += [first, not first]
+    return order
+
+
+def pair_up(legs: Sequence[tuple[bool, float]]) -> list[tuple[float, float]]:
+    """(bare, with) of each pair, from legs in the order they were run. Raises ValueError when they are not whole pairs."""
+    if len(legs) % 2:
+        raise ValueError(f"{len(legs)} legs are not whole pairs")
+    pairs = []
+    for (first_on, first), (second_on, second) in zip(legs[::2], legs[1::2]):
+        if first_on == second_on:
+            raise ValueError("a pair needs one bare leg and one with the variant")
+        pairs.append((second, first) if first_on else (first, second))
+    return pairs
+
+
+def paired_ratio(pairs: Sequence[tuple[float, float]], rng: random.Random, resamples: int = RESAMPLES, level: float = LEVEL) -> Ratio:
+    """Median of with / bare over the pairs, with a percentile bootstrap interval: whole pairs are drawn with replacement."""
+    if not pairs:
+        raise ValueError("no pairs")
+    ratios = [with_ / bare for bare, with_ in pairs]
+    resampled = sorted(median(rng.choices(ratios, k=len(ratios))) for _ in range(resamples))
+    tail = (1 - level) / 2
+    return Ratio(median(ratios), quantile(resampled, tail), quantile(resampled, 1 - tail), len(pairs))
+
+
+def quantile(ordered: Sequence[float], share: float) -> float:
+    """The value below which `share` of the ordered values lie, interpolated between neighbours."""
+    if not ordered:
+        raise ValueError("no values")
+    position = share * (len(ordered) - 1)
+    below = int(position)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (position - below)
+
+
+def loss_shown(ratio: Ratio) -> bool | None:
+    """Whether the whole interval lies below 1: the variant costs throughput. None when there are too few pairs to tell."""
+    return None if ratio.pairs < ENOUGH_PAIRS else ratio.high < 1.0
+
+
+def reading(ratio: Ratio) -> str:
+    """What the interval allows to say, in words. An interval with 1 in it is no proof of "no cost": its ends are named."""
+    down, up = 100 * (1 - ratio.low), 100 * (ratio.high - 1)
+    if ratio.pairs < ENOUGH_PAIRS:
+        return f"nothing: {ENOUGH_PAIRS} pairs are the least"
+    if loss_shown(ratio):
+        return f"loses {100 * (1 - ratio.high):.1f} to {down:.1f} %"
+    if ratio.low > 1.0:
+        return f"faster by {100 * (ratio.low - 1):.1f} to {up:.1f} %: not a gain, but an effect of the method or of noise"
+    return f"no difference shown; a loss above {down:.1f} % is excluded"

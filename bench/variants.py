@@ -1,0 +1,289 @@
+"""What is compared with the bare server: leadline, pg_wait_sampling, a poll of pg_stat_activity, and nothing at all (the controls).
+
+A tool runs from start() to stop(); pause() and resume() switch it between two legs within a millisecond, without its set-up.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from leadline.capture import MANIFEST, open_capture, read_manifest
+from leadline.errors import LeadlineError
+from leadline.server.private import PrivateServer
+from leadline.tables import all_tables
+from load import execute, fetch
+from processes import Child, cpu_ns, thread_cpu_ns, tree_cpu_ns
+
+START_S = 60.0
+LONGER_THAN_ANY_BENCH_S = 86_400
+SAMPLER, WRITER = "leadline-sample", "leadline-write"
+
+
+class Tool(Protocol):
+    """cpu: ns used so far, by part; "total" is everything. stop: the orderly end; abandon: the end in any case, after stop nothing.
+
+    done: after stop, what it did between two moments of CLOCK_MONOTONIC (ns). All may raise LeadlineError, but not abandon.
+    """
+
+    def start(self, server: PrivateServer, work: Path) -> None: ...
+    def pause(self) -> None: ...
+    def resume(self) -> None: ...
+    def check(self) -> None: ...
+    def cpu(self) -> dict[str, int]: ...
+    def stop(self) -> None: ...
+    def abandon(self) -> None: ...
+    def done(self, from_ns: int, to_ns: int) -> dict[str, Any]: ...
+
+
+class Nothing:
+    """The control: all is done as for a tool, and there is none."""
+
+    def start(self, server: PrivateServer, work: Path) -> None: ...
+    def pause(self) -> None: ...
+    def resume(self) -> None: ...
+    def check(self) -> None: ...
+    def stop(self) -> None: ...
+    def abandon(self) -> None: ...
+
+    def cpu(self) -> dict[str, int]:
+        return {"total": 0}
+
+    def done(self, from_ns: int, to_ns: int) -> dict[str, Any]:
+        return {}
+
+
+class Leadline:
+    """`leadline take --pid` as a user runs it: shared memory, no connection, every table written to disk."""
+
+    def __init__(self, rate_hz: int) -> None:
+        self.rate_hz = rate_hz
+        self._child: Child | None = None
+
+    def start(self, server: PrivateServer, work: Path) -> None:
+        self._capture = work / f"leadline-{self.rate_hz}-{time.monotonic_ns()}.leadline"
+        options = ["--for", f"{LONGER_THAN_ANY_BENCH_S}s", "--rate", str(self.rate_hz), "--tier", "shm", "-o", str(self._capture)]
+        command = [sys.executable, "-m", "leadline", "take", "--pid", str(server.pid), *options]
+        self._child = Child("leadline take", command, output=self._capture.with_suffix(".log"), cwd=work)
+        self._wait_for_window(time.monotonic() + START_S)
+        self._setup_cpu_s = tree_cpu_ns(self.child.pid) / 1e9
+
+    @property
+    def child(self) -> Child:
+        assert self._child is not None
+        return self._child
+
+    def pause(self) -> None:
+        self.child.pause()
+
+    def resume(self) -> None:
+        self.child.resume()
+
+    def check(self) -> None:
+        self.child.check()
+
+    def cpu(self) -> dict[str, int]:
+        total, threads = tree_cpu_ns(self.child.pid), thread_cpu_ns(self.child.pid)
+        sampler, writer = threads[SAMPLER], threads[WRITER]
+        return {"total": total, "sampler thread": sampler, "writer thread": writer, "the rest": max(0, total - sampler - writer)}
+
+    def stop(self) -> None:
+        before = _children_cpu_s()
+        code = self.child.end(signal.SIGINT)
+        self._whole_life_cpu_s = _children_cpu_s() - before
+        if code != 0:
+            raise LeadlineError("gone", f"leadline take ended with code {code}", detail=self.child.last_words())
+
+    def abandon(self) -> None:
+        if self._child is not None:
+            self._child.end(signal.SIGKILL)
+
+    def done(self, from_ns: int, to_ns: int) -> dict[str, Any]:
+        """After stop(): from the capture itself, ticks of the window and evidence of the whole run."""
+        capture = open_capture(self._capture)
+        try:
+            (ticks,) = capture.rows(
+                """select count(*) as passes, coalesce(sum(missed), 0)::bigint as missed, avg(sessions) as sessions,
+                          quantile_cont(late_ns, 0.5) / 1e3 as late_p50_us, quantile_cont(late_ns, 0.99) / 1e3 as late_p99_us,
+                          quantile_cont(pass_ns, 0.5) / 1e3 as pass_p50_us, quantile_cont(pass_ns, 0.99) / 1e3 as pass_p99_us
+                   from tick where ts between ? and ?""",
+                [from_ns, to_ns],
+            )
+        finally:
+            capture.close()
+        return {**ticks, **self._evidence(capture.manifest)}
+
+    def _evidence(self, manifest: dict[str, Any]) -> dict[str, Any]:
+        """Rows and bytes of what is sampled; what is read once before and after the window (catalog, host) is left out."""
+        once = {name for name, table in all_tables().items() if table.probe == "catalog"} | {"host_fact", "mount", "block_device"}
+        tables = {name: counts for name, counts in manifest["tables"].items() if name not in once}
+        rows, size = (sum(counts[key] for counts in tables.values()) for key in ("rows", "bytes"))
+        window_s = (manifest["clock"]["ts_to"] - manifest["clock"]["ts_from"]) / 1e9
+        cost = manifest["self_cost"]
+        samples = max(1, tables.get("session_tick", {}).get("rows", 0))
+        return {
+            "capture_window_s": window_s,
+            "rows_per_s": rows / window_s,
+            "bytes_per_s": size / window_s,
+            "bytes_per_row": size / max(1, rows),
+            "bytes_per_session_sample": size / samples,
+            "setup_cpu_s": self._setup_cpu_s,  # with the start of Python, which the tool's own account does not see
+            "finish_cpu_s": max(0.0, self._whole_life_cpu_s - self._setup_cpu_s - cost["cpu_s"]),
+            "own_account_setup_cpu_s": cost["setup_cpu_s"],
+            "own_account_cpu_percent": cost["cpu_percent_of_core"],
+            "access": manifest["access"]["shared_memory"],
+            "probes": {name: probe["status"] for name, probe in manifest["probes"].items()},
+        }
+
+    def _wait_for_window(self, deadline: float) -> None:
+        while True:
+            self.check()
+            if (self._capture / MANIFEST).exists() and read_manifest(self._capture)["clock"]["ts_from"] is not None:
+                return
+            if time.monotonic() > deadline:
+                raise LeadlineError("gone", f"leadline take did not begin within {START_S:g} s", detail=self.child.last_words())
+            time.sleep(0.05)
+
+
+class Poll:
+    """poll_activity.py: its process, and the backend that answers it."""
+
+    def __init__(self, rate_hz: int) -> None:
+        self.rate_hz = rate_hz
+        self._child: Child | None = None
+
+    def start(self, server: PrivateServer, work: Path) -> None:
+        script = Path(__file__).with_name("poll_activity.py")
+        self._child = Child("poll_activity.py", [sys.executable, str(script), server.dsn, str(self.rate_hz)])
+        self._backend = int(self._answer()["backend_pid"])
+
+    @property
+    def child(self) -> Child:
+        assert self._child is not None
+        return self._child
+
+    def pause(self) -> None:
+        self.child.pause()
+
+    def resume(self) -> None:
+        self.child.resume()
+
+    def check(self) -> None:
+        self.child.check()
+
+    def cpu(self) -> dict[str, int]:
+        client, backend = cpu_ns(self.child.pid), cpu_ns(self._backend)
+        return {"total": client + backend, "client": client, "backend": backend}
+
+    def stop(self) -> None:
+        self.child.process.send_signal(signal.SIGTERM)
+        self.child.resume()
+        self._said = self._answer()
+        self.child.end()
+
+    def abandon(self) -> None:
+        if self._child is not None:
+            self._child.end(signal.SIGKILL)
+
+    def done(self, from_ns: int, to_ns: int) -> dict[str, Any]:
+        """Of its whole life, brought to the window: it does the same all the time."""
+        part = (to_ns - from_ns) / 1e9 / self._said["elapsed_s"]
+        sessions = self._said["rows"] / self._said["polls"]
+        return {"passes": round(self._said["polls"] * part), "missed": round(self._said["missed"] * part), "sessions": sessions}
+
+    def _answer(self) -> dict[str, Any]:
+        assert self.child.process.stdout is not None
+        line = self.child.process.stdout.readline()
+        if not line:
+            raise LeadlineError("gone", "poll_activity.py ended by itself", detail=self.child.last_words())
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+
+class WaitSampling:
+    """pg_wait_sampling with its defaults, preloaded into the server it is started on: its collector is a process of that server."""
+
+    _pid = 0
+
+    def start(self, server: PrivateServer, work: Path) -> None:
+        self._server = server
+        found = fetch(server, "select pid from pg_stat_activity where backend_type = 'pg_wait_sampling collector'")
+        if len(found) != 1:
+            raise LeadlineError("invalid", f"{len(found)} collectors of pg_wait_sampling were found, not 1")
+        self._pid = found[0][0]
+        execute(server, "create extension if not exists pg_wait_sampling", "select pg_wait_sampling_reset_profile()")
+        self._reset_s = time.monotonic()
+
+    def pause(self) -> None:
+        os.kill(self._pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        os.kill(self._pid, signal.SIGCONT)
+
+    def check(self) -> None:
+        if not Path(f"/proc/{self._pid}").exists():
+            raise LeadlineError("gone", "the collector of pg_wait_sampling has ended")
+
+    def cpu(self) -> dict[str, int]:
+        collector = cpu_ns(self._pid)
+        return {"total": collector, "collector": collector}
+
+    def stop(self) -> None:
+        """It lives as long as the server; here only what it counted is read."""
+        self.resume()
+        # a server process that always waits is counted in every sample
+        counts = "select sum(count) as n from pg_wait_sampling_profile group by pid"
+        self._samples = int(fetch(self._server, f"select coalesce(max(n), 0) from ({counts}) c")[0][0])
+        self._sampled_s = time.monotonic() - self._reset_s
+
+    def abandon(self) -> None:
+        if self._pid and Path(f"/proc/{self._pid}").exists():
+            self.resume()
+
+    def done(self, from_ns: int, to_ns: int) -> dict[str, Any]:
+        return {"passes": round(self._samples * (to_ns - from_ns) / 1e9 / self._sampled_s)}
+
+
+@dataclass(frozen=True)
+class Variant:
+    """own_server: runs on a second server, because it (or what it controls for) must be in the server from its start."""
+
+    name: str
+    title: str
+    make: Callable[[], Tool]
+    rate_hz: int | None = None
+    own_server: bool = False
+    preload: str = ""
+    legs: bool = True  # whether throughput is compared; of the others only the CPU is measured
+
+    @property
+    def is_control(self) -> bool:
+        return self.rate_hz is None
+
+
+VARIANTS = {
+    v.name: v
+    for v in (
+        Variant("control", "control: nothing", Nothing),
+        Variant("control-server", "control: the second server, bare", Nothing, own_server=True),
+        Variant("leadline-100", "leadline at 100 Hz", lambda: Leadline(100), 100),
+        Variant("leadline-1000", "leadline at 1 kHz", lambda: Leadline(1000), 1000),
+        Variant("wait-sampling", "pg_wait_sampling, default (100 Hz)", WaitSampling, 100, own_server=True, preload="pg_wait_sampling"),
+        Variant("poll-10", "pg_stat_activity poll at 10 Hz", lambda: Poll(10), 10),
+        Variant("poll-100", "pg_stat_activity poll at 100 Hz", lambda: Poll(100), 100, legs=False),
+    )
+}
+
+
+def _children_cpu_s() -> float:
+    """CPU of our children that have ended."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
