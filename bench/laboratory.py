@@ -31,7 +31,9 @@ SLICE_S = 5.0
 
 @dataclass
 class Leg:
-    """One leg: the counted stretch of it (Unix time), its transactions, and the share of CPU time the hypervisor took."""
+    """One leg: the counted stretch of it (Unix time), and in that stretch the transactions, the share of CPU time the hypervisor
+    took, and the CPU of the tool in percent of one core: next to nothing when it is paused, or the leg is not what it says.
+    """
 
     workload: str
     variant: str
@@ -42,6 +44,7 @@ class Leg:
     to_s: float
     transactions: float
     steal_share: float
+    tool_cpu_percent: float
 
     @property
     def tps(self) -> float:
@@ -113,7 +116,6 @@ class Laboratory:
             tool = self._start(variant, server, stack)
             active = on
             for number, with_variant in enumerate(leg_order(pairs, rng)):
-                switched_s = time.time()
                 if off is not on:
                     self._switch_load(active, on if with_variant else off)
                     active = on if with_variant else off
@@ -121,7 +123,7 @@ class Laboratory:
                     tool.resume()
                 else:
                     tool.pause()
-                results.legs.append(self._leg(variant, workload, active, number, with_variant, switched_s, leg_s))
+                results.legs.append(self._leg(variant, workload, tool, active, number, with_variant, leg_s))
                 tool.check()
             tool.resume()
             tool.stop()
@@ -208,17 +210,21 @@ class Laboratory:
             new.resume()
 
     def _leg(
-        self, variant: Variant, workload: Workload, load: Load, number: int, on: bool, switched_s: float, leg_s: int
+        self, variant: Variant, workload: Workload, tool: Tool, load: Load, number: int, on: bool, leg_s: int
     ) -> Leg:
+        """Right after the switch. What is read at the end of the last stretch that does not count begins the ones that do."""
+        settled_s = time.time() + SETTLE_S
         load.drain()
-        cpu, progress = machine_cpu(), load.next_progress()
-        while progress.from_s < switched_s + SETTLE_S:
-            cpu = machine_cpu()
+        while True:
+            machine, used, since_ns = machine_cpu(), tool.cpu()["total"], time.monotonic_ns()
             progress = load.next_progress()
+            if progress.from_s >= settled_s:
+                break
         counted = [progress] + [load.next_progress() for _ in range(leg_s - 2)]
+        percent = 100 * (tool.cpu()["total"] - used) / (time.monotonic_ns() - since_ns)
         from_s, to_s = counted[0].from_s, counted[-1].to_s
         transactions = sum(p.transactions for p in counted)
-        return Leg(workload.name, variant.name, number // 2, number, on, from_s, to_s, transactions, steal_share(cpu))
+        return Leg(workload.name, variant.name, number // 2, number, on, from_s, to_s, transactions, steal_share(machine), percent)
 
     def _discard_work(self) -> None:
         shutil.rmtree(self.work)

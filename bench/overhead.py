@@ -34,11 +34,12 @@ DEFAULT_MAJOR = 15  # the one Debian 12 has pg_wait_sampling for
 MAX_LOAD = 1.0
 QUICK = {"pairs": 2, "leg_seconds": 2, "cost_seconds": 4.0, "scale": 5}
 FULL = {"pairs": 10, "leg_seconds": 3, "cost_seconds": 20.0, "scale": 50}
-AROUND_S = 6.0  # measured: refresh, connect, tool set-up and end, around the legs or the window of one variant
+AROUND_S = 7.0  # about: refresh, connect, tool set-up and end, around the legs or the window of one variant
 
 
 def main() -> int:
-    signal.signal(signal.SIGTERM, _interrupt)
+    for number in (signal.SIGINT, signal.SIGTERM):  # also where a shell started us with SIGINT ignored
+        signal.signal(number, _interrupt)
     try:
         return bench(options())
     except LeadlineError as e:
@@ -107,7 +108,7 @@ def bench(o: argparse.Namespace) -> int:
             environment["pgbench_command"] = " ".join(Load.options(o.workloads[0], o.clients))
             measure(lab, o, results)
     except (LeadlineError, psycopg.Error, OSError, KeyboardInterrupt) as e:
-        if not results.legs and not results.done:
+        if not results.complete and not results.done:
             raise
         reservations.append("incomplete: interrupted" if isinstance(e, KeyboardInterrupt) else f"incomplete: {e}")
         _record(o, Run(_command(), _iso(started), _plain(o), environment, reservations), results, time.monotonic() - began_s)

@@ -20,6 +20,8 @@ from laboratory import Results
 from leadline.cli import version
 
 ROOT = Path(__file__).resolve().parent.parent
+LEG_COLUMNS = ["workload", "variant", "pair", "leg", "on", "from_unix_s", "to_unix_s", "transactions", "tps"]
+LEG_COLUMNS += ["steal_share", "tool_cpu_percent_of_core"]
 MEASURED = ("crates", "python", "Cargo.lock")
 
 
@@ -74,10 +76,11 @@ def new_folder(runs: Path) -> Path:
 def write(folder: Path, run: Run, results: Results, summary: dict[str, Any], page: str) -> None:
     with open(folder / "raw.csv", "w", newline="", encoding="utf-8") as out:
         legs = csv.writer(out)
-        legs.writerow(["workload", "variant", "pair", "leg", "on", "from_unix_s", "to_unix_s", "transactions", "tps", "steal_share"])
+        legs.writerow(LEG_COLUMNS)
         for leg in results.legs:
             row = [leg.workload, leg.variant, leg.pair, leg.leg, int(leg.on), f"{leg.from_s:.3f}", f"{leg.to_s:.3f}"]
-            legs.writerow([*row, round(leg.transactions), f"{leg.tps:.1f}", f"{leg.steal_share:.4f}"])
+            row += [round(leg.transactions), f"{leg.tps:.1f}", f"{leg.steal_share:.4f}", f"{leg.tool_cpu_percent:.4f}"]
+            legs.writerow(row)
     with open(folder / "raw-cpu.csv", "w", newline="", encoding="utf-8") as out:
         slices = csv.writer(out)
         slices.writerow(["workload", "variant", "part", "from_monotonic_ns", "to_monotonic_ns", "cpu_percent_of_core"])

@@ -37,6 +37,8 @@ def throughput(results: Results, seed: int) -> list[Row]:
                 "paired_ratio": asdict(ratio),
                 "loss_shown": loss_shown(ratio),
                 "reading": reading(ratio),
+                "tool_cpu_percent_on": median(leg.tool_cpu_percent for leg in legs if leg.on),
+                "tool_cpu_percent_off": median(leg.tool_cpu_percent for leg in legs if not leg.on),
                 "steal_share": sum(leg.steal_share for leg in legs) / len(legs),
             }
         )
