@@ -6,6 +6,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 DEMO_ARGS ?=
+BENCH_ARGS ?=
 
 export PATH := $(PATH):$(HOME)/.cargo/bin
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
@@ -50,33 +51,39 @@ test-python: build
 test: lint test-rust test-python
 
 test-all-servers: build
+	@command -v chromium >/dev/null || { $(call INSTALL,chromium) }
 	LEADLINE_FORBID_SKIPS=1 $(BIN)/python -m pytest
 
 demo: build
 	$(BIN)/leadline demo $(DEMO_ARGS)
 
 docs: build
-	$(BIN)/python docs/generate.py
+	$(BIN)/python -m leadline.docs
 
 bench: build
 	cargo run --release --quiet -p leadline-capture --example write_speed
-	$(BIN)/python bench/run.py
+	$(BIN)/python bench/overhead.py $(BENCH_ARGS)
 
 clean:
 	cargo clean
 	rm -rf $(VENV) python/leadline/_core*.so .pytest_cache .mypy_cache .ruff_cache
+
+# Installs Debian packages where it may, else says how.
+define INSTALL
+if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	apt-get update -qq && apt-get install -y --no-install-recommends $(1) || exit 2; \
+else \
+	echo "error: system packages are missing:" $(1) >&2; \
+	echo "  hint: sudo apt-get install -y" $(1) >&2; exit 2; \
+fi;
+endef
 
 # A compiler for C (zstd, and to link Rust) and Python's venv module come from the system; Rust comes from its own installer.
 define CHECK_SYSTEM
 missing=; \
 command -v cc >/dev/null || missing="$$missing gcc libc6-dev"; \
 $(PYTHON) -c 'import ensurepip' 2>/dev/null || [ -x $(BIN)/python ] || missing="$$missing python3-venv"; \
-if [ -n "$$missing" ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	apt-get update -qq && apt-get install -y --no-install-recommends $$missing || exit 1; \
-elif [ -n "$$missing" ]; then \
-	echo "error: system packages are missing:$$missing" >&2; \
-	echo "  hint: sudo apt-get install -y$$missing" >&2; exit 2; \
-fi; \
+[ -z "$$missing" ] || { $(call INSTALL,$$missing) }; \
 $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
 	echo "error: Python 3.10 or newer is needed, $(PYTHON) is $$($(PYTHON) -V 2>&1)" >&2; \
 	echo "  hint: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 2; }; \
