@@ -2,6 +2,7 @@
 
 use crate::clock::monotonic_ns;
 use crate::procfile::{field, ProcFile};
+use crate::taskstats::{Accounting, TaskStats};
 use leadline_capture::Value;
 use leadline_shm::attach::Anchors;
 use leadline_shm::counters::{read_usage, Usage};
@@ -55,27 +56,37 @@ struct Tracked {
 pub struct Deltas {
     anchors: Anchors,
     tracked: HashMap<i32, Tracked>,
+    /// Instead of three /proc files a process, where the right is there.
+    accounting: Option<Accounting>,
     buffer: Vec<u8>,
 }
 
 impl Deltas {
     /// For a server attached to.
     pub fn new(anchors: &Anchors) -> Self {
-        Deltas { anchors: anchors.clone(), tracked: HashMap::new(), buffer: vec![0; 8192] }
+        Self::with(anchors, Accounting::open().ok())
+    }
+
+    fn with(anchors: &Anchors, accounting: Option<Accounting>) -> Self {
+        Deltas { anchors: anchors.clone(), tracked: HashMap::new(), accounting, buffer: vec![0; 8192] }
     }
 
     /// Reads all sessions; a session gives a row from its second reading on.
     pub fn read(&mut self, sessions: &[Listed]) -> Vec<Delta> {
         let mut rows = Vec::with_capacity(sessions.len());
         for listed in sessions {
-            let tracked = self.tracked.entry(listed.session_id).or_insert_with(|| Tracked::open(listed));
+            let tracked = self
+                .tracked
+                .entry(listed.session_id)
+                .or_insert_with(|| Tracked::open(listed, self.accounting.is_none()));
             tracked.seen = true;
             // two steps a report; a wrapped or reset count gives the true distance as long as it moved less than 2^31
             tracked.status_changes += i64::from(listed.changecount.wrapping_sub(tracked.changecount)) / 2;
             tracked.changecount = listed.changecount & !1;
             let ts = monotonic_ns();
             let usage = read_usage(listed.host_pid, &self.anchors).ok();
-            let now = tracked.counters(usage, &mut self.buffer);
+            let task = self.accounting.as_mut().and_then(|a| a.read(listed.host_pid).ok());
+            let now = tracked.counters(usage, task, &mut self.buffer);
             if tracked.last_ts != 0 {
                 let mut used = [None; COUNTERS];
                 for (used, (now, last)) in used.iter_mut().zip(now.iter().zip(&tracked.last)) {
@@ -97,13 +108,14 @@ impl Deltas {
 }
 
 impl Tracked {
-    fn open(listed: &Listed) -> Self {
+    /// `all`: also the files that accounting makes needless.
+    fn open(listed: &Listed, all: bool) -> Self {
         let open = |name: &str| ProcFile::open(&format!("/proc/{}/{name}", listed.host_pid)).ok();
         Tracked {
             schedstat: open("schedstat"),
-            stat: open("stat"),
-            status: open("status"),
-            io: open("io"),
+            stat: if all { open("stat") } else { None },
+            status: if all { open("status") } else { None },
+            io: if all { open("io") } else { None },
             last_ts: 0,
             last: [None; COUNTERS],
             changecount: listed.changecount & !1,
@@ -112,7 +124,7 @@ impl Tracked {
         }
     }
 
-    fn counters(&self, usage: Option<Usage>, buffer: &mut [u8]) -> Counters {
+    fn counters(&self, usage: Option<Usage>, task: Option<TaskStats>, buffer: &mut [u8]) -> Counters {
         let mut c = [None; COUNTERS];
         c[0] = Some(self.status_changes);
         if let Some(u) = usage {
@@ -137,6 +149,22 @@ impl Tracked {
             let mut fields = text.split_ascii_whitespace().map(|f| f.parse().ok());
             c[12] = fields.next().flatten();
             c[13] = fields.next().flatten();
+        }
+        if let Some(t) = task {
+            let values = [
+                t.blkio_delay_total,
+                t.nvcsw,
+                t.nivcsw,
+                t.ac_minflt,
+                t.ac_majflt,
+                t.read_bytes,
+                t.write_bytes,
+                t.read_char,
+                t.write_char,
+            ];
+            for (place, value) in c[14..].iter_mut().zip(values) {
+                *place = Some(value);
+            }
         }
         if let Some(text) = self.stat.as_ref().and_then(|f| f.read(buffer).ok()) {
             let fields: Vec<&str> = leadline_shm::procfs::stat_fields(text).map(Iterator::collect).unwrap_or_default();
@@ -211,9 +239,15 @@ mod tests {
             held_locks: None,
             activity_size: 1024,
         };
+        for accounting in [None, Accounting::open().ok()] {
+            a_shell_is_measured(&anchors, accounting);
+        }
+    }
+
+    fn a_shell_is_measured(anchors: &Anchors, accounting: Option<Accounting>) {
         let mut shell = Command::new("sh").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let pid = shell.id() as i32;
-        let mut deltas = Deltas::new(&anchors);
+        let mut deltas = Deltas::with(anchors, accounting);
         let listed = |changecount| Listed { session_id: 1, pid, host_pid: pid, changecount };
         assert!(deltas.read(&[listed(10)]).is_empty());
         let mut commands = shell.stdin.take().unwrap();
@@ -229,7 +263,7 @@ mod tests {
         assert_eq!(used[0], Some(23), "46 steps are 23 reports");
         assert_eq!(used[1], None);
         assert!(used[12].unwrap() > 0, "it ran");
-        assert!(used[22].unwrap() >= 20_000 * 6, "each line was written");
+        assert!(used[22].unwrap() >= 20_000 * 6 / 1024 * 1024, "each line was written");
         assert!(used[15].is_some() && used[18].is_some());
         assert!(deltas.read(&[]).is_empty());
         assert!(deltas.tracked.is_empty(), "a session that ended is forgotten");

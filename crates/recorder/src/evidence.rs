@@ -59,20 +59,19 @@ impl Samples {
 
     /// Adds the samples of a pass.
     pub fn extend(&mut self, ts: i64, samples: &[Sample]) {
-        for s in samples {
-            self.ts.push(ts);
-            self.session_id.push(s.session_id);
-            self.state.push(s.activity.state);
-            self.wait_event_info.push(s.wait_event_info);
-            self.query_id.push(s.activity.query_id);
-            self.plan_id.push(s.activity.plan_id);
-            self.statement_id.push(s.statement_id);
-            self.xact_start.push(s.activity.xact_start);
-            self.query_start.push(s.activity.query_start);
-            self.state_change.push(s.activity.state_change);
-            self.backend_xid.push(s.backend_xid);
-            self.backend_xmin.push(s.backend_xmin);
-        }
+        // column by column: each loop is one reservation and a straight copy
+        self.ts.extend(samples.iter().map(|_| ts));
+        self.session_id.extend(samples.iter().map(|s| s.session_id));
+        self.state.extend(samples.iter().map(|s| s.activity.state));
+        self.wait_event_info.extend(samples.iter().map(|s| s.wait_event_info));
+        self.query_id.extend(samples.iter().map(|s| s.activity.query_id));
+        self.plan_id.extend(samples.iter().map(|s| s.activity.plan_id));
+        self.statement_id.extend(samples.iter().map(|s| s.statement_id));
+        self.xact_start.extend(samples.iter().map(|s| s.activity.xact_start));
+        self.query_start.extend(samples.iter().map(|s| s.activity.query_start));
+        self.state_change.extend(samples.iter().map(|s| s.activity.state_change));
+        self.backend_xid.extend(samples.iter().map(|s| s.backend_xid));
+        self.backend_xmin.extend(samples.iter().map(|s| s.backend_xmin));
     }
 }
 

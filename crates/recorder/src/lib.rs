@@ -16,6 +16,7 @@ mod recorder;
 mod sampler;
 mod self_cost;
 mod tables;
+mod taskstats;
 
 pub use clock::{monotonic_ns, realtime_ns};
 pub use recorder::{Config, Description, Error, Recorder, Status};

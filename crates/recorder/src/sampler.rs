@@ -29,21 +29,23 @@ pub fn run(mut server: Attached, period_ns: i64, shared: Arc<Shared>, hand_over:
     let mut handed_over = start;
     let mut tick: i64 = 0;
     let mut missed: i64 = 0;
+    let mut now = start;
     shared.ts_from.store(start, Relaxed);
     while !shared.stop.load(Relaxed) {
         let due = start + tick * period_ns;
-        let mut ts = monotonic_ns();
-        if ts < due {
+        if now < due {
             sleep_until(due);
-            ts = monotonic_ns();
-            if ts < due {
-                continue; // a signal ended the sleep early
-            }
+        }
+        let ts = monotonic_ns();
+        if ts < due {
+            now = ts;
+            continue; // a signal ended the sleep early
         }
         server.memory.prepare(&ranges);
         sessions.pass(&server.memory, ts, &mut pass);
         looks.look(&server.memory, ts, &pass, &sessions, &mut evidence);
-        let pass_ns = monotonic_ns() - ts;
+        now = monotonic_ns();
+        let pass_ns = now - ts;
 
         let t = &mut evidence.ticks;
         t.ts.push(ts);
@@ -78,7 +80,7 @@ pub fn run(mut server: Attached, period_ns: i64, shared: Arc<Shared>, hand_over:
             }
         }
         // The next pass is the last one due by now, or the one to come; those between are lost and counted.
-        let due_by_now = (monotonic_ns() - start) / period_ns;
+        let due_by_now = (now - start) / period_ns;
         let next = due_by_now.max(tick + 1);
         missed = next - (tick + 1);
         tick = next;

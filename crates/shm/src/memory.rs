@@ -62,6 +62,10 @@ pub trait Memory {
         Ok(())
     }
 
+    /// Says that the line at this address will be read soon. Only a mapping gains from it.
+    #[inline]
+    fn prefetch(&self, _addr: u64) {}
+
     /// Called once before each pass, with the ranges the pass reads everywhere; memory that pays per read copies them now.
     fn prepare(&mut self, _ranges: &[(u64, usize)]) {}
 }
@@ -127,6 +131,15 @@ impl Memory for MappedSegment {
         // SAFETY: in bounds; bytes have no invalid values. Another process may write meanwhile: callers expect torn reads.
         unsafe { std::ptr::copy_nonoverlapping(from, buf.as_mut_ptr(), buf.len()) };
         Ok(())
+    }
+
+    #[inline]
+    fn prefetch(&self, addr: u64) {
+        #[cfg(target_arch = "x86_64")]
+        if let Ok(at) = self.locate(addr, 1) {
+            // SAFETY: a prefetch reads nothing and never faults; the address is inside the mapping anyway.
+            unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast()) };
+        }
     }
 
     #[inline]
@@ -254,6 +267,12 @@ impl Memory for SharedMemory {
         match self {
             SharedMemory::Mapped(m) => m.u64(addr),
             SharedMemory::Copied(m) => m.u64(addr),
+        }
+    }
+    #[inline]
+    fn prefetch(&self, addr: u64) {
+        if let SharedMemory::Mapped(m) = self {
+            m.prefetch(addr);
         }
     }
     fn prepare(&mut self, ranges: &[(u64, usize)]) {

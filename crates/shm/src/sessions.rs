@@ -181,6 +181,7 @@ impl Sessions {
             self.looked_for_new = now;
             self.look_for_new(mem, out);
         }
+        self.prefetch(mem);
         let mut live = std::mem::take(&mut self.live);
         live.retain(|&index| match self.sample(mem, index as usize, out) {
             Ok(alive) => alive,
@@ -190,6 +191,22 @@ impl Sessions {
             }
         });
         self.live = live;
+    }
+
+    /// The server keeps writing these lines, so most are in another CPU's cache: fetched all at once they cost a fraction
+    /// of one after the other.
+    fn prefetch<M: Memory>(&self, mem: &M) {
+        for live in self.live.iter().filter_map(|&i| self.slots.get(i as usize)?.as_ref()) {
+            mem.prefetch(live.proc + self.layout.proc_wait_event_info);
+            mem.prefetch(live.entry);
+            mem.prefetch(live.entry + self.layout.be_state);
+            if let Some(offset) = self.layout.be_query_id {
+                mem.prefetch(live.entry + offset);
+            }
+            if live.has_xact {
+                mem.prefetch(live.proc + self.layout.proc_xid.unwrap_or(0));
+            }
+        }
     }
 
     fn look_for_new<M: Memory>(&mut self, mem: &M, out: &mut Pass) {
