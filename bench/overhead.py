@@ -54,17 +54,17 @@ def main() -> int:
 
 
 def options(arguments: list[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     add = parser.add_argument
-    add("--workload", default="select,tpcb", help="of " + ",".join(SCRIPTS))
-    add("--protocol", default="prepared", help="of " + ",".join(PROTOCOLS))
-    add("--variants", default=",".join(VARIANTS), help="which of them")
+    add("--workload", default="select,tpcb", help=f"of {','.join(SCRIPTS)} [all]")
+    add("--protocol", default="prepared", help=f"of {','.join(PROTOCOLS)} [prepared]")
+    add("--variants", default=",".join(VARIANTS), metavar="NAMES", help=f"of {', '.join(VARIANTS)} [all]")
     add("--pairs", type=int, help=f"pairs of legs per comparison [{FULL['pairs']}, quick {QUICK['pairs']}]")
     legs = f"length of a leg, its first second not counted [{FULL['leg_seconds']}, quick {QUICK['leg_seconds']}]"
     add("--leg-seconds", type=int, help=legs)
     add("--cost-seconds", type=float, help=f"length of a CPU window [{FULL['cost_seconds']:g}, quick {QUICK['cost_seconds']:g}]")
     add("--scale", type=int, help=f"pgbench scale [{FULL['scale']}, quick {QUICK['scale']}]")
-    add("--clients", type=int, default=64)
+    add("--clients", type=int, default=64, help="of pgbench, on two threads [64]")
     add("--set", action="append", default=[], metavar="NAME=VALUE", help="a server setting, for both servers")
     add("--pg-bin", help="folder of the server's programs [the host's PostgreSQL 15]")
     add("--seed", type=int, help="of every random choice [drawn, and recorded]")
@@ -78,11 +78,13 @@ def options(arguments: list[str] | None = None) -> argparse.Namespace:
     o.seed = random.SystemRandom().randrange(2**32) if o.seed is None else o.seed
     o.output = o.output or (Path(tempfile.gettempdir()) / "leadline-bench" if o.quick else ROOT / "bench" / "runs")
     o.workloads = [Workload(script, protocol) for script in _chosen(o.workload, SCRIPTS) for protocol in _chosen(o.protocol, PROTOCOLS)]
+    o.settings = {**SETTINGS, **dict(_setting(text) for text in o.set)}
     o.chosen = [VARIANTS[name] for name in _chosen(o.variants, VARIANTS)]
     if o.pairs < 0 or o.leg_seconds < 2 or o.cost_seconds < 1 or o.scale < 1 or o.clients < 1:
         raise LeadlineError("usage", "too small: legs of 2 s, CPU windows of 1 s, scale 1 and one client are the least")
-    if o.clients > SETTINGS["max_connections"] - 10:  # type: ignore[operator]
-        raise LeadlineError("usage", f"{o.clients} clients are too many for max_connections = {SETTINGS['max_connections']}")
+    if o.clients > int(o.settings["max_connections"]) - 10:
+        have = o.settings["max_connections"]
+        raise LeadlineError("usage", f"too many clients for max_connections = {have}", hint="--set max_connections=500")
     return o
 
 
@@ -96,13 +98,12 @@ def bench(o: argparse.Namespace) -> int:
             raise LeadlineError("usage", "the machine is busy", detail=detail, hint=hint)
         reservations.append(detail)
     binaries = find_binaries(o.pg_bin, None if o.pg_bin else DEFAULT_MAJOR)
-    settings = {**SETTINGS, **dict(_setting(text) for text in o.set)}
     say(f"about {duration_s(o) / 60:.0f} minutes; seed {o.seed}; PostgreSQL {binaries.version}; Ctrl-C ends everything")
     started, began_s, results = time.gmtime(), time.monotonic(), Results()
     try:
-        with Laboratory(binaries.bin_dir, settings, o.scale, o.clients, say) as lab:
+        with Laboratory(binaries.bin_dir, o.settings, o.scale, o.clients, say) as lab:
             environment["server_version"] = binaries.version
-            environment["settings_given"] = settings
+            environment["settings_given"] = o.settings
             environment["server_settings"] = lab.server_settings()
             environment["wait_sampling_version"] = _require_extensions(lab, o.chosen)
             environment["pgbench_command"] = " ".join(Load.options(o.workloads[0], o.clients))

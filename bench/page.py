@@ -123,7 +123,7 @@ def _circumstances(run: Row) -> list[str]:
         ["seed", str(o["seed"])],
         ["load", f"{o['clients']} clients, scale {o['scale']}, `{e['pgbench_command']}`"],
         ["legs", f"{o['leg_seconds']} s each, the first of them not counted; CPU windows {o['cost_seconds']:g} s"],
-        ["commit", f"{e['commit']}{changed}"],
+        ["commit", f"{e['commit'] or 'not known'}{changed}"],
         ["leadline", f"{e['leadline']}, extension sha256 {e['core_sha256'][:16]}"],
         ["server", f"{e['server_version']}; pg_wait_sampling {e['wait_sampling_version'] or 'not installed'}"],
         ["server settings", f"{settings}; the rest as PostgreSQL comes (all of it in summary.json)"],
