@@ -1,0 +1,87 @@
+"""leadline top: a running server on a refreshing screen, or one frame of it for scripts."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from leadline.cli.take import parse_duration, parse_rate
+from leadline.errors import LeadlineError
+
+WINDOW, WINDOW_ONCE = "30s", "5s"
+MIN_RATE_HZ, MAX_RATE_HZ = 1.0, 100.0
+MIN_REFRESH_S = 0.5
+
+
+@click.command(
+    "top",
+    epilog="\b\nExamples:\n  leadline top 4711\n  leadline top postgresql://app@db1/shop --window 60s\n"
+    "  leadline top /var/lib/postgresql/16/main --once\n  leadline top 4711 --once --json | jq .load.aas",
+)
+@click.argument("target", required=False)
+@click.option("--rate", default="20", show_default=True, metavar="HZ", help="Passes a second, 1 to 100; over SQL at most 10.")
+@click.option("--refresh", default="2s", show_default=True, metavar="TIME", help="How often the screen changes.")
+@click.option("--window", default=None, metavar="TIME", help="How far back it looks: 10s to 300s.  [default: 30s; with --once 5s]")
+@click.option(
+    "--tier", type=click.Choice(["auto", "shm", "sql"]), default="auto", show_default=True, help="Read shared memory, or sample over SQL."
+)
+@click.option("--once", is_flag=True, help="Watch for one window, print it, and end.")
+@click.option("--json", "as_json", is_flag=True, help="With --once: print the numbers as one JSON object.")
+def command(target: str | None, rate: str, refresh: str, window: str | None, tier: str, once: bool, as_json: bool) -> int:
+    """Watch a running PostgreSQL: waits, sessions, locks, hot blocks.
+
+    TARGET is a pid (the postmaster or any of its processes), a data directory, or a connection string; without it the
+    PG* variables count. Nothing is kept. The screen lags by one to two seconds: only what the server was seen to survive
+    is shown. Keys are at the bottom of the screen.
+    """
+    from leadline.target import resolve, resolve_text
+
+    rate_hz, refresh_s = parse_rate(rate), parse_duration(refresh)
+    window_s = parse_duration(window or (WINDOW_ONCE if once else WINDOW))
+    _check(rate_hz, refresh_s, window_s, once, as_json)
+    found = resolve_text(target) if target is not None else resolve()
+    if once:
+        _print_once(found, rate_hz, tier, window_s, as_json)
+        return 0
+    from leadline.top.run import watch
+
+    return watch(found, rate_hz, tier, window_s, refresh_s)
+
+
+def _check(rate_hz: float, refresh_s: float, window_s: float, once: bool, as_json: bool) -> None:
+    if not MIN_RATE_HZ <= rate_hz <= MAX_RATE_HZ:
+        raise LeadlineError(
+            "usage",
+            f"a rate of {rate_hz:g} passes a second is not possible here",
+            hint=f"{MIN_RATE_HZ:g} to {MAX_RATE_HZ:g}; leadline take goes higher",
+        )
+    if refresh_s < MIN_REFRESH_S:
+        raise LeadlineError("usage", f"a refresh every {refresh_s:g} s is too often", hint=f"--refresh {MIN_REFRESH_S:g}s or more")
+    if not 1 <= window_s <= 300:
+        raise LeadlineError("usage", f"a window of {window_s:g} s is not possible here", hint="1s to 300s; leadline take records longer")
+    if as_json and not once:
+        raise LeadlineError("usage", "--json is for one frame", hint="add --once")
+    if not once and not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
+        raise LeadlineError("usage", "the screen needs a terminal", hint="--once prints one frame")
+
+
+def _print_once(found: object, rate_hz: float, tier: str, window_s: float, as_json: bool) -> None:
+    import shutil
+
+    from rich.console import Console
+
+    from leadline.cli.output import to_json
+    from leadline.target import Target
+    from leadline.top.once import one_frame
+    from leadline.top.text import text_frame
+
+    assert isinstance(found, Target)
+    width = shutil.get_terminal_size((80, 24)).columns if sys.stdout.isatty() else 80
+    made = one_frame(found, rate_hz, tier, window_s, width - 6)
+    if as_json:
+        click.echo(to_json(made.as_dict()))
+        return
+    console = Console(file=sys.stdout, width=width, highlight=False)
+    for line in text_frame(made, width, colours=console.color_system is not None and not console.no_color):
+        console.print(line, no_wrap=True, crop=False, overflow="ignore", soft_wrap=True)

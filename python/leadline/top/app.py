@@ -1,0 +1,408 @@
+"""The screen: what the engine's frames say, laid out for the terminal at hand, and the keys."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import replace
+from typing import ClassVar, Protocol
+
+from rich.text import Text
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.message import Message
+from textual.widgets import ContentSwitcher, DataTable, Footer, Input, Static
+
+from leadline.errors import LeadlineError
+from leadline.figures import fit
+from leadline.top import chart, detail, grids, text
+from leadline.top.chart import LINE, MUTED
+from leadline.top.engine import WINDOWS_S, Request
+from leadline.top.model import TABS, Frame
+from leadline.top.table import LiveTable
+
+DETAIL = "detail"
+NAMES = {"overview": "overview", "sessions": "sessions", "locks": "locks", "blocks": "hot blocks", "statements": "statements"}
+CHART_IN_EVERY_TAB = 34  # rows of the terminal from which on the chart is not only in the overview
+JOIN_S = 5.0
+
+
+class Frames(Protocol):
+    """What the screen needs of an Engine."""
+
+    def take_in(self) -> None: ...
+    def frame(self, request: Request) -> Frame: ...
+
+
+class TopApp(App[None]):
+    """Asks `engine` for a frame every refresh_s seconds, in a thread of its own, so that keys never wait for a query."""
+
+    ENABLE_COMMAND_PALETTE = False
+    CSS = """
+    Screen { background: #12161b; color: #e3e8ee; layers: base; }
+    Static { height: auto; background: #12161b; }
+    #head, #load, #chart, #tabs, #note, #problem { padding: 0 1; }
+    #problem { background: #58151c; color: #ffffff; display: none; }
+    #load { margin-top: 0; }
+    #tabs { background: #1f262e; link-style: none; link-color: #c3ccd6; link-style-hover: bold; link-background-hover: #313943; }
+    #note { color: #8b97a4; }
+    ContentSwitcher { height: 1fr; }
+    LiveTable, LiveTable:focus { background-tint: #12161b 0%; }
+    #detail { padding: 0 1; scrollbar-size-vertical: 1; background: #12161b; }
+    #filter { display: none; border: none; height: 1; padding: 0 1; background: #252c35; }
+    #filter:focus { border: none; }
+    Footer { background: #1f262e; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("q", "quit", "quit"),
+        Binding("ctrl+c", "quit", "quit", show=False, priority=True),
+        Binding("p", "pause", "pause"),
+        Binding("w", "window", "window"),
+        Binding("slash", "filter", "filter", key_display="/"),
+        Binding("i", "idle", "idle"),
+        Binding("s", "sort", "sort"),
+        Binding("escape", "leave", "back"),
+        Binding("tab,right", "next_tab(1)", show=False, priority=False),
+        Binding("shift+tab,left", "next_tab(-1)", show=False),
+        *(Binding(str(number), f"tab('{name}')", show=False) for number, name in enumerate(TABS, 1)),
+    ]
+
+    class Arrived(Message):
+        """A new frame, from the thread that makes them."""
+
+        def __init__(self, frame: Frame) -> None:
+            super().__init__()
+            self.frame = frame
+
+    class Failed(Message):
+        """The thread ended by an error: the screen keeps what it has."""
+
+    def __init__(self, engine: Frames, window_s: float = 30.0, refresh_s: float = 2.0) -> None:
+        super().__init__()
+        self.animation_level = "none"
+        self.engine, self.refresh_s = engine, refresh_s
+        self.windows = sorted({*WINDOWS_S, window_s})
+        self.request = Request(parts=frozenset({"overview"}), window_s=window_s)
+        self.now_shown: Frame | None = None
+        self.failure: LeadlineError | None = None
+        self.open_tab, self.filter_text, self.sort, self.with_idle = TABS[0], "", grids.SORTS[0], False
+        self._wake, self._stop = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._refresh_forever, name="leadline-frames", daemon=True)
+
+    # -- the thread that makes frames ----------------------------------------------------------------------------------
+
+    def _refresh_forever(self) -> None:
+        due = time.monotonic()
+        shown: Request | None = None
+        ended = False  # the server is gone: nothing new will come
+        try:
+            while not self._stop.is_set():
+                now = time.monotonic()
+                if now >= due:
+                    self.engine.take_in()
+                    due = max(due + self.refresh_s, time.monotonic() + self.refresh_s / 2)
+                request = self.request
+                if request != shown or (request.until_ns is None and not ended):
+                    made = self.engine.frame(request)
+                    self.post_message(self.Arrived(made))
+                    shown, ended = request, made.recording.error is not None
+                self._wake.wait(max(due - time.monotonic(), 0.0))
+                self._wake.clear()
+        except LeadlineError as e:
+            self.failure = e
+        except Exception as e:  # a screen that silently stands still would be taken for a quiet server
+            self.failure = LeadlineError("invalid", "the view ended by a programming error", detail=repr(e), hint="please report it")
+        if self.failure is not None:
+            self.post_message(self.Failed())
+
+    def stop_refreshing(self) -> None:
+        """Ends the thread; after this the engine belongs to the caller again."""
+        self._stop.set()
+        self._wake.set()
+        if self._thread.ident is not None:
+            self._thread.join(JOIN_S)
+
+    def end_soon(self) -> None:
+        """For signal handlers: leaves the screen in order."""
+        loop = getattr(self, "_loop", None)
+        if loop is not None:
+            loop.call_soon_threadsafe(self.exit)
+
+    def _ask(self, **changes: object) -> None:
+        """Changes what is wanted; the next frame comes at once."""
+        self.request = replace(self.request, **changes)  # type: ignore[arg-type]
+        self._wake.set()
+
+    # -- layout --------------------------------------------------------------------------------------------------------
+
+    def compose(self) -> ComposeResult:
+        yield Static(id="head")
+        yield Static(id="load")
+        yield Static(id="chart")
+        yield Static(id="tabs")
+        yield Static(id="problem")
+        with ContentSwitcher(initial=TABS[0]):
+            for name in TABS:
+                yield LiveTable(id=name)
+            with VerticalScroll(id=DETAIL):
+                yield Static(id="page")
+        yield Static(id="note")
+        yield Input(id="filter", placeholder="part of any cell; enter keeps it, escape clears it", compact=True)
+        yield Footer(show_command_palette=False)
+
+    def on_mount(self) -> None:
+        import asyncio
+
+        self._loop = asyncio.get_running_loop()
+        self._show_head()
+        self._show_tabs()
+        self.table(TABS[0]).focus()
+        self._ask(columns=self._chart_width())
+        self._thread.start()
+
+    def on_unmount(self) -> None:
+        self.stop_refreshing()
+
+    def on_resize(self) -> None:
+        self._ask(columns=self._chart_width())
+        self._show()
+
+    def table(self, name: str) -> LiveTable:
+        return self.query_one(f"#{name}", LiveTable)
+
+    def _chart_width(self) -> int:
+        return max(self.size.width - 2 - chart.SCALE, 10)
+
+    def _chart_height(self) -> int:
+        """Rows of the chart: in the overview a third of the screen, elsewhere only when there is plenty."""
+        rows = self.size.height
+        if self.open_tab == "overview":
+            return 0 if rows < 18 else min((rows - 9) // 3, 14)
+        return 6 if rows >= CHART_IN_EVERY_TAB and self.open_tab != DETAIL else 0
+
+    # -- showing -------------------------------------------------------------------------------------------------------
+
+    def on_top_app_arrived(self, message: TopApp.Arrived) -> None:
+        self.now_shown = message.frame
+        self._show()
+
+    def on_top_app_failed(self) -> None:
+        self._show()
+
+    def _show(self) -> None:
+        if not self.query("#page"):
+            return
+        with self.batch_update():
+            self._show_head()
+            self._show_problem()
+            self._show_load()
+            self._show_tabs()
+            self._show_content()
+
+    def _put(self, name: str, content: Text | str) -> None:
+        self.query_one(f"#{name}", Static).update(content)
+
+    def _show_head(self) -> None:
+        width = max(self.size.width - 2, 1)
+        if self.now_shown is None:
+            self._put("head", Text("attached, waiting for the first samples", MUTED))
+            return
+        r, of = self.now_shown.recording, self.now_shown.load
+        clock = f"{of.ended:%H:%M:%S}" if of.ended else ""
+        who = fit(text.who(r), max(width - len(clock) - 1, 1))
+        first = Text.assemble((who, "bold"), (clock.rjust(max(width - len(who), 0)), MUTED))
+        age = text.age(r) if self.request.until_ns is None else "held"
+        parts = [text.how(r, of), age, text.running_for(r)]
+        while len(parts) > 1 and len(" · ".join(parts)) > width:
+            parts.pop()
+        second = Text(fit(" · ".join(parts), width), MUTED)
+        self._put("head", Text("\n").join([first, second]))
+
+    def _show_problem(self) -> None:
+        error = self.failure or (self.now_shown.recording.error if self.now_shown else None)
+        problem = self.query_one("#problem", Static)
+        problem.display = error is not None
+        if error is not None:
+            detail_text = f" ({error.detail})" if error.detail else ""
+            problem.update(Text(f"{error.message}{detail_text}. What was seen until then stays; q leaves."))
+
+    def _show_load(self) -> None:
+        frame = self.now_shown
+        if frame is None:
+            return
+        width = max(self.size.width - 2, 1)
+        cpus = frame.recording.cpu_count
+        head = text.aas(frame.load, cpus) + " "
+        bar = Text.assemble((head, "bold"), chart.load_bar(frame.load, cpus, width - len(head)))
+        self._put("load", Text("\n").join([bar, chart.legend(frame.load, width)]))
+        height = self._chart_height()
+        shown = self.query_one("#chart", Static)
+        shown.display = height > 0
+        if height > 0:
+            rows = chart.stacked(frame.timeline, cpus, width, height)
+            if height >= 4:
+                rows.append(chart.time_axis(frame.timeline, width))
+            shown.update(Text("\n").join(rows))
+
+    def _show_tabs(self) -> None:
+        line = Text()
+        waiters = self.now_shown.load.lock_waiters if self.now_shown else 0
+        width = max(self.size.width - 2, 1)
+        status = self._status()
+        names = {name: f"{number} {label}" for number, (name, label) in enumerate(NAMES.items(), 1)}
+        if waiters:
+            names["locks"] += f" {waiters}"
+        roomy = sum(len(label) + 2 for label in names.values()) + len(status) <= width
+        for name, label in names.items():
+            is_open = name == self.open_tab or (name == "sessions" and self.open_tab == DETAIL)
+            shown = label if roomy or is_open or width >= 60 else label[:3]
+            style = f"bold #12161b on {LINE}" if is_open else "#c3ccd6"
+            part = Text(f" {shown} ", style)
+            if not is_open:
+                part.apply_meta({"@click": f"app.tab('{name}')"})
+            line.append_text(part)
+        room = width - len(line)
+        if room > 1:
+            line.append(fit(status, room - 1).rjust(room), "bold #e3c04b" if self.request.until_ns is not None else MUTED)
+        self._put("tabs", line)
+
+    def _status(self) -> str:
+        parts = [f"{self.request.window_s:g} s"]
+        if self.filter_text:
+            parts.insert(0, f"/{self.filter_text}")
+        if self.request.until_ns is not None:
+            parts.insert(0, "PAUSED")
+        return " · ".join(parts)
+
+    def _show_content(self) -> None:
+        frame = self.now_shown
+        if frame is None:
+            return
+        width = max(self.size.width - 3, 1)  # one cell for the scroll bar
+        notes = [fit(note, width) for note in frame.recording.notes[:1]] if self.open_tab == "overview" else []
+        if self.open_tab == DETAIL:
+            if frame.detail is not None and frame.detail.session_id == self.request.detail:
+                self._put("page", Text("\n").join(detail.lines(frame, width)))
+        elif self._has(self.open_tab, frame):
+            grid = grids.grid_of(self.open_tab, frame, idle=self.with_idle, sort=self.sort)
+            rows = grid.filtered(self.filter_text)
+            empty = grid.empty if not grid.rows else f"nothing contains {self.filter_text!r}"
+            self.table(self.open_tab).show(grid, rows, width, self.sort if self.open_tab == "sessions" else "")
+            if not rows:
+                notes.append(empty)
+            if grid.note:
+                notes.append(grid.note)
+            if self.open_tab == "overview":
+                notes.append(text.counts(frame.load))
+        note = self.query_one("#note", Static)
+        note.display = bool(notes)
+        note.update(Text("\n".join(notes), MUTED))
+
+    @staticmethod
+    def _has(tab: str, frame: Frame) -> bool:
+        """Whether the frame was made with this tab in mind; a frame asked for before a key was pressed was not."""
+        part = {"overview": frame.cpu, "sessions": frame.sessions, "locks": frame.trees, "blocks": frame.blocks}
+        return part.get(tab, frame.statements) is not None
+
+    # -- keys ----------------------------------------------------------------------------------------------------------
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Which keys mean something where: the footer shows only those."""
+        if action in ("idle", "sort"):
+            return self.open_tab == "sessions"
+        if action == "leave":
+            return self.open_tab == DETAIL or bool(self.filter_text)
+        return True
+
+    def action_tab(self, name: str) -> None:
+        self.open_tab = name
+        self.query_one(ContentSwitcher).current = name
+        if name != DETAIL:
+            self.table(name).focus()
+        self._ask(parts=frozenset({name} - {DETAIL}), detail=None if name != DETAIL else self.request.detail)
+        self.refresh_bindings()
+        self._show()
+
+    def action_next_tab(self, step: int) -> None:
+        if self.open_tab in TABS:
+            self.action_tab(TABS[(TABS.index(self.open_tab) + step) % len(TABS)])
+
+    def action_pause(self) -> None:
+        if self.request.until_ns is not None:
+            self._ask(until_ns=None)
+        elif self.now_shown is not None:
+            self._ask(until_ns=self.now_shown.load.ts_to)
+        self._show()
+
+    def action_window(self) -> None:
+        longer = [s for s in self.windows if s > self.request.window_s]
+        self._ask(window_s=longer[0] if longer else self.windows[0])
+        self._show()
+
+    def action_idle(self) -> None:
+        self.with_idle = not self.with_idle
+        self._show()
+
+    def action_sort(self) -> None:
+        self.sort = grids.SORTS[(grids.SORTS.index(self.sort) + 1) % len(grids.SORTS)]
+        self._show()
+
+    def on_data_table_header_selected(self, event: DataTable.HeaderSelected) -> None:
+        if self.open_tab == "sessions" and event.column_key.value in grids.SORTS:
+            self.sort = str(event.column_key.value)
+            self._show()
+
+    def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
+        key = event.row_key.value
+        frame = self.now_shown
+        if key is None or frame is None:
+            return
+        if self.open_tab == "sessions":
+            self._open_session(int(key))
+        elif self.open_tab == "locks":
+            pid = int(key.rsplit("/", 1)[-1])
+            session = self._session_of(pid)
+            if session is not None:
+                self._open_session(session)
+
+    def _session_of(self, pid: int) -> int | None:
+        found = self.now_shown.pids if self.now_shown else {}
+        return found.get(pid)
+
+    def _open_session(self, session_id: int) -> None:
+        self._put("page", Text("…", MUTED))
+        self.request = replace(self.request, detail=session_id)
+        self.action_tab(DETAIL)
+        self.query_one(f"#{DETAIL}").focus()
+
+    def action_leave(self) -> None:
+        if self.open_tab == DETAIL:
+            self.action_tab("sessions")
+        elif self.filter_text:
+            self._set_filter("")
+
+    def action_filter(self) -> None:
+        box = self.query_one("#filter", Input)
+        box.value = self.filter_text
+        box.display = True
+        box.focus()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        self.filter_text = event.value
+        self._show()
+
+    def on_input_submitted(self) -> None:
+        self._set_filter(self.query_one("#filter", Input).value)
+
+    def _set_filter(self, wanted: str) -> None:
+        self.filter_text = wanted
+        self.query_one("#filter", Input).display = False
+        if self.open_tab in TABS:
+            self.table(self.open_tab).focus()
+        self.refresh_bindings()
+        self._show()
+
+    def key_escape(self) -> None:
+        if self.query_one("#filter", Input).display:
+            self._set_filter("")

@@ -1,0 +1,133 @@
+"""Columns and rows for both the screen and plain text: which columns fit a width, and cells cut and padded to them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from rich.cells import cell_len, set_cell_size
+from rich.text import Text
+
+GAP = 1
+EIGHTHS = ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉", "█")
+
+
+@dataclass(frozen=True)
+class Column:
+    """width: cells it always has. share: of the room left over, up to `most` cells. from_width: left out on narrower screens."""
+
+    title: str
+    width: int
+    right: bool = False
+    share: int = 0
+    most: int = 1000
+    from_width: int = 0
+    sort: str = ""
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A cell filled to `part` (0 to 1) of its width."""
+
+    part: float
+    colour: str
+
+
+Cell = Text | str | Bar
+
+
+@dataclass
+class Row:
+    """key: the same thing has the same key at the next refresh. Cells of columns that are left out are skipped."""
+
+    key: str
+    cells: Sequence[Cell]
+    dim: bool = False
+
+    def matches(self, text: str) -> bool:
+        """Whether a cell contains the text, in any case."""
+        wanted = text.casefold()
+        texts = (c.plain if isinstance(c, Text) else c for c in self.cells if not isinstance(c, Bar))
+        return any(wanted in text.casefold() for text in texts)
+
+
+@dataclass
+class Grid:
+    """One table of the view. empty: what to say when it has no rows. note: a line below."""
+
+    columns: Sequence[Column]
+    rows: list[Row] = field(default_factory=list)
+    empty: str = ""
+    note: str = ""
+
+    def filtered(self, text: str) -> list[Row]:
+        return [row for row in self.rows if row.matches(text)] if text else self.rows
+
+
+def widths(columns: Sequence[Column], width: int) -> list[tuple[int, int]]:
+    """(index, cells) of the columns that fit. Columns that do not fit at all are left out from the right."""
+    chosen = [i for i, c in enumerate(columns) if width >= c.from_width]
+    while len(chosen) > 1 and sum(columns[i].width + GAP for i in chosen) - GAP > width:
+        chosen.pop()
+    cells = {i: columns[i].width for i in chosen}
+    left = width - sum(cells.values()) - GAP * (len(chosen) - 1)
+    growing = [i for i in chosen if columns[i].share]
+    while left > 0 and growing:
+        total = sum(columns[i].share for i in growing)
+        given = 0
+        for i in list(growing):
+            more = min(max(left * columns[i].share // total, 1), columns[i].most - cells[i], left - given)
+            cells[i] += more
+            given += more
+            if cells[i] >= columns[i].most:
+                growing.remove(i)
+        if not given:
+            break
+        left -= given
+    return [(i, cells[i]) for i in chosen]
+
+
+def cell(content: Cell, width: int, right: bool = False, dim: bool = False) -> Text:
+    """The content in exactly `width` cells, with an ellipsis when it was cut."""
+    if isinstance(content, Bar):
+        eighths = max(round(min(content.part, 1.0) * width * 8), 1 if content.part > 0 else 0)
+        text = Text("█" * (eighths // 8) + EIGHTHS[eighths % 8], content.colour)
+    else:
+        text = content.copy() if isinstance(content, Text) else Text(content)
+    size = cell_len(text.plain)
+    if size > width:
+        text.truncate(max(width - 1, 0))
+        text.append("…" if width > 0 else "")
+        size = cell_len(text.plain)
+    if size < width:
+        if right:
+            text.pad_left(width - size)
+        else:
+            text.pad_right(width - size)
+    if dim:
+        text.stylize("dim")
+    return text
+
+
+def header(columns: Sequence[Column], width: int) -> list[tuple[Column, int, str]]:
+    """Column, cells and title as shown."""
+    shown = []
+    for i, cells in widths(columns, width):
+        title = columns[i].title
+        shown.append((columns[i], cells, (title.rjust(cells) if columns[i].right else title.ljust(cells))[:cells]))
+    return shown
+
+
+def lines(grid: Grid, width: int, most: int = 1000) -> list[Text]:
+    """The grid as plain lines: titles, rows, and what was left out."""
+    if not grid.rows:
+        return [Text(set_cell_size(grid.empty, min(width, cell_len(grid.empty))), "dim")]
+    out = [Text(" ".join(title for _, _, title in header(grid.columns, width)).rstrip(), "dim")]
+    shape = widths(grid.columns, width)
+    for row in grid.rows[:most]:
+        line = Text(" ").join(cell(row.cells[i], cells, grid.columns[i].right, row.dim) for i, cells in shape)
+        line.rstrip()
+        out.append(line)
+    if len(grid.rows) > most:
+        out.append(Text(f"and {len(grid.rows) - most} more", "dim"))
+    return out

@@ -1,0 +1,257 @@
+"""The newest minutes of a running recorder as a Capture: every table and view, over a window that moves.
+
+Segments are read once, into DuckDB's memory, and removed: reading minutes of small files again for every refresh would cost
+more than the sampling itself. Raw samples become rows of session_sample at once, for the same reason. What is kept lies in a
+database of its own, compressed; the tables of the contracts are views of the part of it inside the window, so that the views
+and queries of a capture run on it unchanged.
+
+A recorder that is renewed numbers its sessions from 1 again: (pid, backend_start) gives each session one number here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from leadline.capture import Capture, capture_row, views_in_order
+from leadline.errors import LeadlineError
+from leadline.tables import DUCKDB_TYPES, Table, all_tables
+
+RAW = "session_tick"  # goes into session_sample as soon as its ticks are there
+SAMPLED = ("tick", "session_delta", "lock_wait", "buffer_wait", "buffer_scan", "lwlock_wait")
+DESCRIBED = ("session", "statement", "wait_event")
+NAMED = ("relation", "database", "role")
+MOST_STATEMENTS = 20_000  # beyond that, texts of statements that were not sampled lately are dropped
+END_OF_TIME = 1 << 62
+IN_WINDOW = "ts >= getvariable('ts_from') and ts < getvariable('ts_to')"
+
+
+class LiveCapture(Capture):
+    """A Capture that is fed while it is read. For one thread. path: where segments come from, for messages only."""
+
+    def __init__(self, path: Path, manifest: dict[str, Any]) -> None:
+        super().__init__(path, manifest, duckdb.connect(":memory:"))
+        # One thread is enough for a few seconds of samples, and leaves the CPUs to the server.
+        for statement in (
+            "set enable_progress_bar = false",
+            "set threads = 1",
+            "attach ':memory:' as kept (compress)",
+            "create sequence kept.session_number",
+            "create table kept.known (session_id integer default nextval('kept.session_number'), pid integer, backend_start bigint)",
+            "create table kept.number (recorded integer, session_id integer)",
+        ):
+            self.db.execute(statement)
+        for table in all_tables().values():
+            if table.kind == "table":
+                self._create_table(table)
+        self._set_limits(0, END_OF_TIME)
+        for view in views_in_order():
+            if view.name == "session_sample":
+                self.db.execute(f"create view session_sample_new as {view.sql}")
+                self.db.execute("create table kept.session_sample as from session_sample_new")
+                self.db.execute(f"create view session_sample as select * from kept.session_sample where {IN_WINDOW}")
+            elif view.name == "lock_chain":  # read many times for one screen, and dear: a table, made when asked for
+                self.db.execute(f"create view lock_chain_now as {view.sql}")
+                self._make_chains()
+            else:
+                self.db.execute(f'create view "{view.name}" as {view.sql}')
+
+    def unavailable(self, table: str) -> str | None:
+        """As in Capture, from what the probes say; segments do not stay."""
+        spec = all_tables().get(table)
+        if spec is None:
+            return f"there is no table {table}"
+        if spec.kind == "view":
+            return next(filter(None, (self.unavailable(name) for name in spec.needs)), None)
+        probe = self.manifest.get("probes", {}).get(spec.probe, {})
+        return None if probe.get("status") in ("ok", "partial") else probe.get("why") or f"probe {spec.probe} was not run"
+
+    def _create_table(self, table: Table) -> None:
+        columns = ", ".join(f'"{c.name}" {DUCKDB_TYPES[c.type]}' for c in table.columns)
+        if table.name not in (RAW, *SAMPLED, *DESCRIBED):
+            self.db.execute(f'create table "{table.name}" ({columns})')
+            return
+        self.db.execute(f"create table kept.{table.name} ({columns})")
+        where = f" where {IN_WINDOW}" if table.name in SAMPLED else ""
+        self.db.execute(f"create view {table.name} as select * from kept.{table.name}{where}")
+
+    # -- the window ----------------------------------------------------------------------------------------------------
+
+    def extent(self) -> tuple[int, int] | None:
+        """Start and end of the evidence at hand, ns on CLOCK_MONOTONIC; None before the first pass."""
+        row = self.db.execute("select min(ts), max(ts) from kept.session_sample").fetchone()
+        period = self.db.execute("select any_value(period_ns) from kept.tick").fetchone()
+        return (row[0], row[1] + period[0]) if row and period and row[0] is not None else None
+
+    def look_at(self, ts_from: int, ts_to: int, *, chains: bool = True) -> None:
+        """Moves the window of every table and view to [ts_from, ts_to), ns on CLOCK_MONOTONIC. chains: lock_chain too."""
+        self._set_limits(ts_from, ts_to)
+        if chains:
+            self._make_chains()
+
+    def _make_chains(self) -> None:
+        self.db.execute("create or replace table lock_chain as from lock_chain_now")
+
+    def _set_limits(self, ts_from: int, ts_to: int) -> None:
+        self.db.execute(f"set variable ts_from = {ts_from}::bigint")
+        self.db.execute(f"set variable ts_to = {ts_to}::bigint")
+        self.db.execute("create or replace view capture as " + capture_row(self.manifest, ts_from, ts_to))
+
+    # -- feeding -------------------------------------------------------------------------------------------------------
+
+    def renewed(self) -> None:
+        """The segments that follow are of another recorder, which numbers its sessions anew."""
+        self.db.execute("delete from kept.number")
+
+    def ingest(self, folder: Path, ts_from: int = 0, ts_to: int = END_OF_TIME) -> int:
+        """Takes in the whole segments of a folder and removes them; gives how many there were.
+
+        Samples outside [ts_from, ts_to) are dropped: two recorders that take turns overlap. The window is then everything:
+        look_at() comes next. Raises LeadlineError('storage').
+        """
+        # Ticks are listed first and names last: whatever a listed segment refers to was written before it.
+        found = {table: sorted((folder / table).glob("*.parquet")) for table in (*SAMPLED, RAW, *DESCRIBED)}
+        self._set_limits(0, END_OF_TIME)
+        try:
+            self.db.execute("begin")
+            for table in DESCRIBED:
+                if found[table]:
+                    self._describe(table, _parquet(found[table]))
+            for table in (*SAMPLED, RAW):
+                if found[table]:
+                    self._append(table, _parquet(found[table]), ts_from, ts_to)
+            self._make_samples()
+            self.db.execute("commit")
+            taken = [segment for segments in found.values() for segment in segments]
+            for segment in [*taken, *_not_shown(folder)]:
+                segment.unlink(missing_ok=True)
+        except (duckdb.Error, OSError) as e:
+            with contextlib.suppress(duckdb.Error):
+                self.db.execute("rollback")
+            raise LeadlineError("storage", "the recorded segments cannot be read", detail=str(e).splitlines()[0], where=str(folder)) from e
+        return len(taken)
+
+    def _append(self, table: str, source: str, ts_from: int, ts_to: int) -> None:
+        """Samples, with the session numbers of this capture."""
+        columns: list[str] = []
+        joins: list[str] = []
+        for column in all_tables()[table].columns:
+            if not column.name.endswith("session_id"):
+                columns.append(f's."{column.name}"')
+                continue
+            alias = f"n{len(joins)}"
+            joins.append(f"left join kept.number {alias} on {alias}.recorded = s.{column.name}")
+            columns.append(f"coalesce({alias}.session_id, -1)")
+        self.db.execute(
+            f"insert into kept.{table} select {', '.join(columns)} from {source} s {' '.join(joins)} "
+            f"where s.ts >= {ts_from} and s.ts < {ts_to}"
+        )
+
+    def _make_samples(self) -> None:
+        """The raw samples of passes whose tick has arrived become rows of session_sample."""
+        row = self.db.execute("select max(ts) from kept.tick").fetchone()
+        upto = row[0] if row and row[0] is not None else -1
+        self.db.execute(f"insert into kept.session_sample select * from session_sample_new where ts <= {upto}")
+        self.db.execute(f"delete from kept.{RAW} where ts <= {upto}")
+
+    def _describe(self, table: str, source: str) -> None:
+        if table == "session":
+            self._describe_sessions(source)
+            return
+        key = {"statement": "statement_id", "wait_event": "wait_event_info"}[table]
+        columns = ", ".join(f'"{c.name}"' for c in all_tables()[table].columns)
+        self.db.execute(
+            f"insert into kept.{table} select distinct on ({key}) {columns} from {source} s "
+            f"where not exists (select 1 from kept.{table} k where k.{key} = s.{key})"
+        )
+
+    def _describe_sessions(self, source: str) -> None:
+        """A renewed recorder describes every session again: only what is new is kept."""
+        names = [c.name for c in all_tables()["session"].columns if c.name not in ("ts", "session_id")]
+        packed = "struct_pack(" + ", ".join(f"{name} := {name}" for name in names) + ")"
+        self.db.execute(
+            f"insert into kept.known (pid, backend_start) select distinct pid, backend_start from {source} i "
+            "where not exists (select 1 from kept.known k where k.pid = i.pid and k.backend_start = i.backend_start)"
+        )
+        self.db.execute(
+            f"""
+            insert into kept.session
+            with last as (select session_id, arg_max({packed}, ts) as known from kept.session group by 1),
+            new as (
+              select i.* exclude (session_id), k.session_id, i.session_id in (select recorded from kept.number) as is_change
+              from {source} i join kept.known k using (pid, backend_start))
+            select n.ts, n.session_id, {", ".join(names)} from new n left join last l using (session_id)
+            where n.is_change or l.known is distinct from {packed}
+            """
+        )
+        self.db.execute(
+            f"insert into kept.number select distinct i.session_id, k.session_id from {source} i "
+            "join kept.known k using (pid, backend_start) where i.session_id not in (select recorded from kept.number)"
+        )
+
+    # -- names ---------------------------------------------------------------------------------------------------------
+
+    def set_names(self, folder: Path, tables: Iterable[str] = NAMED) -> None:
+        """Replaces relation, database and role by the segments in this folder."""
+        try:
+            before = self._names_of_samples()
+            for table in tables:
+                segments = sorted((folder / table).glob("*.parquet"))
+                if segments:
+                    self.db.execute(f"create or replace table {table} as from {_parquet(segments)}")
+            if self._names_of_samples() != before:
+                self.db.execute(
+                    "create or replace table kept.session_sample as select s.* replace (d.datname as datname, r.usename as usename) "
+                    "from kept.session_sample s left join database d using (datid) left join role r using (usesysid)"
+                )
+        except duckdb.Error as e:
+            raise LeadlineError("storage", "the names cannot be read", detail=str(e).splitlines()[0], where=str(folder)) from e
+
+    def _names_of_samples(self) -> list[Any]:
+        return self.db.execute("select datid, datname from database union all select usesysid, usename from role order by all").fetchall()
+
+    def unknown_relations(self) -> set[tuple[int, int]]:
+        """(database, number) of relations in the window whose name is not known: file numbers of blocks, oids of locks."""
+        rows = self.db.execute(
+            """
+            select distinct dbnode, relfilenode from buffer_wait b
+            where not exists (select 1 from relation r where r.datid = b.dbnode and r.relfilenode = b.relfilenode)
+            union
+            select distinct datid, relid from lock_wait l
+            where relid <> 0 and not exists (select 1 from relation r where r.datid = l.datid and r.relid = l.relid)
+            """
+        ).fetchall()
+        return {(row[0], row[1]) for row in rows}
+
+    # -- forgetting ----------------------------------------------------------------------------------------------------
+
+    def trim(self, ts_from: int, spared: tuple[int, int] | None = None) -> None:
+        """Forgets samples before ts_from, but those in the spared window, and sessions that are not sampled any more."""
+        old = f"ts < {ts_from}" + (f" and not (ts >= {spared[0]} and ts < {spared[1]})" if spared else "")
+        for table in (*SAMPLED, RAW, "session_sample"):
+            self.db.execute(f"delete from kept.{table} where {old}")
+        self.db.execute(f"delete from kept.session where ts < {ts_from} and session_id not in (select session_id from kept.session_sample)")
+        for table in ("known", "number"):
+            self.db.execute(f"delete from kept.{table} where session_id not in (select session_id from kept.session)")
+        row = self.db.execute("select count(*) from kept.statement").fetchone()
+        if row and row[0] > MOST_STATEMENTS:
+            self.db.execute(
+                "delete from kept.statement where statement_id not in "
+                "(select statement_id from kept.session_sample where statement_id is not null)"
+            )
+        self.db.execute("checkpoint kept")  # compresses, and gives back the memory of deleted rows
+
+
+def _parquet(segments: Sequence[Path]) -> str:
+    files = ", ".join("'" + str(segment).replace("'", "''") + "'" for segment in segments)
+    return f"read_parquet([{files}], union_by_name = true)"
+
+
+def _not_shown(folder: Path) -> list[Path]:
+    """Segments of tables that the live view does not read."""
+    shown = (*SAMPLED, RAW, *DESCRIBED, *NAMED)
+    return [segment for segment in folder.glob("*/*.parquet") if segment.parent.name not in shown]

@@ -1,0 +1,34 @@
+"""One frame for scripts: records for one window, then gives the frame of it."""
+
+from __future__ import annotations
+
+import time
+
+from leadline.target import Target
+from leadline.top.engine import Engine, Request
+from leadline.top.folder import temporary_folder
+from leadline.top.model import TABS, Frame
+from leadline.top.signals import interrupt, on_signal
+
+POLL_S = 1.0
+NAMES_WAIT_S = 5.0
+
+
+def one_frame(target: Target, rate_hz: float, tier: str, window_s: float, columns: int = 74) -> Frame:
+    """Watches for window_s seconds. Raises LeadlineError, also when the server goes away meanwhile."""
+    with on_signal(interrupt), temporary_folder() as folder:
+        engine = Engine(target, folder, rate_hz, tier)
+        engine.start()
+        end = time.monotonic() + window_s
+        try:
+            while engine.feed.error is None and (left := end - time.monotonic()) > 0:
+                time.sleep(min(left, POLL_S))
+                engine.take_in()
+            engine.names.first.wait(NAMES_WAIT_S)
+        finally:
+            engine.close()
+        if engine.feed.error is not None:
+            raise engine.feed.error
+        extent = engine.live.extent()
+        seen_s = (extent[1] - extent[0]) / 1e9 if extent else window_s
+        return engine.frame(Request(frozenset(TABS), seen_s, columns))

@@ -1,0 +1,28 @@
+"""Runs the screen: the temporary folder and the recorder around it, and an orderly end on every signal that asks for one."""
+
+from __future__ import annotations
+
+from leadline.errors import LeadlineError
+from leadline.target import Target
+from leadline.top.app import TopApp
+from leadline.top.engine import Engine
+from leadline.top.folder import temporary_folder
+from leadline.top.signals import interrupt, on_signal
+
+
+def watch(target: Target, rate_hz: float, tier: str, window_s: float, refresh_s: float) -> int:
+    """Shows the server until the user quits. Gives 0, or raises the LeadlineError that ended the recording meanwhile."""
+    with on_signal(interrupt), temporary_folder() as folder:
+        engine = Engine(target, folder, rate_hz, tier)
+        app = TopApp(engine, window_s, refresh_s)
+        try:
+            engine.start()
+            with on_signal(app.end_soon):
+                app.run()
+        finally:
+            app.stop_refreshing()
+            engine.close()
+    error: LeadlineError | None = app.failure or engine.feed.error
+    if error is not None:
+        raise error
+    return 0

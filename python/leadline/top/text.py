@@ -1,0 +1,88 @@
+"""One frame as plain text, and the lines about the recording that the screen shows as well."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.text import Text
+
+from leadline.figures import count, fit
+from leadline.top import chart, grids
+from leadline.top.chart import MUTED, figure
+from leadline.top.grid import Grid, lines
+from leadline.top.grids import duration
+from leadline.top.model import Frame, Load, Recording
+
+CHART_HEIGHT = 6
+MOST_ROWS = {"overview": 40, "sessions": 20, "locks": 30, "blocks": 10, "statements": 10}
+TITLES = {
+    "overview": "Database time by class",
+    "sessions": "Sessions at the end of the window",
+    "locks": "Lock tree",
+    "blocks": "Contended blocks",
+    "statements": "Statements",
+}
+
+
+def who(r: Recording) -> str:
+    return f"PostgreSQL {r.server} · {r.target}"
+
+
+def how(r: Recording, of: Load) -> str:
+    """Tier, rate, what was missed, what it costs."""
+    tier = {"shm": "shared memory", "sql": "SQL"}.get(r.tier, r.tier)
+    cpu = f"own CPU {100 * r.own_cpu:.1f} %" if r.own_cpu is not None else "own CPU not yet known"
+    missed = f"{of.missed} of {of.ticks + of.missed} ticks missed" if of.missed else "no tick missed"
+    return f"{tier} {r.rate_hz:g} Hz · {missed} · {cpu}"
+
+
+def age(r: Recording) -> str:
+    if r.error is not None:
+        return "no more data"
+    return "no data yet" if r.data_age_s is None else f"data up to -{max(r.data_age_s, 0):.1f} s"
+
+
+def counts(of: Load) -> str:
+    idle = f", {of.idle_in_xact} idle in xact" if of.idle_in_xact else ""
+    return f"{of.active} active{idle}, {count(of.sessions, 'client')}"
+
+
+def aas(of: Load, cpu_count: int | None) -> str:
+    return f"AAS {figure(of.aas)}" + (f" on {count(cpu_count, 'CPU')}" if cpu_count else "")
+
+
+def text_frame(frame: Frame, width: int, *, colours: bool = True) -> Iterator[Text]:
+    """The frame for people and scripts, line by line, none wider than `width`. colours: whether they will be seen."""
+    r, of = frame.recording, frame.load
+    ended = f"{of.ended:%Y-%m-%d %H:%M:%S}, " if of.ended else ""
+    yield Text(fit(who(r), width), "bold")
+    yield Text(fit(f"{ended}window {of.observed_s:.1f} s", width))
+    yield Text(fit(how(r, of), width), MUTED)
+    for note in r.notes:
+        yield Text(fit(f"note: {note}", width), MUTED)
+    yield Text("")
+    head = aas(of, r.cpu_count) + "  "
+    yield Text.assemble((head, "bold"), chart.load_bar(of, r.cpu_count, width - len(head), colours=colours))
+    yield chart.legend(of, width)
+    yield Text(fit(counts(of), width), MUTED)
+    yield from _chart(frame, width, colours)
+    for tab, title in TITLES.items():
+        grid = grids.grid_of(tab, frame)
+        yield Text("")
+        yield Text(title + (f" ({grid.note})" if grid.note and tab == "sessions" else ""), "bold")
+        yield from _grid(grid, width, MOST_ROWS[tab])
+
+
+def _chart(frame: Frame, width: int, colours: bool) -> Iterator[Text]:
+    if len(frame.timeline.steps) > 1:
+        yield Text("")
+        yield from chart.stacked(frame.timeline, frame.recording.cpu_count, width, CHART_HEIGHT, colours=colours)
+        yield chart.time_axis(frame.timeline, width)
+
+
+def _grid(grid: Grid, width: int, most: int) -> Iterator[Text]:
+    yield from lines(grid, width, most)
+
+
+def running_for(r: Recording) -> str:
+    return f"watching for {duration(r.running_s)}" + (" s" if r.running_s < 100 else "")
