@@ -89,7 +89,7 @@ $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
 	echo "  hint: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 2; }; \
 cargo --version >/dev/null || { \
 	echo "error: there is no usable Rust ($$(sed -n 's/^channel = //p' rust-toolchain.toml) is wanted)" >&2; \
-	echo "  hint: install rustup from https://rustup.rs, then: rustup toolchain install $$(sed -n 's/^channel = //p' rust-toolchain.toml | tr -d \")" >&2; exit 2; }
+	echo "  hint: install rustup, then: rustup toolchain install $$(sed -n 's/^channel = //p' rust-toolchain.toml | tr -d \")" >&2; exit 2; }
 endef
 
 $(VENV)/.setup: pyproject.toml

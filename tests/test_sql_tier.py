@@ -12,9 +12,9 @@ from typing import Any
 import psycopg
 import pytest
 from conftest import Server, wait_until
+from leadline import _core
 from leadline.capture import Capture, open_capture
 from leadline.errors import LeadlineError
-from leadline.normalise import normalise, statement_id
 from leadline.sql_locks import MODES, LockRow, blocked, conflicts
 from leadline.take import take
 
@@ -251,28 +251,7 @@ def test_a_prepared_transaction_blocks_as_pid_zero() -> None:
     assert [(b.blocker_pid, b.kind, b.blocker_mode) for b in blocked(rows, {}, {})] == [(0, "holder", "RowExclusiveLock")]
 
 
-# -- normalised texts ----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("select * from t where a=1 and b='x''y' -- secret\n and c=E'a\\'b';", "select * from t where a=$1 and b=$2 and c=$3"),
-        ('select $1, 2, $q$ab\'c$q$, "T 1".x1, 1.5e-3, 0xFF', 'select $1, $2, $3, "T 1".x1, $4, $5'),
-        ("where a in ( 1, -2 , 3) and b = any(array[1,2])", "where a in ( $1, ...) and b = any(array[$4, ...])"),
-        ("insert into t values (1,'a'),(2,'b')", "insert into t values ($1,$2), ..."),
-        ("select f(1, 2) /* who: geheim */", "select f($1, $2)"),
-        ("select 'cut off in the mid", "select $1"),
-        ("select e'cut off\\", "select $1"),
-        ("alter role x password 'geheim'", "alter role x password $1"),
-        ("", ""),
-    ],
-)
-def test_literals_leave_the_text(text: str, expected: str) -> None:
-    assert normalise(text) == expected
-
-
-def test_any_text_normalises_quickly() -> None:
+def test_any_text_normalises_in_time_of_its_length() -> None:
     began = time.process_time()
     for text in (
         "'" * 50_000,
@@ -282,7 +261,7 @@ def test_any_text_normalises_quickly() -> None:
         "(1," * 30_000,
         "in (1" + ",1" * 50_000,
         "values (1)" + ",(1)" * 30_000,
+        "values (1)" + ",(1,2,3,4,5" * 10_000,
     ):
-        normalise(text)
+        _core.normalise(text)
     assert time.process_time() - began < 5
-    assert statement_id("select $1") == statement_id("select $1") != statement_id("select $2")

@@ -35,7 +35,8 @@ class Recorder:
         rate_hz: float,
         *,
         delta_interval_s: float = 1.0,
-        flush_interval_s: float = 2.0,
+        flush_interval_s: float = 5.0,
+        growing_segments: bool = True,
         allow_map: bool = True,
     ) -> Recorder:
         """Attaches to the postmaster `pid` and calibrates. Raises kinds rights, unsupported, layout, not_found."""

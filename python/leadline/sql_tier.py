@@ -16,11 +16,11 @@ from typing import Any
 
 import psycopg
 
+from leadline import _core
 from leadline.catalog.connection import Connection, connect
 from leadline.catalog.store import OpenWriter, Row, Writer, core_writer
 from leadline.errors import LeadlineError
 from leadline.host_counters import read_counters
-from leadline.normalise import normalise, statement_id
 from leadline.sql_activity import STATE_CODES, WAIT_CLASSES, Activity, activity_sql, locks_sql, parse_locks, prepare
 from leadline.sql_deltas import DeltaReader
 from leadline.sql_locks import blocked
@@ -258,9 +258,9 @@ class SqlRecorder:
         last = self._last_statement.get(session)
         if not a.query_id and last is not None and last[:2] == (a.query_start or 0, a.query):
             return last[2]
-        text = normalise(a.query)
+        text, key = _core.normalise(a.query)
         known = self._texts.get(text)
-        found = a.query_id or known or statement_id(text)
+        found = a.query_id or known or key
         if known is None:
             if len(self._texts) >= MAX_TEXTS:
                 self._texts.clear()

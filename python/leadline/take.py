@@ -32,7 +32,7 @@ from leadline.target import Target, resolve, socket_dsn
 TIERS = ("auto", "shm", "sql")
 MIN_RATE_HZ, MAX_SHM_RATE_HZ = 1.0, 10_000.0
 MANIFEST_EVERY_S = 5.0
-FLUSH_INTERVAL_S = 2.0
+FLUSH_INTERVAL_S = 5.0
 POLL_S = 0.5
 
 
@@ -236,7 +236,13 @@ def attach(target: Target, directory: Path, rate_hz: float, tier: str, flush_int
         try:
             from leadline import _core
 
-            probe = _core.Recorder(str(directory), target.pid, rate_hz, flush_interval_s=flush_interval_s)
+            probe = _core.Recorder(
+                str(directory),
+                target.pid,
+                rate_hz,
+                flush_interval_s=flush_interval_s,
+                growing_segments=flush_interval_s >= FLUSH_INTERVAL_S,
+            )
             return Attached(probe, "shm", rate_hz, target.dsn)
         except LeadlineError as e:
             if tier == "shm" or e.kind in ("storage", "usage"):

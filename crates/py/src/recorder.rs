@@ -26,7 +26,8 @@ fn error_dict<'py>(py: Python<'py>, shape: Shape) -> PyResult<Bound<'py, PyDict>
 #[pymethods]
 impl Recorder {
     #[new]
-    #[pyo3(signature = (capture_dir, pid, rate_hz, *, delta_interval_s=1.0, flush_interval_s=2.0, allow_map=true))]
+    #[allow(clippy::too_many_arguments)] // named in Python
+    #[pyo3(signature = (capture_dir, pid, rate_hz, *, delta_interval_s=1.0, flush_interval_s=5.0, growing_segments=true, allow_map=true))]
     fn new(
         py: Python<'_>,
         capture_dir: String,
@@ -34,10 +35,18 @@ impl Recorder {
         rate_hz: f64,
         delta_interval_s: f64,
         flush_interval_s: f64,
+        growing_segments: bool,
         allow_map: bool,
     ) -> Result<Self, Error> {
-        let config =
-            Config { capture_dir: capture_dir.into(), pid, rate_hz, delta_interval_s, flush_interval_s, allow_map };
+        let config = Config {
+            capture_dir: capture_dir.into(),
+            pid,
+            rate_hz,
+            delta_interval_s,
+            flush_interval_s,
+            growing_segments,
+            allow_map,
+        };
         let (inner, description) = py.detach(|| Inner::attach(config))?;
         Ok(Recorder { inner, description, pid })
     }

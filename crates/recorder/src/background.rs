@@ -16,10 +16,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const SECOND: i64 = 1_000_000_000;
-/// A killed recorder may lose this part of what it has taken, at most:
-const LOSE_AT_MOST: i64 = 30;
-/// ... and never more than this.
+/// Segments of a long recording get longer, up to a thirtieth of it,
+const GROWTH: i64 = 30;
+/// ... and never longer than this: what a killed recorder may lose.
 const LONGEST_SEGMENT_NS: i64 = 30 * SECOND;
+
+/// How long the present segment may get: short at the start, so that a killed recorder leaves something, and longer later,
+/// because each segment of each table costs some CPU to write and some to read.
+fn segment_ns(elapsed_ns: i64, flush_interval_ns: i64, growing: bool) -> i64 {
+    let steady = (elapsed_ns / 5).clamp(SECOND.min(flush_interval_ns), flush_interval_ns);
+    if growing {
+        steady.max((elapsed_ns / GROWTH).min(LONGEST_SEGMENT_NS))
+    } else {
+        steady
+    }
+}
 
 /// What the background thread works on.
 pub struct Background {
@@ -59,6 +70,7 @@ impl Background {
         let mut host = HostStat::open();
         let (mut next_second, mut next_list, mut rolled) = (start, start, start);
         let delta_ns = (self.config.delta_interval_s * 1e9) as i64;
+        let flush_ns = (self.config.flush_interval_s * 1e9) as i64;
         loop {
             let now = monotonic_ns();
             if now >= next_second {
@@ -69,9 +81,7 @@ impl Background {
                 next_list = (next_list + delta_ns).max(now);
                 self.shared.list_wanted.store(true, Relaxed);
             }
-            let longest =
-                ((now - start) / LOSE_AT_MOST).clamp((self.config.flush_interval_s * 1e9) as i64, LONGEST_SEGMENT_NS);
-            if now - rolled >= longest {
+            if now - rolled >= segment_ns(now - start, flush_ns, self.config.growing_segments) {
                 rolled = now;
                 self.tables.roll()?;
                 self.count_written();
@@ -151,5 +161,19 @@ impl Background {
         let stats = self.tables.stats();
         self.shared.rows.store(stats.values().map(|s| s.rows).sum(), Relaxed);
         self.shared.bytes.store(stats.values().map(|s| s.bytes).sum(), Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segments_start_short_and_grow_with_the_recording() {
+        let of = |elapsed_s: i64, growing| segment_ns(elapsed_s * SECOND, 5 * SECOND, growing) / SECOND;
+        assert_eq!([0, 3, 10, 25, 100].map(|s| of(s, true)), [1, 1, 2, 5, 5]);
+        assert_eq!([300, 3600].map(|s| of(s, true)), [10, 30]);
+        assert_eq!([300, 3600].map(|s| of(s, false)), [5, 5]);
+        assert_eq!(segment_ns(0, SECOND / 5, false), SECOND / 5);
     }
 }

@@ -24,6 +24,8 @@ pub struct Config {
     pub rate_hz: f64,
     pub delta_interval_s: f64,
     pub flush_interval_s: f64,
+    /// Let segments get longer than the flush interval as the recording does.
+    pub growing_segments: bool,
     /// False: copy the segment for each pass instead of mapping it.
     pub allow_map: bool,
 }

@@ -1,7 +1,7 @@
 //! Statement texts without their literals, and a hash of them: the key of a statement where the server computes none.
 //!
-//! One pass over the bytes. Literals become `$n`, numbered after the highest parameter of the text; runs of literals
-//! become `$n /*, ... */`; comments go, white space becomes one blank. Case and names stay. This is a reading aid and
+//! One pass over the bytes. Literals become `$n`, numbered after the highest parameter of the text; a run of literals, or of
+//! lists of literals, becomes its first followed by `, ...`; comments go, white space becomes one blank. Case and names stay. This is a reading aid and
 //! a key, not a parser: text it does not understand (an unfinished string, cut by the server) ends as `...`.
 
 /// A normalised statement.
@@ -22,6 +22,7 @@ enum Token<'a> {
     Cut,
 }
 
+#[derive(Clone)]
 struct Scanner<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -144,6 +145,32 @@ impl<'a> Scanner<'a> {
         }
     }
 
+    /// Past `, (literal, ...)`, as in the further rows of a VALUES list; stays when something else follows.
+    fn skip_literal_list(&mut self) -> bool {
+        let mut ahead = self.clone();
+        let mut token = || loop {
+            match ahead.next() {
+                Some(Token::Blank) => {}
+                other => return other,
+            }
+        };
+        if !matches!(token(), Some(Token::Text(b","))) || !matches!(token(), Some(Token::Text(b"("))) {
+            return false;
+        }
+        loop {
+            if !matches!(token(), Some(Token::Literal)) {
+                return false;
+            }
+            match token() {
+                Some(Token::Text(b",")) => {}
+                Some(Token::Text(b")")) => break,
+                _ => return false,
+            }
+        }
+        *self = ahead;
+        true
+    }
+
     fn next(&mut self) -> Option<Token<'a>> {
         let start = self.at;
         let first = *self.bytes.get(start)?;
@@ -218,29 +245,51 @@ fn fnv(hash: u64, bytes: &[u8]) -> u64 {
     bytes.iter().fold(hash, |h, &b| (h ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01b3))
 }
 
-/// Walks the normalised pieces of a statement: `Some(text)` for text, `None` for a literal (a run of them once).
-fn walk(bytes: &[u8], mut each: impl FnMut(Option<&[u8]>)) {
+/// What the normalised text is made of.
+enum Piece<'a> {
+    Text(&'a [u8]),
+    Literal,
+    /// More literals, or lists of them, like the one before.
+    More,
+}
+
+/// Walks the normalised pieces of a statement.
+fn walk(bytes: &[u8], mut each: impl FnMut(Piece<'_>)) {
     let mut scanner = Scanner { bytes, at: 0, operand_before: false, word: b"" };
     let (mut started, mut blank, mut comma, mut after_literal) = (false, false, false, false);
+    let (mut more, mut only_literals) = (false, false); // of the present run; since the last opening bracket
     while let Some(token) = scanner.next() {
         match token {
             Token::Blank => blank = true,
             Token::Text(b",") if after_literal && !comma => comma = true, // maybe a run of literals
-            Token::Literal if after_literal && comma => (comma, blank) = (false, false),
+            Token::Literal if after_literal && comma => {
+                (comma, blank) = (false, false);
+                if !std::mem::replace(&mut more, true) {
+                    each(Piece::More);
+                }
+            }
             Token::Literal | Token::Text(_) | Token::Cut => {
                 if std::mem::take(&mut comma) {
-                    each(Some(b","));
+                    each(Piece::Text(b","));
                 }
                 if std::mem::take(&mut blank) && started {
-                    each(Some(b" "));
+                    each(Piece::Text(b" "));
                 }
                 started = true;
+                more = false;
                 after_literal = matches!(token, Token::Literal);
                 match token {
-                    Token::Text(text) => each(Some(text)),
-                    Token::Literal => each(None),
+                    Token::Text(text) => {
+                        each(Piece::Text(text));
+                        if text == b")" && only_literals && scanner.skip_literal_list() {
+                            each(Piece::More);
+                            while scanner.skip_literal_list() {}
+                        }
+                        only_literals = text == b"(";
+                    }
+                    Token::Literal => each(Piece::Literal),
                     _ => {
-                        each(Some(b"..."));
+                        each(Piece::Text(b"..."));
                         break;
                     }
                 }
@@ -249,10 +298,16 @@ fn walk(bytes: &[u8], mut each: impl FnMut(Option<&[u8]>)) {
     }
 }
 
-/// The key of a statement without building its text. 0 only for an empty one.
+/// The key of a statement without building its text; how many literals a list has does not count. 0 only for an empty one.
 pub fn fingerprint(bytes: &[u8]) -> i64 {
     let mut hash = FNV_START;
-    walk(bytes, |piece| hash = fnv(hash, piece.unwrap_or(b"?")));
+    walk(bytes, |piece| {
+        hash = match piece {
+            Piece::Text(text) => fnv(hash, text),
+            Piece::Literal => fnv(hash, b"?"),
+            Piece::More => hash,
+        }
+    });
     if hash == FNV_START {
         0
     } else {
@@ -265,11 +320,12 @@ pub fn normalise(bytes: &[u8]) -> Normalised {
     let mut parameter = highest_parameter(bytes);
     let mut out = Vec::with_capacity(bytes.len());
     walk(bytes, |piece| match piece {
-        Some(text) => out.extend_from_slice(text),
-        None => {
+        Piece::Text(text) => out.extend_from_slice(text),
+        Piece::Literal => {
             parameter += 1;
             out.extend_from_slice(format!("${parameter}").as_bytes());
         }
+        Piece::More => out.extend_from_slice(b", ..."),
     });
     while out.last().is_some_and(|b| *b == b' ' || *b == b';') {
         out.pop();
@@ -280,7 +336,7 @@ pub fn normalise(bytes: &[u8]) -> Normalised {
 fn highest_parameter(bytes: &[u8]) -> u32 {
     let mut highest = 0;
     walk(bytes, |piece| {
-        if let Some([b'$', digits @ ..]) = piece {
+        if let Piece::Text([b'$', digits @ ..]) = piece {
             let number = std::str::from_utf8(digits).ok().and_then(|d| d.parse::<u32>().ok());
             highest = highest.max(number.unwrap_or(0).min(65_535));
         }
@@ -303,13 +359,18 @@ mod tests {
                 "SELECT abalance FROM pgbench_accounts WHERE aid = 4711;",
                 "SELECT abalance FROM pgbench_accounts WHERE aid = $1",
             ),
-            ("insert into t1 (a) values ('it''s', -2.5e-3)", "insert into t1 (a) values ($1)"),
-            ("select * from t where a in (1, 2,3) and b = $2", "select * from t where a in ($3) and b = $2"),
+            ("insert into t1 (a) values ('it''s', -2.5e-3)", "insert into t1 (a) values ($1, ...)"),
+            (
+                "insert into t values (1, 'a'),\n(2, 'b') , (3,'c') returning id",
+                "insert into t values ($1, ...), ... returning id",
+            ),
+            ("select f(1, now()), (2)", "select f($1, now()), ($2)"),
+            ("select * from t where a in (1, 2,3) and b = $2", "select * from t where a in ($3, ...) and b = $2"),
             (
                 "select a-1, col2 from \"T 1\" -- why\n where x=E'\\'x' /* a /* b */ */ ;",
                 "select a-$1, col2 from \"T 1\" where x=$2",
             ),
-            ("select $$body 'x'$$, $f$ y $f$", "select $1"),
+            ("select $$body 'x'$$, $f$ y $f$", "select $1, ..."),
             ("alter role r password 'secret'", "alter role r password $1"),
             ("select 'cut by the serv", "select ..."),
             ("  \n select\t1  ", "select $1"),
@@ -324,6 +385,7 @@ mod tests {
         let key = |s: &str| fingerprint(s.as_bytes());
         assert_eq!(key("select * from t where a = 1"), key("select  * from t where a = 'x'"));
         assert_eq!(key("select a from t where a in (1,2,3)"), key("select a from t where a in (4)"));
+        assert_eq!(key("insert into t values (1)"), key("insert into t values (1), (2), (3)"));
         assert_ne!(key("select * from t where a = 1"), key("select * from u where a = 1"));
         assert_eq!(key(""), 0);
         assert_ne!(key("select 1"), 0);
