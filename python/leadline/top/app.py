@@ -25,6 +25,7 @@ from leadline.top.table import LiveTable
 DETAIL = "detail"
 NAMES = {"overview": "overview", "sessions": "sessions", "locks": "locks", "blocks": "hot blocks", "statements": "statements"}
 CHART_IN_EVERY_TAB = 34  # rows of the terminal from which on the chart is not only in the overview
+LOW = 12  # rows of the terminal below which the head has one line and the bar no legend
 JOIN_S = 5.0
 
 
@@ -43,10 +44,11 @@ class TopApp(App[None]):
     Screen { background: #12161b; color: #e3e8ee; layers: base; }
     Static { height: auto; background: #12161b; }
     #head, #load, #chart, #tabs, #note, #problem { padding: 0 1; }
+    #head, #load, #chart, #tabs, #note { text-wrap: nowrap; text-overflow: clip; }
     #problem { background: #58151c; color: #ffffff; display: none; }
-    #load { margin-top: 0; }
     #tabs { background: #1f262e; link-style: none; link-color: #c3ccd6; link-style-hover: bold; link-background-hover: #313943; }
     #note { color: #8b97a4; }
+    #empty { display: none; height: 1fr; padding: 1 1; color: #8b97a4; }
     ContentSwitcher { height: 1fr; }
     LiveTable, LiveTable:focus { background-tint: #12161b 0%; }
     #detail { padding: 0 1; scrollbar-size-vertical: 1; background: #12161b; }
@@ -147,6 +149,7 @@ class TopApp(App[None]):
                 yield LiveTable(id=name)
             with VerticalScroll(id=DETAIL):
                 yield Static(id="page")
+        yield Static(id="empty")
         yield Static(id="note")
         yield Input(id="filter", placeholder="part of any cell; enter keeps it, escape clears it", compact=True)
         yield Footer(show_command_palette=False)
@@ -217,7 +220,7 @@ class TopApp(App[None]):
         while len(parts) > 1 and len(" · ".join(parts)) > width:
             parts.pop()
         second = Text(fit(" · ".join(parts), width), MUTED)
-        self._put("head", Text("\n").join([first, second]))
+        self._put("head", Text("\n").join([first, second]) if self.size.height >= LOW else first)
 
     def _show_problem(self) -> None:
         error = self.failure or (self.now_shown.recording.error if self.now_shown else None)
@@ -235,7 +238,7 @@ class TopApp(App[None]):
         cpus = frame.recording.cpu_count
         head = text.aas(frame.load, cpus) + " "
         bar = Text.assemble((head, "bold"), chart.load_bar(frame.load, cpus, width - len(head)))
-        self._put("load", Text("\n").join([bar, chart.legend(frame.load, width)]))
+        self._put("load", Text("\n").join([bar, chart.legend(frame.load, width)]) if self.size.height >= LOW else bar)
         height = self._chart_height()
         shown = self.query_one("#chart", Static)
         shown.display = height > 0
@@ -253,10 +256,10 @@ class TopApp(App[None]):
         names = {name: f"{number} {label}" for number, (name, label) in enumerate(NAMES.items(), 1)}
         if waiters:
             names["locks"] += f" {waiters}"
-        roomy = sum(len(label) + 2 for label in names.values()) + len(status) <= width
+        roomy = sum(len(label) + 2 for label in names.values()) <= width
         for name, label in names.items():
             is_open = name == self.open_tab or (name == "sessions" and self.open_tab == DETAIL)
-            shown = label if roomy or is_open or width >= 60 else label[:3]
+            shown = label if roomy or is_open else label[:3]
             style = f"bold #12161b on {LINE}" if is_open else "#c3ccd6"
             part = Text(f" {shown} ", style)
             if not is_open:
@@ -281,23 +284,30 @@ class TopApp(App[None]):
             return
         width = max(self.size.width - 3, 1)  # one cell for the scroll bar
         notes = [fit(note, width) for note in frame.recording.notes[:1]] if self.open_tab == "overview" else []
+        empty = ""
         if self.open_tab == DETAIL:
             if frame.detail is not None and frame.detail.session_id == self.request.detail:
                 self._put("page", Text("\n").join(detail.lines(frame, width)))
         elif self._has(self.open_tab, frame):
             grid = grids.grid_of(self.open_tab, frame, idle=self.with_idle, sort=self.sort)
             rows = grid.filtered(self.filter_text)
-            empty = grid.empty if not grid.rows else f"nothing contains {self.filter_text!r}"
             self.table(self.open_tab).show(grid, rows, width, self.sort if self.open_tab == "sessions" else "")
             if not rows:
-                notes.append(empty)
-            if grid.note:
-                notes.append(grid.note)
-            if self.open_tab == "overview":
-                notes.append(text.counts(frame.load))
-        note = self.query_one("#note", Static)
+                empty = f"nothing contains {self.filter_text!r}" if grid.rows else grid.empty
+            notes += [grid.note] if grid.note else []
+            notes += [text.counts(frame.load)] if self.open_tab == "overview" else []
+        self._say(empty, notes)
+
+    def _say(self, empty: str, notes: list[str]) -> None:
+        """What stands in the place of a table without rows, and what stands below one."""
+        content, note = self.query_one(ContentSwitcher), self.query_one("#note", Static)
+        self.query_one("#empty", Static).display = bool(empty)
+        content.display = not empty
+        self._put("empty", empty)
         note.display = bool(notes)
         note.update(Text("\n".join(notes), MUTED))
+        if not empty and self.focused is None and self.open_tab in TABS:
+            self.table(self.open_tab).focus()
 
     @staticmethod
     def _has(tab: str, frame: Frame) -> bool:

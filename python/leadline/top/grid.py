@@ -9,6 +9,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 GAP = 1
+NARROWEST = 5  # a column that is cut is not shown with less
 EIGHTHS = ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉", "█")
 
 
@@ -65,11 +66,18 @@ class Grid:
 
 
 def widths(columns: Sequence[Column], width: int) -> list[tuple[int, int]]:
-    """(index, cells) of the columns that fit. Columns that do not fit at all are left out from the right."""
+    """(index, cells) of the columns that fit. On a narrow screen the last one is cut, and those after it are left out."""
     chosen = [i for i, c in enumerate(columns) if width >= c.from_width]
-    while len(chosen) > 1 and sum(columns[i].width + GAP for i in chosen) - GAP > width:
-        chosen.pop()
-    cells = {i: columns[i].width for i in chosen}
+    cells: dict[int, int] = {}
+    room = width
+    for i in chosen:
+        if room < columns[i].width:
+            if room >= NARROWEST or not cells:
+                cells[i] = max(room, 1)
+            break
+        cells[i] = columns[i].width
+        room -= columns[i].width + GAP
+    chosen = list(cells)
     left = width - sum(cells.values()) - GAP * (len(chosen) - 1)
     growing = [i for i in chosen if columns[i].share]
     while left > 0 and growing:

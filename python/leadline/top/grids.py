@@ -98,8 +98,8 @@ def _parts(frame: Frame, c: ClassTime) -> Iterable[tuple[str, float]]:
 
 SESSIONS = (
     Column("pid", 7, right=True, sort="pid"),
-    Column("user", 8, share=1, most=16, from_width=96),
-    Column("db", 8, share=1, most=16, from_width=96),
+    Column("user", 8, share=1, most=16, from_width=112),
+    Column("db", 8, share=1, most=16, from_width=112),
     Column("app", 11, share=1, most=24, sort="app"),
     Column("state", 7),
     Column("wait", 26, share=1, most=34, sort="wait"),

@@ -4,8 +4,6 @@ Segments are read once, into DuckDB's memory, and removed: reading minutes of sm
 more than the sampling itself. Raw samples become rows of session_sample at once, for the same reason. What is kept lies in a
 database of its own, compressed; the tables of the contracts are views of the part of it inside the window, so that the views
 and queries of a capture run on it unchanged.
-
-A recorder that is renewed numbers its sessions from 1 again: (pid, backend_start) gives each session one number here.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ RAW = "session_tick"  # goes into session_sample as soon as its ticks are there
 SAMPLED = ("tick", "session_delta", "lock_wait", "buffer_wait", "buffer_scan", "lwlock_wait")
 DESCRIBED = ("session", "statement", "wait_event")
 NAMED = ("relation", "database", "role")
-MOST_STATEMENTS = 20_000  # beyond that, texts of statements that were not sampled lately are dropped
+MOST_STATEMENTS = 50_000  # beyond that, texts of statements that were not sampled lately are dropped for good
 END_OF_TIME = 1 << 62
 IN_WINDOW = "ts >= getvariable('ts_from') and ts < getvariable('ts_to')"
 
@@ -40,9 +38,6 @@ class LiveCapture(Capture):
             "set enable_progress_bar = false",
             "set threads = 1",
             "attach ':memory:' as kept (compress)",
-            "create sequence kept.session_number",
-            "create table kept.known (session_id integer default nextval('kept.session_number'), pid integer, backend_start bigint)",
-            "create table kept.number (recorded integer, session_id integer)",
         ):
             self.db.execute(statement)
         for table in all_tables().values():
@@ -103,30 +98,23 @@ class LiveCapture(Capture):
 
     # -- feeding -------------------------------------------------------------------------------------------------------
 
-    def renewed(self) -> None:
-        """The segments that follow are of another recorder, which numbers its sessions anew."""
-        self.db.execute("delete from kept.number")
-
-    def ingest(self, folder: Path, ts_from: int = 0, ts_to: int = END_OF_TIME) -> int:
+    def ingest(self, folder: Path) -> int:
         """Takes in the whole segments of a folder and removes them; gives how many there were.
 
-        Samples outside [ts_from, ts_to) are dropped: two recorders that take turns overlap. The window is then everything:
-        look_at() comes next. Raises LeadlineError('storage').
+        The window is then everything: look_at() comes next. Raises LeadlineError('storage').
         """
         # Ticks are listed first and names last: whatever a listed segment refers to was written before it.
         found = {table: sorted((folder / table).glob("*.parquet")) for table in (*SAMPLED, RAW, *DESCRIBED)}
+        taken = [segment for segments in found.values() for segment in segments]
         self._set_limits(0, END_OF_TIME)
         try:
             self.db.execute("begin")
-            for table in DESCRIBED:
-                if found[table]:
-                    self._describe(table, _parquet(found[table]))
-            for table in (*SAMPLED, RAW):
-                if found[table]:
-                    self._append(table, _parquet(found[table]), ts_from, ts_to)
+            for table, segments in found.items():
+                if segments:
+                    columns = ", ".join(f'"{c.name}"' for c in all_tables()[table].columns)
+                    self.db.execute(f"insert into kept.{table} select {columns} from {_parquet(segments)}")
             self._make_samples()
             self.db.execute("commit")
-            taken = [segment for segments in found.values() for segment in segments]
             for segment in [*taken, *_not_shown(folder)]:
                 segment.unlink(missing_ok=True)
         except (duckdb.Error, OSError) as e:
@@ -135,63 +123,12 @@ class LiveCapture(Capture):
             raise LeadlineError("storage", "the recorded segments cannot be read", detail=str(e).splitlines()[0], where=str(folder)) from e
         return len(taken)
 
-    def _append(self, table: str, source: str, ts_from: int, ts_to: int) -> None:
-        """Samples, with the session numbers of this capture."""
-        columns: list[str] = []
-        joins: list[str] = []
-        for column in all_tables()[table].columns:
-            if not column.name.endswith("session_id"):
-                columns.append(f's."{column.name}"')
-                continue
-            alias = f"n{len(joins)}"
-            joins.append(f"left join kept.number {alias} on {alias}.recorded = s.{column.name}")
-            columns.append(f"coalesce({alias}.session_id, -1)")
-        self.db.execute(
-            f"insert into kept.{table} select {', '.join(columns)} from {source} s {' '.join(joins)} "
-            f"where s.ts >= {ts_from} and s.ts < {ts_to}"
-        )
-
     def _make_samples(self) -> None:
         """The raw samples of passes whose tick has arrived become rows of session_sample."""
         row = self.db.execute("select max(ts) from kept.tick").fetchone()
         upto = row[0] if row and row[0] is not None else -1
         self.db.execute(f"insert into kept.session_sample select * from session_sample_new where ts <= {upto}")
         self.db.execute(f"delete from kept.{RAW} where ts <= {upto}")
-
-    def _describe(self, table: str, source: str) -> None:
-        if table == "session":
-            self._describe_sessions(source)
-            return
-        key = {"statement": "statement_id", "wait_event": "wait_event_info"}[table]
-        columns = ", ".join(f'"{c.name}"' for c in all_tables()[table].columns)
-        self.db.execute(
-            f"insert into kept.{table} select distinct on ({key}) {columns} from {source} s "
-            f"where not exists (select 1 from kept.{table} k where k.{key} = s.{key})"
-        )
-
-    def _describe_sessions(self, source: str) -> None:
-        """A renewed recorder describes every session again: only what is new is kept."""
-        names = [c.name for c in all_tables()["session"].columns if c.name not in ("ts", "session_id")]
-        packed = "struct_pack(" + ", ".join(f"{name} := {name}" for name in names) + ")"
-        self.db.execute(
-            f"insert into kept.known (pid, backend_start) select distinct pid, backend_start from {source} i "
-            "where not exists (select 1 from kept.known k where k.pid = i.pid and k.backend_start = i.backend_start)"
-        )
-        self.db.execute(
-            f"""
-            insert into kept.session
-            with last as (select session_id, arg_max({packed}, ts) as known from kept.session group by 1),
-            new as (
-              select i.* exclude (session_id), k.session_id, i.session_id in (select recorded from kept.number) as is_change
-              from {source} i join kept.known k using (pid, backend_start))
-            select n.ts, n.session_id, {", ".join(names)} from new n left join last l using (session_id)
-            where n.is_change or l.known is distinct from {packed}
-            """
-        )
-        self.db.execute(
-            f"insert into kept.number select distinct i.session_id, k.session_id from {source} i "
-            "join kept.known k using (pid, backend_start) where i.session_id not in (select recorded from kept.number)"
-        )
 
     # -- names ---------------------------------------------------------------------------------------------------------
 
@@ -235,8 +172,6 @@ class LiveCapture(Capture):
         for table in (*SAMPLED, RAW, "session_sample"):
             self.db.execute(f"delete from kept.{table} where {old}")
         self.db.execute(f"delete from kept.session where ts < {ts_from} and session_id not in (select session_id from kept.session_sample)")
-        for table in ("known", "number"):
-            self.db.execute(f"delete from kept.{table} where session_id not in (select session_id from kept.session)")
         row = self.db.execute("select count(*) from kept.statement").fetchone()
         if row and row[0] > MOST_STATEMENTS:
             self.db.execute(
