@@ -65,8 +65,6 @@ class TopApp(App[None]):
         Binding("i", "idle", "idle"),
         Binding("s", "sort", "sort"),
         Binding("escape", "leave", "back"),
-        Binding("tab,right", "next_tab(1)", show=False, priority=False),
-        Binding("shift+tab,left", "next_tab(-1)", show=False),
         *(Binding(str(number), f"tab('{name}')", show=False) for number, name in enumerate(TABS, 1)),
     ]
 

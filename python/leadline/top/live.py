@@ -15,7 +15,7 @@ from typing import Any
 
 import duckdb
 
-from leadline.capture import Capture, capture_row, views_in_order
+from leadline.capture import Capture, capture_row, memory_database, views_in_order
 from leadline.errors import LeadlineError
 from leadline.tables import DUCKDB_TYPES, Table, all_tables
 
@@ -26,20 +26,18 @@ NAMED = ("relation", "database", "role")
 MOST_STATEMENTS = 50_000  # beyond that, texts of statements that were not sampled lately are dropped for good
 END_OF_TIME = 1 << 62
 IN_WINDOW = "ts >= getvariable('ts_from') and ts < getvariable('ts_to')"
+# Of the counters the intervals that reach into the window: the last samples belong to one that ends after it.
+REACHES_IN = "ts > getvariable('ts_from') and ts - dt_ns < getvariable('ts_to')"
 
 
 class LiveCapture(Capture):
     """A Capture that is fed while it is read. For one thread. path: where segments come from, for messages only."""
 
     def __init__(self, path: Path, manifest: dict[str, Any]) -> None:
-        super().__init__(path, manifest, duckdb.connect(":memory:"))
+        super().__init__(path, manifest, memory_database())
         # One thread is enough for a few seconds of samples, and leaves the CPUs to the server.
-        for statement in (
-            "set enable_progress_bar = false",
-            "set threads = 1",
-            "attach ':memory:' as kept (compress)",
-        ):
-            self.db.execute(statement)
+        self.db.execute("set threads = 1")
+        self.db.execute("attach ':memory:' as kept (compress)")
         for table in all_tables().values():
             if table.kind == "table":
                 self._create_table(table)
@@ -71,7 +69,7 @@ class LiveCapture(Capture):
             self.db.execute(f'create table "{table.name}" ({columns})')
             return
         self.db.execute(f"create table kept.{table.name} ({columns})")
-        where = f" where {IN_WINDOW}" if table.name in SAMPLED else ""
+        where = f" where {REACHES_IN if table.name == 'session_delta' else IN_WINDOW}" if table.name in SAMPLED else ""
         self.db.execute(f"create view {table.name} as select * from kept.{table.name}{where}")
 
     # -- the window ----------------------------------------------------------------------------------------------------

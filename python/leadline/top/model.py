@@ -154,17 +154,17 @@ class Frame:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        out = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name not in ("detail", "waiting_now", "pids")}
-        recording = {**vars(self.recording), "error": self.recording.error.as_dict() if self.recording.error else None}
-        load = {**vars(self.load), "aas": self.load.aas}
-        return {**{key: _plain(value) for key, value in out.items()}, "recording": recording, "load": _plain(load)} | {
-            "waiting_now": sorted(self.waiting_now)
-        }
+        out = {f.name: _plain(getattr(self, f.name)) for f in dataclasses.fields(self) if f.name not in ("detail", "pids")}
+        out["load"]["aas"] = self.load.aas
+        return out | {"waiting_now": sorted(self.waiting_now)}
 
 
 def _plain(value: Any) -> Any:
+    """Dataclasses and errors, also inside lists and dictionaries, as dictionaries."""
+    if isinstance(value, LeadlineError):
+        return value.as_dict()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return dataclasses.asdict(value)
+        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
     if isinstance(value, dict):
         return {key: _plain(part) for key, part in value.items()}
     return [_plain(part) for part in value] if isinstance(value, list | tuple) else value

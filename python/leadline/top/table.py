@@ -24,7 +24,11 @@ class LiveTable(DataTable[Text]):
     LiveTable > .datatable--header-hover, LiveTable > .datatable--hover { background: #1f262e; }
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "select_cursor", "detail")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "select_cursor", "detail"),
+        Binding("tab,right", "app.next_tab(1)", show=False),
+        Binding("shift+tab,left", "app.next_tab(-1)", show=False),
+    ]
 
     def __init__(self, id: str) -> None:
         super().__init__(id=id, cursor_type="row", cell_padding=0, zebra_stripes=False, cursor_foreground_priority="renderable")
