@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from dataclasses import replace
@@ -87,6 +88,8 @@ class TopApp(App[None]):
         self.now_shown: Frame | None = None
         self.failure: LeadlineError | None = None
         self.open_tab, self.filter_text, self.sort, self.with_idle = TABS[0], "", grids.SORTS[0], False
+        self._running_loop: asyncio.AbstractEventLoop | None = None
+        self._end_wanted = False
         self._wake, self._stop = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._refresh_forever, name="leadline-frames", daemon=True)
 
@@ -124,10 +127,10 @@ class TopApp(App[None]):
             self._thread.join(JOIN_S)
 
     def end_soon(self) -> None:
-        """For signal handlers: leaves the screen in order."""
-        loop = getattr(self, "_loop", None)
-        if loop is not None:
-            loop.call_soon_threadsafe(self.exit)
+        """For signal handlers: leaves the screen in order, also when it is only about to come up."""
+        self._end_wanted = True
+        if self._running_loop is not None:
+            self._running_loop.call_soon_threadsafe(self.exit)
 
     def _ask(self, **changes: object) -> None:
         """Changes what is wanted; the next frame comes at once."""
@@ -153,9 +156,9 @@ class TopApp(App[None]):
         yield Footer(show_command_palette=False)
 
     def on_mount(self) -> None:
-        import asyncio
-
-        self._loop = asyncio.get_running_loop()
+        self._running_loop = asyncio.get_running_loop()
+        if self._end_wanted:
+            self.exit()
         self._show_head()
         self._show_tabs()
         self.table(TABS[0]).focus()

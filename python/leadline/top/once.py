@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 from leadline.target import Target
 from leadline.top.engine import Engine, Request
 from leadline.top.folder import temporary_folder
 from leadline.top.model import TABS, Frame
-from leadline.top.signals import interrupt, on_signal
+from leadline.top.signals import on_signal
 
 POLL_S = 1.0
 NAMES_WAIT_S = 5.0
 
 
 def one_frame(target: Target, rate_hz: float, tier: str, window_s: float, columns: int = 74) -> Frame:
-    """Watches for window_s seconds. Raises LeadlineError, also when the server goes away meanwhile."""
-    with on_signal(interrupt), temporary_folder() as folder:
+    """Watches for window_s seconds. Raises LeadlineError, also when the server goes away meanwhile; KeyboardInterrupt on a signal."""
+    asked = threading.Event()  # to end early
+    with on_signal(asked.set), temporary_folder() as folder:
         engine = Engine(target, folder, rate_hz, tier)
         engine.start()
         end = time.monotonic() + window_s
         try:
-            while engine.feed.error is None and (left := end - time.monotonic()) > 0:
-                time.sleep(min(left, POLL_S))
+            while engine.feed.error is None and not asked.is_set() and (left := end - time.monotonic()) > 0:
+                asked.wait(min(left, POLL_S))
                 engine.take_in()
-            engine.names.first.wait(NAMES_WAIT_S)
+            if not asked.is_set():
+                engine.names.first.wait(NAMES_WAIT_S)
         finally:
             engine.close()
+        if asked.is_set():
+            raise KeyboardInterrupt
         if engine.feed.error is not None:
             raise engine.feed.error
         extent = engine.live.extent()

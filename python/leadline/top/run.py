@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
+import threading
+
 from leadline.errors import LeadlineError
 from leadline.target import Target
 from leadline.top.app import TopApp
 from leadline.top.engine import Engine
 from leadline.top.folder import temporary_folder
-from leadline.top.signals import interrupt, on_signal
+from leadline.top.signals import on_signal
 
 
 def watch(target: Target, rate_hz: float, tier: str, window_s: float, refresh_s: float) -> int:
     """Shows the server until the user quits. Gives 0, or raises the LeadlineError that ended the recording meanwhile."""
-    with on_signal(interrupt), temporary_folder() as folder:
+    app: TopApp | None = None
+    asked = threading.Event()
+
+    def end() -> None:
+        asked.set()
+        if app is not None:
+            app.end_soon()
+
+    with on_signal(end), temporary_folder() as folder:
         engine = Engine(target, folder, rate_hz, tier)
-        app = TopApp(engine, window_s, refresh_s)
         try:
             engine.start()
-            with on_signal(app.end_soon):
+            app = TopApp(engine, window_s, refresh_s)
+            if not asked.is_set():
                 app.run()
-        finally:
             app.stop_refreshing()
+        finally:
             engine.close()
     error: LeadlineError | None = app.failure or engine.feed.error
     if error is not None:

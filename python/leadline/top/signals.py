@@ -1,4 +1,7 @@
-"""What the signals that ask a program to end do while the view runs: they end it in order, so that nothing is left behind."""
+"""What the signals that ask a program to end do while the view runs: they end it in order, so that nothing is left behind.
+
+Nothing is raised from a handler: inside a query DuckDB would make another error of it.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,6 @@ from contextlib import contextmanager
 from types import FrameType
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-
-def interrupt() -> None:
-    """Ends what runs, with its cleaning up."""
-    raise KeyboardInterrupt
 
 
 @contextmanager
