@@ -51,6 +51,10 @@ class TopApp(App[None]):
     #note { color: #8b97a4; }
     #empty { display: none; height: 1fr; padding: 1 1; color: #8b97a4; }
     ContentSwitcher { height: 1fr; }
+    LiveTable, #detail {
+        scrollbar-color: #3a4550; scrollbar-color-hover: #52606e; scrollbar-color-active: #52606e;
+        scrollbar-background: #12161b; scrollbar-background-hover: #12161b; scrollbar-background-active: #12161b;
+    }
     LiveTable, LiveTable:focus { background-tint: #12161b 0%; }
     #detail { padding: 0 1; scrollbar-size-vertical: 1; background: #12161b; }
     #filter { display: none; border: none; height: 1; padding: 0 1; background: #252c35; }

@@ -9,7 +9,7 @@ from rich.text import Text
 from leadline.figures import one_line, quantity, seconds
 from leadline.top.chart import MUTED
 from leadline.top.grid import Bar, cell
-from leadline.top.grids import colour, duration, waiting
+from leadline.top.grids import colour, span, waiting
 from leadline.top.model import Detail, Frame, SessionNow
 from leadline.wait_classes import wait_class
 
@@ -79,14 +79,14 @@ def _who(s: SessionNow, d: Detail) -> Iterator[Text]:
     yield Text(f"pid {s.pid}{kind}  {one_line(who)}", "bold")
     if s.client_addr:
         yield line("client", "unix socket" if s.client_addr == "local" else s.client_addr)
-    yield line("state", f"{s.state or 'server process'}" + (f" for {duration(s.age_s)}" if s.age_s is not None else ""))
+    yield line("state", f"{s.state or 'server process'}" + (f" for {span(s.age_s)}" if s.age_s is not None else ""))
     now = waiting(s.wait_class, s.event)
     if s.state.startswith("idle"):
         now = Text(f"the client ({s.event})" if s.event != "CPU" else "the client", MUTED)
     yield line("waits for", now if s.wait_class != "CPU" else Text("nothing: on a CPU or ready to run", colour("CPU")))
     if s.xact_age_s is not None:
-        horizon = f", keeps {s.xmin_age:,} transactions from vacuum" if s.xmin_age else ""
-        yield line("transaction", f"open for {duration(s.xact_age_s)}{horizon}")
+        horizon = f", its snapshot is {s.xmin_age:,} transactions old" if s.xmin_age else ""
+        yield line("transaction", f"open for {span(s.xact_age_s)}{horizon}")
     if s.leader_pid:
         yield line("works for", f"pid {s.leader_pid}")
     if s.blocked_by:

@@ -38,6 +38,11 @@ def duration(value: float | None) -> str:
     return f"{hours}h{minutes:02}" if hours < 24 else f"{hours // 24}d{hours % 24:02}"
 
 
+def span(value: float) -> str:
+    """An age with its unit, for a sentence."""
+    return duration(value) + (" s" if value < 100 else "")
+
+
 def colour(name: str) -> Style:
     return Style(color=wait_class(name).dark)
 
@@ -173,7 +178,7 @@ def locks(frame: Frame) -> Grid:
         state = STATES.get(tree.state, tree.state) if not tree.state.startswith("idle") else tree.state
         doing = state if state != "active" or not tree.wait else tree.wait
         if tree.xact_age_s is not None:
-            doing += f", xact {duration(tree.xact_age_s)} s" if tree.xact_age_s < 100 else f", xact {duration(tree.xact_age_s)}"
+            doing += f"{'' if tree.state.startswith('idle') else ', xact'} {span(tree.xact_age_s)}"
         kind = "idle in transaction" if tree.state.startswith("idle in") else tree.wait.split(":")[0] or "CPU"
         mark = Text("◆" if waiting_here else "", colour("Lock"))
         behind = f"{tree.victims} waited" if not waiting_here else f"{waiting_here} behind it"
@@ -212,7 +217,7 @@ def _waiters(tree: LockTree, now: frozenset[int], key: str) -> list[Row]:
 # -- 4 blocks ----------------------------------------------------------------------------------------------------------
 
 BLOCKS = (
-    Column("relation", 24, share=3, most=60),
+    Column("relation", 22, share=3, most=60),
     Column("block", 8, right=True),
     Column("fork", 4, from_width=88),
     Column("page", 15, share=1, most=22),

@@ -37,7 +37,10 @@ class LiveCapture(Capture):
         super().__init__(path, manifest, memory_database())
         # One thread is enough for a few seconds of samples, and leaves the CPUs to the server.
         self.db.execute("set threads = 1")
-        self.db.execute("attach ':memory:' as kept (compress)")
+        try:
+            self.db.execute("attach ':memory:' as kept (compress)")
+        except duckdb.BinderException:  # before DuckDB 1.4: the same, in more memory
+            self.db.execute("attach ':memory:' as kept")
         for table in all_tables().values():
             if table.kind == "table":
                 self._create_table(table)

@@ -10,7 +10,7 @@ from leadline.figures import count, fit
 from leadline.top import chart, grids
 from leadline.top.chart import MUTED, figure
 from leadline.top.grid import Grid, lines
-from leadline.top.grids import duration
+from leadline.top.grids import span
 from leadline.top.model import Frame, Load, Recording
 
 CHART_HEIGHT = 6
@@ -85,4 +85,4 @@ def _grid(grid: Grid, width: int, most: int) -> Iterator[Text]:
 
 
 def running_for(r: Recording) -> str:
-    return f"watching for {duration(r.running_s)}" + (" s" if r.running_s < 100 else "")
+    return f"watching for {span(r.running_s)}"
