@@ -321,6 +321,40 @@ def test_counters_of_a_session_are_those_the_server_reports(pg: Server, tmp_path
     assert 2 * 48 <= used["changes"] <= 9 * 48, "two to nine reports for each of 48 statements"
 
 
+def test_parallel_workers_name_their_leader(pg: Server, tmp_path: Path) -> None:
+    pg.sql("drop table if exists wide; create table wide as select i, repeat('x', 200) as pad from generate_series(1, 200000) i")
+    force = "set parallel_setup_cost = 0; set parallel_tuple_cost = 0; set min_parallel_table_scan_size = 0; set jit = off"
+    long = "select count(*) from wide a, generate_series(1, 2000) g where md5(a.pad || g) = 'x'"
+    with pg.connect() as connection:
+        connection.execute(force)
+        with blocked(pg, connection, long):
+            workers = "select count(*) from pg_stat_activity where backend_type = 'parallel worker'"
+            wait_until(lambda: pg.sql(workers)[0][0] > 0, 20, "a parallel worker")
+            with recording(tmp_path / "c", pg.pid, 50) as record:
+                wait_until(lambda: record.recorder.status()["ticks"] >= 10, what="ten passes")
+        leader = pid_of(connection)
+    found = record.capture.rows("select distinct backend_type, leader_pid from session_sample where backend_type = 'parallel worker'")
+    assert found == [{"backend_type": "parallel worker", "leader_pid": leader}]
+
+
+@pytest.mark.parametrize("allow_map", [True, False], ids=["mapped", "copied"])
+def test_a_server_of_many_slots_is_read_by_its_sessions(
+    fresh_server: Callable[..., Server], tmp_path: Path, allow_map: bool
+) -> None:
+    server = fresh_server(16, max_connections=2000)
+    with sessions(server, 5) as connections, recording(tmp_path / "c", server.pid, allow_map=allow_map) as record:
+        wait_until(lambda: record.recorder.status()["sessions"] >= 9, what="the sessions")
+        with server.connect(application_name="late") as late:
+            wait_until(lambda: record.recorder.status()["sessions"] >= 10, what="the late session")
+            late_pid = pid_of(late)
+            ticks = record.recorder.status()["ticks"]
+            wait_until(lambda: record.recorder.status()["ticks"] > ticks + 5, what="more passes")
+        pids = {pid_of(c) for c in connections}
+    seen = {row["pid"]: row["application_name"] for row in record.capture.rows("select distinct pid, application_name from session_sample")}
+    assert pids <= set(seen)
+    assert seen[late_pid] == "late"
+
+
 def test_it_works_when_no_connection_is_left(fresh_server: Callable[..., Server], tmp_path: Path) -> None:
     server = fresh_server(16, max_connections=10, superuser_reserved_connections=2, reserved_connections=0, max_wal_senders=0)
     with ExitStack() as stack:
@@ -334,7 +368,7 @@ def test_it_works_when_no_connection_is_left(fresh_server: Callable[..., Server]
 
 
 @pytest.mark.parametrize("major", [13, 18])
-def test_a_stripped_server_is_read_as_well(major: int, servers: Callable[[int], Server], tmp_path: Path) -> None:
+def test_a_stripped_and_deleted_server_is_read_as_well(major: int, servers: Callable[[int], Server], tmp_path: Path) -> None:
     """Packages of distributions carry no local symbols: MyBEEntry of 13 and the held-lock list are found another way."""
     if shutil.which("strip") is None:
         pytest.skip("strip (binutils) is not installed")
@@ -345,6 +379,7 @@ def test_a_stripped_server_is_read_as_well(major: int, servers: Callable[[int], 
         folder.chmod(0o755)
     subprocess.run(["strip", "--strip-all", copy / "bin" / "postgres"], check=True)
     with PrivateServer(copy / "bin", settings={"shared_buffers": "16MB"}) as private:
+        (copy / "bin" / "postgres").unlink()  # as after an upgrade of the package
         record = Recording(tmp_path / "c", private.pid, 100)
         checks = {check["check"]: check["result"] for check in record.described["layout_checks"]}
         record.recorder.start()

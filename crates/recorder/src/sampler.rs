@@ -22,7 +22,6 @@ pub fn run(mut server: Attached, period_ns: i64, shared: Arc<Shared>, hand_over:
     let mut sessions = Sessions::new(&server.layout, &server.anchors, &server.process);
     let mut looks = Looks::new(&server, period_ns);
     let mut known = KnownCodes::new(&server);
-    let ranges = sessions.ranges();
     let mut pass = Pass::default();
     let mut evidence = new_evidence();
     let start = monotonic_ns();
@@ -41,7 +40,9 @@ pub fn run(mut server: Attached, period_ns: i64, shared: Arc<Shared>, hand_over:
             now = ts;
             continue; // a signal ended the sleep early
         }
-        server.memory.prepare(&ranges);
+        if server.memory.pays_per_read() {
+            server.memory.prepare(&sessions.ranges());
+        }
         sessions.pass(&server.memory, ts, &mut pass);
         looks.look(&server.memory, ts, &pass, &sessions, &mut evidence);
         now = monotonic_ns();

@@ -62,6 +62,11 @@ pub trait Memory {
         Ok(())
     }
 
+    /// The u32 at `addr`, `addr + stride`, ...; one syscall a thousand where each read is a syscall.
+    fn u32_column(&self, addr: u64, stride: u64, count: u32) -> Read<Vec<u32>> {
+        (0..u64::from(count)).map(|i| self.u32(addr + i * stride)).collect()
+    }
+
     /// Says that the line at this address will be read soon. Only a mapping gains from it.
     #[inline]
     fn prefetch(&self, _addr: u64) {}
@@ -200,41 +205,62 @@ impl Memory for ProcessMemory {
     }
 }
 
-/// `process_vm_readv` with a copy of the ranges every pass reads, so that a pass costs two syscalls, not hundreds.
+/// `process_vm_readv` with a copy of the ranges a pass reads, made by one call, so that a pass costs few syscalls.
 #[derive(Debug)]
 pub struct CopiedMemory {
     process: ProcessMemory,
-    copies: Vec<(u64, Vec<u8>)>,
+    /// (address, length, place in `bytes`), ascending.
+    ranges: Vec<(u64, usize, usize)>,
+    bytes: Vec<u8>,
 }
 
 impl CopiedMemory {
     /// Reads from `pid`.
     pub fn new(pid: i32) -> Self {
-        CopiedMemory { process: ProcessMemory { pid }, copies: Vec::new() }
+        CopiedMemory { process: ProcessMemory { pid }, ranges: Vec::new(), bytes: Vec::new() }
+    }
+
+    fn copied(&self, addr: u64, len: usize) -> Option<&[u8]> {
+        let after = self.ranges.partition_point(|r| r.0 <= addr);
+        let &(start, size, place) = self.ranges.get(after.checked_sub(1)?)?;
+        let offset = usize::try_from(addr - start).ok()?;
+        if offset.checked_add(len)? > size {
+            return None;
+        }
+        self.bytes.get(place + offset..place + offset + len)
     }
 }
 
 impl Memory for CopiedMemory {
     fn read(&self, addr: u64, buf: &mut [u8]) -> Read<()> {
-        for (start, bytes) in &self.copies {
-            if let Some(offset) = addr.checked_sub(*start).and_then(|o| usize::try_from(o).ok()) {
-                if let Some(found) = offset.checked_add(buf.len()).and_then(|end| bytes.get(offset..end)) {
-                    buf.copy_from_slice(found);
-                    return Ok(());
-                }
+        match self.copied(addr, buf.len()) {
+            Some(found) => {
+                buf.copy_from_slice(found);
+                Ok(())
             }
+            None => self.process.read(addr, buf),
         }
-        self.process.read(addr, buf)
+    }
+
+    fn u32_column(&self, addr: u64, stride: u64, count: u32) -> Read<Vec<u32>> {
+        let ranges: Vec<(u64, usize)> = (0..u64::from(count)).map(|i| (addr + i * stride, 4)).collect();
+        let mut bytes = vec![0; ranges.len() * 4];
+        self.process.read_ranges(&ranges, &mut bytes).map_err(|_| Fault { addr })?;
+        Ok(bytes.chunks_exact(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect())
     }
 
     fn prepare(&mut self, ranges: &[(u64, usize)]) {
-        self.copies.resize_with(ranges.len(), Default::default);
-        for (copy, &(addr, len)) in self.copies.iter_mut().zip(ranges) {
-            copy.0 = addr;
-            copy.1.resize(len, 0);
-            if self.process.read(addr, &mut copy.1).is_err() {
-                copy.1.clear(); // reads fall through to the process and fault there
-            }
+        self.ranges.clear();
+        let mut sorted = ranges.to_vec();
+        sorted.sort_unstable();
+        self.bytes.resize(sorted.iter().map(|r| r.1).sum(), 0);
+        if self.process.read_ranges(&sorted, &mut self.bytes).is_err() {
+            return; // reads fall through to the process and fault there
+        }
+        let mut place = 0;
+        for (addr, len) in sorted {
+            self.ranges.push((addr, len, place));
+            place += len;
         }
     }
 }
@@ -246,6 +272,13 @@ pub enum SharedMemory {
     Mapped(MappedSegment),
     /// Copied before each pass.
     Copied(CopiedMemory),
+}
+
+impl SharedMemory {
+    /// Each read is a syscall unless it was prepared.
+    pub fn pays_per_read(&self) -> bool {
+        matches!(self, SharedMemory::Copied(_))
+    }
 }
 
 impl Memory for SharedMemory {
@@ -267,6 +300,12 @@ impl Memory for SharedMemory {
         match self {
             SharedMemory::Mapped(m) => m.u64(addr),
             SharedMemory::Copied(m) => m.u64(addr),
+        }
+    }
+    fn u32_column(&self, addr: u64, stride: u64, count: u32) -> Read<Vec<u32>> {
+        match self {
+            SharedMemory::Mapped(m) => m.u32_column(addr, stride, count),
+            SharedMemory::Copied(m) => m.u32_column(addr, stride, count),
         }
     }
     #[inline]

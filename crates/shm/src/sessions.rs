@@ -11,8 +11,8 @@ use crate::statement;
 use crate::status::{self, Activity, Entry, Identity};
 use std::collections::{HashMap, HashSet};
 
-/// Look for new sessions in empty slots at most this often.
-const NEW_SESSIONS_EVERY_NS: i64 = 10_000_000;
+/// Look for new sessions in the empty slots of a large server at most this often.
+const NEW_SESSIONS_EVERY_NS: i64 = 50_000_000;
 /// Fewer slots than this are looked at in every pass.
 const FEW_SLOTS: usize = 512;
 
@@ -145,13 +145,18 @@ impl Sessions {
         }
     }
 
-    /// Ranges every pass reads, for memory that pays per read.
-    pub fn ranges(&self) -> [(u64, usize); 2] {
-        let a = &self.anchors;
-        [
-            (a.all_procs, a.all_proc_count as usize * self.layout.proc_size as usize),
-            (a.backend_status, a.backend_status_slots as usize * self.layout.be_size as usize),
-        ]
+    /// What the next pass will read, for memory that pays per read: of a small server both arrays, of a large one the entries
+    /// of its sessions.
+    pub fn ranges(&self) -> Vec<(u64, usize)> {
+        let (a, proc_size, be_size) = (&self.anchors, self.layout.proc_size as usize, self.layout.be_size as usize);
+        if self.slots.len() <= FEW_SLOTS {
+            return vec![
+                (a.all_procs, a.all_proc_count as usize * proc_size),
+                (a.backend_status, a.backend_status_slots as usize * be_size),
+            ];
+        }
+        let live = self.live.iter().filter_map(|&i| self.slots.get(i as usize)?.as_ref());
+        live.flat_map(|l| [(l.proc, proc_size), (l.entry, be_size)]).collect()
     }
 
     /// Session id of a process now in the samples.
@@ -210,14 +215,13 @@ impl Sessions {
     }
 
     fn look_for_new<M: Memory>(&mut self, mem: &M, out: &mut Pass) {
-        for index in 0..self.slots.len() {
-            if self.slots[index].is_some() {
+        let (array, size) = (self.anchors.backend_status, self.layout.be_size);
+        let Ok(pids) = mem.u32_column(array + 4, size, self.anchors.backend_status_slots) else { return };
+        for (index, pid) in pids.into_iter().enumerate() {
+            if pid == 0 || self.slots[index].is_some() {
                 continue;
             }
-            let entry = self.anchors.backend_status + index as u64 * self.layout.be_size;
-            if !matches!(mem.u32(entry + 4), Ok(pid) if pid != 0) {
-                continue;
-            }
+            let entry = array + index as u64 * size;
             if let Ok(true) = self.admit(mem, index, entry, out) {
                 self.live.push(index as u32);
             }
@@ -273,7 +277,13 @@ impl Sessions {
         if self.anchors.status_index_is_proc_index {
             return Some(at(index as u64)).filter(|&p| owned(p));
         }
-        (0..u64::from(self.anchors.all_proc_count)).map(at).find(|&p| owned(p))
+        let pids = mem.u32_column(
+            self.anchors.all_procs + self.layout.proc_pid,
+            self.layout.proc_size,
+            self.anchors.all_proc_count,
+        );
+        let same = pids.ok()?.into_iter().zip(0u64..).filter(|(found, _)| *found == pid as u32);
+        same.map(|(_, i)| at(i)).find(|&p| owned(p))
     }
 
     fn leader<M: Memory>(&self, mem: &M, proc: u64, pid: i32) -> i32 {
