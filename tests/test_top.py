@@ -795,7 +795,8 @@ def test_one_frame_of_a_live_server_names_the_planted_lock_wait(servers: Callabl
 
 
 def test_one_plain_frame_fits_80_columns(servers: Callable[[int], Server]) -> None:
-    done = subprocess.run([*CLI, "top", str(servers(16).pid), "--once", "--window", "1500ms"], capture_output=True, text=True, timeout=60)
+    arguments = ["--pid", str(servers(16).pid), "--once", "--window", "1500ms"]
+    done = subprocess.run([*CLI, "top", *arguments], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0 and done.stderr == "", done.stderr
     assert max(map(cell_len, done.stdout.splitlines())) <= 80 and "\x1b" not in done.stdout
     assert "shared memory 20 Hz" in done.stdout and "Lock tree\nnobody waited for a lock in the window" in done.stdout

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import click
 
@@ -20,15 +21,27 @@ MIN_REFRESH_S = 0.5
     "  leadline top /var/lib/postgresql/16/main --once\n  leadline top 4711 --once --json | jq .load.aas",
 )
 @click.argument("target", required=False)
+@click.option("--pid", type=int, metavar="PID", help="The same as a pid for TARGET; a TARGET beside it is for names.")
+@click.option("--data-dir", type=click.Path(path_type=Path), metavar="DIR", help="The same as a data directory for TARGET.")
 @click.option("--rate", default="20", show_default=True, metavar="HZ", help="Passes a second, 1 to 100; over SQL at most 10.")
 @click.option("--refresh", default="2s", show_default=True, metavar="TIME", help="How often the screen changes.")
-@click.option("--window", default=None, metavar="TIME", help="How far back it looks: 10s to 300s.  [default: 30s; with --once 5s]")
+@click.option("--window", default=None, metavar="TIME", help="How far back it looks: 1s to 300s.  [default: 30s; with --once 5s]")
 @click.option(
     "--tier", type=click.Choice(["auto", "shm", "sql"]), default="auto", show_default=True, help="Read shared memory, or sample over SQL."
 )
 @click.option("--once", is_flag=True, help="Watch for one window, print it, and end.")
 @click.option("--json", "as_json", is_flag=True, help="With --once: print the numbers as one JSON object.")
-def command(target: str | None, rate: str, refresh: str, window: str | None, tier: str, once: bool, as_json: bool) -> int:
+def command(
+    target: str | None,
+    pid: int | None,
+    data_dir: Path | None,
+    rate: str,
+    refresh: str,
+    window: str | None,
+    tier: str,
+    once: bool,
+    as_json: bool,
+) -> int:
     """Watch a running PostgreSQL: waits, sessions, locks, hot blocks.
 
     TARGET is a pid (the postmaster or any of its processes), a data directory, or a connection string; without it the
@@ -40,7 +53,8 @@ def command(target: str | None, rate: str, refresh: str, window: str | None, tie
     rate_hz, refresh_s = parse_rate(rate), parse_duration(refresh)
     window_s = parse_duration(window or (WINDOW_ONCE if once else WINDOW))
     _check(rate_hz, refresh_s, window_s, once, as_json)
-    found = resolve_text(target) if target is not None else resolve()
+    only_text = target is not None and pid is None and data_dir is None
+    found = resolve_text(target or "") if only_text else resolve(target, pid, data_dir)
     if once:
         _print_once(found, rate_hz, tier, window_s, as_json)
         return 0

@@ -21,7 +21,7 @@ from leadline.top.names import Names, reader
 WINDOWS_S = (10.0, 30.0, 60.0, 300.0)
 KEEP_S = 300.0
 MARGIN_S = 10.0
-TRIM_EVERY_S = 30.0
+TRIM_EVERY_S = 60.0
 MOST_SAMPLES = 2_000_000  # kept at once, some 200 bytes each at worst; with very many sessions long windows get shorter
 CPU_OVER_S = 10.0
 SECOND_NS = 1_000_000_000
