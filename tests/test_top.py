@@ -40,7 +40,10 @@ from leadline.top.engine import Request
 from leadline.top.grid import Bar, Column, Grid, Row, cell, lines, widths
 from leadline.top.live import LiveCapture
 from leadline.top.model import Frame, Recording
+from leadline.wait_classes import wait_class
 from rich.cells import cell_len
+from rich.style import Style
+from rich.text import Text
 from textual.pilot import Pilot
 from textual.widgets import ContentSwitcher, Input, Static
 
@@ -323,6 +326,12 @@ def test_the_bar_marks_the_cpus_and_fills_its_width(frame: Frame) -> None:
         assert cell_len(chart.legend(frame.load, width).plain) <= width
 
 
+def colours_of(row: Text) -> list[str]:
+    """The colours of the parts of a line, from left to right."""
+    styles = [span.style for span in row.spans if isinstance(span.style, Style)]
+    return [style.color.name for style in styles if style.color]
+
+
 def test_the_chart_has_the_height_of_the_sums() -> None:
     line = model.Timeline(1.0, [{"CPU": 1.0}, {"CPU": 1.0, "IO": 3.0}, None, {}])
     rows = [row.plain for row in chart.stacked(line, 1, 10, 4)]
@@ -331,10 +340,7 @@ def test_the_chart_has_the_height_of_the_sums() -> None:
     assert [row[:6] for row in rows] == [" 4.00 ", "      ", "1 CPU ", "      "] and rows[2][8:] == "╌╌"
     full = chart.stacked(line, None, 10, 4)
     assert [row.plain[7] for row in full] == ["█", "█", "█", "█"] and [row.plain[6] for row in full] == [" ", " ", " ", "█"]
-    colours = {span.style.color.name for row in full for span in row.spans if getattr(span.style, "color", None)}
-    from leadline.wait_classes import wait_class
-
-    assert {wait_class("CPU").dark, wait_class("IO").dark} <= colours
+    assert colours_of(full[0])[-1:] == [wait_class("IO").dark] and colours_of(full[3])[-2:] == [wait_class("CPU").dark] * 2
     tiny = chart.stacked(model.Timeline(1.0, [{"CPU": 0.01}]), 64, 20, 3)
     assert "CPU" not in tiny[0].plain + tiny[2].plain  # a line far above the peak is left out
 
@@ -704,6 +710,9 @@ def test_names_are_read_again_for_numbers_without_one(tmp_path: Path, monkeypatc
     reader.ask({(6, 100)})
     wait_until(reader.take, what="the third reading")
     assert reader.failed == "" and asked == [set(), {5}, {5, 6}]
+    wait_until(lambda: not reader._wake.is_set(), what="the reader's rest")
+    reader.ask({(5, 100), (6, 100)})
+    assert not reader._wake.is_set()
     reader.close()
 
 
