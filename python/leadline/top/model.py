@@ -240,7 +240,8 @@ def timeline(capture: Capture, columns: int) -> Timeline:
     least = max(window_s / max(columns, 1), PASSES_PER_STEP / of["rate_hz"] if of["rate_hz"] else 0.0)
     step_s = next((s for s in STEPS_S if s >= least - 1e-9), least)
     step_ns = round(step_s * 1e9)
-    first, last = math.floor(of["ts_from"] / step_ns), math.floor((of["ts_to"] - 1) / step_ns)
+    period_ns = 1e9 / of["rate_hz"] if of["rate_hz"] else 0
+    first, last = math.floor(of["ts_from"] / step_ns), math.floor((of["ts_to"] - period_ns) / step_ns)
     rows = capture.rows(
         """
         with pass as (select ts // $1 as step, sum(period_ns) / 1e9 as observed_s from tick group by all),

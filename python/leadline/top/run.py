@@ -10,6 +10,7 @@ from leadline.top.app import TopApp
 from leadline.top.engine import Engine
 from leadline.top.folder import temporary_folder
 from leadline.top.signals import on_signal
+from leadline.top.terminal import forgiving_terminal
 
 
 def watch(target: Target, rate_hz: float, tier: str, window_s: float, refresh_s: float) -> int:
@@ -28,7 +29,8 @@ def watch(target: Target, rate_hz: float, tier: str, window_s: float, refresh_s:
             engine.start()
             app = TopApp(engine, window_s, refresh_s)
             if not asked.is_set():
-                app.run()
+                with forgiving_terminal():
+                    app.run()
             app.stop_refreshing()
         finally:
             engine.close()
