@@ -255,7 +255,11 @@ def test_a_load_looks_as_it_does_to_pg_stat_activity(pg: Server, tmp_path: Path)
 
 
 def test_the_block_a_load_fights_for_is_named(pg: Server, tmp_path: Path) -> None:
-    """Inserts of ever-growing keys: the waits must be on the right-most leaf of the key, the heap or the sequence of this table."""
+    """Inserts of ever-growing keys: the waits must be on the right edge of the key, the heap or the sequence of this table.
+
+    At least two thirds of those on the index at its edge: when the holder of a leaf was off the CPU for long, the others have
+    split on, and by the time of the look the leaf lies deeper than the edge reaches.
+    """
     pg.sql("drop table if exists hot; create unlogged table hot (id bigserial primary key, v int)")
     storm = "do $$ begin for i in 1..2000000 loop insert into hot (v) values (i); end loop; end $$"
     with sessions(pg, 8) as storming, ExitStack() as stack:
@@ -280,7 +284,7 @@ def test_the_block_a_load_fights_for_is_named(pg: Server, tmp_path: Path) -> Non
     assert by_kind[("hot_pkey", "btree right-most leaf")] > 0, by_kind
     leaf = sum(n for (name, kind), n in by_kind.items() if name == "hot_pkey" and kind in EDGE)
     index = sum(n for (name, _), n in by_kind.items() if name == "hot_pkey")
-    assert leaf >= 0.9 * index, by_kind
+    assert leaf >= 2 / 3 * index, by_kind
     assert all(kind == "sequence" for (name, kind) in by_kind if name == "hot_id_seq"), by_kind
     of_heap = {"heap", "heap tail", "new", "visibility map", "free space map"}
     assert {kind for (name, kind) in by_kind if name == "hot"} <= of_heap, by_kind
