@@ -94,7 +94,10 @@ class Laboratory:
 
     def server_settings(self) -> list[list[str]]:
         """What differs from the defaults of PostgreSQL, as the main server sees it."""
-        query = "select name, current_setting(name), source from pg_settings where source not in ('default', 'override') order by name"
+        query = (
+            "select name, current_setting(name), source from pg_settings"
+            " where source not in ('default', 'override') and name <> 'unix_socket_directories' order by name"
+        )
         return [list(row) for row in fetch(self.main, query)]
 
     def extension_version(self, name: str) -> str | None:

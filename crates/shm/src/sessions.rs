@@ -21,6 +21,9 @@ const DESCRIBE_EVERY_NS: i64 = 100_000_000;
 /// The first changes of a session are all looked at: start-up sets role and database, a worker gets its leader.
 const START_UP_CHANGES: u32 = 4;
 
+/// Raw texts whose key is remembered; texts with literals in them are all different, so it is emptied when full.
+const TEXT_KEYS: usize = 4096;
+
 const STATE_IDLE: i32 = 3;
 
 /// What one session showed in one pass: a row of session_tick.
@@ -122,6 +125,8 @@ pub struct Sessions {
     statements: HashSet<i64>,
     /// Server query id by text hash, to name samples taken before the server had computed the id.
     server_ids: HashMap<i64, i64>,
+    /// Key by hash of the raw text: the same prepared text is normalised once.
+    text_keys: HashMap<u64, i64>,
     text: Vec<u8>,
     now: i64,
 }
@@ -140,6 +145,7 @@ impl Sessions {
             by_pid: HashMap::new(),
             statements: HashSet::new(),
             server_ids: HashMap::new(),
+            text_keys: HashMap::new(),
             text: Vec::new(),
             now: 0,
         }
@@ -326,8 +332,10 @@ impl Sessions {
                         return self.sample(mem, index, out);
                     }
                     live.changecount = changecount;
+                    // a new text always comes with a new start; without one this is the same statement in another state
+                    let same_text = activity.query_start == live.activity.query_start && live.statement_id != 0;
                     live.activity = activity;
-                    self.changed(mem, index, out)?;
+                    self.changed(mem, index, same_text, out)?;
                 }
             }
         }
@@ -369,7 +377,7 @@ impl Sessions {
     }
 
     /// The entry changed: which statement is it now, and is the session still described as it is?
-    fn changed<M: Memory>(&mut self, mem: &M, index: usize, out: &mut Pass) -> Read<()> {
+    fn changed<M: Memory>(&mut self, mem: &M, index: usize, same_text: bool, out: &mut Pass) -> Read<()> {
         let Some(mut live) = self.slots[index].take() else { return Ok(()) };
         let query_id = live.activity.query_id;
         if query_id != 0 {
@@ -377,9 +385,9 @@ impl Sessions {
             if !self.statements.contains(&query_id) {
                 self.first_seen(mem, &live, Some(query_id), out)?;
             }
-        } else if live.activity.state != STATE_IDLE && live.activity.state != 0 {
+        } else if live.activity.state != STATE_IDLE && live.activity.state != 0 && !same_text {
             self.read_text(mem, live.entry)?;
-            let key = statement::fingerprint(&self.text);
+            let key = self.text_key();
             live.statement_id = self.server_ids.get(&key).copied().unwrap_or(key);
             if key != 0 && !self.statements.contains(&live.statement_id) {
                 self.first_seen(mem, &live, None, out)?;
@@ -392,6 +400,20 @@ impl Sessions {
         }
         self.slots[index] = Some(live);
         Ok(())
+    }
+
+    /// The key of the text just read.
+    fn text_key(&mut self) -> i64 {
+        let hash = statement::raw_hash(&self.text);
+        if let Some(&key) = self.text_keys.get(&hash) {
+            return key;
+        }
+        if self.text_keys.len() >= TEXT_KEYS {
+            self.text_keys.clear();
+        }
+        let key = statement::fingerprint(&self.text);
+        self.text_keys.insert(hash, key);
+        key
     }
 
     fn read_text<M: Memory>(&mut self, mem: &M, entry: u64) -> Read<()> {
