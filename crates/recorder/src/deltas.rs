@@ -222,23 +222,7 @@ mod tests {
     #[test]
     fn a_process_known_to_do_something_shows_it() {
         // A shell as the session: it has no server counters, but the kernel's are those of any process.
-        let anchors = Anchors {
-            all_procs: 0,
-            all_proc_count: 0,
-            all_pgxact: None,
-            backend_status: 0,
-            backend_status_slots: 0,
-            status_index_is_proc_index: true,
-            buffer_descriptors: 0,
-            buffer_blocks: 0,
-            buffers: 0,
-            main_lwlocks: 0,
-            next_xid: None,
-            buffer_usage: None,
-            wal_usage: None,
-            held_locks: None,
-            activity_size: 1024,
-        };
+        let anchors = Anchors::default();
         for accounting in [None, Accounting::open().ok()] {
             a_shell_is_measured(&anchors, accounting);
         }

@@ -22,7 +22,7 @@ pub struct Check {
 }
 
 /// Addresses in the server that everything else starts from.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Anchors {
     /// PGPROC array.
     pub all_procs: u64,

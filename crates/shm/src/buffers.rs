@@ -307,19 +307,10 @@ mod tests {
         let anchors = Anchors {
             all_procs,
             all_proc_count: 8,
-            all_pgxact: None,
-            backend_status: 0,
-            backend_status_slots: 0,
-            status_index_is_proc_index: true,
             buffer_descriptors: descriptors,
             buffer_blocks: blocks,
             buffers,
-            main_lwlocks: 0,
-            next_xid: None,
-            buffer_usage: None,
-            wal_usage: None,
-            held_locks: None,
-            activity_size: 1024,
+            ..Anchors::default()
         };
         for i in 0..u64::from(buffers) {
             let at = descriptors + i * layout.buf_size;

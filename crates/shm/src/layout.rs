@@ -33,7 +33,6 @@ pub struct Layout {
     pub hdr_all_proc_count: u64,
     pub hdr_all_pgxact: u64,
     pub lw_tranche: u64,
-    pub lw_state: u64,
     pub lw_waiters: u64,
     pub lw_padded_size: u64,
     pub buf_size: u64,
@@ -110,7 +109,6 @@ impl Layout {
             hdr_all_proc_count: need("PROC_HDR", "allProcCount")?,
             hdr_all_pgxact: 8, // second pointer of PROC_HDR up to 13
             lw_tranche: need("LWLock", "tranche")?,
-            lw_state: need("LWLock", "state")?,
             lw_waiters: need("LWLock", "waiters")?,
             lw_padded_size: need("LWLockPadded", "(sizeof)")?,
             buf_size: need("BufferDescPadded", "(sizeof)")?,

@@ -281,23 +281,7 @@ mod tests {
         let all_procs = 0x10_0000u64;
         let mut mem =
             FakeMemory { pieces: vec![(all_procs, vec![0; 8 * layout.proc_size as usize]), (LOCK, vec![0; 4096])] };
-        let anchors = Anchors {
-            all_procs,
-            all_proc_count: 8,
-            all_pgxact: None,
-            backend_status: 0,
-            backend_status_slots: 0,
-            status_index_is_proc_index: true,
-            buffer_descriptors: 0,
-            buffer_blocks: 0,
-            buffers: 0,
-            main_lwlocks: 0,
-            next_xid: None,
-            buffer_usage: None,
-            wal_usage: None,
-            held_locks: None,
-            activity_size: 1024,
-        };
+        let anchors = Anchors { all_procs, all_proc_count: 8, ..Anchors::default() };
         mem.put(LOCK, &[0xe7, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5, 1]);
         let proc = |i: u64| all_procs + i * layout.proc_size;
         let proclock = |i: u64| LOCK + 0x200 + i * 64;

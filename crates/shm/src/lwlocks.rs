@@ -110,23 +110,7 @@ mod tests {
                 (main_lwlocks, vec![0xff; layout.main_lwlocks as usize * 128]),
             ],
         };
-        let anchors = Anchors {
-            all_procs,
-            all_proc_count: procs,
-            all_pgxact: None,
-            backend_status: 0,
-            backend_status_slots: 0,
-            status_index_is_proc_index: true,
-            buffer_descriptors: 0,
-            buffer_blocks: 0,
-            buffers: 0,
-            main_lwlocks,
-            next_xid: None,
-            buffer_usage: None,
-            wal_usage: None,
-            held_locks: None,
-            activity_size: 1024,
-        };
+        let anchors = Anchors { all_procs, all_proc_count: procs, main_lwlocks, ..Anchors::default() };
         (mem, anchors)
     }
 
