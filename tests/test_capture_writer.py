@@ -77,12 +77,25 @@ def test_rows_of_a_long_sampled_table_come_back_in_duckdb(folder, opened):
                 started[session] = now // 1000 - source.randrange(10_000)
             wait = source.choice([0, 0x0100003C, 0x0A000015, 2**32 - 1])
             query = -session * 10**15
-            rows.append((now, session, 2, wait, query, 0, query, started[session], started[session], now, tick * 2**20, 0))
-    writer = TableWriter(str(folder), "session_tick")
+            rows.append((tick, 1, session, 2, wait, query, 0, query, started[session], started[session], now, tick * 2**20, 0))
+    writer = TableWriter(str(folder), "session_run")
     writer.append(rows)
     assert writer.close()["bytes"] < 25 * len(rows)
     opened.append(open_capture(folder))
-    assert opened[0].db.execute("select * from session_tick order by ts, session_id").fetchall() == rows
+    assert opened[0].db.execute("select * from session_run order by tick, session_id").fetchall() == rows
+
+
+def test_a_run_is_a_row_for_each_pass_that_was_made(folder, opened):
+    """Session 1 shows one thing in four passes, session 2 another in the last; pass 2 is not there: its time stays unknown."""
+    with_tables = {"tick": [(k, 1000 + 10 * k, 10, 0, 5, 0, 2, 0, 0, 0) for k in (0, 1, 3)]}
+    with_tables["session_run"] = [(0, 4, 1, 2, 7, 0, 0, 0, 0, 0, 0, 0, 0), (3, 1, 2, 3, 8, 0, 0, 0, 0, 0, 0, 0, 0)]
+    for name, rows in with_tables.items():
+        writer = TableWriter(str(folder), name)
+        writer.append(rows)
+        writer.close()
+    opened.append(open_capture(folder))
+    found = opened[0].db.execute("select ts, session_id, state, wait_event_info from session_tick order by all").fetchall()
+    assert found == [(1000, 1, 2, 7), (1010, 1, 2, 7), (1030, 1, 2, 7), (1030, 2, 3, 8)]
 
 
 @pytest.mark.parametrize(

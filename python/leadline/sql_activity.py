@@ -13,7 +13,7 @@ from psycopg.pq import Format
 from leadline.catalog.connection import Connection
 from leadline.sql_locks import LockRow
 
-STATE_CODES = {  # session_tick.state
+STATE_CODES = {  # session_run.state
     "starting": 1,
     "active": 2,
     "idle": 3,

@@ -115,7 +115,7 @@ class SqlRecorder:
         }
 
     def start(self) -> None:
-        tables = ["tick", "session", "session_tick", "wait_event", "statement", "lock_wait", "self_cost", *self._deltas.tables()]
+        tables = ["tick", "session", "session_run", "wait_event", "statement", "lock_wait", "self_cost", *self._deltas.tables()]
         tables += ["host_stat"] if self._on_this_host else []
         for table in tables:
             self._writers[table] = self._open_writer(self._capture_dir, table)
@@ -214,17 +214,18 @@ class SqlRecorder:
         missed, self._unreported = missed + self._unreported, 0
         pass_ns = time.monotonic_ns() - ts
         next_xid = rows[0].next_xid if rows else 0
-        self._append("tick", [(ts, self.period_ns, ts - due, pass_ns, missed, len(rows), 0, 0, next_xid)])
+        tick = self._ticks
+        self._append("tick", [(tick, ts, self.period_ns, ts - due, pass_ns, missed, len(rows), 0, 0, next_xid)])
         self._ticks += 1
         self._live = len(rows)
         self._by_pid = {}
         self._hidden = max(self._hidden, sum(row.hidden for row in rows))
-        self._append("session_tick", [self._sample(ts, row) for row in rows])
+        self._append("session_run", [self._sample(tick, ts, row) for row in rows])
         self._ts_now = ts
         if look_at_locks and any(row.wait_event_type == "Lock" for row in rows):
             self._look_at_locks(ts, rows)
 
-    def _sample(self, ts: int, a: Activity) -> Row:
+    def _sample(self, tick: int, ts: int, a: Activity) -> Row:
         key = (a.pid, a.backend_start or 0)
         session = self._sessions.setdefault(key, len(self._sessions) + 1)
         self._by_pid[a.pid] = session
@@ -233,7 +234,7 @@ class SqlRecorder:
             self._described[session] = who
             self._append("session", [(ts, session, *who)])
         return (
-            ts, session, STATE_CODES.get(a.state or "", 0), self._wait_code(a.wait_event_type, a.wait_event), a.query_id or 0, 0,
+            tick, 1, session, STATE_CODES.get(a.state or "", 0), self._wait_code(a.wait_event_type, a.wait_event), a.query_id or 0, 0,
             self._statement(session, a), a.xact_start or 0, a.query_start or 0, a.state_change or 0,
             a.backend_xid or 0, a.backend_xmin or 0,
         )  # fmt: skip
@@ -320,7 +321,7 @@ class SqlRecorder:
 
     def _flush(self) -> None:
         # Names before the rows that use them: a killed recorder then leaves no sample without a name.
-        for table in sorted(self._writers, key=lambda name: name in ("session_tick", "lock_wait", "session_delta")):
+        for table in sorted(self._writers, key=lambda name: name in ("session_run", "lock_wait", "session_delta")):
             self._writers[table].flush()
 
 

@@ -1,4 +1,4 @@
-//! CPU per row and bytes per row of writing `session_tick`, the table with the most rows.
+//! CPU and bytes per row of writing `session_run`, the table with the most rows, and how many samples a row stands for.
 //!
 //! `cargo run --release -p leadline-capture --example write_speed [-- DIR]` writes 64 sessions at 1 kHz for a minute,
 //! a segment every 2 s, into a new folder under DIR (default: the temporary folder) and removes it.
@@ -33,7 +33,7 @@ impl Random {
     }
 }
 
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Default, PartialEq)]
 struct Session {
     state: i32,
     wait_event_info: u32,
@@ -50,6 +50,7 @@ struct Load {
     sessions: [Session; SESSIONS],
     statements: [i64; 12],
     now_ns: i64,
+    tick: i64,
     /// How often, in percent of ticks, a busy session has moved on to another statement since the tick before.
     busy: u64,
     /// Every other session does nothing for hours.
@@ -65,6 +66,7 @@ impl Load {
             sessions: [Session::default(); SESSIONS],
             statements,
             now_ns: 30_000_000_000_000,
+            tick: 0,
             busy,
             half_idle,
         }
@@ -105,26 +107,39 @@ impl Load {
         }
     }
 
+    /// What the recorder hands over after so many passes: a row per session and run of passes that showed the same.
     fn batch(&mut self) -> RecordBatch {
-        let rows = SESSIONS * TICKS_PER_BATCH;
-        let mut longs: [Vec<i64>; 7] = std::array::from_fn(|_| Vec::with_capacity(rows));
-        let mut ints: [Vec<i32>; 2] = std::array::from_fn(|_| Vec::with_capacity(rows));
-        let mut codes: [Vec<u32>; 3] = std::array::from_fn(|_| Vec::with_capacity(rows));
-        for _ in 0..TICKS_PER_BATCH {
-            self.step();
-            for (id, s) in self.sessions.iter().enumerate() {
-                let values = [self.now_ns, s.statement, 0, s.statement, s.xact_start, s.query_start, s.state_change];
+        let mut longs: [Vec<i64>; 7] = Default::default();
+        let mut ints: [Vec<i32>; 3] = Default::default();
+        let mut codes: [Vec<u32>; 3] = Default::default();
+        let mut runs = self.sessions.map(|session| (self.tick, 0, session));
+        let mut end = |id: usize, (tick, ticks, s): (i64, i32, Session)| {
+            if ticks > 0 {
+                let values = [tick, s.statement, 0, s.statement, s.xact_start, s.query_start, s.state_change];
                 longs.iter_mut().zip(values).for_each(|(column, v)| column.push(v));
-                ints.iter_mut().zip([id as i32, s.state]).for_each(|(column, v)| column.push(v));
+                ints.iter_mut().zip([ticks, id as i32, s.state]).for_each(|(column, v)| column.push(v));
                 let values = [s.wait_event_info, s.backend_xid, s.backend_xmin];
                 codes.iter_mut().zip(values).for_each(|(column, v)| column.push(v));
             }
+        };
+        for _ in 0..TICKS_PER_BATCH {
+            self.step();
+            for (id, (run, now)) in runs.iter_mut().zip(&self.sessions).enumerate() {
+                if run.2 != *now {
+                    end(id, *run);
+                    *run = (self.tick, 0, *now);
+                }
+                run.1 += 1;
+            }
+            self.tick += 1;
         }
-        let [ts, query_id, plan_id, statement_id, xact_start, query_start, state_change] = longs.map(long);
-        let [session_id, state] = ints.map(|v| Arc::new(Int32Array::from(v)) as ArrayRef);
+        runs.into_iter().enumerate().for_each(|(id, run)| end(id, run));
+        let [tick, query_id, plan_id, statement_id, xact_start, query_start, state_change] = longs.map(long);
+        let [ticks, session_id, state] = ints.map(|v| Arc::new(Int32Array::from(v)) as ArrayRef);
         let [wait, xid, xmin] = codes.map(|v| Arc::new(UInt32Array::from(v)) as ArrayRef);
         let columns = vec![
-            ts,
+            tick,
+            ticks,
             session_id,
             state,
             wait,
@@ -137,7 +152,7 @@ impl Load {
             xid,
             xmin,
         ];
-        let schema = spec("session_tick").expect("the table exists").schema();
+        let schema = spec("session_run").expect("the table exists").schema();
         RecordBatch::try_new(schema, columns).expect("the columns of the table")
     }
 }
@@ -160,7 +175,7 @@ fn cpu_ns() -> i64 {
 
 /// What a load cost: CPU of each segment in ns per row, in rising order, and what is on disk.
 fn run(folder: &Path, mut load: Load) -> Result<(Vec<f64>, Stats), Error> {
-    let mut writer = TableWriter::create(folder, "session_tick", WriterOptions::default())?;
+    let mut writer = TableWriter::create(folder, "session_run", WriterOptions::default())?;
     let mut costs = Vec::new();
     for _ in 0..SEGMENTS {
         // Batches are made before the clock starts: only their writing is measured.
@@ -170,7 +185,8 @@ fn run(folder: &Path, mut load: Load) -> Result<(Vec<f64>, Stats), Error> {
             writer.write(batch)?;
         }
         writer.roll()?;
-        costs.push((cpu_ns() - before) as f64 / (BATCHES_PER_SEGMENT * TICKS_PER_BATCH * SESSIONS) as f64);
+        let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
+        costs.push((cpu_ns() - before) as f64 / rows as f64);
     }
     costs.sort_by(f64::total_cmp);
     Ok((costs, writer.close()?))
@@ -178,9 +194,9 @@ fn run(folder: &Path, mut load: Load) -> Result<(Vec<f64>, Stats), Error> {
 
 fn main() -> Result<(), Error> {
     let base = std::env::args_os().nth(1).map_or_else(std::env::temp_dir, PathBuf::from);
-    let rows = SESSIONS * TICKS_PER_BATCH * BATCHES_PER_SEGMENT;
-    println!("session_tick, {SESSIONS} sessions, {SEGMENTS} segments of {rows} rows: CPU and bytes per row");
-    println!("                                                    ns median   ns least   bytes");
+    let samples = SESSIONS * TICKS_PER_BATCH * BATCHES_PER_SEGMENT;
+    println!("session_run, {SESSIONS} sessions, {SEGMENTS} segments of {samples} samples: CPU and bytes per row");
+    println!("                                                    ns median   ns least   bytes   samples a row");
     let loads = [
         ("new statement in 5 % of ticks", 5, false),
         ("new statement in 50 % of ticks", 50, false),
@@ -193,7 +209,8 @@ fn main() -> Result<(), Error> {
         let _ = std::fs::remove_dir_all(&folder);
         let (costs, stats) = outcome?;
         let bytes = stats.bytes as f64 / stats.rows as f64;
-        println!("{name:<50} {:>10.1} {:>10.1} {bytes:>7.1}", costs[costs.len() / 2], costs[0]);
+        let samples = (samples * SEGMENTS) as f64 / stats.rows as f64;
+        println!("{name:<50} {:>10.1} {:>10.1} {bytes:>7.1} {samples:>15.1}", costs[costs.len() / 2], costs[0]);
     }
     Ok(())
 }

@@ -52,7 +52,7 @@ impl IntSegment {
             let chunk = IntColumn::new(schema.column(at), column_type == ColumnType::Int64);
             columns.push(Column { column_type, chunk, waiting: Vec::new() });
         }
-        Ok(IntSegment { schema, columns, waiting_rows: 0, scratch: Scratch::new()?, rows: 0 })
+        Ok(IntSegment { schema, columns, waiting_rows: 0, scratch: Scratch::default(), rows: 0 })
     }
 
     pub(crate) fn clear(&mut self) {

@@ -27,11 +27,15 @@ pub(crate) enum Segment {
 }
 
 impl Segment {
-    pub(crate) fn new(spec: &'static TableSpec) -> Result<Segment> {
+    pub(crate) fn new(spec: &'static TableSpec, compress: bool) -> Result<Segment> {
         Ok(if IntSegment::suits(spec) {
             Segment::Ints(Box::new(IntSegment::new(spec)?))
         } else {
-            Segment::Any(Box::new(AnySegment { schema: spec.schema(), properties: properties(spec), encoder: None }))
+            Segment::Any(Box::new(AnySegment {
+                schema: spec.schema(),
+                properties: properties(spec, compress),
+                encoder: None,
+            }))
         })
     }
 
@@ -95,12 +99,13 @@ impl AnySegment {
     }
 }
 
-/// Plain values and fast zstd; a dictionary for strings, which repeat; one page and one row group unless they get very large.
-fn properties(spec: &TableSpec) -> WriterProperties {
+/// Plain values; a dictionary for strings, which repeat; one page and one row group unless they get very large.
+fn properties(spec: &TableSpec, compress: bool) -> WriterProperties {
+    let zstd = Compression::ZSTD(ZstdLevel::default());
     let mut properties = WriterProperties::builder()
         .set_writer_version(WriterVersion::PARQUET_1_0)
         .set_created_by(CREATED_BY.into())
-        .set_compression(Compression::ZSTD(ZstdLevel::default()))
+        .set_compression(if compress { zstd } else { Compression::UNCOMPRESSED })
         .set_encoding(Encoding::PLAIN)
         .set_dictionary_enabled(false)
         .set_statistics_enabled(EnabledStatistics::None)

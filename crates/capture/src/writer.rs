@@ -16,10 +16,19 @@ use crate::segment::Segment;
 use crate::spec::{spec, Kind, TableSpec};
 
 /// How segments are written.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct WriterOptions {
     /// Force each segment to disk before it gets its name: also whole after a power cut, at the price of the sync.
     pub fsync: bool,
+    /// zstd for tables that have more than integers. What comes in small segments every few seconds is better without:
+    /// to set up the compression of a column costs more than to write it.
+    pub compress: bool,
+}
+
+impl Default for WriterOptions {
+    fn default() -> Self {
+        WriterOptions { fsync: false, compress: true }
+    }
 }
 
 /// What a writer has put on disk so far. Rows of an unfinished segment are not counted.
@@ -64,7 +73,7 @@ impl TableWriter {
         let folder = capture_dir.join(spec.name);
         fs::create_dir_all(&folder).map_err(|e| storage(&folder, StorageOp::CreateFolder, e))?;
         let next_number = highest_number(&folder)? + 1;
-        let segment = Segment::new(spec).map_err(|e| encode_error(spec, &e))?;
+        let segment = Segment::new(spec, options.compress).map_err(|e| encode_error(spec, &e))?;
         Ok(TableWriter {
             spec,
             schema: spec.schema(),

@@ -10,8 +10,9 @@ use crate::tables::Tables;
 use leadline_capture::Value;
 use leadline_shm::attach::Anchors;
 use leadline_shm::process::ServerProcess;
+use leadline_shm::sessions::Run;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,7 +25,7 @@ const LONGEST_SEGMENT_NS: i64 = 30 * SECOND;
 /// How long the present segment may get: short at the start, so that a killed recorder leaves something, and longer later,
 /// because each segment of each table costs some CPU to write and some to read.
 fn segment_ns(elapsed_ns: i64, flush_interval_ns: i64, growing: bool) -> i64 {
-    let steady = (elapsed_ns / 5).clamp(SECOND.min(flush_interval_ns), flush_interval_ns);
+    let steady = (elapsed_ns / 2).clamp(SECOND.min(flush_interval_ns), flush_interval_ns);
     if growing {
         steady.max((elapsed_ns / GROWTH).min(LONGEST_SEGMENT_NS))
     } else {
@@ -42,6 +43,8 @@ pub struct Background {
     /// Evidence taken since the server was last seen to use the segment. A segment that nobody writes any more still reads
     /// like a server, so what cannot be vouched for is not written.
     pub unverified: Vec<Evidence>,
+    /// Lists go back to the sampler, which fills them again.
+    pub emptied: Sender<Vec<Run>>,
 }
 
 impl Background {
@@ -110,7 +113,8 @@ impl Background {
     fn write_verified(&mut self) -> Result<(), Error> {
         self.process.still_there()?;
         for evidence in std::mem::take(&mut self.unverified) {
-            self.tables.write(evidence)?;
+            let list = self.tables.write(evidence)?;
+            let _ = self.emptied.send(list); // a sampler that ended needs none
         }
         Ok(())
     }
@@ -171,7 +175,7 @@ mod tests {
     #[test]
     fn segments_start_short_and_grow_with_the_recording() {
         let of = |elapsed_s: i64, growing| segment_ns(elapsed_s * SECOND, 5 * SECOND, growing) / SECOND;
-        assert_eq!([0, 3, 10, 25, 100].map(|s| of(s, true)), [1, 1, 2, 5, 5]);
+        assert_eq!([0, 3, 6, 10, 100].map(|s| of(s, true)), [1, 1, 3, 5, 5]);
         assert_eq!([300, 3600].map(|s| of(s, true)), [10, 30]);
         assert_eq!([300, 3600].map(|s| of(s, false)), [5, 5]);
         assert_eq!(segment_ns(0, SECOND / 5, false), SECOND / 5);

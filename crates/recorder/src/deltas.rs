@@ -56,7 +56,7 @@ struct Tracked {
 pub struct Deltas {
     anchors: Anchors,
     tracked: HashMap<i32, Tracked>,
-    /// Instead of three /proc files a process, where the right is there.
+    /// Instead of four /proc files a process, where the right is there.
     accounting: Option<Accounting>,
     buffer: Vec<u8>,
 }
@@ -74,7 +74,10 @@ impl Deltas {
     /// Reads all sessions; a session gives a row from its second reading on.
     pub fn read(&mut self, sessions: &[Listed]) -> Vec<Delta> {
         let mut rows = Vec::with_capacity(sessions.len());
-        for listed in sessions {
+        let pids: Vec<i32> = sessions.iter().map(|listed| listed.host_pid).collect();
+        let tasks = self.accounting.as_mut().and_then(|a| a.read(&pids).ok()).unwrap_or_else(|| vec![None; pids.len()]);
+        let ts = monotonic_ns();
+        for (listed, task) in sessions.iter().zip(tasks) {
             let tracked = self
                 .tracked
                 .entry(listed.session_id)
@@ -83,9 +86,7 @@ impl Deltas {
             // two steps a report; a wrapped or reset count gives the true distance as long as it moved less than 2^31
             tracked.status_changes += i64::from(listed.changecount.wrapping_sub(tracked.changecount)) / 2;
             tracked.changecount = listed.changecount & !1;
-            let ts = monotonic_ns();
             let usage = read_usage(listed.host_pid, &self.anchors).ok();
-            let task = self.accounting.as_mut().and_then(|a| a.read(listed.host_pid).ok());
             let now = tracked.counters(usage, task, &mut self.buffer);
             if tracked.last_ts != 0 {
                 let mut used = [None; COUNTERS];
@@ -112,7 +113,7 @@ impl Tracked {
     fn open(listed: &Listed, all: bool) -> Self {
         let open = |name: &str| ProcFile::open(&format!("/proc/{}/{name}", listed.host_pid)).ok();
         Tracked {
-            schedstat: open("schedstat"),
+            schedstat: if all { open("schedstat") } else { None },
             stat: if all { open("stat") } else { None },
             status: if all { open("status") } else { None },
             io: if all { open("io") } else { None },
@@ -152,6 +153,8 @@ impl Tracked {
         }
         if let Some(t) = task {
             let values = [
+                t.cpu_run_virtual_total,
+                t.cpu_delay_total,
                 t.blkio_delay_total,
                 t.nvcsw,
                 t.nivcsw,
@@ -162,7 +165,7 @@ impl Tracked {
                 t.read_char,
                 t.write_char,
             ];
-            for (place, value) in c[14..].iter_mut().zip(values) {
+            for (place, value) in c[12..].iter_mut().zip(values) {
                 *place = Some(value);
             }
         }
@@ -232,7 +235,7 @@ mod tests {
         let mut shell = Command::new("sh").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let pid = shell.id() as i32;
         let mut deltas = Deltas::with(anchors, accounting);
-        let listed = |changecount| Listed { session_id: 1, pid, host_pid: pid, changecount };
+        let listed = |changecount| Listed { session_id: 1, pid, host_pid: pid, changecount, wait_event_info: 0 };
         assert!(deltas.read(&[listed(10)]).is_empty());
         let mut commands = shell.stdin.take().unwrap();
         writeln!(commands, "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); echo 12345; done > /dev/null; echo done")

@@ -161,6 +161,7 @@ impl Recorder {
         self.shared.cpu_at_start.0.store(user, Relaxed);
         self.shared.cpu_at_start.1.store(system, Relaxed);
         let (hand_over, handed_over) = mpsc::channel();
+        let (emptied, to_fill) = mpsc::channel();
         let background = Background {
             config: self.config.clone(),
             process: attached.process.clone(),
@@ -173,6 +174,7 @@ impl Recorder {
             ),
             shared: self.shared.clone(),
             unverified: Vec::new(),
+            emptied,
         };
         let (shared, period_ns) = (self.shared.clone(), self.period_ns);
         let spawn = |e: std::io::Error| Error::Usage(format!("a thread cannot be started: {e}"));
@@ -182,7 +184,7 @@ impl Recorder {
             .map_err(spawn)?;
         let sampling = std::thread::Builder::new()
             .name("leadline-sample".into())
-            .spawn(move || sampler::run(attached, period_ns, shared, hand_over))
+            .spawn(move || sampler::run(attached, period_ns, shared, hand_over, to_fill))
             .map_err(spawn)?;
         self.threads = Some((sampling, writer));
         Ok(())

@@ -1,37 +1,45 @@
 //! The sampling thread: one pass at each due time, misses counted, nothing written to disk here.
 
 use crate::clock::{monotonic_ns, sleep_until, thread_cpu_ns};
-use crate::evidence::{Evidence, Samples};
+use crate::evidence::Evidence;
 use crate::looks::Looks;
 use crate::recorder::Shared;
 use leadline_shm::attach::Attached;
 use leadline_shm::memory::Memory;
-use leadline_shm::sessions::{Pass, Sessions};
+use leadline_shm::sessions::{Pass, Run, Sessions};
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::{Receiver, Sender};
 use std::sync::Arc;
 
-/// Hand over at this many rows,
-const ROWS: usize = 2048;
+/// Hand over at this many runs,
+const RUNS: usize = 16_384;
 /// or after this long.
 const HAND_OVER_NS: i64 = 500_000_000;
 
-/// Runs until asked to stop. `server` must stay attached to the segment it was proved on.
-pub fn run(mut server: Attached, period_ns: i64, shared: Arc<Shared>, hand_over: Sender<Evidence>) {
+/// Runs until asked to stop. `server` must stay attached to the segment it was proved on. `emptied`: lists handed over
+/// earlier, for their memory.
+pub fn run(
+    mut server: Attached,
+    period_ns: i64,
+    shared: Arc<Shared>,
+    hand_over: Sender<Evidence>,
+    emptied: Receiver<Vec<Run>>,
+) {
     shared.realtime.store(become_realtime(), Relaxed);
     let mut sessions = Sessions::new(&server.layout, &server.anchors, &server.process);
     let mut looks = Looks::new(&server, period_ns);
-    let mut known = KnownCodes::new(&server);
     let mut pass = Pass::default();
-    let mut evidence = new_evidence();
+    let mut evidence = Evidence::default();
     let start = monotonic_ns();
     let mut handed_over = start;
+    // the moments a pass is due are counted, and so are the passes that are made
+    let mut moment: i64 = 0;
     let mut tick: i64 = 0;
     let mut missed: i64 = 0;
     let mut now = start;
     shared.ts_from.store(start, Relaxed);
     while !shared.stop.load(Relaxed) {
-        let due = start + tick * period_ns;
+        let due = start + moment * period_ns;
         if now < due {
             sleep_until(due);
         }
@@ -43,56 +51,56 @@ pub fn run(mut server: Attached, period_ns: i64, shared: Arc<Shared>, hand_over:
         if server.memory.pays_per_read() {
             server.memory.prepare(&sessions.ranges());
         }
-        sessions.pass(&server.memory, ts, &mut pass);
-        looks.look(&server.memory, ts, &pass, &sessions, &mut evidence);
+        sessions.pass(&server.memory, tick, ts, &mut pass);
+        looks.look(&server.memory, ts, &sessions, &mut evidence);
         now = monotonic_ns();
         let pass_ns = now - ts;
 
         let t = &mut evidence.ticks;
+        t.tick.push(tick);
         t.ts.push(ts);
         t.late_ns.push(ts - due);
         t.pass_ns.push(pass_ns);
         t.missed.push(missed as i32);
-        t.sessions.push(pass.samples.len() as i32);
+        t.sessions.push(pass.sampled as i32);
         t.retried.push(pass.retried as i32);
         t.torn.push(pass.torn as i32);
         t.next_xid.push(pass.next_xid as i64);
-        evidence.samples.extend(ts, &pass.samples);
         evidence.sessions.extend(pass.sessions.drain(..).map(|s| (ts, s)));
         evidence.statements.append(&mut pass.statements);
-        known.note_new(&pass, &mut evidence);
 
         shared.ticks.fetch_add(1, Relaxed);
         shared.missed.fetch_add(missed as u64, Relaxed);
         shared.torn.fetch_add(u64::from(pass.torn), Relaxed);
-        shared.sessions.store(pass.samples.len() as u64, Relaxed);
+        shared.sessions.store(u64::from(pass.sampled), Relaxed);
         shared
             .sampler_cpu_ns
-            .store(if tick % 64 == 0 { thread_cpu_ns() } else { shared.sampler_cpu_ns.load(Relaxed) }, Relaxed);
+            .store(if tick % 256 == 0 { thread_cpu_ns() } else { shared.sampler_cpu_ns.load(Relaxed) }, Relaxed);
 
         let list_wanted = shared.list_wanted.swap(false, Relaxed);
         if list_wanted {
             evidence.list = Some(sessions.list().collect());
         }
-        if list_wanted || evidence.samples.ts.len() >= ROWS || ts - handed_over >= HAND_OVER_NS {
+        if list_wanted || pass.runs.len() >= RUNS || ts - handed_over >= HAND_OVER_NS {
             handed_over = ts;
-            if hand_over.send(std::mem::replace(&mut evidence, new_evidence())).is_err() {
+            sessions.end_runs(&mut pass);
+            evidence.runs = std::mem::replace(&mut pass.runs, emptied.try_recv().unwrap_or_default());
+            if hand_over.send(std::mem::take(&mut evidence)).is_err() {
                 break; // the background thread ended with an error, which it has stored
             }
         }
         // The next pass is the last one due by now, or the one to come; those between are lost and counted.
         let due_by_now = (now - start) / period_ns;
-        let next = due_by_now.max(tick + 1);
-        missed = next - (tick + 1);
-        tick = next;
+        let next = due_by_now.max(moment + 1);
+        missed = next - (moment + 1);
+        moment = next;
+        tick += 1;
     }
     shared.sampler_cpu_ns.store(thread_cpu_ns(), Relaxed);
     shared.missed.fetch_add(missed as u64, Relaxed);
+    sessions.end_runs(&mut pass);
+    evidence.runs = pass.runs;
     let _ = hand_over.send(evidence); // no receiver: its error is what counts
-}
-
-fn new_evidence() -> Evidence {
-    Evidence { samples: Samples::with_capacity(ROWS + 512), ..Evidence::default() }
 }
 
 /// Asks for the lowest real-time priority, so that a saturated server does not decide when it is looked at. A pass takes
@@ -101,36 +109,4 @@ fn become_realtime() -> bool {
     let parameter = libc::sched_param { sched_priority: 1 };
     // SAFETY: sets the scheduling of the calling thread from a valid struct.
     unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &parameter) == 0 }
-}
-
-/// Wait codes already named, as bits: four for the class, ten for the event.
-struct KnownCodes {
-    bits: Vec<u64>,
-}
-
-impl KnownCodes {
-    fn new(server: &Attached) -> Self {
-        let mut known = KnownCodes { bits: vec![0; 16 * 1024 / 64] };
-        known.is_new(0);
-        for (code, ..) in server.wait_events.all() {
-            known.is_new(code);
-        }
-        known
-    }
-
-    fn is_new(&mut self, code: u32) -> bool {
-        let at = ((code >> 24 & 0xf) << 10 | (code & 0x3ff)) as usize;
-        let (word, bit) = (at / 64, 1u64 << (at % 64));
-        let new = self.bits[word] & bit == 0;
-        self.bits[word] |= bit;
-        new
-    }
-
-    fn note_new(&mut self, pass: &Pass, evidence: &mut Evidence) {
-        for sample in &pass.samples {
-            if self.is_new(sample.wait_event_info) {
-                evidence.new_wait_codes.push(sample.wait_event_info);
-            }
-        }
-    }
 }

@@ -1,12 +1,12 @@
 //! Evidence to table rows: which column gets what. The order is that of the table specs, which Arrow checks.
 
-use crate::evidence::{BufferRow, Evidence, Holder, LockRow, LwlockRow, Samples, ScanRow, Ticks};
+use crate::evidence::{BufferRow, Evidence, Holder, LockRow, LwlockRow, ScanRow, Ticks};
 use arrow_array::{ArrayRef, Int32Array, Int64Array, RecordBatch, UInt32Array};
 use leadline_capture::{spec, BatchBuilder, Error, Stats, TableWriter, Value, WriterOptions};
 use leadline_shm::layout::Layout;
 use leadline_shm::locks::MODES;
 use leadline_shm::procfs;
-use leadline_shm::sessions::{SessionSeen, StatementSeen};
+use leadline_shm::sessions::{Run, SessionSeen, StatementSeen};
 use leadline_shm::wait_events::WaitEvents;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,6 +19,8 @@ pub struct Tables {
     layout: Layout,
     events: WaitEvents,
     period_ns: i64,
+    /// Wait codes whose names were written.
+    named: NamedCodes,
 }
 
 fn i64s(values: Vec<i64>) -> ArrayRef {
@@ -40,12 +42,17 @@ fn int(value: impl Into<i64>) -> Value<'static> {
 impl Tables {
     /// Tables are opened when the first row comes.
     pub fn new(capture_dir: &Path, layout: Layout, events: WaitEvents, period_ns: i64) -> Self {
-        Tables { capture_dir: capture_dir.to_owned(), writers: BTreeMap::new(), layout, events, period_ns }
+        let named = NamedCodes::default();
+        Tables { capture_dir: capture_dir.to_owned(), writers: BTreeMap::new(), layout, events, period_ns, named }
     }
 
     fn writer(&mut self, table: &'static str) -> Result<&mut TableWriter, Error> {
         if !self.writers.contains_key(table) {
-            let writer = TableWriter::create(&self.capture_dir, table, WriterOptions::default())?;
+            let writer = TableWriter::create(
+                &self.capture_dir,
+                table,
+                WriterOptions { compress: false, ..WriterOptions::default() },
+            )?;
             self.writers.insert(table, writer);
         }
         self.writers.get_mut(table).ok_or(Error::UnknownTable { table: table.into(), is_view: false })
@@ -79,19 +86,17 @@ impl Tables {
     /// The names of all wait codes of this server.
     pub fn write_wait_events(&mut self) -> Result<(), Error> {
         let events = self.events.clone();
+        self.named.is_new(0);
+        events.all().for_each(|(code, ..)| _ = self.named.is_new(code));
         self.write_rows(
             "wait_event",
             events.all().map(|(code, class, event)| vec![int(code), Value::Text(class), Value::Text(event)]),
         )
     }
 
-    /// Everything of one hand-over but the session list.
-    pub fn write(&mut self, e: Evidence) -> Result<(), Error> {
-        let unnamed: Vec<_> = e.new_wait_codes.iter().map(|&code| (code, self.events.name(code))).collect();
-        self.write_rows(
-            "wait_event",
-            unnamed.iter().map(|(code, n)| vec![int(*code), Value::Text(&n.0), Value::Text(&n.1)]),
-        )?;
+    /// Everything of one hand-over but the session list. Gives the list of runs back, empty, for its memory.
+    pub fn write(&mut self, mut e: Evidence) -> Result<Vec<Run>, Error> {
+        self.write_new_wait_events(&e.runs)?;
         let described: Vec<_> = e.sessions.iter().map(|(ts, s)| (*ts, s, self.backend_type(s))).collect();
         self.write_rows("session", described.iter().map(|(ts, s, kind)| session_row(*ts, s, kind)))?;
         self.write_rows("statement", e.statements.iter().map(statement_row))?;
@@ -100,7 +105,19 @@ impl Tables {
         self.write_rows("lwlock_wait", e.lwlocks.iter().map(lwlock_row))?;
         self.write_rows("buffer_scan", e.scans.iter().map(scan_row))?;
         self.write_ticks(e.ticks)?;
-        self.write_samples(e.samples)
+        self.write_runs(&e.runs)?;
+        e.runs.clear();
+        Ok(e.runs)
+    }
+
+    /// Codes the name table does not have: of extensions, and of a newer minor release.
+    fn write_new_wait_events(&mut self, runs: &[Run]) -> Result<(), Error> {
+        let new: Vec<u32> = runs.iter().map(|r| r.wait_event_info).filter(|&code| self.named.is_new(code)).collect();
+        let named: Vec<_> = new.into_iter().map(|code| (code, self.events.name(code))).collect();
+        self.write_rows(
+            "wait_event",
+            named.iter().map(|(code, n)| vec![int(*code), Value::Text(&n.0), Value::Text(&n.1)]),
+        )
     }
 
     fn write_ticks(&mut self, t: Ticks) -> Result<(), Error> {
@@ -109,6 +126,7 @@ impl Tables {
         }
         let period = vec![self.period_ns; t.ts.len()];
         let columns = vec![
+            i64s(t.tick),
             i64s(t.ts),
             i64s(period),
             i64s(t.late_ns),
@@ -122,25 +140,29 @@ impl Tables {
         self.write_columns("tick", columns)
     }
 
-    fn write_samples(&mut self, s: Samples) -> Result<(), Error> {
-        if s.ts.is_empty() {
+    fn write_runs(&mut self, runs: &[Run]) -> Result<(), Error> {
+        if runs.is_empty() {
             return Ok(());
         }
+        let long = |of: fn(&Run) -> i64| i64s(runs.iter().map(of).collect());
+        let int = |of: fn(&Run) -> i32| i32s(runs.iter().map(of).collect());
+        let code = |of: fn(&Run) -> u32| u32s(runs.iter().map(of).collect());
         let columns = vec![
-            i64s(s.ts),
-            i32s(s.session_id),
-            i32s(s.state),
-            u32s(s.wait_event_info),
-            i64s(s.query_id),
-            i64s(s.plan_id),
-            i64s(s.statement_id),
-            i64s(s.xact_start),
-            i64s(s.query_start),
-            i64s(s.state_change),
-            u32s(s.backend_xid),
-            u32s(s.backend_xmin),
+            long(|r| r.tick),
+            int(|r| r.ticks),
+            int(|r| r.session_id),
+            int(|r| r.activity.state),
+            code(|r| r.wait_event_info),
+            long(|r| r.activity.query_id),
+            long(|r| r.activity.plan_id),
+            long(|r| r.statement_id),
+            long(|r| r.activity.xact_start),
+            long(|r| r.activity.query_start),
+            long(|r| r.activity.state_change),
+            code(|r| r.backend_xid),
+            code(|r| r.backend_xmin),
         ];
-        self.write_columns("session_tick", columns)
+        self.write_columns("session_run", columns)
     }
 
     /// As pg_stat_activity names it: background workers by the type in their process title.
@@ -160,6 +182,28 @@ impl Tables {
     /// Rows, bytes and segments on disk, by table.
     pub fn stats(&self) -> BTreeMap<&'static str, Stats> {
         self.writers.iter().map(|(name, writer)| (*name, writer.stats())).collect()
+    }
+}
+
+/// A set of wait codes as bits: four for the class, ten for the event.
+struct NamedCodes {
+    bits: Vec<u64>,
+}
+
+impl Default for NamedCodes {
+    fn default() -> Self {
+        NamedCodes { bits: vec![0; 16 * 1024 / 64] }
+    }
+}
+
+impl NamedCodes {
+    /// Adds a code; false when it was there.
+    fn is_new(&mut self, code: u32) -> bool {
+        let at = ((code >> 24 & 0xf) << 10 | (code & 0x3ff)) as usize;
+        let (word, bit) = (at / 64, 1u64 << (at % 64));
+        let new = self.bits[word] & bit == 0;
+        self.bits[word] |= bit;
+        new
     }
 }
 

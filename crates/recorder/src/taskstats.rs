@@ -1,7 +1,7 @@
-//! Kernel accounting of one task with one message: the taskstats interface of generic netlink.
+//! Kernel accounting of many tasks with one message: the taskstats interface of generic netlink.
 //!
-//! One request costs what opening a /proc file does and carries what four of them hold. It needs CAP_NET_ADMIN and the
-//! host's own pid namespace; without, [`crate::deltas`] reads /proc.
+//! An answer carries what four /proc files of the task hold. It needs CAP_NET_ADMIN and the host's own pid namespace;
+//! without, [`crate::deltas`] reads /proc.
 //!
 //! Source: include/uapi/linux/taskstats.h, genetlink.h, netlink.h of the kernel.
 
@@ -19,11 +19,19 @@ const TASKSTATS_CMD_ATTR_PID: u16 = 1;
 const TASKSTATS_TYPE_STATS: u16 = 3;
 const TASKSTATS_TYPE_AGGR_PID: u16 = 4;
 const HEADERS: usize = 16 + 4; // nlmsghdr, genlmsghdr
+/// Tasks asked for with one message: their answers must fit into the socket's receive buffer.
+const AT_ONCE: usize = 32;
+/// Room for one answer.
+const ANSWER: usize = 2048;
 
 /// Totals of a task since it started.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[allow(missing_docs)] // fields of struct taskstats
 pub struct TaskStats {
+    /// Run queue time.
+    pub cpu_delay_total: i64,
+    /// Time on a CPU.
+    pub cpu_run_virtual_total: i64,
     pub blkio_delay_total: i64,
     pub ac_minflt: i64,
     pub ac_majflt: i64,
@@ -40,6 +48,8 @@ impl TaskStats {
     fn parse(bytes: &[u8]) -> Option<TaskStats> {
         let word = |at: usize| Some(i64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
         Some(TaskStats {
+            cpu_delay_total: word(24)?,
+            cpu_run_virtual_total: word(72)?,
             blkio_delay_total: word(40)?,
             ac_minflt: word(168)?,
             ac_majflt: word(176)?,
@@ -59,7 +69,8 @@ pub struct Accounting {
     fd: i32,
     family: u16,
     sequence: u32,
-    buffer: Vec<u8>,
+    requests: Vec<u8>,
+    answers: Vec<u8>,
 }
 
 impl Accounting {
@@ -70,7 +81,8 @@ impl Accounting {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        let mut accounting = Accounting { fd, family: 0, sequence: 0, buffer: vec![0; 4096] };
+        let answers = vec![0; AT_ONCE * ANSWER];
+        let mut accounting = Accounting { fd, family: 0, sequence: 0, requests: Vec::new(), answers };
         // the kernel answers at once; a limit keeps a surprise from stopping the recording
         let limit = libc::timeval { tv_sec: 0, tv_usec: 200_000 };
         // SAFETY: `limit` is a valid timeval of the length given.
@@ -83,28 +95,40 @@ impl Accounting {
                 size_of::<libc::timeval>() as libc::socklen_t,
             )
         };
-        let answer = accounting.ask(GENL_ID_CTRL, CTRL_CMD_GETFAMILY, CTRL_ATTR_FAMILY_NAME, b"TASKSTATS\0")?;
-        let id = attribute(&answer, CTRL_ATTR_FAMILY_ID).and_then(|a| a.get(..2));
-        let id = id.ok_or(io::ErrorKind::Unsupported)?;
-        accounting.family = u16::from_le_bytes([id[0], id[1]]);
-        accounting.read(std::process::id() as i32)?;
-        Ok(accounting)
+        let mut id = None;
+        let first = accounting.request(GENL_ID_CTRL, CTRL_CMD_GETFAMILY, CTRL_ATTR_FAMILY_NAME, b"TASKSTATS\0");
+        accounting.ask(first, 1, |_, answer| {
+            id = attribute(answer, CTRL_ATTR_FAMILY_ID).and_then(|a| a.get(..2)?.try_into().ok());
+        })?;
+        accounting.family = u16::from_le_bytes(id.ok_or(io::ErrorKind::Unsupported)?);
+        let own = accounting.read(&[std::process::id() as i32])?;
+        own[0].map(|_| accounting).ok_or_else(|| io::ErrorKind::PermissionDenied.into())
     }
 
-    /// The totals of one task, named by its pid on this host.
-    pub fn read(&mut self, pid: i32) -> io::Result<TaskStats> {
-        let answer = self.ask(self.family, TASKSTATS_CMD_GET, TASKSTATS_CMD_ATTR_PID, &pid.to_le_bytes())?;
-        let stats = attribute(&answer, TASKSTATS_TYPE_AGGR_PID)
-            .and_then(|aggregate| attribute(aggregate, TASKSTATS_TYPE_STATS));
-        stats.and_then(TaskStats::parse).ok_or_else(|| io::ErrorKind::InvalidData.into())
+    /// The totals of some tasks, named by their pids on this host; None for one that has ended.
+    pub fn read(&mut self, pids: &[i32]) -> io::Result<Vec<Option<TaskStats>>> {
+        let mut found = vec![None; pids.len()];
+        for (pids, found) in pids.chunks(AT_ONCE).zip(found.chunks_mut(AT_ONCE)) {
+            let first = self.sequence.wrapping_add(1);
+            for pid in pids {
+                self.request(self.family, TASKSTATS_CMD_GET, TASKSTATS_CMD_ATTR_PID, &pid.to_le_bytes());
+            }
+            self.ask(first, pids.len(), |index, answer| {
+                let stats = attribute(answer, TASKSTATS_TYPE_AGGR_PID)
+                    .and_then(|aggregate| attribute(aggregate, TASKSTATS_TYPE_STATS));
+                found[index] = stats.and_then(TaskStats::parse);
+            })?;
+        }
+        Ok(found)
     }
 
-    /// Sends one request with one attribute and gives the attributes of the answer.
-    fn ask(&mut self, family: u16, command: u8, attribute: u16, value: &[u8]) -> io::Result<Vec<u8>> {
+    /// Adds a request with one attribute to those to send; gives its number.
+    fn request(&mut self, family: u16, command: u8, attribute: u16, value: &[u8]) -> u32 {
         self.sequence = self.sequence.wrapping_add(1);
         let attribute_len = 4 + value.len();
         let total = HEADERS + attribute_len.next_multiple_of(4);
-        let mut message = Vec::with_capacity(total);
+        let message = &mut self.requests;
+        let end = message.len() + total;
         message.extend_from_slice(&(total as u32).to_le_bytes());
         message.extend_from_slice(&family.to_le_bytes());
         message.extend_from_slice(&NLM_F_REQUEST.to_le_bytes());
@@ -114,29 +138,59 @@ impl Accounting {
         message.extend_from_slice(&(attribute_len as u16).to_le_bytes());
         message.extend_from_slice(&attribute.to_le_bytes());
         message.extend_from_slice(value);
-        message.resize(total, 0);
-        // SAFETY: sends from and receives into live buffers of the lengths given.
-        let received = unsafe {
-            if libc::send(self.fd, message.as_ptr().cast(), message.len(), 0) < 0 {
-                return Err(io::Error::last_os_error());
-            }
-            libc::recv(self.fd, self.buffer.as_mut_ptr().cast(), self.buffer.len(), 0)
-        };
-        if received < 0 {
+        message.resize(end, 0);
+        self.sequence
+    }
+
+    /// Sends the requests, numbered from `first` on, and gives the attributes of each answer that is no error, with its
+    /// index among the requests. One call sends all, and one call receives all: each message alone would cost two.
+    fn ask(&mut self, first: u32, count: usize, mut each: impl FnMut(usize, &[u8])) -> io::Result<()> {
+        let requests = std::mem::take(&mut self.requests);
+        // SAFETY: sends from a live buffer of the length given.
+        let sent = unsafe { libc::send(self.fd, requests.as_ptr().cast(), requests.len(), 0) };
+        self.requests = requests;
+        self.requests.clear();
+        if sent < 0 {
             return Err(io::Error::last_os_error());
         }
-        let answer = &self.buffer[..received as usize];
-        let invalid = || io::Error::from(io::ErrorKind::InvalidData);
-        let kind = u16::from_le_bytes(answer.get(4..6).ok_or_else(invalid)?.try_into().map_err(|_| invalid())?);
-        let sequence = u32::from_le_bytes(answer.get(8..12).ok_or_else(invalid)?.try_into().map_err(|_| invalid())?);
-        if kind == NLMSG_ERROR {
-            let code = answer.get(16..20).ok_or_else(invalid)?;
-            return Err(io::Error::from_raw_os_error(-i32::from_le_bytes([code[0], code[1], code[2], code[3]])));
+        let mut answered = 0;
+        while answered < count {
+            let mut parts: Vec<libc::iovec> = self
+                .answers
+                .chunks_exact_mut(ANSWER)
+                .take(count - answered)
+                .map(|part| libc::iovec { iov_base: part.as_mut_ptr().cast(), iov_len: part.len() })
+                .collect();
+            let mut messages: Vec<libc::mmsghdr> = parts
+                .iter_mut()
+                .map(|part| {
+                    // SAFETY: an all-zero mmsghdr is valid: no name, no control data.
+                    let mut message: libc::mmsghdr = unsafe { std::mem::zeroed() };
+                    (message.msg_hdr.msg_iov, message.msg_hdr.msg_iovlen) = (part, 1);
+                    message
+                })
+                .collect();
+            let (to, wait) = (messages.as_mut_ptr(), libc::MSG_WAITFORONE as _);
+            // SAFETY: every message points at one live buffer of the length given.
+            let received = unsafe { libc::recvmmsg(self.fd, to, messages.len() as u32, wait, std::ptr::null_mut()) };
+            if received <= 0 {
+                return Err(io::Error::last_os_error());
+            }
+            for (message, part) in messages.iter().zip(self.answers.chunks_exact(ANSWER)).take(received as usize) {
+                let Some(answer) = part.get(..message.msg_len as usize) else { continue };
+                let word = |at: usize| Some(u32::from_le_bytes(answer.get(at..at + 4)?.try_into().ok()?));
+                let (Some(kind), Some(sequence)) = (word(4), word(8)) else { continue };
+                let index = sequence.wrapping_sub(first) as usize;
+                if index >= count {
+                    continue; // a late answer to a request that timed out
+                }
+                answered += 1;
+                if kind as u16 != NLMSG_ERROR {
+                    each(index, answer.get(HEADERS..).unwrap_or_default());
+                }
+            }
         }
-        if sequence != self.sequence {
-            return Err(invalid()); // a late answer to a request that timed out
-        }
-        Ok(answer.get(HEADERS..).ok_or_else(invalid)?.to_vec())
+        Ok(())
     }
 }
 
@@ -194,14 +248,19 @@ mod tests {
         output.read_exact(&mut [0; 8192]).unwrap();
         let proc_file = |name: &str| std::fs::read_to_string(format!("/proc/{}/{name}", child.id())).unwrap();
         let before = field(&proc_file("status"), "voluntary_ctxt_switches").unwrap();
-        let stats = accounting.read(child.id() as i32).unwrap();
+        let stats = accounting.read(&[child.id() as i32, i32::MAX]).unwrap();
+        assert_eq!(stats[1], None, "there is no such process");
+        let stats = stats[0].unwrap();
         let after = field(&proc_file("status"), "voluntary_ctxt_switches").unwrap();
-        let io = proc_file("io");
+        let (io, schedstat) = (proc_file("io"), proc_file("schedstat"));
         drop(input);
         child.wait().unwrap();
         assert!((before..=after).contains(&stats.nvcsw), "{before} {} {after}", stats.nvcsw);
         assert!(stats.write_char >= 8192);
         assert_eq!(stats.read_char, field(&io, "rchar").unwrap() / 1024 * 1024, "the kernel gives whole KiB");
-        assert!(accounting.read(i32::MAX).is_err());
+        let of_proc: Vec<i64> = schedstat.split_ascii_whitespace().map(|f| f.parse().unwrap()).collect();
+        assert_eq!((stats.cpu_run_virtual_total, stats.cpu_delay_total), (of_proc[0], of_proc[1]));
+        let many: Vec<i32> = std::iter::repeat_n(std::process::id() as i32, 3 * AT_ONCE + 1).collect();
+        assert!(accounting.read(&many).unwrap().iter().all(Option::is_some));
     }
 }

@@ -23,12 +23,13 @@ fn main() {
     let mut all = sessions::Sessions::new(&server.layout, &server.anchors, &server.process);
     let mut pass = sessions::Pass::default();
     server.memory.prepare(&all.ranges());
-    all.pass(&server.memory, 0, &mut pass);
-    for sample in &pass.samples {
-        let seen = pass.sessions.iter().find(|s| s.session_id == sample.session_id);
-        let (class, event) = server.wait_events.name(sample.wait_event_info);
+    all.pass(&server.memory, 0, 0, &mut pass);
+    all.end_runs(&mut pass);
+    for run in &pass.runs {
+        let seen = pass.sessions.iter().find(|s| s.session_id == run.session_id);
+        let (class, event) = server.wait_events.name(run.wait_event_info);
         let kind = seen.and_then(|s| server.layout.backend_type(s.identity.backend_type_code));
-        println!("{sample:?} {class}:{event} {kind:?} {seen:?}");
+        println!("{run:?} {class}:{event} {kind:?} {seen:?}");
     }
     println!("torn {} retried {} next xid {}", pass.torn, pass.retried, pass.next_xid);
 }

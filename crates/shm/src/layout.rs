@@ -218,7 +218,7 @@ impl Layout {
         names.get(code as usize).copied()
     }
 
-    /// leadline's state code (session_tick.state) of the server's BackendState, which got STARTING in 18.
+    /// leadline's state code (session_run.state) of the server's BackendState, which got STARTING in 18.
     pub fn state_code(&self, raw: u32) -> i32 {
         match (self.major >= 18, raw) {
             (_, 0) => 0,

@@ -45,18 +45,18 @@ pub trait Memory {
 
     /// A NUL-terminated string of at most `max` bytes, appended to `out` without the NUL.
     fn c_string(&self, addr: u64, max: usize, out: &mut Vec<u8>) -> Read<()> {
-        let mut done = 0;
+        let (start, mut done) = (out.len(), 0);
         while done < max {
-            // up to the next 64-byte line, so that a string at the end of a segment does not fault
+            // up to the next line of the cache, so that a string at the end of a segment does not fault
             let at = addr.checked_add(done as u64).ok_or(Fault { addr })?;
-            let mut chunk = [0u8; 64];
             let len = (64 - (at % 64) as usize).min(max - done);
-            self.read(at, &mut chunk[..len])?;
-            if let Some(end) = chunk[..len].iter().position(|&b| b == 0) {
-                out.extend_from_slice(&chunk[..end]);
+            out.resize(start + done + len, 0);
+            let line = &mut out[start + done..];
+            self.read(at, line)?;
+            if let Some(end) = memchr::memchr(0, line) {
+                out.truncate(start + done + end);
                 return Ok(());
             }
-            out.extend_from_slice(&chunk[..len]);
             done += len;
         }
         Ok(())

@@ -1,7 +1,8 @@
 //! One pass over all sessions: who is there, in which state, waiting for what.
 //!
-//! Cost is what shapes this file. A status entry is read only when its changecount moved, a text only when the entry
-//! changed and the server computes no query id, and empty slots are looked at a hundred times a second at most.
+//! Cost is what shapes this file. What a pass compares for each session lies in one array ([`Hot`]), a status entry is read
+//! only when its changecount moved, a text only when the entry changed and the server computes no query id, and a session
+//! that shows what it showed in the pass before only gets its run longer ([`Run`]).
 
 use crate::attach::Anchors;
 use crate::layout::Layout;
@@ -10,6 +11,7 @@ use crate::process::ServerProcess;
 use crate::statement;
 use crate::status::{self, Activity, Entry, Identity};
 use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasherDefault, Hasher};
 
 /// Look for new sessions in the empty slots of a large server at most this often.
 const NEW_SESSIONS_EVERY_NS: i64 = 50_000_000;
@@ -21,23 +23,27 @@ const DESCRIBE_EVERY_NS: i64 = 100_000_000;
 /// The first changes of a session are all looked at: start-up sets role and database, a worker gets its leader.
 const START_UP_CHANGES: u32 = 4;
 
-/// Raw texts whose key is remembered; texts with literals in them are all different, so it is emptied when full.
-const TEXT_KEYS: usize = 4096;
+/// Raw texts whose statement is remembered; texts with literals in them are all different, so it is emptied when full.
+const TEXTS: usize = 4096;
+/// Of a text this much is fetched ahead.
+const TEXT_LINES: u64 = 2;
 
 const STATE_IDLE: i32 = 3;
 
-/// What one session showed in one pass: a row of session_tick.
+/// What one session showed over passes that followed each other: a row of session_run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[allow(missing_docs)] // columns of session_tick
-pub struct Sample {
+#[allow(missing_docs)] // columns of session_run
+pub struct Run {
+    /// The first of the passes, counted from 0.
+    pub tick: i64,
+    /// How many.
+    pub ticks: i32,
     pub session_id: i32,
-    pub activity: Activity,
     pub wait_event_info: u32,
-    pub statement_id: i64,
     pub backend_xid: u32,
     pub backend_xmin: u32,
-    /// Where its PGPROC is; 0 when it has none.
-    pub proc: u64,
+    pub statement_id: i64,
+    pub activity: Activity,
 }
 
 /// A session seen for the first time, or whose description changed.
@@ -62,6 +68,8 @@ pub struct Listed {
     pub host_pid: i32,
     /// Of the status entry, when last read.
     pub changecount: u32,
+    /// In the last pass.
+    pub wait_event_info: u32,
 }
 
 /// A statement seen for the first time.
@@ -75,16 +83,18 @@ pub struct StatementSeen {
     pub truncated: bool,
 }
 
-/// Everything one pass saw. Kept and reused between passes.
+/// Everything one pass saw. The counts are those of the pass; the lists grow until their owner takes what is in them.
 #[derive(Debug, Default)]
 pub struct Pass {
-    /// All sessions.
-    pub samples: Vec<Sample>,
+    /// Sessions that could be sampled.
+    pub sampled: u32,
+    /// Runs that ended with the pass before this one.
+    pub runs: Vec<Run>,
     /// New or changed sessions.
     pub sessions: Vec<SessionSeen>,
     /// New statements.
     pub statements: Vec<StatementSeen>,
-    /// Entries read again, and entries given up as torn.
+    /// Entries read again because the server was changing them.
     pub retried: u32,
     /// Entries that kept changing; their previous value stands in the sample.
     pub torn: u32,
@@ -92,23 +102,64 @@ pub struct Pass {
     pub next_xid: u64,
 }
 
-/// A slot of the status array with a session in it.
-#[derive(Debug, Clone)]
-struct Live {
+/// What every pass compares of a session. One cache line.
+#[derive(Debug, Clone, Copy)]
+#[repr(align(64))]
+struct Hot {
     entry: u64,
     proc: u64,
-    session_id: i32,
+    /// Where its xid and xmin are; 0 when it has none now: only processes that work for a database, and are not idle.
+    xact: (u64, u64),
     changecount: u32,
+    wait_event_info: u32,
+    backend_xid: u32,
+    backend_xmin: u32,
+    /// The run that goes on: first pass and number of passes, 0 for none.
+    tick: i64,
+    ticks: i32,
+}
+
+/// What stands behind it, needed when something changed. At the same index; what is needed most comes first.
+#[derive(Debug, Clone)]
+#[repr(C, align(64))]
+struct Cold {
     activity: Activity,
     statement_id: i64,
+    session_id: i32,
+    slot: u32,
+    /// Where the server keeps its text.
+    text_at: u64,
+    described_at: i64,
+    backend_start: i64,
+    pid: i32,
+    changes: u32,
+    /// Works for a database, so may have an xid or xmin.
+    has_xact: bool,
     identity: Identity,
     leader_pid: i32,
     host_pid: i32,
-    /// Only processes that work for a database have an xid or xmin.
-    has_xact: bool,
-    changes: u32,
-    described_at: i64,
 }
+
+/// For keys that are hashes already.
+#[derive(Debug, Default)]
+struct AsIs(u64);
+
+impl Hasher for AsIs {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&b| self.0 = self.0.rotate_left(8) ^ u64::from(b));
+    }
+    fn write_u64(&mut self, key: u64) {
+        self.0 = key;
+    }
+    fn write_i64(&mut self, key: i64) {
+        self.0 = key as u64;
+    }
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+type ByHash<K, V> = HashMap<K, V, BuildHasherDefault<AsIs>>;
 
 /// Follows the sessions of one server.
 #[derive(Debug)]
@@ -116,18 +167,21 @@ pub struct Sessions {
     layout: Layout,
     anchors: Anchors,
     process: ServerProcess,
-    slots: Vec<Option<Box<Live>>>,
-    /// Indexes of occupied slots.
-    live: Vec<u32>,
+    hot: Vec<Hot>,
+    cold: Vec<Cold>,
+    /// Slots of the status array with a session in them.
+    occupied: Vec<bool>,
     looked_for_new: i64,
     next_session_id: i32,
     by_pid: HashMap<i32, i32>,
-    statements: HashSet<i64>,
+    statements: HashSet<i64, BuildHasherDefault<AsIs>>,
     /// Server query id by text hash, to name samples taken before the server had computed the id.
-    server_ids: HashMap<i64, i64>,
+    server_ids: ByHash<i64, i64>,
     /// Key by hash of the raw text: the same prepared text is normalised once.
-    text_keys: HashMap<u64, i64>,
+    text_keys: ByHash<u64, i64>,
     text: Vec<u8>,
+    /// The present pass.
+    tick: i64,
     now: i64,
 }
 
@@ -138,15 +192,17 @@ impl Sessions {
             process: process.clone(),
             layout: layout.clone(),
             anchors: anchors.clone(),
-            slots: vec![None; anchors.backend_status_slots as usize],
-            live: Vec::new(),
+            hot: Vec::new(),
+            cold: Vec::new(),
+            occupied: vec![false; anchors.backend_status_slots as usize],
             looked_for_new: i64::MIN,
             next_session_id: 1,
             by_pid: HashMap::new(),
-            statements: HashSet::new(),
-            server_ids: HashMap::new(),
-            text_keys: HashMap::new(),
+            statements: HashSet::default(),
+            server_ids: HashMap::default(),
+            text_keys: HashMap::default(),
             text: Vec::new(),
+            tick: 0,
             now: 0,
         }
     }
@@ -155,14 +211,13 @@ impl Sessions {
     /// of its sessions.
     pub fn ranges(&self) -> Vec<(u64, usize)> {
         let (a, proc_size, be_size) = (&self.anchors, self.layout.proc_size as usize, self.layout.be_size as usize);
-        if self.slots.len() <= FEW_SLOTS {
+        if self.occupied.len() <= FEW_SLOTS {
             return vec![
                 (a.all_procs, a.all_proc_count as usize * proc_size),
                 (a.backend_status, a.backend_status_slots as usize * be_size),
             ];
         }
-        let live = self.live.iter().filter_map(|&i| self.slots.get(i as usize)?.as_ref());
-        live.flat_map(|l| [(l.proc, proc_size), (l.entry, be_size)]).collect()
+        self.hot.iter().flat_map(|h| [(h.proc, proc_size), (h.entry, be_size)]).collect()
     }
 
     /// Session id of a process now in the samples.
@@ -170,107 +225,183 @@ impl Sessions {
         self.by_pid.get(&pid).copied()
     }
 
+    /// What all sessions wait for, and where their PGPROCs are, as the last pass saw them.
+    pub fn waits(&self) -> impl Iterator<Item = (u32, u64)> + '_ {
+        self.hot.iter().map(|h| (h.wait_event_info, h.proc))
+    }
+
     /// All sessions.
     pub fn list(&self) -> impl Iterator<Item = Listed> + '_ {
-        self.live.iter().filter_map(|&i| self.slots.get(i as usize)?.as_ref()).map(|l| Listed {
-            session_id: l.session_id,
-            pid: l.identity.pid,
-            host_pid: l.host_pid,
-            changecount: l.changecount,
+        self.hot.iter().zip(&self.cold).map(|(h, c)| Listed {
+            session_id: c.session_id,
+            pid: c.pid,
+            host_pid: c.host_pid,
+            changecount: h.changecount,
+            wait_event_info: h.wait_event_info,
         })
     }
 
-    /// Looks at all sessions once. `now`: CLOCK_MONOTONIC, ns.
-    pub fn pass<M: Memory>(&mut self, mem: &M, now: i64, out: &mut Pass) {
-        self.now = now;
-        out.samples.clear();
-        out.sessions.clear();
-        out.statements.clear();
-        (out.retried, out.torn) = (0, 0);
+    /// Looks at all sessions once. `tick`: one more than in the pass before. `now`: CLOCK_MONOTONIC, ns.
+    pub fn pass<M: Memory>(&mut self, mem: &M, tick: i64, now: i64, out: &mut Pass) {
+        (self.tick, self.now) = (tick, now);
+        (out.retried, out.torn, out.sampled) = (0, 0, 0);
         out.next_xid = self.anchors.next_xid.and_then(|a| mem.u64(a).ok()).unwrap_or(0);
-        if self.slots.len() <= FEW_SLOTS || now.saturating_sub(self.looked_for_new) >= NEW_SESSIONS_EVERY_NS {
-            self.looked_for_new = now;
-            self.look_for_new(mem, out);
-        }
         self.prefetch(mem);
-        let mut live = std::mem::take(&mut self.live);
-        live.retain(|&index| match self.sample(mem, index as usize, out) {
-            Ok(alive) => alive,
-            Err(_) => {
-                out.torn += 1;
-                true
+        if self.occupied.len() <= FEW_SLOTS {
+            self.look_for_new(mem, out);
+        } else if now.saturating_sub(self.looked_for_new) >= NEW_SESSIONS_EVERY_NS {
+            self.looked_for_new = now;
+            self.look_for_new_among_many(mem, out);
+        }
+        self.prefetch_texts(mem);
+        let mut at = 0;
+        while at < self.hot.len() {
+            match self.sample(mem, at, out) {
+                Ok(true) => out.sampled += 1,
+                Ok(false) => {
+                    self.leave(at, out);
+                    continue; // another stands here now
+                }
+                Err(_) => {
+                    out.torn += 1;
+                    self.end_run(at, out);
+                }
             }
-        });
-        self.live = live;
+            at += 1;
+        }
+    }
+
+    /// Ends every run, so that what was seen until now can be handed over; the next pass begins new ones.
+    pub fn end_runs(&mut self, out: &mut Pass) {
+        for at in 0..self.hot.len() {
+            self.end_run(at, out);
+        }
+    }
+
+    fn end_run(&mut self, at: usize, out: &mut Pass) {
+        let (h, c) = (&mut self.hot[at], &self.cold[at]);
+        if h.ticks > 0 {
+            out.runs.push(Run {
+                tick: h.tick,
+                ticks: h.ticks,
+                session_id: c.session_id,
+                wait_event_info: h.wait_event_info,
+                backend_xid: h.backend_xid,
+                backend_xmin: h.backend_xmin,
+                statement_id: c.statement_id,
+                activity: c.activity,
+            });
+            h.ticks = 0;
+        }
     }
 
     /// The server keeps writing these lines, so most are in another CPU's cache: fetched all at once they cost a fraction
     /// of one after the other.
     fn prefetch<M: Memory>(&self, mem: &M) {
-        for live in self.live.iter().filter_map(|&i| self.slots.get(i as usize)?.as_ref()) {
-            mem.prefetch(live.proc + self.layout.proc_wait_event_info);
-            mem.prefetch(live.entry);
-            mem.prefetch(live.entry + self.layout.be_state);
-            if let Some(offset) = self.layout.be_query_id {
-                mem.prefetch(live.entry + offset);
+        let l = &self.layout;
+        for h in &self.hot {
+            mem.prefetch(h.entry);
+            mem.prefetch(h.proc + l.proc_wait_event_info);
+            if h.xact.0 != 0 {
+                mem.prefetch(h.xact.0);
             }
-            if live.has_xact {
-                mem.prefetch(live.proc + self.layout.proc_xid.unwrap_or(0));
+            mem.prefetch(h.entry + l.be_state);
+            if let Some(offset) = l.be_query_id {
+                mem.prefetch(h.entry + offset);
             }
         }
+        if self.occupied.len() <= FEW_SLOTS {
+            let free = (0u64..).zip(&self.occupied).filter(|(_, occupied)| !**occupied);
+            free.for_each(|(slot, _)| mem.prefetch(self.entry(slot)));
+        }
+    }
+
+    /// The same for the texts of those whose entry changed, when the server computes no query ids.
+    fn prefetch_texts<M: Memory>(&self, mem: &M) {
+        for (h, c) in self.hot.iter().zip(&self.cold) {
+            if mem.u32(h.entry) != Ok(h.changecount) && c.activity.query_id == 0 && c.text_at != 0 {
+                (0..TEXT_LINES).for_each(|line| mem.prefetch(c.text_at + line * 64));
+            }
+        }
+    }
+
+    /// The status entry of a slot.
+    fn entry(&self, slot: u64) -> u64 {
+        self.anchors.backend_status + slot * self.layout.be_size
     }
 
     fn look_for_new<M: Memory>(&mut self, mem: &M, out: &mut Pass) {
-        let (array, size) = (self.anchors.backend_status, self.layout.be_size);
-        let Ok(pids) = mem.u32_column(array + 4, size, self.anchors.backend_status_slots) else { return };
-        for (index, pid) in pids.into_iter().enumerate() {
-            if pid == 0 || self.slots[index].is_some() {
-                continue;
-            }
-            let entry = array + index as u64 * size;
-            if let Ok(true) = self.admit(mem, index, entry, out) {
-                self.live.push(index as u32);
+        for slot in 0..self.occupied.len() {
+            if !self.occupied[slot] && mem.u32(self.entry(slot as u64) + 4).is_ok_and(|pid| pid != 0) {
+                self.admit(mem, slot, out);
             }
         }
     }
 
-    /// Takes a session into its slot, when its entry is whole and a living PGPROC belongs to it.
-    fn admit<M: Memory>(&mut self, mem: &M, index: usize, entry: u64, out: &mut Pass) -> Read<bool> {
-        let layout = &self.layout;
-        let read = |m: &M| Ok((status::read_identity(m, layout, entry)?, status::read_activity(m, layout, entry)?));
-        let Entry::Whole((identity, activity), changecount, retried) = status::read_whole(mem, entry, read)? else {
-            out.torn += 1;
-            return Ok(false);
-        };
-        out.retried += retried;
-        if identity.pid <= 0 || layout.backend_type(identity.backend_type_code).is_none() {
-            return Ok(false);
+    /// The same with one read for all.
+    fn look_for_new_among_many<M: Memory>(&mut self, mem: &M, out: &mut Pass) {
+        let (first, size) = (self.entry(0) + 4, self.layout.be_size);
+        let Ok(pids) = mem.u32_column(first, size, self.anchors.backend_status_slots) else { return };
+        for (slot, pid) in pids.into_iter().enumerate() {
+            if pid != 0 && !self.occupied[slot] {
+                self.admit(mem, slot, out);
+            }
         }
-        let Some(proc) = self.find_proc(mem, index, identity.pid) else { return Ok(false) };
-        let Some(host_pid) = self.process.host_pid(identity.pid) else { return Ok(false) };
+    }
+
+    /// Takes in a session, when its entry can be read whole and a living PGPROC belongs to it. One that is not taken in is
+    /// met again in the next look.
+    fn admit<M: Memory>(&mut self, mem: &M, slot: usize, out: &mut Pass) {
+        let (layout, entry) = (&self.layout, self.entry(slot as u64));
+        let read = |m: &M| Ok((status::read_identity(m, layout, entry)?, status::read_activity(m, layout, entry)?));
+        let (identity, activity, changecount) = match status::read_whole(mem, entry, read) {
+            Ok(Entry::Whole((identity, activity), changecount, retried)) => {
+                out.retried += retried;
+                (identity, activity, changecount)
+            }
+            Ok(Entry::Torn) => {
+                out.torn += 1;
+                return;
+            }
+            Err(_) => return,
+        };
+        if identity.pid <= 0 || layout.backend_type(identity.backend_type_code).is_none() {
+            return;
+        }
+        let Some(proc) = self.find_proc(mem, slot, identity.pid) else { return };
+        let Some(host_pid) = self.process.host_pid(identity.pid) else { return };
         let session_id = self.next_session_id;
         self.next_session_id += 1;
         self.by_pid.insert(identity.pid, session_id);
         let leader_pid = self.leader(mem, proc, identity.pid);
         out.sessions.push(SessionSeen { session_id, identity: identity.clone(), leader_pid, host_pid });
-        let has_xact = activity.state != 0 || identity.datid != 0;
-        // an odd changecount makes the first sample read the activity again
-        let live = Live {
+        self.occupied[slot] = true;
+        self.hot.push(Hot {
             entry,
             proc,
-            session_id,
-            changecount: changecount | 1,
-            activity,
+            xact: (0, 0),
+            changecount: changecount | 1, // odd: the first sample reads the activity again
+            wait_event_info: 0,
+            backend_xid: 0,
+            backend_xmin: 0,
+            tick: 0,
+            ticks: 0,
+        });
+        self.cold.push(Cold {
             statement_id: 0,
+            session_id,
+            slot: slot as u32,
+            text_at: mem.u64(entry + self.layout.be_activity).unwrap_or(0),
+            described_at: i64::MIN,
+            backend_start: identity.backend_start,
+            pid: identity.pid,
+            changes: 0,
+            has_xact: activity.state != 0 || identity.datid != 0,
+            activity,
             identity,
             leader_pid,
             host_pid,
-            has_xact,
-            changes: 0,
-            described_at: i64::MIN,
-        };
-        self.slots[index] = Some(Box::new(live));
-        Ok(true)
+        });
     }
 
     /// The PGPROC of a process: freed slots keep a dead pid up to 16, the owner of the latch tells the living.
@@ -308,97 +439,119 @@ impl Sessions {
         is_proc(&self.layout, &self.anchors, addr)
     }
 
-    /// Samples one occupied slot; false when its session is gone.
-    fn sample<M: Memory>(&mut self, mem: &M, index: usize, out: &mut Pass) -> Read<bool> {
-        let Some(live) = self.slots.get_mut(index).and_then(Option::as_mut) else { return Ok(false) };
-        let wait_event_info = mem.u32(live.proc + self.layout.proc_wait_event_info)?;
-        let changecount = mem.u32(live.entry)?;
-        if changecount != live.changecount {
-            let (layout, entry) = (&self.layout, live.entry);
-            let read =
-                |m: &M| Ok((m.u32(entry + 4)? as i32, m.u64(entry + 16)?, status::read_activity(m, layout, entry)?));
-            match status::read_whole(mem, entry, read)? {
-                Entry::Torn => out.torn += 1,
-                Entry::Whole((pid, start, activity), changecount, retried) => {
-                    out.retried += retried;
-                    let same = pid == live.identity.pid
-                        && (start as i64).saturating_add(status::UNIX_EPOCH_OFFSET_US) == live.identity.backend_start;
-                    if !same {
-                        self.leave(index);
-                        let entry = self.anchors.backend_status + index as u64 * self.layout.be_size;
-                        if pid == 0 || !self.admit(mem, index, entry, out)? {
-                            return Ok(false);
-                        }
-                        return self.sample(mem, index, out);
-                    }
-                    live.changecount = changecount;
-                    // a new text always comes with a new start; without one this is the same statement in another state
-                    let same_text = activity.query_start == live.activity.query_start && live.statement_id != 0;
-                    live.activity = activity;
-                    self.changed(mem, index, same_text, out)?;
-                }
-            }
+    /// Samples one session; false when it is gone.
+    #[inline]
+    fn sample<M: Memory>(&mut self, mem: &M, at: usize, out: &mut Pass) -> Read<bool> {
+        let h = &self.hot[at];
+        let wait_event_info = mem.u32(h.proc + self.layout.proc_wait_event_info)?;
+        let changecount = mem.u32(h.entry)?;
+        let (xid, xmin) = self.read_xact(mem, h.xact)?;
+        let same = changecount == h.changecount
+            && (wait_event_info, xid, xmin) == (h.wait_event_info, h.backend_xid, h.backend_xmin);
+        if same && h.ticks > 0 {
+            self.hot[at].ticks += 1;
+            return Ok(true);
         }
-        let Some(live) = self.slots.get(index).and_then(Option::as_ref) else { return Ok(false) };
-        let (mut xid, mut xmin) = (0, 0);
-        if live.has_xact && live.activity.state != STATE_IDLE {
-            (xid, xmin) = self.read_xact(mem, live.proc)?;
+        self.end_run(at, out);
+        if changecount != self.hot[at].changecount && !self.read_entry(mem, at, out)? {
+            return Ok(false);
         }
-        out.samples.push(Sample {
-            session_id: live.session_id,
-            activity: live.activity,
-            wait_event_info,
-            statement_id: live.statement_id,
-            backend_xid: xid,
-            backend_xmin: xmin,
-            proc: live.proc,
-        });
+        // idle or not may have changed with the entry
+        let (xid, xmin) = self.read_xact(mem, self.hot[at].xact)?;
+        let h = &mut self.hot[at];
+        (h.wait_event_info, h.backend_xid, h.backend_xmin) = (wait_event_info, xid, xmin);
+        (h.tick, h.ticks) = (self.tick, 1);
         Ok(true)
     }
 
-    fn read_xact<M: Memory>(&self, mem: &M, proc: u64) -> Read<(u32, u32)> {
+    #[inline]
+    fn read_xact<M: Memory>(&self, mem: &M, (xid, xmin): (u64, u64)) -> Read<(u32, u32)> {
+        if xid == 0 {
+            return Ok((0, 0));
+        }
+        Ok((mem.u32(xid)?, mem.u32(xmin)?))
+    }
+
+    /// Where the xid and xmin of a process are.
+    fn xact_at(&self, proc: u64) -> (u64, u64) {
         let l = &self.layout;
         match (l.proc_xid, l.proc_xmin, self.anchors.all_pgxact, l.xact_size, l.xact_xid, l.xact_xmin) {
-            (Some(xid), Some(xmin), ..) => Ok((mem.u32(proc + xid)?, mem.u32(proc + xmin)?)),
+            (Some(xid), Some(xmin), ..) => (proc + xid, proc + xmin),
             (_, _, Some(array), Some(size), Some(xid), Some(xmin)) => {
                 let at = array + (proc - self.anchors.all_procs) / l.proc_size * size;
-                Ok((mem.u32(at + xid)?, mem.u32(at + xmin)?))
+                (at + xid, at + xmin)
             }
-            _ => Ok((0, 0)),
+            _ => (0, 0),
         }
     }
 
-    fn leave(&mut self, index: usize) {
-        if let Some(live) = self.slots[index].take() {
-            if self.by_pid.get(&live.identity.pid) == Some(&live.session_id) {
-                self.by_pid.remove(&live.identity.pid);
+    /// Reads an entry that changed; false when it is another session's now.
+    fn read_entry<M: Memory>(&mut self, mem: &M, at: usize, out: &mut Pass) -> Read<bool> {
+        let (layout, entry) = (&self.layout, self.hot[at].entry);
+        let read = |m: &M| Ok((m.u32(entry + 4)? as i32, m.u64(entry + 16)?, status::read_activity(m, layout, entry)?));
+        match status::read_whole(mem, entry, read)? {
+            Entry::Torn => out.torn += 1,
+            Entry::Whole((pid, start, activity), changecount, retried) => {
+                out.retried += retried;
+                let c = &mut self.cold[at];
+                let start = (start as i64).saturating_add(status::UNIX_EPOCH_OFFSET_US);
+                if (pid, start) != (c.pid, c.backend_start) {
+                    if pid != 0 {
+                        // its place in the samples is at the end: it is met again in this pass
+                        let slot = c.slot as usize;
+                        self.admit(mem, slot, out);
+                    }
+                    return Ok(false);
+                }
+                // a new text always comes with a new start; without one this is the same statement in another state
+                let same_text = activity.query_start == c.activity.query_start && c.statement_id != 0;
+                c.activity = activity;
+                self.hot[at].changecount = changecount;
+                self.changed(mem, at, same_text, out)?;
+                let in_xact = self.cold[at].has_xact && activity.state != STATE_IDLE;
+                self.hot[at].xact = if in_xact { self.xact_at(self.hot[at].proc) } else { (0, 0) };
             }
         }
+        Ok(true)
+    }
+
+    /// Forgets a session; the last one takes its place.
+    fn leave(&mut self, at: usize, out: &mut Pass) {
+        self.end_run(at, out);
+        self.hot.swap_remove(at);
+        let gone = self.cold.swap_remove(at);
+        if self.by_pid.get(&gone.identity.pid) == Some(&gone.session_id) {
+            self.by_pid.remove(&gone.identity.pid);
+        }
+        // unless its successor in the slot was taken in already
+        let slot = gone.slot;
+        self.occupied[slot as usize] = self.cold.iter().any(|c| c.slot == slot);
     }
 
     /// The entry changed: which statement is it now, and is the session still described as it is?
-    fn changed<M: Memory>(&mut self, mem: &M, index: usize, same_text: bool, out: &mut Pass) -> Read<()> {
-        let Some(mut live) = self.slots[index].take() else { return Ok(()) };
-        let query_id = live.activity.query_id;
+    fn changed<M: Memory>(&mut self, mem: &M, at: usize, same_text: bool, out: &mut Pass) -> Read<()> {
+        let (query_id, state) = (self.cold[at].activity.query_id, self.cold[at].activity.state);
         if query_id != 0 {
-            live.statement_id = query_id;
+            self.cold[at].statement_id = query_id;
             if !self.statements.contains(&query_id) {
-                self.first_seen(mem, &live, Some(query_id), out)?;
+                self.first_seen(mem, at, Some(query_id), out)?;
             }
-        } else if live.activity.state != STATE_IDLE && live.activity.state != 0 && !same_text {
-            self.read_text(mem, live.entry)?;
+        } else if state != STATE_IDLE && state != 0 && !same_text {
+            self.read_text(mem, at)?;
             let key = self.text_key();
-            live.statement_id = self.server_ids.get(&key).copied().unwrap_or(key);
-            if key != 0 && !self.statements.contains(&live.statement_id) {
-                self.first_seen(mem, &live, None, out)?;
+            let statement_id =
+                if self.server_ids.is_empty() { key } else { *self.server_ids.get(&key).unwrap_or(&key) };
+            self.cold[at].statement_id = statement_id;
+            if key != 0 && !self.statements.contains(&statement_id) {
+                self.first_seen(mem, at, None, out)?;
             }
         }
-        live.changes = live.changes.saturating_add(1);
-        if live.changes <= START_UP_CHANGES || self.now.saturating_sub(live.described_at) >= DESCRIBE_EVERY_NS {
-            live.described_at = self.now;
-            self.describe_again(mem, &mut live, out)?;
+        let c = &mut self.cold[at];
+        c.changes = c.changes.saturating_add(1);
+        if c.changes <= START_UP_CHANGES || self.now.saturating_sub(c.described_at) >= DESCRIBE_EVERY_NS {
+            c.described_at = self.now;
+            self.describe_again(mem, at, out)?;
         }
-        self.slots[index] = Some(live);
         Ok(())
     }
 
@@ -408,7 +561,7 @@ impl Sessions {
         if let Some(&key) = self.text_keys.get(&hash) {
             return key;
         }
-        if self.text_keys.len() >= TEXT_KEYS {
+        if self.text_keys.len() >= TEXTS {
             self.text_keys.clear();
         }
         let key = statement::fingerprint(&self.text);
@@ -416,19 +569,19 @@ impl Sessions {
         key
     }
 
-    fn read_text<M: Memory>(&mut self, mem: &M, entry: u64) -> Read<()> {
+    fn read_text<M: Memory>(&mut self, mem: &M, at: usize) -> Read<()> {
         self.text.clear();
-        let at = mem.u64(entry + self.layout.be_activity)?;
-        if at != 0 {
-            mem.c_string(at, self.anchors.activity_size as usize, &mut self.text)?;
+        match self.cold[at].text_at {
+            0 => Ok(()),
+            text => mem.c_string(text, self.anchors.activity_size as usize, &mut self.text),
         }
-        Ok(())
     }
 
-    fn first_seen<M: Memory>(&mut self, mem: &M, live: &Live, query_id: Option<i64>, out: &mut Pass) -> Read<()> {
-        self.read_text(mem, live.entry)?;
+    fn first_seen<M: Memory>(&mut self, mem: &M, at: usize, query_id: Option<i64>, out: &mut Pass) -> Read<()> {
+        self.read_text(mem, at)?;
         // the text may already be the next statement's: then the server shows another count
-        if mem.u32(live.entry)? != live.changecount || self.text.is_empty() {
+        let h = &self.hot[at];
+        if mem.u32(h.entry)? != h.changecount || self.text.is_empty() {
             return Ok(());
         }
         let normalised = statement::normalise(&self.text);
@@ -440,7 +593,7 @@ impl Sessions {
         out.statements.push(StatementSeen {
             statement_id,
             from_server: query_id.is_some(),
-            datid: live.identity.datid,
+            datid: self.cold[at].identity.datid,
             query: normalised.text,
             truncated: self.text.len() + 1 >= self.anchors.activity_size as usize,
         });
@@ -448,39 +601,36 @@ impl Sessions {
     }
 
     /// The application name may change any time, role and database are set during start-up, a worker gets its leader late.
-    fn describe_again<M: Memory>(&mut self, mem: &M, live: &mut Live, out: &mut Pass) -> Read<()> {
-        let (datid, role) = (mem.u32(live.entry + 48)?, mem.u32(live.entry + 52)?);
-        let mut name = std::mem::take(&mut self.text);
-        name.clear();
-        let name_at = mem.u64(live.entry + self.layout.be_appname)?;
-        let read = if name_at == 0 { Ok(()) } else { mem.c_string(name_at, 64, &mut name) };
-        let same_name = name == live.identity.application_name.as_bytes();
-        let new_name = if same_name { None } else { Some(String::from_utf8_lossy(&name).into_owned()) };
-        self.text = name;
-        read?;
-        let leader_pid = self.leader(mem, live.proc, live.identity.pid);
-        if new_name.is_none()
-            && datid == live.identity.datid
-            && role == live.identity.usesysid
-            && leader_pid == live.leader_pid
+    fn describe_again<M: Memory>(&mut self, mem: &M, at: usize, out: &mut Pass) -> Read<()> {
+        let (entry, proc) = (self.hot[at].entry, self.hot[at].proc);
+        let (datid, role) = (mem.u32(entry + 48)?, mem.u32(entry + 52)?);
+        let name_at = mem.u64(entry + self.layout.be_appname)?;
+        self.text.clear();
+        if name_at != 0 {
+            mem.c_string(name_at, 64, &mut self.text)?;
+        }
+        let known = &self.cold[at];
+        let leader_pid = self.leader(mem, proc, known.identity.pid);
+        if self.text == known.identity.application_name.as_bytes()
+            && (datid, role) == (known.identity.datid, known.identity.usesysid)
+            && leader_pid == known.leader_pid
         {
             return Ok(());
         }
         let layout = &self.layout;
-        let entry = live.entry;
-        if let Entry::Whole(identity, ..) = status::read_whole(mem, entry, |m| status::read_identity(m, layout, entry))?
-        {
-            if identity.pid == live.identity.pid && (identity != live.identity || leader_pid != live.leader_pid) {
-                live.has_xact = live.activity.state != 0 || identity.datid != 0;
-                live.identity = identity;
-                live.leader_pid = leader_pid;
-                out.sessions.push(SessionSeen {
-                    session_id: live.session_id,
-                    identity: live.identity.clone(),
-                    leader_pid,
-                    host_pid: live.host_pid,
-                });
-            }
+        let read = status::read_whole(mem, entry, |m| status::read_identity(m, layout, entry))?;
+        let Entry::Whole(identity, ..) = read else { return Ok(()) };
+        let c = &mut self.cold[at];
+        if identity.pid == c.identity.pid && (identity != c.identity || leader_pid != c.leader_pid) {
+            c.has_xact = c.activity.state != 0 || identity.datid != 0;
+            c.identity = identity;
+            c.leader_pid = leader_pid;
+            out.sessions.push(SessionSeen {
+                session_id: c.session_id,
+                identity: c.identity.clone(),
+                leader_pid,
+                host_pid: c.host_pid,
+            });
         }
         Ok(())
     }

@@ -15,7 +15,7 @@ const TRIES: u32 = 4;
 
 /// What changes from statement to statement.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[allow(missing_docs)] // columns of session_tick
+#[allow(missing_docs)] // columns of session_run
 pub struct Activity {
     pub state: i32,
     pub xact_start: i64,

@@ -111,10 +111,10 @@ fn damage(mem: &mut FakeMemory, random: &mut Random) {
     }
 }
 
-fn look(mem: &FakeMemory, layout: &Layout, anchors: &Anchors, sessions: &mut Sessions, now: i64) -> Pass {
+fn look(mem: &FakeMemory, layout: &Layout, anchors: &Anchors, sessions: &mut Sessions, tick: i64) -> Pass {
     let mut pass = Pass::default();
-    sessions.pass(mem, now, &mut pass);
-    let waiters: Vec<u64> = pass.samples.iter().map(|s| s.proc).collect();
+    sessions.pass(mem, tick, tick * 1_000_000_000, &mut pass);
+    let waiters: Vec<u64> = sessions.waits().map(|(_, proc)| proc).collect();
     for edge in locks::read_edges(mem, layout, anchors, &waiters, &mut 0) {
         edge.tag.object();
     }
@@ -131,11 +131,7 @@ fn an_undamaged_server_shows_all_its_sessions() {
     for major in 13..=18 {
         let (mem, layout, anchors) = server(major);
         let pass = look(&mem, &layout, &anchors, &mut Sessions::new(&layout, &anchors, &process()), 0);
-        assert_eq!(
-            (pass.samples.len(), pass.sessions.len(), pass.torn),
-            (PROCS as usize, PROCS as usize, 0),
-            "{major}"
-        );
+        assert_eq!((pass.sampled, pass.sessions.len(), pass.torn), (PROCS, PROCS as usize, 0), "{major}");
         assert_eq!(pass.statements.len(), 1);
         assert_eq!(pass.statements[0].query, "select * from t where id = $1");
     }
@@ -147,7 +143,7 @@ fn a_freed_slot_with_a_stale_pid_is_no_session() {
         let (mut mem, layout, anchors) = server(major);
         mem.put_u32(PROC_ARRAY + 3 * layout.proc_size + layout.proc_latch_owner_pid, 0);
         let pass = look(&mem, &layout, &anchors, &mut Sessions::new(&layout, &anchors, &process()), 0);
-        assert_eq!(pass.samples.len(), PROCS as usize - 1, "{major}");
+        assert_eq!(pass.sampled, PROCS - 1, "{major}");
     }
 }
 
@@ -164,8 +160,47 @@ fn a_slot_taken_over_by_a_new_process_is_a_new_session() {
     let after = look(&mem, &layout, &anchors, &mut sessions, 1);
     assert_eq!(after.sessions.len(), 1);
     assert_eq!(after.sessions[0].identity.pid, 999);
-    assert!(before.samples.iter().all(|s| s.session_id != after.sessions[0].session_id));
+    assert_eq!((before.sampled, after.sampled), (PROCS, PROCS), "the new one is sampled at once");
+    assert!(before.sessions.iter().all(|s| s.session_id != after.sessions[0].session_id));
+    assert_eq!((after.runs.len(), after.runs[0].ticks), (1, 1), "that of the old one ended");
     assert_eq!((sessions.id_of_pid(103), sessions.id_of_pid(999)), (None, Some(after.sessions[0].session_id)));
+}
+
+#[test]
+fn a_session_that_shows_the_same_again_is_one_run() {
+    for major in 13..=18 {
+        let (mut mem, layout, anchors) = server(major);
+        let mut sessions = Sessions::new(&layout, &anchors, &process());
+        let mut pass = Pass::default();
+        let wait = PROC_ARRAY + 3 * layout.proc_size + layout.proc_wait_event_info;
+        let entry = STATUS + 4 * layout.be_size;
+        for tick in 0..7 {
+            match tick {
+                3 => mem.put_u32(wait, 0x0100_0009),
+                5 => {
+                    mem.put_u32(wait, 0);
+                    mem.put_u64(entry + 40, 77); // state_change
+                    mem.put_u32(entry, 2);
+                }
+                _ => {}
+            }
+            sessions.pass(&mem, tick, tick * 1_000_000, &mut pass);
+        }
+        sessions.end_runs(&mut pass);
+        let of = |pid: i32| {
+            let id = pass.sessions.iter().find(|s| s.identity.pid == pid).unwrap().session_id;
+            let runs = pass.runs.iter().filter(|r| r.session_id == id);
+            runs.map(|r| (r.tick, r.ticks, r.wait_event_info & 0xff)).collect::<Vec<_>>()
+        };
+        let first = of(103)[0].2;
+        assert_eq!(of(103), [(0, 3, first), (3, 2, 9), (5, 2, 0)], "{major}");
+        assert_eq!(of(104).iter().map(|r| (r.0, r.1)).collect::<Vec<_>>(), [(0, 5), (5, 2)], "{major}");
+        assert_eq!(of(105).iter().map(|r| (r.0, r.1)).collect::<Vec<_>>(), [(0, 7)], "{major}");
+        assert_eq!(pass.runs.iter().map(|r| r.ticks).sum::<i32>(), 7 * PROCS as i32);
+        pass.runs.clear();
+        sessions.end_runs(&mut pass);
+        assert!(pass.runs.is_empty(), "handed over once");
+    }
 }
 
 #[test]
@@ -176,7 +211,7 @@ fn damage_of_any_kind_ends_in_a_pass() {
         let (mut mem, layout, anchors) = server(major);
         let mut sessions = Sessions::new(&layout, &anchors, &process());
         for pass in 0..4 {
-            look(&mem, &layout, &anchors, &mut sessions, pass * 1_000_000_000);
+            look(&mem, &layout, &anchors, &mut sessions, pass);
             damage(&mut mem, &mut random);
         }
     }

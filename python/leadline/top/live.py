@@ -19,7 +19,7 @@ from leadline.capture import Capture, capture_row, memory_database, views_in_ord
 from leadline.errors import LeadlineError
 from leadline.tables import DUCKDB_TYPES, Table, all_tables
 
-RAW = "session_tick"  # goes into session_sample as soon as its ticks are there
+RAW = "session_run"  # goes into session_sample as soon as its ticks are there
 SAMPLED = ("tick", "session_delta", "lock_wait", "buffer_wait", "buffer_scan", "lwlock_wait")
 DESCRIBED = ("session", "statement", "wait_event")
 NAMED = ("relation", "database", "role")
@@ -126,10 +126,11 @@ class LiveCapture(Capture):
 
     def _make_samples(self) -> None:
         """The raw samples of passes whose tick has arrived become rows of session_sample."""
-        row = self.db.execute("select max(ts) from kept.tick").fetchone()
-        upto = row[0] if row and row[0] is not None else -1
-        self.db.execute(f"insert into kept.session_sample select * from session_sample_new where ts <= {upto}")
-        self.db.execute(f"delete from kept.{RAW} where ts <= {upto}")
+        # A run and its ticks come with the same hand-over: when the last tick is there, all are.
+        row = self.db.execute("select max(tick), max(ts) from kept.tick").fetchone()
+        tick, ts = row if row and row[0] is not None else (-1, -1)
+        self.db.execute(f"insert into kept.session_sample select * from session_sample_new where ts <= {ts}")
+        self.db.execute(f"delete from kept.{RAW} where tick + ticks - 1 <= {tick}")
 
     # -- names ---------------------------------------------------------------------------------------------------------
 
@@ -170,8 +171,9 @@ class LiveCapture(Capture):
     def trim(self, ts_from: int, spared: tuple[int, int] | None = None) -> None:
         """Forgets samples before ts_from, but those in the spared window, and sessions that are not sampled any more."""
         old = f"ts < {ts_from}" + (f" and not (ts >= {spared[0]} and ts < {spared[1]})" if spared else "")
-        for table in (*SAMPLED, RAW, "session_sample"):
+        for table in (*SAMPLED, "session_sample"):
             self.db.execute(f"delete from kept.{table} where {old}")
+        self.db.execute(f"delete from kept.{RAW} where tick < (select min(tick) from kept.tick)")
         self.db.execute(f"delete from kept.session where ts < {ts_from} and session_id not in (select session_id from kept.session_sample)")
         row = self.db.execute("select count(*) from kept.statement").fetchone()
         if row and row[0] > MOST_STATEMENTS:

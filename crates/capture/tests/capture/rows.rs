@@ -83,7 +83,7 @@ fn every_table_comes_back_as_written() {
     }
 }
 
-/// Columns of session_tick whose values follow different patterns, chosen to meet each way of encoding and its edges.
+/// Columns of session_run whose values follow different patterns, chosen to meet each way of encoding and its edges.
 fn pattern(kind: u64, rows: usize, random: &mut Random) -> Vec<i64> {
     let mut value = random.next() as i64;
     let mut left = 0u64;
@@ -114,7 +114,7 @@ fn pattern(kind: u64, rows: usize, random: &mut Random) -> Vec<i64> {
 #[test]
 fn patterns_of_integers_come_back_as_written() {
     let mut random = Random(2);
-    let spec = spec("session_tick").unwrap();
+    let spec = spec("session_run").unwrap();
     let scratch = Scratch::new();
     let mut writer = TableWriter::create(&scratch.0, spec.name, WriterOptions::default()).unwrap();
     // One writer for all, so that nothing of a segment leaks into the next.
@@ -143,10 +143,10 @@ fn a_batch_of_another_table_is_refused_and_harms_nothing() {
     let mut random = Random(3);
     let mut writer = TableWriter::create(&scratch.0, "tick", WriterOptions::default()).unwrap();
     let good = random_batch(spec("tick").unwrap(), 10, &mut random);
-    let bad = random_batch(spec("session_tick").unwrap(), 10, &mut random);
+    let bad = random_batch(spec("session_run").unwrap(), 10, &mut random);
     writer.write(&good).unwrap();
     let error = writer.write(&bad).unwrap_err();
-    assert!(matches!(&error, Error::Schema { table: "tick", detail } if detail.contains("period_ns")), "{error}");
+    assert!(matches!(&error, Error::Schema { table: "tick", detail } if detail.contains("ticks")), "{error}");
     assert_eq!(writer.close().unwrap().rows, 10);
 }
 

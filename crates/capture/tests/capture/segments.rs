@@ -16,7 +16,8 @@ fn write_one(writer: &mut TableWriter, value: i64) {
 fn numbers_go_on_after_what_is_there() {
     let scratch = Scratch::new();
     for fsync in [false, true] {
-        let mut writer = TableWriter::create(&scratch.0, "host_stat", WriterOptions { fsync }).unwrap();
+        let mut writer =
+            TableWriter::create(&scratch.0, "host_stat", WriterOptions { fsync, ..WriterOptions::default() }).unwrap();
         write_one(&mut writer, 1);
         writer.roll().unwrap();
         writer.roll().unwrap(); // nothing to write: no segment
