@@ -1,0 +1,52 @@
+//! What must hold for every decoder, whatever the bytes: one function for each, which panics when it does not.
+//!
+//! The same functions are run by `cargo test` over a fixed number of inputs (`tests/short.rs`) and by cargo-fuzz without end
+//! (`fuzz/` of the repository, `make fuzz`). Each gives a word for how far the bytes came, so that a test can see that its
+//! inputs reach what they are meant to reach.
+
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+mod cursor;
+// The records of the log's own tests are laid out by the same code.
+#[allow(missing_docs, unreachable_pub)]
+#[allow(clippy::should_implement_trait)] // named as in the tests it is shared with
+#[path = "../../wal/tests/made/mod.rs"]
+mod made;
+mod page;
+pub mod seeds;
+mod sql;
+mod wal;
+
+pub use cursor::cursor;
+pub use made::Random;
+pub use page::{control, oracle, page};
+pub use sql::statement;
+pub use wal::{wal_image, wal_record, wal_segment};
+
+/// A decoder under test: takes any bytes, and says how far they came.
+pub type Target = fn(&[u8]) -> &'static str;
+
+/// Every target by its name in `fuzz/fuzz_targets`.
+pub const TARGETS: [(&str, Target); 8] = [
+    ("cursor", cursor),
+    ("page", page),
+    ("oracle", oracle),
+    ("control", control),
+    ("wal_segment", wal_segment),
+    ("wal_record", wal_record),
+    ("wal_image", wal_image),
+    ("statement", statement),
+];
+
+/// The input's first byte as a choice, and what follows it; 0 when there is none.
+fn choice(data: &[u8]) -> (usize, &[u8]) {
+    data.split_first().map_or((0, data), |(first, rest)| ((*first).into(), rest))
+}
+
+/// The first two bytes as a number.
+fn number(data: &[u8]) -> (usize, &[u8]) {
+    let (low, rest) = choice(data);
+    let (high, rest) = choice(rest);
+    (high << 8 | low, rest)
+}

@@ -1,0 +1,122 @@
+//! Pages of an SP-GiST index: meta page, inner tuples with nodes, chains of leaf tuples.
+//!
+//! Source: src/include/access/spgist_private.h. From 14 on two bits of a leaf's `nextOffset` are flags.
+
+use leadline_bytes::Endian;
+
+use super::header::{Header, SIZE as HEADER};
+use super::index_tuple::INDEX_SIZE_MASK;
+use super::line_pointer::LinePointer;
+use crate::part::{FieldKind, Part, Value, Wrong};
+use crate::reader::{Flag, Reader};
+
+/// Bytes of the special area.
+pub const SPECIAL: usize = 8;
+/// `spgist_page_id`.
+pub const SPGIST_PAGE_ID: u16 = 0xff82;
+#[allow(missing_docs)]
+pub const SPGIST_META: u16 = 1;
+#[allow(missing_docs)]
+pub const SPGIST_DELETED: u16 = 2;
+#[allow(missing_docs)]
+pub const SPGIST_LEAF: u16 = 4;
+const CACHED_PAGES: u32 = 8;
+const LIVE: u32 = 0;
+const STATES: [&str; 4] = ["live", "redirect", "dead", "placeholder"];
+
+/// Bits of `flags`.
+pub const FLAGS: &[Flag] = &[
+    (1, "SPGIST_META", "meta page"),
+    (2, "SPGIST_DELETED", "deleted (before 9.6)"),
+    (4, "SPGIST_LEAF", "leaf"),
+    (8, "SPGIST_NULLS", "of nulls"),
+];
+
+pub(super) fn special(r: &mut Reader<'_>) -> Result<(), Wrong> {
+    let flags = r.u16("flags")?;
+    r.flags(FLAGS, flags.into());
+    r.u16("nRedirection")?;
+    r.u16("nPlaceholder")?;
+    r.u16("spgist_page_id")?;
+    Ok(())
+}
+
+/// The meta page's fields.
+pub(super) fn meta(page: &[u8], header: &Header) -> (Vec<Part>, Option<Wrong>) {
+    let end = usize::from(header.pd_lower);
+    let mut r = Reader::new(page, Endian::Little, "contents", FieldKind::Meta, HEADER, HEADER + 4);
+    let outcome = r.u32("magicNumber").map(drop);
+    let mut parts = vec![r.finish()];
+    let mut wrong = outcome.err();
+    let mut at = HEADER + 4;
+    for number in 0..CACHED_PAGES {
+        let mut r = Reader::new(page, Endian::Little, "last used page", FieldKind::Meta, at, at + 8).numbered(number);
+        let outcome = r.u32("blkno").and_then(|_| r.i32("freeSpace"));
+        wrong = wrong.or(outcome.err());
+        parts.push(r.finish());
+        at += 8;
+    }
+    let mut r = Reader::new(page, Endian::Little, "contents", FieldKind::Padding, at, end.max(at));
+    r.bytes_to("padding", FieldKind::Padding, end);
+    parts.push(r.finish());
+    (parts, wrong)
+}
+
+/// An inner or leaf tuple as a part.
+pub(super) fn item(page: &[u8], leaf: bool, number: u32, lp: LinePointer) -> (Part, Option<Wrong>) {
+    let (start, end) = (lp.off(), lp.off() + lp.len());
+    let mut r = Reader::new(page, Endian::Little, "tuple", FieldKind::TupleHeader, start, end).numbered(number);
+    let outcome = if leaf { read_leaf(&mut r) } else { read_inner(&mut r) };
+    r.bytes_to("data", FieldKind::Data, end);
+    (r.finish(), outcome.err())
+}
+
+fn state(bits: u32) -> &'static str {
+    STATES[(bits & 3) as usize]
+}
+
+fn read_leaf(r: &mut Reader<'_>) -> Result<(), Wrong> {
+    let bits = r.u32("tupstate_size")?;
+    r.words(format!("{}, {} bytes", state(bits), bits >> 2));
+    r.derived("tupstate", Value::Number(u64::from(bits & 3)));
+    r.derived("size", Value::Number(u64::from(bits >> 2)));
+    rest_of_leaf(r, bits)
+}
+
+fn rest_of_leaf(r: &mut Reader<'_>, bits: u32) -> Result<(), Wrong> {
+    let info = r.u16("t_info")?;
+    r.derived("nextOffset", Value::Number(u64::from(info & 0x3fff)));
+    if bits & 3 == LIVE {
+        r.tid("heapPtr")?;
+    } else {
+        r.tid("pointer")?;
+        r.u32("xid")?;
+    }
+    Ok(())
+}
+
+fn read_inner(r: &mut Reader<'_>) -> Result<(), Wrong> {
+    let end = r.offset() + r.left();
+    let bits = r.u32("bits")?;
+    let (nodes, prefix) = (bits >> 3 & 0x1fff, (bits >> 16) as usize);
+    if bits & 3 != LIVE {
+        r.words(format!("{}, {} bytes", state(bits), bits >> 2));
+        return rest_of_leaf(r, bits);
+    }
+    let same = if bits & 4 != 0 { ", all the same" } else { "" };
+    r.words(format!("{nodes} nodes, prefix of {prefix} bytes{same}"));
+    r.u16("size")?;
+    r.bytes("padding", 2)?;
+    r.kind(FieldKind::Data);
+    if prefix > 0 {
+        r.bytes("prefix", prefix)?;
+    }
+    for _ in 0..nodes {
+        let at = r.offset();
+        r.tid("node t_tid")?;
+        let info = r.u16("node t_info")?;
+        let size = usize::from(info & INDEX_SIZE_MASK);
+        r.bytes_to("node label", FieldKind::Data, at.saturating_add(size).min(end));
+    }
+    Ok(())
+}

@@ -1,0 +1,224 @@
+//! Whatever the bytes, a page is taken apart without a panic, its regions tile it, and both ways of checking agree.
+
+use leadline_page::postgres::{check, checksum, dissect_block, Fork, Kind};
+use leadline_page::{regions, FieldKind};
+
+/// A generator of numbers that is the same everywhere (xorshift64*).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        (self.next() % limit as u64) as usize
+    }
+}
+
+fn assert_sound(page: &[u8], fork: Fork) {
+    let found = dissect_block(page, fork, 7);
+    let tiles = regions(&found.parts, page.len());
+    let mut at = 0;
+    for tile in &tiles {
+        assert_eq!(tile.start, at, "a gap or an overlap: {tile:?}");
+        assert!(tile.end > tile.start && !tile.field.is_empty(), "{tile:?}");
+        at = tile.end;
+    }
+    assert_eq!(at, page.len());
+    for wrong in &found.wrong {
+        assert!(wrong.offset <= page.len(), "{wrong}");
+    }
+    let verdict = check(page, fork, None);
+    assert_eq!(verdict.kind, found.kind);
+    assert!(verdict.wrong.iter().all(|w| found.wrong.contains(w)));
+}
+
+/// A special area for each kind of page, by its last bytes.
+fn specials() -> Vec<Vec<u8>> {
+    let mut all = vec![vec![]];
+    for flags in [0u16, 1, 2, 4, 8, 0x104, 0x80, 0x83, 0x10, 0x11] {
+        for id in [0u16, 0xff80, 0xff81] {
+            let mut b = vec![0; 12];
+            b.extend(flags.to_le_bytes());
+            b.extend(id.to_le_bytes());
+            all.push(b);
+        }
+        all.push([vec![0, 0, 0, 0, 9, 0], flags.to_le_bytes().to_vec()].concat()); // gin
+        all.push([flags.to_le_bytes().to_vec(), vec![0, 0, 0, 0, 0x82, 0xff]].concat());
+        // spgist
+    }
+    all.extend([0x91u8, 0x92, 0x93].map(|t| vec![0, 0, 0, 0, 0, 0, t, 0xf0]));
+    all.push(vec![0x17, 0x17, 0, 0, 0, 0, 0, 0]);
+    all
+}
+
+fn put(page: &mut [u8], at: usize, value: u16) {
+    page[at..at + 2].copy_from_slice(&value.to_le_bytes());
+}
+
+/// A page of random bytes with a header and line pointers that mostly make sense, so that the items are reached.
+fn plausible(random: &mut Random, size: usize, special: &[u8]) -> Vec<u8> {
+    let mut page: Vec<u8> = (0..size).map(|_| random.next() as u8).collect();
+    let items = random.below(12);
+    let lower = 24 + 4 * items;
+    let special_at = size - special.len();
+    let upper = (lower + random.below(special_at - lower)).next_multiple_of(8).min(special_at);
+    page[..24].fill(0);
+    put(&mut page, 12, lower as u16);
+    put(&mut page, 14, upper as u16);
+    put(&mut page, 16, special_at as u16);
+    put(&mut page, 18, size as u16 | 4);
+    page[special_at..].copy_from_slice(special);
+    for i in 0..items {
+        let off = upper + random.below(special_at - upper + 1) / 8 * 8;
+        let len = random.below(special_at.saturating_sub(off) + 9);
+        let flags = if random.below(4) == 0 { random.below(4) } else { 1 };
+        let lp = (off & 0x7fff) as u32 | (flags as u32) << 15 | (len as u32 & 0x7fff) << 17;
+        page[24 + 4 * i..28 + 4 * i].copy_from_slice(&lp.to_le_bytes());
+    }
+    page
+}
+
+#[test]
+fn random_bytes_of_any_length() {
+    let mut random = Random(1);
+    for length in (0..64).chain([1024, 4096, 8192, 8200, 32768, 40000]) {
+        for fork in [Fork::Main, Fork::Fsm, Fork::Vm] {
+            let page: Vec<u8> = (0..length).map(|_| random.next() as u8).collect();
+            assert_sound(&page, fork);
+            assert_sound(&vec![0; length], fork);
+            assert_sound(&vec![0xff; length], fork);
+        }
+    }
+}
+
+#[test]
+fn pages_of_every_kind_with_random_items() {
+    let mut random = Random(2);
+    let mut kinds = std::collections::HashSet::new();
+    for special in specials() {
+        for size in [1024, 8192, 32768] {
+            for _ in 0..8 {
+                let mut page = plausible(&mut random, size, &special);
+                assert_sound(&page, Fork::Main);
+                kinds.insert(check(&page, Fork::Main, None).kind);
+                for _ in 0..8 {
+                    let at = random.below(64.min(size));
+                    page[at] = random.next() as u8;
+                    assert_sound(&page, Fork::Main);
+                }
+                page.truncate(random.below(size));
+                assert_sound(&page, Fork::Main);
+            }
+        }
+    }
+    // All but the maps (which only their file's name tells), new pages, bloom and what was meant as something else.
+    assert!(kinds.len() >= 27, "{} kinds: {kinds:?}", kinds.len());
+}
+
+#[test]
+fn real_pages_with_flipped_bytes() {
+    let folder = format!("{}/../../testdata/postgres", env!("CARGO_MANIFEST_DIR"));
+    let mut random = Random(3);
+    let mut pages = 0;
+    for version in std::fs::read_dir(folder).unwrap() {
+        for file in std::fs::read_dir(version.unwrap().path()).unwrap() {
+            let path = file.unwrap().path();
+            if path.extension().is_none_or(|e| e != "page") {
+                continue;
+            }
+            let page = std::fs::read(&path).unwrap();
+            pages += 1;
+            assert_sound(&page, Fork::Main);
+            for _ in 0..2000 {
+                let mut broken = page.clone();
+                for _ in 0..=random.below(4) {
+                    let at = random.below(page.len());
+                    broken[at] ^= 1 << random.below(8);
+                }
+                assert_sound(&broken, Fork::Main);
+            }
+        }
+    }
+    assert!(pages >= 4);
+}
+
+/// Fixed values: those of the server are compared in tests/test_page_live.py.
+#[test]
+fn a_checksum_depends_on_every_byte_but_its_own_and_on_the_block() {
+    let mut page = vec![0x5au8; 8192];
+    let before = checksum(&page, 3);
+    assert_ne!(before, checksum(&page, 4));
+    page[8] = 1;
+    page[9] = 2;
+    assert_eq!(before, checksum(&page, 3));
+    for at in [0, 7, 10, 127, 128, 5000, 8191] {
+        page[at] ^= 0x10;
+        assert_ne!(before, checksum(&page, 3), "byte {at}");
+        page[at] ^= 0x10;
+    }
+}
+
+fn heap(items: &[(usize, usize)]) -> Vec<u8> {
+    let mut page = plausible(&mut Random(9), 8192, &[]);
+    page[24..].fill(0);
+    let upper = items.iter().map(|i| i.0).min().unwrap();
+    put(&mut page, 12, 24 + 4 * items.len() as u16);
+    put(&mut page, 14, upper as u16);
+    for (i, (off, len)) in items.iter().enumerate() {
+        let lp = *off as u32 | 1 << 15 | (*len as u32) << 17;
+        page[24 + 4 * i..28 + 4 * i].copy_from_slice(&lp.to_le_bytes());
+        page[off + 18] = 1; // one attribute
+        page[off + 22] = 24; // t_hoff
+    }
+    page
+}
+
+fn classes(page: &[u8], block: Option<u32>) -> Vec<(&'static str, Option<u32>)> {
+    check(page, Fork::Main, block).wrong.iter().map(|w| (w.class, w.item)).collect()
+}
+
+#[test]
+fn each_defect_is_found_and_named() {
+    let sound = heap(&[(8160, 28), (8120, 40), (8080, 28)]);
+    assert_eq!(classes(&sound, None), []);
+    assert_eq!(classes(&heap(&[(8160, 28), (8120, 41), (8080, 28)]), None), [("overlap", Some(2))]);
+    assert_eq!(classes(&heap(&[(8160, 33)]), None), [("line_pointer", Some(1))]);
+    assert_eq!(classes(&heap(&[(8164, 28)]), None), [("line_pointer", Some(1))]);
+    let mut page = sound.clone();
+    page[8120 + 22] = 48;
+    assert_eq!(classes(&page, None), [("tuple", Some(2))]);
+    page[8120 + 22] = 25;
+    assert_eq!(classes(&page, None), [("tuple", Some(2))]);
+    let mut page = sound.clone();
+    put(&mut page, 14, 9000);
+    assert_eq!(classes(&page, None), [("header", None)]);
+    let mut page = sound.clone();
+    let right = checksum(&page, 5);
+    put(&mut page, 8, right);
+    assert_eq!(classes(&page, Some(5)), []);
+    assert_eq!(classes(&page, Some(6)), [("checksum", None)]);
+    let mut torn = heap(&[(4000, 28), (8160, 28)]);
+    let right = checksum(&torn, 5);
+    put(&mut torn, 8, right);
+    torn[4608..].fill(0);
+    assert_eq!(classes(&torn, Some(5))[0], ("torn", None));
+    let mut random = Random(4);
+    let noise: Vec<u8> = (0..8192).map(|_| (random.next() >> 32) as u8).collect();
+    assert_eq!(classes(&noise, None), [("encrypted", None)]);
+    assert_eq!(check(&[0; 8192], Fork::Main, Some(0)).kind, Kind::New);
+}
+
+#[test]
+fn the_free_room_of_a_page_is_named_as_such() {
+    let page = heap(&[(8160, 28)]);
+    let tiles = regions(&dissect_block(&page, Fork::Main, 0).parts, page.len());
+    let free: Vec<_> = tiles.iter().filter(|t| t.kind == FieldKind::Free).map(|t| (t.start, t.end)).collect();
+    assert_eq!(free, [(28, 8160)]);
+    let last = tiles.last().map(|t| (t.field, t.start, t.end));
+    assert_eq!(last, Some(("unused", 8188, 8192)));
+}

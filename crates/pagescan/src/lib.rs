@@ -1,0 +1,16 @@
+//! Relation files and whole data directories of PostgreSQL, page by page, on all cores and in bounded memory.
+//!
+//! [`Run`] reads them piece by piece: it reports what is wrong, and with a capture folder it writes a row for each
+//! page, line pointer and tuple header. [`files`] says which files there are and what their names mean. What pages mean is
+//! `leadline-page`'s business.
+
+#![warn(missing_docs)]
+
+mod error;
+pub mod files;
+mod run;
+mod tables;
+
+pub use error::Error;
+pub use files::{Engine, Layout, RelationFile};
+pub use run::{Problem, Run, Status, Summary};

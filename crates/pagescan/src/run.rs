@@ -1,0 +1,386 @@
+//! One pass over many files by several threads: pieces of a quarter of a megabyte, handed out in order.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::ErrorKind;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc::{sync_channel, Receiver, RecvTimeoutError, SyncSender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use leadline_page::postgres::{check, Fork, Header, Kind, Verdict};
+use leadline_page::Wrong;
+
+use crate::error::Error;
+use crate::files::{find, read_at, RelationFile};
+use crate::tables::Tables;
+
+/// Bytes read at a time. Small enough to stay in the processor's cache between reading and checking.
+const PIECE: u64 = 1 << 18;
+/// Problems waiting to be taken; the threads wait when nobody takes them, so that memory stays bounded.
+const WAITING: usize = 1024;
+/// A page that is wrong is read again so often: a running server may be writing it.
+const LOOKS: usize = 3;
+
+/// Something wrong in one page of one file.
+#[derive(Debug, Clone)]
+pub struct Problem {
+    /// The file.
+    pub path: PathBuf,
+    /// Block within the file.
+    pub block: u32,
+    /// Kind of page.
+    pub kind: &'static str,
+    /// What is wrong; its offset counts from the beginning of the page.
+    pub wrong: Wrong,
+}
+
+/// How far a run is.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Status {
+    /// Threads still work.
+    pub running: bool,
+    /// Bytes looked at.
+    pub bytes: u64,
+    /// Bytes there are.
+    pub total_bytes: u64,
+    /// Problems found.
+    pub problems: u64,
+}
+
+/// What was seen, in sum.
+#[derive(Debug, Clone, Default)]
+pub struct Summary {
+    /// Files looked at.
+    pub files: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+    /// Whole pages.
+    pub pages: u64,
+    /// Line pointers.
+    pub items: u64,
+    /// Pages whose checksum was compared.
+    pub checksums: u64,
+    /// Pages of each kind.
+    pub kinds: BTreeMap<&'static str, u64>,
+    /// Problems of each class.
+    pub classes: BTreeMap<&'static str, u64>,
+    /// Rows written of each table.
+    pub rows: BTreeMap<&'static str, u64>,
+    /// Files that were gone when their turn came: a running server dropped them.
+    pub vanished: u64,
+    /// Pieces that were shorter than their file had been: a running server cut it off, or something else did.
+    pub shrunk: u64,
+}
+
+impl Summary {
+    fn add(&mut self, other: &Summary) {
+        self.bytes += other.bytes;
+        self.pages += other.pages;
+        self.items += other.items;
+        self.checksums += other.checksums;
+        self.vanished += other.vanished;
+        self.shrunk += other.shrunk;
+        let maps =
+            [(&mut self.kinds, &other.kinds), (&mut self.classes, &other.classes), (&mut self.rows, &other.rows)];
+        for (mine, theirs) in maps {
+            theirs.iter().for_each(|(name, n)| *mine.entry(name).or_default() += n);
+        }
+    }
+}
+
+/// What the threads share.
+pub(crate) struct Shared {
+    files: Vec<RelationFile>,
+    total_bytes: u64,
+    next: Mutex<Next>,
+    stop: AtomicBool,
+    running: AtomicUsize,
+    bytes: AtomicU64,
+    problems: AtomicU64,
+    summary: Mutex<Summary>,
+    error: Mutex<Option<Error>>,
+    /// Held while a segment is written: two writers of one table must not choose the same number.
+    pub(crate) storing: Mutex<()>,
+}
+
+/// The next piece to be handed out.
+struct Next {
+    file: usize,
+    offset: u64,
+}
+
+/// A pass over files, in threads of its own.
+pub struct Run {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+    problems: Receiver<Problem>,
+}
+
+impl Run {
+    /// Starts to look at all pages of `paths`. With `capture_dir` rows are written there.
+    ///
+    /// # Errors
+    /// When a path has no pages; what fails later is told by [`Run::finish`].
+    pub fn start(
+        paths: &[PathBuf],
+        block_size: Option<u32>,
+        capture_dir: Option<PathBuf>,
+        threads: usize,
+    ) -> Result<Run, Error> {
+        let files = find(paths, block_size)?;
+        let total_bytes = files.iter().map(|f| f.bytes).sum();
+        let threads = threads.max(1);
+        let shared = Arc::new(Shared {
+            total_bytes,
+            next: Mutex::new(Next { file: 0, offset: 0 }),
+            stop: AtomicBool::new(false),
+            running: AtomicUsize::new(threads),
+            bytes: AtomicU64::new(0),
+            problems: AtomicU64::new(0),
+            summary: Mutex::new(Summary { files: files.len() as u64, ..Summary::default() }),
+            error: Mutex::new(None),
+            storing: Mutex::new(()),
+            files,
+        });
+        if let Some(folder) = &capture_dir {
+            Tables::write_files(folder, &shared.files)?;
+        }
+        let (sender, problems) = sync_channel(WAITING);
+        let start = |_| {
+            let (shared, sender, folder) = (Arc::clone(&shared), sender.clone(), capture_dir.clone());
+            std::thread::spawn(move || {
+                let mut worker = Worker { shared: &shared, sender, summary: Summary::default(), buffer: Vec::new() };
+                if let Err(e) = worker.work(folder) {
+                    shared.stop.store(true, Relaxed);
+                    lock(&shared.error).get_or_insert(e);
+                }
+                lock(&shared.summary).add(&worker.summary);
+                shared.running.fetch_sub(1, Relaxed);
+            })
+        };
+        let threads = (0..threads).map(start).collect();
+        Ok(Run { shared, threads, problems })
+    }
+
+    /// How far it is.
+    pub fn status(&self) -> Status {
+        Status {
+            running: self.shared.running.load(Relaxed) > 0,
+            bytes: self.shared.bytes.load(Relaxed),
+            total_bytes: self.shared.total_bytes,
+            problems: self.shared.problems.load(Relaxed),
+        }
+    }
+
+    /// Problems found since the last call, `most` of them at most; waits up to `wait` for the first. None: there will be
+    /// no more.
+    pub fn take(&self, most: usize, wait: Duration) -> Option<Vec<Problem>> {
+        match self.problems.recv_timeout(wait) {
+            Ok(first) => Some(std::iter::once(first).chain(self.problems.try_iter()).take(most.max(1)).collect()),
+            Err(RecvTimeoutError::Timeout) => Some(Vec::new()),
+            Err(RecvTimeoutError::Disconnected) => None,
+        }
+    }
+
+    /// Tells the threads to stop soon.
+    pub fn stop(&self) {
+        self.shared.stop.store(true, Relaxed);
+    }
+
+    /// Waits for the threads, and gives what was seen in sum. Problems nobody took are dropped.
+    ///
+    /// # Errors
+    /// The first that ended a thread.
+    pub fn finish(mut self) -> Result<Summary, Error> {
+        let threads = std::mem::take(&mut self.threads);
+        while self.take(WAITING, Duration::from_millis(50)).is_some() {}
+        if threads.into_iter().map(JoinHandle::join).filter(Result::is_err).count() > 0 {
+            return Err(Error::Fault);
+        }
+        match lock(&self.shared.error).take() {
+            Some(e) => Err(e),
+            None => Ok(lock(&self.shared.summary).clone()),
+        }
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// One thread.
+struct Worker<'s> {
+    shared: &'s Arc<Shared>,
+    sender: SyncSender<Problem>,
+    summary: Summary,
+    buffer: Vec<u8>,
+}
+
+impl Worker<'_> {
+    fn work(&mut self, folder: Option<PathBuf>) -> Result<(), Error> {
+        let mut tables = folder.map(|folder| Tables::create(&folder)).transpose()?;
+        let mut open: Option<(usize, File)> = None;
+        while let Some((number, offset)) = self.next_piece() {
+            let shared = self.shared;
+            let about = &shared.files[number];
+            let file = match open.take() {
+                Some((n, file)) if n == number => file,
+                _ => match File::open(&about.path) {
+                    Ok(file) => file,
+                    Err(e) if e.kind() == ErrorKind::NotFound => {
+                        self.summary.vanished += u64::from(offset == 0);
+                        shared.bytes.fetch_add(PIECE.min(about.bytes - offset), Relaxed);
+                        continue;
+                    }
+                    Err(source) => return Err(Error::Read { path: about.path.clone(), source }),
+                },
+            };
+            self.piece(number, about, &file, offset, tables.as_mut())?;
+            open = Some((number, file));
+        }
+        if let Some(tables) = tables {
+            let rows = tables.close(self.shared)?;
+            rows.into_iter().for_each(|(name, n)| *self.summary.rows.entry(name).or_default() += n);
+        }
+        Ok(())
+    }
+
+    fn next_piece(&self) -> Option<(usize, u64)> {
+        let mut next = lock(&self.shared.next);
+        loop {
+            if self.shared.stop.load(Relaxed) {
+                return None;
+            }
+            let file = self.shared.files.get(next.file)?;
+            if next.offset < file.bytes {
+                let piece = (next.file, next.offset);
+                next.offset += PIECE;
+                return Some(piece);
+            }
+            *next = Next { file: next.file + 1, offset: 0 };
+        }
+    }
+
+    fn piece(
+        &mut self,
+        number: usize,
+        about: &RelationFile,
+        file: &File,
+        offset: u64,
+        mut tables: Option<&mut Tables>,
+    ) -> Result<(), Error> {
+        let size = about.layout.block_size as usize;
+        let wanted = PIECE.min(about.bytes - offset) as usize;
+        let mut buffer = std::mem::take(&mut self.buffer);
+        buffer.resize(wanted, 0);
+        let read = read_at(file, &mut buffer, offset);
+        let read = read.map_err(|source| Error::Read { path: about.path.clone(), source })?;
+        let first = (offset / size as u64) as u32;
+        let pages = buffer.get(..read).unwrap_or(&[]);
+        for (block, page) in (first..).zip(pages.chunks(size)) {
+            if page.len() < size {
+                break;
+            }
+            let fork_block = about.fork_block(block);
+            let mut verdict = look(page, about, fork_block);
+            if !verdict.wrong.is_empty() {
+                verdict = look_again(verdict, page, about, file, block);
+                for wrong in std::mem::take(&mut verdict.wrong) {
+                    self.report(about, block, verdict.kind.as_str(), wrong);
+                }
+            }
+            self.summary.pages += 1;
+            let compared = verdict.kind != Kind::New && checksum_block(page, about, fork_block).is_some();
+            self.summary.checksums += u64::from(compared);
+            self.summary.items += u64::from(verdict.items);
+            *self.summary.kinds.entry(verdict.kind.as_str()).or_default() += 1;
+            if let Some(tables) = tables.as_deref_mut() {
+                tables.page(self.shared, number as i32, fork_block, page, &verdict)?;
+            }
+        }
+        let whole = read / size * size;
+        self.summary.shrunk += u64::from(read < wanted);
+        if whole < read {
+            let found = format!("{} bytes", read - whole);
+            let wanted = format!("{size} bytes");
+            let wrong =
+                Wrong { class: "short", what: "page at the end of the file", item: None, offset: 0, wanted, found };
+            self.report(about, first + (whole / size) as u32, "unknown", wrong);
+        }
+        self.summary.bytes += read as u64;
+        self.shared.bytes.fetch_add(wanted as u64, Relaxed);
+        self.buffer = buffer;
+        Ok(())
+    }
+
+    fn report(&mut self, about: &RelationFile, block: u32, kind: &'static str, wrong: Wrong) {
+        *self.summary.classes.entry(wrong.class).or_default() += 1;
+        self.shared.problems.fetch_add(1, Relaxed);
+        // Nobody listens any more: the sums still count it.
+        let _ = self.sender.send(Problem { path: about.path.clone(), block, kind, wrong });
+    }
+}
+
+/// Whether and how the checksum of a page is to be compared: `None` when not.
+fn checksum_block(page: &[u8], about: &RelationFile, fork_block: u32) -> Option<u32> {
+    let stored = Header::parse(page).map_or(0, |h| h.pd_checksum);
+    about.layout.checksums.unwrap_or(stored != 0).then_some(fork_block)
+}
+
+fn look(page: &[u8], about: &RelationFile, fork_block: u32) -> Verdict {
+    check_fast(page, about.fork, checksum_block(page, about, fork_block))
+}
+
+/// A page that is wrong is read again: sound the next time, a running server was writing it. Wrong and different each time:
+/// torn, as far as can be told.
+fn look_again(first: Verdict, page: &[u8], about: &RelationFile, file: &File, block: u32) -> Verdict {
+    let mut before = page.to_vec();
+    let mut again = vec![0; page.len()];
+    let mut changed = false;
+    for _ in 1..LOOKS {
+        let offset = u64::from(block) * u64::from(about.layout.block_size);
+        if !matches!(read_at(file, &mut again, offset), Ok(n) if n == page.len()) {
+            return first;
+        }
+        let verdict = look(&again, about, about.fork_block(block));
+        if verdict.wrong.is_empty() {
+            return verdict;
+        }
+        changed |= again != before;
+        before.copy_from_slice(&again);
+    }
+    let mut verdict = look(&again, about, about.fork_block(block));
+    if changed {
+        verdict.wrong.iter_mut().filter(|w| w.class == "checksum").for_each(|w| w.class = "torn");
+    }
+    verdict
+}
+
+/// [`check`] with the widest vector registers this machine has: the checksum takes most of the time.
+#[cfg(target_arch = "x86_64")]
+fn check_fast(page: &[u8], fork: Fork, block: Option<u32>) -> Verdict {
+    #[target_feature(enable = "avx2")]
+    fn check_avx2(page: &[u8], fork: Fork, block: Option<u32>) -> Verdict {
+        check(page, fork, block)
+    }
+    if std::arch::is_x86_feature_detected!("avx2") {
+        // SAFETY: the machine has AVX2, as was just asked.
+        unsafe { check_avx2(page, fork, block) }
+    } else {
+        check(page, fork, block)
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn check_fast(page: &[u8], fork: Fork, block: Option<u32>) -> Verdict {
+    check(page, fork, block)
+}

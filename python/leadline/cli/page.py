@@ -1,0 +1,221 @@
+"""leadline page: pages of files, without a server."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from leadline.cli import OUTCOME_FINDINGS, OUTCOME_FINE, SETTINGS
+from leadline.cli.output import to_json
+
+block_size = click.option("--block-size", type=int, metavar="BYTES", help="Size of a page [default: what pg_control or the file says].")
+dsn = click.option("--dsn", metavar="DSN", help="Take FILE as the name of a relation of this server (on this host).")
+FORKS = ["main", "fsm", "vm", "init"]
+fork = click.option("--fork", type=click.Choice(FORKS), default="main", help="With --dsn: which file of the relation.")
+as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+engine = click.option("--engine", type=click.Choice(["informix"]), help="Pages of Informix: 2 kB without --block-size.")
+
+
+def _read(place: Any, block_size: int | None, engine: str | None, **more: Any) -> dict[str, Any]:
+    """The page at a place; `more` is what only pages of Informix have."""
+    from leadline import pages
+    from leadline.errors import LeadlineError
+
+    if engine == "informix":
+        from leadline.pages import informix
+
+        return informix.read_page(place, block_size, **more)
+    if any(more.values()):
+        raise LeadlineError("usage", "--row-size and --version-15 are for pages of Informix", hint="--engine informix")
+    return pages.read_page(place, block_size)
+
+
+@click.group(
+    "page",
+    context_settings=SETTINGS,
+    epilog="""\b
+Examples:
+  leadline page show base/16384/16402:7
+  leadline page hex base/16384/16402:7
+  leadline page diff backup/base/16384/16402:7 base/16384/16402:7
+  leadline page check /var/lib/postgresql/18/main
+  leadline page scan base/16384 -o pages.leadline""",
+)
+def command() -> None:
+    """Take pages of PostgreSQL apart, straight from files.
+
+    No server is needed. Of a running one, pages that are only in its memory are not seen: CHECKPOINT writes them.
+    """
+
+
+def _place(text: str, dsn: str | None, fork: str) -> Any:
+    """The page a command line names: in a file, or with a DSN in a relation."""
+    from leadline.pages import parse_place
+
+    if dsn is None:
+        return parse_place(text)
+    from leadline.pages.relation import place_in_server
+
+    return place_in_server(dsn, text, fork)
+
+
+@command.command(
+    "show",
+    epilog="""\b
+Examples:
+  leadline page show base/16384/16402
+  leadline page show base/16384/16402:7
+  leadline page show base/16384/16402_vm:0 --json
+  leadline page show public.orders_pkey:3 --dsn postgres:///shop
+  leadline page show rootchunk:4 --engine informix
+  leadline page show chunk4:202 --engine informix --row-size 140""",
+)
+@click.argument("place", metavar="FILE[:BLOCK]")
+@dsn
+@fork
+@block_size
+@engine
+@click.option("--row-size", type=click.IntRange(1, 32767), metavar="BYTES", help="Say which rows of Informix have another length.")
+@click.option("--version-15", is_flag=True, help="Pages of Informix 15, of which only the ends are known.")
+@as_json
+def show(
+    place: str,
+    dsn: str | None,
+    fork: str,
+    block_size: int | None,
+    engine: str | None,
+    row_size: int | None,
+    version_15: bool,
+    as_json: bool,
+) -> None:
+    """Explain one page: header, line pointers, tuples or index items, flags in words.
+
+    BLOCK counts from the start of FILE; without it, block 0. With --dsn a relation is named instead, and BLOCK counts
+    from its start; the page is read from the server's files all the same.
+    """
+    from leadline import pages
+    from leadline.pages.text import show_text
+
+    page = _read(_place(place, dsn, fork), block_size, engine, row_size=row_size, version_15=version_15)
+    click.echo(to_json(pages.as_json(page)) if as_json else show_text(page))
+
+
+@command.command("hex", epilog="\b\nExamples:\n  leadline page hex base/16384/16402:7\n  leadline page hex base/16384/16402:7 --json")
+@click.argument("place", metavar="FILE:BLOCK")
+@dsn
+@fork
+@block_size
+@engine
+@as_json
+def hex_(place: str, dsn: str | None, fork: str, block_size: int | None, engine: str | None, as_json: bool) -> None:
+    """Print a page as hex; every byte stands under the name of what it is."""
+    from leadline.pages.hexdump import hex_json, hex_lines
+
+    page = _read(_place(place, dsn, fork), block_size, engine)
+    if as_json:
+        click.echo(to_json(hex_json(page)))
+        return
+    for line in hex_lines(page, colour=sys.stdout.isatty()):
+        click.echo(line)
+
+
+@command.command(
+    "diff",
+    epilog="""\b
+Examples:
+  leadline page diff old/16402:7 base/16384/16402:7
+  leadline page diff a.page:0 b.page:0 --json""",
+)
+@click.argument("place_a", metavar="FILE_A:BLOCK")
+@click.argument("place_b", metavar="FILE_B:BLOCK")
+@block_size
+@engine
+@as_json
+def diff(place_a: str, place_b: str, block_size: int | None, engine: str | None, as_json: bool) -> None:
+    """Say what differs between two pages, field by field.
+
+    A difference is no error: the exit code is 0 either way.
+    """
+    from leadline import pages
+    from leadline.cli.output import to_table
+    from leadline.pages.diff import differences
+
+    a, b = (_read(pages.parse_place(place), block_size, engine) for place in (place_a, place_b))
+    found = differences(a, b)
+    if as_json:
+        click.echo(to_json(found))
+    elif found:
+        click.echo(to_table(["part", "field", "a", "b"], [list(row.values()) for row in found]))
+    else:
+        same = a["raw"] == b["raw"]
+        click.echo("the pages are the same" if same else "the pages differ only in bytes that nothing refers to")
+
+
+@command.command(
+    "check",
+    epilog="""\b
+Examples:
+  leadline page check /var/lib/postgresql/18/main
+  leadline page check base/16384/16402 base/16384/16402.1
+  leadline page check /backup/base/16384 --json""",
+)
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@block_size
+@as_json
+def check(paths: tuple[Path, ...], block_size: int | None, as_json: bool) -> int:
+    """Look for pages that cannot be: checksums, overlaps, impossible offsets.
+
+    PATH is a file, a folder of relation files or a data directory. Also found: torn pages, pages that look encrypted,
+    files that end within a page. Checksums are compared when pg_control says that there are any; without pg_control,
+    on every page that has one. Exit code 0: nothing found; 1: problems; 2: error.
+    """
+    from leadline.pages.run import Pages
+    from leadline.pages.summary import check_text
+    from leadline.progress import TerminalLine
+
+    found = Pages(list(paths), block_size=block_size, progress=TerminalLine())
+    if as_json:
+        _json_list(found)
+    else:
+        for problem in found:
+            click.echo(f"{problem['path']}:{problem['block']}: {problem['class']}: {problem['message']}")
+        click.echo(check_text(found.summary))
+    return OUTCOME_FINDINGS if found.summary["classes"] else OUTCOME_FINE
+
+
+def _json_list(found: Any) -> None:
+    """{"problems": [...], "summary": {...}}, printed as it comes."""
+    before = '{"problems": ['
+    for problem in found:
+        click.echo(before + to_json(problem), nl=False)
+        before = ",\n"
+    click.echo(("" if before == ",\n" else before) + '],\n"summary": ' + to_json(found.summary) + "}")
+
+
+@command.command(
+    "scan",
+    epilog="""\b
+Examples:
+  leadline page scan base/16384 -o pages.leadline
+  leadline sql pages.leadline "select kind, count(*) from page group by 1"
+  leadline sql pages.leadline "select t_infomask2 & 2047 as natts, count(*)
+    from heap_tuple where lp_flags = 1 group by 1\"""",
+)
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("-o", "--output", required=True, type=click.Path(path_type=Path), metavar="DIR", help="The folder to write: new or empty.")
+@block_size
+@as_json
+def scan(paths: tuple[Path, ...], output: Path, block_size: int | None, as_json: bool) -> None:
+    """Write whole relations or data directories as tables: pages, line pointers, tuple headers.
+
+    The tables are page_file, page, heap_tuple and index_item; DIR is a capture that `leadline sql` reads.
+    """
+    from leadline.pages.run import scan as scan_pages
+    from leadline.pages.summary import scan_text
+    from leadline.progress import TerminalLine
+
+    done = scan_pages(list(paths), output, block_size=block_size, progress=TerminalLine())
+    click.echo(to_json(done.summary) if as_json else scan_text(done.summary, output))

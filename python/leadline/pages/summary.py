@@ -1,0 +1,44 @@
+"""What a run over many pages found, in a few lines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from leadline.figures import count, quantity
+
+
+def _read(summary: dict[str, Any]) -> list[str]:
+    took = summary["seconds"]
+    rate = f"{quantity(summary['bytes'] / took)}B/s" if took > 0 else ""
+    pages, files = count(summary["pages"], "page"), count(summary["files"], "file")
+    lines = [f"{pages} in {files}, {quantity(summary['bytes'])}B in {took:.2f} s, {rate}"]
+    kinds = sorted(summary["kinds"].items(), key=lambda kind: (-kind[1], kind[0]))
+    lines += [f"  {number:>12,}  {kind}" for kind, number in kinds]
+    if summary["vanished"]:
+        lines.append(f"{count(summary['vanished'], 'file')} gone before they were read: a running server dropped them")
+    if summary["shrunk"]:
+        lines.append("some files became shorter while they were read: what was cut off is not in these figures")
+    return lines
+
+
+def check_text(summary: dict[str, Any]) -> str:
+    """Pages by kind, then problems by class, or that there are none."""
+    lines = _read(summary)
+    lines.append(f"checksums compared on {count(summary['checksums'], 'page')}")
+    classes = sorted(summary["classes"].items())
+    if classes:
+        lines.append("problems: " + ", ".join(f"{number:,} {name}" for name, number in classes))
+    else:
+        lines.append("no problems")
+    return "\n".join(lines)
+
+
+def scan_text(summary: dict[str, Any], output: Path) -> str:
+    """Pages by kind and rows by table."""
+    lines = _read(summary)
+    lines += [f"  {rows:>12,}  rows of {name}" for name, rows in sorted(summary["rows"].items())]
+    if summary["classes"]:
+        lines.append(f"problems: {sum(summary['classes'].values()):,}; leadline page check lists them")
+    lines.append(f'leadline sql {output} "..." reads them')
+    return "\n".join(lines)

@@ -1,0 +1,112 @@
+"""A page as text: its header, then each group of like parts as a table, with the meaning of flags in words."""
+
+from __future__ import annotations
+
+import itertools
+import textwrap
+from collections.abc import Iterator
+from typing import Any
+
+from leadline.cli.output import to_table
+from leadline.pages import named
+
+WIDTH = 80
+BYTES_SHOWN = 24
+LIST_SHOWN = 4
+CHECKSUMS = ("pd_checksum", "chkval_kcbh", "pg_cksum")
+HIDDEN = frozenset({"padding", "ItemIdData", "free", "special"})
+
+
+def show_text(page: dict[str, Any]) -> str:
+    """All of a page, 80 columns wide where numbers allow it."""
+    lines = [
+        f"{page['path']} block {page['block']}: {page['kind']}",
+        f"{_fork(page)}{page['block_size']} bytes; {checksum_words(page)}",
+    ]
+    for problem in page["problems"]:
+        lines += textwrap.wrap(f"WRONG {problem['class']}: {problem['message']}", WIDTH, subsequent_indent="  ")
+    for name, group in itertools.groupby(page["parts"], key=lambda part: part["part"]):
+        lines += ["", *_group(name, list(group))]
+    return "\n".join(lines)
+
+
+def _fork(page: dict[str, Any]) -> str:
+    """Which fork of its relation; nothing for engines that have none."""
+    return f"{page['fork']} fork, block {page['fork_block']} of it, " if page["fork"] else ""
+
+
+def checksum_words(page: dict[str, Any]) -> str:
+    """What the checksum says, and whether it was expected to say anything."""
+    fields, computed = page["parts"][0]["fields"], page["computed_checksum"]
+    stored = next((fields[name]["value"] for name in CHECKSUMS if name in fields), None)
+    if stored is None:
+        return "no checksum to be found"
+    if page["kind"] == "new":
+        return "no checksum, as in every new page"
+    if stored == computed:
+        return f"checksum {stored:#06x} is right"
+    if page["checksums"] or (page["checksums"] is None and stored):
+        return f"checksum {stored:#06x} is wrong, computed {computed:#06x}"
+    return "no checksums kept" if not stored else f"checksum {stored:#06x} not kept up to date: checksums are off"
+
+
+def hidden(name: str) -> bool:
+    """Bytes without content; of several in one part the second is called "padding 2"."""
+    return name in HIDDEN or name.startswith("padding ")
+
+
+def _group(name: str, parts: list[dict[str, Any]]) -> list[str]:
+    if len(parts) == 1 and parts[0]["number"] is None:
+        return [name, *_fields(parts[0])]
+    names = list(dict.fromkeys(n for part in parts for n in part["fields"] if not hidden(n)))
+    rows = [[part["number"], *(_value(part["fields"].get(n)) for n in names), "; ".join(_words(part))] for part in parts]
+    if not any(row[-1] for row in rows):
+        return [name, to_table(["#", *names], [row[:-1] for row in rows], WIDTH)]
+    if name in ("line pointer", "slot"):
+        return [name, to_table(["#", *names, "words"], rows, WIDTH)]
+    return [name, *_records(parts)]
+
+
+def _records(parts: list[dict[str, Any]]) -> Iterator[str]:
+    """Items with many fields and words: a line of values each, then a line of words."""
+    for part in parts:
+        values = [f"{n} {_value(f)}" for n, f in part["fields"].items() if not hidden(n) and (f["length"] or not f.get("words"))]
+        head = f"{part['number']:>4}  "
+        yield from textwrap.wrap("  ".join(values), WIDTH, initial_indent=head, subsequent_indent=" " * 6, break_long_words=False)
+        words = _words(part)
+        if words:
+            yield from textwrap.wrap("; ".join(words), WIDTH, initial_indent=" " * 6 + "= ", subsequent_indent=" " * 8)
+
+
+def _fields(part: dict[str, Any]) -> Iterator[str]:
+    fields = {n: f for n, f in part["fields"].items() if not hidden(n)}
+    width = max((len(n) for n in fields), default=0)
+    if not fields:
+        yield f"  {part['length']} bytes at {part['offset']}"
+    for name, field in fields.items():
+        words = f"  {field['words']}" if field.get("words") else ""
+        yield f"  {name:<{width}}  {_value(field)}{words}"
+
+
+def _words(part: dict[str, Any]) -> list[str]:
+    return [f["words"] for n, f in part["fields"].items() if f.get("words") and not hidden(n)]
+
+
+def _value(field: dict[str, Any] | None) -> Any:
+    """A value, cut where it is long: page show --json and page hex have all of it."""
+    if field is None:
+        return None
+    value = field["value"]
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list):
+        shown = " ".join(str(v) for v in value[:LIST_SHOWN])
+        return shown if len(value) <= LIST_SHOWN else f"{shown} … {len(value)} in all"
+    if isinstance(value, str) and len(value) > 2 * BYTES_SHOWN:
+        return f"{value[: 2 * BYTES_SHOWN]}… {field['length']} bytes"
+    return value
+
+
+def part_title(part: dict[str, Any]) -> str:
+    """tuple 3 at 8032, 39 bytes"""
+    return f"{named(part)} at {part['offset']}, {part['length']} bytes"
