@@ -1,0 +1,46 @@
+//! The page a stored image stands for.
+
+use std::borrow::Cow;
+
+use leadline_bytes::pglz;
+
+use crate::error::{Error, Kind, Result};
+use crate::record::{Block, Record, BLOCK_SIZE};
+use crate::version::image_info::{COMPRESSED, LZ4, PGLZ, ZSTD};
+
+/// The whole page of a block's image, its unused middle filled with zeros; none when the block has no image.
+///
+/// # Errors
+/// [`Kind::Invalid`] when the image does not unpack to a page.
+pub fn page(record: &Record<'_>, block: &Block) -> Result<Option<Vec<u8>>> {
+    if !block.has_image {
+        return Ok(None);
+    }
+    let hole = usize::from(block.hole_length);
+    let stored = unpack(block.image_info & COMPRESSED, record.image_of(block), BLOCK_SIZE.saturating_sub(hole));
+    let damaged = || {
+        Error::new(Kind::Invalid, "a page image does not unpack to a page")
+            .detail(format!(
+                "block {} of the record, {} bytes, bimg_info 0x{:02x}",
+                block.id, block.image_length, block.image_info
+            ))
+            .at(format!("LSN {}", record.start))
+    };
+    let stored = stored.filter(|s| s.len() + hole == BLOCK_SIZE).ok_or_else(damaged)?;
+    let (before, after) = stored.split_at_checked(usize::from(block.hole_offset)).ok_or_else(damaged)?;
+    let mut page = Vec::with_capacity(BLOCK_SIZE);
+    page.extend_from_slice(before);
+    page.resize(before.len() + hole, 0);
+    page.extend_from_slice(after);
+    Ok(Some(page))
+}
+
+fn unpack(method: u8, stored: &[u8], size: usize) -> Option<Cow<'_, [u8]>> {
+    match method {
+        0 => Some(Cow::Borrowed(stored)),
+        PGLZ => pglz::decompress(stored, size).map(Cow::Owned),
+        LZ4 => lz4_flex::block::decompress(stored, size).ok().map(Cow::Owned),
+        ZSTD => zstd::bulk::decompress(stored, size).ok().map(Cow::Owned),
+        _ => None,
+    }
+}

@@ -1,0 +1,46 @@
+//! PostgreSQL's write-ahead log of majors 13 to 18, read without a server.
+//!
+//! Owns: finding the segments of a log ([`Log`]), its records one after the other ([`Reader`], [`Record`]), their names
+//! ([`rmgr`]), what they say ([`describe`]), page images ([`image`]), and two things made of all records: [`stats`] and
+//! [`export`]. Does not own: names of relations, replay, the command line.
+//!
+//! The truth is in the server's headers: `access/xlogrecord.h`, `access/xlog_internal.h`, `access/rmgrlist.h` and the
+//! `*_xlog.h` of each resource manager. What differs between majors is a row of a table ([`version`], [`rmgr`]), never a copy.
+
+#![forbid(unsafe_code)]
+
+pub mod describe;
+pub mod error;
+pub mod export;
+pub mod filter;
+pub mod history;
+pub mod image;
+pub mod log;
+pub mod lsn;
+mod page;
+mod parallel;
+pub mod reader;
+pub mod record;
+pub mod rmgr;
+mod segment;
+pub mod stats;
+pub mod version;
+
+pub use error::{Error, Kind, Result};
+pub use filter::Filter;
+pub use log::{Log, Range};
+pub use lsn::Lsn;
+pub use reader::{Ending, Reader};
+pub use record::{Block, Record, Relation};
+
+/// A decoder that has no public name of its own, for crates/fuzz.
+#[doc(hidden)]
+pub mod fuzzing {
+    /// Reads a whole record, and hands it out when its headers can be.
+    pub fn record(bytes: &[u8], major: u8, read: impl FnOnce(&crate::Record<'_>)) {
+        let mut parts = crate::record::Parts::new();
+        if bytes.len() >= crate::record::HEADER && parts.parse(bytes, major).is_ok() {
+            read(&parts.record(bytes, 24, 24 + bytes.len() as u64, major));
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! A log read in chunks by several threads, whose results are put together in the order of the log.
+//!
+//! A chunk begins at any page: the page says how much of it belongs to a record that began before. Each worker ends the last
+//! record of its chunk in the next one. Between chunks the same is checked as between records: the back link.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::error::{Error, Kind, Result};
+use crate::log::{Log, Range};
+use crate::lsn::Lsn;
+use crate::reader::{Ending, Reader};
+
+/// How often the caller's thread looks up: for its progress, and for whether to go on.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// What a worker does with chunks.
+pub(crate) trait Work {
+    /// What it finds in one chunk.
+    type Part: Send;
+    /// Reads a chunk to its end.
+    fn read(&mut self, reader: &mut Reader) -> Result<Self::Part>;
+}
+
+/// Reads a range with `threads` workers. Parts are given to `merge` in the order of the log, one at a time. `go_on` gets the
+/// bytes done, now and then, and ends the work by saying false.
+///
+/// Gives how the whole range ended.
+pub(crate) fn run<W: Work>(
+    log: &Arc<Log>,
+    range: Range,
+    threads: usize,
+    chunk_bytes: u64,
+    worker: impl Fn() -> W + Sync,
+    merge: impl FnMut(W::Part) -> Result<()> + Send,
+    go_on: &mut dyn FnMut(u64) -> bool,
+) -> Result<Ending> {
+    let chunks = cut(log, range, chunk_bytes);
+    let threads = threads.clamp(1, chunks.len().max(1));
+    let turn = Turn { chunk: 0, waiting: BTreeMap::new(), ending: Ending::default(), merge };
+    let shared = Shared {
+        log,
+        chunks: &chunks,
+        lead: 2 * threads,
+        next: AtomicUsize::new(0),
+        stop: AtomicBool::new(false),
+        turn: Mutex::new(turn),
+        turned: Condvar::new(),
+    };
+    let (done, finished) = mpsc::channel();
+    let outcome = std::thread::scope(|scope| {
+        for _ in 0..threads {
+            let (shared, worker, done) = (&shared, &worker, done.clone());
+            scope.spawn(move || {
+                let outcome = shared.work(&mut worker());
+                if outcome.is_err() {
+                    shared.stop();
+                }
+                let _ = done.send(outcome);
+            });
+        }
+        drop(done);
+        let mut first = Ok(());
+        loop {
+            let bytes = chunks.get(shared.turn().chunk).map_or(range.to.0, |c| c.from.0) - range.from.0;
+            if !go_on(bytes) {
+                shared.stop();
+            }
+            match finished.recv_timeout(LOOK) {
+                Ok(outcome) => first = first.and(outcome),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break first,
+            }
+        }
+    });
+    outcome?;
+    let ending = shared.turn().ending.clone();
+    Ok(ending)
+}
+
+/// The range in pieces that begin at pages; compressed segments in one piece, since they are read from the front.
+fn cut(log: &Log, range: Range, chunk_bytes: u64) -> Vec<Range> {
+    let step = if log.is_plain() { chunk_bytes.max(log.page_size) } else { chunk_bytes.max(log.segment_size) };
+    let mut chunks = Vec::new();
+    let mut from = range.from;
+    while from < range.to {
+        let to = Lsn((from.0 / step + 1) * step).min(range.to);
+        chunks.push(Range { from, to });
+        from = to;
+    }
+    chunks
+}
+
+struct Turn<P, M> {
+    /// The chunk that is merged next.
+    chunk: usize,
+    /// Chunks that were read before their turn.
+    waiting: BTreeMap<usize, (Result<P>, Ending)>,
+    /// How the log ended so far.
+    ending: Ending,
+    merge: M,
+}
+
+struct Shared<'a, P, M> {
+    log: &'a Arc<Log>,
+    chunks: &'a [Range],
+    /// Most chunks read and not merged: what bounds the memory they take.
+    lead: usize,
+    next: AtomicUsize,
+    stop: AtomicBool,
+    turn: Mutex<Turn<P, M>>,
+    turned: Condvar,
+}
+
+impl<P: Send, M: FnMut(P) -> Result<()> + Send> Shared<'_, P, M> {
+    fn turn(&self) -> MutexGuard<'_, Turn<P, M>> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+        drop(self.turn()); // nobody is between looking at `stop` and waiting
+        self.turned.notify_all();
+    }
+
+    fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    fn work<W: Work<Part = P>>(&self, worker: &mut W) -> Result<()> {
+        loop {
+            let number = self.next.fetch_add(1, Ordering::Relaxed);
+            let Some(chunk) = self.chunks.get(number) else { return Ok(()) };
+            let mut turn = self.turn();
+            while number >= turn.chunk + self.lead && !self.stopped() {
+                turn = self.turned.wait(turn).unwrap_or_else(PoisonError::into_inner);
+            }
+            drop(turn);
+            if self.stopped() {
+                return Ok(()); // an error of an earlier chunk, or the caller's wish, is what counts
+            }
+            let mut reader = Reader::new(self.log.clone(), *chunk);
+            let part = worker.read(&mut reader);
+            let mut turn = self.turn();
+            turn.waiting.insert(number, (part, reader.ending().clone()));
+            turn.merge_what_is_due(self.log)?;
+            drop(turn);
+            self.turned.notify_all();
+        }
+    }
+}
+
+impl<P, M: FnMut(P) -> Result<()>> Turn<P, M> {
+    fn merge_what_is_due(&mut self, log: &Log) -> Result<()> {
+        while let Some((part, ending)) = self.waiting.remove(&self.chunk) {
+            // Behind the end of the log there is what older log has left, damaged or not.
+            if self.ending.early.is_none() || part.is_ok() {
+                let part = part?;
+                join(log, &mut self.ending, &ending)?;
+                (self.merge)(part)?;
+            }
+            self.chunk += 1;
+        }
+        Ok(())
+    }
+}
+
+/// Adds the ending of a chunk to that of all before it.
+fn join(log: &Log, whole: &mut Ending, chunk: &Ending) -> Result<()> {
+    if chunk.first.0 != 0 {
+        if let Some((lsn, reason)) = &whole.early {
+            return Err(Error::new(Kind::Invalid, format!("the log is damaged: {reason}"))
+                .detail(format!("there is no valid record here, but there is one at {}", chunk.first))
+                .hint(format!("read around it: --to {lsn}, or --from {}", chunk.first))
+                .at(log.place(lsn.0)));
+        }
+        if whole.last.0 != 0 && chunk.before != whole.last {
+            return Err(Error::new(Kind::Invalid, "the log is damaged: a record does not follow the one before")
+                .detail(format!("xl_prev is {}, the last record began at {}", chunk.before, whole.last))
+                .at(log.place(chunk.first.0)));
+        }
+        if whole.first.0 == 0 {
+            (whole.first, whole.before) = (chunk.first, chunk.before);
+        }
+        whole.last = chunk.last;
+    }
+    if whole.early.is_none() {
+        whole.early.clone_from(&chunk.early);
+    }
+    Ok(())
+}

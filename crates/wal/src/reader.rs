@@ -1,0 +1,489 @@
+//! Records one after the other: pages checked, records put together over pages and segments, CRC and back link verified.
+//!
+//! A log has no mark at its end. It ends where no valid record follows; when a valid page of the log follows all the same,
+//! that is damage and an error. A record is held whole in memory while the reader stands on it, nothing else grows.
+
+use std::sync::Arc;
+
+use crate::error::{Error, Kind, Result};
+use crate::log::{Log, Range};
+use crate::lsn::Lsn;
+use crate::page::{
+    PageHeader, SegmentHeader, ALL_FLAGS, FIRST_IS_CONTRECORD, FIRST_IS_OVERWRITE_CONTRECORD, LONG_HEADER,
+};
+use crate::record::{u32_at, Parts, Record, Wrong, HEADER};
+use crate::rmgr;
+use crate::segment::SegmentReader;
+
+/// Bytes read at once: enough to make a call cheap, few enough to stay in the processor's cache.
+const WINDOW: usize = 256 << 10;
+
+/// Records up to this size get their CRC from a copy, see [`crc_of`].
+const SMALL: usize = 512;
+
+/// That copy, in whole words.
+#[repr(align(8))]
+struct Words([u8; SMALL]);
+
+/// How the reading ended.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Ending {
+    /// Where the log ends before the range does, and why no record follows; none when the range was read to its end.
+    pub early: Option<(Lsn, String)>,
+    /// Where the first record began, 0 when there was none.
+    pub first: Lsn,
+    /// Where it says the one before it began.
+    pub before: Lsn,
+    /// Where the last record began.
+    pub last: Lsn,
+}
+
+/// Reads the records of a log that begin in a range.
+pub struct Reader {
+    log: Arc<Log>,
+    range: Range,
+    /// Where the next record begins, once `found`.
+    next: u64,
+    found: bool,
+    ending: Ending,
+    source: Option<(usize, SegmentReader)>,
+    window: Vec<u8>,
+    /// Position of the window's first byte, and bytes that are valid in it.
+    window_at: u64,
+    window_len: usize,
+    /// The page whose header was checked last; 1 for none.
+    page: u64,
+    header: PageHeader,
+    tli: u32,
+    assembled: Vec<u8>,
+    /// For [`crc_of`].
+    words: Words,
+    parts: Parts,
+    /// The record is in `assembled`, else in the window: offset and length.
+    in_window: Option<(usize, usize)>,
+}
+
+/// What is wrong at the place where a record should be.
+struct Broken {
+    lsn: u64,
+    what: String,
+    detail: String,
+}
+
+/// Why there is no record.
+enum Stop {
+    Broken(Broken),
+    /// The record was given up after a crash; a new one begins at this page.
+    Overwritten(u64),
+    Error(Error),
+}
+
+impl From<Error> for Stop {
+    fn from(e: Error) -> Stop {
+        Stop::Error(e)
+    }
+}
+
+impl Reader {
+    /// A reader of the records that begin in the range.
+    pub fn new(log: Arc<Log>, range: Range) -> Reader {
+        Reader {
+            range,
+            next: range.from.0,
+            found: false,
+            ending: Ending::default(),
+            source: None,
+            window: Vec::new(),
+            window_at: 1,
+            window_len: 0,
+            page: 1,
+            header: PageHeader::default(),
+            tli: 0,
+            assembled: Vec::new(),
+            words: Words([0; SMALL]),
+            parts: Parts::new(),
+            in_window: None,
+            log,
+        }
+    }
+
+    /// How far it has read, and where it met an end.
+    pub fn ending(&self) -> &Ending {
+        &self.ending
+    }
+
+    /// Where the next record will be looked for.
+    pub fn position(&self) -> Lsn {
+        Lsn(self.next)
+    }
+
+    /// The next record, none at the end.
+    ///
+    /// # Errors
+    /// [`Kind::Invalid`] for damage: what follows the place is a valid part of this log.
+    #[inline]
+    pub fn next_record(&mut self) -> Result<Option<Record<'_>>> {
+        Ok(if self.advance()? { Some(self.record()) } else { None })
+    }
+
+    /// The record the reader stands on.
+    ///
+    /// Made where it is used: to hand a whole record over through memory costs as much as to sum it up.
+    #[inline(always)]
+    pub(crate) fn record(&self) -> Record<'_> {
+        self.parts.record(self.bytes(), self.ending.last.0, self.next, self.log.major)
+    }
+
+    #[inline(always)]
+    fn bytes(&self) -> &[u8] {
+        match self.in_window {
+            Some((at, len)) => &self.window[at..at + len],
+            None => &self.assembled[..],
+        }
+    }
+
+    /// Goes on to the next record; false at the end.
+    #[inline]
+    pub(crate) fn advance(&mut self) -> Result<bool> {
+        loop {
+            if self.ending.early.is_some() {
+                return Ok(false);
+            }
+            match self.step() {
+                Ok(None) => return Ok(false),
+                Ok(Some((start, end))) if start < self.range.from.0 => self.next = end,
+                Ok(Some((start, end))) => {
+                    self.next = end;
+                    if self.ending.first.0 == 0 {
+                        (self.ending.first, self.ending.before) = (Lsn(start), self.record().prev);
+                    }
+                    return Ok(true);
+                }
+                Err(Stop::Overwritten(page)) => self.next = page,
+                Err(Stop::Error(e)) => return Err(e),
+                Err(Stop::Broken(broken)) => {
+                    if self.goes_on(broken.lsn)? {
+                        return Err(Error::new(Kind::Invalid, format!("the log is damaged: {}", broken.what))
+                            .detail(format!("{}; the log goes on after it", broken.detail))
+                            .hint(format!("read around it: --to {}, and --from a later LSN", Lsn(broken.lsn)))
+                            .at(self.log.place(broken.lsn)));
+                    }
+                    let reason = match broken.detail.is_empty() {
+                        true => broken.what,
+                        false => format!("{} ({})", broken.what, broken.detail),
+                    };
+                    self.ending.early = Some((Lsn(broken.lsn), reason));
+                }
+            }
+        }
+    }
+
+    /// Puts the record at `next` together and checks it; gives where it begins and ends, none behind the range.
+    #[inline]
+    fn step(&mut self) -> std::result::Result<Option<(u64, u64)>, Stop> {
+        if !self.found {
+            self.find_first()?;
+        }
+        if self.next >= self.range.to.0 {
+            return Ok(None);
+        }
+        let page = self.next & !(self.log.page_size - 1);
+        if page != self.page {
+            self.enter(page)?;
+        }
+        if self.next == page {
+            if self.header.info & FIRST_IS_CONTRECORD != 0 {
+                return Err(broken(page, "no record begins at the page", "it goes on with another one".into()));
+            }
+            self.next += self.header.size() as u64;
+        }
+        let start = self.next;
+        if start >= self.range.to.0 {
+            return Ok(None);
+        }
+        let at = (start - self.window_at) as usize;
+        let page_left = (page + self.log.page_size - start) as usize;
+        // Records begin at multiples of 8, so the length is always on this page.
+        let Some(length) = u32_at(&self.window[..self.window_len], at).map(|l| l as usize) else {
+            return Err(broken(start, "the segment is cut off", String::new()));
+        };
+        if length < HEADER {
+            let what = if length == 0 { "no record follows" } else { "the length of the record is impossible" };
+            return Err(broken(start, what, format!("xl_tot_len {length}, at least {HEADER} is wanted")));
+        }
+        if page_left >= HEADER {
+            self.check_header(at, start)?;
+        }
+        let end = if length <= page_left {
+            self.in_window = Some((at, length));
+            (start + length as u64 + 7) & !7
+        } else {
+            self.in_window = None;
+            self.assemble(start, length, page_left)?
+        };
+        if self.in_window.is_some_and(|(at, len)| at + len > self.window_len) {
+            return Err(broken(start, "the segment is cut off", format!("the record has {length} bytes")));
+        }
+        self.check_record(start)?;
+        let bytes = match self.in_window {
+            Some((at, len)) => &self.window[at..at + len],
+            None => &self.assembled[..],
+        };
+        self.ending.last = Lsn(start);
+        if bytes[17] == rmgr::id::XLOG && bytes[16] & rmgr::OPCODE_MASK == rmgr::XLOG_SWITCH {
+            let size = self.log.segment_size;
+            return Ok(Some((start, end.div_ceil(size) * size)));
+        }
+        Ok(Some((start, end)))
+    }
+
+    /// The position of the first record at or after the start of the first page of the range.
+    fn find_first(&mut self) -> std::result::Result<(), Stop> {
+        let mut page = self.range.from.0 & !(self.log.page_size - 1);
+        loop {
+            self.enter(page)?;
+            let rest = if self.header.info & FIRST_IS_CONTRECORD != 0 { self.header.rem_len as u64 } else { 0 };
+            let begins = self.header.size() as u64 + rest;
+            if begins < self.log.page_size {
+                self.next = (page + begins + 7) & !7;
+                self.found = true;
+                return Ok(());
+            }
+            page += self.log.page_size;
+            if page >= self.range.to.0 {
+                (self.next, self.found) = (page, true);
+                return Ok(());
+            }
+        }
+    }
+
+    /// Collects a record that goes on over pages; gives where the next one may begin.
+    fn assemble(&mut self, start: u64, length: usize, page_left: usize) -> std::result::Result<u64, Stop> {
+        let at = (start - self.window_at) as usize;
+        self.assembled.clear();
+        let first = self.window[..self.window_len].get(at..at + page_left);
+        let first = first.ok_or_else(|| broken(start, "the segment is cut off", String::new()))?;
+        self.assembled.extend_from_slice(first);
+        let mut page = start & !(self.log.page_size - 1);
+        let mut checked = page_left >= HEADER;
+        loop {
+            page += self.log.page_size;
+            self.enter(page).map_err(|stop| match stop {
+                Stop::Broken(b) => broken(start, "the record is not whole", format!("{}; {}", b.what, b.detail)),
+                other => other,
+            })?;
+            if self.header.info & FIRST_IS_OVERWRITE_CONTRECORD != 0 {
+                return Err(Stop::Overwritten(page));
+            }
+            let rest = length - self.assembled.len();
+            if self.header.info & FIRST_IS_CONTRECORD == 0 || self.header.rem_len as usize != rest {
+                let detail =
+                    format!("{rest} bytes are missing, the page of LSN {} has {}", Lsn(page), self.header.rem_len);
+                return Err(broken(start, "the record is not whole", detail));
+            }
+            let head = self.header.size();
+            let here = rest.min(self.log.page_size as usize - head);
+            let at = (page - self.window_at) as usize + head;
+            let part = self.window[..self.window_len].get(at..at + here);
+            let part = part.ok_or_else(|| broken(start, "the record is not whole", "the segment is cut off".into()))?;
+            self.assembled.extend_from_slice(part);
+            if !checked {
+                // The header itself was cut by the end of a page: only now can it be looked at.
+                let head = self.assembled.get(..HEADER).and_then(|h| h.try_into().ok());
+                let head: &[u8; HEADER] =
+                    head.ok_or_else(|| broken(start, "the record is not whole", String::new()))?;
+                self.check_header_bytes(head, start)?;
+                checked = true;
+            }
+            if here == rest {
+                return Ok((page + (head + here) as u64 + 7) & !7);
+            }
+        }
+    }
+
+    #[inline]
+    fn check_header(&self, at: usize, start: u64) -> std::result::Result<(), Stop> {
+        match self.window[..self.window_len].get(at..at + HEADER).and_then(|h| h.try_into().ok()) {
+            Some(head) => self.check_header_bytes(head, start),
+            None => Err(broken(start, "the segment is cut off", String::new())),
+        }
+    }
+
+    #[inline]
+    fn check_header_bytes(&self, h: &[u8; HEADER], start: u64) -> std::result::Result<(), Stop> {
+        let prev = u64::from_le_bytes([h[8], h[9], h[10], h[11], h[12], h[13], h[14], h[15]]);
+        let last = self.ending.last.0;
+        if if last != 0 { prev != last } else { prev >= start } {
+            let wanted = if last != 0 { format!("{} is wanted", Lsn(last)) } else { "less is wanted".into() };
+            return Err(broken(start, "no valid record follows", format!("xl_prev is {}, {wanted}", Lsn(prev))));
+        }
+        if !rmgr::is_valid(h[17]) {
+            return Err(broken(start, "no valid record follows", format!("xl_rmid is {}", h[17])));
+        }
+        Ok(())
+    }
+
+    /// CRC and parts of the record that was put together.
+    #[inline]
+    fn check_record(&mut self, start: u64) -> std::result::Result<(), Stop> {
+        let bytes = match self.in_window {
+            Some((at, len)) => &self.window[at..at + len],
+            None => &self.assembled[..],
+        };
+        let stored = u32_at(bytes, 20).unwrap_or(0);
+        let computed = crc_of(bytes, &mut self.words);
+        if stored != computed {
+            let detail = format!("xl_crc is 0x{stored:08x}, computed 0x{computed:08x}");
+            return Err(broken(start, "the CRC of the record does not match", detail));
+        }
+        self.parts.parse(bytes, self.log.major).map_err(|wrong| Stop::Error(self.wrong_record(start, &wrong)))
+    }
+
+    fn wrong_record(&self, start: u64, wrong: &Wrong) -> Error {
+        let Wrong { what, at, wanted, found } = wrong;
+        Error::new(Kind::Invalid, format!("a record does not follow the format: {what}"))
+            .detail(format!("at byte {at} of the record: {wanted} is wanted, {found} was found; its CRC is right"))
+            .hint("a server built with another block size than 8192, or changed, writes such records")
+            .at(self.log.place(start))
+    }
+
+    /// Reads and checks the header of a page.
+    fn enter(&mut self, page: u64) -> std::result::Result<(), Stop> {
+        self.load(page)?;
+        let at = (page - self.window_at) as usize;
+        let Some(header) = PageHeader::parse(&self.window[at..self.window_len]) else {
+            return Err(broken(page, "there is no more log", String::new()));
+        };
+        if let Err((what, detail)) = self.check_page(page, &header) {
+            return Err(broken(page, what, detail));
+        }
+        if page % self.log.segment_size == 0 {
+            let sysid = SegmentHeader::parse(&self.window[at..self.window_len]).map_or(0, |h| h.sysid);
+            if sysid != self.log.system_id {
+                let detail = format!("xlp_sysid is {sysid}, {} is wanted", self.log.system_id);
+                return Err(Stop::Error(
+                    Error::new(Kind::Invalid, "a segment is from another server")
+                        .detail(detail)
+                        .hint("keep the logs of servers in folders of their own")
+                        .at(self.log.place(page)),
+                ));
+            }
+        }
+        (self.page, self.header) = (page, header);
+        self.tli = header.tli;
+        Ok(())
+    }
+
+    /// What is wrong with the header of a page.
+    fn check_page(&self, page: u64, header: &PageHeader) -> std::result::Result<(), (&'static str, String)> {
+        let found = crate::version::magic(header.magic).and_then(|m| m.major);
+        if found != Some(self.log.major) {
+            let what = if header.magic == 0 { "the page was never written" } else { "the page is not one of this log" };
+            return Err((what, format!("xlp_magic 0x{:04X}", header.magic)));
+        }
+        if header.pageaddr != page {
+            return Err(("the page holds older log", format!("xlp_pageaddr is {}", Lsn(header.pageaddr))));
+        }
+        let first = page % self.log.segment_size == 0;
+        if header.info & !ALL_FLAGS != 0 || first != (header.info & LONG_HEADER != 0) {
+            return Err(("the header of the page is damaged", format!("xlp_info 0x{:04X}", header.info)));
+        }
+        if header.tli < self.tli || header.tli > self.log.timeline {
+            let detail = format!("xlp_tli {}, {} to {} is wanted", header.tli, self.tli, self.log.timeline);
+            return Err(("the page is of another timeline", detail));
+        }
+        Ok(())
+    }
+
+    /// Makes the window hold this page, or as much of it as the file has.
+    fn load(&mut self, page: u64) -> Result<()> {
+        let end = self.window_at + self.window_len as u64;
+        if page >= self.window_at && page + self.log.page_size <= end {
+            return Ok(());
+        }
+        self.page = 1; // the page checked last may not be in the window any more
+        let segment = (page / self.log.segment_size) as usize;
+        if self.source.as_ref().is_none_or(|(open, _)| *open != segment) {
+            let Some(file) = self.log.file_at(page) else {
+                (self.window_at, self.window_len) = (page, 0);
+                return Ok(());
+            };
+            self.source = Some((segment, file.open()?));
+        }
+        let offset = page % self.log.segment_size;
+        let wanted = (WINDOW as u64).min(self.log.segment_size - offset) as usize;
+        self.window.resize(WINDOW, 0);
+        (self.window_at, self.window_len) = (page, 0);
+        if let Some((_, source)) = &mut self.source {
+            self.window_len = source.read_at(offset, &mut self.window[..wanted])?;
+        }
+        let file = self.log.file_at(page);
+        if self.window_len < wanted && file.is_some_and(|f| !f.partial) {
+            let size = offset + self.window_len as u64;
+            return Err(Error::new(Kind::Invalid, "the segment is cut off")
+                .detail(format!("it has {size} bytes, {} are wanted", self.log.segment_size))
+                .hint("copy it again; a segment that was still being received is called .partial")
+                .at(self.log.place(page + self.window_len as u64)));
+        }
+        Ok(())
+    }
+
+    /// Whether a page after this place is a valid one of this log.
+    fn goes_on(&mut self, lsn: u64) -> Result<bool> {
+        let after = (lsn & !(self.log.page_size - 1)) + self.log.page_size;
+        let next_segment = (lsn / self.log.segment_size + 1) * self.log.segment_size;
+        let places = [after, next_segment];
+        for page in places {
+            if page >= self.log.bounds().to.0 {
+                continue;
+            }
+            self.load(page)?;
+            let at = (page - self.window_at) as usize;
+            let header = PageHeader::parse(self.window[..self.window_len].get(at..).unwrap_or_default());
+            if header.is_some_and(|h| self.check_page(page, &h).is_ok()) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// The CRC of a record: over what follows its header, then over the header up to the CRC.
+///
+/// Eight bytes take the processor as long as one, so the ends of both parts would cost a small record more than the rest.
+/// It is copied into `words` instead, as one piece of whole words with zeros in front. Zeros change nothing while the
+/// register is 0, and to begin at 0 with the first four bytes inverted is to begin at !0 with the bytes as they are.
+#[inline]
+fn crc_of(record: &[u8], Words(words): &mut Words) -> u32 {
+    let (head, data) = record.split_at(HEADER);
+    if record.len() > SMALL || data.len() < 4 {
+        return crc32c::crc32c_append(crc32c::crc32c(data), &head[..20]);
+    }
+    let from = (data.len() + 20).wrapping_neg() % 8;
+    let middle = from + data.len();
+    words[..8].fill(0);
+    words[from..middle].copy_from_slice(data);
+    words[from..from + 4].iter_mut().for_each(|byte| *byte = !*byte);
+    words[middle..middle + 20].copy_from_slice(&head[..20]);
+    crc32c::crc32c_append(!0, &words[..middle + 20])
+}
+
+fn broken(lsn: u64, what: impl Into<String>, detail: String) -> Stop {
+    Stop::Broken(Broken { lsn, what: what.into(), detail })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_crc_of_a_copy_is_that_of_the_record() {
+        let bytes: Vec<u8> = (0..SMALL + 9).map(|i| ((i * 151) >> 3) as u8).collect();
+        let mut words = Words([0xA5; SMALL]);
+        for length in HEADER..bytes.len() {
+            let record = &bytes[..length];
+            let wanted = crc32c::crc32c_append(crc32c::crc32c(&record[HEADER..]), &record[..20]);
+            assert_eq!(crc_of(record, &mut words), wanted, "{length} bytes");
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! One record: its header, the blocks it refers to, and where their data, their images and the main data are.
+//!
+//! Source: `access/xlogrecord.h`, `DecodeXLogRecord` in `access/transam/xlogreader.c`.
+
+use crate::lsn::Lsn;
+use crate::version::{image_info, image_info_of};
+
+/// Size of `XLogRecord`.
+pub(crate) const HEADER: usize = 24;
+
+/// Size of a page of a relation. The log does not say it; servers built with another one are not supported.
+pub const BLOCK_SIZE: usize = 8192;
+
+/// Most blocks a record may refer to.
+const MAX_BLOCKS: usize = 33;
+
+/// `fork_flags` of a block reference.
+mod block_flags {
+    pub(super) const FORK: u8 = 0x0F;
+    pub(super) const HAS_IMAGE: u8 = 0x10;
+    pub(super) const HAS_DATA: u8 = 0x20;
+    pub(super) const WILL_INIT: u8 = 0x40;
+    pub(super) const SAME_REL: u8 = 0x80;
+}
+
+/// Block ids that are something else.
+mod block_id {
+    pub(super) const MAX: u8 = 32;
+    pub(super) const DATA_SHORT: u8 = 255;
+    pub(super) const DATA_LONG: u8 = 254;
+    pub(super) const ORIGIN: u8 = 253;
+    pub(super) const TOPLEVEL_XID: u8 = 252;
+}
+
+/// `RelFileLocator`: the files of a relation.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Relation {
+    /// Tablespace.
+    pub spc: u32,
+    /// Database; 0 for shared relations.
+    pub db: u32,
+    /// File number.
+    pub rel: u32,
+}
+
+/// One block a record refers to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Block {
+    /// Its number within the record.
+    pub id: u8,
+    /// 0 main, 1 free space map, 2 visibility map, 3 init.
+    pub fork: u8,
+    /// Replay makes the page anew.
+    pub will_init: bool,
+    /// There is a page image, maybe only to verify replay.
+    pub has_image: bool,
+    /// The record has data for this block.
+    pub has_data: bool,
+    /// Files of the relation.
+    pub relation: Relation,
+    /// Block number within the fork.
+    pub block: u32,
+    /// Bytes of data for this block.
+    pub data_length: u16,
+    /// Bytes of the image as stored.
+    pub image_length: u16,
+    /// Where the unused middle of the page begins.
+    pub hole_offset: u16,
+    /// How long it is.
+    pub hole_length: u16,
+    /// Bits of [`image_info`], the same for every major.
+    pub image_info: u8,
+    /// Where in the record the image begins; the data follows it.
+    image_at: u32,
+}
+
+/// A record, with its bytes as long as the reader stands on it.
+#[derive(Debug, Clone, Copy)]
+pub struct Record<'a> {
+    /// Where it begins.
+    pub start: Lsn,
+    /// Where the next one may begin.
+    pub end: Lsn,
+    /// Where the one before began (`xl_prev`).
+    pub prev: Lsn,
+    /// Transaction, 0 for none.
+    pub xid: u32,
+    /// Resource manager.
+    pub rmid: u8,
+    /// `xl_info`.
+    pub info: u8,
+    /// Major of the server that wrote it.
+    pub major: u8,
+    /// Replication origin, 0 for none.
+    pub origin: u16,
+    /// Top-level transaction where the record names it, else 0.
+    pub top_xid: u32,
+    /// Blocks, in the order of their ids.
+    pub blocks: &'a [Block],
+    bytes: &'a [u8],
+    main_at: usize,
+}
+
+/// What is found in a record's headers; kept by the reader so that no record allocates.
+#[derive(Debug, Clone)]
+pub(crate) struct Parts {
+    blocks: [Block; MAX_BLOCKS],
+    count: usize,
+    origin: u16,
+    top_xid: u32,
+    main_at: usize,
+}
+
+/// What is wrong in a record's headers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Wrong {
+    pub what: &'static str,
+    /// Offset in the record.
+    pub at: usize,
+    pub wanted: &'static str,
+    pub found: u64,
+}
+
+impl<'a> Record<'a> {
+    /// Bytes of the record with everything in it (`xl_tot_len`).
+    #[inline]
+    pub fn length(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Bytes of page images as stored.
+    #[inline]
+    pub fn image_bytes(&self) -> usize {
+        self.blocks.iter().map(|b| usize::from(b.image_length)).sum()
+    }
+
+    /// What the resource manager says of the record as a whole.
+    #[inline]
+    pub fn main_data(&self) -> &'a [u8] {
+        self.bytes.get(self.main_at..).unwrap_or_default()
+    }
+
+    /// The block of this id.
+    pub fn block(&self, id: u8) -> Option<&Block> {
+        self.blocks.iter().find(|b| b.id == id)
+    }
+
+    /// What the record says of a block.
+    pub fn data_of(&self, block: &Block) -> &'a [u8] {
+        let at = block.image_at as usize + usize::from(block.image_length);
+        self.bytes.get(at..at + usize::from(block.data_length)).unwrap_or_default()
+    }
+
+    /// The image of a block as stored.
+    pub fn image_of(&self, block: &Block) -> &'a [u8] {
+        let at = block.image_at as usize;
+        self.bytes.get(at..at + usize::from(block.image_length)).unwrap_or_default()
+    }
+}
+
+impl Parts {
+    pub(crate) fn new() -> Parts {
+        Parts { blocks: [Block::default(); MAX_BLOCKS], count: 0, origin: 0, top_xid: 0, main_at: 0 }
+    }
+
+    /// The record made of these parts.
+    #[inline(always)]
+    pub(crate) fn record<'a>(&'a self, bytes: &'a [u8], start: u64, end: u64, major: u8) -> Record<'a> {
+        let word = |at| u32_at(bytes, at).unwrap_or(0);
+        Record {
+            start: Lsn(start),
+            end: Lsn(end),
+            prev: Lsn(u64::from(word(12)) << 32 | u64::from(word(8))),
+            xid: word(4),
+            rmid: bytes.get(17).copied().unwrap_or(0),
+            info: bytes.get(16).copied().unwrap_or(0),
+            major,
+            origin: self.origin,
+            top_xid: self.top_xid,
+            blocks: &self.blocks[..self.count],
+            bytes,
+            main_at: self.main_at,
+        }
+    }
+
+    /// Reads the headers after the record's own. `bytes` is the whole record.
+    #[inline]
+    pub(crate) fn parse(&mut self, bytes: &[u8], major: u8) -> Result<(), Wrong> {
+        (self.count, self.origin, self.top_xid) = (0, 0, 0);
+        let mut at = HEADER;
+        let mut relation = None;
+        // Bytes after the headers that the headers have spoken of.
+        let (mut announced, mut main_length) = (0usize, 0usize);
+        while bytes.len().saturating_sub(at) > announced {
+            let id = bytes[at];
+            match id {
+                block_id::DATA_SHORT => {
+                    main_length = u8_at(bytes, at + 1).ok_or(cut("main data header", at))?.into();
+                    at += 2;
+                    announced += main_length;
+                    break; // always the last header
+                }
+                block_id::DATA_LONG => {
+                    main_length = u32_at(bytes, at + 1).ok_or(cut("main data header", at))? as usize;
+                    at += 5;
+                    announced = announced.saturating_add(main_length);
+                    break;
+                }
+                block_id::ORIGIN => {
+                    self.origin = u16_at(bytes, at + 1).ok_or(cut("replication origin", at))?;
+                    at += 3;
+                }
+                block_id::TOPLEVEL_XID if major >= 14 => {
+                    self.top_xid = u32_at(bytes, at + 1).ok_or(cut("top-level transaction", at))?;
+                    at += 5;
+                }
+                0..=block_id::MAX => {
+                    if self.count > 0 && self.blocks[self.count - 1].id >= id {
+                        return Err(Wrong {
+                            what: "block id",
+                            at,
+                            wanted: "more than the one before",
+                            found: id.into(),
+                        });
+                    }
+                    let block = &mut self.blocks[self.count];
+                    at = block.parse(bytes, at, major, &mut relation)?;
+                    announced += usize::from(block.data_length) + usize::from(block.image_length);
+                    self.count += 1;
+                }
+                _ => return Err(Wrong { what: "block id", at, wanted: "0 to 32, or 252 to 255", found: id.into() }),
+            }
+        }
+        if bytes.len() - at.min(bytes.len()) != announced {
+            return Err(Wrong {
+                what: "length of the parts",
+                at,
+                wanted: "what is left of the record",
+                found: announced as u64,
+            });
+        }
+        for block in &mut self.blocks[..self.count] {
+            block.image_at = at as u32;
+            at += usize::from(block.image_length) + usize::from(block.data_length);
+        }
+        self.main_at = at;
+        debug_assert_eq!(bytes.len() - at, main_length);
+        Ok(())
+    }
+}
+
+impl Block {
+    /// Reads one block header that begins at `at`; gives where it ends.
+    #[inline]
+    fn parse(&mut self, bytes: &[u8], at: usize, major: u8, relation: &mut Option<Relation>) -> Result<usize, Wrong> {
+        let cut = cut("block header", at);
+        let head: &[u8; 4] = bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).ok_or(cut)?;
+        let flags = head[1];
+        *self = Block {
+            id: head[0],
+            fork: flags & block_flags::FORK,
+            will_init: flags & block_flags::WILL_INIT != 0,
+            has_image: flags & block_flags::HAS_IMAGE != 0,
+            has_data: flags & block_flags::HAS_DATA != 0,
+            data_length: u16::from_le_bytes([head[2], head[3]]),
+            ..Block::default()
+        };
+        let mut next = at + 4;
+        if self.fork > 3 {
+            return Err(Wrong { what: "fork", at: at + 1, wanted: "0 to 3", found: self.fork.into() });
+        }
+        if self.has_data != (self.data_length > 0) {
+            return Err(Wrong {
+                what: "data length",
+                at: at + 2,
+                wanted: "0 without HAS_DATA, else more",
+                found: self.data_length.into(),
+            });
+        }
+        if self.has_image {
+            next = self.parse_image(bytes, next, major)?;
+        }
+        if flags & block_flags::SAME_REL == 0 {
+            let word = |n: usize| u32_at(bytes, next + 4 * n).ok_or(cut);
+            *relation = Some(Relation { spc: word(0)?, db: word(1)?, rel: word(2)? });
+            next += 12;
+        }
+        let none_before = Wrong { what: "SAME_REL", at: at + 1, wanted: "a relation before it", found: flags.into() };
+        self.relation = relation.ok_or(none_before)?;
+        self.block = u32_at(bytes, next).ok_or(cut)?;
+        Ok(next + 4)
+    }
+
+    fn parse_image(&mut self, bytes: &[u8], at: usize, major: u8) -> Result<usize, Wrong> {
+        let cut = cut("image header", at);
+        let head: &[u8; 5] = bytes.get(at..at + 5).and_then(|b| b.try_into().ok()).ok_or(cut)?;
+        let mut next = at + 5;
+        self.image_length = u16::from_le_bytes([head[0], head[1]]);
+        self.hole_offset = u16::from_le_bytes([head[2], head[3]]);
+        self.image_info = image_info_of(major, head[4]);
+        let has_hole = self.image_info & image_info::HAS_HOLE != 0;
+        let compressed = self.image_info & image_info::COMPRESSED != 0;
+        if !has_hole {
+            self.hole_length = 0;
+        } else if compressed {
+            self.hole_length = u16_at(bytes, next).ok_or(cut)?;
+            next += 2;
+        } else {
+            self.hole_length = (BLOCK_SIZE as u16).saturating_sub(self.image_length);
+        }
+        let whole = usize::from(self.hole_length) + usize::from(self.image_length);
+        let fits = match (has_hole, compressed) {
+            (true, false) => self.hole_offset > 0 && self.hole_length > 0 && whole == BLOCK_SIZE,
+            (true, true) => self.hole_offset > 0 && self.hole_length > 0 && whole < BLOCK_SIZE,
+            (false, true) => usize::from(self.image_length) < BLOCK_SIZE && self.hole_offset == 0,
+            (false, false) => usize::from(self.image_length) == BLOCK_SIZE && self.hole_offset == 0,
+        };
+        if !fits || usize::from(self.hole_offset) + usize::from(self.hole_length) > BLOCK_SIZE {
+            let wanted = "a length and a hole that make a page of 8192 bytes";
+            return Err(Wrong { what: "page image", at, wanted, found: self.image_length.into() });
+        }
+        Ok(next)
+    }
+}
+
+fn cut(what: &'static str, at: usize) -> Wrong {
+    Wrong { what, at, wanted: "the whole of it within the record", found: 0 }
+}
+
+#[inline]
+fn u8_at(bytes: &[u8], at: usize) -> Option<u8> {
+    bytes.get(at).copied()
+}
+
+#[inline]
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_le_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
+}
+
+#[inline]
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}

@@ -1,0 +1,162 @@
+//! The files of a log: their names, and their bytes, compressed or not.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+use crate::lsn::Lsn;
+
+/// How an archive stored a segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Packing {
+    Plain,
+    Gzip,
+    Lz4,
+    Zstd,
+}
+
+/// A file that by its name is a segment: 24 hexadecimal digits, `.partial`, and what compressed it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SegmentFile {
+    pub path: PathBuf,
+    /// Timeline in the name.
+    pub tli: u32,
+    /// The last two groups of digits: which segment it is depends on the size of segments.
+    high: u32,
+    low: u32,
+    pub partial: bool,
+    pub packing: Packing,
+}
+
+impl SegmentFile {
+    /// Reads a name; none when the file is something else (history, backup label, temporary file).
+    pub(crate) fn from_path(path: &Path) -> Option<SegmentFile> {
+        let mut name = path.file_name()?.to_str()?;
+        let mut packing = Packing::Plain;
+        for (suffix, kind) in [(".gz", Packing::Gzip), (".lz4", Packing::Lz4), (".zst", Packing::Zstd)] {
+            if let Some(stem) = name.strip_suffix(suffix) {
+                (name, packing) = (stem, kind);
+            }
+        }
+        let stem = name.strip_suffix(".partial");
+        let digits = stem.unwrap_or(name);
+        if digits.len() != 24 || !digits.bytes().all(|b| b.is_ascii_digit() || (b'A'..=b'F').contains(&b)) {
+            return None;
+        }
+        let part = |at: usize| u32::from_str_radix(&digits[at..at + 8], 16).ok();
+        let (tli, high, low) = (part(0)?, part(8)?, part(16)?);
+        Some(SegmentFile { path: path.to_owned(), tli, high, low, partial: stem.is_some(), packing })
+    }
+
+    /// The number of the segment, counted from the beginning of the log; none when no log with segments of this size has it.
+    pub(crate) fn number(&self, seg_size: u64) -> Option<u64> {
+        let per_high = 0x1_0000_0000 / seg_size;
+        let number = u64::from(self.high) * per_high + u64::from(self.low);
+        // The end of the very last segment, and of the one after, would be beyond 64 bits.
+        let ends = number.checked_add(2)?.checked_mul(seg_size).is_some();
+        (u64::from(self.low) < per_high && ends).then_some(number)
+    }
+
+    pub(crate) fn open(&self) -> Result<SegmentReader> {
+        let file = File::open(&self.path).map_err(|e| Error::io(&self.path, "the log", &e))?;
+        let bytes = match self.packing {
+            Packing::Plain => Stored::Plain(file),
+            packing => Stored::Packed { packing, stream: unpack(packing, file, &self.path)?, done: 0 },
+        };
+        Ok(SegmentReader { path: self.path.clone(), bytes })
+    }
+
+    /// A place in this file for people.
+    pub(crate) fn place(&self, offset: u64, lsn: Lsn) -> String {
+        let unpacked = if self.packing == Packing::Plain { "" } else { " of the unpacked file" };
+        format!("{} offset {offset}{unpacked}, LSN {lsn}", self.path.display())
+    }
+}
+
+fn unpack(packing: Packing, file: File, path: &Path) -> Result<Box<dyn Read + Send>> {
+    Ok(match packing {
+        Packing::Gzip => Box::new(flate2::read::MultiGzDecoder::new(file)),
+        Packing::Lz4 => Box::new(lz4_flex::frame::FrameDecoder::new(file)),
+        _ => Box::new(zstd::stream::read::Decoder::new(file).map_err(|e| Error::io(path, "the log", &e))?),
+    })
+}
+
+/// An open segment.
+pub(crate) struct SegmentReader {
+    path: PathBuf,
+    bytes: Stored,
+}
+
+enum Stored {
+    Plain(File),
+    /// Read from the front only: going back begins anew.
+    Packed {
+        packing: Packing,
+        stream: Box<dyn Read + Send>,
+        done: u64,
+    },
+}
+
+impl SegmentReader {
+    /// Fills `buffer` from an offset; fewer bytes only at the end of the file.
+    pub(crate) fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        let outcome = match &mut self.bytes {
+            Stored::Plain(file) => fill(buffer, |part, done| file.read_at(part, offset + done as u64)),
+            Stored::Packed { packing, stream, done } => {
+                if *done > offset {
+                    let file = File::open(&self.path).map_err(|e| Error::io(&self.path, "the log", &e))?;
+                    (*stream, *done) = (unpack(*packing, file, &self.path)?, 0);
+                }
+                let skipped = io::copy(&mut stream.by_ref().take(offset - *done), &mut io::sink());
+                skipped.and_then(|skipped| {
+                    *done += skipped;
+                    let read = fill(buffer, |part, _| stream.read(part))?;
+                    *done += read as u64;
+                    Ok(read)
+                })
+            }
+        };
+        outcome.map_err(|e| match (&self.bytes, e.raw_os_error()) {
+            (Stored::Packed { .. }, None) => Error::new(crate::Kind::Invalid, "the compressed segment is damaged")
+                .detail(e.to_string())
+                .at(self.path.display().to_string()),
+            _ => Error::io(&self.path, "the log", &e),
+        })
+    }
+}
+
+/// Reads until the buffer is full or there is no more.
+fn fill(buffer: &mut [u8], mut read: impl FnMut(&mut [u8], usize) -> io::Result<usize>) -> io::Result<usize> {
+    let mut done = 0;
+    while done < buffer.len() {
+        match read(&mut buffer[done..], done) {
+            Ok(0) => break,
+            Ok(n) => done += n,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_segments() {
+        let of = |name: &str| SegmentFile::from_path(Path::new(name));
+        let found = of("/a/0000000200000001000000FE.partial.zst").unwrap();
+        assert_eq!((found.tli, found.partial, found.packing), (2, true, Packing::Zstd));
+        assert_eq!(found.number(16 << 20), Some(0x1FE));
+        assert_eq!(found.number(64 << 20), None, "with segments of 64 MB the last group ends at 3F");
+        assert_eq!(of("000000010000000000000001.gz").unwrap().packing, Packing::Gzip);
+        for other in
+            ["00000002.history", "000000010000000000000001.00000028.backup", "xlogtemp.12", "00000001000000000000000a"]
+        {
+            assert_eq!(of(other), None, "{other}");
+        }
+    }
+}

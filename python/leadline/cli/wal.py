@@ -1,0 +1,294 @@
+"""leadline wal: PostgreSQL's log of majors 13 to 18, without a server."""
+
+from __future__ import annotations
+
+import textwrap
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from leadline.cli.output import to_json, to_table
+
+WIDTH = 80
+
+
+def _options(*groups: Callable[..., Any]) -> Callable[..., Any]:
+    def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(groups):
+            command = option(command)
+        return command
+
+    return add
+
+
+PATH = click.argument("path", type=click.Path())
+JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+RANGE = _options(
+    click.option("--from", "start", metavar="LSN", help="Leave out records that begin before it."),
+    click.option("--to", "end", metavar="LSN", help="Leave out records that begin here or later."),
+    click.option("--timeline", type=int, help="Follow this timeline instead of the newest."),
+)
+FILTER = _options(
+    click.option("--relation", metavar="REL", help="Only records of this relation: FILENODE, DB/FILENODE or SPC/DB/FILENODE."),
+    click.option("--block", type=click.IntRange(0, 2**32 - 1), help="Only records of this block."),
+    click.option("--fork", type=click.Choice(["main", "fsm", "vm", "init"]), help="Only records of this fork."),
+    click.option("--xid", type=click.IntRange(0, 2**32 - 1), help="Only records of this transaction."),
+    click.option("--rmgr", metavar="NAME", help="Only records of this resource manager, such as Heap."),
+)
+THREADS = click.option("--threads", type=click.IntRange(1, 64), help="Threads to use (default: one per CPU).")
+
+
+@click.group(
+    "wal",
+    epilog="""\b
+Examples:
+  leadline wal stats /var/lib/postgresql/17/main
+  leadline wal show pg_wal/000000010000000000000001 --limit 20
+  leadline wal export archive/ -o log.leadline
+  leadline wal history DATA_DIR 16384 0
+  leadline wal inval DATA_DIR""",
+)
+def command() -> None:
+    """Read PostgreSQL's log, without a server: what is in it, what it costs.
+
+    PATH is a data directory, its pg_wal, an archive (gz, lz4 and zst too) or one segment; of majors 13 to 18. The log
+    knows relations by file number: select pg_relation_filepath('name').
+    """
+
+
+@command.command(
+    "show",
+    epilog="""\b
+Examples:
+  leadline wal show DATA_DIR --from 0/1500028 --limit 10
+  leadline wal show archive/ --relation 5/16384 --block 0
+  leadline wal show segment --rmgr Transaction --json""",
+)
+@PATH
+@RANGE
+@FILTER
+@click.option("--limit", type=click.IntRange(1), help="Stop after so many records.")
+@JSON
+def show(path: str, limit: int | None, as_json: bool, **wish: Any) -> None:
+    """Print records in words, in the order of the log."""
+    from leadline.wal import Wish, batches, ending_text
+
+    log = Wish(path, **wish).open()
+    rows = batches(log, "records", limit)
+    if as_json:
+        _print_json(rows)
+    else:
+        for row in rows:
+            click.echo(_record_text(row))
+    if text := ending_text(log.ending()):
+        click.echo(text, err=True)
+
+
+def _record_text(row: dict[str, Any]) -> str:
+    from leadline.wal import block_text, description_text
+
+    xid = f"xid {row['xid']}  " if row["xid"] else ""
+    lines = [f"{row['lsn']}  {xid}{row['rmgr']}/{row['record_type']}  {row['record_length']} bytes"]
+    details = [block_text(block) for block in row["blocks"]]
+    details += [description_text(row["description"])] if row["description"] else []
+    for detail in details:
+        lines += textwrap.wrap(detail, WIDTH, initial_indent="    ", subsequent_indent="      ")
+    return "\n".join(lines)
+
+
+@command.command(
+    "stats",
+    epilog="""\b
+Examples:
+  leadline wal stats DATA_DIR
+  leadline wal stats archive/ --by relation --limit 10
+  leadline wal stats DATA_DIR --by hour --json""",
+)
+@PATH
+@RANGE
+@FILTER
+@click.option(
+    "--by",
+    type=click.Choice(["type", "rmgr", "relation", "database", "hour"]),
+    default="type",
+    help="Sum up by kind of record (the default), resource manager, relation, database or hour.",
+)
+@click.option("--limit", type=click.IntRange(1), help="Print only the largest.")
+@THREADS
+@JSON
+def stats(path: str, by: str, limit: int | None, threads: int | None, as_json: bool, **wish: Any) -> None:
+    """Sum up records, bytes and page images, largest first.
+
+    record_bytes are bytes without page images, fpi_bytes those of page images as stored; superseded_fpi_bytes are those
+    of images that a later image of the same page, in what was read, makes useless.
+    """
+    from leadline.wal import Bar, Wish, ending_text, threads_here
+
+    log = Wish(path, **wish).open()
+    with Bar(log.describe()["bytes"], "read") as bar:
+        found = log.stats(by, threads or threads_here(), bar)
+    rows = sorted(found["rows"], key=lambda r: -(r["record_bytes"] + r["fpi_bytes"]))
+    if by == "hour":
+        rows = found["rows"]
+    rows = rows[:limit]
+    if as_json:
+        click.echo(to_json(rows))
+    else:
+        click.echo(_stats_text(by, rows, found["rows"]))
+    if text := ending_text(found["ending"]):
+        click.echo(text, err=True)
+    if forgotten := found["pages_forgotten"]:
+        click.echo(f"note: {forgotten:,} pages with images were too many to remember: superseded_fpi_bytes is a lower bound", err=True)
+
+
+def _stats_text(by: str, rows: list[dict[str, Any]], every: list[dict[str, Any]]) -> str:
+    table = []
+    sums = [sum(r[name] for r in every) for name in ("records", "record_bytes", "fpi_bytes", "superseded_fpi_bytes")]
+    whole = (sums[1] + sums[2]) or 1
+    for r in rows:
+        share = f"{100 * (r['record_bytes'] + r['fpi_bytes']) / whole:.1f}%"
+        table.append([_key_text(by, r), r["records"], r["record_bytes"], r["fpi_bytes"], r["superseded_fpi_bytes"], share])
+    table.append(["total", *sums, "100%"])
+    return to_table([by, "records", "record_bytes", "fpi_bytes", "superseded", "share"], table)
+
+
+def _key_text(by: str, row: dict[str, Any]) -> str:
+    if by == "type":
+        return f"{row['rmgr']}/{row['record_type']}"
+    if by == "rmgr":
+        return str(row["rmgr"])
+    if by == "hour":
+        return "before the first time" if row["hour"] is None else row["hour"][:13].replace("T", " ") + " UTC"
+    parts = [row[name] for name in ("spcnode", "dbnode", "relfilenode") if name in row]
+    return "no block" if parts[0] is None else "/".join(map(str, parts))
+
+
+@command.command(
+    "export",
+    epilog="""\b
+Examples:
+  leadline wal export DATA_DIR -o log.leadline
+  leadline wal export archive/ --from 1/0 --to 2/0 -o log.leadline --force
+  leadline sql log.leadline "select relfilenode, sum(fpi_length) as bytes
+    from wal_block group by 1 order by 2 desc limit 10\"""",
+)
+@PATH
+@RANGE
+@FILTER
+@click.option("-o", "--output", "out", type=click.Path(path_type=Path), required=True, help="The capture to make.")
+@click.option("--force", is_flag=True, help="Replace a capture that is there.")
+@THREADS
+@JSON
+def export(path: str, out: Path, force: bool, threads: int | None, as_json: bool, **wish: Any) -> None:
+    """Write records and block references as tables of a capture.
+
+    Tables wal_record and wal_block, for `leadline sql` and any reader of Parquet.
+    """
+    from leadline.wal import Wish, threads_here
+    from leadline.wal import export as write
+
+    made = write(Wish(path, **wish), out, overwrite=force, threads=threads or threads_here())
+    if as_json:
+        click.echo(to_json(made))
+        return
+    for note in made["notes"]:
+        click.echo(note, err=True)
+    click.echo(to_table(["table", "rows", "bytes"], [[n, f["rows"], f["bytes"]] for n, f in made["tables"].items()]))
+
+
+@command.command(
+    "history",
+    epilog="""\b
+Examples:
+  leadline wal history DATA_DIR 16384 0
+  leadline wal history archive/ 1663/5/16384 17 --from 1/0 --json""",
+)
+@PATH
+@click.argument("relation")
+@click.argument("block", type=click.IntRange(0, 2**32 - 1))
+@RANGE
+@click.option("--fork", type=click.Choice(["main", "fsm", "vm", "init"]), default="main", help="Fork (default: main).")
+@JSON
+def history(path: str, relation: str, block: int, as_json: bool, **wish: Any) -> None:
+    """List every change of a page: LSN, transaction, time, what changed.
+
+    The time is that of the transaction's end; of a change without one (pruning, vacuum), the last time the log told
+    before it, with a ~. Bits of the visibility map that a change of a row clears are not named in most logs.
+    """
+    from leadline.wal import Bar, Wish, ending_text
+
+    log = Wish(path, relation=relation, block=block, **wish).open()
+    with Bar(log.describe()["bytes"], "read") as bar:
+        found = log.history(bar)
+    if as_json:
+        click.echo(to_json(found["changes"]))
+    else:
+        for change in found["changes"]:
+            click.echo(_change_text(change))
+        if not found["changes"]:
+            click.echo("the log has no change of this page", err=True)
+    if text := ending_text(found["ending"]):
+        click.echo(text, err=True)
+
+
+def _change_text(change: dict[str, Any]) -> str:
+    from leadline.wal import description_text
+
+    when = (change["outcome_time"] or (f"~{change['log_time']}" if change["log_time"] else "")).replace("T", " ").replace("Z", "")
+    ended = f"xid {change['xid']} {change['outcome'] or 'end not in the log'}  " if change["xid"] else ""
+    lines = [f"{change['lsn']}  {change['rmgr']}/{change['record_type']}  {ended}{when}".rstrip()]
+    block = change["block"]
+    image = f"image {block['fpi_length']} bytes" if block["has_image"] else ""
+    detail = ", ".join(filter(None, [image, "made anew" if block["will_init"] else "", description_text(change["description"])]))
+    return "\n".join(lines + textwrap.wrap(detail, WIDTH, initial_indent="    ", subsequent_indent="      "))
+
+
+@command.command(
+    "inval",
+    epilog="""\b
+Examples:
+  leadline wal inval DATA_DIR
+  leadline wal inval archive/ --xid 731 --json""",
+)
+@PATH
+@RANGE
+@click.option("--xid", type=click.IntRange(0, 2**32 - 1), help="Only records of this transaction.")
+@click.option("--limit", type=click.IntRange(1), help="Stop after so many records.")
+@JSON
+def inval(path: str, limit: int | None, as_json: bool, **wish: Any) -> None:
+    """List invalidation messages per transaction: which DDL made others forget what.
+
+    A relcache message makes every session forget what it knows of a relation, and plan anew the statements that use it.
+    """
+    from leadline.wal import Wish, batches, ending_text
+
+    log = Wish(path, **wish).open()
+    rows = batches(log, "invalidations", limit)
+    if as_json:
+        _print_json(rows)
+    else:
+        for row in rows:
+            click.echo(_inval_text(row))
+    if text := ending_text(log.ending()):
+        click.echo(text, err=True)
+
+
+def _inval_text(row: dict[str, Any]) -> str:
+    when = (row["time"] or "").replace("T", " ").replace("Z", "")
+    xid = f"xid {row['xid']}  " if row["xid"] else ""
+    counted = Counter((m["kind"], m["db"], m["object"]) for m in row["messages"])
+    told = [f"{kind} {db}/{thing}" + (f" x{n}" if n > 1 else "") for (kind, db, thing), n in counted.items()]
+    lines = [f"{row['lsn']}  {row['rmgr']}/{row['record_type']}  {xid}{when}".rstrip()]
+    return "\n".join(lines + textwrap.wrap(", ".join(told), WIDTH, initial_indent="    ", subsequent_indent="      "))
+
+
+def _print_json(rows: Iterable[dict[str, Any]]) -> None:
+    """A list with one object per line, without holding all of them."""
+    before = "["
+    for row in rows:
+        click.echo(before + to_json(row), nl=False)
+        before = ",\n"
+    click.echo("[]" if before == "[" else "]")
