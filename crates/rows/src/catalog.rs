@@ -1,0 +1,377 @@
+//! The catalog of a database, from its files.
+//!
+//! Only the layout of `pg_attribute` is known beforehand (`data/pg_attribute.csv`); every other catalog is read through it.
+
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+
+use crate::data_dir::{read, DataDir};
+use crate::error::{Error, Kind, Result};
+use crate::heap_file::HeapFile;
+use crate::relmap;
+use crate::tuple::{deform, Storage, Stored};
+use crate::value::{self, Types};
+use crate::varlena::{self, Varlena};
+use crate::xact::Xacts;
+
+const LAYOUT: &str = include_str!("../data/pg_attribute.csv");
+const PG_TYPE: u32 = 1247;
+const PG_ATTRIBUTE: u32 = 1249;
+const PG_CLASS: u32 = 1259;
+const PG_DATABASE: u32 = 1262;
+const PG_NAMESPACE: u32 = 2615;
+const PG_ENUM: u32 = 3501;
+const PG_RANGE: u32 = 3541;
+const GLOBAL_TABLESPACE: u32 = 1664;
+const DEFAULT_TABLESPACE: u32 = 1663;
+
+/// A column of a relation, dropped ones included.
+#[derive(Debug, Clone)]
+pub(crate) struct Attribute {
+    pub attname: String,
+    pub atttypid: u32,
+    pub attnum: i16,
+    pub storage: Storage,
+    pub attisdropped: bool,
+    /// The value of rows that are older than the column.
+    pub missing: Option<Vec<u8>>,
+}
+
+/// A relation.
+#[derive(Debug, Clone)]
+pub(crate) struct Class {
+    pub oid: u32,
+    pub schema: String,
+    pub relname: String,
+    pub relkind: u8,
+    pub relfilenode: u32,
+    pub reltablespace: u32,
+}
+
+/// A database.
+#[derive(Debug, Clone)]
+pub(crate) struct Database {
+    pub oid: u32,
+    pub datname: String,
+    pub datistemplate: bool,
+    pub dattablespace: u32,
+}
+
+/// The relations of one database.
+pub(crate) struct Catalog {
+    pub dir: DataDir,
+    pub xacts: Xacts,
+    database: u32,
+    space: u32,
+    mapped: HashMap<u32, u32>,
+    shared: HashMap<u32, u32>,
+    pub classes: HashMap<u32, Class>,
+}
+
+type Values = Vec<Option<Vec<u8>>>;
+
+fn number(value: &Option<Vec<u8>>) -> u32 {
+    let bytes = value.as_deref().unwrap_or_default();
+    let mut all = [0; 4];
+    let len = bytes.len().min(4);
+    all[..len].copy_from_slice(&bytes[..len]);
+    u32::from_le_bytes(all)
+}
+
+fn name(value: &Option<Vec<u8>>) -> String {
+    let bytes = value.as_deref().unwrap_or_default();
+    String::from_utf8_lossy(bytes.split(|b| *b == 0).next().unwrap_or_default()).into_owned()
+}
+
+/// The databases of a data directory.
+pub(crate) fn databases(dir: &DataDir) -> Result<Vec<Database>> {
+    let any =
+        dir.database_folders()?.first().copied().ok_or_else(|| {
+            Error::new(Kind::Invalid, "the data directory has no database").at(&dir.root.join("base"))
+        })?;
+    let mut catalog = Catalog::bare(dir, any, DEFAULT_TABLESPACE)?;
+    let rows = catalog.rows(PG_DATABASE, &["oid", "datname", "datistemplate", "dattablespace"])?;
+    let database = |r: &Values| Database {
+        oid: number(&r[0]),
+        datname: name(&r[1]),
+        datistemplate: number(&r[2]) != 0,
+        dattablespace: number(&r[3]),
+    };
+    let mut all: Vec<Database> = rows.iter().map(database).collect();
+    all.sort_by(|a, b| a.datname.cmp(&b.datname));
+    Ok(all)
+}
+
+impl Catalog {
+    fn bare(dir: &DataDir, database: u32, space: u32) -> Result<Catalog> {
+        let map = |folder: PathBuf| -> Result<HashMap<u32, u32>> {
+            let path = folder.join("pg_filenode.map");
+            let parsed = relmap::parse(&read(&path)?);
+            let map = parsed.map_err(|e| {
+                Error::new(Kind::Invalid, "the map of the catalog's files is damaged").detail(e).at(&path)
+            })?;
+            Ok(map.into_iter().collect())
+        };
+        Ok(Catalog {
+            dir: dir.clone(),
+            xacts: Xacts::new(dir),
+            database,
+            space,
+            mapped: map(dir.folder(database, space, 0)?)?,
+            shared: map(dir.root.join("global"))?,
+            classes: HashMap::new(),
+        })
+    }
+
+    pub(crate) fn open(dir: &DataDir, database: &Database) -> Result<Catalog> {
+        let mut catalog = Catalog::bare(dir, database.oid, database.dattablespace)?;
+        let columns = ["oid", "relname", "relnamespace", "relkind", "relfilenode", "reltablespace"];
+        let rows = catalog.rows(PG_CLASS, &columns)?;
+        for row in &rows {
+            let class = Class {
+                oid: number(&row[0]),
+                schema: number(&row[2]).to_string(),
+                relname: name(&row[1]),
+                relkind: number(&row[3]) as u8,
+                relfilenode: number(&row[4]),
+                reltablespace: number(&row[5]),
+            };
+            catalog.classes.insert(class.oid, class);
+        }
+        let schemas = catalog.rows(PG_NAMESPACE, &["oid", "nspname"])?;
+        let schemas: HashMap<String, String> =
+            schemas.iter().map(|r| (number(&r[0]).to_string(), name(&r[1]))).collect();
+        for class in catalog.classes.values_mut() {
+            if let Some(schema) = schemas.get(&class.schema) {
+                class.schema.clone_from(schema);
+            }
+        }
+        Ok(catalog)
+    }
+
+    /// The number of a relation's file, from the map for those that have none in `pg_class`.
+    pub(crate) fn filenode(&self, class: &Class) -> u32 {
+        let map = if class.reltablespace == GLOBAL_TABLESPACE { &self.shared } else { &self.mapped };
+        if class.relfilenode == 0 {
+            map.get(&class.oid).copied().unwrap_or(0)
+        } else {
+            class.relfilenode
+        }
+    }
+
+    pub(crate) fn heap(&self, relid: u32) -> Result<HeapFile> {
+        let (space, file) = match self.classes.get(&relid) {
+            Some(class) => (class.reltablespace, self.filenode(class)),
+            None if self.shared.contains_key(&relid) => (GLOBAL_TABLESPACE, self.shared[&relid]),
+            None => (0, self.mapped.get(&relid).copied().unwrap_or(0)),
+        };
+        if file == 0 {
+            return Err(Error::new(Kind::Invalid, format!("relation {relid} has no file")).at(&self.dir.root));
+        }
+        HeapFile::open(&self.dir, self.dir.folder(self.database, self.space, space)?.join(file.to_string()))
+    }
+
+    /// The columns of some relations, in order.
+    pub(crate) fn attributes(&mut self, relids: &HashSet<u32>) -> Result<HashMap<u32, Vec<Attribute>>> {
+        let columns = [
+            "attrelid",
+            "attname",
+            "atttypid",
+            "attnum",
+            "attlen",
+            "attalign",
+            "attisdropped",
+            "atthasmissing",
+            "attmissingval",
+        ];
+        let layout = own_layout(self.dir.major);
+        let wanted = |v: &Values| relids.contains(&number(&v[0])) && (number(&v[3]) as i16) > 0;
+        let rows = self.scan(PG_ATTRIBUTE, &layout, &columns, wanted)?;
+        let mut found: HashMap<u32, Vec<Attribute>> = HashMap::new();
+        for row in &rows {
+            let storage = Storage { attlen: number(&row[4]) as i16, attalign: number(&row[5]) as u8 };
+            let missing = row[8].as_deref().filter(|_| number(&row[7]) != 0);
+            found.entry(number(&row[0])).or_default().push(Attribute {
+                attname: name(&row[1]),
+                atttypid: number(&row[2]),
+                attnum: number(&row[3]) as i16,
+                storage,
+                attisdropped: number(&row[6]) != 0,
+                missing: missing.and_then(|b| value::first_element(b, storage)).flatten(),
+            });
+        }
+        for (relid, attributes) in &mut found {
+            attributes.sort_by_key(|a| a.attnum);
+            let whole = attributes.iter().enumerate().all(|(i, a)| usize::try_from(a.attnum) == Ok(i + 1));
+            if !whole {
+                return Err(Error::new(Kind::Invalid, format!("pg_attribute has not all columns of relation {relid}"))
+                    .detail("one is missing or there twice")
+                    .at(&self.dir.root));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Some columns of all visible rows of a catalog.
+    fn rows(&mut self, relid: u32, columns: &[&str]) -> Result<Vec<Values>> {
+        let layout = self.attributes(&HashSet::from([relid]))?.remove(&relid).unwrap_or_default();
+        self.scan(relid, &layout, columns, |_| true)
+    }
+
+    fn scan(
+        &mut self,
+        relid: u32,
+        layout: &[Attribute],
+        columns: &[&str],
+        keep: impl Fn(&Values) -> bool,
+    ) -> Result<Vec<Values>> {
+        let places: Option<Vec<usize>> =
+            columns.iter().map(|c| layout.iter().position(|a| a.attname == *c && !a.attisdropped)).collect();
+        let Some(places) = places else {
+            return Err(Error::new(
+                Kind::Invalid,
+                format!("catalog {relid} has not the columns {}", columns.join(", ")),
+            )
+            .at(&self.dir.root));
+        };
+        let storages: Vec<Storage> = layout.iter().map(|a| a.storage).collect();
+        let mut heap = self.heap(relid)?;
+        let xacts = &mut self.xacts;
+        let mut out = Vec::new();
+        heap.each_tuple(|_, _, tuple| {
+            let mut values = Vec::new();
+            let whole = deform(tuple.data, tuple.bitmap, tuple.natts(), &storages, &mut values);
+            if whole.is_none() || !xacts.status(&tuple.header).is_visible() {
+                return;
+            }
+            let row: Values = places.iter().map(|i| bytes(values[*i])).collect();
+            if keep(&row) {
+                out.push(row);
+            }
+        })?;
+        Ok(out)
+    }
+
+    /// All that has to be known of types to print values of `wanted`.
+    pub(crate) fn types(&mut self, wanted: &[u32]) -> Result<Types> {
+        let columns =
+            ["oid", "typname", "typlen", "typalign", "typtype", "typcategory", "typelem", "typbasetype", "typrelid"];
+        let rows = self.rows(PG_TYPE, &columns)?;
+        let ranges = self.ranges()?;
+        let mut labels: HashMap<u32, HashMap<u32, String>> = HashMap::new();
+        for row in self.rows(PG_ENUM, &["enumtypid", "oid", "enumlabel"])? {
+            labels.entry(number(&row[0])).or_default().insert(number(&row[1]), name(&row[2]));
+        }
+        let mut types = Types::default();
+        let mut relations = HashMap::new();
+        for row in &rows {
+            let oid = number(&row[0]);
+            let storage = Storage { attlen: number(&row[2]) as i16, attalign: number(&row[3]) as u8 };
+            let element = number(&row[6]);
+            let kind = match (number(&row[4]) as u8, number(&row[5]) as u8) {
+                (b'd', _) => value::Kind::Domain(number(&row[7])),
+                (b'e', _) => value::Kind::Enum(labels.remove(&oid).unwrap_or_default()),
+                (b'r', _) => value::Kind::Range(ranges.get(&oid).copied().unwrap_or(0)),
+                (b'm', _) => value::Kind::Multirange(ranges.get(&oid).copied().unwrap_or(0)),
+                (b'c', _) => {
+                    relations.insert(oid, number(&row[8]));
+                    value::Kind::Composite(Vec::new())
+                }
+                (_, b'A') if storage.attlen == -1 && element != 0 && !matches!(oid, 22 | 30) => {
+                    value::Kind::Array(element)
+                }
+                _ => value::Kind::Scalar,
+            };
+            types.0.insert(oid, value::Type { name: name(&row[1]), storage, kind });
+        }
+        self.composites(&mut types, wanted, &relations)?;
+        Ok(types)
+    }
+
+    /// What ranges and multiranges are of.
+    fn ranges(&mut self) -> Result<HashMap<u32, u32>> {
+        let with_multi = self.dir.major >= 14;
+        let columns = ["rngtypid", "rngsubtype", "rngmultitypid"];
+        let rows = self.rows(PG_RANGE, if with_multi { &columns } else { &columns[..2] })?;
+        Ok(rows
+            .iter()
+            .flat_map(|r| r.iter().step_by(2).map(|oid| (number(oid), number(&r[1]))).collect::<Vec<_>>())
+            .collect())
+    }
+
+    /// Fills in the fields of those composite types that can be met in values of `wanted`.
+    fn composites(&mut self, types: &mut Types, wanted: &[u32], relations: &HashMap<u32, u32>) -> Result<()> {
+        let mut seen = HashSet::new();
+        let mut next = wanted.to_vec();
+        while !next.is_empty() {
+            let mut found = HashSet::new();
+            while let Some(oid) = next.pop() {
+                if !seen.insert(oid) {
+                    continue;
+                }
+                match types.0.get(&oid).map(|t| &t.kind) {
+                    Some(value::Kind::Array(of) | value::Kind::Domain(of)) => next.push(*of),
+                    Some(value::Kind::Range(of) | value::Kind::Multirange(of)) => next.push(*of),
+                    Some(value::Kind::Composite(_)) => {
+                        found.insert(oid);
+                    }
+                    _ => {}
+                }
+            }
+            let relids = found.iter().filter_map(|oid| relations.get(oid).copied()).collect();
+            let attributes = if found.is_empty() { HashMap::new() } else { self.attributes(&relids)? };
+            for oid in found {
+                let of = relations.get(&oid).and_then(|relid| attributes.get(relid)).map_or(&[][..], Vec::as_slice);
+                let fields: Vec<_> =
+                    of.iter().map(|a| (if a.attisdropped { 0 } else { a.atttypid }, a.storage)).collect();
+                next.extend(fields.iter().map(|f| f.0).filter(|oid| *oid != 0));
+                if let Some(composite) = types.0.get_mut(&oid) {
+                    composite.kind = value::Kind::Composite(fields);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A value of a catalog, which keeps none outside of its rows that is asked for here.
+fn bytes(stored: Stored<'_>) -> Option<Vec<u8>> {
+    match stored {
+        Stored::Fixed(b) | Stored::Varlena(Varlena::Plain(b)) => Some(b.to_vec()),
+        Stored::Varlena(Varlena::Compressed(size, method, packed)) => varlena::unpack(size, method, packed),
+        _ => None,
+    }
+}
+
+/// The columns of `pg_attribute` itself.
+fn own_layout(major: u32) -> Vec<Attribute> {
+    let row = |line: &str| {
+        let mut fields = line.split(',');
+        let mut next = || fields.next().unwrap_or_default();
+        let (since, until) = (next().parse().ok()?, next().parse().ok()?);
+        let attnum = next().parse().ok()?;
+        let attname = next().to_owned();
+        let atttypid = next().parse().ok()?;
+        let storage = Storage { attlen: next().parse().ok()?, attalign: *next().as_bytes().first()? };
+        let row = Attribute { attname, atttypid, attnum, storage, attisdropped: false, missing: None };
+        (since..=until).contains(&major).then_some(row)
+    };
+    let mut layout: Vec<Attribute> = LAYOUT.lines().skip(1).filter_map(row).collect();
+    layout.sort_by_key(|a| a.attnum);
+    layout
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_layout_has_every_column_of_every_major_once() {
+        for (major, columns) in [(13, 25), (14, 26), (15, 26), (16, 26), (17, 26), (18, 25)] {
+            let layout = own_layout(major);
+            assert_eq!(layout.len(), columns, "{major}");
+            assert!(layout.iter().enumerate().all(|(i, a)| usize::try_from(a.attnum) == Ok(i + 1)), "{major}");
+        }
+        assert!(own_layout(12).is_empty());
+    }
+}

@@ -1,0 +1,176 @@
+//! What became of transactions, and what that makes of a row.
+//!
+//! Source: src/backend/access/transam/{clog,multixact}.c, src/backend/access/heap/heapam_visibility.c.
+
+use std::collections::HashMap;
+
+use leadline_page::postgres::heap::TupleHeader;
+
+use crate::data_dir::DataDir;
+
+/// Pages of a file of pg_xact and pg_multixact.
+const PAGES: u32 = 32;
+/// Files of them that are kept in memory.
+const KEPT: usize = 64;
+
+/// What a row is to a snapshot taken now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Status {
+    /// Visible.
+    Live,
+    /// Visible, to every transaction there will be.
+    Frozen,
+    /// Deleted or updated by a transaction that committed.
+    Dead,
+    /// Of a transaction that did not commit.
+    Aborted,
+    /// Of a transaction that had not ended; of a server that was stopped by force, it never will commit.
+    InProgress,
+}
+
+impl Status {
+    /// As in the column `status`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Status::Live => "live",
+            Status::Frozen => "frozen",
+            Status::Dead => "dead",
+            Status::Aborted => "aborted",
+            Status::InProgress => "in-progress",
+        }
+    }
+
+    /// Whether a fresh snapshot sees it.
+    pub fn is_visible(self) -> bool {
+        matches!(self, Status::Live | Status::Frozen)
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    InProgress,
+    Committed,
+    Aborted,
+}
+
+/// The transaction logs of a data directory.
+#[derive(Debug)]
+pub(crate) struct Xacts {
+    dir: DataDir,
+    files: HashMap<(&'static str, u32), Option<Vec<u8>>>,
+}
+
+const XMIN_COMMITTED: u16 = 0x0100;
+const XMIN_INVALID: u16 = 0x0200;
+const XMAX_COMMITTED: u16 = 0x0400;
+const XMAX_INVALID: u16 = 0x0800;
+const XMAX_IS_MULTI: u16 = 0x1000;
+
+impl Xacts {
+    pub(crate) fn new(dir: &DataDir) -> Xacts {
+        Xacts { dir: dir.clone(), files: HashMap::new() }
+    }
+
+    pub(crate) fn status(&mut self, t: &TupleHeader) -> Status {
+        let mask = t.t_infomask;
+        let frozen = mask & (XMIN_COMMITTED | XMIN_INVALID) == XMIN_COMMITTED | XMIN_INVALID;
+        let xmin = match mask & (XMIN_COMMITTED | XMIN_INVALID) {
+            0 => self.state(t.t_xmin),
+            XMIN_INVALID => State::Aborted,
+            _ => State::Committed,
+        };
+        match xmin {
+            State::Aborted => return Status::Aborted,
+            State::InProgress => return Status::InProgress,
+            State::Committed => {}
+        }
+        if self.is_deleted(t) {
+            return Status::Dead;
+        }
+        if frozen || t.t_xmin <= 2 {
+            Status::Frozen
+        } else {
+            Status::Live
+        }
+    }
+
+    fn is_deleted(&mut self, t: &TupleHeader) -> bool {
+        let mask = t.t_infomask;
+        let only_locked = mask & 0x0080 != 0 || mask & (XMAX_IS_MULTI | 0x0050) == 0x0040;
+        if mask & XMAX_INVALID != 0 || only_locked || t.t_xmax == 0 {
+            return false;
+        }
+        if mask & XMAX_IS_MULTI != 0 {
+            return self.updater(t.t_xmax).is_some_and(|xid| self.state(xid) == State::Committed);
+        }
+        mask & XMAX_COMMITTED != 0 || self.state(t.t_xmax) == State::Committed
+    }
+
+    /// Two bits for each transaction.
+    fn state(&mut self, xid: u32) -> State {
+        if xid <= 2 {
+            return if xid == 0 { State::Aborted } else { State::Committed };
+        }
+        let per_page = self.dir.block_size as u32 * 4;
+        let byte = self.byte("pg_xact", xid / per_page, (xid % per_page / 4) as usize);
+        match byte.map(|b| b >> (xid % 4 * 2) & 3) {
+            Some(1) => State::Committed,
+            Some(2) => State::Aborted,
+            // 3: of a subtransaction whose parent had not ended.
+            Some(_) => State::InProgress,
+            // No file: never begun, or so old that the server removed it, which it does when no row asks any more.
+            None if xid.wrapping_sub(self.dir.next_xid) as i32 >= 0 => State::InProgress,
+            None => State::Committed,
+        }
+    }
+
+    /// The member of a multixact that did not only lock.
+    fn updater(&mut self, multi: u32) -> Option<u32> {
+        let start = self.member_offset(multi)?;
+        let mut end = self.member_offset(multi.wrapping_add(1).max(1)).filter(|o| *o != 0);
+        if end.is_none_or(|end| end.wrapping_sub(start) > 1 << 16) {
+            end = Some(self.dir.next_multi_offset);
+        }
+        let count = end?.wrapping_sub(start).min(1 << 16);
+        // Four members are together: their flags, then their transactions.
+        let groups = self.dir.block_size as u32 / 20;
+        for i in 0..count {
+            let member = start.wrapping_add(i);
+            let (page, group) = (member / 4 / groups, member / 4 % groups);
+            let at = (group * 20) as usize;
+            let status = self.byte("pg_multixact/members", page, at + (member % 4) as usize)?;
+            if status >= 4 {
+                return self.u32("pg_multixact/members", page, at + 4 + 4 * (member % 4) as usize);
+            }
+        }
+        None
+    }
+
+    fn member_offset(&mut self, multi: u32) -> Option<u32> {
+        let per_page = self.dir.block_size as u32 / 4;
+        self.u32("pg_multixact/offsets", multi / per_page, (multi % per_page * 4) as usize)
+    }
+
+    fn u32(&mut self, folder: &'static str, page: u32, at: usize) -> Option<u32> {
+        let mut bytes = [0; 4];
+        for (i, b) in bytes.iter_mut().enumerate() {
+            *b = self.byte(folder, page, at + i)?;
+        }
+        Some(u32::from_le_bytes(bytes))
+    }
+
+    fn byte(&mut self, folder: &'static str, page: u32, at: usize) -> Option<u8> {
+        if self.files.len() > KEPT {
+            self.files.clear();
+        }
+        let key = (folder, page / PAGES);
+        let root = &self.dir.root;
+        let most = u64::from(PAGES) * self.dir.block_size as u64;
+        let file = self.files.entry(key).or_insert_with(|| {
+            let path = root.join(folder).join(format!("{:04X}", key.1));
+            std::fs::metadata(&path).ok().filter(|about| about.len() <= most)?;
+            std::fs::read(path).ok()
+        });
+        file.as_ref()?.get((page % PAGES) as usize * self.dir.block_size + at).copied()
+    }
+}

@@ -1,0 +1,90 @@
+"""leadline rows: the rows of a table, straight from files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import click
+
+from leadline.cli import SETTINGS
+from leadline.cli.output import to_json, to_table
+
+BATCH = 2000  # rows that a table's columns are measured by
+
+
+@click.command(
+    "rows",
+    context_settings=SETTINGS,
+    epilog="""\b
+Examples:
+  leadline rows /var/lib/postgresql/18/main public.orders
+  leadline rows DATA_DIR orders --database shop --dead
+  leadline rows DATA_DIR orders -o orders.parquet
+  leadline rows base/16384/16402 --json""",
+)
+@click.argument("path", metavar="PATH", type=click.Path(path_type=Path))
+@click.argument("relation", metavar="[REL]", required=False)
+@click.option("--database", metavar="NAME", help="The database REL is in [default: the only one that is no template].")
+@click.option("--dead", is_flag=True, help="Rows too that no new snapshot sees, and where each row is.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write FILE.csv or FILE.parquet.")
+@click.option("--limit", type=click.IntRange(1), help="Print so many rows.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def command(
+    path: Path, relation: str | None, database: str | None, dead: bool, output: Path | None, limit: int | None, as_json: bool
+) -> None:
+    """Print the rows of a table, dead ones too, straight from files.
+
+    No server is needed: PATH is a data directory of PostgreSQL 13 to 18 and REL a
+    table in it, [SCHEMA.]TABLE; or PATH is the table's file. Columns come from the
+    directory's own catalog. Values are the server's text. Of a running server, what only its memory has is not seen:
+    CHECKPOINT writes it.
+    """
+    from leadline._core import RowScan
+    from leadline.errors import LeadlineError
+    from leadline.progress import TerminalLine
+
+    if output and limit:
+        raise LeadlineError("usage", "--limit is for printing, not for -o")
+    scan = RowScan(str(path), relation=relation, database=database, dead=dead)
+    about = scan.describe()
+    names = about["provenance"] + [name for name, _ in about["columns"]]
+    if output:
+        line = TerminalLine()
+        try:
+            count = scan.export(str(output), lambda done, all_: line.share(done, all_, f"{done} of {all_} blocks"))
+        finally:
+            line.done()
+        made = {"relation": about["relation"], "rows": count, "file": str(output)}
+        click.echo(to_json(made) if as_json else f"{count} rows of {about['relation']} written to {output}")
+    elif as_json:
+        _print_json(names, islice(_rows(scan), limit))
+    else:
+        rows = islice(_rows(scan), limit)
+        while batch := list(islice(rows, BATCH)):
+            click.echo(to_table(names, batch))
+    _notes(about, scan.status())
+
+
+def _rows(scan: Any) -> Iterator[list[str | None]]:
+    while (rows := scan.rows(BATCH)) is not None:
+        yield from rows
+
+
+def _print_json(names: list[str], rows: Iterator[list[str | None]]) -> None:
+    """A list with one object per line, without holding all of them."""
+    before = "["
+    for row in rows:
+        click.echo(before + to_json(dict(zip(names, row))), nl=False)
+        before = ",\n"
+    click.echo("[]" if before == "[" else "]")
+
+
+def _notes(about: dict[str, Any], status: dict[str, int]) -> None:
+    if about["unknown"]:
+        click.echo(f"note: bytes in hex, the type is not known: {', '.join(about['unknown'])}", err=True)
+    for what in ("pages", "rows", "values"):
+        if count := status[f"unread_{what}"]:
+            click.echo(f"warning: {count} {what} could not be read: leadline page check says more of pages", err=True)
