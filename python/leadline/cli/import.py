@@ -1,0 +1,74 @@
+"""leadline import: evidence that a server's own tools printed, as tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from leadline.cli import SETTINGS
+from leadline.cli.output import to_json
+
+
+@click.group(
+    "import",
+    context_settings=SETTINGS,
+    epilog="""\b
+Examples:
+  leadline import onstat x.txt --oncheck pe.txt -o waits.leadline
+  leadline sql waits.leadline "from informix_hot_buffer where waiters > 0\"""",
+)
+def command() -> None:
+    """Make tables of what another server's own tools printed."""
+
+
+@command.command(
+    "onstat",
+    epilog="""\b
+Examples:
+  onstat -X > x.txt; oncheck -pe > pe.txt       (on the server)
+  leadline import onstat x.txt --oncheck pe.txt -o waits.leadline
+  leadline import onstat x.*.txt --oncheck pe.txt -o day.leadline --json""",
+)
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--oncheck", type=click.Path(path_type=Path), metavar="FILE", help="What oncheck -pe printed: it names the objects.")
+@click.option(
+    "-o",
+    "--output",
+    default="onstat.leadline",
+    show_default=True,
+    type=click.Path(path_type=Path),
+    metavar="CAPTURE",
+    help="The folder to write: new or empty.",
+)
+@click.option(
+    "--system-page-size",
+    type=click.Choice(["2048", "4096"]),
+    default="2048",
+    show_default=True,
+    help="Bytes of the pages that onstat numbers buffers in: 4096 where the system's own page is 4 kB.",
+)
+@click.option(
+    "--page-size",
+    type=click.IntRange(2048, 16384),
+    metavar="BYTES",
+    help="Bytes of a page of the chunks for which FILE of oncheck does not say it (servers before 10) [default: the system's].",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def onstat(
+    files: tuple[Path, ...], oncheck: Path | None, output: Path, system_page_size: str, page_size: int | None, as_json: bool
+) -> None:
+    """Read onstat -X (or -B, -b) of Informix: which objects' buffers are waited for.
+
+    Each listing is a sample; several files, or onstat -r in one, are several. Nothing but uptime is printed above a
+    listing, so samples are numbered in the order of the files.
+    """
+    from leadline.informix.capture import Sizes, write
+    from leadline.informix.contended import as_dict, as_text
+
+    capture = write(list(files), oncheck, output, Sizes(int(system_page_size), page_size))
+    try:
+        found = as_dict(capture)
+        click.echo(to_json(found) if as_json else as_text(found))
+    finally:
+        capture.close()
