@@ -318,7 +318,7 @@ class SyntheticCapture:
         db.execute(f'create table "{name}" ({columns})')
         if name == "tick":
             self._insert_ticks(db)
-        elif name == "session_tick":
+        elif name == "session_run":
             self._insert_samples(db)
         elif name == "wait_event":
             for wait, code in self._codes.items():
@@ -344,7 +344,7 @@ class SyntheticCapture:
     def _insert_ticks(self, db: duckdb.DuckDBPyConnection) -> None:
         total = self._tick(self.seconds)
         db.execute(
-            f"insert into tick select {TS_FROM} + k * {self.period_ns}, {self.period_ns}, 20000, 90000, 0, {len(self.pids)}, 0, 0, "
+            f"insert into tick select k, {TS_FROM} + k * {self.period_ns}, {self.period_ns}, 20000, 90000, 0, {len(self.pids)}, 0, 0, "
             f"{self.next_xid} + (k / {self.rate_hz} * {self.xids_per_s})::bigint from range({total}) t(k)"
         )
 
@@ -359,10 +359,10 @@ class SyntheticCapture:
             places = ", ".join("?" * 16)
             db.executemany(f"insert into stretch values ({places})", self._stretches)
         db.execute(
-            f"""insert into session_tick
+            f"""insert into session_run
             with sample as (select s.*, unnest(range(first, stop, step)) as k from stretch s),
             timed as (select *, {WALL_FROM_NS // 1000} + k * {self.period_ns / 1000} as wall_us from sample)
-            select {TS_FROM} + k * {self.period_ns}, session_id, state, code, query_id, 0, statement_id,
+            select k, 1, session_id, state, code, query_id, 0, statement_id,
                    case when xact_start = 0 then 0 else coalesce((wall_us - xact_age_s * 1e6)::bigint, xact_start) end,
                    coalesce((wall_us - state_age_s * 1e6)::bigint, query_start),
                    coalesce((wall_us - state_age_s * 1e6)::bigint, state_change), xid, xmin

@@ -326,10 +326,32 @@ def test_transaction_status_caches(cap: SyntheticCapture, event: str, cache: str
     assert finding.share_of_db_time == pytest.approx(20 / 70, abs=1e-6)
 
 
+def test_the_file_of_a_cache_belongs_to_the_cache_its_statement_waits_for(cap: SyntheticCapture) -> None:
+    wait(cap, "LWLock:SubtransBuffer")
+    wait(cap, "IO:SLRURead", sessions=1)
+    cap.sample(cap.add_session(), "active", "IO:SLRURead", 20, 23, statement_id=901)  # this statement waits for no cache
+    subtrans, other = found(cap, PAGE_FINDINGS + LOCK_FINDINGS)
+    assert [(f.id, f.subject) for f in (subtrans, other)] == [("SLRU", "SLRU Subtrans"), ("SLRU", "SLRU file")]
+    assert subtrans.cost_s == pytest.approx(24)
+    assert subtrans.statement.endswith("to the subtransaction cache; 4.0 s of it in reads and writes of files by the same statements")
+    assert other.cost_s == pytest.approx(3)
+
+
+@pytest.mark.parametrize(("lock_s", "found_s"), [(70, 20), (90, None)])  # five sessions wait 20 s for partitions
+def test_a_queue_for_a_lock_is_no_fight_for_the_lock_table(cap: SyntheticCapture, lock_s: float, found_s: float | None) -> None:
+    wait(cap, "LWLock:LockManager")
+    wait(cap, "Lock:extend", sessions=1, seconds=5)
+    cap.sample(cap.add_session(), "active", "Lock:transactionid", 20, 20 + (lock_s - 5) / 2, statement_id=5)
+    cap.sample(cap.add_session(), "active", "Lock:transactionid", 20, 20 + (lock_s - 5) / 2, statement_id=5)
+    findings = found(cap, ["LOCKMANAGER-CONTENTION"])
+    assert [f.cost_s for f in findings] == ([] if found_s is None else [pytest.approx(found_s)])
+
+
 def test_vacuum_that_waits_for_a_pin(cap: SyntheticCapture) -> None:
     vacuum = cap.add_session(pid=8001, backend_type="autovacuum worker")
     cap.sample(vacuum, "active", "BufferPin:BufferPin", 10, 40)
-    seen(cap, TABLE, "heap", waiters=1, block=12, wait_kind="pin")
+    seen(cap, TABLE, "heap", waiters=0, block=12, wait_kind="pin")  # who waits for a pin is not in the buffer's queue
+    seen_at(cap, 39, SMALL, "heap", waiters=0, block=3, wait_kind="pin")
     (finding,) = found(cap, PAGE_FINDINGS + LOCK_FINDINGS)
     assert (finding.id, finding.subject, finding.severity) == ("PIN-CLEANUP", "pins on public.orders", "medium")
     assert finding.cost_s == pytest.approx(30)

@@ -159,14 +159,25 @@ def test_waits_for_temporary_files_alone_show_a_spill(cap: SyntheticCapture) -> 
 
 
 def test_commits_that_wait_for_a_standby(cap: SyntheticCapture) -> None:
-    wait(cap, "IPC:SyncRep", 0, 10)
-    cap.stat("pg_stat_replication", "flush_lag", None, 0.02, obj="standby1")
+    wait(cap, "IPC:SyncRep", 0, 20)
+    for standby, priority in (("near/10.0.0.5/4711", 1), ("local//4712", 2), ("near/10.0.0.5/4713", 1), ("archive//4714", 0)):
+        cap.stat("pg_stat_replication", "sync_priority", None, priority, obj=standby)
     cap.setting("synchronous_commit", "remote_apply")
     (finding,) = found(cap)
     assert finding.id == "SYNCREP-BOUND"
-    assert finding.cost_s == pytest.approx(10)
-    assert finding.share_of_db_time == pytest.approx(0.25, abs=1e-6)
-    assert "(standby1); synchronous_commit is remote_apply" in finding.statement
+    assert finding.cost_s == pytest.approx(20)
+    assert finding.share_of_db_time == pytest.approx(0.4, abs=1e-6)
+    assert "(local, near at 10.0.0.5); synchronous_commit is remote_apply" in finding.statement
+
+
+@pytest.mark.parametrize("event", ["IO:WALSync", "IPC:SyncRep", "IO:DataFileRead"])
+@pytest.mark.parametrize(("sessions", "rows"), [(1, 0), (2, 1)])  # 8 s of each is under a fifth of 60 s
+def test_a_quiet_server_may_wait_for_most_of_its_little_time(tmp_path: Path, event: str, sessions: int, rows: int) -> None:
+    cap = SyntheticCapture(tmp_path)
+    cap.background()
+    for _ in range(sessions):
+        wait(cap, event, 0, 8)
+    assert len(found(cap, ["WAL-CONTENTION", "SYNCREP-BOUND", "READ-IO"])) == rows
 
 
 def test_time_spent_reading_blocks(cap: SyntheticCapture) -> None:

@@ -5,25 +5,22 @@ What the findings say is compared with what the test planted and with what the s
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import psycopg
+import live
 import pytest
 from conftest import Server, wait_until
 from leadline.capture import open_capture
-from leadline.findings import Finding, all_findings, evaluate
+from leadline.findings import Finding
 from leadline.progress import Silent
-from leadline.take import take
+from live import SERVER_RULES, WINDOW_S, sessions, storm, waiting
 
 pytestmark = pytest.mark.live
 
-OURS = [d.id for d in all_findings() if 20 <= int(d.file[:4]) < 40]
 PAGES = ["RIGHT-EDGE-INDEX", "SEQUENCE-PAGE", "HOT-HEAP-PAGE", "BUFFER-WAITS-UNNAMED"]
-WINDOW_S = 3.0
 
 
 class AtStart(Silent):
@@ -38,15 +35,8 @@ class AtStart(Silent):
             action()
 
 
-def captured(server: Server, folder: Path, for_s: float = WINDOW_S, only: list[str] = OURS, **options: Any) -> list[Finding]:
-    path = take(dsn=server.dsn, for_s=for_s, out=folder / "live.leadline", **options)
-    capture = open_capture(path)
-    try:
-        assert capture.manifest["status"] == "complete"
-        assert capture.manifest["tier"] == options.get("tier", "shm")
-        return evaluate(capture, only=only).findings
-    finally:
-        capture.close()
+def captured(server: Server, folder: Path, for_s: float = WINDOW_S, only: list[str] = SERVER_RULES, **options: Any) -> list[Finding]:
+    return live.captured(server, folder, for_s, only, **options).findings
 
 
 def rows(folder: Path, sql: str) -> list[dict[str, Any]]:
@@ -55,44 +45,6 @@ def rows(folder: Path, sql: str) -> list[dict[str, Any]]:
         return capture.rows(sql)
     finally:
         capture.close()
-
-
-@contextmanager
-def sessions(server: Server) -> Iterator[Callable[[str], psycopg.Connection[Any]]]:
-    """Connections by application name; at the end their statements are cancelled and they are closed."""
-    made: list[psycopg.Connection[Any]] = []
-    with ExitStack() as stack:
-
-        def connect(name: str) -> psycopg.Connection[Any]:
-            connection = server.connect(application_name=name)
-            made.append(connection)
-            stack.callback(connection.close)
-            return connection
-
-        try:
-            yield connect
-        finally:
-            for connection in made:
-                server.sql("select pg_terminate_backend(%s)", [connection.info.backend_pid])
-
-
-@contextmanager
-def waiting(connection: psycopg.Connection[Any], statement: str) -> Iterator[None]:
-    """A statement that waits in a thread of its own; it ends when its session is terminated."""
-
-    def run() -> None:
-        try:
-            connection.execute(statement)
-        except psycopg.Error:
-            return  # terminated while it waited
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        connection.cancel()
-        thread.join(10)
 
 
 def blocked_by(server: Server, pid: int) -> set[int]:
@@ -182,17 +134,6 @@ def test_a_queue_behind_ddl_names_the_request_and_its_holder(servers: Callable[[
     assert queue.cost_s == pytest.approx(2 * WINDOW_S, rel=0.15)
 
 
-@contextmanager
-def storm(server: Server, folder: Path, statement: str, clients: int) -> Iterator[None]:
-    """Clients that all run one statement over and over."""
-    script = folder / "storm.sql"
-    script.write_text(statement + ";\n")
-    with server.pgbench("-c", clients, "-j", 1, "-T", 60, "-M", "prepared", "-f", script):
-        query = "select count(*) >= %s from pg_stat_activity where application_name = 'pgbench' and state = 'active'"
-        wait_until(lambda: server.sql(query, [clients // 2])[0][0], what="the load")
-        yield
-
-
 def test_inserts_of_growing_keys_name_the_index(servers: Callable[[int], Server], tmp_path: Path) -> None:
     server = servers(16)
     server.sql("create table if not exists edge_of_index (at timestamptz)")
@@ -248,9 +189,10 @@ def test_a_checkpoint_by_command_is_seen(pg: Server, tmp_path: Path) -> None:
     assert "by a command rather than by WAL volume" in finding.statement
 
 
-def test_ordinary_transactions_have_no_grave_findings(servers: Callable[[int], Server], tmp_path: Path) -> None:
-    server = servers(18)
+def test_ordinary_transactions_have_no_grave_findings(fresh_server: Callable[..., Server], tmp_path: Path) -> None:
+    server = fresh_server(18, max_wal_size="8GB")  # with the 256 MB of the other servers, checkpoints by WAL volume are no mistake
     server.pgbench_init(scale=20)
+    server.sql("checkpoint")
     with server.pgbench("-c", 4, "-j", 1, "-T", 60, "-M", "prepared"):
         query = "select count(*) >= 2 from pg_stat_activity where application_name = 'pgbench' and state = 'active'"
         wait_until(lambda: server.sql(query)[0][0], what="the load")

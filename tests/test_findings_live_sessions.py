@@ -9,77 +9,24 @@ import os
 import socket
 import struct
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import live
 import psycopg
 import pytest
 from conftest import Server, wait_until
-from leadline.capture import open_capture
-from leadline.findings import Evaluation, Finding, all_findings, evaluate
-from leadline.take import take
+from leadline.findings import Evaluation, all_findings
+from live import by_rule, clients
 
 pytestmark = pytest.mark.live
 
 SESSION_RULES = [d.id for d in all_findings() if int(d.file[:4]) < 20]
-Step = Callable[[psycopg.Connection[Any], threading.Event], None]
 
 
 def captured(server: Server, folder: Path, for_s: float, only: list[str] = SESSION_RULES, **thresholds: float) -> Evaluation:
-    path = take(dsn=server.dsn, pid=server.pid, for_s=for_s, out=folder / "live.leadline")
-    capture = open_capture(path)
-    try:
-        assert capture.manifest["status"] == "complete"
-        assert capture.manifest["tier"] == "shm"
-        return evaluate(capture, only=only, thresholds=thresholds)
-    finally:
-        capture.close()
-
-
-def by_rule(result: Evaluation) -> dict[str, Finding]:
-    assert result.not_evaluated == []
-    assert len({f.id for f in result.findings}) == len(result.findings), [(f.id, f.subject) for f in result.findings]
-    return {f.id: f for f in result.findings}
-
-
-class Client(threading.Thread):
-    """Repeats a step on a connection of its own until stopped. `done` counts the steps; `pid` is its backend."""
-
-    def __init__(self, server: Server, name: str, step: Step, autocommit: bool = True) -> None:
-        super().__init__(daemon=True)
-        self.step, self.error, self.done = step, "", 0
-        self.stop = threading.Event()
-        self.db = server.connect(application_name=name, autocommit=autocommit)
-        self.pid = self.db.info.backend_pid
-
-    def run(self) -> None:
-        try:
-            while not self.stop.is_set():
-                self.step(self.db, self.stop)
-                self.done += 1
-        except psycopg.Error as e:
-            self.error = "" if self.stop.is_set() else str(e)
-
-
-@contextmanager
-def clients(server: Server, *wanted: tuple[str, Step]) -> Iterator[list[Client]]:
-    """Clients at work; at the end their statements are cancelled, and a client that failed by itself fails the test."""
-    running = [Client(server, name, step) for name, step in wanted]
-    try:
-        for client in running:
-            client.start()
-        yield running
-    finally:
-        for client in running:
-            client.stop.set()
-        for client in running:
-            if client.is_alive():
-                server.sql("select pg_terminate_backend(%s)", [client.pid])
-            client.join(10)
-            client.db.close()
-    assert [client.error for client in running if client.error] == []
+    return live.captured(server, folder, for_s, only, thresholds, pid=server.pid)
 
 
 def prepare(server: Server) -> None:
@@ -353,21 +300,3 @@ def test_sessions_that_come_and_go(servers: Callable[[int], Server], tmp_path: P
         wait_until(lambda: all(client.done for client in running))
         found = by_rule(captured(server, tmp_path, 4, ["CONN-STORM"]))
     assert found["CONN-STORM"].subject == "application php from local"
-
-
-def test_durability_is_judged_by_the_settings_in_force(fresh_server: Callable[..., Server], tmp_path: Path) -> None:
-    result = captured(fresh_server(16, fsync=False), tmp_path / "off", 1.5, ["DURABILITY-OFF"])
-    assert [(f.subject, f.severity) for f in result.findings] == [("setting fsync", "critical")]
-    assert captured(fresh_server(16, fsync=True), tmp_path / "on", 1.5, ["DURABILITY-OFF"]).clean == ["DURABILITY-OFF"]
-
-
-def test_the_host_rules_follow_the_facts_of_this_host(servers: Callable[[int], Server], tmp_path: Path) -> None:
-    result = captured(servers(16), tmp_path, 3, ["ZONE-RECLAIM", "THP", "RECLAIM-STALL", "SWAP", "HUGEPAGES-OFF"])
-    found = {f.id for f in result.findings}
-    zone = Path("/proc/sys/vm/zone_reclaim_mode")
-    assert ("ZONE-RECLAIM" in found) == (zone.exists() and zone.read_text().strip() != "0")
-    thp = Path("/sys/kernel/mm/transparent_hugepage")
-    always = [(thp / name).exists() and "[always]" in (thp / name).read_text() for name in ("enabled", "defrag")]
-    assert ("THP" in found) == all(always)
-    assert "HUGEPAGES-OFF" not in found
-    assert {name for name, _ in result.not_evaluated} <= {"ZONE-RECLAIM", "THP"}

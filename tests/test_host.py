@@ -88,6 +88,15 @@ def test_limits_of_control_groups_version_1(monkeypatch: pytest.MonkeyPatch, tmp
     assert host.cpu_count(1) == 1
 
 
+@pytest.mark.parametrize(("parent", "cpu_max"), [("-1", "max 100000"), ("50000", "50000 100000")])
+def test_a_group_of_version_1_without_a_quota_has_that_of_its_parent(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, parent: str, cpu_max: str
+) -> None:
+    files = {f"fs/cgroup/cpu/x{group}/cpu.cfs_quota_us": f"{quota}\n" for group, quota in (("", parent), ("/y", "-1"))}
+    files |= {f"fs/cgroup/cpu/x{group}/cpu.cfs_period_us": "100000\n" for group in ("", "/y")}
+    assert fake_cgroup(monkeypatch, tmp_path, "4:cpu:/x/y\n", files) == {"cgroup.cpu_max": cpu_max}
+
+
 def test_a_remote_server_has_no_host_facts() -> None:
     found = host.read_host(None)
     assert (found.facts, found.mounts, found.devices) == ([], [], [])

@@ -172,28 +172,29 @@ def cgroup_facts(pid: int) -> Iterator[Fact]:
         elif "cpu" in controllers.split(","):
             base = SYS / "fs/cgroup" / controllers
             base = base if base.is_dir() else SYS / "fs/cgroup/cpu"
-            quota = postmaster.read_text(base / path.lstrip("/") / "cpu.cfs_quota_us")
-            period = postmaster.read_text(base / path.lstrip("/") / "cpu.cfs_period_us")
-            if quota and period and int(quota) > 0:
-                yield "cgroup.cpu_max", f"{quota.strip()} {period.strip()}", str(base / path.lstrip("/") / "cpu.cfs_quota_us")
+            for _, quota, source in _nearest(base, path, (("", "cpu.cfs_quota_us", "-1"),)):
+                period = (postmaster.read_text(Path(source).with_name("cpu.cfs_period_us")) or "").strip()
+                if period:  # written as version 2 writes it
+                    yield "cgroup.cpu_max", f"{'max' if quota == '-1' else quota} {period}", source
 
 
 def _nearest(base: Path, path: str, wanted: tuple[tuple[str, str, str], ...]) -> Iterator[Fact]:
     for name, file, unlimited in wanted:
         at = base / path.lstrip("/")
-        value: str | None = None
+        found: tuple[str, Path] | None = None
         while at == base or base in at.parents:
             text = postmaster.read_text(at / file)
             if text is not None:
-                value = value or text.strip()
-                if text.split()[0] != unlimited:
-                    value = text.strip()
+                limited = text.split()[0] != unlimited
+                if limited or found is None:
+                    found = text.strip(), at / file
+                if limited:
                     break
             if at == base:
                 break
             at = at.parent
-        if value is not None:
-            yield name, value, str(at / file)
+        if found is not None:
+            yield name, found[0], str(found[1])
 
 
 def _process_facts(pid: int) -> Iterator[Fact]:

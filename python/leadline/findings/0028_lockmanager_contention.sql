@@ -5,13 +5,25 @@
 -- unit: seconds waited for LWLock LockManager (lock_manager in 12) and LockFastPath
 -- threshold: min_share = 0.02 (2 % of database time: less is the price of any busy server)
 -- threshold: min_samples = 10 (below it the sampling error is as large as the number)
--- wrong when: the sessions queue for the same heavyweight lock, whose waiters all meet in one partition: then the lock is the cause
+-- threshold: queue_part = 0.25 (of the same statement's waits for locks: a queue for one lock meets in its partition, measured at 3 to 5 % of its time)
+-- wrong when: the sessions take and give up the same few heavyweight locks without ever queueing for them, such as advisory locks in a loop
 with base as (
   select sum(weight_s) as db_time_s from session_sample where in_db_time
 ),
-wait as (
+seen as (
   select * from session_sample
   where in_db_time and wait_class = 'LWLock' and replace(lower(wait_event), '_', '') in ('lockmanager', 'lockfastpath')
+),
+queue as (  -- statements that wait for the locks themselves: the lock is their trouble, not its table
+  select statement_id, sum(weight_s) as lock_s from session_sample where in_db_time and wait_class = 'Lock' group by statement_id
+),
+table_cost as (select statement_id, sum(weight_s) as table_s from seen group by statement_id),
+queued as (
+  select q.statement_id from queue q join table_cost t on t.statement_id is not distinct from q.statement_id
+  where t.table_s < getvariable('queue_part') * q.lock_s
+),
+wait as (
+  select * from seen s where not exists (from queued q where q.statement_id is not distinct from s.statement_id)
 ),
 statement_cost as (
   select statement_id, sum(weight_s) as wait_s, count(distinct session_id) as sessions from wait group by statement_id

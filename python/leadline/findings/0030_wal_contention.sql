@@ -1,9 +1,10 @@
 -- id: WAL-CONTENTION
 -- title: Sessions wait for the write-ahead log
 -- question: How much time goes to writing and flushing WAL, and is it the flush or the fight for the WAL buffers?
--- needs: session_sample
+-- needs: session_sample, tick
 -- unit: seconds waited for LWLock WALInsert, WALWrite, WALBufMapping and for IO WALSync, WALWrite, WALInitSync, WALInitWrite
 -- threshold: min_share = 0.2 (20 % of database time: less is the usual price of durable commits)
+-- threshold: min_sessions = 0.2 (one session in five moments: less is a quiet server, however large the share)
 -- threshold: min_insert_share = 0.05 (5 % for WALInsert and WALBufMapping alone: these are contention, not durability)
 -- threshold: min_samples = 10 (below it the sampling error is as large as the number)
 -- wrong when: the load is a bulk load or a benchmark of commits, for which this is the expected limit
@@ -45,5 +46,6 @@ select 'WAL-CONTENTION' as id,  -- never critical: waiting for the flush is what
               sessions, cost_s, 100 * share, flush_s, insert_s,
               case when bytes is null then '' else format('; {:.2f} MB of WAL a second', bytes / 1e6 / c.window_s) end) as statement,
        cost_s, share as share_of_db_time, samples, ts_from, ts_to, evidence
-from cost cross join (select tier, window_s from capture) c
-where samples >= getvariable('min_samples') and (share >= getvariable('min_share') or insert_share >= getvariable('min_insert_share'))
+from cost cross join (select tier, window_s from capture) c cross join (select sum(period_ns) / 1e9 as observed_s from tick)
+where samples >= getvariable('min_samples')
+  and ((share >= getvariable('min_share') and cost_s >= getvariable('min_sessions') * observed_s) or insert_share >= getvariable('min_insert_share'))

@@ -19,9 +19,9 @@ evidence as (
          string_agg(c.backend_type || ' ' || c.pid, ', ' order by c.wait_s desc, c.pid) as who
   from session_cost c left join statement s using (statement_id)
 ),
-pinned as (
-  select arg_max(object, waiters) as object, arg_max(block, waiters) as block
-  from (select object, block, sum(waiters) as waiters from hot_block where wait_kind = 'pin' group by object, block)
+pinned as (  -- the page seen most often: a page has one such waiter at most, and its number is not kept
+  select first(object order by looks desc, object, block) as object, first(block order by looks desc, object, block) as block
+  from (select object, block, count(*) as looks from hot_block where wait_kind = 'pin' group by object, block)
 ),
 found as (
   select sum(weight_s) as cost_s, coalesce(sum(weight_s) filter (in_db_time), 0) as in_db_time_s, count(*) as samples,

@@ -2,14 +2,14 @@
 -- title: Sessions fight for the transaction status caches
 -- question: How much time goes to the small caches (SLRUs) of transaction status, subtransactions, multixacts and others?
 -- needs: session_sample
--- unit: seconds waited for the LWLocks of one SLRU, its buffers and its I/O
+-- unit: seconds waited for the LWLocks of one SLRU, its buffers and its I/O (by statement: the server does not say which SLRU it reads)
 -- threshold: min_share = 0.02 (2 % of database time: less is the price of any busy server)
 -- threshold: min_samples = 10 (below it the sampling error is as large as the number)
 -- wrong when: the server was just started and the caches were cold
 with base as (
   select sum(weight_s) as db_time_s from session_sample where in_db_time
 ),
-wait as (
+wait_seen as (
   select *, case when event ~ '^subtrans' then 'Subtrans'
                  when event ~ '^multixact' then 'MultiXact'
                  when event ~ '^(xactslru|xactbuffer|xactgroupupdate|clog)' then 'Xact'
@@ -20,6 +20,15 @@ wait as (
   from (select *, replace(lower(wait_event), '_', '') as event from session_sample where in_db_time and wait_class in ('LWLock', 'IPC', 'IO'))
   where slru is not null
 ),
+statement_slru as (  -- the cache a statement waited for most
+  select statement_id, first(slru order by wait_s desc, slru) as slru
+  from (select statement_id, slru, sum(weight_s) as wait_s from wait_seen where slru <> 'file' and statement_id <> 0 group by all)
+  group by statement_id
+),
+wait as (
+  select w.* replace (case when w.slru = 'file' then coalesce(o.slru, 'file') else w.slru end as slru), w.slru = 'file' as in_file
+  from wait_seen w left join statement_slru o using (statement_id)
+),
 event_cost as (
   select slru, wait_class || ':' || wait_event as event, statement_id, sum(weight_s) as wait_s from wait group by all
 ),
@@ -29,7 +38,7 @@ evidence as (
   from event_cost e left join statement s using (statement_id) group by e.slru
 ),
 found as (
-  select slru, sum(weight_s) as cost_s, count(*) as samples, count(distinct session_id) as sessions, min(ts) as ts_from, max(ts) as ts_to
+  select slru, sum(weight_s) as cost_s, coalesce(sum(weight_s) filter (in_file), 0) as file_s, count(*) as samples, count(distinct session_id) as sessions, min(ts) as ts_from, max(ts) as ts_to
   from wait group by slru
 ),
 cost as (
@@ -41,10 +50,12 @@ select 'SLRU' as id,
             when share >= 0.05 and cost_s >= 0.1 * c.window_s then 'medium' else 'low' end as severity,
        case when c.tier = 'shm' and samples >= 100 then 'high' when samples >= 20 then 'medium' else 'low' end as confidence,
        'SLRU ' || slru as subject,
-       format('{} sessions lost {:.1f} s ({:.1f} % of database time) to the {} cache', sessions, cost_s, 100 * share,
+       format('{} sessions lost {:.1f} s ({:.1f} % of database time) to the {} cache{}', sessions, cost_s, 100 * share,
               case slru when 'Subtrans' then 'subtransaction' when 'MultiXact' then 'multixact' when 'Xact' then 'commit status'
                         when 'CommitTs' then 'commit timestamp' when 'Notify' then 'NOTIFY queue' when 'Serial' then 'serializable conflict'
-                        else 'transaction status file' end) as statement,
+                        else 'transaction status file' end,
+              case when slru <> 'file' and file_s > 0 then format('; {:.1f} s of it in reads and writes of files by the same statements', file_s)
+                   else '' end) as statement,
        cost_s, share as share_of_db_time, samples, ts_from, ts_to, evidence
 from cost cross join (select tier, window_s from capture) c
 where share >= getvariable('min_share') and samples >= getvariable('min_samples')

@@ -1,9 +1,10 @@
 -- id: SYNCREP-BOUND
 -- title: Commits wait for a standby
 -- question: How much time do commits spend waiting for the answer of a synchronous standby?
--- needs: session_sample
+-- needs: session_sample, tick
 -- unit: seconds waited for IPC SyncRep
 -- threshold: min_share = 0.1 (10 % of database time: less is what a synchronous standby costs anyway)
+-- threshold: min_sessions = 0.2 (one session in five moments: less is a quiet server, however large the share)
 -- threshold: min_samples = 10 (below it the sampling error is as large as the number)
 -- wrong when: the delay is wanted: no data loss was bought with it
 with base as (
@@ -20,8 +21,10 @@ top_statement as (
                        query: left(regexp_replace(s.query, '\s+', ' ', 'g'), 120)} order by c.wait_s desc, c.statement_id)[:20]) as evidence
   from statement_cost c left join statement s using (statement_id)
 ),
-standby as (
-  select string_agg(distinct object, ', ' order by object) as names from server_stat where view = 'pg_stat_replication' and object <> ''
+standby as (  -- application_name/client_addr/pid of those that may be synchronous; without an address: over a local socket
+  select string_agg(distinct name, ', ' order by name) as names
+  from (select regexp_replace(regexp_replace(object, '/[^/]*$', ''), '/([^/]*)$', ' at \1') as with_address, regexp_replace(with_address, ' at $', '') as name
+        from server_stat where view = 'pg_stat_replication' and metric = 'sync_priority' and value > 0)
 ),
 level as (select max(setting) as setting from setting where name = 'synchronous_commit'),
 found as (
@@ -41,5 +44,5 @@ select 'SYNCREP-BOUND' as id,
               case when names is null then '' else ' (' || names || ')' end,
               case when setting is null then '' else '; synchronous_commit is ' || setting end) as statement,
        cost_s, share as share_of_db_time, samples, ts_from, ts_to, evidence
-from cost cross join (select tier, window_s from capture) c
-where share >= getvariable('min_share') and samples >= getvariable('min_samples')
+from cost cross join (select tier, window_s from capture) c cross join (select sum(period_ns) / 1e9 as observed_s from tick)
+where share >= getvariable('min_share') and cost_s >= getvariable('min_sessions') * observed_s and samples >= getvariable('min_samples')

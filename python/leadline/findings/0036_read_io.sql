@@ -1,9 +1,10 @@
 -- id: READ-IO
 -- title: Much of the time goes to reading data files
 -- question: How much time goes to reading blocks that are not in shared buffers, and which statements read?
--- needs: session_sample
+-- needs: session_sample, tick
 -- unit: seconds waited for IO DataFileRead and DataFilePrefetch, for reads of others (BufferIO) and for asynchronous reads (18)
 -- threshold: min_share = 0.25 (25 % of database time: less is the usual cost of data larger than the cache)
+-- threshold: min_sessions = 0.2 (one session in five moments: less is a quiet server, however large the share)
 -- threshold: min_samples = 20 (below it the sampling error is large)
 -- wrong when: the server was just started and its cache was cold
 with base as (
@@ -41,5 +42,5 @@ select 'READ-IO' as id,  -- never critical: reading is work, not a fault
               case when coalesce(blocks, 0) = 0 then ''
                    else format('; {:.0f} blocks a second, {:.2f} ms of waiting for each', blocks / c.window_s, 1e3 * cost_s / blocks) end) as statement,
        cost_s, share as share_of_db_time, samples, ts_from, ts_to, evidence
-from cost cross join (select tier, window_s from capture) c
-where share >= getvariable('min_share') and samples >= getvariable('min_samples')
+from cost cross join (select tier, window_s from capture) c cross join (select sum(period_ns) / 1e9 as observed_s from tick)
+where share >= getvariable('min_share') and cost_s >= getvariable('min_sessions') * observed_s and samples >= getvariable('min_samples')

@@ -45,7 +45,7 @@ SECTIONS = ("What it shows", "Why it matters", "Wrong when", "What to do", "How 
 HEADER_KEYS = ("id", "title", "question", "needs", "unit", "threshold", "minimum", "evaluable when", "wrong when")
 # Views that most rules read: computed once per evaluation while they stay small enough for memory (270 bytes a row, measured,
 # and two of them have nearly all rows: about 1 GB at the limit). Larger captures are evaluated from the files, rule by rule.
-SHARED_VIEWS = ("session_sample", "db_time", "lock_chain", "hot_block")
+SHARED_VIEWS = ("session_tick", "session_sample", "db_time", "lock_chain", "hot_block")
 SHARED_ROWS_LIMIT = 2_000_000
 
 
@@ -256,7 +256,7 @@ def _check_names(given: Mapping[str, float]) -> None:
 
 def _compute_shared_views(db: duckdb.DuckDBPyConnection, chosen: list[Definition]) -> None:
     """Temporary tables that stand before the views of the same names, so that each is computed once and not per rule."""
-    count = db.execute("select count(*) from session_tick").fetchone()
+    count = db.execute("select coalesce(sum(ticks), 0) from session_run").fetchone()
     if count is None or count[0] > SHARED_ROWS_LIMIT:
         return
     for view in SHARED_VIEWS:
