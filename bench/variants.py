@@ -128,7 +128,7 @@ class Leadline:
         rows, size = (sum(counts[key] for counts in tables.values()) for key in ("rows", "bytes"))
         window_s = (manifest["clock"]["ts_to"] - manifest["clock"]["ts_from"]) / 1e9
         cost = manifest["self_cost"]
-        samples = max(1, tables.get("session_tick", {}).get("rows", 0))
+        samples = max(1, tables.get("session_run", {}).get("rows", 0))
         return {
             "capture_window_s": window_s,
             "rows_per_s": rows / window_s,
