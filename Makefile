@@ -17,7 +17,7 @@ unexport PYTHONPATH
 SOURCES := Cargo.toml Cargo.lock rust-toolchain.toml pyproject.toml $(wildcard python/leadline/tables/*.toml) \
 	$(shell find crates -type f -not -path '*/tests/*' -not -path '*/examples/*')
 
-.PHONY: help setup build fmt lint test test-rust test-python test-all-servers demo docs bench clean
+.PHONY: help setup build fmt lint test test-rust test-python test-all-servers demo docs bench fuzz clean
 
 help:
 	@echo 'make demo              set up, build, and run the demonstration'
@@ -26,6 +26,7 @@ help:
 	@echo 'make lint | test-rust | test-python    one part of make test'
 	@echo 'make test-all-servers  the tests, where a missing PostgreSQL version is a failure'
 	@echo 'make docs | bench      generated reference pages | measured cost'
+	@echo 'make fuzz              every decoder with libFuzzer, FUZZ_SECONDS=60 each (nightly Rust)'
 	@echo 'make clean             remove what was built'
 
 setup: $(VENV)/.setup
@@ -63,6 +64,15 @@ docs: build
 bench: build
 	cargo run --release --quiet -p leadline-capture --example write_speed
 	$(BIN)/python bench/overhead.py $(BENCH_ARGS)
+
+# Needs a nightly compiler. Corpus and findings stay in fuzz/, out of git.
+FUZZ_SECONDS ?= 60
+fuzz:
+	cargo fuzz --version >/dev/null 2>&1 || cargo install cargo-fuzz --locked
+	cargo run --release --quiet -p leadline-fuzz --example seeds -- fuzz/corpus
+	for target in $$(ls fuzz/fuzz_targets | sed 's/\.rs$$//'); do \
+		cargo +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) -max_len=33000 -timeout=10 || exit 1; \
+	done
 
 clean:
 	cargo clean

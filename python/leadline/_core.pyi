@@ -1,5 +1,6 @@
 """The compiled part of leadline (crates/py). Every error is a leadline.errors.LeadlineError."""
 
+from collections.abc import Callable
 from typing import Any, final
 
 Value = int | float | str | bool | None
@@ -23,6 +24,39 @@ class TableWriter:
 
     def close(self) -> dict[str, int]:
         """Flushes and ends: {"rows", "bytes", "segments"}. Closing again gives the same figures."""
+
+def page_read(path: str, block: int, block_size: int | None = None) -> dict[str, Any]:
+    """One page of a file: {path, engine, block, fork, fork_block, block_size, kind, checksums, computed_checksum, raw,
+    parts: [{part, number, offset, length, fields: {name: {value, offset, length, flags?, words?}}}],
+    problems: [{class, what, item, offset, wanted, found, message}],
+    regions: [(start, end, part, number, field, kind)]}"""
+
+def informix_page(page: bytes, *, version_15: bool = False, row_size: int | None = None) -> dict[str, Any]:
+    """One page of Informix: {kind, computed_checksum, parts, problems, regions}, as in page_read."""
+
+def informix_page_type(flags: int) -> str:
+    """What pg_flags (pgflgs of onstat, 16 bits) says a page is."""
+
+@final
+class PageRun:
+    """All pages of files, folders and data directories, looked at by threads of its own; with capture_dir written as tables."""
+
+    def __new__(
+        cls, paths: list[str], *, block_size: int | None = None, capture_dir: str | None = None, threads: int = 0
+    ) -> PageRun: ...
+    def status(self) -> dict[str, Any]:
+        """{running, bytes, total_bytes, problems}"""
+
+    def take(self, most: int, wait_s: float) -> list[dict[str, Any]] | None:
+        """Problems found since, as in page_read with path, block, kind; waits for the first. None: no more will come."""
+
+    def stop(self) -> None:
+        """Tells the threads to stop soon."""
+
+    def finish(self) -> dict[str, Any]:
+        """Waits for the end: {files, bytes, pages, items, checksums, kinds, classes, rows, vanished, shrunk}.
+
+        Raises what ended it early."""
 
 @final
 class Recorder:
@@ -54,3 +88,73 @@ class Recorder:
 
     def stop(self) -> dict[str, Any]:
         """Flushes and joins; the final status with {"tables": {name: {rows, bytes, segments}}, "loss": {...}, "ts_to"}."""
+
+@final
+class RowScan:
+    """The rows of one relation, from the files of a data directory.
+
+    Raises kinds usage, not_found, rights, unsupported, storage, invalid.
+    """
+
+    def __new__(cls, path: str, *, relation: str | None = None, database: str | None = None, dead: bool = False) -> RowScan:
+        """path: a data directory, then relation is [schema.]name; or the file of a relation. dead: rows not visible too."""
+
+    def describe(self) -> dict[str, Any]:
+        """{relation, columns: [(name, type)], provenance: [name], unknown: [name of a column whose values are hex]}"""
+
+    def status(self) -> dict[str, int]:
+        """{block, blocks, unread_pages, unread_rows, unread_values}: as far as was read"""
+
+    def rows(self, about: int) -> list[list[str | None]] | None:
+        """The next rows: provenance, then columns, as text; an empty list is not the end, None is."""
+
+    def export(self, out: str, progress: Callable[[int, int], None] | None) -> int:
+        """Writes the rows that are left into OUT.csv or OUT.parquet; how many."""
+
+@final
+class WalLog:
+    """PostgreSQL's log on disk: a folder of segments or one of them, and the records of it that are wanted.
+
+    Raises kinds usage, not_found, rights, unsupported, storage, invalid.
+    """
+
+    def __new__(
+        cls,
+        path: str,
+        *,
+        timeline: int | None = None,
+        start: str | None = None,
+        end: str | None = None,
+        spc: int | None = None,
+        db: int | None = None,
+        rel: int | None = None,
+        fork: int | None = None,
+        block: int | None = None,
+        xid: int | None = None,
+        rmgr: str | None = None,
+    ) -> WalLog:
+        """start, end: LSNs; records that begin from start on and before end. The others: what a record must have."""
+
+    def describe(self) -> dict[str, Any]:
+        """{major, system_id, timeline, segment_size, segments, from_lsn, to_lsn, bytes}"""
+
+    def ending(self) -> dict[str, str | None]:
+        """{first_lsn, last_lsn, end_lsn, why}: as far as was read; end_lsn and why when the log ended early."""
+
+    def records(self, limit: int) -> list[dict[str, Any]] | None:
+        """The next records, at most `limit`; an empty list is not the end, None is."""
+
+    def invalidations(self, limit: int) -> list[dict[str, Any]] | None:
+        """The next records with invalidation messages, likewise."""
+
+    def page_image(self, at: str, block_id: int) -> bytes | None:
+        """The whole page of the image that the record at this LSN has of a block."""
+
+    def history(self, progress: Callable[[int], None] | None) -> dict[str, Any]:
+        """{changes: [...], ending}: every change of the blocks asked for."""
+
+    def stats(self, by: str, threads: int, progress: Callable[[int], None] | None) -> dict[str, Any]:
+        """{rows: [...], ending, pages_forgotten}; by: type, rmgr, relation, database, hour."""
+
+    def export(self, capture_dir: str, threads: int, progress: Callable[[int], None] | None) -> dict[str, Any]:
+        """{tables: {name: {rows, bytes, segments}}, ending}"""

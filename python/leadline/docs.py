@@ -78,8 +78,8 @@ def commands_page() -> str:
     out = [
         "# Commands",
         "",
-        "Standard output is data, standard error is talk. Exit code 0: fine; 1: there are findings (only",
-        "`leadline findings`); 2: error; 130: interrupted.",
+        "Standard output is data, standard error is talk. Exit code 0: fine; 1: there are findings",
+        "(`leadline findings`) or problems (`leadline page check`); 2: error; 130: interrupted.",
         "",
     ]
     out += [
@@ -93,6 +93,9 @@ def commands_page() -> str:
         assert command is not None
         context = click.Context(command, info_name=name, parent=top, terminal_width=80)
         out += [f"## leadline {name}", "", "```text", command.get_help(context).rstrip(), "```", ""]
+        for verb, below in getattr(command, "commands", {}).items():
+            inner = click.Context(below, info_name=verb, parent=context, terminal_width=80)
+            out += [f"### leadline {name} {verb}", "", "```text", below.get_help(inner).rstrip(), "```", ""]
     return _page(out)
 
 

@@ -54,7 +54,16 @@ class TerminalLine:
         bar = "#" * int(share * self.WIDTH)
         missed = f", {status['missed']} missed" if status.get("missed") else ""
         seen = f"{status.get('ticks', 0)} passes{missed}, {status.get('sessions', 0)} sessions"
-        line = f"[{bar:<{self.WIDTH}}] {elapsed_s:.0f} of {total_s:.0f} s  {seen}"
+        self._draw(f"[{bar:<{self.WIDTH}}] {elapsed_s:.0f} of {total_s:.0f} s  {seen}")
+
+    def share(self, done: int, total: int, text: str) -> None:
+        """The state of work of known size."""
+        if self.live:
+            share = min(1.0, done / total) if total > 0 else 1.0
+            bar = "#" * int(share * self.WIDTH)
+            self._draw(f"[{bar:<{self.WIDTH}}] {share:4.0%}  {text}")
+
+    def _draw(self, line: str) -> None:
         self.stream.write("\r" + line[:79].ljust(self._shown))
         self.stream.flush()
         self._shown = min(len(line), 79)

@@ -1,7 +1,10 @@
 //! The one place where Rust errors become `leadline.errors.LeadlineError(kind, message, detail, hint, where)`.
 
 use leadline_capture::Error as CaptureError;
+use leadline_pagescan::Error as PageError;
 use leadline_recorder::Error as RecorderError;
+use leadline_rows::Error as RowsError;
+use leadline_wal::Error as WalError;
 use pyo3::prelude::*;
 
 /// What `LeadlineError` is made of. `kind` is one of `leadline.errors.KINDS`; empty texts are left out when shown.
@@ -19,6 +22,9 @@ pub(crate) struct Shape {
 pub(crate) enum Error {
     Capture(CaptureError),
     Recorder(RecorderError),
+    Page(PageError),
+    Wal(WalError),
+    Rows(RowsError),
     /// Something that was closed before is used.
     Closed {
         what: String,
@@ -34,6 +40,24 @@ impl From<CaptureError> for Error {
 impl From<RecorderError> for Error {
     fn from(e: RecorderError) -> Error {
         Error::Recorder(e)
+    }
+}
+
+impl From<PageError> for Error {
+    fn from(e: PageError) -> Error {
+        Error::Page(e)
+    }
+}
+
+impl From<RowsError> for Error {
+    fn from(e: RowsError) -> Error {
+        Error::Rows(e)
+    }
+}
+
+impl From<WalError> for Error {
+    fn from(e: WalError) -> Error {
+        Error::Wal(e)
     }
 }
 
@@ -54,6 +78,9 @@ pub(crate) fn shape(e: &Error) -> Shape {
     match e {
         Error::Capture(e) => capture_shape(e),
         Error::Recorder(e) => recorder_shape(e),
+        Error::Page(e) => page_shape(e),
+        Error::Wal(e) => wal_shape(e),
+        Error::Rows(e) => rows_shape(e),
         Error::Closed { what } => Shape { kind: "usage", message: format!("{what} is closed"), ..Shape::default() },
     }
 }
@@ -70,6 +97,62 @@ pub(crate) fn recorder_shape(e: &RecorderError) -> Shape {
             ..Shape::default()
         },
         RecorderError::Usage(text) => Shape { kind: "usage", message: text.clone(), ..Shape::default() },
+    }
+}
+
+fn page_shape(e: &PageError) -> Shape {
+    match e {
+        PageError::Capture(e) => capture_shape(e),
+        PageError::Fault => Shape {
+            kind: "gone",
+            message: e.to_string(),
+            detail: "not all pages were looked at".into(),
+            hint: "please report it, with what was printed before".into(),
+            ..Shape::default()
+        },
+        PageError::Usage(text) => Shape { kind: "usage", message: text.clone(), ..Shape::default() },
+        PageError::NotPages { path, detail } => Shape {
+            kind: "invalid",
+            message: "there are no such pages here".into(),
+            detail: detail.clone(),
+            hint: "name a file of a relation, its folder (base/16384), or a data directory; --block-size 8192 takes any file as pages".into(),
+            place: path.display().to_string(),
+        },
+        PageError::Read { path, source } => {
+            use std::io::ErrorKind::{NotFound, PermissionDenied};
+            let (kind, hint) = match source.kind() {
+                NotFound => ("not_found", String::new()),
+                PermissionDenied => ("rights", "run as the user that owns the data directory, or as root".into()),
+                _ => ("storage", String::new()),
+            };
+            Shape {
+                kind,
+                message: "the pages cannot be read".into(),
+                detail: source.to_string(),
+                hint,
+                place: path.display().to_string(),
+            }
+        }
+    }
+}
+
+fn rows_shape(e: &RowsError) -> Shape {
+    Shape {
+        kind: e.kind.as_str(),
+        message: e.message.clone(),
+        detail: e.detail.clone(),
+        hint: e.hint.clone(),
+        place: e.place.clone(),
+    }
+}
+
+fn wal_shape(e: &WalError) -> Shape {
+    Shape {
+        kind: e.kind.as_str(),
+        message: e.message.clone(),
+        detail: e.detail.clone(),
+        hint: e.hint.clone(),
+        place: e.place.clone(),
     }
 }
 

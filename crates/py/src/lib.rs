@@ -6,15 +6,25 @@ use pyo3::prelude::*;
 
 mod clock;
 mod error;
+mod informix;
+mod page;
 mod recorder;
+mod rows;
 mod statement;
 mod table_writer;
+mod wal;
 
 /// The compiled part of leadline.
 #[pymodule]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<table_writer::TableWriter>()?;
     module.add_class::<recorder::Recorder>()?;
+    module.add_class::<page::PageRun>()?;
+    module.add_function(wrap_pyfunction!(page::page_read, module)?)?;
+    module.add_function(wrap_pyfunction!(informix::informix_page, module)?)?;
+    module.add_function(wrap_pyfunction!(informix::informix_page_type, module)?)?;
+    module.add_class::<rows::RowScan>()?;
+    module.add_class::<wal::WalLog>()?;
     module.add_function(wrap_pyfunction!(statement::normalise, module)?)?;
     module.add_function(wrap_pyfunction!(clock::clock, module)?)?;
     Ok(())

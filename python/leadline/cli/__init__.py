@@ -24,13 +24,17 @@ from leadline.errors import LeadlineError
 COMMANDS = {
     "demo": "Start a private PostgreSQL with planted troubles, capture and report it.",
     "take": "Take a capture of a running PostgreSQL.",
+    "top": "Watch a running PostgreSQL: waits, sessions, locks, hot blocks.",
     "show": "Show where the time of a capture went.",
     "findings": "List what is wrong in a capture, most costly first.",
     "report": "Write a capture as one HTML file that opens offline.",
     "sql": "Run SQL over the tables of a capture.",
     "tables": "List the tables of a capture, their columns, units and meaning.",
     "doctor": "Say what can be measured here, and what it takes to measure the rest.",
-    "top": "Watch a running PostgreSQL: waits, sessions, locks, hot blocks.",
+    "page": "Take pages of PostgreSQL apart, straight from files.",
+    "rows": "Print the rows of a table, dead ones too, straight from files.",
+    "wal": "Read PostgreSQL's log, without a server: what is in it, what it costs.",
+    "import": "Make tables of what another server's own tools printed.",
 }
 OUTCOME_FINE, OUTCOME_FINDINGS, OUTCOME_ERROR, OUTCOME_INTERRUPTED = 0, 1, 2, 130
 COMPLETE_VARIABLE = "_LEADLINE_COMPLETE"
@@ -80,7 +84,8 @@ def _print_version(ctx: click.Context, _param: click.Parameter, value: bool) -> 
 def group() -> None:
     """Where does the time of a PostgreSQL go? Measured from outside, without SQL.
 
-    Data goes to stdout, talk to stderr. Exit code 0: fine; 1: there are findings (only `findings`); 2: error.
+    Data goes to stdout, talk to stderr. Exit code 0: fine; 1: there are findings (`findings`)
+    or problems (`page check`); 2: error.
     """
 
 

@@ -52,6 +52,9 @@ def command(capture: Path, as_json: bool) -> None:
     """
     opened = open_capture(capture)
     try:
+        if opened.manifest.get("target", {}).get("kind") == "informix":
+            _show_informix(opened, as_json=as_json)
+            return
         evaluation = evaluate(opened)
         if as_json:
             click.echo(to_json(as_dict(opened, evaluation)))
@@ -63,3 +66,11 @@ def command(capture: Path, as_json: bool) -> None:
         print_capture(opened, evaluation, Console(file=sys.stdout, width=WIDTH, highlight=False))
     finally:
         opened.close()
+
+
+def _show_informix(capture: Capture, *, as_json: bool) -> None:
+    """What `leadline import onstat` printed: such a capture has no time that could be shared out."""
+    from leadline.informix import contended
+
+    found = contended.as_dict(capture)
+    click.echo(to_json(found) if as_json else contended.as_text(found))

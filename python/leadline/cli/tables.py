@@ -33,7 +33,7 @@ def list_text() -> str:
         lines += ["", title] if lines else [title]
         for table in all_tables().values():
             if table.kind == kind:
-                lines += textwrap.wrap(table.title, WIDTH, initial_indent=f"  {table.name:<18}", subsequent_indent=" " * 20)
+                lines += textwrap.wrap(table.title, WIDTH, initial_indent=f"  {table.name:<20}", subsequent_indent=" " * 22)
     lines += ["", "leadline tables NAME describes one."]
     return "\n".join(lines)
 

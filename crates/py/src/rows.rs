@@ -1,0 +1,101 @@
+//! `RowScan`: the rows of one relation, from the files of a data directory.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use leadline_rows::{export, RowScan as Scan};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::error::Error;
+
+#[pyclass(frozen)]
+pub(crate) struct RowScan {
+    scan: Mutex<Scan>,
+    dead: bool,
+}
+
+#[pymethods]
+impl RowScan {
+    #[new]
+    #[pyo3(signature = (path, *, relation=None, database=None, dead=false))]
+    fn new(
+        py: Python<'_>,
+        path: PathBuf,
+        relation: Option<String>,
+        database: Option<String>,
+        dead: bool,
+    ) -> Result<RowScan, Error> {
+        let open = || Scan::open(&path, relation.as_deref(), database.as_deref(), dead);
+        Ok(RowScan { scan: Mutex::new(py.detach(open)?), dead })
+    }
+
+    /// What the rows are of.
+    fn describe<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let scan = self.lock();
+        let out = PyDict::new(py);
+        out.set_item("relation", &scan.relation)?;
+        let columns: Vec<_> = scan.columns.iter().map(|c| (c.name.as_str(), c.type_name.as_str())).collect();
+        out.set_item("columns", columns)?;
+        let provenance: Vec<_> = export::provenance(self.dead).iter().map(|c| c.0).collect();
+        out.set_item("provenance", provenance)?;
+        let unknown: Vec<_> = scan.columns.iter().filter(|c| !c.is_known).map(|c| c.name.as_str()).collect();
+        out.set_item("unknown", unknown)?;
+        Ok(out)
+    }
+
+    /// How far it has been read, and what could not be.
+    fn status<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let scan = self.lock();
+        let out = PyDict::new(py);
+        let (block, blocks) = scan.progress();
+        out.set_item("block", block)?;
+        out.set_item("blocks", blocks)?;
+        out.set_item("unread_pages", scan.unread.pages)?;
+        out.set_item("unread_rows", scan.unread.rows)?;
+        out.set_item("unread_values", scan.unread.values)?;
+        Ok(out)
+    }
+
+    /// The next rows, None at the end.
+    fn rows(&self, py: Python<'_>, about: usize) -> PyResult<Option<Vec<Vec<Option<String>>>>> {
+        py.check_signals()?;
+        let dead = self.dead;
+        let next = || -> Result<_, Error> {
+            let mut scan = self.lock();
+            let rows = scan.next_rows(about)?;
+            Ok(rows.map(|rows| {
+                let whole = |row: &leadline_rows::Row| {
+                    let first = export::provenance_values(&scan, row, dead).into_iter().map(Some);
+                    first.chain(row.values.iter().cloned()).collect()
+                };
+                rows.iter().map(whole).collect()
+            }))
+        };
+        Ok(py.detach(next)?)
+    }
+
+    /// Writes the rows that are left; `progress` gets blocks read and blocks there are, and may raise to end it.
+    fn export(&self, py: Python<'_>, out: PathBuf, progress: Option<Py<PyAny>>) -> PyResult<u64> {
+        let mut failed = None;
+        let mut go_on = |scan: &Scan| {
+            let call = |py: Python<'_>| -> PyResult<()> {
+                py.check_signals()?;
+                progress.as_ref().map_or(Ok(()), |p| p.call1(py, scan.progress()).map(|_| ()))
+            };
+            failed = Python::attach(call).err();
+            failed.is_none()
+        };
+        let written = py.detach(|| export::export(&mut self.lock(), &out, self.dead, &mut go_on));
+        match failed {
+            Some(failed) => Err(failed),
+            None => Ok(written.map_err(Error::from)?),
+        }
+    }
+}
+
+impl RowScan {
+    fn lock(&self) -> MutexGuard<'_, Scan> {
+        self.scan.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,392 @@
+//! `WalLog`: PostgreSQL's log on disk.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use leadline_wal::describe::{self, time_text, Value};
+use leadline_wal::export::{export, Failure};
+use leadline_wal::history::history;
+use leadline_wal::stats::{stats, By, Key};
+use leadline_wal::version::image_info;
+use leadline_wal::{image, rmgr, Block, Ending, Filter, Kind, Log, Lsn, Range, Reader, Record};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyList};
+
+use crate::error::Error;
+
+/// A log on disk: the segments of a folder, or one of them, and the records of it that are wanted.
+#[pyclass(frozen, module = "leadline._core")]
+pub(crate) struct WalLog {
+    log: Arc<Log>,
+    range: Range,
+    filter: Filter,
+    reader: Mutex<Reader>,
+}
+
+fn usage(message: String) -> Error {
+    let text = String::new;
+    Error::Wal(leadline_wal::Error { kind: Kind::Usage, message, detail: text(), hint: text(), place: text() })
+}
+
+fn lsn(text: Option<String>) -> Result<Option<Lsn>, Error> {
+    let parse = |t: String| t.parse().map_err(|()| usage(format!("{t} is not an LSN, such as 16/B374D848")));
+    text.map(parse).transpose()
+}
+
+fn rmid(name: &str) -> Result<u8, Error> {
+    let known = || rmgr::RMGRS.iter().position(|r| r.eq_ignore_ascii_case(name)).map(|at| at as u8);
+    let custom = || name.strip_prefix("custom").and_then(|n| n.parse().ok()).filter(|n| *n >= rmgr::CUSTOM);
+    let unknown = || usage(format!("there is no resource manager {name}; there are {}", rmgr::RMGRS.join(", ")));
+    known().or_else(custom).ok_or_else(unknown)
+}
+
+#[pymethods]
+impl WalLog {
+    #[new]
+    #[allow(clippy::too_many_arguments)] // named in Python
+    #[pyo3(signature = (path, *, timeline=None, start=None, end=None, spc=None, db=None, rel=None, fork=None, block=None, xid=None, rmgr=None))]
+    fn new(
+        py: Python<'_>,
+        path: PathBuf,
+        timeline: Option<u32>,
+        start: Option<String>,
+        end: Option<String>,
+        spc: Option<u32>,
+        db: Option<u32>,
+        rel: Option<u32>,
+        fork: Option<u8>,
+        block: Option<u32>,
+        xid: Option<u32>,
+        rmgr: Option<String>,
+    ) -> Result<WalLog, Error> {
+        let rmid = rmgr.as_deref().map(rmid).transpose()?;
+        let filter = Filter { xid, rmid, spc, db, rel, fork, block };
+        let (start, end) = (lsn(start)?, lsn(end)?);
+        py.detach(|| {
+            let log = Arc::new(Log::open(&path, timeline, start, end)?);
+            let range = log.range(start, end)?;
+            let reader = Mutex::new(Reader::new(log.clone(), range));
+            Ok(WalLog { log, range, filter, reader })
+        })
+    }
+
+    /// What the log is.
+    fn describe<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let out = PyDict::new(py);
+        out.set_item("major", self.log.major)?;
+        out.set_item("system_id", self.log.system_id.to_string())?;
+        out.set_item("timeline", self.log.timeline)?;
+        out.set_item("segment_size", self.log.segment_size)?;
+        out.set_item("segments", self.log.segments())?;
+        out.set_item("from_lsn", self.range.from.to_string())?;
+        out.set_item("to_lsn", self.range.to.to_string())?;
+        out.set_item("bytes", self.range.to.0 - self.range.from.0)?;
+        Ok(out)
+    }
+
+    /// Where the log ended, as far as `records` or `invalidations` have read.
+    fn ending<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let ending = self.lock().ending().clone();
+        ending_dict(py, &ending)
+    }
+
+    /// The next records, at most `limit` of them and at most a few megabytes of log; none at the end.
+    fn records<'py>(&self, py: Python<'py>, limit: usize) -> PyResult<Option<Bound<'py, PyList>>> {
+        self.collect(py, limit, |record| self.filter.wants(record), record_dict)
+    }
+
+    /// The next records that send invalidation messages, likewise.
+    fn invalidations<'py>(&self, py: Python<'py>, limit: usize) -> PyResult<Option<Bound<'py, PyList>>> {
+        let wants = |record: &Record<'_>| self.filter.wants(record) && !describe::messages(record).is_empty();
+        self.collect(py, limit, wants, invalidation_dict)
+    }
+
+    /// The whole page of the image that a record has of a block, None when it has none.
+    fn page_image<'py>(&self, py: Python<'py>, at: String, block_id: u8) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let from = lsn(Some(at))?.unwrap_or_default();
+        let mut reader = Reader::new(self.log.clone(), Range { from, to: Lsn(from.0 + 1) });
+        let page = py.detach(|| match reader.next_record()? {
+            Some(record) => record.block(block_id).map_or(Ok(None), |block| image::page(&record, block)),
+            None => Ok(None),
+        });
+        Ok(page.map_err(Error::from)?.map(|page| PyBytes::new(py, &page)))
+    }
+
+    /// Every change of the blocks that the filter names.
+    fn history<'py>(&self, py: Python<'py>, progress: Option<Py<PyAny>>) -> PyResult<Bound<'py, PyDict>> {
+        let mut look = Look { callback: progress, failed: None };
+        let found = py.detach(|| history(&self.log, self.range, &self.filter, &mut |done| look.go_on(done)));
+        let (changes, ending) = look.outcome(found)?;
+        let rows = PyList::empty(py);
+        for change in &changes {
+            let row = PyDict::new(py);
+            let (rmgr, record_type) = rmgr::type_names(self.log.major, change.type_id);
+            row.set_item("lsn", change.lsn.to_string())?;
+            row.set_item("end_lsn", change.end.to_string())?;
+            row.set_item("xid", change.xid)?;
+            row.set_item("rmgr", rmgr)?;
+            row.set_item("record_type", record_type)?;
+            row.set_item("block", block_dict(py, &change.block)?)?;
+            row.set_item("description", fields_dict(py, &change.description)?)?;
+            row.set_item("log_time", change.log_time.map(time_text))?;
+            row.set_item("outcome", change.outcome.map(|o| o.0))?;
+            row.set_item("outcome_time", change.outcome.map(|o| time_text(o.1)))?;
+            rows.append(row)?;
+        }
+        let out = PyDict::new(py);
+        out.set_item("changes", rows)?;
+        out.set_item("ending", ending_dict(py, &ending)?)?;
+        Ok(out)
+    }
+
+    /// Sums over the records. `by`: type, rmgr, relation, database, hour.
+    fn stats<'py>(
+        &self,
+        py: Python<'py>,
+        by: &str,
+        threads: usize,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let kind = match by {
+            "type" => By::Type,
+            "rmgr" => By::Rmgr,
+            "relation" => By::Relation,
+            "database" => By::Database,
+            "hour" => By::Hour,
+            _ => return Err(usage(format!("{by} is not one of type, rmgr, relation, database, hour")).into()),
+        };
+        let mut look = Look { callback: progress, failed: None };
+        let filtered = !self.filter.is_empty();
+        let wants = |record: &Record<'_>| self.filter.wants(record);
+        let found =
+            py.detach(|| stats(&self.log, self.range, kind, threads, &wants, filtered, &mut |done| look.go_on(done)));
+        let found = look.outcome(found)?;
+        let rows = PyList::empty(py);
+        for (key, sum) in &found.sums {
+            let row = PyDict::new(py);
+            self.put_key(&row, kind, key)?;
+            row.set_item("records", sum.records)?;
+            row.set_item("record_bytes", sum.record_bytes)?;
+            row.set_item("fpi", sum.images)?;
+            row.set_item("fpi_bytes", sum.fpi_bytes)?;
+            row.set_item("superseded_fpi_bytes", sum.superseded_fpi_bytes)?;
+            rows.append(row)?;
+        }
+        let out = PyDict::new(py);
+        out.set_item("rows", rows)?;
+        out.set_item("ending", ending_dict(py, &found.ending)?)?;
+        out.set_item("pages_forgotten", found.pages_forgotten)?;
+        Ok(out)
+    }
+
+    /// Writes the records into a capture folder as `wal_record_raw`, `wal_block_raw` and `wal_record_type`.
+    fn export<'py>(
+        &self,
+        py: Python<'py>,
+        capture_dir: PathBuf,
+        threads: usize,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let mut look = Look { callback: progress, failed: None };
+        let wants = |record: &Record<'_>| self.filter.wants(record);
+        let keep: Option<&(dyn Fn(&Record<'_>) -> bool + Sync)> =
+            if self.filter.is_empty() { None } else { Some(&wants) };
+        let found = py.detach(|| {
+            export(&self.log, self.range, threads, &capture_dir, keep, &mut |done| look.go_on(done)).map_err(
+                |e| match e {
+                    Failure::Log(e) => Error::Wal(e),
+                    Failure::Capture(e) => Error::Capture(e),
+                },
+            )
+        });
+        let found = look.outcome(found)?;
+        let tables = PyDict::new(py);
+        for (name, figures) in &found.tables {
+            let item = PyDict::new(py);
+            item.set_item("rows", figures.rows)?;
+            item.set_item("bytes", figures.bytes)?;
+            item.set_item("segments", figures.segments)?;
+            tables.set_item(*name, item)?;
+        }
+        let out = PyDict::new(py);
+        out.set_item("tables", tables)?;
+        out.set_item("ending", ending_dict(py, &found.ending)?)?;
+        Ok(out)
+    }
+}
+
+impl WalLog {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Reader> {
+        self.reader.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Records of the next stretch of the log, made into dictionaries; an empty list is not the end.
+    fn collect<'py>(
+        &self,
+        py: Python<'py>,
+        limit: usize,
+        wants: impl Fn(&Record<'_>) -> bool,
+        make: impl Fn(Python<'py>, &Record<'_>) -> PyResult<Bound<'py, PyDict>>,
+    ) -> PyResult<Option<Bound<'py, PyList>>> {
+        /// So much log at most between two looks at whether the user wants to stop.
+        const STRETCH: u64 = 8 << 20;
+        py.check_signals()?;
+        let rows = PyList::empty(py);
+        let mut reader = self.lock();
+        let until = reader.position().0.saturating_add(STRETCH);
+        while rows.len() < limit && reader.position().0 < until {
+            match reader.next_record().map_err(Error::from)? {
+                Some(record) if wants(&record) => rows.append(make(py, &record)?)?,
+                Some(_) => {}
+                None if rows.is_empty() => return Ok(None),
+                None => break,
+            }
+        }
+        Ok(Some(rows))
+    }
+
+    fn put_key(&self, row: &Bound<'_, PyDict>, by: By, key: &Key) -> PyResult<()> {
+        let [a, b, c] = key.0.unwrap_or_default();
+        let known = |n: u32| key.0.map(|_| n);
+        match by {
+            By::Type => {
+                let (rmgr, record_type) = rmgr::type_names(self.log.major, a as u16);
+                row.set_item("rmgr", rmgr)?;
+                row.set_item("record_type", record_type)
+            }
+            By::Rmgr => row.set_item("rmgr", rmgr::rmgr_name(a as u8)),
+            By::Relation => {
+                row.set_item("spcnode", known(a))?;
+                row.set_item("dbnode", known(b))?;
+                row.set_item("relfilenode", known(c))
+            }
+            By::Database => row.set_item("dbnode", known(a)),
+            By::Hour => row.set_item("hour", known(a).map(|h| time_text(i64::from(h) * 3_600_000_000))),
+        }
+    }
+}
+
+/// The caller's progress, and its wish to stop (Ctrl-C, or an error of its own).
+struct Look {
+    callback: Option<Py<PyAny>>,
+    failed: Option<PyErr>,
+}
+
+impl Look {
+    fn go_on(&mut self, done: u64) -> bool {
+        let call = |py: Python<'_>| -> PyResult<()> {
+            py.check_signals()?;
+            self.callback.as_ref().map_or(Ok(()), |c| c.call1(py, (done,)).map(|_| ()))
+        };
+        if let Err(e) = Python::attach(call) {
+            self.failed.get_or_insert(e);
+        }
+        self.failed.is_none()
+    }
+
+    fn outcome<T, E: Into<Error>>(self, found: Result<T, E>) -> PyResult<T> {
+        match self.failed {
+            Some(failed) => Err(failed),
+            None => found.map_err(|e| e.into().into()),
+        }
+    }
+}
+
+fn ending_dict<'py>(py: Python<'py>, ending: &Ending) -> PyResult<Bound<'py, PyDict>> {
+    let out = PyDict::new(py);
+    let known = |lsn: Lsn| (lsn.0 != 0).then(|| lsn.to_string());
+    out.set_item("first_lsn", known(ending.first))?;
+    out.set_item("last_lsn", known(ending.last))?;
+    out.set_item("end_lsn", ending.early.as_ref().map(|e| e.0.to_string()))?;
+    out.set_item("why", ending.early.as_ref().map(|e| e.1.clone()))?;
+    Ok(out)
+}
+
+fn block_dict<'py>(py: Python<'py>, b: &Block) -> PyResult<Bound<'py, PyDict>> {
+    let out = PyDict::new(py);
+    out.set_item("block_id", b.id)?;
+    out.set_item("spcnode", b.relation.spc)?;
+    out.set_item("dbnode", b.relation.db)?;
+    out.set_item("relfilenode", b.relation.rel)?;
+    out.set_item("fork", ["main", "fsm", "vm", "init"].get(usize::from(b.fork)).copied())?;
+    out.set_item("block", b.block)?;
+    out.set_item("will_init", b.will_init)?;
+    out.set_item("has_image", b.has_image)?;
+    out.set_item("data_length", b.data_length)?;
+    out.set_item("fpi_length", b.image_length)?;
+    out.set_item("fpi_apply", b.image_info & image_info::APPLY != 0)?;
+    let compression = match b.image_info & image_info::COMPRESSED {
+        image_info::PGLZ => "pglz",
+        image_info::LZ4 => "lz4",
+        image_info::ZSTD => "zstd",
+        _ => "",
+    };
+    out.set_item("fpi_compression", compression)?;
+    out.set_item("hole_offset", b.hole_offset)?;
+    out.set_item("hole_length", b.hole_length)?;
+    Ok(out)
+}
+
+fn record_head<'py>(py: Python<'py>, r: &Record<'_>) -> PyResult<Bound<'py, PyDict>> {
+    let out = PyDict::new(py);
+    out.set_item("lsn", r.start.to_string())?;
+    out.set_item("end_lsn", r.end.to_string())?;
+    out.set_item("prev_lsn", r.prev.to_string())?;
+    out.set_item("xid", r.xid)?;
+    out.set_item("rmgr", rmgr::rmgr_name(r.rmid))?;
+    out.set_item("record_type", rmgr::record_type(r.major, r.rmid, r.info))?;
+    Ok(out)
+}
+
+fn record_dict<'py>(py: Python<'py>, r: &Record<'_>) -> PyResult<Bound<'py, PyDict>> {
+    let out = record_head(py, r)?;
+    out.set_item("top_xid", r.top_xid)?;
+    out.set_item("origin", r.origin)?;
+    out.set_item("record_length", r.length())?;
+    out.set_item("main_data_length", r.main_data().len())?;
+    out.set_item("fpi_length", r.image_bytes())?;
+    let blocks = r.blocks.iter().map(|b| block_dict(py, b)).collect::<PyResult<Vec<_>>>()?;
+    out.set_item("blocks", blocks)?;
+    out.set_item("description", fields_dict(py, &describe::describe(r))?)?;
+    Ok(out)
+}
+
+fn invalidation_dict<'py>(py: Python<'py>, r: &Record<'_>) -> PyResult<Bound<'py, PyDict>> {
+    let out = record_head(py, r)?;
+    let ended = describe::outcome(r);
+    if let Some(ended) = &ended {
+        out.set_item("xid", ended.xid)?;
+    }
+    out.set_item("time", ended.map(|o| time_text(o.time)))?;
+    let messages = PyList::empty(py);
+    for m in describe::messages(r) {
+        let message = PyDict::new(py);
+        message.set_item("kind", m.kind)?;
+        message.set_item("db", m.db)?;
+        message.set_item("object", m.object)?;
+        messages.append(message)?;
+    }
+    out.set_item("messages", messages)?;
+    Ok(out)
+}
+
+fn fields_dict<'py>(py: Python<'py>, fields: &[(&'static str, Value)]) -> PyResult<Bound<'py, PyDict>> {
+    let out = PyDict::new(py);
+    for (name, value) in fields {
+        out.set_item(*name, python_value(py, value)?)?;
+    }
+    Ok(out)
+}
+
+fn python_value<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
+    Ok(match value {
+        Value::Int(n) => n.into_pyobject(py)?.into_any(),
+        Value::Bool(b) => b.into_pyobject(py)?.to_owned().into_any(),
+        Value::Text(t) => t.into_pyobject(py)?.into_any(),
+        Value::Fields(fields) => fields_dict(py, fields)?.into_any(),
+        Value::List(values) => {
+            let values = values.iter().map(|v| python_value(py, v)).collect::<PyResult<Vec<_>>>()?;
+            PyList::new(py, values)?.into_any()
+        }
+    })
+}
