@@ -32,7 +32,7 @@ FORBID_SKIPS = os.environ.get("LEADLINE_FORBID_SKIPS") == "1"
 used: dict[int, Fetched] = {}
 
 
-def wait_until(condition: Callable[[], Any], timeout_s: float = 10.0, what: str = "the condition") -> Any:
+def wait_until(condition: Callable[[], Any], timeout_s: float = 30.0, what: str = "the condition") -> Any:
     """The first true value of `condition`; fails when there is none by the deadline."""
     deadline = time.monotonic() + timeout_s
     while True:

@@ -83,7 +83,7 @@ def test_a_capture_by_pid_needs_no_connection(pg: Server, tmp_path: Path, monkey
     ]
     assert capture.scalar("select count(*) from relation where relname = 'named_from_files'") == 1
     assert capture.scalar("select count(*) from (select relid from relation group by datid, relid, relfilenode having count(*) > 1)") == 0
-    for table in ("tick", "session_tick", "session_delta", "self_cost", "host_fact", "host_stat", "setting", "mount"):
+    for table in ("tick", "session_run", "session_delta", "self_cost", "host_fact", "host_stat", "setting", "mount"):
         assert m["tables"][table]["rows"] == capture.scalar(f"select count(*) from {table}") > 0
     assert [p.name for p in path.iterdir() if p.name.startswith(".")] == []
 

@@ -109,7 +109,7 @@ def test_segments_are_read_once_and_removed(tmp_path: Path) -> None:
     path = example(tmp_path).write()
     live = live_of(path)
     assert [p.parent.name for p in path.glob("*/*.parquet")] == ["database", "relation", "role"] or not list(path.glob("tick/*"))
-    assert not [p for table in ("tick", "session_tick", "session", "host_stat", "lock_wait") for p in path.glob(f"{table}/*.parquet")]
+    assert not [p for table in ("tick", "session_run", "session", "host_stat", "lock_wait") for p in path.glob(f"{table}/*.parquet")]
     before = live.scalar("select count(*) from kept.session_sample")
     assert live.ingest(path) == 0
     assert live.scalar("select count(*) from kept.session_sample") == before > 0
@@ -427,6 +427,12 @@ async def until(pilot: Pilot[None], condition: Callable[[], object], timeout_s: 
         await pilot.pause(0.02)
 
 
+async def shows(pilot: Pilot[None], app: TopApp, *words: str) -> str:
+    """Waits until all the words are on the screen: its parts are drawn one after another. Returns the screen."""
+    await until(pilot, lambda: all(word in screen(app) for word in words))
+    return screen(app)
+
+
 def screen(app: TopApp) -> str:
     """What is on the screen, line by line."""
     width, height = app.size
@@ -436,13 +442,12 @@ def screen(app: TopApp) -> str:
 
 def test_the_overview_comes_first(live: LiveCapture) -> None:
     async def drive(app: TopApp, pilot: Pilot[None], replay: Replay) -> None:
-        await until(pilot, lambda: "transactionid" in screen(app))
-        shown = screen(app)
-        assert "PostgreSQL 16.14 · postmaster 4711" in shown and "data up to -1.4 s" in shown and "own CPU 3.4 %" in shown
-        assert "AAS 11" in shown and "on 2 CPUs" in shown and "■ CPU" in shown and "2 CPU" in shown
-        assert re.search(r"Lock +78\.0 ", shown) and "waiting for a CPU" in shown
-        assert "3 locks 3" in shown
-        assert all(key in shown for key in ("q quit", "p pause", "w window", "/ filter"))
+        shown = await shows(
+            pilot, app,
+            "transactionid", "PostgreSQL 16.14 · postmaster 4711", "data up to -1.4 s", "own CPU 3.4 %", "AAS 11", "on 2 CPUs",
+            "■ CPU", "2 CPU", "waiting for a CPU", "3 locks 3", "q quit", "p pause", "w window", "/ filter",
+        )  # fmt: skip
+        assert re.search(r"Lock +78\.0 ", shown)
         assert "s sort" not in shown
 
     on_screen(live, drive)
@@ -451,16 +456,13 @@ def test_the_overview_comes_first(live: LiveCapture) -> None:
 def test_keys_open_the_tables(live: LiveCapture) -> None:
     async def drive(app: TopApp, pilot: Pilot[None], replay: Replay) -> None:
         await pilot.press("2")
-        await until(pilot, lambda: "Lock:transactionid < 7001" in screen(app))
-        assert "i idle" in screen(app) and "⏎ detail" in screen(app)
+        await shows(pilot, app, "Lock:transactionid < 7001", "i idle", "⏎ detail")
         await pilot.press("3")
-        await until(pilot, lambda: "3 behind it" in screen(app))
-        assert "idle in transaction" in screen(app)
+        await shows(pilot, app, "3 behind it", "idle in transaction")
         await pilot.press("4")
-        await until(pilot, lambda: "public.orders_pkey" in screen(app))
-        assert "right-most leaf" in screen(app)
+        await shows(pilot, app, "public.orders_pkey", "right-most leaf")
         await pilot.press("5")
-        await until(pilot, lambda: "insert into orders" in screen(app))
+        await shows(pilot, app, "insert into orders")
         await pilot.press("tab")
         await until(pilot, lambda: app.open_tab == "overview")
         await pilot.press("shift+tab")
@@ -475,17 +477,16 @@ def test_keys_open_the_tables(live: LiveCapture) -> None:
 def test_idle_sessions_are_hidden_until_asked_for_and_can_be_sorted(live: LiveCapture) -> None:
     async def drive(app: TopApp, pilot: Pilot[None], replay: Replay) -> None:
         await pilot.press("2")
-        await until(pilot, lambda: "idle not shown" in screen(app))
+        await shows(pilot, app, "idle not shown")
         shown = app.table("sessions").row_count
         assert "psql" not in screen(app)
         await pilot.press("i")
-        await until(pilot, lambda: app.table("sessions").row_count > shown)
-        assert "idle not shown" not in screen(app)
+        await until(pilot, lambda: app.table("sessions").row_count > shown and "idle not shown" not in screen(app))
         await pilot.press("s", "s", "s")
         assert app.sort == "pid"
         await until(pilot, lambda: first_cells(app) == sorted(first_cells(app)))
         await pilot.press("i")
-        assert app.table("sessions").row_count == shown
+        await until(pilot, lambda: app.table("sessions").row_count == shown)
 
     def first_cells(app: TopApp) -> list[int]:
         table = app.table("sessions")
@@ -501,10 +502,8 @@ def test_enter_opens_a_session_and_escape_leaves_it(live: LiveCapture) -> None:
         table = app.table("sessions")
         place = next(n for n in range(table.row_count) if table.get_row_at(n)[0].plain.strip() == "7002")
         await pilot.press(*["down"] * place, "enter")
-        await until(pilot, lambda: "pid 7002" in screen(app))
-        shown = screen(app)
-        assert "update accounts set balance = balance - $1 where id = $2" in shown
-        assert "blocked by    pid 7001" in shown and "pid 7003, pid 7004" in shown and "esc back" in shown
+        await shows(pilot, app, "update accounts set balance = balance - $1 where id = $2")
+        await shows(pilot, app, "pid 7002", "blocked by    pid 7001", "pid 7003, pid 7004", "esc back")
         await pilot.press("escape")
         await until(pilot, lambda: app.open_tab == "sessions")
         assert replay.requests[-1].detail is None or app.request.detail is None
@@ -551,12 +550,12 @@ def test_the_filter(live: LiveCapture) -> None:
         await until(pilot, lambda: app.table("sessions").row_count > 3)
         await pilot.press("slash", *"BATCH", "enter")
         await until(pilot, lambda: app.table("sessions").row_count == 1)
-        assert "7001" in screen(app) and "/BATCH" in screen(app)
+        await shows(pilot, app, "7001", "/BATCH")
         assert not app.query_one("#filter", Input).display
         await pilot.press("p")  # keys are keys again
-        assert "PAUSED" in screen(app)
+        await shows(pilot, app, "PAUSED")
         await pilot.press("slash", "q", "x", "enter")
-        await until(pilot, lambda: "nothing contains 'qx'" in screen(app))
+        await shows(pilot, app, "nothing contains 'qx'")
         await pilot.press("escape")
         await until(pilot, lambda: app.table("sessions").row_count > 3)
         await pilot.press("slash", "z", "escape")
@@ -568,12 +567,13 @@ def test_the_filter(live: LiveCapture) -> None:
 def test_pause_holds_the_window_and_tables_can_still_be_opened(live: LiveCapture) -> None:
     async def drive(app: TopApp, pilot: Pilot[None], replay: Replay) -> None:
         await pilot.press("p")
-        assert app.request.until_ns == at(40) and "PAUSED" in screen(app) and "held" in screen(app)
+        assert app.request.until_ns == at(40)
+        await shows(pilot, app, "PAUSED", "held")
         replay.until_s = 60  # time goes on
         taken = replay.taken_in
         await until(pilot, lambda: replay.taken_in > taken + 2)  # what is recorded is still taken in
         await pilot.press("3")
-        await until(pilot, lambda: "3 behind it" in screen(app))
+        await shows(pilot, app, "3 behind it")
         assert app.now_shown is not None and app.now_shown.load.ts_to == at(40)
         frames = len(replay.requests)
         taken = replay.taken_in
@@ -594,7 +594,7 @@ def test_the_window_can_be_changed(live: LiveCapture) -> None:
         assert seen == [30, 60, 300, 10, 30]
         await pilot.press("w")
         await until(pilot, lambda: app.now_shown is not None and app.now_shown.load.window_s == 60)
-        assert "60 s" in screen(app)
+        await shows(pilot, app, "60 s")
 
     on_screen(live, drive)
 
@@ -610,7 +610,7 @@ def test_every_size_works(live: LiveCapture, size: tuple[int, int]) -> None:
         await pilot.press("enter")
         await pilot.resize_terminal(80, 24)
         await pilot.press("escape", "1")
-        await until(pilot, lambda: "transactionid" in screen(app))
+        await shows(pilot, app, "transactionid")
 
     on_screen(live, drive, size=size)
 
@@ -618,10 +618,9 @@ def test_every_size_works(live: LiveCapture, size: tuple[int, int]) -> None:
 def test_a_server_that_went_away_is_said_and_the_screen_stays(live: LiveCapture) -> None:
     async def drive(app: TopApp, pilot: Pilot[None], replay: Replay) -> None:
         replay.error = LeadlineError("gone", "the server ended", detail="postmaster 4711 is gone")
-        await until(pilot, lambda: "the server ended (postmaster 4711 is gone)" in screen(app))
-        assert "no more data" in screen(app)
+        await shows(pilot, app, "the server ended (postmaster 4711 is gone)", "no more data")
         await pilot.press("2")
-        await until(pilot, lambda: "Lock:transactionid < 7001" in screen(app))
+        await shows(pilot, app, "Lock:transactionid < 7001")
         await pilot.press("q")
         await until(pilot, lambda: not app.is_running)
 
@@ -631,7 +630,7 @@ def test_a_server_that_went_away_is_said_and_the_screen_stays(live: LiveCapture)
 def test_an_error_of_the_view_itself_is_not_silent(live: LiveCapture) -> None:
     async def drive(app: TopApp, pilot: Pilot[None], replay: Replay) -> None:
         replay.breaks = ZeroDivisionError("oops")
-        await until(pilot, lambda: "programming error" in screen(app))
+        await shows(pilot, app, "programming error")
         assert app.failure is not None and "oops" in app.failure.detail
         await pilot.press("2")
         assert app.query_one(ContentSwitcher).current == "sessions"
@@ -644,14 +643,14 @@ def test_nothing_active_says_so(tmp_path: Path) -> None:
     cap.sample(cap.add_session(), "idle", "Client:ClientRead", 0, 40)
 
     async def drive(app: TopApp, pilot: Pilot[None], replay: Replay) -> None:
-        await until(pilot, lambda: "no session was active in the window" in screen(app))
+        await shows(pilot, app, "no session was active in the window")
         for key, words in (
             ("2", "no session does anything just now"),
             ("3", "nobody waited for a lock"),
             ("4", "no buffer was waited for"),
         ):
             await pilot.press(key)
-            await until(pilot, lambda words=words: words in screen(app))  # type: ignore[misc]
+            await shows(pilot, app, words)
         assert app.query_one("#empty", Static).display
 
     on_screen(live_of(cap.write()), drive)
