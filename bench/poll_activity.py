@@ -37,14 +37,14 @@ def main(dsn: str, hz: float) -> int:
         return 2
     print(json.dumps({"backend_pid": connection.backend_pid}), flush=True)
     period_s = 1 / hz
-    polls = missed = rows = 0
+    passes = missed = rows = 0
     started = due = time.monotonic()
     while not stopped:
         result = connection.exec_prepared(b"poll", [])
         if result.status != pq.ExecStatus.TUPLES_OK:
             print(connection.error_message.decode(errors="replace"), file=sys.stderr)
             return 2
-        polls += 1
+        passes += 1
         rows += result.ntuples
         due += period_s
         late_s = time.monotonic() - due
@@ -53,7 +53,7 @@ def main(dsn: str, hz: float) -> int:
             missed += passed
             due += passed * period_s
         time.sleep(max(0.0, due - time.monotonic()))
-    print(json.dumps({"polls": polls, "missed": missed, "rows": rows, "elapsed_s": time.monotonic() - started}), flush=True)
+    print(json.dumps({"passes": passes, "missed": missed, "rows": rows, "elapsed_s": time.monotonic() - started}), flush=True)
     return 0
 
 

@@ -9,10 +9,12 @@ import json
 import os
 import resource
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -153,17 +155,14 @@ class Leadline:
             time.sleep(0.05)
 
 
-class Poll:
-    """poll_activity.py: its process, and the backend that answers it."""
+class Reporting:
+    """A program that writes a line of JSON when it runs and one when SIGTERM ends it: passes, missed, elapsed_s."""
 
-    def __init__(self, rate_hz: int) -> None:
-        self.rate_hz = rate_hz
-        self._child: Child | None = None
+    _child: Child | None = None
 
-    def start(self, server: PrivateServer, work: Path) -> None:
-        script = Path(__file__).with_name("poll_activity.py")
-        self._child = Child("poll_activity.py", [sys.executable, str(script), server.dsn, str(self.rate_hz)])
-        self._backend = int(self._answer()["backend_pid"])
+    def launch(self, name: str, command: list[str]) -> dict[str, Any]:
+        self._child = Child(name, command)
+        return self._answer()
 
     @property
     def child(self) -> Child:
@@ -179,10 +178,6 @@ class Poll:
     def check(self) -> None:
         self.child.check()
 
-    def cpu(self) -> dict[str, int]:
-        client, backend = cpu_ns(self.child.pid), cpu_ns(self._backend)
-        return {"total": client + backend, "client": client, "backend": backend}
-
     def stop(self) -> None:
         self.child.process.send_signal(signal.SIGTERM)
         self.child.resume()
@@ -196,16 +191,57 @@ class Poll:
     def done(self, from_ns: int, to_ns: int) -> dict[str, Any]:
         """Of its whole life, brought to the window: it does the same all the time."""
         part = (to_ns - from_ns) / 1e9 / self._said["elapsed_s"]
-        sessions = self._said["rows"] / self._said["polls"]
-        return {"passes": round(self._said["polls"] * part), "missed": round(self._said["missed"] * part), "sessions": sessions}
+        return {name: round(self._said[name] * part) for name in ("passes", "missed")}
 
     def _answer(self) -> dict[str, Any]:
         assert self.child.process.stdout is not None
         line = self.child.process.stdout.readline()
         if not line:
-            raise LeadlineError("gone", "poll_activity.py ended by itself", detail=self.child.last_words())
+            raise LeadlineError("gone", f"{self.child.name} ended by itself", detail=self.child.last_words())
         answer: dict[str, Any] = json.loads(line)
         return answer
+
+
+class Poll(Reporting):
+    """poll_activity.py: its process, and the backend that answers it."""
+
+    def __init__(self, rate_hz: int) -> None:
+        self.rate_hz = rate_hz
+
+    def start(self, server: PrivateServer, work: Path) -> None:
+        script = Path(__file__).with_name("poll_activity.py")
+        said = self.launch("poll_activity.py", [sys.executable, str(script), server.dsn, str(self.rate_hz)])
+        self._backend = int(said["backend_pid"])
+
+    def cpu(self) -> dict[str, int]:
+        client, backend = cpu_ns(self.child.pid), cpu_ns(self._backend)
+        return {"total": client + backend, "client": client, "backend": backend}
+
+    def done(self, from_ns: int, to_ns: int) -> dict[str, Any]:
+        return {**super().done(from_ns, to_ns), "sessions": self._said["rows"] / self._said["passes"]}
+
+
+class Wakeups(Reporting):
+    """The floor: a real-time thread that wakes up at the rate and does nothing (an example of crates/recorder)."""
+
+    def __init__(self, rate_hz: int) -> None:
+        self.rate_hz = rate_hz
+
+    def start(self, server: PrivateServer, work: Path) -> None:
+        self.launch("wakeups", [str(_example("leadline-recorder", "wakeups")), str(self.rate_hz)])
+
+    def cpu(self) -> dict[str, int]:
+        return {"total": cpu_ns(self.child.pid)}
+
+
+@cache
+def _example(crate: str, name: str) -> Path:
+    """Builds it first."""
+    root = Path(__file__).resolve().parent.parent
+    built = subprocess.run(["cargo", "build", "--release", "--quiet", "-p", crate, "--example", name], cwd=root)
+    if built.returncode != 0:
+        raise LeadlineError("not_found", f"the example {name} of {crate} cannot be built", hint="make build")
+    return root / "target" / "release" / "examples" / name
 
 
 class WaitSampling:
@@ -276,6 +312,8 @@ VARIANTS = {
         Variant("control-server", "control: the second server, bare", Nothing, own_server=True),
         Variant("leadline-100", "leadline at 100 Hz", lambda: Leadline(100), 100),
         Variant("leadline-1000", "leadline at 1 kHz", lambda: Leadline(1000), 1000),
+        Variant("wakeups-100", "the floor: waking up at 100 Hz", lambda: Wakeups(100), 100, legs=False),
+        Variant("wakeups-1000", "the floor: waking up at 1 kHz", lambda: Wakeups(1000), 1000, legs=False),
         Variant("wait-sampling", "pg_wait_sampling, default (100 Hz)", WaitSampling, 100, own_server=True, preload="pg_wait_sampling"),
         Variant("poll-10", "pg_stat_activity poll at 10 Hz", lambda: Poll(10), 10),
         Variant("poll-100", "pg_stat_activity poll at 100 Hz", lambda: Poll(100), 100, legs=False),

@@ -33,7 +33,7 @@ TIERS = ("auto", "shm", "sql")
 MIN_RATE_HZ, MAX_SHM_RATE_HZ = 1.0, 10_000.0
 MANIFEST_EVERY_S = 5.0
 FLUSH_INTERVAL_S = 5.0
-POLL_S = 0.5
+POLL_S = 1.0
 
 
 class Probe(Protocol):
@@ -150,7 +150,7 @@ class _Session:
         self.manifest.content["probes"]["catalog"] = self.catalog.probe()
 
     def _record(self, for_s: float, stop: threading.Event) -> None:
-        """The window itself: waits, reports twice a second, refreshes the manifest."""
+        """The window itself: waits, reports once a second, refreshes the manifest."""
         clock = self.manifest.content["clock"]
         cpu_at_start = _cpu_s()
         self.manifest.content["self_cost"]["setup_cpu_s"] = round(cpu_at_start - self.cpu_at_call, 6)

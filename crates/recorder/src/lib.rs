@@ -18,5 +18,5 @@ mod self_cost;
 mod tables;
 mod taskstats;
 
-pub use clock::{monotonic_ns, realtime_ns};
+pub use clock::{become_realtime, monotonic_ns, realtime_ns, sleep_until};
 pub use recorder::{Config, Description, Error, Recorder, Status};

@@ -1,6 +1,6 @@
 //! The sampling thread: one pass at each due time, misses counted, nothing written to disk here.
 
-use crate::clock::{monotonic_ns, sleep_until, thread_cpu_ns};
+use crate::clock::{become_realtime, monotonic_ns, sleep_until, thread_cpu_ns};
 use crate::evidence::Evidence;
 use crate::looks::Looks;
 use crate::recorder::Shared;
@@ -101,12 +101,4 @@ pub fn run(
     sessions.end_runs(&mut pass);
     evidence.runs = pass.runs;
     let _ = hand_over.send(evidence); // no receiver: its error is what counts
-}
-
-/// Asks for the lowest real-time priority, so that a saturated server does not decide when it is looked at. A pass takes
-/// microseconds. False when the right (CAP_SYS_NICE) is missing: then passes come late or are missed, and counted.
-fn become_realtime() -> bool {
-    let parameter = libc::sched_param { sched_priority: 1 };
-    // SAFETY: sets the scheduling of the calling thread from a valid struct.
-    unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &parameter) == 0 }
 }
