@@ -70,6 +70,7 @@ Examples:
   leadline page show base/16384/16402:7
   leadline page show base/16384/16402_vm:0 --json
   leadline page show public.orders_pkey:3 --dsn postgres:///shop
+  leadline page show block_dump.trc
   leadline page show rootchunk:4 --engine informix
   leadline page show chunk4:202 --engine informix --row-size 140""",
 )
@@ -95,6 +96,8 @@ def show(
 
     BLOCK counts from the start of FILE; without it, block 0. With --dsn a relation is named instead, and BLOCK counts
     from its start; the page is read from the server's files all the same.
+
+    FILE may be text that holds one page: what gdb (x/8192bx), od, hexdump -C or xxd print, or a block dump of Oracle.
     """
     from leadline import pages
     from leadline.pages.text import show_text
@@ -112,9 +115,12 @@ def show(
 @as_json
 def hex_(place: str, dsn: str | None, fork: str, block_size: int | None, engine: str | None, as_json: bool) -> None:
     """Print a page as hex; every byte stands under the name of what it is."""
+    from leadline.errors import LeadlineError
     from leadline.pages.hexdump import hex_json, hex_lines
 
     page = _read(_place(place, dsn, fork), block_size, engine)
+    if page["raw"] is None:
+        raise LeadlineError("invalid", "this dump has no bytes", hint="page show prints what it says", where=place)
     if as_json:
         click.echo(to_json(hex_json(page)))
         return

@@ -39,7 +39,12 @@ def parse_place(text: str, *, block_needed: bool = False) -> Place:
 
 
 def read_page(place: Place, block_size: int | None = None) -> dict[str, Any]:
-    """A page taken apart, as leadline._core.page_read gives it. Raises LeadlineError."""
+    """A page taken apart, as leadline._core.page_read gives it; of a text, the page it is a dump of. Raises LeadlineError."""
+    from leadline.pages import dump_text, oracle_dump
+
+    text = dump_text.read_text(place.path)
+    if text is not None:
+        return oracle_dump.read_dump(place, text) if oracle_dump.is_dump(text) else dump_text.read_dump(place, text, block_size)
     return page_read(str(place.path), place.block, block_size)
 
 

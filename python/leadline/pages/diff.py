@@ -55,4 +55,4 @@ def _text(field: dict[str, Any] | None) -> Any:
 def _summary(part: dict[str, Any] | None) -> str | None:
     if part is None:
         return None
-    return f"{part['length']} bytes at {part['offset']}"
+    return "there" if part["offset"] is None else f"{part['length']} bytes at {part['offset']}"

@@ -21,13 +21,22 @@ def show_text(page: dict[str, Any]) -> str:
     """All of a page, 80 columns wide where numbers allow it."""
     lines = [
         f"{page['path']} block {page['block']}: {page['kind']}",
-        f"{_fork(page)}{page['block_size']} bytes; {checksum_words(page)}",
+        _what_there_is(page),
     ]
+    if page.get("dump", {}).get("missing_bytes"):
+        missing, tool = page["dump"]["missing_bytes"], page["dump"]["tool"]
+        lines.append(f"from a dump of {tool} without {missing} bytes; zeros there make the checksum right")
     for problem in page["problems"]:
         lines += textwrap.wrap(f"WRONG {problem['class']}: {problem['message']}", WIDTH, subsequent_indent="  ")
     for name, group in itertools.groupby(page["parts"], key=lambda part: part["part"]):
         lines += ["", *_group(name, list(group))]
     return "\n".join(lines)
+
+
+def _what_there_is(page: dict[str, Any]) -> str:
+    if page["raw"] is None:
+        return "no bytes, only what a dump says"
+    return f"{_fork(page)}{page['block_size']} bytes; {checksum_words(page)}"
 
 
 def _fork(page: dict[str, Any]) -> str:
