@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -207,3 +208,17 @@ def test_errors_are_one_message(files: dict[str, str], kind: str, tmp_path: Path
         (tmp_path / name).write_text(text)
     assert run(["rows", str(tmp_path), "t", "--json"]) == 2
     assert json.loads(capsys.readouterr().out)["error"]["kind"] == kind
+
+
+def test_a_table_is_named_to_its_server(servers: Callable[[int], Server], capsys: pytest.CaptureFixture[str]) -> None:
+    server = servers(16)
+    server.sql("drop table if exists named_to_server")
+    server.sql("create table named_to_server as select i, 'row ' || i as t from generate_series(1, 3) i")
+    server.sql("checkpoint")
+    assert run(["rows", "public.named_to_server", "--dsn", server.dsn, "--json"]) == 0
+    rows = [{"ctid": f"(0,{i})", "i": str(i), "t": f"row {i}"} for i in (1, 2, 3)]
+    assert json.loads(capsys.readouterr().out) == rows
+    assert run(["rows", "no_such_table", "--dsn", server.dsn]) == 2
+    assert "there is no relation no_such_table" in capsys.readouterr().err
+    assert run(["rows", "public.named_to_server", "other", "--dsn", server.dsn]) == 2
+    assert "with --dsn there is one name" in capsys.readouterr().err

@@ -23,24 +23,33 @@ Examples:
   leadline rows /var/lib/postgresql/18/main public.orders
   leadline rows DATA_DIR orders --database shop --dead
   leadline rows DATA_DIR orders -o orders.parquet
-  leadline rows base/16384/16402 --json""",
+  leadline rows base/16384/16402 --json
+  leadline rows public.orders --dsn postgres:///shop""",
 )
 @click.argument("path", metavar="PATH", type=click.Path(path_type=Path))
 @click.argument("relation", metavar="[REL]", required=False)
 @click.option("--database", metavar="NAME", help="The database REL is in [default: the only one that is no template].")
+@click.option("--dsn", metavar="DSN", help="Take PATH as the name of a table of this server (on this host).")
 @click.option("--dead", is_flag=True, help="Rows too that no new snapshot sees, and where each row is.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write FILE.csv or FILE.parquet.")
 @click.option("--limit", type=click.IntRange(1), help="Print so many rows.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(
-    path: Path, relation: str | None, database: str | None, dead: bool, output: Path | None, limit: int | None, as_json: bool
+    path: Path,
+    relation: str | None,
+    database: str | None,
+    dsn: str | None,
+    dead: bool,
+    output: Path | None,
+    limit: int | None,
+    as_json: bool,
 ) -> None:
     """Print the rows of a table, dead ones too, straight from files.
 
     No server is needed: PATH is a data directory of PostgreSQL 13 to 18 and REL a
     table in it, [SCHEMA.]TABLE; or PATH is the table's file. Columns come from the
     directory's own catalog. Values are the server's text. Of a running server, what only its memory has is not seen:
-    CHECKPOINT writes it.
+    CHECKPOINT writes it. With --dsn a server is asked where the table is, and nothing more.
     """
     from leadline._core import RowScan
     from leadline.errors import LeadlineError
@@ -48,6 +57,12 @@ def command(
 
     if output and limit:
         raise LeadlineError("usage", "--limit is for printing, not for -o")
+    if dsn is not None:
+        if relation or database:
+            raise LeadlineError("usage", "with --dsn there is one name, that of the table", hint="leadline rows SCHEMA.TABLE --dsn DSN")
+        from leadline.pages.relation import place_in_server
+
+        path = place_in_server(dsn, str(path)).path
     scan = RowScan(str(path), relation=relation, database=database, dead=dead)
     about = scan.describe()
     names = about["provenance"] + [name for name, _ in about["columns"]]
