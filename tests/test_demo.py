@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -144,8 +145,15 @@ def test_a_client_that_cannot_go_on_is_told() -> None:
 
 @pytest.mark.live
 def test_clients_that_cannot_connect_are_told() -> None:
-    with PrivateServer(find_binaries().bin_dir, settings={"max_connections": 10}) as server:
+    """The server has room for all of them in its queue of connections to accept, twice max_connections, and a slot for none."""
+    settings = {"max_connections": 30}
+    with PrivateServer(find_binaries().bin_dir, settings=settings) as server, ExitStack() as held:
         load_schema(server.dsn)
+        for _ in range(settings["max_connections"]):
+            try:
+                held.enter_context(psycopg.connect(server.dsn))
+            except psycopg.OperationalError:
+                break
         with pytest.raises(LeadlineError, match="did not start") as told, LoadProcess(server.dsn):
             pytest.fail("it started")
         assert "too many clients" in told.value.detail or "reserved" in told.value.detail
