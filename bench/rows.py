@@ -37,8 +37,8 @@ from record import read_environment
 
 SETTINGS = {"fsync": False, "autovacuum": False, "shared_buffers": "2GB", "max_wal_size": "8GB", "jit": False}
 TABLE = """
-create table t (id bigint, n int, price numeric(12,2), words text, at timestamptz, flag bool, ratio float8, key uuid, share numeric, doc jsonb)
-with (fillfactor = 100)
+create table t (id bigint, n int, price numeric(12,2), words text, at timestamptz, flag bool, ratio float8, key uuid,
+  share numeric, doc jsonb) with (fillfactor = 100)
 """
 # A batch of rows: numbers that repeat and that do not, words of 5 to 60 characters, a tenth of nulls in half of the columns.
 BATCH = """
