@@ -103,13 +103,13 @@ class RowScan:
         """{relation, columns: [(name, type)], provenance: [name], unknown: [name of a column whose values are hex]}"""
 
     def status(self) -> dict[str, int]:
-        """{block, blocks, unread_pages, unread_rows, unread_values}: as far as was read"""
+        """{block, blocks, unread_pages, torn_pages, wrong_checksums, unread_rows, unread_values}: as far as was read"""
 
     def rows(self, about: int) -> list[list[str | None]] | None:
         """The next rows: provenance, then columns, as text; an empty list is not the end, None is."""
 
-    def export(self, out: str, progress: Callable[[int, int], None] | None) -> int:
-        """Writes the rows that are left into OUT.csv or OUT.parquet; how many."""
+    def export(self, out: str, threads: int, progress: Callable[[int, int], None] | None) -> tuple[int, list[str]]:
+        """Writes all rows into OUT.csv or OUT.parquet; how many, and columns that are text since not all values fit their type."""
 
 @final
 class WalLog:

@@ -8,9 +8,11 @@
 
 mod error;
 pub mod files;
+mod look;
 mod run;
 mod tables;
 
 pub use error::Error;
 pub use files::{Engine, Layout, RelationFile};
+pub use look::{check_fast, look_again};
 pub use run::{Problem, Run, Status, Summary};

@@ -10,19 +10,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use leadline_page::postgres::{check, Fork, Header, Kind, Verdict};
+use leadline_page::postgres::{Header, Kind, Verdict};
 use leadline_page::Wrong;
 
 use crate::error::Error;
 use crate::files::{find, read_at, RelationFile};
+use crate::look::{check_fast, look_again};
 use crate::tables::Tables;
 
 /// Bytes read at a time. Small enough to stay in the processor's cache between reading and checking.
 const PIECE: u64 = 1 << 18;
 /// Problems waiting to be taken; the threads wait when nobody takes them, so that memory stays bounded.
 const WAITING: usize = 1024;
-/// A page that is wrong is read again so often: a running server may be writing it.
-const LOOKS: usize = 3;
 
 /// Something wrong in one page of one file.
 #[derive(Debug, Clone)]
@@ -285,15 +284,19 @@ impl Worker<'_> {
         let read = read_at(file, &mut buffer, offset);
         let read = read.map_err(|source| Error::Read { path: about.path.clone(), source })?;
         let first = (offset / size as u64) as u32;
-        let pages = buffer.get(..read).unwrap_or(&[]);
-        for (block, page) in (first..).zip(pages.chunks(size)) {
-            if page.len() < size {
-                break;
-            }
+        let pages = buffer.get_mut(..read).unwrap_or_default();
+        for (block, page) in (first..).zip(pages.chunks_exact_mut(size)) {
             let fork_block = about.fork_block(block);
             let mut verdict = look(page, about, fork_block);
             if !verdict.wrong.is_empty() {
-                verdict = look_again(verdict, page, about, file, block);
+                let at = u64::from(block) * size as u64;
+                let read = |page: &mut [u8]| matches!(read_at(file, page, at), Ok(n) if n == page.len());
+                let is_sound = |v: &Verdict| v.wrong.is_empty();
+                let changed;
+                (verdict, changed) = look_again(page, verdict, |p| look(p, about, fork_block), is_sound, read);
+                if changed {
+                    verdict.wrong.iter_mut().filter(|w| w.class == "checksum").for_each(|w| w.class = "torn");
+                }
                 for wrong in std::mem::take(&mut verdict.wrong) {
                     self.report(about, block, verdict.kind.as_str(), wrong);
                 }
@@ -338,49 +341,4 @@ fn checksum_block(page: &[u8], about: &RelationFile, fork_block: u32) -> Option<
 
 fn look(page: &[u8], about: &RelationFile, fork_block: u32) -> Verdict {
     check_fast(page, about.fork, checksum_block(page, about, fork_block))
-}
-
-/// A page that is wrong is read again: sound the next time, a running server was writing it. Wrong and different each time:
-/// torn, as far as can be told.
-fn look_again(first: Verdict, page: &[u8], about: &RelationFile, file: &File, block: u32) -> Verdict {
-    let mut before = page.to_vec();
-    let mut again = vec![0; page.len()];
-    let mut changed = false;
-    for _ in 1..LOOKS {
-        let offset = u64::from(block) * u64::from(about.layout.block_size);
-        if !matches!(read_at(file, &mut again, offset), Ok(n) if n == page.len()) {
-            return first;
-        }
-        let verdict = look(&again, about, about.fork_block(block));
-        if verdict.wrong.is_empty() {
-            return verdict;
-        }
-        changed |= again != before;
-        before.copy_from_slice(&again);
-    }
-    let mut verdict = look(&again, about, about.fork_block(block));
-    if changed {
-        verdict.wrong.iter_mut().filter(|w| w.class == "checksum").for_each(|w| w.class = "torn");
-    }
-    verdict
-}
-
-/// [`check`] with the widest vector registers this machine has: the checksum takes most of the time.
-#[cfg(target_arch = "x86_64")]
-fn check_fast(page: &[u8], fork: Fork, block: Option<u32>) -> Verdict {
-    #[target_feature(enable = "avx2")]
-    fn check_avx2(page: &[u8], fork: Fork, block: Option<u32>) -> Verdict {
-        check(page, fork, block)
-    }
-    if std::arch::is_x86_feature_detected!("avx2") {
-        // SAFETY: the machine has AVX2, as was just asked.
-        unsafe { check_avx2(page, fork, block) }
-    } else {
-        check(page, fork, block)
-    }
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn check_fast(page: &[u8], fork: Fork, block: Option<u32>) -> Verdict {
-    check(page, fork, block)
 }

@@ -34,12 +34,12 @@ impl RowScan {
     fn describe<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let scan = self.lock();
         let out = PyDict::new(py);
-        out.set_item("relation", &scan.relation)?;
-        let columns: Vec<_> = scan.columns.iter().map(|c| (c.name.as_str(), c.type_name.as_str())).collect();
+        out.set_item("relation", scan.relation())?;
+        let columns: Vec<_> = scan.columns().iter().map(|c| (c.name.as_str(), c.type_name.as_str())).collect();
         out.set_item("columns", columns)?;
         let provenance: Vec<_> = export::provenance(self.dead).iter().map(|c| c.0).collect();
         out.set_item("provenance", provenance)?;
-        let unknown: Vec<_> = scan.columns.iter().filter(|c| !c.is_known).map(|c| c.name.as_str()).collect();
+        let unknown: Vec<_> = scan.columns().iter().filter(|c| !c.is_known).map(|c| c.name.as_str()).collect();
         out.set_item("unknown", unknown)?;
         Ok(out)
     }
@@ -52,6 +52,8 @@ impl RowScan {
         out.set_item("block", block)?;
         out.set_item("blocks", blocks)?;
         out.set_item("unread_pages", scan.unread.pages)?;
+        out.set_item("torn_pages", scan.unread.torn)?;
+        out.set_item("wrong_checksums", scan.unread.checksums)?;
         out.set_item("unread_rows", scan.unread.rows)?;
         out.set_item("unread_values", scan.unread.values)?;
         Ok(out)
@@ -75,21 +77,28 @@ impl RowScan {
         Ok(py.detach(next)?)
     }
 
-    /// Writes the rows that are left; `progress` gets blocks read and blocks there are, and may raise to end it.
-    fn export(&self, py: Python<'_>, out: PathBuf, progress: Option<Py<PyAny>>) -> PyResult<u64> {
+    /// Writes all rows; how many, and the columns that are text since their type in the file does not hold all their values.
+    /// `progress` gets blocks done and blocks there are, and may raise to end it.
+    fn export(
+        &self,
+        py: Python<'_>,
+        out: PathBuf,
+        threads: usize,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<(u64, Vec<String>)> {
         let mut failed = None;
-        let mut go_on = |scan: &Scan| {
+        let mut go_on = |done: u32, blocks: u32| {
             let call = |py: Python<'_>| -> PyResult<()> {
                 py.check_signals()?;
-                progress.as_ref().map_or(Ok(()), |p| p.call1(py, scan.progress()).map(|_| ()))
+                progress.as_ref().map_or(Ok(()), |p| p.call1(py, (done, blocks)).map(|_| ()))
             };
             failed = Python::attach(call).err();
             failed.is_none()
         };
-        let written = py.detach(|| export::export(&mut self.lock(), &out, self.dead, &mut go_on));
+        let written = py.detach(|| export::export(&mut self.lock(), &out, threads, &mut go_on));
         match failed {
             Some(failed) => Err(failed),
-            None => Ok(written.map_err(Error::from)?),
+            None => Ok(written.map(|w| (w.rows, w.as_text)).map_err(Error::from)?),
         }
     }
 }

@@ -31,6 +31,7 @@ pub(crate) struct Attribute {
     pub attname: String,
     pub atttypid: u32,
     pub attnum: i16,
+    pub atttypmod: i32,
     pub storage: Storage,
     pub attisdropped: bool,
     /// The value of rows that are older than the column.
@@ -183,6 +184,7 @@ impl Catalog {
             "attisdropped",
             "atthasmissing",
             "attmissingval",
+            "atttypmod",
         ];
         let layout = own_layout(self.dir.major);
         let wanted = |v: &Values| relids.contains(&number(&v[0])) && (number(&v[3]) as i16) > 0;
@@ -195,6 +197,7 @@ impl Catalog {
                 attname: name(&row[1]),
                 atttypid: number(&row[2]),
                 attnum: number(&row[3]) as i16,
+                atttypmod: number(&row[9]) as i32,
                 storage,
                 attisdropped: number(&row[6]) != 0,
                 missing: missing.and_then(|b| value::first_element(b, storage)).flatten(),
@@ -353,7 +356,7 @@ fn own_layout(major: u32) -> Vec<Attribute> {
         let attname = next().to_owned();
         let atttypid = next().parse().ok()?;
         let storage = Storage { attlen: next().parse().ok()?, attalign: *next().as_bytes().first()? };
-        let row = Attribute { attname, atttypid, attnum, storage, attisdropped: false, missing: None };
+        let row = Attribute { attname, atttypid, attnum, atttypmod: -1, storage, attisdropped: false, missing: None };
         (since..=until).contains(&major).then_some(row)
     };
     let mut layout: Vec<Attribute> = LAYOUT.lines().skip(1).filter_map(row).collect();

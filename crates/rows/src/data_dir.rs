@@ -20,6 +20,8 @@ pub(crate) struct DataDir {
     pub major: u32,
     pub block_size: usize,
     pub segment_blocks: u32,
+    /// Whether its pages have checksums.
+    pub checksums: bool,
     /// The next transaction's number, by the last checkpoint.
     pub next_xid: u32,
     pub next_multi_offset: u32,
@@ -57,9 +59,15 @@ impl DataDir {
             major,
             block_size: parsed.blcksz as usize,
             segment_blocks: parsed.relseg_size,
+            checksums: parsed.data_checksum_version != 0,
             next_xid: u32_at(NEXT_XID),
             next_multi_offset: u32_at(NEXT_MULTI_OFFSET),
         })
+    }
+
+    /// Whether a server may be writing its files now.
+    pub(crate) fn may_be_running(&self) -> bool {
+        self.root.join("postmaster.pid").exists()
     }
 
     /// The data directory around a file.

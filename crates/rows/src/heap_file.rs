@@ -41,6 +41,11 @@ impl HeapFile {
         Ok(file)
     }
 
+    /// The same file, with a handle of its own.
+    pub(crate) fn again(&self) -> HeapFile {
+        HeapFile { path: self.path.clone(), open: None, ..*self }
+    }
+
     pub(crate) fn segment(&self, number: u32) -> PathBuf {
         if number == 0 {
             return self.path.clone();
@@ -89,7 +94,7 @@ impl HeapFile {
                 break; // it shrank
             }
             for (i, page) in buffer.chunks_exact(self.block_size).take(read).enumerate() {
-                for (lp, bytes) in tuples(page).unwrap_or_default() {
+                for (lp, bytes) in tuples(page).into_iter().flatten() {
                     if let Some(tuple) = Tuple::parse(bytes) {
                         each(block + i as u32, lp, &tuple);
                     }
@@ -102,21 +107,18 @@ impl HeapFile {
 }
 
 /// Line pointer and bytes of each item of a page; None when it is no page. A new page has none.
-pub(crate) fn tuples(page: &[u8]) -> Option<Vec<(u16, &[u8])>> {
+pub(crate) fn tuples(page: &[u8]) -> Option<impl Iterator<Item = (u16, &[u8])>> {
     let header = Header::parse(page)?;
-    if header.pd_upper == 0 {
-        return Some(Vec::new());
-    }
-    if header.wrong(page.len()).is_some() {
+    if header.pd_upper != 0 && header.wrong(page.len()).is_some() {
         return None;
     }
-    let count = header.line_pointers(page.len());
-    let item = |i: usize| {
+    let count = if header.pd_upper == 0 { 0 } else { header.line_pointers(page.len()) };
+    let item = move |i: usize| {
         let lp = LinePointer(u32::from_le_bytes(*page.get(24 + 4 * i..)?.first_chunk()?));
         let bytes = lp.item(page).filter(|_| lp.flags() == LP_NORMAL)?;
         Some((i as u16 + 1, bytes))
     };
-    Some((0..count).filter_map(item).collect())
+    Some((0..count).filter_map(item))
 }
 
 /// A row as it is stored.

@@ -9,17 +9,23 @@
 
 mod catalog;
 mod data_dir;
+mod decode;
 mod error;
 pub mod export;
+mod find;
 mod heap_file;
+mod relation;
 mod relmap;
 mod scan;
 mod toast;
+mod toast_places;
 pub mod tuple;
 pub mod value;
 pub mod varlena;
 mod xact;
 
+pub use decode::{Place, Unread};
 pub use error::{Error, Kind};
-pub use scan::{Column, Place, Row, RowScan, Unread};
+pub use relation::Column;
+pub use scan::{Row, RowScan};
 pub use xact::Status;

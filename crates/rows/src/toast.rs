@@ -1,10 +1,15 @@
 //! Values stored outside of their rows, put together from the toast table's own pages.
 //!
-//! The table is gone through once, when the first such value is asked for, and where its pieces are is remembered: about
-//! 16 bytes for each piece of 2 kB.
+//! The table is gone through once, when the first such value is asked for, and where its values are is remembered
+//! ([`crate::toast_places`]); its index is not read, since the files of a running or broken server may have the one and not the
+//! other.
+
+use std::ops::Range;
+use std::sync::Arc;
 
 use crate::error::Result;
 use crate::heap_file::{tuples, HeapFile, Tuple};
+use crate::toast_places::{Builder, Places};
 use crate::tuple::{deform, Storage, Stored};
 use crate::varlena::{self, External, Varlena};
 use crate::xact::Xacts;
@@ -15,16 +20,10 @@ const CHUNK: [Storage; 3] = [
     Storage { attlen: 4, attalign: b'i' },
     Storage { attlen: -1, attalign: b'i' },
 ];
+/// Blocks read at a time: the values of neighbouring rows are neighbours.
+const BLOCKS: usize = 4;
 
-#[derive(Debug)]
-pub(crate) struct Toast {
-    heap: HeapFile,
-    /// (chunk_id, chunk_seq, not visible, block, lp), in order.
-    places: Vec<(u32, u32, bool, u32, u16)>,
-    page: Vec<u8>,
-    block: Option<u32>,
-}
-
+/// `chunk_id`, `chunk_seq` and data.
 fn chunk<'a>(tuple: &Tuple<'a>, out: &mut Vec<Stored<'a>>) -> Option<(u32, u32, &'a [u8])> {
     deform(tuple.data, tuple.bitmap, tuple.natts(), &CHUNK, out)?;
     match out[..] {
@@ -36,49 +35,122 @@ fn chunk<'a>(tuple: &Tuple<'a>, out: &mut Vec<Stored<'a>>) -> Option<(u32, u32, 
     }
 }
 
+/// Where the values of a toast table are.
+pub(crate) fn places(heap: &mut HeapFile) -> Result<Places> {
+    let mut builder = Builder::new();
+    let mut failed = None;
+    heap.each_tuple(|block, _, tuple| {
+        if let Some((id, ..)) = chunk(tuple, &mut Vec::new()) {
+            failed = failed.take().or_else(|| builder.push(id, block).err());
+        }
+    })?;
+    failed.map_or_else(|| Ok(builder.finish()), Err)
+}
+
+/// A piece that was found: its number, whether no snapshot sees it, and where its bytes are.
+type Piece = (u32, bool, Range<usize>);
+
+/// Fetches values, with a file handle and a buffer of its own.
+pub(crate) struct Toast {
+    heap: HeapFile,
+    places: Arc<Places>,
+    xacts: Xacts,
+    buffer: Vec<u8>,
+    /// The blocks in the buffer.
+    read: Range<u32>,
+    blocks: Vec<u32>,
+    pieces: Vec<Piece>,
+    /// Whether the pieces were found as they follow one another, each once: what is stored then is the value.
+    in_order: bool,
+    stored: Vec<u8>,
+}
+
 impl Toast {
-    pub(crate) fn open(mut heap: HeapFile, xacts: &mut Xacts) -> Result<Toast> {
-        let mut places = Vec::new();
-        heap.each_tuple(|block, lp, tuple| {
-            if let Some((id, seq, _)) = chunk(tuple, &mut Vec::new()) {
-                places.push((id, seq, !xacts.status(&tuple.header).is_visible(), block, lp));
-            }
-        })?;
-        places.sort_unstable();
-        let page = vec![0; heap.block_size];
-        Ok(Toast { heap, places, page, block: None })
+    pub(crate) fn new(heap: HeapFile, places: Arc<Places>, xacts: Xacts) -> Toast {
+        let buffer = vec![0; BLOCKS * heap.block_size];
+        let (read, blocks, pieces, stored) = (0..0, Vec::new(), Vec::new(), Vec::new());
+        Toast { heap, places, xacts, buffer, read, blocks, pieces, in_order: true, stored }
     }
 
-    /// The value's bytes, unpacked; None when they are not all there.
-    pub(crate) fn fetch(&mut self, external: &External) -> Result<Option<Vec<u8>>> {
-        let id = external.va_valueid;
-        let mut stored = Vec::new();
-        let mut at = self.places.partition_point(|p| p.0 < id);
-        let mut seq = 0;
-        while let Some(&(found, n, _, block, lp)) = self.places.get(at).filter(|p| p.0 == id) {
-            at += 1;
-            if n != seq || found != id || stored.len() >= external.stored() {
-                continue; // the piece of a row that is gone, beside one that is there
-            }
-            if self.block != Some(block) {
-                self.block = None;
-                if self.heap.read(block, &mut self.page)? == 0 {
-                    return Ok(None);
+    /// The value's bytes, unpacked, in `out`; false when they are not all there.
+    pub(crate) fn fetch(&mut self, external: &External, out: &mut Vec<u8>) -> Result<bool> {
+        let wanted = external.stored();
+        self.pieces.clear();
+        self.stored.clear();
+        self.in_order = true;
+        let mut blocks = std::mem::take(&mut self.blocks);
+        let found = self.places.find(external.va_valueid, &mut blocks);
+        // Versions of rows that are gone may have left pieces of the same number; more than that is damage.
+        let most = wanted.saturating_mul(4).saturating_add(1 << 16);
+        for first in &blocks {
+            for block in *first.. {
+                if !self.pieces_of(external.va_valueid, block)? || self.stored.len() > most {
+                    break;
                 }
-                self.block = Some(block);
+                if self.stored.len() >= wanted && blocks.len() == 1 && self.in_order {
+                    break;
+                }
             }
-            let items = tuples(&self.page).unwrap_or_default();
-            let tuple = items.iter().find(|i| i.0 == lp).and_then(|i| Tuple::parse(i.1));
-            let Some((_, _, data)) = tuple.and_then(|t| chunk(&t, &mut Vec::new())) else { return Ok(None) };
-            stored.extend_from_slice(data);
-            seq += 1;
         }
-        if stored.len() != external.stored() {
-            return Ok(None);
+        self.blocks = blocks;
+        found?;
+        if !self.in_order {
+            self.put_in_order(wanted);
         }
+        if self.stored.len() != wanted {
+            return Ok(false);
+        }
+        out.clear();
         if !external.is_compressed() {
-            return Ok(Some(stored));
+            out.extend_from_slice(&self.stored);
+            return Ok(true);
         }
-        Ok(varlena::compressed(&stored).and_then(|(size, method, packed)| varlena::unpack(size, method, packed)))
+        let value =
+            varlena::compressed(&self.stored).and_then(|(size, method, packed)| varlena::unpack(size, method, packed));
+        Ok(value.map(|value| *out = value).is_some())
+    }
+
+    /// Takes the pieces of a value from a block; whether there are any.
+    fn pieces_of(&mut self, id: u32, block: u32) -> Result<bool> {
+        if !self.read.contains(&block) {
+            self.read = 0..0;
+            if block >= self.heap.blocks {
+                return Ok(false);
+            }
+            let read = self.heap.read(block, &mut self.buffer)?;
+            self.read = block..block + read as u32;
+            if read == 0 {
+                return Ok(false);
+            }
+        }
+        let at = (block - self.read.start) as usize * self.heap.block_size;
+        let before = self.pieces.len();
+        let mut parts = Vec::new();
+        for (_, item) in tuples(&self.buffer[at..at + self.heap.block_size]).into_iter().flatten() {
+            let Some(tuple) = Tuple::parse(item) else { continue };
+            if tuple.data.first_chunk() != Some(&id.to_le_bytes()) {
+                continue;
+            }
+            let Some((_, seq, data)) = chunk(&tuple, &mut parts) else { continue };
+            let gone = !self.xacts.status(&tuple.header).is_visible();
+            self.in_order &= seq as usize == self.pieces.len();
+            let start = self.stored.len();
+            self.stored.extend_from_slice(data);
+            self.pieces.push((seq, gone, start..self.stored.len()));
+        }
+        Ok(self.pieces.len() > before)
+    }
+
+    /// Of pieces with the same number the visible one counts.
+    fn put_in_order(&mut self, wanted: usize) {
+        self.pieces.sort_by_key(|p| (p.0, p.1));
+        self.pieces.dedup_by_key(|p| p.0);
+        let mut whole = Vec::with_capacity(wanted.min(self.stored.len()));
+        for (i, (seq, _, range)) in self.pieces.iter().enumerate() {
+            if *seq as usize == i && whole.len() < wanted {
+                whole.extend_from_slice(&self.stored[range.clone()]);
+            }
+        }
+        self.stored = whole;
     }
 }

@@ -45,6 +45,7 @@ impl External {
 }
 
 /// The value that begins here and the bytes that it takes; None when they are not all there.
+#[inline]
 pub fn parse(bytes: &[u8]) -> Option<(Varlena<'_>, usize)> {
     let first = *bytes.first()?;
     if first == 1 {

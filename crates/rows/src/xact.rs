@@ -11,7 +11,7 @@ use crate::data_dir::DataDir;
 /// Pages of a file of pg_xact and pg_multixact.
 const PAGES: u32 = 32;
 /// Files of them that are kept in memory.
-const KEPT: usize = 64;
+const KEPT: usize = 16;
 
 /// What a row is to a snapshot taken now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -33,6 +33,7 @@ Examples:
 @click.option("--dead", is_flag=True, help="Rows too that no new snapshot sees, and where each row is.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write FILE.csv or FILE.parquet.")
 @click.option("--limit", type=click.IntRange(1), help="Print so many rows.")
+@click.option("--threads", type=click.IntRange(1, 64), help="Threads for -o (default: one per CPU).")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(
     path: Path,
@@ -42,6 +43,7 @@ def command(
     dead: bool,
     output: Path | None,
     limit: int | None,
+    threads: int | None,
     as_json: bool,
 ) -> None:
     """Print the rows of a table, dead ones too, straight from files.
@@ -54,6 +56,7 @@ def command(
     from leadline._core import RowScan
     from leadline.errors import LeadlineError
     from leadline.progress import TerminalLine
+    from leadline.wal import threads_here
 
     if output and limit:
         raise LeadlineError("usage", "--limit is for printing, not for -o")
@@ -68,11 +71,18 @@ def command(
     names = about["provenance"] + [name for name, _ in about["columns"]]
     if output:
         line = TerminalLine()
+
+        def progress(done: int, blocks: int) -> None:
+            line.share(done, blocks, f"{done} of {blocks} blocks")
+
         try:
-            count = scan.export(str(output), lambda done, all_: line.share(done, all_, f"{done} of {all_} blocks"))
+            count, as_text = scan.export(str(output), threads or threads_here(), progress)
         finally:
             line.done()
-        made = {"relation": about["relation"], "rows": count, "file": str(output)}
+        made = {"relation": about["relation"], "rows": count, "file": str(output), "as_text": as_text}
+        if as_text and not as_json:
+            names = ", ".join(as_text)
+            click.echo(f"note: text, since Parquet's type for it does not hold all values (such as infinity): {names}", err=True)
         click.echo(to_json(made) if as_json else f"{count} rows of {about['relation']} written to {output}")
     elif as_json:
         _print_json(names, islice(_rows(scan), limit))
@@ -103,3 +113,7 @@ def _notes(about: dict[str, Any], status: dict[str, int]) -> None:
     for what in ("pages", "rows", "values"):
         if count := status[f"unread_{what}"]:
             click.echo(f"warning: {count} {what} could not be read: leadline page check says more of pages", err=True)
+    if count := status["torn_pages"]:
+        click.echo(f"warning: {count} pages left out, torn: a running server was writing them each time they were read", err=True)
+    if count := status["wrong_checksums"]:
+        click.echo(f"warning: {count} pages have a wrong checksum; their rows are given as they are", err=True)

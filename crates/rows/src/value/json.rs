@@ -82,16 +82,27 @@ fn value(kind: u32, values: &[u8], start: usize, end: usize, out: &mut String, d
             let (digits, _) = varlena::inner(values.get(align(start, b'i')..end)?)?;
             number::numeric(&digits, out)
         }
-        2 => show("false", out),
-        3 => show("true", out),
-        4 => show("null", out),
+        2 => put("false", out),
+        3 => put("true", out),
+        4 => put("null", out),
         5 => container(values.get(align(start, b'i')..end)?, out, depth + 1),
         _ => None,
     }
 }
 
+fn put(text: &str, out: &mut String) -> Option<()> {
+    out.push_str(text);
+    Some(())
+}
+
 fn string(b: &[u8], out: &mut String) -> Option<()> {
     out.push('"');
+    let special = |c: &u8| *c < b' ' || matches!(c, b'"' | b'\\');
+    if let (false, Ok(text)) = (b.iter().any(special), std::str::from_utf8(b)) {
+        out.push_str(text);
+        out.push('"');
+        return Some(());
+    }
     for c in String::from_utf8_lossy(b).chars() {
         match c {
             '"' | '\\' => out.extend(['\\', c]),

@@ -8,9 +8,10 @@ mod geometry;
 mod json;
 mod nested;
 mod net;
-mod number;
+pub(crate) mod number;
 mod text_search;
 mod time;
+pub(crate) mod typed;
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -23,6 +24,8 @@ pub(crate) use nested::first_element;
 const DEEPEST: u32 = 64;
 /// A value whose text is longer is none: the server could not print it either.
 const LONGEST: usize = 1 << 28;
+
+const DIGITS: &[u8; 16] = b"0123456789abcdef";
 
 /// Types by oid.
 #[derive(Debug, Default)]
@@ -92,10 +95,22 @@ impl Types {
         oid
     }
 
+    /// How values of a type are printed, looked up once for many of them.
+    pub fn printer(&self, oid: u32) -> Printer {
+        let base = self.base(oid);
+        let is_scalar = self.0.get(&base).is_some_and(|t| t.kind == Kind::Scalar);
+        Printer { oid, scalar: scalar(base).filter(|_| is_scalar) }
+    }
+
     /// Adds a value's text to `out`; what is no value of its type, and what is of a type not known, as hex.
-    pub fn print(&self, oid: u32, bytes: &[u8], out: &mut String) {
+    #[inline]
+    pub fn print(&self, printer: Printer, bytes: &[u8], out: &mut String) {
         let before = out.len();
-        if self.write(oid, bytes, out, 0).is_none() {
+        let printed = match printer.scalar {
+            Some(print) => print(bytes, out),
+            None => self.write(printer.oid, bytes, out, 0),
+        };
+        if printed.is_none() {
             out.truncate(before);
             hex(bytes, out);
         }
@@ -122,6 +137,13 @@ impl Types {
 
 type Print = fn(&[u8], &mut String) -> Option<()>;
 
+/// How values of one type are printed: [`Types::printer`].
+#[derive(Debug, Clone, Copy)]
+pub struct Printer {
+    oid: u32,
+    scalar: Option<Print>,
+}
+
 /// How a built-in type is printed, by its oid (src/include/catalog/pg_type.dat); None when it is not known here.
 fn scalar(oid: u32) -> Option<Print> {
     Some(match oid {
@@ -135,11 +157,11 @@ fn scalar(oid: u32) -> Option<Print> {
         },
         18 => char_,
         19 => |b, out| text(b.split(|c| *c == 0).next()?, out),
-        20 => |b, out| show(i64::from_le_bytes(*b.first_chunk()?), out),
-        21 => |b, out| show(i16::from_le_bytes(*b.first_chunk()?), out),
-        23 => |b, out| show(i32::from_le_bytes(*b.first_chunk()?), out),
-        26 | 28 | 29 => |b, out| show(number::u32(b)?, out),
-        5069 => |b, out| show(u64::from_le_bytes(*b.first_chunk()?), out),
+        20 => |b, out| number::signed(i64::from_le_bytes(*b.first_chunk()?), out),
+        21 => |b, out| number::signed(i16::from_le_bytes(*b.first_chunk()?).into(), out),
+        23 => |b, out| number::signed(i32::from_le_bytes(*b.first_chunk()?).into(), out),
+        26 | 28 | 29 => |b, out| number::unsigned(number::u32(b)?.into(), 1, out),
+        5069 => |b, out| number::unsigned(u64::from_le_bytes(*b.first_chunk()?), 1, out),
         // text, json, xml, bpchar, varchar
         25 | 114 | 142 | 1042 | 1043 => text,
         22 => |b, out| nested::vector(b, 2, out),
@@ -187,14 +209,17 @@ fn show(value: impl std::fmt::Display, out: &mut String) -> Option<()> {
 
 /// What is not UTF-8 (the database may have another encoding) is replaced.
 fn text(bytes: &[u8], out: &mut String) -> Option<()> {
-    out.push_str(&String::from_utf8_lossy(bytes));
+    match std::str::from_utf8(bytes) {
+        Ok(text) => out.push_str(text),
+        Err(_) => out.push_str(&String::from_utf8_lossy(bytes)),
+    }
     Some(())
 }
 
 /// As bytea: `\x` and two digits for each byte.
 pub fn hex(bytes: &[u8], out: &mut String) {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
     out.push_str("\\x");
+    out.reserve(2 * bytes.len());
     for b in bytes {
         out.push(char::from(DIGITS[usize::from(b >> 4)]));
         out.push(char::from(DIGITS[usize::from(b & 15)]));
@@ -226,7 +251,8 @@ fn uuid(b: &[u8], out: &mut String) -> Option<()> {
         if matches!(i, 4 | 6 | 8 | 10) {
             out.push('-');
         }
-        show(format_args!("{byte:02x}"), out)?;
+        out.push(char::from(DIGITS[usize::from(byte >> 4)]));
+        out.push(char::from(DIGITS[usize::from(byte & 15)]));
     }
     Some(())
 }

@@ -38,15 +38,12 @@ fn six(b: &[u8; 16], out: &mut String) -> Option<()> {
     if len < 2 {
         len = 0;
     }
-    let four = len > 0 && start == 0 && (len == 6 || (len == 7 && words[7] != 1) || (len == 5 && words[5] == 0xffff));
+    let four = start == 0 && (len == 6 || (len == 5 && words[5] == 0xffff));
     let mut i = 0;
     while i < 8 {
         if len > 0 && i == start {
             out.push_str(if i == 0 { "::" } else { ":" });
             i += len;
-            if four && i == 7 {
-                i = 6;
-            }
             continue;
         }
         if four && i == 6 {

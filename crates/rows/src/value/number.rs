@@ -1,8 +1,47 @@
 //! Numbers.
 
 use std::fmt::LowerExp;
+use std::str::FromStr;
 
 use super::show;
+
+/// The two digits of every number below 100.
+const PAIRS: [[u8; 2]; 100] = {
+    let mut pairs = [[0; 2]; 100];
+    let mut i = 0;
+    while i < 100 {
+        pairs[i] = [b'0' + (i / 10) as u8, b'0' + (i % 10) as u8];
+        i += 1;
+    }
+    pairs
+};
+
+/// A number with at least so many digits (20 at most).
+#[inline]
+pub(crate) fn unsigned(mut value: u64, least: usize, out: &mut String) -> Option<()> {
+    let mut digits = [b'0'; 20];
+    let mut at = digits.len();
+    while value >= 10 {
+        at -= 2;
+        digits[at..at + 2].copy_from_slice(&PAIRS[(value % 100) as usize]);
+        value /= 100;
+    }
+    if value > 0 {
+        at -= 1;
+        digits[at] = b'0' + value as u8;
+    } else if at < digits.len() && digits[at] == b'0' {
+        at += 1;
+    }
+    out.push_str(std::str::from_utf8(&digits[at.min(digits.len() - least)..]).ok()?);
+    Some(())
+}
+
+pub(super) fn signed(value: i64, out: &mut String) -> Option<()> {
+    if value < 0 {
+        out.push('-');
+    }
+    unsigned(value.unsigned_abs(), 1, out)
+}
 
 pub(super) fn u32(b: &[u8]) -> Option<u32> {
     Some(u32::from_le_bytes(*b.first_chunk()?))
@@ -12,8 +51,91 @@ pub(super) fn f64(b: &[u8]) -> Option<f64> {
     Some(f64::from_le_bytes(*b.first_chunk()?))
 }
 
-/// The fewest digits that give the same number again; with an exponent below 1e-4 and from 1e`most` on.
-pub(super) fn float<F: LowerExp + Into<f64> + Copy>(value: F, most: i32, out: &mut String) -> Option<()> {
+/// A float of four or eight bytes.
+pub(super) trait Float: LowerExp + Into<f64> + Copy + FromStr + PartialEq {
+    /// Bits of the mantissa, with the one that is not stored.
+    const BITS: i32;
+    /// Exponent of the smallest number that is not zero.
+    const LEAST: i32;
+}
+
+impl Float for f32 {
+    const BITS: i32 = 24;
+    const LEAST: i32 = -149;
+}
+
+impl Float for f64 {
+    const BITS: i32 = 53;
+    const LEAST: i32 = -1074;
+}
+
+/// `value` = mantissa * 2^exponent, for a positive finite number.
+fn parts<F: Float>(value: F) -> (u64, i32) {
+    let bits = Into::<f64>::into(value).abs().to_bits();
+    let (stored, fraction) = ((bits >> 52) as i32, bits & ((1 << 52) - 1));
+    // A float of four bytes is never subnormal among those of eight.
+    let (mut mantissa, mut exponent) =
+        if stored == 0 { (fraction, -1074) } else { (fraction | 1 << 52, stored - 1075) };
+    let drop = (53 - F::BITS).max(F::LEAST - exponent);
+    mantissa >>= drop.min(63);
+    exponent += drop;
+    (mantissa, exponent)
+}
+
+/// Whether digits * 10^power is exactly mantissa * 2^exponent.
+fn is_same(digits: u128, power: i32, mantissa: u128, exponent: i32) -> bool {
+    let Some(fives) = 5u128.checked_pow(power.unsigned_abs()) else { return false };
+    let sides = if power >= 0 {
+        (digits.checked_mul(fives), Some(mantissa))
+    } else {
+        (Some(digits), mantissa.checked_mul(fives))
+    };
+    let (Some(left), Some(right)) = sides else { return false };
+    let (l, r) = (left.trailing_zeros(), right.trailing_zeros());
+    left >> l == right >> r && l as i32 + power == r as i32 + exponent
+}
+
+/// Whether a number in decimal lies exactly in the middle between `value` and a neighbour of it.
+fn is_in_the_middle<F: Float>(text: &str, value: F) -> bool {
+    let parsed = || {
+        let (digits, exponent) = text.trim_start_matches('-').split_once('e')?;
+        let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+        let power = exponent.parse::<i32>().ok()? - fraction.len() as i32;
+        Some((format!("{whole}{fraction}").parse::<u128>().ok()?, power))
+    };
+    let Some((digits, power)) = parsed() else { return false };
+    let (mantissa, exponent) = parts(value);
+    let m = u128::from(mantissa);
+    let above = (2 * m + 1, exponent - 1);
+    // Below a power of two the neighbours are twice as near.
+    let is_power = mantissa == 1 << (F::BITS - 1) && exponent > F::LEAST;
+    let below = if is_power { (4 * m - 1, exponent - 2) } else { (2 * m - 1, exponent - 1) };
+    [above, below].iter().any(|(mantissa, exponent)| is_same(digits, power, *mantissa, *exponent))
+}
+
+/// The fewest digits that give the same number again, as the server chooses them: of two that are equally near the even one,
+/// and none that is in the middle between two floats, of which it depends on the reader which one it becomes.
+fn shortest<F: Float>(value: F) -> String {
+    let first = format!("{value:e}");
+    let (mantissa, exponent) = parts(value);
+    let odd = exponent + mantissa.trailing_zeros() as i32;
+    // Where neither can happen: 17 digits and one more have at least so many bits behind the point.
+    if F::BITS == 53 && odd < -25 && Into::<f64>::into(value).abs() < (1u64 << 50) as f64 {
+        return first;
+    }
+    let digits = first.bytes().take_while(|b| *b != b'e').filter(u8::is_ascii_digit).count();
+    for behind in digits - 1..17 {
+        let even = format!("{value:.behind$e}");
+        let candidate = if even.parse().ok() == Some(value) || behind >= digits { even } else { first.clone() };
+        if !is_in_the_middle(&candidate, value) {
+            return candidate;
+        }
+    }
+    first
+}
+
+/// The fewest digits; with an exponent below 1e-4 and from 1e`most` on.
+pub(super) fn float<F: Float>(value: F, most: i32, out: &mut String) -> Option<()> {
     let wide: f64 = value.into();
     if !wide.is_finite() {
         out.push_str(if wide.is_nan() {
@@ -25,7 +147,7 @@ pub(super) fn float<F: LowerExp + Into<f64> + Copy>(value: F, most: i32, out: &m
         });
         return Some(());
     }
-    let shortest = format!("{value:e}");
+    let shortest = if wide == 0.0 { format!("{value:e}") } else { shortest(value) };
     let (digits, exponent) = shortest.split_once('e')?;
     let exponent: i32 = exponent.parse().ok()?;
     if wide != 0.0 && (exponent < -4 || exponent >= most) {
@@ -65,27 +187,49 @@ pub(super) fn money(b: &[u8], out: &mut String) -> Option<()> {
     show(format_args!(".{:02}", all % 100), out)
 }
 
-/// Digits of base 10000 behind a header of two or four bytes (numeric.c).
-pub(super) fn numeric(b: &[u8], out: &mut String) -> Option<()> {
-    let (header, rest) = b.split_first_chunk()?;
-    let header = u16::from_le_bytes(*header);
-    let (negative, scale, weight, digits) = match header & 0xc000 {
-        0xc000 => {
-            out.push_str(match header & 0xf000 {
+/// A numeric taken apart: digits of base 10000 behind a header of two or four bytes (numeric.c).
+pub(super) struct Numeric<'a> {
+    pub negative: bool,
+    /// Decimal digits behind the point.
+    pub scale: usize,
+    /// The first digit counts 10000 to the power of this.
+    pub weight: i32,
+    /// Two bytes each.
+    pub digits: &'a [u8],
+}
+
+impl<'a> Numeric<'a> {
+    /// The name of what is no number, or the number.
+    pub(super) fn parse(b: &'a [u8]) -> Option<Result<Numeric<'a>, &'static str>> {
+        let (header, rest) = b.split_first_chunk()?;
+        let header = u16::from_le_bytes(*header);
+        Some(match header & 0xc000 {
+            0xc000 => Err(match header & 0xf000 {
                 0xc000 => "NaN",
                 0xd000 => "Infinity",
                 0xf000 => "-Infinity",
                 _ => return None,
-            });
+            }),
+            0x8000 => {
+                let weight = i32::from(header & 0x3f) - if header & 0x40 != 0 { 64 } else { 0 };
+                let scale = usize::from(header & 0x1f80) >> 7;
+                Ok(Numeric { negative: header & 0x2000 != 0, scale, weight, digits: rest })
+            }
+            sign => {
+                let (weight, digits) = rest.split_first_chunk()?;
+                let weight = i32::from(i16::from_le_bytes(*weight));
+                Ok(Numeric { negative: sign == 0x4000, scale: usize::from(header & 0x3fff), weight, digits })
+            }
+        })
+    }
+}
+
+pub(super) fn numeric(b: &[u8], out: &mut String) -> Option<()> {
+    let Numeric { negative, scale, weight, digits } = match Numeric::parse(b)? {
+        Ok(number) => number,
+        Err(name) => {
+            out.push_str(name);
             return Some(());
-        }
-        0x8000 => {
-            let weight = i32::from(header & 0x3f) - if header & 0x40 != 0 { 64 } else { 0 };
-            (header & 0x2000 != 0, usize::from(header & 0x1f80) >> 7, weight, rest)
-        }
-        sign => {
-            let (weight, digits) = rest.split_first_chunk()?;
-            (sign == 0x4000, usize::from(header & 0x3fff), i32::from(i16::from_le_bytes(*weight)), digits)
         }
     };
     let digit = |i: i32| {
@@ -103,11 +247,7 @@ pub(super) fn numeric(b: &[u8], out: &mut String) -> Option<()> {
         if group > 9999 {
             return None;
         }
-        if i == 0 {
-            show(group, out)?;
-        } else {
-            show(format_args!("{group:04}"), out)?;
-        }
+        unsigned(group.into(), if i == 0 { 1 } else { 4 }, out)?;
     }
     if scale > 0 {
         out.push('.');
@@ -118,7 +258,7 @@ pub(super) fn numeric(b: &[u8], out: &mut String) -> Option<()> {
             if group > 9999 {
                 return None;
             }
-            show(format_args!("{group:04}"), out)?;
+            unsigned(group.into(), 4, out)?;
             i += 1;
         }
         out.truncate(end);
@@ -151,6 +291,20 @@ mod tests {
             assert_eq!(text(|out| float(value, 15, out)), want);
         }
         assert_eq!(text(|out| float(1e6f32, 6, out)), "1e+06");
+        // Each is what PostgreSQL prints: a tie, the middle between two floats, and a tie among the longest.
+        for (value, want) in [
+            (356_547.62f32, "356547.62"),
+            (130_999_584.0, "1.30999584e+08"),
+            (-655_591_170.0, "-6.5559117e+08"),
+            (1.0e-45, "1e-45"),
+            (f32::MAX, "3.4028235e+38"),
+            (f32::MIN_POSITIVE, "1.1754944e-38"),
+            (0.1, "0.1"),
+        ] {
+            assert_eq!(text(|out| float(value, 6, out)), want);
+        }
+        assert_eq!(text(|out| float(1001.0 / f64::from(1 << 20), 15, out)), "0.0009546279907226562");
+        assert_eq!(text(|out| float(5e-324, 15, out)), "5e-324");
         let mut bits = 88_172_645_463_325_252u64;
         for _ in 0..10_000 {
             bits ^= bits << 13;
@@ -160,6 +314,18 @@ mod tests {
             if value.is_finite() {
                 assert_eq!(text(|out| float(value, 15, out)).parse(), Ok(value));
             }
+        }
+    }
+
+    #[test]
+    fn whole_numbers_have_as_many_digits_as_are_asked_for() {
+        for (value, least, want) in
+            [(0, 1, "0"), (0, 4, "0000"), (7, 1, "7"), (10, 1, "10"), (105, 1, "105"), (1200, 6, "001200")]
+        {
+            assert_eq!(text(|out| unsigned(value, least, out)), want);
+        }
+        for value in (0..20).map(|n| 10u64.pow(n)).flat_map(|n| [n - 1, n, n + 1]).chain([u64::MAX]) {
+            assert_eq!(text(|out| unsigned(value, 1, out)), value.to_string());
         }
     }
 

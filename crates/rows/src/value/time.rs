@@ -1,8 +1,9 @@
 //! Dates, times, intervals: counted from 2000-01-01, in days and microseconds.
 
+use super::number::unsigned;
 use super::show;
 
-const DAY: i64 = 86_400_000_000;
+pub(super) const DAY: i64 = 86_400_000_000;
 
 /// Year (0 is 1 BC), month and day of a day counted from 2000-01-01, in the Gregorian calendar forwards and backwards.
 fn civil(day: i64) -> (i64, i64, i64) {
@@ -23,21 +24,30 @@ fn put_day(day: i64, out: &mut String) -> Option<bool> {
     let (year, month, day) = civil(day);
     let before = year <= 0;
     let year = if before { 1 - year } else { year };
-    show(format_args!("{year:04}-{month:02}-{day:02}"), out)?;
+    unsigned(year.unsigned_abs(), 4, out)?;
+    out.push('-');
+    unsigned(month.unsigned_abs(), 2, out)?;
+    out.push('-');
+    unsigned(day.unsigned_abs(), 2, out)?;
     Some(before)
 }
 
 fn put_fraction(us: i64, out: &mut String) -> Option<()> {
     if us != 0 {
-        let digits = format!(".{us:06}");
-        out.push_str(digits.trim_end_matches('0'));
+        out.push('.');
+        unsigned(us.unsigned_abs(), 6, out)?;
+        out.truncate(out.trim_end_matches('0').len());
     }
     Some(())
 }
 
 fn put_time(us: i64, out: &mut String) -> Option<()> {
-    let seconds = us / 1_000_000;
-    show(format_args!("{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60), out)?;
+    let seconds = us.unsigned_abs() / 1_000_000;
+    unsigned(seconds / 3600, 2, out)?;
+    out.push(':');
+    unsigned(seconds / 60 % 60, 2, out)?;
+    out.push(':');
+    unsigned(seconds % 60, 2, out)?;
     put_fraction(us % 1_000_000, out)
 }
 

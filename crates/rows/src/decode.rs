@@ -1,0 +1,318 @@
+//! From blocks of a relation's files to values: which rows are there, and the bytes of each column of them.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use leadline_page::postgres::{Fork, Header};
+use leadline_pagescan::{check_fast, look_again};
+
+use crate::error::Result;
+use crate::heap_file::{tuples, HeapFile, Tuple};
+use crate::relation::Relation;
+use crate::toast::Toast;
+use crate::tuple::{deform, Stored};
+use crate::value;
+use crate::varlena::{self, External, Varlena};
+use crate::xact::{Status, Xacts};
+
+/// Blocks read at a time: they stay in the processor's cache until their rows are taken.
+const BLOCKS: usize = 16;
+
+/// Where a row is and what it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct Place {
+    pub block: u32,
+    pub lp: u16,
+    pub xmin: u32,
+    pub xmax: u32,
+    pub status: Status,
+}
+
+/// What could not be read so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Unread {
+    /// Pages that are none of a table.
+    pub pages: u64,
+    /// Pages that were different each time they were read, and wrong: a running server was writing them.
+    pub torn: u64,
+    /// Pages that have another checksum than their bytes. Their rows are given as they are.
+    pub checksums: u64,
+    /// Tuples whose bytes do not fit the columns.
+    pub rows: u64,
+    /// Values that were stored outside and are not all there, or cannot be unpacked.
+    pub values: u64,
+}
+
+impl Unread {
+    pub(crate) fn add(&mut self, other: &Unread) {
+        self.pages += other.pages;
+        self.torn += other.torn;
+        self.checksums += other.checksums;
+        self.rows += other.rows;
+        self.values += other.values;
+    }
+}
+
+/// A value on its way to where it is kept.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Value<'a> {
+    Null,
+    Bytes(&'a [u8]),
+    /// Not there, or damaged: what is said instead of it.
+    Lost(&'a str),
+}
+
+/// Takes rows: `begin`, a value for each column, `end`.
+pub(crate) trait Sink {
+    fn begin(&mut self, place: &Place);
+    fn value(&mut self, column: usize, value: Value<'_>);
+    fn end(&mut self) -> Result<()>;
+}
+
+/// Reads rows, with file handles and buffers of its own.
+pub(crate) struct Decoder {
+    relation: Arc<Relation>,
+    dead: bool,
+    /// Without checksums, two reads that differ are all that tells of a page that is being written.
+    read_twice: bool,
+    heap: HeapFile,
+    xacts: Xacts,
+    toast: HashMap<u32, Option<Toast>>,
+    buffer: Vec<u8>,
+    second: Vec<u8>,
+    value: Vec<u8>,
+    pub unread: Unread,
+}
+
+impl Decoder {
+    pub(crate) fn new(relation: &Arc<Relation>, dead: bool) -> Decoder {
+        let heap = relation.heap.again();
+        let read_twice = !relation.dir.checksums && relation.dir.may_be_running();
+        let buffer = vec![0; BLOCKS * heap.block_size];
+        Decoder {
+            relation: Arc::clone(relation),
+            dead,
+            read_twice,
+            xacts: Xacts::new(&relation.dir),
+            toast: HashMap::new(),
+            second: if read_twice { buffer.clone() } else { Vec::new() },
+            buffer,
+            value: Vec::new(),
+            unread: Unread::default(),
+            heap,
+        }
+    }
+
+    /// The rows of some blocks; false when the relation ends before: it shrank.
+    pub(crate) fn blocks(&mut self, blocks: Range<u32>, sink: &mut impl Sink) -> Result<bool> {
+        let size = self.heap.block_size;
+        let mut block = blocks.start;
+        while block < blocks.end {
+            let mut buffer = std::mem::take(&mut self.buffer);
+            let wanted = BLOCKS.min((blocks.end - block) as usize) * size;
+            let read = self.heap.read(block, &mut buffer[..wanted])?;
+            if read == 0 {
+                self.buffer = buffer;
+                return Ok(false);
+            }
+            if self.read_twice {
+                let mut second = std::mem::take(&mut self.second);
+                let again = self.heap.read(block, &mut second[..read * size])?;
+                second[again * size..read * size].copy_from_slice(&buffer[again * size..read * size]);
+                self.second = second;
+            }
+            for (i, page) in buffer.chunks_exact_mut(size).take(read).enumerate() {
+                let at = block + i as u32;
+                if self.settle(at, i, page) {
+                    self.page(page, at, sink)?;
+                }
+            }
+            self.buffer = buffer;
+            block += read as u32;
+        }
+        Ok(true)
+    }
+
+    /// Reads a page again that is wrong; false when it is torn.
+    fn settle(&mut self, block: u32, i: usize, page: &mut [u8]) -> bool {
+        let size = page.len();
+        let heap = &mut self.heap;
+        let read = |page: &mut [u8]| matches!(heap.read(block, page), Ok(1));
+        let settled = if self.read_twice {
+            settle_twice(page, &mut self.second[i * size..(i + 1) * size], read)
+        } else if self.relation.dir.checksums {
+            settle(page, block, read)
+        } else {
+            Settled::Sound
+        };
+        self.unread.torn += u64::from(settled == Settled::Torn);
+        self.unread.checksums += u64::from(settled == Settled::Damaged);
+        settled != Settled::Torn
+    }
+
+    fn page(&mut self, page: &[u8], block: u32, sink: &mut impl Sink) -> Result<()> {
+        let Some(items) = tuples(page) else {
+            self.unread.pages += 1;
+            return Ok(());
+        };
+        let relation = Arc::clone(&self.relation);
+        let mut stored = Vec::with_capacity(relation.storages.len());
+        for (lp, item) in items {
+            let Some(tuple) = Tuple::parse(item) else {
+                self.unread.rows += 1;
+                continue;
+            };
+            let status = self.xacts.status(&tuple.header);
+            if !self.dead && !status.is_visible() {
+                continue;
+            }
+            if deform(tuple.data, tuple.bitmap, tuple.natts(), &relation.storages, &mut stored).is_none() {
+                self.unread.rows += 1;
+                continue;
+            }
+            sink.begin(&Place { block, lp, xmin: tuple.header.t_xmin, xmax: tuple.header.t_xmax, status });
+            for ((attribute, column), stored) in relation.attributes.iter().zip(&stored) {
+                let Some(column) = *column else { continue };
+                match *stored {
+                    Stored::Null => sink.value(column, Value::Null),
+                    Stored::Missing => {
+                        sink.value(column, attribute.missing.as_deref().map_or(Value::Null, Value::Bytes));
+                    }
+                    Stored::Fixed(bytes) | Stored::Varlena(Varlena::Plain(bytes)) => {
+                        sink.value(column, Value::Bytes(bytes));
+                    }
+                    Stored::Varlena(Varlena::Compressed(size, method, packed)) => {
+                        match varlena::unpack(size, method, packed) {
+                            Some(bytes) => sink.value(column, Value::Bytes(&bytes)),
+                            None => self.broken(column, packed, sink),
+                        }
+                    }
+                    Stored::Varlena(Varlena::External(external)) => self.external(column, &external, sink)?,
+                }
+            }
+            sink.end()?;
+        }
+        Ok(())
+    }
+
+    fn external(&mut self, column: usize, external: &External, sink: &mut impl Sink) -> Result<()> {
+        let relid = external.va_toastrelid;
+        if !self.toast.contains_key(&relid) {
+            let found = self.relation.toast(relid)?;
+            let toast = found.map(|(heap, places)| Toast::new(heap, places, Xacts::new(&self.relation.dir)));
+            self.toast.insert(relid, toast);
+        }
+        let there = match self.toast.get_mut(&relid) {
+            Some(Some(toast)) => toast.fetch(external, &mut self.value)?,
+            _ => false,
+        };
+        if there {
+            sink.value(column, Value::Bytes(&self.value));
+        } else {
+            self.unread.values += 1;
+            let text = format!("<value {} of toast table {relid} is not there>", external.va_valueid);
+            sink.value(column, Value::Lost(&text));
+        }
+        /// A buffer that held a value longer than this is not kept.
+        const KEPT: usize = 4 << 20;
+        if self.value.capacity() > KEPT {
+            self.value = Vec::new();
+        }
+        Ok(())
+    }
+
+    fn broken(&mut self, column: usize, packed: &[u8], sink: &mut impl Sink) {
+        self.unread.values += 1;
+        let mut text = "<cannot be unpacked> ".to_owned();
+        value::hex(packed, &mut text);
+        sink.value(column, Value::Lost(&text));
+    }
+}
+
+/// What may be said of a page as a whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Settled {
+    Sound,
+    /// Its checksum is another than that of its bytes, which stay as they are.
+    Damaged,
+    /// Its bytes change, and never fit together.
+    Torn,
+}
+
+/// A page with a checksum.
+fn settle(page: &mut [u8], block: u32, read: impl FnMut(&mut [u8]) -> bool) -> Settled {
+    let look = |page: &[u8]| match Header::parse(page) {
+        Some(header) if header.pd_upper != 0 => {
+            check_fast(page, Fork::Main, Some(block)).wrong.iter().all(|w| w.class != "checksum")
+        }
+        _ => true,
+    };
+    if look(page) {
+        return Settled::Sound;
+    }
+    match look_again(page, false, look, |sound| *sound, read) {
+        (true, _) => Settled::Sound,
+        (false, true) => Settled::Torn,
+        (false, false) => Settled::Damaged,
+    }
+}
+
+/// A page without a checksum that was read twice.
+fn settle_twice(page: &mut [u8], second: &mut [u8], read: impl FnMut(&mut [u8]) -> bool) -> Settled {
+    if page == second {
+        return Settled::Sound;
+    }
+    page.copy_from_slice(second);
+    let look = |page: &[u8]| {
+        let same = page == second;
+        second.copy_from_slice(page);
+        same
+    };
+    match look_again(page, false, look, |same| *same, read) {
+        (true, _) => Settled::Sound,
+        (false, _) => Settled::Torn,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use leadline_page::postgres::checksum;
+
+    /// A page without rows; `n` makes the bytes another.
+    fn page(n: u8, sum: bool) -> Vec<u8> {
+        let mut page = vec![0; 8192];
+        for (at, value) in [(12, 24u16), (14, 8192), (16, 8192), (18, 8192 | 4)] {
+            page[at..at + 2].copy_from_slice(&value.to_le_bytes());
+        }
+        page[5000] = n;
+        let sum = if sum { checksum(&page, 7) } else { 1 };
+        page[8..10].copy_from_slice(&sum.to_le_bytes());
+        page
+    }
+
+    fn settled(twice: bool, looks: &[Vec<u8>]) -> (Settled, u8) {
+        let mut looks = looks.iter();
+        let mut page = looks.next().unwrap().clone();
+        let mut second = if twice { looks.next().unwrap().clone() } else { Vec::new() };
+        let read = |page: &mut [u8]| looks.next().map(|p| page.copy_from_slice(p)).is_some();
+        let settled = if twice { settle_twice(&mut page, &mut second, read) } else { settle(&mut page, 7, read) };
+        (settled, page[5000])
+    }
+
+    #[test]
+    fn a_page_that_is_being_written_is_read_until_it_is_whole_or_left_out() {
+        let (whole, wrong) = (|n| page(n, true), |n| page(n, false));
+        assert_eq!(settled(false, &[whole(1)]), (Settled::Sound, 1));
+        assert_eq!(settled(false, &[wrong(1), whole(2)]), (Settled::Sound, 2));
+        assert_eq!(settled(false, &[wrong(1), wrong(2), wrong(3), whole(4)]).0, Settled::Torn);
+        assert_eq!(settled(false, &[wrong(1), wrong(1), wrong(1)]), (Settled::Damaged, 1));
+        assert_eq!(settled(false, &[vec![0; 8192]]).0, Settled::Sound);
+        assert_eq!(settled(true, &[whole(1), whole(1)]), (Settled::Sound, 1));
+        assert_eq!(settled(true, &[whole(1), whole(2), whole(2)]), (Settled::Sound, 2));
+        assert_eq!(settled(true, &[whole(1), whole(2), whole(3), whole(3)]), (Settled::Sound, 3));
+        assert_eq!(settled(true, &[whole(1), whole(2), whole(3), whole(4)]).0, Settled::Torn);
+    }
+}

@@ -1,0 +1,108 @@
+//! Rows into a file: CSV, or Parquet with the types that Parquet has ([`columns`]).
+//!
+//! Blocks are decoded by several threads and written in order. What is in memory does not depend on the relation's size: for
+//! each thread the file handles, one group of rows that is being made and two that wait.
+
+mod columns;
+mod csv;
+mod in_order;
+mod parquet;
+
+use std::fs::File;
+use std::path::Path;
+
+use crate::decode::{Place, Unread};
+use crate::error::{Error, Kind, Result};
+use crate::scan::{Row, RowScan};
+use crate::value::number::unsigned;
+
+/// The columns beside those of the relation, and their types as oids of PostgreSQL.
+pub fn provenance(dead: bool) -> &'static [(&'static str, u32)] {
+    const ALL: [(&str, u32); 7] =
+        [("ctid", 27), ("file", 25), ("block", 26), ("lp", 23), ("xmin", 26), ("xmax", 26), ("status", 25)];
+    if dead {
+        &ALL
+    } else {
+        &ALL[..1]
+    }
+}
+
+/// The values of those columns, as text.
+pub fn provenance_values(scan: &RowScan, row: &Row, dead: bool) -> Vec<String> {
+    let p = row.place;
+    let mut values = vec![String::new()];
+    ctid(&p, &mut values[0]);
+    if dead {
+        values.push(scan.file_of(p.block).display().to_string());
+        values.extend([p.block, p.lp.into(), p.xmin, p.xmax].map(|n| n.to_string()));
+        values.push(p.status.as_str().into());
+    }
+    values
+}
+
+/// As a value of type tid.
+fn ctid(place: &Place, out: &mut String) {
+    out.push('(');
+    let _ = unsigned(place.block.into(), 1, out);
+    out.push(',');
+    let _ = unsigned(place.lp.into(), 1, out);
+    out.push(')');
+}
+
+/// What was written.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Exported {
+    /// Rows.
+    pub rows: u64,
+    /// Columns that are text in the file because some of their values do not fit the type that Parquet has for them.
+    pub as_text: Vec<String>,
+}
+
+/// Called with blocks done and blocks there are; may end the export.
+pub type GoOn<'f> = &'f mut dyn FnMut(u32, u32) -> bool;
+
+/// Writes all rows, from the first block on.
+///
+/// # Errors
+/// When a file cannot be read or written. What was written until then is removed.
+pub fn export(scan: &mut RowScan, out: &Path, threads: usize, go_on: GoOn<'_>) -> Result<Exported> {
+    let kind = out.extension().and_then(|e| e.to_str()).unwrap_or_default().to_ascii_lowercase();
+    if kind != "csv" && kind != "parquet" {
+        return Err(Error::new(Kind::Usage, "the name of the output says its format: .csv or .parquet").at(out));
+    }
+    // What is there under the name is replaced when all is written, not before.
+    let mut partial = out.as_os_str().to_owned();
+    partial.push(".partial");
+    let partial = Path::new(&partial);
+    let job = Job { scan, out: partial, threads: threads.max(1) };
+    let written = if kind == "csv" { csv::write(&job, go_on) } else { parquet::write(&job, go_on) };
+    let written = written.and_then(|(exported, unread)| {
+        std::fs::rename(partial, out).map_err(|e| Error::writing(out, &e))?;
+        scan.unread = unread;
+        scan.block = scan.relation.heap.blocks;
+        Ok(exported)
+    });
+    if written.is_err() {
+        let _ = std::fs::remove_file(partial); // the error that counts is the first
+    }
+    written
+}
+
+/// What is exported, where to, and with how many threads.
+struct Job<'s> {
+    scan: &'s RowScan,
+    out: &'s Path,
+    threads: usize,
+}
+
+type Written = Result<(Exported, Unread)>;
+
+impl Job<'_> {
+    fn create(&self) -> Result<File> {
+        File::create(self.out).map_err(|e| Error::writing(self.out, &e))
+    }
+
+    fn stopped(&self) -> Error {
+        Error::new(Kind::Usage, "the export was stopped").at(self.out)
+    }
+}

@@ -1,0 +1,161 @@
+//! Which relation is meant: by its name in a data directory, or by its file.
+
+use std::path::Path;
+
+use crate::catalog::{databases, Catalog, Class, Database};
+use crate::data_dir::DataDir;
+use crate::error::{Error, Kind, Result};
+
+/// The catalog of the database that is meant, and the oid of the relation: see [`crate::RowScan::open`].
+pub(crate) fn find(path: &Path, relation: Option<&str>, database: Option<&str>) -> Result<(Catalog, u32)> {
+    if path.is_file() {
+        if relation.is_some() || database.is_some() {
+            let message = "a file of a relation says itself which relation and database it is of";
+            return Err(Error::new(Kind::Usage, message).hint("leadline rows DATA_DIR TABLE --database NAME"));
+        }
+        return by_file(path);
+    }
+    let dir = DataDir::open(path)?;
+    let database = choose(&dir, databases(&dir)?, database)?;
+    let catalog = Catalog::open(&dir, &database)?;
+    let Some(relation) = relation else {
+        return Err(Error::new(Kind::Usage, "which table?")
+            .detail(format!("database {} has {}", database.datname, some_names(&catalog)))
+            .hint("leadline rows DATA_DIR [SCHEMA.]TABLE"));
+    };
+    let oid = by_name(&catalog, relation, &database.datname)?;
+    Ok((catalog, oid))
+}
+
+/// Relations with rows: tables, materialised views, toast tables, sequences.
+fn has_rows(class: &Class) -> bool {
+    matches!(class.relkind, b'r' | b'm' | b't' | b'S')
+}
+
+fn choose(dir: &DataDir, all: Vec<Database>, wanted: Option<&str>) -> Result<Database> {
+    let names = |all: &[Database]| all.iter().map(|d| d.datname.clone()).collect::<Vec<_>>().join(", ");
+    if let Some(wanted) = wanted {
+        let there = names(&all);
+        return all.into_iter().find(|d| d.datname == wanted).ok_or_else(|| {
+            Error::new(Kind::NotFound, format!("there is no database {wanted}"))
+                .detail(format!("there are {there}"))
+                .at(&dir.root)
+        });
+    }
+    let mut own: Vec<Database> = all.into_iter().filter(|d| !d.datistemplate).collect();
+    match own.len() {
+        1 => Ok(own.remove(0)),
+        n => Err(Error::new(Kind::Usage, format!("which of {n} databases?"))
+            .detail(format!("there are {}", names(&own)))
+            .hint("name one with --database")
+            .at(&dir.root)),
+    }
+}
+
+fn some_names(catalog: &Catalog) -> String {
+    let own = |c: &&Class| c.relkind == b'r' && c.schema != "pg_catalog" && c.schema != "information_schema";
+    let mut names: Vec<_> =
+        catalog.classes.values().filter(own).map(|c| format!("{}.{}", c.schema, c.relname)).collect();
+    names.sort();
+    match names.len() {
+        0 => "no tables of its own".into(),
+        n if n > 10 => format!("{} and {} more", names[..10].join(", "), n - 10),
+        _ => names.join(", "),
+    }
+}
+
+fn by_name(catalog: &Catalog, wanted: &str, database: &str) -> Result<u32> {
+    let (schema, relname) = wanted.split_once('.').map_or((None, wanted), |(s, n)| (Some(s), n));
+    let here = || catalog.classes.values().filter(|c| has_rows(c));
+    let mut found: Vec<&Class> =
+        here().filter(|c| c.relname == relname && schema.is_none_or(|s| s == c.schema)).collect();
+    if found.len() > 1 {
+        // As the default search_path: the catalog first, then public.
+        for first in ["pg_catalog", "public"] {
+            if let Some(one) = found.iter().find(|c| c.schema == first) {
+                found = vec![one];
+                break;
+            }
+        }
+    }
+    match found[..] {
+        [one] => Ok(one.oid),
+        [] => {
+            if let Some(other) =
+                catalog.classes.values().find(|c| c.relname == relname && schema.is_none_or(|s| s == c.schema))
+            {
+                let kind = match other.relkind {
+                    b'v' => "a view",
+                    b'i' | b'I' => "an index",
+                    b'p' => "a partitioned table, whose partitions have the rows",
+                    b'f' => "a foreign table",
+                    _ => "of a kind without rows",
+                };
+                return Err(Error::new(Kind::Usage, format!("{wanted} has no rows of its own: it is {kind}")));
+            }
+            let near = here()
+                .filter(|c| schema.is_none_or(|s| distance(s, &c.schema) <= 2))
+                .map(|c| (distance(relname, &c.relname), c.schema != "public", &c.schema, &c.relname))
+                .filter(|n| n.0 <= 2.max(relname.len() / 3))
+                .min();
+            let hint = near.map_or_else(String::new, |n| format!("did you mean {}.{}?", n.2, n.3));
+            Err(Error::new(Kind::NotFound, format!("there is no table {wanted} in database {database}"))
+                .detail(format!("it has {}", some_names(catalog)))
+                .hint(hint))
+        }
+        _ => {
+            let mut names: Vec<_> = found.iter().map(|c| format!("{}.{}", c.schema, c.relname)).collect();
+            names.sort();
+            Err(Error::new(Kind::Usage, format!("which {wanted}?")).detail(format!("there are {}", names.join(", "))))
+        }
+    }
+}
+
+/// Edits that make one name of the other.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut corner = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let change = corner + usize::from(x != *y);
+            corner = row[j + 1];
+            row[j + 1] = change.min(row[j] + 1).min(corner + 1);
+        }
+    }
+    row[b.len()]
+}
+
+fn by_file(path: &Path) -> Result<(Catalog, u32)> {
+    let dir = DataDir::around(path)?;
+    let part = |n: usize| {
+        let full = std::path::absolute(path).ok()?;
+        let name = full.ancestors().nth(n)?.file_name()?.to_str()?.to_owned();
+        Some(name)
+    };
+    let not_one = |detail: &str| Error::new(Kind::Invalid, "this is not the file of a table").detail(detail).at(path);
+    let filenode: u32 = part(0)
+        .and_then(|n| n.split('.').next()?.parse().ok())
+        .ok_or_else(|| not_one("the file of a table is a number, as base/16384/16402"))?;
+    let all = databases(&dir)?;
+    let folder = part(1).unwrap_or_default();
+    let database =
+        if folder == "global" { all.first().cloned() } else { all.into_iter().find(|d| folder.parse() == Ok(d.oid)) };
+    let database = database.ok_or_else(|| not_one("there is no database of its folder's number"))?;
+    let catalog = Catalog::open(&dir, &database)?;
+    let found = catalog.classes.values().find(|c| c.relfilenode_is(&catalog, filenode, folder == "global"));
+    let class = found.ok_or_else(|| not_one("no relation of its database has this file now"))?;
+    if !has_rows(class) {
+        return Err(not_one(&format!("it belongs to {}.{}, which has no rows", class.schema, class.relname))
+            .hint("leadline page show FILE takes its pages apart"));
+    }
+    let oid = class.oid;
+    Ok((catalog, oid))
+}
+
+impl Class {
+    fn relfilenode_is(&self, catalog: &Catalog, filenode: u32, global: bool) -> bool {
+        catalog.filenode(self) == filenode && global == (self.reltablespace == 1664)
+    }
+}

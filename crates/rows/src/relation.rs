@@ -1,0 +1,100 @@
+//! A relation as its catalog describes it: what all that read its rows share.
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::catalog::{Attribute, Catalog};
+use crate::data_dir::DataDir;
+use crate::error::Result;
+use crate::find::find;
+use crate::heap_file::HeapFile;
+use crate::toast;
+use crate::toast_places::Places;
+use crate::tuple::Storage;
+use crate::value::Types;
+
+/// A column of the rows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Column {
+    /// As the relation calls it.
+    pub name: String,
+    /// Its type.
+    pub type_name: String,
+    /// Oid of its type.
+    pub oid: u32,
+    /// Oid of its type, of a domain that of what it is made of.
+    pub base: u32,
+    /// What its type was declared with, such as precision and scale; -1 for nothing, and for a domain.
+    pub atttypmod: i32,
+    /// Whether values are printed as the server does; else they are bytes in hex.
+    pub is_known: bool,
+}
+
+pub(crate) struct Relation {
+    /// schema.name
+    pub name: String,
+    /// Without the dropped ones.
+    pub columns: Vec<Column>,
+    /// With the dropped ones, and where each is in `columns`.
+    pub attributes: Vec<(Attribute, Option<usize>)>,
+    pub storages: Vec<Storage>,
+    pub types: Types,
+    pub heap: HeapFile,
+    pub dir: DataDir,
+    catalog: Catalog,
+    /// Where the values of a toast table are, by its oid.
+    toast: Mutex<HashMap<u32, Arc<Places>>>,
+}
+
+impl Relation {
+    pub(crate) fn open(path: &Path, relation: Option<&str>, database: Option<&str>) -> Result<Relation> {
+        let (mut catalog, oid) = find(path, relation, database)?;
+        let class = catalog.classes[&oid].clone();
+        let attributes = catalog.attributes(&HashSet::from([oid]))?.remove(&oid).unwrap_or_default();
+        let wanted: Vec<u32> = attributes.iter().filter(|a| !a.attisdropped).map(|a| a.atttypid).collect();
+        let types = catalog.types(&wanted)?;
+        let column = |a: &Attribute| Column {
+            name: a.attname.clone(),
+            type_name: types.0.get(&a.atttypid).map_or_else(|| a.atttypid.to_string(), |t| t.name.clone()),
+            oid: a.atttypid,
+            base: types.base(a.atttypid),
+            atttypmod: a.atttypmod,
+            is_known: types.is_known(a.atttypid),
+        };
+        let columns = attributes.iter().filter(|a| !a.attisdropped).map(column).collect();
+        let storages = attributes.iter().map(|a| a.storage).collect();
+        let mut next = 0..;
+        let attributes = attributes.into_iter().map(|a| {
+            let column = if a.attisdropped { None } else { next.next() };
+            (a, column)
+        });
+        Ok(Relation {
+            name: format!("{}.{}", class.schema, class.relname),
+            columns,
+            attributes: attributes.collect(),
+            storages,
+            types,
+            heap: catalog.heap(oid)?,
+            dir: catalog.dir.clone(),
+            catalog,
+            toast: Mutex::default(),
+        })
+    }
+
+    /// A toast table and where its values are, found when it is first asked for; None when there is no such table.
+    pub(crate) fn toast(&self, relid: u32) -> Result<Option<(HeapFile, Arc<Places>)>> {
+        if !self.catalog.classes.contains_key(&relid) {
+            return Ok(None);
+        }
+        let heap = self.catalog.heap(relid)?;
+        // Whoever comes while another looks through the table waits for it.
+        let mut known = self.toast.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(places) = known.get(&relid) {
+            return Ok(Some((heap, Arc::clone(places))));
+        }
+        let places = Arc::new(toast::places(&mut heap.again())?);
+        known.insert(relid, Arc::clone(&places));
+        Ok(Some((heap, places)))
+    }
+}

@@ -1,0 +1,211 @@
+"""What `leadline rows -o` writes: types, values that Parquet has no type for, order, memory, damaged pages."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from conftest import Server, running
+from leadline._core import RowScan
+from leadline.cli import run
+from test_rows import told
+
+MAJOR = 18
+TYPES = {
+    "a_bool": ("bool", "true", "BOOLEAN"),
+    "a_int2": ("int2", "1", "SMALLINT"),
+    "a_int4": ("int4", "1", "INTEGER"),
+    "a_int8": ("int8", "1", "BIGINT"),
+    "a_oid": ("oid", "4294967295", "UINTEGER"),
+    "a_xid8": ("xid8", "'18446744073709551615'", "UBIGINT"),
+    "a_float4": ("float4", "'NaN'", "FLOAT"),
+    "a_float8": ("float8", "'-Infinity'", "DOUBLE"),
+    "a_decimal": ("numeric(12,2)", "-1234567890.12", "DECIMAL(12,2)"),
+    "a_wide": ("numeric(39,0)", "1", "VARCHAR"),
+    "a_numeric": ("numeric", "'NaN'", "VARCHAR"),
+    "a_date": ("date", "'4713-01-01 BC'", "DATE"),
+    "a_time": ("time", "'23:59:59.999999'", "TIME"),
+    "a_timestamp": ("timestamp", "'0044-03-15 12:00 BC'", "TIMESTAMP"),
+    "a_timestamptz": ("timestamptz", "'294246-12-31 23:59:59+00'", "TIMESTAMP WITH TIME ZONE"),
+    "a_uuid": ("uuid", "'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'", "UUID"),
+    "a_bytea": ("bytea", "'\\x00ff'", "BLOB"),
+    "a_text": ("text", "'x'", "VARCHAR"),
+    "a_jsonb": ("jsonb", "'{\"a\": 1}'", "VARCHAR"),
+    "a_interval": ("interval", "'1 day'", "VARCHAR"),
+    "a_array": ("int[]", "'{1,2}'", "VARCHAR"),
+    "a_domain": ("e_size", "5", "INTEGER"),
+}
+# What no type of Parquet holds, in columns that have one otherwise.
+UNFIT = {
+    "a_date": ("date", ["'infinity'", "'-infinity'"]),
+    "a_timestamp": ("timestamp", ["'infinity'", "'-infinity'", "'294276-12-31 23:59:59.999999'"]),
+    "a_timestamptz": ("timestamptz", ["'-infinity'"]),
+    "a_time": ("time", ["'24:00'"]),
+    "a_decimal": ("numeric(12,2)", ["'NaN'"]),
+}
+
+
+@pytest.fixture(scope="module")
+def server(servers: Callable[[int], Server]) -> Server:
+    return servers(MAJOR)
+
+
+def scan(server: Server, relation: str) -> RowScan:
+    return RowScan(str(server.private.data_dir), relation=relation, database="postgres")
+
+
+def export(server: Server, relation: str, out: Path, threads: int = 2) -> tuple[int, list[str]]:
+    return scan(server, relation).export(str(out), threads, None)
+
+
+def fresh_table(connection: Any, name: str, columns: str) -> None:
+    connection.execute(f"drop table if exists {name}")
+    connection.execute(f"create table {name} ({columns}) with (autovacuum_enabled = off)")
+
+
+def test_each_type_is_the_one_that_parquet_has_for_it(server: Server, tmp_path: Path) -> None:
+    out = tmp_path / "t.parquet"
+    with server.connect() as connection:
+        connection.execute("drop domain if exists e_size cascade")
+        connection.execute("create domain e_size as int check (value > 0)")
+        fresh_table(connection, "e_types", ", ".join(f"{name} {of[0]}" for name, of in TYPES.items()))
+        connection.execute(f"insert into e_types values ({', '.join(of[1] for of in TYPES.values())})")
+        connection.execute("insert into e_types (a_bool) values (null)")
+        connection.execute("checkpoint")
+    assert export(server, "e_types", out) == (2, [])
+    with duckdb.connect() as reader:
+        types = {row[0]: row[1] for row in reader.execute(f"describe select * from '{out}'").fetchall()}
+        first, second = reader.execute(f"select * exclude (ctid, a_timestamp, a_timestamptz, a_date) from '{out}'").fetchall()
+        before_christ = reader.execute(f"select a_date::varchar, a_timestamp::varchar, year(a_timestamptz) from '{out}'").fetchone()
+    assert types == {"ctid": "VARCHAR"} | {name: of[2] for name, of in TYPES.items()}
+    assert before_christ == ("4713-01-01 (BC)", "0044-03-15 (BC) 12:00:00", 294246)
+    assert set(second) == {None}
+    assert list(map(str, first[:6])) == ["True", "1", "1", "1", "4294967295", "18446744073709551615"]
+    assert list(map(str, first[6:11])) == ["nan", "-inf", "-1234567890.12", "1", "NaN"]
+
+
+def test_a_column_with_a_value_that_does_not_fit_is_text_and_only_that(server: Server, tmp_path: Path) -> None:
+    out = tmp_path / "t.parquet"
+    with server.connect() as connection:
+        columns = {"n": "int", **{name: of[0] for name, of in UNFIT.items()}, "other": "date"}
+        # Enough rows before those that do not fit that row groups were written already.
+        for name, (_, values) in UNFIT.items():
+            fresh_table(connection, "e_unfit", ", ".join(f"{c} {kind}" for c, kind in columns.items()))
+            connection.execute(
+                "insert into e_unfit select i, '2024-01-01', '2024-01-01', '2024-01-01', '12:00', 1.5, '2024-01-01'"
+                " from generate_series(1, 20000) i"
+            )
+            for value in values:
+                connection.execute(f"insert into e_unfit (n, {name}) values (0, {value})")
+            connection.execute("checkpoint")
+            assert export(server, "e_unfit", out) == (20000 + len(values), [name])
+            with duckdb.connect() as reader:
+                types = {row[0]: row[1] for row in reader.execute(f"describe select * from '{out}'").fetchall()}
+                assert [c for c in columns if types[c] == "VARCHAR"] == [name]
+                ours = reader.execute(f"select {name} from '{out}' where n in (0, 1, 20000)").fetchall()
+            connection.execute("set timezone = 'UTC'")
+            assert [list(row) for row in ours] == told(connection, f"select {name} from e_unfit where n in (0, 1, 20000)")
+
+
+def test_several_such_columns_and_what_the_command_says(
+    server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "t.parquet"
+    with server.connect() as connection:
+        fresh_table(connection, "e_both", "n int, d date, t timestamp, x numeric(5,1), fine date")
+        connection.execute("insert into e_both values (1, 'infinity', '2024-01-01', 1, '2024-01-01')")
+        connection.execute("insert into e_both select i, '2024-01-01', '2024-01-01', 1, null from generate_series(1, 20000) i")
+        connection.execute("insert into e_both values (2, '2024-01-01', 'infinity', 'NaN', null)")
+        connection.execute("checkpoint")
+    command = ["rows", str(server.private.data_dir), "e_both", "--database", "postgres", "-o", str(out)]
+    assert run([*command, "--json"]) == 0
+    made = json.loads(capsys.readouterr().out)
+    assert (made["rows"], made["as_text"]) == (20002, ["d", "t", "x"])
+    assert run(command) == 0
+    assert "not hold all values (such as infinity): d, t, x" in capsys.readouterr().err
+    with duckdb.connect() as reader:
+        assert reader.execute(f"select d, t, x from '{out}' where n = 2 and d = 'infinity' or x = 'NaN'").fetchall() == [
+            ("2024-01-01", "infinity", "NaN")
+        ]
+
+
+def test_rows_come_in_order_whatever_the_number_of_threads(server: Server, tmp_path: Path) -> None:
+    with server.connect() as connection:
+        fresh_table(connection, "e_order", "n int, pad text")
+        connection.execute("insert into e_order select i, repeat('x', 400) from generate_series(1, 20000) i")
+        connection.execute("delete from e_order where n % 3 = 0")
+        connection.execute("checkpoint")
+    files = [tmp_path / f"{threads}.csv" for threads in (1, 2, 5)]
+    for threads, out in zip((1, 2, 5), files):
+        assert export(server, "e_order", out, threads) == (13334, [])
+    lines = files[0].read_text().splitlines()
+    assert [line.split(",")[2] for line in lines[1:]] == [str(n) for n in range(1, 20001) if n % 3]
+    assert files[1].read_text() == files[2].read_text() == files[0].read_text()
+
+
+def test_an_export_can_be_stopped_and_leaves_nothing(server: Server, tmp_path: Path) -> None:
+    def stop(done: int, blocks: int) -> None:
+        raise KeyboardInterrupt
+
+    for kind in ("csv", "parquet"):
+        with pytest.raises(KeyboardInterrupt):
+            scan(server, "pg_proc").export(str(tmp_path / f"t.{kind}"), 2, stop)
+    assert list(tmp_path.iterdir()) == []
+
+
+PEAK = """
+import sys
+from leadline._core import RowScan
+count, _ = RowScan(sys.argv[1], relation=sys.argv[2], database="postgres").export(sys.argv[3], 2, None)
+print(count, next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))
+"""
+
+
+def test_memory_does_not_grow_with_the_table(server: Server, tmp_path: Path) -> None:
+    """Four times the rows, inline and outside, four times the bytes in the file; the peak stays where it was."""
+    peaks: dict[tuple[str, int], int] = {}
+    with server.connect() as connection:
+        for megabytes in (40, 160):
+            fresh_table(connection, "e_large", "n int, inside text, outside text")
+            connection.execute("alter table e_large alter outside set storage external")
+            # 1 kB in the row, 7 kB outside of it, none of which can be packed much.
+            text = "(select string_agg(md5((i * 500 + j)::text), '') from generate_series(1, {}) j)"
+            fill = f"insert into e_large select i, {text.format(32)}, {text.format(224)} from generate_series(1, {{}}) i"
+            connection.execute(fill.format(megabytes * 1024 // 8))
+            connection.execute("checkpoint")
+            for kind in ("csv", "parquet"):
+                command = [sys.executable, "-c", PEAK, str(server.private.data_dir), "e_large", str(tmp_path / f"t.{kind}")]
+                done = subprocess.run(command, capture_output=True, text=True, check=True)
+                count, peak = map(int, done.stdout.split())
+                assert count == megabytes * 1024 // 8
+                peaks[kind, megabytes] = peak
+        connection.execute("drop table e_large")
+    for kind in ("csv", "parquet"):
+        assert peaks[kind, 160] < peaks[kind, 40] + 40 * 1024, peaks
+
+
+def test_rows_of_a_page_with_a_wrong_checksum_are_told_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with running(MAJOR) as server:
+        with server.connect() as connection:
+            [[checksums]] = told(connection, "show data_checksums")
+            assert checksums == "on"
+            connection.execute("create table damaged as select i n, repeat('x', 100) pad from generate_series(1, 1000) i")
+            connection.execute("checkpoint")
+            [[path]] = told(connection, "select pg_relation_filepath('damaged')")
+        server.private.stop()
+        data_dir = server.private.data_dir
+        file = Path(data_dir) / path
+        data = bytearray(file.read_bytes())
+        data[3 * 8192 - 1] ^= 1  # in the pad of the first row of the third page
+        file.write_bytes(data)
+        command = ["rows", str(data_dir), "damaged", "--database", "postgres", "-o", str(tmp_path / "t.csv"), "--json"]
+        assert run(command) == 0
+        captured = capsys.readouterr()
+        assert json.loads(captured.out)["rows"] == 1000
+        assert "warning: 1 pages have a wrong checksum; their rows are given as they are" in captured.err
