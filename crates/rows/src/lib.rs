@@ -7,19 +7,19 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
-mod catalog;
-mod data_dir;
+pub mod catalog;
+pub mod data_dir;
 mod error;
 pub mod export;
-mod heap_file;
+pub mod heap_file;
 mod relmap;
 mod scan;
 mod toast;
 pub mod tuple;
 pub mod value;
 pub mod varlena;
-mod xact;
+pub mod xact;
 
 pub use error::{Error, Kind};
-pub use scan::{Column, Place, Row, RowScan, Unread};
+pub use scan::{relation_of_file, Column, Place, Row, RowScan, Unread};
 pub use xact::Status;

@@ -1,0 +1,238 @@
+//! What a row of a relation looks like when it is written now, and which rows of a page look otherwise.
+//!
+//! Source: src/include/access/htup_details.h, src/backend/access/common/heaptuple.c, src/include/varatt.h.
+
+use leadline_page::postgres::heap::{TupleHeader, HEAP_HASNULL, HEAP_HASOID_OLD, SIZE};
+use leadline_page::postgres::line_pointer::{line_pointers, LP_NORMAL};
+use leadline_page::postgres::Header;
+use leadline_rows::catalog::Attribute;
+use leadline_rows::tuple::{align, value_at, Storage, Stored};
+use leadline_rows::varlena::Varlena;
+
+use crate::reason::Reason;
+
+const HEAP_HASVARWIDTH: u16 = 0x0002;
+const HEAP_MOVED: u16 = 0xc000;
+/// A multixact that neither says how strong its lock is nor that it only locks: what `pg_upgrade` from 9.2 leaves.
+const MULTIXACT_BITS: u16 = 0x1000 | 0x0080 | 0x0040 | 0x0010;
+const MULTIXACT_OF_9_2: u16 = 0x1000;
+
+/// What a row looks like when it is written now.
+#[derive(Debug, Clone, Default)]
+pub struct Form {
+    columns: Vec<Column>,
+    /// Places of the dropped columns.
+    dropped: Vec<usize>,
+    /// Columns up to the last one that asks for a method of compression.
+    packed: usize,
+    /// Columns up to the last one that is dropped or asks for a method.
+    walked: usize,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Column {
+    storage: Storage,
+    is_dropped: bool,
+    /// 0 pglz, 1 lz4, None: no matter.
+    method: Option<u8>,
+    /// Bytes of the value of rows that are older than the column; None: NULL.
+    missing: Option<usize>,
+}
+
+/// A row that is in an old form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct OldRow {
+    pub lp: u16,
+    pub header: TupleHeader,
+    /// Bits of [`Reason`].
+    pub reasons: u16,
+    /// Bytes of the tuple.
+    pub len: u16,
+    /// About its bytes once rewritten; of a row that is packed otherwise, as if the bytes stayed as many.
+    pub new_len: u16,
+    /// Of values of dropped columns, in the row with their padding and in the toast table.
+    pub dropped_bytes: u64,
+    /// Of values packed otherwise, as stored now.
+    pub packed_bytes: u64,
+}
+
+/// What a page has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Looked {
+    /// Room for tuples and their line pointers.
+    pub room: usize,
+    /// It is no page of a table.
+    pub unread: bool,
+    /// Tuples whose bytes do not fit the columns.
+    pub unread_rows: u64,
+}
+
+#[derive(Default)]
+struct Sizes {
+    dropped_in_row: usize,
+    dropped: u64,
+    packed: u64,
+}
+
+impl Form {
+    /// `attributes` are all of the relation, dropped ones included.
+    pub fn new(attributes: &[Attribute]) -> Form {
+        let column = |a: &Attribute| Column {
+            storage: a.storage,
+            is_dropped: a.attisdropped,
+            method: match a.attcompression {
+                b'p' if !a.attisdropped => Some(0),
+                b'l' if !a.attisdropped => Some(1),
+                _ => None,
+            },
+            missing: a.missing.as_ref().map(Vec::len),
+        };
+        let columns: Vec<Column> = attributes.iter().map(column).collect();
+        let past_last = |is: &dyn Fn(&Column) -> bool| columns.iter().rposition(is).map_or(0, |i| i + 1);
+        let packed = past_last(&|c| c.method.is_some());
+        let walked = past_last(&|c| c.method.is_some() || c.is_dropped);
+        let dropped = (0..columns.len()).filter(|i| columns[*i].is_dropped).collect();
+        Form { columns, dropped, packed, walked }
+    }
+
+    /// Calls `each` with the rows of a page that are old and that `counts` is true of.
+    pub(crate) fn old_rows(
+        &self,
+        page: &[u8],
+        mut counts: impl FnMut(&TupleHeader) -> bool,
+        mut each: impl FnMut(OldRow),
+    ) -> Looked {
+        let mut looked = Looked::default();
+        let Some(header) = Header::parse(page) else {
+            return Looked { unread: true, ..looked };
+        };
+        if header.pd_upper == 0 {
+            return looked; // the file was extended, the page not used yet
+        }
+        if header.wrong(page.len()).is_some() {
+            return Looked { unread: true, ..looked };
+        }
+        looked.room = usize::from(header.pd_upper - header.pd_lower);
+        for (lp, pointer) in line_pointers(page, &header) {
+            if pointer.flags() != LP_NORMAL {
+                continue;
+            }
+            let found = pointer.item(page).and_then(|t| Some((t, TupleHeader::parse(t)?)));
+            let Some((tuple, header)) = found.filter(|(t, h)| h.is_sound(t.len())) else {
+                looked.unread_rows += 1;
+                continue;
+            };
+            let mut reasons = self.by_header(tuple, &header);
+            let mut sizes = None;
+            if self.packed > 0 && header.t_infomask & HEAP_HASVARWIDTH != 0 {
+                let Some(walked) = self.walk(tuple, &header) else {
+                    looked.unread_rows += 1;
+                    continue;
+                };
+                if walked.packed > 0 {
+                    reasons |= Reason::Compression.bit();
+                }
+                sizes = Some(walked);
+            }
+            if reasons == 0 || !counts(&header) {
+                continue;
+            }
+            if sizes.is_none() && reasons & Reason::Dropped.bit() != 0 {
+                sizes = self.walk(tuple, &header);
+                if sizes.is_none() {
+                    looked.unread_rows += 1;
+                    continue;
+                }
+            }
+            let sizes = sizes.unwrap_or_default();
+            each(OldRow {
+                lp: lp as u16,
+                header,
+                reasons,
+                len: tuple.len() as u16,
+                new_len: self.new_len(tuple.len(), &header, sizes.dropped_in_row) as u16,
+                dropped_bytes: sizes.dropped,
+                packed_bytes: sizes.packed,
+            });
+        }
+        looked
+    }
+
+    /// What the header tells alone.
+    #[inline]
+    fn by_header(&self, tuple: &[u8], header: &TupleHeader) -> u16 {
+        let natts = usize::from(header.natts());
+        let mask = header.t_infomask;
+        let mut reasons = 0;
+        if natts < self.columns.len() {
+            reasons |= Reason::Short.bit();
+        }
+        if self.dropped.iter().any(|i| *i < natts && !is_null(tuple, header, *i)) {
+            reasons |= Reason::Dropped.bit();
+        }
+        if mask & (HEAP_MOVED | HEAP_HASOID_OLD) != 0 {
+            reasons |= if mask & HEAP_MOVED != 0 { Reason::Moved.bit() } else { 0 };
+            reasons |= if mask & HEAP_HASOID_OLD != 0 { Reason::Oid.bit() } else { 0 };
+        }
+        if mask & MULTIXACT_BITS == MULTIXACT_OF_9_2 {
+            reasons |= Reason::Multixact.bit();
+        }
+        reasons
+    }
+
+    /// Bytes of values of dropped columns and of those packed otherwise; None when the values do not fit the tuple.
+    fn walk(&self, tuple: &[u8], header: &TupleHeader) -> Option<Sizes> {
+        let data = tuple.get(usize::from(header.t_hoff)..)?;
+        let (mut at, mut sizes) = (0, Sizes::default());
+        let stored = self.walked.min(usize::from(header.natts()));
+        for (i, column) in self.columns.iter().enumerate().take(stored) {
+            if is_null(tuple, header, i) {
+                continue;
+            }
+            let (value, end) = value_at(data, at, column.storage)?;
+            let outside = match value {
+                Stored::Varlena(Varlena::External(e)) => e.stored() as u64,
+                _ => 0,
+            };
+            if column.is_dropped {
+                sizes.dropped_in_row += end - at;
+                sizes.dropped += (end - at) as u64 + outside;
+            }
+            let method = match value {
+                Stored::Varlena(Varlena::Compressed(_, method, _)) => Some(method),
+                Stored::Varlena(Varlena::External(e)) if e.is_compressed() => Some((e.va_extinfo >> 30) as u8),
+                _ => None,
+            };
+            if column.method.is_some() && method.is_some() && method != column.method {
+                sizes.packed += if outside > 0 { outside } else { (end - at) as u64 };
+            }
+            at = end;
+        }
+        Some(sizes)
+    }
+
+    /// Bytes of a row once it is rewritten: without what was dropped, with what was added since.
+    fn new_len(&self, len: usize, header: &TupleHeader, dropped: usize) -> usize {
+        let natts = usize::from(header.natts()).min(self.columns.len());
+        let added = &self.columns[natts..];
+        let has_null = header.t_infomask & HEAP_HASNULL != 0
+            || !self.dropped.is_empty()
+            || added.iter().any(|c| c.missing.is_none());
+        let bitmap = if has_null { self.columns.len().div_ceil(8) } else { 0 };
+        let mut data = len.saturating_sub(usize::from(header.t_hoff)).saturating_sub(dropped);
+        for column in added {
+            if let Some(bytes) = column.missing {
+                let header = if column.storage.attlen == -1 { 1 + 3 * usize::from(bytes > 126) } else { 0 };
+                data = if header == 1 { data } else { align(data, column.storage.attalign) } + header + bytes;
+            }
+        }
+        ((SIZE + bitmap).next_multiple_of(8) + data).next_multiple_of(8).min(usize::from(u16::MAX))
+    }
+}
+
+/// Whether the bitmap says that a value is NULL. The tuple is sound: its bitmap is inside.
+#[inline]
+fn is_null(tuple: &[u8], header: &TupleHeader, i: usize) -> bool {
+    header.t_infomask & HEAP_HASNULL != 0 && tuple.get(SIZE + i / 8).is_some_and(|bits| bits >> (i % 8) & 1 == 0)
+}
