@@ -54,7 +54,7 @@ def lz4(connection: Any, major: int) -> bool:
 # Straight from the bytes of heap_page_items, row for row, of rows that a snapshot sees.
 REFERENCE = """
 with tuples as (
-  select b as block, lp, t_infomask, t_infomask2 & 2047 as natts, t_bits, t_data from generate_series(0, pg_relation_size('{name}') / 8192 - 1) b,
+  select b as block, lp, t_infomask2 & 2047 as natts, t_bits from generate_series(0, pg_relation_size('{name}') / 8192 - 1) b,
     lateral heap_page_items(get_raw_page('{name}', b::int)) where lp_flags = 1
 ), visible as (select ctid, * from {name}),
 attributes as (select attnum from pg_attribute where attrelid = '{name}'::regclass and attisdropped),
@@ -63,10 +63,11 @@ judged as (
     natts < (select relnatts from pg_class where oid = '{name}'::regclass) as short,
     exists (select from attributes a where natts >= attnum and coalesce(substr(t_bits, attnum, 1), '1') = '1') as dropped,
     coalesce({packed}, false) as compression
-  from tuples join visible v on v.ctid = format('(%%s,%%s)', block, lp)::tid
+  from tuples join visible v on v.ctid = format('(%s,%s)', block, lp)::tid
 )
 select reason, count(*), count(distinct block) from judged,
-  lateral (values ('short', short), ('dropped', dropped), ('compression', compression), ('any', short or dropped or compression)) r (reason, holds)
+  lateral (values ('short', short), ('dropped', dropped), ('compression', compression), ('any', short or dropped or compression))
+    r (reason, holds)
   where holds group by reason
 """
 
@@ -75,7 +76,7 @@ def reference(server: Server, connection: Any, name: str) -> dict[str, tuple[int
     """Rows and pages of each reason, as pageinspect shows them."""
     connection.execute("create extension if not exists pageinspect")
     packed = "pg_column_compression(v.wide) <> 'lz4'" if lz4(connection, server.major) else "false"
-    return {reason: (rows, pages) for reason, rows, pages in connection.execute(REFERENCE.format(name=name, packed=packed).replace("%%", "%"))}
+    return {reason: (rows, pages) for reason, rows, pages in connection.execute(REFERENCE.format(name=name, packed=packed))}
 
 
 def test_pending_is_what_pageinspect_shows(pg: Server, capsys: pytest.CaptureFixture[str]) -> None:

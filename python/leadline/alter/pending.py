@@ -85,7 +85,9 @@ def check_readable(data_dir: Path) -> None:
         return  # whoever reads it says what is wrong
 
 
-def scan(where: Place, table: str | None, *, oldest_running: int | None = None, progress: TerminalLine | None = None) -> list[dict[str, Any]]:
+def scan(
+    where: Place, table: str | None, *, oldest_running: int | None = None, progress: TerminalLine | None = None
+) -> list[dict[str, Any]]:
     """One dict for each relation, as of `pending_scan`; with a bar."""
 
     def show(done: int, total: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import psycopg
+from psycopg.conninfo import make_conninfo
 
 from leadline.catalog.connection import Connection, connection_error, parse_dsn, safe_dsn
 from leadline.errors import LeadlineError
@@ -18,17 +19,15 @@ SETTINGS = {
     "row_security": "off",  # an error where a policy would hide rows
     "enable_seqscan": "off",  # rows are fetched by their place
     "jit": "off",
-    "search_path": "pg_catalog",
     "client_min_messages": "error",
 }
 
 
 def open_session(dsn: str) -> Connection:
     """A connection in autocommit mode with the settings above. Raises LeadlineError."""
-    given = parse_dsn(dsn)
-    more = {} if "application_name" in given else {"application_name": APPLICATION_NAME}
+    name = parse_dsn(dsn).get("application_name", APPLICATION_NAME)
     try:
-        connection = psycopg.connect(dsn, autocommit=True, connect_timeout=CONNECT_TIMEOUT_S, **more)
+        connection = psycopg.connect(make_conninfo(dsn, application_name=name, connect_timeout=CONNECT_TIMEOUT_S), autocommit=True)
     except psycopg.Error as e:
         raise connection_error(e, dsn) from None
     for name, value in SETTINGS.items():
@@ -51,7 +50,8 @@ def checkpoint(connection: Connection) -> str | None:
 def checkpoint_of(dsn: str) -> None:
     """The same on a connection of its own. Raises LeadlineError."""
     if dsn.isdigit() or ("=" not in dsn and "://" not in dsn and dsn.startswith(("/", "."))):
-        raise LeadlineError("usage", "--checkpoint needs a connection string", hint="leadline alter pending postgres:///DATABASE --checkpoint")
+        hint = "leadline alter pending postgres:///DATABASE --checkpoint"
+        raise LeadlineError("usage", "--checkpoint needs a connection string", hint=hint)
     with open_session(dsn) as connection:
         why = checkpoint(connection)
     if why:
