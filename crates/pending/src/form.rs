@@ -236,3 +236,149 @@ impl Form {
 fn is_null(tuple: &[u8], header: &TupleHeader, i: usize) -> bool {
     header.t_infomask & HEAP_HASNULL != 0 && tuple.get(SIZE + i / 8).is_some_and(|bits| bits >> (i % 8) & 1 == 0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: usize = 8192;
+
+    fn attribute(attlen: i16, attisdropped: bool, attcompression: u8, missing: Option<Vec<u8>>) -> Attribute {
+        let storage = Storage { attlen, attalign: b'i' };
+        Attribute { attname: String::new(), atttypid: 0, attnum: 0, storage, attisdropped, missing, attcompression }
+    }
+
+    /// id int, gone text (dropped), note text compression lz4, late int default
+    fn form() -> Form {
+        Form::new(&[
+            attribute(4, false, 0, None),
+            attribute(-1, true, 0, None),
+            attribute(-1, false, b'l', None),
+            attribute(4, false, 0, Some(vec![7, 0, 0, 0])),
+        ])
+    }
+
+    /// A tuple with these bits: of t_infomask, attributes, which of them are there (None: no bitmap), and their bytes.
+    fn tuple(mask: u16, natts: u16, bits: Option<u8>, data: &[u8]) -> Vec<u8> {
+        let mut t = vec![0; 24];
+        t[18..20].copy_from_slice(&natts.to_le_bytes());
+        t[20..22].copy_from_slice(&(mask | 0x0900 | 2 | u16::from(bits.is_some())).to_le_bytes());
+        t[22] = 24;
+        t[23] = bits.unwrap_or(0);
+        t.extend(data);
+        t
+    }
+
+    fn page(tuples: &[Vec<u8>]) -> Vec<u8> {
+        let mut page = vec![0; PAGE];
+        let mut upper = PAGE;
+        for (i, t) in tuples.iter().enumerate() {
+            upper -= t.len().next_multiple_of(8);
+            page[upper..upper + t.len()].copy_from_slice(t);
+            let pointer = upper as u32 | 1 << 15 | (t.len() as u32) << 17;
+            page[24 + 4 * i..28 + 4 * i].copy_from_slice(&pointer.to_le_bytes());
+        }
+        let lower = 24 + 4 * tuples.len();
+        for (at, n) in [(12, lower), (14, upper), (16, PAGE), (18, PAGE | 4)] {
+            page[at..at + 2].copy_from_slice(&(n as u16).to_le_bytes());
+        }
+        page
+    }
+
+    fn found(tuples: &[Vec<u8>]) -> (Looked, Vec<OldRow>) {
+        let mut rows = Vec::new();
+        let looked = form().old_rows(&page(tuples), |_| true, |row| rows.push(row));
+        (looked, rows)
+    }
+
+    const ID: [u8; 4] = [1, 0, 0, 0];
+
+    /// id, gone 'x' (where it is there), note.
+    fn data(gone: bool, note: &[u8]) -> Vec<u8> {
+        let mut data = ID.to_vec();
+        data.extend(if gone { &[2 << 1 | 1, b'x'][..] } else { &[] });
+        if !note.is_empty() && note[0] & 1 == 0 {
+            data.resize(data.len().next_multiple_of(4), 0);
+        }
+        data.extend(note);
+        data
+    }
+
+    /// A varlena of 4 bytes header packed by a method, with three bytes.
+    fn packed(method: u32) -> Vec<u8> {
+        let mut v = ((11u32 << 2) | 2).to_le_bytes().to_vec();
+        v.extend((100 | method << 30).to_le_bytes());
+        v.extend([1, 2, 3]);
+        v
+    }
+
+    #[test]
+    fn rows_are_old_for_what_they_lack_and_for_what_they_keep() {
+        let late = [9, 0, 0, 0];
+        let current = [data(false, &[2 << 1 | 1, b'n']), vec![0; 2], late.to_vec()].concat();
+        let (looked, rows) = found(&[
+            tuple(0, 4, Some(0b1101), &current),
+            tuple(0, 3, None, &data(true, &[2 << 1 | 1, b'n'])),
+            tuple(0, 3, Some(0b101), &data(false, &packed(0))),
+            tuple(0, 4, Some(0b0101), &data(false, &packed(1))),
+            tuple(0x4000, 4, Some(0b0001), &ID),
+            tuple(0x1000, 4, Some(0b0001), &ID),
+            tuple(0x1040, 4, Some(0b0001), &ID),
+        ]);
+        assert_eq!((looked.unread, looked.unread_rows), (false, 0));
+        let seen: Vec<_> = rows.iter().map(|r| (r.lp, r.reasons, r.dropped_bytes, r.packed_bytes)).collect();
+        let (short, dropped, compression) = (Reason::Short.bit(), Reason::Dropped.bit(), Reason::Compression.bit());
+        assert_eq!(
+            seen,
+            [
+                (2, short | dropped, 2, 0),
+                (3, short | compression, 0, 11),
+                (5, Reason::Moved.bit(), 0, 0),
+                (6, Reason::Multixact.bit(), 0, 0),
+            ]
+        );
+        // 24 bytes of header (the bitmap fits), 4 of id, 2 of note, 2 of padding, 4 of late; MAXALIGNed.
+        assert_eq!((rows[0].len, rows[0].new_len), (32, 40));
+        assert_eq!(looked.room, usize::from(u16::from_le_bytes([page(&[])[14], page(&[])[15]])) - 24 - 7 * 4 - used(&rows));
+    }
+
+    /// Bytes of the tuples of the test above.
+    fn used(_: &[OldRow]) -> usize {
+        [24 + 12usize, 24 + 8, 24 + 15, 24 + 15, 28, 28, 28].into_iter().map(|n| n.next_multiple_of(8)).sum()
+    }
+
+    #[test]
+    fn rows_that_do_not_count_are_passed_over_and_broken_ones_are_counted() {
+        let mut broken = tuple(0, 3, None, &data(true, &[]));
+        broken[22] = 200;
+        let cut = tuple(0, 3, None, &[1, 0, 0, 0, 0xff]);
+        let whole = tuple(0, 1, None, &ID);
+        let mut rows = 0;
+        let looked = form().old_rows(&page(&[broken, cut, whole]), |_| false, |_| rows += 1);
+        assert_eq!((rows, looked.unread_rows), (0, 2));
+        assert!(form().old_rows(&[7; PAGE], |_| true, |_| ()).unread);
+        assert_eq!(form().old_rows(&[0; PAGE], |_| true, |_| ()), Looked::default());
+    }
+
+    #[test]
+    fn whatever_the_bytes_nothing_panics() {
+        let mut state = 7u64;
+        let mut random = move || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize
+        };
+        let sound = page(&[tuple(0, 3, None, &data(true, &packed(0))), tuple(0, 4, Some(0b0101), &data(false, &packed(1)))]);
+        let (mut old, mut unread) = (0, 0);
+        for _ in 0..20_000 {
+            let mut bytes = sound.clone();
+            for _ in 0..1 + random() % 8 {
+                let at = if random() % 2 == 0 { random() % 40 } else { PAGE - 1 - random() % 96 };
+                bytes[at] = random() as u8;
+            }
+            let looked = form().old_rows(&bytes, |_| true, |_| old += 1);
+            unread += u64::from(looked.unread) + looked.unread_rows;
+            form().old_rows(&bytes[..random() % PAGE], |_| true, |_| ());
+        }
+        assert!(old > 10_000 && unread > 1000, "{old} {unread}");
+    }
+}

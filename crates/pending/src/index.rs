@@ -58,3 +58,50 @@ pub fn gin_page(page: &[u8]) -> Option<GinPage> {
     let is_posting = flags & (GIN_DATA | GIN_LEAF) == GIN_DATA | GIN_LEAF && flags & GIN_DELETED == 0;
     Some(if is_posting { GinPage::Posting(flags & GIN_COMPRESSED != 0) } else { GinPage::Other })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(words: &[(usize, u32)]) -> Vec<u8> {
+        let mut page = vec![0; 8192];
+        for (at, n) in [(12, 24 + 64u16), (14, 8184), (16, 8184), (18, 8192 | 4)] {
+            page[at..at + 2].copy_from_slice(&n.to_le_bytes());
+        }
+        for (at, word) in words {
+            page[*at..at + 4].copy_from_slice(&word.to_le_bytes());
+        }
+        page
+    }
+
+    #[test]
+    fn meta_pages_tell_their_version() {
+        assert_eq!(btree_meta(&page(&[(24, BTREE_MAGIC), (28, 3), (64, 1)])), Some((3, false)));
+        assert_eq!(btree_meta(&page(&[(24, BTREE_MAGIC), (28, 4)])), Some((4, false)));
+        assert_eq!(btree_meta(&page(&[(24, BTREE_MAGIC), (28, 4), (64, 1)])), Some((4, true)));
+        assert_eq!(btree_meta(&page(&[(24, HASH_MAGIC), (28, 4)])), None);
+        assert_eq!(hash_meta(&page(&[(24, HASH_MAGIC), (28, 3)])), Some(3));
+        assert_eq!(hash_meta(&page(&[])), None);
+    }
+
+    #[test]
+    fn posting_lists_of_gin_are_packed_or_not() {
+        let flags = |f: u16| page(&[(8188, u32::from(f) << 16)]);
+        assert_eq!(gin_page(&flags(GIN_DATA | GIN_LEAF)), Some(GinPage::Posting(false)));
+        assert_eq!(gin_page(&flags(GIN_DATA | GIN_LEAF | GIN_COMPRESSED)), Some(GinPage::Posting(true)));
+        assert_eq!(gin_page(&flags(GIN_DATA | GIN_LEAF | GIN_DELETED)), Some(GinPage::Other));
+        assert_eq!(gin_page(&page(&[(8188, u32::from(GIN_META) << 16), (72, 1)])), Some(GinPage::Meta(1)));
+        assert_eq!(gin_page(&[0; 8192]), Some(GinPage::Other));
+        assert_eq!(gin_page(&[1; 8192]), None);
+    }
+
+    #[test]
+    fn whatever_the_length_nothing_panics() {
+        let whole = page(&[(24, BTREE_MAGIC), (28, 4), (8188, u32::from(GIN_META) << 16)]);
+        for len in (0..200).chain(8000..8192) {
+            let part = &whole[..len];
+            assert!(len >= 65 || btree_meta(part).is_none());
+            let _ = (hash_meta(part), gin_page(part));
+        }
+    }
+}
