@@ -217,41 +217,41 @@ class Load:
 
 def leg(options: argparse.Namespace, way: str, loaded: bool) -> dict[str, Any]:
     """One table on a server of its own, rewritten in one way."""
-    with PrivateServer(find_server(options.pg_bin).bin_dir, settings=SETTINGS) as server:
-        with psycopg.connect(server.dsn, autocommit=True) as connection:  # closed before the server stops
-            execute(connection, TABLE.format(rows=options.rows))
-            found: dict[str, Any] = {"way": way, "loaded": loaded, "rows": options.rows}
-            connection.execute("create extension pageinspect")
-            short, dropped = connection.execute(REFERENCE).fetchone() or (0, 0)
-            wanted = {"short": short, "dropped": dropped, "compression": one(connection, PACKED)}
-            listed = pending(server.dsn)
-            found |= {"pending": listed, "pageinspect": wanted, "pending_is_exact": listed == wanted}
-            connection.execute("checkpoint")
-            size = "select pg_total_relation_size('account')"
-            found["bytes_before"] = one(connection, size)
-            lsn = one(connection, "select pg_current_wal_insert_lsn()")
-            load = Load(server.dsn, options.rows)
-            started = time.monotonic()
-            with load.running() if loaded else nullcontext():
-                found |= rewrite(options, way, server.dsn, connection)
-            found["seconds"] = round(time.monotonic() - started, 2)
-            found["wal_bytes"] = int(one(connection, "select pg_current_wal_insert_lsn() - %s::pg_lsn", [lsn]))
-            found["bytes_after"] = one(connection, size)
-            if loaded:
-                latencies = sorted(load.latencies_ms)
-                found["load"] = {
-                    "transactions": len(latencies),
-                    "longest_statement_ms": latencies[-1],
-                    "p999_ms": latencies[int(0.999 * len(latencies))],
-                    "median_ms": statistics.median(latencies),
-                    "longest_lock_wait_ms": load.longest_lock_wait_ms,
-                    "failed": load.failed,
-                }
-            keys = ("lost", "invented", "changed", "updates_lost")
-            found["wrong"] = dict(zip(keys, connection.execute(WRONG).fetchone() or ()))
-            connection.execute("checkpoint")
-            found["left"] = sum(pending(server.dsn).values())
-            return found
+    bin_dir = find_server(options.pg_bin).bin_dir
+    with PrivateServer(bin_dir, settings=SETTINGS) as server, psycopg.connect(server.dsn, autocommit=True) as connection:
+        execute(connection, TABLE.format(rows=options.rows))
+        found: dict[str, Any] = {"way": way, "loaded": loaded, "rows": options.rows}
+        connection.execute("create extension pageinspect")
+        short, dropped = connection.execute(REFERENCE).fetchone() or (0, 0)
+        wanted = {"short": short, "dropped": dropped, "compression": one(connection, PACKED)}
+        listed = pending(server.dsn)
+        found |= {"pending": listed, "pageinspect": wanted, "pending_is_exact": listed == wanted}
+        connection.execute("checkpoint")
+        size = "select pg_total_relation_size('account')"
+        found["bytes_before"] = one(connection, size)
+        lsn = one(connection, "select pg_current_wal_insert_lsn()")
+        load = Load(server.dsn, options.rows)
+        started = time.monotonic()
+        with load.running() if loaded else nullcontext():
+            found |= rewrite(options, way, server.dsn, connection)
+        found["seconds"] = round(time.monotonic() - started, 2)
+        found["wal_bytes"] = int(one(connection, "select pg_current_wal_insert_lsn() - %s::pg_lsn", [lsn]))
+        found["bytes_after"] = one(connection, size)
+        if loaded:
+            latencies = sorted(load.latencies_ms)
+            found["load"] = {
+                "transactions": len(latencies),
+                "longest_statement_ms": latencies[-1],
+                "p999_ms": latencies[int(0.999 * len(latencies))],
+                "median_ms": statistics.median(latencies),
+                "longest_lock_wait_ms": load.longest_lock_wait_ms,
+                "failed": load.failed,
+            }
+        keys = ("lost", "invented", "changed", "updates_lost")
+        found["wrong"] = dict(zip(keys, connection.execute(WRONG).fetchone() or ()))
+        connection.execute("checkpoint")
+        found["left"] = sum(pending(server.dsn).values())
+        return found
 
 
 def pending(dsn: str) -> dict[str, int]:
