@@ -27,6 +27,9 @@ pub struct Form {
     packed: usize,
     /// Columns up to the last one that is dropped or asks for a method.
     walked: usize,
+    /// The last column that every row without NULLs has at the same offset, of those up to the first that is dropped or asks for a
+    /// method; and that offset.
+    start: (usize, usize),
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -49,8 +52,8 @@ pub struct OldRow {
     pub reasons: u16,
     /// Bytes of the tuple.
     pub len: u16,
-    /// About its bytes once rewritten; of a row that is packed otherwise, as if the bytes stayed as many.
-    pub new_len: u16,
+    /// Bytes of values of dropped columns, in the row, with their padding.
+    pub dropped_in_row: u16,
     /// Of values of dropped columns, in the row with their padding and in the toast table.
     pub dropped_bytes: u64,
     /// Of values packed otherwise, as stored now.
@@ -93,7 +96,16 @@ impl Form {
         let packed = past_last(&|c| c.method.is_some());
         let walked = past_last(&|c| c.method.is_some() || c.is_dropped);
         let dropped = (0..columns.len()).filter(|i| columns[*i].is_dropped).collect();
-        Form { columns, dropped, packed, walked }
+        let mut start = (0, 0);
+        for (i, column) in columns.iter().enumerate().take(walked) {
+            match usize::try_from(column.storage.attlen) {
+                Ok(len) if column.method.is_none() && !column.is_dropped => {
+                    start = (i + 1, align(start.1, column.storage.attalign) + len);
+                }
+                _ => break,
+            }
+        }
+        Form { columns, dropped, packed, walked, start }
     }
 
     /// Calls `each` with the rows of a page that are old and that `counts` is true of.
@@ -151,7 +163,7 @@ impl Form {
                 header,
                 reasons,
                 len: tuple.len() as u16,
-                new_len: self.new_len(tuple.len(), &header, sizes.dropped_in_row) as u16,
+                dropped_in_row: sizes.dropped_in_row as u16,
                 dropped_bytes: sizes.dropped,
                 packed_bytes: sizes.packed,
             });
@@ -184,10 +196,12 @@ impl Form {
     /// Bytes of values of dropped columns and of those packed otherwise; None when the values do not fit the tuple.
     fn walk(&self, tuple: &[u8], header: &TupleHeader) -> Option<Sizes> {
         let data = tuple.get(usize::from(header.t_hoff)..)?;
-        let (mut at, mut sizes) = (0, Sizes::default());
+        let has_nulls = header.t_infomask & HEAP_HASNULL != 0;
+        let (first, mut at) = if has_nulls { (0, 0) } else { self.start };
+        let mut sizes = Sizes::default();
         let stored = self.walked.min(usize::from(header.natts()));
-        for (i, column) in self.columns.iter().enumerate().take(stored) {
-            if is_null(tuple, header, i) {
+        for (i, column) in (first..).zip(self.columns.get(first..stored).unwrap_or(&[])) {
+            if has_nulls && is_null(tuple, header, i) {
                 continue;
             }
             let (value, end) = value_at(data, at, column.storage)?;
@@ -212,8 +226,10 @@ impl Form {
         Some(sizes)
     }
 
-    /// Bytes of a row once it is rewritten: without what was dropped, with what was added since.
-    fn new_len(&self, len: usize, header: &TupleHeader, dropped: usize) -> usize {
+    /// About the bytes of a row once it is rewritten: without what was dropped, with what was added since; of a value that is packed
+    /// otherwise, as if its bytes stayed as many.
+    pub(crate) fn new_len(&self, row: &OldRow) -> usize {
+        let (len, header, dropped) = (usize::from(row.len), &row.header, usize::from(row.dropped_in_row));
         let natts = usize::from(header.natts()).min(self.columns.len());
         let added = &self.columns[natts..];
         let has_null = header.t_infomask & HEAP_HASNULL != 0
@@ -339,7 +355,7 @@ mod tests {
             ]
         );
         // 24 bytes of header (the bitmap fits), 4 of id, 2 of note, 2 of padding, 4 of late; MAXALIGNed.
-        assert_eq!((rows[0].len, rows[0].new_len), (32, 40));
+        assert_eq!((rows[0].len, form().new_len(&rows[0])), (32, 40));
         let used: usize = tuples.iter().map(|t| 4 + t.len().next_multiple_of(8)).sum();
         assert_eq!(looked.room, PAGE - 24 - used);
     }

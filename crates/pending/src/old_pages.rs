@@ -14,7 +14,8 @@ pub struct OldPage {
     pub block: u32,
     /// Bytes for tuples and their line pointers.
     pub room: usize,
-    pub rows: Vec<OldRow>,
+    /// Each with about its bytes once rewritten.
+    pub rows: Vec<(OldRow, usize)>,
 }
 
 /// Walks over a table from its first block to the last it had when this was opened.
@@ -85,10 +86,10 @@ impl OldPages {
         Ok(OldPage { block: self.block, room: looked.room, rows })
     }
 
-    fn look(&mut self, page: &[u8]) -> (Looked, Vec<OldRow>) {
+    fn look(&mut self, page: &[u8]) -> (Looked, Vec<(OldRow, usize)>) {
         let mut rows = Vec::new();
-        let living = &mut self.living;
-        let looked = self.form.old_rows(page, |h| living.in_progress(h).is_some(), |row| rows.push(row));
+        let (form, living) = (&self.form, &mut self.living);
+        let looked = form.old_rows(page, |h| living.in_progress(h).is_some(), |row| rows.push((row, form.new_len(&row))));
         (looked, rows)
     }
 }

@@ -219,14 +219,9 @@ fn look(relation: &Relation, living: &mut Living, page: &[u8]) -> Tally {
                 };
                 form.old_rows(page, counts, |row| {
                     tally.any.rows += 1;
-                    for reason in Reason::ALL.into_iter().filter(|r| row.reasons & r.bit() != 0) {
-                        let bytes = match reason {
-                            Reason::Dropped => row.dropped_bytes,
-                            Reason::Compression => row.packed_bytes,
-                            _ => 0,
-                        };
-                        tally.count(reason, 1, bytes);
-                    }
+                    tally.count(row.reasons);
+                    tally.counts[Reason::Dropped as usize].bytes += row.dropped_bytes;
+                    tally.counts[Reason::Compression as usize].bytes += row.packed_bytes;
                 })
             };
             tally.in_progress = in_progress;

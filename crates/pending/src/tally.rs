@@ -39,10 +39,15 @@ impl Tally {
         self.counts[reason as usize]
     }
 
-    pub(crate) fn count(&mut self, reason: Reason, rows: u64, bytes: u64) {
-        let count = &mut self.counts[reason as usize];
-        count.rows += rows;
-        count.bytes += bytes;
+    /// A row more of each reason in a mask.
+    #[inline]
+    pub(crate) fn count(&mut self, mut reasons: u16) {
+        while reasons != 0 {
+            if let Some(count) = self.counts.get_mut(reasons.trailing_zeros() as usize) {
+                count.rows += 1;
+            }
+            reasons &= reasons - 1;
+        }
     }
 
     /// Ends a page: each reason that it has rows of has one page more.

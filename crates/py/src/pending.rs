@@ -72,7 +72,7 @@ fn relation_dict<'py>(py: Python<'py>, relation: &Relation, tally: &Tally) -> Py
     Ok(out)
 }
 
-type PageRows = (u32, usize, Vec<(u16, u16, u16, u16)>);
+type PageRows = (u32, usize, Vec<(u16, u16, u16, usize)>);
 
 #[pyclass(frozen)]
 pub(crate) struct OldPages {
@@ -108,7 +108,7 @@ impl OldPages {
     fn next_pages(&self, py: Python<'_>, about_rows: usize) -> PyResult<Option<Vec<PageRows>>> {
         let found = py.detach(|| self.lock().next_pages(about_rows)).map_err(Error::from)?;
         let page = |page: leadline_pending::OldPage| {
-            let rows = page.rows.iter().map(|r| (r.lp, r.reasons, r.len, r.new_len)).collect();
+            let rows = page.rows.iter().map(|(r, new_len)| (r.lp, r.reasons, r.len, *new_len)).collect();
             (page.block, page.room, rows)
         };
         Ok(found.map(|pages| pages.into_iter().map(page).collect()))

@@ -48,11 +48,12 @@ def pending(target: str, table: str | None, checkpoint: bool, as_json: bool) -> 
     somebody may still see. Toast tables, catalogs and temporary tables are left out.
     """
     from leadline.alter import pending as work
-    from leadline.alter.session import checkpoint_of
     from leadline.progress import TerminalLine
 
     where = work.place(target)
     if checkpoint:
+        from leadline.alter.session import checkpoint_of  # with it comes psycopg, which files do not need
+
         checkpoint_of(target)
     found = work.scan(where, table, progress=TerminalLine())
     click.echo(to_json(work.rows(found)) if as_json else work.text(found))
