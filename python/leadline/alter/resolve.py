@@ -27,7 +27,7 @@ from leadline.server.interrupt import deferred_interrupts
 
 ROUNDS = 5
 WINDOW_ROWS = 20_000  # rows of neighbouring pages that are worked on together
-LONG_S = 0.1  # a transaction that took longer makes the next ones smaller
+LONG_S = 0.05  # a transaction that took longer makes the next ones smaller
 COMPRESSION = next(bit for name, bit, _ in REASONS if name == "compression")
 _LEFT = (psycopg.errors.QueryCanceled, psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure)
 

@@ -77,8 +77,8 @@ def _size(_context: click.Context, _option: click.Parameter, value: str | None) 
 Examples:
   leadline alter resolve postgres:///shop --table orders --dry-run
   leadline alter resolve postgres:///shop --table orders
-  leadline alter resolve postgres:///shop --table public.orders --max-wal-rate 20MB
-    --max-lag 64MB --batch 500 --json""",
+  leadline alter resolve postgres:///shop --table orders
+    --max-wal-rate 20MB --max-lag 64MB --batch 500 --json""",
 )
 @click.argument("dsn", metavar="DSN")
 @click.option("--table", required=True, metavar="[SCHEMA.]TABLE", help="The table; of a partitioned one, each partition.")
