@@ -111,6 +111,38 @@ class RowScan:
     def export(self, out: str, threads: int, progress: Callable[[int, int], None] | None) -> tuple[int, list[str]]:
         """Writes all rows into OUT.csv or OUT.parquet; how many, and columns that are text since not all values fit their type."""
 
+def pending_scan(
+    path: str,
+    table: str | None = None,
+    database: str | None = None,
+    oldest_running: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    threads: int = 0,
+) -> list[dict[str, Any]]:
+    """What is in an old form, relation by relation, old or not: [{database, relation, oid, is_table, blocks, pages,
+    reasons: {reason: (rows, pages, bytes)} without those that are not there, any: (rows, pages, bytes),
+    in_progress, unread_pages, unread_rows, vanished}].
+
+    path: a data directory, or the file of a relation. table: [database.][schema.]table. oldest_running: a transaction
+    before it that neither committed nor aborted was ended by a crash. progress: gets bytes done and all, may raise.
+    threads: 0 for one on each core. Raises kinds usage, not_found, rights, unsupported, storage, invalid.
+    """
+
+@final
+class OldPages:
+    """The old rows of one table, page by page."""
+
+    def __new__(cls, path: str, table: str, database: str, oid: int, oldest_running: int | None = None) -> OldPages: ...
+    def progress(self) -> tuple[int, int]:
+        """Blocks looked at, blocks there are."""
+
+    def next_pages(self, about_rows: int) -> list[tuple[int, int, list[tuple[int, int, int, int]]]] | None:
+        """(block, bytes of room, [(lp, bits of reasons, bytes, about its bytes rewritten)]) of the next pages that have old
+        rows; an empty list is not the end, None is."""
+
+REASONS: list[tuple[str, int, bool]]
+"""(name, bit, whether it is of rows) of each reason."""
+
 @final
 class WalLog:
     """PostgreSQL's log on disk: a folder of segments or one of them, and the records of it that are wanted.

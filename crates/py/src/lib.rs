@@ -8,6 +8,7 @@ mod clock;
 mod error;
 mod informix;
 mod page;
+mod pending;
 mod recorder;
 mod rows;
 mod statement;
@@ -24,6 +25,9 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(informix::informix_page, module)?)?;
     module.add_function(wrap_pyfunction!(informix::informix_page_type, module)?)?;
     module.add_class::<rows::RowScan>()?;
+    module.add("REASONS", pending::reasons())?;
+    module.add_class::<pending::OldPages>()?;
+    module.add_function(wrap_pyfunction!(pending::pending_scan, module)?)?;
     module.add_class::<wal::WalLog>()?;
     module.add_function(wrap_pyfunction!(statement::normalise, module)?)?;
     module.add_function(wrap_pyfunction!(clock::clock, module)?)?;

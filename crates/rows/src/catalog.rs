@@ -27,7 +27,8 @@ const DEFAULT_TABLESPACE: u32 = 1663;
 
 /// A column of a relation, dropped ones included.
 #[derive(Debug, Clone)]
-pub(crate) struct Attribute {
+#[allow(missing_docs)]
+pub struct Attribute {
     pub attname: String,
     pub atttypid: u32,
     pub attnum: i16,
@@ -36,22 +37,30 @@ pub(crate) struct Attribute {
     pub attisdropped: bool,
     /// The value of rows that are older than the column.
     pub missing: Option<Vec<u8>>,
+    /// p or l: the method values are to be packed with; 0: the one that is the default when they are written.
+    pub attcompression: u8,
 }
 
 /// A relation.
 #[derive(Debug, Clone)]
-pub(crate) struct Class {
+#[allow(missing_docs)]
+pub struct Class {
     pub oid: u32,
     pub schema: String,
     pub relname: String,
     pub relkind: u8,
     pub relfilenode: u32,
     pub reltablespace: u32,
+    /// p, u or t.
+    pub relpersistence: u8,
+    /// Its access method.
+    pub relam: u32,
 }
 
 /// A database.
 #[derive(Debug, Clone)]
-pub(crate) struct Database {
+#[allow(missing_docs)]
+pub struct Database {
     pub oid: u32,
     pub datname: String,
     pub datistemplate: bool,
@@ -59,19 +68,22 @@ pub(crate) struct Database {
 }
 
 /// The relations of one database.
-pub(crate) struct Catalog {
+#[allow(missing_docs)]
+pub struct Catalog {
     pub dir: DataDir,
     pub xacts: Xacts,
-    database: u32,
+    pub database: u32,
     space: u32,
     mapped: HashMap<u32, u32>,
     shared: HashMap<u32, u32>,
     pub classes: HashMap<u32, Class>,
 }
 
-type Values = Vec<Option<Vec<u8>>>;
+/// Some columns of a row of a catalog.
+pub type Values = Vec<Option<Vec<u8>>>;
 
-fn number(value: &Option<Vec<u8>>) -> u32 {
+/// A number of up to four bytes.
+pub fn number(value: &Option<Vec<u8>>) -> u32 {
     let bytes = value.as_deref().unwrap_or_default();
     let mut all = [0; 4];
     let len = bytes.len().min(4);
@@ -79,13 +91,17 @@ fn number(value: &Option<Vec<u8>>) -> u32 {
     u32::from_le_bytes(all)
 }
 
-fn name(value: &Option<Vec<u8>>) -> String {
+/// A name, or a char.
+pub fn name(value: &Option<Vec<u8>>) -> String {
     let bytes = value.as_deref().unwrap_or_default();
     String::from_utf8_lossy(bytes.split(|b| *b == 0).next().unwrap_or_default()).into_owned()
 }
 
 /// The databases of a data directory.
-pub(crate) fn databases(dir: &DataDir) -> Result<Vec<Database>> {
+///
+/// # Errors
+/// When its catalog cannot be read.
+pub fn databases(dir: &DataDir) -> Result<Vec<Database>> {
     let any =
         dir.database_folders()?.first().copied().ok_or_else(|| {
             Error::new(Kind::Invalid, "the data directory has no database").at(&dir.root.join("base"))
@@ -124,9 +140,14 @@ impl Catalog {
         })
     }
 
-    pub(crate) fn open(dir: &DataDir, database: &Database) -> Result<Catalog> {
+    /// The catalog of one database.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn open(dir: &DataDir, database: &Database) -> Result<Catalog> {
         let mut catalog = Catalog::bare(dir, database.oid, database.dattablespace)?;
-        let columns = ["oid", "relname", "relnamespace", "relkind", "relfilenode", "reltablespace"];
+        let columns =
+            ["oid", "relname", "relnamespace", "relkind", "relfilenode", "reltablespace", "relpersistence", "relam"];
         let rows = catalog.rows(PG_CLASS, &columns)?;
         for row in &rows {
             let class = Class {
@@ -136,6 +157,8 @@ impl Catalog {
                 relkind: number(&row[3]) as u8,
                 relfilenode: number(&row[4]),
                 reltablespace: number(&row[5]),
+                relpersistence: number(&row[6]) as u8,
+                relam: number(&row[7]),
             };
             catalog.classes.insert(class.oid, class);
         }
@@ -160,7 +183,11 @@ impl Catalog {
         }
     }
 
-    pub(crate) fn heap(&self, relid: u32) -> Result<HeapFile> {
+    /// The files of a relation.
+    ///
+    /// # Errors
+    /// When it has none.
+    pub fn heap(&self, relid: u32) -> Result<HeapFile> {
         let (space, file) = match self.classes.get(&relid) {
             Some(class) => (class.reltablespace, self.filenode(class)),
             None if self.shared.contains_key(&relid) => (GLOBAL_TABLESPACE, self.shared[&relid]),
@@ -173,8 +200,11 @@ impl Catalog {
     }
 
     /// The columns of some relations, in order.
-    pub(crate) fn attributes(&mut self, relids: &HashSet<u32>) -> Result<HashMap<u32, Vec<Attribute>>> {
-        let columns = [
+    ///
+    /// # Errors
+    /// When the catalog cannot be read or has not all of them.
+    pub fn attributes(&mut self, relids: &HashSet<u32>) -> Result<HashMap<u32, Vec<Attribute>>> {
+        let mut columns = vec![
             "attrelid",
             "attname",
             "atttypid",
@@ -186,6 +216,9 @@ impl Catalog {
             "attmissingval",
             "atttypmod",
         ];
+        if self.dir.major >= 14 {
+            columns.push("attcompression");
+        }
         let layout = own_layout(self.dir.major);
         let wanted = |v: &Values| relids.contains(&number(&v[0])) && (number(&v[3]) as i16) > 0;
         let rows = self.scan(PG_ATTRIBUTE, &layout, &columns, wanted)?;
@@ -201,6 +234,7 @@ impl Catalog {
                 storage,
                 attisdropped: number(&row[6]) != 0,
                 missing: missing.and_then(|b| value::first_element(b, storage)).flatten(),
+                attcompression: row.get(10).map_or(0, number) as u8,
             });
         }
         for (relid, attributes) in &mut found {
@@ -216,7 +250,10 @@ impl Catalog {
     }
 
     /// Some columns of all visible rows of a catalog.
-    fn rows(&mut self, relid: u32, columns: &[&str]) -> Result<Vec<Values>> {
+    ///
+    /// # Errors
+    /// When it cannot be read or has not these columns.
+    pub fn rows(&mut self, relid: u32, columns: &[&str]) -> Result<Vec<Values>> {
         let layout = self.attributes(&HashSet::from([relid]))?.remove(&relid).unwrap_or_default();
         self.scan(relid, &layout, columns, |_| true)
     }
@@ -356,7 +393,8 @@ fn own_layout(major: u32) -> Vec<Attribute> {
         let attname = next().to_owned();
         let atttypid = next().parse().ok()?;
         let storage = Storage { attlen: next().parse().ok()?, attalign: *next().as_bytes().first()? };
-        let row = Attribute { attname, atttypid, attnum, atttypmod: -1, storage, attisdropped: false, missing: None };
+        let (atttypmod, attisdropped, missing, attcompression) = (-1, false, None, 0);
+        let row = Attribute { attname, atttypid, attnum, atttypmod, storage, attisdropped, missing, attcompression };
         (since..=until).contains(&major).then_some(row)
     };
     let mut layout: Vec<Attribute> = LAYOUT.lines().skip(1).filter_map(row).collect();

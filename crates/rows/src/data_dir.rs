@@ -14,8 +14,10 @@ const GLOBAL_TABLESPACE: u32 = 1664;
 const NEXT_XID: usize = 40 + 24;
 const NEXT_MULTI_OFFSET: usize = 40 + 40;
 
+/// A data directory of a major that is known.
 #[derive(Debug, Clone)]
-pub(crate) struct DataDir {
+#[allow(missing_docs)]
+pub struct DataDir {
     pub root: PathBuf,
     pub major: u32,
     pub block_size: usize,
@@ -32,7 +34,11 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
 }
 
 impl DataDir {
-    pub(crate) fn open(root: &Path) -> Result<DataDir> {
+    /// The data directory at `root`.
+    ///
+    /// # Errors
+    /// When there is none, or none of a known major.
+    pub fn open(root: &Path) -> Result<DataDir> {
         let version = root.join("PG_VERSION");
         let control = root.join("global/pg_control");
         if !root.is_dir() && !root.exists() {
@@ -71,7 +77,10 @@ impl DataDir {
     }
 
     /// The data directory around a file.
-    pub(crate) fn around(file: &Path) -> Result<DataDir> {
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn around(file: &Path) -> Result<DataDir> {
         let full = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
         match full.ancestors().skip(1).find(|p| p.join("global/pg_control").exists()) {
             Some(root) => DataDir::open(root),

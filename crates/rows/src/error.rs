@@ -46,26 +46,31 @@ pub struct Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    pub(crate) fn new(kind: Kind, message: impl Into<String>) -> Error {
+    /// With a message alone.
+    pub fn new(kind: Kind, message: impl Into<String>) -> Error {
         Error { kind, message: message.into(), detail: String::new(), hint: String::new(), place: String::new() }
     }
 
-    pub(crate) fn detail(mut self, detail: impl Into<String>) -> Error {
+    /// Adds why.
+    pub fn detail(mut self, detail: impl Into<String>) -> Error {
         self.detail = detail.into();
         self
     }
 
-    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Error {
+    /// Adds what to do about it.
+    pub fn hint(mut self, hint: impl Into<String>) -> Error {
         self.hint = hint.into();
         self
     }
 
-    pub(crate) fn at(mut self, path: &Path) -> Error {
+    /// Adds the file or folder.
+    pub fn at(mut self, path: &Path) -> Error {
         self.place = path.display().to_string();
         self
     }
 
-    pub(crate) fn reading(path: &Path, source: &io::Error) -> Error {
+    /// What the file system said when a file of the data directory was to be read.
+    pub fn reading(path: &Path, source: &io::Error) -> Error {
         let (kind, hint) = match source.kind() {
             io::ErrorKind::NotFound => (Kind::NotFound, ""),
             io::ErrorKind::PermissionDenied => {

@@ -128,6 +128,22 @@ fn distance(a: &str, b: &str) -> usize {
 }
 
 fn by_file(path: &Path) -> Result<(Catalog, u32)> {
+    let (catalog, oid) = relation_of_file(path)?;
+    let class = &catalog.classes[&oid];
+    if !has_rows(class) {
+        return Err(Error::new(Kind::Invalid, "this is not the file of a table")
+            .detail(format!("it belongs to {}.{}, which has no rows", class.schema, class.relname))
+            .hint("leadline page show FILE takes its pages apart")
+            .at(path));
+    }
+    Ok((catalog, oid))
+}
+
+/// The relation that a file of a data directory is of, with the catalog of its database.
+///
+/// # Errors
+/// When there is no data directory around the file, or the file is none of a relation now.
+pub fn relation_of_file(path: &Path) -> Result<(Catalog, u32)> {
     let dir = DataDir::around(path)?;
     let part = |n: usize| {
         let full = std::path::absolute(path).ok()?;
@@ -146,10 +162,6 @@ fn by_file(path: &Path) -> Result<(Catalog, u32)> {
     let catalog = Catalog::open(&dir, &database)?;
     let found = catalog.classes.values().find(|c| c.relfilenode_is(&catalog, filenode, folder == "global"));
     let class = found.ok_or_else(|| not_one("no relation of its database has this file now"))?;
-    if !has_rows(class) {
-        return Err(not_one(&format!("it belongs to {}.{}, which has no rows", class.schema, class.relname))
-            .hint("leadline page show FILE takes its pages apart"));
-    }
     let oid = class.oid;
     Ok((catalog, oid))
 }

@@ -12,8 +12,10 @@ use leadline_page::postgres::Header;
 use crate::data_dir::DataDir;
 use crate::error::{Error, Result};
 
+/// The main fork of a relation, all of its files.
 #[derive(Debug)]
-pub(crate) struct HeapFile {
+#[allow(missing_docs)]
+pub struct HeapFile {
     pub path: PathBuf,
     pub block_size: usize,
     segment_blocks: u32,
@@ -42,7 +44,7 @@ impl HeapFile {
     }
 
     /// The same file, with a handle of its own.
-    pub(crate) fn again(&self) -> HeapFile {
+    pub fn again(&self) -> HeapFile {
         HeapFile { path: self.path.clone(), open: None, ..*self }
     }
 
@@ -61,7 +63,10 @@ impl HeapFile {
     }
 
     /// Reads whole blocks from `block` on, no further than its file goes; how many were read.
-    pub(crate) fn read(&mut self, block: u32, buffer: &mut [u8]) -> Result<usize> {
+    ///
+    /// # Errors
+    /// When the file system says no.
+    pub fn read(&mut self, block: u32, buffer: &mut [u8]) -> Result<usize> {
         let (segment, within) = (block / self.segment_blocks, block % self.segment_blocks);
         let path = self.segment(segment);
         let failed = |e| Error::reading(&path, &e);

@@ -7,13 +7,13 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
-mod catalog;
-mod data_dir;
+pub mod catalog;
+pub mod data_dir;
 mod decode;
 mod error;
 pub mod export;
 mod find;
-mod heap_file;
+pub mod heap_file;
 mod relation;
 mod relmap;
 mod scan;
@@ -22,10 +22,11 @@ mod toast_places;
 pub mod tuple;
 pub mod value;
 pub mod varlena;
-mod xact;
+pub mod xact;
 
 pub use decode::{Place, Unread};
 pub use error::{Error, Kind};
+pub use find::relation_of_file;
 pub use relation::Column;
 pub use scan::{Row, RowScan};
 pub use xact::Status;

@@ -55,7 +55,7 @@ enum State {
 
 /// The transaction logs of a data directory.
 #[derive(Debug)]
-pub(crate) struct Xacts {
+pub struct Xacts {
     dir: DataDir,
     files: HashMap<(&'static str, u32), Option<Vec<u8>>>,
 }
@@ -67,11 +67,13 @@ const XMAX_INVALID: u16 = 0x0800;
 const XMAX_IS_MULTI: u16 = 0x1000;
 
 impl Xacts {
-    pub(crate) fn new(dir: &DataDir) -> Xacts {
+    /// Reads nothing yet.
+    pub fn new(dir: &DataDir) -> Xacts {
         Xacts { dir: dir.clone(), files: HashMap::new() }
     }
 
-    pub(crate) fn status(&mut self, t: &TupleHeader) -> Status {
+    /// What a row with this header is.
+    pub fn status(&mut self, t: &TupleHeader) -> Status {
         let mask = t.t_infomask;
         let frozen = mask & (XMIN_COMMITTED | XMIN_INVALID) == XMIN_COMMITTED | XMIN_INVALID;
         let xmin = match mask & (XMIN_COMMITTED | XMIN_INVALID) {

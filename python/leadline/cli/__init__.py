@@ -33,6 +33,7 @@ COMMANDS = {
     "doctor": "Say what can be measured here, and what it takes to measure the rest.",
     "page": "Take pages of PostgreSQL apart, straight from files.",
     "rows": "Print the rows of a table, dead ones too, straight from files.",
+    "alter": "Find what ALTER TABLE left in an old form, and rewrite only that.",
     "wal": "Read PostgreSQL's log, without a server: what is in it, what it costs.",
     "import": "Make tables of what another server's own tools printed.",
 }

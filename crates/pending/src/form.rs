@@ -1,0 +1,397 @@
+//! What a row of a relation looks like when it is written now, and which rows of a page look otherwise.
+//!
+//! Source: src/include/access/htup_details.h, src/backend/access/common/heaptuple.c, src/include/varatt.h.
+
+use leadline_page::postgres::heap::{TupleHeader, HEAP_HASNULL, HEAP_HASOID_OLD, SIZE};
+use leadline_page::postgres::line_pointer::{line_pointers, LP_NORMAL};
+use leadline_page::postgres::Header;
+use leadline_rows::catalog::Attribute;
+use leadline_rows::tuple::{align, value_at, Storage, Stored};
+use leadline_rows::varlena::Varlena;
+
+use crate::reason::Reason;
+
+const HEAP_HASVARWIDTH: u16 = 0x0002;
+const HEAP_MOVED: u16 = 0xc000;
+/// A multixact that neither says how strong its lock is nor that it only locks: what `pg_upgrade` from 9.2 leaves.
+const MULTIXACT_BITS: u16 = 0x1000 | 0x0080 | 0x0040 | 0x0010;
+const MULTIXACT_OF_9_2: u16 = 0x1000;
+
+/// What a row looks like when it is written now.
+#[derive(Debug, Clone, Default)]
+pub struct Form {
+    columns: Vec<Column>,
+    /// Places of the dropped columns.
+    dropped: Vec<usize>,
+    /// Columns up to the last one that asks for a method of compression.
+    packed: usize,
+    /// Columns up to the last one that is dropped or asks for a method.
+    walked: usize,
+    /// The last column that every row without NULLs has at the same offset, of those up to the first that is dropped or asks for a
+    /// method; and that offset.
+    start: (usize, usize),
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Column {
+    storage: Storage,
+    is_dropped: bool,
+    /// 0 pglz, 1 lz4, None: no matter.
+    method: Option<u8>,
+    /// Bytes of the value of rows that are older than the column; None: NULL.
+    missing: Option<usize>,
+}
+
+/// A row that is in an old form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct OldRow {
+    pub lp: u16,
+    pub header: TupleHeader,
+    /// Bits of [`Reason`].
+    pub reasons: u16,
+    /// Bytes of the tuple.
+    pub len: u16,
+    /// Bytes of values of dropped columns, in the row, with their padding.
+    pub dropped_in_row: u16,
+    /// Of values of dropped columns, in the row with their padding and in the toast table.
+    pub dropped_bytes: u64,
+    /// Of values packed otherwise, as stored now.
+    pub packed_bytes: u64,
+}
+
+/// What a page has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Looked {
+    /// Room for tuples and their line pointers.
+    pub room: usize,
+    /// It is no page of a table.
+    pub unread: bool,
+    /// Tuples whose bytes do not fit the columns.
+    pub unread_rows: u64,
+}
+
+#[derive(Default)]
+struct Sizes {
+    dropped_in_row: usize,
+    dropped: u64,
+    packed: u64,
+}
+
+impl Form {
+    /// `attributes` are all of the relation, dropped ones included.
+    pub fn new(attributes: &[Attribute]) -> Form {
+        let column = |a: &Attribute| Column {
+            storage: a.storage,
+            is_dropped: a.attisdropped,
+            method: match a.attcompression {
+                b'p' if !a.attisdropped => Some(0),
+                b'l' if !a.attisdropped => Some(1),
+                _ => None,
+            },
+            missing: a.missing.as_ref().map(Vec::len),
+        };
+        let columns: Vec<Column> = attributes.iter().map(column).collect();
+        let past_last = |is: &dyn Fn(&Column) -> bool| columns.iter().rposition(is).map_or(0, |i| i + 1);
+        let packed = past_last(&|c| c.method.is_some());
+        let walked = past_last(&|c| c.method.is_some() || c.is_dropped);
+        let dropped = (0..columns.len()).filter(|i| columns[*i].is_dropped).collect();
+        let mut start = (0, 0);
+        for (i, column) in columns.iter().enumerate().take(walked) {
+            match usize::try_from(column.storage.attlen) {
+                Ok(len) if column.method.is_none() && !column.is_dropped => {
+                    start = (i + 1, align(start.1, column.storage.attalign) + len);
+                }
+                _ => break,
+            }
+        }
+        Form { columns, dropped, packed, walked, start }
+    }
+
+    /// Calls `each` with the rows of a page that are old and that `counts` is true of.
+    pub(crate) fn old_rows(
+        &self,
+        page: &[u8],
+        mut counts: impl FnMut(&TupleHeader) -> bool,
+        mut each: impl FnMut(OldRow),
+    ) -> Looked {
+        let mut looked = Looked::default();
+        let Some(header) = Header::parse(page) else {
+            return Looked { unread: true, ..looked };
+        };
+        if header.pd_upper == 0 {
+            return looked; // the file was extended, the page not used yet
+        }
+        if header.wrong(page.len()).is_some() {
+            return Looked { unread: true, ..looked };
+        }
+        looked.room = usize::from(header.pd_upper - header.pd_lower);
+        for (lp, pointer) in line_pointers(page, &header) {
+            if pointer.flags() != LP_NORMAL {
+                continue;
+            }
+            let found = pointer.item(page).and_then(|t| Some((t, TupleHeader::parse(t)?)));
+            let Some((tuple, header)) = found.filter(|(t, h)| h.is_sound(t.len())) else {
+                looked.unread_rows += 1;
+                continue;
+            };
+            let mut reasons = self.by_header(tuple, &header);
+            let mut sizes = None;
+            if self.packed > 0 && header.t_infomask & HEAP_HASVARWIDTH != 0 {
+                let Some(walked) = self.walk(tuple, &header) else {
+                    looked.unread_rows += 1;
+                    continue;
+                };
+                if walked.packed > 0 {
+                    reasons |= Reason::Compression.bit();
+                }
+                sizes = Some(walked);
+            }
+            if reasons == 0 || !counts(&header) {
+                continue;
+            }
+            if sizes.is_none() && reasons & Reason::Dropped.bit() != 0 {
+                sizes = self.walk(tuple, &header);
+                if sizes.is_none() {
+                    looked.unread_rows += 1;
+                    continue;
+                }
+            }
+            let sizes = sizes.unwrap_or_default();
+            each(OldRow {
+                lp: lp as u16,
+                header,
+                reasons,
+                len: tuple.len() as u16,
+                dropped_in_row: sizes.dropped_in_row as u16,
+                dropped_bytes: sizes.dropped,
+                packed_bytes: sizes.packed,
+            });
+        }
+        looked
+    }
+
+    /// What the header tells alone.
+    #[inline]
+    fn by_header(&self, tuple: &[u8], header: &TupleHeader) -> u16 {
+        let natts = usize::from(header.natts());
+        let mask = header.t_infomask;
+        let mut reasons = 0;
+        if natts < self.columns.len() {
+            reasons |= Reason::Short.bit();
+        }
+        if self.dropped.iter().any(|i| *i < natts && !is_null(tuple, header, *i)) {
+            reasons |= Reason::Dropped.bit();
+        }
+        if mask & (HEAP_MOVED | HEAP_HASOID_OLD) != 0 {
+            reasons |= if mask & HEAP_MOVED != 0 { Reason::Moved.bit() } else { 0 };
+            reasons |= if mask & HEAP_HASOID_OLD != 0 { Reason::Oid.bit() } else { 0 };
+        }
+        if mask & MULTIXACT_BITS == MULTIXACT_OF_9_2 {
+            reasons |= Reason::Multixact.bit();
+        }
+        reasons
+    }
+
+    /// Bytes of values of dropped columns and of those packed otherwise; None when the values do not fit the tuple.
+    fn walk(&self, tuple: &[u8], header: &TupleHeader) -> Option<Sizes> {
+        let data = tuple.get(usize::from(header.t_hoff)..)?;
+        let has_nulls = header.t_infomask & HEAP_HASNULL != 0;
+        let (first, mut at) = if has_nulls { (0, 0) } else { self.start };
+        let mut sizes = Sizes::default();
+        let stored = self.walked.min(usize::from(header.natts()));
+        for (i, column) in (first..).zip(self.columns.get(first..stored).unwrap_or(&[])) {
+            if has_nulls && is_null(tuple, header, i) {
+                continue;
+            }
+            let (value, end) = value_at(data, at, column.storage)?;
+            let outside = match value {
+                Stored::Varlena(Varlena::External(e)) => e.stored() as u64,
+                _ => 0,
+            };
+            if column.is_dropped {
+                sizes.dropped_in_row += end - at;
+                sizes.dropped += (end - at) as u64 + outside;
+            }
+            let method = match value {
+                Stored::Varlena(Varlena::Compressed(_, method, _)) => Some(method),
+                Stored::Varlena(Varlena::External(e)) if e.is_compressed() => Some((e.va_extinfo >> 30) as u8),
+                _ => None,
+            };
+            if column.method.is_some() && method.is_some() && method != column.method {
+                sizes.packed += if outside > 0 { outside } else { (end - at) as u64 };
+            }
+            at = end;
+        }
+        Some(sizes)
+    }
+
+    /// About the bytes of a row once it is rewritten: without what was dropped, with what was added since; of a value that is packed
+    /// otherwise, as if its bytes stayed as many.
+    pub(crate) fn new_len(&self, row: &OldRow) -> usize {
+        let (len, header, dropped) = (usize::from(row.len), &row.header, usize::from(row.dropped_in_row));
+        let natts = usize::from(header.natts()).min(self.columns.len());
+        let added = &self.columns[natts..];
+        let has_null = header.t_infomask & HEAP_HASNULL != 0
+            || !self.dropped.is_empty()
+            || added.iter().any(|c| c.missing.is_none());
+        let bitmap = if has_null { self.columns.len().div_ceil(8) } else { 0 };
+        let mut data = len.saturating_sub(usize::from(header.t_hoff)).saturating_sub(dropped);
+        for column in added {
+            if let Some(bytes) = column.missing {
+                let header = if column.storage.attlen == -1 { 1 + 3 * usize::from(bytes > 126) } else { 0 };
+                data = if header == 1 { data } else { align(data, column.storage.attalign) } + header + bytes;
+            }
+        }
+        ((SIZE + bitmap).next_multiple_of(8) + data).next_multiple_of(8).min(usize::from(u16::MAX))
+    }
+}
+
+/// Whether the bitmap says that a value is NULL. The tuple is sound: its bitmap is inside.
+#[inline]
+fn is_null(tuple: &[u8], header: &TupleHeader, i: usize) -> bool {
+    header.t_infomask & HEAP_HASNULL != 0 && tuple.get(SIZE + i / 8).is_some_and(|bits| bits >> (i % 8) & 1 == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: usize = 8192;
+
+    fn attribute(attlen: i16, attisdropped: bool, attcompression: u8, missing: Option<Vec<u8>>) -> Attribute {
+        let storage = Storage { attlen, attalign: b'i' };
+        Attribute { attname: String::new(), atttypid: 0, attnum: 0, storage, attisdropped, missing, attcompression }
+    }
+
+    /// id int, gone text (dropped), note text compression lz4, late int default
+    fn form() -> Form {
+        Form::new(&[
+            attribute(4, false, 0, None),
+            attribute(-1, true, 0, None),
+            attribute(-1, false, b'l', None),
+            attribute(4, false, 0, Some(vec![7, 0, 0, 0])),
+        ])
+    }
+
+    /// A tuple with these bits: of t_infomask, attributes, which of them are there (None: no bitmap), and their bytes.
+    fn tuple(mask: u16, natts: u16, bits: Option<u8>, data: &[u8]) -> Vec<u8> {
+        let mut t = vec![0; 24];
+        t[18..20].copy_from_slice(&natts.to_le_bytes());
+        t[20..22].copy_from_slice(&(mask | 0x0900 | 2 | u16::from(bits.is_some())).to_le_bytes());
+        t[22] = 24;
+        t[23] = bits.unwrap_or(0);
+        t.extend(data);
+        t
+    }
+
+    fn page(tuples: &[Vec<u8>]) -> Vec<u8> {
+        let mut page = vec![0; PAGE];
+        let mut upper = PAGE;
+        for (i, t) in tuples.iter().enumerate() {
+            upper -= t.len().next_multiple_of(8);
+            page[upper..upper + t.len()].copy_from_slice(t);
+            let pointer = upper as u32 | 1 << 15 | (t.len() as u32) << 17;
+            page[24 + 4 * i..28 + 4 * i].copy_from_slice(&pointer.to_le_bytes());
+        }
+        let lower = 24 + 4 * tuples.len();
+        for (at, n) in [(12, lower), (14, upper), (16, PAGE), (18, PAGE | 4)] {
+            page[at..at + 2].copy_from_slice(&(n as u16).to_le_bytes());
+        }
+        page
+    }
+
+    fn found(tuples: &[Vec<u8>]) -> (Looked, Vec<OldRow>) {
+        let mut rows = Vec::new();
+        let looked = form().old_rows(&page(tuples), |_| true, |row| rows.push(row));
+        (looked, rows)
+    }
+
+    const ID: [u8; 4] = [1, 0, 0, 0];
+
+    /// id, gone 'x' (where it is there), note.
+    fn data(gone: bool, note: &[u8]) -> Vec<u8> {
+        let mut data = ID.to_vec();
+        data.extend(if gone { &[2 << 1 | 1, b'x'][..] } else { &[] });
+        if !note.is_empty() && note[0] & 1 == 0 {
+            data.resize(data.len().next_multiple_of(4), 0);
+        }
+        data.extend(note);
+        data
+    }
+
+    /// A varlena of 4 bytes header packed by a method, with three bytes.
+    fn packed(method: u32) -> Vec<u8> {
+        let mut v = ((11u32 << 2) | 2).to_le_bytes().to_vec();
+        v.extend((100 | method << 30).to_le_bytes());
+        v.extend([1, 2, 3]);
+        v
+    }
+
+    #[test]
+    fn rows_are_old_for_what_they_lack_and_for_what_they_keep() {
+        let late = [9, 0, 0, 0];
+        let current = [data(false, &[2 << 1 | 1, b'n']), vec![0; 2], late.to_vec()].concat();
+        let tuples = [
+            tuple(0, 4, Some(0b1101), &current),
+            tuple(0, 3, None, &data(true, &[2 << 1 | 1, b'n'])),
+            tuple(0, 3, Some(0b101), &data(false, &packed(0))),
+            tuple(0, 4, Some(0b0101), &data(false, &packed(1))),
+            tuple(0x4000, 4, Some(0b0001), &ID),
+            tuple(0x1000, 4, Some(0b0001), &ID),
+            tuple(0x1040, 4, Some(0b0001), &ID),
+        ];
+        let (looked, rows) = found(&tuples);
+        assert_eq!((looked.unread, looked.unread_rows), (false, 0));
+        let seen: Vec<_> = rows.iter().map(|r| (r.lp, r.reasons, r.dropped_bytes, r.packed_bytes)).collect();
+        let (short, dropped, compression) = (Reason::Short.bit(), Reason::Dropped.bit(), Reason::Compression.bit());
+        assert_eq!(
+            seen,
+            [
+                (2, short | dropped, 2, 0),
+                (3, short | compression, 0, 11),
+                (5, Reason::Moved.bit(), 0, 0),
+                (6, Reason::Multixact.bit(), 0, 0),
+            ]
+        );
+        // 24 bytes of header (the bitmap fits), 4 of id, 2 of note, 2 of padding, 4 of late; MAXALIGNed.
+        assert_eq!((rows[0].len, form().new_len(&rows[0])), (32, 40));
+        let used: usize = tuples.iter().map(|t| 4 + t.len().next_multiple_of(8)).sum();
+        assert_eq!(looked.room, PAGE - 24 - used);
+    }
+
+    #[test]
+    fn rows_that_do_not_count_are_passed_over_and_broken_ones_are_counted() {
+        let mut broken = tuple(0, 3, None, &data(true, &[]));
+        broken[22] = 200;
+        let cut = tuple(0, 3, None, &[1, 0, 0, 0, 0xff]);
+        let whole = tuple(0, 1, None, &ID);
+        let mut rows = 0;
+        let looked = form().old_rows(&page(&[broken, cut, whole]), |_| false, |_| rows += 1);
+        assert_eq!((rows, looked.unread_rows), (0, 2));
+        assert!(form().old_rows(&[7; PAGE], |_| true, |_| ()).unread);
+        assert_eq!(form().old_rows(&[0; PAGE], |_| true, |_| ()), Looked::default());
+    }
+
+    #[test]
+    fn whatever_the_bytes_nothing_panics() {
+        let mut state = 7u64;
+        let mut random = move || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize
+        };
+        let sound = page(&[tuple(0, 3, None, &data(true, &packed(0))), tuple(0, 4, Some(0b0101), &data(false, &packed(1)))]);
+        let (mut old, mut unread) = (0, 0);
+        for _ in 0..20_000 {
+            let mut bytes = sound.clone();
+            for _ in 0..1 + random() % 8 {
+                let at = if random() % 2 == 0 { random() % 40 } else { PAGE - 1 - random() % 96 };
+                bytes[at] = random() as u8;
+            }
+            let looked = form().old_rows(&bytes, |_| true, |_| old += 1);
+            unread += u64::from(looked.unread) + looked.unread_rows;
+            form().old_rows(&bytes[..random() % PAGE], |_| true, |_| ());
+        }
+        assert!(old > 5_000 && unread > 5_000, "{old} {unread}");
+    }
+}

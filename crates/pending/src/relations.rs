@@ -1,0 +1,230 @@
+//! Which relations there are to look at, and what they would look like if they were written now.
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+
+use leadline_rows::catalog::{databases, name, number, Catalog, Class};
+use leadline_rows::data_dir::DataDir;
+use leadline_rows::heap_file::HeapFile;
+use leadline_rows::{relation_of_file, Error, Kind};
+
+use crate::form::Form;
+
+const FIRST_NORMAL_OID: u32 = 16384;
+const PG_COLLATION: u32 = 3456;
+const PG_INDEX: u32 = 2610;
+const PG_INHERITS: u32 = 2611;
+const PG_OPCLASS: u32 = 2616;
+const PG_AMPROC: u32 = 2603;
+const HEAP_AM: u32 = 2;
+const BTREE_AM: u32 = 403;
+const HASH_AM: u32 = 405;
+const GIN_AM: u32 = 2742;
+/// `BTEQUALIMAGE_PROC`, and the two functions that are ever given for it.
+const EQUALIMAGE: u32 = 4;
+const BTEQUALIMAGE: u32 = 5051;
+const BTVARSTREQUALIMAGE: u32 = 5050;
+
+/// What a relation is.
+#[derive(Debug, Clone)]
+pub enum What {
+    /// A table, and what its rows would look like.
+    Table(Form),
+    /// A btree, and whether equal keys could be stored once.
+    Btree(bool),
+    /// A GIN index.
+    Gin,
+    /// A hash index.
+    Hash,
+}
+
+/// One relation to look at.
+#[derive(Debug)]
+pub struct Relation {
+    /// Its database.
+    pub database: String,
+    /// schema.name
+    pub name: String,
+    /// Its number.
+    pub oid: u32,
+    /// What it is.
+    pub what: What,
+    /// Its files.
+    pub file: HeapFile,
+    /// Where it is.
+    pub dir: DataDir,
+}
+
+/// The tables and indexes of users in a data directory; `path` can also be the file of one of them.
+///
+/// `table` is `[database.][schema.]table`: the table with its indexes, a partitioned one with its partitions. `database`: that one
+/// only. Left out are catalogs, toast tables, temporary tables, templates, and indexes of which no old form is known.
+///
+/// # Errors
+/// When there is no such thing, or it cannot be read.
+pub fn relations(path: &Path, table: Option<&str>, database: Option<&str>) -> Result<Vec<Relation>, Error> {
+    if path.is_file() {
+        if table.is_some() || database.is_some() {
+            let message = "a file of a relation says itself which relation and database it is of";
+            return Err(Error::new(Kind::Usage, message).hint("leadline alter pending DATA_DIR --table TABLE").at(path));
+        }
+        let (mut catalog, oid) = relation_of_file(path)?;
+        let dir = catalog.dir.clone();
+        let name = databases(&dir)?.into_iter().find(|d| d.oid == catalog.database).map_or_else(String::new, |d| d.datname);
+        let found = of_catalog(&mut catalog, &name, &HashSet::from([oid]))?;
+        let none = || Error::new(Kind::Invalid, "no old forms are known of this relation").at(path);
+        return if found.is_empty() { Err(none()) } else { Ok(found) };
+    }
+    let dir = DataDir::open(path)?;
+    let all = databases(&dir)?;
+    if let Some(wanted) = database.filter(|wanted| all.iter().all(|d| d.datname != *wanted)) {
+        return Err(Error::new(Kind::NotFound, format!("there is no database {wanted}")).at(path));
+    }
+    let (mut found, mut others) = (Vec::new(), Vec::new());
+    for each in all.iter().filter(|d| database.map_or(!d.datistemplate, |wanted| wanted == d.datname)) {
+        let mut catalog = Catalog::open(&dir, each)?;
+        let mut chosen: HashSet<u32> = match table {
+            None => catalog.classes.values().filter(|c| is_of_user(c)).map(|c| c.oid).collect(),
+            Some(wanted) => named(&catalog, wanted, &each.datname),
+        };
+        if table.is_some() {
+            others.extend(catalog.classes.values().filter(|c| is_of_user(c)).map(|c| format!("{}.{}", c.schema, c.relname)));
+            with_partitions(&mut catalog, &mut chosen)?;
+        }
+        with_indexes(&mut catalog, &mut chosen)?;
+        found.extend(of_catalog(&mut catalog, &each.datname, &chosen)?);
+    }
+    if let Some(wanted) = table.filter(|_| found.is_empty()) {
+        others.sort();
+        let more = if others.len() > 10 { format!(" and {} more", others.len() - 10) } else { String::new() };
+        others.truncate(10);
+        return Err(Error::new(Kind::NotFound, format!("there is no table {wanted}"))
+            .detail(format!("there are {}{more}", if others.is_empty() { "none".into() } else { others.join(", ") }))
+            .hint("what was made since the last checkpoint is not in the files yet: CHECKPOINT writes it")
+            .at(path));
+    }
+    Ok(found)
+}
+
+/// Tables and materialised views with pages of the usual kind, of users, not of one session.
+fn is_table(class: &Class) -> bool {
+    matches!(class.relkind, b'r' | b'm') && class.relam == HEAP_AM && class.relpersistence != b't'
+}
+
+fn is_of_user(class: &Class) -> bool {
+    is_table(class) && class.oid >= FIRST_NORMAL_OID && class.schema != "information_schema"
+}
+
+/// The tables that `wanted` names; those of schema public alone when there are several of one name.
+fn named(catalog: &Catalog, wanted: &str, database: &str) -> HashSet<u32> {
+    let is_kind = |c: &&Class| is_table(c) || c.relkind == b'p';
+    let all = || catalog.classes.values().filter(is_kind);
+    let full = |c: &&Class| {
+        let name = format!("{}.{}", c.schema, c.relname);
+        name == wanted || wanted.strip_prefix(database).and_then(|w| w.strip_prefix('.')) == Some(&name)
+    };
+    let exact: HashSet<u32> = all().filter(full).map(|c| c.oid).collect();
+    if !exact.is_empty() {
+        return exact;
+    }
+    let by_name: Vec<&Class> = all().filter(|c| c.relname == wanted).collect();
+    let public = by_name.iter().find(|c| c.schema == "public").map(|c| HashSet::from([c.oid]));
+    public.unwrap_or_else(|| by_name.iter().map(|c| c.oid).collect())
+}
+
+fn with_partitions(catalog: &mut Catalog, chosen: &mut HashSet<u32>) -> Result<(), Error> {
+    if !chosen.iter().any(|oid| catalog.classes[oid].relkind == b'p') {
+        return Ok(());
+    }
+    let rows = catalog.rows(PG_INHERITS, &["inhrelid", "inhparent"])?;
+    let is_partitioned = |oid: u32| catalog.classes.get(&oid).is_some_and(|c| c.relkind == b'p');
+    loop {
+        let before = chosen.len();
+        for row in &rows {
+            if chosen.contains(&number(&row[1])) && is_partitioned(number(&row[1])) {
+                chosen.insert(number(&row[0]));
+            }
+        }
+        if chosen.len() == before {
+            return Ok(());
+        }
+    }
+}
+
+fn with_indexes(catalog: &mut Catalog, chosen: &mut HashSet<u32>) -> Result<(), Error> {
+    for row in catalog.rows(PG_INDEX, &["indexrelid", "indrelid"])? {
+        if chosen.contains(&number(&row[1])) {
+            chosen.insert(number(&row[0]));
+        }
+    }
+    Ok(())
+}
+
+fn of_catalog(catalog: &mut Catalog, database: &str, chosen: &HashSet<u32>) -> Result<Vec<Relation>, Error> {
+    let tables: HashSet<u32> =
+        catalog.classes.values().filter(|c| is_table(c) && chosen.contains(&c.oid)).map(|c| c.oid).collect();
+    let attributes = if tables.is_empty() { HashMap::new() } else { catalog.attributes(&tables)? };
+    let btrees = catalog.classes.values().any(|c| c.relam == BTREE_AM && chosen.contains(&c.oid));
+    let can_dedup = if btrees { can_dedup(catalog, chosen)? } else { HashSet::new() };
+    let mut found = Vec::new();
+    for class in catalog.classes.values().filter(|c| chosen.contains(&c.oid)) {
+        let what = match (class.relkind, class.relam) {
+            _ if is_table(class) => What::Table(Form::new(attributes.get(&class.oid).map_or(&[], Vec::as_slice))),
+            (b'i', BTREE_AM) => What::Btree(can_dedup.contains(&class.oid)),
+            (b'i', GIN_AM) => What::Gin,
+            (b'i', HASH_AM) => What::Hash,
+            _ => continue,
+        };
+        let file = match catalog.heap(class.oid) {
+            Ok(file) => file,
+            Err(e) if e.kind == Kind::NotFound => continue, // dropped, or not written yet
+            Err(e) => return Err(e),
+        };
+        let name = format!("{}.{}", class.schema, class.relname);
+        let dir = catalog.dir.clone();
+        found.push(Relation { database: database.to_owned(), name, oid: class.oid, what, file, dir });
+    }
+    found.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(found)
+}
+
+/// The btrees whose equal keys could be stored once: every column's operator class says that equal values have equal bytes.
+///
+/// Source: src/backend/access/nbtree/nbtutils.c (`_bt_allequalimage`), src/backend/utils/adt/varlena.c (`btvarstrequalimage`).
+fn can_dedup(catalog: &mut Catalog, chosen: &HashSet<u32>) -> Result<HashSet<u32>, Error> {
+    let columns = ["indexrelid", "indnatts", "indnkeyatts", "indclass", "indcollation"];
+    let indexes = catalog.rows(PG_INDEX, &columns)?;
+    let opclasses = catalog.rows(PG_OPCLASS, &["oid", "opcfamily", "opcintype"])?;
+    let opclasses: HashMap<u32, (u32, u32)> =
+        opclasses.iter().map(|r| (number(&r[0]), (number(&r[1]), number(&r[2])))).collect();
+    let procs = catalog.rows(PG_AMPROC, &["amprocfamily", "amproclefttype", "amprocnum", "amproc"])?;
+    let is_equalimage = |r: &&leadline_rows::catalog::Values| number(&r[2]) == EQUALIMAGE;
+    let procs: HashMap<(u32, u32), u32> =
+        procs.iter().filter(is_equalimage).map(|r| ((number(&r[0]), number(&r[1])), number(&r[3]))).collect();
+    let collations = catalog.rows(PG_COLLATION, &["oid", "collname", "collisdeterministic"])?;
+    let loose: HashSet<u32> = collations.iter().filter(|r| name(&r[2]) != "\u{1}").map(|r| number(&r[0])).collect();
+    let mut able = HashSet::new();
+    for row in indexes.iter().filter(|r| chosen.contains(&number(&r[0]))) {
+        let keys = number(&row[2]) as usize;
+        let (classes, collations) = (oids(&row[3]), oids(&row[4]));
+        let fits = |i: usize| {
+            let proc = classes.get(i).and_then(|c| opclasses.get(c)).and_then(|family| procs.get(family));
+            match proc {
+                Some(&BTEQUALIMAGE) => true,
+                Some(&BTVARSTREQUALIMAGE) => collations.get(i).is_some_and(|c| !loose.contains(c)),
+                _ => false,
+            }
+        };
+        // Columns that are only included make it impossible.
+        if number(&row[1]) as usize == keys && keys > 0 && (0..keys).all(fits) {
+            able.insert(number(&row[0]));
+        }
+    }
+    Ok(able)
+}
+
+/// The elements of an oidvector: behind dimensions, flags, element type, length and lower bound.
+fn oids(value: &Option<Vec<u8>>) -> Vec<u32> {
+    let elements = value.as_deref().and_then(|b| b.get(20..)).unwrap_or_default();
+    elements.chunks_exact(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
+}

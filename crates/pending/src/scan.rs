@@ -1,0 +1,271 @@
+//! Counts what is old in many relations, in pieces of a quarter of a megabyte handed out to threads.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use leadline_page::postgres::heap::TupleHeader;
+use leadline_rows::heap_file::HeapFile;
+use leadline_rows::xact::{Status, Xacts};
+use leadline_rows::{Error, Kind};
+
+use crate::index::{btree_meta, gin_page, hash_meta, GinPage};
+use crate::reason::Reason;
+use crate::relations::{Relation, What};
+use crate::tally::Tally;
+
+/// Small enough to stay in the processor's cache between reading and looking.
+const PIECE: usize = 1 << 18;
+/// A page that cannot be is read again so often: a running server may be writing it.
+pub(crate) const LOOKS: usize = 3;
+const BTREE_VERSION: u32 = 4;
+const GIN_VERSION: u32 = 2;
+const HASH_VERSION: u32 = 4;
+
+/// Which rows count: those that are or may be visible to somebody.
+#[derive(Debug)]
+pub(crate) struct Living {
+    xacts: Xacts,
+    oldest_running: Option<u32>,
+}
+
+impl Living {
+    /// With `oldest_running`, a transaction before it that neither committed nor aborted was ended by a crash.
+    pub(crate) fn new(relation: &Relation, oldest_running: Option<u32>) -> Living {
+        Living { xacts: Xacts::new(&relation.dir), oldest_running }
+    }
+
+    /// None: dead or never committed. Else whether its transaction had not ended.
+    pub(crate) fn in_progress(&mut self, header: &TupleHeader) -> Option<bool> {
+        const COMMITTED_AND_NOT_DELETED: u16 = 0x0900;
+        if header.t_infomask & 0x0b00 == COMMITTED_AND_NOT_DELETED {
+            return Some(false);
+        }
+        match self.xacts.status(header) {
+            Status::Live | Status::Frozen => Some(false),
+            Status::Dead | Status::Aborted => None,
+            Status::InProgress => {
+                let crashed = self.oldest_running.is_some_and(|oldest| (header.t_xmin.wrapping_sub(oldest) as i32) < 0);
+                (!crashed).then_some(true)
+            }
+        }
+    }
+}
+
+struct Shared<'r> {
+    relations: &'r [Relation],
+    oldest_running: Option<u32>,
+    next: Mutex<(usize, u32)>,
+    done: AtomicU64,
+    stop: AtomicBool,
+    running: AtomicUsize,
+    tallies: Mutex<Vec<Tally>>,
+    error: Mutex<Option<Error>>,
+}
+
+/// What is old in each relation. `go_on` gets bytes looked at and bytes there are, and false from it ends the scan early: None.
+///
+/// # Errors
+/// When a file cannot be read; one that is gone is told by [`Tally::vanished`].
+pub fn scan(
+    relations: &[Relation],
+    oldest_running: Option<u32>,
+    threads: usize,
+    go_on: &mut dyn FnMut(u64, u64) -> bool,
+) -> Result<Option<Vec<Tally>>, Error> {
+    let total: u64 = relations.iter().map(|r| u64::from(blocks_of(r)) * r.file.block_size as u64).sum();
+    let threads = threads.max(1);
+    let shared = Shared {
+        relations,
+        oldest_running,
+        next: Mutex::new((0, 0)),
+        done: AtomicU64::new(0),
+        stop: AtomicBool::new(false),
+        running: AtomicUsize::new(threads),
+        tallies: Mutex::new(vec![Tally::default(); relations.len()]),
+        error: Mutex::new(None),
+    };
+    std::thread::scope(|scope| {
+        let main = std::thread::current();
+        for _ in 0..threads {
+            let (shared, main) = (&shared, main.clone());
+            scope.spawn(move || {
+                if let Err(e) = work(shared) {
+                    shared.stop.store(true, Relaxed);
+                    lock(&shared.error).get_or_insert(e);
+                }
+                shared.running.fetch_sub(1, Relaxed);
+                main.unpark();
+            });
+        }
+        while shared.running.load(Relaxed) > 0 {
+            if !go_on(shared.done.load(Relaxed), total) {
+                shared.stop.store(true, Relaxed);
+            }
+            std::thread::park_timeout(Duration::from_millis(50));
+        }
+    });
+    let error = lock(&shared.error).take();
+    match error {
+        Some(e) => Err(e),
+        None if shared.stop.load(Relaxed) => Ok(None),
+        None => Ok(Some(shared.tallies.into_inner().unwrap_or_else(PoisonError::into_inner))),
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Blocks to look at: of most indexes the first one tells.
+fn blocks_of(relation: &Relation) -> u32 {
+    match relation.what {
+        What::Table(_) | What::Gin => relation.file.blocks,
+        What::Btree(_) | What::Hash => relation.file.blocks.min(1),
+    }
+}
+
+fn next_piece(shared: &Shared<'_>) -> Option<(usize, u32)> {
+    let mut next = lock(&shared.next);
+    loop {
+        let relation = shared.relations.get(next.0)?;
+        if shared.stop.load(Relaxed) {
+            return None;
+        }
+        if next.1 < blocks_of(relation) {
+            let piece = *next;
+            next.1 = next.1.saturating_add(blocks_of_piece(relation));
+            return Some(piece);
+        }
+        *next = (next.0 + 1, 0);
+    }
+}
+
+fn blocks_of_piece(relation: &Relation) -> u32 {
+    (PIECE / relation.file.block_size) as u32
+}
+
+fn work(shared: &Shared<'_>) -> Result<(), Error> {
+    let mut buffer = vec![0; PIECE];
+    let mut open: Option<(usize, HeapFile, Living, Tally)> = None;
+    while let Some((number, block)) = next_piece(shared) {
+        let relation = &shared.relations[number];
+        if open.as_ref().is_none_or(|o| o.0 != number) {
+            hand_over(shared, open.take());
+            open = Some((number, relation.file.again(), Living::new(relation, shared.oldest_running), Tally::default()));
+        }
+        let Some((_, file, living, tally)) = &mut open else { continue };
+        let blocks = blocks_of_piece(relation).min(blocks_of(relation) - block);
+        let wanted = blocks as usize * file.block_size;
+        match file.read(block, &mut buffer[..wanted]) {
+            Ok(read) => {
+                for (i, page) in buffer.chunks_exact(relation.file.block_size).take(read).enumerate() {
+                    let block = block + i as u32;
+                    let mut found = look(relation, living, page);
+                    if found.is_doubtful() {
+                        found = look_again(relation, living, file, block, found)?;
+                    }
+                    tally.add(&found);
+                }
+            }
+            Err(e) if e.kind == Kind::NotFound => tally.vanished = true,
+            Err(e) => return Err(e),
+        }
+        shared.done.fetch_add(wanted as u64, Relaxed);
+    }
+    hand_over(shared, open);
+    Ok(())
+}
+
+fn hand_over(shared: &Shared<'_>, open: Option<(usize, HeapFile, Living, Tally)>) {
+    if let Some((number, _, _, tally)) = open {
+        lock(&shared.tallies)[number].add(&tally);
+    }
+}
+
+fn look_again(
+    relation: &Relation,
+    living: &mut Living,
+    file: &mut HeapFile,
+    block: u32,
+    mut found: Tally,
+) -> Result<Tally, Error> {
+    let mut page = vec![0; file.block_size];
+    for _ in 1..LOOKS {
+        if file.read(block, &mut page)? == 0 {
+            break;
+        }
+        found = look(relation, living, &page);
+        if !found.is_doubtful() {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+/// What is old in one page.
+fn look(relation: &Relation, living: &mut Living, page: &[u8]) -> Tally {
+    let mut tally = Tally::default();
+    match &relation.what {
+        What::Table(form) => {
+            let mut in_progress = 0;
+            let looked = {
+                let counts = |header: &TupleHeader| match living.in_progress(header) {
+                    Some(is) => {
+                        in_progress += u64::from(is);
+                        true
+                    }
+                    None => false,
+                };
+                form.old_rows(page, counts, |row| {
+                    tally.any.rows += 1;
+                    tally.count(row.reasons);
+                    tally.counts[Reason::Dropped as usize].bytes += row.dropped_bytes;
+                    tally.counts[Reason::Compression as usize].bytes += row.packed_bytes;
+                })
+            };
+            tally.in_progress = in_progress;
+            tally.unread_pages = u64::from(looked.unread);
+            tally.unread_rows = looked.unread_rows;
+            tally.end_page();
+        }
+        What::Btree(can_dedup) => match btree_meta(page) {
+            Some((version, _)) if version < BTREE_VERSION => whole(&mut tally, relation, Reason::BtreeVersion),
+            Some((_, false)) if *can_dedup => whole(&mut tally, relation, Reason::BtreeDedup),
+            found => index_page(&mut tally, found.is_some()),
+        },
+        What::Hash => match hash_meta(page) {
+            Some(version) if version < HASH_VERSION => whole(&mut tally, relation, Reason::Hash),
+            found => index_page(&mut tally, found.is_some()),
+        },
+        What::Gin => {
+            let found = gin_page(page);
+            index_page(&mut tally, found.is_some());
+            let is_old = match found {
+                Some(GinPage::Meta(version)) => version < GIN_VERSION,
+                Some(GinPage::Posting(is_packed)) => !is_packed,
+                _ => false,
+            };
+            if is_old {
+                let count = &mut tally.counts[Reason::Gin as usize];
+                (count.pages, count.bytes) = (1, page.len() as u64);
+                tally.any = *count;
+            }
+        }
+    }
+    tally
+}
+
+fn index_page(tally: &mut Tally, is_one: bool) {
+    tally.pages = 1;
+    tally.unread_pages = u64::from(!is_one);
+}
+
+/// All pages of an index are old.
+fn whole(tally: &mut Tally, relation: &Relation, reason: Reason) {
+    tally.pages = 1;
+    let count = &mut tally.counts[reason as usize];
+    count.pages = relation.file.blocks.into();
+    count.bytes = count.pages * relation.file.block_size as u64;
+    tally.any = *count;
+}

@@ -1,0 +1,122 @@
+//! `pending_scan` and `OldPages`: what is in an old form.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use leadline_pending::{relations, scan, Count, Kind, OldPages as Pages, Reason, Relation, Tally, What};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::error::Error;
+
+/// (name, bit, whether it is of rows) of each reason.
+pub(crate) fn reasons() -> Vec<(&'static str, u16, bool)> {
+    Reason::ALL.into_iter().map(|r| (r.as_str(), r.bit(), r.is_of_rows())).collect()
+}
+
+/// What is old in each relation of a data directory, or in one of them.
+#[pyfunction]
+#[pyo3(signature = (path, table=None, database=None, oldest_running=None, progress=None, threads=0))]
+pub(crate) fn pending_scan<'py>(
+    py: Python<'py>,
+    path: PathBuf,
+    table: Option<String>,
+    database: Option<String>,
+    oldest_running: Option<u32>,
+    progress: Option<Py<PyAny>>,
+    threads: usize,
+) -> PyResult<Vec<Bound<'py, PyDict>>> {
+    let threads = if threads == 0 { std::thread::available_parallelism().map_or(1, Into::into) } else { threads };
+    let mut failed = None;
+    let mut go_on = |done: u64, all: u64| {
+        let call = |py: Python<'_>| -> PyResult<()> {
+            py.check_signals()?;
+            progress.as_ref().map_or(Ok(()), |p| p.call1(py, (done, all)).map(|_| ()))
+        };
+        if failed.is_none() {
+            failed = Python::attach(call).err();
+        }
+        failed.is_none()
+    };
+    let look = || -> Result<_, Error> {
+        let found = relations(&path, table.as_deref(), database.as_deref())?;
+        let tallies = scan(&found, oldest_running, threads, &mut go_on)?;
+        Ok((found, tallies.unwrap_or_default()))
+    };
+    let (found, tallies) = py.detach(look)?;
+    if let Some(failed) = failed {
+        return Err(failed);
+    }
+    found.iter().zip(&tallies).map(|(relation, tally)| relation_dict(py, relation, tally)).collect()
+}
+
+fn relation_dict<'py>(py: Python<'py>, relation: &Relation, tally: &Tally) -> PyResult<Bound<'py, PyDict>> {
+    let triple = |count: Count| (count.rows, count.pages, count.bytes);
+    let reasons = PyDict::new(py);
+    for reason in Reason::ALL.into_iter().filter(|r| tally.of(*r) != Count::default()) {
+        reasons.set_item(reason.as_str(), triple(tally.of(reason)))?;
+    }
+    let out = PyDict::new(py);
+    out.set_item("database", &relation.database)?;
+    out.set_item("relation", &relation.name)?;
+    out.set_item("oid", relation.oid)?;
+    out.set_item("is_table", matches!(relation.what, What::Table(_)))?;
+    out.set_item("blocks", relation.file.blocks)?;
+    out.set_item("pages", tally.pages)?;
+    out.set_item("reasons", reasons)?;
+    out.set_item("any", triple(tally.any))?;
+    out.set_item("in_progress", tally.in_progress)?;
+    out.set_item("unread_pages", tally.unread_pages)?;
+    out.set_item("unread_rows", tally.unread_rows)?;
+    out.set_item("vanished", tally.vanished)?;
+    Ok(out)
+}
+
+type PageRows = (u32, usize, Vec<(u16, u16, u16, usize)>);
+
+#[pyclass(frozen)]
+pub(crate) struct OldPages {
+    pages: Mutex<Pages>,
+}
+
+#[pymethods]
+impl OldPages {
+    #[new]
+    #[pyo3(signature = (path, table, database, oid, oldest_running=None))]
+    fn new(
+        py: Python<'_>,
+        path: PathBuf,
+        table: String,
+        database: String,
+        oid: u32,
+        oldest_running: Option<u32>,
+    ) -> Result<OldPages, Error> {
+        let open = || {
+            let found = relations(&path, Some(&table), Some(&database))?;
+            let pages = found.iter().find(|r| r.oid == oid).and_then(|r| Pages::new(r, oldest_running));
+            pages.ok_or_else(|| leadline_pending::Error::new(Kind::NotFound, format!("{table} is not in the files")))
+        };
+        Ok(OldPages { pages: Mutex::new(py.detach(open)?) })
+    }
+
+    /// Blocks looked at and blocks there are.
+    fn progress(&self) -> (u32, u32) {
+        self.lock().progress()
+    }
+
+    /// The next pages with old rows.
+    fn next_pages(&self, py: Python<'_>, about_rows: usize) -> PyResult<Option<Vec<PageRows>>> {
+        let found = py.detach(|| self.lock().next_pages(about_rows)).map_err(Error::from)?;
+        let page = |page: leadline_pending::OldPage| {
+            let rows = page.rows.iter().map(|(r, new_len)| (r.lp, r.reasons, r.len, *new_len)).collect();
+            (page.block, page.room, rows)
+        };
+        Ok(found.map(|pages| pages.into_iter().map(page).collect()))
+    }
+}
+
+impl OldPages {
+    fn lock(&self) -> MutexGuard<'_, Pages> {
+        self.pages.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,1 @@
+"""Rows that ALTER TABLE left in an old form: which there are (pending), and rewriting them online (resolve)."""

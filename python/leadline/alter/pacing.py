@@ -1,0 +1,54 @@
+"""When the next transaction may begin: behind those who wait for the table, within a rate of WAL, and close to the replicas."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from leadline.catalog.connection import Connection
+from leadline.errors import LeadlineError
+
+LOOK_S = 0.05
+_WAITING = "select count(*) from pg_locks where locktype = 'relation' and relation = %s and not granted and pid <> pg_backend_pid()"
+_LAG = """
+select count(*), count(replay_lsn), coalesce(max(pg_current_wal_lsn() - replay_lsn), 0)::int8
+  from pg_stat_replication where state <> 'backup'
+"""
+
+
+class Pacer:
+    """max_wal_rate: bytes a second of all WAL that the server writes while our transactions run. max_lag: bytes a replica may be behind."""
+
+    def __init__(self, connection: Connection, max_wal_rate: int | None, max_lag: int | None, say: Callable[[str], None]) -> None:
+        self._connection = connection
+        self._rate = max_wal_rate
+        self._max_lag = max_lag
+        self._say = say
+        self._free_at = time.monotonic()
+
+    def wrote(self, size: int) -> None:
+        """So many bytes of WAL were written: the time they may take at the rate is used up."""
+        if self._rate:
+            self._free_at = max(self._free_at, time.monotonic() - 1) + size / self._rate
+
+    def wait(self, relation: int) -> None:
+        """Returns when the next transaction may begin."""
+        while self._is_wanted(relation):
+            self._say("somebody waits for the table")
+            time.sleep(LOOK_S)
+        while self._max_lag is not None and (lag := self._lag()) > self._max_lag:
+            self._say(f"a replica is {lag >> 20} MB behind")
+            time.sleep(LOOK_S)
+        while (left := self._free_at - time.monotonic()) > 0:
+            time.sleep(min(left, LOOK_S))
+
+    def _is_wanted(self, relation: int) -> bool:
+        [waiting] = self._connection.execute(_WAITING, [relation]).fetchone() or (0,)
+        return bool(waiting)
+
+    def _lag(self) -> int:
+        replicas, seen, lag = self._connection.execute(_LAG).fetchone() or (0, 0, 0)
+        if seen < replicas:
+            message = "this role does not see how far replicas are"
+            raise LeadlineError("rights", message, detail="pg_stat_replication hides it", hint="grant pg_monitor to ROLE")
+        return int(lag)

@@ -1,0 +1,146 @@
+"""Which rows and indexes are in an old form, read from files; what that means, in words."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from leadline import postmaster
+from leadline._core import REASONS, pending_scan
+from leadline.errors import LeadlineError
+from leadline.progress import TerminalLine
+
+ROW_REASONS = [name for name, _, is_of_rows in REASONS if is_of_rows]
+WORDS = {
+    "short": "fewer attributes than the table has: columns were added since",
+    "dropped": "a value of a dropped column is still stored; bytes: those values",
+    "compression": "packed otherwise than the column asks for; bytes: as stored",
+    "moved": "moved by VACUUM FULL of 8.4 or before",
+    "oid": "an oid in the row's header, which 12 ended",
+    "multixact": "share-locked by a multixact of 9.2 or before",
+    "btree-version": "a btree of before 12: REINDEX makes it smaller",
+    "btree-dedup": "a btree of before 13: REINDEX stores equal keys once",
+    "gin": "a GIN index of before 9.4 with plain posting lists: REINDEX",
+    "hash": "a hash index of before 10, which is not usable: REINDEX",
+}
+CHECKPOINT_HINT = "the files are as the server last wrote them; what is only in its memory is not seen (CHECKPOINT writes it)"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Files to read. database: that one only. is_live: a server may write them."""
+
+    path: Path
+    database: str | None = None
+    is_live: bool = False
+
+
+def place(text: str) -> Place:
+    """A data directory, a file of a relation, or a server on this host (pid or connection string)."""
+    path = Path(text)
+    if "=" not in text and "://" not in text and (path.exists() or text.startswith(("/", "."))):
+        if path.is_dir():
+            check_readable(path)
+        return Place(path, None, path.is_dir() and postmaster.find_by_data_dir(path) is not None)
+    from leadline.catalog.connection import connect
+    from leadline.target import resolve_text
+
+    target = resolve_text(text)
+    if target.pid is None or target.data_dir is None:
+        raise LeadlineError(
+            "unsupported",
+            "the files of this server are not on this host",
+            detail="; ".join(target.notes) or "its data directory is not known",
+            hint="run it on the server's host, or give the path of a copy of its data directory",
+            where=target.safe_dsn or text,
+        )
+    check_readable(Path(target.data_dir))
+    database = None
+    if target.dsn is not None:
+        with connect(target.dsn) as connection:
+            [database] = connection.execute("select current_database()").fetchone() or (None,)
+    return Place(Path(target.data_dir), database, True)
+
+
+def check_readable(data_dir: Path) -> None:
+    """Raises LeadlineError('rights') with the command to run when the files may not be read."""
+    try:
+        with open(data_dir / "global" / "pg_control", "rb"):
+            return
+    except PermissionError:
+        try:
+            owner = str(data_dir.owner())
+        except (KeyError, OSError):
+            owner = "OWNER"
+        raise LeadlineError(
+            "rights",
+            "the data directory may not be read",
+            detail=f"it belongs to {owner}, this process runs as uid {os.geteuid()}",
+            hint=f"sudo -u {owner} leadline alter ...",
+            where=str(data_dir),
+        ) from None
+    except OSError:
+        return  # whoever reads it says what is wrong
+
+
+def scan(
+    where: Place, table: str | None, *, oldest_running: int | None = None, progress: TerminalLine | None = None
+) -> list[dict[str, Any]]:
+    """One dict for each relation, as of `pending_scan`; with a bar."""
+
+    def show(done: int, total: int) -> None:
+        if progress:
+            progress.share(done, total, f"{done >> 20:,} of {total >> 20:,} MB")
+
+    try:
+        return pending_scan(str(where.path), table, where.database, oldest_running, show)
+    finally:
+        if progress:
+            progress.done()
+
+
+def rows(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What `alter pending --json` prints: one row for each relation and reason, in the order of relations and reasons."""
+    listed = []
+    for relation in sorted(found, key=lambda r: (r["database"], r["relation"])):
+        for reason, (count, pages, size) in relation["reasons"].items():
+            row = {"database": relation["database"], "relation": relation["relation"], "reason": reason}
+            listed.append(row | {"rows": count if reason in ROW_REASONS else None, "pages": pages, "bytes": size})
+    return listed
+
+
+def notes(where: Place, found: list[dict[str, Any]]) -> list[str]:
+    """What the reader of the figures has to know."""
+    said = [CHECKPOINT_HINT] if where.is_live else []
+    sums = {key: sum(r[key] for r in found) for key in ("in_progress", "unread_pages", "unread_rows", "vanished")}
+    if sums["in_progress"]:
+        said.append(f"{sums['in_progress']} of the rows are of transactions that had not ended, as far as the files tell")
+    if sums["unread_pages"] or sums["unread_rows"]:
+        said.append(f"not counted: {sums['unread_pages']} pages and {sums['unread_rows']} rows that make no sense: leadline page check")
+    if sums["vanished"]:
+        said.append(f"{sums['vanished']} relations were gone when their turn came")
+    return said
+
+
+def text(found: list[dict[str, Any]]) -> str:
+    """A table for people: each reason, and each row once where a relation has several."""
+    from leadline.cli.output import to_table
+
+    listed = rows(found)
+    tables = sum(r["is_table"] for r in found)
+    looked = f"{sum(r['pages'] for r in found):,} pages of {tables} tables and {len(found) - tables} indexes looked at"
+    if not listed:
+        return f"nothing is in an old form: {looked}"
+    several = len({row["database"] for row in listed}) > 1
+    lines: list[list[Any]] = []
+    for relation in sorted(found, key=lambda r: (r["database"], r["relation"])):
+        name = f"{relation['database']}.{relation['relation']}" if several else relation["relation"]
+        of_relation = [row for row in listed if (row["database"], row["relation"]) == (relation["database"], relation["relation"])]
+        lines += [[name, row["reason"], row["rows"], row["pages"], row["bytes"]] for row in of_relation]
+        if len(of_relation) > 1:
+            lines.append([name, "any of them", relation["any"][0], relation["any"][1], sum(row["bytes"] for row in of_relation)])
+    reasons = [reason for reason in WORDS if any(row["reason"] == reason for row in listed)]
+    legend = [f"{reason}: {WORDS[reason]}" for reason in reasons]
+    return "\n".join([to_table(["relation", "reason", "rows", "pages", "bytes"], lines), "", *legend, looked])

@@ -1,0 +1,60 @@
+"""The connection that `alter` changes rows through: nothing of it waits long, fires code of users or overlooks rows."""
+
+from __future__ import annotations
+
+import psycopg
+from psycopg.conninfo import make_conninfo
+
+from leadline.catalog.connection import Connection, connection_error, parse_dsn, safe_dsn
+from leadline.errors import LeadlineError
+
+APPLICATION_NAME = "leadline alter"
+CONNECT_TIMEOUT_S = 10
+SETTINGS = {
+    "lock_timeout": "200ms",  # rows are never waited for; this is for the table, while somebody alters it
+    "statement_timeout": "10s",
+    "idle_in_transaction_session_timeout": "10s",  # should this process be stopped between two statements
+    "default_transaction_isolation": "read committed",
+    "synchronous_commit": "off",  # locks are not held while a disk or a replica is waited for; what is lost is found again
+    "row_security": "off",  # an error where a policy would hide rows
+    "enable_seqscan": "off",  # rows are fetched by their place
+    "jit": "off",
+    "client_min_messages": "error",
+}
+
+
+def open_session(dsn: str) -> Connection:
+    """A connection in autocommit mode with the settings above. Raises LeadlineError."""
+    name = parse_dsn(dsn).get("application_name", APPLICATION_NAME)
+    try:
+        connection = psycopg.connect(make_conninfo(dsn, application_name=name, connect_timeout=CONNECT_TIMEOUT_S), autocommit=True)
+    except psycopg.Error as e:
+        raise connection_error(e, dsn) from None
+    for name, value in SETTINGS.items():
+        connection.execute("select set_config(%s, %s, false)", [name, value])
+    return connection
+
+
+def checkpoint(connection: Connection) -> str | None:
+    """Has the server write its pages; why not, when it may not."""
+    try:
+        connection.execute("set statement_timeout = 0")
+        connection.execute("checkpoint")
+    except psycopg.errors.InsufficientPrivilege as e:
+        return str(e).strip().splitlines()[0]
+    finally:
+        connection.execute("select set_config('statement_timeout', %s, false)", [SETTINGS["statement_timeout"]])
+    return None
+
+
+def checkpoint_of(dsn: str) -> None:
+    """The same on a connection of its own. Raises LeadlineError."""
+    if dsn.isdigit() or ("=" not in dsn and "://" not in dsn and dsn.startswith(("/", "."))):
+        hint = "leadline alter pending postgres:///DATABASE --checkpoint"
+        raise LeadlineError("usage", "--checkpoint needs a connection string", hint=hint)
+    with open_session(dsn) as connection:
+        why = checkpoint(connection)
+    if why:
+        raise LeadlineError(
+            "rights", "this role may not run CHECKPOINT", detail=why, hint="from 15 on: grant pg_checkpoint to ROLE", where=safe_dsn(dsn)
+        )

@@ -1,0 +1,53 @@
+"""What `alter resolve` planned and did, for people."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import Any
+
+from leadline.alter.resolve import Outcome
+from leadline.cli.output import WIDTH, to_table
+
+
+def _pending(listed: list[dict[str, Any]]) -> str:
+    return to_table(["reason", "rows", "pages", "bytes"], [[row[k] for k in ("reason", "rows", "pages", "bytes")] for row in listed])
+
+
+def _notes(notes: list[str]) -> list[str]:
+    return [textwrap.fill(f"note: {note}", WIDTH, subsequent_indent="  ") for note in notes]
+
+
+def _megabytes(size: float) -> str:
+    return f"{size / 1e6:,.1f} MB"
+
+
+def plan(planned: dict[str, Any]) -> str:
+    if not planned["rows"]:
+        return "\n".join([f"{planned['relation']}: no row is in an old form", *_notes(planned["notes"])])
+    lines = [f"{planned['relation']}: nothing was changed", _pending(planned["pending"]), ""]
+    lines.append(f"{planned['rows']:,} rows on {planned['pages']:,} pages, in at least {planned['transactions']:,} transactions;")
+    lines.append(f"about {_megabytes(planned['wal_bytes_about'])} of WAL (an estimate), each transaction running")
+    return "\n".join([*lines, textwrap.indent(textwrap.fill(planned["statement"], WIDTH - 2), "  "), "", *_notes(planned["notes"])])
+
+
+def outcome(done: Outcome) -> str:
+    if not done.rows_before:
+        return "\n".join([f"{done.relation}: no row is in an old form", *_notes(done.notes)])
+    left = f"{done.rows_remaining:,} rows are left" if done.rows_remaining else "no row is left in an old form"
+    proof = "a new look at the files after a checkpoint" if done.is_proven else "not proven"
+    ended = "interrupted: " if done.is_interrupted else ""
+    reasons = {row["reason"]: row for row in done.before}
+    after = {row["reason"]: row["rows"] for row in done.after}
+    rows = [[reason, row["rows"], after.get(reason, 0), row["pages"], row["bytes"]] for reason, row in reasons.items()]
+    hot = done.rows_hot / done.rows_rewritten if done.rows_rewritten else 0.0
+    facts = [
+        ["rows rewritten", f"{done.rows_rewritten:,} in {done.transactions:,} transactions, {done.rounds} rounds, {done.seconds:,.1f} s"],
+        ["stayed on their page", f"{hot:.0%} (HOT)"],
+        ["WAL", f"{_megabytes(done.wal_bytes)} while they ran, of everybody"],
+        ["longest transaction", f"{done.longest_transaction_ms:,.1f} ms: nobody waited longer for it"],
+        ["longest wait seen", f"{done.longest_wait_ms:,.1f} ms, of {done.waits:,} that waited"],
+        ["size with indexes", f"{_megabytes(done.bytes_before)} before, {_megabytes(done.bytes_after)} after"],
+    ]
+    lines = [f"{done.relation}: {ended}{left} ({proof})", to_table(["reason", "rows", "left", "pages", "bytes"], rows), ""]
+    lines += [f"{name:<21} {value}" for name, value in facts]
+    return "\n".join([*lines, *_notes(done.notes)])

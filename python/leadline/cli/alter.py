@@ -1,0 +1,113 @@
+"""leadline alter: rows that ALTER TABLE left in an old form, and rewriting them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict
+
+import click
+
+from leadline.cli import OUTCOME_FINDINGS, OUTCOME_FINE, OUTCOME_INTERRUPTED, SETTINGS
+from leadline.cli.output import to_json
+
+
+@click.group(
+    "alter",
+    context_settings=SETTINGS,
+    epilog="""\b
+Examples:
+  leadline alter pending postgres:///shop
+  leadline alter resolve postgres:///shop --table orders --dry-run
+  leadline alter resolve postgres:///shop --table orders""",
+)
+def command() -> None:
+    """Find what ALTER TABLE left in an old form, and rewrite only that.
+
+    ALTER TABLE ADD COLUMN, DROP COLUMN and SET COMPRESSION change the catalog and leave the rows as they are.
+    """
+
+
+@command.command(
+    "pending",
+    epilog="""\b
+Examples:
+  leadline alter pending postgres:///shop --table public.orders
+  leadline alter pending /var/lib/postgresql/18/main
+  leadline alter pending base/16384/16402 --json""",
+)
+@click.argument("target", metavar="TARGET|PATH")
+@click.option("--table", metavar="[DB.][SCHEMA.]TABLE", help="That table and its indexes, or a table's partitions, only.")
+@click.option("--checkpoint", is_flag=True, help="Have the server write what only its memory has, first.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def pending(target: str, table: str | None, checkpoint: bool, as_json: bool) -> None:
+    """Say which rows and pages are still in an old form, and why.
+
+    TARGET is a server on this host: a connection string (its database is looked at)
+    or a pid. PATH is a data directory, or the file of one table or index. Only files
+    are read: the server is asked where they are, nothing is locked. Counted are rows that
+    somebody may still see. Toast tables, catalogs and temporary tables are left out.
+    """
+    from leadline.alter import pending as work
+    from leadline.progress import TerminalLine
+
+    where = work.place(target)
+    if checkpoint:
+        from leadline.alter.session import checkpoint_of  # with it comes psycopg, which files do not need
+
+        checkpoint_of(target)
+    found = work.scan(where, table, progress=TerminalLine())
+    click.echo(to_json(work.rows(found)) if as_json else work.text(found))
+    for note in work.notes(where, found):
+        click.echo(f"note: {note}", err=True)
+
+
+def _size(_context: click.Context, _option: click.Parameter, value: str | None) -> int | None:
+    """Bytes as PostgreSQL writes them: 16MB, 512kB, 1GB."""
+    if value is None:
+        return None
+    found = re.fullmatch(r"(\d+)\s*(B|kB|MB|GB)?", value.strip())
+    if not found or int(found[1]) == 0:
+        raise click.BadParameter(f"{value} is no size: a number with B, kB, MB or GB, such as 16MB")
+    return int(found[1]) << {"kB": 10, "MB": 20, "GB": 30}.get(found[2], 0)
+
+
+@command.command(
+    "resolve",
+    epilog="""\b
+Examples:
+  leadline alter resolve postgres:///shop --table orders --dry-run
+  leadline alter resolve postgres:///shop --table orders
+  leadline alter resolve postgres:///shop --table orders
+    --max-wal-rate 20MB --max-lag 64MB --batch 500 --json""",
+)
+@click.argument("dsn", metavar="DSN")
+@click.option("--table", required=True, metavar="[SCHEMA.]TABLE", help="The table; of a partitioned one, each partition.")
+@click.option("--batch", type=click.IntRange(1, 100_000), default=1000, show_default=True, help="Rows in a transaction, at most.")
+@click.option("--max-wal-rate", callback=_size, metavar="SIZE", help="WAL a second, such as 20MB, of all that is written meanwhile.")
+@click.option("--max-lag", callback=_size, metavar="SIZE", help="Wait while a replica is further behind.")
+@click.option("--dry-run", is_flag=True, help="Say what would be done, and change nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def resolve(
+    dsn: str, table: str, batch: int, max_wal_rate: int | None, max_lag: int | None, dry_run: bool, as_json: bool
+) -> int:
+    """Rewrite the rows that are in an old form, and only those, online.
+
+    Old rows are found in the server's files, after a CHECKPOINT, and rewritten by
+    place in small transactions that wait for no row; a new look at the files proves that none is left. It can be
+    stopped or killed at any time and begun again. Indexes are not touched: REINDEX. Exit code 0: no old
+    row is left; 1: some are, or it could not be proven; 2: error.
+    """
+    from leadline.alter import resolve as work
+    from leadline.alter import text
+    from leadline.progress import TerminalLine
+
+    options = work.Options(batch, max_wal_rate, max_lag)
+    if dry_run:
+        planned = work.plan(dsn, table, options, TerminalLine())
+        click.echo(to_json(planned) if as_json else "\n\n".join(map(text.plan, planned)))
+        return OUTCOME_FINE
+    done = work.resolve(dsn, table, options, TerminalLine())
+    click.echo(to_json([asdict(outcome) for outcome in done]) if as_json else "\n\n".join(map(text.outcome, done)))
+    if any(outcome.is_interrupted for outcome in done):
+        return OUTCOME_INTERRUPTED
+    return OUTCOME_FINE if all(o.is_proven and not o.rows_remaining for o in done) else OUTCOME_FINDINGS
