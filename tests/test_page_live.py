@@ -16,6 +16,7 @@ from conftest import Server, running
 from leadline._core import page_read
 from leadline.cli import run
 from leadline.pages.run import Pages
+from leadline.pages.values import add_values
 from servers import MAJORS
 
 SCHEMA = """
@@ -414,6 +415,79 @@ def test_spgist_leaves_name_every_row(made: Server) -> None:
             live += [t["fields"]["heapPtr"]["value"] for t in tuples if t["fields"]["tupstate"]["value"] == 0]
     assert kinds == {"spgist meta", "spgist leaf", "spgist inner"}
     assert sorted(live) == sorted(row[0] for row in made.sql("select ctid::text from p_gist"))
+
+
+def shown_values(made: Server, name: str) -> Iterator[tuple[str, dict[str, Any], dict[str, str | None]]]:
+    """(kind of page, item, its typed values) of all pages of a relation."""
+    for _, page in every_page(made, name):
+        add_values(page)
+        assert page["relation"] == f"public.{name}", page.get("untyped")
+        for item in page["parts"]:
+            if "values" in item:
+                yield page["kind"], item, item["values"]
+
+
+def tids_of(item: dict[str, Any]) -> list[str]:
+    """The rows that an item of a leaf stands for."""
+    fields = item["fields"]
+    return fields["tids"]["value"] if "tids" in fields else [fields["t_tid"]["value"]]
+
+
+@pytest.mark.parametrize(
+    ("index", "table", "columns"),
+    [("p_btree_text", "p_heap", "a, id::text"), ("p_btree_include", "p_heap", "b::text, c"), ("p_btree_dup", "p_dup", "k::text")],
+)
+def test_typed_keys_of_leaves_are_those_of_their_rows(made: Server, index: str, table: str, columns: str) -> None:
+    rows = {tid: list(values) for tid, *values in made.sql(f"select ctid::text, {columns} from {table}")}
+    found: dict[str, list[str | None]] = {}
+    prefixes = 0
+    for kind, item, values in shown_values(made, index):
+        if kind == "btree leaf" and "htid" in item["fields"]:
+            found.update((tid, list(values.values())) for tid in tids_of(item))
+        elif values:  # what parts two pages is the beginning of a key
+            prefixes += 1
+            assert list(values.values()) in [row[: len(values)] for row in rows.values()] or index == "p_btree_text"
+    assert {tid: found[tid] for tid in rows} == rows  # versions of rows that are no more may be there too
+    assert prefixes > 0
+
+
+def test_typed_keys_of_hash_gin_and_gist(made: Server) -> None:
+    hashes = {(tid, values["hash of n"]) for _, item, values in shown_values(made, "p_hash") for tid in tids_of(item)}
+    assert hashes == set(made.sql("select ctid::text, (hashint4(n)::int8 & 4294967295)::int4::text from p_dup where hashint4(n) >= 0")) | {
+        (tid, code) for tid, code in made.sql("select ctid::text, hashint4(n)::text from p_dup where hashint4(n) < 0")
+    }
+    tags = {values["tags"] for kind, _, values in shown_values(made, "p_gin_idx") if kind in ("gin entry leaf", "gin pending list")}
+    assert tags == {tag for (tag,) in made.sql("select distinct unnest(tags)::text from p_gin")}
+    boxes = {(tid, values["p"]) for kind, item, values in shown_values(made, "p_gist_idx") if kind == "gist leaf" for tid in tids_of(item)}
+    assert boxes == set(made.sql("select ctid::text, box(p)::text from p_gist"))
+
+
+def test_typed_values_of_tuples_dead_and_toasted_ones_too(made: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    living = dict(made.sql("select ctid::text, array[id::text, a, b::text, c] from p_heap"))
+    found = {}
+    for _, item, values in shown_values(made, "p_heap"):
+        found[item["number"], values["id"], values["c"]] = list(values.values())
+    assert all(row in found.values() for row in living.values())
+    with made.connect() as connection:
+        connection.execute("create table if not exists p_dead (id int) with (autovacuum_enabled = off)")
+        connection.execute("truncate p_dead")
+        connection.execute("insert into p_dead values (1), (2)")
+        connection.execute("delete from p_dead where id = 1")
+        connection.execute("checkpoint")
+    assert [values["id"] for _, _, values in shown_values(made, "p_dead")] == ["1", "2"]
+    (toasted, *_) = [values for _, _, values in shown_values(made, "p_toast")]
+    [[big]] = made.sql("select big from p_toast where id = %s", [toasted["id"]])
+    assert toasted["big"] == big
+    assert run(["page", "show", "p_toast:0", "--dsn", made.dsn]) == 0
+    shown = capsys.readouterr().out
+    assert "public.p_toast (id int4, big text)" in shown and f": id = '{toasted['id']}', big = '{big[:20]}" in shown
+
+
+def test_without_a_catalog_values_stay_bytes(made: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    copy = tmp_path / "16402"
+    copy.write_bytes(Path(relation_file(made, "p_heap")).read_bytes())
+    assert run(["page", "show", f"{copy}:0"]) == 0
+    assert "no typed values: " in capsys.readouterr().out
 
 
 def test_sequence(made: Server) -> None:

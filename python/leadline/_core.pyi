@@ -90,6 +90,22 @@ class Recorder:
         """Flushes and joins; the final status with {"tables": {name: {rows, bytes, segments}}, "loss": {...}, "ts_to"}."""
 
 @final
+class PageValues:
+    """The values of a page's items, through the catalog of the data directory that a relation's file is in.
+
+    relation: schema.name; columns: [(name, type)], of an index those of its tuples.
+    """
+
+    relation: str
+    columns: list[tuple[str, str]]
+
+    def __new__(cls, path: str) -> PageValues:
+        """path: a file of a relation. Raises kinds not_found, rights, unsupported, storage, invalid."""
+
+    def of(self, page: bytes, block: int) -> list[tuple[int, list[tuple[int, str | None]]]]:
+        """(line pointer, [(number of a column, text)]) of each item; an inner tuple of an index may lack the last columns."""
+
+@final
 class RowScan:
     """The rows of one relation, from the files of a data directory.
 

@@ -380,7 +380,8 @@ mod tests {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (state >> 33) as usize
         };
-        let sound = page(&[tuple(0, 3, None, &data(true, &packed(0))), tuple(0, 4, Some(0b0101), &data(false, &packed(1)))]);
+        let sound =
+            page(&[tuple(0, 3, None, &data(true, &packed(0))), tuple(0, 4, Some(0b0101), &data(false, &packed(1)))]);
         let (mut old, mut unread) = (0, 0);
         for _ in 0..20_000 {
             let mut bytes = sound.clone();

@@ -152,7 +152,8 @@ fn work(shared: &Shared<'_>) -> Result<(), Error> {
         let relation = &shared.relations[number];
         if open.as_ref().is_none_or(|o| o.0 != number) {
             hand_over(shared, open.take());
-            open = Some((number, relation.file.again(), Living::new(relation, shared.oldest_running), Tally::default()));
+            open =
+                Some((number, relation.file.again(), Living::new(relation, shared.oldest_running), Tally::default()));
         }
         let Some((_, file, living, tally)) = &mut open else { continue };
         let blocks = blocks_of_piece(relation).min(blocks_of(relation) - block);

@@ -8,6 +8,7 @@ mod clock;
 mod error;
 mod informix;
 mod page;
+mod page_values;
 mod pending;
 mod recorder;
 mod rows;
@@ -24,6 +25,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(page::page_read, module)?)?;
     module.add_function(wrap_pyfunction!(informix::informix_page, module)?)?;
     module.add_function(wrap_pyfunction!(informix::informix_page_type, module)?)?;
+    module.add_class::<page_values::PageValues>()?;
     module.add_class::<rows::RowScan>()?;
     module.add("REASONS", pending::reasons())?;
     module.add_class::<pending::OldPages>()?;

@@ -152,7 +152,7 @@ impl Decoder {
         settled != Settled::Torn
     }
 
-    fn page(&mut self, page: &[u8], block: u32, sink: &mut impl Sink) -> Result<()> {
+    pub(crate) fn page(&mut self, page: &[u8], block: u32, sink: &mut impl Sink) -> Result<()> {
         let Some(items) = tuples(page) else {
             self.unread.pages += 1;
             return Ok(());

@@ -49,7 +49,12 @@ pub(crate) struct Relation {
 
 impl Relation {
     pub(crate) fn open(path: &Path, relation: Option<&str>, database: Option<&str>) -> Result<Relation> {
-        let (mut catalog, oid) = find(path, relation, database)?;
+        let (catalog, oid) = find(path, relation, database)?;
+        Relation::of(catalog, oid)
+    }
+
+    /// A relation of a catalog, which may be an index.
+    pub(crate) fn of(mut catalog: Catalog, oid: u32) -> Result<Relation> {
         let class = catalog.classes[&oid].clone();
         let attributes = catalog.attributes(&HashSet::from([oid]))?.remove(&oid).unwrap_or_default();
         let wanted: Vec<u32> = attributes.iter().filter(|a| !a.attisdropped).map(|a| a.atttypid).collect();

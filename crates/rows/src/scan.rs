@@ -34,8 +34,7 @@ impl RowScan {
     /// When there is no such thing, it is not clear which one is meant, or it cannot be read.
     pub fn open(path: &Path, relation: Option<&str>, database: Option<&str>, dead: bool) -> Result<RowScan> {
         let relation = Arc::new(Relation::open(path, relation, database)?);
-        let printers = relation.columns.iter().map(|c| relation.types.printer(c.oid)).collect();
-        let texts = Texts { relation: Arc::clone(&relation), printers, rows: Vec::new(), bytes: 0 };
+        let texts = Texts::new(&relation);
         Ok(RowScan {
             unread: Unread::default(),
             decoder: Decoder::new(&relation, dead),
@@ -88,11 +87,24 @@ impl RowScan {
 }
 
 /// Rows as text.
-struct Texts {
+pub(crate) struct Texts {
     relation: Arc<Relation>,
     printers: Vec<Printer>,
-    rows: Vec<Row>,
+    pub rows: Vec<Row>,
     bytes: usize,
+}
+
+impl Texts {
+    pub(crate) fn new(relation: &Arc<Relation>) -> Texts {
+        let printers = relation.columns.iter().map(|c| relation.types.printer(c.oid)).collect();
+        Texts { relation: Arc::clone(relation), printers, rows: Vec::new(), bytes: 0 }
+    }
+
+    pub(crate) fn text(&self, column: usize, bytes: &[u8]) -> String {
+        let mut out = String::new();
+        self.relation.types.print(self.printers[column], bytes, &mut out);
+        out
+    }
 }
 
 impl Sink for Texts {
@@ -104,11 +116,7 @@ impl Sink for Texts {
         let text = match value {
             Value::Null => None,
             Value::Lost(text) => Some(text.to_owned()),
-            Value::Bytes(bytes) => {
-                let mut out = String::new();
-                self.relation.types.print(self.printers[column], bytes, &mut out);
-                Some(out)
-            }
+            Value::Bytes(bytes) => Some(self.text(column, bytes)),
         };
         self.bytes += text.as_ref().map_or(0, String::len);
         if let Some(row) = self.rows.last_mut() {

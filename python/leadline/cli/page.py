@@ -98,11 +98,15 @@ def show(
     from its start; the page is read from the server's files all the same.
 
     FILE may be text that holds one page: what gdb (x/8192bx), od, hexdump -C or xxd print, or a block dump of Oracle.
+
+    Values of rows and of index keys are shown typed where FILE is in a data directory, whose catalog says what they are.
     """
     from leadline import pages
     from leadline.pages.text import show_text
+    from leadline.pages.values import add_values
 
     page = _read(_place(place, dsn, fork), block_size, engine, row_size=row_size, version_15=version_15)
+    add_values(page)
     click.echo(to_json(pages.as_json(page)) if as_json else show_text(page))
 
 

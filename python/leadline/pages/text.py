@@ -26,6 +26,11 @@ def show_text(page: dict[str, Any]) -> str:
     if page.get("dump", {}).get("missing_bytes"):
         missing, tool = page["dump"]["missing_bytes"], page["dump"]["tool"]
         lines.append(f"from a dump of {tool} without {missing} bytes; zeros there make the checksum right")
+    if page.get("relation"):
+        columns = ", ".join(f"{name} {type_name}" for name, type_name in page["columns"])
+        lines += textwrap.wrap(f"{page['relation']} ({columns})", WIDTH, subsequent_indent="  ")
+    elif page.get("untyped"):
+        lines += textwrap.wrap(f"no typed values: {page['untyped']}", WIDTH, subsequent_indent="  ")
     for problem in page["problems"]:
         lines += textwrap.wrap(f"WRONG {problem['class']}: {problem['message']}", WIDTH, subsequent_indent="  ")
     for name, group in itertools.groupby(page["parts"], key=lambda part: part["part"]):
@@ -69,7 +74,7 @@ def _group(name: str, parts: list[dict[str, Any]]) -> list[str]:
         return [name, *_fields(parts[0])]
     names = list(dict.fromkeys(n for part in parts for n in part["fields"] if not hidden(n)))
     rows = [[part["number"], *(_value(part["fields"].get(n)) for n in names), "; ".join(_words(part))] for part in parts]
-    if not any(row[-1] for row in rows):
+    if not any(row[-1] for row in rows) and not any(part.get("values") for part in parts):
         return [name, to_table(["#", *names], [row[:-1] for row in rows], WIDTH)]
     if name in ("line pointer", "slot"):
         return [name, to_table(["#", *names, "words"], rows, WIDTH)]
@@ -85,6 +90,19 @@ def _records(parts: list[dict[str, Any]]) -> Iterator[str]:
         words = _words(part)
         if words:
             yield from textwrap.wrap("; ".join(words), WIDTH, initial_indent=" " * 6 + "= ", subsequent_indent=" " * 8)
+        if part.get("values"):
+            yield from textwrap.wrap(_typed(part["values"]), WIDTH, initial_indent=" " * 6 + ": ", subsequent_indent=" " * 8)
+
+
+def _typed(values: dict[str, str | None]) -> str:
+    """a = 1, b = NULL, c = 'text', long ones cut."""
+    return ", ".join(f"{name} = {_literal(text)}" for name, text in values.items())
+
+
+def _literal(text: str | None) -> str:
+    if text is None:
+        return "NULL"
+    return f"'{text}'" if len(text) <= 2 * BYTES_SHOWN else f"'{text[: 2 * BYTES_SHOWN]}…' {len(text)} characters"
 
 
 def _fields(part: dict[str, Any]) -> Iterator[str]:

@@ -53,6 +53,12 @@ pub struct Opaque {
     pub btpo_cycleid: u16,
 }
 
+/// How many attributes a tuple that is no row has: a pivot keeps only those that tell its neighbours apart. None: all.
+pub fn pivot_natts(tuple: &IndexTuple) -> Option<u16> {
+    let is_pivot = tuple.t_info & INDEX_AM_RESERVED_BIT != 0 && tuple.t_tid.posid & BT_IS_POSTING == 0;
+    is_pivot.then_some(tuple.t_tid.posid & BT_OFFSET_MASK)
+}
+
 impl Opaque {
     /// From the last 16 bytes of a page.
     #[inline]

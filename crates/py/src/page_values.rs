@@ -1,0 +1,33 @@
+//! `PageValues`: the typed values of a page's items.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use leadline_rows::{ItemValues, PageValues as Values};
+use pyo3::prelude::*;
+
+use crate::error::Error;
+
+#[pyclass(frozen)]
+pub(crate) struct PageValues {
+    values: Mutex<Values>,
+    #[pyo3(get)]
+    relation: String,
+    #[pyo3(get)]
+    columns: Vec<(String, String)>,
+}
+
+#[pymethods]
+impl PageValues {
+    #[new]
+    fn new(py: Python<'_>, path: PathBuf) -> Result<PageValues, Error> {
+        let values = py.detach(|| Values::open(&path))?;
+        let columns = values.columns().iter().map(|c| (c.name.clone(), c.type_name.clone())).collect();
+        Ok(PageValues { relation: values.relation().to_owned(), columns, values: Mutex::new(values) })
+    }
+
+    /// Line pointer and values by column of each item of a page of the relation.
+    fn of(&self, py: Python<'_>, page: &[u8], block: u32) -> Result<Vec<ItemValues>, Error> {
+        py.detach(|| Ok(self.values.lock().unwrap_or_else(PoisonError::into_inner).of(page, block)?))
+    }
+}
