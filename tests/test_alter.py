@@ -17,6 +17,7 @@ from typing import Any
 import psycopg
 import pytest
 from conftest import SETTINGS, Server, wait_until
+from leadline._core import pending_scan
 from leadline.alter import pending, session
 from leadline.alter.order import Page, blocks_between, passes
 from leadline.alter.pacing import Pacer
@@ -378,7 +379,7 @@ def test_values_of_any_type_are_packed_anew_and_stay_the_same(with_lz4: PrivateS
 
 
 def stored(connection: Any, table: str) -> int:
-    """Bytes that values take: in the row with their header and the padding before it, outside as they are."""
+    """Bytes that values take: in the row with their header, outside as they are."""
     [inside] = connection.execute(f"select sum(pg_column_size(v)) from {table}").fetchone()
     return int(inside)
 
@@ -405,9 +406,11 @@ def test_what_two_altered_columns_ask_for_is_done_row_by_row(with_lz4: PrivateSe
 
 
 def test_indexes_that_reindex_would_improve(fresh_server: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    server = fresh_server(16)
+    server = fresh_server(18)
     with server.connect() as connection:
         connection.execute("create table keyed (id int, t text, n numeric, f float8, tags int[])")
+        connection.execute("insert into keyed (id) values (1)")
+        [table] = connection.execute("select pg_relation_filepath('keyed')").fetchone()
         connection.execute("create collation loose (provider = icu, locale = 'und', deterministic = false)")
         indexes = ["keyed_id on keyed (id)", "keyed_t on keyed (t, id)", "keyed_n on keyed (n)", "keyed_f on keyed (f)"]
         indexes += ["keyed_more on keyed (id) include (t)", "keyed_loose on keyed (t collate loose)", "keyed_hash on keyed using hash (id)"]
@@ -426,12 +429,15 @@ def test_indexes_that_reindex_would_improve(fresh_server: Any, capsys: pytest.Ca
     patch(root / paths["keyed_f"], 28, 3)
     found = {row["relation"]: (row["reason"], row["rows"], row["pages"]) for row in alter(capsys, "pending", root)}
     assert found == {
-        "public.keyed_id": ("btree-dedup", None, 1),
-        "public.keyed_t": ("btree-dedup", None, 1),
-        "public.keyed_f": ("btree-version", None, 1),
+        "public.keyed_id": ("btree-dedup", None, 2),
+        "public.keyed_t": ("btree-dedup", None, 2),
+        "public.keyed_f": ("btree-version", None, 2),
         "public.keyed_hash": ("hash", None, found["public.keyed_hash"][2]),
         "public.keyed_gin": ("gin", None, 1),
     }
+    patch(root / table, 4000, 7)  # between line pointers and rows: only the checksum tells
+    torn = [sum(r["unread_pages"] for r in pending_scan(str(root / table), verify=verify)) for verify in (False, True)]
+    assert torn == [0, 1]
 
 
 def patch(path: Path, at: int, value: int) -> None:

@@ -66,11 +66,14 @@ pub fn relations(path: &Path, table: Option<&str>, database: Option<&str>) -> Re
     if path.is_file() {
         if table.is_some() || database.is_some() {
             let message = "a file of a relation says itself which relation and database it is of";
-            return Err(Error::new(Kind::Usage, message).hint("leadline alter pending DATA_DIR --table TABLE").at(path));
+            return Err(Error::new(Kind::Usage, message)
+                .hint("leadline alter pending DATA_DIR --table TABLE")
+                .at(path));
         }
         let (mut catalog, oid) = relation_of_file(path)?;
         let dir = catalog.dir.clone();
-        let name = databases(&dir)?.into_iter().find(|d| d.oid == catalog.database).map_or_else(String::new, |d| d.datname);
+        let name =
+            databases(&dir)?.into_iter().find(|d| d.oid == catalog.database).map_or_else(String::new, |d| d.datname);
         let found = of_catalog(&mut catalog, &name, &HashSet::from([oid]))?;
         let none = || Error::new(Kind::Invalid, "no old forms are known of this relation").at(path);
         return if found.is_empty() { Err(none()) } else { Ok(found) };
@@ -88,7 +91,9 @@ pub fn relations(path: &Path, table: Option<&str>, database: Option<&str>) -> Re
             Some(wanted) => named(&catalog, wanted, &each.datname),
         };
         if table.is_some() {
-            others.extend(catalog.classes.values().filter(|c| is_of_user(c)).map(|c| format!("{}.{}", c.schema, c.relname)));
+            others.extend(
+                catalog.classes.values().filter(|c| is_of_user(c)).map(|c| format!("{}.{}", c.schema, c.relname)),
+            );
             with_partitions(&mut catalog, &mut chosen)?;
         }
         with_indexes(&mut catalog, &mut chosen)?;

@@ -64,8 +64,7 @@ impl Tally {
     }
 
     pub(crate) fn add(&mut self, other: &Tally) {
-        for (mine, theirs) in
-            self.counts.iter_mut().chain([&mut self.any]).zip(other.counts.iter().chain([&other.any]))
+        for (mine, theirs) in self.counts.iter_mut().chain([&mut self.any]).zip(other.counts.iter().chain([&other.any]))
         {
             mine.rows += theirs.rows;
             mine.pages += theirs.pages;

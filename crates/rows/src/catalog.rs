@@ -145,16 +145,8 @@ impl Catalog {
     /// When it cannot be read.
     pub fn open(dir: &DataDir, database: &Database) -> Result<Catalog> {
         let mut catalog = Catalog::bare(dir, database.oid, database.dattablespace)?;
-        let columns = [
-            "oid",
-            "relname",
-            "relnamespace",
-            "relkind",
-            "relfilenode",
-            "reltablespace",
-            "relpersistence",
-            "relam",
-        ];
+        let columns =
+            ["oid", "relname", "relnamespace", "relkind", "relfilenode", "reltablespace", "relpersistence", "relam"];
         let rows = catalog.rows(PG_CLASS, &columns)?;
         for row in &rows {
             let class = Class {
@@ -398,7 +390,8 @@ fn own_layout(major: u32) -> Vec<Attribute> {
         let attname = next().to_owned();
         let atttypid = next().parse().ok()?;
         let storage = Storage { attlen: next().parse().ok()?, attalign: *next().as_bytes().first()? };
-        let row = Attribute { attname, atttypid, attnum, storage, attisdropped: false, missing: None, attcompression: 0 };
+        let row =
+            Attribute { attname, atttypid, attnum, storage, attisdropped: false, missing: None, attcompression: 0 };
         (since..=until).contains(&major).then_some(row)
     };
     let mut layout: Vec<Attribute> = LAYOUT.lines().skip(1).filter_map(row).collect();

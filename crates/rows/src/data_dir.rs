@@ -22,6 +22,8 @@ pub struct DataDir {
     pub major: u32,
     pub block_size: usize,
     pub segment_blocks: u32,
+    /// Whether pages have checksums.
+    pub checksums: bool,
     /// The next transaction's number, by the last checkpoint.
     pub next_xid: u32,
     pub next_multi_offset: u32,
@@ -63,6 +65,7 @@ impl DataDir {
             major,
             block_size: parsed.blcksz as usize,
             segment_blocks: parsed.relseg_size,
+            checksums: parsed.data_checksum_version != 0,
             next_xid: u32_at(NEXT_XID),
             next_multi_offset: u32_at(NEXT_MULTI_OFFSET),
         })

@@ -86,16 +86,21 @@ def check_readable(data_dir: Path) -> None:
 
 
 def scan(
-    where: Place, table: str | None, *, oldest_running: int | None = None, progress: TerminalLine | None = None
+    where: Place,
+    table: str | None,
+    *,
+    oldest_running: int | None = None,
+    verify: bool = False,
+    progress: TerminalLine | None = None,
 ) -> list[dict[str, Any]]:
-    """One dict for each relation, as of `pending_scan`; with a bar."""
+    """One dict for each relation, as of `pending_scan`; with a bar. verify: pages torn by a write are found out by their checksums."""
 
     def show(done: int, total: int) -> None:
         if progress:
             progress.share(done, total, f"{done >> 20:,} of {total >> 20:,} MB")
 
     try:
-        return pending_scan(str(where.path), table, where.database, oldest_running, show)
+        return pending_scan(str(where.path), table, where.database, oldest_running, show, verify=verify)
     finally:
         if progress:
             progress.done()
