@@ -120,7 +120,7 @@ def pending_scan(
     threads: int = 0,
     verify: bool = False,
 ) -> list[dict[str, Any]]:
-    """What is in an old form, relation by relation, old or not: [{database, relation, oid, is_table, blocks, pages,
+    """What is in an old form, relation by relation, old or not: [{database, relation, oid, is_table, is_unlogged, blocks, pages,
     reasons: {reason: (rows, pages, bytes)} without those that are not there, any: (rows, pages, bytes),
     in_progress, unread_pages, unread_rows, vanished}].
 

@@ -62,6 +62,7 @@ fn relation_dict<'py>(py: Python<'py>, relation: &Relation, tally: &Tally) -> Py
     out.set_item("database", &relation.database)?;
     out.set_item("relation", &relation.name)?;
     out.set_item("oid", relation.oid)?;
+    out.set_item("is_unlogged", relation.is_unlogged)?;
     out.set_item("is_table", matches!(relation.what, What::Table(_)))?;
     out.set_item("blocks", relation.file.blocks)?;
     out.set_item("pages", tally.pages)?;
