@@ -134,14 +134,16 @@ def pending_scan(
     oldest_running: int | None = None,
     progress: Callable[[int, int], None] | None = None,
     threads: int = 0,
+    verify: bool = False,
 ) -> list[dict[str, Any]]:
-    """What is in an old form, relation by relation, old or not: [{database, relation, oid, is_table, blocks, pages,
+    """What is in an old form, relation by relation, old or not: [{database, relation, oid, is_table, is_unlogged, blocks, pages,
     reasons: {reason: (rows, pages, bytes)} without those that are not there, any: (rows, pages, bytes),
     in_progress, unread_pages, unread_rows, vanished}].
 
     path: a data directory, or the file of a relation. table: [database.][schema.]table. oldest_running: a transaction
     before it that neither committed nor aborted was ended by a crash. progress: gets bytes done and all, may raise.
-    threads: 0 for one on each core. Raises kinds usage, not_found, rights, unsupported, storage, invalid.
+    threads: 0 for one on each core. verify: compare checksums, where there are any.
+    Raises kinds usage, not_found, rights, unsupported, storage, invalid.
     """
 
 @final

@@ -54,7 +54,7 @@ pub struct OldRow {
     pub len: u16,
     /// Bytes of values of dropped columns, in the row, with their padding.
     pub dropped_in_row: u16,
-    /// Of values of dropped columns, in the row with their padding and in the toast table.
+    /// Of values of dropped columns, in the row and in the toast table.
     pub dropped_bytes: u64,
     /// Of values packed otherwise, as stored now.
     pub packed_bytes: u64,
@@ -209,9 +209,13 @@ impl Form {
                 Stored::Varlena(Varlena::External(e)) => e.stored() as u64,
                 _ => 0,
             };
+            // A header of one byte needs no alignment, and padding is always zero.
+            let is_unaligned = column.storage.attlen == -1 && data.get(at) != Some(&0);
+            let start = if is_unaligned { at } else { align(at, column.storage.attalign) };
+            let inside = end.saturating_sub(start) as u64;
             if column.is_dropped {
                 sizes.dropped_in_row += end - at;
-                sizes.dropped += (end - at) as u64 + outside;
+                sizes.dropped += inside + outside;
             }
             let method = match value {
                 Stored::Varlena(Varlena::Compressed(_, method, _)) => Some(method),
@@ -219,7 +223,7 @@ impl Form {
                 _ => None,
             };
             if column.method.is_some() && method.is_some() && method != column.method {
-                sizes.packed += if outside > 0 { outside } else { (end - at) as u64 };
+                sizes.packed += if outside > 0 { outside } else { inside };
             }
             at = end;
         }

@@ -20,5 +20,5 @@ pub use leadline_rows::{Error, Kind};
 pub use old_pages::{OldPage, OldPages};
 pub use reason::Reason;
 pub use relations::{relations, Relation, What};
-pub use scan::scan;
+pub use scan::{scan, Look};
 pub use tally::{Count, Tally};

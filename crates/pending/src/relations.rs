@@ -47,6 +47,8 @@ pub struct Relation {
     pub name: String,
     /// Its number.
     pub oid: u32,
+    /// A checkpoint does not write its pages.
+    pub is_unlogged: bool,
     /// What it is.
     pub what: What,
     /// Its files.
@@ -83,13 +85,14 @@ pub fn relations(path: &Path, table: Option<&str>, database: Option<&str>) -> Re
     if let Some(wanted) = database.filter(|wanted| all.iter().all(|d| d.datname != *wanted)) {
         return Err(Error::new(Kind::NotFound, format!("there is no database {wanted}")).at(path));
     }
-    let (mut found, mut others) = (Vec::new(), Vec::new());
+    let (mut found, mut others, mut is_there) = (Vec::new(), Vec::new(), false);
     for each in all.iter().filter(|d| database.map_or(!d.datistemplate, |wanted| wanted == d.datname)) {
         let mut catalog = Catalog::open(&dir, each)?;
         let mut chosen: HashSet<u32> = match table {
             None => catalog.classes.values().filter(|c| is_of_user(c)).map(|c| c.oid).collect(),
             Some(wanted) => named(&catalog, wanted, &each.datname),
         };
+        is_there |= !chosen.is_empty();
         if table.is_some() {
             others.extend(
                 catalog.classes.values().filter(|c| is_of_user(c)).map(|c| format!("{}.{}", c.schema, c.relname)),
@@ -99,7 +102,7 @@ pub fn relations(path: &Path, table: Option<&str>, database: Option<&str>) -> Re
         with_indexes(&mut catalog, &mut chosen)?;
         found.extend(of_catalog(&mut catalog, &each.datname, &chosen)?);
     }
-    if let Some(wanted) = table.filter(|_| found.is_empty()) {
+    if let Some(wanted) = table.filter(|_| !is_there) {
         others.sort();
         let more = if others.len() > 10 { format!(" and {} more", others.len() - 10) } else { String::new() };
         others.truncate(10);
@@ -186,8 +189,15 @@ fn of_catalog(catalog: &mut Catalog, database: &str, chosen: &HashSet<u32>) -> R
             Err(e) => return Err(e),
         };
         let name = format!("{}.{}", class.schema, class.relname);
-        let dir = catalog.dir.clone();
-        found.push(Relation { database: database.to_owned(), name, oid: class.oid, what, file, dir });
+        found.push(Relation {
+            database: database.to_owned(),
+            name,
+            oid: class.oid,
+            is_unlogged: class.relpersistence == b'u',
+            what,
+            file,
+            dir: catalog.dir.clone(),
+        });
     }
     found.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(found)

@@ -5,6 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use leadline_page::postgres::heap::TupleHeader;
+use leadline_page::postgres::{checksum, Header};
 use leadline_rows::heap_file::HeapFile;
 use leadline_rows::xact::{Status, Xacts};
 use leadline_rows::{Error, Kind};
@@ -17,7 +18,11 @@ use crate::tally::Tally;
 /// Small enough to stay in the processor's cache between reading and looking.
 const PIECE: usize = 1 << 18;
 /// A page that cannot be is read again so often: a running server may be writing it.
-pub(crate) const LOOKS: usize = 3;
+pub(crate) const LOOKS: usize = 5;
+/// A server that must wait in the middle of a page, as for a full disk queue, takes longer: then the page stays unread.
+const A_MOMENT: Duration = Duration::from_millis(5);
+/// When so many pages stayed unread, it is not a server writing them: no more are read again.
+const HOPELESS: u32 = 16;
 const BTREE_VERSION: u32 = 4;
 const GIN_VERSION: u32 = 2;
 const HASH_VERSION: u32 = 4;
@@ -52,9 +57,20 @@ impl Living {
     }
 }
 
+/// How to look.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Look {
+    /// A transaction before it that neither committed nor aborted was ended by a crash.
+    pub oldest_running: Option<u32>,
+    /// Compare checksums, where pages have any: a page that was read while it was being written is then seen to be torn.
+    pub verify: bool,
+    /// As many threads; 0 is taken as 1.
+    pub threads: usize,
+}
+
 struct Shared<'r> {
     relations: &'r [Relation],
-    oldest_running: Option<u32>,
+    how: Look,
     next: Mutex<(usize, u32)>,
     done: AtomicU64,
     stop: AtomicBool,
@@ -69,15 +85,14 @@ struct Shared<'r> {
 /// When a file cannot be read; one that is gone is told by [`Tally::vanished`].
 pub fn scan(
     relations: &[Relation],
-    oldest_running: Option<u32>,
-    threads: usize,
+    how: Look,
     go_on: &mut dyn FnMut(u64, u64) -> bool,
 ) -> Result<Option<Vec<Tally>>, Error> {
     let total: u64 = relations.iter().map(|r| u64::from(blocks_of(r)) * r.file.block_size as u64).sum();
-    let threads = threads.max(1);
+    let threads = how.threads.max(1);
     let shared = Shared {
         relations,
-        oldest_running,
+        how,
         next: Mutex::new((0, 0)),
         done: AtomicU64::new(0),
         stop: AtomicBool::new(false),
@@ -147,13 +162,18 @@ fn blocks_of_piece(relation: &Relation) -> u32 {
 
 fn work(shared: &Shared<'_>) -> Result<(), Error> {
     let mut buffer = vec![0; PIECE];
+    let mut hopeless = 0;
     let mut open: Option<(usize, HeapFile, Living, Tally)> = None;
     while let Some((number, block)) = next_piece(shared) {
         let relation = &shared.relations[number];
         if open.as_ref().is_none_or(|o| o.0 != number) {
             hand_over(shared, open.take());
-            open =
-                Some((number, relation.file.again(), Living::new(relation, shared.oldest_running), Tally::default()));
+            open = Some((
+                number,
+                relation.file.again(),
+                Living::new(relation, shared.how.oldest_running),
+                Tally::default(),
+            ));
         }
         let Some((_, file, living, tally)) = &mut open else { continue };
         let blocks = blocks_of_piece(relation).min(blocks_of(relation) - block);
@@ -162,10 +182,15 @@ fn work(shared: &Shared<'_>) -> Result<(), Error> {
             Ok(read) => {
                 for (i, page) in buffer.chunks_exact(relation.file.block_size).take(read).enumerate() {
                     let block = block + i as u32;
-                    let mut found = look(relation, living, page);
-                    if found.is_doubtful() {
-                        found = look_again(relation, living, file, block, found)?;
+                    let verify = shared.how.verify && relation.dir.checksums;
+                    let mut found = look_at(relation, living, page, block, verify);
+                    for _ in 1..LOOKS {
+                        if !found.is_doubtful() || hopeless > HOPELESS {
+                            break;
+                        }
+                        found = look_again(relation, living, file, block, verify)?;
                     }
+                    hopeless += u32::from(found.is_doubtful());
                     tally.add(&found);
                 }
             }
@@ -184,24 +209,32 @@ fn hand_over(shared: &Shared<'_>, open: Option<(usize, HeapFile, Living, Tally)>
     }
 }
 
+/// Reads a page that cannot be once more, a moment later. Nothing is found where the file ends before it by now.
 fn look_again(
     relation: &Relation,
     living: &mut Living,
     file: &mut HeapFile,
     block: u32,
-    mut found: Tally,
+    verify: bool,
 ) -> Result<Tally, Error> {
+    std::thread::sleep(A_MOMENT);
     let mut page = vec![0; file.block_size];
-    for _ in 1..LOOKS {
-        if file.read(block, &mut page)? == 0 {
-            break;
-        }
-        found = look(relation, living, &page);
-        if !found.is_doubtful() {
-            break;
-        }
+    Ok(match file.read(block, &mut page)? {
+        0 => Tally::default(),
+        _ => look_at(relation, living, &page, block, verify),
+    })
+}
+
+/// What is old in one page; nothing but that it is unread, when its checksum is not its own.
+fn look_at(relation: &Relation, living: &mut Living, page: &[u8], block: u32, verify: bool) -> Tally {
+    if verify && !is_whole(page, block) {
+        return Tally { pages: 1, unread_pages: 1, ..Tally::default() };
     }
-    Ok(found)
+    look(relation, living, page)
+}
+
+fn is_whole(page: &[u8], block: u32) -> bool {
+    Header::parse(page).is_some_and(|h| h.pd_upper == 0 || h.pd_checksum == checksum(page, block))
 }
 
 /// What is old in one page.

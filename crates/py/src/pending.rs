@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use leadline_pending::{relations, scan, Count, Kind, OldPages as Pages, Reason, Relation, Tally, What};
+use leadline_pending::{relations, scan, Count, Kind, Look, OldPages as Pages, Reason, Relation, Tally, What};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -15,8 +15,9 @@ pub(crate) fn reasons() -> Vec<(&'static str, u16, bool)> {
 }
 
 /// What is old in each relation of a data directory, or in one of them.
+#[allow(clippy::too_many_arguments)] // as Python names them
 #[pyfunction]
-#[pyo3(signature = (path, table=None, database=None, oldest_running=None, progress=None, threads=0))]
+#[pyo3(signature = (path, table=None, database=None, oldest_running=None, progress=None, threads=0, verify=false))]
 pub(crate) fn pending_scan<'py>(
     py: Python<'py>,
     path: PathBuf,
@@ -25,6 +26,7 @@ pub(crate) fn pending_scan<'py>(
     oldest_running: Option<u32>,
     progress: Option<Py<PyAny>>,
     threads: usize,
+    verify: bool,
 ) -> PyResult<Vec<Bound<'py, PyDict>>> {
     let threads = if threads == 0 { std::thread::available_parallelism().map_or(1, Into::into) } else { threads };
     let mut failed = None;
@@ -40,7 +42,7 @@ pub(crate) fn pending_scan<'py>(
     };
     let look = || -> Result<_, Error> {
         let found = relations(&path, table.as_deref(), database.as_deref())?;
-        let tallies = scan(&found, oldest_running, threads, &mut go_on)?;
+        let tallies = scan(&found, Look { oldest_running, verify, threads }, &mut go_on)?;
         Ok((found, tallies.unwrap_or_default()))
     };
     let (found, tallies) = py.detach(look)?;
@@ -60,6 +62,7 @@ fn relation_dict<'py>(py: Python<'py>, relation: &Relation, tally: &Tally) -> Py
     out.set_item("database", &relation.database)?;
     out.set_item("relation", &relation.name)?;
     out.set_item("oid", relation.oid)?;
+    out.set_item("is_unlogged", relation.is_unlogged)?;
     out.set_item("is_table", matches!(relation.what, What::Table(_)))?;
     out.set_item("blocks", relation.file.blocks)?;
     out.set_item("pages", tally.pages)?;

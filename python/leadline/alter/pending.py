@@ -86,16 +86,21 @@ def check_readable(data_dir: Path) -> None:
 
 
 def scan(
-    where: Place, table: str | None, *, oldest_running: int | None = None, progress: TerminalLine | None = None
+    where: Place,
+    table: str | None,
+    *,
+    oldest_running: int | None = None,
+    verify: bool = False,
+    progress: TerminalLine | None = None,
 ) -> list[dict[str, Any]]:
-    """One dict for each relation, as of `pending_scan`; with a bar."""
+    """One dict for each relation, as of `pending_scan`; with a bar. verify: pages torn by a write are found out by their checksums."""
 
     def show(done: int, total: int) -> None:
         if progress:
             progress.share(done, total, f"{done >> 20:,} of {total >> 20:,} MB")
 
     try:
-        return pending_scan(str(where.path), table, where.database, oldest_running, show)
+        return pending_scan(str(where.path), table, where.database, oldest_running, show, verify=verify)
     finally:
         if progress:
             progress.done()
@@ -115,6 +120,10 @@ def notes(where: Place, found: list[dict[str, Any]]) -> list[str]:
     """What the reader of the figures has to know."""
     said = [CHECKPOINT_HINT] if where.is_live else []
     sums = {key: sum(r[key] for r in found) for key in ("in_progress", "unread_pages", "unread_rows", "vanished")}
+    unlogged = [r["relation"] for r in found if r["is_unlogged"] and r["is_table"]]
+    if where.is_live and unlogged:
+        more = f" and {len(unlogged) - 3} more" if len(unlogged) > 3 else ""
+        said.append(f"unlogged tables are not written by a checkpoint either, only when the server stops: {', '.join(unlogged[:3])}{more}")
     if sums["in_progress"]:
         said.append(f"{sums['in_progress']} of the rows are of transactions that had not ended, as far as the files tell")
     if sums["unread_pages"] or sums["unread_rows"]:

@@ -101,7 +101,7 @@ class Resolver:
         [oldest] = self._one("select (pg_snapshot_xmin(pg_current_snapshot())::text::numeric % 4294967296)::int8")
         self._why_old = checkpoint(self.connection)
         self.oldest = oldest if self._why_old is None else None
-        found = pending.scan(self.where, self._file_name(table), oldest_running=oldest, progress=self.progress)
+        found = pending.scan(self.where, self._file_name(table), oldest_running=self.oldest, verify=True, progress=self.progress)
         of_table = [r for r in found if r["oid"] == table.oid]
         if not of_table:
             raise LeadlineError("not_found", f"{table.label} is not in the files yet", hint="its checkpoint was refused: see above")

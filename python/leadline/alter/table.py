@@ -89,13 +89,17 @@ select a.attnum::int, quote_ident(a.attname), a.attgenerated::text <> '', a.atti
 
 def _plan(connection: Connection, oid: int, schema: str, relname: str) -> Table:
     """How one table is rewritten. Raises LeadlineError when that would do more than rewrite."""
-    [name, secured, kept_apart] = _one(
+    [name, secured, kept_apart, unlogged] = _one(
         connection,
-        "select quote_ident(n.nspname) || '.' || quote_ident(c.relname), row_security_active(c.oid), c.relrowsecurity"
+        "select quote_ident(n.nspname) || '.' || quote_ident(c.relname), row_security_active(c.oid), c.relrowsecurity,"
+        " c.relpersistence = 'u'"
         " from pg_class c join pg_namespace n on n.oid = c.relnamespace where c.oid = %s",
         [oid],
     )
     table = Table(oid, schema, relname, name)
+    if unlogged:
+        hint = f"alter table {name} set logged writes it anew altogether, with a lock"
+        raise _refused(table.label, "it is unlogged: no checkpoint writes its pages, so the files do not tell which rows are old", hint)
     if secured:
         raise _refused(
             table.label,
