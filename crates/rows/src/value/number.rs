@@ -5,34 +5,39 @@ use std::str::FromStr;
 
 use super::show;
 
-/// The two digits of every number below 100.
-const PAIRS: [[u8; 2]; 100] = {
-    let mut pairs = [[0; 2]; 100];
-    let mut i = 0;
-    while i < 100 {
-        pairs[i] = [b'0' + (i / 10) as u8, b'0' + (i % 10) as u8];
-        i += 1;
-    }
-    pairs
-};
+/// The two digits of every number below 100. They are text already: no byte of a number has to be looked at again.
+const PAIRS: &str =
+    "00010203040506070809101112131415161718192021222324252627282930313233343536373839404142434445464748\
+49505152535455565758596061626364656667686970717273747576777879808182838485868788899091929394959697\
+9899";
 
-/// A number with at least so many digits (20 at most).
 #[inline]
-pub(crate) fn unsigned(mut value: u64, least: usize, out: &mut String) -> Option<()> {
-    let mut digits = [b'0'; 20];
-    let mut at = digits.len();
-    while value >= 10 {
-        at -= 2;
-        digits[at..at + 2].copy_from_slice(&PAIRS[(value % 100) as usize]);
-        value /= 100;
+fn pair(value: u64, out: &mut String) {
+    let at = 2 * (value % 100) as usize;
+    out.push_str(&PAIRS[at..at + 2]);
+}
+
+/// A number with at least so many digits.
+pub(crate) fn unsigned(value: u64, least: usize, out: &mut String) -> Option<()> {
+    if value >= 10_000 || least > 4 {
+        unsigned(value / 10_000, least.saturating_sub(4).max(1), out)?;
+        pair(value / 100, out);
+        pair(value, out);
+        return Some(());
     }
-    if value > 0 {
-        at -= 1;
-        digits[at] = b'0' + value as u8;
-    } else if at < digits.len() && digits[at] == b'0' {
-        at += 1;
+    if value >= 1000 || least > 3 {
+        pair(value / 100, out);
+        pair(value, out);
+        return Some(());
     }
-    out.push_str(std::str::from_utf8(&digits[at.min(digits.len() - least)..]).ok()?);
+    if value >= 100 || least > 2 {
+        out.push(char::from(b'0' + (value / 100) as u8));
+        pair(value, out);
+    } else if value >= 10 || least > 1 {
+        pair(value, out);
+    } else {
+        out.push(char::from(b'0' + value as u8));
+    }
     Some(())
 }
 
