@@ -599,13 +599,13 @@ def test_it_waits_for_those_who_wait_and_for_replicas(monkeypatch: pytest.Monkey
     clock = [100.0]
     time = SimpleNamespace(monotonic=lambda: clock[0], sleep=lambda seconds: clock.__setitem__(0, clock[0] + seconds))
     monkeypatch.setattr("leadline.alter.pacing.time", time)
-    connection: Any = Answers((2,), (1,), (0,), (1, 1, 9 << 20), (1, 1, 1 << 20))
+    connection: Any = Answers((2,), (1,), (0,), (0, 9 << 20), (0, 1 << 20))
     pacer = Pacer(connection, 1 << 20, 4 << 20, said.append)
     pacer.wrote(3 << 20)
     pacer.wait(1)
     assert said == ["somebody waits for the table"] * 2 + ["a replica is 9 MB behind"]
     assert connection.answers == [] and 103.0 <= clock[0] <= 103.1
-    hidden: Any = Answers((0,), (1, 0, 0))
+    hidden: Any = Answers((0,), (1, 0))
     with pytest.raises(LeadlineError, match="how far replicas are"):
         Pacer(hidden, None, 1, said.append).wait(1)
 
