@@ -18,7 +18,7 @@ import psycopg
 import pytest
 from conftest import SETTINGS, Server, wait_until
 from leadline._core import pending_scan
-from leadline.alter import pending, session
+from leadline.alter import pending, resolve, session
 from leadline.alter.order import Page, blocks_between, passes
 from leadline.alter.pacing import Pacer
 from leadline.cli import run
@@ -227,6 +227,69 @@ def test_rows_that_stay_locked_are_left_and_told(servers: Any, capsys: pytest.Ca
     assert (done["rows_rewritten"], done["rows_remaining"]) == (2, 0)
 
 
+class Said:
+    """A progress line that remembers."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def share(self, _done: int, _total: int, text: str) -> None:
+        self.texts.append(text)
+
+    def done(self) -> None: ...
+
+
+def test_it_steps_back_while_somebody_waits_for_the_table(servers: Any) -> None:
+    server, said, done = servers(16), Said(), []
+    progress: Any = said
+
+    def alter_it() -> None:
+        with server.connect() as connection:
+            connection.execute("alter table wanted add column more int default 2")
+
+    def resolve_it() -> None:
+        done.extend(resolve.resolve(server.dsn, "wanted", resolve.Options(), progress))
+
+    with server.connect() as connection, server.connect(autocommit=False) as reader:
+        make_small(connection, "wanted")
+        reader.execute("select count(*) from wanted")
+        threads = [threading.Thread(target=alter_it)]
+        threads[0].start()
+        waiting = "select count(*) from pg_locks where relation = 'wanted'::regclass and not granted"
+        wait_until(lambda: connection.execute(waiting).fetchone()[0] == 1, what="somebody who waits")
+        threads.append(threading.Thread(target=resolve_it))
+        threads[1].start()
+        try:
+            wait_until(lambda: "somebody waits for the table" in said.texts, what="a step back")
+        finally:
+            reader.rollback()
+            for thread in threads:
+                thread.join()
+    [outcome] = done  # with the column that was added meanwhile every row was old again
+    assert (outcome.rows_before, outcome.rows_remaining, outcome.is_proven) == (100, 0, True)
+
+
+def test_an_interrupt_ends_it_between_two_transactions_with_a_summary(servers: Any) -> None:
+    server = servers(17)
+    with server.connect() as connection:
+        connection.execute("drop table if exists halted")
+        connection.execute("create table halted as select i as id, 0 as n from generate_series(1, 5000) i")
+        connection.execute("alter table halted add column added int")
+        [old_xmin] = connection.execute("select min(xmin::text) from halted").fetchone()
+        command = [sys.executable, "-m", "leadline", "alter", "resolve", server.dsn, "--table", "halted", "--json"]
+        command += ["--batch", "10", "--max-wal-rate", "100kB"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+            count = "select count(*) from halted where xmin::text <> %s"
+            wait_until(lambda: connection.execute(count, [old_xmin]).fetchone()[0] > 0, what="the first rows")
+            process.send_signal(signal.SIGINT)
+            out, _ = process.communicate(timeout=60)
+        [done] = json.loads(out)
+        assert process.returncode == 130
+        assert done["is_interrupted"] and done["is_proven"]
+        assert done["rows_rewritten"] == connection.execute(count, [old_xmin]).fetchone()[0]
+        assert done["rows_rewritten"] + done["rows_remaining"] == 5000
+
+
 def make_small(connection: Any, name: str, columns: str = "id int primary key, n int") -> None:
     """A hundred short rows."""
     connection.execute(f"drop table if exists {name} cascade")
@@ -302,6 +365,15 @@ def test_row_security_and_missing_rights_are_refused(some: Server, capsys: pytes
         assert "CHECKPOINT was refused" in " ".join(done["notes"])
         [done] = alter(capsys, "resolve", some.dsn, "--table", "guarded")
         assert (done["rows_before"], done["is_proven"]) == (0, True)
+        connection.execute("alter table guarded owner to postgres")
+        connection.execute("grant select on guarded to clerk")
+        connection.execute("alter table guarded add column again int")
+        connection.execute("checkpoint")
+        refused = alter(capsys, "resolve", dsn, "--table", "guarded", code=2)["error"]
+        assert (refused["kind"], refused["message"]) == ("unsupported", "the rows of public.guarded cannot be rewritten")
+        connection.execute("alter table guarded disable row level security")
+        refused = alter(capsys, "resolve", dsn, "--table", "guarded", code=2)["error"]
+        assert (refused["kind"], "permission denied" in refused["detail"]) == ("rights", True)
         connection.execute("drop table guarded")
         connection.execute("drop role clerk")
 
@@ -527,13 +599,13 @@ def test_it_waits_for_those_who_wait_and_for_replicas(monkeypatch: pytest.Monkey
     clock = [100.0]
     time = SimpleNamespace(monotonic=lambda: clock[0], sleep=lambda seconds: clock.__setitem__(0, clock[0] + seconds))
     monkeypatch.setattr("leadline.alter.pacing.time", time)
-    connection: Any = Answers((2,), (1,), (0,), (1, 1, 9 << 20), (1, 1, 1 << 20))
+    connection: Any = Answers((2,), (1,), (0,), (0, 9 << 20), (0, 1 << 20))
     pacer = Pacer(connection, 1 << 20, 4 << 20, said.append)
     pacer.wrote(3 << 20)
     pacer.wait(1)
     assert said == ["somebody waits for the table"] * 2 + ["a replica is 9 MB behind"]
     assert connection.answers == [] and 103.0 <= clock[0] <= 103.1
-    hidden: Any = Answers((0,), (1, 0, 0))
+    hidden: Any = Answers((0,), (1, 0))
     with pytest.raises(LeadlineError, match="how far replicas are"):
         Pacer(hidden, None, 1, said.append).wait(1)
 

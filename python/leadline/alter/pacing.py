@@ -11,8 +11,8 @@ from leadline.errors import LeadlineError
 LOOK_S = 0.05
 _WAITING = "select count(*) from pg_locks where locktype = 'relation' and relation = %s and not granted and pid <> pg_backend_pid()"
 _LAG = """
-select count(*), count(replay_lsn), coalesce(max(pg_current_wal_lsn() - replay_lsn), 0)::int8
-  from pg_stat_replication where state <> 'backup'
+select count(*) - count(state), coalesce(max(pg_current_wal_lsn() - coalesce(replay_lsn, flush_lsn, write_lsn, sent_lsn)), 0)::int8
+  from pg_stat_replication where state is distinct from 'backup'
 """
 
 
@@ -47,8 +47,8 @@ class Pacer:
         return bool(waiting)
 
     def _lag(self) -> int:
-        replicas, seen, lag = self._connection.execute(_LAG).fetchone() or (0, 0, 0)
-        if seen < replicas:
+        hidden, lag = self._connection.execute(_LAG).fetchone() or (0, 0)
+        if hidden:
             message = "this role does not see how far replicas are"
             raise LeadlineError("rights", message, detail="pg_stat_replication hides it", hint="grant pg_monitor to ROLE")
         return int(lag)

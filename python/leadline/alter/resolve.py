@@ -19,7 +19,7 @@ from leadline._core import REASONS, OldPages
 from leadline.alter import pending
 from leadline.alter.order import Page, blocks_between, passes
 from leadline.alter.pacing import Pacer
-from leadline.alter.session import checkpoint, open_session
+from leadline.alter.session import checkpoint, open_session, told
 from leadline.alter.table import Table, tables
 from leadline.errors import LeadlineError
 from leadline.progress import TerminalLine
@@ -94,6 +94,15 @@ class Resolver:
 
     _done = _total = 0
 
+    def _size(self, table: Table) -> int:
+        """Bytes of a table with all that belongs to it; waits until it is not locked."""
+        while True:
+            try:
+                [size] = self._one("select pg_total_relation_size(%s::oid::regclass)", [table.oid])
+                return int(size)
+            except psycopg.errors.LockNotAvailable:
+                self.pacer.wait(table.oid)
+
     # -- looking
 
     def look(self, table: Table) -> dict[str, Any]:
@@ -153,8 +162,7 @@ class Resolver:
         started = time.monotonic()
         outcome = Outcome(table.label, notes=list(table.notes))
         self.connection.execute("select set_config('session_replication_role', 'replica', false)" if table.as_replica else "select 1")
-        size = "select pg_total_relation_size(%s::oid::regclass)"
-        [outcome.bytes_before] = self._one(size, [table.oid])
+        outcome.bytes_before = self._size(table)
         found = self.look(table)
         outcome.before, outcome.rows_before = pending.rows([found]), found["any"][0]
         self._total = outcome.rows_before
@@ -175,7 +183,7 @@ class Resolver:
         outcome.after, outcome.rows_remaining = pending.rows([found]), found["any"][0]
         outcome.is_proven = self._why_old is None and not found["unread_pages"] and not found["unread_rows"]
         outcome.notes += self._doubts()
-        [outcome.bytes_after] = self._one(size, [table.oid])
+        outcome.bytes_after = self._size(table)
         if table.as_replica:
             self.connection.execute("set session_replication_role = origin")
         outcome.seconds = time.monotonic() - started
@@ -279,15 +287,17 @@ _WAITS = {True: _WAITS_SQL.format(since="waitstart"), False: _WAITS_SQL.format(s
 
 def resolve(dsn: str, wanted: str, options: Options, progress: TerminalLine) -> list[Outcome]:
     """Resolves a table, or each partition of it."""
-    resolver = Resolver(dsn, wanted, options, progress)
-    with resolver.connection:
-        return list(resolver.run())
+    with told():
+        resolver = Resolver(dsn, wanted, options, progress)
+        with resolver.connection:
+            return list(resolver.run())
 
 
 def plan(dsn: str, wanted: str, options: Options, progress: TerminalLine) -> list[dict[str, Any]]:
     """What `resolve` would do."""
-    resolver = Resolver(dsn, wanted, options, progress)
-    with resolver.connection:
-        return resolver.plan()
+    with told():
+        resolver = Resolver(dsn, wanted, options, progress)
+        with resolver.connection:
+            return resolver.plan()
 
 

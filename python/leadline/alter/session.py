@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import psycopg
 from psycopg.conninfo import make_conninfo
 
@@ -33,6 +36,24 @@ def open_session(dsn: str) -> Connection:
     for name, value in SETTINGS.items():
         connection.execute("select set_config(%s, %s, false)", [name, value])
     return connection
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """What the server refuses, as the one error a user sees."""
+    try:
+        yield
+    except psycopg.Error as e:
+        said = str(e).strip().splitlines()[0] if str(e).strip() else type(e).__name__
+        again = "begin again: what was committed stays, and is not done twice"
+        if isinstance(e, psycopg.errors.InsufficientPrivilege):
+            message = "this role may not rewrite rows of the table"
+            raise LeadlineError("rights", message, detail=said, hint="run it as the table's owner") from e
+        if isinstance(e, psycopg.errors.LockNotAvailable):
+            raise LeadlineError("query", "the table is locked", detail=said, hint="who locks it: leadline top; then " + again) from e
+        if isinstance(e, psycopg.OperationalError):
+            raise LeadlineError("gone", "the connection to the server is lost", detail=said, hint=again) from e
+        raise LeadlineError("query", "the server refused a statement", detail=said, hint=again) from e
 
 
 def checkpoint(connection: Connection) -> str | None:
