@@ -5,10 +5,11 @@
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
+use leadline_page::postgres::relmap;
+
 use crate::data_dir::{read, DataDir};
 use crate::error::{Error, Kind, Result};
 use crate::heap_file::HeapFile;
-use crate::relmap;
 use crate::tuple::{deform, Storage, Stored};
 use crate::value::{self, Types};
 use crate::varlena::{self, Varlena};
@@ -106,9 +107,9 @@ impl Catalog {
     fn bare(dir: &DataDir, database: u32, space: u32) -> Result<Catalog> {
         let map = |folder: PathBuf| -> Result<HashMap<u32, u32>> {
             let path = folder.join("pg_filenode.map");
-            let parsed = relmap::parse(&read(&path)?);
+            let parsed = relmap(&read(&path)?);
             let map = parsed.map_err(|e| {
-                Error::new(Kind::Invalid, "the map of the catalog's files is damaged").detail(e).at(&path)
+                Error::new(Kind::Invalid, "the map of the catalog's files is damaged").detail(e.to_string()).at(&path)
             })?;
             Ok(map.into_iter().collect())
         };

@@ -12,7 +12,6 @@ mod data_dir;
 mod error;
 pub mod export;
 mod heap_file;
-mod relmap;
 mod scan;
 mod toast;
 pub mod tuple;
