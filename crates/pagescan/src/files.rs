@@ -12,6 +12,7 @@ use leadline_page::oracle;
 use leadline_page::postgres::{Control, Fork, Header};
 
 use crate::error::Error;
+use crate::other::Other;
 
 const DEFAULT_BLOCK: u32 = 8192;
 const SEGMENT_BYTES: u64 = 1 << 30;
@@ -142,6 +143,10 @@ pub fn find(paths: &[PathBuf], block_size: Option<u32>) -> Result<Vec<RelationFi
                 return Err(Error::NotPages { path: path.clone(), detail });
             }
         } else {
+            if Other::of(path).is_some() && block_size.is_none() {
+                let detail = "it belongs to no relation: page show takes it apart".into();
+                return Err(Error::NotPages { path: path.clone(), detail });
+            }
             let (file, _) = RelationFile::open(path, block_size)?;
             if file.engine != Engine::Postgres {
                 let detail = "it holds blocks of Oracle, of which only single ones are taken apart (show, hex, diff)";
@@ -235,7 +240,7 @@ fn named(path: &Path, bytes: u64, layout: Layout) -> RelationFile {
     RelationFile { path: path.to_owned(), engine, spcnode, dbnode, relfilenode, fork, segment, bytes, layout }
 }
 
-fn layout_of(control: Option<&Control>, block_size: Option<u32>) -> Result<Layout, Error> {
+pub(crate) fn layout_of(control: Option<&Control>, block_size: Option<u32>) -> Result<Layout, Error> {
     let block_size = block_size.or(control.map(|c| c.blcksz)).unwrap_or(DEFAULT_BLOCK);
     if !block_size.is_power_of_two() || !(1024..=32768).contains(&block_size) {
         return Err(Error::Usage(format!("a block size is a power of two from 1024 to 32768, not {block_size}")));
@@ -245,7 +250,7 @@ fn layout_of(control: Option<&Control>, block_size: Option<u32>) -> Result<Layou
 }
 
 /// The pg_control of the data directory that a file is in.
-fn control_above(path: &Path) -> Result<Option<Control>, Error> {
+pub(crate) fn control_above(path: &Path) -> Result<Option<Control>, Error> {
     let full = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     for folder in full.ancestors().skip(1).take(5) {
         let control = folder.join("global/pg_control");

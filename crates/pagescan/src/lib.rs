@@ -8,9 +8,11 @@
 
 mod error;
 pub mod files;
+mod other;
 mod run;
 mod tables;
 
 pub use error::Error;
 pub use files::{Engine, Layout, RelationFile};
+pub use other::{Other, OtherPage};
 pub use run::{Problem, Run, Status, Summary};

@@ -69,6 +69,8 @@ Examples:
   leadline page show base/16384/16402
   leadline page show base/16384/16402:7
   leadline page show base/16384/16402_vm:0 --json
+  leadline page show global/pg_control
+  leadline page show pg_xact/0000:3
   leadline page show public.orders_pkey:3 --dsn postgres:///shop
   leadline page show rootchunk:4 --engine informix
   leadline page show chunk4:202 --engine informix --row-size 140""",
@@ -95,6 +97,9 @@ def show(
 
     BLOCK counts from the start of FILE; without it, block 0. With --dsn a relation is named instead, and BLOCK counts
     from its start; the page is read from the server's files all the same.
+
+    FILE may also be global/pg_control, a pg_filenode.map (both read as one block), or a file of pg_xact, as a whole data
+    directory has them.
     """
     from leadline import pages
     from leadline.pages.text import show_text

@@ -216,7 +216,7 @@ pub fn describe_control(bytes: &[u8]) -> (Vec<Part>, Vec<Wrong>, u32) {
         Err(truncated) => wrong.push(truncated),
     }
     let mut end = part("end of file", after.offset(), FieldKind::Free);
-    end.bytes_to("zeros", FieldKind::Free, bytes.len());
+    end.bytes_to("rest", FieldKind::Free, bytes.len());
     // One structure with another one in its middle.
     let (mut file, after) = (ended(before), ended(after));
     file.end = after.end;
