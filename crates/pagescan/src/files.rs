@@ -71,11 +71,12 @@ impl RelationFile {
     /// When it is not a file that can be read, or holds no page.
     pub fn open(path: &Path, block_size: Option<u32>) -> Result<(RelationFile, File), Error> {
         let read = |source| Error::Read { path: path.to_owned(), source };
-        let file = File::open(path).map_err(read)?;
-        let about = file.metadata().map_err(read)?;
+        // Asked before it is opened: to open a pipe is to wait for somebody who writes.
+        let about = fs::metadata(path).map_err(read)?;
         if !about.is_file() {
             return Err(Error::NotPages { path: path.to_owned(), detail: "not a file".into() });
         }
+        let file = File::open(path).map_err(read)?;
         let (engine, layout) = match control_above(path)? {
             Some(control) => (Engine::Postgres, layout_of(Some(&control), block_size)?),
             None => {
@@ -99,6 +100,9 @@ impl RelationFile {
             let blocks = self.bytes / size as u64;
             let detail = match (read, blocks) {
                 (0, 0) => format!("the file has {} bytes, less than one page of {size}", self.bytes),
+                (0, n) if u64::from(block) < n => {
+                    format!("the file became shorter while it was read: block {block} is gone")
+                }
                 (0, _) => format!("there is no block {block}: the file has blocks 0 to {}", blocks - 1),
                 _ => format!("the file ends within block {block}: it has {read} of {size} bytes"),
             };

@@ -3,7 +3,7 @@
 //! Known by their names and folders: global/pg_control, pg_filenode.map, pg_xact/0000 and on. Copies elsewhere are read too,
 //! as long as they keep their names (of pg_xact also the folder's).
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::path::Path;
 
 use leadline_page::postgres::{describe_clog, describe_control, describe_relmap, SLRU_PAGES_PER_SEGMENT};
@@ -60,11 +60,11 @@ impl Other {
     pub fn read(self, path: &Path, block: u32, block_size: Option<u32>) -> Result<OtherPage, Error> {
         let failed = |source| Error::Read { path: path.to_owned(), source };
         let no_page = |detail: String| Error::NotPages { path: path.to_owned(), detail };
-        let file = File::open(path).map_err(failed)?;
-        let about = file.metadata().map_err(failed)?;
+        let about = fs::metadata(path).map_err(failed)?;
         if !about.is_file() {
             return Err(no_page("not a file".into()));
         }
+        let file = File::open(path).map_err(failed)?;
         let size = match self {
             Other::Clog(_) => layout_of(control_above(path)?.as_ref(), block_size)?.block_size as usize,
             _ if block > 0 => {

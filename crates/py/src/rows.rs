@@ -52,6 +52,7 @@ impl RowScan {
         out.set_item("block", block)?;
         out.set_item("blocks", blocks)?;
         out.set_item("unread_pages", scan.unread.pages)?;
+        out.set_item("gone_blocks", scan.unread.gone)?;
         out.set_item("unread_rows", scan.unread.rows)?;
         out.set_item("unread_values", scan.unread.values)?;
         Ok(out)

@@ -239,7 +239,7 @@ impl Catalog {
         let mut heap = self.heap(relid)?;
         let xacts = &mut self.xacts;
         let mut out = Vec::new();
-        heap.each_tuple(|_, _, tuple| {
+        let whole = heap.each_tuple(|_, _, tuple| {
             let mut values = Vec::new();
             let whole = deform(tuple.data, tuple.bitmap, tuple.natts(), &storages, &mut values);
             if whole.is_none() || !xacts.status(&tuple.header).is_visible() {
@@ -250,6 +250,12 @@ impl Catalog {
                 out.push(row);
             }
         })?;
+        if !whole {
+            return Err(Error::new(Kind::Invalid, "a file of the catalog became shorter while it was read")
+                .detail("what was read of it is not all of it")
+                .hint("run it again")
+                .at(&heap.path));
+        }
         Ok(out)
     }
 

@@ -15,6 +15,7 @@ use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{DataType, Field, Schema};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
+use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 
 use crate::error::{Error, Kind, Result};
@@ -137,15 +138,22 @@ fn parquet(
     dead: bool,
     go_on: &mut dyn FnMut(&RowScan) -> bool,
 ) -> Result<u64> {
-    let failed = |e: String| Error::new(Kind::Storage, "the rows cannot be written").detail(e).at(out);
+    let failed = |e: ParquetError| match &e {
+        // A full disk, as writing CSV says it.
+        ParquetError::External(source) => match source.downcast_ref() {
+            Some(io) => Error::writing(out, io),
+            None => Error::new(Kind::Storage, "the rows cannot be written").detail(e.to_string()).at(out),
+        },
+        _ => Error::new(Kind::Storage, "the rows cannot be written").detail(e.to_string()).at(out),
+    };
     let extra = provenance(dead);
     let types: Vec<u32> = extra.iter().map(|c| c.1).chain(scan.columns.iter().map(|c| c.base)).collect();
     let names = extra.iter().map(|c| c.0).chain(scan.columns.iter().map(|c| c.name.as_str()));
     let fields: Vec<Field> = names.zip(&types).map(|(name, oid)| Field::new(name, arrow(*oid), true)).collect();
     let schema = Arc::new(Schema::new(fields));
-    let level = ZstdLevel::try_new(1).map_err(|e| failed(e.to_string()))?;
+    let level = ZstdLevel::try_new(1).map_err(failed)?;
     let properties = WriterProperties::builder().set_compression(Compression::ZSTD(level)).build();
-    let mut writer = ArrowWriter::try_new(file, schema.clone(), Some(properties)).map_err(|e| failed(e.to_string()))?;
+    let mut writer = ArrowWriter::try_new(file, schema.clone(), Some(properties)).map_err(failed)?;
     let mut count = 0;
     while let Some(rows) = scan.next_rows(ROWS)? {
         let first: Vec<Vec<String>> = rows.iter().map(|row| provenance_values(scan, row, dead)).collect();
@@ -157,17 +165,17 @@ fn parquet(
             array(*oid, (0..rows.len()).map(text))
         };
         let columns: Vec<ArrayRef> = types.iter().enumerate().map(column).collect();
-        let batch = RecordBatch::try_new(schema.clone(), columns).map_err(|e| failed(e.to_string()))?;
-        writer.write(&batch).map_err(|e| failed(e.to_string()))?;
+        let batch = RecordBatch::try_new(schema.clone(), columns).map_err(|e| failed(e.into()))?;
+        writer.write(&batch).map_err(failed)?;
         if writer.in_progress_size() > 32 << 20 {
-            writer.flush().map_err(|e| failed(e.to_string()))?;
+            writer.flush().map_err(failed)?;
         }
         count += rows.len() as u64;
         if !go_on(scan) {
             return Err(stopped(out));
         }
     }
-    writer.close().map_err(|e| failed(e.to_string()))?;
+    writer.close().map_err(failed)?;
     Ok(count)
 }
 

@@ -48,8 +48,10 @@ pub struct Row {
 /// What could not be read so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Unread {
-    /// Pages that are none of a table.
+    /// Pages that are none of a table, and what is left of one at the end of the last file.
     pub pages: u64,
+    /// Blocks that were there when the scan began, and were not when they were to be read.
+    pub gone: u64,
     /// Tuples whose bytes do not fit the columns.
     pub rows: u64,
     /// Values that were stored outside and are not all there, or cannot be unpacked.
@@ -83,7 +85,9 @@ impl RowScan {
         let (mut catalog, oid) = if path.is_file() {
             if relation.is_some() || database.is_some() {
                 let message = "a file of a relation says itself which relation and database it is of";
-                return Err(Error::new(Kind::Usage, message).hint("leadline rows DATA_DIR TABLE --database NAME"));
+                return Err(Error::new(Kind::Usage, message)
+                    .hint("leadline rows DATA_DIR TABLE --database NAME")
+                    .at(path));
             }
             by_file(path)?
         } else {
@@ -113,7 +117,7 @@ impl RowScan {
         Ok(RowScan {
             relation: format!("{}.{}", class.schema, class.relname),
             columns,
-            unread: Unread::default(),
+            unread: Unread { pages: heap.is_cut.into(), ..Unread::default() },
             storages: attributes.iter().map(|a| a.storage).collect(),
             attributes,
             catalog,
@@ -151,8 +155,10 @@ impl RowScan {
         while rows.len() < about_rows && bytes < BYTES && self.block < self.heap.blocks {
             let read = self.heap.read(self.block, &mut buffer)?;
             if read == 0 {
-                self.block = self.heap.blocks; // it shrank
-                break;
+                let next = self.heap.next_file(self.block);
+                self.unread.gone += u64::from(next - self.block);
+                self.block = next;
+                continue;
             }
             let mut done = 0;
             for page in buffer.chunks_exact(self.heap.block_size).take(read) {

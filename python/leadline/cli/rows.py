@@ -57,7 +57,7 @@ def command(
             count = scan.export(str(output), lambda done, all_: line.share(done, all_, f"{done} of {all_} blocks"))
         finally:
             line.done()
-        made = {"relation": about["relation"], "rows": count, "file": str(output)}
+        made = {"relation": about["relation"], "rows": count, "file": str(output)} | scan.status()
         click.echo(to_json(made) if as_json else f"{count} rows of {about['relation']} written to {output}")
     elif as_json:
         _print_json(names, islice(_rows(scan), limit))
@@ -85,6 +85,8 @@ def _print_json(names: list[str], rows: Iterator[list[str | None]]) -> None:
 def _notes(about: dict[str, Any], status: dict[str, int]) -> None:
     if about["unknown"]:
         click.echo(f"note: bytes in hex, the type is not known: {', '.join(about['unknown'])}", err=True)
+    if gone := status["gone_blocks"]:
+        click.echo(f"warning: the file became shorter while it was read: {gone} blocks are gone, rows may be missing", err=True)
     for what in ("pages", "rows", "values"):
         if count := status[f"unread_{what}"]:
             click.echo(f"warning: {count} {what} could not be read: leadline page check says more of pages", err=True)
