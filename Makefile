@@ -17,7 +17,7 @@ unexport PYTHONPATH
 SOURCES := Cargo.toml Cargo.lock rust-toolchain.toml pyproject.toml $(wildcard python/leadline/tables/*.toml) \
 	$(shell find crates -type f -not -path '*/tests/*' -not -path '*/examples/*')
 
-.PHONY: help setup build fmt lint test test-rust test-python test-all-servers demo docs bench fuzz clean
+.PHONY: help setup build fmt lint test test-rust test-python test-all-servers demo docs bench fuzz miri clean
 
 help:
 	@echo 'make demo              set up, build, and run the demonstration'
@@ -27,6 +27,7 @@ help:
 	@echo 'make test-all-servers  the tests, where a missing PostgreSQL version is a failure'
 	@echo 'make docs | bench      generated reference pages | measured cost'
 	@echo 'make fuzz              every decoder with libFuzzer, FUZZ_SECONDS=60 each (nightly Rust)'
+	@echo 'make miri              the byte cursor with Miri, on this machine and as a big-endian one (nightly Rust)'
 	@echo 'make clean             remove what was built'
 
 setup: $(VENV)/.setup
@@ -65,14 +66,22 @@ bench: build
 	cargo run --release --quiet -p leadline-capture --example write_speed
 	$(BIN)/python bench/overhead.py $(BENCH_ARGS)
 
-# Needs a nightly compiler. Corpus and findings stay in fuzz/, out of git.
+# Needs a nightly compiler. Corpus and findings stay in fuzz/, out of git. An input that takes more than 2 GB, a single
+# allocation of more than 1 GB, or 10 s is a finding.
 FUZZ_SECONDS ?= 60
+FUZZ_LIMITS := -max_len=33000 -timeout=10 -rss_limit_mb=2048 -malloc_limit_mb=1024
 fuzz:
-	cargo fuzz --version >/dev/null 2>&1 || cargo install cargo-fuzz --locked
+	cargo fuzz --version >/dev/null 2>&1 || cargo +nightly install cargo-fuzz --locked
 	cargo run --release --quiet -p leadline-fuzz --example seeds -- fuzz/corpus
 	for target in $$(ls fuzz/fuzz_targets | sed 's/\.rs$$//'); do \
-		cargo +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) -max_len=33000 -timeout=10 || exit 1; \
+		cargo +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) $(FUZZ_LIMITS) || exit 1; \
 	done
+
+# Needs the components miri and rust-src of the nightly compiler.
+miri:
+	rustup component add --toolchain nightly miri rust-src
+	cargo +nightly miri test -p leadline-bytes
+	cargo +nightly miri test -p leadline-bytes --target s390x-unknown-linux-gnu
 
 clean:
 	cargo clean

@@ -119,7 +119,7 @@ class RowScan:
         """{relation, columns: [(name, type)], provenance: [name], unknown: [name of a column whose values are hex]}"""
 
     def status(self) -> dict[str, int]:
-        """{block, blocks, unread_pages, torn_pages, wrong_checksums, unread_rows, unread_values}: as far as was read"""
+        """{block, blocks, gone_blocks, unread_pages, torn_pages, wrong_checksums, unread_rows, unread_values}: as far as was read"""
 
     def rows(self, about: int) -> list[list[str | None]] | None:
         """The next rows: provenance, then columns, as text; an empty list is not the end, None is."""

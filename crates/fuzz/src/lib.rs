@@ -8,19 +8,25 @@
 #![warn(missing_docs)]
 
 mod cursor;
+mod data_dir;
+mod elf;
+mod folder;
 // The records of the log's own tests are laid out by the same code.
 #[allow(missing_docs, unreachable_pub)]
 #[allow(clippy::should_implement_trait)] // named as in the tests it is shared with
 #[path = "../../wal/tests/made/mod.rs"]
 mod made;
 mod page;
+mod rows;
 pub mod seeds;
 mod sql;
 mod wal;
 
 pub use cursor::cursor;
+pub use elf::elf;
 pub use made::Random;
-pub use page::{control, oracle, page};
+pub use page::{clog, control, informix, oracle, page, relmap};
+pub use rows::{rows, tuple, value};
 pub use sql::statement;
 pub use wal::{wal_image, wal_record, wal_segment};
 
@@ -28,7 +34,7 @@ pub use wal::{wal_image, wal_record, wal_segment};
 pub type Target = fn(&[u8]) -> &'static str;
 
 /// Every target by its name in `fuzz/fuzz_targets`.
-pub const TARGETS: [(&str, Target); 8] = [
+pub const TARGETS: [(&str, Target); 15] = [
     ("cursor", cursor),
     ("page", page),
     ("oracle", oracle),
@@ -37,6 +43,13 @@ pub const TARGETS: [(&str, Target); 8] = [
     ("wal_record", wal_record),
     ("wal_image", wal_image),
     ("statement", statement),
+    ("informix", informix),
+    ("value", value),
+    ("tuple", tuple),
+    ("rows", rows),
+    ("elf", elf),
+    ("relmap", relmap),
+    ("clog", clog),
 ];
 
 /// The input's first byte as a choice, and what follows it; 0 when there is none.

@@ -1,9 +1,10 @@
-//! Pages, Oracle's blocks, and the control file.
+//! Pages, blocks of Oracle, pages of Informix, and other files of a data directory.
 
-use leadline_page::postgres::{check, checksum, dissect_block, Control, Fork};
-use leadline_page::{oracle as blocks, regions, Part, Value, Wrong};
+use leadline_page::postgres::{check, checksum, describe_clog, describe_control, describe_relmap};
+use leadline_page::postgres::{dissect_block, relmap as mappings, Control, Fork};
+use leadline_page::{informix as chunks, oracle as blocks, regions, Part, Value, Wrong};
 
-use crate::choice;
+use crate::{choice, number};
 
 /// A page may take this many bytes of values for each of its own: a bit becomes a byte, six bytes of a row's place eight.
 const GROWTH: usize = 64;
@@ -90,12 +91,36 @@ pub fn oracle(data: &[u8]) -> &'static str {
     found.kind
 }
 
+/// A page of Informix; the first byte also says whether it is one of version 15, and whether the length of rows is known.
+pub fn informix(data: &[u8]) -> &'static str {
+    let (how, rest) = choice(data);
+    let (row_size, rest) = number(rest);
+    let page = sized(rest);
+    let found = match how % 4 {
+        0 => chunks::dissect_15(&page),
+        1 => chunks::dissect(&page, Some(row_size as u16)),
+        _ => chunks::dissect(&page, None),
+    };
+    assert_sound(&found.parts, &found.wrong, page.len());
+    let _ = chunks::cksum(&page);
+    assert!(!chunks::kind(row_size as u16).is_empty());
+    let _ = chunks::words(row_size as u16);
+    found.kind
+}
+
 /// The control file of a data directory.
 pub fn control(data: &[u8]) -> &'static str {
     let _ = Control::is_older(data);
+    let (parts, wrong, _) = describe_control(data);
+    assert_sound(&parts, &wrong, data.len());
     match Control::parse(data) {
         Ok(control) => {
             assert!(data.len() >= 256, "of {} bytes", data.len());
+            let field = parts.iter().find_map(|p| p.number_of("blcksz"));
+            assert!(field.is_none_or(|n| n == u64::from(control.blcksz)), "two readers, two sizes");
+            if wrong.is_empty() {
+                return "whole";
+            }
             assert!(control.blcksz.is_power_of_two() && (1024..=32768).contains(&control.blcksz));
             assert!(control.relseg_size > 0 && control.pg_control_version >= 1201);
             "control"
@@ -108,5 +133,34 @@ pub fn control(data: &[u8]) -> &'static str {
                 wrong.what
             }
         }
+    }
+}
+
+/// A map of a catalog's files.
+pub fn relmap(data: &[u8]) -> &'static str {
+    let (parts, wrong, _) = describe_relmap(data);
+    assert_sound(&parts, &wrong, data.len());
+    match mappings(data) {
+        Ok(found) => {
+            assert!(wrong.is_empty() && found.len() <= 64);
+            "map"
+        }
+        Err(wrong) => wrong.what,
+    }
+}
+
+/// A page of the log of transactions; the first four bytes say which.
+pub fn clog(data: &[u8]) -> &'static str {
+    let (number, page) = data.split_at(data.len().min(4));
+    let number = number.first_chunk().map_or(0, |b| u32::from_le_bytes(*b));
+    let parts = describe_clog(page, number);
+    assert_sound(&parts, &[], page.len());
+    let counted: u64 =
+        ["in_progress", "committed", "aborted", "sub_committed"].iter().filter_map(|n| parts[0].number_of(n)).sum();
+    assert_eq!(counted, 4 * page.len() as u64);
+    if parts[0].field("runs_not_listed").is_some() {
+        "many runs"
+    } else {
+        "all runs"
     }
 }

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use crate::{Random, TARGETS};
+use crate::rows::SCALARS;
+use crate::{data_dir, Random, TARGETS};
 
 /// The seeds of a target, the same at every call.
 pub fn seeds(target: &str) -> Vec<Vec<u8>> {
@@ -16,6 +17,13 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
         "wal_record" => records(&mut random),
         "wal_image" => images(),
         "statement" => STATEMENTS.iter().map(|s| s.as_bytes().to_vec()).collect(),
+        "informix" => chunks(&mut random),
+        "value" => values(&mut random),
+        "tuple" => tuples(&mut random),
+        "rows" => tables(&mut random),
+        "elf" => vec![elf(&[]), elf(&[b'n'; 64 << 10]), b"\x7fELF".to_vec()],
+        "relmap" => data_dir::maps(),
+        "clog" => (0..16).map(|n| [&[n, 0, 0, 0], &noise(&mut random, 1024)[..]].concat()).collect(),
         _ => (0..16).map(|_| noise(&mut random, 64)).collect(),
     }
 }
@@ -143,13 +151,17 @@ fn plausible(random: &mut Random, size: usize, special: &[u8]) -> Vec<u8> {
 }
 
 fn controls() -> Vec<Vec<u8>> {
-    let mut file = vec![0; 296];
-    for (at, value) in [(8, 1800u32), (216, 8192), (220, 131_072), (252, 1)] {
-        file[at..at + 4].copy_from_slice(&value.to_le_bytes());
-    }
-    let mut older = file.clone();
-    older[8..12].copy_from_slice(&1100u32.to_le_bytes());
-    vec![file, older]
+    let file = |version: u32| {
+        let mut file = vec![0; 512];
+        for (at, value) in [(8, version), (216, 8192), (220, 131_072), (252, 1)] {
+            file[at..at + 4].copy_from_slice(&value.to_le_bytes());
+        }
+        let crc_at = if version == 1800 { 292 } else { 288 };
+        let crc = crc32c::crc32c(&file[..crc_at]);
+        file[crc_at..crc_at + 4].copy_from_slice(&crc.to_le_bytes());
+        file
+    };
+    [1100, 1300, 1700, 1800, 1903].map(file).to_vec()
 }
 
 /// Every resource manager and operation, in the log of every major.
@@ -230,3 +242,162 @@ const STATEMENTS: [&str; 12] = [
     "select U&'d\\0061t\\+000061', x'1f', b'01', n'a', .5, 1.e+9, a[1]-2, -3",
     "  \n select\t1  ",
 ];
+
+/// Pages of Informix of each type, with slots that mostly make sense.
+fn chunks(random: &mut Random) -> Vec<Vec<u8>> {
+    let mut all = Vec::new();
+    for flags in (0..16u16).chain([0x10, 0x20, 0x40, 0x80, 0x90, 0x1000, 0x8080]) {
+        let mut page: Vec<u8> = (0..2048).map(|_| random.next() as u8).collect();
+        let slots = random.below(9) as u16;
+        let rows = 24 + 40 * slots;
+        for (at, n) in [(8, slots), (10, flags), (12, rows), (14, 2044 - 4 * slots - rows)] {
+            put(&mut page, at, n);
+        }
+        for slot in 0..slots {
+            put(&mut page, usize::from(2040 - 4 * slot), 24 + 40 * slot);
+            put(&mut page, usize::from(2042 - 4 * slot), 40);
+        }
+        let sum = leadline_page::informix::cksum(&page) ^ u16::from_le_bytes([page[6], page[7]]);
+        put(&mut page, 6, sum);
+        for how in 0..3 {
+            all.push([&[how, 40, 0, 1], &page[..]].concat());
+        }
+    }
+    all.push(vec![2, 0, 0, 1]);
+    all
+}
+
+/// A value of each type, and of types made of others.
+fn values(random: &mut Random) -> Vec<Vec<u8>> {
+    let mut all = Vec::new();
+    let i32s = |all: &[i32]| all.iter().flat_map(|n| n.to_le_bytes()).collect::<Vec<u8>>();
+    for which in 0..SCALARS.len() as u8 {
+        for length in [0, 1, 2, 4, 8, 12, 20, 64] {
+            all.push([&[which, 0], &noise(random, length)[..]].concat());
+        }
+        all.push([&[which, 0, 1], &[0; 40][..]].concat());
+    }
+    // Arrays, ranges, multiranges and composites of int4, and of each other.
+    let array = i32s(&[1, 0, 23, 2, 1, 7, 8]);
+    let jsonb = i32s(&[0x4000_0002, 0x1000_000c, 3, 0x0000_8000, 0x002a, 0x6100]);
+    for (kind, body) in [
+        (0u8, array.clone()),
+        (0, i32s(&[2, 0, 23, 2, 1, 1, 5, 1, 2])),
+        (0, i32s(&[1, 28, 25, 2, 1, 3, 0x6107])),
+        (2, array),
+        (3, [i32s(&[0, 0, 0, 0x0003_0000]), vec![0, 8, 24, 0], i32s(&[0, 1, 2, 3])].concat()),
+        (4, [i32s(&[3904, 1, 5]), vec![2]].concat()),
+        (5, [i32s(&[4451, 2, 8]), vec![2, 6, 0, 0], i32s(&[1, 2, 3, 4])].concat()),
+        (1, i32s(&[1])),
+        (0, jsonb),
+    ] {
+        for of in [7u8, 8, 36, 44, 45, 46] {
+            all.push([&[0, 1, kind, of, of, of], &body[..]].concat());
+            all.push([&[0, 3, kind, of, of, of, 3, 44, 45, of, kind, 45, 46, 44], &body[..]].concat());
+        }
+    }
+    all
+}
+
+/// Tuples with values plain, packed both ways, and outside.
+fn tuples(random: &mut Random) -> Vec<Vec<u8>> {
+    let packed = |method: u32, size: u32, bytes: &[u8]| {
+        let len = ((bytes.len() as u32 + 8) << 2 | 2).to_le_bytes();
+        [&len[..], &(method << 30 | size).to_le_bytes(), bytes].concat()
+    };
+    let external = |rawsize: u32, stored: u32| {
+        [&[1, 18][..], &rawsize.to_le_bytes(), &stored.to_le_bytes(), &[7, 0, 0, 0, 3, 64, 0, 0]].concat()
+    };
+    let bodies = [
+        [7, b'a', b'b', 0, 4, 0, 0, 0].to_vec(),
+        packed(0, 41, &[2, b'x', 0x0f, 1, 19, 0x03, 1]),
+        packed(1, 40, &[0x1f, b'x', 1, 0, 15, 0x50, 1, 2, 3, 4, 5]),
+        external(304, 300),
+        external(1000, 300),
+        noise(random, 60),
+    ];
+    let mut all = Vec::new();
+    for body in bodies {
+        for how in [1, 2, 3, 10, 11] {
+            let storages = [0xff, 2, 4, 2, 0xfe, 0];
+            let bitmap = if how > 8 { &[0b101][..] } else { &[] };
+            all.push([&[how, 3], &storages[..2 * usize::from(how % 8)], bitmap, &body].concat());
+        }
+    }
+    all
+}
+
+/// Tables of each type's columns; rows as they come. One with values outside, and damage of each file.
+fn tables(random: &mut Random) -> Vec<Vec<u8>> {
+    let mut all = Vec::new();
+    let outside = |id: u8, rawsize: u32, stored: u32| {
+        [&[1, 18][..], &rawsize.to_le_bytes(), &stored.to_le_bytes(), &[id, 0, 0, 0, 3, 64, 0, 0]].concat()
+    };
+    for major in 0..6 {
+        for column in 0..51u8 {
+            let rows: Vec<Vec<u8>> = (0..3).map(|_| noise(random, 32)).collect();
+            let rows = rows.iter().flat_map(|row| [&[32], &row[..]].concat()).collect::<Vec<_>>();
+            all.push([&[major + 126 / 6 * 6, 0, 0, column], &rows[..]].concat());
+        }
+        // text is the ninth
+        let rows = [outside(7, 304, 300), outside(8, 304, 12), outside(9, 304, 300)];
+        let rows = rows.iter().flat_map(|row| [&[18], &row[..]].concat()).collect::<Vec<_>>();
+        all.push([&[major, 0, 0, 8], &rows[..]].concat());
+        for file in 0..15 {
+            all.push([&[major, 1, file, random.next() as u8, random.below(4) as u8, 1, 0, 8], &rows[..]].concat());
+            all.push([&[major, 1, 195 + file, 0, 0, 0, 0, 8], &rows[..]].concat());
+        }
+    }
+    all
+}
+
+/// A small program with what is looked for in a server: two symbol tables, a version, the function whose code is read.
+/// `long` is a name; with one there are many symbols, which are all called some end of it.
+fn elf(long: &[u8]) -> Vec<u8> {
+    let names = [b"\0LWLockHeldByMe\0ProcGlobal\0", long, b"\0"].concat();
+    let more = long.len() as u64 / 24;
+    let version = b"PostgreSQL 18.4 on x86_64-pc-linux-gnu\0";
+    let code = [0x8b, 0x05, 0xf2, 0x0f, 0, 0, 0x48, 0x8d, 0x15, 0xfb, 0x0f, 0, 0, 0xc3];
+    let (phoff, symbols) = (64u64, 64 + 2 * 56u64);
+    let table = (3 + more) * 24;
+    let strings = symbols + table;
+    let text = strings + names.len() as u64;
+    // Headers of sections are read where 8 divides their place.
+    let shoff = (text + (code.len() + version.len()) as u64).next_multiple_of(8);
+    let mut out = vec![0x7f, b'E', b'L', b'F', 2, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3, 0, 62, 0, 1, 0, 0, 0];
+    let words = |out: &mut Vec<u8>, all: &[(u64, usize)]| {
+        all.iter().for_each(|(n, width)| out.extend(&n.to_le_bytes()[..*width]));
+    };
+    let counts = [(0, 4), (64, 2), (56, 2), (2, 2), (64, 2), (4, 2), (2, 2)];
+    words(&mut out, &[(0, 8), (phoff, 8), (shoff, 8)]);
+    words(&mut out, &counts);
+    for (flags, offset, address, size) in [(5, 0, 0, shoff), (6, 0, 0x1000, 0x2000)] {
+        let filesz = if flags == 5 { shoff } else { 0 };
+        words(
+            &mut out,
+            &[(1, 4), (flags, 4), (offset, 8), (address, 8), (address, 8), (filesz, 8), (size, 8), (0x1000, 8)],
+        );
+    }
+    for (name, value, size) in [(0, 0, 0), (1, text, code.len() as u64), (16, 0x1100, 8)] {
+        words(&mut out, &[(name, 4), (0x12, 1), (0, 1), (u64::from(name > 0), 2), (value, 8), (size, 8)]);
+    }
+    for name in 28..28 + more {
+        words(&mut out, &[(name, 4), (0x12, 1), (0, 1), (1, 2), (0x1100, 8), (8, 8)]);
+    }
+    out.extend(&names);
+    out.extend(code);
+    out.extend(version);
+    out.resize(shoff as usize, 0);
+    for (kind, offset, size, link, entry) in [
+        (0, 0, 0, 0, 0),
+        (2, symbols, table, 2, 24),
+        (3, strings, names.len() as u64, 0, 0),
+        (11, symbols, table, 2, 24),
+    ] {
+        words(
+            &mut out,
+            &[(0, 4), (kind, 4), (0, 8), (0, 8), (offset, 8), (size, 8), (link, 4), (0, 4), (1, 8), (entry, 8)],
+        );
+    }
+    out
+}

@@ -1,12 +1,12 @@
 //! The log: segments, records, page images.
 
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::path::Path;
 use std::sync::Arc;
 
 use leadline_wal::describe::{describe, messages, outcome, time_of, Value};
 use leadline_wal::{fuzzing, image, rmgr, Kind, Log, Reader, Record};
 
+use crate::folder::Folder;
 use crate::made::{Writer, SEGMENT};
 use crate::{choice, number};
 
@@ -17,29 +17,6 @@ pub(crate) const MAGICS: [u16; 6] = [0xD106, 0xD10D, 0xD110, 0xD113, 0xD116, 0xD
 const VALUES: usize = 8;
 /// Most bytes of text for each value.
 const TEXT: usize = 64;
-
-/// A folder with one segment in it, gone when dropped.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn with(name: &str, bytes: &[u8]) -> Folder {
-        static NUMBER: AtomicU64 = AtomicU64::new(0);
-        // In memory where there is such a place: millions of segments are written.
-        let memory = Path::new("/dev/shm");
-        let above = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let folder = Folder(above.join(format!("leadline-fuzz-{}-{number}", std::process::id())));
-        std::fs::create_dir_all(&folder.0).expect("a folder for a segment");
-        std::fs::write(folder.0.join(name), bytes).expect("a segment");
-        folder
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 /// A segment of any major. The first byte chooses how much of it is right:
 /// nothing, the header of its first page, or records of the rest's content laid out with right headers and sums, of which
@@ -68,7 +45,7 @@ pub fn wal_segment(data: &[u8]) -> &'static str {
         _ => records(writer, rest),
     };
     let name = format!("00000001{:08X}{:08X}{suffix}", segment >> 12, segment & 0xFFF);
-    let folder = Folder::with(&name, &bytes);
+    let folder = Folder::with([(name.as_str(), &bytes[..])]);
     read(&folder.0, bytes.len())
 }
 

@@ -1,19 +1,91 @@
 //! A few thousand inputs for every target, the same in every run: the seeds, variants of them, and noise.
 
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
 use std::collections::BTreeSet;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
 
 use leadline_fuzz::seeds::{mutate, noise, seeds};
 use leadline_fuzz::{Random, TARGETS};
 
+/// Memory that one input may take at a time: all inputs here are shorter than 150 kB.
+const MOST_BYTES: i64 = 128 << 20;
+/// No input takes a second; this is for a loop without end.
+const ENDLESS: Duration = Duration::from_secs(120);
+
+thread_local! {
+    /// Bytes that this thread took and did not give back, and the most there were.
+    static TAKEN: Cell<(i64, i64)> = const { Cell::new((0, 0)) };
+}
+
+fn took(bytes: i64) {
+    let _ = TAKEN.try_with(|taken| {
+        let (now, most) = taken.get();
+        taken.set((now + bytes, most.max(now + bytes)));
+    });
+}
+
+struct Counted;
+
+#[global_allocator]
+static COUNTED: Counted = Counted;
+
+// SAFETY: every call goes to the system's allocator as it came; what is added only counts.
+unsafe impl GlobalAlloc for Counted {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        took(layout.size() as i64);
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        took(layout.size() as i64);
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        took(-(layout.size() as i64));
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.dealloc(at, layout) }
+    }
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        took(size as i64 - layout.size() as i64);
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.realloc(at, layout, size) }
+    }
+}
+
+/// Ends the whole test when no input is done for too long: a thread in an endless loop cannot be ended otherwise.
+fn watch(name: &str) -> mpsc::Sender<Vec<u8>> {
+    let (next, inputs) = mpsc::channel::<Vec<u8>>();
+    let name = name.to_owned();
+    std::thread::spawn(move || {
+        let mut last = Vec::new();
+        loop {
+            match inputs.recv_timeout(ENDLESS) {
+                Ok(input) => last = input,
+                Err(RecvTimeoutError::Disconnected) => return,
+                Err(RecvTimeoutError::Timeout) => {
+                    eprintln!("{name}: no end after {} s of {last:?}", ENDLESS.as_secs());
+                    std::process::abort();
+                }
+            }
+        }
+    });
+    next
+}
+
 /// Runs a target; gives how far its inputs came.
 fn run(name: &str, inputs: usize) -> BTreeSet<&'static str> {
     let (_, target) = TARGETS.into_iter().find(|(n, _)| *n == name).unwrap();
+    let watched = watch(name);
     let seeds = seeds(name);
     let mut random = Random(7);
-    let mut reached: BTreeSet<_> = seeds.iter().map(|seed| target(seed)).collect();
-    for n in 0..inputs {
-        let input = match n % 8 {
-            0 => {
+    let mut reached = BTreeSet::new();
+    for n in 0..seeds.len() + inputs {
+        let input = match (n.checked_sub(seeds.len()), n % 8) {
+            (None, _) => seeds[n].clone(),
+            (_, 0) => {
                 let length = random.below(300) as usize;
                 noise(&mut random, length)
             }
@@ -22,7 +94,11 @@ fn run(name: &str, inputs: usize) -> BTreeSet<&'static str> {
                 mutate(&mut random, &seeds[seed])
             }
         };
+        watched.send(input.clone()).expect("the watch ends last");
+        TAKEN.set((0, 0));
         reached.insert(target(&input));
+        let (_, most) = TAKEN.get();
+        assert!(most <= MOST_BYTES, "{name} takes {most} bytes for {} of input: {input:?}", input.len());
     }
     reached
 }
@@ -52,7 +128,7 @@ fn oracle() {
 
 #[test]
 fn control() {
-    assert_reached("control", 20_000, &["control", "short", "pg_control_version", "blcksz"]);
+    assert_reached("control", 20_000, &["whole", "control", "short", "pg_control_version", "blcksz"]);
 }
 
 #[test]
@@ -74,4 +150,41 @@ fn wal_image() {
 #[test]
 fn statement() {
     assert_reached("statement", 40_000, &["empty", "list", "cut", "parameters", "text"]);
+}
+
+#[test]
+fn informix() {
+    assert_reached("informix", 4_000, &["data", "chunk free list", "B-tree leaf", "reserved root", "unknown"]);
+}
+
+#[test]
+fn value() {
+    assert_reached("value", 60_000, &["text", "made", "hex"]);
+}
+
+#[test]
+fn tuple() {
+    let wanted = ["whole", "cut", "pglz", "lz4", "not to unpack", "outside", "outside, packed"];
+    assert_reached("tuple", 60_000, &wanted);
+}
+
+#[test]
+fn rows() {
+    let wanted = ["rows", "no rows", "unread", "invalid", "unsupported", "not_found"];
+    assert_reached("rows", 4_000, &wanted);
+}
+
+#[test]
+fn elf() {
+    assert_reached("elf", 20_000, &["held locks", "version", "ELF", "no ELF"]);
+}
+
+#[test]
+fn relmap() {
+    assert_reached("relmap", 10_000, &["map", "file", "magic", "num_mappings", "crc"]);
+}
+
+#[test]
+fn clog() {
+    assert_reached("clog", 5_000, &["many runs", "all runs"]);
 }

@@ -150,6 +150,11 @@ impl<'p> Reader<'p> {
         self.read(name, both, |v| Value::Lsn(*v))
     }
 
+    /// A position in the log as one number, as files other than pages have it.
+    pub fn lsn64(&mut self, name: &'static str) -> Result<u64> {
+        self.read(name, |b| b.u64(name), |v| Value::Lsn(*v))
+    }
+
     /// Block and line pointer.
     pub fn tid(&mut self, name: &'static str) -> Result<Tid> {
         self.read(name, |b| Ok(Tid::parse(b.array(name)?)), |v| Value::Tid(*v))
@@ -208,6 +213,14 @@ impl<'p> Reader<'p> {
     pub fn words(&mut self, words: impl Into<String>) -> &mut Self {
         if let Some(last) = self.part.fields.last_mut() {
             last.words = words.into();
+        }
+        self
+    }
+
+    /// Gives the number read last its owner's name.
+    pub fn named(&mut self, name: &'static str) -> &mut Self {
+        if let Some(last) = self.part.fields.last_mut() {
+            last.flags.push(name);
         }
         self
     }

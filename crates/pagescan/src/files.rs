@@ -12,6 +12,7 @@ use leadline_page::oracle;
 use leadline_page::postgres::{Control, Fork, Header};
 
 use crate::error::Error;
+use crate::other::Other;
 
 const DEFAULT_BLOCK: u32 = 8192;
 const SEGMENT_BYTES: u64 = 1 << 30;
@@ -70,11 +71,12 @@ impl RelationFile {
     /// When it is not a file that can be read, or holds no page.
     pub fn open(path: &Path, block_size: Option<u32>) -> Result<(RelationFile, File), Error> {
         let read = |source| Error::Read { path: path.to_owned(), source };
-        let file = File::open(path).map_err(read)?;
-        let about = file.metadata().map_err(read)?;
+        // Asked before it is opened: to open a pipe is to wait for somebody who writes.
+        let about = fs::metadata(path).map_err(read)?;
         if !about.is_file() {
             return Err(Error::NotPages { path: path.to_owned(), detail: "not a file".into() });
         }
+        let file = File::open(path).map_err(read)?;
         let (engine, layout) = match control_above(path)? {
             Some(control) => (Engine::Postgres, layout_of(Some(&control), block_size)?),
             None => {
@@ -98,6 +100,9 @@ impl RelationFile {
             let blocks = self.bytes / size as u64;
             let detail = match (read, blocks) {
                 (0, 0) => format!("the file has {} bytes, less than one page of {size}", self.bytes),
+                (0, n) if u64::from(block) < n => {
+                    format!("the file became shorter while it was read: block {block} is gone")
+                }
                 (0, _) => format!("there is no block {block}: the file has blocks 0 to {}", blocks - 1),
                 _ => format!("the file ends within block {block}: it has {read} of {size} bytes"),
             };
@@ -142,6 +147,10 @@ pub fn find(paths: &[PathBuf], block_size: Option<u32>) -> Result<Vec<RelationFi
                 return Err(Error::NotPages { path: path.clone(), detail });
             }
         } else {
+            if Other::of(path).is_some() && block_size.is_none() {
+                let detail = "it belongs to no relation: page show takes it apart".into();
+                return Err(Error::NotPages { path: path.clone(), detail });
+            }
             let (file, _) = RelationFile::open(path, block_size)?;
             if file.engine != Engine::Postgres {
                 let detail = "it holds blocks of Oracle, of which only single ones are taken apart (show, hex, diff)";
@@ -235,7 +244,7 @@ fn named(path: &Path, bytes: u64, layout: Layout) -> RelationFile {
     RelationFile { path: path.to_owned(), engine, spcnode, dbnode, relfilenode, fork, segment, bytes, layout }
 }
 
-fn layout_of(control: Option<&Control>, block_size: Option<u32>) -> Result<Layout, Error> {
+pub(crate) fn layout_of(control: Option<&Control>, block_size: Option<u32>) -> Result<Layout, Error> {
     let block_size = block_size.or(control.map(|c| c.blcksz)).unwrap_or(DEFAULT_BLOCK);
     if !block_size.is_power_of_two() || !(1024..=32768).contains(&block_size) {
         return Err(Error::Usage(format!("a block size is a power of two from 1024 to 32768, not {block_size}")));
@@ -245,7 +254,7 @@ fn layout_of(control: Option<&Control>, block_size: Option<u32>) -> Result<Layou
 }
 
 /// The pg_control of the data directory that a file is in.
-fn control_above(path: &Path) -> Result<Option<Control>, Error> {
+pub(crate) fn control_above(path: &Path) -> Result<Option<Control>, Error> {
     let full = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     for folder in full.ancestors().skip(1).take(5) {
         let control = folder.join("global/pg_control");

@@ -9,10 +9,12 @@
 mod error;
 pub mod files;
 mod look;
+mod other;
 mod run;
 mod tables;
 
 pub use error::Error;
 pub use files::{Engine, Layout, RelationFile};
 pub use look::{check_fast, look_again};
+pub use other::{Other, OtherPage};
 pub use run::{Problem, Run, Status, Summary};

@@ -265,7 +265,16 @@ mod tests {
 
     fn attribute(attlen: i16, attisdropped: bool, attcompression: u8, missing: Option<Vec<u8>>) -> Attribute {
         let storage = Storage { attlen, attalign: b'i' };
-        Attribute { attname: String::new(), atttypid: 0, attnum: 0, storage, attisdropped, missing, attcompression }
+        Attribute {
+            attname: String::new(),
+            atttypid: 0,
+            attnum: 0,
+            atttypmod: -1,
+            storage,
+            attisdropped,
+            missing,
+            attcompression,
+        }
     }
 
     /// id int, gone text (dropped), note text compression lz4, late int default

@@ -1,12 +1,12 @@
 //! `page_read` and `PageRun`: pages of files, one taken apart or all of them looked at.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use leadline_page::postgres::{check, checksum, dissect_block, Header};
 use leadline_page::{oracle, regions, Field, Part, Value, Wrong};
-use leadline_pagescan::{Engine, Problem, RelationFile, Run};
+use leadline_pagescan::{Engine, Other, Problem, RelationFile, Run};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 
@@ -21,6 +21,9 @@ pub(crate) fn page_read(
     block: u32,
     block_size: Option<u32>,
 ) -> PyResult<Bound<'_, PyDict>> {
+    if let Some(other) = Other::of(&path) {
+        return other_read(py, &path, other, block, block_size);
+    }
     let read = || -> Result<_, leadline_pagescan::Error> {
         let (about, file) = RelationFile::open(&path, block_size)?;
         let page = about.read_block(&file, block)?;
@@ -43,6 +46,30 @@ pub(crate) fn page_read(
     out.set_item("computed_checksum", found.checksum)?;
     set_taken_apart(&out, &found.parts, &found.wrong, page.len())?;
     out.set_item("raw", PyBytes::new(py, &page))?;
+    Ok(out)
+}
+
+/// A file that is none of a relation, in the same shape.
+fn other_read<'py>(
+    py: Python<'py>,
+    path: &Path,
+    other: Other,
+    block: u32,
+    block_size: Option<u32>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let page = py.detach(|| other.read(path, block, block_size)).map_err(Error::from)?;
+    let out = PyDict::new(py);
+    out.set_item("path", path.display().to_string())?;
+    out.set_item("block", block)?;
+    out.set_item("fork", "")?;
+    out.set_item("fork_block", block)?;
+    out.set_item("block_size", page.raw.len())?;
+    out.set_item("engine", "postgres")?;
+    out.set_item("kind", page.kind)?;
+    out.set_item("checksums", page.checksum.is_some())?;
+    out.set_item("computed_checksum", page.checksum)?;
+    set_taken_apart(&out, &page.parts, &page.wrong, page.raw.len())?;
+    out.set_item("raw", PyBytes::new(py, &page.raw))?;
     Ok(out)
 }
 

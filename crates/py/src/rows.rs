@@ -54,6 +54,7 @@ impl RowScan {
         out.set_item("unread_pages", scan.unread.pages)?;
         out.set_item("torn_pages", scan.unread.torn)?;
         out.set_item("wrong_checksums", scan.unread.checksums)?;
+        out.set_item("gone_blocks", scan.unread.gone)?;
         out.set_item("unread_rows", scan.unread.rows)?;
         out.set_item("unread_values", scan.unread.values)?;
         Ok(out)

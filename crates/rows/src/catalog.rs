@@ -5,10 +5,11 @@
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
+use leadline_page::postgres::relmap;
+
 use crate::data_dir::{read, DataDir};
 use crate::error::{Error, Kind, Result};
 use crate::heap_file::HeapFile;
-use crate::relmap;
 use crate::tuple::{deform, Storage, Stored};
 use crate::value::{self, Types};
 use crate::varlena::{self, Varlena};
@@ -123,9 +124,9 @@ impl Catalog {
     fn bare(dir: &DataDir, database: u32, space: u32) -> Result<Catalog> {
         let map = |folder: PathBuf| -> Result<HashMap<u32, u32>> {
             let path = folder.join("pg_filenode.map");
-            let parsed = relmap::parse(&read(&path)?);
+            let parsed = relmap(&read(&path)?);
             let map = parsed.map_err(|e| {
-                Error::new(Kind::Invalid, "the map of the catalog's files is damaged").detail(e).at(&path)
+                Error::new(Kind::Invalid, "the map of the catalog's files is damaged").detail(e.to_string()).at(&path)
             })?;
             Ok(map.into_iter().collect())
         };
@@ -278,7 +279,7 @@ impl Catalog {
         let mut heap = self.heap(relid)?;
         let xacts = &mut self.xacts;
         let mut out = Vec::new();
-        heap.each_tuple(|_, _, tuple| {
+        let whole = heap.each_tuple(|_, _, tuple| {
             let mut values = Vec::new();
             let whole = deform(tuple.data, tuple.bitmap, tuple.natts(), &storages, &mut values);
             if whole.is_none() || !xacts.status(&tuple.header).is_visible() {
@@ -289,6 +290,12 @@ impl Catalog {
                 out.push(row);
             }
         })?;
+        if !whole {
+            return Err(Error::new(Kind::Invalid, "a file of the catalog became shorter while it was read")
+                .detail("what was read of it is not all of it")
+                .hint("run it again")
+                .at(&heap.path));
+        }
         Ok(out)
     }
 

@@ -33,8 +33,10 @@ pub struct Place {
 /// What could not be read so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Unread {
-    /// Pages that are none of a table.
+    /// Pages that are none of a table, and what is left of one at the end of the last file.
     pub pages: u64,
+    /// Blocks that were there at first, and were not when they were to be read.
+    pub gone: u64,
     /// Pages that were different each time they were read, and wrong: a running server was writing them.
     pub torn: u64,
     /// Pages that have another checksum than their bytes. Their rows are given as they are.
@@ -48,6 +50,7 @@ pub struct Unread {
 impl Unread {
     pub(crate) fn add(&mut self, other: &Unread) {
         self.pages += other.pages;
+        self.gone += other.gone;
         self.torn += other.torn;
         self.checksums += other.checksums;
         self.rows += other.rows;
@@ -105,8 +108,8 @@ impl Decoder {
         }
     }
 
-    /// The rows of some blocks; false when the relation ends before: it shrank.
-    pub(crate) fn blocks(&mut self, blocks: Range<u32>, sink: &mut impl Sink) -> Result<bool> {
+    /// The rows of some blocks.
+    pub(crate) fn blocks(&mut self, blocks: Range<u32>, sink: &mut impl Sink) -> Result<()> {
         let size = self.heap.block_size;
         let mut block = blocks.start;
         while block < blocks.end {
@@ -115,7 +118,10 @@ impl Decoder {
             let read = self.heap.read(block, &mut buffer[..wanted])?;
             if read == 0 {
                 self.buffer = buffer;
-                return Ok(false);
+                let next = self.heap.next_file(block).min(blocks.end);
+                self.unread.gone += u64::from(next - block);
+                block = next;
+                continue;
             }
             if self.read_twice {
                 let mut second = std::mem::take(&mut self.second);
@@ -132,7 +138,7 @@ impl Decoder {
             self.buffer = buffer;
             block += read as u32;
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Reads a page again that is wrong; false when it is torn.

@@ -20,13 +20,15 @@ pub struct HeapFile {
     pub block_size: usize,
     segment_blocks: u32,
     pub blocks: u32,
+    /// The last file ends within a block.
+    pub is_cut: bool,
     open: Option<(u32, File)>,
 }
 
 impl HeapFile {
     pub(crate) fn open(dir: &DataDir, path: PathBuf) -> Result<HeapFile> {
-        let mut file =
-            HeapFile { path, block_size: dir.block_size, segment_blocks: dir.segment_blocks, blocks: 0, open: None };
+        let (block_size, segment_blocks) = (dir.block_size, dir.segment_blocks);
+        let mut file = HeapFile { path, block_size, segment_blocks, blocks: 0, is_cut: false, open: None };
         for segment in 0.. {
             let path = file.segment(segment);
             let bytes = match fs::metadata(&path) {
@@ -37,6 +39,7 @@ impl HeapFile {
             let blocks = (bytes / file.block_size as u64).min(u64::from(file.segment_blocks)) as u32;
             file.blocks = segment.saturating_mul(file.segment_blocks).saturating_add(blocks);
             if blocks < file.segment_blocks {
+                file.is_cut = bytes % file.block_size as u64 != 0;
                 break;
             }
         }
@@ -60,6 +63,11 @@ impl HeapFile {
     /// The path of the file that holds a block.
     pub(crate) fn file_of(&self, block: u32) -> PathBuf {
         self.segment(block / self.segment_blocks)
+    }
+
+    /// The first block of the next file, or the end: where to go on when a file is shorter than it was.
+    pub(crate) fn next_file(&self, block: u32) -> u32 {
+        (block - block % self.segment_blocks).saturating_add(self.segment_blocks).min(self.blocks)
     }
 
     /// Reads whole blocks from `block` on, no further than its file goes; how many were read.
@@ -90,13 +98,14 @@ impl HeapFile {
     }
 
     /// Calls `each` with block, line pointer and tuple of every tuple. Pages that are none of a table are passed over.
-    pub(crate) fn each_tuple(&mut self, mut each: impl FnMut(u32, u16, &Tuple<'_>)) -> Result<()> {
+    /// False when a file became shorter meanwhile: then not all were seen.
+    pub(crate) fn each_tuple(&mut self, mut each: impl FnMut(u32, u16, &Tuple<'_>)) -> Result<bool> {
         let mut buffer = vec![0; 32 * self.block_size];
         let mut block = 0;
         while block < self.blocks {
             let read = self.read(block, &mut buffer)?;
             if read == 0 {
-                break; // it shrank
+                return Ok(false);
             }
             for (i, page) in buffer.chunks_exact(self.block_size).take(read).enumerate() {
                 for (lp, bytes) in tuples(page).into_iter().flatten() {
@@ -107,7 +116,7 @@ impl HeapFile {
             }
             block += read as u32;
         }
-        Ok(())
+        Ok(true)
     }
 }
 

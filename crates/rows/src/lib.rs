@@ -16,7 +16,6 @@ mod find;
 pub mod heap_file;
 mod page_values;
 mod relation;
-mod relmap;
 mod scan;
 mod toast;
 mod toast_places;

@@ -78,10 +78,11 @@ impl RowScan {
         }
         self.texts.bytes = 0;
         while self.texts.rows.len() < about_rows && self.texts.bytes < BYTES && self.block < blocks {
-            let whole = self.decoder.blocks(self.block..self.block + 1, &mut self.texts)?;
-            self.block = if whole { self.block + 1 } else { blocks };
+            self.decoder.blocks(self.block..self.block + 1, &mut self.texts)?;
+            self.block += 1;
         }
         self.unread = self.decoder.unread;
+        self.unread.pages += u64::from(self.relation.heap.is_cut);
         Ok(Some(std::mem::take(&mut self.texts.rows)))
     }
 }

@@ -7,6 +7,9 @@ use object::Endianness;
 use std::collections::HashMap;
 use std::fs;
 
+/// Symbols of longer names are none that are looked for.
+const LONGEST_NAME: usize = 255;
+
 /// A parsed `postgres` binary. Addresses are link-time; add [`Binary::base`] of the process for run-time ones.
 #[derive(Debug)]
 pub struct Binary {
@@ -63,7 +66,9 @@ impl Binary {
             for symbol in table.iter() {
                 // local duplicates of a name lose to the exported one, which comes last
                 if symbol.st_shndx(endian) != 0 && symbol.st_value(endian) != 0 {
-                    if let Ok(name) = table.symbol_name(endian, symbol) {
+                    let name = table.symbol_name(endian, symbol).unwrap_or_default();
+                    // Names are short; in a damaged file every symbol may be called all of its text.
+                    if name.len() <= LONGEST_NAME {
                         if let Ok(name) = std::str::from_utf8(name) {
                             symbols.insert(name.to_owned(), (symbol.st_value(endian), symbol.st_size(endian)));
                         }
@@ -89,8 +94,8 @@ impl Binary {
         for segment in header.program_headers(endian, self.bytes.as_slice()).ok()? {
             let (from, filesz) = (segment.p_vaddr(endian), segment.p_filesz(endian));
             if segment.p_type(endian) == PT_LOAD && address >= from && address - from < filesz {
-                let at = usize::try_from(segment.p_offset(endian) + (address - from)).ok()?;
-                return Some((address, self.bytes.get(at..(at + len).min(self.bytes.len()))?));
+                let at = usize::try_from(segment.p_offset(endian).checked_add(address - from)?).ok()?;
+                return Some((address, self.bytes.get(at..at.saturating_add(len).min(self.bytes.len()))?));
             }
         }
         None

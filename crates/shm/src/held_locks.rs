@@ -32,7 +32,7 @@ impl HeldLocks {
     /// Finds the variables in a binary loaded at `base`.
     pub fn find(binary: &Binary, base: u64) -> Option<HeldLocks> {
         if let (Some(count), Some(array)) = (binary.symbol("num_held_lwlocks"), binary.symbol("held_lwlocks")) {
-            return Some(HeldLocks { count: base + count, array: base + array });
+            return Some(HeldLocks { count: base.wrapping_add(count), array: base.wrapping_add(array) });
         }
         let (address, code) = binary.code("LWLockHeldByMe", 128)?;
         let inside = |a: u64| binary.writable.iter().any(|&(from, size)| a >= from && a - from < size);
@@ -57,7 +57,7 @@ impl HeldLocks {
         }
         match found[..] {
             [count, array, ..] if count.abs_diff(array) < 64 * 1024 => {
-                Some(HeldLocks { count: base + count, array: base + array })
+                Some(HeldLocks { count: base.wrapping_add(count), array: base.wrapping_add(array) })
             }
             _ => None,
         }

@@ -60,6 +60,13 @@ impl SegmentFile {
     }
 
     pub(crate) fn open(&self) -> Result<SegmentReader> {
+        // Asked before it is opened: to open a pipe is to wait for somebody who writes.
+        let about = std::fs::metadata(&self.path).map_err(|e| Error::io(&self.path, "the log", &e))?;
+        if !about.is_file() {
+            return Err(Error::new(crate::Kind::Invalid, "the segment is not a regular file")
+                .hint("copy what it gives to a file first")
+                .at(self.path.display().to_string()));
+        }
         let file = File::open(&self.path).map_err(|e| Error::io(&self.path, "the log", &e))?;
         let bytes = match self.packing {
             Packing::Plain => Stored::Plain(file),

@@ -69,6 +69,8 @@ Examples:
   leadline page show base/16384/16402
   leadline page show base/16384/16402:7
   leadline page show base/16384/16402_vm:0 --json
+  leadline page show global/pg_control
+  leadline page show pg_xact/0000:3
   leadline page show public.orders_pkey:3 --dsn postgres:///shop
   leadline page show block_dump.trc
   leadline page show rootchunk:4 --engine informix
@@ -100,6 +102,9 @@ def show(
     FILE may be text that holds one page: what gdb (x/8192bx), od, hexdump -C or xxd print, or a block dump of Oracle.
 
     Values of rows and of index keys are shown typed where FILE is in a data directory, whose catalog says what they are.
+
+    FILE may also be global/pg_control, a pg_filenode.map (both read as one block), or a file of pg_xact, as a whole data
+    directory has them.
     """
     from leadline import pages
     from leadline.pages.text import show_text

@@ -79,7 +79,7 @@ def command(
             count, as_text = scan.export(str(output), threads or threads_here(), progress)
         finally:
             line.done()
-        made = {"relation": about["relation"], "rows": count, "file": str(output), "as_text": as_text}
+        made = {"relation": about["relation"], "rows": count, "file": str(output), "as_text": as_text} | scan.status()
         if as_text and not as_json:
             names = ", ".join(as_text)
             click.echo(f"note: text, since Parquet's type for it does not hold all values (such as infinity): {names}", err=True)
@@ -110,6 +110,8 @@ def _print_json(names: list[str], rows: Iterator[list[str | None]]) -> None:
 def _notes(about: dict[str, Any], status: dict[str, int]) -> None:
     if about["unknown"]:
         click.echo(f"note: bytes in hex, the type is not known: {', '.join(about['unknown'])}", err=True)
+    if gone := status["gone_blocks"]:
+        click.echo(f"warning: the file became shorter while it was read: {gone} blocks are gone, rows may be missing", err=True)
     for what in ("pages", "rows", "values"):
         if count := status[f"unread_{what}"]:
             click.echo(f"warning: {count} {what} could not be read: leadline page check says more of pages", err=True)

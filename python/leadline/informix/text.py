@@ -38,6 +38,9 @@ def lines(path: Path) -> Iterator[tuple[int, str]]:
                 yield number, line.decode("utf-8", "replace").rstrip("\r\n")
     except FileNotFoundError as e:
         raise LeadlineError("not_found", "there is no such file", where=str(path)) from e
+    except PermissionError as e:
+        hint = "run as a user that may read it, or as root"
+        raise LeadlineError("rights", "the file may not be read", detail=str(e.strerror), hint=hint, where=str(path)) from e
     except OSError as e:
         raise LeadlineError("storage", f"the file cannot be read: {e.strerror}", where=str(path)) from e
 

@@ -27,11 +27,16 @@ def _read(place: Place, size: int) -> bytes:
     try:
         if place.path.is_dir():
             raise LeadlineError("invalid", "this is a folder", hint="name the file of a chunk", where=where)
+        if place.path.is_fifo():  # to open one is to wait for somebody who writes; chunks on raw devices are read
+            raise LeadlineError("invalid", "this is a pipe", hint="name the file of a chunk", where=where)
         with place.path.open("rb") as file:
             file.seek(place.block * size)
             raw = file.read(size)
     except FileNotFoundError as e:
         raise LeadlineError("not_found", "there is no such file", where=where) from e
+    except PermissionError as e:
+        hint = "run as the user that owns the chunk, or as root"
+        raise LeadlineError("rights", "the file may not be read", detail=str(e.strerror), hint=hint, where=where) from e
     except OSError as e:
         raise LeadlineError("storage", f"the file cannot be read: {e.strerror}", where=where) from e
     if len(raw) < size:

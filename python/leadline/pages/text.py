@@ -13,7 +13,7 @@ from leadline.pages import named
 WIDTH = 80
 BYTES_SHOWN = 24
 LIST_SHOWN = 4
-CHECKSUMS = ("pd_checksum", "chkval_kcbh", "pg_cksum")
+CHECKSUMS = ("pd_checksum", "chkval_kcbh", "pg_cksum", "crc")
 HIDDEN = frozenset({"padding", "ItemIdData", "free", "special"})
 
 
@@ -51,10 +51,12 @@ def _fork(page: dict[str, Any]) -> str:
 
 def checksum_words(page: dict[str, Any]) -> str:
     """What the checksum says, and whether it was expected to say anything."""
-    fields, computed = page["parts"][0]["fields"], page["computed_checksum"]
-    stored = next((fields[name]["value"] for name in CHECKSUMS if name in fields), None)
+    computed = page["computed_checksum"]
+    # That of a file is at its end, that of a page at its beginning.
+    fields = [part["fields"] for part in (page["parts"][0], page["parts"][-1])]
+    stored = next((f[name]["value"] for f in fields for name in CHECKSUMS if name in f), None)
     if stored is None:
-        return "no checksum to be found"
+        return "no checksum is kept" if page["kind"] == "transaction log" else "no checksum to be found"
     if page["kind"] == "new":
         return "no checksum, as in every new page"
     if stored == computed:
@@ -76,7 +78,7 @@ def _group(name: str, parts: list[dict[str, Any]]) -> list[str]:
     rows = [[part["number"], *(_value(part["fields"].get(n)) for n in names), "; ".join(_words(part))] for part in parts]
     if not any(row[-1] for row in rows) and not any(part.get("values") for part in parts):
         return [name, to_table(["#", *names], [row[:-1] for row in rows], WIDTH)]
-    if name in ("line pointer", "slot"):
+    if name in ("line pointer", "slot", "run"):
         return [name, to_table(["#", *names, "words"], rows, WIDTH)]
     return [name, *_records(parts)]
 

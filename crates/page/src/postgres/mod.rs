@@ -11,6 +11,7 @@ pub mod brin;
 pub mod btree;
 mod check;
 mod checksum;
+mod clog;
 mod control;
 pub mod gin;
 pub mod gist;
@@ -21,14 +22,17 @@ pub mod index_tuple;
 mod kind;
 pub mod line_pointer;
 mod map;
+mod relmap;
 pub mod sequence;
 pub mod spgist;
 
 pub use check::{check, Verdict};
 pub use checksum::{checksum, checksum_inline};
-pub use control::Control;
+pub use clog::{describe_clog, SLRU_PAGES_PER_SEGMENT};
+pub use control::{describe_control, Control};
 pub use header::Header;
 pub use kind::{kind, Fork, Items, Kind};
+pub use relmap::{describe_relmap, relmap};
 
 use line_pointer::{line_pointers, LinePointer, LP_DEAD, LP_NORMAL};
 

@@ -79,6 +79,7 @@ pub fn export(scan: &mut RowScan, out: &Path, threads: usize, go_on: GoOn<'_>) -
     let written = written.and_then(|(exported, unread)| {
         std::fs::rename(partial, out).map_err(|e| Error::writing(out, &e))?;
         scan.unread = unread;
+        scan.unread.pages += u64::from(scan.relation.heap.is_cut);
         scan.block = scan.relation.heap.blocks;
         Ok(exported)
     });

@@ -2,7 +2,7 @@
 //!
 //! Source: src/include/utils/jsonb.h.
 
-use super::{number, show};
+use super::{fits, number, show};
 use crate::tuple::align;
 use crate::varlena;
 
@@ -39,6 +39,7 @@ fn container(b: &[u8], out: &mut String, depth: u32) -> Option<()> {
             }
             let (kind, end) = entry(b, i, start)?;
             value(kind, values, start, end, out, depth)?;
+            fits(out)?;
             start = end;
         }
         out.push(']');
@@ -61,6 +62,7 @@ fn container(b: &[u8], out: &mut String, depth: u32) -> Option<()> {
         out.push_str(": ");
         let (kind, end) = entry(b, count + i, start)?;
         value(kind, values, start, end, out, depth)?;
+        fits(out)?;
         start = end;
     }
     out.push('}');

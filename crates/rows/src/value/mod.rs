@@ -23,7 +23,7 @@ pub(crate) use nested::first_element;
 /// Composites in arrays in ranges: no deeper than this.
 const DEEPEST: u32 = 64;
 /// A value whose text is longer is none: the server could not print it either.
-const LONGEST: usize = 1 << 28;
+pub const LONGEST: usize = 1 << 28;
 
 const DIGITS: &[u8; 16] = b"0123456789abcdef";
 
@@ -62,26 +62,26 @@ pub enum Kind {
 impl Types {
     /// Whether values of the type are printed otherwise than as hex.
     pub fn is_known(&self, oid: u32) -> bool {
-        match self.0.get(&oid).map(|t| &t.kind) {
-            Some(Kind::Scalar) => scalar(oid).is_some(),
-            Some(Kind::Array(of) | Kind::Domain(of) | Kind::Range(of) | Kind::Multirange(of)) => {
-                *of != oid && self.is_known_below(*of, 0)
-            }
-            Some(Kind::Composite(fields)) => fields.iter().all(|f| f.0 == 0 || self.is_known_below(f.0, 0)),
-            Some(Kind::Enum(_)) => true,
-            None => false,
-        }
+        self.is_known_below(oid, 0, &mut HashMap::new())
     }
 
-    fn is_known_below(&self, oid: u32, depth: u32) -> bool {
-        let below = |of: &u32| depth < DEEPEST && self.is_known_below(*of, depth + 1);
-        match self.0.get(&oid).map(|t| &t.kind) {
+    /// `seen`: types asked for already, those not answered yet with no: what is made of itself is never known, and a type that
+    /// many others share is looked at once.
+    fn is_known_below(&self, oid: u32, depth: u32, seen: &mut HashMap<u32, bool>) -> bool {
+        if let Some(known) = seen.get(&oid) {
+            return *known;
+        }
+        seen.insert(oid, false);
+        let mut below = |of: u32| depth < DEEPEST && self.is_known_below(of, depth + 1, seen);
+        let known = match self.0.get(&oid).map(|t| &t.kind) {
             Some(Kind::Scalar) => scalar(oid).is_some(),
-            Some(Kind::Array(of) | Kind::Domain(of) | Kind::Range(of) | Kind::Multirange(of)) => below(of),
-            Some(Kind::Composite(fields)) => fields.iter().all(|f| f.0 == 0 || below(&f.0)),
+            Some(Kind::Array(of) | Kind::Domain(of) | Kind::Range(of) | Kind::Multirange(of)) => below(*of),
+            Some(Kind::Composite(fields)) => fields.iter().all(|f| f.0 == 0 || below(f.0)),
             Some(Kind::Enum(_)) => true,
             None => false,
-        }
+        };
+        seen.insert(oid, known);
+        known
     }
 
     /// The type that a domain is made of, in the end.
@@ -121,18 +121,22 @@ impl Types {
             return None;
         }
         match &self.0.get(&oid)?.kind {
-            Kind::Scalar => scalar(oid)?(bytes, out),
-            Kind::Domain(of) => self.write(*of, bytes, out, depth + 1),
-            Kind::Enum(labels) => {
-                out.push_str(labels.get(&number::u32(bytes)?)?);
-                Some(())
-            }
-            Kind::Array(_) => nested::array(self, bytes, out, depth + 1),
-            Kind::Composite(fields) => nested::composite(self, fields, bytes, out, depth + 1),
-            Kind::Range(of) => nested::range(self, *of, bytes, out, depth + 1),
-            Kind::Multirange(of) => nested::multirange(self, *of, bytes, out, depth + 1),
+            Kind::Scalar => scalar(oid)?(bytes, out)?,
+            Kind::Domain(of) => self.write(*of, bytes, out, depth + 1)?,
+            Kind::Enum(labels) => out.push_str(labels.get(&number::u32(bytes)?)?),
+            Kind::Array(_) => nested::array(self, bytes, out, depth + 1)?,
+            Kind::Composite(fields) => nested::composite(self, fields, bytes, out, depth + 1)?,
+            Kind::Range(of) => nested::range(self, *of, bytes, out, depth + 1)?,
+            Kind::Multirange(of) => nested::multirange(self, *of, bytes, out, depth + 1)?,
         }
+        fits(out)
     }
+}
+
+/// None when there is more text than a value has. Asked after each piece: a few bytes can be much text, such as 1e131071, and
+/// damaged ones can name the same text again and again.
+fn fits(out: &str) -> Option<()> {
+    (out.len() <= LONGEST).then_some(())
 }
 
 type Print = fn(&[u8], &mut String) -> Option<()>;
@@ -255,4 +259,58 @@ fn uuid(b: &[u8], out: &mut String) -> Option<()> {
         out.push(char::from(DIGITS[usize::from(byte & 15)]));
     }
     Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: Storage = Storage { attlen: -1, attalign: b'i' };
+
+    /// What a value prints as when there is room left for this many bytes.
+    fn with_room(types: &Types, oid: u32, bytes: &[u8], room: usize) -> String {
+        let mut out = "x".repeat(LONGEST - room);
+        types.print(types.printer(oid), bytes, &mut out);
+        out.split_off(LONGEST - room)
+    }
+
+    fn types(all: &[(u32, Kind)]) -> Types {
+        let one = |(oid, kind): &(u32, Kind)| (*oid, Type { name: String::new(), storage: TEXT, kind: kind.clone() });
+        Types(all.iter().map(one).collect())
+    }
+
+    #[test]
+    fn more_text_than_a_value_has_is_none() {
+        let mut types = types(&[(3802, Kind::Scalar), (3614, Kind::Scalar), (1700, Kind::Scalar)]);
+        types.0.insert(7, Type { name: String::new(), storage: TEXT, kind: Kind::Composite(vec![(1700, TEXT); 2]) });
+        // Ten words of a tsvector that are all the same 100 bytes.
+        let words: Vec<u8> = [10u32].into_iter().chain([100 << 1; 10]).flat_map(u32::to_le_bytes).collect();
+        let words = [words, vec![b'w'; 100]].concat();
+        assert!(with_room(&types, 3614, &words, 1100).starts_with("'www"));
+        assert!(with_room(&types, 3614, &words, 300).starts_with("\\x0a"));
+        // A number of 131072 digits in eight bytes, twice.
+        let row =
+            [[0; 14].as_slice(), &[2, 0, 0, 0, 24], &[0], &[15, 0, 0, 0xff, 0x7f, 1, 0, 15, 0, 0, 0xff, 0x7f, 1, 0]]
+                .concat();
+        assert!(with_room(&types, 7, &row, 300_000).starts_with("(1000"));
+        assert!(with_room(&types, 7, &row, 140_000).starts_with("\\x"));
+        let mut json = [0x4000_0002u32, 0x1000_000c, 0x1000_000c].map(u32::to_le_bytes).concat();
+        for _ in 0..2 {
+            json.extend([10 << 2, 0, 0, 0, 0, 0, 0xff, 0x7f, 1, 0, 0, 0]);
+        }
+        assert!(with_room(&types, 3802, &json, 300_000).starts_with("[1000"));
+        assert!(with_room(&types, 3802, &json, 140_000).starts_with("\\x"));
+    }
+
+    #[test]
+    fn types_that_share_others_are_looked_at_once_and_those_of_themselves_are_not_known() {
+        // Each of two of the one below: 2^60 ways down.
+        let mut all = vec![(0x1000, Kind::Enum(HashMap::new()))];
+        all.extend((1..60).map(|i| (0x1000 + i, Kind::Composite(vec![(0x0fff + i, TEXT); 2]))));
+        all.push((9, Kind::Composite(vec![(8, TEXT), (9, TEXT), (9, TEXT)])));
+        all.push((8, Kind::Composite(vec![(9, TEXT), (8, TEXT), (8, TEXT)])));
+        let types = types(&all);
+        assert!(types.is_known(0x1000 + 59));
+        assert!(!types.is_known(9) && !types.is_known(8));
+    }
 }

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use super::{number, show, Types};
+use super::{fits, number, show, Types};
 use crate::tuple::{deform, value_at, Storage, Stored};
 use crate::varlena::{self, Varlena};
 
@@ -140,9 +140,7 @@ pub(super) fn array(types: &Types, b: &[u8], out: &mut String, depth: u32) -> Op
                 out.push('}');
             }
         }
-        if out.len() > super::LONGEST {
-            return None;
-        }
+        fits(out)?;
     }
     Some(())
 }
@@ -187,6 +185,7 @@ pub(super) fn composite(
             text.clear();
             types.write(*oid, &bytes_of(stored)?, &mut text, depth)?;
             quoted(&text, "(),", false, out);
+            fits(out)?;
         }
     }
     if before == '(' {
@@ -252,6 +251,7 @@ pub(super) fn multirange(types: &Types, of: u32, b: &[u8], out: &mut String, dep
                 out.push(',');
             }
             at = bounds(types, of, *flags, data, crate::tuple::align(at, storage.attalign), out, depth)?;
+            fits(out)?;
         }
     }
     out.push('}');

@@ -2,7 +2,7 @@
 //!
 //! Source: src/include/tsearch/ts_type.h.
 
-use super::{number, show};
+use super::{fits, number, show};
 
 pub(super) fn tsvector(b: &[u8], out: &mut String) -> Option<()> {
     let count = number::u32(b)? as usize;
@@ -24,6 +24,7 @@ pub(super) fn tsvector(b: &[u8], out: &mut String) -> Option<()> {
         if has_positions {
             positions(words.get((at + len).next_multiple_of(2)..)?, out)?;
         }
+        fits(out)?;
     }
     Some(())
 }

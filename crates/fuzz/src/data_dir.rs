@@ -1,0 +1,275 @@
+//! A data directory in memory, as small as one can be that rows are read from.
+//!
+//! One database (`d`) with one table (`t`) and its toast table. Catalogs have only the columns that are asked for, since all
+//! but `pg_attribute` are read through `pg_attribute`; that one is laid out as in its major.
+
+use std::sync::OnceLock;
+
+use crate::choice;
+use crate::rows::{storage, SCALARS};
+
+/// Bytes of a page: the least there can be.
+pub(crate) const BLOCK: usize = 1024;
+/// Files that are made.
+pub(crate) const FILES: usize = 15;
+
+const LAYOUT: &str = include_str!("../../rows/data/pg_attribute.csv");
+const TABLE: u32 = 16_384;
+const TOAST: u32 = 16_387;
+const COMPOSITE: u32 = 16_390;
+
+/// A column: name, type, length, alignment.
+type Column = (&'static str, u32, i16, u8);
+
+const OID: (u32, i16, u8) = (26, 4, b'i');
+
+const fn oid(name: &'static str) -> Column {
+    (name, OID.0, OID.1, OID.2)
+}
+const fn name(name: &'static str) -> Column {
+    (name, 19, 64, b'c')
+}
+const fn byte(name: &'static str) -> Column {
+    (name, 18, 1, b'c')
+}
+
+const DATABASES: &[Column] = &[oid("oid"), name("datname"), byte("datistemplate"), oid("dattablespace")];
+const CLASSES: &[Column] =
+    &[oid("oid"), name("relname"), oid("relnamespace"), oid("relfilenode"), oid("reltablespace"), byte("relkind")];
+const SCHEMAS: &[Column] = &[oid("oid"), name("nspname")];
+const TYPES: &[Column] = &[
+    oid("oid"),
+    name("typname"),
+    ("typlen", 21, 2, b's'),
+    byte("typtype"),
+    byte("typcategory"),
+    oid("typrelid"),
+    oid("typelem"),
+    byte("typalign"),
+    oid("typbasetype"),
+];
+const ENUMS: &[Column] = &[oid("oid"), oid("enumtypid"), name("enumlabel")];
+const RANGES: &[Column] = &[oid("rngtypid"), oid("rngsubtype"), oid("rngmultitypid")];
+
+/// Types that are made of others: oid, typtype, typcategory, typrelid, typelem, typbasetype.
+const MADE: [(u32, u8, u8, u32, u32, u32); 7] = [
+    (1009, b'b', b'A', 0, 25, 0),
+    (1231, b'b', b'A', 0, 1700, 0),
+    (3904, b'r', b'R', 0, 0, 0),
+    (4451, b'm', b'R', 0, 0, 0),
+    (16_400, b'c', b'C', COMPOSITE, 0, 0),
+    (16_401, b'd', b'S', 0, 0, 25),
+    (16_402, b'e', b'E', 0, 0, 0),
+];
+
+/// Name and content of each file. `table` says what columns the table has and what rows.
+pub(crate) fn files(major: u32, table: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
+    let (columns, rows) = own_columns(table);
+    let own: Vec<Column> = columns.iter().map(|c| ("c", c.0, c.1, c.2)).collect();
+    let composite = [("a", 23, 4, b'i'), ("b", 25, -1, b'i'), ("c", 1009, -1, b'i')];
+    let described: [(u32, &[Column]); 8] = [
+        (1262, DATABASES),
+        (1259, CLASSES),
+        (2615, SCHEMAS),
+        (1247, TYPES),
+        (3501, ENUMS),
+        (3541, RANGES),
+        (TABLE, &own),
+        (COMPOSITE, &composite),
+    ];
+    let attributes = described.iter().flat_map(|(relid, columns)| {
+        columns.iter().enumerate().map(|(i, column)| attribute(major, *relid, i as u32 + 1, column))
+    });
+    let class = |oid: u32, name: &str, file: u32, kind: u8| {
+        row(CLASSES, &[&le(oid), name.as_bytes(), &le(11), &le(file), &le(0), &[kind]])
+    };
+    let classes = [
+        class(1259, "pg_class", 0, b'r'),
+        class(1247, "pg_type", 1247, b'r'),
+        class(1249, "pg_attribute", 0, b'r'),
+        class(2615, "pg_namespace", 2615, b'r'),
+        class(3501, "pg_enum", 3501, b'r'),
+        class(3541, "pg_range", 3541, b'r'),
+        class(TABLE, "t", TABLE, b'r'),
+        class(TOAST, "pg_toast_16384", TOAST, b't'),
+        class(COMPOSITE, "pair", 0, b'c'),
+    ];
+    let scalar = |oid: &u32| (*oid, b'b', b'X', 0, 0, 0);
+    let types = SCALARS.iter().map(scalar).chain(MADE).map(|(oid, typtype, category, relid, elem, base)| {
+        let storage = storage(oid);
+        let (name, align) = (oid.to_string(), [storage.attalign]);
+        let len = (storage.attlen as u16).to_le_bytes();
+        let (words, kinds) = ([relid, elem, base].map(le), [[typtype], [category]]);
+        let fields: [&[u8]; 9] =
+            [&le(oid), name.as_bytes(), &len, &kinds[0], &kinds[1], &words[0], &words[1], &align, &words[2]];
+        row(TYPES, &fields)
+    });
+    let heaps: [(&str, Vec<u8>); 9] = [
+        ("global/1262", heap([row(DATABASES, &[&le(5), b"d", &[0], &le(1663)])], 4)),
+        ("base/5/1249", heap(attributes, 20)),
+        ("base/5/1259", heap(classes, 6)),
+        ("base/5/1247", heap(types, 9)),
+        ("base/5/2615", heap([row(SCHEMAS, &[&le(11), b"public"])], 2)),
+        ("base/5/3501", heap([row(ENUMS, &[&le(16_403), &le(16_402), b"label"])], 3)),
+        ("base/5/3541", heap([row(RANGES, &[&le(3904), &le(23), &le(4451)])], 3)),
+        ("base/5/16384", heap(rows, columns.len() as u16)),
+        ("base/5/16387", heap(chunks(), 3)),
+    ];
+    let mut all = vec![
+        ("PG_VERSION", format!("{major}\n").into_bytes()),
+        ("global/pg_control", control(major)),
+        ("global/pg_filenode.map", map(major, &[(1262, 1262)])),
+        ("base/5/pg_filenode.map", map(major, &[(1259, 1259), (1249, 1249)])),
+        ("pg_xact/0000", vec![0x66; 256]),
+        ("pg_multixact/offsets/0000", vec![1; 256]),
+    ];
+    all.extend(heaps);
+    debug_assert_eq!(all.len(), FILES);
+    all
+}
+
+fn le(n: u32) -> [u8; 4] {
+    n.to_le_bytes()
+}
+
+/// The columns that the input chooses, and the data of each of its rows: a length, then bytes as they are.
+fn own_columns(table: &[u8]) -> (Vec<(u32, i16, u8)>, Vec<Vec<u8>>) {
+    let (count, rest) = choice(table);
+    let (chosen, mut rest) = rest.split_at(rest.len().min(1 + count % 6));
+    let column = |b: &u8| {
+        let n = usize::from(*b) % (SCALARS.len() + MADE.len());
+        let oid = SCALARS.get(n).copied().unwrap_or_else(|| MADE[n - SCALARS.len()].0);
+        let storage = storage(oid);
+        (oid, storage.attlen, storage.attalign)
+    };
+    let columns = chosen.iter().map(column).collect();
+    let mut rows = Vec::new();
+    while let Some((len, after)) = rest.split_first() {
+        let (row, after) = after.split_at(after.len().min((*len).into()));
+        rows.push(row.to_vec());
+        rest = after;
+    }
+    (columns, rows)
+}
+
+/// A row's data: each value where its alignment puts it, filled up with zeros to its length.
+fn row(columns: &[Column], values: &[&[u8]]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for ((_, _, len, align), value) in columns.iter().zip(values) {
+        out.resize(leadline_rows::tuple::align(out.len(), *align), 0);
+        let end = out.len() + *len as usize;
+        out.extend_from_slice(value);
+        out.resize(end, 0);
+    }
+    out
+}
+
+/// The columns of pg_attribute that are never null.
+fn own_layout(major: u32) -> &'static [Column] {
+    static LAYOUTS: OnceLock<Vec<Vec<Column>>> = OnceLock::new();
+    let of = |major: i32| {
+        let mut columns: Vec<(i32, Column)> = Vec::new();
+        for line in LAYOUT.lines().skip(1) {
+            let f: Vec<&'static str> = line.split(',').collect();
+            let number = |i: usize| f[i].parse::<i32>().expect("a number of pg_attribute.csv");
+            if (number(0)..=number(1)).contains(&major) && number(2) <= 20 {
+                columns.push((number(2), (f[3], number(4) as u32, number(5) as i16, f[6].as_bytes()[0])));
+            }
+        }
+        columns.sort_by_key(|c| c.0);
+        columns.into_iter().map(|c| c.1).collect()
+    };
+    &LAYOUTS.get_or_init(|| (13..=18).map(of).collect())[major as usize - 13]
+}
+
+/// A row of pg_attribute, without the last columns, which are null here.
+fn attribute(major: u32, relid: u32, attnum: u32, (name, typid, len, align): &Column) -> Vec<u8> {
+    let columns = own_layout(major);
+    let names = format!("{name}{attnum}");
+    let name = if *name == "c" { names.as_bytes() } else { name.as_bytes() };
+    let values: Vec<Vec<u8>> = columns
+        .iter()
+        .map(|column| match column.0 {
+            "attrelid" => le(relid).to_vec(),
+            "attname" => name.to_vec(),
+            "atttypid" => le(*typid).to_vec(),
+            "attnum" => (attnum as u16).to_le_bytes().to_vec(),
+            "attlen" => (*len as u16).to_le_bytes().to_vec(),
+            "attalign" => vec![*align],
+            _ => vec![],
+        })
+        .collect();
+    row(columns, &values.iter().map(Vec::as_slice).collect::<Vec<_>>())
+}
+
+/// Pages with these rows, all frozen.
+fn heap(rows: impl IntoIterator<Item = Vec<u8>>, natts: u16) -> Vec<u8> {
+    let mut pages = Vec::new();
+    let mut page = vec![0; BLOCK];
+    let (mut lower, mut upper) = (24, BLOCK);
+    let mut close = |page: &mut Vec<u8>, lower: usize, upper: usize| {
+        for (at, n) in [(12, lower), (14, upper), (16, BLOCK), (18, BLOCK | 4)] {
+            page[at..at + 2].copy_from_slice(&(n as u16).to_le_bytes());
+        }
+        pages.append(page);
+    };
+    for data in rows {
+        let len = 24 + data.len();
+        let room = len.next_multiple_of(8);
+        if upper < lower + 4 + room {
+            close(&mut page, lower, upper);
+            (page, lower, upper) = (vec![0; BLOCK], 24, BLOCK);
+        }
+        upper -= room;
+        page[lower..lower + 4].copy_from_slice(&(upper as u32 | 1 << 15 | (len as u32) << 17).to_le_bytes());
+        lower += 4;
+        let tuple = &mut page[upper..upper + len];
+        tuple[0] = 3;
+        tuple[18..20].copy_from_slice(&natts.to_le_bytes());
+        tuple[20..22].copy_from_slice(&0x0b00u16.to_le_bytes());
+        tuple[22] = 24;
+        tuple[24..].copy_from_slice(&data);
+    }
+    close(&mut page, lower, upper);
+    pages
+}
+
+/// A value of two pieces, and one of a piece that is packed.
+fn chunks() -> Vec<Vec<u8>> {
+    let chunk = |id: u32, seq: u32, data: &[u8]| {
+        let len = (data.len() as u32 + 4) << 2;
+        [&le(id)[..], &le(seq), &le(len), data].concat()
+    };
+    let packed = [&le(300)[..], &[2, b'x', 0x0f, 1, 255, 0x0f, 1, 8]].concat();
+    vec![chunk(7, 0, &[b'a'; 200]), chunk(7, 1, &[b'b'; 100]), chunk(8, 0, &packed)]
+}
+
+fn control(major: u32) -> Vec<u8> {
+    let mut file = vec![0; 296];
+    let version = if major < 18 { 1300 } else { 1800 };
+    for (at, value) in [(8, version), (64, 800), (80, 4), (216, BLOCK as u32), (220, 131_072)] {
+        file[at..at + 4].copy_from_slice(&le(value));
+    }
+    file
+}
+
+/// Maps of both lengths, with none, some and all places taken.
+pub(crate) fn maps() -> Vec<Vec<u8>> {
+    let mappings: Vec<_> = (0..62).map(|n| (1200 + n, 16_000 + n)).collect();
+    [0, 2, 62].iter().flat_map(|n| [13, 18].map(|major| map(major, &mappings[..*n]))).collect()
+}
+
+fn map(major: u32, mappings: &[(u32, u32)]) -> Vec<u8> {
+    let places = if major < 16 { 62 } else { 64 };
+    let mut map = vec![0; 8 + 8 * places];
+    map[..4].copy_from_slice(&le(0x0059_2717));
+    map[4..8].copy_from_slice(&le(mappings.len() as u32));
+    for (i, (oid, file)) in mappings.iter().enumerate() {
+        map[8 + 8 * i..12 + 8 * i].copy_from_slice(&le(*oid));
+        map[12 + 8 * i..16 + 8 * i].copy_from_slice(&le(*file));
+    }
+    let sum = crc32c::crc32c(&map);
+    map.extend(le(sum));
+    map.resize(if major < 16 { 512 } else { 524 }, 0);
+    map
+}
