@@ -149,6 +149,28 @@ def test_rows_come_in_order_whatever_the_number_of_threads(server: Server, tmp_p
     assert files[1].read_text() == files[2].read_text() == files[0].read_text()
 
 
+def test_dead_rows_are_written_with_where_they_are(server: Server, tmp_path: Path) -> None:
+    with server.connect() as connection:
+        fresh_table(connection, "e_dead", "n int, t text")
+        connection.execute("insert into e_dead select i, repeat('x', 3000) from generate_series(1, 10) i")
+        connection.execute("delete from e_dead where n > 8")
+        connection.execute("checkpoint")
+        [[path]] = told(connection, "select pg_relation_filepath('e_dead')")
+        xmins = {xmin for [xmin] in told(connection, "select xmin from e_dead")}
+    data_dir = server.private.data_dir
+    for kind in ("csv", "parquet"):
+        out = tmp_path / f"t.{kind}"
+        opened = RowScan(str(data_dir), relation="e_dead", database="postgres", dead=True)
+        assert opened.export(str(out), 2, None) == (10, [])
+        with duckdb.connect() as reader:
+            query = f"select ctid, file, block, lp, xmin, xmax <> 0, status, n, length(t) from '{out}' order by n"
+            rows = reader.execute(query).fetchall()
+        assert [row[7:] for row in rows] == [(n, 3000) for n in range(1, 11)]
+        assert [row[5:7] for row in rows] == [(False, "live")] * 8 + [(True, "dead")] * 2
+        assert {row[1] for row in rows} == {f"{data_dir}/{path}"} and {str(row[4]) for row in rows} == xmins
+        assert all(row[0] == f"({row[2]},{row[3]})" for row in rows)
+
+
 def test_an_export_can_be_stopped_and_leaves_nothing(server: Server, tmp_path: Path) -> None:
     def stop(done: int, blocks: int) -> None:
         raise KeyboardInterrupt
