@@ -36,7 +36,8 @@ pub fn align(at: usize, attalign: u8) -> usize {
         b'd' => 8,
         _ => 1,
     };
-    at.next_multiple_of(to)
+    // All are powers of two: no division.
+    (at + to - 1) & !(to - 1)
 }
 
 /// The value at `at` in `data` and where it ends; None when it is not all there.

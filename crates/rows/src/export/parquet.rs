@@ -135,8 +135,8 @@ fn factory(schema: &SchemaRef, arrays: &[ArrayRef]) -> std::result::Result<Arrow
         let path = ColumnPath::from(vec![field.name().clone()]);
         let repeats = repeats(array);
         builder = builder.set_column_dictionary_enabled(path.clone(), repeats);
-        if *field.data_type() == DataType::Utf8 && !repeats {
-            // The least and the greatest of such strings let no reader pass over anything, and each is compared for them.
+        if matches!(field.data_type(), DataType::Utf8 | DataType::FixedSizeBinary(_)) && !repeats {
+            // The least and the greatest of such values let no reader pass over anything, and each is compared for them.
             builder = builder.set_column_statistics_enabled(path.clone(), EnabledStatistics::None);
         }
         builder = match field.data_type() {

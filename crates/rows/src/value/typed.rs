@@ -34,19 +34,18 @@ pub(crate) fn decimal(b: &[u8], precision: u8, scale: u8) -> Option<i128> {
         if group > 9999 {
             return None;
         }
-        let group = i128::from(group);
         value = match power {
             // Digits behind the last one of this scale have to be zeros.
             ..=-4 if group == 0 => value,
             ..=-4 => return None,
             -3..=-1 => {
-                let unit = 10i128.pow(power.unsigned_abs());
+                let unit = 10u16.pow(power.unsigned_abs());
                 if group % unit != 0 {
                     return None;
                 }
-                value.checked_mul(10i128.pow((4 + power).unsigned_abs()))?.checked_add(group / unit)?
+                value.checked_mul(10i128.pow((4 + power).unsigned_abs()))?.checked_add((group / unit).into())?
             }
-            _ => value.checked_mul(10_000)?.checked_add(group)?,
+            _ => value.checked_mul(10_000)?.checked_add(group.into())?,
         };
         power -= 4;
     }
