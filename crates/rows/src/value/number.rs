@@ -1,6 +1,7 @@
 //! Numbers.
 
 use std::fmt::LowerExp;
+use std::str::FromStr;
 
 use super::show;
 
@@ -13,7 +14,11 @@ pub(super) fn f64(b: &[u8]) -> Option<f64> {
 }
 
 /// The fewest digits that give the same number again; with an exponent below 1e-4 and from 1e`most` on.
-pub(super) fn float<F: LowerExp + Into<f64> + Copy>(value: F, most: i32, out: &mut String) -> Option<()> {
+pub(super) fn float<F: LowerExp + FromStr + PartialEq + Into<f64> + Copy>(
+    value: F,
+    most: i32,
+    out: &mut String,
+) -> Option<()> {
     let wide: f64 = value.into();
     if !wide.is_finite() {
         out.push_str(if wide.is_nan() {
@@ -25,7 +30,7 @@ pub(super) fn float<F: LowerExp + Into<f64> + Copy>(value: F, most: i32, out: &m
         });
         return Some(());
     }
-    let shortest = format!("{value:e}");
+    let shortest = off_the_middle(value, format!("{value:e}"), most);
     let (digits, exponent) = shortest.split_once('e')?;
     let exponent: i32 = exponent.parse().ok()?;
     if wide != 0.0 && (exponent < -4 || exponent >= most) {
@@ -48,6 +53,39 @@ pub(super) fn float<F: LowerExp + Into<f64> + Copy>(value: F, most: i32, out: &m
         out.push_str(&digits[whole..]);
     }
     Some(())
+}
+
+/// The server never prints a number that lies in the very middle between this value and the next, which only a reader that
+/// rounds to even gets right: 1e23 is 9.999999999999999e+22. Then as many digits as it takes.
+fn off_the_middle<F: LowerExp + FromStr + PartialEq + Into<f64> + Copy>(
+    value: F,
+    shortest: String,
+    most: i32,
+) -> String {
+    // So few digits are in the middle only where values are at most 1/2 (double) or 1/8 (single precision) apart.
+    let (least, digits) = if most > 6 { (2f64.powi(52), 17) } else { (2f64.powi(20), 9) };
+    if value.into().abs() < least {
+        return shortest;
+    }
+    let is_middle =
+        |text: &str| beside(text).is_none_or(|both| both.iter().any(|t| t.parse::<F>().ok() != Some(value)));
+    if !is_middle(&shortest) {
+        return shortest;
+    }
+    let longer = (1..=digits).map(|n| format!("{value:.*e}", n - 1));
+    let mut longer = longer.filter(|text| text.parse::<F>().ok() == Some(value) && !is_middle(text));
+    longer.next().unwrap_or(shortest)
+}
+
+/// Numbers that are less than a trace larger and smaller than that of a text such as 1.5e7.
+fn beside(text: &str) -> Option<[String; 2]> {
+    let (digits, exponent) = text.split_once('e')?;
+    let digits = if digits.contains('.') { digits.trim_end_matches('0').trim_end_matches('.') } else { digits };
+    let (before, last) = digits.split_at_checked(digits.len().checked_sub(1)?)?;
+    let (point, last) = (if digits.contains('.') { "" } else { "." }, last.parse::<u8>().ok()?.checked_sub(1)?);
+    // More digits than the exact middle of two values has.
+    let nines = "9".repeat(800);
+    Some([format!("{digits}{point}{:0800}1e{exponent}", 0), format!("{before}{last}{point}{nines}e{exponent}")])
 }
 
 /// Hundredths, as the C locale prints them.
@@ -147,6 +185,9 @@ mod tests {
             (0.000_012_5, "1.25e-05"),
             (-1.5, "-1.5"),
             (f64::MAX, "1.7976931348623157e+308"),
+            (1e22, "1e+22"),
+            (1e23, "9.999999999999999e+22"),
+            (-1e23, "-9.999999999999999e+22"),
         ] {
             assert_eq!(text(|out| float(value, 15, out)), want);
         }
