@@ -6,6 +6,7 @@ Where pageinspect takes bytes it is given those of the file: a page in memory ma
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,10 @@ create index p_btree_dup on p_dup (k);
 create index p_btree_include on p_heap (b) include (c);
 create index p_btree_text on p_heap (a, id);
 create index p_hash on p_dup using hash (n);
+create table p_hash_del as select i % 3 as k, i from generate_series(1, 6000) i;
+create index p_hash_dup on p_hash_del using hash (k);
+delete from p_hash_del where i % 2 > 0;
+vacuum p_hash_del;
 create table p_gin as select i as id, array[i % 3, i % 50, i] as tags from generate_series(1, 12000) i;
 create index p_gin_idx on p_gin using gin (tags) with (fastupdate = on);
 insert into p_gin select i, array[1, 2, i] from generate_series(12001, 12200) i;
@@ -396,13 +401,31 @@ def test_brin_pages(made: Server) -> None:
                 rows = connection.execute(query, [block]).fetchall()
                 assert values(part(page, "map"), "rm_tids")[0] == [row[0] for row in rows]
             else:
-                query = "select itemoffset, blknum, placeholder from brin_page_items(get_raw_page('p_brin_idx', %s), 'p_brin_idx')"
-                rows = connection.execute(query, [block]).fetchall()
-                for number, blknum, is_placeholder in rows:
+                items = "brin_page_items(get_raw_page('p_brin_idx', %s), 'p_brin_idx')"
+                rows = connection.execute(f"select itemoffset, blknum, placeholder, value from {items}", [block]).fetchall()
+                for number, blknum, is_placeholder, value in rows:
                     item = numbered(page, "range")[number]
+                    least, greatest = struct.unpack_from("<ii", bytes.fromhex(item["fields"]["bv_values"]["value"]))
+                    assert f"{{{least} .. {greatest}}}" == value
                     assert values(item, "bt_blkno") == (blknum,)
                     assert ("BRIN_PLACEHOLDER_MASK" in item["fields"]["bt_info"].get("flags", [])) == is_placeholder
                 assert len(rows) == len(numbered(page, "range")) > 3
+
+
+def test_the_bits_of_a_hash_bitmap_are_those_of_its_overflow_pages(made: Server) -> None:
+    pages = dict(every_page(made, "p_hash_dup"))
+    overflow = [block for block, page in pages.items() if page["kind"] in ("hash overflow", "hash unused")]
+    told = set()
+    with made.connect() as connection:
+        for block in overflow:
+            row = connection.execute("select * from hash_bitmap_info('p_hash_dup', %s)", [block]).fetchone()
+            assert row
+            bitmap, bit, is_set = row
+            assert pages[bitmap]["kind"] == "hash bitmap"
+            octets = bytes.fromhex(part(pages[bitmap], "contents")["fields"]["bitmap"]["value"])
+            assert bool(octets[bit // 8] >> bit % 8 & 1) == is_set
+            told.add(is_set)
+    assert told == {True, False}  # some are in use, some were given back
 
 
 def test_spgist_leaves_name_every_row(made: Server) -> None:

@@ -18,6 +18,8 @@ const TABLE: u32 = 16_384;
 const TOAST: u32 = 16_387;
 const COMPOSITE: u32 = 16_390;
 
+/// A column of the table: type, length, alignment.
+type OwnColumn = (u32, i16, u8);
 /// A column: name, type, length, alignment.
 type Column = (&'static str, u32, i16, u8);
 
@@ -133,7 +135,7 @@ fn le(n: u32) -> [u8; 4] {
 }
 
 /// The columns that the input chooses, and the data of each of its rows: a length, then bytes as they are.
-fn own_columns(table: &[u8]) -> (Vec<(u32, i16, u8)>, Vec<Vec<u8>>) {
+fn own_columns(table: &[u8]) -> (Vec<OwnColumn>, Vec<Vec<u8>>) {
     let (count, rest) = choice(table);
     let (chosen, mut rest) = rest.split_at(rest.len().min(1 + count % 6));
     let column = |b: &u8| {
