@@ -28,6 +28,7 @@ pub enum Stored<'a> {
 }
 
 /// The next multiple of an alignment.
+#[inline]
 pub fn align(at: usize, attalign: u8) -> usize {
     let to = match attalign {
         b's' => 2,
@@ -39,6 +40,7 @@ pub fn align(at: usize, attalign: u8) -> usize {
 }
 
 /// The value at `at` in `data` and where it ends; None when it is not all there.
+#[inline]
 pub fn value_at(data: &[u8], at: usize, storage: Storage) -> Option<(Stored<'_>, usize)> {
     match storage.attlen {
         -1 => {
