@@ -227,6 +227,30 @@ def test_rows_that_stay_locked_are_left_and_told(servers: Any, capsys: pytest.Ca
     assert (done["rows_rewritten"], done["rows_remaining"]) == (2, 0)
 
 
+def test_a_row_that_its_constraint_forbids_ends_it_with_one_error(servers: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    server = servers(17)
+    with server.connect() as connection:
+        make_small(connection, "strict")
+        connection.execute("alter table strict add constraint few check (n < 100) not valid")
+        failed = alter(capsys, "resolve", server.dsn, "--table", "strict", code=2)["error"]
+        assert (failed["kind"], '"few"' in failed["detail"]) == ("invalid", True)
+        connection.execute("delete from strict where n = 100")
+        [done] = alter(capsys, "resolve", server.dsn, "--table", "strict")
+        assert (done["rows_rewritten"], done["rows_remaining"]) == (99, 0)
+        assert "few is not validated" in " ".join(done["notes"])
+
+
+def test_what_stayed_on_its_page_is_not_said_where_nobody_counts(servers: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    server = servers(17)
+    with server.connect() as connection:
+        make_small(connection, "uncounted")
+    dsn = psycopg.conninfo.make_conninfo(server.dsn, options="-c track_counts=off")
+    assert run(["alter", "resolve", dsn, "--table", "uncounted"]) == 0
+    printed = capsys.readouterr().out
+    assert "no row is left" in printed and "not known: track_counts is off" in printed
+    assert max(map(len, printed.splitlines())) <= 80
+
+
 class Said:
     """A progress line that remembers."""
 

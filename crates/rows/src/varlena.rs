@@ -70,6 +70,7 @@ pub fn parse(bytes: &[u8]) -> Option<(Varlena<'_>, usize)> {
 }
 
 /// What follows the length of a packed value: size, method, packed bytes.
+#[inline]
 pub fn compressed(body: &[u8]) -> Option<(usize, u8, &[u8])> {
     let (info, packed) = body.split_first_chunk()?;
     let info = u32::from_le_bytes(*info);

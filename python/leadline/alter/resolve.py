@@ -52,7 +52,7 @@ class Outcome:
     rows_before: int = 0
     rows_remaining: int = 0
     rows_rewritten: int = 0
-    rows_hot: int = 0
+    rows_hot: int | None = 0  # None: the server does not count (track_counts)
     transactions: int = 0
     rounds: int = 0
     wal_bytes: int = 0
@@ -163,6 +163,8 @@ class Resolver:
         outcome = Outcome(table.label, notes=list(table.notes))
         self.connection.execute("select set_config('session_replication_role', 'replica', false)" if table.as_replica else "select 1")
         outcome.bytes_before = self._size(table)
+        if not self._one("select current_setting('track_counts')::bool")[0]:
+            outcome.rows_hot = None
         found = self.look(table)
         outcome.before, outcome.rows_before = pending.rows([found]), found["any"][0]
         self._total = outcome.rows_before
@@ -253,7 +255,8 @@ class Resolver:
         outcome.wal_bytes += int(lsn_after - lsn)
         outcome.transactions += rewritten > 0
         outcome.rows_rewritten += rewritten
-        outcome.rows_hot += int(hot - hot_before)
+        if outcome.rows_hot is not None:
+            outcome.rows_hot += int(hot - hot_before)
         outcome.longest_transaction_ms = max(outcome.longest_transaction_ms, took_ms)
         outcome.waits += waits
         if waits:  # before 14 the server does not say since when: at most since the transaction began

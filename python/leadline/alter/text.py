@@ -18,7 +18,7 @@ def _notes(notes: list[str]) -> list[str]:
 
 
 def _megabytes(size: float) -> str:
-    return f"{size / 1e6:,.1f} MB"
+    return f"{size / 1e6:,.1f} MB" if size >= 1e6 else f"{size / 1e3:,.0f} kB"
 
 
 def plan(planned: dict[str, Any]) -> str:
@@ -39,15 +39,17 @@ def outcome(done: Outcome) -> str:
     reasons = {row["reason"]: row for row in done.before}
     after = {row["reason"]: row["rows"] for row in done.after}
     rows = [[reason, row["rows"], after.get(reason, 0), row["pages"], row["bytes"]] for reason, row in reasons.items()]
-    hot = done.rows_hot / done.rows_rewritten if done.rows_rewritten else 0.0
+    hot = "not known: track_counts is off"
+    if done.rows_hot is not None:
+        hot = f"{done.rows_hot / max(done.rows_rewritten, 1):.0%} (HOT)"
     facts = [
         ["rows rewritten", f"{done.rows_rewritten:,} in {done.transactions:,} transactions, {done.rounds} rounds, {done.seconds:,.1f} s"],
-        ["stayed on their page", f"{hot:.0%} (HOT)"],
+        ["stayed on their page", hot],
         ["WAL", f"{_megabytes(done.wal_bytes)} while they ran, of everybody"],
         ["longest transaction", f"{done.longest_transaction_ms:,.1f} ms: nobody waited longer for it"],
         ["longest wait seen", f"{done.longest_wait_ms:,.1f} ms, of {done.waits:,} that waited"],
         ["size with indexes", f"{_megabytes(done.bytes_before)} before, {_megabytes(done.bytes_after)} after"],
     ]
-    lines = [f"{done.relation}: {ended}{left} ({proof})", to_table(["reason", "rows", "left", "pages", "bytes"], rows), ""]
+    lines = [f"{done.relation}: {ended}{left}", f"({proof})", to_table(["reason", "rows", "left", "pages", "bytes"], rows), ""]
     lines += [f"{name:<21} {value}" for name, value in facts]
     return "\n".join([*lines, *_notes(done.notes)])
