@@ -11,7 +11,7 @@ pub(crate) fn find(path: &Path, relation: Option<&str>, database: Option<&str>) 
     if path.is_file() {
         if relation.is_some() || database.is_some() {
             let message = "a file of a relation says itself which relation and database it is of";
-            return Err(Error::new(Kind::Usage, message).hint("leadline rows DATA_DIR TABLE --database NAME"));
+            return Err(Error::new(Kind::Usage, message).hint("leadline rows DATA_DIR TABLE --database NAME").at(path));
         }
         return by_file(path);
     }

@@ -36,7 +36,7 @@ impl RowScan {
         let relation = Arc::new(Relation::open(path, relation, database)?);
         let texts = Texts::new(&relation);
         Ok(RowScan {
-            unread: Unread::default(),
+            unread: Unread { pages: relation.heap.is_cut.into(), ..Unread::default() },
             decoder: Decoder::new(&relation, dead),
             relation,
             dead,

@@ -142,6 +142,8 @@ def _taken_apart(page: bytes, size: int) -> dict[str, Any]:
 def read_text(path: Path) -> str | None:
     """The text of a file that is one; None of any other file, also of one that cannot be read: reading its page tells why."""
     try:
+        if not path.is_file():  # a pipe would wait for somebody who writes
+            return None
         with path.open("rb") as file:
             head = file.read(256)
             return (head + file.read(LARGEST_TEXT)).decode(errors="replace") if is_text(head) else None
