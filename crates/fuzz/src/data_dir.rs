@@ -36,8 +36,16 @@ const fn byte(name: &'static str) -> Column {
 }
 
 const DATABASES: &[Column] = &[oid("oid"), name("datname"), byte("datistemplate"), oid("dattablespace")];
-const CLASSES: &[Column] =
-    &[oid("oid"), name("relname"), oid("relnamespace"), oid("relfilenode"), oid("reltablespace"), byte("relkind")];
+const CLASSES: &[Column] = &[
+    oid("oid"),
+    name("relname"),
+    oid("relnamespace"),
+    oid("relam"),
+    oid("relfilenode"),
+    oid("reltablespace"),
+    byte("relpersistence"),
+    byte("relkind"),
+];
 const SCHEMAS: &[Column] = &[oid("oid"), name("nspname")];
 const TYPES: &[Column] = &[
     oid("oid"),
@@ -83,7 +91,7 @@ pub(crate) fn files(major: u32, table: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
         columns.iter().enumerate().map(|(i, column)| attribute(major, *relid, i as u32 + 1, column))
     });
     let class = |oid: u32, name: &str, file: u32, kind: u8| {
-        row(CLASSES, &[&le(oid), name.as_bytes(), &le(11), &le(file), &le(0), &[kind]])
+        row(CLASSES, &[&le(oid), name.as_bytes(), &le(11), &le(2), &le(file), &le(0), b"p", &[kind]])
     };
     let classes = [
         class(1259, "pg_class", 0, b'r'),
@@ -109,7 +117,7 @@ pub(crate) fn files(major: u32, table: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
     let heaps: [(&str, Vec<u8>); 9] = [
         ("global/1262", heap([row(DATABASES, &[&le(5), b"d", &[0], &le(1663)])], 4)),
         ("base/5/1249", heap(attributes, 20)),
-        ("base/5/1259", heap(classes, 6)),
+        ("base/5/1259", heap(classes, 8)),
         ("base/5/1247", heap(types, 9)),
         ("base/5/2615", heap([row(SCHEMAS, &[&le(11), b"public"])], 2)),
         ("base/5/3501", heap([row(ENUMS, &[&le(16_403), &le(16_402), b"label"])], 3)),
