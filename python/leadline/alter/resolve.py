@@ -161,7 +161,8 @@ class Resolver:
     def _resolve(self, table: Table) -> Outcome:
         started = time.monotonic()
         outcome = Outcome(table.label, notes=list(table.notes))
-        self.connection.execute("select set_config('session_replication_role', 'replica', false)" if table.as_replica else "select 1")
+        if table.as_replica:
+            self.connection.execute("set session_replication_role = replica")
         outcome.bytes_before = self._size(table)
         if not self._one("select current_setting('track_counts')::bool")[0]:
             outcome.rows_hot = None
