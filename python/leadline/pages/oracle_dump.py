@@ -6,7 +6,6 @@ Names are those of the dump. It carries no bytes, so there are no offsets, and n
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Any
 
 from leadline.errors import LeadlineError
@@ -67,14 +66,15 @@ def _parts(lines: list[str]) -> list[Part]:
     header, block, directory = _part("header"), _part("transaction header"), _part("row directory")
     itl: list[Part] = []
     rows: list[Part] = []
-    taking: Callable[[str], None] = lambda line: _words(line, HEADER, header)  # noqa: E731
+    names: tuple[str, ...] = HEADER  # what the lines that follow speak of, and where it belongs
+    part = header
     column = ""
     for line in lines:
         entry, row, col, more = ITL.match(line), ROW.match(line), COLUMN.match(line), MORE.match(line)
         if line.startswith("Block header dump:"):
-            taking = lambda line: _words(line, BLOCK, block)  # noqa: E731
+            names, part = BLOCK, block
         elif line.startswith("data_block_dump"):
-            taking = lambda line: _words(line, DIRECTORY, directory)  # noqa: E731
+            names, part = DIRECTORY, directory
         elif line.startswith("end_of_block_dump"):
             break
         elif entry:
@@ -95,7 +95,7 @@ def _parts(lines: list[str]) -> list[Part]:
         elif more and column in (rows[-1]["fields"] if rows else {}):
             rows[-1]["fields"][column]["value"] += more[1].replace(" ", "")
         elif not rows:
-            taking(line)
+            _words(line, names, part)
     return [header, block, *itl, directory, *rows]
 
 
