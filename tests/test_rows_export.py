@@ -113,9 +113,72 @@ def test_a_column_with_a_value_that_does_not_fit_is_text_and_only_that(server: S
             assert [list(row) for row in ours] == told(connection, f"select {name} from e_unfit where n in (0, 1, 20000)")
 
 
-def test_several_such_columns_and_what_the_command_says(
-    server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+# How a column's values come about from the row number i, and how both engines print one; more rows than a page and a row group have.
+ENCODED = {
+    "number": (
+        "bigint",
+        "case when i % 1000 = 7 then (case when i % 2000 = 7 then -1 else 1 end) * 9223372036854775807 else i::bigint * i end",
+        "{}::text",
+    ),
+    "small": ("smallint", "(i % 65536 - 32768)::int", "{}::text"),
+    "unsigned": ("oid", "(4294967295 - i)::bigint::oid", "{}::text"),
+    "few": ("text", "'value ' || i % 5", "{}"),
+    "few_then_many": ("text", "case when i < 30000 then 'same' else repeat(md5(i::text), 4) end", "{}"),
+    "packed": ("text", "repeat('x', 300) || i", "{}"),
+    "noise": ("text", "md5(i::text)", "{}"),
+    "other_letters": ("text", "case when i % 3 = 0 then 'übergröße ' || i else '' end", "{}"),
+    "half_null": ("int", "case when i % 2 = 0 then i end", "{}::text"),
+    "first_null": ("text", "case when i > 20000 then 'a' || i end", "{}"),
+    "all_null": ("timestamptz", "null", "{}::text"),
+    "money_like": ("numeric(9,2)", "(i - 35000) * 1.37", "{}::text"),
+    "medium": ("numeric(18,4)", "(35000 - i) * 1234567.8901", "{}::text"),
+    "wide": ("numeric(38,5)", "(i - 35000) * 123456789012345678901234567.12345", "{}::text"),
+    "flag": ("bool", "case when i % 7 > 0 then i % 3 = 0 end", "{}::text"),
+    "key": ("uuid", "case when i % 5 > 0 then md5(i::text)::uuid end", "{}::text"),
+    "bytes": ("bytea", "decode(repeat(md5(i::text), i % 4), 'hex')", "{}"),
+    "day": ("date", "date '1600-01-01' + i * 3", "{}::text"),
+    "moment": ("timestamp", "timestamp '2024-01-01' + i * interval '1.37 second'", "{}"),
+}
+
+
+def test_every_way_of_encoding_gives_the_values_back(server: Server, tmp_path: Path) -> None:
+    rows, out = 70_000, tmp_path / "t.parquet"
+    with server.connect() as connection:
+        fresh_table(connection, "e_encoded", "i int, " + ", ".join(f"{name} {of[0]}" for name, of in ENCODED.items()))
+        values = ", ".join(of[1] for of in ENCODED.values())
+        connection.execute(f"insert into e_encoded select i, {values} from generate_series(1, {rows}) i")
+        connection.execute("checkpoint")
+        shown = {name: of[2].format(name) for name, of in ENCODED.items()}
+        by_server = {"bytes": "encode(bytes, 'hex')", "moment": "(extract(epoch from moment) * 1000000)::bigint::text"}
+        by_duckdb = {"bytes": "lower(hex(bytes))", "moment": "epoch_us(moment)::text"}
+        query = "select " + ", ".join(f"count({n}), md5(string_agg({{{n}}}, ',' order by i))" for n in shown) + " from {source}"
+        theirs = told(connection, query.format(source="e_encoded", **shown | by_server))
+        ends = told(connection, "select min(number), max(number), min(day), max(day) from e_encoded")
+    assert export(server, "e_encoded", out) == (rows, [])
+    with duckdb.connect() as reader:
+        ours = reader.execute(query.format(source=f"'{out}'", **shown | by_duckdb)).fetchall()
+        about = f"from parquet_metadata('{out}')"
+        encodings = dict(reader.execute(f"select path_in_schema, string_agg(encodings || compression) {about} group by 1").fetchall())
+        ends_of = "min(stats_min_value) filter (path_in_schema = '{0}'), max(stats_max_value) filter (path_in_schema = '{0}')"
+        # All of them are text here, and the least of the numbers is a negative one.
+        ours_ends = reader.execute(f"select {ends_of.format('number')}, {ends_of.format('day')} {about}").fetchall()
+        nulls = dict(reader.execute(f"select path_in_schema, sum(stats_null_count) {about} group by 1").fetchall())
+        places = reader.execute(f"select count(distinct ctid), min(ctid) from '{out}'").fetchone()
+        [groups] = reader.execute(f"select count(distinct row_group_id) {about}").fetchone() or (0,)
+    for (name, of), (count, digest), (want_count, want) in zip(ENCODED.items(), pairs(ours[0]), pairs(theirs[0])):
+        assert (name, str(count), digest) == (name, want_count, want), of
+    assert "RLE_DICTIONARY" in encodings["few"] and "PLAIN" in encodings["few_then_many"], encodings
+    assert "LZ4_RAW" in encodings["packed"] and "LZ4_RAW" not in encodings["noise"], encodings
+    assert [str(end) for end in ours_ends[0]] == ends[0]
+    assert (nulls["all_null"], nulls["first_null"], nulls["number"]) == (rows, 20_000, 0)
+    assert places == (rows, "(0,1)") and groups > 1
+
+
+def pairs(flat: Any) -> list[tuple[Any, Any]]:
+    return list(zip(flat[::2], flat[1::2]))
+
+
+def test_several_such_columns_and_what_the_command_says(server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "t.parquet"
     with server.connect() as connection:
         fresh_table(connection, "e_both", "n int, d date, t timestamp, x numeric(5,1), fine date")

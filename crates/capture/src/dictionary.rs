@@ -1,6 +1,6 @@
 //! The distinct values of a column and their numbers, in the order they came.
 
-use crate::packing::Int;
+use leadline_parquet::Int;
 
 /// A hash table from value to number, open addressing. Numbers stay valid while values are added.
 pub(crate) struct Dictionary {

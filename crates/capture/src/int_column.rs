@@ -1,15 +1,13 @@
 //! One integer column of a segment: pages of a dictionary's numbers while values repeat, of differences when they do not.
 
 use bytes::Bytes;
+use leadline_parquet::{bit_width, put_delta, put_dictionary, put_hybrid, put_page, Encoded, Int};
 use parquet::basic::{Compression, Encoding};
-use parquet::column::page::{CompressedPage, Page, PageWriter};
 use parquet::errors::Result;
 use parquet::file::metadata::ColumnChunkMetaData;
-use parquet::file::writer::{SerializedPageWriter, TrackedWrite};
 use parquet::schema::types::ColumnDescPtr;
 
 use crate::dictionary::Dictionary;
-use crate::packing::{bit_width, put_delta, put_hybrid, Encoded, Int};
 
 /// Buffers that columns take turns to use.
 #[derive(Default)]
@@ -65,15 +63,8 @@ impl IntColumn {
             put_delta(values, self.wide, &mut scratch.encoded);
             Encoding::DELTA_BINARY_PACKED
         };
-        let page = Page::DataPage {
-            buf: Bytes::copy_from_slice(scratch.encoded.bytes()),
-            num_values: values.len() as u32,
-            encoding,
-            def_level_encoding: Encoding::RLE,
-            rep_level_encoding: Encoding::RLE,
-            statistics: None,
-        };
-        self.size += put_page(page, scratch.encoded.bytes().len(), &mut self.pages)?;
+        let body = scratch.encoded.bytes();
+        self.size += put_page(Bytes::copy_from_slice(body), body.len(), values.len(), encoding, &mut self.pages)?;
         self.values += values.len();
         Ok(())
     }
@@ -127,22 +118,8 @@ impl IntColumn {
         for value in values {
             scratch.encoded.put(value.to_le_bytes(), if self.wide { 8 } else { 4 });
         }
-        let page = Page::DictionaryPage {
-            buf: Bytes::copy_from_slice(scratch.encoded.bytes()),
-            num_values: values.len() as u32,
-            encoding: Encoding::PLAIN,
-            is_sorted: false,
-        };
-        self.size += put_page(page, scratch.encoded.bytes().len(), file)?;
+        let body = scratch.encoded.bytes();
+        self.size += put_dictionary(Bytes::copy_from_slice(body), body.len(), values.len(), file)?;
         Ok(())
     }
-}
-
-/// Appends a page and its header; gives their size.
-fn put_page(page: Page, size: usize, out: &mut Vec<u8>) -> Result<usize> {
-    let mut sink = TrackedWrite::new(out);
-    let mut writer = SerializedPageWriter::new(&mut sink);
-    let written = writer.write_page(CompressedPage::new(page, size))?;
-    writer.close()?;
-    Ok(written.uncompressed_size)
 }

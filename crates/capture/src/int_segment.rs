@@ -11,8 +11,8 @@ use parquet::file::metadata::{FileMetaData, ParquetMetaDataBuilder, ParquetMetaD
 use parquet::schema::types::SchemaDescPtr;
 
 use crate::int_column::{IntColumn, Scratch};
-use crate::packing::Int;
 use crate::spec::{ColumnType, TableSpec};
+use leadline_parquet::Int;
 
 /// Most rows of a page: so few that a column stays in the processor's cache while it is encoded.
 const PAGE_ROWS: usize = 16_384;

@@ -9,7 +9,6 @@ mod dictionary;
 mod error;
 mod int_column;
 mod int_segment;
-mod packing;
 mod segment;
 mod spec;
 mod writer;

@@ -1,9 +1,10 @@
 //! Rows: values of every type, tuples, and whole data directories.
 
 use std::collections::HashMap;
+use std::fmt::Write;
 
 use leadline_rows::tuple::{align, deform, value_at, Storage, Stored};
-use leadline_rows::value::{Kind, Type, Types, LONGEST};
+use leadline_rows::value::{Kind, Text, Type, Types, LONGEST};
 use leadline_rows::varlena::{self, Varlena};
 use leadline_rows::RowScan;
 
@@ -75,8 +76,10 @@ pub fn value(data: &[u8]) -> &'static str {
         add(OWN + i as u32, varlena, kind);
     }
     let oid = if made > 0 { OWN + (which % made) as u32 } else { SCALARS[which % SCALARS.len()] };
-    let mut out = "before".to_owned();
+    let mut out = Text::new();
+    write!(out, "before").expect("memory takes all");
     types.print(types.printer(oid), rest, &mut out);
+    let out = String::from_utf8(out.as_bytes().to_vec()).expect("text is UTF-8");
     let text = out.strip_prefix("before").expect("what was there before");
     assert!(text.len() <= LONGEST.max(2 + 2 * rest.len()), "{} bytes of text from {}", text.len(), rest.len());
     let known = types.is_known(oid);

@@ -1,34 +1,20 @@
 //! From blocks of a relation's files to values: which rows are there, and the bytes of each column of them.
 
-use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
 use leadline_page::postgres::{Fork, Header};
 use leadline_pagescan::{check_fast, look_again};
 
+use crate::cells::{Cells, Layout, Place, Rows, Value};
 use crate::error::Result;
 use crate::heap_file::{tuples, HeapFile, Tuple};
+use crate::outside::Outside;
 use crate::relation::Relation;
-use crate::toast::Toast;
-use crate::tuple::{deform, Stored};
-use crate::value;
-use crate::varlena::{self, External, Varlena};
-use crate::xact::{Status, Xacts};
+use crate::xact::Xacts;
 
 /// Blocks read at a time: they stay in the processor's cache until their rows are taken.
 const BLOCKS: usize = 16;
-
-/// Where a row is and what it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub struct Place {
-    pub block: u32,
-    pub lp: u16,
-    pub xmin: u32,
-    pub xmax: u32,
-    pub status: Status,
-}
 
 /// What could not be read so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -58,20 +44,30 @@ impl Unread {
     }
 }
 
-/// A value on its way to where it is kept.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Value<'a> {
-    Null,
-    Bytes(&'a [u8]),
-    /// Not there, or damaged: what is said instead of it.
-    Lost(&'a str),
+/// Takes the rows of one page after the other.
+pub(crate) trait Sink {
+    fn rows(&mut self, rows: &mut Rows<'_>) -> Result<()>;
 }
 
-/// Takes rows: `begin`, a value for each column, `end`.
-pub(crate) trait Sink {
+/// Takes one row after the other: `begin`, a value for each column, `end`.
+pub(crate) trait RowSink {
     fn begin(&mut self, place: &Place);
     fn value(&mut self, column: usize, value: Value<'_>);
     fn end(&mut self) -> Result<()>;
+}
+
+impl<T: RowSink> Sink for T {
+    #[inline]
+    fn rows(&mut self, rows: &mut Rows<'_>) -> Result<()> {
+        for (i, place) in rows.places().iter().enumerate() {
+            self.begin(place);
+            for column in 0..rows.columns() {
+                self.value(column, rows.value(column, i)?);
+            }
+            self.end()?;
+        }
+        Ok(())
+    }
 }
 
 /// Reads rows, with file handles and buffers of its own.
@@ -82,11 +78,12 @@ pub(crate) struct Decoder {
     read_twice: bool,
     heap: HeapFile,
     xacts: Xacts,
-    toast: HashMap<u32, Option<Toast>>,
+    layout: Layout,
+    cells: Cells,
+    outside: Outside,
     buffer: Vec<u8>,
     second: Vec<u8>,
-    value: Vec<u8>,
-    pub unread: Unread,
+    unread: Unread,
 }
 
 impl Decoder {
@@ -99,13 +96,19 @@ impl Decoder {
             dead,
             read_twice,
             xacts: Xacts::new(&relation.dir),
-            toast: HashMap::new(),
+            layout: Layout::new(relation.attributes.iter().map(|(a, column)| (a.storage, *column))),
+            cells: Cells::default(),
+            outside: Outside::new(relation),
             second: if read_twice { buffer.clone() } else { Vec::new() },
             buffer,
-            value: Vec::new(),
             unread: Unread::default(),
             heap,
         }
+    }
+
+    /// What could not be read so far.
+    pub(crate) fn unread(&self) -> Unread {
+        Unread { values: self.outside.lost, ..self.unread }
     }
 
     /// The rows of some blocks.
@@ -163,8 +166,11 @@ impl Decoder {
             self.unread.pages += 1;
             return Ok(());
         };
-        let relation = Arc::clone(&self.relation);
-        let mut stored = Vec::with_capacity(relation.storages.len());
+        let most = Header::parse(page).map_or(0, |header| header.line_pointers(page.len()));
+        if self.cells.start(page, &self.layout, most).is_none() {
+            self.unread.pages += 1;
+            return Ok(());
+        }
         for (lp, item) in items {
             let Some(tuple) = Tuple::parse(item) else {
                 self.unread.rows += 1;
@@ -174,66 +180,12 @@ impl Decoder {
             if !self.dead && !status.is_visible() {
                 continue;
             }
-            if deform(tuple.data, tuple.bitmap, tuple.natts(), &relation.storages, &mut stored).is_none() {
+            let place = Place { block, lp, xmin: tuple.header.t_xmin, xmax: tuple.header.t_xmax, status };
+            if self.cells.cut(page, &tuple, &self.layout, place).is_none() {
                 self.unread.rows += 1;
-                continue;
             }
-            sink.begin(&Place { block, lp, xmin: tuple.header.t_xmin, xmax: tuple.header.t_xmax, status });
-            for ((attribute, column), stored) in relation.attributes.iter().zip(&stored) {
-                let Some(column) = *column else { continue };
-                match *stored {
-                    Stored::Null => sink.value(column, Value::Null),
-                    Stored::Missing => {
-                        sink.value(column, attribute.missing.as_deref().map_or(Value::Null, Value::Bytes));
-                    }
-                    Stored::Fixed(bytes) | Stored::Varlena(Varlena::Plain(bytes)) => {
-                        sink.value(column, Value::Bytes(bytes));
-                    }
-                    Stored::Varlena(Varlena::Compressed(size, method, packed)) => {
-                        match varlena::unpack(size, method, packed) {
-                            Some(bytes) => sink.value(column, Value::Bytes(&bytes)),
-                            None => self.broken(column, packed, sink),
-                        }
-                    }
-                    Stored::Varlena(Varlena::External(external)) => self.external(column, &external, sink)?,
-                }
-            }
-            sink.end()?;
         }
-        Ok(())
-    }
-
-    fn external(&mut self, column: usize, external: &External, sink: &mut impl Sink) -> Result<()> {
-        let relid = external.va_toastrelid;
-        if !self.toast.contains_key(&relid) {
-            let found = self.relation.toast(relid)?;
-            let toast = found.map(|(heap, places)| Toast::new(heap, places, Xacts::new(&self.relation.dir)));
-            self.toast.insert(relid, toast);
-        }
-        let there = match self.toast.get_mut(&relid) {
-            Some(Some(toast)) => toast.fetch(external, &mut self.value)?,
-            _ => false,
-        };
-        if there {
-            sink.value(column, Value::Bytes(&self.value));
-        } else {
-            self.unread.values += 1;
-            let text = format!("<value {} of toast table {relid} is not there>", external.va_valueid);
-            sink.value(column, Value::Lost(&text));
-        }
-        /// A buffer that held a value longer than this is not kept.
-        const KEPT: usize = 4 << 20;
-        if self.value.capacity() > KEPT {
-            self.value = Vec::new();
-        }
-        Ok(())
-    }
-
-    fn broken(&mut self, column: usize, packed: &[u8], sink: &mut impl Sink) {
-        self.unread.values += 1;
-        let mut text = "<cannot be unpacked> ".to_owned();
-        value::hex(packed, &mut text);
-        sink.value(column, Value::Lost(&text));
+        sink.rows(&mut self.cells.rows(page, &self.layout, &mut self.outside))
     }
 }
 

@@ -8,12 +8,14 @@
 #![warn(missing_docs)]
 
 pub mod catalog;
+mod cells;
 pub mod data_dir;
 mod decode;
 mod error;
 pub mod export;
 mod find;
 pub mod heap_file;
+mod outside;
 mod page_values;
 mod relation;
 mod scan;
@@ -24,7 +26,8 @@ pub mod value;
 pub mod varlena;
 pub mod xact;
 
-pub use decode::{Place, Unread};
+pub use cells::Place;
+pub use decode::Unread;
 pub use error::{Error, Kind};
 pub use find::relation_of_file;
 pub use page_values::{ItemValues, PageValues};

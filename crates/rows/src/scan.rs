@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::decode::{Decoder, Place, Sink, Unread, Value};
+use crate::cells::{Place, Value};
+use crate::decode::{Decoder, RowSink, Unread};
 use crate::error::Result;
 use crate::relation::{Column, Relation};
-use crate::value::Printer;
+use crate::value::{Printer, Text};
 
 /// One row.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -81,7 +82,7 @@ impl RowScan {
             self.decoder.blocks(self.block..self.block + 1, &mut self.texts)?;
             self.block += 1;
         }
-        self.unread = self.decoder.unread;
+        self.unread = self.decoder.unread();
         self.unread.pages += u64::from(self.relation.heap.is_cut);
         Ok(Some(std::mem::take(&mut self.texts.rows)))
     }
@@ -102,13 +103,13 @@ impl Texts {
     }
 
     pub(crate) fn text(&self, column: usize, bytes: &[u8]) -> String {
-        let mut out = String::new();
+        let mut out = Text::new();
         self.relation.types.print(self.printers[column], bytes, &mut out);
-        out
+        out.into_string()
     }
 }
 
-impl Sink for Texts {
+impl RowSink for Texts {
     fn begin(&mut self, place: &Place) {
         self.rows.push(Row { place: *place, values: Vec::with_capacity(self.printers.len()) });
     }

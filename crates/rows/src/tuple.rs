@@ -27,21 +27,24 @@ pub enum Stored<'a> {
     Varlena(Varlena<'a>),
 }
 
+/// What alignments are less one, by the lowest five bits of their letters; any other letter is c.
+const MASKS: [u8; 32] = {
+    let mut masks = [0; 32];
+    masks[b's' as usize & 31] = 1;
+    masks[b'i' as usize & 31] = 3;
+    masks[b'd' as usize & 31] = 7;
+    masks
+};
+
 /// The next multiple of an alignment.
 #[inline]
 pub fn align(at: usize, attalign: u8) -> usize {
-    let to = match attalign {
-        b's' => 2,
-        b'i' => 4,
-        b'd' => 8,
-        _ => 1,
-    };
-    // All are powers of two: no division.
-    (at + to - 1) & !(to - 1)
+    let mask = usize::from(MASKS[usize::from(attalign & 31)]);
+    (at + mask) & !mask
 }
 
 /// The value at `at` in `data` and where it ends; None when it is not all there.
-#[inline]
+#[inline(always)]
 pub fn value_at(data: &[u8], at: usize, storage: Storage) -> Option<(Stored<'_>, usize)> {
     match storage.attlen {
         -1 => {
@@ -63,9 +66,38 @@ pub fn value_at(data: &[u8], at: usize, storage: Storage) -> Option<(Stored<'_>,
     }
 }
 
-/// All values of a tuple whose bitmap (one bit for each of its `natts`, set when there is a value) and data are given.
+/// Calls `each` with the number, value and end of every value of a tuple whose bitmap (one bit for each of its `natts`, set when
+/// there is a value) and data are given.
 ///
 /// None when the data ends before its last value.
+#[inline]
+pub(crate) fn walk<'a>(
+    data: &'a [u8],
+    bitmap: Option<&[u8]>,
+    natts: usize,
+    attributes: &[Storage],
+    mut each: impl FnMut(usize, Stored<'a>, usize),
+) -> Option<()> {
+    let mut at = 0;
+    let there = natts.min(attributes.len());
+    for (i, storage) in attributes[..there].iter().enumerate() {
+        if let Some(bitmap) = bitmap {
+            if bitmap.get(i / 8)? >> (i % 8) & 1 == 0 {
+                each(i, Stored::Null, at);
+                continue;
+            }
+        }
+        let (value, end) = value_at(data, at, *storage)?;
+        each(i, value, end);
+        at = end;
+    }
+    for i in there..attributes.len() {
+        each(i, Stored::Missing, at);
+    }
+    Some(())
+}
+
+/// All values of a tuple; otherwise as [`walk`] has it: None when the data ends before its last value.
 pub fn deform<'a>(
     data: &'a [u8],
     bitmap: Option<&[u8]>,
@@ -74,23 +106,7 @@ pub fn deform<'a>(
     out: &mut Vec<Stored<'a>>,
 ) -> Option<()> {
     out.clear();
-    let mut at = 0;
-    for (i, storage) in attributes.iter().enumerate() {
-        if i >= natts {
-            out.push(Stored::Missing);
-            continue;
-        }
-        if let Some(bitmap) = bitmap {
-            if bitmap.get(i / 8)? >> (i % 8) & 1 == 0 {
-                out.push(Stored::Null);
-                continue;
-            }
-        }
-        let (value, end) = value_at(data, at, *storage)?;
-        out.push(value);
-        at = end;
-    }
-    Some(())
+    walk(data, bitmap, natts, attributes, |_, value, _| out.push(value))
 }
 
 #[cfg(test)]

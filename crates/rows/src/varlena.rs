@@ -32,6 +32,17 @@ pub struct External {
     pub va_toastrelid: u32,
 }
 
+impl Varlena<'_> {
+    /// Bytes in its row, of one that is packed or stored outside.
+    pub(crate) fn far_len(&self) -> usize {
+        match self {
+            Varlena::Plain(_) => 0,
+            Varlena::Compressed(_, _, packed) => 8 + packed.len(),
+            Varlena::External(_) => 18,
+        }
+    }
+}
+
 impl External {
     /// Bytes as stored in the toast table.
     pub fn stored(&self) -> usize {

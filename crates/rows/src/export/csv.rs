@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use super::in_order::{in_order, Maker, Outlet, Plan};
 use super::{ctid, provenance, Exported, GoOn, Job, Written};
-use crate::decode::{Place, Sink, Value};
+use crate::cells::{Place, Value};
+use crate::decode::RowSink;
 use crate::error::{Error, Result};
 use crate::relation::Relation;
 use crate::value::number::unsigned;
-use crate::value::Printer;
+use crate::value::{Printer, Text};
 
 /// Blocks of a range.
 const BLOCKS: u32 = 128;
@@ -22,7 +23,7 @@ pub(super) fn write(job: &Job<'_>, go_on: GoOn<'_>) -> Written {
     let scan = job.scan;
     let mut names = Vec::new();
     for name in provenance(scan.dead).iter().map(|c| c.0).chain(scan.columns().iter().map(|c| c.name.as_str())) {
-        field(name, &mut names);
+        field(name.as_bytes(), &mut names);
     }
     end_line(&mut names);
     file.write_all(&names).map_err(failed)?;
@@ -30,7 +31,7 @@ pub(super) fn write(job: &Job<'_>, go_on: GoOn<'_>) -> Written {
     let printers: Vec<Printer> = relation.columns.iter().map(|c| relation.types.printer(c.oid)).collect();
     let make = |outlet| {
         let (relation, printers, dead) = (Arc::clone(relation), printers.clone(), scan.dead);
-        Ok(Csv { relation, printers, dead, lines: Lines::new(), value: String::new(), outlet })
+        Ok(Csv { relation, printers, dead, lines: Lines::new(), value: Text::new(), outlet })
     };
     let plan = Plan { relation, dead: scan.dead, range: BLOCKS, threads: job.threads };
     let mut rows = 0;
@@ -66,24 +67,24 @@ struct Csv {
     dead: bool,
     lines: Lines,
     /// A value, as it is before it is quoted.
-    value: String,
+    value: Text,
     outlet: Outlet<Lines>,
 }
 
-impl Sink for Csv {
+impl RowSink for Csv {
     fn begin(&mut self, place: &Place) {
         let out = &mut self.lines.text;
         self.value.clear();
         ctid(place, &mut self.value);
-        field(&self.value, out);
+        field(self.value.as_bytes(), out);
         if self.dead {
-            field(&self.relation.heap.file_of(place.block).to_string_lossy(), out);
+            field(self.relation.heap.file_of(place.block).to_string_lossy().as_bytes(), out);
             for number in [place.block, place.lp.into(), place.xmin, place.xmax] {
                 self.value.clear();
                 let _ = unsigned(number.into(), 1, &mut self.value);
-                field(&self.value, out);
+                field(self.value.as_bytes(), out);
             }
-            field(place.status.as_str(), out);
+            field(place.status.as_str().as_bytes(), out);
         }
     }
 
@@ -91,11 +92,11 @@ impl Sink for Csv {
         let out = &mut self.lines.text;
         match value {
             Value::Null => out.push(b','),
-            Value::Lost(text) => field(text, out),
+            Value::Lost(text) => field(text.as_bytes(), out),
             Value::Bytes(bytes) => {
                 self.value.clear();
                 self.relation.types.print(self.printers[column], bytes, &mut self.value);
-                field(&self.value, out);
+                field(self.value.as_bytes(), out);
             }
         }
     }
@@ -119,8 +120,7 @@ impl Maker for Csv {
 }
 
 /// A value and a comma. Text without a character is `""`, null is nothing, as in the server's own CSV.
-fn field(text: &str, out: &mut Vec<u8>) {
-    let bytes = text.as_bytes();
+fn field(bytes: &[u8], out: &mut Vec<u8>) {
     // Without a way out on the first hit the compiler looks at many bytes at once.
     let special = |found, b: &u8| found | matches!(b, b'"' | b',' | b'\n' | b'\r');
     if !bytes.is_empty() && !bytes.iter().fold(false, special) {
@@ -152,7 +152,7 @@ mod tests {
     fn fields_are_quoted_when_they_have_to_be() {
         let mut line = Vec::new();
         for text in ["a", "", "a,b", "say \"x\"", "\"", "two\nlines", "é"] {
-            field(text, &mut line);
+            field(text.as_bytes(), &mut line);
         }
         end_line(&mut line);
         assert_eq!(line, "a,\"\",\"a,b\",\"say \"\"x\"\"\",\"\"\"\",\"two\nlines\",é\n".as_bytes());

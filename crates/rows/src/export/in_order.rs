@@ -68,7 +68,7 @@ pub(super) fn in_order<M: Maker>(
                 if let Err(e) = work(&mut decoder, mine, &sender, make) {
                     let _ = sender.send(Message::Failed(e)); // nobody asks any more
                 }
-                decoder.unread
+                decoder.unread()
             }));
         }
         let fault = || Error::new(Kind::Invalid, "a thread that read rows ended by a fault of leadline");

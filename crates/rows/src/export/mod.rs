@@ -3,6 +3,7 @@
 //! Blocks are decoded by several threads and written in order. What is in memory does not depend on the relation's size: for
 //! each thread the file handles, one group of rows that is being made and two that wait.
 
+mod chunk;
 mod columns;
 mod csv;
 mod in_order;
@@ -11,10 +12,12 @@ mod parquet;
 use std::fs::File;
 use std::path::Path;
 
-use crate::decode::{Place, Unread};
+use crate::cells::Place;
+use crate::decode::Unread;
 use crate::error::{Error, Kind, Result};
 use crate::scan::{Row, RowScan};
 use crate::value::number::unsigned;
+use crate::value::Text;
 
 /// The columns beside those of the relation, and their types as oids of PostgreSQL.
 pub fn provenance(dead: bool) -> &'static [(&'static str, u32)] {
@@ -30,8 +33,9 @@ pub fn provenance(dead: bool) -> &'static [(&'static str, u32)] {
 /// The values of those columns, as text.
 pub fn provenance_values(scan: &RowScan, row: &Row, dead: bool) -> Vec<String> {
     let p = row.place;
-    let mut values = vec![String::new()];
-    ctid(&p, &mut values[0]);
+    let mut text = Text::new();
+    ctid(&p, &mut text);
+    let mut values = vec![text.into_string()];
     if dead {
         values.push(scan.file_of(p.block).display().to_string());
         values.extend([p.block, p.lp.into(), p.xmin, p.xmax].map(|n| n.to_string()));
@@ -41,12 +45,21 @@ pub fn provenance_values(scan: &RowScan, row: &Row, dead: bool) -> Vec<String> {
 }
 
 /// As a value of type tid.
-fn ctid(place: &Place, out: &mut String) {
-    out.push('(');
+fn ctid(place: &Place, out: &mut Text) {
+    tid_start(place, out);
+    tid_end(place, out);
+}
+
+/// What the rows of a page have in common.
+fn tid_start(place: &Place, out: &mut Text) {
+    out.push_str("(");
     let _ = unsigned(place.block.into(), 1, out);
-    out.push(',');
+    out.push_str(",");
+}
+
+fn tid_end(place: &Place, out: &mut Text) {
     let _ = unsigned(place.lp.into(), 1, out);
-    out.push(')');
+    out.push_str(")");
 }
 
 /// What was written.

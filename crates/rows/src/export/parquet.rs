@@ -1,33 +1,32 @@
 //! Rows as Parquet: each thread encodes whole row groups, which are only put one behind the other in the file.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow_array::cast::AsArray;
-use arrow_array::ArrayRef;
-use arrow_schema::{DataType, Schema, SchemaRef};
-use parquet::arrow::arrow_writer::{compute_leaves, ArrowColumnChunk, ArrowColumnWriter, ArrowRowGroupWriterFactory};
-use parquet::arrow::ArrowWriter;
-use parquet::basic::{Compression, Encoding};
+use arrow_schema::Schema;
+use parquet::arrow::ArrowSchemaConverter;
 use parquet::errors::ParquetError;
-use parquet::file::properties::{EnabledStatistics, WriterProperties};
-use parquet::schema::types::ColumnPath;
+use parquet::file::metadata::{FileMetaData, ParquetMetaDataBuilder, ParquetMetaDataWriter, RowGroupMetaData};
+use parquet::schema::types::SchemaDescPtr;
 
-use super::columns::{Builder, Kind};
+use super::chunk::{self, Chunk, Scratch};
+use super::columns::Kind;
 use super::in_order::{in_order, Maker, Outlet, Plan};
-use super::{ctid, provenance, Exported, GoOn, Job, Written};
-use crate::decode::{Place, Sink, Unread, Value};
+use super::{provenance, Exported, GoOn, Job, Written};
+use crate::cells::{Place, Rows, Value};
+use crate::decode::{RowSink, Sink, Unread};
 use crate::error::{Error, Kind as Trouble, Result};
 use crate::relation::Relation;
 
+/// Who wrote a file.
+const CREATED_BY: &str = concat!("leadline ", env!("CARGO_PKG_VERSION"));
 /// Bytes of the relation whose rows become a row group, unless they take too much memory.
 const RANGE: usize = 32 << 20;
-/// Rows and bytes that are collected before they are encoded.
-const ROWS: usize = 8192;
-const BYTES: usize = 4 << 20;
 /// Encoded bytes that all threads together may have in the row groups they are at.
-const GROUPS: usize = 64 << 20;
+const GROUPS: usize = 24 << 20;
 
 pub(super) fn write(job: &Job<'_>, go_on: GoOn<'_>) -> Written {
     let columns = job.scan.columns();
@@ -57,28 +56,25 @@ fn attempt(job: &Job<'_>, kinds: &[Kind], go_on: GoOn<'_>) -> Result<(BTreeSet<u
     let relation = &job.scan.relation;
     let failed = |e: ParquetError| failed(&e, job.out);
     let extra = provenance(job.scan.dead);
-    let fields = extra.iter().map(|c| Kind::of_oid(c.1).field(c.0));
+    let fields = extra.iter().map(|c| Kind::of_extra(c.1).field(c.0));
     let fields: Vec<_> =
         fields.chain(relation.columns.iter().zip(kinds).map(|(c, kind)| kind.field(&c.name))).collect();
-    let all: Vec<Kind> = extra.iter().map(|c| Kind::of_oid(c.1)).chain(kinds.iter().copied()).collect();
-    let schema: SchemaRef = Arc::new(Schema::new(fields));
-    let writer = ArrowWriter::try_new(job.create()?, Arc::clone(&schema), None).map_err(failed)?;
-    let (mut file, _) = writer.into_serialized_writer().map_err(failed)?;
+    let all: Vec<Kind> = extra.iter().map(|c| Kind::of_extra(c.1)).chain(kinds.iter().copied()).collect();
+    let schema = Arc::new(ArrowSchemaConverter::new().convert(&Schema::new(fields)).map_err(failed)?);
+    let mut file = Output::begin(job, &schema)?;
     let make = |outlet| {
-        let printers = extra.iter().map(|_| None);
-        let printers = printers.chain(relation.columns.iter().map(|c| Some(relation.types.printer(c.oid))));
+        let printers = relation.columns.iter().map(|c| Some(relation.types.printer(c.oid)));
+        let printers = extra.iter().map(|_| None).chain(printers);
+        let chunk = |((i, kind), printer): ((usize, &Kind), _)| Chunk::new(*kind, printer, schema.column(i));
         Ok(Groups {
             relation: Arc::clone(relation),
-            schema: Arc::clone(&schema),
-            factory: None,
             dead: job.scan.dead,
             out: job.out,
             extra: extra.len(),
-            builders: all.iter().zip(printers).map(|(kind, printer)| Builder::new(*kind, printer)).collect(),
+            columns: all.iter().enumerate().zip(printers).map(chunk).collect(),
+            scratch: Scratch::default(),
             rows: 0,
-            bytes: 0,
-            group: None,
-            most: (GROUPS / job.threads).clamp(4 << 20, 16 << 20),
+            most: (GROUPS / job.threads).clamp(4 << 20, 12 << 20),
             outlet,
         })
     };
@@ -89,11 +85,7 @@ fn attempt(job: &Job<'_>, kinds: &[Kind], go_on: GoOn<'_>) -> Result<(BTreeSet<u
         match made {
             Some(Made::Group(chunks, count)) => {
                 rows += count;
-                let mut group = file.next_row_group().map_err(failed)?;
-                for chunk in chunks {
-                    chunk.append_to_row_group(&mut group).map_err(failed)?;
-                }
-                group.close().map_err(failed)?;
+                file.put(chunks, count)?;
             }
             Some(Made::Unfit(columns)) => {
                 unfit = columns;
@@ -111,7 +103,7 @@ fn attempt(job: &Job<'_>, kinds: &[Kind], go_on: GoOn<'_>) -> Result<(BTreeSet<u
         return Ok((unfit, (0, Unread::default())));
     }
     let unread = unread?;
-    file.close().map_err(failed)?;
+    file.end(rows)?;
     Ok((unfit, (rows, unread)))
 }
 
@@ -124,60 +116,67 @@ fn failed(e: &ParquetError, out: &Path) -> Error {
     Error::new(Trouble::Storage, "the rows cannot be written").detail(e.to_string()).at(out)
 }
 
-/// How the columns are encoded, by the first values of each.
-///
-/// Strings that mostly differ are not looked up in a dictionary that would become too large anyway.
-fn factory(schema: &SchemaRef, arrays: &[ArrayRef]) -> std::result::Result<ArrowRowGroupWriterFactory, ParquetError> {
-    let mut builder = WriterProperties::builder()
-        .set_compression(Compression::LZ4_RAW)
-        .set_statistics_enabled(EnabledStatistics::Chunk);
-    for (field, array) in schema.fields().iter().zip(arrays) {
-        let path = ColumnPath::from(vec![field.name().clone()]);
-        let repeats = repeats(array);
-        builder = builder.set_column_dictionary_enabled(path.clone(), repeats);
-        if matches!(field.data_type(), DataType::Utf8 | DataType::FixedSizeBinary(_)) && !repeats {
-            // The least and the greatest of such values let no reader pass over anything, and each is compared for them.
-            builder = builder.set_column_statistics_enabled(path.clone(), EnabledStatistics::None);
+const MAGIC: &[u8; 4] = b"PAR1";
+
+/// The file that row groups are put into.
+struct Output<'p> {
+    file: File,
+    out: &'p Path,
+    schema: SchemaDescPtr,
+    groups: Vec<RowGroupMetaData>,
+    /// Bytes written.
+    at: i64,
+}
+
+impl Output<'_> {
+    fn begin<'p>(job: &Job<'p>, schema: &SchemaDescPtr) -> Result<Output<'p>> {
+        let (file, schema) = (job.create()?, Arc::clone(schema));
+        let mut output = Output { file, out: job.out, schema, groups: Vec::new(), at: 0 };
+        output.write(MAGIC)?;
+        Ok(output)
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.file.write_all(bytes).map_err(|e| Error::writing(self.out, &e))?;
+        self.at += bytes.len() as i64;
+        Ok(())
+    }
+
+    fn put(&mut self, chunks: Vec<chunk::Made>, rows: u64) -> Result<()> {
+        let out = self.out;
+        let failed = |e: ParquetError| failed(&e, out);
+        let (start, mut columns) = (self.at, Vec::with_capacity(chunks.len()));
+        for chunk::Made { bytes, about } in chunks {
+            let (dictionary, data) = (about.dictionary_page_offset(), about.data_page_offset());
+            let placed = about
+                .into_builder()
+                .set_dictionary_page_offset(dictionary.map(|at| self.at + at))
+                .set_data_page_offset(self.at + data);
+            columns.push(placed.build().map_err(failed)?);
+            self.write(&bytes)?;
         }
-        builder = match field.data_type() {
-            DataType::Int16 | DataType::Int32 | DataType::Int64 | DataType::UInt32 | DataType::UInt64 => {
-                builder.set_column_encoding(path, Encoding::DELTA_BINARY_PACKED)
-            }
-            _ if repeats || packs_well(array) => builder,
-            _ => builder.set_column_compression(path, Compression::UNCOMPRESSED),
-        };
+        let group = RowGroupMetaData::builder(Arc::clone(&self.schema))
+            .set_num_rows(rows as i64)
+            .set_total_byte_size(columns.iter().map(|c| c.uncompressed_size()).sum())
+            .set_file_offset(start)
+            .set_column_metadata(columns);
+        self.groups.push(group.build().map_err(failed)?);
+        Ok(())
     }
-    // What makes encoders is to be had from a writer only.
-    let writer = ArrowWriter::try_new(std::io::sink(), Arc::clone(schema), Some(builder.build()))?;
-    Ok(writer.into_serialized_writer()?.1)
-}
 
-/// Whether the first values of a column lose a fourth of their bytes when they are compressed.
-fn packs_well(array: &ArrayRef) -> bool {
-    const LOOKED_AT: usize = 1 << 16;
-    let data = array.to_data();
-    // Of strings and bytes the offsets come first.
-    let Some(bytes) = data.buffers().last().map(|b| &b[..b.len().min(LOOKED_AT)]) else { return true };
-    lz4_flex::block::compress(bytes).len() * 4 <= bytes.len() * 3
-}
-
-/// Whether most of the first strings of a column occur more than once.
-fn repeats(array: &ArrayRef) -> bool {
-    const LOOKED_AT: usize = 2048;
-    let Some(strings) = array.as_string_opt::<i32>() else { return false };
-    let first = strings.iter().flatten().take(LOOKED_AT);
-    let mut seen = HashSet::new();
-    let (mut all, mut different) = (0, 0);
-    for text in first {
-        all += 1;
-        different += usize::from(seen.insert(text));
+    fn end(mut self, rows: u64) -> Result<()> {
+        let by = Some(CREATED_BY.to_owned());
+        let about = FileMetaData::new(1, rows as i64, by, None, Arc::clone(&self.schema), None);
+        let metadata = ParquetMetaDataBuilder::new(about).set_row_groups(std::mem::take(&mut self.groups)).build();
+        let mut footer = Vec::new();
+        ParquetMetaDataWriter::new(&mut footer, &metadata).finish().map_err(|e| failed(&e, self.out))?;
+        self.write(&footer)
     }
-    2 * different <= all
 }
 
 enum Made {
     /// A row group and its rows.
-    Group(Vec<ArrowColumnChunk>, u64),
+    Group(Vec<chunk::Made>, u64),
     /// Columns with values that do not fit.
     Unfit(BTreeSet<usize>),
 }
@@ -185,94 +184,75 @@ enum Made {
 /// Makes row groups.
 struct Groups<'p> {
     relation: Arc<Relation>,
-    schema: SchemaRef,
-    /// Made when the first values are there, which say how they are encoded best.
-    factory: Option<ArrowRowGroupWriterFactory>,
     dead: bool,
     out: &'p Path,
     /// Columns before those of the relation.
     extra: usize,
-    builders: Vec<Builder>,
-    /// Rows and bytes in the builders.
-    rows: usize,
-    bytes: usize,
-    /// The row group that is being encoded, and its rows.
-    group: Option<(Vec<ArrowColumnWriter>, u64)>,
-    /// Encoded bytes of a row group.
+    columns: Vec<Chunk>,
+    scratch: Scratch,
+    /// Rows of the group that is being made.
+    rows: u64,
+    /// Bytes of a row group.
     most: usize,
     outlet: Outlet<Made>,
 }
 
 impl Groups<'_> {
-    /// Encodes what is in the builders.
-    fn encode(&mut self) -> Result<()> {
-        if self.rows == 0 {
-            return Ok(());
+    fn place(&mut self, place: &Place) {
+        self.columns[0].tid(place);
+        if self.dead {
+            let file = self.relation.heap.file_of(place.block);
+            self.columns[1].text(file.to_string_lossy().as_bytes());
+            // What has no sign is stored with the same bits.
+            let unsigned = |number: u32| i64::from(number as i32);
+            self.columns[2].int(unsigned(place.block));
+            self.columns[3].int(place.lp.into());
+            self.columns[4].int(unsigned(place.xmin));
+            self.columns[5].int(unsigned(place.xmax));
+            self.columns[6].text(place.status.as_str().as_bytes());
         }
-        let unfit: BTreeSet<usize> =
-            self.builders.iter().enumerate().filter(|(_, b)| b.unfit).map(|(i, _)| i - self.extra).collect();
-        if !unfit.is_empty() {
-            self.outlet.put(Made::Unfit(unfit))?;
-        }
-        let failed = |e: ParquetError| failed(&e, self.out);
-        let arrays: Vec<ArrayRef> = self.builders.iter_mut().map(Builder::finish).collect();
-        let factory = match &mut self.factory {
-            Some(factory) => factory,
-            None => self.factory.insert(factory(&self.schema, &arrays).map_err(failed)?),
-        };
-        let (writers, rows) = match &mut self.group {
-            Some(group) => group,
-            None => self.group.insert((factory.create_column_writers(0).map_err(failed)?, 0)),
-        };
-        for ((array, field), writer) in arrays.iter().zip(self.schema.fields()).zip(writers.iter_mut()) {
-            // No column is nested: each has one leaf.
-            for leaf in compute_leaves(field, array).map_err(failed)? {
-                writer.write(&leaf).map_err(failed)?;
-            }
-        }
-        *rows += self.rows as u64;
-        (self.rows, self.bytes) = (0, 0);
-        let size: usize = writers.iter().map(ArrowColumnWriter::memory_size).sum();
-        if size >= self.most {
-            if let Some(made) = self.close()? {
-                self.outlet.put(made)?;
-            }
-        }
-        Ok(())
     }
 
     fn close(&mut self) -> Result<Option<Made>> {
-        let Some((writers, rows)) = self.group.take() else { return Ok(None) };
-        let chunks = writers.into_iter().map(ArrowColumnWriter::close).collect::<std::result::Result<_, _>>();
-        Ok(Some(Made::Group(chunks.map_err(|e| failed(&e, self.out))?, rows)))
+        let unfit: BTreeSet<usize> =
+            self.columns.iter().enumerate().filter(|(_, c)| c.unfit).map(|(i, _)| i - self.extra).collect();
+        if !unfit.is_empty() {
+            return Ok(Some(Made::Unfit(unfit)));
+        }
+        if self.rows == 0 {
+            return Ok(None);
+        }
+        let scratch = &mut self.scratch;
+        let chunks: parquet::errors::Result<Vec<_>> = self.columns.iter_mut().map(|c| c.finish(scratch)).collect();
+        Ok(Some(Made::Group(chunks.map_err(|e| failed(&e, self.out))?, std::mem::take(&mut self.rows))))
     }
 }
 
 impl Sink for Groups<'_> {
-    fn begin(&mut self, place: &Place) {
-        let dead = self.dead;
-        let builders = &mut self.builders;
-        builders[0].text(|out| ctid(place, out));
-        if dead {
-            let file = self.relation.heap.file_of(place.block);
-            builders[1].text(|out| out.push_str(&file.to_string_lossy()));
-            builders[2].uint32(place.block);
-            builders[3].int32(place.lp.into());
-            builders[4].uint32(place.xmin);
-            builders[5].uint32(place.xmax);
-            builders[6].text(|out| out.push_str(place.status.as_str()));
-        }
-    }
-
-    #[inline]
-    fn value(&mut self, column: usize, value: Value<'_>) {
-        self.bytes += self.builders[self.extra + column].value(&self.relation.types, value);
-    }
-
-    fn end(&mut self) -> Result<()> {
-        self.rows += 1;
-        if self.rows >= ROWS || self.bytes >= BYTES {
-            self.encode()?;
+    fn rows(&mut self, rows: &mut Rows<'_>) -> Result<()> {
+        let count = rows.places().len();
+        // Values that are much longer than a page are taken one row at a time, so that many of them are not held at once.
+        let step = if rows.has_far() { 1 } else { count.max(1) };
+        for first in (0..count).step_by(step) {
+            let range = first..(first + step).min(count);
+            for place in &rows.places()[range.clone()] {
+                self.place(place);
+            }
+            let relation = &self.relation;
+            let (types, scratch) = (&relation.types, &mut self.scratch);
+            for (i, column) in self.columns[self.extra..].iter_mut().enumerate() {
+                column.add(types, rows, i, range.clone())?;
+            }
+            for column in &mut self.columns {
+                column.end_page_if_full(scratch).map_err(|e| failed(&e, self.out))?;
+            }
+            self.rows += range.len() as u64;
+            let bytes: usize = self.columns.iter().map(Chunk::memory).sum();
+            if bytes >= self.most || self.columns.iter().any(|c| c.unfit) {
+                if let Some(made) = self.close()? {
+                    self.outlet.put(made)?;
+                }
+            }
         }
         Ok(())
     }
@@ -282,7 +262,6 @@ impl Maker for Groups<'_> {
     type Made = Made;
 
     fn finish(&mut self) -> Result<Option<Made>> {
-        self.encode()?;
         self.close()
     }
 }
@@ -310,7 +289,7 @@ struct Fits {
     unfit: BTreeSet<usize>,
 }
 
-impl Sink for Fits {
+impl RowSink for Fits {
     fn begin(&mut self, _: &Place) {}
 
     fn value(&mut self, column: usize, value: Value<'_>) {

@@ -1,13 +1,13 @@
 //! Points and what is made of them.
 
-use super::number;
+use super::{number, Text};
 
-fn number(b: &[u8], i: usize, out: &mut String) -> Option<()> {
+fn number(b: &[u8], i: usize, out: &mut Text) -> Option<()> {
     number::float(number::f64(b.get(8 * i..)?)?, 15, out)
 }
 
 /// Two numbers from the `i`th on.
-fn pair(b: &[u8], i: usize, out: &mut String) -> Option<()> {
+fn pair(b: &[u8], i: usize, out: &mut Text) -> Option<()> {
     out.push('(');
     number(b, i, out)?;
     out.push(',');
@@ -16,7 +16,7 @@ fn pair(b: &[u8], i: usize, out: &mut String) -> Option<()> {
     Some(())
 }
 
-fn pairs(b: &[u8], count: usize, out: &mut String) -> Option<()> {
+fn pairs(b: &[u8], count: usize, out: &mut Text) -> Option<()> {
     for i in 0..count {
         if i > 0 {
             out.push(',');
@@ -26,22 +26,22 @@ fn pairs(b: &[u8], count: usize, out: &mut String) -> Option<()> {
     Some(())
 }
 
-pub(super) fn point(b: &[u8], out: &mut String) -> Option<()> {
+pub(super) fn point(b: &[u8], out: &mut Text) -> Option<()> {
     pair(b, 0, out)
 }
 
-pub(super) fn box_(b: &[u8], out: &mut String) -> Option<()> {
+pub(super) fn box_(b: &[u8], out: &mut Text) -> Option<()> {
     pairs(b, 2, out)
 }
 
-pub(super) fn lseg(b: &[u8], out: &mut String) -> Option<()> {
+pub(super) fn lseg(b: &[u8], out: &mut Text) -> Option<()> {
     out.push('[');
     pairs(b, 2, out)?;
     out.push(']');
     Some(())
 }
 
-pub(super) fn line(b: &[u8], out: &mut String) -> Option<()> {
+pub(super) fn line(b: &[u8], out: &mut Text) -> Option<()> {
     for (i, before) in ['{', ',', ','].into_iter().enumerate() {
         out.push(before);
         number(b, i, out)?;
@@ -50,7 +50,7 @@ pub(super) fn line(b: &[u8], out: &mut String) -> Option<()> {
     Some(())
 }
 
-pub(super) fn circle(b: &[u8], out: &mut String) -> Option<()> {
+pub(super) fn circle(b: &[u8], out: &mut Text) -> Option<()> {
     out.push('<');
     pair(b, 0, out)?;
     out.push(',');
@@ -60,7 +60,7 @@ pub(super) fn circle(b: &[u8], out: &mut String) -> Option<()> {
 }
 
 /// Number of points, whether it is closed, four bytes without meaning, the points.
-pub(super) fn path(b: &[u8], out: &mut String) -> Option<()> {
+pub(super) fn path(b: &[u8], out: &mut Text) -> Option<()> {
     let closed = number::u32(b.get(4..)?)? != 0;
     out.push(if closed { '(' } else { '[' });
     pairs(b.get(12..)?, number::u32(b)? as usize, out)?;
@@ -69,7 +69,7 @@ pub(super) fn path(b: &[u8], out: &mut String) -> Option<()> {
 }
 
 /// Number of points, the box around them, the points.
-pub(super) fn polygon(b: &[u8], out: &mut String) -> Option<()> {
+pub(super) fn polygon(b: &[u8], out: &mut Text) -> Option<()> {
     out.push('(');
     pairs(b.get(36..)?, number::u32(b)? as usize, out)?;
     out.push(')');

@@ -2,7 +2,7 @@
 //!
 //! Source: src/include/utils/jsonb.h.
 
-use super::{fits, number, show};
+use super::{fits, number, show, Text};
 use crate::tuple::align;
 use crate::varlena;
 
@@ -14,11 +14,11 @@ const HAS_OFFSET: u32 = 0x8000_0000;
 /// The stack of this program ends somewhere; so does that of the server.
 const DEEPEST: u32 = 2000;
 
-pub(super) fn jsonb(b: &[u8], out: &mut String) -> Option<()> {
+pub(super) fn jsonb(b: &[u8], out: &mut Text) -> Option<()> {
     container(b, out, 0)
 }
 
-fn container(b: &[u8], out: &mut String, depth: u32) -> Option<()> {
+fn container(b: &[u8], out: &mut Text, depth: u32) -> Option<()> {
     let header = number::u32(b)?;
     let count = (header & 0x0fff_ffff) as usize;
     let entries = if header & OBJECT != 0 { count * 2 } else { count };
@@ -77,7 +77,7 @@ fn entry(b: &[u8], i: usize, start: usize) -> Option<(u32, usize)> {
     (end >= start).then_some((entry >> 28 & 7, end))
 }
 
-fn value(kind: u32, values: &[u8], start: usize, end: usize, out: &mut String, depth: u32) -> Option<()> {
+fn value(kind: u32, values: &[u8], start: usize, end: usize, out: &mut Text, depth: u32) -> Option<()> {
     match kind {
         0 => string(values.get(start..end)?, out),
         1 => {
@@ -92,22 +92,23 @@ fn value(kind: u32, values: &[u8], start: usize, end: usize, out: &mut String, d
     }
 }
 
-fn put(text: &str, out: &mut String) -> Option<()> {
+fn put(text: &str, out: &mut Text) -> Option<()> {
     out.push_str(text);
     Some(())
 }
 
-fn string(b: &[u8], out: &mut String) -> Option<()> {
+fn string(b: &[u8], out: &mut Text) -> Option<()> {
     out.push('"');
-    let special = |c: &u8| *c < b' ' || matches!(c, b'"' | b'\\');
-    if let (false, Ok(text)) = (b.iter().any(special), std::str::from_utf8(b)) {
-        out.push_str(text);
+    // Without a way out on the first hit the compiler looks at many bytes at once.
+    let special = |found, c: &u8| found | (*c < b' ') | (*c == b'"') | (*c == b'\\');
+    if !b.iter().fold(false, special) {
+        out.push_bytes(b);
         out.push('"');
         return Some(());
     }
     for c in String::from_utf8_lossy(b).chars() {
         match c {
-            '"' | '\\' => out.extend(['\\', c]),
+            '"' | '\\' => out.extend(['\\', c].into_iter()),
             '\n' => out.push_str("\\n"),
             '\r' => out.push_str("\\r"),
             '\t' => out.push_str("\\t"),

@@ -9,6 +9,7 @@ mod json;
 mod nested;
 mod net;
 pub(crate) mod number;
+mod text;
 mod text_search;
 mod time;
 pub(crate) mod typed;
@@ -19,6 +20,7 @@ use std::fmt::Write;
 use crate::tuple::Storage;
 
 pub(crate) use nested::first_element;
+pub use text::Text;
 
 /// Composites in arrays in ranges: no deeper than this.
 const DEEPEST: u32 = 64;
@@ -104,7 +106,7 @@ impl Types {
 
     /// Adds a value's text to `out`; what is no value of its type, and what is of a type not known, as hex.
     #[inline]
-    pub fn print(&self, printer: Printer, bytes: &[u8], out: &mut String) {
+    pub fn print(&self, printer: Printer, bytes: &[u8], out: &mut Text) {
         let before = out.len();
         let printed = match printer.scalar {
             Some(print) => print(bytes, out),
@@ -116,7 +118,7 @@ impl Types {
         }
     }
 
-    fn write(&self, oid: u32, bytes: &[u8], out: &mut String, depth: u32) -> Option<()> {
+    fn write(&self, oid: u32, bytes: &[u8], out: &mut Text, depth: u32) -> Option<()> {
         if depth > DEEPEST || out.len() > LONGEST {
             return None;
         }
@@ -135,11 +137,11 @@ impl Types {
 
 /// None when there is more text than a value has. Asked after each piece: a few bytes can be much text, such as 1e131071, and
 /// damaged ones can name the same text again and again.
-fn fits(out: &str) -> Option<()> {
+fn fits(out: &Text) -> Option<()> {
     (out.len() <= LONGEST).then_some(())
 }
 
-type Print = fn(&[u8], &mut String) -> Option<()>;
+type Print = fn(&[u8], &mut Text) -> Option<()>;
 
 /// How values of one type are printed: [`Types::printer`].
 #[derive(Debug, Clone, Copy)]
@@ -207,31 +209,26 @@ fn scalar(oid: u32) -> Option<Print> {
     })
 }
 
-fn show(value: impl std::fmt::Display, out: &mut String) -> Option<()> {
+fn show(value: impl std::fmt::Display, out: &mut Text) -> Option<()> {
     write!(out, "{value}").ok()
 }
 
-/// What is not UTF-8 (the database may have another encoding) is replaced.
-fn text(bytes: &[u8], out: &mut String) -> Option<()> {
-    match std::str::from_utf8(bytes) {
-        Ok(text) => out.push_str(text),
-        Err(_) => out.push_str(&String::from_utf8_lossy(bytes)),
-    }
+fn text(bytes: &[u8], out: &mut Text) -> Option<()> {
+    out.push_bytes(bytes);
     Some(())
 }
 
 /// As bytea: `\x` and two digits for each byte.
-pub fn hex(bytes: &[u8], out: &mut String) {
+pub fn hex(bytes: &[u8], out: &mut Text) {
     out.push_str("\\x");
     out.reserve(2 * bytes.len());
     for b in bytes {
-        out.push(char::from(DIGITS[usize::from(b >> 4)]));
-        out.push(char::from(DIGITS[usize::from(b & 15)]));
+        out.push_ascii([DIGITS[usize::from(b >> 4)], DIGITS[usize::from(b & 15)]]);
     }
 }
 
 /// One byte; nothing when it is 0, octal from 128 on (since 16; before, the byte itself, which is no text in UTF-8).
-fn char_(b: &[u8], out: &mut String) -> Option<()> {
+fn char_(b: &[u8], out: &mut Text) -> Option<()> {
     match *b.first()? {
         0 => Some(()),
         c @ 1..=127 => show(char::from(c), out),
@@ -239,7 +236,7 @@ fn char_(b: &[u8], out: &mut String) -> Option<()> {
     }
 }
 
-fn bits(b: &[u8], out: &mut String) -> Option<()> {
+fn bits(b: &[u8], out: &mut Text) -> Option<()> {
     let (count, bits) = b.split_first_chunk()?;
     let count = usize::try_from(i32::from_le_bytes(*count)).ok()?;
     if bits.len() < count.div_ceil(8) {
@@ -249,14 +246,13 @@ fn bits(b: &[u8], out: &mut String) -> Option<()> {
     Some(())
 }
 
-fn uuid(b: &[u8], out: &mut String) -> Option<()> {
+fn uuid(b: &[u8], out: &mut Text) -> Option<()> {
     let b: &[u8; 16] = b.first_chunk()?;
     for (i, byte) in b.iter().enumerate() {
         if matches!(i, 4 | 6 | 8 | 10) {
             out.push('-');
         }
-        out.push(char::from(DIGITS[usize::from(byte >> 4)]));
-        out.push(char::from(DIGITS[usize::from(byte & 15)]));
+        out.push_ascii([DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
     }
     Some(())
 }
@@ -269,9 +265,9 @@ mod tests {
 
     /// What a value prints as when there is room left for this many bytes.
     fn with_room(types: &Types, oid: u32, bytes: &[u8], room: usize) -> String {
-        let mut out = "x".repeat(LONGEST - room);
+        let mut out = Text::behind(vec![b'x'; LONGEST - room]);
         types.print(types.printer(oid), bytes, &mut out);
-        out.split_off(LONGEST - room)
+        out.into_string().split_off(LONGEST - room)
     }
 
     fn types(all: &[(u32, Kind)]) -> Types {

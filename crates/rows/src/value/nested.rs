@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use super::{fits, number, show, Types};
+use super::{fits, number, show, Text, Types};
 use crate::tuple::{deform, value_at, Storage, Stored};
 use crate::varlena::{self, Varlena};
 
@@ -31,18 +31,22 @@ fn i32_at(b: &[u8], at: usize) -> Option<i32> {
 }
 
 /// The text of a value, in quotes with `doubled` or escaped characters when one of `special` or a space is in it.
-fn quoted(value: &str, special: &str, backslash: bool, out: &mut String) {
-    let space = |c: char| matches!(c, ' ' | '\t' | '\n' | '\r' | '\u{b}' | '\u{c}');
-    if !value.is_empty() && !value.chars().any(|c| space(c) || special.contains(c) || c == '"' || c == '\\') {
-        out.push_str(value);
+fn quoted(value: &Text, special: &[u8], backslash: bool, out: &mut Text) {
+    // All of them are ASCII, whose bytes are in no other character.
+    let quotes = |c: &u8| matches!(c, b'"' | b'\\' | b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c) || special.contains(c);
+    if value.len() > 0 && !value.as_bytes().iter().any(quotes) {
+        out.push_text(value);
         return;
     }
     out.push('"');
-    for c in value.chars() {
-        if c == '"' || c == '\\' {
-            out.push(if backslash { '\\' } else { c });
+    for part in value.as_bytes().split_inclusive(|c| matches!(c, b'"' | b'\\')) {
+        match part.split_last() {
+            Some((c @ (b'"' | b'\\'), before)) => {
+                out.push_part(before);
+                out.push_ascii([if backslash { b'\\' } else { *c }, *c]);
+            }
+            _ => out.push_part(part),
         }
-        out.push(c);
     }
     out.push('"');
 }
@@ -85,7 +89,7 @@ pub(crate) fn first_element(b: &[u8], storage: Storage) -> Option<Option<Vec<u8>
     Some(Some(bytes_of(stored)?.into_owned()))
 }
 
-pub(super) fn array(types: &Types, b: &[u8], out: &mut String, depth: u32) -> Option<()> {
+pub(super) fn array(types: &Types, b: &[u8], out: &mut Text, depth: u32) -> Option<()> {
     let head = head(b)?;
     if head.count == 0 {
         return show("{}", out);
@@ -98,10 +102,10 @@ pub(super) fn array(types: &Types, b: &[u8], out: &mut String, depth: u32) -> Op
     }
     let storage = storage(types, head.element)?;
     let separator = if head.element == 603 { ';' } else { ',' }; // typdelim: only box has another
-    let special = if separator == ';' { "{};" } else { "{}," };
+    let special = if separator == ';' { b"{};" } else { b"{}," };
     let data = b.get(head.data..)?;
     let mut at = 0;
-    let mut text = String::new();
+    let mut text = Text::new();
     for i in 0..head.count {
         if i > 0 {
             out.push(separator);
@@ -127,8 +131,10 @@ pub(super) fn array(types: &Types, b: &[u8], out: &mut String, depth: u32) -> Op
             at = end;
             text.clear();
             types.write(head.element, &bytes_of(stored)?, &mut text, depth)?;
-            if text.eq_ignore_ascii_case("null") {
-                show(format_args!("\"{text}\""), out)?;
+            if text.as_bytes().eq_ignore_ascii_case(b"null") {
+                out.push('"');
+                out.push_text(&text);
+                out.push('"');
             } else {
                 quoted(&text, special, true, out);
             }
@@ -146,7 +152,7 @@ pub(super) fn array(types: &Types, b: &[u8], out: &mut String, depth: u32) -> Op
 }
 
 /// int2vector and oidvector: an array printed without its braces.
-pub(super) fn vector(b: &[u8], width: usize, out: &mut String) -> Option<()> {
+pub(super) fn vector(b: &[u8], width: usize, out: &mut Text) -> Option<()> {
     let head = head(b)?;
     for i in 0..head.count {
         if i > 0 {
@@ -162,13 +168,7 @@ pub(super) fn vector(b: &[u8], width: usize, out: &mut String) -> Option<()> {
 }
 
 /// A tuple whose first four bytes, its length, are not here.
-pub(super) fn composite(
-    types: &Types,
-    fields: &[(u32, Storage)],
-    b: &[u8],
-    out: &mut String,
-    depth: u32,
-) -> Option<()> {
+pub(super) fn composite(types: &Types, fields: &[(u32, Storage)], b: &[u8], out: &mut Text, depth: u32) -> Option<()> {
     let u16_at = |at: usize| b.get(at..).and_then(|b| b.first_chunk()).map(|b| u16::from_le_bytes(*b));
     let natts = usize::from(u16_at(14)? & 0x07ff);
     let bitmap = if u16_at(16)? & 1 != 0 { Some(b.get(19..)?) } else { None };
@@ -176,7 +176,7 @@ pub(super) fn composite(
     let storages: Vec<Storage> = fields.iter().map(|f| f.1).collect();
     let mut values = Vec::new();
     deform(data, bitmap, natts, &storages, &mut values)?;
-    let mut text = String::new();
+    let mut text = Text::new();
     let mut before = '(';
     for ((oid, _), stored) in fields.iter().zip(values).filter(|(f, _)| f.0 != 0) {
         out.push(before);
@@ -184,7 +184,7 @@ pub(super) fn composite(
         if !matches!(stored, Stored::Null | Stored::Missing) {
             text.clear();
             types.write(*oid, &bytes_of(stored)?, &mut text, depth)?;
-            quoted(&text, "(),", false, out);
+            quoted(&text, b"(),", false, out);
             fits(out)?;
         }
     }
@@ -203,14 +203,14 @@ const NO_UPPER: u8 = 0x10 | 0x40;
 
 /// The bounds of one range from `at` on; where they end.
 #[allow(clippy::too_many_arguments)]
-fn bounds(types: &Types, of: u32, flags: u8, data: &[u8], at: usize, out: &mut String, depth: u32) -> Option<usize> {
+fn bounds(types: &Types, of: u32, flags: u8, data: &[u8], at: usize, out: &mut Text, depth: u32) -> Option<usize> {
     if flags & EMPTY != 0 {
         out.push_str("empty");
         return Some(at);
     }
     let storage = storage(types, of)?;
     let mut at = at;
-    let mut text = String::new();
+    let mut text = Text::new();
     out.push(if flags & LOWER_INCLUDED != 0 { '[' } else { '(' });
     for absent in [NO_LOWER, NO_UPPER] {
         if flags & absent == 0 {
@@ -218,7 +218,7 @@ fn bounds(types: &Types, of: u32, flags: u8, data: &[u8], at: usize, out: &mut S
             at = end;
             text.clear();
             types.write(of, &bytes_of(stored)?, &mut text, depth)?;
-            quoted(&text, "()[],", false, out);
+            quoted(&text, b"()[],", false, out);
         }
         if absent == NO_LOWER {
             out.push(',');
@@ -229,13 +229,13 @@ fn bounds(types: &Types, of: u32, flags: u8, data: &[u8], at: usize, out: &mut S
 }
 
 /// Type, bounds, and in the last byte what bounds there are.
-pub(super) fn range(types: &Types, of: u32, b: &[u8], out: &mut String, depth: u32) -> Option<()> {
+pub(super) fn range(types: &Types, of: u32, b: &[u8], out: &mut Text, depth: u32) -> Option<()> {
     let (flags, rest) = b.split_last()?;
     bounds(types, of, *flags, rest.get(4..)?, 0, out, depth).map(|_| ())
 }
 
 /// Type, number of ranges, where each but the first begins, the flags of each, and the bounds one after the other.
-pub(super) fn multirange(types: &Types, of: u32, b: &[u8], out: &mut String, depth: u32) -> Option<()> {
+pub(super) fn multirange(types: &Types, of: u32, b: &[u8], out: &mut Text, depth: u32) -> Option<()> {
     let count = number::u32(b.get(4..)?)? as usize;
     out.push('{');
     if count > 0 {

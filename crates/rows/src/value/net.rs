@@ -1,9 +1,9 @@
 //! Addresses of networks and of network cards.
 
-use super::show;
+use super::{show, Text};
 
 /// Family (2 or 3), bits of the mask, address. `cidr` always says the bits, inet when they are not all of them.
-pub(super) fn inet(b: &[u8], cidr: bool, out: &mut String) -> Option<()> {
+pub(super) fn inet(b: &[u8], cidr: bool, out: &mut Text) -> Option<()> {
     let [family, mask, address @ ..] = b else { return None };
     let most = match family {
         2 => {
@@ -24,7 +24,7 @@ pub(super) fn inet(b: &[u8], cidr: bool, out: &mut String) -> Option<()> {
 }
 
 /// The longest run of two and more zero words is `::`; addresses of IPv4 within IPv6 end as such.
-fn six(b: &[u8; 16], out: &mut String) -> Option<()> {
+fn six(b: &[u8; 16], out: &mut Text) -> Option<()> {
     let words: Vec<u16> = b.chunks_exact(2).map(|w| u16::from_be_bytes([w[0], w[1]])).collect();
     let (mut start, mut len) = (0, 0);
     let mut at = 0;
@@ -58,7 +58,7 @@ fn six(b: &[u8; 16], out: &mut String) -> Option<()> {
     Some(())
 }
 
-pub(super) fn mac<const N: usize>(b: &[u8], out: &mut String) -> Option<()> {
+pub(super) fn mac<const N: usize>(b: &[u8], out: &mut Text) -> Option<()> {
     let bytes: &[u8; N] = b.first_chunk()?;
     for (i, byte) in bytes.iter().enumerate() {
         show(format_args!("{}{byte:02x}", if i > 0 { ":" } else { "" }), out)?;

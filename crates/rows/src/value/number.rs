@@ -3,45 +3,43 @@
 use std::fmt::LowerExp;
 use std::str::FromStr;
 
-use super::show;
+use super::{show, Text};
 
-/// The two digits of every number below 100. They are text already: no byte of a number has to be looked at again.
-const PAIRS: &str =
-    "00010203040506070809101112131415161718192021222324252627282930313233343536373839404142434445464748\
-49505152535455565758596061626364656667686970717273747576777879808182838485868788899091929394959697\
-9899";
+/// The two digits of every number below 100.
+const PAIRS: [[u8; 2]; 100] = {
+    let mut pairs = [[0; 2]; 100];
+    let mut i = 0;
+    while i < 100 {
+        pairs[i] = [b'0' + i as u8 / 10, b'0' + i as u8 % 10];
+        i += 1;
+    }
+    pairs
+};
 
+/// Four digits of a number below 10000.
 #[inline]
-fn pair(value: u64, out: &mut String) {
-    let at = 2 * (value % 100) as usize;
-    out.push_str(&PAIRS[at..at + 2]);
+fn four(value: u16) -> [u8; 4] {
+    let ([a, b], [c, d]) = (PAIRS[usize::from(value / 100) % 100], PAIRS[usize::from(value % 100)]);
+    [a, b, c, d]
 }
 
-/// A number with at least so many digits.
-pub(crate) fn unsigned(value: u64, least: usize, out: &mut String) -> Option<()> {
-    if value >= 10_000 || least > 4 {
-        unsigned(value / 10_000, least.saturating_sub(4).max(1), out)?;
-        pair(value / 100, out);
-        pair(value, out);
-        return Some(());
+/// A number with at least so many digits, of which it never has more than 20.
+pub(crate) fn unsigned(mut value: u64, least: usize, out: &mut Text) -> Option<()> {
+    let mut digits = [b'0'; 20];
+    let mut at = digits.len();
+    while value >= 100 {
+        at -= 2;
+        digits[at..at + 2].copy_from_slice(&PAIRS[(value % 100) as usize]);
+        value /= 100;
     }
-    if value >= 1000 || least > 3 {
-        pair(value / 100, out);
-        pair(value, out);
-        return Some(());
-    }
-    if value >= 100 || least > 2 {
-        out.push(char::from(b'0' + (value / 100) as u8));
-        pair(value, out);
-    } else if value >= 10 || least > 1 {
-        pair(value, out);
-    } else {
-        out.push(char::from(b'0' + value as u8));
-    }
+    at -= 2;
+    digits[at..at + 2].copy_from_slice(&PAIRS[value as usize]);
+    at += usize::from(value < 10);
+    out.push_part(&digits[at.min(digits.len().saturating_sub(least))..]);
     Some(())
 }
 
-pub(super) fn signed(value: i64, out: &mut String) -> Option<()> {
+pub(super) fn signed(value: i64, out: &mut Text) -> Option<()> {
     if value < 0 {
         out.push('-');
     }
@@ -140,7 +138,7 @@ fn shortest<F: Float>(value: F) -> String {
 }
 
 /// The fewest digits; with an exponent below 1e-4 and from 1e`most` on.
-pub(super) fn float<F: Float>(value: F, most: i32, out: &mut String) -> Option<()> {
+pub(super) fn float<F: Float>(value: F, most: i32, out: &mut Text) -> Option<()> {
     let wide: f64 = value.into();
     if !wide.is_finite() {
         out.push_str(if wide.is_nan() {
@@ -178,7 +176,7 @@ pub(super) fn float<F: Float>(value: F, most: i32, out: &mut String) -> Option<(
 }
 
 /// Hundredths, as the C locale prints them.
-pub(super) fn money(b: &[u8], out: &mut String) -> Option<()> {
+pub(super) fn money(b: &[u8], out: &mut Text) -> Option<()> {
     let cents = i64::from_le_bytes(*b.first_chunk()?);
     let all = cents.unsigned_abs();
     out.push_str(if cents < 0 { "-$" } else { "$" });
@@ -229,7 +227,7 @@ impl<'a> Numeric<'a> {
     }
 }
 
-pub(super) fn numeric(b: &[u8], out: &mut String) -> Option<()> {
+pub(super) fn numeric(b: &[u8], out: &mut Text) -> Option<()> {
     let Numeric { negative, scale, weight, digits } = match Numeric::parse(b)? {
         Ok(number) => number,
         Err(name) => {
@@ -252,7 +250,10 @@ pub(super) fn numeric(b: &[u8], out: &mut String) -> Option<()> {
         if group > 9999 {
             return None;
         }
-        unsigned(group.into(), if i == 0 { 1 } else { 4 }, out)?;
+        match i {
+            0 => unsigned(group.into(), 1, out)?,
+            _ => out.push_ascii(four(group)),
+        }
     }
     if scale > 0 {
         out.push('.');
@@ -263,7 +264,7 @@ pub(super) fn numeric(b: &[u8], out: &mut String) -> Option<()> {
             if group > 9999 {
                 return None;
             }
-            unsigned(group.into(), 4, out)?;
+            out.push_ascii(four(group));
             i += 1;
         }
         out.truncate(end);
@@ -275,10 +276,10 @@ pub(super) fn numeric(b: &[u8], out: &mut String) -> Option<()> {
 mod tests {
     use super::*;
 
-    fn text(print: impl Fn(&mut String) -> Option<()>) -> String {
-        let mut out = String::new();
+    fn text(print: impl Fn(&mut Text) -> Option<()>) -> String {
+        let mut out = Text::new();
         print(&mut out).unwrap();
-        out
+        out.into_string()
     }
 
     #[test]
@@ -350,6 +351,6 @@ mod tests {
         assert_eq!(short(&[0xc000]), "NaN");
         assert_eq!(short(&[0xf000]), "-Infinity");
         assert_eq!(short(&[0x8000]), "0");
-        assert_eq!(numeric(&10000u16.to_le_bytes().repeat(3), &mut String::new()), None);
+        assert_eq!(numeric(&10000u16.to_le_bytes().repeat(3), &mut Text::new()), None);
     }
 }

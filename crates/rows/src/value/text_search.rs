@@ -2,9 +2,9 @@
 //!
 //! Source: src/include/tsearch/ts_type.h.
 
-use super::{fits, number, show};
+use super::{fits, number, show, Text};
 
-pub(super) fn tsvector(b: &[u8], out: &mut String) -> Option<()> {
+pub(super) fn tsvector(b: &[u8], out: &mut Text) -> Option<()> {
     let count = number::u32(b)? as usize;
     let words = b.get(4usize.checked_add(count.checked_mul(4)?)?..)?;
     for i in 0..count {
@@ -30,7 +30,7 @@ pub(super) fn tsvector(b: &[u8], out: &mut String) -> Option<()> {
 }
 
 /// Two bytes each: the number in 14 bits, the weight in two.
-fn positions(b: &[u8], out: &mut String) -> Option<()> {
+fn positions(b: &[u8], out: &mut Text) -> Option<()> {
     let u16_at = |i: usize| b.get(2 * i..).and_then(|b| b.first_chunk()).map(|b| u16::from_le_bytes(*b));
     for i in 1..=usize::from(u16_at(0)?) {
         let position = u16_at(i)?;

@@ -1,7 +1,7 @@
 //! Dates, times, intervals: counted from 2000-01-01, in days and microseconds.
 
 use super::number::unsigned;
-use super::show;
+use super::{show, Text};
 
 pub(super) const DAY: i64 = 86_400_000_000;
 
@@ -20,7 +20,7 @@ fn civil(day: i64) -> (i64, i64, i64) {
 }
 
 /// The day; true when it is before Christ, which is said behind the time.
-fn put_day(day: i64, out: &mut String) -> Option<bool> {
+fn put_day(day: i64, out: &mut Text) -> Option<bool> {
     let (year, month, day) = civil(day);
     let before = year <= 0;
     let year = if before { 1 - year } else { year };
@@ -32,16 +32,16 @@ fn put_day(day: i64, out: &mut String) -> Option<bool> {
     Some(before)
 }
 
-fn put_fraction(us: i64, out: &mut String) -> Option<()> {
+fn put_fraction(us: i64, out: &mut Text) -> Option<()> {
     if us != 0 {
         out.push('.');
         unsigned(us.unsigned_abs(), 6, out)?;
-        out.truncate(out.trim_end_matches('0').len());
+        out.trim_zeros();
     }
     Some(())
 }
 
-fn put_time(us: i64, out: &mut String) -> Option<()> {
+fn put_time(us: i64, out: &mut Text) -> Option<()> {
     let seconds = us.unsigned_abs() / 1_000_000;
     unsigned(seconds / 3600, 2, out)?;
     out.push(':');
@@ -51,7 +51,7 @@ fn put_time(us: i64, out: &mut String) -> Option<()> {
     put_fraction(us % 1_000_000, out)
 }
 
-pub(super) fn date(b: &[u8], out: &mut String) -> Option<()> {
+pub(super) fn date(b: &[u8], out: &mut Text) -> Option<()> {
     let day = i32::from_le_bytes(*b.first_chunk()?);
     match day {
         i32::MAX => out.push_str("infinity"),
@@ -62,7 +62,7 @@ pub(super) fn date(b: &[u8], out: &mut String) -> Option<()> {
     Some(())
 }
 
-pub(super) fn timestamp(b: &[u8], zone: &str, out: &mut String) -> Option<()> {
+pub(super) fn timestamp(b: &[u8], zone: &str, out: &mut Text) -> Option<()> {
     let us = i64::from_le_bytes(*b.first_chunk()?);
     if us == i64::MAX || us == i64::MIN {
         out.push_str(if us > 0 { "infinity" } else { "-infinity" });
@@ -78,13 +78,13 @@ pub(super) fn timestamp(b: &[u8], zone: &str, out: &mut String) -> Option<()> {
     Some(())
 }
 
-pub(super) fn time(b: &[u8], out: &mut String) -> Option<()> {
+pub(super) fn time(b: &[u8], out: &mut Text) -> Option<()> {
     let us = i64::from_le_bytes(*b.first_chunk()?);
     (0..=DAY).contains(&us).then(|| put_time(us, out))?
 }
 
 /// A time, and the zone in seconds west of Greenwich.
-pub(super) fn timetz(b: &[u8], out: &mut String) -> Option<()> {
+pub(super) fn timetz(b: &[u8], out: &mut Text) -> Option<()> {
     time(b, out)?;
     let west = i32::from_le_bytes(*b.get(8..)?.first_chunk()?);
     let east = west.unsigned_abs();
@@ -99,7 +99,7 @@ pub(super) fn timetz(b: &[u8], out: &mut String) -> Option<()> {
 }
 
 /// Microseconds, days, months: each with its sign, none when it is zero.
-pub(super) fn interval(b: &[u8], out: &mut String) -> Option<()> {
+pub(super) fn interval(b: &[u8], out: &mut Text) -> Option<()> {
     let us = i64::from_le_bytes(*b.first_chunk()?);
     let days = i32::from_le_bytes(*b.get(8..)?.first_chunk()?);
     let months = i32::from_le_bytes(*b.get(12..)?.first_chunk()?);
@@ -156,9 +156,9 @@ mod tests {
     fn signs_of_an_interval() {
         let text = |us: i64, days: i32, months: i32| {
             let bytes = [&us.to_le_bytes()[..], &days.to_le_bytes(), &months.to_le_bytes()].concat();
-            let mut out = String::new();
+            let mut out = Text::new();
             interval(&bytes, &mut out).unwrap();
-            out
+            out.into_string()
         };
         assert_eq!(text(0, 0, 0), "00:00:00");
         assert_eq!(text(-1, 3, -14), "-1 years -2 mons +3 days -00:00:00.000001");

@@ -1,7 +1,6 @@
 //! The two integer encodings of Parquet that rows of codes and times shrink well with, for one page at a time.
 //!
-//! Source: parquet-format, Encodings.md: "Run Length Encoding / Bit-Packing Hybrid" and "Delta Encoding". Written anew
-//! because the general encoders cost more CPU per value than a recorder may use.
+//! Source: parquet-format, Encodings.md: "Run Length Encoding / Bit-Packing Hybrid" and "Delta Encoding".
 
 use std::ops::{BitOr, BitXor};
 
@@ -10,7 +9,7 @@ const BLOCK: usize = 128;
 const MINIBLOCK: usize = 32;
 
 /// A value of a column, as a signed number. 32 bits without sign keep their bits when narrowed again.
-pub(crate) trait Int: Copy + Default + Eq + BitXor<Output = Self> + BitOr<Output = Self> {
+pub trait Int: Copy + Default + Eq + BitXor<Output = Self> + BitOr<Output = Self> {
     /// The value in 64 bits.
     fn wide(self) -> i64;
 }
@@ -38,14 +37,14 @@ impl Int for u32 {
 
 /// Where encoded bytes go: a buffer that is long enough before the first byte, so that no byte asks for room.
 #[derive(Default)]
-pub(crate) struct Encoded {
+pub struct Encoded {
     bytes: Vec<u8>,
     at: usize,
 }
 
 impl Encoded {
     /// Empties it and makes room for one page of so many values in any encoding of this file.
-    pub(crate) fn start(&mut self, values: usize) {
+    pub fn start(&mut self, values: usize) {
         let room = 9 * values + 256;
         if self.bytes.len() < room {
             self.bytes.resize(room, 0);
@@ -54,13 +53,13 @@ impl Encoded {
     }
 
     /// What was put.
-    pub(crate) fn bytes(&self) -> &[u8] {
+    pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.at]
     }
 
     /// Appends the first `used` bytes of `word`. The others are written too, and then written over.
     #[inline]
-    pub(crate) fn put<const N: usize>(&mut self, word: [u8; N], used: usize) {
+    pub fn put<const N: usize>(&mut self, word: [u8; N], used: usize) {
         self.bytes[self.at..self.at + N].copy_from_slice(&word);
         self.at += used;
     }
@@ -79,12 +78,12 @@ impl Encoded {
 }
 
 /// Bits needed to write `largest`; at least 1.
-pub(crate) fn bit_width(largest: u64) -> u32 {
+pub fn bit_width(largest: u64) -> u32 {
     (u64::BITS - largest.leading_zeros()).max(1)
 }
 
 /// Appends `values` as runs and bit-packed groups of eight, `width` (1 to 32) bits each.
-pub(crate) fn put_hybrid(values: &[u32], width: u32, out: &mut Encoded) {
+pub fn put_hybrid(values: &[u32], width: u32, out: &mut Encoded) {
     let mut at = 0;
     while let Some(&value) = values.get(at) {
         if values.get(at..at + 8).is_some_and(is_run) {
@@ -116,7 +115,7 @@ fn is_run(group: &[u32]) -> bool {
 }
 
 /// Appends `values` as DELTA_BINARY_PACKED of a column of 64 bits, or of 32 where differences wrap at 32.
-pub(crate) fn put_delta<T: Int>(values: &[T], wide: bool, out: &mut Encoded) {
+pub fn put_delta<T: Int>(values: &[T], wide: bool, out: &mut Encoded) {
     out.put_varint(BLOCK as u64);
     out.put_varint((BLOCK / MINIBLOCK) as u64);
     out.put_varint(values.len() as u64);

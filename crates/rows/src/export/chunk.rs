@@ -1,0 +1,604 @@
+//! One column of a row group: values from the rows' own bytes to the pages of a Parquet column chunk.
+//!
+//! | values | encoding |
+//! |---|---|
+//! | whole numbers, days, times, decimals of up to 18 digits | DELTA_BINARY_PACKED |
+//! | ctid | DELTA_BYTE_ARRAY |
+//! | strings most of which occur again | dictionary |
+//! | everything else | PLAIN |
+//!
+//! Pages are packed (LZ4_RAW) in chunks whose first values lose half of their bytes by it.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+use hashbrown::HashMap;
+use leadline_parquet::{bit_width, put_delta, put_dictionary, put_hybrid, put_page, Encoded};
+use parquet::basic::{Compression, Encoding, Type};
+use parquet::errors::Result as ParquetResult;
+use parquet::file::metadata::ColumnChunkMetaData;
+use parquet::file::statistics::Statistics;
+use parquet::schema::types::ColumnDescPtr;
+
+use super::columns::Kind;
+use super::{tid_end, tid_start};
+use crate::cells::{Place, Rows, Value};
+use crate::error::Result;
+use crate::value::{typed, Printer, Text, Types};
+
+/// Most values of a page, and bytes from which on it is ended.
+const PAGE_ROWS: usize = 16_384;
+const PAGE_BYTES: usize = 1 << 20;
+/// Most bytes of a dictionary.
+const DICTIONARY: usize = 1 << 20;
+
+/// Buffers that columns take turns to use.
+#[derive(Default)]
+pub(super) struct Scratch {
+    encoded: Encoded,
+    numbers: Vec<u32>,
+    body: Vec<u8>,
+}
+
+/// The chunk that is being made of a column.
+pub(super) struct Chunk {
+    kind: Kind,
+    /// How a value is printed that is kept as text.
+    printer: Option<Printer>,
+    descriptor: ColumnDescPtr,
+    /// A value came that does not fit. Null stands in its place, so the chunk must not be used.
+    pub unfit: bool,
+    // The page that is being made.
+    present: Bits,
+    values: Values,
+    // The pages that are made.
+    pages: Vec<u8>,
+    dictionary: Option<Dictionary>,
+    /// None before the first page.
+    compression: Option<Compression>,
+    encodings: Vec<Encoding>,
+    rows: usize,
+    nulls: usize,
+    /// Bytes before they were packed.
+    size: usize,
+    range: Option<(i64, i64)>,
+    /// Whether strings mostly occur again; None as long as none were looked at.
+    repeats: Option<bool>,
+}
+
+/// The values of a page, without nulls.
+enum Values {
+    Bits(Bits),
+    Ints(Vec<i64>),
+    /// As PLAIN has them.
+    Bytes(Vec<u8>),
+    Tids(Tids),
+}
+
+/// A finished chunk; places in `about` count from its first byte.
+pub(super) struct Made {
+    pub bytes: Vec<u8>,
+    pub about: ColumnChunkMetaData,
+}
+
+impl Chunk {
+    pub(super) fn new(kind: Kind, printer: Option<Printer>, descriptor: ColumnDescPtr) -> Chunk {
+        let values = match (kind, descriptor.physical_type()) {
+            (Kind::Bool, _) => Values::Bits(Bits::default()),
+            (Kind::Tid, _) => Values::Tids(Tids::default()),
+            (_, Type::INT32 | Type::INT64) => Values::Ints(Vec::new()),
+            _ => Values::Bytes(Vec::new()),
+        };
+        Chunk {
+            kind,
+            printer,
+            descriptor,
+            unfit: false,
+            present: Bits::default(),
+            values,
+            pages: Vec::new(),
+            dictionary: None,
+            compression: None,
+            encodings: Vec::new(),
+            rows: 0,
+            nulls: 0,
+            size: 0,
+            range: None,
+            repeats: None,
+        }
+    }
+
+    /// About how many bytes it takes.
+    pub(super) fn memory(&self) -> usize {
+        let waiting = match &self.values {
+            Values::Bits(bits) => bits.bytes.len(),
+            Values::Ints(values) => 8 * values.len(),
+            Values::Bytes(bytes) => bytes.len(),
+            Values::Tids(tids) => 16 * tids.shared.len() + tids.rest.len(),
+        };
+        self.pages.len() + waiting + self.dictionary.as_ref().map_or(0, |d| 2 * d.plain.len())
+    }
+
+    /// Adds a column of some rows.
+    pub(super) fn add(&mut self, types: &Types, rows: &mut Rows<'_>, column: usize, range: Range<usize>) -> Result<()> {
+        match self.kind {
+            Kind::Bool => self.bits(rows, column, range)?,
+            Kind::Int16 => {
+                self.ints(rows, column, range, |b| typed::fixed(b).map(|b| i16::from_le_bytes(b).into()))?;
+            }
+            Kind::Int32 => {
+                self.ints(rows, column, range, |b| typed::fixed(b).map(|b| i32::from_le_bytes(b).into()))?;
+            }
+            // What has no sign is stored with the same bits.
+            Kind::UInt32 => self.ints(rows, column, range, |b| typed::u32(b).map(|n| i64::from(n as i32)))?,
+            Kind::Int64 | Kind::UInt64 => {
+                self.ints(rows, column, range, |b| typed::fixed(b).map(i64::from_le_bytes))?
+            }
+            Kind::Date => self.ints(rows, column, range, |b| typed::date(b).map(i64::from))?,
+            Kind::Time => self.ints(rows, column, range, typed::time)?,
+            Kind::Timestamp | Kind::TimestampTz => self.ints(rows, column, range, typed::timestamp)?,
+            Kind::Decimal(precision, scale) if matches!(self.values, Values::Ints(_)) => {
+                self.ints(rows, column, range, |b| typed::decimal(b, precision, scale).map(|n| n as i64))?;
+            }
+            Kind::Decimal(precision, scale) => {
+                let width = usize::try_from(self.descriptor.type_length()).unwrap_or(16);
+                self.bytes(rows, column, range, |b, out| {
+                    let value = typed::decimal(b, precision, scale)?.to_be_bytes();
+                    out.extend_from_slice(value.get(value.len() - width..)?);
+                    Some(())
+                })?;
+            }
+            Kind::Float32 => self.bytes(rows, column, range, fixed::<4>)?,
+            Kind::Float64 => self.bytes(rows, column, range, fixed::<8>)?,
+            Kind::Uuid => self.bytes(rows, column, range, fixed::<16>)?,
+            Kind::Bytes => self.bytes(rows, column, range, string)?,
+            Kind::Plain => self.bytes(rows, column, range, |b, out| {
+                if b.is_ascii() || std::str::from_utf8(b).is_ok() {
+                    string(b, out)
+                } else {
+                    string(String::from_utf8_lossy(b).as_bytes(), out)
+                }
+            })?,
+            // Only the places of rows are of this kind, and they are no values of them.
+            Kind::Tid => {}
+            Kind::Text => {
+                let Some(printer) = self.printer else { return Ok(()) };
+                self.bytes(rows, column, range, |b, out| {
+                    let at = out.len();
+                    let mut text = Text::behind(std::mem::take(out));
+                    text.push_str("\0\0\0\0");
+                    types.print(printer, b, &mut text);
+                    *out = text.into_bytes();
+                    let len = u32::try_from(out.len() - at - 4).ok()?;
+                    out[at..at + 4].copy_from_slice(&len.to_le_bytes());
+                    Some(())
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn bits(&mut self, rows: &mut Rows<'_>, column: usize, range: Range<usize>) -> Result<()> {
+        let (Values::Bits(values), present, unfit) = (&mut self.values, &mut self.present, &mut self.unfit) else {
+            return Ok(());
+        };
+        rows.column(column, range).each(|value| match value {
+            Value::Bytes(b) => {
+                values.push(typed::bool(b) == Some(true));
+                present.push(true);
+            }
+            Value::Null => present.push(false),
+            Value::Lost(_) => *unfit = true,
+        })
+    }
+
+    #[inline]
+    fn ints(
+        &mut self,
+        rows: &mut Rows<'_>,
+        column: usize,
+        range: Range<usize>,
+        read: impl Fn(&[u8]) -> Option<i64>,
+    ) -> Result<()> {
+        let (Values::Ints(values), present, unfit) = (&mut self.values, &mut self.present, &mut self.unfit) else {
+            return Ok(());
+        };
+        rows.column(column, range).each(|value| {
+            let number = match value {
+                Value::Bytes(b) => read(b),
+                Value::Null => return present.push(false),
+                Value::Lost(_) => None,
+            };
+            present.push(number.is_some());
+            match number {
+                Some(number) => values.push(number),
+                None => *unfit = true,
+            }
+        })
+    }
+
+    /// `put` appends a value as PLAIN has it.
+    #[inline]
+    fn bytes(
+        &mut self,
+        rows: &mut Rows<'_>,
+        column: usize,
+        range: Range<usize>,
+        mut put: impl FnMut(&[u8], &mut Vec<u8>) -> Option<()>,
+    ) -> Result<()> {
+        let holds_all = self.kind.holds_all();
+        let (Values::Bytes(values), present, unfit) = (&mut self.values, &mut self.present, &mut self.unfit) else {
+            return Ok(());
+        };
+        rows.column(column, range).each(|value| {
+            let there = match value {
+                Value::Bytes(b) => put(b, values),
+                Value::Null => return present.push(false),
+                Value::Lost(text) => holds_all.then(|| string(text.as_bytes(), values)).flatten(),
+            };
+            present.push(there.is_some());
+            *unfit |= there.is_none();
+        })
+    }
+
+    /// Adds a place, to a column of them.
+    #[inline]
+    pub(super) fn tid(&mut self, place: &Place) {
+        if let Values::Tids(tids) = &mut self.values {
+            tids.push(place);
+            self.present.push(true);
+        }
+    }
+
+    /// Adds a text, to a column of them.
+    pub(super) fn text(&mut self, text: &[u8]) {
+        if let Values::Bytes(values) = &mut self.values {
+            let _ = string(text, values);
+            self.present.push(true);
+        }
+    }
+
+    /// Adds a whole number, to a column of them.
+    pub(super) fn int(&mut self, number: i64) {
+        if let Values::Ints(values) = &mut self.values {
+            values.push(number);
+            self.present.push(true);
+        }
+    }
+
+    /// Ends the page when it is large enough.
+    pub(super) fn end_page_if_full(&mut self, scratch: &mut Scratch) -> ParquetResult<()> {
+        let is_full = self.present.count >= PAGE_ROWS
+            || matches!(&self.values, Values::Bytes(bytes) if bytes.len() >= PAGE_BYTES);
+        if is_full {
+            self.end_page(scratch)?;
+        }
+        Ok(())
+    }
+
+    fn end_page(&mut self, scratch: &mut Scratch) -> ParquetResult<()> {
+        let rows = self.present.count;
+        if rows == 0 {
+            return Ok(());
+        }
+        let nulls = rows - self.present.ones;
+        scratch.body.clear();
+        self.present.levels(&mut scratch.body);
+        let mut encoding = Encoding::PLAIN;
+        match &mut self.values {
+            Values::Bits(bits) => {
+                scratch.body.extend_from_slice(&bits.bytes);
+                bits.clear();
+            }
+            Values::Ints(values) => {
+                encoding = Encoding::DELTA_BINARY_PACKED;
+                let wide = self.descriptor.physical_type() == Type::INT64;
+                scratch.encoded.start(values.len());
+                put_delta(values, wide, &mut scratch.encoded);
+                scratch.body.extend_from_slice(scratch.encoded.bytes());
+                self.range = values.iter().fold(self.range, |range, n| {
+                    let (least, most) = range.unwrap_or((*n, *n));
+                    Some((least.min(*n), most.max(*n)))
+                });
+                values.clear();
+            }
+            Values::Tids(tids) => {
+                encoding = Encoding::DELTA_BYTE_ARRAY;
+                tids.put(&mut scratch.encoded, &mut scratch.body);
+            }
+            Values::Bytes(bytes) => {
+                let is_strings = self.descriptor.physical_type() == Type::BYTE_ARRAY;
+                let first = self.compression.is_none();
+                if is_strings && first && *self.repeats.get_or_insert_with(|| repeats(bytes)) {
+                    self.dictionary = Some(Dictionary::default());
+                }
+                let numbers = &mut scratch.numbers;
+                match self.dictionary.as_mut().and_then(|d| d.number(bytes, numbers).then_some(d.count)) {
+                    Some(count) => {
+                        encoding = Encoding::RLE_DICTIONARY;
+                        let width = bit_width(count.saturating_sub(1).into());
+                        scratch.encoded.start(numbers.len());
+                        scratch.encoded.put([width as u8], 1);
+                        put_hybrid(numbers, width, &mut scratch.encoded);
+                        scratch.body.extend_from_slice(scratch.encoded.bytes());
+                    }
+                    None => scratch.body.extend_from_slice(bytes),
+                }
+                bytes.clear();
+                // One very long value does not hold memory for all that come after it.
+                bytes.shrink_to(2 * PAGE_BYTES);
+            }
+        }
+        self.present.clear();
+        if !self.encodings.contains(&encoding) {
+            self.encodings.push(encoding);
+        }
+        let compression = *self.compression.get_or_insert_with(|| match encoding {
+            Encoding::DELTA_BINARY_PACKED | Encoding::DELTA_BYTE_ARRAY => Compression::UNCOMPRESSED,
+            Encoding::RLE_DICTIONARY => Compression::LZ4_RAW,
+            _ if packs_well(&scratch.body) => Compression::LZ4_RAW,
+            _ => Compression::UNCOMPRESSED,
+        });
+        let body = packed(&scratch.body, compression);
+        self.size += put_page(body, scratch.body.len(), rows, encoding, &mut self.pages)?;
+        scratch.body.shrink_to(2 * PAGE_BYTES);
+        self.rows += rows;
+        self.nulls += nulls;
+        Ok(())
+    }
+
+    /// The chunk, and starts the next one.
+    pub(super) fn finish(&mut self, scratch: &mut Scratch) -> ParquetResult<Made> {
+        self.end_page(scratch)?;
+        let compression = self.compression.take().unwrap_or(Compression::UNCOMPRESSED);
+        let mut bytes = Vec::new();
+        let dictionary = self.dictionary.take().filter(|d| d.count > 0);
+        if let Some(dictionary) = &dictionary {
+            let body = packed(&dictionary.plain, compression);
+            self.size += put_dictionary(body, dictionary.plain.len(), dictionary.count as usize, &mut bytes)?;
+            if !self.encodings.contains(&Encoding::PLAIN) {
+                self.encodings.push(Encoding::PLAIN);
+            }
+        }
+        let data_at = bytes.len();
+        if data_at == 0 {
+            let room = self.pages.len();
+            bytes = std::mem::replace(&mut self.pages, Vec::with_capacity(room));
+        } else {
+            bytes.append(&mut self.pages);
+        }
+        let about = ColumnChunkMetaData::builder(self.descriptor.clone())
+            .set_encodings([&[Encoding::RLE], self.encodings.as_slice()].concat())
+            .set_compression(compression)
+            .set_num_values(self.rows as i64)
+            .set_dictionary_page_offset(dictionary.map(|_| 0))
+            .set_data_page_offset(data_at as i64)
+            .set_total_compressed_size(bytes.len() as i64)
+            .set_total_uncompressed_size(self.size as i64)
+            .set_statistics(self.statistics())
+            .build()?;
+        self.encodings.clear();
+        (self.rows, self.nulls, self.size, self.range) = (0, 0, 0, None);
+        Ok(Made { bytes, about })
+    }
+
+    /// How many nulls there are; of whole numbers with a sign the least and the greatest too, by which a reader passes over row groups.
+    fn statistics(&self) -> Statistics {
+        let nulls = Some(self.nulls as u64);
+        let range = self.range.filter(|_| !matches!(self.kind, Kind::UInt32 | Kind::UInt64)).unzip();
+        match self.descriptor.physical_type() {
+            Type::INT32 => Statistics::int32(range.0.map(|n| n as i32), range.1.map(|n| n as i32), None, nulls, false),
+            Type::INT64 => Statistics::int64(range.0, range.1, None, nulls, false),
+            Type::BOOLEAN => Statistics::boolean(None, None, None, nulls, false),
+            Type::FLOAT => Statistics::float(None, None, None, nulls, false),
+            Type::DOUBLE => Statistics::double(None, None, None, nulls, false),
+            Type::FIXED_LEN_BYTE_ARRAY => Statistics::fixed_len_byte_array(None, None, None, nulls, false),
+            _ => Statistics::byte_array(None, None, None, nulls, false),
+        }
+    }
+}
+
+fn fixed<const N: usize>(b: &[u8], out: &mut Vec<u8>) -> Option<()> {
+    out.extend_from_slice(&typed::fixed::<N>(b)?);
+    Some(())
+}
+
+/// A string as PLAIN has it: its length and its bytes.
+#[inline]
+fn string(b: &[u8], out: &mut Vec<u8>) -> Option<()> {
+    out.extend_from_slice(&u32::try_from(b.len()).ok()?.to_le_bytes());
+    out.extend_from_slice(b);
+    Some(())
+}
+
+/// The strings of PLAIN.
+fn strings(mut plain: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
+        let (len, rest) = plain.split_first_chunk()?;
+        let (string, rest) = rest.split_at_checked(u32::from_le_bytes(*len) as usize)?;
+        plain = rest;
+        Some(string)
+    })
+}
+
+/// Whether most of the first strings occur more than once.
+fn repeats(plain: &[u8]) -> bool {
+    const LOOKED_AT: usize = 2048;
+    let mut seen = hashbrown::HashSet::new();
+    let (mut all, mut different) = (0, 0);
+    for string in strings(plain).take(LOOKED_AT) {
+        all += 1;
+        different += usize::from(seen.insert(string));
+    }
+    2 * different <= all
+}
+
+/// Whether the first bytes lose half of themselves when they are packed: less is not worth the time that it takes.
+fn packs_well(bytes: &[u8]) -> bool {
+    const LOOKED_AT: usize = 1 << 16;
+    let bytes = &bytes[..bytes.len().min(LOOKED_AT)];
+    lz4_flex::block::compress(bytes).len() * 2 <= bytes.len()
+}
+
+fn packed(body: &[u8], compression: Compression) -> Bytes {
+    match compression {
+        Compression::LZ4_RAW => lz4_flex::block::compress(body).into(),
+        _ => Bytes::copy_from_slice(body),
+    }
+}
+
+/// Bits one behind the other, the first the lowest of its byte.
+#[derive(Default)]
+struct Bits {
+    bytes: Vec<u8>,
+    count: usize,
+    ones: usize,
+}
+
+impl Bits {
+    #[inline]
+    fn push(&mut self, bit: bool) {
+        let within = self.count % 8;
+        if within == 0 {
+            self.bytes.push(u8::from(bit));
+        } else if let Some(last) = self.bytes.last_mut() {
+            *last |= u8::from(bit) << within;
+        }
+        self.count += 1;
+        self.ones += usize::from(bit);
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        (self.count, self.ones) = (0, 0);
+    }
+
+    /// Appends them as definition levels: one run when all are the same, else all bits as they are.
+    fn levels(&self, out: &mut Vec<u8>) {
+        let number = |mut n: usize, out: &mut Vec<u8>| {
+            while n >= 0x80 {
+                out.push(n as u8 | 0x80);
+                n >>= 7;
+            }
+            out.push(n as u8);
+        };
+        let at = out.len();
+        out.extend_from_slice(&[0; 4]);
+        if self.ones == 0 || self.ones == self.count {
+            number(self.count << 1, out);
+            out.push(u8::from(self.ones > 0));
+        } else {
+            number(self.bytes.len() << 1 | 1, out);
+            out.extend_from_slice(&self.bytes);
+        }
+        let len = (out.len() - at - 4) as u32;
+        out[at..at + 4].copy_from_slice(&len.to_le_bytes());
+    }
+}
+
+/// Places of rows as text, each without what it shares with the one before: those of a page share its number.
+#[derive(Default)]
+struct Tids {
+    block: Option<u32>,
+    /// Bytes before the line pointer.
+    head: usize,
+    /// Bytes shared with the text before, bytes of the rest.
+    shared: Vec<i64>,
+    lengths: Vec<i64>,
+    rest: Text,
+}
+
+impl Tids {
+    #[inline]
+    fn push(&mut self, place: &Place) {
+        let at = self.rest.len();
+        if self.block == Some(place.block) {
+            self.shared.push(self.head as i64);
+            tid_end(place, &mut self.rest);
+        } else {
+            self.shared.push(0);
+            tid_start(place, &mut self.rest);
+            (self.block, self.head) = (Some(place.block), self.rest.len() - at);
+            tid_end(place, &mut self.rest);
+        }
+        self.lengths.push((self.rest.len() - at) as i64);
+    }
+
+    fn put(&mut self, encoded: &mut Encoded, out: &mut Vec<u8>) {
+        for lengths in [&mut self.shared, &mut self.lengths] {
+            encoded.start(lengths.len());
+            put_delta(lengths, false, encoded);
+            out.extend_from_slice(encoded.bytes());
+            lengths.clear();
+        }
+        out.extend_from_slice(self.rest.as_bytes());
+        self.rest.clear();
+        self.block = None;
+    }
+}
+
+/// Strings and their numbers.
+#[derive(Default)]
+struct Dictionary {
+    numbers: HashMap<Box<[u8]>, u32>,
+    plain: Vec<u8>,
+    count: u32,
+    /// No more strings are taken: pages are PLAIN from here on.
+    is_full: bool,
+}
+
+impl Dictionary {
+    /// The numbers of strings; false when they would make it too large.
+    fn number(&mut self, plain: &[u8], numbers: &mut Vec<u32>) -> bool {
+        numbers.clear();
+        if self.is_full {
+            return false;
+        }
+        for s in strings(plain) {
+            if let Some(number) = self.numbers.get(s) {
+                numbers.push(*number);
+                continue;
+            }
+            if self.plain.len() + s.len() > DICTIONARY {
+                self.is_full = true;
+                return false;
+            }
+            let _ = string(s, &mut self.plain);
+            self.numbers.insert(s.into(), self.count);
+            numbers.push(self.count);
+            self.count += 1;
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::xact::Status;
+
+    #[test]
+    fn the_first_place_of_a_page_shares_nothing() {
+        let place = |lp| Place { block: 7, lp, xmin: 3, xmax: 0, status: Status::Live };
+        let (mut tids, mut encoded, mut body) = (Tids::default(), Encoded::default(), Vec::new());
+        for _ in 0..2 {
+            tids.push(&place(1));
+            tids.push(&place(22));
+            assert_eq!((&tids.shared[..], tids.rest.as_bytes()), (&[0, 3][..], &b"(7,1)22)"[..]));
+            tids.put(&mut encoded, &mut body);
+        }
+    }
+
+    #[test]
+    fn levels_are_one_run_or_all_bits() {
+        let levels = |bits: &[bool]| {
+            let (mut all, mut out) = (Bits::default(), Vec::new());
+            bits.iter().for_each(|bit| all.push(*bit));
+            all.levels(&mut out);
+            out
+        };
+        assert_eq!(levels(&[true; 100]), [3, 0, 0, 0, 0xc8, 1, 1]);
+        assert_eq!(levels(&[false; 3]), [2, 0, 0, 0, 6, 0]);
+        assert_eq!(levels(&[true, false, true, true, true, true, true, true, false, true]), [3, 0, 0, 0, 5, 0xfd, 2]);
+    }
+}

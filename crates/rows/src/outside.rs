@@ -1,0 +1,86 @@
+//! Values that are not in a page as they are: packed, stored in a toast table, or younger than their row.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::cells::Value;
+use crate::error::Result;
+use crate::relation::Relation;
+use crate::toast::Toast;
+use crate::value::{self, Text};
+use crate::varlena::{self, External, Varlena};
+use crate::xact::Xacts;
+
+/// A buffer that held a value longer than this is not kept.
+const KEPT: usize = 4 << 20;
+
+/// Fetches such values, one at a time, with file handles of its own.
+pub(crate) struct Outside {
+    relation: Arc<Relation>,
+    /// Of each column the value that rows have which are older than it.
+    missing: Vec<Option<Vec<u8>>>,
+    toast: HashMap<u32, Option<Toast>>,
+    value: Vec<u8>,
+    text: String,
+    /// Values that are not all there, or cannot be unpacked.
+    pub lost: u64,
+}
+
+impl Outside {
+    pub(crate) fn new(relation: &Arc<Relation>) -> Outside {
+        let columns = relation.attributes.iter().filter(|(_, column)| column.is_some());
+        Outside {
+            missing: columns.map(|(attribute, _)| attribute.missing.clone()).collect(),
+            relation: Arc::clone(relation),
+            toast: HashMap::new(),
+            value: Vec::new(),
+            text: String::new(),
+            lost: 0,
+        }
+    }
+
+    pub(crate) fn missing(&self, column: usize) -> Value<'_> {
+        self.missing.get(column).and_then(Option::as_deref).map_or(Value::Null, Value::Bytes)
+    }
+
+    pub(crate) fn value<'v>(&'v mut self, value: Varlena<'v>) -> Result<Value<'v>> {
+        if self.value.capacity() > KEPT {
+            self.value = Vec::new();
+        }
+        match value {
+            Varlena::Plain(bytes) => Ok(Value::Bytes(bytes)),
+            Varlena::Compressed(size, method, packed) => {
+                let Some(bytes) = varlena::unpack(size, method, packed) else {
+                    self.lost += 1;
+                    let mut text = Text::new();
+                    text.push_str("<cannot be unpacked> ");
+                    value::hex(packed, &mut text);
+                    self.text = text.into_string();
+                    return Ok(Value::Lost(&self.text));
+                };
+                self.value = bytes;
+                Ok(Value::Bytes(&self.value))
+            }
+            Varlena::External(external) => self.fetch(&external),
+        }
+    }
+
+    fn fetch(&mut self, external: &External) -> Result<Value<'_>> {
+        let relid = external.va_toastrelid;
+        if !self.toast.contains_key(&relid) {
+            let found = self.relation.toast(relid)?;
+            let toast = found.map(|(heap, places)| Toast::new(heap, places, Xacts::new(&self.relation.dir)));
+            self.toast.insert(relid, toast);
+        }
+        let there = match self.toast.get_mut(&relid) {
+            Some(Some(toast)) => toast.fetch(external, &mut self.value)?,
+            _ => false,
+        };
+        if there {
+            return Ok(Value::Bytes(&self.value));
+        }
+        self.lost += 1;
+        self.text = format!("<value {} of toast table {relid} is not there>", external.va_valueid);
+        Ok(Value::Lost(&self.text))
+    }
+}
