@@ -285,8 +285,8 @@ def test_scan_writes_tables_that_sql_reads(capsys: pytest.CaptureFixture[str], d
     rest = {"t_ctid_block": 0, "t_ctid_posid": 2, "t_infomask2": 2, "t_infomask": 2050, "t_hoff": 24}
     assert tuples[1] == head | rest
     assert tuples[0] == dict.fromkeys(tuples[0], 0) | {"lp": 1, "lp_off": 2, "lp_flags": 2}
-    items = capture.rows("select block, lp, t_tid_posid, t_info from index_item order by lp")
-    assert [tuple(row.values()) for row in items] == [(1, n, n, 16) for n in (1, 2, 3, 4)]
+    items = capture.rows("select block, lp, t_tid_posid, t_info, spgist_bits from index_item order by lp")
+    assert [tuple(row.values()) for row in items] == [(1, n, n, 16, 0) for n in (1, 2, 3, 4)]
     pages = capture.rows("select block, kind, pd_lower, lp_normal, lp_redirect from page join page_file using (file_id) order by block")
     assert [tuple(row.values()) for row in pages] == [(0, "heap", 40, 3, 1), (1, "btree leaf", 40, 4, 0), (2, "new", 0, 0, 0)]
     [about] = capture.rows("select * from page_file")

@@ -17,7 +17,7 @@ from conftest import Server, running
 from leadline._core import page_read
 from leadline.cli import run
 from leadline.pages.run import Pages
-from leadline.pages.values import add_values
+from page_parts import blocks, every_page, numbered, part, relation_file, shown_values, tids_of, values
 from servers import MAJORS
 
 SCHEMA = """
@@ -50,16 +50,6 @@ update p_heap set c = 'hot' where id % 4 = 0;
 update p_heap set b = b + 100 where id % 9 = 0;
 delete from p_heap where id between 300 and 600;
 """
-
-
-def relation_file(server: Server, name: str, fork: str = "") -> str:
-    [[path]] = server.sql("select pg_relation_filepath(%s)", [name])
-    return f"{server.private.data_dir}/{path}{fork}"
-
-
-def blocks(server: Server, name: str, fork: str = "main") -> int:
-    [[count]] = server.sql("select (pg_relation_size(%s, %s) / 8192)::int", [name, fork])
-    return int(count)
 
 
 @pytest.fixture(scope="module", params=MAJORS, ids=[f"pg{major}" for major in MAJORS])
@@ -96,27 +86,6 @@ def lock_rows_of_two_transactions(server: Server) -> None:
             session.execute("select 1 from p_heap where id = 8 for key share")
         one.commit()
         two.commit()
-
-
-def values(part: dict[str, Any], *names: str) -> tuple[Any, ...]:
-    return tuple(part["fields"][name]["value"] if name in part["fields"] else None for name in names)
-
-
-def numbered(page: dict[str, Any], name: str) -> dict[int, dict[str, Any]]:
-    return {part["number"]: part for part in page["parts"] if part["part"] == name}
-
-
-def part(page: dict[str, Any], name: str) -> dict[str, Any]:
-    return next(part for part in page["parts"] if part["part"] == name)
-
-
-def every_page(server: Server, name: str, most: int = 1000) -> Iterator[tuple[int, dict[str, Any]]]:
-    path, count = relation_file(server, name), blocks(server, name)
-    assert 0 < count < 1000
-    for block in range(min(count, most)):
-        page = page_read(path, block)
-        assert page["problems"] == []
-        yield block, page
 
 
 def test_headers(made: Server) -> None:
@@ -440,22 +409,6 @@ def test_spgist_leaves_name_every_row(made: Server) -> None:
     assert sorted(live) == sorted(row[0] for row in made.sql("select ctid::text from p_gist"))
 
 
-def shown_values(made: Server, name: str) -> Iterator[tuple[str, dict[str, Any], dict[str, str | None]]]:
-    """(kind of page, item, its typed values) of all pages of a relation."""
-    for _, page in every_page(made, name):
-        add_values(page)
-        assert page["relation"] == f"public.{name}", page.get("untyped")
-        for item in page["parts"]:
-            if "values" in item:
-                yield page["kind"], item, item["values"]
-
-
-def tids_of(item: dict[str, Any]) -> list[str]:
-    """The rows that an item of a leaf stands for."""
-    fields = item["fields"]
-    return fields["tids"]["value"] if "tids" in fields else [fields["t_tid"]["value"]]
-
-
 @pytest.mark.parametrize(
     ("index", "table", "columns"),
     [("p_btree_text", "p_heap", "a, id::text"), ("p_btree_include", "p_heap", "b::text, c"), ("p_btree_dup", "p_dup", "k::text")],
@@ -464,12 +417,12 @@ def test_typed_keys_of_leaves_are_those_of_their_rows(made: Server, index: str, 
     rows = {tid: list(values) for tid, *values in made.sql(f"select ctid::text, {columns} from {table}")}
     found: dict[str, list[str | None]] = {}
     prefixes = 0
-    for kind, item, values in shown_values(made, index):
+    for kind, item, typed in shown_values(made, index):
         if kind == "btree leaf" and "htid" in item["fields"]:
-            found.update((tid, list(values.values())) for tid in tids_of(item))
-        elif values:  # what parts two pages is the beginning of a key
+            found.update((tid, list(typed.values())) for tid in tids_of(item))
+        elif typed:  # what parts two pages is the beginning of a key
             prefixes += 1
-            assert list(values.values()) in [row[: len(values)] for row in rows.values()] or index == "p_btree_text"
+            assert list(typed.values()) in [row[: len(typed)] for row in rows.values()] or index == "p_btree_text"
     assert {tid: found[tid] for tid in rows} == rows  # versions of rows that are no more may be there too
     assert prefixes > 0
 
@@ -488,8 +441,8 @@ def test_typed_keys_of_hash_gin_and_gist(made: Server) -> None:
 def test_typed_values_of_tuples_dead_and_toasted_ones_too(made: Server, capsys: pytest.CaptureFixture[str]) -> None:
     living = dict(made.sql("select ctid::text, array[id::text, a, b::text, c] from p_heap"))
     found = {}
-    for _, item, values in shown_values(made, "p_heap"):
-        found[item["number"], values["id"], values["c"]] = list(values.values())
+    for _, item, typed in shown_values(made, "p_heap"):
+        found[item["number"], typed["id"], typed["c"]] = list(typed.values())
     assert all(row in found.values() for row in living.values())
     with made.connect() as connection:
         connection.execute("create table if not exists p_dead (id int) with (autovacuum_enabled = off)")

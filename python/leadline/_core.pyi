@@ -102,8 +102,8 @@ class PageValues:
     def __new__(cls, path: str) -> PageValues:
         """path: a file of a relation. Raises kinds not_found, rights, unsupported, storage, invalid."""
 
-    def of(self, page: bytes, block: int) -> list[tuple[int, list[tuple[int, str | None]]]]:
-        """(line pointer, [(number of a column, text)]) of each item; an inner tuple of an index may lack the last columns."""
+    def of(self, page: bytes, block: int) -> list[tuple[int, list[tuple[str, str | None]]]]:
+        """(line pointer, [(name, text)]) of each item; an inner tuple of an index may lack the last columns."""
 
 @final
 class RowScan:

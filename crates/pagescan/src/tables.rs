@@ -5,10 +5,13 @@ use std::sync::{Arc, PoisonError};
 
 use arrow_array::{ArrayRef, Int32Array, Int64Array, RecordBatch, UInt32Array};
 use leadline_capture::{BatchBuilder, TableWriter, Value, WriterOptions};
+use leadline_page::postgres::brin::BrinTuple;
 use leadline_page::postgres::heap::TupleHeader;
 use leadline_page::postgres::index_tuple::IndexTuple;
 use leadline_page::postgres::line_pointer::{line_pointers, LP_NORMAL};
-use leadline_page::postgres::{Header, Items, Verdict};
+use leadline_page::postgres::spgist::SpgistTuple;
+use leadline_page::postgres::{Header, Items, Kind, Verdict};
+use leadline_page::Tid;
 
 use crate::error::Error;
 use crate::files::RelationFile;
@@ -33,6 +36,8 @@ struct Columns {
     tid_posid: Vec<i32>,
     /// `t_info`, or `t_infomask2`.
     info: Vec<i32>,
+    /// Of items of an index only.
+    spgist_bits: Vec<u32>,
     // Of tuples of a table only.
     xmin: Vec<u32>,
     xmax: Vec<u32>,
@@ -54,6 +59,7 @@ impl Columns {
             tid_block: Vec::with_capacity(ROOM),
             tid_posid: Vec::with_capacity(ROOM),
             info: Vec::with_capacity(ROOM),
+            spgist_bits: Vec::with_capacity(ROOM - only_heap),
             xmin: Vec::with_capacity(only_heap),
             xmax: Vec::with_capacity(only_heap),
             field3: Vec::with_capacity(only_heap),
@@ -92,7 +98,7 @@ impl Table {
             arrays.extend([u32s(c.xmin), u32s(c.xmax), u32s(c.field3), i64s(c.tid_block), i32s(c.tid_posid)]);
             arrays.extend([i32s(c.info), i32s(c.infomask), i32s(c.hoff)]);
         } else {
-            arrays.extend([i64s(c.tid_block), i32s(c.tid_posid), i32s(c.info)]);
+            arrays.extend([i64s(c.tid_block), i32s(c.tid_posid), i32s(c.info), u32s(c.spgist_bits)]);
         }
         let spec = self.writer.spec();
         let batch = RecordBatch::try_new(spec.schema(), arrays)
@@ -165,14 +171,22 @@ impl Tables {
                     self.heap.flush(shared)?;
                 }
             }
-            Items::Index => {
-                index_rows(&mut self.index.columns, &mut by_flags, file_id, block, page, &header);
+            items @ (Items::Index | Items::Spgist | Items::Brin) => {
+                let (c, leaf) = (&mut self.index.columns, verdict.kind == Kind::SpgistLeaf);
+                match items {
+                    Items::Spgist => {
+                        let head = |item: &[u8]| SpgistTuple::parse(item, leaf).map(|t| (t.item, t.bits));
+                        index_rows(c, &mut by_flags, file_id, block, page, &header, head);
+                    }
+                    Items::Brin => index_rows(c, &mut by_flags, file_id, block, page, &header, brin_head),
+                    _ => {
+                        let head = |item: &[u8]| IndexTuple::parse(item).map(|t| (t, 0));
+                        index_rows(c, &mut by_flags, file_id, block, page, &header, head);
+                    }
+                }
                 if self.index.columns.lp.len() >= BATCH {
                     self.index.flush(shared)?;
                 }
-            }
-            Items::Spgist | Items::Brin => {
-                line_pointers(page, &header).for_each(|(_, lp)| by_flags[usize::from(lp.flags())] += 1);
             }
             Items::None | Items::Unknown => {}
         }
@@ -243,10 +257,25 @@ fn heap_rows(c: &mut Columns, by_flags: &mut [i64; 4], file_id: i32, block: u32,
     c.block.resize(c.lp.len(), block.into());
 }
 
-fn index_rows(c: &mut Columns, by_flags: &mut [i64; 4], file_id: i32, block: u32, page: &[u8], header: &Header) {
+/// A summary is of a range of blocks: the first of them stands where other items have their row.
+fn brin_head(item: &[u8]) -> Option<(IndexTuple, u32)> {
+    let BrinTuple { bt_blkno, bt_info } = BrinTuple::parse(item)?;
+    Some((IndexTuple { t_tid: Tid { block: bt_blkno, posid: 0 }, t_info: bt_info.into() }, 0))
+}
+
+/// `head` reads what an access method has at the start of its items: TID, 16 bits, and the first word of SP-GiST.
+fn index_rows(
+    c: &mut Columns,
+    by_flags: &mut [i64; 4],
+    file_id: i32,
+    block: u32,
+    page: &[u8],
+    header: &Header,
+    head: impl Fn(&[u8]) -> Option<(IndexTuple, u32)>,
+) {
     for (number, lp) in line_pointers(page, header) {
         by_flags[usize::from(lp.flags())] += 1;
-        let tuple = lp.item(page).and_then(IndexTuple::parse).unwrap_or_default();
+        let (tuple, spgist_bits) = lp.item(page).and_then(&head).unwrap_or_default();
         c.lp.push(number as i32);
         c.lp_off.push(lp.off() as i32);
         c.lp_flags.push(lp.flags().into());
@@ -254,6 +283,7 @@ fn index_rows(c: &mut Columns, by_flags: &mut [i64; 4], file_id: i32, block: u32
         c.tid_block.push(tuple.t_tid.block.into());
         c.tid_posid.push(tuple.t_tid.posid.into());
         c.info.push(tuple.t_info.into());
+        c.spgist_bits.push(spgist_bits);
     }
     c.file_id.resize(c.lp.len(), file_id);
     c.block.resize(c.lp.len(), block.into());

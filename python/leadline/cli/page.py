@@ -101,7 +101,7 @@ def show(
 
     FILE may be text that holds one page: what gdb (x/8192bx), od, hexdump -C or xxd print, or a block dump of Oracle.
 
-    Values of rows and of index keys are shown typed where FILE is in a data directory, whose catalog says what they are.
+    Values of rows and of items of indexes are shown typed where FILE is in a data directory, whose catalog says what they are.
 
     FILE may also be global/pg_control, a pg_filenode.map (both read as one block), or a file of pg_xact, as a whole data
     directory has them.

@@ -9,7 +9,7 @@ from leadline.errors import LeadlineError
 
 
 def add_values(page: dict[str, Any]) -> None:
-    """Sets `relation` and `columns` [(name, type)] of a page, and `values` {column: text} of each item that has some.
+    """Sets `relation` and `columns` [(name, type)] of a page, and `values` {name: text} of each item that has some.
 
     Where no catalog says what the columns are, `relation` is None and `untyped` says why.
     """
@@ -22,10 +22,7 @@ def add_values(page: dict[str, Any]) -> None:
     except LeadlineError as e:
         page["untyped"] = e.message + (f": {e.detail}" if e.detail else "")
         return
-    names = [name for name, _ in relation.columns]
-    if page["kind"].startswith("hash"):
-        names = [f"hash of {name}" for name in names]  # all that a hash index keeps of a value
     page["relation"], page["columns"] = relation.relation, relation.columns
     for part in page["parts"]:
-        if part["part"] in ("tuple", "item") and part["number"] in found:
-            part["values"] = {names[n]: text for n, text in found[part["number"]]}
+        if part["part"] in ("tuple", "item", "range") and part["number"] in found:
+            part["values"] = dict(found[part["number"]])

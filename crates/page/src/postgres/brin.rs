@@ -22,10 +22,39 @@ const BRIN_NULLS_MASK: u8 = 0x80;
 
 const FLAGS: &[Flag] = &[(1, "BRIN_EVACUATE_PAGE", "to be emptied: the map needs this block")];
 const BT_INFO: &[Flag] = &[
-    (0x20, "BRIN_EMPTY_RANGE_MASK", "empty range (from 16)"),
+    (0x20, "BRIN_EMPTY_RANGE_MASK", "empty range (from 16, and from later minors of those before)"),
     (0x40, "BRIN_PLACEHOLDER_MASK", "placeholder"),
     (0x80, "BRIN_NULLS_MASK", "has a null bitmap"),
 ];
+
+/// The fields at the start of a summary, as stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[allow(missing_docs)]
+pub struct BrinTuple {
+    pub bt_blkno: u32,
+    pub bt_info: u8,
+}
+
+impl BrinTuple {
+    /// Bytes before the null bitmap.
+    pub const SIZE: usize = 5;
+
+    /// From the first bytes; None when there are fewer.
+    pub fn parse(tuple: &[u8]) -> Option<BrinTuple> {
+        let [a, b, c, d, bt_info] = *tuple.first_chunk::<{ BrinTuple::SIZE }>()?;
+        Some(BrinTuple { bt_blkno: u32::from_le_bytes([a, b, c, d]), bt_info })
+    }
+
+    /// Where the values begin.
+    pub fn data_offset(&self) -> usize {
+        usize::from(self.bt_info & BRIN_OFFSET_MASK)
+    }
+
+    /// Whether it has a null bitmap.
+    pub fn has_nulls(&self) -> bool {
+        self.bt_info & BRIN_NULLS_MASK != 0
+    }
+}
 
 pub(super) fn special(r: &mut Reader<'_>) -> Result<(), Wrong> {
     r.bytes("padding", 4)?;

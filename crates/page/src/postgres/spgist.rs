@@ -5,9 +5,9 @@
 use leadline_bytes::Endian;
 
 use super::header::{Header, SIZE as HEADER};
-use super::index_tuple::INDEX_SIZE_MASK;
+use super::index_tuple::{IndexTuple, INDEX_SIZE_MASK};
 use super::line_pointer::LinePointer;
-use crate::part::{FieldKind, Part, Value, Wrong};
+use crate::part::{FieldKind, Part, Tid, Value, Wrong};
 use crate::reader::{Flag, Reader};
 
 /// Bytes of the special area.
@@ -20,6 +20,8 @@ pub const SPGIST_META: u16 = 1;
 pub const SPGIST_DELETED: u16 = 2;
 #[allow(missing_docs)]
 pub const SPGIST_LEAF: u16 = 4;
+/// Of the tree of rows whose key is null.
+pub const SPGIST_NULLS: u16 = 8;
 const CACHED_PAGES: u32 = 8;
 const LIVE: u32 = 0;
 const STATES: [&str; 4] = ["live", "redirect", "dead", "placeholder"];
@@ -31,6 +33,52 @@ pub const FLAGS: &[Flag] = &[
     (4, "SPGIST_LEAF", "leaf"),
     (8, "SPGIST_NULLS", "of nulls"),
 ];
+
+/// The fields at the start of a tuple, as stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SpgistTuple {
+    /// State, and the rest of the first word: bytes of the tuple, or what a live inner tuple keeps there.
+    pub bits: u32,
+    /// `t_info` (`nextOffset` before 14) and `heapPtr`, or `pointer` of a tuple that is none any more. A live inner tuple has its
+    /// size there, and no TID.
+    pub item: IndexTuple,
+}
+
+impl SpgistTuple {
+    /// Bytes before the values of a leaf, or before the prefix of an inner tuple.
+    pub const fn size(leaf: bool) -> usize {
+        if leaf {
+            16
+        } else {
+            8
+        }
+    }
+
+    /// From the first bytes of a tuple of a leaf or an inner page; None when they are not all there.
+    pub fn parse(tuple: &[u8], leaf: bool) -> Option<SpgistTuple> {
+        let ([b0, b1, b2, b3, i0, i1], rest) = tuple.split_first_chunk()?;
+        let bits = u32::from_le_bytes([*b0, *b1, *b2, *b3]);
+        let t_info = u16::from_le_bytes([*i0, *i1]);
+        let has_tid = leaf || bits & 3 != LIVE;
+        let t_tid = if has_tid { Tid::parse(*rest.first_chunk()?) } else { Tid::default() };
+        Some(SpgistTuple { bits, item: IndexTuple { t_tid, t_info } })
+    }
+
+    /// Whether it is in use: no redirect, nor what is left of one that was.
+    pub fn is_live(&self) -> bool {
+        self.bits & 3 == LIVE
+    }
+
+    /// Nodes of a live inner tuple.
+    pub fn nodes(&self) -> usize {
+        (self.bits >> 3 & 0x1fff) as usize
+    }
+
+    /// Bytes of its prefix.
+    pub fn prefix(&self) -> usize {
+        (self.bits >> 16) as usize
+    }
+}
 
 pub(super) fn special(r: &mut Reader<'_>) -> Result<(), Wrong> {
     let flags = r.u16("flags")?;
