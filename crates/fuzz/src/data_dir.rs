@@ -1,25 +1,24 @@
 //! A data directory in memory, as small as one can be that rows are read from.
 //!
-//! One database (`d`) with one table (`t`) and its toast table. Catalogs have only the columns that are asked for, since all
-//! but `pg_attribute` are read through `pg_attribute`; that one is laid out as in its major.
+//! One database (`d`) with one table (`t`) and its toast table, and with three indexes where they are asked for. Catalogs have only the
+//! columns that are asked for, since all but `pg_attribute` are read through `pg_attribute`; that one is laid out as in its major.
 
 use std::sync::OnceLock;
 
-use crate::choice;
 use crate::rows::{storage, SCALARS};
+use crate::{choice, number};
 
 /// Bytes of a page: the least there can be.
 pub(crate) const BLOCK: usize = 1024;
-/// Files that are made.
-pub(crate) const FILES: usize = 15;
-
 const LAYOUT: &str = include_str!("../../rows/data/pg_attribute.csv");
 const TABLE: u32 = 16_384;
 const TOAST: u32 = 16_387;
 const COMPOSITE: u32 = 16_390;
+/// A btree, a hash index and a GIN index.
+const INDEXES: [(&str, u32, u32); 3] = [("b", 16_410, 403), ("h", 16_411, 405), ("g", 16_412, 2742)];
 
-/// A column of the table: type, length, alignment.
-type OwnColumn = (u32, i16, u8);
+/// A column of the table: type, length, alignment, bits of [`attribute`].
+type OwnColumn = (u32, i16, u8, u8);
 /// A column: name, type, length, alignment.
 type Column = (&'static str, u32, i16, u8);
 
@@ -60,6 +59,18 @@ const TYPES: &[Column] = &[
 ];
 const ENUMS: &[Column] = &[oid("oid"), oid("enumtypid"), name("enumlabel")];
 const RANGES: &[Column] = &[oid("rngtypid"), oid("rngsubtype"), oid("rngmultitypid")];
+/// The vectors have one element behind 20 bytes, as stored without the length of all: here they have one width.
+const INDEX: &[Column] = &[
+    oid("indexrelid"),
+    oid("indrelid"),
+    ("indnatts", 21, 2, b's'),
+    ("indnkeyatts", 21, 2, b's'),
+    ("indclass", 30, 24, b'i'),
+    ("indcollation", 30, 24, b'i'),
+];
+const OPCLASSES: &[Column] = &[oid("oid"), oid("opcfamily"), oid("opcintype")];
+const PROCS: &[Column] = &[oid("amprocfamily"), oid("amproclefttype"), ("amprocnum", 21, 2, b's'), oid("amproc")];
+const COLLATIONS: &[Column] = &[oid("oid"), name("collname"), byte("collisdeterministic")];
 
 /// Types that are made of others: oid, typtype, typcategory, typrelid, typelem, typbasetype.
 const MADE: [(u32, u8, u8, u32, u32, u32); 7] = [
@@ -72,12 +83,45 @@ const MADE: [(u32, u8, u8, u32, u32, u32); 7] = [
     (16_402, b'e', b'E', 0, 0, 0),
 ];
 
-/// Name and content of each file. `table` says what columns the table has and what rows.
-pub(crate) fn files(major: u32, table: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
+/// Name and content of each file.
+pub(crate) type Files = Vec<(&'static str, Vec<u8>)>;
+
+/// The files of a data directory. `table` says what columns the table has and what rows.
+pub(crate) fn files(major: u32, table: &[u8]) -> Files {
     let (columns, rows) = own_columns(table);
+    made(major, &columns, heap(rows, columns.len() as u16), false)
+}
+
+/// The same with indexes; the first four bytes of each row are of its header: `t_infomask`, attributes, which of them are there.
+pub(crate) fn files_with_indexes(major: u32, table: &[u8]) -> Files {
+    let (columns, rows) = own_columns(table);
+    let rows = rows.into_iter().filter_map(|row| {
+        let (head, data) = row.split_first_chunk::<4>()?;
+        let mask = u16::from_le_bytes([head[0], head[1]]);
+        Some((Header { mask, natts: u16::from(head[2]), bitmap: head[3] }, data.to_vec()))
+    });
+    made(major, &columns, pages(rows), true)
+}
+
+/// Puts other bytes into files, or cuts them: of each four bytes the first says which file, then where, then what.
+pub(crate) fn damage(files: &mut Files, edits: &[u8]) {
+    let count = files.len();
+    for edit in edits.chunks_exact(4) {
+        let (_, file) = &mut files[usize::from(edit[0]) % count];
+        let (at, _) = number(&edit[1..]);
+        if edit[0] >= 200 {
+            file.truncate(at);
+        } else if !file.is_empty() {
+            let at = at % file.len();
+            file[at] = edit[3];
+        }
+    }
+}
+
+fn made(major: u32, columns: &[OwnColumn], table: Vec<u8>, with_indexes: bool) -> Files {
     let own: Vec<Column> = columns.iter().map(|c| ("c", c.0, c.1, c.2)).collect();
     let composite = [("a", 23, 4, b'i'), ("b", 25, -1, b'i'), ("c", 1009, -1, b'i')];
-    let described: [(u32, &[Column]); 8] = [
+    let mut described: Vec<(u32, &[Column])> = vec![
         (1262, DATABASES),
         (1259, CLASSES),
         (2615, SCHEMAS),
@@ -87,13 +131,18 @@ pub(crate) fn files(major: u32, table: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
         (TABLE, &own),
         (COMPOSITE, &composite),
     ];
+    if with_indexes {
+        described.extend([(2610, INDEX), (2616, OPCLASSES), (2603, PROCS), (3456, COLLATIONS)]);
+    }
+    let bits = |relid: u32, i: usize| if relid == TABLE { columns[i].3 } else { 0 };
     let attributes = described.iter().flat_map(|(relid, columns)| {
-        columns.iter().enumerate().map(|(i, column)| attribute(major, *relid, i as u32 + 1, column))
+        columns.iter().enumerate().map(|(i, column)| attribute(major, *relid, i as u32 + 1, column, bits(*relid, i)))
     });
-    let class = |oid: u32, name: &str, file: u32, kind: u8| {
-        row(CLASSES, &[&le(oid), name.as_bytes(), &le(11), &le(2), &le(file), &le(0), b"p", &[kind]])
+    let relation = |oid: u32, name: &str, file: u32, kind: u8, am: u32| {
+        row(CLASSES, &[&le(oid), name.as_bytes(), &le(11), &le(am), &le(file), &le(0), b"p", &[kind]])
     };
-    let classes = [
+    let class = |oid, name, file, kind| relation(oid, name, file, kind, 2);
+    let mut classes = vec![
         class(1259, "pg_class", 0, b'r'),
         class(1247, "pg_type", 1247, b'r'),
         class(1249, "pg_attribute", 0, b'r'),
@@ -104,6 +153,11 @@ pub(crate) fn files(major: u32, table: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
         class(TOAST, "pg_toast_16384", TOAST, b't'),
         class(COMPOSITE, "pair", 0, b'c'),
     ];
+    if with_indexes {
+        let names = ["pg_index", "pg_opclass", "pg_amproc", "pg_collation"];
+        classes.extend([2610, 2616, 2603, 3456].into_iter().zip(names).map(|(oid, name)| class(oid, name, oid, b'r')));
+        classes.extend(INDEXES.map(|(name, oid, am)| relation(oid, name, oid, b'i', am)));
+    }
     let scalar = |oid: &u32| (*oid, b'b', b'X', 0, 0, 0);
     let types = SCALARS.iter().map(scalar).chain(MADE).map(|(oid, typtype, category, relid, elem, base)| {
         let storage = storage(oid);
@@ -122,7 +176,7 @@ pub(crate) fn files(major: u32, table: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
         ("base/5/2615", heap([row(SCHEMAS, &[&le(11), b"public"])], 2)),
         ("base/5/3501", heap([row(ENUMS, &[&le(16_403), &le(16_402), b"label"])], 3)),
         ("base/5/3541", heap([row(RANGES, &[&le(3904), &le(23), &le(4451)])], 3)),
-        ("base/5/16384", heap(rows, columns.len() as u16)),
+        ("base/5/16384", table),
         ("base/5/16387", heap(chunks(), 3)),
     ];
     let mut all = vec![
@@ -134,8 +188,38 @@ pub(crate) fn files(major: u32, table: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
         ("pg_multixact/offsets/0000", vec![1; 256]),
     ];
     all.extend(heaps);
-    debug_assert_eq!(all.len(), FILES);
+    if with_indexes {
+        all.extend(indexes());
+    }
     all
+}
+
+/// The catalogs that say what the indexes are, and their pages: each as the server writes it now.
+fn indexes() -> [(&'static str, Vec<u8>); 7] {
+    let vector = |oid: u32| [[0; 20].as_slice(), &le(oid)].concat();
+    let index = |(_, oid, _): (&str, u32, u32)| {
+        row(INDEX, &[&le(oid), &le(TABLE), &[1, 0], &[1, 0], &vector(1978), &vector(100)])
+    };
+    let meta = |special: usize, words: &[(usize, u32)]| {
+        let mut page = vec![0; BLOCK];
+        for (at, n) in [(12, 88), (14, BLOCK - special), (16, BLOCK - special), (18, BLOCK | 4)] {
+            page[at..at + 2].copy_from_slice(&(n as u16).to_le_bytes());
+        }
+        for (at, word) in words {
+            page[*at..at + 4].copy_from_slice(&le(*word));
+        }
+        page
+    };
+    let (gin_meta, gin_leaf) = (meta(8, &[(BLOCK - 4, 8 << 16), (72, 2)]), meta(8, &[(BLOCK - 4, 0x83 << 16)]));
+    [
+        ("base/5/2610", heap(INDEXES.map(index), 6)),
+        ("base/5/2616", heap([row(OPCLASSES, &[&le(1978), &le(1976), &le(23)])], 3)),
+        ("base/5/2603", heap([row(PROCS, &[&le(1976), &le(23), &[4, 0], &le(5051)])], 4)),
+        ("base/5/3456", heap([row(COLLATIONS, &[&le(100), b"default", &[1]])], 3)),
+        ("base/5/16410", meta(16, &[(24, 0x0005_3162), (28, 4), (64, 1)])),
+        ("base/5/16411", meta(16, &[(24, 0x0644_0640), (28, 4)])),
+        ("base/5/16412", [gin_meta, gin_leaf].concat()),
+    ]
 }
 
 fn le(n: u32) -> [u8; 4] {
@@ -147,10 +231,11 @@ fn own_columns(table: &[u8]) -> (Vec<OwnColumn>, Vec<Vec<u8>>) {
     let (count, rest) = choice(table);
     let (chosen, mut rest) = rest.split_at(rest.len().min(1 + count % 6));
     let column = |b: &u8| {
-        let n = usize::from(*b) % (SCALARS.len() + MADE.len());
+        let types = SCALARS.len() + MADE.len();
+        let n = usize::from(*b) % types;
         let oid = SCALARS.get(n).copied().unwrap_or_else(|| MADE[n - SCALARS.len()].0);
         let storage = storage(oid);
-        (oid, storage.attlen, storage.attalign)
+        (oid, storage.attlen, storage.attalign, b / types as u8)
     };
     let columns = chosen.iter().map(column).collect();
     let mut rows = Vec::new();
@@ -192,8 +277,9 @@ fn own_layout(major: u32) -> &'static [Column] {
     &LAYOUTS.get_or_init(|| (13..=18).map(of).collect())[major as usize - 13]
 }
 
-/// A row of pg_attribute, without the last columns, which are null here.
-fn attribute(major: u32, relid: u32, attnum: u32, (name, typid, len, align): &Column) -> Vec<u8> {
+/// A row of pg_attribute, without the last columns, which are null here. `bits`: 1 for a dropped column, 2 and 4 for one that asks for
+/// pglz or lz4.
+fn attribute(major: u32, relid: u32, attnum: u32, (name, typid, len, align): &Column, bits: u8) -> Vec<u8> {
     let columns = own_layout(major);
     let names = format!("{name}{attnum}");
     let name = if *name == "c" { names.as_bytes() } else { name.as_bytes() };
@@ -206,14 +292,28 @@ fn attribute(major: u32, relid: u32, attnum: u32, (name, typid, len, align): &Co
             "attnum" => (attnum as u16).to_le_bytes().to_vec(),
             "attlen" => (*len as u16).to_le_bytes().to_vec(),
             "attalign" => vec![*align],
+            "attisdropped" => vec![bits & 1],
+            "attcompression" => vec![[0, b'p', b'l', 0][usize::from(bits >> 1 & 3)]],
             _ => vec![],
         })
         .collect();
     row(columns, &values.iter().map(Vec::as_slice).collect::<Vec<_>>())
 }
 
+/// What a row's header says.
+struct Header {
+    mask: u16,
+    natts: u16,
+    bitmap: u8,
+}
+
 /// Pages with these rows, all frozen.
 fn heap(rows: impl IntoIterator<Item = Vec<u8>>, natts: u16) -> Vec<u8> {
+    pages(rows.into_iter().map(|data| (Header { mask: 0x0b00, natts, bitmap: 0 }, data)))
+}
+
+/// Pages with these rows.
+fn pages(rows: impl IntoIterator<Item = (Header, Vec<u8>)>) -> Vec<u8> {
     let mut pages = Vec::new();
     let mut page = vec![0; BLOCK];
     let (mut lower, mut upper) = (24, BLOCK);
@@ -223,7 +323,7 @@ fn heap(rows: impl IntoIterator<Item = Vec<u8>>, natts: u16) -> Vec<u8> {
         }
         pages.append(page);
     };
-    for data in rows {
+    for (header, data) in rows {
         let len = 24 + data.len();
         let room = len.next_multiple_of(8);
         if upper < lower + 4 + room {
@@ -235,9 +335,9 @@ fn heap(rows: impl IntoIterator<Item = Vec<u8>>, natts: u16) -> Vec<u8> {
         lower += 4;
         let tuple = &mut page[upper..upper + len];
         tuple[0] = 3;
-        tuple[18..20].copy_from_slice(&natts.to_le_bytes());
-        tuple[20..22].copy_from_slice(&0x0b00u16.to_le_bytes());
-        tuple[22] = 24;
+        tuple[18..20].copy_from_slice(&header.natts.to_le_bytes());
+        tuple[20..22].copy_from_slice(&header.mask.to_le_bytes());
+        (tuple[22], tuple[23]) = (24, header.bitmap);
         tuple[24..].copy_from_slice(&data);
     }
     close(&mut page, lower, upper);

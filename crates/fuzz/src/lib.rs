@@ -17,6 +17,7 @@ mod folder;
 #[path = "../../wal/tests/made/mod.rs"]
 mod made;
 mod page;
+mod pending;
 mod rows;
 pub mod seeds;
 mod sql;
@@ -26,6 +27,7 @@ pub use cursor::cursor;
 pub use elf::elf;
 pub use made::Random;
 pub use page::{clog, control, informix, oracle, page, relmap};
+pub use pending::pending;
 pub use rows::{rows, tuple, value};
 pub use sql::statement;
 pub use wal::{wal_image, wal_record, wal_segment};
@@ -34,7 +36,7 @@ pub use wal::{wal_image, wal_record, wal_segment};
 pub type Target = fn(&[u8]) -> &'static str;
 
 /// Every target by its name in `fuzz/fuzz_targets`.
-pub const TARGETS: [(&str, Target); 15] = [
+pub const TARGETS: [(&str, Target); 16] = [
     ("cursor", cursor),
     ("page", page),
     ("oracle", oracle),
@@ -47,6 +49,7 @@ pub const TARGETS: [(&str, Target); 15] = [
     ("value", value),
     ("tuple", tuple),
     ("rows", rows),
+    ("pending", pending),
     ("elf", elf),
     ("relmap", relmap),
     ("clog", clog),

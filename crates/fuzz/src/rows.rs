@@ -8,9 +8,9 @@ use leadline_rows::value::{Kind, Text, Type, Types, LONGEST};
 use leadline_rows::varlena::{self, Varlena};
 use leadline_rows::RowScan;
 
+use crate::choice;
 use crate::data_dir;
 use crate::folder::Folder;
-use crate::{choice, number};
 
 /// Oids of the types that are printed, with one (9999) that is not known.
 pub(crate) const SCALARS: [u32; 44] = [
@@ -147,16 +147,7 @@ pub fn rows(data: &[u8]) -> &'static str {
     let (edits, rest) = choice(rest);
     let (edits, table) = rest.split_at(rest.len().min(4 * (edits % 16)));
     let mut files = data_dir::files(13 + major as u32 % 6, table);
-    for edit in edits.chunks_exact(4) {
-        let (_, file) = &mut files[usize::from(edit[0]) % data_dir::FILES];
-        let (at, _) = number(&edit[1..]);
-        if edit[0] >= 200 {
-            file.truncate(at);
-        } else if !file.is_empty() {
-            let at = at % file.len();
-            file[at] = edit[3];
-        }
-    }
+    data_dir::damage(&mut files, edits);
     let folder = Folder::with(files.iter().map(|(name, bytes)| (*name, &bytes[..])));
     let dead = major >= 128;
     let mut scan = match RowScan::open(&folder.0, Some("t"), Some("d"), dead) {

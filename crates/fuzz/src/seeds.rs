@@ -21,6 +21,7 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
         "value" => values(&mut random),
         "tuple" => tuples(&mut random),
         "rows" => tables(&mut random),
+        "pending" => old_forms(&mut random),
         "elf" => vec![elf(&[]), elf(&[b'n'; 64 << 10]), b"\x7fELF".to_vec()],
         "relmap" => data_dir::maps(),
         "clog" => (0..16).map(|n| [&[n, 0, 0, 0], &noise(&mut random, 1024)[..]].concat()).collect(),
@@ -347,6 +348,56 @@ fn tables(random: &mut Random) -> Vec<Vec<u8>> {
             all.push([&[major, 1, file, random.next() as u8, random.below(4) as u8, 1, 0, 8], &rows[..]].concat());
             all.push([&[major, 1, 195 + file, 0, 0, 0, 0, 8], &rows[..]].concat());
         }
+    }
+    all
+}
+
+/// Tables of int4, text and int4, of which columns may be dropped or ask for a method, with rows of each age; indexes of an old version.
+/// Damage of each file, in a part of them with a look at all.
+fn old_forms(random: &mut Random) -> Vec<Vec<u8>> {
+    const COUNTED: u8 = 0x40;
+    let packed =
+        |method: u32| [&(11u32 << 2 | 2).to_le_bytes()[..], &(method << 30 | 100).to_le_bytes(), &[1, 2, 3]].concat();
+    let row = |mask: u16, natts: u8, bitmap: u8, data: &[u8]| {
+        [&[4 + data.len() as u8][..], &mask.to_le_bytes(), &[natts, bitmap], data].concat()
+    };
+    let id = [7, 0, 0, 0];
+    let rows = [
+        row(0x0b02, 3, 0, &[&id[..], &[5, b'x', 0, 0], &id].concat()),
+        row(0x0b02, 2, 0, &[&id[..], &[5, b'x']].concat()),
+        row(0x0b03, 3, 0b101, &[id, id].concat()),
+        row(0x0b02, 2, 0, &[&id[..], &packed(0)].concat()),
+        row(0x0b02, 2, 0, &[&id[..], &packed(1)].concat()),
+        row(0x4b02, 1, 0, &id),
+        row(0x1102, 1, 0, &id),
+        row(0x0902, 1, 0, &id),
+        row(0x0002, 1, 0, &id),
+    ]
+    .concat();
+    // int4 and text are the sixth and the ninth of the types; 51 of them, then bits of a column.
+    let int4 = SCALARS.iter().position(|oid| *oid == 23).expect("int4") as u8;
+    let text = SCALARS.iter().position(|oid| *oid == 25).expect("text") as u8;
+    let mut all = Vec::new();
+    for major in 0..6 {
+        for bits in 0..5 {
+            let table = [&[2, int4, text + 51 * bits, int4], &rows[..]].concat();
+            for how in [major, (major + 6) | 0x80, major | COUNTED] {
+                all.push([&[how, 0], &table[..]].concat());
+            }
+        }
+        let table = [&[2, int4, text, int4], &rows[..]].concat();
+        for (file, at, byte) in [(19, 28u16, 3), (19, 64, 0), (20, 28, 3), (21, 72, 1), (21, 2046, 3), (13, 15, 0xff)] {
+            let [low, high] = at.to_le_bytes();
+            all.push([&[major | COUNTED, 1, file, low, high, byte], &table[..]].concat());
+        }
+        for file in 0..22 {
+            all.push([&[major, 1, file, random.next() as u8, random.below(4) as u8, 1], &table[..]].concat());
+        }
+        // The vector of an index's classes is too short to have an element: its attlen stands 68 or 72 bytes behind its name.
+        let (_, attributes) = &data_dir::files_with_indexes(13 + u32::from(major), &table)[7];
+        let name = attributes.windows(8).position(|bytes| bytes == b"indclass").expect("a column of pg_index");
+        let [low, high] = (name as u16 + if major < 3 { 72 } else { 68 }).to_le_bytes();
+        all.push([&[major, 1, 7, low, high, 12], &table[..]].concat());
     }
     all
 }

@@ -175,6 +175,13 @@ fn rows() {
 }
 
 #[test]
+fn pending() {
+    let wanted =
+        ["old rows", "old index", "nothing old", "unread", "no relation", "invalid", "unsupported", "not_found"];
+    assert_reached("pending", 1_500, &wanted);
+}
+
+#[test]
 fn elf() {
     assert_reached("elf", 20_000, &["held locks", "version", "ELF", "no ELF"]);
 }

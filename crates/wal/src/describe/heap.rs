@@ -251,11 +251,9 @@ fn freeze_plans(to: &mut Reading<'_>, count: usize) -> Result<usize> {
     Ok(tuples)
 }
 
-/// PRUNE_* since 17: flags say which parts there are.
+/// PRUNE_* since 17: flags say which parts there are. No server sets the byte called `reason`: the opcode says it.
 fn prune<'a>(record: &Record<'a>, to: &mut Reading<'a>) -> Result<()> {
-    let reason = to.byte("reason")?;
-    let name = ["ON_ACCESS", "VACUUM_SCAN", "VACUUM_CLEANUP"].get(usize::from(reason)).copied().unwrap_or("?");
-    to.put("reason", Value::Text(name.to_owned()));
+    to.byte("reason")?;
     let flags = to.byte("flags")?;
     if flags & 0x08 != 0 {
         to.u32_unaligned("snapshotConflictHorizon")?;
