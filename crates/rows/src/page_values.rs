@@ -181,9 +181,7 @@ impl<'a> Values<'a> {
 
     fn print(&self, oid: u32, bytes: &[u8]) -> String {
         let of = bytes.first_chunk().filter(|_| oid == ANYRANGE).map_or(oid, |own| u32::from_le_bytes(*own));
-        let mut out = String::new();
-        self.types.print(self.types.printer(of), bytes, &mut out);
-        out
+        self.types.text(self.types.printer(of), bytes)
     }
 }
 

@@ -7,7 +7,7 @@ use crate::cells::{Place, Value};
 use crate::decode::{Decoder, RowSink, Unread};
 use crate::error::Result;
 use crate::relation::{Column, Relation};
-use crate::value::{Printer, Text};
+use crate::value::Printer;
 
 /// One row.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -103,9 +103,7 @@ impl Texts {
     }
 
     pub(crate) fn text(&self, column: usize, bytes: &[u8]) -> String {
-        let mut out = Text::new();
-        self.relation.types.print(self.printers[column], bytes, &mut out);
-        out.into_string()
+        self.relation.types.text(self.printers[column], bytes)
     }
 }
 

@@ -339,8 +339,16 @@ impl Chunk {
             _ if packs_well(&scratch.body) => Compression::LZ4_RAW,
             _ => Compression::UNCOMPRESSED,
         });
-        let body = packed(&scratch.body, compression);
-        self.size += put_page(body, scratch.body.len(), rows, encoding, &mut self.pages)?;
+        let size = scratch.body.len();
+        if compression == Compression::UNCOMPRESSED {
+            // Lent, and taken back: not copied for it.
+            let body = Bytes::from(std::mem::take(&mut scratch.body));
+            self.size += put_page(body.clone(), size, rows, encoding, &mut self.pages)?;
+            scratch.body = body.into();
+        } else {
+            self.size += put_page(packed(&scratch.body), size, rows, encoding, &mut self.pages)?;
+        }
+        scratch.body.clear();
         scratch.body.shrink_to(2 * PAGE_BYTES);
         self.rows += rows;
         self.nulls += nulls;
@@ -354,8 +362,9 @@ impl Chunk {
         let mut bytes = Vec::new();
         let dictionary = self.dictionary.take().filter(|d| d.count > 0);
         if let Some(dictionary) = &dictionary {
-            let body = packed(&dictionary.plain, compression);
-            self.size += put_dictionary(body, dictionary.plain.len(), dictionary.count as usize, &mut bytes)?;
+            let plain = &dictionary.plain;
+            let body = if compression == Compression::LZ4_RAW { packed(plain) } else { Bytes::copy_from_slice(plain) };
+            self.size += put_dictionary(body, plain.len(), dictionary.count as usize, &mut bytes)?;
             if !self.encodings.contains(&Encoding::PLAIN) {
                 self.encodings.push(Encoding::PLAIN);
             }
@@ -440,11 +449,8 @@ fn packs_well(bytes: &[u8]) -> bool {
     lz4_flex::block::compress(bytes).len() * 2 <= bytes.len()
 }
 
-fn packed(body: &[u8], compression: Compression) -> Bytes {
-    match compression {
-        Compression::LZ4_RAW => lz4_flex::block::compress(body).into(),
-        _ => Bytes::copy_from_slice(body),
-    }
+fn packed(body: &[u8]) -> Bytes {
+    lz4_flex::block::compress(body).into()
 }
 
 /// Bits one behind the other, the first the lowest of its byte.

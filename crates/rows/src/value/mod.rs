@@ -118,6 +118,13 @@ impl Types {
         }
     }
 
+    /// A value's text alone.
+    pub fn text(&self, printer: Printer, bytes: &[u8]) -> String {
+        let mut out = Text::new();
+        self.print(printer, bytes, &mut out);
+        out.into_string()
+    }
+
     fn write(&self, oid: u32, bytes: &[u8], out: &mut Text, depth: u32) -> Option<()> {
         if depth > DEEPEST || out.len() > LONGEST {
             return None;
