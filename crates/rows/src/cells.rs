@@ -6,7 +6,7 @@ use std::ops::Range;
 use crate::error::Result;
 use crate::heap_file::Tuple;
 use crate::outside::Outside;
-use crate::tuple::{walk, Storage, Stored};
+use crate::tuple::{align, value_at, Storage, Stored};
 use crate::varlena::{self, Varlena};
 use crate::xact::Status;
 
@@ -62,21 +62,26 @@ impl Cell {
     }
 }
 
-/// What has to be known of a relation's columns to cut its rows.
+/// What has to be known of an attribute to cut its values out.
+#[derive(Debug)]
+struct Step {
+    storage: Storage,
+    /// Where it is among the columns; a dropped one is nowhere.
+    column: Option<u32>,
+}
+
+/// The attributes of a relation.
 #[derive(Debug)]
 pub(crate) struct Layout {
-    storages: Vec<Storage>,
-    /// Where each attribute is among the columns; a dropped one is nowhere.
-    columns: Vec<Option<usize>>,
-    /// Columns.
-    count: usize,
+    steps: Vec<Step>,
+    columns: usize,
 }
 
 impl Layout {
     pub(crate) fn new(attributes: impl Iterator<Item = (Storage, Option<usize>)>) -> Layout {
-        let (storages, columns): (Vec<_>, Vec<_>) = attributes.unzip();
-        let count = columns.iter().flatten().count();
-        Layout { storages, columns, count }
+        let step = |(storage, column): (Storage, Option<usize>)| Step { storage, column: column.map(|c| c as u32) };
+        let steps: Vec<Step> = attributes.map(step).collect();
+        Layout { columns: steps.iter().filter(|s| s.column.is_some()).count(), steps }
     }
 }
 
@@ -95,8 +100,8 @@ impl Cells {
     pub(crate) fn start(&mut self, page: &[u8], layout: &Layout, rows: usize) -> Option<()> {
         self.places.clear();
         (self.stride, self.has_far) = (rows, false);
-        if self.cells.len() < layout.count * rows {
-            self.cells.resize(layout.count * rows, Cell::NULL);
+        if self.cells.len() < layout.columns * rows {
+            self.cells.resize(layout.columns * rows, Cell::NULL);
         }
         (page.len() <= LONGEST_PAGE).then_some(())
     }
@@ -105,25 +110,58 @@ impl Cells {
     #[inline]
     pub(crate) fn cut(&mut self, page: &[u8], tuple: &Tuple<'_>, layout: &Layout, place: Place) -> Option<()> {
         let (row, stride) = (self.places.len(), self.stride);
-        let (cells, has_far) = (&mut self.cells, &mut self.has_far);
-        let start = page.as_ptr() as usize;
-        let at = |bytes: &[u8]| bytes.as_ptr() as usize - start;
-        let start_of_data = at(tuple.data);
-        walk(tuple.data, tuple.bitmap, tuple.natts(), &layout.storages, |i, stored, next| {
-            let Some(column) = layout.columns[i] else { return };
-            let cell = match stored {
-                Stored::Fixed(bytes) | Stored::Varlena(Varlena::Plain(bytes)) => Cell::new(at(bytes), bytes.len()),
-                Stored::Null => Cell::NULL,
-                Stored::Missing => Cell::MISSING,
-                Stored::Varlena(far) => {
-                    *has_far = true;
-                    Cell::new(start_of_data + next - far.far_len(), Cell::FAR)
-                }
-            };
-            if let Some(room) = cells.get_mut(column * stride + row) {
+        let cells = &mut self.cells;
+        let mut put = |step: &Step, cell| {
+            let column = step.column.map(|c| c as usize * stride + row);
+            if let Some(room) = column.and_then(|at| cells.get_mut(at)) {
                 *room = cell;
             }
-        })?;
+        };
+        let data = tuple.data;
+        let start = data.as_ptr() as usize - page.as_ptr() as usize;
+        let (there, missing) = layout.steps.split_at(tuple.natts().min(layout.steps.len()));
+        let mut at = 0;
+        for (i, step) in there.iter().enumerate() {
+            if let Some(bitmap) = tuple.bitmap {
+                if bitmap.get(i / 8)? >> (i % 8) & 1 == 0 {
+                    put(step, Cell::NULL);
+                    continue;
+                }
+            }
+            // Two kinds of values are most of all there are: those of fixed width, and short ones with a header of one byte.
+            let (begin, end) = match step.storage.attlen {
+                -1 if data.get(at).is_some_and(|first| varlena::is_short(*first)) => {
+                    (at + 1, at + usize::from(data[at] >> 1))
+                }
+                len @ 1.. => {
+                    let begin = align(at, step.storage.attalign);
+                    (begin, begin + len as usize)
+                }
+                _ => {
+                    let (stored, end) = value_at(data, at, step.storage)?;
+                    at = end;
+                    match stored {
+                        Stored::Fixed(bytes) | Stored::Varlena(Varlena::Plain(bytes)) => {
+                            put(step, Cell::new(bytes.as_ptr() as usize - page.as_ptr() as usize, bytes.len()));
+                        }
+                        Stored::Varlena(far) => {
+                            self.has_far = true;
+                            put(step, Cell::new(start + end - far.far_len(), Cell::FAR));
+                        }
+                        Stored::Null | Stored::Missing => {}
+                    }
+                    continue;
+                }
+            };
+            if end > data.len() {
+                return None;
+            }
+            put(step, Cell::new(start + begin, end - begin));
+            at = end;
+        }
+        for step in missing {
+            put(step, Cell::MISSING);
+        }
         self.places.push(place);
         Some(())
     }
@@ -148,7 +186,7 @@ impl<'p> Rows<'p> {
     }
 
     pub(crate) fn columns(&self) -> usize {
-        self.layout.count
+        self.layout.columns
     }
 
     /// Whether values are packed or stored outside of the page, so that they may be much longer than it.

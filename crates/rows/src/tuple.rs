@@ -44,7 +44,7 @@ pub fn align(at: usize, attalign: u8) -> usize {
 }
 
 /// The value at `at` in `data` and where it ends; None when it is not all there.
-#[inline(always)]
+#[inline]
 pub fn value_at(data: &[u8], at: usize, storage: Storage) -> Option<(Stored<'_>, usize)> {
     match storage.attlen {
         -1 => {
@@ -66,38 +66,9 @@ pub fn value_at(data: &[u8], at: usize, storage: Storage) -> Option<(Stored<'_>,
     }
 }
 
-/// Calls `each` with the number, value and end of every value of a tuple whose bitmap (one bit for each of its `natts`, set when
-/// there is a value) and data are given.
+/// All values of a tuple whose bitmap (one bit for each of its `natts`, set when there is a value) and data are given.
 ///
 /// None when the data ends before its last value.
-#[inline]
-pub(crate) fn walk<'a>(
-    data: &'a [u8],
-    bitmap: Option<&[u8]>,
-    natts: usize,
-    attributes: &[Storage],
-    mut each: impl FnMut(usize, Stored<'a>, usize),
-) -> Option<()> {
-    let mut at = 0;
-    let there = natts.min(attributes.len());
-    for (i, storage) in attributes[..there].iter().enumerate() {
-        if let Some(bitmap) = bitmap {
-            if bitmap.get(i / 8)? >> (i % 8) & 1 == 0 {
-                each(i, Stored::Null, at);
-                continue;
-            }
-        }
-        let (value, end) = value_at(data, at, *storage)?;
-        each(i, value, end);
-        at = end;
-    }
-    for i in there..attributes.len() {
-        each(i, Stored::Missing, at);
-    }
-    Some(())
-}
-
-/// All values of a tuple; otherwise as [`walk`] has it: None when the data ends before its last value.
 pub fn deform<'a>(
     data: &'a [u8],
     bitmap: Option<&[u8]>,
@@ -106,7 +77,23 @@ pub fn deform<'a>(
     out: &mut Vec<Stored<'a>>,
 ) -> Option<()> {
     out.clear();
-    walk(data, bitmap, natts, attributes, |_, value, _| out.push(value))
+    let mut at = 0;
+    for (i, storage) in attributes.iter().enumerate() {
+        if i >= natts {
+            out.push(Stored::Missing);
+            continue;
+        }
+        if let Some(bitmap) = bitmap {
+            if bitmap.get(i / 8)? >> (i % 8) & 1 == 0 {
+                out.push(Stored::Null);
+                continue;
+            }
+        }
+        let (value, end) = value_at(data, at, *storage)?;
+        out.push(value);
+        at = end;
+    }
+    Some(())
 }
 
 #[cfg(test)]

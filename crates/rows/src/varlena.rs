@@ -55,6 +55,12 @@ impl External {
     }
 }
 
+/// Whether a value that begins with this byte has no other header: its length, which counts this byte, is in the upper seven bits.
+#[inline]
+pub(crate) fn is_short(first: u8) -> bool {
+    first & 1 == 1 && first != 1
+}
+
 /// The value that begins here and the bytes that it takes; None when they are not all there.
 #[inline]
 pub fn parse(bytes: &[u8]) -> Option<(Varlena<'_>, usize)> {
@@ -67,7 +73,7 @@ pub fn parse(bytes: &[u8]) -> Option<(Varlena<'_>, usize)> {
         let external = External { va_rawsize: at(2)?, va_extinfo: at(6)?, va_valueid: at(10)?, va_toastrelid: at(14)? };
         return Some((Varlena::External(external), 18));
     }
-    if first & 1 == 1 {
+    if is_short(first) {
         let len = usize::from(first >> 1);
         return Some((Varlena::Plain(bytes.get(1..len)?), len));
     }

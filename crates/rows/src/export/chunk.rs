@@ -9,7 +9,8 @@
 //!
 //! Pages are packed (LZ4_RAW) in chunks whose first values lose half of their bytes by it.
 
-use std::ops::Range;
+use std::ops::{Range, RangeBounds};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use hashbrown::HashMap;
@@ -29,6 +30,8 @@ use crate::value::{typed, Printer, Text, Types};
 /// Most values of a page, and bytes from which on it is ended.
 const PAGE_ROWS: usize = 16_384;
 const PAGE_BYTES: usize = 1 << 20;
+/// Bytes left free before the values of a page, for the levels that come there once it is known which are null: one bit each.
+const LEVELS: usize = 1 << 12;
 /// Most bytes of a dictionary.
 const DICTIONARY: usize = 1 << 20;
 
@@ -38,6 +41,7 @@ pub(super) struct Scratch {
     encoded: Encoded,
     numbers: Vec<u32>,
     body: Vec<u8>,
+    packed: Vec<u8>,
 }
 
 /// The chunk that is being made of a column.
@@ -53,6 +57,7 @@ pub(super) struct Chunk {
     values: Values,
     // The pages that are made.
     pages: Vec<u8>,
+    spare: Spare,
     dictionary: Option<Dictionary>,
     /// None before the first page.
     compression: Option<Compression>,
@@ -70,24 +75,44 @@ pub(super) struct Chunk {
 enum Values {
     Bits(Bits),
     Ints(Vec<i64>),
-    /// As PLAIN has them.
+    /// As PLAIN has them, behind room for the levels.
     Bytes(Vec<u8>),
     Tids(Tids),
 }
 
+/// Buffers of chunks that are written, for those to come of the same column: fresh memory costs more than to fill it.
+#[derive(Clone, Default)]
+pub(super) struct Spare(Arc<Mutex<Vec<Vec<u8>>>>);
+
+impl Spare {
+    fn take(&self) -> Vec<u8> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
+    }
+
+    pub(super) fn give(&self, mut buffer: Vec<u8>) {
+        /// A buffer that held more is not kept.
+        const KEPT: usize = 16 << 20;
+        if buffer.capacity() <= KEPT {
+            buffer.clear();
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).push(buffer);
+        }
+    }
+}
+
 /// A finished chunk; places in `about` count from its first byte.
 pub(super) struct Made {
-    pub bytes: Vec<u8>,
+    pub dictionary: Vec<u8>,
+    pub pages: Vec<u8>,
     pub about: ColumnChunkMetaData,
 }
 
 impl Chunk {
-    pub(super) fn new(kind: Kind, printer: Option<Printer>, descriptor: ColumnDescPtr) -> Chunk {
+    pub(super) fn new(kind: Kind, printer: Option<Printer>, descriptor: ColumnDescPtr, spare: Spare) -> Chunk {
         let values = match (kind, descriptor.physical_type()) {
             (Kind::Bool, _) => Values::Bits(Bits::default()),
             (Kind::Tid, _) => Values::Tids(Tids::default()),
             (_, Type::INT32 | Type::INT64) => Values::Ints(Vec::new()),
-            _ => Values::Bytes(Vec::new()),
+            _ => Values::Bytes(vec![0; LEVELS]),
         };
         Chunk {
             kind,
@@ -96,7 +121,8 @@ impl Chunk {
             unfit: false,
             present: Bits::default(),
             values,
-            pages: Vec::new(),
+            pages: spare.take(),
+            spare,
             dictionary: None,
             compression: None,
             encodings: Vec::new(),
@@ -113,7 +139,7 @@ impl Chunk {
         let waiting = match &self.values {
             Values::Bits(bits) => bits.bytes.len(),
             Values::Ints(values) => 8 * values.len(),
-            Values::Bytes(bytes) => bytes.len(),
+            Values::Bytes(bytes) => bytes.len() - LEVELS,
             Values::Tids(tids) => 16 * tids.shared.len() + tids.rest.len(),
         };
         self.pages.len() + waiting + self.dictionary.as_ref().map_or(0, |d| 2 * d.plain.len())
@@ -282,12 +308,15 @@ impl Chunk {
             return Ok(());
         }
         let nulls = rows - self.present.ones;
-        scratch.body.clear();
-        self.present.levels(&mut scratch.body);
+        let mut body = std::mem::take(&mut scratch.body);
+        body.clear();
+        self.present.levels(&mut body);
+        self.present.clear();
+        let (mut from, mut is_values) = (0, false);
         let mut encoding = Encoding::PLAIN;
         match &mut self.values {
             Values::Bits(bits) => {
-                scratch.body.extend_from_slice(&bits.bytes);
+                body.extend_from_slice(&bits.bytes);
                 bits.clear();
             }
             Values::Ints(values) => {
@@ -295,7 +324,7 @@ impl Chunk {
                 let wide = self.descriptor.physical_type() == Type::INT64;
                 scratch.encoded.start(values.len());
                 put_delta(values, wide, &mut scratch.encoded);
-                scratch.body.extend_from_slice(scratch.encoded.bytes());
+                body.extend_from_slice(scratch.encoded.bytes());
                 self.range = values.iter().fold(self.range, |range, n| {
                     let (least, most) = range.unwrap_or((*n, *n));
                     Some((least.min(*n), most.max(*n)))
@@ -304,52 +333,65 @@ impl Chunk {
             }
             Values::Tids(tids) => {
                 encoding = Encoding::DELTA_BYTE_ARRAY;
-                tids.put(&mut scratch.encoded, &mut scratch.body);
+                tids.put(&mut scratch.encoded, &mut body);
             }
             Values::Bytes(bytes) => {
+                let plain = &bytes[LEVELS..];
                 let is_strings = self.descriptor.physical_type() == Type::BYTE_ARRAY;
                 let first = self.compression.is_none();
-                if is_strings && first && *self.repeats.get_or_insert_with(|| repeats(bytes)) {
+                if is_strings && first && *self.repeats.get_or_insert_with(|| repeats(plain)) {
                     self.dictionary = Some(Dictionary::default());
                 }
                 let numbers = &mut scratch.numbers;
-                match self.dictionary.as_mut().and_then(|d| d.number(bytes, numbers).then_some(d.count)) {
-                    Some(count) => {
-                        encoding = Encoding::RLE_DICTIONARY;
-                        let width = bit_width(count.saturating_sub(1).into());
-                        scratch.encoded.start(numbers.len());
-                        scratch.encoded.put([width as u8], 1);
-                        put_hybrid(numbers, width, &mut scratch.encoded);
-                        scratch.body.extend_from_slice(scratch.encoded.bytes());
-                    }
-                    None => scratch.body.extend_from_slice(bytes),
+                if let Some(count) = self.dictionary.as_mut().and_then(|d| d.number(plain, numbers).then_some(d.count))
+                {
+                    encoding = Encoding::RLE_DICTIONARY;
+                    let width = bit_width(count.saturating_sub(1).into());
+                    scratch.encoded.start(numbers.len());
+                    scratch.encoded.put([width as u8], 1);
+                    put_hybrid(numbers, width, &mut scratch.encoded);
+                    body.extend_from_slice(scratch.encoded.bytes());
+                    bytes.truncate(LEVELS);
+                } else if let Some(room) = LEVELS.checked_sub(body.len()) {
+                    // The values stay where they are.
+                    bytes[room..LEVELS].copy_from_slice(&body);
+                    std::mem::swap(bytes, &mut body);
+                    (from, is_values) = (room, true);
+                } else {
+                    body.extend_from_slice(plain);
+                    bytes.truncate(LEVELS);
                 }
-                bytes.clear();
-                // One very long value does not hold memory for all that come after it.
-                bytes.shrink_to(2 * PAGE_BYTES);
             }
         }
-        self.present.clear();
         if !self.encodings.contains(&encoding) {
             self.encodings.push(encoding);
         }
         let compression = *self.compression.get_or_insert_with(|| match encoding {
             Encoding::DELTA_BINARY_PACKED | Encoding::DELTA_BYTE_ARRAY => Compression::UNCOMPRESSED,
             Encoding::RLE_DICTIONARY => Compression::LZ4_RAW,
-            _ if packs_well(&scratch.body) => Compression::LZ4_RAW,
+            _ if packs_well(&body[from..]) => Compression::LZ4_RAW,
             _ => Compression::UNCOMPRESSED,
         });
-        let size = scratch.body.len();
+        let (size, pages) = (body.len() - from, &mut self.pages);
+        let written;
         if compression == Compression::UNCOMPRESSED {
-            // Lent, and taken back: not copied for it.
-            let body = Bytes::from(std::mem::take(&mut scratch.body));
-            self.size += put_page(body.clone(), size, rows, encoding, &mut self.pages)?;
-            scratch.body = body.into();
+            (body, written) = lend(body, from.., |body| put_page(body, size, rows, encoding, pages))?;
         } else {
-            self.size += put_page(packed(&scratch.body), size, rows, encoding, &mut self.pages)?;
+            let packed = pack(&body[from..], &mut scratch.packed);
+            let buffer = std::mem::take(&mut scratch.packed);
+            (scratch.packed, written) = lend(buffer, ..packed, |body| put_page(body, size, rows, encoding, pages))?;
         }
-        scratch.body.clear();
+        self.size += written;
+        // One very long value does not hold memory for all that come after it.
+        if let (Values::Bytes(bytes), true) = (&mut self.values, is_values) {
+            std::mem::swap(bytes, &mut body);
+            bytes.truncate(LEVELS);
+            bytes.shrink_to(2 * PAGE_BYTES);
+        }
+        body.clear();
+        scratch.body = body;
         scratch.body.shrink_to(2 * PAGE_BYTES);
+        scratch.packed.shrink_to(2 * PAGE_BYTES);
         self.rows += rows;
         self.nulls += nulls;
         Ok(())
@@ -359,36 +401,33 @@ impl Chunk {
     pub(super) fn finish(&mut self, scratch: &mut Scratch) -> ParquetResult<Made> {
         self.end_page(scratch)?;
         let compression = self.compression.take().unwrap_or(Compression::UNCOMPRESSED);
-        let mut bytes = Vec::new();
-        let dictionary = self.dictionary.take().filter(|d| d.count > 0);
-        if let Some(dictionary) = &dictionary {
-            let plain = &dictionary.plain;
-            let body = if compression == Compression::LZ4_RAW { packed(plain) } else { Bytes::copy_from_slice(plain) };
-            self.size += put_dictionary(body, plain.len(), dictionary.count as usize, &mut bytes)?;
+        let (mut before, mut dictionary_at) = (Vec::new(), None);
+        if let Some(dictionary) = self.dictionary.take().filter(|d| d.count > 0) {
+            let body = match compression {
+                Compression::LZ4_RAW => lz4_flex::block::compress(&dictionary.plain),
+                _ => dictionary.plain.clone(),
+            };
+            let count = dictionary.count as usize;
+            self.size += put_dictionary(body.into(), dictionary.plain.len(), count, &mut before)?;
+            dictionary_at = Some(0);
             if !self.encodings.contains(&Encoding::PLAIN) {
                 self.encodings.push(Encoding::PLAIN);
             }
         }
-        let data_at = bytes.len();
-        if data_at == 0 {
-            let room = self.pages.len();
-            bytes = std::mem::replace(&mut self.pages, Vec::with_capacity(room));
-        } else {
-            bytes.append(&mut self.pages);
-        }
+        let pages = std::mem::replace(&mut self.pages, self.spare.take());
         let about = ColumnChunkMetaData::builder(self.descriptor.clone())
             .set_encodings([&[Encoding::RLE], self.encodings.as_slice()].concat())
             .set_compression(compression)
             .set_num_values(self.rows as i64)
-            .set_dictionary_page_offset(dictionary.map(|_| 0))
-            .set_data_page_offset(data_at as i64)
-            .set_total_compressed_size(bytes.len() as i64)
+            .set_dictionary_page_offset(dictionary_at)
+            .set_data_page_offset(before.len() as i64)
+            .set_total_compressed_size((before.len() + pages.len()) as i64)
             .set_total_uncompressed_size(self.size as i64)
             .set_statistics(self.statistics())
             .build()?;
         self.encodings.clear();
         (self.rows, self.nulls, self.size, self.range) = (0, 0, 0, None);
-        Ok(Made { bytes, about })
+        Ok(Made { dictionary: before, pages, about })
     }
 
     /// How many nulls there are; of whole numbers with a sign the least and the greatest too, by which a reader passes over row groups.
@@ -449,8 +488,22 @@ fn packs_well(bytes: &[u8]) -> bool {
     lz4_flex::block::compress(bytes).len() * 2 <= bytes.len()
 }
 
-fn packed(body: &[u8]) -> Bytes {
-    lz4_flex::block::compress(body).into()
+/// Packs into the first bytes of `out`, which is as long as it has to be; how many.
+fn pack(body: &[u8], out: &mut Vec<u8>) -> usize {
+    out.resize(lz4_flex::block::get_maximum_output_size(body.len()), 0);
+    // There is room for the worst case.
+    lz4_flex::block::compress_into(body, out).unwrap_or(0)
+}
+
+/// Lends a part of a buffer to what takes no slice, and gives the buffer back: nothing is copied.
+fn lend<T>(
+    buffer: Vec<u8>,
+    part: impl RangeBounds<usize>,
+    to: impl FnOnce(Bytes) -> ParquetResult<T>,
+) -> ParquetResult<(Vec<u8>, T)> {
+    let buffer = Bytes::from(buffer);
+    let given = to(buffer.slice(part))?;
+    Ok((buffer.into(), given))
 }
 
 /// Bits one behind the other, the first the lowest of its byte.

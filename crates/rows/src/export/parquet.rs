@@ -12,7 +12,7 @@ use parquet::errors::ParquetError;
 use parquet::file::metadata::{FileMetaData, ParquetMetaDataBuilder, ParquetMetaDataWriter, RowGroupMetaData};
 use parquet::schema::types::SchemaDescPtr;
 
-use super::chunk::{self, Chunk, Scratch};
+use super::chunk::{self, Chunk, Scratch, Spare};
 use super::columns::Kind;
 use super::in_order::{in_order, Maker, Outlet, Plan};
 use super::{provenance, Exported, GoOn, Job, Written};
@@ -61,11 +61,13 @@ fn attempt(job: &Job<'_>, kinds: &[Kind], go_on: GoOn<'_>) -> Result<(BTreeSet<u
         fields.chain(relation.columns.iter().zip(kinds).map(|(c, kind)| kind.field(&c.name))).collect();
     let all: Vec<Kind> = extra.iter().map(|c| Kind::of_extra(c.1)).chain(kinds.iter().copied()).collect();
     let schema = Arc::new(ArrowSchemaConverter::new().convert(&Schema::new(fields)).map_err(failed)?);
-    let mut file = Output::begin(job, &schema)?;
+    let spares: Vec<Spare> = all.iter().map(|_| Spare::default()).collect();
+    let mut file = Output::begin(job, &schema, &spares)?;
     let make = |outlet| {
         let printers = relation.columns.iter().map(|c| Some(relation.types.printer(c.oid)));
         let printers = extra.iter().map(|_| None).chain(printers);
-        let chunk = |((i, kind), printer): ((usize, &Kind), _)| Chunk::new(*kind, printer, schema.column(i));
+        let chunk =
+            |((i, kind), printer): ((usize, &Kind), _)| Chunk::new(*kind, printer, schema.column(i), spares[i].clone());
         Ok(Groups {
             relation: Arc::clone(relation),
             dead: job.scan.dead,
@@ -123,15 +125,16 @@ struct Output<'p> {
     file: File,
     out: &'p Path,
     schema: SchemaDescPtr,
+    spares: &'p [Spare],
     groups: Vec<RowGroupMetaData>,
     /// Bytes written.
     at: i64,
 }
 
 impl Output<'_> {
-    fn begin<'p>(job: &Job<'p>, schema: &SchemaDescPtr) -> Result<Output<'p>> {
+    fn begin<'p>(job: &Job<'p>, schema: &SchemaDescPtr, spares: &'p [Spare]) -> Result<Output<'p>> {
         let (file, schema) = (job.create()?, Arc::clone(schema));
-        let mut output = Output { file, out: job.out, schema, groups: Vec::new(), at: 0 };
+        let mut output = Output { file, out: job.out, schema, spares, groups: Vec::new(), at: 0 };
         output.write(MAGIC)?;
         Ok(output)
     }
@@ -146,14 +149,16 @@ impl Output<'_> {
         let out = self.out;
         let failed = |e: ParquetError| failed(&e, out);
         let (start, mut columns) = (self.at, Vec::with_capacity(chunks.len()));
-        for chunk::Made { bytes, about } in chunks {
-            let (dictionary, data) = (about.dictionary_page_offset(), about.data_page_offset());
+        for (chunk::Made { dictionary, pages, about }, spare) in chunks.into_iter().zip(self.spares) {
+            let (dictionary_at, data_at) = (about.dictionary_page_offset(), about.data_page_offset());
             let placed = about
                 .into_builder()
-                .set_dictionary_page_offset(dictionary.map(|at| self.at + at))
-                .set_data_page_offset(self.at + data);
+                .set_dictionary_page_offset(dictionary_at.map(|at| self.at + at))
+                .set_data_page_offset(self.at + data_at);
             columns.push(placed.build().map_err(failed)?);
-            self.write(&bytes)?;
+            self.write(&dictionary)?;
+            self.write(&pages)?;
+            spare.give(pages);
         }
         let group = RowGroupMetaData::builder(Arc::clone(&self.schema))
             .set_num_rows(rows as i64)
