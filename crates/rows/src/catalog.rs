@@ -221,10 +221,9 @@ impl Catalog {
             columns.push("attcompression");
         }
         let layout = own_layout(self.dir.major);
-        let wanted = |v: &Values| relids.contains(&number(&v[0])) && (number(&v[3]) as i16) > 0;
-        let rows = self.scan(PG_ATTRIBUTE, &layout, &columns, wanted)?;
+        let rows = self.scan(PG_ATTRIBUTE, &layout, &columns, |relid| relids.contains(&relid))?;
         let mut found: HashMap<u32, Vec<Attribute>> = HashMap::new();
-        for row in &rows {
+        for row in rows.iter().filter(|row| (number(&row[3]) as i16) > 0) {
             let storage = Storage { attlen: number(&row[4]) as i16, attalign: number(&row[5]) as u8 };
             let missing = row[8].as_deref().filter(|_| number(&row[7]) != 0);
             found.entry(number(&row[0])).or_default().push(Attribute {
@@ -259,12 +258,13 @@ impl Catalog {
         self.scan(relid, &layout, columns, |_| true)
     }
 
+    /// `keep`: of the first of the columns, an oid, whether its row is wanted.
     fn scan(
         &mut self,
         relid: u32,
         layout: &[Attribute],
         columns: &[&str],
-        keep: impl Fn(&Values) -> bool,
+        keep: impl Fn(u32) -> bool,
     ) -> Result<Vec<Values>> {
         let places: Option<Vec<usize>> =
             columns.iter().map(|c| layout.iter().position(|a| a.attname == *c && !a.attisdropped)).collect();
@@ -282,13 +282,15 @@ impl Catalog {
         let whole = heap.each_tuple(|_, _, tuple| {
             let mut values = Vec::new();
             let whole = deform(tuple.data, tuple.bitmap, tuple.natts(), &storages, &mut values);
-            if whole.is_none() || !xacts.status(&tuple.header).is_visible() {
+            // Most rows of the largest catalog are of other relations: nothing of them is copied.
+            let first = places.first().and_then(|i| values.get(*i)).map_or(0, |v| match v {
+                Stored::Fixed(b) => value::number::u32(b).unwrap_or(0),
+                _ => 0,
+            });
+            if whole.is_none() || !keep(first) || !xacts.status(&tuple.header).is_visible() {
                 return;
             }
-            let row: Values = places.iter().map(|i| bytes(values[*i])).collect();
-            if keep(&row) {
-                out.push(row);
-            }
+            out.push(places.iter().map(|i| bytes(values[*i])).collect());
         })?;
         if !whole {
             return Err(Error::new(Kind::Invalid, "a file of the catalog became shorter while it was read")

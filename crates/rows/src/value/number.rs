@@ -46,7 +46,7 @@ pub(super) fn signed(value: i64, out: &mut Text) -> Option<()> {
     unsigned(value.unsigned_abs(), 1, out)
 }
 
-pub(super) fn u32(b: &[u8]) -> Option<u32> {
+pub(crate) fn u32(b: &[u8]) -> Option<u32> {
     Some(u32::from_le_bytes(*b.first_chunk()?))
 }
 
