@@ -99,10 +99,10 @@ fn put(text: &str, out: &mut Text) -> Option<()> {
 
 fn string(b: &[u8], out: &mut Text) -> Option<()> {
     out.push('"');
-    // Without a way out on the first hit the compiler looks at many bytes at once.
-    let special = |found, c: &u8| found | (*c < b' ') | (*c == b'"') | (*c == b'\\');
+    // Most strings are ASCII that stands for itself. Without a way out on the first hit the compiler looks at many bytes at once.
+    let special = |found, c: &u8| found | (*c < b' ') | (*c > b'~') | (*c == b'"') | (*c == b'\\');
     if !b.iter().fold(false, special) {
-        out.push_bytes(b);
+        out.push_part(b);
         out.push('"');
         return Some(());
     }

@@ -228,13 +228,60 @@ impl<'a> Numeric<'a> {
 }
 
 pub(super) fn numeric(b: &[u8], out: &mut Text) -> Option<()> {
-    let Numeric { negative, scale, weight, digits } = match Numeric::parse(b)? {
+    let number = match Numeric::parse(b)? {
         Ok(number) => number,
         Err(name) => {
             out.push_str(name);
             return Some(());
         }
     };
+    if (-4..=16).contains(&number.weight) && number.scale <= 40 {
+        short_numeric(&number, out)
+    } else {
+        long_numeric(&number, out)
+    }
+}
+
+/// Of a weight from -4 to 16 and a scale of at most 40, as almost all are: put together in one place, and added at once.
+fn short_numeric(number: &Numeric<'_>, out: &mut Text) -> Option<()> {
+    let mut text = [b'0'; 128];
+    let mut at = 0;
+    let mut groups = number.digits.chunks_exact(2).map(|g| u16::from_le_bytes([g[0], g[1]]));
+    let mut next = || groups.next().map_or(Some(0), |group| (group <= 9999).then_some(group));
+    if number.negative {
+        text[0] = b'-';
+        at = 1;
+    }
+    if number.weight < 0 {
+        at += 1;
+    } else {
+        let first = next()?;
+        let zeros = usize::from(first < 1000) + usize::from(first < 100) + usize::from(first < 10);
+        text[at..at + 4 - zeros].copy_from_slice(&four(first)[zeros..]);
+        at += 4 - zeros;
+        for _ in 0..number.weight {
+            text[at..at + 4].copy_from_slice(&four(next()?));
+            at += 4;
+        }
+    }
+    if number.scale > 0 {
+        text[at] = b'.';
+        at += 1;
+        let end = at + number.scale;
+        // Groups that are not stored since the first ones are zeros.
+        at += 4 * usize::try_from(-number.weight - 1).unwrap_or(0);
+        while at < end {
+            text[at..at + 4].copy_from_slice(&four(next()?));
+            at += 4;
+        }
+        at = end;
+    }
+    out.push_part(&text[..at]);
+    Some(())
+}
+
+fn long_numeric(number: &Numeric<'_>, out: &mut Text) -> Option<()> {
+    let Numeric { negative, scale, weight, digits } = *number;
     let digit = |i: i32| {
         let at = usize::try_from(i).ok()?.checked_mul(2)?;
         digits.get(at..).and_then(|d| d.first_chunk()).map(|d| u16::from_le_bytes(*d))
@@ -351,6 +398,27 @@ mod tests {
         assert_eq!(short(&[0xc000]), "NaN");
         assert_eq!(short(&[0xf000]), "-Infinity");
         assert_eq!(short(&[0x8000]), "0");
+        // One way of printing equals the other.
+        let mut bits = 88_172_645_463_325_252u64;
+        for _ in 0..100_000 {
+            let mut below = |n: u64| {
+                bits ^= bits << 13;
+                bits ^= bits >> 7;
+                bits ^= bits << 17;
+                bits % n
+            };
+            let digits: Vec<u8> = (0..below(9)).flat_map(|_| (below(10_050) as u16).to_le_bytes()).collect();
+            let (weight, scale) = (below(21) as i32 - 4, below(41) as usize);
+            let number = Numeric { negative: below(2) == 0, scale, weight, digits: &digits };
+            let (mut short, mut long) = (Text::new(), Text::new());
+            let (is_short, is_long) = (short_numeric(&number, &mut short), long_numeric(&number, &mut long));
+            let groups = digits.chunks_exact(2).map(|g| u16::from_le_bytes([g[0], g[1]])).collect::<Vec<_>>();
+            assert_eq!(
+                (is_short, is_short.and(Some(short))),
+                (is_long, is_long.and(Some(long))),
+                "{weight} {scale} {groups:?}"
+            );
+        }
         assert_eq!(numeric(&10000u16.to_le_bytes().repeat(3), &mut Text::new()), None);
     }
 }

@@ -27,6 +27,9 @@ pub(crate) fn time(b: &[u8]) -> Option<i64> {
 /// A numeric of `precision` digits, `scale` of them behind the point, without its point.
 pub(crate) fn decimal(b: &[u8], precision: u8, scale: u8) -> Option<i128> {
     let number = Numeric::parse(b)?.ok()?;
+    if let Some(value) = short_decimal(&number, precision, scale) {
+        return Some(value);
+    }
     let mut value: i128 = 0;
     let mut power = 4 * number.weight + i32::from(scale);
     for group in number.digits.chunks_exact(2) {
@@ -60,6 +63,44 @@ pub(crate) fn decimal(b: &[u8], precision: u8, scale: u8) -> Option<i128> {
     let value = if number.negative { -value } else { value };
     (value.unsigned_abs() < 10u128.checked_pow(precision.into())?).then_some(value)
 }
+
+/// Of a number with at most four groups of digits, as most have; None when it has more, or does not fit.
+#[inline]
+fn short_decimal(number: &Numeric<'_>, precision: u8, scale: u8) -> Option<i128> {
+    let groups = number.digits.len() / 2;
+    if groups > 4 || precision > 18 {
+        return None;
+    }
+    let mut value = 0u64;
+    for group in number.digits.chunks_exact(2) {
+        let group = u16::from_le_bytes([group[0], group[1]]);
+        if group > 9999 {
+            return None;
+        }
+        value = value * 10_000 + u64::from(group);
+    }
+    // What the last group counts.
+    let power = 4 * (number.weight + 1 - groups as i32) + i32::from(scale);
+    let unit = *POWERS.get(power.unsigned_abs() as usize)?;
+    let value = match power {
+        0.. => value.checked_mul(unit)?,
+        _ if value % unit == 0 => value / unit,
+        _ => return None,
+    };
+    let value = i64::try_from(value).ok().filter(|v| (*v as u64) < POWERS[usize::from(precision)])?;
+    Some(i128::from(if number.negative { -value } else { value }))
+}
+
+/// Powers of ten that 64 bits hold.
+const POWERS: [u64; 20] = {
+    let mut powers = [1; 20];
+    let mut i = 1;
+    while i < 20 {
+        powers[i] = 10 * powers[i - 1];
+        i += 1;
+    }
+    powers
+};
 
 /// Precision and scale that a numeric was declared with, when a decimal of 38 digits can hold it.
 pub(crate) fn precision(atttypmod: i32) -> Option<(u8, u8)> {
@@ -118,6 +159,14 @@ mod tests {
             assert_eq!(decimal(&numeric(&[special]), 38, 0), None);
         }
         assert_eq!(decimal(&short(0, 0, &[10_000]), 38, 0), None);
+        // The short way equals the other, which a precision above 18 takes.
+        for digits in [&[1u16][..], &[9999, 9999, 9999, 9999], &[12, 0, 5000], &[1, 0], &[0, 7]] {
+            for (weight, scale) in (-5..6).flat_map(|w| (0..=18).map(move |s| (w, s))) {
+                let bytes = short(scale, weight, digits);
+                let long = decimal(&bytes, 38, scale as u8).filter(|v| v.unsigned_abs() < 10u128.pow(18));
+                assert_eq!(decimal(&bytes, 18, scale as u8), long, "{digits:?} {weight} {scale}");
+            }
+        }
         assert_eq!(decimal(&[], 38, 0), None);
     }
 
