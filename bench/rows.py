@@ -6,9 +6,10 @@
 The table has bigint, int, numeric(12,2), text, timestamptz, bool, float8, uuid, numeric, jsonb, with nulls; nothing of it is stored
 outside. Its rows have hint bits, and its files and the server's buffers are warm. Each comparison runs both sides in pairs, in an order
 drawn at random. leadline and pg_filedump are whole processes with their start-up; COPY is a statement on a new connection, whose own
-time alone counts, with the CPU that the scheduler has noted for its backend. The ratio is the other's figure by leadline's: above 1
-leadline takes less. pg_filedump knows no jsonb and is told to leave that column out; it is left out of the run when it is not there.
-Peak memory is VmHWM: of leadline the whole process, of COPY the backend with the shared buffers that it has touched.
+time alone counts, with the CPU that the scheduler has noted for its backend. Before each run the disk gets what is still to be
+written. The ratio is the other's figure by leadline's: above 1 leadline takes less. pg_filedump knows no jsonb and is told to leave
+that column out; it is left out of the run when it is not there. Peak memory is VmHWM: of leadline the whole process, of COPY the
+backend with the shared buffers that it has touched.
 """
 
 from __future__ import annotations
@@ -103,6 +104,7 @@ def copy(dsn: str, target: str, options: str = "") -> Cost:
 def compare(name: str, theirs: Callable[[], Cost], ours: Callable[[], Cost], pairs: int, rng: random.Random) -> dict[str, Any]:
     legs = []
     for on in leg_order(pairs, rng):
+        os.sync()  # what the leg before has written is written out now, not beside this one
         cost = ours() if on else theirs()
         legs.append((on, cost))
         peak = "" if cost.peak_mb is None else f", peak {cost.peak_mb:.0f} MB"
