@@ -3,7 +3,7 @@
 //! A look that took `d` is not made again before `d / share` has passed, so a large server makes looks rarer, never the
 //! tool dearer. All looks together stay under 0.16 % of a core at 100 Hz; who asks for more passes gets more looks.
 
-use crate::clock::monotonic_ns;
+use crate::clock::{monotonic_ns, thread_cpu_ns};
 use crate::evidence::{BufferRow, Evidence, Holder, LockRow, LwlockRow, ScanRow};
 use leadline_shm::attach::Attached;
 use leadline_shm::buffers::{self, BufferWait, Buffers, WaitKind, Wanted};
@@ -15,7 +15,8 @@ use leadline_shm::wait_events::class;
 use leadline_shm::{layout::Layout, locks};
 use std::collections::HashMap;
 
-/// When a kind of look may be made again.
+/// When a kind of look may be made again. Costs are CPU of this thread: time would count what others did meanwhile, and without real-time
+/// priority a saturated server would not be looked at just when it matters.
 #[derive(Debug)]
 struct Budget {
     /// Part of a core it may use.
@@ -120,9 +121,9 @@ impl Looks {
         }
         let mut lwlocks = Vec::new();
         if lwlock_waits > 0 && self.lwlock_budget.is_due(ts) {
-            let from = monotonic_ns();
+            let from = thread_cpu_ns();
             lwlocks = lwlocks::contended(mem, &self.layout, &self.anchors, &mut 0);
-            self.lwlock_budget.spend(ts, monotonic_ns() - from);
+            self.lwlock_budget.spend(ts, thread_cpu_ns() - from);
         }
         if contended.is_empty() && lwlocks.is_empty() {
             return;
@@ -146,9 +147,9 @@ impl Looks {
     }
 
     fn look_at_locks(&mut self, mem: &SharedMemory, ts: i64, sessions: &Sessions, out: &mut Evidence) {
-        let from = monotonic_ns();
+        let from = thread_cpu_ns();
         let edges = locks::read_edges(mem, &self.layout, &self.anchors, &self.waiters, &mut 0);
-        let cost = monotonic_ns() - from + edges.len() as i64 * EDGE_ROW_NS;
+        let cost = thread_cpu_ns() - from + edges.len() as i64 * EDGE_ROW_NS;
         let period_ns = self.lock_budget.spend(ts, cost);
         let id = |pid: i32| sessions.id_of_pid(pid).unwrap_or(-1);
         out.locks.extend(edges.into_iter().map(|edge| LockRow {
@@ -179,20 +180,20 @@ impl Looks {
             if !due {
                 continue;
             }
-            let (from, mut torn) = (monotonic_ns(), 0);
+            let (from, cpu_from, mut torn) = (monotonic_ns(), thread_cpu_ns(), 0);
             let (waits, looked_at) = if scope == "hot" {
                 self.buffers.scan_hot(mem, wanted, &mut torn)
             } else {
                 (self.buffers.scan_all(mem, wanted, &mut torn), u64::from(self.anchors.buffers))
             };
-            let duration_ns = monotonic_ns() - from;
+            let (duration_ns, cost) = (monotonic_ns() - from, thread_cpu_ns() - cpu_from);
             if scope == "hot" {
-                self.hot_budget.spend(ts, duration_ns);
+                self.hot_budget.spend(ts, cost);
                 if looked_at == 0 {
                     continue;
                 }
             } else {
-                self.scan_budget.spend(ts, duration_ns);
+                self.scan_budget.spend(ts, cost);
             }
             let attributed = self.attributed(&waits, wanted, sessions);
             out.scans.push(ScanRow {
@@ -228,7 +229,7 @@ impl Looks {
     fn look_for_holders(&mut self, ts: i64, sessions: &Sessions) -> HashMap<u64, Holder> {
         let mut holders = HashMap::new();
         let Some(held_locks) = self.held_locks.filter(|_| self.holder_budget.is_due(ts)) else { return holders };
-        let from = monotonic_ns();
+        let from = thread_cpu_ns();
         for listed in sessions.list() {
             let (session_id, pid, wait_event_info) = (listed.session_id, listed.pid, listed.wait_event_info);
             for held in held_locks.read(listed.host_pid).unwrap_or_default() {
@@ -240,7 +241,7 @@ impl Looks {
                 }
             }
         }
-        self.holder_budget.spend(ts, monotonic_ns() - from);
+        self.holder_budget.spend(ts, thread_cpu_ns() - from);
         holders
     }
 
