@@ -64,7 +64,8 @@ impl Encoded {
         self.at += used;
     }
 
-    fn put_varint(&mut self, mut value: u64) {
+    /// Appends a number in groups of seven bits, the lowest first.
+    pub fn put_varint(&mut self, mut value: u64) {
         while value >= 0x80 {
             self.put([value as u8 | 0x80], 1);
             value >>= 7;

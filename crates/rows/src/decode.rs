@@ -166,7 +166,8 @@ impl Decoder {
             self.unread.pages += 1;
             return Ok(());
         };
-        let most = Header::parse(page).map_or(0, |header| header.line_pointers(page.len()));
+        // No more items than line pointers.
+        let most = items.size_hint().1.unwrap_or(0);
         if self.cells.start(page, &self.layout, most).is_none() {
             self.unread.pages += 1;
             return Ok(());

@@ -9,7 +9,7 @@
 //!
 //! Pages are packed (LZ4_RAW) in chunks whose first values lose half of their bytes by it.
 
-use std::ops::{Range, RangeBounds};
+use std::ops::RangeBounds;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
@@ -23,7 +23,7 @@ use parquet::schema::types::ColumnDescPtr;
 
 use super::columns::Kind;
 use super::{tid_end, tid_start};
-use crate::cells::{Place, Rows, Value};
+use crate::cells::{ColumnOf, Place, Value};
 use crate::error::Result;
 use crate::value::{typed, Printer, Text, Types};
 
@@ -146,100 +146,61 @@ impl Chunk {
     }
 
     /// Adds a column of some rows.
-    pub(super) fn add(&mut self, types: &Types, rows: &mut Rows<'_>, column: usize, range: Range<usize>) -> Result<()> {
+    pub(super) fn add(&mut self, types: &Types, column: ColumnOf<'_, '_>) -> Result<()> {
         match self.kind {
-            Kind::Bool => self.bits(rows, column, range)?,
+            Kind::Bool => self.bits(column)?,
             Kind::Int16 => {
-                self.ints(rows, column, range, |b| typed::fixed(b).map(|b| i16::from_le_bytes(b).into()))?;
+                self.ints(column, |b| typed::fixed(b).map(|b| i16::from_le_bytes(b).into()))?;
             }
             Kind::Int32 => {
-                self.ints(rows, column, range, |b| typed::fixed(b).map(|b| i32::from_le_bytes(b).into()))?;
+                self.ints(column, |b| typed::fixed(b).map(|b| i32::from_le_bytes(b).into()))?;
             }
             // What has no sign is stored with the same bits.
-            Kind::UInt32 => self.ints(rows, column, range, |b| typed::u32(b).map(|n| i64::from(n as i32)))?,
-            Kind::Int64 | Kind::UInt64 => {
-                self.ints(rows, column, range, |b| typed::fixed(b).map(i64::from_le_bytes))?
-            }
-            Kind::Date => self.ints(rows, column, range, |b| typed::date(b).map(i64::from))?,
-            Kind::Time => self.ints(rows, column, range, typed::time)?,
-            Kind::Timestamp | Kind::TimestampTz => self.ints(rows, column, range, typed::timestamp)?,
+            Kind::UInt32 => self.ints(column, |b| typed::u32(b).map(|n| i64::from(n as i32)))?,
+            Kind::Int64 | Kind::UInt64 => self.ints(column, |b| typed::fixed(b).map(i64::from_le_bytes))?,
+            Kind::Date => self.ints(column, |b| typed::date(b).map(i64::from))?,
+            Kind::Time => self.ints(column, typed::time)?,
+            Kind::Timestamp | Kind::TimestampTz => self.ints(column, typed::timestamp)?,
             Kind::Decimal(precision, scale) if matches!(self.values, Values::Ints(_)) => {
-                self.ints(rows, column, range, |b| typed::decimal(b, precision, scale).map(|n| n as i64))?;
+                self.ints(column, |b| typed::decimal(b, precision, scale).map(|n| n as i64))?;
             }
             Kind::Decimal(precision, scale) => {
                 let width = usize::try_from(self.descriptor.type_length()).unwrap_or(16);
-                self.bytes(rows, column, range, |b, out| {
+                self.bytes(column, |b, out| {
                     let value = typed::decimal(b, precision, scale)?.to_be_bytes();
                     out.extend_from_slice(value.get(value.len() - width..)?);
                     Some(())
                 })?;
             }
-            Kind::Float32 => self.bytes(rows, column, range, fixed::<4>)?,
-            Kind::Float64 => self.bytes(rows, column, range, fixed::<8>)?,
-            Kind::Uuid => self.bytes(rows, column, range, fixed::<16>)?,
-            Kind::Bytes => self.bytes(rows, column, range, string)?,
-            Kind::Plain => self.bytes(rows, column, range, |b, out| {
-                if b.is_ascii() || std::str::from_utf8(b).is_ok() {
-                    string(b, out)
-                } else {
-                    string(String::from_utf8_lossy(b).as_bytes(), out)
-                }
-            })?,
+            Kind::Float32 => self.bytes(column, fixed::<4>)?,
+            Kind::Float64 => self.bytes(column, fixed::<8>)?,
+            Kind::Uuid => self.bytes(column, fixed::<16>)?,
+            Kind::Bytes => self.bytes(column, string)?,
+            Kind::Plain => self.bytes(column, |b, out| printed(out, |text| text.push_bytes(b)))?,
             // Only the places of rows are of this kind, and they are no values of them.
             Kind::Tid => {}
             Kind::Text => {
                 let Some(printer) = self.printer else { return Ok(()) };
-                self.bytes(rows, column, range, |b, out| {
-                    let at = out.len();
-                    let mut text = Text::behind(std::mem::take(out));
-                    text.push_str("\0\0\0\0");
-                    types.print(printer, b, &mut text);
-                    *out = text.into_bytes();
-                    let len = u32::try_from(out.len() - at - 4).ok()?;
-                    out[at..at + 4].copy_from_slice(&len.to_le_bytes());
-                    Some(())
-                })?;
+                self.bytes(column, |b, out| printed(out, |text| types.print(printer, b, text)))?;
             }
         }
         Ok(())
     }
 
-    fn bits(&mut self, rows: &mut Rows<'_>, column: usize, range: Range<usize>) -> Result<()> {
-        let (Values::Bits(values), present, unfit) = (&mut self.values, &mut self.present, &mut self.unfit) else {
-            return Ok(());
-        };
-        rows.column(column, range).each(|value| match value {
-            Value::Bytes(b) => {
-                values.push(typed::bool(b) == Some(true));
-                present.push(true);
-            }
-            Value::Null => present.push(false),
-            Value::Lost(_) => *unfit = true,
+    fn bits(&mut self, column: ColumnOf<'_, '_>) -> Result<()> {
+        let Values::Bits(values) = &mut self.values else { return Ok(()) };
+        fill(column, &mut self.present, &mut self.unfit, |value| match value {
+            Value::Bytes(b) => typed::bool(b).map(|bit| values.push(bit)),
+            _ => None,
         })
     }
 
     #[inline]
-    fn ints(
-        &mut self,
-        rows: &mut Rows<'_>,
-        column: usize,
-        range: Range<usize>,
-        read: impl Fn(&[u8]) -> Option<i64>,
-    ) -> Result<()> {
-        let (Values::Ints(values), present, unfit) = (&mut self.values, &mut self.present, &mut self.unfit) else {
-            return Ok(());
-        };
-        rows.column(column, range).each(|value| {
-            let number = match value {
-                Value::Bytes(b) => read(b),
-                Value::Null => return present.push(false),
-                Value::Lost(_) => None,
-            };
-            present.push(number.is_some());
-            match number {
-                Some(number) => values.push(number),
-                None => *unfit = true,
-            }
+    fn ints(&mut self, column: ColumnOf<'_, '_>, read: impl Fn(&[u8]) -> Option<i64>) -> Result<()> {
+        let Values::Ints(values) = &mut self.values else { return Ok(()) };
+        fill(column, &mut self.present, &mut self.unfit, |value| match value {
+            Value::Bytes(b) => read(b).map(|number| values.push(number)),
+            _ => None,
         })
     }
 
@@ -247,23 +208,15 @@ impl Chunk {
     #[inline]
     fn bytes(
         &mut self,
-        rows: &mut Rows<'_>,
-        column: usize,
-        range: Range<usize>,
+        column: ColumnOf<'_, '_>,
         mut put: impl FnMut(&[u8], &mut Vec<u8>) -> Option<()>,
     ) -> Result<()> {
         let holds_all = self.kind.holds_all();
-        let (Values::Bytes(values), present, unfit) = (&mut self.values, &mut self.present, &mut self.unfit) else {
-            return Ok(());
-        };
-        rows.column(column, range).each(|value| {
-            let there = match value {
-                Value::Bytes(b) => put(b, values),
-                Value::Null => return present.push(false),
-                Value::Lost(text) => holds_all.then(|| string(text.as_bytes(), values)).flatten(),
-            };
-            present.push(there.is_some());
-            *unfit |= there.is_none();
+        let Values::Bytes(values) = &mut self.values else { return Ok(()) };
+        fill(column, &mut self.present, &mut self.unfit, |value| match value {
+            Value::Bytes(b) => put(b, values),
+            Value::Lost(text) if holds_all => string(text.as_bytes(), values),
+            _ => None,
         })
     }
 
@@ -310,7 +263,7 @@ impl Chunk {
         let nulls = rows - self.present.ones;
         let mut body = std::mem::take(&mut scratch.body);
         body.clear();
-        self.present.levels(&mut body);
+        self.present.levels(&mut scratch.encoded, &mut body);
         self.present.clear();
         let (mut from, mut is_values) = (0, false);
         let mut encoding = Encoding::PLAIN;
@@ -446,6 +399,35 @@ impl Chunk {
     }
 }
 
+/// Goes through a column. `keep` gets every value but nulls, and says None of one that does not fit.
+#[inline]
+fn fill(
+    column: ColumnOf<'_, '_>,
+    present: &mut Bits,
+    unfit: &mut bool,
+    mut keep: impl FnMut(Value<'_>) -> Option<()>,
+) -> Result<()> {
+    column.each(|value| {
+        let is_null = matches!(value, Value::Null);
+        let is_there = !is_null && keep(value).is_some();
+        present.push(is_there);
+        *unfit |= !is_there && !is_null;
+    })
+}
+
+/// Prints a text as PLAIN has it.
+#[inline]
+fn printed(out: &mut Vec<u8>, print: impl FnOnce(&mut Text)) -> Option<()> {
+    let at = out.len();
+    let mut text = Text::behind(std::mem::take(out));
+    text.push_str("\0\0\0\0");
+    print(&mut text);
+    *out = text.into_bytes();
+    let len = u32::try_from(out.len() - at - 4).ok()?;
+    out[at..at + 4].copy_from_slice(&len.to_le_bytes());
+    Some(())
+}
+
 fn fixed<const N: usize>(b: &[u8], out: &mut Vec<u8>) -> Option<()> {
     out.extend_from_slice(&typed::fixed::<N>(b)?);
     Some(())
@@ -533,25 +515,20 @@ impl Bits {
     }
 
     /// Appends them as definition levels: one run when all are the same, else all bits as they are.
-    fn levels(&self, out: &mut Vec<u8>) {
-        let number = |mut n: usize, out: &mut Vec<u8>| {
-            while n >= 0x80 {
-                out.push(n as u8 | 0x80);
-                n >>= 7;
-            }
-            out.push(n as u8);
-        };
-        let at = out.len();
-        out.extend_from_slice(&[0; 4]);
-        if self.ones == 0 || self.ones == self.count {
-            number(self.count << 1, out);
-            out.push(u8::from(self.ones > 0));
+    fn levels(&self, encoded: &mut Encoded, out: &mut Vec<u8>) {
+        encoded.start(0);
+        let bits = if self.ones == 0 || self.ones == self.count {
+            encoded.put_varint((self.count as u64) << 1);
+            encoded.put([u8::from(self.ones > 0)], 1);
+            &[]
         } else {
-            number(self.bytes.len() << 1 | 1, out);
-            out.extend_from_slice(&self.bytes);
-        }
-        let len = (out.len() - at - 4) as u32;
-        out[at..at + 4].copy_from_slice(&len.to_le_bytes());
+            encoded.put_varint((self.bytes.len() as u64) << 1 | 1);
+            self.bytes.as_slice()
+        };
+        let len = (encoded.bytes().len() + bits.len()) as u32;
+        out.extend_from_slice(&len.to_le_bytes());
+        out.extend_from_slice(encoded.bytes());
+        out.extend_from_slice(bits);
     }
 }
 
@@ -653,7 +630,7 @@ mod tests {
         let levels = |bits: &[bool]| {
             let (mut all, mut out) = (Bits::default(), Vec::new());
             bits.iter().for_each(|bit| all.push(*bit));
-            all.levels(&mut out);
+            all.levels(&mut Encoded::default(), &mut out);
             out
         };
         assert_eq!(levels(&[true; 100]), [3, 0, 0, 0, 0xc8, 1, 1]);

@@ -246,7 +246,7 @@ impl Sink for Groups<'_> {
             let relation = &self.relation;
             let (types, scratch) = (&relation.types, &mut self.scratch);
             for (i, column) in self.columns[self.extra..].iter_mut().enumerate() {
-                column.add(types, rows, i, range.clone())?;
+                column.add(types, rows.column(i, range.clone()))?;
             }
             for column in &mut self.columns {
                 column.end_page_if_full(scratch).map_err(|e| failed(&e, self.out))?;
