@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -177,9 +177,9 @@ def temporary() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-def demo(temporary: Path, out: Path, *options: str) -> Any:
+def demo(temporary: Path, out: Path, *options: str, prefix: Sequence[str] = ()) -> Any:
     """`leadline demo` as a child for a `with` block."""
-    command = [sys.executable, "-m", "leadline", "demo", "-o", out, *options]
+    command = [*prefix, sys.executable, "-m", "leadline", "demo", "-o", out, *options]
     environment = os.environ | {"TMPDIR": str(temporary)}
     return background(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
 
@@ -202,8 +202,13 @@ def is_gone(told: str, temporary: Path) -> bool:
 
 
 @pytest.mark.live
-def test_the_demo_finds_its_troubles_by_measurement(temporary: Path, tmp_path: Path) -> None:
-    with demo(temporary, tmp_path, "--seconds", "8", "--json") as process:
+@pytest.mark.parametrize("rights", ["as they are", "of an ordinary user"])
+def test_the_demo_finds_its_troubles_by_measurement(rights: str, temporary: Path, tmp_path: Path) -> None:
+    """An ordinary user's own server is copied from instead of mapped, and the sampler has no priority over the load."""
+    privileges = "-sys_admin,-checkpoint_restore,-sys_nice"
+    ordinary = rights == "of an ordinary user" and os.geteuid() == 0
+    prefix = ["setpriv", f"--bounding-set={privileges}", f"--inh-caps={privileges}"] if ordinary else []
+    with demo(temporary, tmp_path, "--seconds", "8", "--json", prefix=prefix) as process:
         stdout, stderr = process.communicate(timeout=240)
     assert process.returncode == 0, stderr
     assert is_gone(stderr, temporary)
@@ -212,6 +217,9 @@ def test_the_demo_finds_its_troubles_by_measurement(temporary: Path, tmp_path: P
     assert (result["capture"], result["report"]) == (str(folder / "capture.leadline"), str(folder / "report.html"))
     assert (folder / "report.html").stat().st_size > 10_000
     assert sorted(path.name for path in folder.iterdir()) == ["capture.leadline", "report.html"]
+    if ordinary:
+        access = json.loads((folder / "capture.leadline" / "manifest.json").read_text())["access"]
+        assert (access["shared_memory"], result["window"]["tier"]) == ("process_vm_readv", "shm")
     found = {(f["id"], f["subject"]): f for f in result["findings"]}
 
     def one(name: str, subject: str) -> str:

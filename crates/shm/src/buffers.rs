@@ -18,6 +18,9 @@ const BM_IO_IN_PROGRESS: u32 = 1 << 26;
 const BM_PIN_COUNT_WAITER: u32 = 1 << 29;
 
 const BLOCK_SIZE: u64 = 8192;
+/// nbtree.h, BTPageOpaqueData: its size and where in it the right sibling stands.
+const BTREE_SPECIAL: u64 = 16;
+const BTPO_NEXT: u64 = 4;
 /// Descriptors copied at once.
 const CHUNK: u32 = 1024;
 /// Buffers remembered as contended.
@@ -127,7 +130,8 @@ impl Buffers {
 
     /// Looks at every descriptor and remembers the contended ones.
     pub fn scan_all<M: Memory>(&mut self, mem: &M, wanted: Wanted, torn: &mut u32) -> Vec<BufferWait> {
-        let candidates = self.select(mem, torn, |buffers, descriptor| buffers.is_candidate(descriptor, wanted));
+        let candidates =
+            self.select(mem, torn, |buffers, id, descriptor| buffers.is_candidate(descriptor, wanted).then_some(id));
         let mut found: Vec<BufferWait> =
             candidates.iter().filter_map(|&id| self.inspect(mem, id, wanted, torn)).collect();
         self.find_right_edges(mem, &mut found, torn);
@@ -139,8 +143,13 @@ impl Buffers {
         found
     }
 
-    /// Buffers whose descriptor passes a test.
-    fn select<M: Memory>(&mut self, mem: &M, torn: &mut u32, test: impl Fn(&Self, &[u8]) -> bool) -> Vec<u32> {
+    /// What `pick` takes from the descriptors: number of the buffer and bytes.
+    fn select<M: Memory, T>(
+        &mut self,
+        mem: &M,
+        torn: &mut u32,
+        pick: impl Fn(&Self, u32, &[u8]) -> Option<T>,
+    ) -> Vec<T> {
         let size = self.layout.buf_size as usize;
         let mut selected = Vec::new();
         let mut chunk = std::mem::take(&mut self.chunk);
@@ -151,8 +160,7 @@ impl Buffers {
                 *torn += 1;
                 continue;
             }
-            let ids = chunk.chunks_exact(size).zip(first..).filter(|(descriptor, _)| test(self, descriptor));
-            selected.extend(ids.map(|(_, id)| id));
+            selected.extend(chunk.chunks_exact(size).zip(first..).filter_map(|(bytes, id)| pick(self, id, bytes)));
         }
         self.chunk = chunk;
         selected
@@ -168,23 +176,22 @@ impl Buffers {
         if relations.is_empty() {
             return;
         }
-        let ids = self.select(mem, torn, |_, descriptor| relations.contains(&relation(&parse_tag(descriptor))));
-        let mut buffers: HashMap<BufferTag, u32> = HashMap::with_capacity(ids.len());
+        let pages = self.select(mem, torn, |_, id, descriptor| {
+            let tag = parse_tag(descriptor);
+            relations.contains(&relation(&tag)).then_some((tag, id))
+        });
         let mut last_block: HashMap<BufferTag, u32> = HashMap::new();
-        for id in ids {
-            let descriptor = self.anchors.buffer_descriptors + u64::from(id) * self.layout.buf_size;
-            if let Ok((tag, _)) = self.read_tag(mem, descriptor) {
-                buffers.insert(tag, id);
-                let last = last_block.entry(relation(&tag)).or_default();
-                *last = tag.block.max(*last);
-            }
+        for (tag, _) in &pages {
+            let last = last_block.entry(relation(tag)).or_default();
+            *last = tag.block.max(*last);
         }
+        let buffers: HashMap<BufferTag, u32> = pages.into_iter().collect();
         for wait in found.iter_mut().filter(|w| w.page_kind == LEAF) {
             let steps = EDGE_PAGES.min(last_block.get(&relation(&wait.tag)).map_or(0, |last| last / 8));
             let mut right = wait.right;
             for _ in 0..steps.max(1) {
                 let Some(&id) = right.and_then(|block| buffers.get(&BufferTag { block, ..wait.tag })) else { break };
-                right = self.read_page_kind(mem, id, &wait.tag).1;
+                right = self.read_right_sibling(mem, id);
                 if right.is_none() {
                     wait.page_kind = RIGHT_EDGE_LEAF;
                     break;
@@ -250,6 +257,13 @@ impl Buffers {
             Ok(()) => (page_kind(tag.fork, &page), right_sibling(&page)),
             Err(_) => ("unknown", None),
         }
+    }
+
+    /// Of a page known to be of a btree: only its special area tells, at the end of the page.
+    fn read_right_sibling<M: Memory>(&self, mem: &M, buf_id: u32) -> Option<u32> {
+        let end = self.anchors.buffer_blocks + (u64::from(buf_id) + 1) * BLOCK_SIZE;
+        let next = mem.u32(end - BTREE_SPECIAL + BTPO_NEXT).ok()?;
+        Some(next).filter(|&next| next != 0)
     }
 }
 
@@ -363,6 +377,34 @@ mod tests {
         let found = Buffers::new(&layout, &anchors).scan_all(&mem, Wanted { content: 2, ..Wanted::default() }, &mut 0);
         let kinds: Vec<_> = found.iter().map(|w| (w.buf_id, w.page_kind)).collect();
         assert_eq!(kinds, [(2, RIGHT_EDGE_LEAF), (3, LEAF)]);
+    }
+
+    /// Each read is a syscall where memory cannot be mapped.
+    #[derive(Debug)]
+    struct Counted(FakeMemory, std::cell::Cell<u32>);
+
+    impl Memory for Counted {
+        fn read(&self, addr: u64, buf: &mut [u8]) -> Read<()> {
+            self.1.set(self.1.get() + 1);
+            self.0.read(addr, buf)
+        }
+    }
+
+    #[test]
+    fn a_large_index_takes_no_more_reads_than_a_small_one() {
+        let reads = |buffers: u32| {
+            let (mut mem, layout, anchors) = server(16, buffers);
+            leaf(&mut mem, &anchors, 2, 7);
+            leaf(&mut mem, &anchors, 7, 0);
+            wait(&mut mem, &layout, &anchors, 2, 1);
+            let mem = Counted(mem, 0.into());
+            let wanted = Wanted { content: 1, ..Wanted::default() };
+            let found = Buffers::new(&layout, &anchors).scan_all(&mem, wanted, &mut 0);
+            assert_eq!(found[0].page_kind, RIGHT_EDGE_LEAF);
+            mem.1.get()
+        };
+        assert_eq!(reads(10), reads(CHUNK));
+        assert_eq!(reads(2 * CHUNK), reads(CHUNK) + 2, "one more to find the waits, one more to find the neighbours");
     }
 
     #[test]
