@@ -27,7 +27,14 @@ from leadline.server.binaries import host_dirs, wheel_dirs
 from leadline.server.private import PrivateServer
 from servers import MAJORS, Fetched, Unavailable, server
 
-SETTINGS = {"shared_buffers": "32MB", "fsync": False, "autovacuum": True, "max_connections": 60, "max_wal_size": "256MB"}
+SETTINGS = {
+    "shared_buffers": "32MB",
+    "fsync": False,
+    "autovacuum": True,
+    "max_connections": 60,
+    "max_prepared_transactions": 5,
+    "max_wal_size": "256MB",
+}
 FORBID_SKIPS = os.environ.get("LEADLINE_FORBID_SKIPS") == "1"
 used: dict[int, Fetched] = {}
 

@@ -15,6 +15,7 @@ import pytest
 from conftest import Server, wait_until
 from leadline.capture import open_capture
 from leadline.findings import Finding
+from leadline.lock_tree import lock_trees
 from leadline.progress import Silent
 from live import SERVER_RULES, WINDOW_S, sessions, storm, waiting
 
@@ -103,6 +104,27 @@ def check_lock_chain(server: Server, tier: str, tmp_path: Path) -> None:
     for row in rows(tmp_path, "select distinct pid, blocker_pid from lock_wait"):
         seen.setdefault(row["pid"], set()).add(row["blocker_pid"])
     assert seen == blockers
+
+
+@pytest.mark.parametrize("tier", ["shm", "sql"])
+def test_a_prepared_transaction_is_named(tier: str, servers: Callable[[int], Server], tmp_path: Path) -> None:
+    """It has no process and no session, and its client may be long gone."""
+    server = servers(16)
+    name = table(server, "left_prepared")
+    with sessions(server) as connect, ExitStack() as stack:
+        connect("gone").execute(f"begin; update {name} set v = 1; prepare transaction 'order 17'")
+        stack.callback(server.sql, "rollback prepared 'order 17'")
+        victim = connect("victim")
+        pid = victim.info.backend_pid
+        stack.enter_context(waiting(victim, f"update {name} set v = 2"))
+        wait_for_lock(server, pid)
+        (finding,) = captured(server, tmp_path, tier=tier)
+    assert (finding.id, finding.subject) == ("BLOCK-CHAIN", "prepared transaction postgres/order 17")
+    assert "The prepared transaction postgres/order 17 blocked 1 session" in finding.statement
+    assert finding.cost_s == pytest.approx(WINDOW_S, rel=0.15)
+    (tree,) = lock_trees(open_capture(tmp_path / "live.leadline"))
+    assert tree.name == "a prepared transaction (listed: postgres/order 17)"
+    assert [w.pid for w in tree.waiters] == [pid]
 
 
 def test_a_queue_behind_ddl_names_the_request_and_its_holder(servers: Callable[[int], Server], tmp_path: Path) -> None:

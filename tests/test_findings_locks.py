@@ -102,7 +102,27 @@ def test_a_prepared_transaction_can_be_the_root(cap: SyntheticCapture) -> None:
     cap.lock_wait(cap.add_session(), -1, 10, 15)
     (finding,) = found(cap)
     assert (finding.id, finding.subject) == ("BLOCK-CHAIN", "prepared transaction")
+    assert finding.statement.startswith("A prepared transaction blocked 1 session for 5.0 s")
     assert finding.cost_s == pytest.approx(5)
+
+
+def test_a_prepared_transaction_is_named_when_its_own_lock_tells_which(cap: SyntheticCapture) -> None:
+    for name, transaction in (("shop/order 17", 700), ("shop/order 18", 800)):
+        cap.stat("pg_prepared_xacts", "transaction", transaction, transaction, obj=name)
+        cap.stat("pg_prepared_xacts", "prepared_age_s", 3600, 3620, obj=name)
+    cap.lock_wait(cap.add_session(), -1, 10, 15, transactionid=700)
+    (finding,) = found(cap)
+    assert finding.subject == "prepared transaction shop/order 17"
+
+
+def test_a_table_locked_by_a_prepared_transaction_does_not_tell_which(cap: SyntheticCapture) -> None:
+    cap.stat("pg_prepared_xacts", "transaction", 700, 700, obj="shop/order 17")
+    cap.stat("pg_prepared_xacts", "prepared_age_s", 3600, 3620, obj="shop/order 17")
+    cap.lock_wait(cap.add_session(), -1, 10, 15, transactionid=700)
+    cap.lock_wait(cap.add_session(), -1, 10, 15, locktype="relation", datid=DATID, relid=999, mode="AccessShareLock")
+    finding = next(f for f in found(cap) if f.id == "BLOCK-CHAIN")
+    assert finding.subject == "prepared transaction"
+    assert "; the server lists shop/order 17, prepared 3620 s before" in finding.statement
 
 
 def test_a_relation_without_a_name_is_given_by_its_numbers(cap: SyntheticCapture) -> None:

@@ -210,6 +210,48 @@ def test_lock_blockers_are_those_of_pg_blocking_pids(pg: Server, tmp_path: Path)
         assert all(row["wait_start"] > 0 for row in rows)
 
 
+def test_blockers_of_rarer_kinds_are_those_of_pg_blocking_pids(pg: Server, tmp_path: Path) -> None:
+    """A prepared transaction, a snapshot, sharers of a row, a savepoint, a new object; and one session that waits for most of them."""
+    pg.sql("drop table if exists rare, kept; drop type if exists mood; create table rare (id int primary key, v int)")
+    pg.sql("insert into rare select generate_series(1, 9), 0; create table kept (id int)")
+    with sessions(pg, 13) as connections, ExitStack() as stack:
+        prepared, snapshot, sharer, second_sharer, saver, inserter, creator, *waiters = connections
+        prepared.execute("begin; update rare set v = 1 where id = 1; prepare transaction 'orphan'")
+        stack.callback(pg.sql, "rollback prepared 'orphan'")
+        snapshot.execute("begin isolation level repeatable read; select count(*) from rare")
+        sharer.execute("begin; select * from rare where id = 3 for share")
+        second_sharer.execute("begin; select * from rare where id = 3 for share")
+        saver.execute("begin; savepoint a; update rare set v = 1 where id = 5; savepoint b; update rare set v = 2 where id = 6")
+        inserter.execute("begin; insert into rare values (10, 0)")
+        creator.execute("begin; create type mood as enum ('fine')")
+        statements = (
+            "update rare set v = 2 where id = 1",
+            "create index concurrently on kept (id)",
+            "update rare set v = 3 where id = 3",
+            "update rare set v = 4 where id = 6",
+            "create type mood as enum ('bad')",
+            "drop table rare",
+        )
+        with ExitStack() as blocking:
+            for connection, sql in zip(waiters, statements, strict=True):
+                blocking.enter_context(blocked(pg, connection, sql))
+                wait_until(waiting(pg, pid_of(connection), "Lock"), what=f"{sql} waits")
+            with recording(tmp_path / "c", pg.pid, 50) as record:
+                wait_until(lambda: record.recorder.status()["ticks"] >= 10, what="ten passes")
+                pids = [pid_of(c) for c in waiters]
+                theirs = {pid: set(pg.sql("select pg_blocking_pids(%s)", (pid,))[0][0]) for pid in pids}
+            for connection in (snapshot, sharer, second_sharer, saver, inserter, creator):
+                connection.execute("rollback")
+    assert theirs[pids[0]] == {0}  # as the server says "a prepared transaction"
+    assert len(theirs[pids[-1]]) >= 6
+    seen: dict[int, dict[int, set[int]]] = {}
+    for row in record.capture.rows("select * from lock_wait"):
+        seen.setdefault(row["pid"], {}).setdefault(row["ts"], set()).add(row["blocker_pid"])
+    assert set(seen) == set(theirs)
+    for pid, looks in seen.items():
+        assert all(blockers == theirs[pid] for blockers in looks.values()), (pid, theirs[pid], looks)
+
+
 def test_a_load_looks_as_it_does_to_pg_stat_activity(pg: Server, tmp_path: Path) -> None:
     """Shares of (state, wait event) of 8 busy sessions, sampled at once from memory and over SQL.
 

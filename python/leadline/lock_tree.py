@@ -40,6 +40,11 @@ class LockTree:
     victims: int
     waiters: list[Waiter] = field(default_factory=list)
 
+    @property
+    def name(self) -> str:
+        """With the pid, where it has one."""
+        return f"pid {self.pid} {self.who}" if self.pid else self.who
+
 
 # What a lock is on, with the row where there is one, from lock_wait l and relation r.
 LOCK_TARGET = """case
@@ -72,11 +77,16 @@ def _tree(capture: Capture, root: dict[str, Any]) -> LockTree:
     session_id, pid = root["root_session_id"], root["root_pid"]
     tree = LockTree(pid, "", "", "", None, "", root["seconds"], root["victims"])
     if pid == 0:
-        tree.who, tree.state = "a prepared transaction", "prepared"
+        tree.who, tree.state = _name_prepared(capture), "prepared"
     else:
         _describe_root(capture, tree, session_id)
     tree.waiters = _hang(_edges(capture, session_id, pid), pid)
     return tree
+
+
+def _name_prepared(capture: Capture) -> str:
+    listed = capture.rows("select object from prepared_transaction order by age_s desc")
+    return "a prepared transaction" + (f" (listed: {', '.join(row['object'] for row in listed)})" if listed else "")
 
 
 def _describe_root(capture: Capture, tree: LockTree, session_id: int) -> None:

@@ -229,7 +229,7 @@ def _locks(capture: Capture) -> Iterator[Text]:
 
 def _root_line(tree: LockTree) -> Text:
     age = f", transaction {seconds(tree.xact_age_s)} s old" if tree.xact_age_s is not None else ""
-    name = f"pid {tree.pid} {one_line(tree.who)}: {tree.state}, {count(tree.victims, 'victim')}{age}"
+    name = f"{one_line(tree.name)}: {tree.state}, {count(tree.victims, 'victim')}{age}"
     return Text.assemble((f"{fit(name, WIDTH - 10):<{WIDTH - 9}}", "bold"), f"{seconds(tree.seconds):>9}")
 
 

@@ -26,8 +26,12 @@ pub struct Check {
 pub struct Anchors {
     /// PGPROC array.
     pub all_procs: u64,
-    /// Its length.
+    /// Its length, without the entries of prepared transactions.
     pub all_proc_count: u32,
+    /// Entries of prepared transactions: they hold locks and have no process.
+    pub prepared_procs: u64,
+    /// max_prepared_transactions.
+    pub prepared_proc_count: u32,
     /// PGXACT array (13 and older).
     pub all_pgxact: Option<u64>,
     /// PgBackendStatus array.
@@ -162,6 +166,14 @@ pub fn attach(pid: i32, allow_map: bool) -> Result<Attached> {
         &range,
         &children,
     );
+    let prepared_procs = read_shared("PreparedXactProcs", symbol("PreparedXactProcs")?)?;
+    let prepared_proc_count = postmaster.u32(symbol("max_prepared_xacts")?).unwrap_or(0);
+    let prepared_end = prepared_procs.saturating_add(u64::from(prepared_proc_count) * layout.proc_size);
+    checks.note(
+        "PGPROC array of prepared transactions",
+        prepared_procs == all_procs + u64::from(all_proc_count) * layout.proc_size && prepared_end <= range.end,
+        format!("max_prepared_transactions {prepared_proc_count}, right after the other entries"),
+    );
     let status_index_is_proc_index = major >= 17;
     let backend_status =
         find_backend_status(&mut checks, &postmaster, &layout, &binary, base, max_backends, &range, &children)?;
@@ -200,6 +212,8 @@ pub fn attach(pid: i32, allow_map: bool) -> Result<Attached> {
     let anchors = Anchors {
         all_procs,
         all_proc_count,
+        prepared_procs,
+        prepared_proc_count,
         all_pgxact: layout
             .xact_size
             .and_then(|_| postmaster.u64(proc_global + layout.hdr_all_pgxact).ok())

@@ -7,7 +7,7 @@
 use crate::attach::Anchors;
 use crate::layout::Layout;
 use crate::memory::{Fault, Memory, Read};
-use crate::sessions::is_proc;
+use crate::sessions::{is_prepared, is_proc};
 use crate::status::UNIX_EPOCH_OFFSET_US;
 
 /// No honest list is longer.
@@ -197,14 +197,15 @@ fn read_tag<M: Memory>(mem: &M, at: u64) -> Read<LockTag> {
 fn read_lock<M: Memory>(mem: &M, layout: &Layout, anchors: &Anchors, at: u64) -> Read<Lock> {
     let tag = read_tag(mem, at)?;
     let mut participants = Vec::new();
+    let may_hold = |proc| is_proc(layout, anchors, proc) || is_prepared(layout, anchors, proc);
     for link in list(mem, at + layout.lock_proc_locks)? {
         let proclock = link.checked_sub(layout.proclock_lock_link).ok_or(Fault { addr: link })?;
         let (my_lock, proc) = (mem.u64(proclock)?, mem.u64(proclock + 8)?);
-        if my_lock != at || !is_proc(layout, anchors, proc) {
+        if my_lock != at || !may_hold(proc) {
             return Err(Fault { addr: proclock }); // the PROCLOCK was recycled while we walked
         }
         let group = mem.u64(proclock + layout.proclock_group_leader)?;
-        let group = if is_proc(layout, anchors, group) { group } else { proc };
+        let group = if may_hold(group) { group } else { proc };
         participants.push(Participant { proc, group, hold_mask: mem.u32(proclock + layout.proclock_hold_mask)? });
     }
     // PGPROC.links is the first field: a link of the queue is the address of a PGPROC
@@ -322,6 +323,21 @@ mod tests {
             assert_eq!(edges[0].tag.object().transactionid, 999);
             assert_eq!(torn, 0);
         }
+    }
+
+    #[test]
+    fn a_prepared_transaction_blocks_without_a_process() {
+        let layout = Layout::of(16).unwrap();
+        let (mut mem, mut anchors) = chain(&layout);
+        // entry 1 becomes one of those behind the processes
+        anchors.all_proc_count = 7;
+        (anchors.prepared_procs, anchors.prepared_proc_count) = (anchors.all_procs + 7 * layout.proc_size, 1);
+        mem.put_u64(LOCK + 0x200 + 64 + 8, anchors.prepared_procs);
+        mem.put_u64(LOCK + 0x200 + 64 + layout.proclock_group_leader, anchors.prepared_procs);
+        let mut torn = 0;
+        let edges = read_edges(&mem, &layout, &anchors, &waiters(&layout, &anchors), &mut torn);
+        let seen: Vec<_> = edges.iter().map(|e| (e.waiter_pid, e.blocker_pid, e.holder)).collect();
+        assert_eq!((seen, torn), (vec![(102, 0, true), (103, 0, true), (103, 102, false)], 0));
     }
 
     #[test]

@@ -636,8 +636,16 @@ impl Sessions {
     }
 }
 
-/// Is this the address of a PGPROC of the array?
+/// Is this the address of a PGPROC of a process?
 pub fn is_proc(layout: &Layout, anchors: &Anchors, addr: u64) -> bool {
-    addr.checked_sub(anchors.all_procs)
-        .is_some_and(|d| d % layout.proc_size == 0 && d / layout.proc_size < u64::from(anchors.all_proc_count))
+    is_entry(addr, anchors.all_procs, layout.proc_size, anchors.all_proc_count)
+}
+
+/// Is this the address of a PGPROC of a prepared transaction?
+pub fn is_prepared(layout: &Layout, anchors: &Anchors, addr: u64) -> bool {
+    is_entry(addr, anchors.prepared_procs, layout.proc_size, anchors.prepared_proc_count)
+}
+
+fn is_entry(addr: u64, array: u64, size: u64, count: u32) -> bool {
+    addr.checked_sub(array).is_some_and(|d| d % size == 0 && d / size < u64::from(count))
 }

@@ -79,6 +79,8 @@ fn server(major: u32) -> (FakeMemory, Layout, Anchors) {
     let anchors = Anchors {
         all_procs: PROC_ARRAY,
         all_proc_count: PROCS,
+        prepared_procs: PROC_ARRAY + u64::from(PROCS) * layout.proc_size,
+        prepared_proc_count: 1,
         all_pgxact: (major < 14).then_some(LOCKS),
         backend_status: STATUS,
         backend_status_slots: PROCS,

@@ -61,7 +61,7 @@ VIEWS: tuple[StatView, ...] = (
     ),
     StatView(
         "pg_prepared_xacts",
-        """select gid, database, age(transaction) as transaction_age, prepared,
+        """select gid, database, transaction::text::bigint as transaction, age(transaction) as transaction_age, prepared,
                   extract(epoch from now() - prepared)::float8 as prepared_age_s
            from pg_prepared_xacts""",
         ("database", "gid"),

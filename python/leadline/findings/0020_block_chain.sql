@@ -48,7 +48,7 @@ root as (
   from held group by root_session_id, root_pid
 ),
 blocked as (  -- what the victims of a root waited for, the lock right behind the root first
-  select h.root_session_id, h.root_pid, w.locktype, w.mode, w.blocker_mode, w.datid, w.relid, count(*) as rows,
+  select h.root_session_id, h.root_pid, w.locktype, w.mode, w.blocker_mode, w.datid, w.relid, w.transactionid, count(*) as rows,
          max(w.blocker_session_id = h.root_session_id and w.blocker_pid = h.root_pid) as direct
   from held h join lock_wait w on w.ts = h.ts and w.session_id = h.session_id
   group by all
@@ -71,6 +71,13 @@ found as (
          to_json(list({victim_pid: pid, depth: depth, lost_s: round(lost_s, 3)} order by lost_s desc, pid)[:20]) as evidence
   from loss group by root_session_id, root_pid
 ),
+prepared as (  -- a lock of its transaction tells which one it is; of others only what the server listed is known
+  select case when count(distinct coalesce(p.object, '')) = 1 then any_value(p.object) end as gid,
+         (select string_agg(format('{}, prepared {:.0f} s before', object, age_s), '; ' order by age_s desc)
+          from (from prepared_transaction order by age_s desc limit 3)) as listed
+  from blocked b left join prepared_transaction p on b.locktype = 'transactionid' and p.transactionid = b.transactionid
+  where b.root_pid = 0 and b.direct
+),
 named as (
   select f.*, r.* exclude (root_session_id, root_pid), l.locktype, l.mode, l.blocker_mode, o.object, f.cost_s / b.db_time_s as share,
          left(regexp_replace(s.query, '\s+', ' ', 'g'), 120) as query
@@ -87,9 +94,9 @@ select 'BLOCK-CHAIN' as id,
             when share >= 0.05 and cost_s >= 0.1 * c.window_s then 'medium' else 'low' end as severity,
        case when c.tier = 'shm' and looks >= 20 and samples >= 100 then 'high'
             when looks >= 5 and samples >= 5 then 'medium' else 'low' end as confidence,
-       case when root_pid = 0 then 'prepared transaction' else 'pid ' || root_pid end as subject,
-       format('{} blocked {} session{} for {:.1f} s in total ({:.1f} % of database time), chain up to {} deep, lock {}{}{}{}{}',
-              case when root_pid = 0 then 'A prepared transaction'
+       case when root_pid = 0 then 'prepared transaction' || coalesce(' ' || p.gid, '') else 'pid ' || root_pid end as subject,
+       format('{} blocked {} session{} for {:.1f} s in total ({:.1f} % of database time), chain up to {} deep, lock {}{}{}{}{}{}',
+              case when root_pid = 0 then coalesce('The prepared transaction ' || p.gid, 'A prepared transaction')
                    else format('pid {} ({}{}{})', root_pid, coalesce(state, 'state not seen'),
                                case when application_name <> '' then ', application ' || application_name else '' end,
                                case when usename is not null then ', user ' || usename else '' end) end,
@@ -98,8 +105,9 @@ select 'BLOCK-CHAIN' as id,
               case when object is not null then ' on ' || object else '' end,
               case when mode is not null then format(' ({} wanted, {} held)', mode, blocker_mode) else '' end,
               case when xact_age_s is not null then format('; its transaction was up to {:.1f} s old', xact_age_s) else '' end,
-              case when query is not null then '; it last ran: ' || query else '' end) as statement,
+              case when query is not null then '; it last ran: ' || query else '' end,
+              case when root_pid = 0 and p.listed is not null then '; the server lists ' || p.listed else '' end) as statement,
        cost_s, share as share_of_db_time, samples, ts_from, ts_to, evidence
-from named cross join (select tier, window_s from capture) c
+from named cross join prepared p cross join (select tier, window_s from capture) c
 where share >= getvariable('min_share')
 order by cost_s desc, root_pid
