@@ -18,8 +18,8 @@ from leadline import lock_tree, spenders, where
 from leadline.capture import Capture, open_capture
 from leadline.cli import run
 from leadline.figures import count, fit, one_line, percent, quantity, seconds
-from leadline.findings import evaluate
-from leadline.show import WIDTH, print_capture
+from leadline.findings import all_findings, evaluate
+from leadline.show import WIDTH, finding_lines, print_capture
 from rich.console import Console
 
 
@@ -304,3 +304,32 @@ def test_figures() -> None:
     assert (count(1, "row"), count(1234, "row")) == ("1 row", "1,234 rows")
     assert fit("abcdef", 4) == "abc…"
     assert one_line("a\n\tb\x1b[0m") == "a b\N{REPLACEMENT CHARACTER}[0m"
+
+
+def test_advice_is_filled_again_for_the_terminal(tmp_path: Path) -> None:
+    """Lines of the rule's text are joined and broken at the terminal's width; items hang, code stays as it is."""
+    cap = SyntheticCapture(tmp_path / "advice")
+    holder, request, reader = cap.add_session(), cap.add_session(), cap.add_session()
+    cap.sample(holder, "idle in transaction", "Client:ClientRead", 5, 25)
+    lock = {"locktype": "relation", "datid": 16384, "relid": 999}
+    cap.lock_wait(request, holder, 10, 20, mode="AccessExclusiveLock", blocker_mode="AccessShareLock", **lock)
+    cap.lock_wait(reader, request, 10, 20, mode="AccessShareLock", blocker_mode="AccessExclusiveLock", blocker_kind="queue", **lock)
+    capture = open_capture(cap.write())
+    (queue,) = evaluate(capture, ["DDL-QUEUE"]).findings
+    lines = [line.plain for line in finding_lines(queue)]
+    capture.close()
+    assert all(len(line) <= WIDTH for line in lines)
+    advice = lines[lines.index("  What to do") + 1 :]
+    assert "      SET lock_timeout = '100ms';" in advice
+    assert not any("```" in line for line in advice)
+    assert {line[:6] for line in advice if line and not line.startswith("      ")} == {"    Gi", "    - "}
+    words = " ".join(advice).split()
+    assert words == [word for word in queue.action.split() if not word.startswith("```")]
+
+
+def test_code_of_the_advice_fits_the_terminal() -> None:
+    for rule in all_findings():
+        in_code = False
+        for line in rule.sections["What to do"].splitlines():
+            in_code ^= line.startswith("```")
+            assert not in_code or len(line) <= WIDTH - 6, f"{rule.id}: {line}"

@@ -85,7 +85,7 @@ def _tree(capture: Capture, root: dict[str, Any]) -> LockTree:
 
 
 def _name_prepared(capture: Capture) -> str:
-    listed = capture.rows("select object from prepared_transaction order by age_s desc")
+    listed = capture.rows("select object from prepared_xact order by age_s desc")
     return "a prepared transaction" + (f" (listed: {', '.join(row['object'] for row in listed)})" if listed else "")
 
 

@@ -165,12 +165,29 @@ def finding_lines(finding: Finding) -> Iterator[Text]:
     """One finding in full: cost, what was seen, what to do."""
     yield finding_line(finding)
     yield from _wrapped("  " + finding.statement)
-    yield from _wrapped(f"  confidence {finding.confidence}, {finding.samples:,} samples", "dim")
+    yield from _wrapped(f"  confidence {finding.confidence}, {count(finding.samples, 'sample')}", "dim")
     yield Text("  What to do", style="bold")
-    for block in finding.action.splitlines():
-        if block.strip():
-            yield from _wrapped("    " + block.strip())
+    yield from _advice(finding.action)
     yield Text("")
+
+
+def _advice(markdown: str) -> Iterator[Text]:
+    """Paragraphs and items filled again for the terminal, code line by line."""
+    block: list[str] = []
+    in_code = False
+    for line in [*markdown.splitlines(), ""]:
+        fence = line.startswith("```")
+        if in_code and not fence:
+            yield Text("      " + line)
+            continue
+        if block and (fence or not line.strip() or line.startswith("- ")):
+            text = " ".join(block)
+            yield from _wrapped("    " + text, hanging=2 if text.startswith("- ") else 0)
+            block = []
+        if fence:
+            in_code = not in_code
+        elif line.strip():
+            block.append(line.strip())
 
 
 def rest_lines(evaluation: Evaluation, *, reasons: bool) -> Iterator[Text]:
@@ -299,11 +316,11 @@ def _not_measured(capture: Capture, evaluation: Evaluation) -> Iterator[Text]:
         yield from _wrapped(f"findings not evaluated (leadline findings --all says why): {names}")
 
 
-def _wrapped(text: str, style: str = "") -> Iterable[Text]:
+def _wrapped(text: str, style: str = "", hanging: int = 2) -> Iterable[Text]:
     import textwrap
 
     indent = " " * (len(text) - len(text.lstrip()))
-    for line in textwrap.wrap(one_line(text), WIDTH - len(indent), initial_indent=indent, subsequent_indent=indent + "  "):
+    for line in textwrap.wrap(one_line(text), WIDTH, initial_indent=indent, subsequent_indent=indent + " " * hanging):
         yield Text(line, style=style)
 
 

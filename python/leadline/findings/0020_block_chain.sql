@@ -74,8 +74,8 @@ found as (
 prepared as (  -- a lock of its transaction tells which one it is; of others only what the server listed is known
   select case when count(distinct coalesce(p.object, '')) = 1 then any_value(p.object) end as gid,
          (select string_agg(format('{}, prepared {:.0f} s before', object, age_s), '; ' order by age_s desc)
-          from (from prepared_transaction order by age_s desc limit 3)) as listed
-  from blocked b left join prepared_transaction p on b.locktype = 'transactionid' and p.transactionid = b.transactionid
+          from (from prepared_xact order by age_s desc limit 3)) as listed
+  from blocked b left join prepared_xact p on b.locktype = 'transactionid' and p.transactionid = b.transactionid
   where b.root_pid = 0 and b.direct
 ),
 named as (
