@@ -441,10 +441,11 @@ fn find_backend_status(
         let index = if layout.major >= 17 {
             number("MyProcNumber")
         } else {
-            number("MyBackendId")
-                .filter(|&id| id > 0)
-                .map(|id| id - 1)
-                .or_else(|| number("MyAuxProcType").filter(|t| (0..16).contains(t)).map(|t| max_backends as i32 + t))
+            // the startup process of a standby is of both kinds: its entry is from before it got a backend's number
+            number("MyAuxProcType")
+                .filter(|t| (0..16).contains(t))
+                .map(|t| max_backends as i32 + t)
+                .or_else(|| number("MyBackendId").filter(|&id| id > 0).map(|id| id - 1))
         };
         if let Some(index) = index.and_then(|i| u64::try_from(i).ok()) {
             *bases.entry(entry.wrapping_sub(index * layout.be_size)).or_default() += 1;
