@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import sys
 from collections.abc import Iterable, Sequence
@@ -49,7 +50,6 @@ def _is_real(value: Any) -> bool:
 def to_csv(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterable[str]:
     """CSV lines, the names first; null is an empty field."""
     import csv
-    import io
 
     line = io.StringIO()
     writer = csv.writer(line, lineterminator="\n")
