@@ -37,16 +37,18 @@ pub struct Form {
 
 /// What the header of a tuple tells alone, and the bits by which it does.
 #[derive(Debug, Clone, Copy)]
-struct Told {
+struct Told<'f> {
     bits: u64,
     /// Nothing more has to be looked at.
     is_current: bool,
-    /// Its values must be looked at.
+    /// Its values must be looked at to say whether it is.
     may_be_packed: bool,
     /// Bits of [`Reason`].
     reasons: u16,
-    /// Columns stored, of those that are walked over.
-    walked: usize,
+    /// The columns whose values are looked at, the number of the first and the offset that its value is at or behind.
+    columns: &'f [Column],
+    first: usize,
+    at: usize,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -106,9 +108,10 @@ struct Sizes {
     packed: u64,
 }
 
-impl Told {
+impl Told<'_> {
     /// No header has these bits: the first of them are of `t_ctid`, which tells nothing.
-    const NOTHING: Told = Told { bits: u64::MAX, is_current: false, may_be_packed: false, reasons: 0, walked: 0 };
+    const NOTHING: Self =
+        Told { bits: u64::MAX, is_current: false, may_be_packed: false, reasons: 0, columns: &[], first: 0, at: 0 };
 }
 
 impl Place {
@@ -202,14 +205,12 @@ impl Form {
             if told.is_current {
                 continue;
             }
-            let Told { mut reasons, may_be_packed, walked, .. } = *told;
+            let Told { mut reasons, may_be_packed, .. } = *told;
             let header = || TupleHeader::parse(tuple).unwrap_or_default();
             if !may_be_packed && !counts(&header()) {
                 continue;
             }
-            let is_walked = may_be_packed || reasons & Reason::Dropped.bit() != 0;
-            let sizes = if is_walked { self.walk(tuple, walked) } else { Some(Sizes::default()) };
-            let Some(sizes) = sizes else {
+            let Some(sizes) = walk(tuple, told) else {
                 looked.unread_rows += 1;
                 continue;
             };
@@ -235,17 +236,22 @@ impl Form {
     /// What a header tells; false when it cannot be one. Not asked for most rows: it tells what the last one of their page told.
     #[cold]
     #[inline(never)]
-    fn tell(&self, tuple: &[u8], bits: u64, told: &mut Told) -> bool {
+    fn tell<'f>(&'f self, tuple: &[u8], bits: u64, told: &mut Told<'f>) -> bool {
         let Some(header) = TupleHeader::parse(tuple).filter(|h| h.is_sound(tuple.len())) else { return false };
         let is_all = header.t_infomask & HEAP_HASNULL == 0 || self.dropped.last().is_none_or(|i| *i < 8);
         let reasons = self.by_header(tuple, &header);
         let may_be_packed = self.packed > 0 && header.t_infomask & HEAP_HASVARWIDTH != 0;
+        let has_values = may_be_packed || reasons & Reason::Dropped.bit() != 0;
+        let past = if has_values { self.walked.min(usize::from(header.natts())) } else { 0 };
+        let (first, at) = if header.t_infomask & HEAP_HASNULL != 0 { (0, 0) } else { self.start };
         *told = Told {
             bits: if is_all { bits } else { Told::NOTHING.bits },
             is_current: reasons == 0 && !may_be_packed,
             may_be_packed,
             reasons,
-            walked: self.walked.min(usize::from(header.natts())),
+            columns: self.columns.get(first..past).unwrap_or(&[]),
+            first,
+            at,
         };
         true
     }
@@ -270,45 +276,6 @@ impl Form {
         reasons
     }
 
-    /// Bytes of values of dropped columns and of those packed otherwise; None when the values do not fit the tuple.
-    #[inline(always)]
-    fn walk(&self, tuple: &[u8], walked: usize) -> Option<Sizes> {
-        let header = TupleHeader::parse(tuple)?;
-        let data = tuple.get(usize::from(header.t_hoff)..)?;
-        let has_nulls = header.t_infomask & HEAP_HASNULL != 0;
-        let (first, mut at) = if has_nulls { (0, 0) } else { self.start };
-        let mut sizes = Sizes::default();
-        for (i, column) in (first..).zip(self.columns.get(first..walked).unwrap_or(&[])) {
-            if has_nulls && is_null(tuple, &header, i) {
-                continue;
-            }
-            let value = match column.storage.attlen {
-                -1 => match data.get(at).filter(|first| is_short(**first)) {
-                    Some(first) => Place { start: at, end: at + usize::from(first >> 1), ..Place::default() },
-                    None => Place::of(data, at, column.storage)?,
-                },
-                -2 => Place::of(data, at, column.storage)?,
-                len => {
-                    let start = align(at, column.storage.attalign);
-                    Place { start, end: start + usize::try_from(len).ok()?, ..Place::default() }
-                }
-            };
-            if value.end > data.len() {
-                return None;
-            }
-            let inside = (value.end - value.start) as u64;
-            if column.is_dropped {
-                sizes.dropped_in_row += value.end - at;
-                sizes.dropped += inside + value.outside;
-            }
-            if column.method.is_some() && value.method.is_some() && value.method != column.method {
-                sizes.packed += if value.outside > 0 { value.outside } else { inside };
-            }
-            at = value.end;
-        }
-        Some(sizes)
-    }
-
     /// About the bytes of a row once it is rewritten: without what was dropped, with what was added since; of a value that is packed
     /// otherwise, as if its bytes stayed as many.
     pub(crate) fn new_len(&self, row: &OldRow) -> usize {
@@ -328,6 +295,45 @@ impl Form {
         }
         ((SIZE + bitmap).next_multiple_of(8) + data).next_multiple_of(8).min(usize::from(u16::MAX))
     }
+}
+
+/// Bytes of values of dropped columns and of those packed otherwise; None when the values do not fit the tuple.
+#[inline(always)]
+fn walk(tuple: &[u8], told: &Told<'_>) -> Option<Sizes> {
+    let header = TupleHeader::parse(tuple)?;
+    let data = tuple.get(usize::from(header.t_hoff)..)?;
+    let has_nulls = header.t_infomask & HEAP_HASNULL != 0;
+    let mut at = told.at;
+    let mut sizes = Sizes::default();
+    for (i, column) in (told.first..).zip(told.columns) {
+        if has_nulls && is_null(tuple, &header, i) {
+            continue;
+        }
+        let value = match column.storage.attlen {
+            -1 => match data.get(at).filter(|first| is_short(**first)) {
+                Some(first) => Place { start: at, end: at + usize::from(first >> 1), ..Place::default() },
+                None => Place::of(data, at, column.storage)?,
+            },
+            -2 => Place::of(data, at, column.storage)?,
+            len => {
+                let start = align(at, column.storage.attalign);
+                Place { start, end: start + usize::try_from(len).ok()?, ..Place::default() }
+            }
+        };
+        if value.end > data.len() {
+            return None;
+        }
+        let inside = (value.end - value.start) as u64;
+        if column.is_dropped {
+            sizes.dropped_in_row += value.end - at;
+            sizes.dropped += inside + value.outside;
+        }
+        if column.method.is_some() && value.method.is_some() && value.method != column.method {
+            sizes.packed += if value.outside > 0 { value.outside } else { inside };
+        }
+        at = value.end;
+    }
+    Some(sizes)
 }
 
 /// Whether the bitmap says that a value is NULL. The tuple is sound: its bitmap is inside.
@@ -432,6 +438,7 @@ mod tests {
             tuple(0x4000, 4, Some(0b0001), &ID),
             tuple(0x1000, 4, Some(0b0001), &ID),
             tuple(0x1040, 4, Some(0b0001), &ID),
+            tuple(0, 3, Some(0b110), &data(true, &[2 << 1 | 1, b'n'])[4..]),
         ];
         let (looked, rows) = found(&tuples);
         assert_eq!((looked.unread, looked.unread_rows), (false, 0));
@@ -444,6 +451,7 @@ mod tests {
                 (3, short | compression, 0, 11),
                 (5, Reason::Moved.bit(), 0, 0),
                 (6, Reason::Multixact.bit(), 0, 0),
+                (8, short | dropped, 2, 0),
             ]
         );
         // 24 bytes of header (the bitmap fits), 4 of id, 2 of note, 2 of padding, 4 of late; MAXALIGNed.

@@ -252,8 +252,9 @@ fn look(relation: &Relation, living: &mut Living, page: &[u8]) -> Tally {
             let (mut reasons, mut rows, mut dropped_bytes, mut packed_bytes) = (0, 0, 0, 0);
             let looked = {
                 let counts = |header: &TupleHeader| match living.in_progress(header) {
-                    Some(is) => {
-                        in_progress += u64::from(is);
+                    Some(false) => true,
+                    Some(true) => {
+                        in_progress += 1;
                         true
                     }
                     None => false,
