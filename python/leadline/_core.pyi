@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any, final
 
+VERSION: str
+
 Value = int | float | str | bool | None
 
 def normalise(text: str) -> tuple[str, int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import unicodedata
 from typing import Any
 
@@ -48,6 +47,8 @@ def cell(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.6g}" if abs(value) < 1e15 else f"{value:.0f}"
     if isinstance(value, dict | list):
+        import json
+
         value = json.dumps(value, ensure_ascii=False, default=str)
     return one_line(str(value))
 

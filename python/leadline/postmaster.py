@@ -6,8 +6,8 @@ Nothing here talks to the server. A process of another user may hide its links; 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 PROC = Path("/proc")
 SERVER_COMMS = ("postgres", "postmaster")
@@ -109,8 +109,7 @@ def root_path(pid: int, path: str) -> Path:
     return PROC / str(pid) / "root" / path.lstrip("/")
 
 
-@dataclass(frozen=True)
-class PidFile:
+class PidFile(NamedTuple):
     """postmaster.pid: the server's own note of who it is. port 0 and socket_dir '' until it listens."""
 
     pid: int

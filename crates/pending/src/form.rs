@@ -2,12 +2,12 @@
 //!
 //! Source: src/include/access/htup_details.h, src/backend/access/common/heaptuple.c, src/include/varatt.h.
 
-use leadline_page::postgres::heap::{TupleHeader, HEAP_HASNULL, HEAP_HASOID_OLD, SIZE};
+use leadline_page::postgres::heap::{TupleHeader, HEAP_HASNULL, HEAP_HASOID_OLD, HEAP_NATTS_MASK, SIZE};
 use leadline_page::postgres::line_pointer::{line_pointers, LP_NORMAL};
 use leadline_page::postgres::Header;
 use leadline_rows::catalog::Attribute;
 use leadline_rows::tuple::{align, value_at, Storage, Stored};
-use leadline_rows::varlena::Varlena;
+use leadline_rows::varlena::{is_short, Varlena};
 
 use crate::reason::Reason;
 
@@ -18,7 +18,7 @@ const MULTIXACT_BITS: u16 = 0x1000 | 0x0080 | 0x0040 | 0x0010;
 const MULTIXACT_OF_9_2: u16 = 0x1000;
 
 /// What a row looks like when it is written now.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Form {
     columns: Vec<Column>,
     /// Places of the dropped columns.
@@ -30,6 +30,25 @@ pub struct Form {
     /// The last column that every row without NULLs has at the same offset, of those up to the first that is dropped or asks for a
     /// method; and that offset.
     start: (usize, usize),
+    /// The bits at the end of a header that tell: `t_infomask2` from bit 16, `t_infomask` from bit 32, `t_hoff` from bit 48, the first
+    /// byte of the null bitmap from bit 56.
+    telling: u64,
+}
+
+/// What the header of a tuple tells alone, and the bits by which it does.
+#[derive(Debug, Clone, Copy)]
+struct Told<'f> {
+    bits: u64,
+    /// Nothing more has to be looked at.
+    is_current: bool,
+    /// Its values must be looked at to say whether it is.
+    may_be_packed: bool,
+    /// Bits of [`Reason`].
+    reasons: u16,
+    /// The columns whose values are looked at, the number of the first and the offset that its value is at or behind.
+    columns: &'f [Column],
+    first: usize,
+    at: usize,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -71,11 +90,48 @@ pub(crate) struct Looked {
     pub unread_rows: u64,
 }
 
+/// Where a value is in the bytes of a row, behind its padding.
+#[derive(Default)]
+struct Place {
+    start: usize,
+    end: usize,
+    /// Bytes in the toast table.
+    outside: u64,
+    /// What it is packed with.
+    method: Option<u8>,
+}
+
 #[derive(Default)]
 struct Sizes {
     dropped_in_row: usize,
     dropped: u64,
     packed: u64,
+}
+
+impl Told<'_> {
+    /// No header has these bits: the first of them are of `t_ctid`, which tells nothing.
+    const NOTHING: Self =
+        Told { bits: u64::MAX, is_current: false, may_be_packed: false, reasons: 0, columns: &[], first: 0, at: 0 };
+}
+
+impl Place {
+    /// Of a value at `at`, whatever it is; None when it is not all there. Apart, since most values are short.
+    #[cold]
+    #[inline(never)]
+    fn of(data: &[u8], at: usize, storage: Storage) -> Option<Place> {
+        let (value, end) = value_at(data, at, storage)?;
+        let (outside, method) = match value {
+            Stored::Varlena(Varlena::Compressed(_, method, _)) => (0, Some(method)),
+            Stored::Varlena(Varlena::External(e)) => {
+                (e.stored() as u64, e.is_compressed().then_some((e.va_extinfo >> 30) as u8))
+            }
+            _ => (0, None),
+        };
+        // A header of one byte needs no alignment, and padding is always zero.
+        let is_unaligned = storage.attlen == -1 && data.get(at) != Some(&0);
+        let start = if is_unaligned { at } else { align(at, storage.attalign) };
+        Some(Place { start: start.min(end), end, outside, method })
+    }
 }
 
 impl Form {
@@ -105,7 +161,10 @@ impl Form {
                 _ => break,
             }
         }
-        Form { columns, dropped, packed, walked, start }
+        let infomask = HEAP_HASNULL | HEAP_HASVARWIDTH | HEAP_MOVED | HEAP_HASOID_OLD | MULTIXACT_BITS;
+        let in_bitmap = columns.iter().zip(0..8).filter(|(c, _)| c.is_dropped).fold(0, |bits, (_, i)| bits | 1u64 << i);
+        let telling = u64::from(HEAP_NATTS_MASK) << 16 | u64::from(infomask) << 32 | 0xff << 48 | in_bitmap << 56;
+        Form { columns, dropped, packed, walked, start, telling }
     }
 
     /// Calls `each` with the rows of a page that are old and that `counts` is true of.
@@ -126,41 +185,44 @@ impl Form {
             return Looked { unread: true, ..looked };
         }
         looked.room = usize::from(header.pd_upper - header.pd_lower);
+        let mut known = [Told::NOTHING; 2];
         for (lp, pointer) in line_pointers(page, &header) {
             if pointer.flags() != LP_NORMAL {
                 continue;
             }
-            let found = pointer.item(page).and_then(|t| Some((t, TupleHeader::parse(t)?)));
-            let Some((tuple, header)) = found.filter(|(t, h)| h.is_sound(t.len())) else {
+            let Some(tuple) = pointer.item(page) else {
                 looked.unread_rows += 1;
                 continue;
             };
-            let mut reasons = self.by_header(tuple, &header);
-            let mut sizes = None;
-            if self.packed > 0 && header.t_infomask & HEAP_HASVARWIDTH != 0 {
-                let Some(walked) = self.walk(tuple, &header) else {
-                    looked.unread_rows += 1;
-                    continue;
-                };
-                if walked.packed > 0 {
-                    reasons |= Reason::Compression.bit();
-                }
-                sizes = Some(walked);
-            }
-            if reasons == 0 || !counts(&header) {
+            // A sound header has them: t_hoff is a multiple of 8.
+            let end = tuple.get(16..24).and_then(<[u8]>::first_chunk).map_or(0, |b| u64::from_le_bytes(*b));
+            let told = &mut known[(end >> 32) as usize & usize::from(HEAP_HASNULL)];
+            let is_told = end & self.telling == told.bits && tuple.len() >= usize::from((end >> 48) as u8);
+            if !is_told && !self.tell(tuple, end & self.telling, told) {
+                looked.unread_rows += 1;
                 continue;
             }
-            if sizes.is_none() && reasons & Reason::Dropped.bit() != 0 {
-                sizes = self.walk(tuple, &header);
-                if sizes.is_none() {
-                    looked.unread_rows += 1;
+            if told.is_current {
+                continue;
+            }
+            let Told { mut reasons, may_be_packed, .. } = *told;
+            let header = || TupleHeader::parse(tuple).unwrap_or_default();
+            if !may_be_packed && !counts(&header()) {
+                continue;
+            }
+            let Some(sizes) = walk(tuple, told) else {
+                looked.unread_rows += 1;
+                continue;
+            };
+            if may_be_packed {
+                reasons |= if sizes.packed > 0 { Reason::Compression.bit() } else { 0 };
+                if reasons == 0 || !counts(&header()) {
                     continue;
                 }
             }
-            let sizes = sizes.unwrap_or_default();
             each(OldRow {
                 lp: lp as u16,
-                header,
+                header: header(),
                 reasons,
                 len: tuple.len() as u16,
                 dropped_in_row: sizes.dropped_in_row as u16,
@@ -171,8 +233,29 @@ impl Form {
         looked
     }
 
-    /// What the header tells alone.
-    #[inline]
+    /// What a header tells; false when it cannot be one. Not asked for most rows: it tells what the last one of their page told.
+    #[cold]
+    #[inline(never)]
+    fn tell<'f>(&'f self, tuple: &[u8], bits: u64, told: &mut Told<'f>) -> bool {
+        let Some(header) = TupleHeader::parse(tuple).filter(|h| h.is_sound(tuple.len())) else { return false };
+        let is_all = header.t_infomask & HEAP_HASNULL == 0 || self.dropped.last().is_none_or(|i| *i < 8);
+        let reasons = self.by_header(tuple, &header);
+        let may_be_packed = self.packed > 0 && header.t_infomask & HEAP_HASVARWIDTH != 0;
+        let has_values = may_be_packed || reasons & Reason::Dropped.bit() != 0;
+        let past = if has_values { self.walked.min(usize::from(header.natts())) } else { 0 };
+        let (first, at) = if header.t_infomask & HEAP_HASNULL != 0 { (0, 0) } else { self.start };
+        *told = Told {
+            bits: if is_all { bits } else { Told::NOTHING.bits },
+            is_current: reasons == 0 && !may_be_packed,
+            may_be_packed,
+            reasons,
+            columns: self.columns.get(first..past).unwrap_or(&[]),
+            first,
+            at,
+        };
+        true
+    }
+
     fn by_header(&self, tuple: &[u8], header: &TupleHeader) -> u16 {
         let natts = usize::from(header.natts());
         let mask = header.t_infomask;
@@ -191,43 +274,6 @@ impl Form {
             reasons |= Reason::Multixact.bit();
         }
         reasons
-    }
-
-    /// Bytes of values of dropped columns and of those packed otherwise; None when the values do not fit the tuple.
-    fn walk(&self, tuple: &[u8], header: &TupleHeader) -> Option<Sizes> {
-        let data = tuple.get(usize::from(header.t_hoff)..)?;
-        let has_nulls = header.t_infomask & HEAP_HASNULL != 0;
-        let (first, mut at) = if has_nulls { (0, 0) } else { self.start };
-        let mut sizes = Sizes::default();
-        let stored = self.walked.min(usize::from(header.natts()));
-        for (i, column) in (first..).zip(self.columns.get(first..stored).unwrap_or(&[])) {
-            if has_nulls && is_null(tuple, header, i) {
-                continue;
-            }
-            let (value, end) = value_at(data, at, column.storage)?;
-            let outside = match value {
-                Stored::Varlena(Varlena::External(e)) => e.stored() as u64,
-                _ => 0,
-            };
-            // A header of one byte needs no alignment, and padding is always zero.
-            let is_unaligned = column.storage.attlen == -1 && data.get(at) != Some(&0);
-            let start = if is_unaligned { at } else { align(at, column.storage.attalign) };
-            let inside = end.saturating_sub(start) as u64;
-            if column.is_dropped {
-                sizes.dropped_in_row += end - at;
-                sizes.dropped += inside + outside;
-            }
-            let method = match value {
-                Stored::Varlena(Varlena::Compressed(_, method, _)) => Some(method),
-                Stored::Varlena(Varlena::External(e)) if e.is_compressed() => Some((e.va_extinfo >> 30) as u8),
-                _ => None,
-            };
-            if column.method.is_some() && method.is_some() && method != column.method {
-                sizes.packed += if outside > 0 { outside } else { inside };
-            }
-            at = end;
-        }
-        Some(sizes)
     }
 
     /// About the bytes of a row once it is rewritten: without what was dropped, with what was added since; of a value that is packed
@@ -249,6 +295,45 @@ impl Form {
         }
         ((SIZE + bitmap).next_multiple_of(8) + data).next_multiple_of(8).min(usize::from(u16::MAX))
     }
+}
+
+/// Bytes of values of dropped columns and of those packed otherwise; None when the values do not fit the tuple.
+#[inline(always)]
+fn walk(tuple: &[u8], told: &Told<'_>) -> Option<Sizes> {
+    let header = TupleHeader::parse(tuple)?;
+    let data = tuple.get(usize::from(header.t_hoff)..)?;
+    let has_nulls = header.t_infomask & HEAP_HASNULL != 0;
+    let mut at = told.at;
+    let mut sizes = Sizes::default();
+    for (i, column) in (told.first..).zip(told.columns) {
+        if has_nulls && is_null(tuple, &header, i) {
+            continue;
+        }
+        let value = match column.storage.attlen {
+            -1 => match data.get(at).filter(|first| is_short(**first)) {
+                Some(first) => Place { start: at, end: at + usize::from(first >> 1), ..Place::default() },
+                None => Place::of(data, at, column.storage)?,
+            },
+            -2 => Place::of(data, at, column.storage)?,
+            len => {
+                let start = align(at, column.storage.attalign);
+                Place { start, end: start + usize::try_from(len).ok()?, ..Place::default() }
+            }
+        };
+        if value.end > data.len() {
+            return None;
+        }
+        let inside = (value.end - value.start) as u64;
+        if column.is_dropped {
+            sizes.dropped_in_row += value.end - at;
+            sizes.dropped += inside + value.outside;
+        }
+        if column.method.is_some() && value.method.is_some() && value.method != column.method {
+            sizes.packed += if value.outside > 0 { value.outside } else { inside };
+        }
+        at = value.end;
+    }
+    Some(sizes)
 }
 
 /// Whether the bitmap says that a value is NULL. The tuple is sound: its bitmap is inside.
@@ -353,6 +438,7 @@ mod tests {
             tuple(0x4000, 4, Some(0b0001), &ID),
             tuple(0x1000, 4, Some(0b0001), &ID),
             tuple(0x1040, 4, Some(0b0001), &ID),
+            tuple(0, 3, Some(0b110), &data(true, &[2 << 1 | 1, b'n'])[4..]),
         ];
         let (looked, rows) = found(&tuples);
         assert_eq!((looked.unread, looked.unread_rows), (false, 0));
@@ -365,6 +451,7 @@ mod tests {
                 (3, short | compression, 0, 11),
                 (5, Reason::Moved.bit(), 0, 0),
                 (6, Reason::Multixact.bit(), 0, 0),
+                (8, short | dropped, 2, 0),
             ]
         );
         // 24 bytes of header (the bitmap fits), 4 of id, 2 of note, 2 of padding, 4 of late; MAXALIGNed.
@@ -386,13 +473,50 @@ mod tests {
         assert_eq!(form().old_rows(&[0; PAGE], |_| true, |_| ()), Looked::default());
     }
 
-    #[test]
-    fn whatever_the_bytes_nothing_panics() {
+    fn random_numbers() -> impl FnMut() -> usize {
         let mut state = 7u64;
-        let mut random = move || {
+        move || {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (state >> 33) as usize
-        };
+        }
+    }
+
+    #[test]
+    fn a_row_is_told_beside_others_as_it_is_told_alone() {
+        let mut random = random_numbers();
+        let mut pick = |from: &[usize]| from[random() % from.len()];
+        let tuples: Vec<Vec<u8>> = (0..150)
+            .map(|_| {
+                let (mask, natts, has_nulls) = (pick(&[0, 0, 0x4000]), pick(&[8, 10, 10]), pick(&[0, 1, 1]));
+                // The first two columns of either byte of the bitmap: none is there, one, the other.
+                let bits = [pick(&[0, 1, 2]) as u8, pick(&[0, 1, 2]) as u8];
+                let mut t = tuple(mask as u16, natts as u16, (has_nulls == 1).then_some(bits[0]), &[bits[1]]);
+                t[22] = 32;
+                t.resize(32, 0);
+                t.extend([3; 10]);
+                t.truncate(pick(&[42, 42, 42, 30])); // the shortest ends before its t_hoff
+                t
+            })
+            .collect();
+        for dropped in [&[1][..], &[1, 9], &[]] {
+            let columns: Vec<_> = (0..10).map(|i| attribute(-1, dropped.contains(&i), 0, None)).collect();
+            let form = Form::new(&columns);
+            let told = |tuples: &[Vec<u8>]| {
+                let mut rows = Vec::new();
+                let looked = form.old_rows(&page(tuples), |_| true, |row| rows.push(OldRow { lp: 0, ..row }));
+                (looked.unread_rows, rows)
+            };
+            let alone: Vec<_> = tuples.iter().map(|t| told(std::slice::from_ref(t))).collect();
+            let (unread, rows) = told(&tuples);
+            assert_eq!(unread, alone.iter().map(|a| a.0).sum::<u64>());
+            assert_eq!(rows, alone.into_iter().flat_map(|a| a.1).collect::<Vec<_>>());
+            assert!(unread > 20 && rows.len() > 40 && rows.len() + (unread as usize) < 140, "{unread} {}", rows.len());
+        }
+    }
+
+    #[test]
+    fn whatever_the_bytes_nothing_panics() {
+        let mut random = random_numbers();
         let sound =
             page(&[tuple(0, 3, None, &data(true, &packed(0))), tuple(0, 4, Some(0b0101), &data(false, &packed(1)))]);
         let (mut old, mut unread) = (0, 0);

@@ -41,12 +41,18 @@ impl Living {
     }
 
     /// None: dead or never committed. Else whether its transaction had not ended.
+    #[inline]
     pub(crate) fn in_progress(&mut self, header: &TupleHeader) -> Option<bool> {
         const COMMITTED_AND_NOT_DELETED: u16 = 0x0900;
         if header.t_infomask & 0x0b00 == COMMITTED_AND_NOT_DELETED {
             return Some(false);
         }
-        match self.xacts.status(header) {
+        self.in_progress_by_status(*header)
+    }
+
+    #[cold]
+    fn in_progress_by_status(&mut self, header: TupleHeader) -> Option<bool> {
+        match self.xacts.status(&header) {
             Status::Live | Status::Frozen => Some(false),
             Status::Dead | Status::Aborted => None,
             Status::InProgress => {
@@ -243,21 +249,31 @@ fn look(relation: &Relation, living: &mut Living, page: &[u8]) -> Tally {
     match &relation.what {
         What::Table(form) => {
             let mut in_progress = 0;
+            let (mut reasons, mut rows, mut dropped_bytes, mut packed_bytes) = (0, 0, 0, 0);
             let looked = {
                 let counts = |header: &TupleHeader| match living.in_progress(header) {
-                    Some(is) => {
-                        in_progress += u64::from(is);
+                    Some(false) => true,
+                    Some(true) => {
+                        in_progress += 1;
                         true
                     }
                     None => false,
                 };
-                form.old_rows(page, counts, |row| {
-                    tally.any.rows += 1;
-                    tally.count(row.reasons);
-                    tally.counts[Reason::Dropped as usize].bytes += row.dropped_bytes;
-                    tally.counts[Reason::Compression as usize].bytes += row.packed_bytes;
-                })
+                let looked = form.old_rows(page, counts, |row| {
+                    // Most rows are old for what the one before is.
+                    if row.reasons != reasons {
+                        tally.count(reasons, rows);
+                        (reasons, rows) = (row.reasons, 0);
+                    }
+                    rows += 1;
+                    dropped_bytes += row.dropped_bytes;
+                    packed_bytes += row.packed_bytes;
+                });
+                tally.count(reasons, rows);
+                looked
             };
+            tally.counts[Reason::Dropped as usize].bytes = dropped_bytes;
+            tally.counts[Reason::Compression as usize].bytes = packed_bytes;
             tally.in_progress = in_progress;
             tally.unread_pages = u64::from(looked.unread);
             tally.unread_rows = looked.unread_rows;

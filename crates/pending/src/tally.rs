@@ -39,14 +39,11 @@ impl Tally {
         self.counts[reason as usize]
     }
 
-    /// A row more of each reason in a mask.
-    #[inline]
-    pub(crate) fn count(&mut self, mut reasons: u16) {
-        while reasons != 0 {
-            if let Some(count) = self.counts.get_mut(reasons.trailing_zeros() as usize) {
-                count.rows += 1;
-            }
-            reasons &= reasons - 1;
+    /// So many rows more, which are old for each reason in a mask.
+    pub(crate) fn count(&mut self, reasons: u16, rows: u64) {
+        self.any.rows += rows;
+        for (bit, count) in self.counts.iter_mut().enumerate() {
+            count.rows += if reasons >> bit & 1 == 1 { rows } else { 0 };
         }
     }
 

@@ -19,6 +19,7 @@ mod wal;
 /// The compiled part of leadline.
 #[pymodule]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("VERSION", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<table_writer::TableWriter>()?;
     module.add_class::<recorder::Recorder>()?;
     module.add_class::<page::PageRun>()?;

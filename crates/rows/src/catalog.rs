@@ -258,7 +258,7 @@ impl Catalog {
         self.scan(relid, &layout, columns, |_| true)
     }
 
-    /// `keep`: of the first of the columns, an oid, whether its row is wanted.
+    /// `keep`: of the first column of the catalog, an oid, whether its row is wanted.
     fn scan(
         &mut self,
         relid: u32,
@@ -280,14 +280,13 @@ impl Catalog {
         let xacts = &mut self.xacts;
         let mut out = Vec::new();
         let whole = heap.each_tuple(|_, _, tuple| {
-            let mut values = Vec::new();
+            // Most rows of the largest catalog are of other relations: nothing more of them is looked at.
+            if !keep(value::number::u32(tuple.data).unwrap_or(0)) {
+                return;
+            }
+            let mut values = Vec::with_capacity(storages.len());
             let whole = deform(tuple.data, tuple.bitmap, tuple.natts(), &storages, &mut values);
-            // Most rows of the largest catalog are of other relations: nothing of them is copied.
-            let first = places.first().and_then(|i| values.get(*i)).map_or(0, |v| match v {
-                Stored::Fixed(b) => value::number::u32(b).unwrap_or(0),
-                _ => 0,
-            });
-            if whole.is_none() || !keep(first) || !xacts.status(&tuple.header).is_visible() {
+            if whole.is_none() || !xacts.status(&tuple.header).is_visible() {
                 return;
             }
             out.push(places.iter().map(|i| bytes(values[*i])).collect());

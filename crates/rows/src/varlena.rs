@@ -57,7 +57,7 @@ impl External {
 
 /// Whether a value that begins with this byte has no other header: its length, which counts this byte, is in the upper seven bits.
 #[inline]
-pub(crate) fn is_short(first: u8) -> bool {
+pub fn is_short(first: u8) -> bool {
     first & 1 == 1 && first != 1
 }
 

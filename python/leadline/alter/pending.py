@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from leadline import postmaster
 from leadline._core import REASONS, pending_scan
 from leadline.errors import LeadlineError
 from leadline.progress import TerminalLine
@@ -28,22 +25,25 @@ WORDS = {
 CHECKPOINT_HINT = "the files are as the server last wrote them; what is only in its memory is not seen (CHECKPOINT writes it)"
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """Files to read. database: that one only. is_live: a server may write them."""
 
-    path: Path
+    path: str
     database: str | None = None
     is_live: bool = False
 
 
 def place(text: str) -> Place:
     """A data directory, a file of a relation, or a server on this host (pid or connection string)."""
-    path = Path(text)
-    if "=" not in text and "://" not in text and (path.exists() or text.startswith(("/", "."))):
-        if path.is_dir():
-            check_readable(path)
-        return Place(path, None, path.is_dir() and postmaster.find_by_data_dir(path) is not None)
+    if "=" not in text and "://" not in text and (os.path.exists(text) or text.startswith(("/", "."))):
+        if not os.path.isdir(text):
+            return Place(text)
+        from pathlib import Path
+
+        from leadline import postmaster
+
+        check_readable(text)
+        return Place(text, None, postmaster.find_by_data_dir(Path(text)) is not None)
     from leadline.catalog.connection import connect
     from leadline.target import resolve_text
 
@@ -56,22 +56,24 @@ def place(text: str) -> Place:
             hint="run it on the server's host, or give the path of a copy of its data directory",
             where=target.safe_dsn or text,
         )
-    check_readable(Path(target.data_dir))
+    check_readable(target.data_dir)
     database = None
     if target.dsn is not None:
         with connect(target.dsn) as connection:
             [database] = connection.execute("select current_database()").fetchone() or (None,)
-    return Place(Path(target.data_dir), database, True)
+    return Place(target.data_dir, database, True)
 
 
-def check_readable(data_dir: Path) -> None:
+def check_readable(data_dir: str) -> None:
     """Raises LeadlineError('rights') with the command to run when the files may not be read."""
     try:
-        with open(data_dir / "global" / "pg_control", "rb"):
+        with open(f"{data_dir}/global/pg_control", "rb"):
             return
     except PermissionError:
+        from pathlib import Path
+
         try:
-            owner = str(data_dir.owner())
+            owner = Path(data_dir).owner()
         except (KeyError, OSError):
             owner = "OWNER"
         raise LeadlineError(
@@ -79,7 +81,7 @@ def check_readable(data_dir: Path) -> None:
             "the data directory may not be read",
             detail=f"it belongs to {owner}, this process runs as uid {os.geteuid()}",
             hint=f"sudo -u {owner} leadline alter ...",
-            where=str(data_dir),
+            where=data_dir,
         ) from None
     except OSError:
         return  # whoever reads it says what is wrong
@@ -100,7 +102,7 @@ def scan(
             progress.share(done, total, f"{done >> 20:,} of {total >> 20:,} MB")
 
     try:
-        return pending_scan(str(where.path), table, where.database, oldest_running, show, verify=verify)
+        return pending_scan(where.path, table, where.database, oldest_running, show, verify=verify)
     finally:
         if progress:
             progress.done()

@@ -193,7 +193,7 @@ class Resolver:
         return outcome
 
     def _round(self, table: Table, *, repack: bool, outcome: Outcome) -> None:
-        old = OldPages(str(self.where.path), self._file_name(table), self.where.database or "", table.oid, self.oldest)
+        old = OldPages(self.where.path, self._file_name(table), self.where.database or "", table.oid, self.oldest)
         while (found := old.next_pages(WINDOW_ROWS)) is not None:
             pages = [Page(block, room, rows) for block, room, rows in found]
             for number, places in enumerate(passes(pages, can_prune=self.can_prune)):

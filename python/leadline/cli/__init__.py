@@ -11,11 +11,9 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import json
 import os
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
 
 import click
 
@@ -43,23 +41,23 @@ SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 80}
 
 
 def version() -> str:
-    from importlib.metadata import PackageNotFoundError
-    from importlib.metadata import version as installed
+    from leadline._core import VERSION
 
-    try:
-        return installed("leadline")
-    except PackageNotFoundError:  # run from a source tree that is not installed
-        return "not installed"
+    return VERSION
+
+
+def _is_there(name: str) -> bool:
+    return importlib.util.find_spec(f"leadline.cli.{name}") is not None
 
 
 class LazyGroup(click.Group):
     """Commands by name from leadline.cli.NAME, imported when used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [name for name in COMMANDS if importlib.util.find_spec(f"leadline.cli.{name}")]
+        return [name for name in COMMANDS if _is_there(name)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in self.list_commands(ctx):
+        if cmd_name not in COMMANDS or not _is_there(cmd_name):
             return None
         command = importlib.import_module(f"leadline.cli.{cmd_name}").command
         assert isinstance(command, click.Command)
@@ -126,11 +124,9 @@ def _usage_error(e: click.ClickException) -> LeadlineError:
 
 def _fail(error: LeadlineError, *, as_json: bool) -> int:
     if as_json:
+        import json
+
         click.echo(json.dumps({"error": error.as_dict()}, ensure_ascii=False))
     else:
         click.echo(error.as_text(), err=True)
     return OUTCOME_ERROR
-
-
-def main() -> NoReturn:
-    sys.exit(run(sys.argv[1:]))

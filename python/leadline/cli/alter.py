@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict
 
 import click
 
@@ -97,6 +96,8 @@ def resolve(
     stopped or killed at any time and begun again. Indexes are not touched: REINDEX. Exit code 0: no old
     row is left; 1: some are, or it could not be proven; 2: error.
     """
+    from dataclasses import asdict
+
     from leadline.alter import resolve as work
     from leadline.alter import text
     from leadline.progress import TerminalLine

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 import io
-import json
 import math
+import sys
 from collections.abc import Iterable, Sequence
-from decimal import Decimal
 from typing import Any
 
 from leadline.figures import cell, fit
@@ -18,6 +16,8 @@ NARROWEST = 8  # a text column is not cut below this; the rows are then printed 
 
 def to_json(value: Any) -> str:
     """JSON for programs: not-a-number and infinity become null, times and other types their text."""
+    import json
+
     return json.dumps(_plain(value), ensure_ascii=False)
 
 
@@ -26,7 +26,7 @@ def _plain(value: Any) -> Any:
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else None
-    if isinstance(value, Decimal):
+    if _is_decimal(value):
         return int(value) if value == value.to_integral_value() else float(value)
     if isinstance(value, dict):
         return {str(k): _plain(v) for k, v in value.items()}
@@ -37,8 +37,20 @@ def _plain(value: Any) -> Any:
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 
+def _is_decimal(value: Any) -> bool:
+    """decimal is as large as all else that is imported for this: who has a Decimal has imported it."""
+    decimal = sys.modules.get("decimal")
+    return decimal is not None and isinstance(value, decimal.Decimal)
+
+
+def _is_real(value: Any) -> bool:
+    return isinstance(value, float) or _is_decimal(value)
+
+
 def to_csv(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterable[str]:
     """CSV lines, the names first; null is an empty field."""
+    import csv
+
     line = io.StringIO()
     writer = csv.writer(line, lineterminator="\n")
     for row in [names, *rows]:
@@ -52,7 +64,7 @@ def to_table(names: Sequence[str], rows: Sequence[Sequence[Any]], width: int = W
     """A table of at most `width` columns: text is cut to fit, numbers never; too many columns give one value per line."""
     columns = [_column([row[i] for row in rows]) for i in range(len(names))]
     cells = [list(row) for row in zip(*columns)]
-    numeric = [any(isinstance(r[i], int | float | Decimal) for r in rows) for i in range(len(names))]
+    numeric = [any(isinstance(r[i], int) or _is_real(r[i]) for r in rows) for i in range(len(names))]
     numeric = [n and not any(isinstance(r[i], str | bool) for r in rows) for i, n in enumerate(numeric)]
     widths = _widths(names, cells, numeric, width)
     if widths is None:
@@ -65,11 +77,11 @@ def to_table(names: Sequence[str], rows: Sequence[Sequence[Any]], width: int = W
 
 def _column(values: Sequence[Any]) -> list[str]:
     """The values of one column as text; floats with the same number of decimals, as many as they need up to three."""
-    floats = [float(v) for v in values if isinstance(v, float | Decimal)]
+    floats = [float(v) for v in values if _is_real(v)]
     if not floats or not all(math.isfinite(v) and (v == 0 or 1e-3 <= abs(v) < 1e15) for v in floats):
         return [cell(v) for v in values]
     decimals = next(d for d in range(4) if d == 3 or all(abs(v - round(v, d)) < 5e-7 for v in floats))
-    return [f"{v:.{decimals}f}" if isinstance(v, float | Decimal) else cell(v) for v in values]
+    return [f"{v:.{decimals}f}" if _is_real(v) else cell(v) for v in values]
 
 
 def _pad(text: str, width: int, right: bool) -> str:

@@ -62,7 +62,7 @@ impl LinePointer {
 #[inline]
 pub fn line_pointers<'p>(page: &'p [u8], header: &Header) -> impl Iterator<Item = (u32, LinePointer)> + use<'p> {
     let array = page.get(SIZE..SIZE + 4 * header.line_pointers(page.len())).unwrap_or(&[]);
-    let pointers = array.chunks_exact(4).map(|b| LinePointer(u32::from_le_bytes([b[0], b[1], b[2], b[3]])));
+    let pointers = array.chunks_exact(4).map(|b| LinePointer(b.first_chunk().map_or(0, |b| u32::from_le_bytes(*b))));
     (1..).zip(pointers)
 }
 
