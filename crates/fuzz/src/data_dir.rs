@@ -69,7 +69,13 @@ const INDEX: &[Column] = &[
     ("indcollation", 30, 24, b'i'),
 ];
 const OPCLASSES: &[Column] = &[oid("oid"), oid("opcfamily"), oid("opcintype")];
-const PROCS: &[Column] = &[oid("amprocfamily"), oid("amproclefttype"), ("amprocnum", 21, 2, b's'), oid("amproc")];
+const PROCS: &[Column] = &[
+    oid("amprocfamily"),
+    oid("amproclefttype"),
+    oid("amprocrighttype"),
+    ("amprocnum", 21, 2, b's'),
+    oid("amproc"),
+];
 const COLLATIONS: &[Column] = &[oid("oid"), name("collname"), byte("collisdeterministic")];
 
 /// Types that are made of others: oid, typtype, typcategory, typrelid, typelem, typbasetype.
@@ -214,7 +220,7 @@ fn indexes() -> [(&'static str, Vec<u8>); 7] {
     [
         ("base/5/2610", heap(INDEXES.map(index), 6)),
         ("base/5/2616", heap([row(OPCLASSES, &[&le(1978), &le(1976), &le(23)])], 3)),
-        ("base/5/2603", heap([row(PROCS, &[&le(1976), &le(23), &[4, 0], &le(5051)])], 4)),
+        ("base/5/2603", heap([row(PROCS, &[&le(1976), &le(23), &le(23), &[4, 0], &le(5051)])], 5)),
         ("base/5/3456", heap([row(COLLATIONS, &[&le(100), b"default", &[1]])], 3)),
         ("base/5/16410", meta(16, &[(24, 0x0005_3162), (28, 4), (64, 1)])),
         ("base/5/16411", meta(16, &[(24, 0x0644_0640), (28, 4)])),
