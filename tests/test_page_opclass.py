@@ -18,8 +18,7 @@ import pytest
 from conftest import Server, running
 from leadline.capture import Capture, open_capture
 from leadline.cli import run
-from leadline.pages.values import add_values
-from page_parts import every_page, numbered, relation_file, shown_values
+from page_parts import every_page, every_typed_page, numbered, relation_file, shown_values
 from servers import MAJORS
 
 ROWS = """
@@ -186,9 +185,7 @@ class Tree:
 
     def __init__(self, server: Server, index: str) -> None:
         self.tuples: dict[str, tuple[str, dict[str, Any]]] = {}
-        for block, page in every_page(server, index):
-            add_values(page)
-            assert page["relation"] == f"public.{index}", page.get("untyped")
+        for block, page in every_typed_page(server, index):
             self.tuples |= {f"({block},{lp})": (page["kind"], part) for lp, part in tuples_of(page)}
 
     def leaves(self) -> Iterator[tuple[list[Step], dict[str, Any]]]:
@@ -266,8 +263,7 @@ def test_values_of_brin_are_those_of_pageinspect(indexed: Server) -> None:
     nulls = "case when allnulls then 'all' when hasnulls then 'some' else 'none' end"
     theirs = {row[:3]: row[3:] for row in brin_items(indexed, "o_brin", f"itemoffset, attnum, value, {nulls}") if row[1] is not None}
     found: dict[tuple[Any, ...], tuple[Any, ...]] = {}
-    for block, page in every_page(indexed, "o_brin"):
-        add_values(page)
+    for block, page in every_typed_page(indexed, "o_brin"):
         for lp, item in numbered(page, "range").items():
             typed = item["values"]
             for number, column in enumerate(("id", "a", "b", "i", "r"), 1):
