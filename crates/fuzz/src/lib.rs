@@ -17,6 +17,7 @@ mod folder;
 #[path = "../../wal/tests/made/mod.rs"]
 mod made;
 mod page;
+mod page_seeds;
 mod page_values;
 mod pending;
 mod rows;

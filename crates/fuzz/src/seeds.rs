@@ -2,10 +2,8 @@
 
 use std::path::Path;
 
-use crate::data_dir::{self, BLOCK, FIRST_FUNCTIONS};
-use crate::page_values::ACCESS_METHODS;
 use crate::rows::SCALARS;
-use crate::{Random, TARGETS};
+use crate::{data_dir, page_seeds, Random, TARGETS};
 
 /// The seeds of a target, the same at every call.
 pub fn seeds(target: &str) -> Vec<Vec<u8>> {
@@ -23,8 +21,8 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
         "value" => values(&mut random),
         "tuple" => tuples(&mut random),
         "rows" => tables(&mut random),
-        "page_values" => typed_pages(&mut random),
-        "rows_parquet" => heap_pages(&mut random),
+        "page_values" => page_seeds::typed_pages(&mut random),
+        "rows_parquet" => page_seeds::heap_pages(&mut random),
         "pending" => old_forms(&mut random),
         "elf" => vec![elf(&[]), elf(&[b'n'; 64 << 10]), b"\x7fELF".to_vec()],
         "relmap" => data_dir::maps(),
@@ -127,12 +125,12 @@ fn specials() -> Vec<Vec<u8>> {
     all
 }
 
-fn put(page: &mut [u8], at: usize, value: u16) {
+pub(crate) fn put(page: &mut [u8], at: usize, value: u16) {
     page[at..at + 2].copy_from_slice(&value.to_le_bytes());
 }
 
 /// A page of random bytes with a header and line pointers that mostly make sense, so that the items are reached.
-fn plausible(random: &mut Random, size: usize, special: &[u8]) -> Vec<u8> {
+pub(crate) fn plausible(random: &mut Random, size: usize, special: &[u8]) -> Vec<u8> {
     let mut page: Vec<u8> = (0..size).map(|_| random.next() as u8).collect();
     let below = |random: &mut Random, limit: usize| random.below(limit as u64) as usize;
     let items = below(random, 12);
@@ -357,128 +355,8 @@ fn tables(random: &mut Random) -> Vec<Vec<u8>> {
 }
 
 /// Where a type stands among those that the columns of a table are chosen from.
-fn column(oid: u32) -> u8 {
+pub(crate) fn column(oid: u32) -> u8 {
     SCALARS.iter().position(|known| *known == oid).expect("a known type") as u8
-}
-
-/// A page with these items, the first at its end.
-fn page_of(items: &[Vec<u8>], special: &[u8]) -> Vec<u8> {
-    let mut page = vec![0; BLOCK];
-    let special_at = BLOCK - special.len();
-    page[special_at..].copy_from_slice(special);
-    let mut upper = special_at;
-    for (i, item) in items.iter().enumerate() {
-        upper = (upper - item.len()) / 8 * 8;
-        page[upper..upper + item.len()].copy_from_slice(item);
-        let lp = upper as u32 | 1 << 15 | (item.len() as u32) << 17;
-        page[24 + 4 * i..28 + 4 * i].copy_from_slice(&lp.to_le_bytes());
-    }
-    for (at, n) in [(12, 24 + 4 * items.len()), (14, upper), (16, special_at), (18, BLOCK | 4)] {
-        put(&mut page, at, n as u16);
-    }
-    page
-}
-
-/// A row as a table has it, with these columns and this data.
-fn heap_tuple(natts: u16, data: &[u8]) -> Vec<u8> {
-    let [low, high] = natts.to_le_bytes();
-    [&[3; 4][..], &[0; 14], &[low, high, 0x02, 0x0b, 24, 0], data].concat()
-}
-
-/// Pages of each access method: an item that is as it should be, and items and pages of noise; with each first function where one counts.
-fn typed_pages(random: &mut Random) -> Vec<Vec<u8>> {
-    let index_tuple = |data: &[u8]| [&[0, 0, 0, 0, 1, 0, 8 + data.len() as u8, 0], data].concat();
-    let spgist_leaf = |data: &[u8]| {
-        let bits = (((16 + data.len()) as u32) << 2).to_le_bytes();
-        [&bits[..], &[0; 2], &[0, 0, 0, 0, 1, 0], &[0; 4], data].concat()
-    };
-    // Two nodes below the prefix: a label, and none.
-    let spgist_inner = |prefix: &[u8]| {
-        let [low, high] = (prefix.len() as u16).to_le_bytes();
-        let size = 8 + prefix.len() as u8 + 24;
-        let nodes = [&[0; 6][..], &[16, 0, 97, 0, 0, 0, 0, 0, 0, 0], &[0; 6], &[8, 0x80]].concat();
-        [&[2 << 3, 0, low, high, size, 0, 0, 0], prefix, &nodes].concat()
-    };
-    let brin = |data: &[u8]| [&[1, 0, 0, 0, 8, 0, 0, 0], data].concat();
-    let flags =
-        |before: usize, flags: u16, id: u16| [&vec![0; before][..], &flags.to_le_bytes(), &id.to_le_bytes()].concat();
-    let spgist = |leaf: u8| vec![leaf, 0, 0, 0, 0, 0, 0x82, 0xff];
-    let data: Vec<u8> = [7u32, 9 << 24 | 11, 0x6107, 0].iter().flat_map(|n| n.to_le_bytes()).collect();
-    let of = |am: usize| -> Vec<(Vec<u8>, Vec<u8>)> {
-        match ACCESS_METHODS[am].1 {
-            "table" => vec![(vec![], heap_tuple(1, &data))],
-            "btree" => [0, 1].map(|leaf| (flags(12, leaf, 0), index_tuple(&data))).to_vec(),
-            "hash" => vec![(flags(12, 2, 0xff80), index_tuple(&data))],
-            "gist" => vec![(flags(12, 1, 0xff81), index_tuple(&data))],
-            "gin" => [0, 2].map(|leaf| (vec![0, 0, 0, 0, 0, 0, leaf, 0], index_tuple(&data))).to_vec(),
-            "spgist" => {
-                let inner = |prefix: &[u8]| (spgist(0), spgist_inner(prefix));
-                vec![(spgist(4), spgist_leaf(&data)), (spgist(12), spgist_leaf(&[])), inner(&[0; 32]), inner(&[])]
-            }
-            _ => vec![(vec![0, 0, 0, 0, 0, 0, 0x93, 0xf0], brin(&data))],
-        }
-    };
-    let mut all = Vec::new();
-    for am in 0..ACCESS_METHODS.len() {
-        let has_classes = matches!(ACCESS_METHODS[am].1, "spgist" | "brin");
-        for class in 0..if has_classes { FIRST_FUNCTIONS.len() as u8 } else { 2 } {
-            // As GIN has it, the number of a column stands before a key of several.
-            for columns in
-                [&[column(23)][..], &[column(25)], &[column(600), column(23)], &[44, column(603), column(869)]]
-            {
-                for (special, item) in of(am) {
-                    let head = [class % 6, am as u8, class + 16, 0, columns.len() as u8 - 1];
-                    let items = [item, noise(random, 48), noise(random, 24)];
-                    let made = page_of(&items, &special);
-                    let anything = plausible(random, BLOCK, &special);
-                    all.extend([made, anything].map(|page| [&head[..], columns, &page].concat()));
-                }
-            }
-        }
-    }
-    // Values that stand in a toast table, the log of transactions and the catalog are others.
-    let outside = heap_tuple(1, &[&[1, 18][..], &[48, 1, 0, 0, 44, 1, 0, 0, 7, 0, 0, 0, 3, 64, 0, 0]].concat());
-    for file in 0..20 {
-        let edit = [file, random.next() as u8, random.below(4) as u8, 1];
-        let head = [&[file % 6, 0, 0, 1][..], &edit, &[0, column(25)]].concat();
-        all.push([&head[..], &page_of(std::slice::from_ref(&outside), &[])].concat());
-        all.push(
-            [&[file % 6, 5, 2, 1][..], &edit, &[0, column(25)], &page_of(&[spgist_leaf(&data)], &spgist(4))].concat(),
-        );
-    }
-    // The toast table has a file that is not there: its number stands 72 bytes behind its name.
-    let table = [&[0, column(25)][..], &page_of(&[outside], &[])].concat();
-    let (files, ..) = data_dir::files_with_index(13, &table, 403, [0; 3]);
-    let name = files[8].1.windows(8).position(|bytes| bytes == b"pg_toast").expect("a row of pg_class");
-    let [low, high] = (name as u16 + 72).to_le_bytes();
-    all.push([&[0, 0, 0, 1, 8, low, high, 99][..], &table].concat());
-    all
-}
-
-/// Tables of each type's column and of several, whose pages have rows as they should be, noise in rows, and noise.
-fn heap_pages(random: &mut Random) -> Vec<Vec<u8>> {
-    let mut all = Vec::new();
-    for how in 0..4 {
-        for column in 0..51u8 {
-            let major = (u32::from(column) % 6) as u8;
-            let items: Vec<_> = (0..5).map(|_| heap_tuple(1, &noise(random, 32))).collect();
-            // 6 divides 126, 60 and 66: threads and whether dead rows are wanted change, the major does not.
-            let head = [major + [0, 66, 132, 192][how], 0, column];
-            all.push([&head[..], &page_of(&items, &[]), &plausible(random, BLOCK, &[])].concat());
-        }
-    }
-    let outside = |id: u8| [&[1, 18][..], &[48, 1, 0, 0, 44, 1, 0, 0, id, 0, 0, 0, 3, 64, 0, 0]].concat();
-    let items = [heap_tuple(1, &outside(7)), heap_tuple(1, &outside(9)), heap_tuple(1, &[5, b'x'])];
-    all.push([&[0, 0, column(25)][..], &page_of(&items, &[])].concat());
-    let columns = [3, column(23), column(25), column(1114), column(2950)];
-    let row = [&[7, 0, 0, 0, 5, b'x', 0, 0][..], &[0xff; 7], &[0x7f], &[9; 16]].concat();
-    let pages = [
-        page_of(&[heap_tuple(4, &row), heap_tuple(2, &row), heap_tuple(4, &row[..20])], &[]),
-        vec![0; BLOCK],
-        vec![1; 9],
-    ];
-    all.push([&columns[..1], &columns, &pages.concat()].concat());
-    all
 }
 
 /// Tables of int4, text and int4, of which columns may be dropped or ask for a method, with rows of each age; indexes of an old version.
