@@ -126,7 +126,7 @@ def fetched_or_skip(major: int) -> Fetched:
 
 
 class CopiedServer(PrivateServer):
-    """A private server whose cluster is a copy of the first one that initdb made with the same binaries: that takes a tenth of the time.
+    """A private server whose cluster is a copy of the first one that initdb made with the same binaries: that takes half as long or less.
 
     Clusters of one session so have the same system identifier.
     """
