@@ -40,7 +40,7 @@ from leadline.errors import LeadlineError
 from leadline.server.binaries import Binaries, host_dirs, wheel_dirs
 from leadline.server.private import PrivateServer
 from paired import paired_ratio
-from record import ROOT, new_folder, read_environment
+from record import ROOT, new_folder, read_environment, start_as_installed
 
 SETTINGS = {"fsync": False, "shared_buffers": "1GB", "max_wal_size": "8GB", "checkpoint_timeout": "30min", "max_connections": 40}
 LOADERS = 4
@@ -303,6 +303,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--record", action="store_true", help="keep the result in bench/runs")
     options = parser.parse_args()
+    start_as_installed()
     environment = read_environment()
     results = speed(options) if options.what == "speed" else resolve(options)
     text = json.dumps({"environment": environment, "options": vars(options), "results": results}, indent=1)

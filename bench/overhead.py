@@ -26,7 +26,7 @@ from leadline.errors import LeadlineError
 from leadline.server import find_binaries
 from load import PROTOCOLS, SCRIPTS, Load, Workload
 from page import page
-from record import ROOT, Run, new_folder, read_environment, write
+from record import ROOT, Run, new_folder, read_environment, start_as_installed, write
 from summary import cost, targets, throughput
 from variants import VARIANTS, Variant
 
@@ -89,6 +89,7 @@ def options(arguments: list[str] | None = None) -> argparse.Namespace:
 
 
 def bench(o: argparse.Namespace) -> int:
+    start_as_installed()
     environment = read_environment()
     reservations = ["a quick run"] if o.quick else []
     if environment["load_average_before"][0] > MAX_LOAD:

@@ -31,6 +31,7 @@ from leadline.errors import LeadlineError
 from leadline.server import PrivateServer, find_binaries
 from leadline.server.binaries import Binaries
 from processes import cpu_ns
+from record import start_as_installed
 from rows import Cost, compare, process
 
 sys.path.append(str(Path(__file__).resolve().parent.parent / "tests"))
@@ -58,6 +59,7 @@ def main() -> int:
     parser.add_argument("--pg-bin", help="folder with postgres and initdb")
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
+    start_as_installed()
     rng = random.Random(arguments.seed)
     packed = None if arguments.pg_bin else fetched()
     binaries = find_binaries(packed.bin_dir if packed else arguments.pg_bin)

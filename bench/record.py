@@ -23,8 +23,6 @@ ROOT = Path(__file__).resolve().parent.parent
 LEG_COLUMNS = ["workload", "variant", "pair", "leg", "on", "from_unix_s", "to_unix_s", "transactions", "tps"]
 LEG_COLUMNS += ["steal_share", "tool_cpu_percent_of_core"]
 MEASURED = ("crates", "python", "Cargo.lock")
-# What is measured is started as an installed leadline is, of which Python keeps what it compiled.
-os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 @dataclass
@@ -36,6 +34,11 @@ class Run:
     options: dict[str, Any]
     environment: dict[str, Any]
     reservations: list[str]
+
+
+def start_as_installed() -> None:
+    """What is measured is started from here on as an installed leadline is, of which Python keeps what it compiled."""
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 def read_environment() -> dict[str, Any]:

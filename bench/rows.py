@@ -34,7 +34,7 @@ from leadline.errors import LeadlineError
 from leadline.server import PrivateServer, find_binaries
 from paired import leg_order, pair_up, paired_ratio
 from processes import cpu_ns
-from record import read_environment
+from record import read_environment, start_as_installed
 
 SETTINGS = {"fsync": False, "autovacuum": False, "shared_buffers": "2GB", "max_wal_size": "8GB", "jit": False}
 TABLE = """
@@ -177,6 +177,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--pg-bin", help="folder with postgres and initdb")
     options = parser.parse_args()
+    start_as_installed()
     environment = read_environment()
     binaries = find_binaries(options.pg_bin)
     with PrivateServer(binaries.bin_dir, settings=SETTINGS) as server, tempfile.TemporaryDirectory(prefix="leadline-bench-") as scratch:

@@ -31,7 +31,7 @@ import psycopg
 from leadline.server.binaries import host_dirs, wheel_dirs
 from leadline.server.private import PrivateServer
 from paired import leg_order, pair_up, paired_ratio
-from record import read_environment
+from record import read_environment, start_as_installed
 
 SETTINGS = {
     "shared_buffers": "1GB",
@@ -162,6 +162,7 @@ def main() -> int:
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
+    start_as_installed()
     environment = read_environment()
     if options.log:
         if not (options.start and options.end):

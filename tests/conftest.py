@@ -14,12 +14,13 @@ import os
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import psycopg
 import pytest
@@ -131,11 +132,43 @@ def fetched_or_skip(major: int) -> Fetched:
         pytest.skip(str(e))
 
 
+class CopiedServer(PrivateServer):
+    """A private server whose cluster is a copy of the first one that initdb made with the same binaries: that takes half as long or less.
+
+    Clusters of one session so have the same system identifier.
+    """
+
+    _made: ClassVar[dict[Path, tempfile.TemporaryDirectory[str]]] = {}  # by folder of binaries, gone with the process
+
+    def _initdb(self) -> None:
+        if self.loopback or self._given_data_dir is not None:
+            super()._initdb()
+            return
+        made = self._made.get(self.bin_dir)
+        if made is None:
+            super()._initdb()
+            made = self._made[self.bin_dir] = tempfile.TemporaryDirectory(prefix="leadline-cluster-")
+            copy_folder(self.data_dir, Path(made.name))
+        else:
+            copy_folder(Path(made.name), self.data_dir)
+
+    def close(self) -> None:
+        """What is removed at once need not be written before."""
+        if self._process is not None and self._process.poll() is None and self._given_data_dir is None:
+            self._process.send_signal(signal.SIGQUIT)
+        super().close()
+
+
+def copy_folder(source: Path, target: Path) -> None:
+    """What is in a folder, with its owners and modes."""
+    subprocess.run(["cp", "-a", f"{source}/.", str(target)], check=True, timeout=60)
+
+
 @contextmanager
 def running(major: int, **settings: Any) -> Iterator[Server]:
     fetched = fetched_or_skip(major)
     used[major] = fetched
-    with PrivateServer(fetched.bin_dir, settings={**SETTINGS, **settings}) as private:
+    with CopiedServer(fetched.bin_dir, settings={**SETTINGS, **settings}) as private:
         yield Server(private, fetched)
 
 

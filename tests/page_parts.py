@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from conftest import Server
-from leadline._core import page_read
+from leadline._core import PageValues, page_read
 from leadline.pages.values import add_values
 
 
@@ -41,11 +41,18 @@ def every_page(server: Server, name: str, most: int = 1000) -> Iterator[tuple[in
         yield block, page
 
 
+def every_typed_page(server: Server, name: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Pages whose items have their values; the catalog is read once for all of them."""
+    relation = PageValues(relation_file(server, name))
+    for block, page in every_page(server, name):
+        add_values(page, relation)
+        assert page["relation"] == f"public.{name}", page.get("untyped")
+        yield block, page
+
+
 def shown_values(made: Server, name: str) -> Iterator[tuple[str, dict[str, Any], dict[str, str | None]]]:
     """(kind of page, item, its typed values) of all pages of a relation."""
-    for _, page in every_page(made, name):
-        add_values(page)
-        assert page["relation"] == f"public.{name}", page.get("untyped")
+    for _, page in every_typed_page(made, name):
         for item in page["parts"]:
             if "values" in item:
                 yield page["kind"], item, item["values"]

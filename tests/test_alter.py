@@ -16,7 +16,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from conftest import SETTINGS, Server, wait_until
+from conftest import SETTINGS, CopiedServer, Server, wait_until
 from leadline._core import pending_scan
 from leadline.alter import pending, resolve, session
 from leadline.alter.order import Page, blocks_between, passes
@@ -452,7 +452,7 @@ def with_lz4() -> Iterator[PrivateServer]:
             continue
         built = subprocess.run([config, "--configure"], capture_output=True, text=True, check=False).stdout
         if "lz4" in built:
-            with PrivateServer(found.bin_dir, settings=SETTINGS) as server:
+            with CopiedServer(found.bin_dir, settings=SETTINGS) as server:
                 yield server
             return
     pytest.skip("no server here was built with lz4")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import random
 import sys
 from pathlib import Path
@@ -99,3 +100,12 @@ def test_a_few_pairs_allow_to_say_nothing() -> None:
     few = paired.Ratio(0.5, 0.4, 0.6, 5)
     assert paired.loss_shown(few) is None
     assert paired.reading(few).startswith("nothing")
+
+
+def test_what_is_measured_keeps_what_python_compiled_from_when_a_bench_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    monkeypatch.syspath_prepend(str(Path(__file__).resolve().parent.parent / "bench"))
+    record = _load("record")
+    assert os.environ["PYTHONDONTWRITEBYTECODE"] == "1"
+    record.start_as_installed()
+    assert "PYTHONDONTWRITEBYTECODE" not in os.environ

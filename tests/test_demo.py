@@ -19,7 +19,7 @@ from typing import Any
 import leadline
 import psycopg
 import pytest
-from conftest import background, is_running, wait_until
+from conftest import CopiedServer, background, is_running, wait_until
 from leadline.demo import run
 from leadline.demo.load import CLIENTS
 from leadline.demo.load_process import LoadProcess
@@ -43,7 +43,7 @@ class Shop:
 @pytest.fixture(scope="module")
 def shop() -> Iterator[Shop]:
     binaries = find_binaries()
-    with PrivateServer(binaries.bin_dir, settings=run.SETTINGS | {"fsync": False}) as server:
+    with CopiedServer(binaries.bin_dir, settings=run.SETTINGS | {"fsync": False}) as server:
         load_schema(server.dsn)
         with LoadProcess(server.dsn) as load, psycopg.connect(server.dsn, autocommit=True, application_name="test") as connection:
             yield Shop(server, load, connection)
@@ -133,7 +133,7 @@ def test_the_load_is_alive_to_the_end(shop: Shop) -> None:
 
 @pytest.mark.live
 def test_a_client_that_cannot_go_on_is_told() -> None:
-    with PrivateServer(find_binaries().bin_dir) as server:
+    with CopiedServer(find_binaries().bin_dir) as server:
         load_schema(server.dsn)
         with LoadProcess(server.dsn) as load, psycopg.connect(server.dsn, autocommit=True) as connection:
             connection.execute("alter table customer rename to gone")
@@ -147,7 +147,7 @@ def test_a_client_that_cannot_go_on_is_told() -> None:
 def test_clients_that_cannot_connect_are_told() -> None:
     """The server has room for all of them in its queue of connections to accept, twice max_connections, and a slot for none."""
     settings = {"max_connections": 30}
-    with PrivateServer(find_binaries().bin_dir, settings=settings) as server, ExitStack() as held:
+    with CopiedServer(find_binaries().bin_dir, settings=settings) as server, ExitStack() as held:
         load_schema(server.dsn)
         for _ in range(settings["max_connections"]):
             try:

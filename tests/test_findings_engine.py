@@ -78,7 +78,7 @@ def test_all_rules_have_the_same_columns(cap: SyntheticCapture) -> None:
             for threshold in definition.thresholds:
                 capture.db.execute(f"set variable {threshold.name} = {threshold.value}::double")
         union = "\nunion all by name\n".join(f"select * from ({d.query})" for d in RULES.values())
-        columns = {name: str(kind) for name, kind, *_ in capture.db.execute(union).description}
+        columns = {name: str(kind) for name, kind, *_ in capture.db.execute(f"select * from ({union}) limit 0").description}
     assert columns == COLUMNS
 
 

@@ -18,7 +18,7 @@ import psycopg
 import pytest
 from conftest import Server, wait_until
 from leadline.findings import Evaluation, all_findings
-from live import by_rule, clients
+from live import SERVER_RULES, by_rule, clients
 
 pytestmark = pytest.mark.live
 
@@ -90,7 +90,7 @@ def test_a_quiet_server_has_no_findings(pg: Server, tmp_path: Path) -> None:
 
     with clients(pg, ("pool", now_and_then)), pg.connect(application_name="psql", autocommit=False) as person:
         person.execute("select 1")  # idle in a transaction that holds nothing
-        result = captured(pg, tmp_path, 3)
+        result = captured(pg, tmp_path, 3, SESSION_RULES + SERVER_RULES)
     assert result.findings == []
     assert result.not_evaluated == []
 

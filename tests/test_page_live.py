@@ -92,11 +92,12 @@ def test_headers(made: Server) -> None:
     names = ("pd_lsn", "pd_checksum", "pd_flags", "pd_lower", "pd_upper", "pd_special", "pagesize", "version", "pd_prune_xid")
     with made.connect() as connection:
         for relation in ("p_heap", "p_btree_dup", "p_hash", "p_gin_idx", "p_gist_idx", "p_spgist_idx", "p_brin_idx", "p_seq"):
+            path = relation_file(made, relation)
             for block, page in every_page(made, relation, most=20):
                 row = connection.execute(
                     "select lsn::text, checksum, flags, lower, upper, special, pagesize, version, prune_xid::text::bigint "
                     "from page_header(pg_read_binary_file(%s, %s, 8192))",
-                    [relation_file(made, relation), block * 8192],
+                    [path, block * 8192],
                 ).fetchone()
                 assert row is not None
                 ours = values(part(page, "header"), *names)

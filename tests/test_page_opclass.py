@@ -9,7 +9,7 @@ from __future__ import annotations
 import ipaddress
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,7 @@ import pytest
 from conftest import Server, running
 from leadline.capture import Capture, open_capture
 from leadline.cli import run
-from leadline.pages.values import add_values
-from page_parts import every_page, numbered, relation_file, shown_values
+from page_parts import every_page, every_typed_page, numbered, relation_file, shown_values
 from servers import MAJORS
 
 ROWS = """
@@ -77,19 +76,21 @@ def indexed(request: pytest.FixtureRequest) -> Iterator[Server]:
         yield server
 
 
-def scanned(server: Server, index: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Capture:
-    assert run(["page", "scan", relation_file(server, index), "-o", str(tmp_path / index), "--json"]) == 0
+def scanned(server: Server, indexes: Iterable[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Capture:
+    assert run(["page", "scan", *(relation_file(server, index) for index in indexes), "-o", str(tmp_path / "scan"), "--json"]) == 0
     summary = json.loads(capsys.readouterr().out)
     assert summary["rows"]["index_item"] > 10
-    return open_capture(tmp_path / index)
+    return open_capture(tmp_path / "scan")
 
 
 def test_scanned_leaves_of_spgist_name_every_row(indexed: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = sorted(row[0] for row in indexed.sql("select ctid::text from o_tree"))
     states = set()
-    for index in TREES:
-        with closing(scanned(indexed, index, tmp_path, capsys)) as capture:
-            items = capture.rows("select kind, i.*, spgist_bits & 3 as state from index_item i join page using (file_id, block)")
+    with closing(scanned(indexed, TREES, tmp_path, capsys)) as capture:
+        query = "select kind, i.*, spgist_bits & 3 as state from index_item i join page using (file_id, block) where file_id = $1"
+        files = {row["path"]: row["file_id"] for row in capture.rows("select path, file_id from page_file")}
+        items_of = {index: capture.rows(query, [files[relation_file(indexed, index)]]) for index in TREES}
+    for index, items in items_of.items():
         leaves = [item for item in items if item["kind"] == "spgist leaf"]
         assert sorted(f"({t['t_tid_block']},{t['t_tid_posid']})" for t in leaves if t["state"] == 0) == rows
         assert all(t["spgist_bits"] >> 2 == t["lp_len"] for t in leaves)
@@ -119,7 +120,7 @@ def brin_items(server: Server, index: str, columns: str) -> Iterator[tuple[Any, 
 
 
 def test_scanned_items_of_brin_are_those_of_pageinspect(indexed: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with closing(scanned(indexed, "o_brin", tmp_path, capsys)) as capture:
+    with closing(scanned(indexed, ["o_brin"], tmp_path, capsys)) as capture:
         rows = capture.rows("select block, lp, t_tid_block, t_tid_posid, t_info, spgist_bits from index_item order by block, lp")
     # Before 16 it does not tell empty ranges, whose columns are all null.
     empty_told = "empty" if indexed.major >= 16 else "bool_and(allnulls) over (partition by itemoffset)"
@@ -186,9 +187,7 @@ class Tree:
 
     def __init__(self, server: Server, index: str) -> None:
         self.tuples: dict[str, tuple[str, dict[str, Any]]] = {}
-        for block, page in every_page(server, index):
-            add_values(page)
-            assert page["relation"] == f"public.{index}", page.get("untyped")
+        for block, page in every_typed_page(server, index):
             self.tuples |= {f"({block},{lp})": (page["kind"], part) for lp, part in tuples_of(page)}
 
     def leaves(self) -> Iterator[tuple[list[Step], dict[str, Any]]]:
@@ -266,8 +265,7 @@ def test_values_of_brin_are_those_of_pageinspect(indexed: Server) -> None:
     nulls = "case when allnulls then 'all' when hasnulls then 'some' else 'none' end"
     theirs = {row[:3]: row[3:] for row in brin_items(indexed, "o_brin", f"itemoffset, attnum, value, {nulls}") if row[1] is not None}
     found: dict[tuple[Any, ...], tuple[Any, ...]] = {}
-    for block, page in every_page(indexed, "o_brin"):
-        add_values(page)
+    for block, page in every_typed_page(indexed, "o_brin"):
         for lp, item in numbered(page, "range").items():
             typed = item["values"]
             for number, column in enumerate(("id", "a", "b", "i", "r"), 1):
@@ -293,10 +291,11 @@ def test_summaries_that_are_not_read_say_so(indexed: Server, capsys: pytest.Capt
         assert re.fullmatch(r"<bloom filter, \d+ bytes>", typed["summary of a"] or "") or typed["nulls in a"] == "all"
         assert re.fullmatch(r"<ranges of minmax_multi, \d+ bytes>", typed["summary of id1"] or "") or typed["nulls in id1"] == "all"
         assert "union of r" in typed and item["part"] == "range"
-    assert run(["page", "show", relation_file(indexed, "o_opaque") + ":2"]) == 0
+    path = relation_file(indexed, "o_opaque")
+    assert run(["page", "show", f"{path}:2"]) == 0
     shown = capsys.readouterr().out
     assert "min of id = '" in shown and "bloom filter" in shown
-    assert max(len(line) for line in shown.splitlines() if relation_file(indexed, "o_opaque") not in line) <= 80
+    assert max(len(line) for line in shown.splitlines() if path not in line) <= 80
 
 
 def test_operator_classes_of_others_are_not_guessed_at(indexed: Server) -> None:

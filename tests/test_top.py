@@ -398,10 +398,21 @@ class Replay:
 
     def frame(self, request: Request) -> Frame:
         self.requests.append(request)
-        until = request.until_ns or at(self.until_s)
-        self.live.look_at(until - round(request.window_s * SECOND), until)
-        recording = dataclasses.replace(RECORDING, error=self.error)
-        return model.frame(self.live, recording, request.columns, request.parts, request.detail)
+        seen = frame_of(self.live, dataclasses.replace(request, until_ns=request.until_ns or at(self.until_s)))
+        return dataclasses.replace(seen, recording=dataclasses.replace(RECORDING, error=self.error))
+
+
+_frames: dict[tuple[int, Request], tuple[LiveCapture, Frame]] = {}
+
+
+def frame_of(live: LiveCapture, request: Request) -> Frame:
+    """What stands still is the same each time that the screen asks."""
+    key = (id(live), request)
+    if key not in _frames:
+        assert request.until_ns is not None
+        live.look_at(request.until_ns - round(request.window_s * SECOND), request.until_ns)
+        _frames[key] = live, model.frame(live, RECORDING, request.columns, request.parts, request.detail)
+    return _frames[key][1]
 
 
 Drive = Callable[[TopApp, Pilot[None], Replay], Coroutine[Any, Any, None]]

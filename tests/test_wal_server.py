@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Server, running
+from conftest import CopiedServer, Server, running
 from leadline._core import WalLog
 from leadline.capture import open_capture
 from leadline.cli import run
 from leadline.server.binaries import host_dirs, wheel_dirs
-from leadline.server.private import PrivateServer
 from servers import MAJORS, Fetched
 from wal_load import SETTINGS, TABLES, LoggedServer, images, insert_lsn, run_load
 from waldump_text import comparable, description, waldump_text
@@ -279,7 +278,7 @@ def test_compressed_images_are_those_that_pg_waldump_prints() -> None:
             break
     else:
         pytest.skip("there is no server of this host with pg_waldump")
-    with PrivateServer(found.bin_dir, settings=SETTINGS) as private:
+    with CopiedServer(found.bin_dir, settings=SETTINGS) as private:
         server = Server(private, Fetched(found.major, found.version, "host", str(found.bin_dir)))
         start = insert_lsn(server)
         with server.connect() as connection:

@@ -1,11 +1,11 @@
 //! A data directory in memory, as small as one can be that rows are read from.
 //!
-//! One database (`d`) with one table (`t`) and its toast table, and with three indexes where they are asked for. Catalogs have only the
+//! One database (`d`) with one table (`t`) and its toast table, and with indexes where they are asked for. Catalogs have only the
 //! columns that are asked for, since all but `pg_attribute` are read through `pg_attribute`; that one is laid out as in its major.
 
 use std::sync::OnceLock;
 
-use crate::rows::{storage, SCALARS};
+use crate::rows::{storage, SCALARS, UNKNOWN};
 use crate::{choice, number};
 
 /// Bytes of a page: the least there can be.
@@ -15,7 +15,25 @@ const TABLE: u32 = 16_384;
 const TOAST: u32 = 16_387;
 const COMPOSITE: u32 = 16_390;
 /// A btree, a hash index and a GIN index.
-const INDEXES: [(&str, u32, u32); 3] = [("b", 16_410, 403), ("h", 16_411, 405), ("g", 16_412, 2742)];
+const INDEXES: [Index; 3] = [
+    Index { name: "b", oid: 16_410, am: 403, natts: 1, classes: [1978, 0, 0] },
+    Index { name: "h", oid: 16_411, am: 405, natts: 1, classes: [1978, 0, 0] },
+    Index { name: "g", oid: 16_412, am: 2742, natts: 1, classes: [1978, 0, 0] },
+];
+/// The first support functions that are known of SP-GiST and of BRIN, and one that is not: here also oids of a class and its family.
+pub(crate) const FIRST_FUNCTIONS: [u32; 12] =
+    [4018, 4023, 4027, 3469, 3795, 5010, 5012, 3383, 4105, 4591, 4616, UNKNOWN];
+/// `anyrange`, and what bloom and minmax_multi keep of a column.
+const OF_CLASSES: [u32; 3] = [3831, 4600, 4601];
+
+/// An index of the first columns of the table. classes: theirs.
+struct Index {
+    name: &'static str,
+    oid: u32,
+    am: u32,
+    natts: usize,
+    classes: [u32; 3],
+}
 
 /// A column of the table: type, length, alignment, bits of [`attribute`].
 type OwnColumn = (u32, i16, u8, u8);
@@ -59,17 +77,18 @@ const TYPES: &[Column] = &[
 ];
 const ENUMS: &[Column] = &[oid("oid"), oid("enumtypid"), name("enumlabel")];
 const RANGES: &[Column] = &[oid("rngtypid"), oid("rngsubtype"), oid("rngmultitypid")];
-/// The vectors have one element behind 20 bytes, as stored without the length of all: here they have one width.
+/// The vectors have three elements behind 20 bytes, as stored without the length of all: here they have one width.
 const INDEX: &[Column] = &[
     oid("indexrelid"),
     oid("indrelid"),
     ("indnatts", 21, 2, b's'),
     ("indnkeyatts", 21, 2, b's'),
-    ("indclass", 30, 24, b'i'),
-    ("indcollation", 30, 24, b'i'),
+    ("indclass", 30, 32, b'i'),
+    ("indcollation", 30, 32, b'i'),
 ];
 const OPCLASSES: &[Column] = &[oid("oid"), oid("opcfamily"), oid("opcintype")];
-const PROCS: &[Column] = &[oid("amprocfamily"), oid("amproclefttype"), ("amprocnum", 21, 2, b's'), oid("amproc")];
+const PROCS: &[Column] =
+    &[oid("amprocfamily"), oid("amproclefttype"), oid("amprocrighttype"), ("amprocnum", 21, 2, b's'), oid("amproc")];
 const COLLATIONS: &[Column] = &[oid("oid"), name("collname"), byte("collisdeterministic")];
 
 /// Types that are made of others: oid, typtype, typcategory, typrelid, typelem, typbasetype.
@@ -89,18 +108,39 @@ pub(crate) type Files = Vec<(&'static str, Vec<u8>)>;
 /// The files of a data directory. `table` says what columns the table has and what rows.
 pub(crate) fn files(major: u32, table: &[u8]) -> Files {
     let (columns, rows) = own_columns(table);
-    made(major, &columns, heap(rows, columns.len() as u16), false)
+    made(major, &columns, heap(own_rows(rows), columns.len() as u16), &[])
 }
+
+/// The same where the table's pages are any bytes: all that follows its columns.
+pub(crate) fn files_with_pages(major: u32, table: &[u8]) -> Files {
+    let (columns, pages) = own_columns(table);
+    made(major, &columns, pages.to_vec(), &[])
+}
+
+/// A table of those columns without rows, and an index on them; the file of the index, and what follows the columns.
+pub(crate) fn files_with_index(major: u32, table: &[u8], am: u32, classes: [u32; 3]) -> (Files, &'static str, &[u8]) {
+    let (columns, rest) = own_columns(table);
+    let index = Index { name: "i", oid: 16_413, am, natts: columns.len(), classes };
+    let name = "base/5/16413";
+    let mut files = made(major, &columns, Vec::new(), &[index]);
+    files.push((name, Vec::new()));
+    (files, name, rest)
+}
+
+/// The file of the table.
+pub(crate) const TABLE_FILE: &str = "base/5/16384";
 
 /// The same with indexes; the first four bytes of each row are of its header: `t_infomask`, attributes, which of them are there.
 pub(crate) fn files_with_indexes(major: u32, table: &[u8]) -> Files {
     let (columns, rows) = own_columns(table);
-    let rows = rows.into_iter().filter_map(|row| {
+    let rows = own_rows(rows).into_iter().filter_map(|row| {
         let (head, data) = row.split_first_chunk::<4>()?;
         let mask = u16::from_le_bytes([head[0], head[1]]);
         Some((Header { mask, natts: u16::from(head[2]), bitmap: head[3] }, data.to_vec()))
     });
-    made(major, &columns, pages(rows), true)
+    let mut files = made(major, &columns, pages(rows), &INDEXES);
+    files.extend(index_pages());
+    files
 }
 
 /// Puts other bytes into files, or cuts them: of each four bytes the first says which file, then where, then what.
@@ -118,7 +158,7 @@ pub(crate) fn damage(files: &mut Files, edits: &[u8]) {
     }
 }
 
-fn made(major: u32, columns: &[OwnColumn], table: Vec<u8>, with_indexes: bool) -> Files {
+fn made(major: u32, columns: &[OwnColumn], table: Vec<u8>, indexes: &[Index]) -> Files {
     let own: Vec<Column> = columns.iter().map(|c| ("c", c.0, c.1, c.2)).collect();
     let composite = [("a", 23, 4, b'i'), ("b", 25, -1, b'i'), ("c", 1009, -1, b'i')];
     let mut described: Vec<(u32, &[Column])> = vec![
@@ -131,7 +171,8 @@ fn made(major: u32, columns: &[OwnColumn], table: Vec<u8>, with_indexes: bool) -
         (TABLE, &own),
         (COMPOSITE, &composite),
     ];
-    if with_indexes {
+    if !indexes.is_empty() {
+        described.extend(indexes.iter().map(|index| (index.oid, &own[..own.len().min(index.natts)])));
         described.extend([(2610, INDEX), (2616, OPCLASSES), (2603, PROCS), (3456, COLLATIONS)]);
     }
     let bits = |relid: u32, i: usize| if relid == TABLE { columns[i].3 } else { 0 };
@@ -153,21 +194,22 @@ fn made(major: u32, columns: &[OwnColumn], table: Vec<u8>, with_indexes: bool) -
         class(TOAST, "pg_toast_16384", TOAST, b't'),
         class(COMPOSITE, "pair", 0, b'c'),
     ];
-    if with_indexes {
+    if !indexes.is_empty() {
         let names = ["pg_index", "pg_opclass", "pg_amproc", "pg_collation"];
         classes.extend([2610, 2616, 2603, 3456].into_iter().zip(names).map(|(oid, name)| class(oid, name, oid, b'r')));
-        classes.extend(INDEXES.map(|(name, oid, am)| relation(oid, name, oid, b'i', am)));
+        classes.extend(indexes.iter().map(|index| relation(index.oid, index.name, index.oid, b'i', index.am)));
     }
     let scalar = |oid: &u32| (*oid, b'b', b'X', 0, 0, 0);
-    let types = SCALARS.iter().map(scalar).chain(MADE).map(|(oid, typtype, category, relid, elem, base)| {
-        let storage = storage(oid);
-        let (name, align) = (oid.to_string(), [storage.attalign]);
-        let len = (storage.attlen as u16).to_le_bytes();
-        let (words, kinds) = ([relid, elem, base].map(le), [[typtype], [category]]);
-        let fields: [&[u8]; 9] =
-            [&le(oid), name.as_bytes(), &len, &kinds[0], &kinds[1], &words[0], &words[1], &align, &words[2]];
-        row(TYPES, &fields)
-    });
+    let types =
+        SCALARS.iter().chain(&OF_CLASSES).map(scalar).chain(MADE).map(|(oid, typtype, category, relid, elem, base)| {
+            let storage = storage(oid);
+            let (name, align) = (oid.to_string(), [storage.attalign]);
+            let len = (storage.attlen as u16).to_le_bytes();
+            let (words, kinds) = ([relid, elem, base].map(le), [[typtype], [category]]);
+            let fields: [&[u8]; 9] =
+                [&le(oid), name.as_bytes(), &len, &kinds[0], &kinds[1], &words[0], &words[1], &align, &words[2]];
+            row(TYPES, &fields)
+        });
     let heaps: [(&str, Vec<u8>); 9] = [
         ("global/1262", heap([row(DATABASES, &[&le(5), b"d", &[0], &le(1663)])], 4)),
         ("base/5/1249", heap(attributes, 20)),
@@ -176,7 +218,7 @@ fn made(major: u32, columns: &[OwnColumn], table: Vec<u8>, with_indexes: bool) -
         ("base/5/2615", heap([row(SCHEMAS, &[&le(11), b"public"])], 2)),
         ("base/5/3501", heap([row(ENUMS, &[&le(16_403), &le(16_402), b"label"])], 3)),
         ("base/5/3541", heap([row(RANGES, &[&le(3904), &le(23), &le(4451)])], 3)),
-        ("base/5/16384", table),
+        (TABLE_FILE, table),
         ("base/5/16387", heap(chunks(), 3)),
     ];
     let mut all = vec![
@@ -188,18 +230,34 @@ fn made(major: u32, columns: &[OwnColumn], table: Vec<u8>, with_indexes: bool) -
         ("pg_multixact/offsets/0000", vec![1; 256]),
     ];
     all.extend(heaps);
-    if with_indexes {
-        all.extend(indexes());
+    if !indexes.is_empty() {
+        all.extend(index_catalogs(indexes));
     }
     all
 }
 
-/// The catalogs that say what the indexes are, and their pages: each as the server writes it now.
-fn indexes() -> [(&'static str, Vec<u8>); 7] {
-    let vector = |oid: u32| [[0; 20].as_slice(), &le(oid)].concat();
-    let index = |(_, oid, _): (&str, u32, u32)| {
-        row(INDEX, &[&le(oid), &le(TABLE), &[1, 0], &[1, 0], &vector(1978), &vector(100)])
+/// The catalogs that say what the indexes are.
+fn index_catalogs(indexes: &[Index]) -> [(&'static str, Vec<u8>); 4] {
+    let vector = |oids: [u32; 3]| [&[0; 20][..], &oids.map(le).concat()].concat();
+    let index = |index: &Index| {
+        let natts = [index.natts as u8, 0];
+        row(INDEX, &[&le(index.oid), &le(TABLE), &natts, &natts, &vector(index.classes), &vector([100; 3])])
     };
+    let class = |oid: u32, family: u32| row(OPCLASSES, &[&le(oid), &le(family), &le(23)]);
+    let function =
+        |family: u32, number: u8, oid: u32| row(PROCS, &[&le(family), &le(23), &le(23), &[number, 0], &le(oid)]);
+    let classes = FIRST_FUNCTIONS.iter().map(|oid| class(*oid, *oid)).chain([class(1978, 1976)]);
+    let functions = FIRST_FUNCTIONS.iter().map(|oid| function(*oid, 1, *oid)).chain([function(1976, 4, 5051)]);
+    [
+        ("base/5/2610", heap(indexes.iter().map(index), 6)),
+        ("base/5/2616", heap(classes, 3)),
+        ("base/5/2603", heap(functions, 5)),
+        ("base/5/3456", heap([row(COLLATIONS, &[&le(100), b"default", &[1]])], 3)),
+    ]
+}
+
+/// The pages of [`INDEXES`], each as the server writes it now.
+fn index_pages() -> [(&'static str, Vec<u8>); 3] {
     let meta = |special: usize, words: &[(usize, u32)]| {
         let mut page = vec![0; BLOCK];
         for (at, n) in [(12, 88), (14, BLOCK - special), (16, BLOCK - special), (18, BLOCK | 4)] {
@@ -212,10 +270,6 @@ fn indexes() -> [(&'static str, Vec<u8>); 7] {
     };
     let (gin_meta, gin_leaf) = (meta(8, &[(BLOCK - 4, 8 << 16), (72, 2)]), meta(8, &[(BLOCK - 4, 0x83 << 16)]));
     [
-        ("base/5/2610", heap(INDEXES.map(index), 6)),
-        ("base/5/2616", heap([row(OPCLASSES, &[&le(1978), &le(1976), &le(23)])], 3)),
-        ("base/5/2603", heap([row(PROCS, &[&le(1976), &le(23), &[4, 0], &le(5051)])], 4)),
-        ("base/5/3456", heap([row(COLLATIONS, &[&le(100), b"default", &[1]])], 3)),
         ("base/5/16410", meta(16, &[(24, 0x0005_3162), (28, 4), (64, 1)])),
         ("base/5/16411", meta(16, &[(24, 0x0644_0640), (28, 4)])),
         ("base/5/16412", [gin_meta, gin_leaf].concat()),
@@ -226,10 +280,10 @@ fn le(n: u32) -> [u8; 4] {
     n.to_le_bytes()
 }
 
-/// The columns that the input chooses, and the data of each of its rows: a length, then bytes as they are.
-fn own_columns(table: &[u8]) -> (Vec<OwnColumn>, Vec<Vec<u8>>) {
+/// The columns that the input chooses, and what follows them.
+fn own_columns(table: &[u8]) -> (Vec<OwnColumn>, &[u8]) {
     let (count, rest) = choice(table);
-    let (chosen, mut rest) = rest.split_at(rest.len().min(1 + count % 6));
+    let (chosen, rest) = rest.split_at(rest.len().min(1 + count % 6));
     let column = |b: &u8| {
         let types = SCALARS.len() + MADE.len();
         let n = usize::from(*b) % types;
@@ -237,14 +291,18 @@ fn own_columns(table: &[u8]) -> (Vec<OwnColumn>, Vec<Vec<u8>>) {
         let storage = storage(oid);
         (oid, storage.attlen, storage.attalign, b / types as u8)
     };
-    let columns = chosen.iter().map(column).collect();
+    (chosen.iter().map(column).collect(), rest)
+}
+
+/// The data of each row: a length, then bytes as they are.
+fn own_rows(mut rest: &[u8]) -> Vec<Vec<u8>> {
     let mut rows = Vec::new();
     while let Some((len, after)) = rest.split_first() {
         let (row, after) = after.split_at(after.len().min((*len).into()));
         rows.push(row.to_vec());
         rest = after;
     }
-    (columns, rows)
+    rows
 }
 
 /// A row's data: each value where its alignment puts it, filled up with zeros to its length.
@@ -308,7 +366,7 @@ struct Header {
 }
 
 /// Pages with these rows, all frozen.
-fn heap(rows: impl IntoIterator<Item = Vec<u8>>, natts: u16) -> Vec<u8> {
+pub(crate) fn heap(rows: impl IntoIterator<Item = Vec<u8>>, natts: u16) -> Vec<u8> {
     pages(rows.into_iter().map(|data| (Header { mask: 0x0b00, natts, bitmap: 0 }, data)))
 }
 

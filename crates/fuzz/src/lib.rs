@@ -17,8 +17,11 @@ mod folder;
 #[path = "../../wal/tests/made/mod.rs"]
 mod made;
 mod page;
+mod page_seeds;
+mod page_values;
 mod pending;
 mod rows;
+mod rows_parquet;
 pub mod seeds;
 mod sql;
 mod wal;
@@ -27,8 +30,10 @@ pub use cursor::cursor;
 pub use elf::elf;
 pub use made::Random;
 pub use page::{clog, control, informix, oracle, page, relmap};
+pub use page_values::page_values;
 pub use pending::pending;
 pub use rows::{rows, tuple, value};
+pub use rows_parquet::rows_parquet;
 pub use sql::statement;
 pub use wal::{wal_image, wal_record, wal_segment};
 
@@ -36,7 +41,7 @@ pub use wal::{wal_image, wal_record, wal_segment};
 pub type Target = fn(&[u8]) -> &'static str;
 
 /// Every target by its name in `fuzz/fuzz_targets`.
-pub const TARGETS: [(&str, Target); 16] = [
+pub const TARGETS: [(&str, Target); 18] = [
     ("cursor", cursor),
     ("page", page),
     ("oracle", oracle),
@@ -49,6 +54,8 @@ pub const TARGETS: [(&str, Target); 16] = [
     ("value", value),
     ("tuple", tuple),
     ("rows", rows),
+    ("page_values", page_values),
+    ("rows_parquet", rows_parquet),
     ("pending", pending),
     ("elf", elf),
     ("relmap", relmap),

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::rows::SCALARS;
-use crate::{data_dir, Random, TARGETS};
+use crate::{data_dir, page_seeds, Random, TARGETS};
 
 /// The seeds of a target, the same at every call.
 pub fn seeds(target: &str) -> Vec<Vec<u8>> {
@@ -21,6 +21,8 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
         "value" => values(&mut random),
         "tuple" => tuples(&mut random),
         "rows" => tables(&mut random),
+        "page_values" => page_seeds::typed_pages(&mut random),
+        "rows_parquet" => page_seeds::heap_pages(&mut random),
         "pending" => old_forms(&mut random),
         "elf" => vec![elf(&[]), elf(&[b'n'; 64 << 10]), b"\x7fELF".to_vec()],
         "relmap" => data_dir::maps(),
@@ -123,12 +125,12 @@ fn specials() -> Vec<Vec<u8>> {
     all
 }
 
-fn put(page: &mut [u8], at: usize, value: u16) {
+pub(crate) fn put(page: &mut [u8], at: usize, value: u16) {
     page[at..at + 2].copy_from_slice(&value.to_le_bytes());
 }
 
 /// A page of random bytes with a header and line pointers that mostly make sense, so that the items are reached.
-fn plausible(random: &mut Random, size: usize, special: &[u8]) -> Vec<u8> {
+pub(crate) fn plausible(random: &mut Random, size: usize, special: &[u8]) -> Vec<u8> {
     let mut page: Vec<u8> = (0..size).map(|_| random.next() as u8).collect();
     let below = |random: &mut Random, limit: usize| random.below(limit as u64) as usize;
     let items = below(random, 12);
@@ -352,6 +354,11 @@ fn tables(random: &mut Random) -> Vec<Vec<u8>> {
     all
 }
 
+/// Where a type stands among those that the columns of a table are chosen from.
+pub(crate) fn column(oid: u32) -> u8 {
+    SCALARS.iter().position(|known| *known == oid).expect("a known type") as u8
+}
+
 /// Tables of int4, text and int4, of which columns may be dropped or ask for a method, with rows of each age; indexes of an old version.
 /// Damage of each file, in a part of them with a look at all.
 fn old_forms(random: &mut Random) -> Vec<Vec<u8>> {
@@ -375,8 +382,7 @@ fn old_forms(random: &mut Random) -> Vec<Vec<u8>> {
     ]
     .concat();
     // int4 and text are the sixth and the ninth of the types; 51 of them, then bits of a column.
-    let int4 = SCALARS.iter().position(|oid| *oid == 23).expect("int4") as u8;
-    let text = SCALARS.iter().position(|oid| *oid == 25).expect("text") as u8;
+    let (int4, text) = (column(23), column(25));
     let mut all = Vec::new();
     for major in 0..6 {
         for bits in 0..5 {

@@ -175,6 +175,17 @@ fn rows() {
 }
 
 #[test]
+fn page_values() {
+    let wanted = ["table", "btree", "hash", "gist", "gin", "spgist", "brin", "no items"];
+    assert_reached("page_values", 600, &[&wanted[..], &["unreadable", "invalid", "not_found"]].concat());
+}
+
+#[test]
+fn rows_parquet() {
+    assert_reached("rows_parquet", 400, &["rows", "as text", "no rows"]);
+}
+
+#[test]
 fn pending() {
     let wanted =
         ["old rows", "old index", "nothing old", "unread", "no relation", "invalid", "unsupported", "not_found"];

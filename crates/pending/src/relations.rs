@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-use leadline_rows::catalog::{databases, name, number, Catalog, Class};
+use leadline_rows::catalog::{databases, name, number, oids, Catalog, Class};
 use leadline_rows::data_dir::DataDir;
 use leadline_rows::heap_file::HeapFile;
 use leadline_rows::{relation_of_file, Error, Kind};
@@ -14,8 +14,6 @@ const FIRST_NORMAL_OID: u32 = 16384;
 const PG_COLLATION: u32 = 3456;
 const PG_INDEX: u32 = 2610;
 const PG_INHERITS: u32 = 2611;
-const PG_OPCLASS: u32 = 2616;
-const PG_AMPROC: u32 = 2603;
 const HEAP_AM: u32 = 2;
 const BTREE_AM: u32 = 403;
 const HASH_AM: u32 = 405;
@@ -209,26 +207,17 @@ fn of_catalog(catalog: &mut Catalog, database: &str, chosen: &HashSet<u32>) -> R
 fn can_dedup(catalog: &mut Catalog, chosen: &HashSet<u32>) -> Result<HashSet<u32>, Error> {
     let columns = ["indexrelid", "indnatts", "indnkeyatts", "indclass", "indcollation"];
     let indexes = catalog.rows(PG_INDEX, &columns)?;
-    let opclasses = catalog.rows(PG_OPCLASS, &["oid", "opcfamily", "opcintype"])?;
-    let opclasses: HashMap<u32, (u32, u32)> =
-        opclasses.iter().map(|r| (number(&r[0]), (number(&r[1]), number(&r[2])))).collect();
-    let procs = catalog.rows(PG_AMPROC, &["amprocfamily", "amproclefttype", "amprocnum", "amproc"])?;
-    let is_equalimage = |r: &&leadline_rows::catalog::Values| number(&r[2]) == EQUALIMAGE;
-    let procs: HashMap<(u32, u32), u32> =
-        procs.iter().filter(is_equalimage).map(|r| ((number(&r[0]), number(&r[1])), number(&r[3]))).collect();
+    let functions = catalog.support_functions(EQUALIMAGE)?;
     let collations = catalog.rows(PG_COLLATION, &["oid", "collname", "collisdeterministic"])?;
     let loose: HashSet<u32> = collations.iter().filter(|r| name(&r[2]) != "\u{1}").map(|r| number(&r[0])).collect();
     let mut able = HashSet::new();
     for row in indexes.iter().filter(|r| chosen.contains(&number(&r[0]))) {
         let keys = number(&row[2]) as usize;
         let (classes, collations) = (oids(&row[3]), oids(&row[4]));
-        let fits = |i: usize| {
-            let proc = classes.get(i).and_then(|c| opclasses.get(c)).and_then(|family| procs.get(family));
-            match proc {
-                Some(&BTEQUALIMAGE) => true,
-                Some(&BTVARSTREQUALIMAGE) => collations.get(i).is_some_and(|c| !loose.contains(c)),
-                _ => false,
-            }
+        let fits = |i: usize| match classes.get(i).and_then(|class| functions.get(class)) {
+            Some(&BTEQUALIMAGE) => true,
+            Some(&BTVARSTREQUALIMAGE) => collations.get(i).is_some_and(|c| !loose.contains(c)),
+            _ => false,
         };
         // Columns that are only included make it impossible.
         if number(&row[1]) as usize == keys && keys > 0 && (0..keys).all(fits) {
@@ -236,10 +225,4 @@ fn can_dedup(catalog: &mut Catalog, chosen: &HashSet<u32>) -> Result<HashSet<u32
         }
     }
     Ok(able)
-}
-
-/// The elements of an oidvector: behind dimensions, flags, element type, length and lower bound.
-fn oids(value: &Option<Vec<u8>>) -> Vec<u32> {
-    let elements = value.as_deref().and_then(|b| b.get(20..)).unwrap_or_default();
-    elements.chunks_exact(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
 }

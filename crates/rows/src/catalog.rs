@@ -20,7 +20,9 @@ const PG_TYPE: u32 = 1247;
 const PG_ATTRIBUTE: u32 = 1249;
 const PG_CLASS: u32 = 1259;
 const PG_DATABASE: u32 = 1262;
+const PG_AMPROC: u32 = 2603;
 const PG_NAMESPACE: u32 = 2615;
+const PG_OPCLASS: u32 = 2616;
 const PG_ENUM: u32 = 3501;
 const PG_RANGE: u32 = 3541;
 const GLOBAL_TABLESPACE: u32 = 1664;
@@ -96,6 +98,12 @@ pub fn number(value: &Option<Vec<u8>>) -> u32 {
 pub fn name(value: &Option<Vec<u8>>) -> String {
     let bytes = value.as_deref().unwrap_or_default();
     String::from_utf8_lossy(bytes.split(|b| *b == 0).next().unwrap_or_default()).into_owned()
+}
+
+/// The elements of an oidvector: behind dimensions, flags, element type, length and lower bound.
+pub fn oids(value: &Option<Vec<u8>>) -> Vec<u32> {
+    let elements = value.as_deref().and_then(|b| b.get(20..)).unwrap_or_default();
+    elements.chunks_exact(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
 }
 
 /// The databases of a data directory.
@@ -256,6 +264,26 @@ impl Catalog {
     pub fn rows(&mut self, relid: u32, columns: &[&str]) -> Result<Vec<Values>> {
         let layout = self.attributes(&HashSet::from([relid]))?.remove(&relid).unwrap_or_default();
         self.scan(relid, &layout, columns, |_| true)
+    }
+
+    /// One support function of all operator classes that have it, by the class: the one for its own type on both sides.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub fn support_functions(&mut self, amprocnum: u32) -> Result<HashMap<u32, u32>> {
+        let columns = ["amprocfamily", "amproclefttype", "amprocrighttype", "amprocnum", "amproc"];
+        let functions = self.rows(PG_AMPROC, &columns)?;
+        let functions: HashMap<[u32; 3], u32> = functions
+            .iter()
+            .filter(|row| number(&row[3]) == amprocnum)
+            .map(|row| ([0, 1, 2].map(|i| number(&row[i])), number(&row[4])))
+            .collect();
+        let classes = self.rows(PG_OPCLASS, &["oid", "opcfamily", "opcintype"])?;
+        let function = |row: &Values| {
+            let [oid, family, of] = [0, 1, 2].map(|i| number(&row[i]));
+            Some((oid, *functions.get(&[family, of, of])?))
+        };
+        Ok(classes.iter().filter_map(function).collect())
     }
 
     /// `keep`: of the first column of the catalog, an oid, whether its row is wanted.

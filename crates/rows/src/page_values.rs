@@ -94,8 +94,9 @@ impl PageValues {
         let Some(header) = Header::parse(page) else { return Ok(Vec::new()) };
         let kind = kind(page, &header, Fork::Main);
         if kind.items() == Items::Heap {
-            self.rows.page(page, block, &mut self.texts)?;
+            let read = self.rows.page(page, block, &mut self.texts);
             let rows = std::mem::take(&mut self.texts.rows);
+            read?;
             let names = || self.relation.columns.iter().map(|column| column.name.clone());
             return Ok(rows.into_iter().map(|row| (row.place.lp, names().zip(row.values).collect())).collect());
         }

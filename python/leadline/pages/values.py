@@ -8,16 +8,17 @@ from leadline._core import PageValues
 from leadline.errors import LeadlineError
 
 
-def add_values(page: dict[str, Any]) -> None:
+def add_values(page: dict[str, Any], relation: PageValues | None = None) -> None:
     """Sets `relation` and `columns` [(name, type)] of a page, and `values` {name: text} of each item that has some.
 
+    relation: of the page's file, for who looks at many pages of one; else the catalog is read for this page.
     Where no catalog says what the columns are, `relation` is None and `untyped` says why.
     """
     page["relation"] = page["columns"] = None
     if page["engine"] != "postgres" or page["fork"] != "main" or "dump" in page:
         return
     try:
-        relation = PageValues(page["path"])
+        relation = relation or PageValues(page["path"])
         found = dict(relation.of(page["raw"], page["fork_block"]))
     except LeadlineError as e:
         page["untyped"] = e.message + (f": {e.detail}" if e.detail else "")

@@ -171,6 +171,7 @@ class PrivateServer:
         if self.loopback:
             self.port = _free_port()
         self._initdb()
+        self._configure()
 
     def _make_binaries_reachable(self) -> None:
         postgres = self.bin_dir / "postgres"
@@ -203,6 +204,8 @@ class PrivateServer:
                 process.wait()
         if code != 0:
             raise self._failed("initdb did not make a cluster" if code is not None else "initdb did not end in time")
+
+    def _configure(self) -> None:
         with open(self.data_dir / "postgresql.conf", "a", encoding="utf-8") as conf:
             for name, value in self.settings.items():
                 text = ("on" if value else "off") if isinstance(value, bool) else str(value)

@@ -355,7 +355,8 @@ impl Chunk {
         self.end_page(scratch)?;
         let compression = self.compression.take().unwrap_or(Compression::UNCOMPRESSED);
         let (mut before, mut dictionary_at) = (Vec::new(), None);
-        if let Some(dictionary) = self.dictionary.take().filter(|d| d.count > 0) {
+        // Pages of nulls alone refer to it too, and there are readers that look for it then.
+        if let Some(dictionary) = self.dictionary.take() {
             let body = match compression {
                 Compression::LZ4_RAW => lz4_flex::block::compress(&dictionary.plain),
                 _ => dictionary.plain.clone(),

@@ -3,18 +3,14 @@
 //! To the server their first support function says it, which cannot be called here: those that come with the server are known
 //! by their oids (src/include/catalog/pg_proc.dat), others are not.
 
-use std::collections::HashMap;
-
-use crate::catalog::{number, Catalog};
+use crate::catalog::{number, oids, Catalog};
 use crate::error::Result;
 
 /// `pg_am` has the same oids in each major.
 pub(super) const SPGIST: u32 = 4000;
 pub(super) const BRIN: u32 = 3580;
 
-const PG_AMPROC: u32 = 2603;
 const PG_INDEX: u32 = 2610;
-const PG_OPCLASS: u32 = 2616;
 
 pub(super) const BOOL: u32 = 16;
 const INT2: u32 = 21;
@@ -81,20 +77,7 @@ pub(super) fn summary(opcinfo: u32) -> Option<Summary> {
 /// The first support function of the operator class of each key column of an index; 0 where the catalog has none.
 pub(super) fn first_functions(catalog: &mut Catalog, index: u32) -> Result<Vec<u32>> {
     let indexes = catalog.rows(PG_INDEX, &["indexrelid", "indclass"])?;
-    let classes =
-        indexes.iter().find(|row| number(&row[0]) == index).and_then(|row| row[1].clone()).unwrap_or_default();
-    // An oidvector: five words of an array's head, then the oids.
-    let classes = classes.chunks_exact(4).skip(5).map(|oid| number(&Some(oid.to_vec())));
-    let opclasses = catalog.rows(PG_OPCLASS, &["oid", "opcfamily", "opcintype"])?;
-    let opclasses: HashMap<u32, (u32, u32)> =
-        opclasses.iter().map(|row| (number(&row[0]), (number(&row[1]), number(&row[2])))).collect();
-    let columns = ["amprocfamily", "amproclefttype", "amprocrighttype", "amprocnum", "amproc"];
-    let functions = catalog.rows(PG_AMPROC, &columns)?;
-    let first = |(family, of): (u32, u32)| {
-        let wanted = [family, of, of, 1];
-        let found =
-            functions.iter().find(|row| row.iter().zip(wanted).all(|(value, wanted)| number(value) == wanted))?;
-        Some(number(&found[4]))
-    };
-    Ok(classes.map(|oid| opclasses.get(&oid).copied().and_then(first).unwrap_or(0)).collect())
+    let classes = indexes.iter().find(|row| number(&row[0]) == index).map_or_else(Vec::new, |row| oids(&row[1]));
+    let functions = catalog.support_functions(1)?;
+    Ok(classes.iter().map(|class| functions.get(class).copied().unwrap_or(0)).collect())
 }
