@@ -5,15 +5,13 @@ Oracles: pg_stat_activity and pg_locks of the standby. pg_blocking_pids knows no
 
 from __future__ import annotations
 
-import subprocess
 import threading
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 import psycopg
 import pytest
-from conftest import MAJORS, SETTINGS, fetched_or_skip, wait_until
+from conftest import MAJORS, copy_folder, running, wait_until
 from leadline.server.private import PrivateServer
 from recording import recording
 
@@ -29,7 +27,7 @@ class Standby(PrivateServer):
 
     def _initdb(self) -> None:
         self.primary.stop()
-        subprocess.run(["cp", "-a", f"{self.primary.data_dir}/.", str(self.data_dir)], check=True, timeout=60)
+        copy_folder(self.primary.data_dir, self.data_dir)
         self.primary.start()
         signal_file = self.data_dir / "standby.signal"
         signal_file.touch()
@@ -38,16 +36,10 @@ class Standby(PrivateServer):
             conf.write(f"primary_conninfo = '{self.primary.dsn}'\nmax_standby_streaming_delay = -1\n")
 
 
-@contextmanager
-def pair(major: int) -> Iterator[tuple[PrivateServer, Standby]]:
-    with PrivateServer(fetched_or_skip(major).bin_dir, settings=SETTINGS) as primary, Standby(primary) as standby:
-        yield primary, standby
-
-
 @pytest.mark.parametrize("major", MAJORS)
 def test_replay_that_waits_for_sessions_is_seen(major: int, tmp_path: Path) -> None:
     """For a snapshot that still sees what vacuum removed, then for a lock on a table that is to be altered."""
-    with pair(major) as (primary, standby), ExitStack() as stack:
+    with running(major) as primary, Standby(primary.private) as standby, ExitStack() as stack:
         writer, asker, reader = (
             stack.enter_context(psycopg.connect(server.dsn, autocommit=True)) for server in (primary, standby, standby)
         )
