@@ -9,11 +9,6 @@
 //!
 //! Pages are packed (LZ4_RAW) in chunks whose first values lose half of their bytes by it.
 
-use std::ops::RangeBounds;
-use std::sync::{Arc, Mutex, PoisonError};
-
-use bytes::Bytes;
-use hashbrown::HashMap;
 use leadline_parquet::{bit_width, put_delta, put_dictionary, put_hybrid, put_page, Encoded};
 use parquet::basic::{Compression, Encoding, Type};
 use parquet::errors::Result as ParquetResult;
@@ -21,8 +16,11 @@ use parquet::file::metadata::ColumnChunkMetaData;
 use parquet::file::statistics::Statistics;
 use parquet::schema::types::ColumnDescPtr;
 
+use super::bits::Bits;
 use super::columns::Kind;
-use super::{tid_end, tid_start};
+use super::dictionary::{repeats, string, Dictionary};
+use super::packed::{lend, pack, packs_well, Spare};
+use super::tids::Tids;
 use crate::cells::{ColumnOf, Place, Value};
 use crate::error::Result;
 use crate::value::{typed, Printer, Text, Types};
@@ -32,8 +30,6 @@ const PAGE_ROWS: usize = 16_384;
 const PAGE_BYTES: usize = 1 << 20;
 /// Bytes left free before the values of a page, for the levels that come there once it is known which are null: one bit each.
 const LEVELS: usize = 1 << 12;
-/// Most bytes of a dictionary.
-const DICTIONARY: usize = 1 << 20;
 
 /// Buffers that columns take turns to use.
 #[derive(Default)]
@@ -78,25 +74,6 @@ enum Values {
     /// As PLAIN has them, behind room for the levels.
     Bytes(Vec<u8>),
     Tids(Tids),
-}
-
-/// Buffers of chunks that are written, for those to come of the same column: fresh memory costs more than to fill it.
-#[derive(Clone, Default)]
-pub(super) struct Spare(Arc<Mutex<Vec<Vec<u8>>>>);
-
-impl Spare {
-    fn take(&self) -> Vec<u8> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
-    }
-
-    pub(super) fn give(&self, mut buffer: Vec<u8>) {
-        /// A buffer that held more is not kept.
-        const KEPT: usize = 16 << 20;
-        if buffer.capacity() <= KEPT {
-            buffer.clear();
-            self.0.lock().unwrap_or_else(PoisonError::into_inner).push(buffer);
-        }
-    }
 }
 
 /// A finished chunk; places in `about` count from its first byte.
@@ -431,210 +408,4 @@ fn printed(out: &mut Vec<u8>, print: impl FnOnce(&mut Text)) -> Option<()> {
 fn fixed<const N: usize>(b: &[u8], out: &mut Vec<u8>) -> Option<()> {
     out.extend_from_slice(&typed::fixed::<N>(b)?);
     Some(())
-}
-
-/// A string as PLAIN has it: its length and its bytes.
-#[inline]
-fn string(b: &[u8], out: &mut Vec<u8>) -> Option<()> {
-    out.extend_from_slice(&u32::try_from(b.len()).ok()?.to_le_bytes());
-    out.extend_from_slice(b);
-    Some(())
-}
-
-/// The strings of PLAIN.
-fn strings(mut plain: &[u8]) -> impl Iterator<Item = &[u8]> {
-    std::iter::from_fn(move || {
-        let (len, rest) = plain.split_first_chunk()?;
-        let (string, rest) = rest.split_at_checked(u32::from_le_bytes(*len) as usize)?;
-        plain = rest;
-        Some(string)
-    })
-}
-
-/// Whether most of the first strings occur more than once.
-fn repeats(plain: &[u8]) -> bool {
-    const LOOKED_AT: usize = 2048;
-    let mut seen = hashbrown::HashSet::new();
-    let (mut all, mut different) = (0, 0);
-    for string in strings(plain).take(LOOKED_AT) {
-        all += 1;
-        different += usize::from(seen.insert(string));
-    }
-    2 * different <= all
-}
-
-/// Whether the first bytes lose half of themselves when they are packed: less is not worth the time that it takes.
-fn packs_well(bytes: &[u8]) -> bool {
-    const LOOKED_AT: usize = 1 << 16;
-    let bytes = &bytes[..bytes.len().min(LOOKED_AT)];
-    lz4_flex::block::compress(bytes).len() * 2 <= bytes.len()
-}
-
-/// Packs into the first bytes of `out`, which is as long as it has to be; how many.
-fn pack(body: &[u8], out: &mut Vec<u8>) -> usize {
-    out.resize(lz4_flex::block::get_maximum_output_size(body.len()), 0);
-    // There is room for the worst case.
-    lz4_flex::block::compress_into(body, out).unwrap_or(0)
-}
-
-/// Lends a part of a buffer to what takes no slice, and gives the buffer back: nothing is copied.
-fn lend<T>(
-    buffer: Vec<u8>,
-    part: impl RangeBounds<usize>,
-    to: impl FnOnce(Bytes) -> ParquetResult<T>,
-) -> ParquetResult<(Vec<u8>, T)> {
-    let buffer = Bytes::from(buffer);
-    let given = to(buffer.slice(part))?;
-    Ok((buffer.into(), given))
-}
-
-/// Bits one behind the other, the first the lowest of its byte.
-#[derive(Default)]
-struct Bits {
-    bytes: Vec<u8>,
-    count: usize,
-    ones: usize,
-}
-
-impl Bits {
-    #[inline]
-    fn push(&mut self, bit: bool) {
-        let within = self.count % 8;
-        if within == 0 {
-            self.bytes.push(u8::from(bit));
-        } else if let Some(last) = self.bytes.last_mut() {
-            *last |= u8::from(bit) << within;
-        }
-        self.count += 1;
-        self.ones += usize::from(bit);
-    }
-
-    fn clear(&mut self) {
-        self.bytes.clear();
-        (self.count, self.ones) = (0, 0);
-    }
-
-    /// Appends them as definition levels: one run when all are the same, else all bits as they are.
-    fn levels(&self, encoded: &mut Encoded, out: &mut Vec<u8>) {
-        encoded.start(0);
-        let bits = if self.ones == 0 || self.ones == self.count {
-            encoded.put_varint((self.count as u64) << 1);
-            encoded.put([u8::from(self.ones > 0)], 1);
-            &[]
-        } else {
-            encoded.put_varint((self.bytes.len() as u64) << 1 | 1);
-            self.bytes.as_slice()
-        };
-        let len = (encoded.bytes().len() + bits.len()) as u32;
-        out.extend_from_slice(&len.to_le_bytes());
-        out.extend_from_slice(encoded.bytes());
-        out.extend_from_slice(bits);
-    }
-}
-
-/// Places of rows as text, each without what it shares with the one before: those of a page share its number.
-#[derive(Default)]
-struct Tids {
-    block: Option<u32>,
-    /// Bytes before the line pointer.
-    head: usize,
-    /// Bytes shared with the text before, bytes of the rest.
-    shared: Vec<i64>,
-    lengths: Vec<i64>,
-    rest: Text,
-}
-
-impl Tids {
-    #[inline]
-    fn push(&mut self, place: &Place) {
-        let at = self.rest.len();
-        if self.block == Some(place.block) {
-            self.shared.push(self.head as i64);
-            tid_end(place, &mut self.rest);
-        } else {
-            self.shared.push(0);
-            tid_start(place, &mut self.rest);
-            (self.block, self.head) = (Some(place.block), self.rest.len() - at);
-            tid_end(place, &mut self.rest);
-        }
-        self.lengths.push((self.rest.len() - at) as i64);
-    }
-
-    fn put(&mut self, encoded: &mut Encoded, out: &mut Vec<u8>) {
-        for lengths in [&mut self.shared, &mut self.lengths] {
-            encoded.start(lengths.len());
-            put_delta(lengths, false, encoded);
-            out.extend_from_slice(encoded.bytes());
-            lengths.clear();
-        }
-        out.extend_from_slice(self.rest.as_bytes());
-        self.rest.clear();
-        self.block = None;
-    }
-}
-
-/// Strings and their numbers.
-#[derive(Default)]
-struct Dictionary {
-    numbers: HashMap<Box<[u8]>, u32>,
-    plain: Vec<u8>,
-    count: u32,
-    /// No more strings are taken: pages are PLAIN from here on.
-    is_full: bool,
-}
-
-impl Dictionary {
-    /// The numbers of strings; false when they would make it too large.
-    fn number(&mut self, plain: &[u8], numbers: &mut Vec<u32>) -> bool {
-        numbers.clear();
-        if self.is_full {
-            return false;
-        }
-        for s in strings(plain) {
-            if let Some(number) = self.numbers.get(s) {
-                numbers.push(*number);
-                continue;
-            }
-            if self.plain.len() + s.len() > DICTIONARY {
-                self.is_full = true;
-                return false;
-            }
-            let _ = string(s, &mut self.plain);
-            self.numbers.insert(s.into(), self.count);
-            numbers.push(self.count);
-            self.count += 1;
-        }
-        true
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::xact::Status;
-
-    #[test]
-    fn the_first_place_of_a_page_shares_nothing() {
-        let place = |lp| Place { block: 7, lp, xmin: 3, xmax: 0, status: Status::Live };
-        let (mut tids, mut encoded, mut body) = (Tids::default(), Encoded::default(), Vec::new());
-        for _ in 0..2 {
-            tids.push(&place(1));
-            tids.push(&place(22));
-            assert_eq!((&tids.shared[..], tids.rest.as_bytes()), (&[0, 3][..], &b"(7,1)22)"[..]));
-            tids.put(&mut encoded, &mut body);
-        }
-    }
-
-    #[test]
-    fn levels_are_one_run_or_all_bits() {
-        let levels = |bits: &[bool]| {
-            let (mut all, mut out) = (Bits::default(), Vec::new());
-            bits.iter().for_each(|bit| all.push(*bit));
-            all.levels(&mut Encoded::default(), &mut out);
-            out
-        };
-        assert_eq!(levels(&[true; 100]), [3, 0, 0, 0, 0xc8, 1, 1]);
-        assert_eq!(levels(&[false; 3]), [2, 0, 0, 0, 6, 0]);
-        assert_eq!(levels(&[true, false, true, true, true, true, true, true, false, true]), [3, 0, 0, 0, 5, 0xfd, 2]);
-    }
 }
