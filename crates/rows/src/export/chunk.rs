@@ -9,7 +9,7 @@
 //!
 //! Pages are packed (LZ4_RAW) in chunks whose first values lose half of their bytes by it.
 
-use leadline_parquet::{bit_width, put_delta, put_dictionary, put_hybrid, put_page, Encoded};
+use leadline_parquet::{bit_width, put_delta, put_dictionary, put_hybrid, put_page, Buffer};
 use parquet::basic::{Compression, Encoding, Type};
 use parquet::errors::Result as ParquetResult;
 use parquet::file::metadata::ColumnChunkMetaData;
@@ -34,9 +34,8 @@ const LEVELS: usize = 1 << 12;
 /// Buffers that columns take turns to use.
 #[derive(Default)]
 pub(super) struct Scratch {
-    encoded: Encoded,
     numbers: Vec<u32>,
-    body: Vec<u8>,
+    body: Buffer,
     packed: Vec<u8>,
 }
 
@@ -72,7 +71,7 @@ enum Values {
     Bits(Bits),
     Ints(Vec<i64>),
     /// As PLAIN has them, behind room for the levels.
-    Bytes(Vec<u8>),
+    Bytes(Buffer),
     Tids(Tids),
 }
 
@@ -89,7 +88,7 @@ impl Chunk {
             (Kind::Bool, _) => Values::Bits(Bits::default()),
             (Kind::Tid, _) => Values::Tids(Tids::default()),
             (_, Type::INT32 | Type::INT64) => Values::Ints(Vec::new()),
-            _ => Values::Bytes(vec![0; LEVELS]),
+            _ => Values::Bytes(behind_levels()),
         };
         Chunk {
             kind,
@@ -114,7 +113,7 @@ impl Chunk {
     /// About how many bytes it takes.
     pub(super) fn memory(&self) -> usize {
         let waiting = match &self.values {
-            Values::Bits(bits) => bits.bytes.len(),
+            Values::Bits(bits) => bits.len(),
             Values::Ints(values) => 8 * values.len(),
             Values::Bytes(bytes) => bytes.len() - LEVELS,
             Values::Tids(tids) => 16 * tids.shared.len() + tids.rest.len(),
@@ -145,7 +144,7 @@ impl Chunk {
                 let width = usize::try_from(self.descriptor.type_length()).unwrap_or(16);
                 self.bytes(column, |b, out| {
                     let value = typed::decimal(b, precision, scale)?.to_be_bytes();
-                    out.extend_from_slice(value.get(value.len() - width..)?);
+                    out.put_slice(value.get(value.len() - width..)?);
                     Some(())
                 })?;
             }
@@ -153,12 +152,12 @@ impl Chunk {
             Kind::Float64 => self.bytes(column, fixed::<8>)?,
             Kind::Uuid => self.bytes(column, fixed::<16>)?,
             Kind::Bytes => self.bytes(column, string)?,
-            Kind::Plain => self.bytes(column, |b, out| printed(out, |text| text.push_bytes(b)))?,
+            Kind::Plain => self.texts(column, |b, text| text.push_bytes(b))?,
             // Only the places of rows are of this kind, and they are no values of them.
             Kind::Tid => {}
             Kind::Text => {
                 let Some(printer) = self.printer else { return Ok(()) };
-                self.bytes(column, |b, out| printed(out, |text| types.print(printer, b, text)))?;
+                self.texts(column, |b, text| types.print(printer, b, text))?;
             }
         }
         Ok(())
@@ -166,35 +165,52 @@ impl Chunk {
 
     fn bits(&mut self, column: ColumnOf<'_, '_>) -> Result<()> {
         let Values::Bits(values) = &mut self.values else { return Ok(()) };
-        fill(column, &mut self.present, &mut self.unfit, |value| match value {
-            Value::Bytes(b) => typed::bool(b).map(|bit| values.push(bit)),
-            _ => None,
+        fill(column, &mut self.present, &mut self.unfit, |value| {
+            typed::bool(value.bytes()?).map(|bit| values.push(u64::from(bit), 1))
         })
     }
 
     #[inline]
     fn ints(&mut self, column: ColumnOf<'_, '_>, read: impl Fn(&[u8]) -> Option<i64>) -> Result<()> {
         let Values::Ints(values) = &mut self.values else { return Ok(()) };
-        fill(column, &mut self.present, &mut self.unfit, |value| match value {
-            Value::Bytes(b) => read(b).map(|number| values.push(number)),
-            _ => None,
-        })
+        // Room for all, so that no value asks for it.
+        let before = values.len();
+        values.resize(before + column.len(), 0);
+        let mut room = values[before..].iter_mut();
+        fill(column, &mut self.present, &mut self.unfit, |value| {
+            read(value.bytes()?).and_then(|number| Some(*room.next()? = number))
+        })?;
+        let left = room.len();
+        values.truncate(values.len() - left);
+        Ok(())
     }
 
     /// `put` appends a value as PLAIN has it.
     #[inline]
-    fn bytes(
-        &mut self,
-        column: ColumnOf<'_, '_>,
-        mut put: impl FnMut(&[u8], &mut Vec<u8>) -> Option<()>,
-    ) -> Result<()> {
-        let holds_all = self.kind.holds_all();
+    fn bytes(&mut self, column: ColumnOf<'_, '_>, mut put: impl FnMut(&[u8], &mut Buffer) -> Option<()>) -> Result<()> {
         let Values::Bytes(values) = &mut self.values else { return Ok(()) };
-        fill(column, &mut self.present, &mut self.unfit, |value| match value {
-            Value::Bytes(b) => put(b, values),
-            Value::Lost(text) if holds_all => string(text.as_bytes(), values),
-            _ => None,
-        })
+        fill(column, &mut self.present, &mut self.unfit, |value| put(value.bytes()?, values))
+    }
+
+    /// `print` adds a value to a text. What is said of a lost one is text too.
+    #[inline]
+    fn texts(&mut self, column: ColumnOf<'_, '_>, mut print: impl FnMut(&[u8], &mut Text)) -> Result<()> {
+        let Values::Bytes(values) = &mut self.values else { return Ok(()) };
+        let mut text = Text::behind(std::mem::take(values));
+        let filled = fill(column, &mut self.present, &mut self.unfit, |value| {
+            let at = text.len();
+            text.push_str("\0\0\0\0");
+            match value {
+                Value::Bytes(b) => print(b, &mut text),
+                Value::Lost(said) => text.push_str(said),
+                Value::Null => {}
+            }
+            let len = u32::try_from(text.len() - at - 4).ok()?;
+            text.put_at(at, len.to_le_bytes());
+            Some(())
+        });
+        *values = text.into_buffer();
+        filled
     }
 
     /// Adds a place, to a column of them.
@@ -202,7 +218,7 @@ impl Chunk {
     pub(super) fn tid(&mut self, place: &Place) {
         if let Values::Tids(tids) = &mut self.values {
             tids.push(place);
-            self.present.push(true);
+            self.present.push(1, 1);
         }
     }
 
@@ -210,7 +226,7 @@ impl Chunk {
     pub(super) fn text(&mut self, text: &[u8]) {
         if let Values::Bytes(values) = &mut self.values {
             let _ = string(text, values);
-            self.present.push(true);
+            self.present.push(1, 1);
         }
     }
 
@@ -218,7 +234,7 @@ impl Chunk {
     pub(super) fn int(&mut self, number: i64) {
         if let Values::Ints(values) = &mut self.values {
             values.push(number);
-            self.present.push(true);
+            self.present.push(1, 1);
         }
     }
 
@@ -239,22 +255,18 @@ impl Chunk {
         }
         let nulls = rows - self.present.ones;
         let mut body = std::mem::take(&mut scratch.body);
-        body.clear();
-        self.present.levels(&mut scratch.encoded, &mut body);
+        self.present.levels(&mut body);
         self.present.clear();
         let (mut from, mut is_values) = (0, false);
         let mut encoding = Encoding::PLAIN;
         match &mut self.values {
             Values::Bits(bits) => {
-                body.extend_from_slice(&bits.bytes);
+                bits.put(&mut body);
                 bits.clear();
             }
             Values::Ints(values) => {
                 encoding = Encoding::DELTA_BINARY_PACKED;
-                let wide = self.descriptor.physical_type() == Type::INT64;
-                scratch.encoded.start(values.len());
-                put_delta(values, wide, &mut scratch.encoded);
-                body.extend_from_slice(scratch.encoded.bytes());
+                put_delta(values, self.descriptor.physical_type() == Type::INT64, &mut body);
                 self.range = values.iter().fold(self.range, |range, n| {
                     let (least, most) = range.unwrap_or((*n, *n));
                     Some((least.min(*n), most.max(*n)))
@@ -263,10 +275,10 @@ impl Chunk {
             }
             Values::Tids(tids) => {
                 encoding = Encoding::DELTA_BYTE_ARRAY;
-                tids.put(&mut scratch.encoded, &mut body);
+                tids.put(&mut body);
             }
             Values::Bytes(bytes) => {
-                let plain = &bytes[LEVELS..];
+                let plain = &bytes.bytes()[LEVELS..];
                 let is_strings = self.descriptor.physical_type() == Type::BYTE_ARRAY;
                 let first = self.compression.is_none();
                 if is_strings && first && *self.repeats.get_or_insert_with(|| repeats(plain)) {
@@ -277,18 +289,16 @@ impl Chunk {
                 {
                     encoding = Encoding::RLE_DICTIONARY;
                     let width = bit_width(count.saturating_sub(1).into());
-                    scratch.encoded.start(numbers.len());
-                    scratch.encoded.put([width as u8], 1);
-                    put_hybrid(numbers, width, &mut scratch.encoded);
-                    body.extend_from_slice(scratch.encoded.bytes());
+                    body.put([width as u8], 1);
+                    put_hybrid(numbers, width, &mut body);
                     bytes.truncate(LEVELS);
                 } else if let Some(room) = LEVELS.checked_sub(body.len()) {
                     // The values stay where they are.
-                    bytes[room..LEVELS].copy_from_slice(&body);
+                    body.bytes().iter().enumerate().for_each(|(i, b)| bytes.put_at(room + i, [*b]));
                     std::mem::swap(bytes, &mut body);
                     (from, is_values) = (room, true);
                 } else {
-                    body.extend_from_slice(plain);
+                    body.put_slice(plain);
                     bytes.truncate(LEVELS);
                 }
             }
@@ -299,29 +309,34 @@ impl Chunk {
         let compression = *self.compression.get_or_insert_with(|| match encoding {
             Encoding::DELTA_BINARY_PACKED | Encoding::DELTA_BYTE_ARRAY => Compression::UNCOMPRESSED,
             Encoding::RLE_DICTIONARY => Compression::LZ4_RAW,
-            _ if packs_well(&body[from..]) => Compression::LZ4_RAW,
+            _ if packs_well(&body.bytes()[from..]) => Compression::LZ4_RAW,
             _ => Compression::UNCOMPRESSED,
         });
-        let (size, pages) = (body.len() - from, &mut self.pages);
+        let (len, pages) = (body.len(), &mut self.pages);
+        let size = len - from;
         let written;
         if compression == Compression::UNCOMPRESSED {
-            (body, written) = lend(body, from.., |body| put_page(body, size, rows, encoding, pages))?;
+            let room;
+            (room, written) = lend(body.into_room(), from..len, |body| put_page(body, size, rows, encoding, pages))?;
+            body = room.into();
         } else {
-            let packed = pack(&body[from..], &mut scratch.packed);
+            let packed = pack(&body.bytes()[from..], &mut scratch.packed);
             let buffer = std::mem::take(&mut scratch.packed);
             (scratch.packed, written) = lend(buffer, ..packed, |body| put_page(body, size, rows, encoding, pages))?;
+            body.truncate(0);
         }
         self.size += written;
         // One very long value does not hold memory for all that come after it.
+        body.shrink_to(2 * PAGE_BYTES);
+        scratch.packed.truncate(2 * PAGE_BYTES);
+        scratch.packed.shrink_to(2 * PAGE_BYTES);
         if let (Values::Bytes(bytes), true) = (&mut self.values, is_values) {
             std::mem::swap(bytes, &mut body);
-            bytes.truncate(LEVELS);
-            bytes.shrink_to(2 * PAGE_BYTES);
+            bytes.room(LEVELS);
+            bytes.used(LEVELS);
+            body.truncate(0);
         }
-        body.clear();
         scratch.body = body;
-        scratch.body.shrink_to(2 * PAGE_BYTES);
-        scratch.packed.shrink_to(2 * PAGE_BYTES);
         self.rows += rows;
         self.nulls += nulls;
         Ok(())
@@ -333,12 +348,12 @@ impl Chunk {
         let compression = self.compression.take().unwrap_or(Compression::UNCOMPRESSED);
         let (mut before, mut dictionary_at) = (Vec::new(), None);
         if let Some(dictionary) = self.dictionary.take().filter(|d| d.count > 0) {
+            let plain = dictionary.plain.bytes();
             let body = match compression {
-                Compression::LZ4_RAW => lz4_flex::block::compress(&dictionary.plain),
-                _ => dictionary.plain.clone(),
+                Compression::LZ4_RAW => lz4_flex::block::compress(plain),
+                _ => plain.to_vec(),
             };
-            let count = dictionary.count as usize;
-            self.size += put_dictionary(body.into(), dictionary.plain.len(), count, &mut before)?;
+            self.size += put_dictionary(body.into(), plain.len(), dictionary.count as usize, &mut before)?;
             dictionary_at = Some(0);
             if !self.encodings.contains(&Encoding::PLAIN) {
                 self.encodings.push(Encoding::PLAIN);
@@ -376,36 +391,40 @@ impl Chunk {
     }
 }
 
+/// No values yet, behind room for the levels.
+fn behind_levels() -> Buffer {
+    let mut bytes = Buffer::default();
+    bytes.room(LEVELS);
+    bytes.used(LEVELS);
+    bytes
+}
+
 /// Goes through a column. `keep` gets every value but nulls, and says None of one that does not fit.
 #[inline]
 fn fill(
-    column: ColumnOf<'_, '_>,
+    mut column: ColumnOf<'_, '_>,
     present: &mut Bits,
     unfit: &mut bool,
     mut keep: impl FnMut(Value<'_>) -> Option<()>,
 ) -> Result<()> {
-    column.each(|value| {
+    let (mut bits, mut count) = (0, 0);
+    while let Some(value) = column.next() {
+        let value = value?;
         let is_null = matches!(value, Value::Null);
         let is_there = !is_null && keep(value).is_some();
-        present.push(is_there);
         *unfit |= !is_there && !is_null;
-    })
+        bits |= u64::from(is_there) << count;
+        count += 1;
+        if count == 64 {
+            present.push(bits, 64);
+            (bits, count) = (0, 0);
+        }
+    }
+    present.push(bits, count);
+    Ok(())
 }
 
-/// Prints a text as PLAIN has it.
-#[inline]
-fn printed(out: &mut Vec<u8>, print: impl FnOnce(&mut Text)) -> Option<()> {
-    let at = out.len();
-    let mut text = Text::behind(std::mem::take(out));
-    text.push_str("\0\0\0\0");
-    print(&mut text);
-    *out = text.into_bytes();
-    let len = u32::try_from(out.len() - at - 4).ok()?;
-    out[at..at + 4].copy_from_slice(&len.to_le_bytes());
-    Some(())
-}
-
-fn fixed<const N: usize>(b: &[u8], out: &mut Vec<u8>) -> Option<()> {
-    out.extend_from_slice(&typed::fixed::<N>(b)?);
+fn fixed<const N: usize>(b: &[u8], out: &mut Buffer) -> Option<()> {
+    out.put(typed::fixed::<N>(b)?, N);
     Some(())
 }

@@ -1,6 +1,7 @@
 //! Strings that occur again: each once, and numbers in place of them.
 
 use hashbrown::HashMap;
+use leadline_parquet::Buffer;
 
 /// Most bytes of a dictionary.
 const DICTIONARY: usize = 1 << 20;
@@ -9,7 +10,7 @@ const DICTIONARY: usize = 1 << 20;
 #[derive(Default)]
 pub(super) struct Dictionary {
     numbers: HashMap<Box<[u8]>, u32>,
-    pub plain: Vec<u8>,
+    pub plain: Buffer,
     pub count: u32,
     /// No more strings are taken: pages are PLAIN from here on.
     is_full: bool,
@@ -42,9 +43,9 @@ impl Dictionary {
 
 /// A string as PLAIN has it: its length and its bytes.
 #[inline]
-pub(super) fn string(b: &[u8], out: &mut Vec<u8>) -> Option<()> {
-    out.extend_from_slice(&u32::try_from(b.len()).ok()?.to_le_bytes());
-    out.extend_from_slice(b);
+pub(super) fn string(b: &[u8], out: &mut Buffer) -> Option<()> {
+    out.put(u32::try_from(b.len()).ok()?.to_le_bytes(), 4);
+    out.put_slice(b);
     Some(())
 }
 

@@ -32,9 +32,12 @@ pub(super) fn packs_well(bytes: &[u8]) -> bool {
     lz4_flex::block::compress(bytes).len() * 2 <= bytes.len()
 }
 
-/// Packs into the first bytes of `out`, which is as long as it has to be; how many.
+/// Packs into the first bytes of `out`, which becomes as long as it has to be; how many.
 pub(super) fn pack(body: &[u8], out: &mut Vec<u8>) -> usize {
-    out.resize(lz4_flex::block::get_maximum_output_size(body.len()), 0);
+    let most = lz4_flex::block::get_maximum_output_size(body.len());
+    if out.len() < most {
+        out.resize(most, 0);
+    }
     // There is room for the worst case.
     lz4_flex::block::compress_into(body, out).unwrap_or(0)
 }

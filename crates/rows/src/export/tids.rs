@@ -1,6 +1,6 @@
 //! The places of rows as DELTA_BYTE_ARRAY.
 
-use leadline_parquet::{put_delta, Encoded};
+use leadline_parquet::{put_delta, Buffer};
 
 use super::{tid_end, tid_start};
 use crate::cells::Place;
@@ -34,14 +34,12 @@ impl Tids {
         self.lengths.push((self.rest.len() - at) as i64);
     }
 
-    pub(super) fn put(&mut self, encoded: &mut Encoded, out: &mut Vec<u8>) {
+    pub(super) fn put(&mut self, out: &mut Buffer) {
         for lengths in [&mut self.shared, &mut self.lengths] {
-            encoded.start(lengths.len());
-            put_delta(lengths, false, encoded);
-            out.extend_from_slice(encoded.bytes());
+            put_delta(lengths, false, out);
             lengths.clear();
         }
-        out.extend_from_slice(self.rest.as_bytes());
+        out.put_slice(self.rest.as_bytes());
         self.rest.clear();
         self.block = None;
     }
@@ -55,12 +53,12 @@ mod tests {
     #[test]
     fn the_first_place_of_a_page_shares_nothing() {
         let place = |lp| Place { block: 7, lp, xmin: 3, xmax: 0, status: Status::Live };
-        let (mut tids, mut encoded, mut body) = (Tids::default(), Encoded::default(), Vec::new());
+        let (mut tids, mut body) = (Tids::default(), Buffer::default());
         for _ in 0..2 {
             tids.push(&place(1));
             tids.push(&place(22));
             assert_eq!((&tids.shared[..], tids.rest.as_bytes()), (&[0, 3][..], &b"(7,1)22)"[..]));
-            tids.put(&mut encoded, &mut body);
+            tids.put(&mut body);
         }
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! Source: src/include/utils/jsonb.h.
 
+use leadline_parquet::word;
+
 use super::{fits, number, show, Text};
 use crate::tuple::align;
 use crate::varlena;
@@ -22,22 +24,22 @@ fn container(b: &[u8], out: &mut Text, depth: u32) -> Option<()> {
     let header = number::u32(b)?;
     let count = (header & 0x0fff_ffff) as usize;
     let entries = if header & OBJECT != 0 { count * 2 } else { count };
-    let values = b.get(4 + 4 * entries..)?;
+    let (entries, values) = b[4..].split_at_checked(4 * entries)?;
     if depth > DEEPEST || header & (OBJECT | ARRAY) == 0 {
         return None;
     }
     if header & SCALAR != 0 {
-        let (kind, end) = entry(b, 0, 0)?;
+        let (kind, end) = entry(entries.get(..4)?, 0)?;
         return value(kind, values, 0, end, out, depth).filter(|()| count == 1);
     }
     if header & ARRAY != 0 {
         out.push('[');
         let mut start = 0;
-        for i in 0..count {
+        for (i, of_value) in entries.chunks_exact(4).enumerate() {
             if i > 0 {
                 out.push_str(", ");
             }
-            let (kind, end) = entry(b, i, start)?;
+            let (kind, end) = entry(of_value, start)?;
             value(kind, values, start, end, out, depth)?;
             fits(out)?;
             start = end;
@@ -46,21 +48,22 @@ fn container(b: &[u8], out: &mut Text, depth: u32) -> Option<()> {
         return Some(());
     }
     // All names come first, then all values.
+    let (of_names, of_values) = entries.split_at(4 * count);
     let mut names = 0;
     let mut start = 0;
-    for i in 0..count {
-        start = entry(b, i, start)?.1;
+    for of_name in of_names.chunks_exact(4) {
+        start = entry(of_name, start)?.1;
     }
     out.push('{');
-    for i in 0..count {
+    for (i, (of_name, of_value)) in of_names.chunks_exact(4).zip(of_values.chunks_exact(4)).enumerate() {
         if i > 0 {
             out.push_str(", ");
         }
-        let (_, end) = entry(b, i, names)?;
+        let (_, end) = entry(of_name, names)?;
         string(values.get(names..end)?, out)?;
         names = end;
         out.push_str(": ");
-        let (kind, end) = entry(b, count + i, start)?;
+        let (kind, end) = entry(of_value, start)?;
         value(kind, values, start, end, out, depth)?;
         fits(out)?;
         start = end;
@@ -70,8 +73,9 @@ fn container(b: &[u8], out: &mut Text, depth: u32) -> Option<()> {
 }
 
 /// Kind of an entry and where its value, which begins at `start`, ends.
-fn entry(b: &[u8], i: usize, start: usize) -> Option<(u32, usize)> {
-    let entry = number::u32(b.get(4 + 4 * i..)?)?;
+#[inline]
+fn entry(entry: &[u8], start: usize) -> Option<(u32, usize)> {
+    let entry = number::u32(entry)?;
     let len = (entry & 0x0fff_ffff) as usize;
     let end = if entry & HAS_OFFSET != 0 { len } else { start + len };
     (end >= start).then_some((entry >> 28 & 7, end))
@@ -97,9 +101,43 @@ fn put(text: &str, out: &mut Text) -> Option<()> {
     Some(())
 }
 
+/// A string in quotes.
+#[inline]
 fn string(b: &[u8], out: &mut Text) -> Option<()> {
+    // Most strings are short, and ASCII that stands for itself.
+    match word(b) {
+        Some(word) if stands_for_itself(word, b.len()) => {
+            let room: &mut [u8; 18] = out.room(18).first_chunk_mut()?;
+            room[0] = b'"';
+            room[1..17].copy_from_slice(&word);
+            room[1 + b.len()] = b'"';
+            out.used(2 + b.len());
+            Some(())
+        }
+        _ => long_string(b, out),
+    }
+}
+
+/// Whether the first bytes of a word are ASCII that needs no escape: all are looked at in one go, by the highest bit of each.
+#[inline]
+fn stands_for_itself(word: [u8; 16], len: usize) -> bool {
+    const EACH: u128 = u128::MAX / 255;
+    const HIGHEST: u128 = EACH << 7;
+    let word = u128::from_le_bytes(word);
+    // A subtraction or an addition carries from a byte into the next one only when that byte is found itself.
+    let is = |c: u8| {
+        let other = word ^ EACH * u128::from(c);
+        other.wrapping_sub(EACH) & !other
+    };
+    let below_space = word.wrapping_sub(EACH * 0x20) & !word;
+    let above_tilde = word | word.wrapping_add(EACH);
+    let found = (below_space | above_tilde | is(b'"') | is(b'\\')) & HIGHEST;
+    found & u128::MAX.checked_shr(128 - 8 * len as u32).unwrap_or(0) == 0
+}
+
+fn long_string(b: &[u8], out: &mut Text) -> Option<()> {
     out.push('"');
-    // Most strings are ASCII that stands for itself. Without a way out on the first hit the compiler looks at many bytes at once.
+    // Without a way out on the first hit the compiler looks at many bytes at once.
     let special = |found, c: &u8| found | (*c < b' ') | (*c > b'~') | (*c == b'"') | (*c == b'\\');
     if !b.iter().fold(false, special) {
         out.push_part(b);
@@ -120,4 +158,29 @@ fn string(b: &[u8], out: &mut Text) -> Option<()> {
     }
     out.push('"');
     Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_strings_are_printed_as_long_ones() {
+        for special in 0..=255 {
+            for (len, at) in (1..18).flat_map(|len| (0..len).map(move |at| (len, at))) {
+                let mut b = vec![b'a'; len];
+                b[at] = special;
+                let (mut short, mut long) = (Text::new(), Text::new());
+                string(&b, &mut short).unwrap();
+                long_string(&b, &mut long).unwrap();
+                assert_eq!(short.as_bytes(), long.as_bytes(), "{special} {len} {at}");
+                let word = word(&b).is_some_and(|word| stands_for_itself(word, len));
+                let plain = (b' '..=b'~').contains(&special) && special != b'"' && special != b'\\';
+                assert_eq!(word, plain && len <= 16);
+            }
+        }
+        let mut none = Text::new();
+        string(b"", &mut none).unwrap();
+        assert_eq!(none.as_bytes(), b"\"\"");
+    }
 }
