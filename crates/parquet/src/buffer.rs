@@ -93,10 +93,27 @@ impl Buffer {
     /// Appends bytes. Short ones, as most are, are copied in line.
     #[inline]
     pub fn put_slice(&mut self, bytes: &[u8]) {
-        if let Some(word) = word(bytes) {
-            self.put(word, bytes.len());
-        } else {
-            self.room(bytes.len()).copy_from_slice(bytes);
+        match bytes.len() {
+            0 => {}
+            1 => self.put([bytes[0]], 1),
+            2..4 => self.put_ends::<2>(bytes),
+            4..8 => self.put_ends::<4>(bytes),
+            8..16 => self.put_ends::<8>(bytes),
+            16..=32 => self.put_ends::<16>(bytes),
+            len => {
+                self.room(len).copy_from_slice(bytes);
+                self.at += len;
+            }
+        }
+    }
+
+    /// Appends N to 2 N bytes.
+    #[inline]
+    fn put_ends<const N: usize>(&mut self, bytes: &[u8]) {
+        if let Some((first, last)) = ends::<N>(bytes) {
+            let room = self.room(bytes.len());
+            room[..N].copy_from_slice(&first);
+            room[bytes.len() - N..].copy_from_slice(&last);
             self.at += bytes.len();
         }
     }
@@ -121,27 +138,10 @@ impl Buffer {
     }
 }
 
-/// Up to 16 bytes, and zeros behind them; None of more. Read as two pieces that overlap, since the length is not known beforehand.
+/// The first and the last N bytes. Of N to 2 N bytes they are all, without a loop, though the length is not known beforehand.
 #[inline]
-pub fn word(bytes: &[u8]) -> Option<[u8; 16]> {
-    let len = bytes.len();
-    let eight = |at: usize| bytes[at..].first_chunk().map(|b| u64::from_le_bytes(*b));
-    let four = |at: usize| bytes[at..].first_chunk().map(|b| u64::from(u32::from_le_bytes(*b)));
-    let (low, high) = match len {
-        0 => (0, 0),
-        1..4 => {
-            let byte = |at: usize| u64::from(bytes[at]) << (8 * at);
-            (byte(0) | byte(len / 2) | byte(len - 1), 0)
-        }
-        4..8 => (four(0)? | four(len - 4)? << (8 * (len - 4)), 0),
-        8 => (eight(0)?, 0),
-        9..=16 => (eight(0)?, eight(len - 8)? >> (8 * (16 - len))),
-        _ => return None,
-    };
-    let mut word = [0; 16];
-    word[..8].copy_from_slice(&u64::to_le_bytes(low));
-    word[8..].copy_from_slice(&u64::to_le_bytes(high));
-    Some(word)
+pub fn ends<const N: usize>(bytes: &[u8]) -> Option<([u8; N], [u8; N])> {
+    Some((*bytes.first_chunk()?, *bytes.last_chunk()?))
 }
 
 #[cfg(test)]
@@ -149,11 +149,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_of_every_length_are_copied_and_padded() {
+    fn bytes_of_every_length_are_copied() {
         let bytes: Vec<u8> = (1..=200).collect();
         for len in 0..=bytes.len() {
-            let want = (len <= 16).then(|| std::array::from_fn(|i| if i < len { bytes[i] } else { 0 }));
-            assert_eq!(word(&bytes[..len]), want);
             let mut out = Buffer::default();
             out.put(*b"ab", 2);
             out.put_slice(&bytes[..len]);

@@ -10,6 +10,6 @@ mod buffer;
 mod packing;
 mod page;
 
-pub use buffer::{word, Buffer};
+pub use buffer::{ends, Buffer};
 pub use packing::{bit_width, put_delta, put_hybrid, Int};
 pub use page::{put_dictionary, put_page};

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | whole numbers, days, times, decimals of up to 18 digits | DELTA_BINARY_PACKED |
 //! | ctid | DELTA_BYTE_ARRAY |
+//! | strings | DELTA_LENGTH_BYTE_ARRAY: their lengths, then all of them without a gap, which packs better than with lengths in between |
 //! | strings most of which occur again | dictionary |
 //! | everything else | PLAIN |
 //!
@@ -18,18 +19,20 @@ use parquet::schema::types::ColumnDescPtr;
 
 use super::bits::Bits;
 use super::columns::Kind;
-use super::dictionary::{repeats, string, Dictionary};
+use super::dictionary::Dictionary;
 use super::packed::{lend, pack, packs_well, Spare};
+use super::strings::{Strings, LOOKED_AT};
 use super::tids::Tids;
 use crate::cells::{ColumnOf, Place, Value};
 use crate::error::Result;
 use crate::value::{typed, Printer, Text, Types};
 
-/// Most values of a page, and bytes from which on it is ended.
+/// Most values of a page.
 const PAGE_ROWS: usize = 16_384;
-const PAGE_BYTES: usize = 1 << 20;
-/// Bytes left free before the values of a page, for the levels that come there once it is known which are null: one bit each.
-const LEVELS: usize = 1 << 12;
+/// Bytes from which on a page is ended: it stays in the processor's cache until it is packed, which is quicker below 64 KiB.
+const PAGE_BYTES: usize = 48 << 10;
+/// Bytes that a buffer keeps for the next page, so that one very long value does not hold memory for all that come after it.
+const KEPT: usize = 1 << 20;
 
 /// Buffers that columns take turns to use.
 #[derive(Default)]
@@ -70,8 +73,9 @@ pub(super) struct Chunk {
 enum Values {
     Bits(Bits),
     Ints(Vec<i64>),
-    /// As PLAIN has them, behind room for the levels.
+    /// Of fixed width, as PLAIN has them.
     Bytes(Buffer),
+    Strings(Strings),
     Tids(Tids),
 }
 
@@ -88,7 +92,8 @@ impl Chunk {
             (Kind::Bool, _) => Values::Bits(Bits::default()),
             (Kind::Tid, _) => Values::Tids(Tids::default()),
             (_, Type::INT32 | Type::INT64) => Values::Ints(Vec::new()),
-            _ => Values::Bytes(behind_levels()),
+            (_, Type::BYTE_ARRAY) => Values::Strings(Strings::default()),
+            _ => Values::Bytes(Buffer::default()),
         };
         Chunk {
             kind,
@@ -115,7 +120,8 @@ impl Chunk {
         let waiting = match &self.values {
             Values::Bits(bits) => bits.len(),
             Values::Ints(values) => 8 * values.len(),
-            Values::Bytes(bytes) => bytes.len() - LEVELS,
+            Values::Bytes(bytes) => bytes.len(),
+            Values::Strings(strings) => strings.len() + 4 * strings.count(),
             Values::Tids(tids) => 16 * tids.shared.len() + tids.rest.len(),
         };
         self.pages.len() + waiting + self.dictionary.as_ref().map_or(0, |d| 2 * d.plain.len())
@@ -151,13 +157,13 @@ impl Chunk {
             Kind::Float32 => self.bytes(column, fixed::<4>)?,
             Kind::Float64 => self.bytes(column, fixed::<8>)?,
             Kind::Uuid => self.bytes(column, fixed::<16>)?,
-            Kind::Bytes => self.bytes(column, string)?,
-            Kind::Plain => self.texts(column, |b, text| text.push_bytes(b))?,
+            Kind::Bytes => self.strings(column, |value, out| Some(out.push_part(value.bytes()?)))?,
+            Kind::Plain => self.texts(column, |b, out| out.push_bytes(b))?,
             // Only the places of rows are of this kind, and they are no values of them.
             Kind::Tid => {}
             Kind::Text => {
                 let Some(printer) = self.printer else { return Ok(()) };
-                self.texts(column, |b, text| types.print(printer, b, text))?;
+                self.texts(column, |b, out| types.print(printer, b, out))?;
             }
         }
         Ok(())
@@ -192,25 +198,28 @@ impl Chunk {
         fill(column, &mut self.present, &mut self.unfit, |value| put(value.bytes()?, values))
     }
 
-    /// `print` adds a value to a text. What is said of a lost one is text too.
+    /// `put` appends a value.
+    #[inline]
+    fn strings(
+        &mut self,
+        column: ColumnOf<'_, '_>,
+        mut put: impl FnMut(Value<'_>, &mut Text) -> Option<()>,
+    ) -> Result<()> {
+        let Values::Strings(strings) = &mut self.values else { return Ok(()) };
+        fill(column, &mut self.present, &mut self.unfit, |value| strings.push(|out| put(value, out)))
+    }
+
+    /// `print` appends a value as text. What is said of a lost one is text too.
     #[inline]
     fn texts(&mut self, column: ColumnOf<'_, '_>, mut print: impl FnMut(&[u8], &mut Text)) -> Result<()> {
-        let Values::Bytes(values) = &mut self.values else { return Ok(()) };
-        let mut text = Text::behind(std::mem::take(values));
-        let filled = fill(column, &mut self.present, &mut self.unfit, |value| {
-            let at = text.len();
-            text.push_str("\0\0\0\0");
+        self.strings(column, |value, out| {
             match value {
-                Value::Bytes(b) => print(b, &mut text),
-                Value::Lost(said) => text.push_str(said),
+                Value::Bytes(b) => print(b, out),
+                Value::Lost(said) => out.push_str(said),
                 Value::Null => {}
             }
-            let len = u32::try_from(text.len() - at - 4).ok()?;
-            text.put_at(at, len.to_le_bytes());
             Some(())
-        });
-        *values = text.into_buffer();
-        filled
+        })
     }
 
     /// Adds a place, to a column of them.
@@ -224,8 +233,8 @@ impl Chunk {
 
     /// Adds a text, to a column of them.
     pub(super) fn text(&mut self, text: &[u8]) {
-        if let Values::Bytes(values) = &mut self.values {
-            let _ = string(text, values);
+        if let Values::Strings(strings) = &mut self.values {
+            strings.push(|out| Some(out.push_bytes(text)));
             self.present.push(1, 1);
         }
     }
@@ -240,8 +249,16 @@ impl Chunk {
 
     /// Ends the page when it is large enough.
     pub(super) fn end_page_if_full(&mut self, scratch: &mut Scratch) -> ParquetResult<()> {
-        let is_full = self.present.count >= PAGE_ROWS
-            || matches!(&self.values, Values::Bytes(bytes) if bytes.len() >= PAGE_BYTES);
+        let bytes = match &self.values {
+            // Enough for the first page to tell whether they occur again.
+            Values::Strings(strings) if self.repeats.is_none() && strings.count() < LOOKED_AT => {
+                strings.len() * PAGE_BYTES / KEPT
+            }
+            Values::Strings(strings) => strings.len(),
+            Values::Bytes(bytes) => bytes.len(),
+            _ => 0,
+        };
+        let is_full = self.present.count >= PAGE_ROWS || bytes >= PAGE_BYTES;
         if is_full {
             self.end_page(scratch)?;
         }
@@ -257,7 +274,6 @@ impl Chunk {
         let mut body = std::mem::take(&mut scratch.body);
         self.present.levels(&mut body);
         self.present.clear();
-        let (mut from, mut is_values) = (0, false);
         let mut encoding = Encoding::PLAIN;
         match &mut self.values {
             Values::Bits(bits) => {
@@ -278,29 +294,25 @@ impl Chunk {
                 tids.put(&mut body);
             }
             Values::Bytes(bytes) => {
-                let plain = &bytes.bytes()[LEVELS..];
-                let is_strings = self.descriptor.physical_type() == Type::BYTE_ARRAY;
-                let first = self.compression.is_none();
-                if is_strings && first && *self.repeats.get_or_insert_with(|| repeats(plain)) {
+                body.put_slice(bytes.bytes());
+                bytes.truncate(0);
+            }
+            Values::Strings(strings) => {
+                if self.compression.is_none() && *self.repeats.get_or_insert_with(|| strings.repeat()) {
                     self.dictionary = Some(Dictionary::default());
                 }
                 let numbers = &mut scratch.numbers;
-                if let Some(count) = self.dictionary.as_mut().and_then(|d| d.number(plain, numbers).then_some(d.count))
-                {
-                    encoding = Encoding::RLE_DICTIONARY;
+                let count = self.dictionary.as_mut().and_then(|d| d.number(strings, numbers).then_some(d.count));
+                if let Some(count) = count {
                     let width = bit_width(count.saturating_sub(1).into());
+                    encoding = Encoding::RLE_DICTIONARY;
                     body.put([width as u8], 1);
                     put_hybrid(numbers, width, &mut body);
-                    bytes.truncate(LEVELS);
-                } else if let Some(room) = LEVELS.checked_sub(body.len()) {
-                    // The values stay where they are.
-                    body.bytes().iter().enumerate().for_each(|(i, b)| bytes.put_at(room + i, [*b]));
-                    std::mem::swap(bytes, &mut body);
-                    (from, is_values) = (room, true);
                 } else {
-                    body.put_slice(plain);
-                    bytes.truncate(LEVELS);
+                    encoding = Encoding::DELTA_LENGTH_BYTE_ARRAY;
+                    strings.put(&mut body);
                 }
+                strings.clear(KEPT);
             }
         }
         if !self.encodings.contains(&encoding) {
@@ -309,34 +321,26 @@ impl Chunk {
         let compression = *self.compression.get_or_insert_with(|| match encoding {
             Encoding::DELTA_BINARY_PACKED | Encoding::DELTA_BYTE_ARRAY => Compression::UNCOMPRESSED,
             Encoding::RLE_DICTIONARY => Compression::LZ4_RAW,
-            _ if packs_well(&body.bytes()[from..]) => Compression::LZ4_RAW,
+            _ if packs_well(body.bytes()) => Compression::LZ4_RAW,
             _ => Compression::UNCOMPRESSED,
         });
-        let (len, pages) = (body.len(), &mut self.pages);
-        let size = len - from;
+        let (size, pages) = (body.len(), &mut self.pages);
         let written;
         if compression == Compression::UNCOMPRESSED {
             let room;
-            (room, written) = lend(body.into_room(), from..len, |body| put_page(body, size, rows, encoding, pages))?;
+            (room, written) = lend(body.into_room(), size, |body| put_page(body, size, rows, encoding, pages))?;
             body = room.into();
         } else {
-            let packed = pack(&body.bytes()[from..], &mut scratch.packed);
+            let packed = pack(body.bytes(), &mut scratch.packed);
             let buffer = std::mem::take(&mut scratch.packed);
-            (scratch.packed, written) = lend(buffer, ..packed, |body| put_page(body, size, rows, encoding, pages))?;
-            body.truncate(0);
+            (scratch.packed, written) = lend(buffer, packed, |body| put_page(body, size, rows, encoding, pages))?;
         }
         self.size += written;
-        // One very long value does not hold memory for all that come after it.
-        body.shrink_to(2 * PAGE_BYTES);
-        scratch.packed.truncate(2 * PAGE_BYTES);
-        scratch.packed.shrink_to(2 * PAGE_BYTES);
-        if let (Values::Bytes(bytes), true) = (&mut self.values, is_values) {
-            std::mem::swap(bytes, &mut body);
-            bytes.room(LEVELS);
-            bytes.used(LEVELS);
-            body.truncate(0);
-        }
+        body.truncate(0);
+        body.shrink_to(KEPT);
         scratch.body = body;
+        scratch.packed.truncate(KEPT);
+        scratch.packed.shrink_to(KEPT);
         self.rows += rows;
         self.nulls += nulls;
         Ok(())
@@ -389,14 +393,6 @@ impl Chunk {
             _ => Statistics::byte_array(None, None, None, nulls, false),
         }
     }
-}
-
-/// No values yet, behind room for the levels.
-fn behind_levels() -> Buffer {
-    let mut bytes = Buffer::default();
-    bytes.room(LEVELS);
-    bytes.used(LEVELS);
-    bytes
 }
 
 /// Goes through a column. `keep` gets every value but nulls, and says None of one that does not fit.

@@ -11,6 +11,7 @@ mod dictionary;
 mod in_order;
 mod packed;
 mod parquet;
+mod strings;
 mod tids;
 
 use std::fs::File;

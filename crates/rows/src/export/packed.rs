@@ -1,6 +1,5 @@
 //! Bodies of pages: packed or as they are, and the buffers that hold them.
 
-use std::ops::RangeBounds;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
@@ -42,13 +41,13 @@ pub(super) fn pack(body: &[u8], out: &mut Vec<u8>) -> usize {
     lz4_flex::block::compress_into(body, out).unwrap_or(0)
 }
 
-/// Lends a part of a buffer to what takes no slice, and gives the buffer back: nothing is copied.
+/// Lends the first bytes of a buffer to what takes no slice, and gives the buffer back: nothing is copied.
 pub(super) fn lend<T>(
     buffer: Vec<u8>,
-    part: impl RangeBounds<usize>,
+    len: usize,
     to: impl FnOnce(Bytes) -> ParquetResult<T>,
 ) -> ParquetResult<(Vec<u8>, T)> {
     let buffer = Bytes::from(buffer);
-    let given = to(buffer.slice(part))?;
+    let given = to(buffer.slice(..len))?;
     Ok((buffer.into(), given))
 }

@@ -2,7 +2,7 @@
 //!
 //! Source: src/include/utils/jsonb.h.
 
-use leadline_parquet::word;
+use leadline_parquet::ends;
 
 use super::{fits, number, show, Text};
 use crate::tuple::align;
@@ -29,53 +29,52 @@ fn container(b: &[u8], out: &mut Text, depth: u32) -> Option<()> {
         return None;
     }
     if header & SCALAR != 0 {
-        let (kind, end) = entry(entries.get(..4)?, 0)?;
+        let (kind, end) = entry(entries, 0, 0)?;
         return value(kind, values, 0, end, out, depth).filter(|()| count == 1);
     }
     if header & ARRAY != 0 {
-        out.push('[');
+        out.push_ascii(*b"[");
         let mut start = 0;
-        for (i, of_value) in entries.chunks_exact(4).enumerate() {
+        for i in 0..count {
             if i > 0 {
-                out.push_str(", ");
+                out.push_ascii(*b", ");
             }
-            let (kind, end) = entry(of_value, start)?;
+            let (kind, end) = entry(entries, i, start)?;
             value(kind, values, start, end, out, depth)?;
             fits(out)?;
             start = end;
         }
-        out.push(']');
+        out.push_ascii(*b"]");
         return Some(());
     }
     // All names come first, then all values.
-    let (of_names, of_values) = entries.split_at(4 * count);
     let mut names = 0;
     let mut start = 0;
-    for of_name in of_names.chunks_exact(4) {
-        start = entry(of_name, start)?.1;
+    for i in 0..count {
+        start = entry(entries, i, start)?.1;
     }
-    out.push('{');
-    for (i, (of_name, of_value)) in of_names.chunks_exact(4).zip(of_values.chunks_exact(4)).enumerate() {
+    out.push_ascii(*b"{");
+    for i in 0..count {
         if i > 0 {
-            out.push_str(", ");
+            out.push_ascii(*b", ");
         }
-        let (_, end) = entry(of_name, names)?;
+        let (_, end) = entry(entries, i, names)?;
         string(values.get(names..end)?, out)?;
         names = end;
-        out.push_str(": ");
-        let (kind, end) = entry(of_value, start)?;
+        out.push_ascii(*b": ");
+        let (kind, end) = entry(entries, count + i, start)?;
         value(kind, values, start, end, out, depth)?;
         fits(out)?;
         start = end;
     }
-    out.push('}');
+    out.push_ascii(*b"}");
     Some(())
 }
 
 /// Kind of an entry and where its value, which begins at `start`, ends.
 #[inline]
-fn entry(entry: &[u8], start: usize) -> Option<(u32, usize)> {
-    let entry = number::u32(entry)?;
+fn entry(entries: &[u8], i: usize, start: usize) -> Option<(u32, usize)> {
+    let entry = number::u32(entries.get(4 * i..)?)?;
     let len = (entry & 0x0fff_ffff) as usize;
     let end = if entry & HAS_OFFSET != 0 { len } else { start + len };
     (end >= start).then_some((entry >> 28 & 7, end))
@@ -101,38 +100,56 @@ fn put(text: &str, out: &mut Text) -> Option<()> {
     Some(())
 }
 
-/// A string in quotes.
+/// A string in quotes. Most are short.
 #[inline]
 fn string(b: &[u8], out: &mut Text) -> Option<()> {
-    // Most strings are short, and ASCII that stands for itself.
-    match word(b) {
-        Some(word) if stands_for_itself(word, b.len()) => {
-            let room: &mut [u8; 18] = out.room(18).first_chunk_mut()?;
-            room[0] = b'"';
-            room[1..17].copy_from_slice(&word);
-            room[1 + b.len()] = b'"';
-            out.used(2 + b.len());
-            Some(())
-        }
-        _ => long_string(b, out),
-    }
+    let printed = match b.len() {
+        1 => short_string::<1>(b, out),
+        2..4 => short_string::<2>(b, out),
+        4..8 => short_string::<4>(b, out),
+        8..=16 => short_string::<8>(b, out),
+        _ => None,
+    };
+    printed.or_else(|| long_string(b, out))
 }
 
-/// Whether the first bytes of a word are ASCII that needs no escape: all are looked at in one go, by the highest bit of each.
+/// Of N to 2 N bytes, when all are ASCII that stands for itself.
 #[inline]
-fn stands_for_itself(word: [u8; 16], len: usize) -> bool {
-    const EACH: u128 = u128::MAX / 255;
-    const HIGHEST: u128 = EACH << 7;
-    let word = u128::from_le_bytes(word);
-    // A subtraction or an addition carries from a byte into the next one only when that byte is found itself.
+fn short_string<const N: usize>(b: &[u8], out: &mut Text) -> Option<()> {
+    let (first, last) = ends::<N>(b)?;
+    let mut words = [[b' '; 8]; 2];
+    words[0][..N].copy_from_slice(&first);
+    if N < 8 {
+        words[0][8 - N..].copy_from_slice(&last);
+    } else {
+        words[1].copy_from_slice(&last[..8]);
+    }
+    if !stands_for_itself(words[0]) || N == 8 && !stands_for_itself(words[1]) {
+        return None;
+    }
+    let len = b.len();
+    let room = out.room(len + 2);
+    room[0] = b'"';
+    room[1..=N].copy_from_slice(&first);
+    room[len + 1 - N..=len].copy_from_slice(&last);
+    room[len + 1] = b'"';
+    out.used(len + 2);
+    Some(())
+}
+
+/// Whether all are ASCII and need no escape. They are looked at in one go: what is found has its highest bit set, and a subtraction or
+/// an addition carries into the next byte only from one that is found itself.
+#[inline]
+fn stands_for_itself(bytes: [u8; 8]) -> bool {
+    const EACH: u64 = u64::MAX / 255;
+    let word = u64::from_le_bytes(bytes);
     let is = |c: u8| {
-        let other = word ^ EACH * u128::from(c);
+        let other = word ^ EACH * u64::from(c);
         other.wrapping_sub(EACH) & !other
     };
     let below_space = word.wrapping_sub(EACH * 0x20) & !word;
     let above_tilde = word | word.wrapping_add(EACH);
-    let found = (below_space | above_tilde | is(b'"') | is(b'\\')) & HIGHEST;
-    found & u128::MAX.checked_shr(128 - 8 * len as u32).unwrap_or(0) == 0
+    (below_space | above_tilde | is(b'"') | is(b'\\')) & EACH << 7 == 0
 }
 
 fn long_string(b: &[u8], out: &mut Text) -> Option<()> {
@@ -167,16 +184,16 @@ mod tests {
     #[test]
     fn short_strings_are_printed_as_long_ones() {
         for special in 0..=255 {
-            for (len, at) in (1..18).flat_map(|len| (0..len).map(move |at| (len, at))) {
+            for (len, at) in (1..20).flat_map(|len| (0..len).map(move |at| (len, at))) {
                 let mut b = vec![b'a'; len];
                 b[at] = special;
                 let (mut short, mut long) = (Text::new(), Text::new());
                 string(&b, &mut short).unwrap();
                 long_string(&b, &mut long).unwrap();
                 assert_eq!(short.as_bytes(), long.as_bytes(), "{special} {len} {at}");
-                let word = word(&b).is_some_and(|word| stands_for_itself(word, len));
+                let word = <[u8; 8]>::try_from(b.as_slice()).ok().map(stands_for_itself);
                 let plain = (b' '..=b'~').contains(&special) && special != b'"' && special != b'\\';
-                assert_eq!(word, plain && len <= 16);
+                assert_eq!(word.unwrap_or(plain), plain);
             }
         }
         let mut none = Text::new();

@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use leadline_parquet::{word, Buffer};
+use leadline_parquet::Buffer;
 
 /// UTF-8 as bytes: nothing is added that is not, so it need not be looked at again and again, as a `String` does when a digit is
-/// added. May begin with bytes of somebody else.
+/// added.
 #[derive(Debug, Clone, Default)]
 pub struct Text(Buffer);
 
@@ -15,18 +15,9 @@ impl Text {
         Text::default()
     }
 
-    /// Goes on behind some bytes.
-    pub(crate) fn behind(bytes: Buffer) -> Text {
-        Text(bytes)
-    }
-
     /// All of it.
     pub fn as_bytes(&self) -> &[u8] {
         self.0.bytes()
-    }
-
-    pub(crate) fn into_buffer(self) -> Buffer {
-        self.0
     }
 
     /// As a string of its own.
@@ -43,6 +34,11 @@ impl Text {
 
     pub(crate) fn clear(&mut self) {
         self.0.truncate(0);
+    }
+
+    /// Gives room back that is beyond `most` bytes.
+    pub(crate) fn shrink_to(&mut self, most: usize) {
+        self.0.shrink_to(most);
     }
 
     pub(super) fn truncate(&mut self, len: usize) {
@@ -71,7 +67,7 @@ impl Text {
 
     /// Bytes of UTF-8.
     #[inline]
-    pub(super) fn push_part(&mut self, part: &[u8]) {
+    pub(crate) fn push_part(&mut self, part: &[u8]) {
         self.0.put_slice(part);
     }
 
@@ -84,9 +80,7 @@ impl Text {
     /// Bytes of a value; what is not UTF-8 (the database may have another encoding) is replaced.
     #[inline]
     pub(crate) fn push_bytes(&mut self, bytes: &[u8]) {
-        if let Some(word) = word(bytes).filter(|word| word.is_ascii()) {
-            self.0.put(word, bytes.len());
-        } else if bytes.is_ascii() || std::str::from_utf8(bytes).is_ok() {
+        if bytes.is_ascii() || std::str::from_utf8(bytes).is_ok() {
             self.0.put_slice(bytes);
         } else {
             self.push_str(&String::from_utf8_lossy(bytes));
@@ -97,12 +91,6 @@ impl Text {
     #[inline]
     pub(super) fn push_word<const N: usize>(&mut self, word: [u8; N], used: usize) {
         self.0.put(word, used);
-    }
-
-    /// Writes over bytes of somebody else.
-    #[inline]
-    pub(crate) fn put_at<const N: usize>(&mut self, at: usize, word: [u8; N]) {
-        self.0.put_at(at, word);
     }
 
     /// Room to print ASCII into, which counts when [`Text::used`] says so.
