@@ -6,7 +6,7 @@ use leadline_parquet::ends;
 
 use super::{fits, number, show, Text};
 use crate::tuple::align;
-use crate::varlena;
+use crate::varlena::{self, Varlena};
 
 const SCALAR: u32 = 0x1000_0000;
 const OBJECT: u32 = 0x2000_0000;
@@ -59,9 +59,8 @@ fn container(b: &[u8], out: &mut Text, depth: u32) -> Option<()> {
             out.push_ascii(*b", ");
         }
         let (_, end) = entry(entries, i, names)?;
-        string(values.get(names..end)?, out)?;
+        string(values.get(names..end)?, *b"\": ", out)?;
         names = end;
-        out.push_ascii(*b": ");
         let (kind, end) = entry(entries, count + i, start)?;
         value(kind, values, start, end, out, depth)?;
         fits(out)?;
@@ -82,10 +81,13 @@ fn entry(entries: &[u8], i: usize, start: usize) -> Option<(u32, usize)> {
 
 fn value(kind: u32, values: &[u8], start: usize, end: usize, out: &mut Text, depth: u32) -> Option<()> {
     match kind {
-        0 => string(values.get(start..end)?, out),
+        0 => string(values.get(start..end)?, *b"\"", out),
         1 => {
-            let (digits, _) = varlena::inner(values.get(align(start, b'i')..end)?)?;
-            number::numeric(&digits, out)
+            let value = values.get(align(start, b'i')..end)?;
+            match varlena::parse(value)? {
+                (Varlena::Plain(digits), _) => number::numeric(digits, out),
+                _ => number::numeric(&varlena::inner(value)?.0, out),
+            }
         }
         2 => put("false", out),
         3 => put("true", out),
@@ -100,22 +102,26 @@ fn put(text: &str, out: &mut Text) -> Option<()> {
     Some(())
 }
 
-/// A string in quotes. Most are short.
+/// A string in quotes, the second one with what comes behind it. Most are short.
 #[inline]
-fn string(b: &[u8], out: &mut Text) -> Option<()> {
+fn string<const M: usize>(b: &[u8], end: [u8; M], out: &mut Text) -> Option<()> {
     let printed = match b.len() {
-        1 => short_string::<1>(b, out),
-        2..4 => short_string::<2>(b, out),
-        4..8 => short_string::<4>(b, out),
-        8..=16 => short_string::<8>(b, out),
+        1 => short_string::<1, M>(b, end, out),
+        2..4 => short_string::<2, M>(b, end, out),
+        4..8 => short_string::<4, M>(b, end, out),
+        8..=16 => short_string::<8, M>(b, end, out),
         _ => None,
     };
-    printed.or_else(|| long_string(b, out))
+    printed.or_else(|| {
+        long_string(b, out)?;
+        out.push_ascii(end);
+        Some(())
+    })
 }
 
 /// Of N to 2 N bytes, when all are ASCII that stands for itself.
 #[inline]
-fn short_string<const N: usize>(b: &[u8], out: &mut Text) -> Option<()> {
+fn short_string<const N: usize, const M: usize>(b: &[u8], end: [u8; M], out: &mut Text) -> Option<()> {
     let (first, last) = ends::<N>(b)?;
     let mut words = [[b' '; 8]; 2];
     words[0][..N].copy_from_slice(&first);
@@ -128,12 +134,12 @@ fn short_string<const N: usize>(b: &[u8], out: &mut Text) -> Option<()> {
         return None;
     }
     let len = b.len();
-    let room = out.room(len + 2);
+    let room = out.room(len + 1 + M);
     room[0] = b'"';
     room[1..=N].copy_from_slice(&first);
     room[len + 1 - N..=len].copy_from_slice(&last);
-    room[len + 1] = b'"';
-    out.used(len + 2);
+    room[len + 1..].copy_from_slice(&end);
+    out.used(len + 1 + M);
     Some(())
 }
 
@@ -152,13 +158,13 @@ fn stands_for_itself(bytes: [u8; 8]) -> bool {
     (below_space | above_tilde | is(b'"') | is(b'\\')) & EACH << 7 == 0
 }
 
+/// A string behind a quote.
 fn long_string(b: &[u8], out: &mut Text) -> Option<()> {
     out.push('"');
     // Without a way out on the first hit the compiler looks at many bytes at once.
     let special = |found, c: &u8| found | (*c < b' ') | (*c > b'~') | (*c == b'"') | (*c == b'\\');
     if !b.iter().fold(false, special) {
         out.push_part(b);
-        out.push('"');
         return Some(());
     }
     for c in String::from_utf8_lossy(b).chars() {
@@ -173,7 +179,6 @@ fn long_string(b: &[u8], out: &mut Text) -> Option<()> {
             c => out.push(c),
         }
     }
-    out.push('"');
     Some(())
 }
 
@@ -188,8 +193,9 @@ mod tests {
                 let mut b = vec![b'a'; len];
                 b[at] = special;
                 let (mut short, mut long) = (Text::new(), Text::new());
-                string(&b, &mut short).unwrap();
+                string(&b, *b"\"", &mut short).unwrap();
                 long_string(&b, &mut long).unwrap();
+                long.push('"');
                 assert_eq!(short.as_bytes(), long.as_bytes(), "{special} {len} {at}");
                 let word = <[u8; 8]>::try_from(b.as_slice()).ok().map(stands_for_itself);
                 let plain = (b' '..=b'~').contains(&special) && special != b'"' && special != b'\\';
@@ -197,7 +203,7 @@ mod tests {
             }
         }
         let mut none = Text::new();
-        string(b"", &mut none).unwrap();
-        assert_eq!(none.as_bytes(), b"\"\"");
+        string(b"", *b"\": ", &mut none).unwrap();
+        assert_eq!(none.as_bytes(), b"\"\": ");
     }
 }
