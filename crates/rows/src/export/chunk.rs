@@ -157,7 +157,7 @@ impl Chunk {
             Kind::Float32 => self.bytes(column, fixed::<4>)?,
             Kind::Float64 => self.bytes(column, fixed::<8>)?,
             Kind::Uuid => self.bytes(column, fixed::<16>)?,
-            Kind::Bytes => self.strings(column, |value, out| Some(out.push_part(value.bytes()?)))?,
+            Kind::Bytes => self.strings(column, |value, out| value.bytes().map(|b| out.push_part(b)))?,
             Kind::Plain => self.texts(column, |b, out| out.push_bytes(b))?,
             // Only the places of rows are of this kind, and they are no values of them.
             Kind::Tid => {}
@@ -184,7 +184,7 @@ impl Chunk {
         values.resize(before + column.len(), 0);
         let mut room = values[before..].iter_mut();
         fill(column, &mut self.present, &mut self.unfit, |value| {
-            read(value.bytes()?).and_then(|number| Some(*room.next()? = number))
+            read(value.bytes()?).and_then(|number| room.next().map(|place| *place = number))
         })?;
         let left = room.len();
         values.truncate(values.len() - left);
@@ -234,7 +234,10 @@ impl Chunk {
     /// Adds a text, to a column of them.
     pub(super) fn text(&mut self, text: &[u8]) {
         if let Values::Strings(strings) = &mut self.values {
-            strings.push(|out| Some(out.push_bytes(text)));
+            strings.push(|out| {
+                out.push_bytes(text);
+                Some(())
+            });
             self.present.push(1, 1);
         }
     }
@@ -403,20 +406,24 @@ fn fill(
     unfit: &mut bool,
     mut keep: impl FnMut(Value<'_>) -> Option<()>,
 ) -> Result<()> {
-    let (mut bits, mut count) = (0, 0);
+    // The last bit is the highest, and all move down by one for the next.
+    let (mut bits, mut count, mut fits) = (0, 0, true);
     while let Some(value) = column.next() {
         let value = value?;
         let is_null = matches!(value, Value::Null);
         let is_there = !is_null && keep(value).is_some();
-        *unfit |= !is_there && !is_null;
-        bits |= u64::from(is_there) << count;
+        fits &= is_there || is_null;
+        bits = bits >> 1 | u64::from(is_there) << 63;
         count += 1;
         if count == 64 {
             present.push(bits, 64);
-            (bits, count) = (0, 0);
+            count = 0;
         }
     }
-    present.push(bits, count);
+    if count > 0 {
+        present.push(bits >> (64 - count), count);
+    }
+    *unfit |= !fits;
     Ok(())
 }
 

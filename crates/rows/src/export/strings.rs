@@ -74,14 +74,20 @@ mod tests {
     #[test]
     fn lengths_come_first_and_what_was_not_put_is_no_string() {
         let mut strings = Strings::default();
-        for string in ["ab", "", "abc", "ab"] {
-            strings.push(|text| Some(text.push_str(string)));
+        let push = |strings: &mut Strings, string: &str| {
+            strings.push(|text| {
+                text.push_str(string);
+                Some(())
+            });
             assert_eq!(strings.push(|_| None), None);
+        };
+        for string in ["ab", "", "abc", "ab"] {
+            push(&mut strings, string);
         }
         assert!(strings.iter().eq([&b"ab"[..], b"", b"abc", b"ab"]));
         assert_eq!((strings.len(), strings.count(), strings.repeat()), (7, 4, false));
-        strings.push(|text| Some(text.push_str("ab")));
-        strings.push(|text| Some(text.push_str("ab")));
+        push(&mut strings, "ab");
+        push(&mut strings, "ab");
         assert!(strings.repeat());
         let (mut lengths, mut out) = (Buffer::default(), Buffer::default());
         put_delta(&[2, 0, 3, 2, 2, 2], false, &mut lengths);

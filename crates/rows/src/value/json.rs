@@ -150,7 +150,7 @@ fn stands_for_itself(bytes: [u8; 8]) -> bool {
     const EACH: u64 = u64::MAX / 255;
     let word = u64::from_le_bytes(bytes);
     let is = |c: u8| {
-        let other = word ^ EACH * u64::from(c);
+        let other = word ^ (EACH * u64::from(c));
         other.wrapping_sub(EACH) & !other
     };
     let below_space = word.wrapping_sub(EACH * 0x20) & !word;

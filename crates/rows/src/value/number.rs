@@ -10,7 +10,7 @@ use super::{show, Text};
 fn four(value: u16) -> u32 {
     // Two numbers below 100 side by side, then their tens and ones. 103 / 1024 is a tenth for them.
     let pairs = u32::from(value / 100) | u32::from(value % 100) << 16;
-    let tens = (pairs * 103 >> 10) & 0x000f_000f;
+    let tens = ((pairs * 103) >> 10) & 0x000f_000f;
     tens | (pairs - tens * 10) << 8 | 0x3030_3030
 }
 
