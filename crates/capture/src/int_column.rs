@@ -1,7 +1,7 @@
 //! One integer column of a segment: pages of a dictionary's numbers while values repeat, of differences when they do not.
 
 use bytes::Bytes;
-use leadline_parquet::{bit_width, put_delta, put_dictionary, put_hybrid, put_page, Encoded, Int};
+use leadline_parquet::{bit_width, put_delta, put_dictionary, put_hybrid, put_page, Buffer, Int};
 use parquet::basic::{Compression, Encoding};
 use parquet::errors::Result;
 use parquet::file::metadata::ColumnChunkMetaData;
@@ -13,7 +13,7 @@ use crate::dictionary::Dictionary;
 #[derive(Default)]
 pub(crate) struct Scratch {
     numbers: Vec<u32>,
-    encoded: Encoded,
+    encoded: Buffer,
 }
 
 /// The column chunk being made. Widened to 64 bits in memory, stored as `wide` says. Not compressed: what is left after
@@ -56,7 +56,7 @@ impl IntColumn {
 
     /// Appends one data page.
     pub(crate) fn put_page<T: Int>(&mut self, values: &[T], scratch: &mut Scratch) -> Result<()> {
-        scratch.encoded.start(values.len());
+        scratch.encoded.truncate(0);
         let encoding = if self.put_numbers(values, scratch) {
             Encoding::RLE_DICTIONARY
         } else {
@@ -114,7 +114,7 @@ impl IntColumn {
 
     fn put_dictionary(&mut self, scratch: &mut Scratch, file: &mut Vec<u8>) -> Result<()> {
         let values = self.dictionary.values();
-        scratch.encoded.start(values.len());
+        scratch.encoded.truncate(0);
         for value in values {
             scratch.encoded.put(value.to_le_bytes(), if self.wide { 8 } else { 4 });
         }

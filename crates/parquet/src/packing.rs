@@ -4,6 +4,8 @@
 
 use std::ops::{BitOr, BitXor};
 
+use crate::buffer::Buffer;
+
 /// Values of a delta block, and of the miniblocks it has; each miniblock has a bit width of its own.
 const BLOCK: usize = 128;
 const MINIBLOCK: usize = 32;
@@ -35,56 +37,13 @@ impl Int for u32 {
     }
 }
 
-/// Where encoded bytes go: a buffer that is long enough before the first byte, so that no byte asks for room.
-#[derive(Default)]
-pub struct Encoded {
-    bytes: Vec<u8>,
-    at: usize,
-}
-
-impl Encoded {
-    /// Empties it and makes room for one page of so many values in any encoding of this file.
-    pub fn start(&mut self, values: usize) {
-        let room = 9 * values + 256;
-        if self.bytes.len() < room {
-            self.bytes.resize(room, 0);
-        }
-        self.at = 0;
-    }
-
-    /// What was put.
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes[..self.at]
-    }
-
-    /// Appends the first `used` bytes of `word`. The others are written too, and then written over.
-    #[inline]
-    pub fn put<const N: usize>(&mut self, word: [u8; N], used: usize) {
-        self.bytes[self.at..self.at + N].copy_from_slice(&word);
-        self.at += used;
-    }
-
-    /// Appends a number in groups of seven bits, the lowest first.
-    pub fn put_varint(&mut self, mut value: u64) {
-        while value >= 0x80 {
-            self.put([value as u8 | 0x80], 1);
-            value >>= 7;
-        }
-        self.put([value as u8], 1);
-    }
-
-    fn put_zigzag(&mut self, value: i64) {
-        self.put_varint(((value << 1) ^ (value >> 63)) as u64);
-    }
-}
-
 /// Bits needed to write `largest`; at least 1.
 pub fn bit_width(largest: u64) -> u32 {
     (u64::BITS - largest.leading_zeros()).max(1)
 }
 
 /// Appends `values` as runs and bit-packed groups of eight, `width` (1 to 32) bits each.
-pub fn put_hybrid(values: &[u32], width: u32, out: &mut Encoded) {
+pub fn put_hybrid(values: &[u32], width: u32, out: &mut Buffer) {
     let mut at = 0;
     while let Some(&value) = values.get(at) {
         if values.get(at..at + 8).is_some_and(is_run) {
@@ -116,7 +75,7 @@ fn is_run(group: &[u32]) -> bool {
 }
 
 /// Appends `values` as DELTA_BINARY_PACKED of a column of 64 bits, or of 32 where differences wrap at 32.
-pub fn put_delta<T: Int>(values: &[T], wide: bool, out: &mut Encoded) {
+pub fn put_delta<T: Int>(values: &[T], wide: bool, out: &mut Buffer) {
     out.put_varint(BLOCK as u64);
     out.put_varint((BLOCK / MINIBLOCK) as u64);
     out.put_varint(values.len() as u64);
@@ -168,7 +127,7 @@ impl Bits for i64 {
 }
 
 /// Appends values of `width` bits, the first in the lowest bits; the last group of eight is filled up with zeros.
-fn put_packed<T: Bits>(values: &[T], width: u32, out: &mut Encoded) {
+fn put_packed<T: Bits>(values: &[T], width: u32, out: &mut Buffer) {
     let groups = values.chunks_exact(8);
     let rest = groups.remainder();
     for group in groups {
@@ -181,7 +140,7 @@ fn put_packed<T: Bits>(values: &[T], width: u32, out: &mut Encoded) {
 
 /// Appends eight values of `width` bits: `width` bytes.
 #[inline]
-fn put_group(group: [u64; 8], width: u32, out: &mut Encoded) {
+fn put_group(group: [u64; 8], width: u32, out: &mut Buffer) {
     if width <= 16 {
         let four = |v: &[u64]| v[0] | v[1] << width | v[2] << (2 * width) | v[3] << (3 * width);
         let packed = u128::from(four(&group[..4])) | u128::from(four(&group[4..])) << (4 * width);

@@ -1,5 +1,4 @@
-//! The rows of one page, cut into values that are not copied: a table of where each of them lies, column after column, so that
-//! what takes a column goes through memory from one end to the other.
+//! The rows of one page, cut into values that are not copied: a table of where each of them lies, row after row, as they are cut.
 
 use std::ops::Range;
 
@@ -28,6 +27,16 @@ pub(crate) enum Value<'a> {
     Bytes(&'a [u8]),
     /// Not there, or damaged: what is said instead of it.
     Lost(&'a str),
+}
+
+impl<'a> Value<'a> {
+    #[inline]
+    pub(crate) fn bytes(self) -> Option<&'a [u8]> {
+        match self {
+            Value::Bytes(bytes) => Some(bytes),
+            _ => None,
+        }
+    }
 }
 
 /// The longest page that there is.
@@ -62,36 +71,45 @@ impl Cell {
     }
 }
 
-/// What has to be known of an attribute to cut its values out.
+/// How values of an attribute are cut out.
 #[derive(Debug)]
 struct Step {
     storage: Storage,
-    /// Where it is among the columns; a dropped one is nowhere.
-    column: Option<u32>,
+    /// Of fixed width, or 0.
+    width: usize,
+    /// The alignment less one.
+    mask: usize,
 }
 
 /// The attributes of a relation.
 #[derive(Debug)]
 pub(crate) struct Layout {
     steps: Vec<Step>,
-    columns: usize,
+    /// Which attribute a column is; dropped ones are no columns.
+    columns: Vec<usize>,
 }
 
 impl Layout {
+    /// Each attribute, and the number of the column that it is.
     pub(crate) fn new(attributes: impl Iterator<Item = (Storage, Option<usize>)>) -> Layout {
-        let step = |(storage, column): (Storage, Option<usize>)| Step { storage, column: column.map(|c| c as u32) };
-        let steps: Vec<Step> = attributes.map(step).collect();
-        Layout { columns: steps.iter().filter(|s| s.column.is_some()).count(), steps }
+        let step = |storage: Storage| Step {
+            storage,
+            width: usize::try_from(storage.attlen).unwrap_or(0),
+            mask: align(1, storage.attalign) - 1,
+        };
+        let (steps, columns): (Vec<Step>, Vec<Option<usize>>) = attributes.map(|(s, column)| (step(s), column)).unzip();
+        let mut columns: Vec<_> = columns.iter().enumerate().filter_map(|(i, c)| c.map(|c| (c, i))).collect();
+        columns.sort_unstable();
+        Layout { steps, columns: columns.into_iter().map(|(_, attribute)| attribute).collect() }
     }
 }
 
 /// The table of one page after the other.
 #[derive(Debug, Default)]
 pub(crate) struct Cells {
+    /// Of each row all attributes.
     cells: Vec<Cell>,
     places: Vec<Place>,
-    /// Rows that a column has room for.
-    stride: usize,
     has_far: bool,
 }
 
@@ -99,9 +117,9 @@ impl Cells {
     /// For a page of at most so many rows; None when no page is so long.
     pub(crate) fn start(&mut self, page: &[u8], layout: &Layout, rows: usize) -> Option<()> {
         self.places.clear();
-        (self.stride, self.has_far) = (rows, false);
-        if self.cells.len() < layout.columns * rows {
-            self.cells.resize(layout.columns * rows, Cell::NULL);
+        self.has_far = false;
+        if self.cells.len() < layout.steps.len() * rows {
+            self.cells.resize(layout.steps.len() * rows, Cell::NULL);
         }
         (page.len() <= LONGEST_PAGE).then_some(())
     }
@@ -109,59 +127,49 @@ impl Cells {
     /// Cuts a row of the page; None when its bytes do not fit the columns, then it is none.
     #[inline]
     pub(crate) fn cut(&mut self, page: &[u8], tuple: &Tuple<'_>, layout: &Layout, place: Place) -> Option<()> {
-        let (row, stride) = (self.places.len(), self.stride);
-        let cells = &mut self.cells;
-        let mut put = |step: &Step, cell| {
-            let column = step.column.map(|c| c as usize * stride + row);
-            if let Some(room) = column.and_then(|at| cells.get_mut(at)) {
-                *room = cell;
-            }
-        };
+        let steps = &layout.steps;
+        let row = self.cells.get_mut(self.places.len() * steps.len()..)?.get_mut(..steps.len())?;
         let data = tuple.data;
         let start = data.as_ptr() as usize - page.as_ptr() as usize;
-        let (there, missing) = layout.steps.split_at(tuple.natts().min(layout.steps.len()));
+        let (there, missing) = row.split_at_mut(tuple.natts().min(steps.len()));
         let mut at = 0;
-        for (i, step) in there.iter().enumerate() {
-            if let Some(bitmap) = tuple.bitmap {
-                if bitmap.get(i / 8)? >> (i % 8) & 1 == 0 {
-                    put(step, Cell::NULL);
+        // Eight at a time share a byte of the bitmap.
+        for (i, (cells, steps)) in there.chunks_mut(8).zip(steps.chunks(8)).enumerate() {
+            let bits = tuple.bitmap.map_or(Some(0xff), |bitmap| bitmap.get(i).copied())?;
+            for (k, (cell, step)) in cells.iter_mut().zip(steps).enumerate() {
+                if bits >> k & 1 == 0 {
+                    *cell = Cell::NULL;
                     continue;
                 }
-            }
-            // Two kinds of values are most of all there are: those of fixed width, and short ones with a header of one byte.
-            let (begin, end) = match step.storage.attlen {
-                -1 if data.get(at).is_some_and(|first| varlena::is_short(*first)) => {
-                    (at + 1, at + usize::from(data[at] >> 1))
-                }
-                len @ 1.. => {
-                    let begin = align(at, step.storage.attalign);
-                    (begin, begin + len as usize)
-                }
-                _ => {
+                // Two kinds of values are most of all there are: those of fixed width, and short ones with a header of one byte.
+                let (begin, end) = if step.width > 0 {
+                    let begin = (at + step.mask) & !step.mask;
+                    (begin, begin + step.width)
+                } else if let Some(len) = short(data, at, step.storage) {
+                    (at + 1, at + len)
+                } else {
                     let (stored, end) = value_at(data, at, step.storage)?;
                     at = end;
                     match stored {
                         Stored::Fixed(bytes) | Stored::Varlena(Varlena::Plain(bytes)) => {
-                            put(step, Cell::new(bytes.as_ptr() as usize - page.as_ptr() as usize, bytes.len()));
+                            *cell = Cell::new(bytes.as_ptr() as usize - page.as_ptr() as usize, bytes.len());
                         }
                         Stored::Varlena(far) => {
                             self.has_far = true;
-                            put(step, Cell::new(start + end - far.far_len(), Cell::FAR));
+                            *cell = Cell::new(start + end - far.far_len(), Cell::FAR);
                         }
                         Stored::Null | Stored::Missing => {}
                     }
                     continue;
+                };
+                if end > data.len() {
+                    return None;
                 }
-            };
-            if end > data.len() {
-                return None;
+                *cell = Cell::new(start + begin, end - begin);
+                at = end;
             }
-            put(step, Cell::new(start + begin, end - begin));
-            at = end;
         }
-        for step in missing {
-            put(step, Cell::MISSING);
-        }
+        missing.fill(Cell::MISSING);
         self.places.push(place);
         Some(())
     }
@@ -186,7 +194,7 @@ impl<'p> Rows<'p> {
     }
 
     pub(crate) fn columns(&self) -> usize {
-        self.layout.columns
+        self.layout.columns.len()
     }
 
     /// Whether values are packed or stored outside of the page, so that they may be much longer than it.
@@ -197,15 +205,16 @@ impl<'p> Rows<'p> {
     /// A column of some rows.
     #[inline]
     pub(crate) fn column(&mut self, column: usize, rows: Range<usize>) -> ColumnOf<'_, 'p> {
-        let first = column * self.cells.stride;
-        let cells = self.cells.cells.get(first + rows.start..first + rows.end).unwrap_or_default();
-        ColumnOf { page: self.page, cells, column, outside: self.outside }
+        let width = self.layout.steps.len();
+        let first = self.layout.columns[column];
+        let cells = self.cells.cells.get(rows.start * width + first..rows.end * width).unwrap_or_default();
+        ColumnOf { page: self.page, cells, width, column, outside: self.outside }
     }
 
     /// One value.
     #[inline]
     pub(crate) fn value(&mut self, column: usize, row: usize) -> Result<Value<'_>> {
-        let cell = self.cells.cells[column * self.cells.stride + row];
+        let cell = self.cells.cells[row * self.layout.steps.len() + self.layout.columns[column]];
         match cell.plain(self.page) {
             Some(bytes) => Ok(Value::Bytes(bytes)),
             None => far(cell, self.page, column, self.outside),
@@ -216,23 +225,37 @@ impl<'p> Rows<'p> {
 /// Some values of one column.
 pub(crate) struct ColumnOf<'r, 'p> {
     page: &'p [u8],
+    /// From the first value on.
     cells: &'p [Cell],
+    /// From one value to the next.
+    width: usize,
     column: usize,
     outside: &'r mut Outside,
 }
 
 impl ColumnOf<'_, '_> {
-    /// Calls `each` with all values.
-    #[inline]
-    pub(crate) fn each(self, mut each: impl FnMut(Value<'_>)) -> Result<()> {
-        for cell in self.cells {
-            match cell.plain(self.page) {
-                Some(bytes) => each(Value::Bytes(bytes)),
-                None => each(far(*cell, self.page, self.column, self.outside)?),
-            }
-        }
-        Ok(())
+    /// Values, nulls among them.
+    pub(crate) fn len(&self) -> usize {
+        self.cells.len().div_ceil(self.width)
     }
+
+    /// The next value.
+    #[inline]
+    pub(crate) fn next(&mut self) -> Option<Result<Value<'_>>> {
+        let cell = *self.cells.first()?;
+        self.cells = self.cells.get(self.width..).unwrap_or_default();
+        Some(match cell.plain(self.page) {
+            Some(bytes) => Ok(Value::Bytes(bytes)),
+            None => far(cell, self.page, self.column, self.outside),
+        })
+    }
+}
+
+/// The length of a value of variable width with a header of one byte, header included.
+#[inline]
+fn short(data: &[u8], at: usize, storage: Storage) -> Option<usize> {
+    let first = *data.get(at)?;
+    (storage.attlen == -1 && varlena::is_short(first)).then_some(usize::from(first >> 1))
 }
 
 /// A value that is not in the page as it is.

@@ -4,43 +4,41 @@
 //! |---|---|
 //! | whole numbers, days, times, decimals of up to 18 digits | DELTA_BINARY_PACKED |
 //! | ctid | DELTA_BYTE_ARRAY |
+//! | strings | DELTA_LENGTH_BYTE_ARRAY: their lengths, then all of them without a gap, which packs better than with lengths in between |
 //! | strings most of which occur again | dictionary |
 //! | everything else | PLAIN |
 //!
 //! Pages are packed (LZ4_RAW) in chunks whose first values lose half of their bytes by it.
 
-use std::ops::RangeBounds;
-use std::sync::{Arc, Mutex, PoisonError};
-
-use bytes::Bytes;
-use hashbrown::HashMap;
-use leadline_parquet::{bit_width, put_delta, put_dictionary, put_hybrid, put_page, Encoded};
+use leadline_parquet::{bit_width, put_delta, put_dictionary, put_hybrid, put_page, Buffer};
 use parquet::basic::{Compression, Encoding, Type};
 use parquet::errors::Result as ParquetResult;
 use parquet::file::metadata::ColumnChunkMetaData;
 use parquet::file::statistics::Statistics;
 use parquet::schema::types::ColumnDescPtr;
 
+use super::bits::Bits;
 use super::columns::Kind;
-use super::{tid_end, tid_start};
+use super::dictionary::Dictionary;
+use super::packed::{lend, pack, packs_well, Spare};
+use super::strings::{Strings, LOOKED_AT};
+use super::tids::Tids;
 use crate::cells::{ColumnOf, Place, Value};
 use crate::error::Result;
 use crate::value::{typed, Printer, Text, Types};
 
-/// Most values of a page, and bytes from which on it is ended.
+/// Most values of a page.
 const PAGE_ROWS: usize = 16_384;
-const PAGE_BYTES: usize = 1 << 20;
-/// Bytes left free before the values of a page, for the levels that come there once it is known which are null: one bit each.
-const LEVELS: usize = 1 << 12;
-/// Most bytes of a dictionary.
-const DICTIONARY: usize = 1 << 20;
+/// Bytes from which on a page is ended: it stays in the processor's cache until it is packed, which is quicker below 64 KiB.
+const PAGE_BYTES: usize = 48 << 10;
+/// Bytes that a buffer keeps for the next page, so that one very long value does not hold memory for all that come after it.
+const KEPT: usize = 1 << 20;
 
 /// Buffers that columns take turns to use.
 #[derive(Default)]
 pub(super) struct Scratch {
-    encoded: Encoded,
     numbers: Vec<u32>,
-    body: Vec<u8>,
+    body: Buffer,
     packed: Vec<u8>,
 }
 
@@ -75,28 +73,10 @@ pub(super) struct Chunk {
 enum Values {
     Bits(Bits),
     Ints(Vec<i64>),
-    /// As PLAIN has them, behind room for the levels.
-    Bytes(Vec<u8>),
+    /// Of fixed width, as PLAIN has them.
+    Bytes(Buffer),
+    Strings(Strings),
     Tids(Tids),
-}
-
-/// Buffers of chunks that are written, for those to come of the same column: fresh memory costs more than to fill it.
-#[derive(Clone, Default)]
-pub(super) struct Spare(Arc<Mutex<Vec<Vec<u8>>>>);
-
-impl Spare {
-    fn take(&self) -> Vec<u8> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
-    }
-
-    pub(super) fn give(&self, mut buffer: Vec<u8>) {
-        /// A buffer that held more is not kept.
-        const KEPT: usize = 16 << 20;
-        if buffer.capacity() <= KEPT {
-            buffer.clear();
-            self.0.lock().unwrap_or_else(PoisonError::into_inner).push(buffer);
-        }
-    }
 }
 
 /// A finished chunk; places in `about` count from its first byte.
@@ -112,7 +92,8 @@ impl Chunk {
             (Kind::Bool, _) => Values::Bits(Bits::default()),
             (Kind::Tid, _) => Values::Tids(Tids::default()),
             (_, Type::INT32 | Type::INT64) => Values::Ints(Vec::new()),
-            _ => Values::Bytes(vec![0; LEVELS]),
+            (_, Type::BYTE_ARRAY) => Values::Strings(Strings::default()),
+            _ => Values::Bytes(Buffer::default()),
         };
         Chunk {
             kind,
@@ -137,9 +118,10 @@ impl Chunk {
     /// About how many bytes it takes.
     pub(super) fn memory(&self) -> usize {
         let waiting = match &self.values {
-            Values::Bits(bits) => bits.bytes.len(),
+            Values::Bits(bits) => bits.len(),
             Values::Ints(values) => 8 * values.len(),
-            Values::Bytes(bytes) => bytes.len() - LEVELS,
+            Values::Bytes(bytes) => bytes.len(),
+            Values::Strings(strings) => strings.len() + 4 * strings.count(),
             Values::Tids(tids) => 16 * tids.shared.len() + tids.rest.len(),
         };
         self.pages.len() + waiting + self.dictionary.as_ref().map_or(0, |d| 2 * d.plain.len())
@@ -168,20 +150,20 @@ impl Chunk {
                 let width = usize::try_from(self.descriptor.type_length()).unwrap_or(16);
                 self.bytes(column, |b, out| {
                     let value = typed::decimal(b, precision, scale)?.to_be_bytes();
-                    out.extend_from_slice(value.get(value.len() - width..)?);
+                    out.put_slice(value.get(value.len() - width..)?);
                     Some(())
                 })?;
             }
             Kind::Float32 => self.bytes(column, fixed::<4>)?,
             Kind::Float64 => self.bytes(column, fixed::<8>)?,
             Kind::Uuid => self.bytes(column, fixed::<16>)?,
-            Kind::Bytes => self.bytes(column, string)?,
-            Kind::Plain => self.bytes(column, |b, out| printed(out, |text| text.push_bytes(b)))?,
+            Kind::Bytes => self.strings(column, |value, out| value.bytes().map(|b| out.push_part(b)))?,
+            Kind::Plain => self.texts(column, |b, out| out.push_bytes(b))?,
             // Only the places of rows are of this kind, and they are no values of them.
             Kind::Tid => {}
             Kind::Text => {
                 let Some(printer) = self.printer else { return Ok(()) };
-                self.bytes(column, |b, out| printed(out, |text| types.print(printer, b, text)))?;
+                self.texts(column, |b, out| types.print(printer, b, out))?;
             }
         }
         Ok(())
@@ -189,34 +171,54 @@ impl Chunk {
 
     fn bits(&mut self, column: ColumnOf<'_, '_>) -> Result<()> {
         let Values::Bits(values) = &mut self.values else { return Ok(()) };
-        fill(column, &mut self.present, &mut self.unfit, |value| match value {
-            Value::Bytes(b) => typed::bool(b).map(|bit| values.push(bit)),
-            _ => None,
+        fill(column, &mut self.present, &mut self.unfit, |value| {
+            typed::bool(value.bytes()?).map(|bit| values.push(u64::from(bit), 1))
         })
     }
 
     #[inline]
     fn ints(&mut self, column: ColumnOf<'_, '_>, read: impl Fn(&[u8]) -> Option<i64>) -> Result<()> {
         let Values::Ints(values) = &mut self.values else { return Ok(()) };
-        fill(column, &mut self.present, &mut self.unfit, |value| match value {
-            Value::Bytes(b) => read(b).map(|number| values.push(number)),
-            _ => None,
-        })
+        // Room for all, so that no value asks for it.
+        let before = values.len();
+        values.resize(before + column.len(), 0);
+        let mut room = values[before..].iter_mut();
+        fill(column, &mut self.present, &mut self.unfit, |value| {
+            read(value.bytes()?).and_then(|number| room.next().map(|place| *place = number))
+        })?;
+        let left = room.len();
+        values.truncate(values.len() - left);
+        Ok(())
     }
 
     /// `put` appends a value as PLAIN has it.
     #[inline]
-    fn bytes(
+    fn bytes(&mut self, column: ColumnOf<'_, '_>, mut put: impl FnMut(&[u8], &mut Buffer) -> Option<()>) -> Result<()> {
+        let Values::Bytes(values) = &mut self.values else { return Ok(()) };
+        fill(column, &mut self.present, &mut self.unfit, |value| put(value.bytes()?, values))
+    }
+
+    /// `put` appends a value.
+    #[inline]
+    fn strings(
         &mut self,
         column: ColumnOf<'_, '_>,
-        mut put: impl FnMut(&[u8], &mut Vec<u8>) -> Option<()>,
+        mut put: impl FnMut(Value<'_>, &mut Text) -> Option<()>,
     ) -> Result<()> {
-        let holds_all = self.kind.holds_all();
-        let Values::Bytes(values) = &mut self.values else { return Ok(()) };
-        fill(column, &mut self.present, &mut self.unfit, |value| match value {
-            Value::Bytes(b) => put(b, values),
-            Value::Lost(text) if holds_all => string(text.as_bytes(), values),
-            _ => None,
+        let Values::Strings(strings) = &mut self.values else { return Ok(()) };
+        fill(column, &mut self.present, &mut self.unfit, |value| strings.push(|out| put(value, out)))
+    }
+
+    /// `print` appends a value as text. What is said of a lost one is text too.
+    #[inline]
+    fn texts(&mut self, column: ColumnOf<'_, '_>, mut print: impl FnMut(&[u8], &mut Text)) -> Result<()> {
+        self.strings(column, |value, out| {
+            match value {
+                Value::Bytes(b) => print(b, out),
+                Value::Lost(said) => out.push_str(said),
+                Value::Null => {}
+            }
+            Some(())
         })
     }
 
@@ -225,15 +227,18 @@ impl Chunk {
     pub(super) fn tid(&mut self, place: &Place) {
         if let Values::Tids(tids) = &mut self.values {
             tids.push(place);
-            self.present.push(true);
+            self.present.push(1, 1);
         }
     }
 
     /// Adds a text, to a column of them.
     pub(super) fn text(&mut self, text: &[u8]) {
-        if let Values::Bytes(values) = &mut self.values {
-            let _ = string(text, values);
-            self.present.push(true);
+        if let Values::Strings(strings) = &mut self.values {
+            strings.push(|out| {
+                out.push_bytes(text);
+                Some(())
+            });
+            self.present.push(1, 1);
         }
     }
 
@@ -241,14 +246,22 @@ impl Chunk {
     pub(super) fn int(&mut self, number: i64) {
         if let Values::Ints(values) = &mut self.values {
             values.push(number);
-            self.present.push(true);
+            self.present.push(1, 1);
         }
     }
 
     /// Ends the page when it is large enough.
     pub(super) fn end_page_if_full(&mut self, scratch: &mut Scratch) -> ParquetResult<()> {
-        let is_full = self.present.count >= PAGE_ROWS
-            || matches!(&self.values, Values::Bytes(bytes) if bytes.len() >= PAGE_BYTES);
+        let bytes = match &self.values {
+            // Enough for the first page to tell whether they occur again.
+            Values::Strings(strings) if self.repeats.is_none() && strings.count() < LOOKED_AT => {
+                strings.len() * PAGE_BYTES / KEPT
+            }
+            Values::Strings(strings) => strings.len(),
+            Values::Bytes(bytes) => bytes.len(),
+            _ => 0,
+        };
+        let is_full = self.present.count >= PAGE_ROWS || bytes >= PAGE_BYTES;
         if is_full {
             self.end_page(scratch)?;
         }
@@ -262,22 +275,17 @@ impl Chunk {
         }
         let nulls = rows - self.present.ones;
         let mut body = std::mem::take(&mut scratch.body);
-        body.clear();
-        self.present.levels(&mut scratch.encoded, &mut body);
+        self.present.levels(&mut body);
         self.present.clear();
-        let (mut from, mut is_values) = (0, false);
         let mut encoding = Encoding::PLAIN;
         match &mut self.values {
             Values::Bits(bits) => {
-                body.extend_from_slice(&bits.bytes);
+                bits.put(&mut body);
                 bits.clear();
             }
             Values::Ints(values) => {
                 encoding = Encoding::DELTA_BINARY_PACKED;
-                let wide = self.descriptor.physical_type() == Type::INT64;
-                scratch.encoded.start(values.len());
-                put_delta(values, wide, &mut scratch.encoded);
-                body.extend_from_slice(scratch.encoded.bytes());
+                put_delta(values, self.descriptor.physical_type() == Type::INT64, &mut body);
                 self.range = values.iter().fold(self.range, |range, n| {
                     let (least, most) = range.unwrap_or((*n, *n));
                     Some((least.min(*n), most.max(*n)))
@@ -286,34 +294,28 @@ impl Chunk {
             }
             Values::Tids(tids) => {
                 encoding = Encoding::DELTA_BYTE_ARRAY;
-                tids.put(&mut scratch.encoded, &mut body);
+                tids.put(&mut body);
             }
             Values::Bytes(bytes) => {
-                let plain = &bytes[LEVELS..];
-                let is_strings = self.descriptor.physical_type() == Type::BYTE_ARRAY;
-                let first = self.compression.is_none();
-                if is_strings && first && *self.repeats.get_or_insert_with(|| repeats(plain)) {
+                body.put_slice(bytes.bytes());
+                bytes.truncate(0);
+            }
+            Values::Strings(strings) => {
+                if self.compression.is_none() && *self.repeats.get_or_insert_with(|| strings.repeat()) {
                     self.dictionary = Some(Dictionary::default());
                 }
                 let numbers = &mut scratch.numbers;
-                if let Some(count) = self.dictionary.as_mut().and_then(|d| d.number(plain, numbers).then_some(d.count))
-                {
-                    encoding = Encoding::RLE_DICTIONARY;
+                let count = self.dictionary.as_mut().and_then(|d| d.number(strings, numbers).then_some(d.count));
+                if let Some(count) = count {
                     let width = bit_width(count.saturating_sub(1).into());
-                    scratch.encoded.start(numbers.len());
-                    scratch.encoded.put([width as u8], 1);
-                    put_hybrid(numbers, width, &mut scratch.encoded);
-                    body.extend_from_slice(scratch.encoded.bytes());
-                    bytes.truncate(LEVELS);
-                } else if let Some(room) = LEVELS.checked_sub(body.len()) {
-                    // The values stay where they are.
-                    bytes[room..LEVELS].copy_from_slice(&body);
-                    std::mem::swap(bytes, &mut body);
-                    (from, is_values) = (room, true);
+                    encoding = Encoding::RLE_DICTIONARY;
+                    body.put([width as u8], 1);
+                    put_hybrid(numbers, width, &mut body);
                 } else {
-                    body.extend_from_slice(plain);
-                    bytes.truncate(LEVELS);
+                    encoding = Encoding::DELTA_LENGTH_BYTE_ARRAY;
+                    strings.put(&mut body);
                 }
+                strings.clear(KEPT);
             }
         }
         if !self.encodings.contains(&encoding) {
@@ -322,29 +324,26 @@ impl Chunk {
         let compression = *self.compression.get_or_insert_with(|| match encoding {
             Encoding::DELTA_BINARY_PACKED | Encoding::DELTA_BYTE_ARRAY => Compression::UNCOMPRESSED,
             Encoding::RLE_DICTIONARY => Compression::LZ4_RAW,
-            _ if packs_well(&body[from..]) => Compression::LZ4_RAW,
+            _ if packs_well(body.bytes()) => Compression::LZ4_RAW,
             _ => Compression::UNCOMPRESSED,
         });
-        let (size, pages) = (body.len() - from, &mut self.pages);
+        let (size, pages) = (body.len(), &mut self.pages);
         let written;
         if compression == Compression::UNCOMPRESSED {
-            (body, written) = lend(body, from.., |body| put_page(body, size, rows, encoding, pages))?;
+            let room;
+            (room, written) = lend(body.into_room(), size, |body| put_page(body, size, rows, encoding, pages))?;
+            body = room.into();
         } else {
-            let packed = pack(&body[from..], &mut scratch.packed);
+            let packed = pack(body.bytes(), &mut scratch.packed);
             let buffer = std::mem::take(&mut scratch.packed);
-            (scratch.packed, written) = lend(buffer, ..packed, |body| put_page(body, size, rows, encoding, pages))?;
+            (scratch.packed, written) = lend(buffer, packed, |body| put_page(body, size, rows, encoding, pages))?;
         }
         self.size += written;
-        // One very long value does not hold memory for all that come after it.
-        if let (Values::Bytes(bytes), true) = (&mut self.values, is_values) {
-            std::mem::swap(bytes, &mut body);
-            bytes.truncate(LEVELS);
-            bytes.shrink_to(2 * PAGE_BYTES);
-        }
-        body.clear();
+        body.truncate(0);
+        body.shrink_to(KEPT);
         scratch.body = body;
-        scratch.body.shrink_to(2 * PAGE_BYTES);
-        scratch.packed.shrink_to(2 * PAGE_BYTES);
+        scratch.packed.truncate(KEPT);
+        scratch.packed.shrink_to(KEPT);
         self.rows += rows;
         self.nulls += nulls;
         Ok(())
@@ -357,12 +356,12 @@ impl Chunk {
         let (mut before, mut dictionary_at) = (Vec::new(), None);
         // Pages of nulls alone refer to it too, and there are readers that look for it then.
         if let Some(dictionary) = self.dictionary.take() {
+            let plain = dictionary.plain.bytes();
             let body = match compression {
-                Compression::LZ4_RAW => lz4_flex::block::compress(&dictionary.plain),
-                _ => dictionary.plain.clone(),
+                Compression::LZ4_RAW => lz4_flex::block::compress(plain),
+                _ => plain.to_vec(),
             };
-            let count = dictionary.count as usize;
-            self.size += put_dictionary(body.into(), dictionary.plain.len(), count, &mut before)?;
+            self.size += put_dictionary(body.into(), plain.len(), dictionary.count as usize, &mut before)?;
             dictionary_at = Some(0);
             if !self.encodings.contains(&Encoding::PLAIN) {
                 self.encodings.push(Encoding::PLAIN);
@@ -403,239 +402,33 @@ impl Chunk {
 /// Goes through a column. `keep` gets every value but nulls, and says None of one that does not fit.
 #[inline]
 fn fill(
-    column: ColumnOf<'_, '_>,
+    mut column: ColumnOf<'_, '_>,
     present: &mut Bits,
     unfit: &mut bool,
     mut keep: impl FnMut(Value<'_>) -> Option<()>,
 ) -> Result<()> {
-    column.each(|value| {
+    // The last bit is the highest, and all move down by one for the next.
+    let (mut bits, mut count, mut fits) = (0, 0, true);
+    while let Some(value) = column.next() {
+        let value = value?;
         let is_null = matches!(value, Value::Null);
         let is_there = !is_null && keep(value).is_some();
-        present.push(is_there);
-        *unfit |= !is_there && !is_null;
-    })
+        fits &= is_there || is_null;
+        bits = bits >> 1 | u64::from(is_there) << 63;
+        count += 1;
+        if count == 64 {
+            present.push(bits, 64);
+            count = 0;
+        }
+    }
+    if count > 0 {
+        present.push(bits >> (64 - count), count);
+    }
+    *unfit |= !fits;
+    Ok(())
 }
 
-/// Prints a text as PLAIN has it.
-#[inline]
-fn printed(out: &mut Vec<u8>, print: impl FnOnce(&mut Text)) -> Option<()> {
-    let at = out.len();
-    let mut text = Text::behind(std::mem::take(out));
-    text.push_str("\0\0\0\0");
-    print(&mut text);
-    *out = text.into_bytes();
-    let len = u32::try_from(out.len() - at - 4).ok()?;
-    out[at..at + 4].copy_from_slice(&len.to_le_bytes());
+fn fixed<const N: usize>(b: &[u8], out: &mut Buffer) -> Option<()> {
+    out.put(typed::fixed::<N>(b)?, N);
     Some(())
-}
-
-fn fixed<const N: usize>(b: &[u8], out: &mut Vec<u8>) -> Option<()> {
-    out.extend_from_slice(&typed::fixed::<N>(b)?);
-    Some(())
-}
-
-/// A string as PLAIN has it: its length and its bytes.
-#[inline]
-fn string(b: &[u8], out: &mut Vec<u8>) -> Option<()> {
-    out.extend_from_slice(&u32::try_from(b.len()).ok()?.to_le_bytes());
-    out.extend_from_slice(b);
-    Some(())
-}
-
-/// The strings of PLAIN.
-fn strings(mut plain: &[u8]) -> impl Iterator<Item = &[u8]> {
-    std::iter::from_fn(move || {
-        let (len, rest) = plain.split_first_chunk()?;
-        let (string, rest) = rest.split_at_checked(u32::from_le_bytes(*len) as usize)?;
-        plain = rest;
-        Some(string)
-    })
-}
-
-/// Whether most of the first strings occur more than once.
-fn repeats(plain: &[u8]) -> bool {
-    const LOOKED_AT: usize = 2048;
-    let mut seen = hashbrown::HashSet::new();
-    let (mut all, mut different) = (0, 0);
-    for string in strings(plain).take(LOOKED_AT) {
-        all += 1;
-        different += usize::from(seen.insert(string));
-    }
-    2 * different <= all
-}
-
-/// Whether the first bytes lose half of themselves when they are packed: less is not worth the time that it takes.
-fn packs_well(bytes: &[u8]) -> bool {
-    const LOOKED_AT: usize = 1 << 16;
-    let bytes = &bytes[..bytes.len().min(LOOKED_AT)];
-    lz4_flex::block::compress(bytes).len() * 2 <= bytes.len()
-}
-
-/// Packs into the first bytes of `out`, which is as long as it has to be; how many.
-fn pack(body: &[u8], out: &mut Vec<u8>) -> usize {
-    out.resize(lz4_flex::block::get_maximum_output_size(body.len()), 0);
-    // There is room for the worst case.
-    lz4_flex::block::compress_into(body, out).unwrap_or(0)
-}
-
-/// Lends a part of a buffer to what takes no slice, and gives the buffer back: nothing is copied.
-fn lend<T>(
-    buffer: Vec<u8>,
-    part: impl RangeBounds<usize>,
-    to: impl FnOnce(Bytes) -> ParquetResult<T>,
-) -> ParquetResult<(Vec<u8>, T)> {
-    let buffer = Bytes::from(buffer);
-    let given = to(buffer.slice(part))?;
-    Ok((buffer.into(), given))
-}
-
-/// Bits one behind the other, the first the lowest of its byte.
-#[derive(Default)]
-struct Bits {
-    bytes: Vec<u8>,
-    count: usize,
-    ones: usize,
-}
-
-impl Bits {
-    #[inline]
-    fn push(&mut self, bit: bool) {
-        let within = self.count % 8;
-        if within == 0 {
-            self.bytes.push(u8::from(bit));
-        } else if let Some(last) = self.bytes.last_mut() {
-            *last |= u8::from(bit) << within;
-        }
-        self.count += 1;
-        self.ones += usize::from(bit);
-    }
-
-    fn clear(&mut self) {
-        self.bytes.clear();
-        (self.count, self.ones) = (0, 0);
-    }
-
-    /// Appends them as definition levels: one run when all are the same, else all bits as they are.
-    fn levels(&self, encoded: &mut Encoded, out: &mut Vec<u8>) {
-        encoded.start(0);
-        let bits = if self.ones == 0 || self.ones == self.count {
-            encoded.put_varint((self.count as u64) << 1);
-            encoded.put([u8::from(self.ones > 0)], 1);
-            &[]
-        } else {
-            encoded.put_varint((self.bytes.len() as u64) << 1 | 1);
-            self.bytes.as_slice()
-        };
-        let len = (encoded.bytes().len() + bits.len()) as u32;
-        out.extend_from_slice(&len.to_le_bytes());
-        out.extend_from_slice(encoded.bytes());
-        out.extend_from_slice(bits);
-    }
-}
-
-/// Places of rows as text, each without what it shares with the one before: those of a page share its number.
-#[derive(Default)]
-struct Tids {
-    block: Option<u32>,
-    /// Bytes before the line pointer.
-    head: usize,
-    /// Bytes shared with the text before, bytes of the rest.
-    shared: Vec<i64>,
-    lengths: Vec<i64>,
-    rest: Text,
-}
-
-impl Tids {
-    #[inline]
-    fn push(&mut self, place: &Place) {
-        let at = self.rest.len();
-        if self.block == Some(place.block) {
-            self.shared.push(self.head as i64);
-            tid_end(place, &mut self.rest);
-        } else {
-            self.shared.push(0);
-            tid_start(place, &mut self.rest);
-            (self.block, self.head) = (Some(place.block), self.rest.len() - at);
-            tid_end(place, &mut self.rest);
-        }
-        self.lengths.push((self.rest.len() - at) as i64);
-    }
-
-    fn put(&mut self, encoded: &mut Encoded, out: &mut Vec<u8>) {
-        for lengths in [&mut self.shared, &mut self.lengths] {
-            encoded.start(lengths.len());
-            put_delta(lengths, false, encoded);
-            out.extend_from_slice(encoded.bytes());
-            lengths.clear();
-        }
-        out.extend_from_slice(self.rest.as_bytes());
-        self.rest.clear();
-        self.block = None;
-    }
-}
-
-/// Strings and their numbers.
-#[derive(Default)]
-struct Dictionary {
-    numbers: HashMap<Box<[u8]>, u32>,
-    plain: Vec<u8>,
-    count: u32,
-    /// No more strings are taken: pages are PLAIN from here on.
-    is_full: bool,
-}
-
-impl Dictionary {
-    /// The numbers of strings; false when they would make it too large.
-    fn number(&mut self, plain: &[u8], numbers: &mut Vec<u32>) -> bool {
-        numbers.clear();
-        if self.is_full {
-            return false;
-        }
-        for s in strings(plain) {
-            if let Some(number) = self.numbers.get(s) {
-                numbers.push(*number);
-                continue;
-            }
-            if self.plain.len() + s.len() > DICTIONARY {
-                self.is_full = true;
-                return false;
-            }
-            let _ = string(s, &mut self.plain);
-            self.numbers.insert(s.into(), self.count);
-            numbers.push(self.count);
-            self.count += 1;
-        }
-        true
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::xact::Status;
-
-    #[test]
-    fn the_first_place_of_a_page_shares_nothing() {
-        let place = |lp| Place { block: 7, lp, xmin: 3, xmax: 0, status: Status::Live };
-        let (mut tids, mut encoded, mut body) = (Tids::default(), Encoded::default(), Vec::new());
-        for _ in 0..2 {
-            tids.push(&place(1));
-            tids.push(&place(22));
-            assert_eq!((&tids.shared[..], tids.rest.as_bytes()), (&[0, 3][..], &b"(7,1)22)"[..]));
-            tids.put(&mut encoded, &mut body);
-        }
-    }
-
-    #[test]
-    fn levels_are_one_run_or_all_bits() {
-        let levels = |bits: &[bool]| {
-            let (mut all, mut out) = (Bits::default(), Vec::new());
-            bits.iter().for_each(|bit| all.push(*bit));
-            all.levels(&mut Encoded::default(), &mut out);
-            out
-        };
-        assert_eq!(levels(&[true; 100]), [3, 0, 0, 0, 0xc8, 1, 1]);
-        assert_eq!(levels(&[false; 3]), [2, 0, 0, 0, 6, 0]);
-        assert_eq!(levels(&[true, false, true, true, true, true, true, true, false, true]), [3, 0, 0, 0, 5, 0xfd, 2]);
-    }
 }

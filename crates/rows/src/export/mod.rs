@@ -3,11 +3,16 @@
 //! Blocks are decoded by several threads and written in order. What is in memory does not depend on the relation's size: for
 //! each thread the file handles, one group of rows that is being made and two that wait.
 
+mod bits;
 mod chunk;
 mod columns;
 mod csv;
+mod dictionary;
 mod in_order;
+mod packed;
 mod parquet;
+mod strings;
+mod tids;
 
 use std::fs::File;
 use std::path::Path;

@@ -12,9 +12,10 @@ use parquet::errors::ParquetError;
 use parquet::file::metadata::{FileMetaData, ParquetMetaDataBuilder, ParquetMetaDataWriter, RowGroupMetaData};
 use parquet::schema::types::SchemaDescPtr;
 
-use super::chunk::{self, Chunk, Scratch, Spare};
+use super::chunk::{self, Chunk, Scratch};
 use super::columns::Kind;
 use super::in_order::{in_order, Maker, Outlet, Plan};
+use super::packed::Spare;
 use super::{provenance, Exported, GoOn, Job, Written};
 use crate::cells::{Place, Rows, Value};
 use crate::decode::{RowSink, Sink, Unread};

@@ -228,10 +228,11 @@ fn text(bytes: &[u8], out: &mut Text) -> Option<()> {
 /// As bytea: `\x` and two digits for each byte.
 pub fn hex(bytes: &[u8], out: &mut Text) {
     out.push_str("\\x");
-    out.reserve(2 * bytes.len());
-    for b in bytes {
-        out.push_ascii([DIGITS[usize::from(b >> 4)], DIGITS[usize::from(b & 15)]]);
+    let room = out.room(2 * bytes.len());
+    for (pair, b) in room.chunks_exact_mut(2).zip(bytes) {
+        pair.copy_from_slice(&[DIGITS[usize::from(b >> 4)], DIGITS[usize::from(b & 15)]]);
     }
+    out.used(2 * bytes.len());
 }
 
 /// One byte; nothing when it is 0, octal from 128 on (since 16; before, the byte itself, which is no text in UTF-8).
@@ -272,7 +273,9 @@ mod tests {
 
     /// What a value prints as when there is room left for this many bytes.
     fn with_room(types: &Types, oid: u32, bytes: &[u8], room: usize) -> String {
-        let mut out = Text::behind(vec![b'x'; LONGEST - room]);
+        let mut out = Text::new();
+        out.room(LONGEST - room).fill(b'x');
+        out.used(LONGEST - room);
         types.print(types.printer(oid), bytes, &mut out);
         out.into_string().split_off(LONGEST - room)
     }

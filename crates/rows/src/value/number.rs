@@ -5,36 +5,38 @@ use std::str::FromStr;
 
 use super::{show, Text};
 
-/// The two digits of every number below 100.
-const PAIRS: [[u8; 2]; 100] = {
-    let mut pairs = [[0; 2]; 100];
-    let mut i = 0;
-    while i < 100 {
-        pairs[i] = [b'0' + i as u8 / 10, b'0' + i as u8 % 10];
-        i += 1;
-    }
-    pairs
-};
-
-/// Four digits of a number below 10000.
+/// Four digits of a number below 10000; of any other, four bytes.
 #[inline]
-fn four(value: u16) -> [u8; 4] {
-    let ([a, b], [c, d]) = (PAIRS[usize::from(value / 100) % 100], PAIRS[usize::from(value % 100)]);
-    [a, b, c, d]
+fn four(value: u16) -> u32 {
+    // Two numbers below 100 side by side, then their tens and ones. 103 / 1024 is a tenth for them.
+    let pairs = u32::from(value / 100) | u32::from(value % 100) << 16;
+    let tens = ((pairs * 103) >> 10) & 0x000f_000f;
+    tens | (pairs - tens * 10) << 8 | 0x3030_3030
+}
+
+/// How many of four digits are zeros before the first that is none, but for the last.
+#[inline]
+fn leading_zeros(value: u16) -> usize {
+    usize::from(value < 1000) + usize::from(value < 100) + usize::from(value < 10)
 }
 
 /// A number with at least so many digits, of which it never has more than 20.
 pub(crate) fn unsigned(mut value: u64, least: usize, out: &mut Text) -> Option<()> {
+    if value < 10_000 && least <= 4 {
+        let zeros = leading_zeros(value as u16).min(4 - least);
+        out.push_word((four(value as u16) >> (8 * zeros)).to_le_bytes(), 4 - zeros);
+        return Some(());
+    }
     let mut digits = [b'0'; 20];
     let mut at = digits.len();
-    while value >= 100 {
-        at -= 2;
-        digits[at..at + 2].copy_from_slice(&PAIRS[(value % 100) as usize]);
-        value /= 100;
+    while value >= 10_000 {
+        at -= 4;
+        digits[at..at + 4].copy_from_slice(&four((value % 10_000) as u16).to_le_bytes());
+        value /= 10_000;
     }
-    at -= 2;
-    digits[at..at + 2].copy_from_slice(&PAIRS[value as usize]);
-    at += usize::from(value < 10);
+    at -= 4;
+    digits[at..at + 4].copy_from_slice(&four(value as u16).to_le_bytes());
+    at += leading_zeros(value as u16);
     out.push_part(&digits[at.min(digits.len().saturating_sub(least))..]);
     Some(())
 }
@@ -228,95 +230,61 @@ impl<'a> Numeric<'a> {
 }
 
 pub(super) fn numeric(b: &[u8], out: &mut Text) -> Option<()> {
-    let number = match Numeric::parse(b)? {
+    let Numeric { negative, scale, weight, digits } = match Numeric::parse(b)? {
         Ok(number) => number,
         Err(name) => {
             out.push_str(name);
             return Some(());
         }
     };
-    if (-4..=16).contains(&number.weight) && number.scale <= 40 {
-        short_numeric(&number, out)
-    } else {
-        long_numeric(&number, out)
-    }
-}
-
-/// Of a weight from -4 to 16 and a scale of at most 40, as almost all are: put together in one place, and added at once.
-fn short_numeric(number: &Numeric<'_>, out: &mut Text) -> Option<()> {
-    let mut text = [b'0'; 128];
-    let mut at = 0;
-    let mut groups = number.digits.chunks_exact(2).map(|g| u16::from_le_bytes([g[0], g[1]]));
-    let mut next = || groups.next().map_or(Some(0), |group| (group <= 9999).then_some(group));
-    if number.negative {
-        text[0] = b'-';
-        at = 1;
-    }
-    if number.weight < 0 {
-        at += 1;
-    } else {
-        let first = next()?;
-        let zeros = usize::from(first < 1000) + usize::from(first < 100) + usize::from(first < 10);
-        text[at..at + 4 - zeros].copy_from_slice(&four(first)[zeros..]);
-        at += 4 - zeros;
-        for _ in 0..number.weight {
-            text[at..at + 4].copy_from_slice(&four(next()?));
-            at += 4;
-        }
-    }
-    if number.scale > 0 {
-        text[at] = b'.';
-        at += 1;
-        let end = at + number.scale;
-        // Groups that are not stored since the first ones are zeros.
-        at += 4 * usize::try_from(-number.weight - 1).unwrap_or(0);
-        while at < end {
-            text[at..at + 4].copy_from_slice(&four(next()?));
-            at += 4;
-        }
-        at = end;
-    }
-    out.push_part(&text[..at]);
-    Some(())
-}
-
-fn long_numeric(number: &Numeric<'_>, out: &mut Text) -> Option<()> {
-    let Numeric { negative, scale, weight, digits } = *number;
-    let digit = |i: i32| {
-        let at = usize::try_from(i).ok()?.checked_mul(2)?;
-        digits.get(at..).and_then(|d| d.first_chunk()).map(|d| u16::from_le_bytes(*d))
+    // Groups before the point. Those that are not stored, at either end, are zeros.
+    let whole = usize::try_from(weight + 1).unwrap_or(0);
+    let (before, behind) = digits.split_at(digits.len().min(2 * whole));
+    let mut before = before.chunks_exact(2).map(group);
+    // Groups are put as a whole, also the last one, of which less may count.
+    let room = out.room(1 + 4 * whole.max(1) + 1 + scale + 3);
+    room[0] = b'-';
+    let mut at = usize::from(negative);
+    let mut most = 0;
+    let mut put = |at: usize, group: u16, zeros: usize| {
+        most = most.max(group);
+        room[at..at + 4].copy_from_slice(&(four(group) >> (8 * zeros)).to_le_bytes());
+        at + 4 - zeros
     };
-    if negative {
-        out.push('-');
+    let first = before.next().unwrap_or(0);
+    at = put(at, first, leading_zeros(first));
+    let mut left = whole.saturating_sub(1);
+    for group in before {
+        at = put(at, group, 0);
+        left -= 1;
     }
-    if weight < 0 {
-        out.push('0');
-    }
-    for i in 0..=weight {
-        let group = digit(i).unwrap_or(0);
-        if group > 9999 {
-            return None;
-        }
-        match i {
-            0 => unsigned(group.into(), 1, out)?,
-            _ => out.push_ascii(four(group)),
-        }
+    for _ in 0..left {
+        at = put(at, 0, 0);
     }
     if scale > 0 {
-        out.push('.');
-        let end = out.len() + scale;
-        let mut i = weight + 1;
-        while out.len() < end {
-            let group = digit(i).unwrap_or(0);
-            if group > 9999 {
-                return None;
-            }
-            out.push_ascii(four(group));
-            i += 1;
+        let end = at + 1 + scale;
+        let mut next = at + 1;
+        let missing = usize::try_from(-weight - 1).unwrap_or(0).min(scale.div_ceil(4));
+        let behind = behind.chunks_exact(2).map(group).take(scale.div_ceil(4) - missing);
+        for _ in 0..missing {
+            next = put(next, 0, 0);
         }
-        out.truncate(end);
+        for group in behind {
+            next = put(next, group, 0);
+        }
+        while next < end {
+            next = put(next, 0, 0);
+        }
+        room[at] = b'.';
+        at = end;
     }
-    Some(())
+    (most <= 9999).then(|| out.used(at))
+}
+
+/// One of the digits of base 10000.
+#[inline]
+fn group(bytes: &[u8]) -> u16 {
+    u16::from_le_bytes([bytes[0], bytes[1]])
 }
 
 #[cfg(test)]
@@ -398,26 +366,34 @@ mod tests {
         assert_eq!(short(&[0xc000]), "NaN");
         assert_eq!(short(&[0xf000]), "-Infinity");
         assert_eq!(short(&[0x8000]), "0");
-        // One way of printing equals the other.
+    }
+
+    #[test]
+    fn numerics_are_their_groups_one_behind_the_other() {
         let mut bits = 88_172_645_463_325_252u64;
-        for _ in 0..100_000 {
-            let mut below = |n: u64| {
-                bits ^= bits << 13;
-                bits ^= bits >> 7;
-                bits ^= bits << 17;
-                bits % n
-            };
-            let digits: Vec<u8> = (0..below(9)).flat_map(|_| (below(10_050) as u16).to_le_bytes()).collect();
-            let (weight, scale) = (below(21) as i32 - 4, below(41) as usize);
-            let number = Numeric { negative: below(2) == 0, scale, weight, digits: &digits };
-            let (mut short, mut long) = (Text::new(), Text::new());
-            let (is_short, is_long) = (short_numeric(&number, &mut short), long_numeric(&number, &mut long));
-            let groups = digits.chunks_exact(2).map(|g| u16::from_le_bytes([g[0], g[1]])).collect::<Vec<_>>();
-            assert_eq!(
-                (is_short, is_short.and(Some(short))),
-                (is_long, is_long.and(Some(long))),
-                "{weight} {scale} {groups:?}"
-            );
+        let mut below = |n: u64| {
+            bits ^= bits << 13;
+            bits ^= bits >> 7;
+            bits ^= bits << 17;
+            bits % n
+        };
+        for _ in 0..20_000 {
+            let groups: Vec<u16> = (0..below(9)).map(|_| below(10_010) as u16).collect();
+            let (weight, scale, negative) = (below(27) as i32 - 9, below(41) as usize, below(2) == 0);
+            let header = [if negative { 0x4000 } else { 0 } | scale as u16, weight as u16];
+            let bytes: Vec<u8> = header.iter().chain(&groups).flat_map(|n| n.to_le_bytes()).collect();
+            let at = |i: i32| usize::try_from(i).ok().and_then(|i| groups.get(i)).copied().unwrap_or(0);
+            let last = weight + scale.div_ceil(4) as i32;
+            let mut want = String::from(if negative { "-" } else { "" });
+            want += &at(0).min(if weight < 0 { 0 } else { u16::MAX }).to_string();
+            want.extend((1..=weight).map(|i| format!("{:04}", at(i))));
+            let behind: String = (weight + 1..=last).map(|i| format!("{:04}", at(i))).collect();
+            want += if scale > 0 { "." } else { "" };
+            want += &behind[..behind.len().min(scale)];
+            let wrong = (weight.min(0)..=last).any(|i| at(i) > 9999);
+            let mut out = Text::new();
+            let printed = numeric(&bytes, &mut out).map(|()| out.into_string());
+            assert_eq!(printed, (!wrong).then_some(want), "{weight} {scale} {groups:?}");
         }
         assert_eq!(numeric(&10000u16.to_le_bytes().repeat(3), &mut Text::new()), None);
     }
