@@ -21,6 +21,7 @@ OF_THE_WHOLE_SERVER = {  # one row at most: nothing to order
     "WAL-CONTENTION",
     "CKPT-REQUESTED",
     "PIN-CLEANUP",
+    "REPLAY-CONFLICT",
     "SYNCREP-BOUND",
     "READ-IO",
     "BUFFER-WAITS-UNNAMED",

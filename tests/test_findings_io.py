@@ -189,3 +189,44 @@ def test_time_spent_reading_blocks(cap: SyntheticCapture) -> None:
     assert finding.cost_s == pytest.approx(20)
     assert finding.share_of_db_time == pytest.approx(0.4, abs=1e-6)
     assert "167 blocks a second, 2.00 ms of waiting for each" in finding.statement  # 10,000 blocks
+
+
+def replaying(cap: SyntheticCapture, event: str, from_s: float, to_s: float) -> int:
+    startup = cap.add_session(backend_type="startup")
+    cap.sample(startup, None, "Activity:RecoveryWalStream", 0, 60)
+    cap.sample(startup, None, event, from_s, to_s)
+    return startup
+
+
+def test_replay_waits_for_the_oldest_snapshot(cap: SyntheticCapture) -> None:
+    replaying(cap, "IPC:RecoveryConflictSnapshot", 10, 50)
+    report, younger = cap.add_session(application_name="report"), cap.add_session(application_name="younger")
+    cap.sample(report, "idle in transaction", "Client:ClientRead", 5, 60, backend_xmin=cap.next_xid - 500)
+    cap.sample(younger, "active", None, 0, 60, backend_xmin=cap.next_xid - 10)
+    cap.setting("max_standby_streaming_delay", "-1", unit="ms")
+    (finding,) = found(cap, ["REPLAY-CONFLICT"])
+    assert (finding.subject, finding.severity, finding.cost_s) == ("replay", "high", pytest.approx(40))
+    assert finding.share_of_db_time is None
+    assert "stood still for 40.0 s (67 % of the time) because of sessions of this standby: 40.0 s for snapshots;" in finding.statement
+    assert f"pid {cap.pids[report]} (idle in transaction, application report) held the oldest snapshot longest" in finding.statement
+    assert finding.statement.endswith("; max_standby_streaming_delay is -1, without end")
+    assert [(e["pid"], e["waited_for"], e["held_s"]) for e in finding.evidence] == [(cap.pids[report], "snapshots", pytest.approx(40))]
+
+
+def test_replay_waits_for_a_lock(cap: SyntheticCapture) -> None:
+    startup = replaying(cap, "Lock:relation", 10, 20)
+    reader, queued = cap.add_session(application_name="reader"), cap.add_session(application_name="queued")
+    cap.sample(reader, "idle in transaction", "Client:ClientRead", 5, 25)
+    cap.sample(queued, "active", "Lock:relation", 5, 25)
+    lock = {"locktype": "relation", "datid": 16384, "relid": 999, "mode": "AccessExclusiveLock", "samples": False}
+    cap.lock_wait(startup, reader, 10, 20, **lock)
+    cap.lock_wait(startup, queued, 10, 20, blocker_kind="queue", **lock)
+    (finding,) = found(cap, ["REPLAY-CONFLICT"])
+    assert (finding.cost_s, finding.severity) == (pytest.approx(10), "low")
+    assert "10.0 s for locks; " in finding.statement
+    assert [(e["pid"], e["held_s"]) for e in finding.evidence] == [(cap.pids[reader], pytest.approx(10))]
+
+
+def test_replay_that_waits_for_the_log_or_shortly_for_a_pin_is_as_it_should_be(cap: SyntheticCapture) -> None:
+    replaying(cap, "BufferPin:BufferPin", 10, 12.5)
+    assert found(cap, ["REPLAY-CONFLICT"]) == []

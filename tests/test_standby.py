@@ -12,6 +12,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from conftest import MAJORS, copy_folder, running, wait_until
+from leadline.findings import evaluate
 from leadline.server.private import PrivateServer
 from recording import recording
 
@@ -34,6 +35,10 @@ class Standby(PrivateServer):
         self.user.own(signal_file)
         with open(self.data_dir / "postgresql.conf", "a", encoding="utf-8") as conf:
             conf.write(f"primary_conninfo = '{self.primary.dsn}'\nmax_standby_streaming_delay = -1\n")
+
+
+def pid_of(connection: psycopg.Connection[tuple[object, ...]]) -> int:
+    return connection.info.backend_pid
 
 
 @pytest.mark.parametrize("major", MAJORS)
@@ -63,6 +68,9 @@ def test_replay_that_waits_for_sessions_is_seen(major: int, tmp_path: Path) -> N
         assert {row["pid"] for row in sampled} == pids
         assert [(r["pid"], r["wait_class"], r["wait_event"]) for r in sampled if r["backend_type"] == "startup"] == [(startup_pid, *event)]
 
+        (finding,) = evaluate(record.capture, ["REPLAY-CONFLICT"], {"min_stall_s": 0.01}).findings
+        assert f"pid {pid_of(reader)} (idle in transaction) held the oldest snapshot" in finding.statement
+
         reader.execute("rollback")
         reader.execute("begin; lock table seen in access share mode")
         altering = threading.Thread(target=writer.execute, args=("alter table seen add column more int",))
@@ -72,6 +80,8 @@ def test_replay_that_waits_for_sessions_is_seen(major: int, tmp_path: Path) -> N
             wait_until(lambda: record.recorder.status()["ticks"] >= 10, what="ten passes")
             held = "select pid, relation from pg_locks where granted and mode = 'AccessShareLock' and relation = 'seen'::regclass"
             holders = asker.execute(held.replace("where", "where pid <> pg_backend_pid() and")).fetchall()
+        (finding,) = evaluate(record.capture, ["REPLAY-CONFLICT"], {"min_stall_s": 0.01}).findings
+        assert f"pid {pid_of(reader)} (idle in transaction) held the lock" in finding.statement
         edges = record.capture.rows("select distinct pid, blocker_pid, relid, mode from lock_wait")
         reader.execute("rollback")
         altering.join(30)

@@ -33,7 +33,7 @@ NOBODY = 65534
 HASTY = """
 import leadline.take
 leadline.take.attach.__defaults__ = (0.5,)
-from leadline.cli import main
+from leadline.__main__ import main
 main()
 """
 AS_USER = """
