@@ -37,10 +37,6 @@ class Standby(PrivateServer):
             conf.write(f"primary_conninfo = '{self.primary.dsn}'\nmax_standby_streaming_delay = -1\n")
 
 
-def pid_of(connection: psycopg.Connection[tuple[object, ...]]) -> int:
-    return connection.info.backend_pid
-
-
 @pytest.mark.parametrize("major", MAJORS)
 def test_replay_that_waits_for_sessions_is_seen(major: int, tmp_path: Path) -> None:
     """For a snapshot that still sees what vacuum removed, then for a lock on a table that is to be altered."""
@@ -48,6 +44,7 @@ def test_replay_that_waits_for_sessions_is_seen(major: int, tmp_path: Path) -> N
         writer, asker, reader = (
             stack.enter_context(psycopg.connect(server.dsn, autocommit=True)) for server in (primary, standby, standby)
         )
+        reader_pid = reader.info.backend_pid
         startup = "select pid, wait_event_type, wait_event from pg_stat_activity where backend_type = 'startup'"
 
         def waits_for(*events: str) -> bool:
@@ -69,7 +66,7 @@ def test_replay_that_waits_for_sessions_is_seen(major: int, tmp_path: Path) -> N
         assert [(r["pid"], r["wait_class"], r["wait_event"]) for r in sampled if r["backend_type"] == "startup"] == [(startup_pid, *event)]
 
         (finding,) = evaluate(record.capture, ["REPLAY-CONFLICT"], {"min_stall_s": 0.01}).findings
-        assert f"pid {pid_of(reader)} (idle in transaction) held the oldest snapshot" in finding.statement
+        assert f"pid {reader_pid} (idle in transaction) held the oldest snapshot" in finding.statement
 
         reader.execute("rollback")
         reader.execute("begin; lock table seen in access share mode")
@@ -81,7 +78,7 @@ def test_replay_that_waits_for_sessions_is_seen(major: int, tmp_path: Path) -> N
             held = "select pid, relation from pg_locks where granted and mode = 'AccessShareLock' and relation = 'seen'::regclass"
             holders = asker.execute(held.replace("where", "where pid <> pg_backend_pid() and")).fetchall()
         (finding,) = evaluate(record.capture, ["REPLAY-CONFLICT"], {"min_stall_s": 0.01}).findings
-        assert f"pid {pid_of(reader)} (idle in transaction) held the lock" in finding.statement
+        assert f"pid {reader_pid} (idle in transaction) held the lock" in finding.statement
         edges = record.capture.rows("select distinct pid, blocker_pid, relid, mode from lock_wait")
         reader.execute("rollback")
         altering.join(30)

@@ -8,7 +8,7 @@ use crate::attach::Anchors;
 use crate::layout::Layout;
 use crate::lwlocks::{read_waiters, Waiter};
 use crate::memory::{Memory, Read};
-use crate::page_kind::{page_kind, right_sibling, LEAF, RIGHT_EDGE_LEAF};
+use crate::page_kind::{page_kind, right_sibling, BTPO_NEXT, BTREE_SPECIAL, LEAF, RIGHT_EDGE_LEAF};
 use std::collections::HashMap;
 use std::fs;
 
@@ -18,9 +18,6 @@ const BM_IO_IN_PROGRESS: u32 = 1 << 26;
 const BM_PIN_COUNT_WAITER: u32 = 1 << 29;
 
 const BLOCK_SIZE: u64 = 8192;
-/// nbtree.h, BTPageOpaqueData: its size and where in it the right sibling stands.
-const BTREE_SPECIAL: u64 = 16;
-const BTPO_NEXT: u64 = 4;
 /// Descriptors copied at once.
 const CHUNK: u32 = 1024;
 /// Buffers remembered as contended.
@@ -262,7 +259,7 @@ impl Buffers {
     /// Of a page known to be of a btree: only its special area tells, at the end of the page.
     fn read_right_sibling<M: Memory>(&self, mem: &M, buf_id: u32) -> Option<u32> {
         let end = self.anchors.buffer_blocks + (u64::from(buf_id) + 1) * BLOCK_SIZE;
-        let next = mem.u32(end - BTREE_SPECIAL + BTPO_NEXT).ok()?;
+        let next = mem.u32(end - (BTREE_SPECIAL - BTPO_NEXT) as u64).ok()?;
         Some(next).filter(|&next| next != 0)
     }
 }

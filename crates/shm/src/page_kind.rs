@@ -5,6 +5,11 @@ const PD_LOWER: usize = 12;
 const PD_SPECIAL: usize = 16;
 const PD_PAGESIZE_VERSION: usize = 18;
 
+/// BTPageOpaqueData at the end of a btree page: its bytes, and where in it the right sibling stands, 0 for none.
+pub const BTREE_SPECIAL: usize = 16;
+/// See [`BTREE_SPECIAL`].
+pub const BTPO_NEXT: usize = 4;
+
 const BTP_LEAF: u16 = 1;
 const BTP_ROOT: u16 = 2;
 const BTP_META: u16 = 8;
@@ -28,7 +33,7 @@ pub const RIGHT_EDGE_LEAF: &str = "btree right-edge leaf";
 /// The block to the right of a btree page; None for the right-most one and for pages of other kinds.
 pub fn right_sibling(page: &[u8]) -> Option<u32> {
     let special = page.get(usize::from(u16_at(page, PD_SPECIAL)?)..)?;
-    u32_at(special, 4).filter(|&next| special.len() == 16 && next != 0)
+    u32_at(special, BTPO_NEXT).filter(|&next| special.len() == BTREE_SPECIAL && next != 0)
 }
 
 /// The kind of a page of fork `fork` (0 main, 1 fsm, 2 vm, 3 init). A page of zeros is "new".
@@ -62,10 +67,10 @@ fn main_fork(page: &[u8]) -> Option<&'static str> {
             (_, 0xf091..=0xf093) => "brin",
             _ => "gin",
         },
-        16 => match u16_at(special, 14)? {
+        BTREE_SPECIAL => match u16_at(special, 14)? {
             0xff80 => "hash",
             0xff81 => "gist",
-            _ => btree(u32_at(special, 4)?, u16_at(special, 12)?),
+            _ => btree(u32_at(special, BTPO_NEXT)?, u16_at(special, 12)?),
         },
         _ => "unknown",
     })
