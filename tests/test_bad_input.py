@@ -18,7 +18,9 @@ from conftest import Server, running
 from leadline._core import RowScan
 from leadline.cli import run
 from leadline.errors import KINDS
+from leadline.manifest import RESERVE_BYTES, Manifest
 from leadline.server.user import server_user
+from leadline.target import Target
 
 ROOT = os.geteuid() == 0
 TESTDATA = Path(__file__).resolve().parents[1] / "testdata"
@@ -209,7 +211,7 @@ def test_a_table_that_shrinks_is_told(
 
 @pytest.fixture
 def full_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system with 40 kB of room."""
+    """A file system with 40 kB of room beside what a capture sets aside."""
     if not ROOT:
         pytest.skip("mounting a small file system needs root")
     folder = tmp_path / "small"
@@ -218,7 +220,7 @@ def full_disk(tmp_path: Path) -> Iterator[Path]:
     if done.returncode != 0:
         pytest.skip(f"a small file system cannot be mounted here: {done.stderr.strip()}")
     try:
-        (folder / "ballast").write_bytes(b"\0" * (shutil.disk_usage(folder).free - (40 << 10)))
+        (folder / "ballast").write_bytes(b"\0" * (shutil.disk_usage(folder).free - RESERVE_BYTES - (40 << 10)))
         yield folder
     finally:
         subprocess.run(["umount", "-l", str(folder)], check=True)
@@ -253,6 +255,29 @@ def test_a_full_disk_is_one_error_and_what_is_there_says_that_it_is_not_all(
         assert (out.with_suffix(".leadline") / "manifest.json").exists()
     if line[0] == "rows":
         assert [path.name for path in full_disk.iterdir()] == ["ballast"]
+
+
+@pytest.mark.parametrize("line", [["page", "scan", "FILE"], ["import", "onstat", "FILE"]], ids=" ".join)
+def test_a_disk_without_room_for_a_capture_is_told_before_it_is_begun(
+    line: list[str], full_disk: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (full_disk / "ballast 2").write_bytes(b"\0" * (shutil.disk_usage(full_disk).free - (40 << 10)))
+    file = {"page": "postgres/9.6/heap_4_rows.page", "import": "informix/listing/onstat_x.txt"}[line[0]]
+    out = full_disk / "out.leadline"
+    assert run([word.replace("FILE", str(TESTDATA / file)) for word in line] + ["-o", str(out), "--json"]) == 2
+    error = is_one_error(capsys.readouterr().out)
+    assert error["kind"] == "storage" and "room" in error["message"], error
+    assert list(out.iterdir()) == []
+
+
+def test_the_end_of_a_capture_is_written_when_not_a_byte_is_left(full_disk: Path) -> None:
+    manifest = Manifest(full_disk, Target("files"), {})
+    with pytest.raises(OSError, match="No space left"), manifest.making(), (full_disk / "segment").open("wb", buffering=0) as out:
+        while out.write(b"\0" * 4096):
+            pass
+    said = json.loads((full_disk / "manifest.json").read_text())
+    assert said["status"] == "failed" and said["error"]["message"]
+    assert "create or replace view" in (full_disk / "views.sql").read_text()
 
 
 @pytest.mark.skipif(not ROOT, reason="only root can become another user")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import duckdb
 import pytest
 from leadline._core import PageRun, page_read
 from leadline.capture import open_capture
@@ -272,7 +273,9 @@ def test_a_run_that_nobody_reads_can_be_stopped(data_dir: Callable[..., Path]) -
 # -- scan --------------------------------------------------------------------------------------------------------------
 
 
-def test_scan_writes_tables_that_sql_reads(capsys: pytest.CaptureFixture[str], data_dir: Callable[..., Path], tmp_path: Path) -> None:
+def test_scan_writes_tables_that_sql_reads(
+    capsys: pytest.CaptureFixture[str], data_dir: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     redirect = changed(HEAP.read_bytes(), 24, struct.pack("<I", 2 | 2 << 15))
     root = data_dir(redirect, BTREE.read_bytes(), bytes(BLOCK))
     out = tmp_path / "out.leadline"
@@ -292,6 +295,11 @@ def test_scan_writes_tables_that_sql_reads(capsys: pytest.CaptureFixture[str], d
     [about] = capture.rows("select * from page_file")
     assert (about["dbnode"], about["relfilenode"], about["fork"], about["checksums"]) == (5, 16384, "main", False)
     capture.close()
+    monkeypatch.chdir(out)
+    assert duckdb.connect().execute(Path("views.sql").read_text() + "select count(*) from heap_tuple").fetchall() == [(4,)]
+    assert run(["show", str(out)]) == 0
+    text = capsys.readouterr().out
+    assert "no session was sampled" in text and "heap_tuple                         4 rows" in text and "None" not in text
 
 
 def test_scan_of_many_pages_loses_none(capsys: pytest.CaptureFixture[str], data_dir: Callable[..., Path], tmp_path: Path) -> None:

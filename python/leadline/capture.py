@@ -13,7 +13,7 @@ from typing import Any
 
 import duckdb
 
-from leadline.errors import LeadlineError
+from leadline.errors import LeadlineError, cannot_be_written
 from leadline.tables import DUCKDB_TYPES, Table, all_tables
 
 FORMAT_VERSION = 1
@@ -31,7 +31,7 @@ def write_manifest(directory: Path, manifest: dict[str, Any]) -> None:
             os.fsync(out.fileno())
         temporary.replace(directory / MANIFEST)
     except OSError as e:
-        raise LeadlineError("storage", f"the manifest cannot be written: {e.strerror}", where=str(directory)) from e
+        raise cannot_be_written("the manifest", e, directory) from e
 
 
 @dataclass
@@ -46,6 +46,11 @@ class Capture:
     def interrupted(self) -> bool:
         """The recorder ended without closing the capture (killed, power lost)."""
         return self.manifest.get("status") == "recording"
+
+    @property
+    def sampled(self) -> bool:
+        """Sessions were sampled: it was taken of a server, not made from files."""
+        return self.manifest.get("rate_hz") is not None
 
     def unavailable(self, table: str) -> str | None:
         """Why the capture has no evidence of this kind; None when it was looked for (also when nothing was seen)."""

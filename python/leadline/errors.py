@@ -5,6 +5,8 @@ Rust errors arrive as this class too (crates/py/src/error.rs). Only the command 
 
 from __future__ import annotations
 
+import errno
+from pathlib import Path
 from typing import Any
 
 KINDS = (
@@ -45,3 +47,11 @@ class LeadlineError(Exception):
         lines = [f"error: {self.message}"]
         lines += [f"  {key}: {value}" for key, value in (("at", self.where), ("detail", self.detail), ("hint", self.hint)) if value]
         return "\n".join(lines)
+
+
+def cannot_be_written(what: str, error: OSError, where: Path) -> LeadlineError:
+    """The error of a file or folder of ours that the system did not let us write, in the words of the table writers for a full disk."""
+    hint = "write to another place with -o"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return LeadlineError("storage", f"there is no room left for {what}", detail=str(error.strerror), hint=hint, where=str(where))
+    return LeadlineError("storage", f"{what} cannot be written: {error.strerror}", hint=hint, where=str(where))

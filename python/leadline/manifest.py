@@ -6,12 +6,15 @@ The manifest is there from the start and refreshed as the capture grows, so that
 from __future__ import annotations
 
 import platform
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from leadline.capture import FORMAT_VERSION, write_manifest
 from leadline.cli import version
-from leadline.errors import LeadlineError
+from leadline.errors import LeadlineError, cannot_be_written
 from leadline.host import cpu_count
 from leadline.tables import DUCKDB_TYPES, Table, all_tables
 from leadline.target import Target
@@ -74,22 +77,16 @@ class Manifest:
     def progress(self, status: dict[str, Any], window_s: float, cpu_s: float) -> None:
         """Loss and cost so far."""
         self.content["loss"] = {"ticks_taken": status["ticks"], "ticks_missed": status["missed"], "torn": status["torn"]}
-        self.content["self_cost"] = {
-            **self.content["self_cost"],
-            "cpu_s": round(cpu_s, 6),
-            "window_s": round(window_s, 6),
-            "cpu_percent_of_core": round(100 * cpu_s / window_s, 3) if window_s > 0 else None,
-            "bytes_written": status["bytes_written"],
-        }
+        self._cost(cpu_s, window_s)
+        self.content["self_cost"]["bytes_written"] = status["bytes_written"]
 
     def reserve(self) -> None:
         """Sets room aside so that the end can still be written on a full disk."""
         try:
             (self.directory / RESERVE).write_bytes(b"\0" * RESERVE_BYTES)
         except OSError as e:
-            raise LeadlineError(
-                "storage", f"the capture cannot be written: {e.strerror}", hint="choose another folder with -o", where=str(self.directory)
-            ) from e
+            (self.directory / RESERVE).unlink(missing_ok=True)
+            raise cannot_be_written("the capture", e, self.directory) from e
 
     def write(self) -> None:
         """Replaces manifest.json as one step, and views.sql when more tables have rows than the last time."""
@@ -103,6 +100,31 @@ class Manifest:
         """The manifest that ends the capture, with the room set aside for it."""
         (self.directory / RESERVE).unlink(missing_ok=True)
         self.write()
+
+    @contextmanager
+    def making(self) -> Iterator[dict[str, Any]]:
+        """A capture that is made from files within the block: `complete` when it ends, else `failed` with the error. Gives `content`."""
+        self.reserve()
+        self.write()
+        began, cpu = time.monotonic(), time.process_time()
+        try:
+            yield self.content
+        except BaseException as e:
+            error = e if isinstance(e, LeadlineError) else LeadlineError("gone", f"interrupted by {type(e).__name__}")
+            self.content |= {"status": "failed", "error": error.as_dict()}
+            with suppress(LeadlineError):  # the first error is the one to tell, and the manifest on disk says "recording"
+                self.write_last()
+            raise
+        self._cost(time.process_time() - cpu, time.monotonic() - began)
+        self.content["status"] = "complete"
+        self.write_last()
+
+    def _cost(self, cpu_s: float, window_s: float) -> None:
+        self.content["self_cost"] |= {
+            "cpu_s": round(cpu_s, 6),
+            "window_s": round(window_s, 6),
+            "cpu_percent_of_core": round(100 * cpu_s / window_s, 3) if window_s > 0 else None,
+        }
 
 
 def short_version(text: str) -> str:
@@ -140,7 +162,7 @@ def write_views(directory: Path, present: set[str]) -> None:
     try:
         (directory / "views.sql").write_text("\n".join(lines) + "\n", encoding="utf-8")
     except OSError as e:
-        raise LeadlineError("storage", f"views.sql cannot be written: {e.strerror}", where=str(directory)) from e
+        raise cannot_be_written("views.sql", e, directory) from e
 
 
 def _table_view(table: Table, has_rows: bool) -> str:

@@ -37,7 +37,13 @@ def print_capture(capture: Capture, evaluation: Evaluation, console: Console) ->
 
 def lines(capture: Capture, evaluation: Evaluation, of: Window) -> Iterator[Text]:
     """The view line by line."""
+    if not capture.sampled:
+        yield from _made_from_files(capture)
+        yield from _ended(capture)
+        yield from _findings(evaluation)
+        return
     yield from _header(capture, of)
+    yield from _ended(capture)
     if not of.ticks:
         yield Text("no passes were recorded: nothing can be said about time")
     else:
@@ -69,9 +75,23 @@ def _header(capture: Capture, of: Window) -> Iterator[Text]:
     tier = {"shm": "shared memory", "sql": "SQL"}.get(of.tier, of.tier)
     missed = f"{of.missed:,} missed ({seconds(of.unknown_s)} s unknown)" if of.missed else "none missed"
     yield Text.assemble(("sampling  ", "dim"), f"{tier} at {of.rate_hz:g} Hz: {of.ticks:,} passes taken, {missed}")
+
+
+def _made_from_files(capture: Capture) -> Iterator[Text]:
+    """What a capture without sessions has, in place of where the time went."""
+    kind = capture.manifest.get("target", {}).get("kind")
+    source = {"wal": "the files of the log", "files": "the pages of files", "informix": "listings of Informix"}.get(kind, "files")
+    yield Text(f"Made from {source}; no session was sampled. For leadline sql:")
+    for name, figures in sorted(capture.manifest.get("tables", {}).items()):
+        yield Text(f"  {name:<20}{figures.get('rows', 0):>16,} rows")
+    for note in capture.manifest.get("notes", []):
+        yield from _wrapped(note, "dim")
+
+
+def _ended(capture: Capture) -> Iterator[Text]:
     if capture.interrupted:
         yield Text("This capture was interrupted: it shows what was written until then.", style="yellow")
-    error = m.get("error")
+    error = capture.manifest.get("error")
     if error:
         yield Text(fit(f"It ended early: {one_line(error.get('message', ''))}", WIDTH), style="yellow")
 

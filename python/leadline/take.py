@@ -6,7 +6,6 @@ this module only waits for them. Whatever ends a capture early, what was recorde
 
 from __future__ import annotations
 
-import datetime
 import resource
 import shutil
 import signal
@@ -19,7 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol
 
-from leadline.capture import MANIFEST
+from leadline.capture_folder import capture_folder, make_folder
 from leadline.catalog.collect import CatalogReader
 from leadline.catalog.store import Store
 from leadline.errors import LeadlineError
@@ -78,8 +77,8 @@ def take(
     cpu_at_call = _cpu_s()
     check_options(for_s, rate_hz, tier)
     target = resolve(dsn, pid, data_dir)
-    directory = _capture_folder(out, overwrite)
-    made = _make_folder(directory)
+    directory = capture_folder(out, overwrite=overwrite)
+    made = make_folder(directory)
     try:
         attached = attach(target, directory, rate_hz, tier)
     except LeadlineError:
@@ -284,44 +283,6 @@ def _attach_sql(target: Target, directory: Path, rate_hz: float, memory_error: L
     if rate_hz > probe.rate_hz:
         notes.append(f"{rate_hz:g} passes a second were asked for; over SQL {probe.rate_hz:g} are made")
     return Attached(probe, "sql", probe.rate_hz, dsn, tuple(notes))
-
-
-def _capture_folder(out: Path | None, overwrite: bool) -> Path:
-    """Where the capture goes. Removes a capture that is to be replaced, and nothing else."""
-    default = datetime.datetime.now().strftime("leadline-%Y%m%d-%H%M%S.leadline")
-    directory = Path(out) if out is not None else Path(default)
-    if directory.is_dir() and directory.suffix != ".leadline" and not (directory / MANIFEST).exists():
-        directory = directory / default
-    elif directory.suffix != ".leadline":
-        directory = directory.with_name(directory.name + ".leadline")
-    if not directory.exists() or not any(directory.iterdir() if directory.is_dir() else [directory]):
-        return directory
-    if not (directory / MANIFEST).exists():
-        raise LeadlineError(
-            "usage", "there is something else in the place of the capture", hint="choose another name with -o", where=str(directory)
-        )
-    if not overwrite:
-        raise LeadlineError(
-            "usage", "there is a capture of that name", hint="--force replaces it, -o gives another name", where=str(directory)
-        )
-    try:
-        shutil.rmtree(directory)
-    except OSError as e:
-        raise LeadlineError("storage", f"the old capture cannot be removed: {e.strerror}", where=str(directory)) from e
-    return directory
-
-
-def _make_folder(directory: Path) -> bool:
-    """Makes the folder; tells whether it was new."""
-    try:
-        if directory.is_dir():
-            return False
-        directory.mkdir(parents=True)
-        return True
-    except OSError as e:
-        raise LeadlineError(
-            "storage", f"the folder of the capture cannot be made: {e.strerror}", hint="choose another folder with -o", where=str(directory)
-        ) from e
 
 
 @contextmanager

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -138,12 +136,14 @@ def _value(value: Any) -> str:
 
 def export(wish: Wish, out: Path, *, overwrite: bool, threads: int) -> dict[str, Any]:
     """Writes the records as a capture and gives its manifest. What a failure leaves is marked `failed`."""
+    from leadline.capture_folder import capture_folder, make_folder
     from leadline.manifest import Manifest
     from leadline.target import Target
 
     log = wish.open()
     about = log.describe()
-    directory = _folder(out, overwrite)
+    directory = capture_folder(out, overwrite=overwrite)
+    make_folder(directory)
     manifest = Manifest(directory, Target("wal", data_dir=str(Path(wish.path).resolve())), asdict(wish) | {"threads": threads})
     content = manifest.content
     content["target"]["server_version_num"] = about["major"] * 10_000
@@ -151,47 +151,12 @@ def export(wish: Wish, out: Path, *, overwrite: bool, threads: int) -> dict[str,
     off = "this capture was made from the log alone"
     content["probes"] = {name: {"status": "off", "why": off, "hint": ""} for name in ("sessions", "locks", "buffers", "host")}
     content["probes"]["wal"] = {"status": "ok", "why": "", "hint": ""}
-    manifest.write()
-    began, cpu = time.monotonic(), time.process_time()
-    try:
+    with manifest.making():
         with Bar(about["bytes"], "exported") as bar:
             done = log.export(str(directory), threads, bar)
-    except BaseException as e:
-        error = e if isinstance(e, LeadlineError) else LeadlineError("usage", "the export was interrupted")
-        content["status"], content["error"] = "failed", error.as_dict()
-        manifest.write()
-        raise
-    content["tables"] = done["tables"]
-    content["wal"] |= done["ending"]
-    if text := ending_text(done["ending"]):
-        manifest.note(text)
-    cpu_s, window_s = time.process_time() - cpu, time.monotonic() - began
-    content["self_cost"] = {
-        "cpu_s": round(cpu_s, 6),
-        "window_s": round(window_s, 6),
-        "cpu_percent_of_core": round(100 * cpu_s / window_s, 3) if window_s > 0 else None,
-        "bytes_written": sum(figures["bytes"] for figures in done["tables"].values()),
-    }
-    content["status"] = "complete"
-    manifest.write()
+        content["tables"] = done["tables"]
+        content["self_cost"]["bytes_written"] = sum(figures["bytes"] for figures in done["tables"].values())
+        content["wal"] |= done["ending"]
+        if text := ending_text(done["ending"]):
+            manifest.note(text)
     return content
-
-
-def _folder(out: Path, overwrite: bool) -> Path:
-    """The folder of the capture, made anew."""
-    directory = out if out.suffix == ".leadline" else out.with_name(out.name + ".leadline")
-    if directory.exists():
-        if not (directory / "manifest.json").exists() and (not directory.is_dir() or any(directory.iterdir())):
-            hint = "choose another name with -o"
-            raise LeadlineError("usage", "there is something else in the place of the capture", hint=hint, where=str(directory))
-        if (directory / "manifest.json").exists() and not overwrite:
-            hint = "--force replaces it, -o gives another name"
-            raise LeadlineError("usage", "there is a capture of that name", hint=hint, where=str(directory))
-    try:
-        if directory.exists():
-            shutil.rmtree(directory)
-        directory.mkdir(parents=True)
-    except OSError as e:
-        hint = "choose another folder with -o"
-        raise LeadlineError("storage", f"the folder of the capture cannot be made: {e.strerror}", hint=hint, where=str(directory)) from e
-    return directory

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 from leadline._core import TableWriter, informix_page_type
 from leadline.capture import Capture, open_capture
+from leadline.capture_folder import make_empty_folder
 from leadline.errors import LeadlineError
 from leadline.informix.oncheck import Chunk, Extent, Report
 from leadline.informix.onstat import Buffer, Listing, Sample
@@ -45,7 +45,7 @@ class Sizes:
 def write(onstat: list[Path], oncheck: Path | None, directory: Path, sizes: Sizes) -> Capture:
     """Writes the capture and opens it. What a failure leaves is marked `failed`."""
     _refuse_before_writing(onstat, oncheck)
-    _make_folder(directory)
+    make_empty_folder(directory)
     options = {
         "onstat": [str(path) for path in onstat],
         "oncheck": str(oncheck) if oncheck else None,
@@ -59,25 +59,15 @@ def write(onstat: list[Path], oncheck: Path | None, directory: Path, sizes: Size
     if oncheck is None:
         content["probes"]["informix"] |= {"why": "no listing of oncheck -pe was given", "hint": "--oncheck FILE"}
     manifest.note("only what onstat and oncheck printed: no session, lock or time was looked at")
-    manifest.write()
-    began, cpu = time.monotonic(), time.process_time()
-    try:
+    with manifest.making():
         content["tables"], unknown = _write_tables(onstat, oncheck, str(directory), sizes)
-    except BaseException as e:
-        error = e if isinstance(e, LeadlineError) else LeadlineError("gone", "the import was interrupted")
-        content["status"], content["error"] = "failed", error.as_dict()
+        content["loss"] = {"unknown_lines": {name: {"count": u.count, "first": u.first} for name, u in unknown.items()}}
+        for name, u in unknown.items():
+            if u.count:
+                manifest.note(f"{name}: {u.count} lines of unknown form were left out")
         manifest.write()
-        raise
-    content["loss"] = {"unknown_lines": {name: {"count": u.count, "first": u.first} for name, u in unknown.items()}}
-    for name, u in unknown.items():
-        if u.count:
-            manifest.note(f"{name}: {u.count} lines of unknown form were left out")
-    manifest.write()
-    capture = open_capture(directory)
-    manifest.note(*_doubts(capture, sizes))
-    content["self_cost"] = {"cpu_s": round(time.process_time() - cpu, 3), "window_s": round(time.monotonic() - began, 3)}
-    content["status"] = "complete"
-    manifest.write()
+        capture = open_capture(directory)
+        manifest.note(*_doubts(capture, sizes))
     capture.manifest.update(content)
     return capture
 
@@ -88,16 +78,6 @@ def _refuse_before_writing(onstat: list[Path], oncheck: Path | None) -> None:
         next(iter(Listing(path)))
     if oncheck is not None:
         next(iter(Report(oncheck)))
-
-
-def _make_folder(directory: Path) -> None:
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        empty = not any(directory.iterdir())
-    except OSError as e:
-        raise LeadlineError("storage", f"the folder cannot be made: {e.strerror}", where=str(directory)) from e
-    if not empty:
-        raise LeadlineError("usage", "the folder is not empty", hint="name a new one with -o", where=str(directory))
 
 
 def _write_tables(

@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from leadline._core import PageRun
-from leadline.cli import version
-from leadline.errors import LeadlineError
 from leadline.progress import TerminalLine
 
 MOST = 256
@@ -62,44 +60,22 @@ def scan(paths: list[Path], directory: Path, *, block_size: int | None = None, p
 
     The manifest says that the capture is being made until all is written, and "failed" with the error when that does not happen.
     """
-    from leadline.capture import write_manifest  # with it comes DuckDB, and a check needs none
+    from leadline.capture_folder import make_empty_folder  # with it comes DuckDB, and a check needs none
+    from leadline.manifest import Manifest
+    from leadline.target import Target
 
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        empty = not any(directory.iterdir())
-    except OSError as e:
-        raise LeadlineError("storage", f"the folder cannot be made: {e.strerror}", where=str(directory)) from e
-    if not empty:
-        raise LeadlineError("usage", "the folder is not empty", hint="name a new one with -o", where=str(directory))
-    manifest = _manifest(paths)
-    write_manifest(directory, manifest)
-    try:
+    make_empty_folder(directory)
+    manifest = Manifest(directory, Target("files"), {"paths": [str(path) for path in paths], "block_size": block_size})
+    content = manifest.content
+    content["tier"] = "files"
+    content["clock"] = {"ts_from": (now := time.monotonic_ns()), "ts_to": now, "wall_offset_ns": time.time_ns() - now}
+    content["probes"] = {"pages": {"status": "ok", "why": "", "hint": ""}}
+    manifest.note("only the pages of files: no session, lock or wait was looked at")
+    with manifest.making():
         pages = Pages(paths, block_size=block_size, capture_dir=directory, progress=progress)
         for _ in pages:
             pass
-    except BaseException as e:
-        error = e.as_dict() if isinstance(e, LeadlineError) else {"kind": "gone", "message": "interrupted"}
-        write_manifest(directory, manifest | {"status": "failed", "error": error})
-        raise
-    rows = pages.summary["rows"] | {"page_file": pages.summary["files"]}
-    tables = {name: {"rows": rows.get(name, 0)} for name in TABLES}
-    write_manifest(directory, manifest | {"status": "complete", "tables": tables, "pages": pages.summary})
+        rows = pages.summary["rows"] | {"page_file": pages.summary["files"]}
+        content["tables"] = {name: {"rows": rows.get(name, 0)} for name in TABLES}
+        content["pages"] = pages.summary
     return pages
-
-
-def _manifest(paths: list[Path]) -> dict[str, Any]:
-    from leadline.capture import FORMAT_VERSION
-
-    now = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
-    return {
-        "format_version": FORMAT_VERSION,
-        "product_version": version(),
-        "status": "recording",
-        "error": None,
-        "tier": "files",
-        "clock": {"ts_from": now, "ts_to": now, "wall_offset_ns": time.time_ns() - now},
-        "target": {"kind": "files", "paths": [str(path) for path in paths]},
-        "probes": {"pages": {"status": "ok", "why": "", "hint": ""}},
-        "notes": ["only the pages of files: no session, lock or wait was looked at"],
-        "tables": {},
-    }
