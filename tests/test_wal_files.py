@@ -144,6 +144,7 @@ def test_an_export_is_a_capture(log: Log, tmp_path: Path, capsys: pytest.Capture
     made = json_of(capsys, "export", log.folder, "-o", out)
     assert made["status"] == "complete"
     capture = tmp_path / "log.leadline"
+    assert made["capture"] == str(capture)
     assert json.loads((capture / "manifest.json").read_text())["wal"]["major"] == 17
     sums = {(r["rmgr"], r["record_type"]): r["records"] for r in json_of(capsys, "stats", log.folder)}
     assert run(["sql", str(capture), "select rmgr, record_type, count(*) as n from wal_record group by all", "--json"]) == 0
@@ -151,6 +152,9 @@ def test_an_export_is_a_capture(log: Log, tmp_path: Path, capsys: pytest.Capture
     assert made["tables"]["wal_record_raw"]["rows"] == sum(sums.values())
     assert json_of(capsys, "export", log.folder, "-o", out, code=2)["error"]["message"] == "there is a capture of that name"
     assert json_of(capsys, "export", log.folder, "-o", out, "--force")["status"] == "complete"
+    (tmp_path / "folder").mkdir()
+    inside = Path(json_of(capsys, "export", log.folder, "-o", tmp_path / "folder")["capture"])
+    assert inside.parent == tmp_path / "folder" and (inside / "manifest.json").exists()
 
 
 @pytest.mark.live

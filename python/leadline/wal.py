@@ -135,7 +135,7 @@ def _value(value: Any) -> str:
 
 
 def export(wish: Wish, out: Path, *, overwrite: bool, threads: int) -> dict[str, Any]:
-    """Writes the records as a capture and gives its manifest. What a failure leaves is marked `failed`."""
+    """Writes the records as a capture; gives its manifest and as `capture` its folder. What a failure leaves is marked `failed`."""
     from leadline.capture_folder import capture_folder, make_folder
     from leadline.manifest import Manifest
     from leadline.target import Target
@@ -159,4 +159,4 @@ def export(wish: Wish, out: Path, *, overwrite: bool, threads: int) -> dict[str,
         content["wal"] |= done["ending"]
         if text := ending_text(done["ending"]):
             manifest.note(text)
-    return content
+    return {"capture": str(directory)} | content

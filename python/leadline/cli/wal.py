@@ -178,7 +178,7 @@ Examples:
 @PATH
 @RANGE
 @FILTER
-@click.option("-o", "--output", "out", type=click.Path(path_type=Path), required=True, help="The capture to make.")
+@click.option("-o", "--output", "out", type=click.Path(path_type=Path), required=True, metavar="DIR", help="The capture folder to make, or a folder to put it in.")
 @click.option("--force", is_flag=True, help="Replace a capture that is there.")
 @THREADS
 @JSON
@@ -197,6 +197,7 @@ def export(path: str, out: Path, force: bool, threads: int | None, as_json: bool
     for note in made["notes"]:
         click.echo(note, err=True)
     click.echo(to_table(["table", "rows", "bytes"], [[n, f["rows"], f["bytes"]] for n, f in made["tables"].items()]))
+    click.echo(f'leadline sql {made["capture"]} "..." reads them')
 
 
 @command.command(
