@@ -178,7 +178,15 @@ Examples:
 @PATH
 @RANGE
 @FILTER
-@click.option("-o", "--output", "out", type=click.Path(path_type=Path), required=True, metavar="DIR", help="The capture folder to make, or a folder to put it in.")
+@click.option(
+    "-o",
+    "--output",
+    "out",
+    type=click.Path(path_type=Path),
+    required=True,
+    metavar="DIR",
+    help="The capture folder to make, or a folder to put it in.",
+)
 @click.option("--force", is_flag=True, help="Replace a capture that is there.")
 @THREADS
 @JSON
