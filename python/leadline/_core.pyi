@@ -118,7 +118,8 @@ class RowScan:
         """path: a data directory, then relation is [schema.]name; or the file of a relation. dead: rows not visible too."""
 
     def describe(self) -> dict[str, Any]:
-        """{relation, columns: [(name, type)], provenance: [name], unknown: [name of a column whose values are hex]}"""
+        """{relation, columns: [(name, type)], provenance: [name], unknown: [name of a column whose values are hex],
+        virtual: [name of a generated column that no row keeps a value of], unlogged: bool}"""
 
     def status(self) -> dict[str, int]:
         """{block, blocks, gone_blocks, unread_pages, torn_pages, wrong_checksums, unread_rows, unread_values}: as far as was read"""

@@ -357,6 +357,7 @@ mod tests {
             atttypmod: -1,
             storage,
             attisdropped,
+            attgenerated: 0,
             missing,
             attcompression,
         }

@@ -41,6 +41,8 @@ impl RowScan {
         out.set_item("provenance", provenance)?;
         let unknown: Vec<_> = scan.columns().iter().filter(|c| !c.is_known).map(|c| c.name.as_str()).collect();
         out.set_item("unknown", unknown)?;
+        out.set_item("virtual", scan.virtual_columns())?;
+        out.set_item("unlogged", scan.is_unlogged())?;
         Ok(out)
     }
 

@@ -18,6 +18,7 @@ use crate::xact::Xacts;
 const LAYOUT: &str = include_str!("../data/pg_attribute.csv");
 const PG_TYPE: u32 = 1247;
 const PG_ATTRIBUTE: u32 = 1249;
+const PG_PROC: u32 = 1255;
 const PG_CLASS: u32 = 1259;
 const PG_DATABASE: u32 = 1262;
 const PG_AMPROC: u32 = 2603;
@@ -27,6 +28,10 @@ const PG_ENUM: u32 = 3501;
 const PG_RANGE: u32 = 3541;
 const GLOBAL_TABLESPACE: u32 = 1664;
 const DEFAULT_TABLESPACE: u32 = 1663;
+const INTERNAL_LANGUAGE: u32 = 12;
+const ANYARRAY: u32 = 2277;
+/// The first oid of what users make.
+const FIRST_NORMAL_OID: u32 = 16384;
 
 /// A column of a relation, dropped ones included.
 #[derive(Debug, Clone)]
@@ -38,10 +43,19 @@ pub struct Attribute {
     pub atttypmod: i32,
     pub storage: Storage,
     pub attisdropped: bool,
+    /// s: computed when its row is written; v: each time it is read, and null in every row; 0: neither.
+    pub attgenerated: u8,
     /// The value of rows that are older than the column.
     pub missing: Option<Vec<u8>>,
     /// p or l: the method values are to be packed with; 0: the one that is the default when they are written.
     pub attcompression: u8,
+}
+
+impl Attribute {
+    /// Whether rows keep values of it.
+    pub fn is_stored(&self) -> bool {
+        !self.attisdropped && self.attgenerated != b'v'
+    }
 }
 
 /// A relation.
@@ -224,6 +238,7 @@ impl Catalog {
             "atthasmissing",
             "attmissingval",
             "atttypmod",
+            "attgenerated",
         ];
         if self.dir.major >= 14 {
             columns.push("attcompression");
@@ -241,8 +256,9 @@ impl Catalog {
                 atttypmod: number(&row[9]) as i32,
                 storage,
                 attisdropped: number(&row[6]) != 0,
+                attgenerated: number(&row[10]) as u8,
                 missing: missing.and_then(|b| value::first_element(b, storage)).flatten(),
-                attcompression: row.get(10).map_or(0, number) as u8,
+                attcompression: row.get(11).map_or(0, number) as u8,
             });
         }
         for (relid, attributes) in &mut found {
@@ -356,12 +372,49 @@ impl Catalog {
                 (_, b'A') if storage.attlen == -1 && element != 0 && !matches!(oid, 22 | 30) => {
                     value::Kind::Array(element)
                 }
+                _ if oid == ANYARRAY => value::Kind::AnyArray,
                 _ => value::Kind::Scalar,
             };
             types.0.insert(oid, value::Type { name: name(&row[1]), storage, kind });
         }
         self.composites(&mut types, wanted, &relations)?;
+        if !wanted.iter().all(|oid| types.is_known(*oid)) {
+            self.printed_alike(&mut types);
+        }
         Ok(types)
+    }
+
+    /// A type whose output function is that of a built-in type, under whatever name (citext), is read as that one. When the
+    /// functions cannot be read, it stays one that is not known, which is told.
+    fn printed_alike(&mut self, types: &mut Types) {
+        let (Ok(outputs), Ok(functions)) =
+            (self.rows(PG_TYPE, &["oid", "typoutput"]), self.rows(PG_PROC, &["oid", "prolang", "prosrc"]))
+        else {
+            return;
+        };
+        let sources: HashMap<u32, Vec<u8>> = functions
+            .into_iter()
+            .filter(|row| number(&row[1]) == INTERNAL_LANGUAGE)
+            .filter_map(|mut row| Some((number(&row[0]), row[2].take()?)))
+            .collect();
+        let source = |row: &Values| Some((number(&row[0]), sources.get(&number(&row[1]))?));
+        let is_built_in = |types: &Types, oid| oid < FIRST_NORMAL_OID && types.is_known(oid);
+        let built_in: HashMap<&Vec<u8>, u32> = outputs
+            .iter()
+            .filter_map(source)
+            .filter(|(oid, _)| is_built_in(types, *oid))
+            .map(|(o, s)| (s, o))
+            .collect();
+        for (oid, source) in outputs.iter().filter_map(source) {
+            let Some(like) = built_in.get(source).and_then(|oid| types.0.get(oid)) else { continue };
+            let (like_oid, storage) = (built_in[source], like.storage);
+            match types.0.get_mut(&oid) {
+                Some(t) if oid >= FIRST_NORMAL_OID && t.kind == value::Kind::Scalar && t.storage == storage => {
+                    t.kind = value::Kind::Domain(like_oid);
+                }
+                _ => {}
+            }
+        }
     }
 
     /// What ranges and multiranges are of.
@@ -429,8 +482,17 @@ fn own_layout(major: u32) -> Vec<Attribute> {
         let attname = next().to_owned();
         let atttypid = next().parse().ok()?;
         let storage = Storage { attlen: next().parse().ok()?, attalign: *next().as_bytes().first()? };
-        let (atttypmod, attisdropped, missing, attcompression) = (-1, false, None, 0);
-        let row = Attribute { attname, atttypid, attnum, atttypmod, storage, attisdropped, missing, attcompression };
+        let row = Attribute {
+            attname,
+            atttypid,
+            attnum,
+            atttypmod: -1,
+            storage,
+            attisdropped: false,
+            attgenerated: 0,
+            missing: None,
+            attcompression: 0,
+        };
         (since..=until).contains(&major).then_some(row)
     };
     let mut layout: Vec<Attribute> = LAYOUT.lines().skip(1).filter_map(row).collect();

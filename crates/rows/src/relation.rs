@@ -34,9 +34,13 @@ pub struct Column {
 pub(crate) struct Relation {
     /// schema.name
     pub name: String,
-    /// Without the dropped ones.
+    /// No CHECKPOINT writes what a server has of it in memory.
+    pub is_unlogged: bool,
+    /// Without the dropped ones and the virtual ones.
     pub columns: Vec<Column>,
-    /// With the dropped ones, and where each is in `columns`.
+    /// Names of the generated columns that no row keeps a value of.
+    pub virtual_columns: Vec<String>,
+    /// With the dropped and the virtual ones, and where each is in `columns`.
     pub attributes: Vec<(Attribute, Option<usize>)>,
     pub storages: Vec<Storage>,
     pub types: Types,
@@ -57,7 +61,7 @@ impl Relation {
     pub(crate) fn of(mut catalog: Catalog, oid: u32) -> Result<Relation> {
         let class = catalog.classes[&oid].clone();
         let attributes = catalog.attributes(&HashSet::from([oid]))?.remove(&oid).unwrap_or_default();
-        let wanted: Vec<u32> = attributes.iter().filter(|a| !a.attisdropped).map(|a| a.atttypid).collect();
+        let wanted: Vec<u32> = attributes.iter().filter(|a| a.is_stored()).map(|a| a.atttypid).collect();
         let types = catalog.types(&wanted)?;
         let column = |a: &Attribute| Column {
             name: a.attname.clone(),
@@ -67,16 +71,20 @@ impl Relation {
             atttypmod: a.atttypmod,
             is_known: types.is_known(a.atttypid),
         };
-        let columns = attributes.iter().filter(|a| !a.attisdropped).map(column).collect();
+        let columns = attributes.iter().filter(|a| a.is_stored()).map(column).collect();
+        let is_virtual = |a: &&Attribute| !a.attisdropped && !a.is_stored();
+        let virtual_columns = attributes.iter().filter(is_virtual).map(|a| a.attname.clone()).collect();
         let storages = attributes.iter().map(|a| a.storage).collect();
         let mut next = 0..;
         let attributes = attributes.into_iter().map(|a| {
-            let column = if a.attisdropped { None } else { next.next() };
+            let column = if a.is_stored() { next.next() } else { None };
             (a, column)
         });
         Ok(Relation {
             name: format!("{}.{}", class.schema, class.relname),
+            is_unlogged: class.relpersistence == b'u',
             columns,
+            virtual_columns,
             attributes: attributes.collect(),
             storages,
             types,

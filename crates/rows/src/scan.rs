@@ -51,7 +51,17 @@ impl RowScan {
         &self.relation.name
     }
 
-    /// Without the dropped ones.
+    /// No CHECKPOINT writes what a running server has of it in memory; only when it stops is all of it in the files.
+    pub fn is_unlogged(&self) -> bool {
+        self.relation.is_unlogged
+    }
+
+    /// Names of the generated columns that are computed when they are read (18 and later): no row keeps a value of them.
+    pub fn virtual_columns(&self) -> &[String] {
+        &self.relation.virtual_columns
+    }
+
+    /// Without the dropped ones and the virtual ones.
     pub fn columns(&self) -> &[Column] {
         &self.relation.columns
     }

@@ -79,7 +79,9 @@ def command(
             count, as_text = scan.export(str(output), threads or threads_here(), progress)
         finally:
             line.done()
-        made = {"relation": about["relation"], "rows": count, "file": str(output), "as_text": as_text} | scan.status()
+        made = {"relation": about["relation"], "rows": count, "file": str(output), "as_text": as_text}
+        made |= {name: about[name] for name in ("virtual", "unlogged")}
+        made |= scan.status()
         if as_text and not as_json:
             names = ", ".join(as_text)
             click.echo(f"note: text, since Parquet's type for it does not hold all values (such as infinity): {names}", err=True)
@@ -110,6 +112,10 @@ def _print_json(names: list[str], rows: Iterator[list[str | None]]) -> None:
 def _notes(about: dict[str, Any], status: dict[str, int]) -> None:
     if about["unknown"]:
         click.echo(f"note: bytes in hex, the type is not known: {', '.join(about['unknown'])}", err=True)
+    if about["virtual"]:
+        click.echo(f"note: left out, computed when read and stored nowhere (generated virtual): {', '.join(about['virtual'])}", err=True)
+    if about["unlogged"]:
+        click.echo("note: an unlogged table, of which CHECKPOINT writes nothing: of a running server not all is in its file", err=True)
     if gone := status["gone_blocks"]:
         click.echo(f"warning: the file became shorter while it was read: {gone} blocks are gone, rows may be missing", err=True)
     for what in ("pages", "rows", "values"):

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | bool | BOOLEAN |
 //! | smallint, integer, bigint | INT 16, 32, 64 |
-//! | oid, xid, cid; xid8 | UINT 32; 64 |
+//! | oid, xid, cid, regclass and its like; xid8 | UINT 32; 64 |
 //! | real, double precision | FLOAT, DOUBLE |
 //! | numeric(p,s), p up to 38 | DECIMAL(p,s) |
 //! | date, time | DATE, TIME in microseconds |
@@ -21,7 +21,7 @@ use arrow_schema::{DataType, Field, TimeUnit};
 
 use crate::cells::Value;
 use crate::relation::Column;
-use crate::value::typed;
+use crate::value::{is_reg, typed};
 
 /// What a column is in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,8 +56,9 @@ impl Kind {
             20 => Kind::Int64,
             21 => Kind::Int16,
             23 => Kind::Int32,
-            25 | 114 | 142 | 1042 | 1043 => Kind::Plain,
+            25 | 114 | 142 | 194 | 1042 | 1043 | 1790 => Kind::Plain,
             26 | 28 | 29 => Kind::UInt32,
+            oid if is_reg(oid) => Kind::UInt32,
             5069 => Kind::UInt64,
             700 => Kind::Float32,
             701 => Kind::Float64,

@@ -49,6 +49,8 @@ pub enum Kind {
     Scalar,
     /// Of elements of this type.
     Array(u32),
+    /// Of elements of a type that each value names; columns of catalogs alone are so.
+    AnyArray,
     /// Labels by oid.
     Enum(HashMap<u32, String>),
     /// A type with rules.
@@ -79,7 +81,7 @@ impl Types {
             Some(Kind::Scalar) => scalar(oid).is_some(),
             Some(Kind::Array(of) | Kind::Domain(of) | Kind::Range(of) | Kind::Multirange(of)) => below(*of),
             Some(Kind::Composite(fields)) => fields.iter().all(|f| f.0 == 0 || below(f.0)),
-            Some(Kind::Enum(_)) => true,
+            Some(Kind::Enum(_) | Kind::AnyArray) => true,
             None => false,
         };
         seen.insert(oid, known);
@@ -133,7 +135,7 @@ impl Types {
             Kind::Scalar => scalar(oid)?(bytes, out)?,
             Kind::Domain(of) => self.write(*of, bytes, out, depth + 1)?,
             Kind::Enum(labels) => out.push_str(labels.get(&number::u32(bytes)?)?),
-            Kind::Array(_) => nested::array(self, bytes, out, depth + 1)?,
+            Kind::Array(_) | Kind::AnyArray => nested::array(self, bytes, out, depth + 1)?,
             Kind::Composite(fields) => nested::composite(self, fields, bytes, out, depth + 1)?,
             Kind::Range(of) => nested::range(self, *of, bytes, out, depth + 1)?,
             Kind::Multirange(of) => nested::multirange(self, *of, bytes, out, depth + 1)?,
@@ -174,9 +176,12 @@ fn scalar(oid: u32) -> Option<Print> {
         21 => |b, out| number::signed(i16::from_le_bytes(*b.first_chunk()?).into(), out),
         23 => |b, out| number::signed(i32::from_le_bytes(*b.first_chunk()?).into(), out),
         26 | 28 | 29 => |b, out| number::unsigned(number::u32(b)?.into(), 1, out),
+        // The server prints a name, and this number only when there is none: names depend on the search_path of who asks.
+        oid if is_reg(oid) => |b, out| number::unsigned(number::u32(b)?.into(), 1, out),
+        2970 | 5038 => snapshot,
         5069 => |b, out| number::unsigned(u64::from_le_bytes(*b.first_chunk()?), 1, out),
-        // text, json, xml, bpchar, varchar
-        25 | 114 | 142 | 1042 | 1043 => text,
+        // text, json, xml, pg_node_tree, bpchar, varchar, refcursor
+        25 | 114 | 142 | 194 | 1042 | 1043 | 1790 => text,
         22 => |b, out| nested::vector(b, 2, out),
         30 => |b, out| nested::vector(b, 4, out),
         27 => |b, out| {
@@ -211,9 +216,16 @@ fn scalar(oid: u32) -> Option<Print> {
             show(format_args!("{:X}/{:X}", lsn >> 32, lsn & 0xffff_ffff), out)
         },
         3614 => text_search::tsvector,
+        3615 => text_search::tsquery,
         3802 => json::jsonb,
         _ => return None,
     })
+}
+
+/// Whether values are oids of things in a catalog: regproc, regprocedure, regoper, regoperator, regclass, regtype, regconfig,
+/// regdictionary, regnamespace, regrole, regcollation, regdatabase.
+pub(crate) fn is_reg(oid: u32) -> bool {
+    matches!(oid, 24 | 2202..=2206 | 3734 | 3769 | 4089 | 4096 | 4191 | 8326)
 }
 
 fn show(value: impl std::fmt::Display, out: &mut Text) -> Option<()> {
@@ -251,6 +263,19 @@ fn bits(b: &[u8], out: &mut Text) -> Option<()> {
         return None;
     }
     out.extend((0..count).map(|i| if bits[i / 8] << (i % 8) & 0x80 != 0 { '1' } else { '0' }));
+    Some(())
+}
+
+/// pg_snapshot: the first transaction that still ran, the first that had not begun, and those between them that ran.
+fn snapshot(b: &[u8], out: &mut Text) -> Option<()> {
+    let (count, xids) = b.split_first_chunk()?;
+    let count = u32::from_le_bytes(*count) as usize;
+    let mut xids = xids.chunks_exact(8).map(|xid| xid.iter().rev().fold(0u64, |all, b| all << 8 | u64::from(*b)));
+    show(format_args!("{}:{}:", xids.next()?, xids.next()?), out)?;
+    for i in 0..count {
+        out.push_str(if i > 0 { "," } else { "" });
+        show(xids.next()?, out)?;
+    }
     Some(())
 }
 
@@ -306,6 +331,22 @@ mod tests {
         }
         assert!(with_room(&types, 3802, &json, 300_000).starts_with("[1000"));
         assert!(with_room(&types, 3802, &json, 140_000).starts_with("\\x"));
+    }
+
+    #[test]
+    fn a_query_whose_items_name_each_other_ends() {
+        let types = types(&[(3615, Kind::Scalar)]);
+        let operator = |left: u8| [2, 2, 0, 0, left, 0, 0, 0, 0, 0, 0, 0];
+        let word = |distance: u16| {
+            [[1, 8, 1, 0, 0, 0, 0, 0].as_slice(), &(1u32 | u32::from(distance) << 12).to_le_bytes()].concat()
+        };
+        let query = |left: u8| [[3, 0, 0, 0].as_slice(), &operator(left), &word(0), &word(2), b"a\0b\0"].concat();
+        assert_eq!(types.text(types.printer(3615), &query(2)), "'b':*A & 'a':*A");
+        for left in [0, 1, 3, 255] {
+            let text = types.text(types.printer(3615), &query(left));
+            assert!(left == 1 || text.starts_with("\\x03"), "{left}: {text}");
+        }
+        assert!(types.text(types.printer(3615), &[0xff; 16]).starts_with("\\xff"));
     }
 
     #[test]
