@@ -216,6 +216,14 @@ def test_rows_are_those_the_server_tells(major: int, tmp_path: Path, capsys: pyt
         assert run(["rows", data_dir, "stord", "--database", "postgres", "--json"]) == 2
         error = json.loads(capsys.readouterr().out)["error"]
         assert (error["kind"], error["hint"]) == ("not_found", "did you mean public.stored?")
+        connection.execute("create table parts (n int) partition by range (n)")
+        connection.execute("create table low partition of parts for values from (0) to (9) partition by list (n)")
+        connection.execute("create table one partition of low for values in (1)")
+        connection.execute("create table high partition of parts for values from (9) to (99)")
+        connection.execute("checkpoint")
+        assert run(["rows", data_dir, "parts", "--database", "postgres", "--json"]) == 2
+        error = json.loads(capsys.readouterr().out)["error"]
+        assert "partitioned" in error["message"] and error["hint"] == "they are public.high, public.one"
 
 
 def test_columns_that_are_stored_nowhere_are_left_out_and_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,10 +1,15 @@
 //! Which relation is meant: by its name in a data directory, or by its file.
 
+use std::collections::HashMap;
 use std::path::Path;
 
-use crate::catalog::{databases, Catalog, Class, Database};
+use crate::catalog::{databases, number, Catalog, Class, Database};
 use crate::data_dir::DataDir;
 use crate::error::{Error, Kind, Result};
+
+const PG_INHERITS: u32 = 2611;
+/// Partitions of partitions: no deeper than this.
+const DEEPEST: usize = 64;
 
 /// The catalog of the database that is meant, and the oid of the relation: see [`crate::RowScan::open`].
 pub(crate) fn find(path: &Path, relation: Option<&str>, database: Option<&str>) -> Result<(Catalog, u32)> {
@@ -17,13 +22,13 @@ pub(crate) fn find(path: &Path, relation: Option<&str>, database: Option<&str>) 
     }
     let dir = DataDir::open(path)?;
     let database = choose(&dir, databases(&dir)?, database)?;
-    let catalog = Catalog::open(&dir, &database)?;
+    let mut catalog = Catalog::open(&dir, &database)?;
     let Some(relation) = relation else {
         return Err(Error::new(Kind::Usage, "which table?")
             .detail(format!("database {} has {}", database.datname, some_names(&catalog)))
             .hint("leadline rows DATA_DIR [SCHEMA.]TABLE"));
     };
-    let oid = by_name(&catalog, relation, &database.datname)?;
+    let oid = by_name(&mut catalog, relation, &database.datname)?;
     Ok((catalog, oid))
 }
 
@@ -54,17 +59,30 @@ fn choose(dir: &DataDir, all: Vec<Database>, wanted: Option<&str>) -> Result<Dat
 
 fn some_names(catalog: &Catalog) -> String {
     let own = |c: &&Class| c.relkind == b'r' && c.schema != "pg_catalog" && c.schema != "information_schema";
-    let mut names: Vec<_> =
-        catalog.classes.values().filter(own).map(|c| format!("{}.{}", c.schema, c.relname)).collect();
+    some(catalog.classes.values().filter(own)).unwrap_or_else(|| "no tables of its own".into())
+}
+
+/// The names of the first few.
+fn some<'a>(classes: impl Iterator<Item = &'a Class>) -> Option<String> {
+    let mut names: Vec<_> = classes.map(|c| format!("{}.{}", c.schema, c.relname)).collect();
     names.sort();
     match names.len() {
-        0 => "no tables of its own".into(),
-        n if n > 10 => format!("{} and {} more", names[..10].join(", "), n - 10),
-        _ => names.join(", "),
+        0 => None,
+        n if n > 10 => Some(format!("{} and {} more", names[..10].join(", "), n - 10)),
+        _ => Some(names.join(", ")),
     }
 }
 
-fn by_name(catalog: &Catalog, wanted: &str, database: &str) -> Result<u32> {
+/// The tables that have the rows of a partitioned one, in words.
+fn partitions(catalog: &mut Catalog, of: u32) -> Result<Option<String>> {
+    let rows = catalog.rows(PG_INHERITS, &["inhrelid", "inhparent"])?;
+    let parent: HashMap<u32, u32> = rows.iter().map(|row| (number(&row[0]), number(&row[1]))).collect();
+    // Damaged rows may name each other.
+    let above = |oid| std::iter::successors(Some(oid), |oid| parent.get(oid).copied()).take(DEEPEST);
+    Ok(some(catalog.classes.values().filter(|c| has_rows(c) && above(c.oid).any(|oid| oid == of))))
+}
+
+fn by_name(catalog: &mut Catalog, wanted: &str, database: &str) -> Result<u32> {
     let (schema, relname) = wanted.split_once('.').map_or((None, wanted), |(s, n)| (Some(s), n));
     let here = || catalog.classes.values().filter(|c| has_rows(c));
     let mut found: Vec<&Class> =
@@ -91,7 +109,14 @@ fn by_name(catalog: &Catalog, wanted: &str, database: &str) -> Result<u32> {
                     b'f' => "a foreign table",
                     _ => "of a kind without rows",
                 };
-                return Err(Error::new(Kind::Usage, format!("{wanted} has no rows of its own: it is {kind}")));
+                let error = Error::new(Kind::Usage, format!("{wanted} has no rows of its own: it is {kind}"));
+                return Err(match (other.relkind, other.oid) {
+                    (b'p', oid) => {
+                        let names = partitions(catalog, oid)?;
+                        error.hint(names.map_or_else(|| "it has none".into(), |names| format!("they are {names}")))
+                    }
+                    _ => error,
+                });
             }
             let near = here()
                 .filter(|c| schema.is_none_or(|s| distance(s, &c.schema) <= 2))
