@@ -75,6 +75,15 @@ VALUES: dict[str, list[str]] = {
         "'(a | b) & (c & d) & !!e'",
         "'a <-> b <-> (c <2> (d | e))'",
     ],
+    "jsonpath": [
+        "'$.a[*] ? (@ > 2 && (@.b == \"x\\ty\" || !exists(@.c)))'",
+        "'strict $.*.**{2 to last}.** [last, 1 to $v, 0].\"k k\".size()'",
+        "'-(1 + $.a * 2 - 3) / (4 % +$)'",
+        "'($ like_regex \"^a\" flag \"iq\") is unknown'",
+        "'$.d.datetime(\"HH24\").type() starts with \"t\"'",
+        "'null == 1.5 || true != false'",
+        "'$.a.**{last}.**{3} ? (@.keyvalue().key >= $\"w w\") .ceiling()'",
+    ],
     "refcursor": ["'some portal'"],
     "txid_snapshot": ["'10:20:10,14,15'", "'7:7:'"],
     "citext": ["'As it Is'"],
@@ -97,7 +106,11 @@ SINCE_14 = {
     "nummultirange": ["'{[1.5,2.5),(3,4]}'"],
     "numeric": ["'Infinity'", "'-Infinity'"],
 }
-SINCE_17 = {"interval": ["'infinity'", "'-infinity'"]}
+SINCE_15 = {"jsonpath": ["'(1.5).abs() == 1'"]}
+SINCE_17 = {
+    "interval": ["'infinity'", "'-infinity'"],
+    "jsonpath": ["'$.a.decimal(4, -1).decimal(3).decimal().bigint().time_tz(2).timestamp().string()'"],
+}
 TYPES = """
 create type r_mood as enum ('sad', 'ok', 'over the moon');
 alter type r_mood add value 'best' after 'ok';
@@ -111,7 +124,7 @@ create type r_textrange as range (subtype = text, collation = "C")
 
 def values(major: int) -> dict[str, list[str]]:
     found = {name: list(of) for name, of in VALUES.items()}
-    for since, more in ((14, SINCE_14), (17, SINCE_17)):
+    for since, more in ((14, SINCE_14), (15, SINCE_15), (17, SINCE_17)):
         for name, of in more.items() if major >= since else ():
             found.setdefault(name, []).extend(of)
     return found
@@ -192,6 +205,14 @@ def test_rows_are_those_the_server_tells(major: int, tmp_path: Path, capsys: pyt
         missing = [[row[2], row[-1]] for row in found(server, "pg_attribute") if row[-1] is not None]
         query = "select attname, attmissingval from pg_attribute where attmissingval is not null"
         assert missing == told(connection, query) and len(missing) > 2
+        connection.execute("create role \"r \"\"x\"\"\"")
+        connection.execute("grant select, update, trigger on stored to \"r \"\"x\"\"\" with grant option")
+        connection.execute("grant insert (n), references (n) on stored to public")
+        connection.execute("checkpoint")
+        for relation, column in (("pg_class", "relacl"), ("pg_attribute", "attacl"), ("pg_database", "datacl"), ("pg_namespace", "nspacl")):
+            described = RowScan(str(server.private.data_dir), relation=relation, database="postgres").describe()
+            at = 1 + [name for name, _ in described["columns"]].index(column)
+            assert [row[at] for row in found(server, relation)] == [row[0] for row in told(connection, f"select {column} from {relation}")]
         connection.execute("create view as_tree as select n + 1 as n from stored")
         connection.execute("checkpoint")
         assert found(server, "pg_rewrite") == told(connection, "select ctid, * from pg_rewrite")

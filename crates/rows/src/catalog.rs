@@ -20,6 +20,7 @@ const PG_TYPE: u32 = 1247;
 const PG_ATTRIBUTE: u32 = 1249;
 const PG_PROC: u32 = 1255;
 const PG_CLASS: u32 = 1259;
+const PG_AUTHID: u32 = 1260;
 const PG_DATABASE: u32 = 1262;
 const PG_AMPROC: u32 = 2603;
 const PG_NAMESPACE: u32 = 2615;
@@ -30,6 +31,7 @@ const GLOBAL_TABLESPACE: u32 = 1664;
 const DEFAULT_TABLESPACE: u32 = 1663;
 const INTERNAL_LANGUAGE: u32 = 12;
 const ANYARRAY: u32 = 2277;
+const ACLITEM: u32 = 1033;
 /// The first oid of what users make.
 const FIRST_NORMAL_OID: u32 = 16384;
 
@@ -379,9 +381,17 @@ impl Catalog {
         }
         self.composites(&mut types, wanted, &relations)?;
         if !wanted.iter().all(|oid| types.is_known(*oid)) {
+            self.roles(&mut types);
             self.printed_alike(&mut types);
         }
         Ok(types)
+    }
+
+    /// Privileges name roles. When the roles cannot be read, the type of privileges stays one that is not known, which is told.
+    fn roles(&mut self, types: &mut Types) {
+        if let (Some(privilege), Ok(roles)) = (types.0.get_mut(&ACLITEM), self.rows(PG_AUTHID, &["oid", "rolname"])) {
+            privilege.kind = value::Kind::Acl(roles.iter().map(|row| (number(&row[0]), name(&row[1]))).collect());
+        }
     }
 
     /// A type whose output function is that of a built-in type, under whatever name (citext), is read as that one. When the

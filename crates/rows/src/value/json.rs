@@ -104,7 +104,7 @@ fn put(text: &str, out: &mut Text) -> Option<()> {
 
 /// A string in quotes, the second one with what comes behind it. Most are short.
 #[inline]
-fn string<const M: usize>(b: &[u8], end: [u8; M], out: &mut Text) -> Option<()> {
+pub(super) fn string<const M: usize>(b: &[u8], end: [u8; M], out: &mut Text) -> Option<()> {
     let printed = match b.len() {
         1 => short_string::<1, M>(b, end, out),
         2..4 => short_string::<2, M>(b, end, out),

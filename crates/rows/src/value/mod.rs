@@ -4,8 +4,10 @@
 //! A value is given without its varlena header, unpacked. Nothing but None comes of bytes that are no value of the type.
 //! Source: the output function of each type in src/backend/utils/adt.
 
+mod acl;
 mod geometry;
 mod json;
+mod jsonpath;
 mod nested;
 mod net;
 pub(crate) mod number;
@@ -53,6 +55,8 @@ pub enum Kind {
     AnyArray,
     /// Labels by oid.
     Enum(HashMap<u32, String>),
+    /// aclitem, with the names of roles by oid.
+    Acl(HashMap<u32, String>),
     /// A type with rules.
     Domain(u32),
     /// Type of each field; dropped ones, of type 0, lie in the row still.
@@ -81,7 +85,7 @@ impl Types {
             Some(Kind::Scalar) => scalar(oid).is_some(),
             Some(Kind::Array(of) | Kind::Domain(of) | Kind::Range(of) | Kind::Multirange(of)) => below(*of),
             Some(Kind::Composite(fields)) => fields.iter().all(|f| f.0 == 0 || below(f.0)),
-            Some(Kind::Enum(_) | Kind::AnyArray) => true,
+            Some(Kind::Enum(_) | Kind::Acl(_) | Kind::AnyArray) => true,
             None => false,
         };
         seen.insert(oid, known);
@@ -135,6 +139,7 @@ impl Types {
             Kind::Scalar => scalar(oid)?(bytes, out)?,
             Kind::Domain(of) => self.write(*of, bytes, out, depth + 1)?,
             Kind::Enum(labels) => out.push_str(labels.get(&number::u32(bytes)?)?),
+            Kind::Acl(roles) => acl::aclitem(bytes, roles, out)?,
             Kind::Array(_) | Kind::AnyArray => nested::array(self, bytes, out, depth + 1)?,
             Kind::Composite(fields) => nested::composite(self, fields, bytes, out, depth + 1)?,
             Kind::Range(of) => nested::range(self, *of, bytes, out, depth + 1)?,
@@ -218,6 +223,7 @@ fn scalar(oid: u32) -> Option<Print> {
         3614 => text_search::tsvector,
         3615 => text_search::tsquery,
         3802 => json::jsonb,
+        4072 => jsonpath::jsonpath,
         _ => return None,
     })
 }
@@ -347,6 +353,29 @@ mod tests {
             assert!(left == 1 || text.starts_with("\\x03"), "{left}: {text}");
         }
         assert!(types.text(types.printer(3615), &[0xff; 16]).starts_with("\\xff"));
+    }
+
+    #[test]
+    fn a_path_whose_items_name_each_other_ends() {
+        let types = types(&[(4072, Kind::Scalar)]);
+        // Two items: each says how far the next one is, and what its arguments are.
+        let path = |item: [u8; 12], next: u8| {
+            let second = [27, 0, 0, 0, next, 0, 0, 0];
+            types.text(types.printer(4072), &[[1, 0, 0, 0x80].as_slice(), &item, &second].concat())
+        };
+        assert_eq!(path([7, 0, 0, 0, 0, 0, 0, 0, 12, 0, 0, 0], 0), "($) is unknown");
+        for (item, next) in [
+            ([7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], 0),
+            ([7, 0, 0, 0, 0, 0, 0, 0, 12, 0, 0, 0], 8),
+            ([7, 0, 0, 0, 12, 0, 0, 0, 12, 0, 0, 0], 0),
+            ([23, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff], 0),
+            ([39, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], 0),
+            ([200, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], 0),
+            ([1, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff], 0),
+        ] {
+            let text = path(item, next);
+            assert!(text.starts_with("\\x01"), "{item:?} {next}: {text}");
+        }
     }
 
     #[test]
