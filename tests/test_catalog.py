@@ -211,7 +211,14 @@ def test_settings_from_files_read_like_pg_settings(fresh_server, tmp_path: Path)
 
 def test_units_of_settings_are_the_servers(pg: Server) -> None:
     shown = dict(pg.sql("select name, unit from pg_settings where unit is not null and context <> 'internal'"))
-    assert {name: conf.UNIT_OF.get(name) for name in shown} == shown
+    assert {name: conf.unit_of(name) for name in shown} == shown
+
+
+def test_settings_of_a_server_with_other_blocks_are_in_its_own_units() -> None:
+    sizes = (16384, 65536)
+    written = (("shared_buffers", "128MB"), ("temp_buffers", "7"), ("wal_buffers", "1MB"), ("work_mem", "1MB"))
+    shown = [(conf.normal_value(name, value, sizes), conf.unit_of(name, sizes)) for name, value in written]
+    assert shown == [("8192", "16kB"), ("7", "16kB"), ("16", "64kB"), ("1024", "kB")]
 
 
 def test_settings_on_the_command_line() -> None:
@@ -246,18 +253,18 @@ def test_visibility_by_hint_bits_and_pg_xact() -> None:
         (10, 10, 0x0080, b"only locked"),
         (12, 0, 0, b"insert still runs"),
     )
-    kept = list(live_tuples(page, lambda xid: states[xid]))
+    kept = list(live_tuples(page, lambda xid: states[xid], 8192))
     assert kept == [b"hinted, never deleted", b"delete was rolled back", b"delete still runs", b"only locked", b"insert still runs"]
 
 
 def test_damaged_pages_give_nothing_and_never_fail() -> None:
     page = bytearray(page_of((10, 0, 0x0100, b"x" * 40)))
-    assert list(live_tuples(bytes(8192), lambda xid: COMMITTED)) == []
+    assert list(live_tuples(bytes(8192), lambda xid: COMMITTED, 8192)) == []
     for position in range(0, 64):
         for value in (0x00, 0x7F, 0xFF):
             damaged = bytearray(page)
             damaged[position] = value
-            for data in live_tuples(bytes(damaged), lambda xid: COMMITTED):
+            for data in live_tuples(bytes(damaged), lambda xid: COMMITTED, 8192):
                 assert len(data) < 8192
 
 

@@ -27,6 +27,9 @@ class TableWriter:
     def close(self) -> dict[str, int]:
         """Flushes and ends: {"rows", "bytes", "segments"}. Closing again gives the same figures."""
 
+def block_sizes(data_dir: str) -> tuple[int, int]:
+    """What a data directory's pg_control says of its pages: bytes of a block, and of a block of the log."""
+
 def page_read(path: str, block: int, block_size: int | None = None) -> dict[str, Any]:
     """One page of a file: {path, engine, block, fork, fork_block, block_size, kind, checksums, computed_checksum, raw,
     parts: [{part, number, offset, length, fields: {name: {value, offset, length, flags?, words?}}}],

@@ -4,13 +4,25 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use leadline_page::postgres::{check, checksum, dissect_block, Header};
+use leadline_page::postgres::{check, checksum, dissect_block, Control, Header};
 use leadline_page::{oracle, regions, Field, Part, Value, Wrong};
 use leadline_pagescan::{Engine, Other, Problem, RelationFile, Run};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 
 use crate::error::Error;
+
+/// What a data directory's pg_control says of its pages: bytes of a block, and of a block of the log.
+#[pyfunction]
+pub(crate) fn block_sizes(data_dir: PathBuf) -> PyResult<(u32, u32)> {
+    let path = data_dir.join("global/pg_control");
+    let read = std::fs::read(&path).map_err(|source| leadline_pagescan::Error::Read { path: path.clone(), source });
+    let parsed = read.and_then(|bytes| {
+        Control::parse(&bytes).map_err(|e| leadline_pagescan::Error::NotPages { path, detail: e.to_string() })
+    });
+    let control = parsed.map_err(Error::from)?;
+    Ok((control.blcksz, control.xlog_blcksz))
+}
 
 /// One page of a file, taken apart.
 #[pyfunction]

@@ -253,7 +253,7 @@ impl Looks {
             let blocks = match known {
                 Some(&(_, blocks)) => blocks,
                 None => {
-                    let blocks = buffers::relation_blocks(self.postmaster, self.layout.major, &wait.tag);
+                    let blocks = buffers::relation_blocks(self.postmaster, self.layout.major, &self.anchors, &wait.tag);
                     self.file_lengths.insert(key, (ts, blocks));
                     blocks
                 }

@@ -8,6 +8,7 @@ use crate::memory::{CopiedMemory, MappedSegment, Memory, ProcessMemory, SharedMe
 use crate::process::{no_rights, ServerProcess};
 use crate::procfs;
 use crate::wait_events::WaitEvents;
+use leadline_page::postgres::Control;
 use std::collections::HashMap;
 
 /// One check of the layout and what it saw.
@@ -46,6 +47,10 @@ pub struct Anchors {
     pub buffer_blocks: u64,
     /// Number of buffers.
     pub buffers: u32,
+    /// Bytes of a page.
+    pub block_size: u32,
+    /// Pages in a file before the next one begins.
+    pub segment_blocks: u32,
     /// MainLWLockArray.
     pub main_lwlocks: u64,
     /// Where nextXid is.
@@ -104,6 +109,22 @@ impl Checks {
     }
     fn skip(&mut self, name: &'static str, detail: &str) {
         self.0.push(Check { name, passed: None, detail: detail.into() });
+    }
+}
+
+/// Bytes of a page, and pages in a file: 8 kB and 1 GB unless the server was built otherwise.
+fn page_sizes(pid: i32, checks: &mut Checks) -> (u32, u32) {
+    let path = format!("/proc/{pid}/cwd/global/pg_control");
+    let read = std::fs::read(path).map_err(|e| e.to_string());
+    match read.and_then(|bytes| Control::parse(&bytes).map_err(|wrong| wrong.to_string())) {
+        Ok(control) => {
+            checks.note("block size", true, format!("{} bytes, in pg_control", control.blcksz));
+            (control.blcksz, control.relseg_size)
+        }
+        Err(why) => {
+            checks.skip("block size", &format!("8192 bytes are assumed; pg_control: {why}"));
+            (8192, 131_072)
+        }
     }
 }
 
@@ -209,6 +230,7 @@ pub fn attach(pid: i32, allow_map: bool) -> Result<Attached> {
         }
     }
     let (memory, not_mapped_why) = open_memory(pid, &segment, allow_map);
+    let (block_size, segment_blocks) = page_sizes(pid, &mut checks);
     let anchors = Anchors {
         all_procs,
         all_proc_count,
@@ -229,6 +251,8 @@ pub fn attach(pid: i32, allow_map: bool) -> Result<Attached> {
         buffer_descriptors,
         buffer_blocks,
         buffers,
+        block_size,
+        segment_blocks,
         main_lwlocks,
         next_xid,
         buffer_usage: binary.symbol("pgBufferUsage").map(|a| base + a),

@@ -17,7 +17,6 @@ const BM_TAG_VALID: u32 = 1 << 25;
 const BM_IO_IN_PROGRESS: u32 = 1 << 26;
 const BM_PIN_COUNT_WAITER: u32 = 1 << 29;
 
-const BLOCK_SIZE: u64 = 8192;
 /// Descriptors copied at once.
 const CHUNK: u32 = 1024;
 /// Buffers remembered as contended.
@@ -248,8 +247,9 @@ impl Buffers {
     }
 
     fn read_page_kind<M: Memory>(&self, mem: &M, buf_id: u32, tag: &BufferTag) -> (&'static str, Option<u32>) {
-        let at = self.anchors.buffer_blocks + u64::from(buf_id) * BLOCK_SIZE;
-        let mut page = vec![0u8; BLOCK_SIZE as usize];
+        let size = self.anchors.block_size;
+        let at = self.anchors.buffer_blocks + u64::from(buf_id) * u64::from(size);
+        let mut page = vec![0u8; size as usize];
         match mem.read(at, &mut page) {
             Ok(()) => (page_kind(tag.fork, &page), right_sibling(&page)),
             Err(_) => ("unknown", None),
@@ -258,7 +258,7 @@ impl Buffers {
 
     /// Of a page known to be of a btree: only its special area tells, at the end of the page.
     fn read_right_sibling<M: Memory>(&self, mem: &M, buf_id: u32) -> Option<u32> {
-        let end = self.anchors.buffer_blocks + (u64::from(buf_id) + 1) * BLOCK_SIZE;
+        let end = self.anchors.buffer_blocks + (u64::from(buf_id) + 1) * u64::from(self.anchors.block_size);
         let next = mem.u32(end - (BTREE_SPECIAL - BTPO_NEXT) as u64).ok()?;
         Some(next).filter(|&next| next != 0)
     }
@@ -271,8 +271,8 @@ fn parse_tag(b: &[u8]) -> BufferTag {
 }
 
 /// Length of a relation's main fork in blocks, from its files as the postmaster sees them; None when they cannot be read.
-pub fn relation_blocks(postmaster: i32, major: u32, tag: &BufferTag) -> Option<u64> {
-    const SEGMENT_BLOCKS: u64 = 131_072; // 1 GB of 8 kB
+pub fn relation_blocks(postmaster: i32, major: u32, anchors: &Anchors, tag: &BufferTag) -> Option<u64> {
+    let (block_size, segment_blocks) = (u64::from(anchors.block_size), u64::from(anchors.segment_blocks));
     let data = format!("/proc/{postmaster}/cwd");
     let folder = match tag.spcnode {
         1663 => format!("{data}/base/{}", tag.dbnode),
@@ -286,12 +286,12 @@ pub fn relation_blocks(postmaster: i32, major: u32, tag: &BufferTag) -> Option<u
             format!("{root}/{}/{}", version.file_name().to_string_lossy(), tag.dbnode)
         }
     };
-    let segment = u64::from(tag.block) / SEGMENT_BLOCKS;
+    let segment = u64::from(tag.block) / segment_blocks;
     let name = if segment == 0 { tag.relfilenode.to_string() } else { format!("{}.{segment}", tag.relfilenode) };
     let next = format!("{folder}/{}.{}", tag.relfilenode, segment + 1);
-    let length = fs::metadata(format!("{folder}/{name}")).ok()?.len() / BLOCK_SIZE;
-    let more = fs::metadata(next).map_or(0, |m| m.len() / BLOCK_SIZE);
-    Some(segment * SEGMENT_BLOCKS + length + more)
+    let length = fs::metadata(format!("{folder}/{name}")).ok()?.len() / block_size;
+    let more = fs::metadata(next).map_or(0, |m| m.len() / block_size);
+    Some(segment * segment_blocks + length + more)
 }
 
 /// A heap page among the last of a table that has many: where new rows go.
@@ -306,13 +306,17 @@ mod tests {
     use crate::memory::FakeMemory;
 
     fn server(major: u32, buffers: u32) -> (FakeMemory, Layout, Anchors) {
+        server_with(major, buffers, 8192)
+    }
+
+    fn server_with(major: u32, buffers: u32, block_size: u32) -> (FakeMemory, Layout, Anchors) {
         let layout = Layout::of(major).unwrap();
         let (all_procs, descriptors, blocks) = (0x10_0000u64, 0x40_0000u64, 0x100_0000u64);
         let mut mem = FakeMemory {
             pieces: vec![
                 (all_procs, vec![0; 8 * layout.proc_size as usize]),
                 (descriptors, vec![0; buffers as usize * layout.buf_size as usize]),
-                (blocks, vec![0; buffers as usize * 8192]),
+                (blocks, vec![0; buffers as usize * block_size as usize]),
             ],
         };
         let anchors = Anchors {
@@ -321,6 +325,7 @@ mod tests {
             buffer_descriptors: descriptors,
             buffer_blocks: blocks,
             buffers,
+            block_size,
             ..Anchors::default()
         };
         for i in 0..u64::from(buffers) {
@@ -357,23 +362,28 @@ mod tests {
 
     /// Makes the page of a buffer a btree leaf with this right sibling.
     fn leaf(mem: &mut FakeMemory, anchors: &Anchors, buffer: u64, right: u32) {
-        let page = anchors.buffer_blocks + buffer * 8192;
-        mem.put(page + 12, &[40, 0, 0, 32, 0xf0, 0x1f, 4, 0x20]); // pd_lower, pd_upper, pd_special, pd_pagesize_version
-        mem.put_u32(page + 8176 + 4, right);
-        mem.put(page + 8176 + 12, &[1, 0]);
+        let page = anchors.buffer_blocks + buffer * u64::from(anchors.block_size);
+        let special = anchors.block_size as u16 - 16;
+        let header = [40, special, special, anchors.block_size as u16 | 4]; // pd_lower, pd_upper, pd_special, pd_pagesize_version
+        mem.put(page + 12, &header.map(u16::to_le_bytes).concat());
+        mem.put_u32(page + u64::from(special) + 4, right);
+        mem.put(page + u64::from(special) + 12, &[1, 0]);
     }
 
     #[test]
     fn a_leaf_that_was_right_most_a_split_ago_is_the_right_edge() {
-        let (mut mem, layout, anchors) = server(16, 10);
-        for (buffer, right) in [(2, 7), (3, 5), (5, 2), (7, 0)] {
-            leaf(&mut mem, &anchors, buffer, right);
+        for block_size in [8192, 32_768] {
+            let (mut mem, layout, anchors) = server_with(16, 10, block_size);
+            for (buffer, right) in [(2, 7), (3, 5), (5, 2), (7, 0)] {
+                leaf(&mut mem, &anchors, buffer, right);
+            }
+            wait(&mut mem, &layout, &anchors, 2, 1);
+            wait(&mut mem, &layout, &anchors, 3, 4);
+            let wanted = Wanted { content: 2, ..Wanted::default() };
+            let found = Buffers::new(&layout, &anchors).scan_all(&mem, wanted, &mut 0);
+            let kinds: Vec<_> = found.iter().map(|w| (w.buf_id, w.page_kind)).collect();
+            assert_eq!(kinds, [(2, RIGHT_EDGE_LEAF), (3, LEAF)], "{block_size}");
         }
-        wait(&mut mem, &layout, &anchors, 2, 1);
-        wait(&mut mem, &layout, &anchors, 3, 4);
-        let found = Buffers::new(&layout, &anchors).scan_all(&mem, Wanted { content: 2, ..Wanted::default() }, &mut 0);
-        let kinds: Vec<_> = found.iter().map(|w| (w.buf_id, w.page_kind)).collect();
-        assert_eq!(kinds, [(2, RIGHT_EDGE_LEAF), (3, LEAF)]);
     }
 
     /// Each read is a syscall where memory cannot be mapped.

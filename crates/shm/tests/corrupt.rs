@@ -88,6 +88,8 @@ fn server(major: u32) -> (FakeMemory, Layout, Anchors) {
         buffer_descriptors: BUFFERS,
         buffer_blocks: BLOCKS,
         buffers: 64,
+        block_size: 8192,
+        segment_blocks: 131_072,
         main_lwlocks: LWLOCKS,
         next_xid: Some(LOCKS + 4096),
         buffer_usage: None,

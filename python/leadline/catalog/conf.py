@@ -11,14 +11,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 
 from leadline import postmaster
+from leadline._core import block_sizes
 from leadline.catalog.secrets import mask_setting
 from leadline.catalog.sql import Row
+from leadline.errors import LeadlineError
 
 _UNITS = {  # unit in pg_settings -> parameters that have it (12 to 18)
-    "8kB": """backend_flush_after bgwriter_flush_after checkpoint_flush_after commit_timestamp_buffers effective_cache_size
+    "block": """backend_flush_after bgwriter_flush_after checkpoint_flush_after commit_timestamp_buffers effective_cache_size
         io_combine_limit io_max_combine_limit min_parallel_index_scan_size min_parallel_table_scan_size multixact_member_buffers
         multixact_offset_buffers notify_buffers serializable_buffers shared_buffers subtransaction_buffers temp_buffers
-        transaction_buffers wal_buffers wal_writer_flush_after""",
+        transaction_buffers""",
+    "wal block": "wal_buffers wal_writer_flush_after",
     "B": "log_parameter_max_length log_parameter_max_length_on_error track_activity_query_size wal_decode_buffer_size",
     "MB": "max_slot_wal_keep_size max_wal_size min_dynamic_shared_memory min_wal_size wal_keep_size",
     "kB": """autovacuum_work_mem gin_pending_list_limit huge_page_size log_rotation_size log_temp_files logical_decoding_work_mem
@@ -34,7 +37,7 @@ _UNITS = {  # unit in pg_settings -> parameters that have it (12 to 18)
         wal_receiver_status_interval""",
 }
 UNIT_OF = {name: unit for unit, names in _UNITS.items() for name in names.split()}
-_BYTES = {"B": 1, "kB": 1024, "MB": 1024**2, "GB": 1024**3, "TB": 1024**4, "8kB": 8192}
+_BYTES = {"B": 1, "kB": 1024, "MB": 1024**2, "GB": 1024**3, "TB": 1024**4}
 _MICROSECONDS = {"us": 1, "ms": 1000, "s": 1_000_000, "min": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
 _VALUE = re.compile(r"([-+]?(?:0[xX][0-9a-fA-F]+|\d+(?:\.\d+)?))\s*([A-Za-z]*)")
 _LINE = re.compile(r"""\s*([A-Za-z_][\w.]*)\s*(?:=|\s)\s*('(?:[^'\\]|''|\\.)*'|[^\s#'=]\S*)""")
@@ -43,17 +46,25 @@ _BOOL = {"true": "on", "yes": "on", "false": "off", "no": "off"}
 Place = Callable[[str], Path]
 
 
-def normal_value(name: str, value: str) -> str:
-    """A value as pg_settings shows it: 2GB of max_wal_size is 2048. Values that do not fit stay as written."""
+def unit_of(name: str, block_sizes: tuple[int, int] = (8192, 8192)) -> str | None:
+    """The unit that pg_settings shows. block_sizes: bytes of a block, and of a block of the log."""
     unit = UNIT_OF.get(name)
+    blocks = dict(zip(("block", "wal block"), block_sizes))
+    return f"{blocks[unit] // 1024}kB" if unit in blocks else unit
+
+
+def normal_value(name: str, value: str, block_sizes: tuple[int, int] = (8192, 8192)) -> str:
+    """A value as pg_settings shows it: 2GB of max_wal_size is 2048. Values that do not fit stay as written."""
+    unit = unit_of(name, block_sizes)
+    sizes = {**_BYTES, **{f"{size // 1024}kB": size for size in block_sizes}}
     match = _VALUE.fullmatch(value)
     if unit is None or match is None:
         return _BOOL.get(value.lower(), value)
     number, given = float(int(match.group(1), 16) if "x" in match.group(1).lower() else match.group(1)), match.group(2)
-    for scale in (_BYTES, _MICROSECONDS):
+    for scale in (sizes, _MICROSECONDS):
         if unit in scale and (given or unit) in scale:
             number = number * scale[given or unit] / scale[unit]
-            return str(round(number)) if number == round(number) or unit in _BYTES else f"{number:g}"
+            return str(round(number)) if number == round(number) or unit in sizes else f"{number:g}"
     return value
 
 
@@ -81,8 +92,13 @@ def settings_of(pid: int) -> tuple[list[Row], list[str]]:
             found[name] = (value, "file")
     found |= {name: (value, "command line") for name, value in given.items()}
     notes.append("settings were read from the server's files: only those set there, as written at the time of the capture")
+    try:
+        sizes = block_sizes(str(postmaster.data_path(pid)))
+    except LeadlineError as e:
+        sizes = (8192, 8192)
+        notes.append(f"blocks of 8 kB are assumed in the settings: {e.message}")
     rows = [
-        (name, mask_setting(name, normal_value(name, value)), UNIT_OF.get(name, ""), source, "", "", False)
+        (name, mask_setting(name, normal_value(name, value, sizes)), unit_of(name, sizes) or "", source, "", "", False)
         for name, (value, source) in sorted(found.items())
     ]
     return rows, notes

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from leadline._core import block_sizes
 from leadline.catalog.heap import Status, live_tuples, transaction_status
 from leadline.catalog.sql import Collected, Row
 from leadline.errors import LeadlineError
@@ -62,8 +63,8 @@ class _Class:
 class CatalogFiles:
     """The catalogs of one data directory. Raises LeadlineError('unsupported') for a major it does not know."""
 
-    def __init__(self, data_dir: Path, block_size: int = 8192) -> None:
-        self.root, self.block_size = data_dir, block_size
+    def __init__(self, data_dir: Path) -> None:
+        self.root = data_dir
         try:
             version = (data_dir / "PG_VERSION").read_text(encoding="utf-8").strip()
         except OSError as e:
@@ -76,7 +77,8 @@ class CatalogFiles:
                 where=str(data_dir),
             )
         self.major = int(version)
-        self._status: Status = transaction_status(data_dir / "pg_xact")
+        self.block_size, _ = block_sizes(str(data_dir))
+        self._status: Status = transaction_status(data_dir / "pg_xact", self.block_size)
 
     def collect(self, datids: list[int] | None = None) -> Collected:
         """Databases, roles and relations. datids: databases to list relations of; None for all. Failures become notes."""

@@ -16,19 +16,20 @@ XMIN_COMMITTED, XMIN_INVALID, XMIN_FROZEN = 0x0100, 0x0200, 0x0300
 XMAX_COMMITTED, XMAX_INVALID, XMAX_IS_MULTI, XMAX_LOCK_ONLY = 0x0400, 0x0800, 0x1000, 0x0080
 IN_PROGRESS, COMMITTED, ABORTED, SUB_COMMITTED = 0, 1, 2, 3
 _TUPLE_HEADER = 23
-_CLOG_SEGMENT_BYTES = 32 * 8192  # SLRU_PAGES_PER_SEGMENT pages, 4 transactions to the byte
+_CLOG_SEGMENT_PAGES = 32  # SLRU_PAGES_PER_SEGMENT; 4 transactions to the byte
 
 Status = Callable[[int], int]
 
 
-def transaction_status(pg_xact: Path) -> Status:
+def transaction_status(pg_xact: Path, block_size: int) -> Status:
     """A look-up of transactions in the files of pg_xact: IN_PROGRESS also for those not written there yet."""
     segments: dict[int, bytes] = {}
+    segment_bytes = _CLOG_SEGMENT_PAGES * block_size
 
     def status(xid: int) -> int:
         if xid < 3:  # bootstrap and frozen
             return COMMITTED
-        number, offset = divmod(xid // 4, _CLOG_SEGMENT_BYTES)
+        number, offset = divmod(xid // 4, segment_bytes)
         if number not in segments:
             try:
                 segments[number] = (pg_xact / f"{number:04X}").read_bytes()
@@ -40,7 +41,7 @@ def transaction_status(pg_xact: Path) -> Status:
     return status
 
 
-def live_tuples(data: bytes, status: Status, block_size: int = 8192) -> Iterator[bytes]:
+def live_tuples(data: bytes, status: Status, block_size: int) -> Iterator[bytes]:
     """User data (after t_hoff) of each tuple that looks visible, page by page. Torn or foreign pages give nothing."""
     for start in range(0, len(data) - block_size + 1, block_size):
         yield from _page_tuples(data[start : start + block_size], status)

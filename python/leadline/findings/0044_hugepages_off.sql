@@ -14,13 +14,17 @@ with given as (
          max(unit) filter (where name = 'shared_buffers') as unit
   from setting
 ),
-shared as (  -- 1048576 with unit 8kB from pg_settings, '8GB' from the file
+measured as (  -- 1048576 with unit 8kB from pg_settings (16kB where blocks are so large), '8GB' from the file
+  select *, lower(coalesce(nullif(regexp_extract(amount, '([A-Za-z]+)\s*$', 1), ''), nullif(unit, ''), '8kB')) as of from given
+),
+shared as (
   select huge_pages, status,
          try_cast(regexp_extract(amount, '^\s*([\d.]+)', 1) as double)
-           * case lower(coalesce(nullif(regexp_extract(amount, '([A-Za-z]+)\s*$', 1), ''), nullif(unit, ''), '8kB'))
-               when '8kb' then 8192 when 'b' then 1 when 'kb' then 1024 when 'mb' then 1048576 when 'gb' then 1073741824
+           * coalesce(try_cast(regexp_extract(of, '^(\d+)', 1) as double), 1)
+           * case regexp_extract(of, '([a-z]+)$', 1)
+               when 'b' then 1 when 'kb' then 1024 when 'mb' then 1048576 when 'gb' then 1073741824
                when 'tb' then 1099511627776 end as shared_bytes
-  from given
+  from measured
 ),
 host as (select max(try_cast(value as bigint)) filter (where name = 'hugepages.total') as reserved from host_fact),
 page_table as (select max(value) as table_bytes, count(*) as readings from host_stat where metric = 'meminfo.PageTables_bytes'),

@@ -20,6 +20,8 @@ pub struct Control {
     pub blcksz: u32,
     /// Blocks in a file before the next one begins.
     pub relseg_size: u32,
+    /// Bytes of a page of the log.
+    pub xlog_blcksz: u32,
     /// 0: pages have no checksums.
     pub data_checksum_version: u32,
 }
@@ -58,6 +60,7 @@ impl Control {
             pg_control_version: u32_at("pg_control_version", 8)?,
             blcksz: u32_at("blcksz", BLCKSZ)?,
             relseg_size: u32_at("relseg_size", BLCKSZ + 4)?,
+            xlog_blcksz: u32_at("xlog_blcksz", BLCKSZ + 8)?,
             data_checksum_version: u32_at("data_checksum_version", BLCKSZ + 36)?,
         };
         if !(1201..10_000).contains(&control.pg_control_version) {
@@ -66,6 +69,10 @@ impl Control {
         }
         if !control.blcksz.is_power_of_two() || !(1024..=32768).contains(&control.blcksz) {
             return Err(wrong("blcksz", BLCKSZ, "a power of two from 1024 to 32768", control.blcksz.to_string()));
+        }
+        if !control.xlog_blcksz.is_power_of_two() || !(1024..=65536).contains(&control.xlog_blcksz) {
+            let found = control.xlog_blcksz.to_string();
+            return Err(wrong("xlog_blcksz", BLCKSZ + 8, "a power of two from 1024 to 65536", found));
         }
         if control.relseg_size == 0 {
             return Err(wrong("relseg_size", BLCKSZ + 4, "at least 1", "0".into()));
