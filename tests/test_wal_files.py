@@ -190,6 +190,16 @@ def test_an_export_is_a_capture(log: Log, tmp_path: Path, capsys: pytest.Capture
 
 
 @pytest.mark.live
+def test_a_folder_whose_name_is_no_utf_8(log: Log, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "odd\udcff"
+    shutil.copytree(log.folder, folder)
+    made = json_of(capsys, "export", folder, "-o", tmp_path / "out")
+    manifest = json.loads((tmp_path / "out.leadline" / "manifest.json").read_text())
+    assert made["target"]["data_dir"] == manifest["target"]["data_dir"] == str(tmp_path / "odd?")
+    assert json_of(capsys, "stats", folder) == json_of(capsys, "stats", log.folder)
+
+
+@pytest.mark.live
 def test_an_export_that_meets_damage_is_marked_failed(log: Log, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "damaged"
     folder.mkdir()
@@ -239,8 +249,11 @@ def test_other_things_that_are_no_log(tmp_path: Path, capsys: pytest.CaptureFixt
 
 @pytest.mark.live
 def test_wishes_that_make_no_sense(log: Log, capsys: pytest.CaptureFixture[str]) -> None:
-    for wish in (["--from", "nonsense"], ["--from", "0/9", "--to", "0/8"], ["--rmgr", "None"], ["--relation", "name"]):
+    senseless = ["--from nonsense", "--from 0/9 --to 0/8", "--rmgr None", "--rmgr custom127", "--relation name", "--timeline 0"]
+    senseless += [f"--timeline {2**32}", *(f"{option} \udcff" for option in ("--from", "--to", "--rmgr", "--relation"))]  # no UTF-8
+    for wish in map(str.split, senseless):
         assert json_of(capsys, "show", log.folder, *wish, code=2)["error"]["kind"] == "usage", wish
+    assert json_of(capsys, "show", log.folder, "--rmgr", "Custom128") == []
     assert json_of(capsys, "show", log.folder, "--from", "FF/0", code=2)["error"]["kind"] == "not_found"
     assert json_of(capsys, "show", log.folder, "--timeline", "9", code=2)["error"]["kind"] == "not_found"
 

@@ -37,8 +37,12 @@ fn lsn(text: Option<String>) -> Result<Option<Lsn>, Error> {
 
 fn rmid(name: &str) -> Result<u8, Error> {
     let known = || rmgr::RMGRS.iter().position(|r| r.eq_ignore_ascii_case(name)).map(|at| at as u8);
-    let custom = || name.strip_prefix("custom").and_then(|n| n.parse().ok()).filter(|n| *n >= rmgr::CUSTOM);
-    let unknown = || usage(format!("there is no resource manager {name}; there are {}", rmgr::RMGRS.join(", ")));
+    let number = |text: &str| text.parse().ok().filter(|n| *n >= rmgr::CUSTOM);
+    let custom = || name.to_ascii_lowercase().strip_prefix("custom").and_then(number);
+    let unknown = || {
+        let those = format!("there are {}, and custom128 to custom255 of extensions", rmgr::RMGRS.join(", "));
+        usage(format!("there is no resource manager {name}; {those}"))
+    };
     known().or_else(custom).ok_or_else(unknown)
 }
 

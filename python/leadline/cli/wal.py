@@ -30,7 +30,7 @@ JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 RANGE = _options(
     click.option("--from", "start", metavar="LSN", help="Leave out records that begin before it."),
     click.option("--to", "end", metavar="LSN", help="Leave out records that begin here or later."),
-    click.option("--timeline", type=int, help="Follow this timeline instead of the newest."),
+    click.option("--timeline", type=click.IntRange(1, 2**32 - 1), help="Follow this timeline instead of the newest."),
 )
 FILTER = _options(
     click.option("--relation", metavar="REL", help="Only records of this relation: FILENODE, DB/FILENODE or SPC/DB/FILENODE."),
