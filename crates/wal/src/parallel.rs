@@ -143,7 +143,7 @@ impl<P: Send, M: FnMut(P) -> Result<()> + Send> Shared<'_, P, M> {
             if self.stopped() {
                 return Ok(()); // an error of an earlier chunk, or the caller's wish, is what counts
             }
-            let mut reader = Reader::new(self.log.clone(), *chunk);
+            let mut reader = Reader::of_chunk(self.log.clone(), *chunk);
             let part = worker.read(&mut reader);
             let mut turn = self.turn();
             turn.waiting.insert(number, (part, reader.ending().clone()));
@@ -194,6 +194,10 @@ fn join(log: &Arc<Log>, whole: &mut Ending, chunk: &Ending) -> Result<bool> {
         whole.last = chunk.last;
     }
     if whole.early.is_none() {
+        if let (Some((lsn, _)), 0) = (&chunk.early, chunk.first.0) {
+            // The log ends between two chunks, or a chunk begins with pages that were lost.
+            Reader::new(log.clone(), Range { from: *lsn, to: log.bounds().to }).next_record()?;
+        }
         whole.early.clone_from(&chunk.early);
     }
     Ok(true)
@@ -263,6 +267,36 @@ mod tests {
         };
         let ending = run(&log, log.range(None, None).unwrap(), 1, SEGMENT, worker, merge, &mut |_| true);
         (ending, seen)
+    }
+
+    #[test]
+    fn pages_lost_at_the_beginning_of_a_chunk_are_damage() {
+        let folder = Folder::new("lost");
+        let mut writer = Writer::new(MAGIC_18, 1, 1);
+        for end in [2 * SEGMENT, 3 * SEGMENT] {
+            while writer.at < end - 20_000 {
+                writer.main(1, 10, 0, &[7; 900]);
+            }
+            writer.main(0, 0, 0x40, b""); // no record goes on in the next segment
+        }
+        let path = writer.store(&folder.0).remove(1);
+        let whole = std::fs::read(&path).unwrap();
+        for lost in [3 * PAGE, SEGMENT] {
+            let mut bytes = whole.clone();
+            bytes[..lost as usize].fill(0);
+            std::fs::write(&path, bytes).unwrap();
+            let log = Arc::new(Log::open(&folder.0, None, None, None).unwrap());
+            let mut records = 0;
+            let merge = |count: u64| {
+                records += count;
+                Ok(())
+            };
+            let ending = run(&log, log.range(None, None).unwrap(), 2, SEGMENT, || Count(None), merge, &mut |_| true);
+            match lost {
+                SEGMENT => assert!(ending.unwrap().early.is_some() && records > 1000, "{records} records"),
+                _ => assert!(ending.unwrap_err().message.starts_with("the log is damaged")),
+            }
+        }
     }
 
     #[test]

@@ -63,6 +63,8 @@ pub struct Reader {
     in_window: Option<(usize, usize)>,
     /// The last good record at the time when a place after it was read once more.
     looked_again: Option<Lsn>,
+    /// Where not even the first record is, look at few of the pages behind it: see [`Reader::of_chunk`].
+    hasty: bool,
 }
 
 /// What is wrong at the place where a record should be.
@@ -108,8 +110,15 @@ impl Reader {
             parts: Parts::new(),
             in_window: None,
             looked_again: None,
+            hasty: false,
             log,
         }
+    }
+
+    /// A reader of a part of a log: it may lie behind the end, and many parts that looked at all their pages would read for nothing
+    /// what older log has left. Who puts parts together looks once.
+    pub(crate) fn of_chunk(log: Arc<Log>, range: Range) -> Reader {
+        Reader { hasty: true, ..Reader::new(log, range) }
     }
 
     /// How far it has read, and where it met an end.
@@ -454,8 +463,10 @@ impl Reader {
 
     /// Whether this page or one behind it, in its segment or at the beginning of the next, is a valid one of this log.
     fn goes_on(&mut self, mut page: u64) -> Result<bool> {
-        let step = self.log.page_size;
-        let last = ((page / self.log.segment_size + 1) * self.log.segment_size).min(self.log.bounds().to.0 - step);
+        let next_segment = (page / self.log.segment_size + 1) * self.log.segment_size;
+        let last = next_segment.min(self.log.bounds().to.0 - self.log.page_size);
+        let hasty = self.hasty && self.ending.last.0 == 0;
+        let step = if hasty { next_segment - page } else { self.log.page_size };
         while page <= last {
             self.load(page)?;
             let at = (page - self.window_at) as usize;
