@@ -63,6 +63,11 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Log]:
                     f" from (values {','.join(f'({x}::text::xid)' for x, e in facts['changes'] if e == 'commit')}) as v(xid)"
                 ).fetchall()
             )
+        server.sql("create table shorter as select g as id from generate_series(1, 1000) g")
+        server.sql("delete from shorter where id > 1")
+        server.sql("vacuum shorter")
+        server.sql("insert into shorter select generate_series(1, 1000)")
+        facts["shorter"] = server.sql("select pg_relation_filepath('shorter')")[0][0]
         facts["path"] = server.sql("select pg_relation_filepath('watched')")[0][0]
         facts["end"] = insert_lsn(server)
         facts["segment"] = server.sql("select pg_walfile_name(pg_current_wal_insert_lsn())")[0][0]
@@ -96,6 +101,21 @@ def test_history_of_a_page_has_every_change_with_its_end(log: Log, capsys: pytes
 
 
 @pytest.mark.live
+def test_history_of_a_page_that_was_cut_off(log: Log, capsys: pytest.CaptureFixture[str]) -> None:
+    """A table of several pages becomes one page long, and longer again."""
+    relation = log.facts["shorter"].removeprefix("base/")
+    changes = json_of(capsys, "history", log.folder, relation, 1)
+    at = next(n for n, change in enumerate(changes) if change["record_type"] == "TRUNCATE")
+    assert (changes[at]["rmgr"], changes[at]["block"], changes[at]["description"]["blkno"]) == ("Storage", None, 1)
+    assert "DELETE" in {change["record_type"] for change in changes[:at]}
+    assert changes[at + 1]["block"]["will_init"]
+    for other in ([relation, 0], [relation, 1, "--fork", "vm"], [log.facts["path"].removeprefix("base/"), 1]):
+        assert "TRUNCATE" not in {change["record_type"] for change in json_of(capsys, "history", log.folder, *other)}
+    assert run(["wal", "history", str(log.folder), relation, "1"]) == 0
+    assert "    cut off, blkno 1, rel" in capsys.readouterr().out
+
+
+@pytest.mark.live
 def test_inval_names_the_transaction_that_altered_a_table(log: Log, capsys: pytest.CaptureFixture[str]) -> None:
     rows = json_of(capsys, "inval", log.folder, "--xid", log.facts["altered"])
     commit = next(row for row in rows if row["record_type"] == "COMMIT")
@@ -118,6 +138,22 @@ def test_filters_and_limits(log: Log, capsys: pytest.CaptureFixture[str]) -> Non
     assert {b["relfilenode"] for r in one for b in r["blocks"]} >= {int(log.facts["path"].split("/")[-1])}
     assert run(["wal", "show", str(log.folder)]) == 0
     assert max(map(len, capsys.readouterr().out.splitlines())) <= 100
+
+
+@pytest.mark.live
+def test_an_end_behind_the_last_segment_is_not_reached(log: Log, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The segment ends with a switch, so all of it is read: what was asked for beyond it is not there."""
+    end = f"{int(log.segment.name[16:], 16) + 1 << 24:X}"
+    told = f"the log ends at 0/{end}: no further segment was given\n"
+    for verb, path in (("show", log.folder), ("stats", log.folder), ("inval", log.segment), ("history", log.folder)):
+        which = ["1/2/3", "0"] if verb == "history" else []
+        for wish, wanted in (([], ""), (["--to", f"0/{end}"], ""), (["--to", "FF/0"], told)):
+            capsys.readouterr()
+            assert run(["wal", verb, str(path), *which, *wish]) == 0
+            assert capsys.readouterr().err.removeprefix("the log has no change of this page\n") == wanted, (verb, wish)
+    assert run(["wal", "show", str(log.folder), "--limit", "1", "--to", "FF/0"]) == 0
+    assert capsys.readouterr().err == ""
+    assert json_of(capsys, "export", log.folder, "-o", tmp_path / "out", "--to", "FF/0")["notes"] == [told.rstrip()]
 
 
 # -- forms of a log ----------------------------------------------------------------------------------------------------
@@ -158,6 +194,16 @@ def test_an_export_is_a_capture(log: Log, tmp_path: Path, capsys: pytest.Capture
 
 
 @pytest.mark.live
+def test_a_folder_whose_name_is_no_utf_8(log: Log, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "odd\udcff"
+    shutil.copytree(log.folder, folder)
+    made = json_of(capsys, "export", folder, "-o", tmp_path / "out")
+    manifest = json.loads((tmp_path / "out.leadline" / "manifest.json").read_text())
+    assert made["target"]["data_dir"] == manifest["target"]["data_dir"] == str(tmp_path / "odd?")
+    assert json_of(capsys, "stats", folder) == json_of(capsys, "stats", log.folder)
+
+
+@pytest.mark.live
 def test_an_export_that_meets_damage_is_marked_failed(log: Log, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "damaged"
     folder.mkdir()
@@ -165,6 +211,9 @@ def test_an_export_that_meets_damage_is_marked_failed(log: Log, tmp_path: Path, 
     second = json_of(capsys, "show", log.folder, "--limit", 2)[1]["lsn"]
     content[int(second.split("/")[1], 16) % SEGMENT + 26] ^= 1
     (folder / log.segment.name).write_bytes(content)
+    assert run(["wal", "show", str(folder), "--json"]) == 2
+    first, told = capsys.readouterr().out.splitlines()
+    assert len(json.loads(first)) == 1 and "error" in json.loads(told)  # a list that ends, then why
     error = json_of(capsys, "export", folder, "-o", tmp_path / "out", code=2)["error"]
     assert error["kind"] == "invalid" and second in error["where"] and "xl_crc" in error["detail"]
     manifest = json.loads((tmp_path / "out.leadline" / "manifest.json").read_text())
@@ -204,8 +253,11 @@ def test_other_things_that_are_no_log(tmp_path: Path, capsys: pytest.CaptureFixt
 
 @pytest.mark.live
 def test_wishes_that_make_no_sense(log: Log, capsys: pytest.CaptureFixture[str]) -> None:
-    for wish in (["--from", "nonsense"], ["--from", "0/9", "--to", "0/8"], ["--rmgr", "None"], ["--relation", "name"]):
+    senseless = ["--from nonsense", "--from 0/9 --to 0/8", "--rmgr None", "--rmgr custom127", "--relation name", "--timeline 0"]
+    senseless += [f"--timeline {2**32}", *(f"{option} \udcff" for option in ("--from", "--to", "--rmgr", "--relation"))]  # no UTF-8
+    for wish in map(str.split, senseless):
         assert json_of(capsys, "show", log.folder, *wish, code=2)["error"]["kind"] == "usage", wish
+    assert json_of(capsys, "show", log.folder, "--rmgr", "Custom128") == []
     assert json_of(capsys, "show", log.folder, "--from", "FF/0", code=2)["error"]["kind"] == "not_found"
     assert json_of(capsys, "show", log.folder, "--timeline", "9", code=2)["error"]["kind"] == "not_found"
 

@@ -16,6 +16,7 @@ from leadline._core import WalLog
 from leadline.capture import open_capture
 from leadline.cli import run
 from leadline.server.binaries import host_dirs, wheel_dirs
+from leadline.wal import batches
 from servers import MAJORS, Fetched
 from wal_load import SETTINGS, TABLES, LoggedServer, images, insert_lsn, run_load
 from waldump_text import comparable, description, waldump_text
@@ -207,6 +208,20 @@ def test_transactions_end_when_the_server_says(major: int, logged: Callable[[int
     )
     assert len(known) > 70
     assert {xid: times[xid] for xid, _ in known} == dict(known)
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("major", [13, 18])
+def test_the_end_of_a_prepared_transaction_is_one_of_its_records(major: int, logged: Callable[[int], LoggedServer]) -> None:
+    """COMMIT PREPARED and ROLLBACK PREPARED run in a session of another transaction, or none."""
+    log = logged(major)
+    xids = {row["description"]["gid"]: row["xid"] for row in read_all(log, rmgr="Transaction") if row["record_type"] == "PREPARE"}
+    ends = {gid: [row["record_type"] for row in read_all(log, xid=xid)][-2:] for gid, xid in xids.items()}
+    assert ends == {
+        "gid one": ["PREPARE", "COMMIT_PREPARED"], "gid two": ["PREPARE", "ABORT_PREPARED"], "gid three": ["PREPARE", "COMMIT_PREPARED"],
+    }  # fmt: skip
+    reader = WalLog(str(log.folder), start=log.start, end=log.end, xid=xids["gid three"])
+    assert [row["record_type"] for row in batches(reader, "invalidations", None)][-1] == "COMMIT_PREPARED"
 
 
 # -- against EXPLAIN (WAL), which 13 and 14 have too -------------------------------------------------------------------

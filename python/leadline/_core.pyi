@@ -207,7 +207,7 @@ class WalLog:
         """The whole page of the image that the record at this LSN has of a block."""
 
     def history(self, progress: Callable[[int], None] | None) -> dict[str, Any]:
-        """{changes: [...], ending}: every change of the blocks asked for."""
+        """{changes: [...], ending}: every change of the blocks asked for; `block` is None where the relation lost it."""
 
     def stats(self, by: str, threads: int, progress: Callable[[int], None] | None) -> dict[str, Any]:
         """{rows: [...], ending, pages_forgotten}; by: type, rmgr, relation, database, hour."""

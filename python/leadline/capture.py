@@ -24,7 +24,7 @@ def write_manifest(directory: Path, manifest: dict[str, Any]) -> None:
     """Replaces the manifest as one step, so that a reader or a crash never sees half of it."""
     temporary = directory / (MANIFEST + ".tmp")
     try:
-        with open(temporary, "w", encoding="utf-8") as out:
+        with open(temporary, "w", encoding="utf-8", errors="replace") as out:  # a path may be no UTF-8
             json.dump(manifest, out, indent=1, ensure_ascii=False)
             out.write("\n")
             out.flush()

@@ -38,16 +38,21 @@ class Wish:
         return WalLog(
             self.path,
             timeline=self.timeline,
-            start=self.start,
-            end=self.end,
+            start=_utf8(self.start),
+            end=_utf8(self.end),
             spc=spc,
             db=db,
             rel=rel,
             fork=None if self.fork is None else FORKS.index(self.fork),
             block=self.block,
             xid=self.xid,
-            rmgr=self.rmgr,
+            rmgr=_utf8(self.rmgr),
         )
+
+
+def _utf8(text: str | None) -> str | None:
+    """An argument may be any bytes; those that are no text name nothing here."""
+    return None if text is None else text.encode(errors="replace").decode()
 
 
 def parse_relation(text: str | None) -> tuple[int | None, int | None, int | None]:

@@ -19,6 +19,8 @@ use crate::error::Error;
 pub(crate) struct WalLog {
     log: Arc<Log>,
     range: Range,
+    /// The end that was asked for; the log may have less.
+    end: Option<Lsn>,
     filter: Filter,
     reader: Mutex<Reader>,
 }
@@ -35,8 +37,12 @@ fn lsn(text: Option<String>) -> Result<Option<Lsn>, Error> {
 
 fn rmid(name: &str) -> Result<u8, Error> {
     let known = || rmgr::RMGRS.iter().position(|r| r.eq_ignore_ascii_case(name)).map(|at| at as u8);
-    let custom = || name.strip_prefix("custom").and_then(|n| n.parse().ok()).filter(|n| *n >= rmgr::CUSTOM);
-    let unknown = || usage(format!("there is no resource manager {name}; there are {}", rmgr::RMGRS.join(", ")));
+    let number = |text: &str| text.parse().ok().filter(|n| *n >= rmgr::CUSTOM);
+    let custom = || name.to_ascii_lowercase().strip_prefix("custom").and_then(number);
+    let unknown = || {
+        let those = format!("there are {}, and custom128 to custom255 of extensions", rmgr::RMGRS.join(", "));
+        usage(format!("there is no resource manager {name}; {those}"))
+    };
     known().or_else(custom).ok_or_else(unknown)
 }
 
@@ -66,7 +72,7 @@ impl WalLog {
             let log = Arc::new(Log::open(&path, timeline, start, end)?);
             let range = log.range(start, end)?;
             let reader = Mutex::new(Reader::new(log.clone(), range));
-            Ok(WalLog { log, range, filter, reader })
+            Ok(WalLog { log, range, end, filter, reader })
         })
     }
 
@@ -86,8 +92,10 @@ impl WalLog {
 
     /// Where the log ended, as far as `records` or `invalidations` have read.
     fn ending<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let ending = self.lock().ending().clone();
-        ending_dict(py, &ending)
+        let reader = self.lock();
+        let (ending, all) = (reader.ending().clone(), reader.position() >= self.range.to);
+        drop(reader);
+        ending_dict(py, &if all { self.whole_ending(ending) } else { ending })
     }
 
     /// The next records, at most `limit` of them and at most a few megabytes of log; none at the end.
@@ -126,7 +134,7 @@ impl WalLog {
             row.set_item("xid", change.xid)?;
             row.set_item("rmgr", rmgr)?;
             row.set_item("record_type", record_type)?;
-            row.set_item("block", block_dict(py, &change.block)?)?;
+            row.set_item("block", change.block.map(|b| block_dict(py, &b)).transpose()?)?;
             row.set_item("description", fields_dict(py, &change.description)?)?;
             row.set_item("log_time", change.log_time.map(time_text))?;
             row.set_item("outcome", change.outcome.map(|o| o.0))?;
@@ -135,7 +143,7 @@ impl WalLog {
         }
         let out = PyDict::new(py);
         out.set_item("changes", rows)?;
-        out.set_item("ending", ending_dict(py, &ending)?)?;
+        out.set_item("ending", ending_dict(py, &self.whole_ending(ending))?)?;
         Ok(out)
     }
 
@@ -174,7 +182,7 @@ impl WalLog {
         }
         let out = PyDict::new(py);
         out.set_item("rows", rows)?;
-        out.set_item("ending", ending_dict(py, &found.ending)?)?;
+        out.set_item("ending", ending_dict(py, &self.whole_ending(found.ending))?)?;
         out.set_item("pages_forgotten", found.pages_forgotten)?;
         Ok(out)
     }
@@ -210,12 +218,20 @@ impl WalLog {
         }
         let out = PyDict::new(py);
         out.set_item("tables", tables)?;
-        out.set_item("ending", ending_dict(py, &found.ending)?)?;
+        out.set_item("ending", ending_dict(py, &self.whole_ending(found.ending))?)?;
         Ok(out)
     }
 }
 
 impl WalLog {
+    /// How it ended, when all of it was read: also before what was asked for, because there are no more segments.
+    fn whole_ending(&self, mut ending: Ending) -> Ending {
+        if ending.early.is_none() && self.end.is_some_and(|end| end > self.range.to) {
+            ending.early = Some((self.range.to, "no further segment was given".to_owned()));
+        }
+        ending
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, Reader> {
         self.reader.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -235,11 +251,13 @@ impl WalLog {
         let mut reader = self.lock();
         let until = reader.position().0.saturating_add(STRETCH);
         while rows.len() < limit && reader.position().0 < until {
-            match reader.next_record().map_err(Error::from)? {
-                Some(record) if wants(&record) => rows.append(make(py, &record)?)?,
-                Some(_) => {}
-                None if rows.is_empty() => return Ok(None),
-                None => break,
+            match reader.next_record() {
+                Ok(Some(record)) if wants(&record) => rows.append(make(py, &record)?)?,
+                Ok(Some(_)) => {}
+                Ok(None) if rows.is_empty() => return Ok(None),
+                Err(e) if rows.is_empty() => return Err(Error::from(e).into()),
+                // What there is comes first; the end, or what is wrong, is met again by the next call.
+                Ok(None) | Err(_) => break,
             }
         }
         Ok(Some(rows))

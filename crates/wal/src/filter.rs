@@ -1,11 +1,13 @@
 //! Which records are wanted.
 
-use crate::record::{Block, Record};
+use crate::describe::outcome;
+use crate::record::{Block, Record, Relation};
+use crate::rmgr;
 
 /// What a record must have; an empty filter wants all of them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// Transaction.
+    /// Transaction: that of the record, or the prepared one that the record ends.
     pub xid: Option<u32>,
     /// Resource manager.
     pub rmid: Option<u8>,
@@ -30,7 +32,7 @@ impl Filter {
     /// Whether a record is wanted.
     #[inline]
     pub fn wants(&self, record: &Record<'_>) -> bool {
-        self.xid.is_none_or(|x| x == record.xid)
+        self.xid.is_none_or(|x| x == record.xid || ends(record, x))
             && self.rmid.is_none_or(|r| r == record.rmid)
             && (!self.names_block() || record.blocks.iter().any(|b| self.wants_block(b)))
     }
@@ -41,10 +43,24 @@ impl Filter {
 
     /// Whether a block is one of those it asks for.
     pub fn wants_block(&self, b: &Block) -> bool {
-        self.spc.is_none_or(|s| s == b.relation.spc)
-            && self.db.is_none_or(|d| d == b.relation.db)
-            && self.rel.is_none_or(|r| r == b.relation.rel)
+        self.wants_relation(b.relation)
             && self.fork.is_none_or(|f| f == b.fork)
             && self.block.is_none_or(|n| n == b.block)
     }
+
+    /// Whether what it asks for goes when the main fork of a relation is cut off after so many blocks.
+    pub(crate) fn loses(&self, relation: Relation, blocks: u32) -> bool {
+        self.wants_relation(relation) && self.fork.is_none_or(|f| f == 0) && self.block.is_none_or(|n| n >= blocks)
+    }
+
+    fn wants_relation(&self, relation: Relation) -> bool {
+        self.spc.is_none_or(|s| s == relation.spc)
+            && self.db.is_none_or(|d| d == relation.db)
+            && self.rel.is_none_or(|r| r == relation.rel)
+    }
+}
+
+/// Whether a record ends this prepared transaction: it is written by a session that has none.
+fn ends(record: &Record<'_>, xid: u32) -> bool {
+    record.rmid == rmgr::id::XACT && record.xid == 0 && xid != 0 && outcome(record).is_some_and(|o| o.xid == xid)
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::describe::{describe, outcome, time_of, Fields};
+use crate::describe::{describe, outcome, time_of, truncation, Fields};
 use crate::error::Result;
 use crate::filter::Filter;
 use crate::log::{Log, Range};
@@ -23,8 +23,8 @@ pub struct Change {
     pub xid: u32,
     /// Resource manager and kind.
     pub type_id: u16,
-    /// The block as the record refers to it.
-    pub block: Block,
+    /// The block as the record refers to it; none when the relation became shorter and lost it.
+    pub block: Option<Block>,
     /// What the record says.
     pub description: Fields,
     /// The last time the log told before the record, in Unix microseconds.
@@ -61,8 +61,10 @@ pub fn history(
                 }
             }
         }
-        if filter.wants(&record) {
-            for block in record.blocks.iter().filter(|b| filter.wants_block(b)) {
+        let lost = truncation(&record).is_some_and(|(relation, blocks)| filter.loses(relation, blocks));
+        if lost || filter.wants(&record) {
+            let blocks = record.blocks.iter().filter(|b| filter.wants_block(b)).copied().map(Some);
+            for block in blocks.chain(lost.then_some(None)) {
                 if record.xid != 0 {
                     open.entry(record.xid).or_default().push(changes.len());
                 }
@@ -71,7 +73,7 @@ pub fn history(
                     end: record.end,
                     xid: record.xid,
                     type_id: rmgr::type_id(record.rmid, record.info),
-                    block: *block,
+                    block,
                     description: describe(&record),
                     log_time,
                     outcome: None,

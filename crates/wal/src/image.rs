@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use leadline_bytes::pglz;
 
 use crate::error::{Error, Kind, Result};
-use crate::record::{Block, Record, BLOCK_SIZE};
+use crate::record::{Block, Record, BLOCK_SIZES};
 use crate::version::image_info::{COMPRESSED, LZ4, PGLZ, ZSTD};
 
 /// The whole page of a block's image, its unused middle filled with zeros; none when the block has no image.
@@ -16,8 +16,8 @@ pub fn page(record: &Record<'_>, block: &Block) -> Result<Option<Vec<u8>>> {
     if !block.has_image {
         return Ok(None);
     }
+    let (method, stored) = (block.image_info & COMPRESSED, record.image_of(block));
     let hole = usize::from(block.hole_length);
-    let stored = unpack(block.image_info & COMPRESSED, record.image_of(block), BLOCK_SIZE.saturating_sub(hole));
     let damaged = || {
         Error::new(Kind::Invalid, "a page image does not unpack to a page")
             .detail(format!(
@@ -26,9 +26,11 @@ pub fn page(record: &Record<'_>, block: &Block) -> Result<Option<Vec<u8>>> {
             ))
             .at(format!("LSN {}", record.start))
     };
-    let stored = stored.filter(|s| s.len() + hole == BLOCK_SIZE).ok_or_else(damaged)?;
+    // How large the page is shows when it is unpacked: to one of the sizes there are, and to no other.
+    let whole = |size: &usize| unpack(method, stored, size.checked_sub(hole)?).filter(|u| u.len() + hole == *size);
+    let stored = BLOCK_SIZES.iter().find_map(whole).ok_or_else(damaged)?;
     let (before, after) = stored.split_at_checked(usize::from(block.hole_offset)).ok_or_else(damaged)?;
-    let mut page = Vec::with_capacity(BLOCK_SIZE);
+    let mut page = Vec::with_capacity(stored.len() + hole);
     page.extend_from_slice(before);
     page.resize(before.len() + hole, 0);
     page.extend_from_slice(after);

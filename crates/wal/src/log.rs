@@ -79,13 +79,18 @@ impl Log {
         let (header, _) = first_page(&file)?;
         let seg_size = u64::from(header.seg_size);
         let number = number_of(&file, seg_size)?;
-        // The next segment holds the end of the last record, when it is there.
+        // The segments after it, as many as there are without a gap, hold the end of the last record.
         let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let mut files: Vec<SegmentFile> = list(folder).unwrap_or_default();
-        files.retain(|f| f.number(seg_size) == Some(number + 1) && f.tli == file.tli);
-        files.sort_by_key(preference);
-        files.truncate(1);
-        files.insert(0, file);
+        let mut after: Vec<(u64, SegmentFile)> = list(folder)
+            .unwrap_or_default()
+            .into_iter()
+            .filter(|f| f.tli == file.tli)
+            .filter_map(|f| Some((f.number(seg_size).filter(|n| *n > number)?, f)))
+            .collect();
+        after.sort_by_cached_key(|(n, f)| (*n, preference(f)));
+        after.dedup_by_key(|(n, _)| *n);
+        let whole = after.into_iter().zip(number + 1..).take_while(|((n, _), next)| n == next).map(|((_, f), _)| f);
+        let files = std::iter::once(file.clone()).chain(whole).collect();
         let mut log = chain(path, files, seg_size, None, None)?;
         log.wanted = 1;
         Ok(log)

@@ -12,6 +12,7 @@ use std::time::Duration;
 use crate::error::{Error, Kind, Result};
 use crate::log::{Log, Range};
 use crate::lsn::Lsn;
+use crate::page::LONG;
 use crate::reader::{Ending, Reader};
 
 /// How often the caller's thread looks up: for its progress, and for whether to go on.
@@ -142,7 +143,7 @@ impl<P: Send, M: FnMut(P) -> Result<()> + Send> Shared<'_, P, M> {
             if self.stopped() {
                 return Ok(()); // an error of an earlier chunk, or the caller's wish, is what counts
             }
-            let mut reader = Reader::new(self.log.clone(), *chunk);
+            let mut reader = Reader::of_chunk(self.log.clone(), *chunk);
             let part = worker.read(&mut reader);
             let mut turn = self.turn();
             turn.waiting.insert(number, (part, reader.ending().clone()));
@@ -154,13 +155,14 @@ impl<P: Send, M: FnMut(P) -> Result<()> + Send> Shared<'_, P, M> {
 }
 
 impl<P, M: FnMut(P) -> Result<()>> Turn<P, M> {
-    fn merge_what_is_due(&mut self, log: &Log) -> Result<()> {
+    fn merge_what_is_due(&mut self, log: &Arc<Log>) -> Result<()> {
         while let Some((part, ending)) = self.waiting.remove(&self.chunk) {
             // Behind the end of the log there is what older log has left, damaged or not.
             if self.ending.early.is_none() || part.is_ok() {
                 let part = part?;
-                join(log, &mut self.ending, &ending)?;
-                (self.merge)(part)?;
+                if join(log, &mut self.ending, &ending)? {
+                    (self.merge)(part)?;
+                }
             }
             self.chunk += 1;
         }
@@ -168,10 +170,14 @@ impl<P, M: FnMut(P) -> Result<()>> Turn<P, M> {
     }
 }
 
-/// Adds the ending of a chunk to that of all before it.
-fn join(log: &Log, whole: &mut Ending, chunk: &Ending) -> Result<()> {
+/// Adds the ending of a chunk to that of all before it; false when the chunk is no part of it.
+fn join(log: &Arc<Log>, whole: &mut Ending, chunk: &Ending) -> Result<bool> {
     if chunk.first.0 != 0 {
         if let Some((lsn, reason)) = &whole.early {
+            // A server that writes on had come so far when this place was read: the chunk is of a later time.
+            if is_whole_now(log, *lsn) {
+                return Ok(false);
+            }
             return Err(Error::new(Kind::Invalid, format!("the log is damaged: {reason}"))
                 .detail(format!("there is no valid record here, but there is one at {}", chunk.first))
                 .hint(format!("read around it: --to {lsn}, or --from {}", chunk.first))
@@ -188,7 +194,120 @@ fn join(log: &Log, whole: &mut Ending, chunk: &Ending) -> Result<()> {
         whole.last = chunk.last;
     }
     if whole.early.is_none() {
+        if let (Some((lsn, _)), 0) = (&chunk.early, chunk.first.0) {
+            // The log ends between two chunks, or a chunk begins with pages that were lost.
+            Reader::new(log.clone(), Range { from: *lsn, to: log.bounds().to }).next_record()?;
+        }
         whole.early.clone_from(&chunk.early);
     }
-    Ok(())
+    Ok(true)
+}
+
+/// Whether a record can be read by now where there was none: there, or behind the header of the page that begins there.
+fn is_whole_now(log: &Arc<Log>, lsn: Lsn) -> bool {
+    let mut reader = Reader::new(log.clone(), Range { from: lsn, to: Lsn(lsn.0 + LONG as u64 + 1) });
+    matches!(reader.next_record(), Ok(Some(_)))
+}
+
+#[cfg(test)]
+#[path = "../tests/made/mod.rs"]
+mod made;
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::made::{Folder, Writer, MAGIC_18, PAGE, SEGMENT};
+    use super::*;
+
+    /// Counts records, and after its first chunk has the rest of the log written.
+    struct Count(Option<(Vec<PathBuf>, Vec<Vec<u8>>)>);
+
+    impl Work for Count {
+        type Part = u64;
+
+        fn read(&mut self, reader: &mut Reader) -> Result<u64> {
+            let mut count = 0;
+            while reader.advance()? {
+                count += 1;
+            }
+            for (path, bytes) in self.0.take().map(|(paths, all)| paths.into_iter().zip(all)).into_iter().flatten() {
+                std::fs::write(path, bytes).unwrap();
+            }
+            Ok(count)
+        }
+    }
+
+    /// A log of three segments of which the first chunk, a segment, ends at `stop` while it is read.
+    fn read_while_written(name: &str, stop: impl Fn(&mut [u8]), write: bool) -> (Result<Ending>, u64) {
+        let folder = Folder::new(name);
+        let mut writer = Writer::new(MAGIC_18, 1, 1);
+        while writer.at < 4 * SEGMENT - 20_000 {
+            writer.main(1, 10, 0, &[7; 9000]);
+        }
+        let paths = writer.store(&folder.0);
+        let whole: Vec<Vec<u8>> = paths.iter().map(|path| std::fs::read(path).unwrap()).collect();
+        let log = Arc::new(Log::open(&folder.0, None, None, None).unwrap());
+        let mut first = whole[0].clone();
+        stop(&mut first);
+        std::fs::write(&paths[0], first).unwrap();
+        for (path, bytes) in paths[1..].iter().zip(&whole[1..]) {
+            // Nothing of the others is there yet, or of the second all but its first page.
+            let from = if write || path != &paths[1] { SEGMENT as usize * usize::from(write) } else { PAGE as usize };
+            let mut bytes = bytes.clone();
+            bytes[..from].fill(0);
+            std::fs::write(path, bytes).unwrap();
+        }
+        let later = Mutex::new(write.then_some((paths, whole)));
+        let mut seen = 0;
+        let worker = || Count(later.lock().unwrap().take());
+        let merge = |count| {
+            seen += count;
+            Ok(())
+        };
+        let ending = run(&log, log.range(None, None).unwrap(), 1, SEGMENT, worker, merge, &mut |_| true);
+        (ending, seen)
+    }
+
+    #[test]
+    fn pages_lost_at_the_beginning_of_a_chunk_are_damage() {
+        let folder = Folder::new("lost");
+        let mut writer = Writer::new(MAGIC_18, 1, 1);
+        for end in [2 * SEGMENT, 3 * SEGMENT] {
+            while writer.at < end - 20_000 {
+                writer.main(1, 10, 0, &[7; 900]);
+            }
+            writer.main(0, 0, 0x40, b""); // no record goes on in the next segment
+        }
+        let path = writer.store(&folder.0).remove(1);
+        let whole = std::fs::read(&path).unwrap();
+        for lost in [3 * PAGE, SEGMENT] {
+            let mut bytes = whole.clone();
+            bytes[..lost as usize].fill(0);
+            std::fs::write(&path, bytes).unwrap();
+            let log = Arc::new(Log::open(&folder.0, None, None, None).unwrap());
+            let mut records = 0;
+            let merge = |count: u64| {
+                records += count;
+                Ok(())
+            };
+            let ending = run(&log, log.range(None, None).unwrap(), 2, SEGMENT, || Count(None), merge, &mut |_| true);
+            match lost {
+                SEGMENT => assert!(ending.unwrap().early.is_some() && records > 1000, "{records} records"),
+                _ => assert!(ending.unwrap_err().message.starts_with("the log is damaged")),
+            }
+        }
+    }
+
+    #[test]
+    fn chunks_that_a_server_wrote_since_are_left_out() {
+        let half = |bytes: &mut [u8]| bytes[SEGMENT as usize / 2..].fill(0);
+        let (ending, seen) = read_while_written("since", half, true);
+        let (end, _) = ending.unwrap().early.unwrap();
+        assert!(end.0 < 2 * SEGMENT && end.0 > SEGMENT * 3 / 2 - 20_000, "{end}");
+        assert!((50..60).contains(&seen), "{seen} records");
+        // The same, but nothing is written: the log is damaged.
+        let (ending, _) = read_while_written("never", half, false);
+        assert!(ending.unwrap_err().message.starts_with("the log is damaged"));
+    }
 }

@@ -61,11 +61,17 @@ pub struct Reader {
     parts: Parts,
     /// The record is in `assembled`, else in the window: offset and length.
     in_window: Option<(usize, usize)>,
+    /// The last good record at the time when a place after it was read once more.
+    looked_again: Option<Lsn>,
+    /// Where not even the first record is, look at few of the pages behind it: see [`Reader::of_chunk`].
+    hasty: bool,
 }
 
 /// What is wrong at the place where a record should be.
 struct Broken {
     lsn: u64,
+    /// The first page that only a log which goes on has, when the record has pages of its own behind that of `lsn`.
+    after: Option<u64>,
     what: String,
     detail: String,
 }
@@ -103,8 +109,16 @@ impl Reader {
             words: Words([0; SMALL]),
             parts: Parts::new(),
             in_window: None,
+            looked_again: None,
+            hasty: false,
             log,
         }
+    }
+
+    /// A reader of a part of a log: it may lie behind the end, and many parts that looked at all their pages would read for nothing
+    /// what older log has left. Who puts parts together looks once.
+    pub(crate) fn of_chunk(log: Arc<Log>, range: Range) -> Reader {
+        Reader { hasty: true, ..Reader::new(log, range) }
     }
 
     /// How far it has read, and where it met an end.
@@ -162,7 +176,14 @@ impl Reader {
                 Err(Stop::Overwritten(page)) => self.next = page,
                 Err(Stop::Error(e)) => return Err(e),
                 Err(Stop::Broken(broken)) => {
-                    if self.goes_on(broken.lsn)? {
+                    let page_of = broken.lsn & !(self.log.page_size - 1);
+                    if self.goes_on(broken.after.unwrap_or(page_of + self.log.page_size))? {
+                        // What goes on after it may be newer than what was read of this place: a server writes meanwhile.
+                        if self.looked_again != Some(self.ending.last) {
+                            self.looked_again = Some(self.ending.last);
+                            self.forget();
+                            continue;
+                        }
                         return Err(Error::new(Kind::Invalid, format!("the log is damaged: {}", broken.what))
                             .detail(format!("{}; the log goes on after it", broken.detail))
                             .hint(format!("read around it: --to {}, and --from a later LSN", Lsn(broken.lsn)))
@@ -269,7 +290,11 @@ impl Reader {
         loop {
             page += self.log.page_size;
             self.enter(page).map_err(|stop| match stop {
-                Stop::Broken(b) => broken(start, "the record is not whole", format!("{}; {}", b.what, b.detail)),
+                Stop::Broken(b) => {
+                    let detail = if b.detail.is_empty() { String::new() } else { format!(", {}", b.detail) };
+                    let detail = format!("of LSN {} on: {}{detail}", Lsn(page), b.what);
+                    broken_before(page, start, "the record is not whole", detail)
+                }
                 other => other,
             })?;
             if self.header.info & FIRST_IS_OVERWRITE_CONTRECORD != 0 {
@@ -285,7 +310,9 @@ impl Reader {
             let here = rest.min(self.log.page_size as usize - head);
             let at = (page - self.window_at) as usize + head;
             let part = self.window[..self.window_len].get(at..at + here);
-            let part = part.ok_or_else(|| broken(start, "the record is not whole", "the segment is cut off".into()))?;
+            let after = page + self.log.page_size;
+            let cut = || broken_before(after, start, "the record is not whole", "the segment is cut off".into());
+            let part = part.ok_or_else(cut)?;
             self.assembled.extend_from_slice(part);
             if !checked {
                 // The header itself was cut by the end of a page: only now can it be looked at.
@@ -334,7 +361,8 @@ impl Reader {
         let computed = crc_of(bytes, &mut self.words);
         if stored != computed {
             let detail = format!("xl_crc is 0x{stored:08x}, computed 0x{computed:08x}");
-            return Err(broken(start, "the CRC of the record does not match", detail));
+            let after = self.page + self.log.page_size; // `page` is the record's last one
+            return Err(broken_before(after, start, "the CRC of the record does not match", detail));
         }
         self.parts.parse(bytes, self.log.major).map_err(|wrong| Stop::Error(self.wrong_record(start, &wrong)))
     }
@@ -343,7 +371,7 @@ impl Reader {
         let Wrong { what, at, wanted, found } = wrong;
         Error::new(Kind::Invalid, format!("a record does not follow the format: {what}"))
             .detail(format!("at byte {at} of the record: {wanted} is wanted, {found} was found; its CRC is right"))
-            .hint("a server built with another block size than 8192, or changed, writes such records")
+            .hint("a server that was changed writes such records")
             .at(self.log.place(start))
     }
 
@@ -428,21 +456,27 @@ impl Reader {
         Ok(())
     }
 
-    /// Whether a page after this place is a valid one of this log.
-    fn goes_on(&mut self, lsn: u64) -> Result<bool> {
-        let after = (lsn & !(self.log.page_size - 1)) + self.log.page_size;
-        let next_segment = (lsn / self.log.segment_size + 1) * self.log.segment_size;
-        let places = [after, next_segment];
-        for page in places {
-            if page >= self.log.bounds().to.0 {
-                continue;
-            }
+    /// Reads from the files again what was read ahead.
+    fn forget(&mut self) {
+        (self.window_at, self.window_len, self.page) = (1, 0, 1);
+    }
+
+    /// Whether this page or one behind it, in its segment or at the beginning of the next, is a valid one of this log.
+    fn goes_on(&mut self, mut page: u64) -> Result<bool> {
+        let next_segment = (page / self.log.segment_size + 1) * self.log.segment_size;
+        let last = next_segment.min(self.log.bounds().to.0 - self.log.page_size);
+        let hasty = self.hasty && self.ending.last.0 == 0;
+        let step = if hasty { next_segment - page } else { self.log.page_size };
+        while page <= last {
             self.load(page)?;
             let at = (page - self.window_at) as usize;
-            let header = PageHeader::parse(self.window[..self.window_len].get(at..).unwrap_or_default());
-            if header.is_some_and(|h| self.check_page(page, &h).is_ok()) {
+            let Some(header) = PageHeader::parse(self.window[..self.window_len].get(at..).unwrap_or_default()) else {
+                return Ok(false);
+            };
+            if self.check_page(page, &header).is_ok() {
                 return Ok(true);
             }
+            page += step;
         }
         Ok(false)
     }
@@ -469,7 +503,11 @@ fn crc_of(record: &[u8], Words(words): &mut Words) -> u32 {
 }
 
 fn broken(lsn: u64, what: impl Into<String>, detail: String) -> Stop {
-    Stop::Broken(Broken { lsn, what: what.into(), detail })
+    Stop::Broken(Broken { lsn, after: None, what: what.into(), detail })
+}
+
+fn broken_before(after: u64, lsn: u64, what: impl Into<String>, detail: String) -> Stop {
+    Stop::Broken(Broken { lsn, after: Some(after), what: what.into(), detail })
 }
 
 #[cfg(test)]

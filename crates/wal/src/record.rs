@@ -8,8 +8,11 @@ use crate::version::{image_info, image_info_of};
 /// Size of `XLogRecord`.
 pub(crate) const HEADER: usize = 24;
 
-/// Size of a page of a relation. The log does not say it; servers built with another one are not supported.
-pub const BLOCK_SIZE: usize = 8192;
+/// Sizes that a page of a relation can have, the usual one first: a server is built with one of them.
+pub(crate) const BLOCK_SIZES: [usize; 6] = [8192, 16384, 32768, 4096, 2048, 1024];
+
+/// Where a page says its size, `pd_pagesize_version`.
+const PAGE_SIZE_AT: usize = 18;
 
 /// Most blocks a record may refer to.
 const MAX_BLOCKS: usize = 33;
@@ -241,6 +244,11 @@ impl Parts {
         }
         for block in &mut self.blocks[..self.count] {
             block.image_at = at as u32;
+            if block.has_image
+                && block.image_info & (image_info::HAS_HOLE | image_info::COMPRESSED) == image_info::HAS_HOLE
+            {
+                block.find_hole(&bytes[at..])?;
+            }
             at += usize::from(block.image_length) + usize::from(block.data_length);
         }
         self.main_at = at;
@@ -300,26 +308,42 @@ impl Block {
         self.image_info = image_info_of(major, head[4]);
         let has_hole = self.image_info & image_info::HAS_HOLE != 0;
         let compressed = self.image_info & image_info::COMPRESSED != 0;
-        if !has_hole {
-            self.hole_length = 0;
-        } else if compressed {
+        if has_hole && compressed {
             self.hole_length = u16_at(bytes, next).ok_or(cut)?;
             next += 2;
-        } else {
-            self.hole_length = (BLOCK_SIZE as u16).saturating_sub(self.image_length);
         }
-        let whole = usize::from(self.hole_length) + usize::from(self.image_length);
+        let largest = *BLOCK_SIZES.iter().max().unwrap_or(&0);
+        let (length, hole) = (usize::from(self.image_length), usize::from(self.hole_length));
         let fits = match (has_hole, compressed) {
-            (true, false) => self.hole_offset > 0 && self.hole_length > 0 && whole == BLOCK_SIZE,
-            (true, true) => self.hole_offset > 0 && self.hole_length > 0 && whole < BLOCK_SIZE,
-            (false, true) => usize::from(self.image_length) < BLOCK_SIZE && self.hole_offset == 0,
-            (false, false) => usize::from(self.image_length) == BLOCK_SIZE && self.hole_offset == 0,
+            (true, false) => self.hole_offset > 0, // more is known with the image, see `find_hole`
+            (true, true) => self.hole_offset > 0 && hole > 0 && length + hole < largest,
+            (false, true) => length < largest && self.hole_offset == 0,
+            (false, false) => BLOCK_SIZES.contains(&length) && self.hole_offset == 0,
         };
-        if !fits || usize::from(self.hole_offset) + usize::from(self.hole_length) > BLOCK_SIZE {
-            let wanted = "a length and a hole that make a page of 8192 bytes";
-            return Err(Wrong { what: "page image", at, wanted, found: self.image_length.into() });
+        if !fits || usize::from(self.hole_offset) + hole > largest {
+            return Err(self.wrong_image(at));
         }
         Ok(next)
+    }
+
+    /// How long the hole of an image is that was not compressed: what the image lacks of a page. The log does not say how large
+    /// pages are, but what has a hole has a page's header (`pd_pagesize_version`).
+    #[inline]
+    fn find_hole(&mut self, image: &[u8]) -> Result<(), Wrong> {
+        let (length, offset) = (usize::from(self.image_length), usize::from(self.hole_offset));
+        let said = u16_at(&image[..length.min(offset)], PAGE_SIZE_AT).map_or(0, |word| usize::from(word & 0xFF00));
+        let size = if BLOCK_SIZES.contains(&said) { said } else { BLOCK_SIZES[0] };
+        // `offset` is also where the bytes after the hole begin in the image.
+        if length >= size || offset > length {
+            return Err(self.wrong_image(self.image_at as usize));
+        }
+        self.hole_length = (size - length) as u16;
+        Ok(())
+    }
+
+    fn wrong_image(&self, at: usize) -> Wrong {
+        let wanted = "a length and a hole that make a page";
+        Wrong { what: "page image", at, wanted, found: self.image_length.into() }
     }
 }
 

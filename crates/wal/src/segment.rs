@@ -33,21 +33,22 @@ pub(crate) struct SegmentFile {
 impl SegmentFile {
     /// Reads a name; none when the file is something else (history, backup label, temporary file).
     pub(crate) fn from_path(path: &Path) -> Option<SegmentFile> {
-        let mut name = path.file_name()?.to_str()?;
+        let mut digits = path.file_name()?.to_str()?;
         let mut packing = Packing::Plain;
+        // What pg_receivewal has not received whole it calls NAME.gz.partial; who packs a .partial gets NAME.partial.gz.
+        let mut partial = strip(&mut digits, ".partial");
         for (suffix, kind) in [(".gz", Packing::Gzip), (".lz4", Packing::Lz4), (".zst", Packing::Zstd)] {
-            if let Some(stem) = name.strip_suffix(suffix) {
-                (name, packing) = (stem, kind);
+            if packing == Packing::Plain && strip(&mut digits, suffix) {
+                packing = kind;
             }
         }
-        let stem = name.strip_suffix(".partial");
-        let digits = stem.unwrap_or(name);
+        partial |= strip(&mut digits, ".partial");
         if digits.len() != 24 || !digits.bytes().all(|b| b.is_ascii_digit() || (b'A'..=b'F').contains(&b)) {
             return None;
         }
         let part = |at: usize| u32::from_str_radix(&digits[at..at + 8], 16).ok();
         let (tli, high, low) = (part(0)?, part(8)?, part(16)?);
-        Some(SegmentFile { path: path.to_owned(), tli, high, low, partial: stem.is_some(), packing })
+        Some(SegmentFile { path: path.to_owned(), tli, high, low, partial, packing })
     }
 
     /// The number of the segment, counted from the beginning of the log; none when no log with segments of this size has it.
@@ -67,12 +68,11 @@ impl SegmentFile {
                 .hint("copy what it gives to a file first")
                 .at(self.path.display().to_string()));
         }
-        let file = File::open(&self.path).map_err(|e| Error::io(&self.path, "the log", &e))?;
         let bytes = match self.packing {
-            Packing::Plain => Stored::Plain(file),
-            packing => Stored::Packed { packing, stream: unpack(packing, file, &self.path)?, done: 0 },
+            Packing::Plain => Stored::Plain(File::open(&self.path).map_err(|e| Error::io(&self.path, "the log", &e))?),
+            _ => Stored::Packed { stream: Unpacked::open(self)?, done: 0 },
         };
-        Ok(SegmentReader { path: self.path.clone(), bytes })
+        Ok(SegmentReader { segment: self.clone(), bytes })
     }
 
     /// A place in this file for people.
@@ -82,17 +82,45 @@ impl SegmentFile {
     }
 }
 
-fn unpack(packing: Packing, file: File, path: &Path) -> Result<Box<dyn Read + Send>> {
-    Ok(match packing {
-        Packing::Gzip => Box::new(flate2::read::MultiGzDecoder::new(file)),
-        Packing::Lz4 => Box::new(lz4_flex::frame::FrameDecoder::new(file)),
-        _ => Box::new(zstd::stream::read::Decoder::new(file).map_err(|e| Error::io(path, "the log", &e))?),
-    })
+/// Takes a suffix off a name; whether it had it.
+fn strip(name: &mut &str, suffix: &str) -> bool {
+    let stem = name.strip_suffix(suffix);
+    *name = stem.unwrap_or(name);
+    stem.is_some()
+}
+
+/// What a file unpacks to, from its front.
+struct Unpacked {
+    stream: Box<dyn Read + Send>,
+    /// The file may end in the middle of what was compressed.
+    partial: bool,
+}
+
+impl Unpacked {
+    fn open(segment: &SegmentFile) -> Result<Unpacked> {
+        let io = |e| Error::io(&segment.path, "the log", &e);
+        let file = File::open(&segment.path).map_err(io)?;
+        let stream: Box<dyn Read + Send> = match segment.packing {
+            Packing::Gzip => Box::new(flate2::read::MultiGzDecoder::new(file)),
+            Packing::Lz4 => Box::new(lz4_flex::frame::FrameDecoder::new(file)),
+            _ => Box::new(zstd::stream::read::Decoder::new(file).map_err(io)?),
+        };
+        Ok(Unpacked { stream, partial: segment.partial })
+    }
+}
+
+impl Read for Unpacked {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self.stream.read(buffer) {
+            Err(e) if self.partial && e.kind() == io::ErrorKind::UnexpectedEof => Ok(0),
+            other => other,
+        }
+    }
 }
 
 /// An open segment.
 pub(crate) struct SegmentReader {
-    path: PathBuf,
+    segment: SegmentFile,
     bytes: Stored,
 }
 
@@ -100,8 +128,7 @@ enum Stored {
     Plain(File),
     /// Read from the front only: going back begins anew.
     Packed {
-        packing: Packing,
-        stream: Box<dyn Read + Send>,
+        stream: Unpacked,
         done: u64,
     },
 }
@@ -111,10 +138,9 @@ impl SegmentReader {
     pub(crate) fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         let outcome = match &mut self.bytes {
             Stored::Plain(file) => fill(buffer, |part, done| file.read_at(part, offset + done as u64)),
-            Stored::Packed { packing, stream, done } => {
+            Stored::Packed { stream, done } => {
                 if *done > offset {
-                    let file = File::open(&self.path).map_err(|e| Error::io(&self.path, "the log", &e))?;
-                    (*stream, *done) = (unpack(*packing, file, &self.path)?, 0);
+                    (*stream, *done) = (Unpacked::open(&self.segment)?, 0);
                 }
                 let skipped = io::copy(&mut stream.by_ref().take(offset - *done), &mut io::sink());
                 skipped.and_then(|skipped| {
@@ -128,8 +154,8 @@ impl SegmentReader {
         outcome.map_err(|e| match (&self.bytes, e.raw_os_error()) {
             (Stored::Packed { .. }, None) => Error::new(crate::Kind::Invalid, "the compressed segment is damaged")
                 .detail(e.to_string())
-                .at(self.path.display().to_string()),
-            _ => Error::io(&self.path, "the log", &e),
+                .at(self.segment.path.display().to_string()),
+            _ => Error::io(&self.segment.path, "the log", &e),
         })
     }
 }
@@ -160,9 +186,19 @@ mod tests {
         assert_eq!(found.number(16 << 20), Some(0x1FE));
         assert_eq!(found.number(64 << 20), None, "with segments of 64 MB the last group ends at 3F");
         assert_eq!(of("000000010000000000000001.gz").unwrap().packing, Packing::Gzip);
-        for other in
-            ["00000002.history", "000000010000000000000001.00000028.backup", "xlogtemp.12", "00000001000000000000000a"]
-        {
+        let received = of("000000010000000000000001.lz4.partial").unwrap();
+        assert_eq!(
+            (received.partial, received.packing, received.low),
+            (true, Packing::Lz4, 1),
+            "as pg_receivewal names it"
+        );
+        for other in [
+            "00000002.history",
+            "000000010000000000000001.gz.lz4",
+            "000000010000000000000001.00000028.backup",
+            "xlogtemp.12",
+            "00000001000000000000000a",
+        ] {
             assert_eq!(of(other), None, "{other}");
         }
     }

@@ -82,6 +82,83 @@ fn compressed_and_partial_segments_are_read_alike() {
 }
 
 #[test]
+fn what_was_received_until_now_is_read_as_far_as_it_goes() {
+    let folder = Folder::new("received");
+    let (writer, written) = long_log(&mut Random(7));
+    let paths = writer.store(&folder.0);
+    let (last, before) = paths.split_last().unwrap();
+    before.iter().for_each(|path| std::fs::remove_file(path).unwrap());
+    let plain = std::fs::read(last).unwrap();
+    std::fs::remove_file(last).unwrap();
+    let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gz.write_all(&plain).unwrap();
+    let blocks = lz4_flex::frame::FrameInfo::new().block_size(lz4_flex::frame::BlockSize::Max64KB);
+    let mut lz4 = lz4_flex::frame::FrameEncoder::with_frame_info(blocks, Vec::new());
+    lz4.write_all(&plain).unwrap();
+    let packed = [
+        ("gz", gz.finish().unwrap()),
+        ("lz4", lz4.finish().unwrap()),
+        ("zst", zstd::bulk::compress(&plain, 1).unwrap()),
+    ];
+    let wanted: Seen = written.into_iter().filter(|r| r.0 >= SEGMENT * (paths.len() as u64)).collect();
+    for (suffix, bytes) in packed {
+        // As pg_receivewal leaves it: in the middle of what it compresses.
+        let received = format!("{}.{suffix}.partial", last.display());
+        let cut = bytes.len() / 2;
+        std::fs::write(&received, &bytes[..cut]).unwrap();
+        let (seen, early) = read(&folder.0).unwrap();
+        assert!(seen.len() > 5 && seen[..] == wanted[..seen.len()], "{suffix}: {} records", seen.len());
+        assert!(seen.len() < wanted.len() && early.is_some(), "{suffix}");
+        std::fs::remove_file(&received).unwrap();
+        // One that should be whole is damaged when it is cut.
+        let whole = format!("{}.{suffix}", last.display());
+        std::fs::write(&whole, &bytes[..cut]).unwrap();
+        assert_eq!(read(&folder.0).unwrap_err().message, "the compressed segment is damaged", "{suffix}");
+        std::fs::remove_file(&whole).unwrap();
+    }
+}
+
+#[test]
+fn a_record_of_many_segments_is_whole_in_the_one_it_begins_in() {
+    let folder = Folder::new("large");
+    let mut writer = Writer::new(MAGIC_18, 1, 1);
+    writer.main(1, 10, 0, b"small");
+    let large = writer.main(2, 10, 0, &vec![5; 5 * SEGMENT as usize / 2]);
+    writer.main(3, 10, 0, b"after");
+    let paths = writer.store(&folder.0);
+    assert_eq!(paths.len(), 3);
+    let (seen, early) = read(&paths[0]).unwrap();
+    assert_eq!((seen.len(), seen[1].0, seen[1].3, early), (2, large, 5 * SEGMENT as usize / 2, None));
+    assert_eq!(read(&paths[1]).unwrap(), (vec![], None));
+}
+
+/// The reader has read ahead when the server writes on, over the end of the segment.
+#[test]
+fn a_log_that_is_written_meanwhile_is_not_damaged() {
+    let folder = Folder::new("written");
+    let (writer, written) = long_log(&mut Random(8));
+    let paths = writer.store(&folder.0);
+    let whole = std::fs::read(&paths[0]).unwrap();
+    // Not written yet: what begins from here on, and all other segments.
+    let stop = written.iter().position(|r| r.0 > 2 * SEGMENT - 100_000).unwrap();
+    let mut until_now = whole.clone();
+    until_now[(written[stop].0 - SEGMENT) as usize..].fill(0);
+    let later: Vec<Vec<u8>> = paths[1..].iter().map(|path| std::fs::read(path).unwrap()).collect();
+    std::fs::write(&paths[0], &until_now).unwrap();
+    paths[1..].iter().for_each(|path| std::fs::write(path, vec![0; SEGMENT as usize]).unwrap());
+    let log = Arc::new(Log::open(&folder.0, None, None, None).unwrap());
+    let mut reader = Reader::new(log.clone(), log.range(None, None).unwrap());
+    for _ in 0..stop {
+        reader.next_record().unwrap().unwrap();
+    }
+    std::fs::write(&paths[0], whole).unwrap();
+    paths[1..].iter().zip(later).for_each(|(path, bytes)| std::fs::write(path, bytes).unwrap());
+    for (start, ..) in &written[stop..] {
+        assert_eq!(reader.next_record().unwrap().map(|r| r.start.0), Some(*start));
+    }
+}
+
+#[test]
 fn one_segment_gives_the_records_that_begin_in_it() {
     let folder = Folder::new("one");
     let (writer, written) = long_log(&mut Random(3));
@@ -150,6 +227,42 @@ fn a_record_given_up_after_a_crash_is_left_out() {
     writer.store(&folder.0);
     let (seen, _) = read(&folder.0).unwrap();
     assert_eq!(seen.iter().map(|r| r.0).collect::<Vec<_>>(), [SEGMENT + 40, instead]);
+}
+
+/// A server that was killed leaves pages of the record it was writing: they are no log that goes on.
+#[test]
+fn a_long_record_that_was_never_finished_is_the_end() {
+    let folder = Folder::new("torn");
+    let mut writer = Writer::new(MAGIC_18, 1, 1);
+    writer.main(1, 10, 0, b"whole");
+    let torn = writer.main(2, 10, 0, &vec![5; SEGMENT as usize + 60_000]);
+    let end = writer.at;
+    for kept in [1, 2, 100, SEGMENT / PAGE, SEGMENT / PAGE + 3] {
+        let paths = writer.store(&folder.0);
+        for (n, path) in (1..).zip(&paths) {
+            let mut bytes = std::fs::read(path).unwrap();
+            let from = (SEGMENT + kept * PAGE).saturating_sub(n * SEGMENT).min(SEGMENT);
+            bytes[from as usize..].fill(0);
+            std::fs::write(path, bytes).unwrap();
+        }
+        let (seen, early) = read(&folder.0).unwrap();
+        let (at, why) = early.unwrap();
+        assert_eq!((seen.len(), at), (1, Lsn(torn)), "{kept} pages");
+        assert!(why.starts_with("the record is not whole"), "{why}");
+    }
+    // All of its pages are there, and not all of its bytes: the sum tells.
+    let paths = writer.store(&folder.0);
+    let mut bytes = std::fs::read(&paths[1]).unwrap();
+    bytes[(end % SEGMENT) as usize - 100] ^= 1;
+    std::fs::write(&paths[1], &bytes).unwrap();
+    assert_eq!(read(&folder.0).unwrap().1.unwrap().0, Lsn(torn));
+    // With a record behind it, it is damage.
+    writer.main(3, 10, 0, &[1; 9000]);
+    let paths = writer.store(&folder.0);
+    let mut bytes = std::fs::read(&paths[1]).unwrap();
+    bytes[(end % SEGMENT) as usize - 100] ^= 1;
+    std::fs::write(&paths[1], &bytes).unwrap();
+    assert!(read(&folder.0).unwrap_err().message.starts_with("the log is damaged: the CRC"));
 }
 
 #[test]
@@ -226,6 +339,17 @@ fn a_hole_in_the_log_is_told_apart_from_its_end() {
     assert!(error.message.starts_with("the log is damaged"), "{error}");
     assert!(error.place.contains(&format!("LSN {}", Lsn(written[400].0))), "{error}");
     flip(middle);
+    // Pages that were lost in a copy, also more than one.
+    let path = &paths[paths.len() - 1];
+    let bytes = std::fs::read(path).unwrap();
+    for lost in [1, 3] {
+        let mut copy = bytes.clone();
+        copy[2 * PAGE as usize..(2 + lost) * PAGE as usize].fill(0);
+        std::fs::write(path, copy).unwrap();
+        let error = read(&folder.0).unwrap_err();
+        assert!(error.message.starts_with("the log is damaged"), "{lost} pages: {error}");
+    }
+    std::fs::write(path, bytes).unwrap();
     flip(last);
     let (seen, early) = read(&folder.0).unwrap();
     assert_eq!((seen.len(), early.unwrap().0), (899, Lsn(written[899].0)));

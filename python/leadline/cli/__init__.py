@@ -124,9 +124,9 @@ def _usage_error(e: click.ClickException) -> LeadlineError:
 
 def _fail(error: LeadlineError, *, as_json: bool) -> int:
     if as_json:
-        import json
+        from leadline.cli.output import to_json
 
-        click.echo(json.dumps({"error": error.as_dict()}, ensure_ascii=False))
+        click.echo(to_json({"error": error.as_dict()}))
     else:
         click.echo(error.as_text(), err=True)
     return OUTCOME_ERROR

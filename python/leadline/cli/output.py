@@ -15,10 +15,10 @@ NARROWEST = 8  # a text column is not cut below this; the rows are then printed 
 
 
 def to_json(value: Any) -> str:
-    """JSON for programs: not-a-number and infinity become null, times and other types their text."""
+    """JSON for programs: not-a-number and infinity become null, times and other types their text, what is no UTF-8 a ?."""
     import json
 
-    return json.dumps(_plain(value), ensure_ascii=False)
+    return json.dumps(_plain(value), ensure_ascii=False).encode(errors="replace").decode()
 
 
 def _plain(value: Any) -> Any:

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from leadline.cli.output import to_json, to_table
+from leadline.errors import LeadlineError
 
 WIDTH = 80
 
@@ -29,7 +30,7 @@ JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 RANGE = _options(
     click.option("--from", "start", metavar="LSN", help="Leave out records that begin before it."),
     click.option("--to", "end", metavar="LSN", help="Leave out records that begin here or later."),
-    click.option("--timeline", type=int, help="Follow this timeline instead of the newest."),
+    click.option("--timeline", type=click.IntRange(1, 2**32 - 1), help="Follow this timeline instead of the newest."),
 )
 FILTER = _options(
     click.option("--relation", metavar="REL", help="Only records of this relation: FILENODE, DB/FILENODE or SPC/DB/FILENODE."),
@@ -225,7 +226,8 @@ def history(path: str, relation: str, block: int, as_json: bool, **wish: Any) ->
     """List every change of a page: LSN, transaction, time, what changed.
 
     The time is that of the transaction's end; of a change without one (pruning, vacuum), the last time the log told
-    before it, with a ~. Bits of the visibility map that a change of a row clears are not named in most logs.
+    before it, with a ~. That the relation became shorter and lost the page is a change too. Bits of the visibility map
+    that a change of a row clears are not named in most logs.
     """
     from leadline.wal import Bar, Wish, ending_text
 
@@ -249,9 +251,11 @@ def _change_text(change: dict[str, Any]) -> str:
     when = (change["outcome_time"] or (f"~{change['log_time']}" if change["log_time"] else "")).replace("T", " ").replace("Z", "")
     ended = f"xid {change['xid']} {change['outcome'] or 'end not in the log'}  " if change["xid"] else ""
     lines = [f"{change['lsn']}  {change['rmgr']}/{change['record_type']}  {ended}{when}".rstrip()]
-    block = change["block"]
-    image = f"image {block['fpi_length']} bytes" if block["has_image"] else ""
-    detail = ", ".join(filter(None, [image, "made anew" if block["will_init"] else "", description_text(change["description"])]))
+    image, made = "", "cut off"
+    if block := change["block"]:
+        image = f"image {block['fpi_length']} bytes" if block["has_image"] else ""
+        made = "made anew" if block["will_init"] else ""
+    detail = ", ".join(filter(None, [image, made, description_text(change["description"])]))
     return "\n".join(lines + textwrap.wrap(detail, WIDTH, initial_indent="    ", subsequent_indent="      "))
 
 
@@ -295,9 +299,14 @@ def _inval_text(row: dict[str, Any]) -> str:
 
 
 def _print_json(rows: Iterable[dict[str, Any]]) -> None:
-    """A list with one object per line, without holding all of them."""
+    """A list with one object per line, without holding all of them. What fails later is told after a whole list of those before."""
     before = "["
-    for row in rows:
-        click.echo(before + to_json(row), nl=False)
-        before = ",\n"
+    try:
+        for row in rows:
+            click.echo(before + to_json(row), nl=False)
+            before = ",\n"
+    except LeadlineError:
+        if before != "[":
+            click.echo("]")
+        raise
     click.echo("[]" if before == "[" else "]")

@@ -12,7 +12,7 @@ mod sequence;
 mod xact;
 mod xlog;
 
-use crate::record::Record;
+use crate::record::{Record, Relation};
 use crate::rmgr::{self, id};
 
 pub use fields::{time_text, Field, Fields, Value};
@@ -73,6 +73,15 @@ pub fn messages(record: &Record<'_>) -> Vec<Message> {
         id::STANDBY => rest::standby_messages(record),
         id::HEAP => heap::inplace_messages(record),
         _ => Vec::new(),
+    }
+}
+
+/// Which relation a record makes shorter, and how many blocks its main fork has then.
+pub(crate) fn truncation(record: &Record<'_>) -> Option<(Relation, u32)> {
+    if record.rmid == id::SMGR {
+        rest::truncation(record)
+    } else {
+        None
     }
 }
 

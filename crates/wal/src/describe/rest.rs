@@ -6,7 +6,7 @@ use leadline_bytes::{Bytes, Endian, Result};
 use super::fields::{Reading, Value};
 use super::inval::{self, Message};
 use super::opcode;
-use crate::record::Record;
+use crate::record::{Record, Relation};
 use crate::rmgr::id;
 
 pub(super) fn describe(record: &Record<'_>, to: &mut Reading<'_>) -> Result<()> {
@@ -38,6 +38,9 @@ fn pageno(record: &Record<'_>, to: &mut Reading<'_>) -> Result<()> {
     }
 }
 
+/// Of [`id::SMGR`].
+const TRUNCATE: u8 = 0x20;
+
 /// `catalog/storage_xlog.h`
 fn storage(record: &Record<'_>, to: &mut Reading<'_>) -> Result<()> {
     match opcode(record) {
@@ -46,7 +49,7 @@ fn storage(record: &Record<'_>, to: &mut Reading<'_>) -> Result<()> {
             let fork = to.count("forkNum")?;
             to.put("fork", Value::Text(["main", "fsm", "vm", "init"].get(fork).copied().unwrap_or("?").to_owned()));
         }
-        0x20 => {
+        TRUNCATE => {
             to.u32("blkno")?;
             to.relation("rel")?;
             to.i32("flags")?;
@@ -54,6 +57,17 @@ fn storage(record: &Record<'_>, to: &mut Reading<'_>) -> Result<()> {
         _ => {}
     }
     Ok(())
+}
+
+/// Which relation becomes how many blocks long, when the record cuts off its main fork.
+pub(super) fn truncation(record: &Record<'_>) -> Option<(Relation, u32)> {
+    const HEAP: i32 = 1;
+    let mut bytes = Bytes::new(record.main_data(), Endian::Little);
+    let blocks = bytes.u32("blkno").ok()?;
+    let mut word = |what| bytes.u32(what).ok();
+    let relation = Relation { spc: word("spcOid")?, db: word("dbOid")?, rel: word("relNumber")? };
+    let flags = bytes.i32("flags").ok()?;
+    (opcode(record) == TRUNCATE && flags & HEAP != 0).then_some((relation, blocks))
 }
 
 /// `access/clog.h`
