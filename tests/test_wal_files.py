@@ -17,6 +17,7 @@ from leadline._core import WalLog
 from leadline.cli import run
 from leadline.errors import LeadlineError
 from leadline.server.user import server_user
+from leadline.wal import parse_relation
 from wal_load import SETTINGS, insert_lsn
 
 SEGMENT = 16 << 20
@@ -136,6 +137,9 @@ def test_filters_and_limits(log: Log, capsys: pytest.CaptureFixture[str]) -> Non
     assert json_of(capsys, "show", log.folder, "--to", third) == every[:2]
     one = json_of(capsys, "show", log.folder, "--relation", log.facts["path"].split("/")[-1], "--block", 0, "--fork", "main")
     assert {b["relfilenode"] for r in one for b in r["blocks"]} >= {int(log.facts["path"].split("/")[-1])}
+    assert parse_relation(log.facts["path"]) == (1663, *map(int, log.facts["path"].split("/")[1:]))
+    assert parse_relation("global/1260") == (1664, 0, 1260)
+    assert parse_relation("pg_tblspc/16390/PG_17_202406281/5/16402") == (16390, 5, 16402)
     assert run(["wal", "show", str(log.folder)]) == 0
     assert max(map(len, capsys.readouterr().out.splitlines())) <= 100
 

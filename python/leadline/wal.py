@@ -15,6 +15,7 @@ from leadline.progress import TerminalLine
 
 FORKS = ("main", "fsm", "vm", "init")
 BATCH = 2000
+GLOBAL_TABLESPACE = 1664  # of relations that all databases share, in the log of database 0
 DEFAULT_TABLESPACE = 1663  # pg_default, which a relation without a name for its tablespace is in
 
 
@@ -56,16 +57,25 @@ def _utf8(text: str | None) -> str | None:
 
 
 def parse_relation(text: str | None) -> tuple[int | None, int | None, int | None]:
-    """`16384`, `5/16384` or `1663/5/16384`: file number, with its database, with its tablespace. Absent parts are None."""
+    """`16384`, `5/16384` or `1663/5/16384`: file number, with its database, with its tablespace; or the path that
+    pg_relation_filepath prints. Absent parts are None."""
     if text is None:
         return None, None, None
-    parts = text.split("/")
+    match text.split("/"):
+        case ["base", *rest]:
+            parts = [str(DEFAULT_TABLESPACE), *rest]
+        case ["global", *rest]:
+            parts = [str(GLOBAL_TABLESPACE), "0", *rest]
+        case ["pg_tblspc", space, _, *rest]:
+            parts = [space, *rest]
+        case parts:
+            pass
     if not 1 <= len(parts) <= 3 or not all(p.isascii() and p.isdigit() and int(p) < 2**32 for p in parts):
         raise LeadlineError(
             "usage",
             f"{text} is no relation of the log",
             detail="the log knows file numbers, not names: FILENODE, DATABASE/FILENODE or TABLESPACE/DATABASE/FILENODE",
-            hint="select pg_relation_filepath('name') on the server prints base/DATABASE/FILENODE",
+            hint="what select pg_relation_filepath('name') prints is one too: base/DATABASE/FILENODE",
         )
     numbers = [None] * (3 - len(parts)) + [int(p) for p in parts]
     return numbers[0], numbers[1], numbers[2]

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from leadline.errors import LeadlineError
 from leadline.figures import cell, fit
 
 WIDTH = 80
@@ -19,6 +20,22 @@ def to_json(value: Any) -> str:
     import json
 
     return json.dumps(_plain(value), ensure_ascii=False).encode(errors="replace").decode()
+
+
+def print_json_list(rows: Iterable[dict[str, Any]]) -> None:
+    """A list with one object per line, without holding all of them. What fails later is told after a whole list of those before."""
+    import click
+
+    before = "["
+    try:
+        for row in rows:
+            click.echo(before + to_json(row), nl=False)
+            before = ",\n"
+    except LeadlineError:
+        if before != "[":
+            click.echo("]")
+        raise
+    click.echo("[]" if before == "[" else "]")
 
 
 def _plain(value: Any) -> Any:

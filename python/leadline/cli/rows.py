@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from leadline.cli import SETTINGS
-from leadline.cli.output import to_json, to_table
+from leadline.cli.output import print_json_list, to_json, to_table
 
 BATCH = 2000  # rows that a table's columns are measured by
 
@@ -87,7 +87,7 @@ def command(
             click.echo(f"note: text, since Parquet's type for it does not hold all values (such as infinity): {names}", err=True)
         click.echo(to_json(made) if as_json else f"{count} rows of {about['relation']} written to {output}")
     elif as_json:
-        _print_json(names, islice(_rows(scan), limit))
+        print_json_list(dict(zip(names, row)) for row in islice(_rows(scan), limit))
     else:
         rows = islice(_rows(scan), limit)
         while batch := list(islice(rows, BATCH)):
@@ -98,15 +98,6 @@ def command(
 def _rows(scan: Any) -> Iterator[list[str | None]]:
     while (rows := scan.rows(BATCH)) is not None:
         yield from rows
-
-
-def _print_json(names: list[str], rows: Iterator[list[str | None]]) -> None:
-    """A list with one object per line, without holding all of them."""
-    before = "["
-    for row in rows:
-        click.echo(before + to_json(dict(zip(names, row))), nl=False)
-        before = ",\n"
-    click.echo("[]" if before == "[" else "]")
 
 
 def _notes(about: dict[str, Any], status: dict[str, int]) -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
-from leadline.cli.output import to_json, to_table
-from leadline.errors import LeadlineError
+from leadline.cli.output import print_json_list, to_json, to_table
 
 WIDTH = 80
 
@@ -80,7 +79,7 @@ def show(path: str, limit: int | None, as_json: bool, **wish: Any) -> None:
     log = Wish(path, **wish).open()
     rows = batches(log, "records", limit)
     if as_json:
-        _print_json(rows)
+        print_json_list(rows)
     else:
         for row in rows:
             click.echo(_record_text(row))
@@ -281,7 +280,7 @@ def inval(path: str, limit: int | None, as_json: bool, **wish: Any) -> None:
     log = Wish(path, **wish).open()
     rows = batches(log, "invalidations", limit)
     if as_json:
-        _print_json(rows)
+        print_json_list(rows)
     else:
         for row in rows:
             click.echo(_inval_text(row))
@@ -296,17 +295,3 @@ def _inval_text(row: dict[str, Any]) -> str:
     told = [f"{kind} {db}/{thing}" + (f" x{n}" if n > 1 else "") for (kind, db, thing), n in counted.items()]
     lines = [f"{row['lsn']}  {row['rmgr']}/{row['record_type']}  {xid}{when}".rstrip()]
     return "\n".join(lines + textwrap.wrap(", ".join(told), WIDTH, initial_indent="    ", subsequent_indent="      "))
-
-
-def _print_json(rows: Iterable[dict[str, Any]]) -> None:
-    """A list with one object per line, without holding all of them. What fails later is told after a whole list of those before."""
-    before = "["
-    try:
-        for row in rows:
-            click.echo(before + to_json(row), nl=False)
-            before = ",\n"
-    except LeadlineError:
-        if before != "[":
-            click.echo("]")
-        raise
-    click.echo("[]" if before == "[" else "]")
