@@ -260,6 +260,9 @@ class Said:
     def share(self, _done: int, _total: int, text: str) -> None:
         self.texts.append(text)
 
+    def note(self, text: str) -> None:
+        self.texts.append(text)
+
     def done(self) -> None: ...
 
 

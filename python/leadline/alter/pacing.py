@@ -9,7 +9,19 @@ from leadline.catalog.connection import Connection
 from leadline.errors import LeadlineError
 
 LOOK_S = 0.05
-_WAITING = "select count(*) from pg_locks where locktype = 'relation' and relation = %s and not granted and pid <> pg_backend_pid()"
+_WAITING = """
+select count(*) from pg_locks where locktype = 'relation' and relation = %s and not granted and pid <> pg_backend_pid()
+   and database = (select oid from pg_database where datname = current_database())
+"""
+_HOLDERS = """
+select string_agg(who, ', ') from (
+  select distinct coalesce('pid ' || l.pid || coalesce(' (' || a.state || ')', ''), 'a prepared transaction' || coalesce(' (' || (
+      select p.gid from pg_locks x join pg_prepared_xacts p on p.transaction = x.transactionid
+       where x.pid is null and x.locktype = 'transactionid' and x.virtualtransaction = l.virtualtransaction) || ')', '')) as who
+    from pg_locks l left join pg_stat_activity a on a.pid = l.pid
+   where l.locktype = 'relation' and l.relation = %s and l.granted and l.pid is distinct from pg_backend_pid()
+     and l.database = (select oid from pg_database where datname = current_database()) order by 1 limit 3) x
+"""
 _LAG = """
 select count(*) - count(state), coalesce(max(pg_current_wal_lsn() - coalesce(replay_lsn, flush_lsn, write_lsn, sent_lsn)), 0)::int8
   from pg_stat_replication where state is distinct from 'backup'
@@ -41,6 +53,11 @@ class Pacer:
             time.sleep(LOOK_S)
         while (left := self._free_at - time.monotonic()) > 0:
             time.sleep(min(left, LOOK_S))
+
+    def holders(self, relation: int) -> str:
+        """Who has a lock on a table: up to three."""
+        [who] = self._connection.execute(_HOLDERS, [relation]).fetchone() or (None,)
+        return who or "nobody that is seen"
 
     def _is_wanted(self, relation: int) -> bool:
         [waiting] = self._connection.execute(_WAITING, [relation]).fetchone() or (0,)
