@@ -26,6 +26,11 @@ _LAG = """
 select count(*) - count(state), coalesce(max(pg_current_wal_lsn() - coalesce(replay_lsn, flush_lsn, write_lsn, sent_lsn)), 0)::int8
   from pg_stat_replication where state is distinct from 'backup'
 """
+# A replica that is away is as far behind as its slot; one whose log is gone already has no restart_lsn.
+_SLOT_LAG = """
+select slot_name::text, (pg_current_wal_lsn() - coalesce(confirmed_flush_lsn, restart_lsn))::int8
+  from pg_replication_slots where not active and restart_lsn is not null order by 2 desc limit 1
+"""
 
 
 class Pacer:
@@ -48,8 +53,8 @@ class Pacer:
         while self._is_wanted(relation):
             self._say("somebody waits for the table")
             time.sleep(LOOK_S)
-        while self._max_lag is not None and (lag := self._lag()) > self._max_lag:
-            self._say(f"a replica is {lag >> 20} MB behind")
+        while self._max_lag is not None and (behind := self._behind(self._max_lag)):
+            self._say(behind)
             time.sleep(LOOK_S)
         while (left := self._free_at - time.monotonic()) > 0:
             time.sleep(min(left, LOOK_S))
@@ -62,6 +67,13 @@ class Pacer:
     def _is_wanted(self, relation: int) -> bool:
         [waiting] = self._connection.execute(_WAITING, [relation]).fetchone() or (0,)
         return bool(waiting)
+
+    def _behind(self, most: int) -> str:
+        """Which replica is more than so many bytes behind; empty when none is."""
+        if (lag := self._lag()) > most:
+            return f"a replica is {lag >> 20} MB behind"
+        slot, lag = self._connection.execute(_SLOT_LAG).fetchone() or ("", 0)
+        return f"replication slot {slot}, which nobody reads now, is {lag >> 20} MB behind" if lag > most else ""
 
     def _lag(self) -> int:
         hidden, lag = self._connection.execute(_LAG).fetchone() or (0, 0)

@@ -25,7 +25,7 @@ from leadline.alter.table import Table, find, plan_again, shape, tables
 from leadline.errors import LeadlineError
 from leadline.figures import one_line
 from leadline.progress import TerminalLine
-from leadline.server.interrupt import deferred_interrupts
+from leadline.server.interrupt import deferred_interrupts, terminated_as_interrupted
 
 ROUNDS = 5
 LOOKS = 5  # at files that were replaced while they were looked at
@@ -243,7 +243,7 @@ class Resolver:
             while found and found["any"][0] and outcome.rounds < ROUNDS:
                 outcome.rounds += 1
                 self._done = self._total - found["any"][0]
-                before = found["any"][0]
+                before, rewritten = found["any"][0], outcome.rows_rewritten
                 table, is_changed = self._round_of(table, found, outcome)
                 found = self.look(table.oid, [table]).get(table.oid)
                 if found and not is_changed and found["any"][0] >= before and outcome.rounds > 1:
@@ -254,6 +254,10 @@ class Resolver:
         finally:
             self.progress.done()
         outcome.notes = table.notes + (found["doubts"] if found else [])
+        if found and found["any"][0] and outcome.rounds > 1 and not found["doubts"]:
+            is_locked = outcome.rows_rewritten == rewritten
+            why = "locked, or of transactions that had not ended: begin again later" if is_locked else "old though they were rewritten"
+            outcome.notes.append(f"{found['any'][0]:,} rows stayed {why}")
         if found:
             outcome.after, outcome.rows_remaining = pending.rows([found]), found["any"][0]
             outcome.is_proven = not found["doubts"]
@@ -397,7 +401,7 @@ _WAITS = {True: _WAITS_SQL.format(since="waitstart"), False: _WAITS_SQL.format(s
 
 def resolve(dsn: str, wanted: str, options: Options, progress: TerminalLine) -> list[Outcome]:
     """Resolves a table, or each partition of it."""
-    with told():
+    with told(), terminated_as_interrupted():
         resolver = Resolver(dsn, wanted, options, progress)
         with resolver.connection:
             return list(resolver.run())
