@@ -198,6 +198,12 @@ def test_timeouts_of_a_role_do_not_end_it(major: int, servers: Any) -> None:
         connection.execute("drop role hurried")
 
 
+def test_a_pooler_is_refused_before_anything_is_set(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(psycopg.ConnectionInfo, "backend_pid", property(lambda _: 1))  # a pooler makes one up
+    with pytest.raises(LeadlineError, match="through a pooler"):
+        session.open_session(server.dsn)
+
+
 def test_who_may_only_read_is_told_so(server: Server, clerk: Any, capsys: pytest.CaptureFixture[str]) -> None:
     with server.connect() as connection:
         make_small(connection, "shown")

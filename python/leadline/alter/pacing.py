@@ -9,6 +9,7 @@ from leadline.catalog.connection import Connection
 from leadline.errors import LeadlineError
 
 LOOK_S = 0.05
+WANTED = "somebody waits for the table"
 _WAITING = """
 select count(*) from pg_locks where locktype = 'relation' and relation = %s and not granted and pid <> pg_backend_pid()
    and database = (select oid from pg_database where datname = current_database())
@@ -51,7 +52,7 @@ class Pacer:
     def wait(self, relation: int) -> None:
         """Returns when the next transaction may begin."""
         while self._is_wanted(relation):
-            self._say("somebody waits for the table")
+            self._say(WANTED)
             time.sleep(LOOK_S)
         while self._max_lag is not None and (behind := self._behind(self._max_lag)):
             self._say(behind)

@@ -19,7 +19,7 @@ import psycopg
 from leadline._core import REASONS, OldPages
 from leadline.alter import pending
 from leadline.alter.order import Page, blocks_between, passes
-from leadline.alter.pacing import Pacer
+from leadline.alter.pacing import WANTED, Pacer
 from leadline.alter.session import checkpoint, narrow_search_path, open_session, told
 from leadline.alter.table import Table, find, plan_again, shape, tables
 from leadline.errors import LeadlineError
@@ -31,6 +31,7 @@ ROUNDS = 5
 LOOKS = 5  # at files that were replaced while they were looked at
 WINDOW_ROWS = 20_000  # rows of neighbouring pages that are worked on together
 NOTE_S = 10  # who stands longer says why, also where no progress is shown
+LOCKED = "the table is locked"
 LONG_S = 0.05  # a transaction that took longer makes the next ones smaller
 COMPRESSION = next(bit for name, bit, _ in REASONS if name == "compression")
 _NOT_THERE = (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn, psycopg.errors.InvalidSchemaName)
@@ -124,13 +125,14 @@ class Resolver:
     _standing_since: float | None = None
 
     def _stand(self, text: str) -> None:
-        """Says why nothing goes on; once as a note, with who has locks on the table."""
+        """Says why nothing goes on; after a while once as a note, with who has locks on the table."""
         self._say(text)
         now = time.monotonic()
         since, self._standing_since = self._standing_since, self._standing_since or now
         if self._table and since and since + NOTE_S < now:
             self._standing_since = math.inf
-            self.progress.note(f"{one_line(self._table.label)}: {text} for {NOTE_S} s; locks on it: {self.pacer.holders(self._table.oid)}")
+            who = f"; locks on it: {self.pacer.holders(self._table.oid)}" if text in (WANTED, LOCKED) else ""
+            self.progress.note(f"{one_line(self._table.label)}: for {NOTE_S} s {text}{who}")
 
     def _size(self, table: Table) -> int:
         """Bytes of a table with all that belongs to it, 0 when it was dropped; waits until it is not locked."""
@@ -139,7 +141,7 @@ class Resolver:
                 [size] = self._one("select coalesce(pg_total_relation_size(%s::oid::regclass), 0)", [table.oid])
                 return int(size)
             except psycopg.errors.LockNotAvailable:
-                self._stand("the table is locked")
+                self._stand(LOCKED)
                 self.pacer.wait(table.oid)
 
     # -- looking
@@ -325,7 +327,7 @@ class Resolver:
         try:
             self._transaction(table, statement, batch, outcome)
         except psycopg.errors.LockNotAvailable:
-            self._stand("the table is locked")
+            self._stand(LOCKED)
             return True
         except _LEFT:
             self.batch = max(1, self.batch // 4)

@@ -37,6 +37,16 @@ def open_session(dsn: str) -> Connection:
         connection = psycopg.connect(make_conninfo(dsn, **own), autocommit=True)
     except psycopg.Error as e:
         raise connection_error(e, dsn) from None
+    [pid] = connection.execute("select pg_catalog.pg_backend_pid()").fetchone() or (0,)
+    if pid != connection.info.backend_pid:
+        connection.close()
+        raise LeadlineError(
+            "unsupported",
+            "the connection goes through a pooler",
+            detail="settings that keep triggers from firing would stay in a session that others get",
+            hint="connect to the server itself: its own port or socket",
+            where=safe_dsn(dsn),
+        )
     for name, value in SETTINGS.items():
         if connection.info.server_version >= SINCE.get(name, 0):
             connection.execute("select pg_catalog.set_config(%s, %s, false)", [name, value])
