@@ -116,7 +116,8 @@ select a.attnum::int, quote_ident(a.attname), a.attgenerated::text <> '', a.atti
             and d.refclassid = 'pg_class'::regclass and d.refobjid = a.attrelid and d.refobjsubid = a.attnum
             and (d.classid = 'pg_class'::regclass and d.objid = a.attrelid and d.objsubid = g.attnum
               or d.classid = 'pg_attrdef'::regclass and d.objid = f.oid)
-       )
+       ),
+       has_column_privilege(a.attrelid, a.attnum, 'UPDATE')
   from pg_attribute a join pg_type t on t.oid = a.atttypid where a.attrelid = %s and a.attnum > 0 and not a.attisdropped order by a.attnum
 """
 
@@ -186,7 +187,11 @@ def _set_lists(connection: Connection, table: Table) -> None:
     by_major = "a.attcompression::text" if connection.info.server_version >= 140000 else "''"
     columns = connection.execute(_COLUMNS.format(method=by_major), [table.oid]).fetchall()
     update_of = {n for (attrs,) in connection.execute(_UPDATE_OF, [table.oid]) for n in attrs}
-    free = [c for c in columns if not c[2] and not c[3]]
+    settable = [c for c in columns if not c[2] and not c[3]]
+    free = [c for c in settable if c[8]]
+    if settable and not free:
+        message = f"this role may not rewrite rows of {table.label}"
+        raise LeadlineError("rights", message, detail="it may update no column", hint="run it as the table's owner")
     free.sort(key=lambda c: (bool(c[7]), c[0] in update_of, c[0]))
     if not free:
         why = "it has no column that an UPDATE may set: each is generated, or an identity that is always generated"
@@ -199,7 +204,7 @@ def _set_lists(connection: Connection, table: Table) -> None:
     if any(c[3] for c in columns):
         table.notes.append("identity columns: never set")
     repacked: dict[str, str] = {}
-    for number, column, generated, _, method, is_array, can_rebuild, is_part in columns:
+    for number, column, generated, _, method, is_array, can_rebuild, is_part, is_allowed in columns:
         if method not in METHODS:
             continue
         part = next((c[1] for c in free if number in c[7]), None)
@@ -207,7 +212,7 @@ def _set_lists(connection: Connection, table: Table) -> None:
             repacked.setdefault(part, f"t.{part}")
             table.notes.append(f"{column} is computed again where it, or a value beside it, is packed anew")
             continue
-        if generated or not can_rebuild:
+        if generated or not can_rebuild or not is_allowed:
             table.notes.append(f"{column} is packed by an older method and stays so: it cannot be set")
             continue
         # An element of an array is never packed: taken out again it is the same value, whatever its type. Of an array, which
