@@ -325,6 +325,18 @@ def test_tables_that_are_not_heaps_and_temporary_ones_are_refused(server: Server
         assert "temporary" in alter(capsys, "resolve", server.dsn, "--table", f"{schema}.fleeting", code=2)["error"]["detail"]
 
 
+def test_tables_that_inherit_are_left_alone_and_told(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    with server.connect() as connection:
+        make_small(connection, "ancestor")
+        connection.execute("create table heir () inherits (ancestor)")
+        connection.execute("insert into heir values (1, 1)")
+        connection.execute("alter table ancestor add column late int")
+        [done] = alter(capsys, "resolve", server.dsn, "--table", "ancestor")
+        assert (done["rows_rewritten"], "inherit from it" in " ".join(done["notes"])) == (100, True)
+        [left] = alter(capsys, "pending", server.dsn, "--table", "heir")
+        assert left["rows"] == 1
+
+
 def test_no_table_is_looked_at_twice_where_nothing_is_to_do(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     checkpoint, count = resolve.checkpoint, 0
 

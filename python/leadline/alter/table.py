@@ -173,6 +173,9 @@ def _plan(
     _triggers(connection, table)
     _publications(connection, table)
     _constraints(connection, table)
+    [children] = _one(connection, "select count(*) from pg_inherits where inhparent = %s", [oid])
+    if children:
+        table.notes.append("tables that inherit from it are not rewritten with it: name them")
     return table
 
 
