@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 from conftest import Server, wait_until
-from leadline.alter import pending, resolve, session
+from leadline.alter import looking, pending, resolve, session
 from leadline.alter.resolve import Resolver
 from leadline.cli import run
 from leadline.errors import LeadlineError
@@ -314,6 +314,42 @@ def test_databases_of_other_encodings(server: Server, encoding: str, capsys: pyt
         connection.execute("drop database encoded")
 
 
+def test_a_table_that_is_not_in_the_files_yet_is_told_where_no_checkpoint_is_allowed(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with server.connect() as connection:
+        connection.execute("drop role if exists novice")
+        connection.execute("create role novice login in role pg_read_all_settings")
+        connection.execute("checkpoint")
+        make_small(connection, "unwritten")
+        connection.execute("alter table unwritten owner to novice")
+        dsn = psycopg.conninfo.make_conninfo(server.dsn, user="novice")
+        refused = alter(capsys, "resolve", dsn, "--table", "unwritten", code=2)["error"]
+        assert (refused["kind"], refused["message"]) == ("not_found", "public.unwritten is not in the files yet")
+        assert "may not run CHECKPOINT" in refused["detail"]
+        connection.execute("drop owned by novice")
+        connection.execute("drop role novice")
+
+
+def test_a_table_that_is_written_anew_all_the_time_is_not_proven(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    scan, count = pending.scan, 0
+    with server.connect() as connection:
+        make_small(connection, "restless")
+
+        def replaced(*arguments: Any, **more: Any) -> Any:
+            nonlocal count
+            count += 1
+            found = scan(*arguments, **more)
+            connection.execute("vacuum full restless")
+            return found
+
+        monkeypatch.setattr(pending, "scan", replaced)
+        progress: Any = Said()
+        [done] = resolve.resolve(server.dsn, "restless", resolve.Options(), progress)
+    assert (done.is_proven, count) == (False, looking.LOOKS)
+    assert "written anew again and again" in " ".join(done.notes)
+
+
 def test_tables_that_are_not_heaps_and_temporary_ones_are_refused(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
     with server.connect() as connection:
         connection.execute("drop access method if exists heaps cascade")
@@ -338,7 +374,7 @@ def test_tables_that_inherit_are_left_alone_and_told(server: Server, capsys: pyt
 
 
 def test_no_table_is_looked_at_twice_where_nothing_is_to_do(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    checkpoint, count = resolve.checkpoint, 0
+    checkpoint, count = looking.checkpoint, 0
 
     def counting(connection: Any) -> Any:
         nonlocal count
@@ -351,7 +387,7 @@ def test_no_table_is_looked_at_twice_where_nothing_is_to_do(server: Server, monk
         for n in range(4):
             connection.execute(f"create table calm_{n} partition of calm for values in ({n})")
         connection.execute("insert into calm select generate_series(0, 2)")
-    monkeypatch.setattr(resolve, "checkpoint", counting)
+    monkeypatch.setattr(looking, "checkpoint", counting)
     progress: Any = Said()
     assert [o.rows_before for o in resolve.resolve(server.dsn, "calm", resolve.Options(), progress)] == [0] * 4
     assert count == 1

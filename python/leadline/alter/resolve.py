@@ -18,9 +18,10 @@ import psycopg
 
 from leadline._core import REASONS, OldPages
 from leadline.alter import pending
+from leadline.alter.looking import Looker
 from leadline.alter.order import Page, blocks_between, passes
 from leadline.alter.pacing import WANTED, Pacer
-from leadline.alter.session import checkpoint, narrow_search_path, open_session, told
+from leadline.alter.session import narrow_search_path, open_session, told
 from leadline.alter.table import Table, find, plan_again, shape, tables
 from leadline.errors import LeadlineError
 from leadline.figures import one_line
@@ -28,7 +29,6 @@ from leadline.progress import TerminalLine
 from leadline.server.interrupt import deferred_interrupts, terminated_as_interrupted
 
 ROUNDS = 5
-LOOKS = 5  # at files that were replaced while they were looked at
 WINDOW_ROWS = 20_000  # rows of neighbouring pages that are worked on together
 NOTE_S = 10  # who stands longer says why, also where no progress is shown
 LOCKED = "the table is locked"
@@ -89,7 +89,7 @@ class Resolver:
     """One run over one connection."""
 
     def __init__(self, dsn: str, wanted: str, options: Options, progress: TerminalLine) -> None:
-        self.where = pending.place(dsn)
+        where = pending.place(dsn)
         self.options = options
         self.progress = progress
         self.connection = open_session(dsn)
@@ -109,8 +109,7 @@ class Resolver:
         self.pacer = Pacer(self.connection, options.max_wal_rate, options.max_lag, self._stand)
         self.batch = options.batch
         self.can_prune = self.connection.info.server_version >= 140000  # before, no scan by place prunes
-        self.oldest: int | None = None
-        self._why_old: str | None = None
+        self.looker = Looker(self.connection, where, progress)
 
     def _one(self, query: str, parameters: Any = None) -> tuple[Any, ...]:
         row = self.connection.execute(query, parameters).fetchone()
@@ -144,59 +143,10 @@ class Resolver:
                 self._stand(LOCKED)
                 self.pacer.wait(table.oid)
 
-    # -- looking
-
-    def look(self, wanted: int, tables: list[Table]) -> dict[int, dict[str, Any]]:
-        """What is old now in some tables: those of the relation `wanted`. One that was dropped is not there.
-
-        The transactions that had ended before the checkpoint are known by what it wrote. Files that were replaced meanwhile, and a
-        catalog that was read while it was being changed, are looked at again.
-        """
-        oids = [table.oid for table in tables]
-        for last in range(LOOKS - 1, -1, -1):
-            files = self._files(oids)
-            [oldest] = self._one("select (pg_snapshot_xmin(pg_current_snapshot())::text::numeric % 4294967296)::int8")
-            self._why_old = checkpoint(self.connection)
-            self.oldest = oldest if self._why_old is None else None
-            if not any(files.values()):
-                return {}
-            try:
-                found = pending.scan(self.where, wanted, oldest_running=self.oldest, verify=True, progress=self.progress)
-                of_tables = {r["oid"]: r for r in found if files.get(r["oid"])}
-                is_settled = self._files(oids) == files and len(of_tables) == sum(map(bool, files.values()))
-            except LeadlineError as e:
-                if e.kind == "not_found" and self._why_old is not None:
-                    of_tables = {}
-                elif not last or e.kind not in ("not_found", "invalid"):
-                    raise
-                else:
-                    continue
-            if is_settled or self._why_old is not None:
-                break
-        if missing := [table.label for table in tables if files.get(table.oid) and table.oid not in of_tables]:
-            why = f"this role may not run CHECKPOINT: {self._why_old}" if self._why_old else ""
-            hint = "from 15 on: grant pg_checkpoint to ROLE; or wait for the server's next checkpoint"
-            raise LeadlineError("not_found", f"{missing[0]} is not in the files yet", detail=why, hint=hint if why else "")
-        labels = {table.oid: table.label for table in tables}
-        for each in of_tables.values():
-            each["relation"] = labels[each["oid"]]  # the files do not tell which encoding their names are in
-            unread = [f"{each[what]} {what.removeprefix('unread_')}" for what in ("unread_pages", "unread_rows") if each[what]]
-            each["doubts"] = [f"{' and '.join(unread)} make no sense, and are not counted: leadline page check"] if unread else []
-            if self._why_old is not None:
-                why = f"CHECKPOINT was refused ({self._why_old})"
-                each["doubts"].append(f"{why}: the figures are of the last one, and prove nothing of what was done since")
-            elif not is_settled:
-                each["doubts"].append("the table was written anew again and again while its files were looked at: nothing is proven")
-        return of_tables
-
-    def _files(self, oids: list[int]) -> dict[int, int | None]:
-        """The number of the file of each relation; None where there is none any more."""
-        return dict(self.connection.execute("select o, pg_relation_filenode(o::oid::regclass)::int8 from unnest(%s::int8[]) o", [oids]))
-
     def plan(self) -> list[dict[str, Any]]:
         """What would be done; nothing is."""
         planned = []
-        looked = self.look(self.root, self.tables) if self.tables else {}
+        looked = self.looker.look(self.root, self.tables)
         for table in self.tables:
             found = looked.get(table.oid)
             if found is None:
@@ -224,7 +174,7 @@ class Resolver:
 
     def run(self) -> Iterator[Outcome]:
         """Resolves table after table, of which a first look says which have something to do."""
-        looked = self.look(self.root, self.tables) if self.tables else {}
+        looked = self.looker.look(self.root, self.tables)
         for table in self.tables:
             outcome = self._resolve(table, looked.get(table.oid))
             yield outcome
@@ -247,12 +197,12 @@ class Resolver:
                 self._done = self._total - found["any"][0]
                 before, rewritten = found["any"][0], outcome.rows_rewritten
                 table, is_changed = self._round_of(table, found, outcome)
-                found = self.look(table.oid, [table]).get(table.oid)
+                found = self.looker.look(table.oid, [table]).get(table.oid)
                 if found and not is_changed and found["any"][0] >= before and outcome.rounds > 1:
                     break  # what is left is locked, or cannot be made current
         except KeyboardInterrupt:
             outcome.is_interrupted = True
-            found = self.look(table.oid, [table]).get(table.oid)
+            found = self.looker.look(table.oid, [table]).get(table.oid)
         finally:
             self.progress.done()
         outcome.notes = table.notes + (found["doubts"] if found else [])
@@ -287,10 +237,11 @@ class Resolver:
                 self.connection.execute("reset session_replication_role")
 
     def _round(self, table: Table, *, repack: bool, outcome: Outcome) -> None:
+        where = self.looker.where
         old: OldPages | None = None
         while True:
             try:
-                old = old or OldPages(self.where.path, self.where.database or 0, table.oid, self.oldest)
+                old = old or OldPages(where.path, where.database or 0, table.oid, self.looker.oldest)
                 found = old.next_pages(WINDOW_ROWS)
             except LeadlineError as e:
                 if e.kind != "not_found":
