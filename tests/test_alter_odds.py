@@ -116,6 +116,28 @@ def test_a_partition_that_is_dropped_meanwhile_does_not_end_the_others(server: S
     assert ["dropped" in " ".join(o.notes) for o in done] == [True, False, True]
 
 
+def test_an_interrupt_between_two_partitions_keeps_what_was_done(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    size, sized = Resolver._size, []
+
+    def interrupted(self: Resolver, table: Any) -> int:
+        sized.append(table.oid)
+        if len(set(sized)) == 2:
+            raise KeyboardInterrupt
+        return size(self, table)
+
+    with server.connect() as connection:
+        connection.execute("drop table if exists daily")
+        connection.execute("create table daily (id int) partition by list (id)")
+        for n in (1, 2):
+            connection.execute(f"create table daily_{n} partition of daily for values in ({n})")
+        connection.execute("insert into daily values (1), (2)")
+        connection.execute("alter table daily add column added int")
+        monkeypatch.setattr(Resolver, "_size", interrupted)
+        progress: Any = Said()
+        done = resolve.resolve(server.dsn, "daily", resolve.Options(), progress)
+    assert [(o.relation, o.rows_rewritten, o.is_interrupted) for o in done] == [("public.daily_1", 1, True)]
+
+
 def test_files_that_were_replaced_while_they_were_looked_at_prove_nothing(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     scan, changes = pending.scan, iter([True, False])
     with server.connect() as connection:

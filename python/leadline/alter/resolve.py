@@ -137,7 +137,8 @@ class Resolver:
         """Bytes of a table with all that belongs to it, 0 when it was dropped; waits until it is not locked."""
         while True:
             try:
-                [size] = self._one("select coalesce(pg_total_relation_size(%s::oid::regclass), 0)", [table.oid])
+                with deferred_interrupts():  # cancelled while it waits for a lock, a statement can cost the connection
+                    [size] = self._one("select coalesce(pg_total_relation_size(%s::oid::regclass), 0)", [table.oid])
                 return int(size)
             except psycopg.errors.LockNotAvailable:
                 self._stand(LOCKED)
@@ -260,7 +261,7 @@ class Resolver:
         ranges = blocks_between(places)
         firsts, ends = [f"({first},0)" for first, _ in ranges], [f"({last + 1},0)" for _, last in ranges]
         counted = f"(select count(*) from only {table.name} where ctid >= r.first and ctid < r.past)"
-        with suppress(psycopg.errors.LockNotAvailable, *_LEFT, *_NOT_THERE):
+        with deferred_interrupts(), suppress(psycopg.errors.LockNotAvailable, *_LEFT, *_NOT_THERE):
             self.connection.execute(f"select sum({counted}) from unnest(%s::tid[], %s::tid[]) as r(first, past)", [firsts, ends])
 
     def _pass(self, table: Table, places: list[tuple[int, int]], *, repack: bool, outcome: Outcome) -> None:
@@ -354,10 +355,18 @@ _WAITS = {True: _WAITS_SQL.format(since="waitstart"), False: _WAITS_SQL.format(s
 
 def resolve(dsn: str, wanted: str, options: Options, progress: TerminalLine) -> list[Outcome]:
     """Resolves a table, or each partition of it."""
+    done: list[Outcome] = []
     with told(), terminated_as_interrupted():
         resolver = Resolver(dsn, wanted, options, progress)
         with resolver.connection:
-            return list(resolver.run())
+            try:
+                for outcome in resolver.run():
+                    done.append(outcome)  # what was done stays when the next is interrupted
+            except KeyboardInterrupt:  # between two tables
+                if not done:
+                    raise
+                done[-1].is_interrupted = True
+    return done
 
 
 def plan(dsn: str, wanted: str, options: Options, progress: TerminalLine) -> list[dict[str, Any]]:
