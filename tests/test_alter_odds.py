@@ -116,6 +116,27 @@ def test_a_partition_that_is_dropped_meanwhile_does_not_end_the_others(server: S
     assert ["dropped" in " ".join(o.notes) for o in done] == [True, False, True]
 
 
+@pytest.mark.parametrize("major", [13, 14, 18])
+def test_triggers_of_a_partitioned_table_do_not_fire_on_its_partitions(
+    major: int, servers: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server = servers(major)
+    with server.connect() as connection:
+        connection.execute("drop table if exists watched")
+        connection.execute("create table watched (id int unique deferrable, n int) partition by list (id)")
+        connection.execute("create table watched_1 partition of watched for values in (1)")
+        connection.execute(SPOIL)
+        connection.execute("create trigger spoil before update on watched for each row execute function spoil()")
+        connection.execute("insert into watched values (1, 5)")
+        connection.execute("alter table watched add column added int")
+        [done] = alter(capsys, "resolve", server.dsn, "--table", "watched")
+        assert done["rows_rewritten"] == 1 and "spoil does not fire" in " ".join(done["notes"])
+        assert "unique" not in " ".join(done["notes"])
+        assert connection.execute("select n from watched").fetchone() == (5,)
+        connection.execute("alter table watched_1 enable always trigger spoil")
+        assert "spoil fires in any mode" in alter(capsys, "resolve", server.dsn, "--table", "watched", code=2)["error"]["detail"]
+
+
 def test_an_interrupt_between_two_partitions_keeps_what_was_done(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     size, sized = Resolver._size, []
 

@@ -122,10 +122,12 @@ select a.attnum::int, quote_ident(a.attname), a.attgenerated::text <> '', a.atti
 """
 
 
-_SHAPE = """
+# Triggers that users made: 13 and 14 call a partition's copy of them internal too, as they do those of foreign and unique keys.
+_OF_USERS = "not exists (select from pg_constraint x where x.oid = tgconstraint and x.contype <> 't')"
+_SHAPE = f"""
 select c.oid = to_regclass(%s)::oid, c.relfilenode::int8, c.relpersistence::text,
        (select string_agg(concat_ws(' ', oid, tgenabled, tgtype), ',' order by oid) from pg_trigger
-         where tgrelid = c.oid and not tgisinternal),
+         where tgrelid = c.oid and {_OF_USERS}),
        (select string_agg(concat_ws(' ', oid, ev_enabled, ev_type), ',' order by oid) from pg_rewrite where ev_class = c.oid)
   from pg_class c where c.oid = %s
 """
@@ -228,13 +230,13 @@ def _set_lists(connection: Connection, table: Table) -> None:
     table.repack_list = ", ".join(f"{column} = {value}" for column, value in repacked.items()) or table.set_list
 
 
-_UPDATE_OF = """
+_UPDATE_OF = f"""
 select string_to_array(tgattr::text, ' ')::int[] from pg_trigger
- where tgrelid = %s and not tgisinternal and tgtype & 16 <> 0 and tgattr::text <> ''
+ where tgrelid = %s and {_OF_USERS} and tgtype & 16 <> 0 and tgattr::text <> ''
 """
-_TRIGGERS = """
+_TRIGGERS = f"""
 select tgname::text, tgenabled::text from pg_trigger
- where tgrelid = %s and not tgisinternal and tgtype & 16 <> 0 and tgenabled <> 'D' order by 1
+ where tgrelid = %s and {_OF_USERS} and tgtype & 16 <> 0 and tgenabled <> 'D' order by 1
 """
 
 
