@@ -339,6 +339,10 @@ def test_names_of_any_kind_are_found_and_harmless(server: Server, capsys: pytest
         assert "\x1b" not in printed and printed.count("%s") > 1 and "%%d" not in printed.replace('"n%%d"', "")
         [done] = alter(capsys, "resolve", server.dsn, "--table", f"public.{name}")
         assert (done["rows_rewritten"], done["rows_remaining"]) == (100, 0)
+        connection.execute(f"alter table {quoted} add constraint few check (id < 100) not valid, add column again int")
+        assert run(["alter", "resolve", server.dsn, "--table", quoted]) == 2
+        printed = capsys.readouterr().err
+        assert "\x1b" not in printed and "Table may not be written" in printed and len(printed.splitlines()) == 3
         for wrong in ('"', "a.b.c.d", "", "traps.none"):
             assert alter(capsys, "resolve", server.dsn, "--table", wrong, code=2)["error"]["kind"] == "not_found"
 

@@ -260,7 +260,7 @@ class Resolver:
         """Looks at pages as a scan does, which makes room of rows that nobody sees any more."""
         ranges = blocks_between(places)
         firsts, ends = [f"({first},0)" for first, _ in ranges], [f"({last + 1},0)" for _, last in ranges]
-        counted = f"(select count(*) from only {table.name} where ctid >= r.first and ctid < r.past)"
+        counted = f"(select count(*) from only {table.escaped} where ctid >= r.first and ctid < r.past)"
         with deferred_interrupts(), suppress(psycopg.errors.LockNotAvailable, *_LEFT, *_NOT_THERE):
             self.connection.execute(f"select sum({counted}) from unnest(%s::tid[], %s::tid[]) as r(first, past)", [firsts, ends])
 

@@ -48,12 +48,17 @@ class Table:
     def label(self) -> str:
         return f"{self.schema}.{self.relname}"
 
+    @property
+    def escaped(self) -> str:
+        """Its name in a query that has parameters."""
+        return self.name.replace("%", "%%")
+
     def statement(self, repack: bool) -> str:
         """The UPDATE of one batch: rows that somebody else has locked are left for later. %s: places of rows.
 
         It runs with the user's search path, since constraints and expressions of indexes may need that: its own names are therefore full.
         """
-        name, set_list = self.name.replace("%", "%%"), (self.repack_list if repack else self.set_list).replace("%", "%%")
+        name, set_list = self.escaped, (self.repack_list if repack else self.set_list).replace("%", "%%")
         there = "ctid operator(pg_catalog.=) any"
         chosen = f"select ctid from only {name} where {there}(%s::pg_catalog.tid[]) for no key update skip locked"
         return f"update only {name} as t set {set_list} where t.{there}(array({chosen}))"
