@@ -6,8 +6,10 @@ Rust errors arrive as this class too (crates/py/src/error.rs). Only the command 
 from __future__ import annotations
 
 import errno
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # each command starts with this file
+    from pathlib import Path
 
 KINDS = (
     "usage",  # the call makes no sense as given
