@@ -46,9 +46,14 @@ class LeadlineError(Exception):
         }
 
     def as_text(self) -> str:
-        lines = [f"error: {self.message}"]
-        lines += [f"  {key}: {value}" for key, value in (("at", self.where), ("detail", self.detail), ("hint", self.hint)) if value]
-        return "\n".join(lines)
+        lines = [f"error: {_printable(self.message)}"]
+        said = (("at", self.where), ("detail", self.detail), ("hint", self.hint))
+        return "\n".join([*lines, *(f"  {key}: {_printable(value)}" for key, value in said if value)])
+
+
+def _printable(text: str) -> str:
+    """Names of others may have control characters, which the terminal would obey; `figures.one_line` would take blanks out of them too."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 def cannot_be_written(what: str, error: OSError, where: Path) -> LeadlineError:

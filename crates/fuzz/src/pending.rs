@@ -1,6 +1,6 @@
 //! What is in an old form: in all of a data directory, and page by page in its table.
 
-use leadline_pending::{relations, scan, Look, OldPages, Reason, Relation, Tally, What};
+use leadline_pending::{relations, scan, Look, OldPages, Reason, Relation, Tally, Wanted, What};
 
 use crate::choice;
 use crate::data_dir::{self, BLOCK};
@@ -19,13 +19,14 @@ pub fn pending(data: &[u8]) -> &'static str {
     data_dir::damage(&mut files, edits);
     let folder = Folder::with(files.iter().map(|(name, bytes)| (*name, &bytes[..])));
     let (named, counted, oldest_running) = (how & 0x80 != 0, how & 0x40 != 0, (how & 0x20 != 0).then_some(1000));
-    let found = match relations(&folder.0, named.then_some("public.t"), named.then_some("d")) {
-        Ok(found) => found,
-        Err(e) => {
-            assert!(!e.message.is_empty() && !e.kind.as_str().is_empty(), "{e}");
-            return e.kind.as_str();
-        }
-    };
+    let found =
+        match relations(&folder.0, named.then_some(Wanted::Name("public.t")), named.then_some(Wanted::Name("d"))) {
+            Ok(found) => found,
+            Err(e) => {
+                assert!(!e.message.is_empty() && !e.kind.as_str().is_empty(), "{e}");
+                return e.kind.as_str();
+            }
+        };
     let mut reached = if found.is_empty() { "no relation" } else { "nothing old" };
     let rows: Vec<u64> = found.iter().map(|relation| old_rows(relation, oldest_running)).collect();
     if rows.iter().any(|n| *n > 0) {
@@ -81,6 +82,9 @@ fn check(relation: &Relation, tally: &Tally, rows: u64) {
     let blocks = u64::from(relation.file.blocks);
     assert!(!tally.vanished && tally.pages <= blocks && tally.unread_pages <= tally.pages, "{tally:?}");
     assert!(tally.any.pages <= blocks && tally.any.rows <= blocks * MOST_ROWS as u64, "{tally:?}");
+    if matches!(relation.what, What::Table(_)) {
+        assert_eq!(tally.pages + tally.gone_pages, blocks, "{tally:?}");
+    }
     for reason in Reason::ALL {
         let count = tally.of(reason);
         assert!(count.rows <= tally.any.rows && count.pages <= tally.any.pages, "{reason:?} of {tally:?}");
@@ -88,5 +92,25 @@ fn check(relation: &Relation, tally: &Tally, rows: u64) {
     // Pages with a wrong checksum are counted as unread, and looked at nevertheless by whoever rewrites rows.
     if matches!(relation.what, What::Table(_)) && !relation.dir.checksums {
         assert_eq!(tally.any.rows, rows, "{tally:?}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_that_were_there_when_a_file_was_opened_are_counted_as_gone() {
+        let files = data_dir::files_with_indexes(17, &[]);
+        let folder = Folder::with(files.iter().map(|(name, bytes)| (*name, &bytes[..])));
+        let mut found = relations(&folder.0, None, None).expect("a sound data directory");
+        let table = found.iter().position(|r| matches!(r.what, What::Table(_))).expect("it has a table");
+        let there = u64::from(found[table].file.blocks);
+        found[table].file.blocks += 3;
+        let tallies = scan(&found, Look::default(), &mut |_, _| true).expect("a file").expect("nobody ended it");
+        assert_eq!((tallies[table].pages, tallies[table].gone_pages), (there, 3));
+        let oid = found[table].oid;
+        let by_oid = |oid| relations(&folder.0, Some(Wanted::Oid(oid)), None).map(|r| r.iter().any(|r| r.oid == oid));
+        assert_eq!((by_oid(oid), by_oid(oid + 1).map_err(|e| e.kind.as_str())), (Ok(true), Err("not_found")));
     }
 }

@@ -1,15 +1,17 @@
 //! Which relations there are to look at, and what they would look like if they were written now.
 
 use std::collections::{HashMap, HashSet};
+use std::fmt;
 use std::path::Path;
 
-use leadline_rows::catalog::{databases, name, number, oids, Catalog, Class};
+use leadline_rows::catalog::{databases, name, number, oids, Catalog, Class, Database};
 use leadline_rows::data_dir::DataDir;
 use leadline_rows::heap_file::HeapFile;
 use leadline_rows::{relation_of_file, Error, Kind};
 
 use crate::form::Form;
 
+const NOT_YET: &str = "what was made since the last checkpoint is not in the files yet: CHECKPOINT writes it";
 const FIRST_NORMAL_OID: u32 = 16384;
 const PG_COLLATION: u32 = 3456;
 const PG_INDEX: u32 = 2610;
@@ -34,6 +36,23 @@ pub enum What {
     Gin,
     /// A hash index.
     Hash,
+}
+
+/// How a table or a database is named. A number is exact where the encoding of names is not known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Wanted<'n> {
+    Name(&'n str),
+    Oid(u32),
+}
+
+impl fmt::Display for Wanted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Wanted::Name(name) => f.write_str(name),
+            Wanted::Oid(oid) => write!(f, "with the oid {oid}"),
+        }
+    }
 }
 
 /// One relation to look at.
@@ -62,7 +81,7 @@ pub struct Relation {
 ///
 /// # Errors
 /// When there is no such thing, or it cannot be read.
-pub fn relations(path: &Path, table: Option<&str>, database: Option<&str>) -> Result<Vec<Relation>, Error> {
+pub fn relations(path: &Path, table: Option<Wanted<'_>>, database: Option<Wanted<'_>>) -> Result<Vec<Relation>, Error> {
     if path.is_file() {
         if table.is_some() || database.is_some() {
             let message = "a file of a relation says itself which relation and database it is of";
@@ -80,15 +99,22 @@ pub fn relations(path: &Path, table: Option<&str>, database: Option<&str>) -> Re
     }
     let dir = DataDir::open(path)?;
     let all = databases(&dir)?;
-    if let Some(wanted) = database.filter(|wanted| all.iter().all(|d| d.datname != *wanted)) {
-        return Err(Error::new(Kind::NotFound, format!("there is no database {wanted}")).at(path));
+    let is_database = |wanted: Wanted<'_>, d: &Database| match wanted {
+        Wanted::Name(name) => d.datname == name,
+        Wanted::Oid(oid) => d.oid == oid,
+    };
+    if let Some(wanted) = database.filter(|wanted| !all.iter().any(|d| is_database(*wanted, d))) {
+        return Err(Error::new(Kind::NotFound, format!("there is no database {wanted}")).hint(NOT_YET).at(path));
     }
     let (mut found, mut others, mut is_there) = (Vec::new(), Vec::new(), false);
-    for each in all.iter().filter(|d| database.map_or(!d.datistemplate, |wanted| wanted == d.datname)) {
+    for each in all.iter().filter(|d| database.map_or(!d.datistemplate, |wanted| is_database(wanted, d))) {
         let mut catalog = Catalog::open(&dir, each)?;
         let mut chosen: HashSet<u32> = match table {
             None => catalog.classes.values().filter(|c| is_of_user(c)).map(|c| c.oid).collect(),
-            Some(wanted) => named(&catalog, wanted, &each.datname),
+            Some(Wanted::Name(wanted)) => named(&catalog, wanted, &each.datname),
+            Some(Wanted::Oid(oid)) => {
+                catalog.classes.get(&oid).filter(|c| can_be_named(c)).map(|c| c.oid).into_iter().collect()
+            }
         };
         is_there |= !chosen.is_empty();
         if table.is_some() {
@@ -106,7 +132,7 @@ pub fn relations(path: &Path, table: Option<&str>, database: Option<&str>) -> Re
         others.truncate(10);
         return Err(Error::new(Kind::NotFound, format!("there is no table {wanted}"))
             .detail(format!("there are {}{more}", if others.is_empty() { "none".into() } else { others.join(", ") }))
-            .hint("what was made since the last checkpoint is not in the files yet: CHECKPOINT writes it")
+            .hint(NOT_YET)
             .at(path));
     }
     Ok(found)
@@ -121,10 +147,13 @@ fn is_of_user(class: &Class) -> bool {
     is_table(class) && class.oid >= FIRST_NORMAL_OID && class.schema != "information_schema"
 }
 
+fn can_be_named(class: &Class) -> bool {
+    is_table(class) || class.relkind == b'p'
+}
+
 /// The tables that `wanted` names; those of schema public alone when there are several of one name.
 fn named(catalog: &Catalog, wanted: &str, database: &str) -> HashSet<u32> {
-    let is_kind = |c: &&Class| is_table(c) || c.relkind == b'p';
-    let all = || catalog.classes.values().filter(is_kind);
+    let all = || catalog.classes.values().filter(|c| can_be_named(c));
     let full = |c: &&Class| {
         let name = format!("{}.{}", c.schema, c.relname);
         name == wanted || wanted.strip_prefix(database).and_then(|w| w.strip_prefix('.')) == Some(&name)

@@ -199,8 +199,12 @@ fn work(shared: &Shared<'_>) -> Result<(), Error> {
                     hopeless += u32::from(found.is_doubtful());
                     tally.add(&found);
                 }
+                tally.gone_pages += u64::from(blocks) - read as u64;
             }
-            Err(e) if e.kind == Kind::NotFound => tally.vanished = true,
+            Err(e) if e.kind == Kind::NotFound => {
+                tally.vanished = true;
+                tally.gone_pages += u64::from(blocks);
+            }
             Err(e) => return Err(e),
         }
         shared.done.fetch_add(wanted as u64, Relaxed);
@@ -215,7 +219,7 @@ fn hand_over(shared: &Shared<'_>, open: Option<(usize, HeapFile, Living, Tally)>
     }
 }
 
-/// Reads a page that cannot be once more, a moment later. Nothing is found where the file ends before it by now.
+/// Reads a page that cannot be once more, a moment later. It is gone where the file ends before it by now.
 fn look_again(
     relation: &Relation,
     living: &mut Living,
@@ -226,7 +230,7 @@ fn look_again(
     std::thread::sleep(A_MOMENT);
     let mut page = vec![0; file.block_size];
     Ok(match file.read(block, &mut page)? {
-        0 => Tally::default(),
+        0 => Tally { gone_pages: 1, ..Tally::default() },
         _ => look_at(relation, living, &page, block, verify),
     })
 }

@@ -29,6 +29,8 @@ pub struct Tally {
     pub unread_pages: u64,
     /// Tuples whose bytes do not fit the columns, also when read again.
     pub unread_rows: u64,
+    /// Pages that the file had when it was opened and had not any more when their turn came.
+    pub gone_pages: u64,
     /// The relation's file was gone when its turn came.
     pub vanished: bool,
 }
@@ -71,6 +73,7 @@ impl Tally {
         self.pages += other.pages;
         self.unread_pages += other.unread_pages;
         self.unread_rows += other.unread_rows;
+        self.gone_pages += other.gone_pages;
         self.vanished |= other.vanished;
     }
 }

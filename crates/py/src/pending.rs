@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use leadline_pending::{relations, scan, Count, Kind, Look, OldPages as Pages, Reason, Relation, Tally, What};
+use leadline_pending::{relations, scan, Count, Kind, Look, OldPages as Pages, Reason, Relation, Tally, Wanted, What};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -14,6 +14,22 @@ pub(crate) fn reasons() -> Vec<(&'static str, u16, bool)> {
     Reason::ALL.into_iter().map(|r| (r.as_str(), r.bit(), r.is_of_rows())).collect()
 }
 
+/// The name or the number of a table or database.
+#[derive(FromPyObject)]
+pub(crate) enum Named {
+    Oid(u32),
+    Name(String),
+}
+
+impl Named {
+    fn wanted(&self) -> Wanted<'_> {
+        match self {
+            Named::Oid(oid) => Wanted::Oid(*oid),
+            Named::Name(name) => Wanted::Name(name),
+        }
+    }
+}
+
 /// What is old in each relation of a data directory, or in one of them.
 #[allow(clippy::too_many_arguments)] // as Python names them
 #[pyfunction]
@@ -21,8 +37,8 @@ pub(crate) fn reasons() -> Vec<(&'static str, u16, bool)> {
 pub(crate) fn pending_scan<'py>(
     py: Python<'py>,
     path: PathBuf,
-    table: Option<String>,
-    database: Option<String>,
+    table: Option<Named>,
+    database: Option<Named>,
     oldest_running: Option<u32>,
     progress: Option<Py<PyAny>>,
     threads: usize,
@@ -41,7 +57,7 @@ pub(crate) fn pending_scan<'py>(
         failed.is_none()
     };
     let look = || -> Result<_, Error> {
-        let found = relations(&path, table.as_deref(), database.as_deref())?;
+        let found = relations(&path, table.as_ref().map(Named::wanted), database.as_ref().map(Named::wanted))?;
         let tallies = scan(&found, Look { oldest_running, verify, threads }, &mut go_on)?;
         Ok((found, tallies.unwrap_or_default()))
     };
@@ -71,6 +87,7 @@ fn relation_dict<'py>(py: Python<'py>, relation: &Relation, tally: &Tally) -> Py
     out.set_item("in_progress", tally.in_progress)?;
     out.set_item("unread_pages", tally.unread_pages)?;
     out.set_item("unread_rows", tally.unread_rows)?;
+    out.set_item("gone_pages", tally.gone_pages)?;
     out.set_item("vanished", tally.vanished)?;
     Ok(out)
 }
@@ -85,19 +102,20 @@ pub(crate) struct OldPages {
 #[pymethods]
 impl OldPages {
     #[new]
-    #[pyo3(signature = (path, table, database, oid, oldest_running=None))]
+    #[pyo3(signature = (path, database, oid, oldest_running=None))]
     fn new(
         py: Python<'_>,
         path: PathBuf,
-        table: String,
-        database: String,
+        database: Named,
         oid: u32,
         oldest_running: Option<u32>,
     ) -> Result<OldPages, Error> {
         let open = || {
-            let found = relations(&path, Some(&table), Some(&database))?;
+            let found = relations(&path, Some(Wanted::Oid(oid)), Some(database.wanted()))?;
             let pages = found.iter().find(|r| r.oid == oid).and_then(|r| Pages::new(r, oldest_running));
-            pages.ok_or_else(|| leadline_pending::Error::new(Kind::NotFound, format!("{table} is not in the files")))
+            pages.ok_or_else(|| {
+                leadline_pending::Error::new(Kind::NotFound, format!("there is no table with the oid {oid}"))
+            })
         };
         Ok(OldPages { pages: Mutex::new(py.detach(open)?) })
     }

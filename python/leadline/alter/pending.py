@@ -26,10 +26,10 @@ CHECKPOINT_HINT = "the files are as the server last wrote them; what is only in 
 
 
 class Place(NamedTuple):
-    """Files to read. database: that one only. is_live: a server may write them."""
+    """Files to read. database: the oid of the only one to look at. is_live: a server may write them."""
 
     path: str
-    database: str | None = None
+    database: int | None = None
     is_live: bool = False
 
 
@@ -60,7 +60,8 @@ def place(text: str) -> Place:
     database = None
     if target.dsn is not None:
         with connect(target.dsn) as connection:
-            [database] = connection.execute("select current_database()").fetchone() or (None,)
+            query = "select oid::int8 from pg_catalog.pg_database where datname operator(pg_catalog.=) pg_catalog.current_database()"
+            [database] = connection.execute(query).fetchone() or (None,)
     return Place(target.data_dir, database, True)
 
 
@@ -89,7 +90,7 @@ def check_readable(data_dir: str) -> None:
 
 def scan(
     where: Place,
-    table: str | None,
+    table: str | int | None,
     *,
     oldest_running: int | None = None,
     verify: bool = False,
@@ -121,7 +122,7 @@ def rows(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def notes(where: Place, found: list[dict[str, Any]]) -> list[str]:
     """What the reader of the figures has to know."""
     said = [CHECKPOINT_HINT] if where.is_live else []
-    sums = {key: sum(r[key] for r in found) for key in ("in_progress", "unread_pages", "unread_rows", "vanished")}
+    sums = {key: sum(r[key] for r in found) for key in ("in_progress", "unread_pages", "unread_rows", "gone_pages", "vanished")}
     unlogged = [r["relation"] for r in found if r["is_unlogged"] and r["is_table"]]
     if where.is_live and unlogged:
         more = f" and {len(unlogged) - 3} more" if len(unlogged) > 3 else ""
@@ -130,6 +131,8 @@ def notes(where: Place, found: list[dict[str, Any]]) -> list[str]:
         said.append(f"{sums['in_progress']} of the rows are of transactions that had not ended, as far as the files tell")
     if sums["unread_pages"] or sums["unread_rows"]:
         said.append(f"not counted: {sums['unread_pages']} pages and {sums['unread_rows']} rows that make no sense: leadline page check")
+    if sums["gone_pages"]:
+        said.append(f"not looked at: {sums['gone_pages']} pages that were gone when their turn came (truncated, dropped or written anew)")
     if sums["vanished"]:
         said.append(f"{sums['vanished']} relations were gone when their turn came")
     return said

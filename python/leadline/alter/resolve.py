@@ -6,6 +6,7 @@ its old place holds nothing that an UPDATE sees; a row that somebody has locked 
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -17,18 +18,32 @@ import psycopg
 
 from leadline._core import REASONS, OldPages
 from leadline.alter import pending
+from leadline.alter.looking import Looker
 from leadline.alter.order import Page, blocks_between, passes
-from leadline.alter.pacing import Pacer
-from leadline.alter.session import checkpoint, open_session, told
-from leadline.alter.table import Table, tables
+from leadline.alter.pacing import WANTED, Pacer
+from leadline.alter.session import narrow_search_path, open_session, told
+from leadline.alter.table import Table, find, plan_again, shape, tables
 from leadline.errors import LeadlineError
+from leadline.figures import one_line
 from leadline.progress import TerminalLine
-from leadline.server.interrupt import deferred_interrupts
+from leadline.server.interrupt import deferred_interrupts, terminated_as_interrupted
 
 ROUNDS = 5
 WINDOW_ROWS = 20_000  # rows of neighbouring pages that are worked on together
+NOTE_S = 10  # who stands longer says why, also where no progress is shown
+LOCKED = "the table is locked"
 LONG_S = 0.05  # a transaction that took longer makes the next ones smaller
 COMPRESSION = next(bit for name, bit, _ in REASONS if name == "compression")
+_NOT_THERE = (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn, psycopg.errors.InvalidSchemaName)
+_CODE = "a constraint, or the expression of an index, fails on a row as it is: mend either first"
+_UNWRITABLE = {  # classes of errors that a row causes
+    "22": _CODE,
+    "23": "rows that violate a constraint that is not validated have to be mended first",
+    "38": _CODE,
+    "39": _CODE,
+    "54": "with the columns that were added since the row, or a key of it, is too long: drop columns, or make values shorter",
+    "P0": _CODE,
+}
 _LEFT = (psycopg.errors.QueryCanceled, psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure)
 
 
@@ -66,23 +81,35 @@ class Outcome:
     is_interrupted: bool = False
 
 
+class _Changed(Exception):
+    """The table is not what it was when its rewriting was planned, or is not there any more."""
+
+
 class Resolver:
     """One run over one connection."""
 
     def __init__(self, dsn: str, wanted: str, options: Options, progress: TerminalLine) -> None:
-        self.where = pending.place(dsn)
+        where = pending.place(dsn)
         self.options = options
         self.progress = progress
         self.connection = open_session(dsn)
-        [recovering] = self._one("select pg_is_in_recovery()")
+        self.search_path = narrow_search_path(self.connection)
+        recovering, read_only = self._one("select pg_is_in_recovery(), current_setting('transaction_read_only')::bool")
         if recovering:
             raise LeadlineError("unsupported", "this server is a replica: rows are rewritten on its primary")
-        self.tables = tables(self.connection, wanted)
-        self.pacer = Pacer(self.connection, options.max_wal_rate, options.max_lag, self._say)
+        if read_only:
+            raise LeadlineError(
+                "unsupported",
+                "this role or database may only read",
+                detail="default_transaction_read_only is on",
+                hint="if that is not because its disk is full: PGOPTIONS='-c default_transaction_read_only=off' leadline alter resolve ...",
+            )
+        self.root = find(self.connection, wanted, self.search_path)
+        self.tables = tables(self.connection, self.root)
+        self.pacer = Pacer(self.connection, options.max_wal_rate, options.max_lag, self._stand)
         self.batch = options.batch
         self.can_prune = self.connection.info.server_version >= 140000  # before, no scan by place prunes
-        self.oldest: int | None = None
-        self._why_old: str | None = None
+        self.looker = Looker(self.connection, where, progress)
 
     def _one(self, query: str, parameters: Any = None) -> tuple[Any, ...]:
         row = self.connection.execute(query, parameters).fetchone()
@@ -93,42 +120,43 @@ class Resolver:
         self.progress.share(self._done, self._total, text)
 
     _done = _total = 0
+    _table: Table | None = None
+    _standing_since: float | None = None
+
+    def _stand(self, text: str) -> None:
+        """Says why nothing goes on; after a while once as a note, with who has locks on the table."""
+        self._say(text)
+        now = time.monotonic()
+        since, self._standing_since = self._standing_since, self._standing_since or now
+        if self._table and since and since + NOTE_S < now:
+            self._standing_since = math.inf
+            who = f"; locks on it: {self.pacer.holders(self._table.oid)}" if text in (WANTED, LOCKED) else ""
+            self.progress.note(f"{one_line(self._table.label)}: for {NOTE_S} s {text}{who}")
 
     def _size(self, table: Table) -> int:
-        """Bytes of a table with all that belongs to it; waits until it is not locked."""
+        """Bytes of a table with all that belongs to it, 0 when it was dropped; waits until it is not locked."""
         while True:
             try:
-                [size] = self._one("select pg_total_relation_size(%s::oid::regclass)", [table.oid])
+                with deferred_interrupts():  # cancelled while it waits for a lock, a statement can cost the connection
+                    [size] = self._one("select coalesce(pg_total_relation_size(%s::oid::regclass), 0)", [table.oid])
                 return int(size)
             except psycopg.errors.LockNotAvailable:
+                self._stand(LOCKED)
                 self.pacer.wait(table.oid)
-
-    # -- looking
-
-    def look(self, table: Table) -> dict[str, Any]:
-        """What is old in a table now. The transactions that had ended before the checkpoint are known by what it wrote."""
-        [oldest] = self._one("select (pg_snapshot_xmin(pg_current_snapshot())::text::numeric % 4294967296)::int8")
-        self._why_old = checkpoint(self.connection)
-        self.oldest = oldest if self._why_old is None else None
-        found = pending.scan(self.where, self._file_name(table), oldest_running=self.oldest, verify=True, progress=self.progress)
-        of_table = [r for r in found if r["oid"] == table.oid]
-        if not of_table:
-            raise LeadlineError("not_found", f"{table.label} is not in the files yet", hint="its checkpoint was refused: see above")
-        return of_table[0]
-
-    def _file_name(self, table: Table) -> str:
-        return f"{table.schema}.{table.relname}"
 
     def plan(self) -> list[dict[str, Any]]:
         """What would be done; nothing is."""
         planned = []
+        looked = self.looker.look(self.root, self.tables)
         for table in self.tables:
-            found = self.look(table)
+            found = looked.get(table.oid)
+            if found is None:
+                continue
             rows, pages, _ = found["any"]
             query = "select pg_relation_size(oid), greatest(reltuples, %s, 1) from pg_class where oid = %s"
             [size, tuples] = self._one(query, [rows, table.oid])
-            images = pages * 8192 if self._one("select current_setting('full_page_writes')::bool")[0] else 0
-            wal = int(images + rows * (min(size / tuples, 8192) + 120))
+            images, block = self._one("select current_setting('full_page_writes')::bool, current_setting('block_size')::int")
+            wal = int(pages * block * images + rows * (min(size / tuples, block) + 120))
             planned.append(
                 {
                     "relation": table.label,
@@ -137,64 +165,91 @@ class Resolver:
                     "pages": pages,
                     "transactions": -(-rows // self.options.batch),
                     "wal_bytes_about": wal if rows else 0,
-                    "statement": table.statement("compression" in found["reasons"]),
-                    "notes": table.notes + self._doubts(),
+                    "statement": table.statement("compression" in found["reasons"]).replace("%%", "%"),
+                    "notes": table.notes + found["doubts"],
                 }
             )
         return planned
 
-    def _doubts(self) -> list[str]:
-        if self._why_old is None:
-            return []
-        return [f"CHECKPOINT was refused ({self._why_old}): the figures are of the last one, and prove nothing of what was done since"]
-
     # -- working
 
     def run(self) -> Iterator[Outcome]:
-        """Resolves table after table."""
+        """Resolves table after table, of which a first look says which have something to do."""
+        looked = self.looker.look(self.root, self.tables)
         for table in self.tables:
-            outcome = self._resolve(table)
+            outcome = self._resolve(table, looked.get(table.oid))
             yield outcome
             if outcome.is_interrupted:
                 return
 
-    def _resolve(self, table: Table) -> Outcome:
+    def _resolve(self, table: Table, found: dict[str, Any] | None) -> Outcome:
+        """Of one table, in which this was found; None: it is gone."""
         started = time.monotonic()
-        outcome = Outcome(table.label, notes=list(table.notes))
-        if table.as_replica:
-            self.connection.execute("set session_replication_role = replica")
-        outcome.bytes_before = self._size(table)
+        self._table = table
+        outcome = Outcome(table.label)
+        outcome.bytes_before = outcome.bytes_after = self._size(table)
         if not self._one("select current_setting('track_counts')::bool")[0]:
             outcome.rows_hot = None
-        found = self.look(table)
-        outcome.before, outcome.rows_before = pending.rows([found]), found["any"][0]
+        outcome.before, outcome.rows_before = (pending.rows([found]), found["any"][0]) if found else ([], 0)
         self._total = outcome.rows_before
         try:
-            while found["any"][0] and outcome.rounds < ROUNDS:
+            while found and found["any"][0] and outcome.rounds < ROUNDS:
                 outcome.rounds += 1
                 self._done = self._total - found["any"][0]
-                before = outcome.rows_rewritten
-                self._round(table, repack="compression" in found["reasons"], outcome=outcome)
-                found = self.look(table)
-                if outcome.rows_rewritten == before and outcome.rounds > 1:
-                    break  # what is left is locked, and stays so
+                before, rewritten = found["any"][0], outcome.rows_rewritten
+                table, is_changed = self._round_of(table, found, outcome)
+                found = self.looker.look(table.oid, [table]).get(table.oid)
+                if found and not is_changed and found["any"][0] >= before and outcome.rounds > 1:
+                    break  # what is left is locked, or cannot be made current
         except KeyboardInterrupt:
             outcome.is_interrupted = True
-            found = self.look(table)
+            found = self.looker.look(table.oid, [table]).get(table.oid)
         finally:
             self.progress.done()
-        outcome.after, outcome.rows_remaining = pending.rows([found]), found["any"][0]
-        outcome.is_proven = self._why_old is None and not found["unread_pages"] and not found["unread_rows"]
-        outcome.notes += self._doubts()
-        outcome.bytes_after = self._size(table)
-        if table.as_replica:
-            self.connection.execute("set session_replication_role = origin")
+        outcome.notes = table.notes + (found["doubts"] if found else [])
+        if found and found["any"][0] and outcome.rounds > 1 and not found["doubts"]:
+            is_locked = outcome.rows_rewritten == rewritten
+            why = "locked, or of transactions that had not ended: begin again later" if is_locked else "old though they were rewritten"
+            outcome.notes.append(f"{found['any'][0]:,} rows stayed {why}")
+        if found:
+            outcome.after, outcome.rows_remaining = pending.rows([found]), found["any"][0]
+            outcome.is_proven = not found["doubts"]
+        else:
+            outcome.notes.append("the table was dropped meanwhile")
+        if outcome.rounds:
+            outcome.bytes_after = self._size(table)
         outcome.seconds = time.monotonic() - started
         return outcome
 
+    def _round_of(self, table: Table, found: dict[str, Any], outcome: Outcome) -> tuple[Table, bool]:
+        """One round; the table as it is planned from then on, and whether that changed."""
+        if table.replication_role:
+            self.connection.execute(f"set session_replication_role = {table.replication_role}")
+        try:
+            self._round(table, repack="compression" in found["reasons"], outcome=outcome)
+            return table, False
+        except _Changed as e:
+            again = plan_again(self.connection, table)
+            if again == table and isinstance(e.__cause__, psycopg.Error):
+                raise e.__cause__ from None  # something else is not there, that a constraint or an index asks for
+            return again or table, True
+        finally:
+            if table.replication_role and not self.connection.closed:
+                self.connection.execute("reset session_replication_role")
+
     def _round(self, table: Table, *, repack: bool, outcome: Outcome) -> None:
-        old = OldPages(self.where.path, self._file_name(table), self.where.database or "", table.oid, self.oldest)
-        while (found := old.next_pages(WINDOW_ROWS)) is not None:
+        where = self.looker.where
+        old: OldPages | None = None
+        while True:
+            try:
+                old = old or OldPages(where.path, where.database or 0, table.oid, self.looker.oldest)
+                found = old.next_pages(WINDOW_ROWS)
+            except LeadlineError as e:
+                if e.kind != "not_found":
+                    raise
+                raise _Changed from None  # it was written anew, or dropped
+            if found is None:
+                return
             pages = [Page(block, room, rows) for block, room, rows in found]
             for number, places in enumerate(passes(pages, can_prune=self.can_prune)):
                 if number > 0 and self.can_prune:
@@ -205,8 +260,8 @@ class Resolver:
         """Looks at pages as a scan does, which makes room of rows that nobody sees any more."""
         ranges = blocks_between(places)
         firsts, ends = [f"({first},0)" for first, _ in ranges], [f"({last + 1},0)" for _, last in ranges]
-        counted = f"(select count(*) from only {table.name} where ctid >= r.first and ctid < r.past)"
-        with suppress(psycopg.errors.LockNotAvailable, *_LEFT):
+        counted = f"(select count(*) from only {table.escaped} where ctid >= r.first and ctid < r.past)"
+        with deferred_interrupts(), suppress(psycopg.errors.LockNotAvailable, *_LEFT, *_NOT_THERE):
             self.connection.execute(f"select sum({counted}) from unnest(%s::tid[], %s::tid[]) as r(first, past)", [firsts, ends])
 
     def _pass(self, table: Table, places: list[tuple[int, int]], *, repack: bool, outcome: Outcome) -> None:
@@ -224,7 +279,7 @@ class Resolver:
         try:
             self._transaction(table, statement, batch, outcome)
         except psycopg.errors.LockNotAvailable:
-            self._say("the table is locked")
+            self._stand(LOCKED)
             return True
         except _LEFT:
             self.batch = max(1, self.batch // 4)
@@ -232,22 +287,30 @@ class Resolver:
 
     def _transaction(self, table: Table, statement: str, batch: list[tuple[int, int]], outcome: Outcome) -> None:
         """Rewrites some rows. Those that are not there any more, or are locked, are passed over."""
-        counters = f"select coalesce(pg_stat_get_xact_tuples_hot_updated({table.oid}), 0), pg_current_wal_insert_lsn() - '0/0'"
+        hot_now = f"coalesce(pg_catalog.pg_stat_get_xact_tuples_hot_updated({table.oid}::pg_catalog.oid), 0)"
+        opening = f"select {hot_now}, pg_current_wal_insert_lsn() - '0/0', set_config('search_path', %s, true)"
+        closing = f"select {hot_now}, pg_catalog.set_config('search_path', 'pg_catalog', true)"
         places = [f"({block},{lp})" for block, lp in batch]
         started = time.monotonic()
         try:
             with self.connection.transaction():
-                hot_before, lsn = self._one(counters)
+                hot_before, lsn, _ = self._one(opening, [self.search_path])
                 rewritten = self.connection.execute(statement, [places]).rowcount
-                hot, _ = self._one(counters)
+                hot, _ = self._one(closing)
+                if shape(self.connection, table) != table.shape:
+                    raise _Changed
                 waits, longest_ms = self._one(_WAITS[self.connection.info.server_version >= 140000], [table.oid])
                 ending = time.monotonic()
-        except psycopg.errors.IntegrityError as e:
+        except _NOT_THERE as e:
+            raise _Changed from e
+        except psycopg.Error as e:
+            if e.sqlstate is None or e.sqlstate[:2] not in _UNWRITABLE:
+                raise
             raise LeadlineError(
                 "invalid",
                 f"a row of {table.label} may not be written as it is",
                 detail=str(e).strip().splitlines()[0],
-                hint="rows that violate a constraint that is not validated have to be mended first; this batch was rolled back",
+                hint=_UNWRITABLE[e.sqlstate[:2]] + "; this batch was rolled back",
             ) from e
         ended = time.monotonic()
         took_ms = (ended - started) * 1000
@@ -267,6 +330,7 @@ class Resolver:
             self.batch = max(10, self.batch // 2)
         elif ended - started < LONG_S / 4:
             self.batch = min(self.options.batch, self.batch * 2)
+        self._standing_since = None
         self._done += rewritten
         self._say(f"{self._done:,} of {self._total:,} rows, longest transaction {outcome.longest_transaction_ms:.0f} ms")
 
@@ -291,10 +355,18 @@ _WAITS = {True: _WAITS_SQL.format(since="waitstart"), False: _WAITS_SQL.format(s
 
 def resolve(dsn: str, wanted: str, options: Options, progress: TerminalLine) -> list[Outcome]:
     """Resolves a table, or each partition of it."""
-    with told():
+    done: list[Outcome] = []
+    with told(), terminated_as_interrupted():
         resolver = Resolver(dsn, wanted, options, progress)
         with resolver.connection:
-            return list(resolver.run())
+            try:
+                for outcome in resolver.run():
+                    done.append(outcome)  # what was done stays when the next is interrupted
+            except KeyboardInterrupt:  # between two tables
+                if not done:
+                    raise
+                done[-1].is_interrupted = True
+    return done
 
 
 def plan(dsn: str, wanted: str, options: Options, progress: TerminalLine) -> list[dict[str, Any]]:

@@ -17,6 +17,8 @@ SETTINGS = {
     "lock_timeout": "200ms",  # rows are never waited for; this is for the table, while somebody alters it
     "statement_timeout": "10s",
     "idle_in_transaction_session_timeout": "10s",  # should this process be stopped between two statements
+    "idle_session_timeout": "0",  # files are looked at for long
+    "transaction_timeout": "0",
     "default_transaction_isolation": "read committed",
     "synchronous_commit": "off",  # locks are not held while a disk or a replica is waited for; what is lost is found again
     "row_security": "off",  # an error where a policy would hide rows
@@ -24,18 +26,41 @@ SETTINGS = {
     "jit": "off",
     "client_min_messages": "error",
 }
+SINCE = {"idle_session_timeout": 140000, "transaction_timeout": 170000}
 
 
 def open_session(dsn: str) -> Connection:
     """A connection in autocommit mode with the settings above. Raises LeadlineError."""
     name = parse_dsn(dsn).get("application_name", APPLICATION_NAME)
     try:
-        connection = psycopg.connect(make_conninfo(dsn, application_name=name, connect_timeout=CONNECT_TIMEOUT_S), autocommit=True)
+        own = {"application_name": name, "connect_timeout": CONNECT_TIMEOUT_S, "client_encoding": "utf8"}
+        connection = psycopg.connect(make_conninfo(dsn, **own), autocommit=True)
     except psycopg.Error as e:
         raise connection_error(e, dsn) from None
+    [pid] = connection.execute("select pg_catalog.pg_backend_pid()").fetchone() or (0,)
+    if pid != connection.info.backend_pid:
+        connection.close()
+        raise LeadlineError(
+            "unsupported",
+            "the connection goes through a pooler",
+            detail="settings that keep triggers from firing would stay in a session that others get",
+            hint="connect to the server itself: its own port or socket",
+            where=safe_dsn(dsn),
+        )
     for name, value in SETTINGS.items():
-        connection.execute("select set_config(%s, %s, false)", [name, value])
+        if connection.info.server_version >= SINCE.get(name, 0):
+            connection.execute("select pg_catalog.set_config(%s, %s, false)", [name, value])
     return connection
+
+
+def narrow_search_path(connection: Connection) -> str:
+    """Has names mean the server's own functions, whatever others made in the schemas of the search path; says what that was."""
+    [path] = connection.execute("show search_path").fetchone() or ("",)
+    connection.execute("set search_path = pg_catalog")
+    return str(path)
+
+
+_ENDED = ("57P01", "57P02", "57P03", "57P05", "25P03", "25P04")  # ended by an administrator, a crash, a timeout of the session
 
 
 @contextmanager
@@ -51,9 +76,10 @@ def told() -> Iterator[None]:
             raise LeadlineError("rights", message, detail=said, hint="run it as the table's owner") from e
         if isinstance(e, psycopg.errors.LockNotAvailable):
             raise LeadlineError("query", "the table is locked", detail=said, hint="who locks it: leadline top; then " + again) from e
-        if isinstance(e, psycopg.OperationalError):
+        if isinstance(e, psycopg.OperationalError) and (e.sqlstate is None or e.sqlstate[:2] == "08" or e.sqlstate in _ENDED):
             raise LeadlineError("gone", "the connection to the server is lost", detail=said, hint=again) from e
-        raise LeadlineError("query", "the server refused a statement", detail=said, hint=again) from e
+        more = f": {e.diag.message_detail}" if e.diag.message_detail else ""
+        raise LeadlineError("query", "the server refused a statement", detail=said + more, hint=again) from e
 
 
 def checkpoint(connection: Connection) -> str | None:
@@ -64,7 +90,7 @@ def checkpoint(connection: Connection) -> str | None:
     except psycopg.errors.InsufficientPrivilege as e:
         return str(e).strip().splitlines()[0]
     finally:
-        connection.execute("select set_config('statement_timeout', %s, false)", [SETTINGS["statement_timeout"]])
+        connection.execute("select pg_catalog.set_config('statement_timeout', %s, false)", [SETTINGS["statement_timeout"]])
     return None
 
 
@@ -73,7 +99,7 @@ def checkpoint_of(dsn: str) -> None:
     if dsn.isdigit() or ("=" not in dsn and "://" not in dsn and dsn.startswith(("/", "."))):
         hint = "leadline alter pending postgres:///DATABASE --checkpoint"
         raise LeadlineError("usage", "--checkpoint needs a connection string", hint=hint)
-    with open_session(dsn) as connection:
+    with told(), open_session(dsn) as connection:
         why = checkpoint(connection)
     if why:
         raise LeadlineError(

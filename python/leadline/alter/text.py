@@ -7,6 +7,9 @@ from typing import Any
 
 from leadline.alter.resolve import Outcome
 from leadline.cli.output import WIDTH, to_table
+from leadline.figures import one_line
+
+NOTHING = "the table has no partition with rows of its own"
 
 
 def _pending(listed: list[dict[str, Any]]) -> str:
@@ -14,7 +17,7 @@ def _pending(listed: list[dict[str, Any]]) -> str:
 
 
 def _notes(notes: list[str]) -> list[str]:
-    return [textwrap.fill(f"note: {note}", WIDTH, subsequent_indent="  ") for note in notes]
+    return [textwrap.fill(one_line(f"note: {note}"), WIDTH, subsequent_indent="  ") for note in notes]
 
 
 def _megabytes(size: float) -> str:
@@ -23,8 +26,8 @@ def _megabytes(size: float) -> str:
 
 def plan(planned: dict[str, Any]) -> str:
     if not planned["rows"]:
-        return "\n".join([f"{planned['relation']}: no row is in an old form", *_notes(planned["notes"])])
-    lines = [f"{planned['relation']}: nothing was changed", _pending(planned["pending"]), ""]
+        return "\n".join([f"{one_line(planned['relation'])}: no row is in an old form", *_notes(planned["notes"])])
+    lines = [f"{one_line(planned['relation'])}: nothing was changed", _pending(planned["pending"]), ""]
     lines.append(f"{planned['rows']:,} rows on {planned['pages']:,} pages, in at least {planned['transactions']:,} transactions;")
     lines.append(f"about {_megabytes(planned['wal_bytes_about'])} of WAL (an estimate), each transaction running")
     return "\n".join([*lines, textwrap.indent(textwrap.fill(planned["statement"], WIDTH - 2), "  "), "", *_notes(planned["notes"])])
@@ -32,7 +35,7 @@ def plan(planned: dict[str, Any]) -> str:
 
 def outcome(done: Outcome) -> str:
     if not done.rows_before:
-        return "\n".join([f"{done.relation}: no row is in an old form", *_notes(done.notes)])
+        return "\n".join([f"{one_line(done.relation)}: no row is in an old form", *_notes(done.notes)])
     left = f"{done.rows_remaining:,} rows are left" if done.rows_remaining else "no row is left in an old form"
     proof = "a new look at the files after a checkpoint" if done.is_proven else "not proven"
     ended = "interrupted: " if done.is_interrupted else ""
@@ -50,6 +53,6 @@ def outcome(done: Outcome) -> str:
         ["longest wait seen", f"{done.longest_wait_ms:,.1f} ms, of {done.waits:,} that waited"],
         ["size with indexes", f"{_megabytes(done.bytes_before)} before, {_megabytes(done.bytes_after)} after"],
     ]
-    lines = [f"{done.relation}: {ended}{left}", f"({proof})", to_table(["reason", "rows", "left", "pages", "bytes"], rows), ""]
+    lines = [f"{one_line(done.relation)}: {ended}{left}", f"({proof})", to_table(["reason", "rows", "left", "pages", "bytes"], rows), ""]
     lines += [f"{name:<21} {value}" for name, value in facts]
     return "\n".join([*lines, *_notes(done.notes)])

@@ -52,6 +52,7 @@ def connect(dsn: str, *, dbname: str | None = None, timeout_s: int = CONNECT_TIM
         parameters["dbname"] = dbname
     if "application_name" not in given:
         parameters["application_name"] = APPLICATION_NAME
+    parameters["client_encoding"] = "utf8"  # a database in SQL_ASCII would give its texts as bytes
     if "connect_timeout" not in given and "PGCONNECT_TIMEOUT" not in os.environ:
         parameters["connect_timeout"] = timeout_s
     limits = f"-c statement_timeout={STATEMENT_TIMEOUT_MS} -c lock_timeout={LOCK_TIMEOUT_MS} -c default_transaction_read_only=on"

@@ -105,10 +105,10 @@ def resolve(
     options = work.Options(batch, max_wal_rate, max_lag)
     if dry_run:
         planned = work.plan(dsn, table, options, TerminalLine())
-        click.echo(to_json(planned) if as_json else "\n\n".join(map(text.plan, planned)))
+        click.echo(to_json(planned) if as_json else "\n\n".join(map(text.plan, planned)) or text.NOTHING)
         return OUTCOME_FINE
     done = work.resolve(dsn, table, options, TerminalLine())
-    click.echo(to_json([asdict(outcome) for outcome in done]) if as_json else "\n\n".join(map(text.outcome, done)))
+    click.echo(to_json([asdict(outcome) for outcome in done]) if as_json else "\n\n".join(map(text.outcome, done)) or text.NOTHING)
     if any(outcome.is_interrupted for outcome in done):
         return OUTCOME_INTERRUPTED
     return OUTCOME_FINE if all(o.is_proven and not o.rows_remaining for o in done) else OUTCOME_FINDINGS

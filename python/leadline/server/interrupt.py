@@ -10,6 +10,19 @@ from types import FrameType
 
 
 @contextmanager
+def terminated_as_interrupted() -> Iterator[None]:
+    """Within the block SIGTERM, as `timeout` and service managers send it, is what Ctrl-C is. Outside the main thread: nothing."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before if before is not None else signal.SIG_DFL)
+
+
+@contextmanager
 def deferred_interrupts() -> Iterator[None]:
     """Within the block SIGINT and SIGTERM are noted, and delivered to their handlers at its end. Outside the main thread: nothing."""
     if threading.current_thread() is not threading.main_thread():
