@@ -21,6 +21,7 @@ from leadline.errors import LeadlineError
 from leadline.pages import Place, parse_place
 from leadline.pages.hexdump import hex_lines
 from leadline.pages.run import Pages
+from leadline.pages.text import _typed
 from leadline.progress import TerminalLine
 
 if sys.version_info >= (3, 11):
@@ -101,6 +102,11 @@ def test_show_says_all_of_a_page_in_80_columns(capsys: pytest.CaptureFixture[str
     for word in ("pd_lower             40", "1    8152         1      39  normal", "t_ctid (0,4)", "has values of variable width"):
         assert word in text
     assert max(len(line) for line in text.splitlines() if str(HEAP) not in line) <= 80
+
+
+def test_values_do_nothing_to_a_terminal() -> None:
+    assert _typed({"a": "it's", "b": None, "c": "red\x1b[31m\n"}) == r"a = 'it''s', b = NULL, c = E'red\x1b[31m\n'"
+    assert _typed({"a": "\t\\" + "x" * 50}) == r"a = E'\t\\" + "x" * 46 + "…' 52 characters"
 
 
 def test_show_json_has_every_field_with_its_place(capsys: pytest.CaptureFixture[str]) -> None:

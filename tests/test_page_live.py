@@ -17,6 +17,7 @@ from conftest import Server, running
 from leadline._core import page_read
 from leadline.cli import run
 from leadline.pages.run import Pages
+from leadline.pages.text import show_text
 from page_parts import blocks, every_page, numbered, part, relation_file, shown_values, tids_of, values
 from servers import MAJORS
 
@@ -498,6 +499,7 @@ def test_regions_tile_every_page_of_the_catalog(made: Server) -> None:
                 assert start == at < end
                 at = end
             assert at == page["block_size"]
+            assert max(len(line) for line in show_text(page).splitlines()[1:]) <= 80
 
 
 def test_the_data_directory_is_sound(made: Server) -> None:
