@@ -379,6 +379,45 @@ def test_files_that_a_running_server_drops_or_cuts_off(data_dir: Callable[..., P
     assert summary["pages"] == 4000 + 6000 + 100
 
 
+def test_the_last_page_is_being_added_while_the_file_is_found(data_dir: Callable[..., Path]) -> None:
+    """The server's write makes the file longer bit by bit: what was half a page when the files were looked for is whole when it is read."""
+    root = data_dir((NOISE + HEAP.read_bytes()) * 2000)
+    grows = root / "base" / "5" / "16385"
+    grows.write_bytes(HEAP.read_bytes()[:4096])
+    started = PageRun([str(root)], threads=1)
+    assert started.take(1, 10.0)  # it waits for a reader of all these problems, and has not come to the other file
+    grows.write_bytes(HEAP.read_bytes())
+    summary = started.finish()
+    assert (summary["pages"], summary["classes"]) == (4001, {"encrypted": 2000})
+
+
+def test_tablespaces_are_read_through_their_links(
+    data_dir: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the checksums and sizes of the data directory around the link; what another server has in the same place is left out."""
+    root = data_dir(with_checksum(HEAP.read_bytes(), tmp_path), checksums=True)
+    for version in ("PG_17_202406281", "PG_18_202506291"):
+        (tmp_path / "space" / version / "5").mkdir(parents=True)
+        (tmp_path / "space" / version / "5" / "16390").write_bytes(HEAP.read_bytes())
+    (root / "pg_tblspc").mkdir()
+    (root / "pg_tblspc" / "77").symlink_to(tmp_path / "space")
+    file = root / "pg_tblspc" / "77" / "PG_18_202506291" / "5" / "16390"
+    code, answer = answered(capsys, "check", str(root))
+    assert (code, answer["summary"]["pages"], answer["summary"]["absent"]) == (1, 2, [])
+    assert [(problem["path"], problem["class"]) for problem in answer["problems"]] == [(str(file), "checksum")]
+    assert page_read(str(file), 0)["checksums"] is True  # the same file on its own
+    (root / "pg_tblspc" / "77").unlink()
+    (root / "pg_tblspc" / "77").symlink_to(tmp_path / "nowhere")
+    code, text = said(capsys, "check", str(root))
+    assert code == 1 and f"not looked at: {root}/pg_tblspc/77 leads nowhere" in text
+
+
+def test_temporary_relations_have_forks_too(data_dir: Callable[..., Path]) -> None:
+    path = data_dir(HEAP.read_bytes(), name="t3_16384_fsm") / "base" / "5" / "t3_16384_fsm"
+    page = page_read(str(path), 0)
+    assert (page["fork"], page["kind"]) == ("fsm", "free space map")
+
+
 def test_a_damaged_pg_control_is_said(data_dir: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:
     root = data_dir(HEAP.read_bytes())
     (root / "global" / "pg_control").write_bytes(b"\xff" * BLOCK)

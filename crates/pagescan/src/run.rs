@@ -14,8 +14,8 @@ use leadline_page::postgres::{Header, Kind, Verdict};
 use leadline_page::Wrong;
 
 use crate::error::Error;
-use crate::files::{find, read_at, RelationFile};
-use crate::look::{check_fast, look_again};
+use crate::files::{find, read_at, Found, RelationFile};
+use crate::look::{check_fast, look_again, LOOKS};
 use crate::tables::Tables;
 
 /// Bytes read at a time. Small enough to stay in the processor's cache between reading and checking.
@@ -70,6 +70,8 @@ pub struct Summary {
     pub rows: BTreeMap<&'static str, u64>,
     /// Files that were gone when their turn came: a running server dropped them.
     pub vanished: u64,
+    /// Links of tablespaces that lead nowhere: what is there was not looked at.
+    pub absent: Vec<PathBuf>,
     /// Pieces that were shorter than their file had been: a running server cut it off, or something else did.
     pub shrunk: u64,
 }
@@ -129,7 +131,7 @@ impl Run {
         capture_dir: Option<PathBuf>,
         threads: usize,
     ) -> Result<Run, Error> {
-        let files = find(paths, block_size)?;
+        let Found { files, absent } = find(paths, block_size)?;
         let total_bytes = files.iter().map(|f| f.bytes).sum();
         let threads = threads.max(1);
         let shared = Arc::new(Shared {
@@ -139,7 +141,7 @@ impl Run {
             running: AtomicUsize::new(threads),
             bytes: AtomicU64::new(0),
             problems: AtomicU64::new(0),
-            summary: Mutex::new(Summary { files: files.len() as u64, ..Summary::default() }),
+            summary: Mutex::new(Summary { files: files.len() as u64, absent, ..Summary::default() }),
             error: Mutex::new(None),
             storing: Mutex::new(()),
             files,
@@ -278,11 +280,18 @@ impl Worker<'_> {
         mut tables: Option<&mut Tables>,
     ) -> Result<(), Error> {
         let size = about.layout.block_size as usize;
-        let wanted = PIECE.min(about.bytes - offset) as usize;
+        // A file may have been looked at while its last page was being added: all of that page is asked for.
+        let there = PIECE.min(about.bytes - offset) as usize;
         let mut buffer = std::mem::take(&mut self.buffer);
-        buffer.resize(wanted, 0);
-        let read = read_at(file, &mut buffer, offset);
-        let read = read.map_err(|source| Error::Read { path: about.path.clone(), source })?;
+        buffer.resize(there.next_multiple_of(size), 0);
+        let mut read = 0;
+        for _ in 0..LOOKS {
+            let more = read_at(file, buffer.get_mut(read..).unwrap_or_default(), offset + read as u64);
+            read += more.map_err(|source| Error::Read { path: about.path.clone(), source })?;
+            if read % size == 0 {
+                break; // else the page behind is being added, or its end is missing
+            }
+        }
         let first = (offset / size as u64) as u32;
         let pages = buffer.get_mut(..read).unwrap_or_default();
         for (block, page) in (first..).zip(pages.chunks_exact_mut(size)) {
@@ -311,7 +320,7 @@ impl Worker<'_> {
             }
         }
         let whole = read / size * size;
-        self.summary.shrunk += u64::from(read < wanted);
+        self.summary.shrunk += u64::from(read < there);
         if whole < read {
             let found = format!("{} bytes", read - whole);
             let wanted = format!("{size} bytes");
@@ -320,7 +329,7 @@ impl Worker<'_> {
             self.report(about, first + (whole / size) as u32, "unknown", wrong);
         }
         self.summary.bytes += read as u64;
-        self.shared.bytes.fetch_add(wanted as u64, Relaxed);
+        self.shared.bytes.fetch_add(there as u64, Relaxed);
         self.buffer = buffer;
         Ok(())
     }
