@@ -10,7 +10,7 @@ use super::gin;
 use super::hash::HASH_MAGIC;
 use super::header::{Header, SIZE as HEADER};
 use super::heap::{TupleHeader, HEAP_ONLY_TUPLE};
-use super::index_tuple::IndexTuple;
+use super::index_tuple::{IndexTuple, INDEX_AM_RESERVED_BIT, INDEX_SIZE_MASK};
 use super::kind::{kind, Fork, Items, Kind};
 use super::line_pointer::{line_pointers, LinePointer, LP_DEAD, LP_NORMAL, LP_REDIRECT, LP_UNUSED};
 use super::spgist::{self, SpgistTuple, SPGIST_MAGIC_NUMBER};
@@ -167,12 +167,8 @@ fn check_items(page: &[u8], header: &Header, items: Items, kind: Kind, found: &m
                 Items::Heap if lp.flags() == LP_NORMAL && !lp.item(page).is_some_and(sound_tuple) => {
                     found.extend(bad_tuple(page, number, lp));
                 }
-                Items::Index | Items::Spgist if size_of_item(page, lp, kind) != lp.len() => {
-                    found.push(bad_size(page, number, lp, kind));
-                }
-                // What does not fit is named where the item is taken apart.
-                Items::Index | Items::Spgist if !lp.item(page).is_some_and(|item| contents_fit(kind, item)) => {
-                    found.extend(super::item(page, header.special(page), kind, number, lp).1);
+                Items::Index | Items::Spgist if !lp.item(page).is_some_and(|item| sound_item(kind, item)) => {
+                    found.extend(bad_item(page, header, kind, number, lp));
                 }
                 _ => {}
             }
@@ -219,37 +215,46 @@ fn sound_tuple(tuple: &[u8]) -> bool {
     TupleHeader::parse(tuple).is_some_and(|header| header.is_sound(tuple.len()))
 }
 
-/// Bytes of an index's item by its own word; 0 when it is shorter than that.
+/// Whether an item of an index is as long as it says, and lists and nodes inside of it are no longer.
 #[inline(always)]
-fn size_of_item(page: &[u8], lp: LinePointer, kind: Kind) -> usize {
-    let item = lp.item(page).unwrap_or(&[]);
+fn sound_item(kind: Kind, item: &[u8]) -> bool {
     match kind {
-        Kind::SpgistLeaf | Kind::SpgistInner => {
-            SpgistTuple::parse(item, kind == Kind::SpgistLeaf).map_or(0, |tuple| tuple.size(kind == Kind::SpgistLeaf))
+        Kind::SpgistLeaf => size_of_item(kind, item) == item.len(),
+        Kind::SpgistInner => size_of_item(kind, item) == item.len() && spgist::nodes_fit(item),
+        _ => {
+            let t_info = item.get(6..8).and_then(|b| b.first_chunk()).map_or(0, |b| u16::from_le_bytes(*b));
+            usize::from(t_info & INDEX_SIZE_MASK) == item.len()
+                && match kind {
+                    Kind::BtreeLeaf => t_info & INDEX_AM_RESERVED_BIT == 0 || btree::posting_list_fits(item),
+                    Kind::GinEntryLeaf => gin::posting_list_fits(item),
+                    _ => true,
+                }
         }
+    }
+}
+
+/// Its bytes, by its own word; 0 when it is shorter than that.
+#[inline(always)]
+fn size_of_item(kind: Kind, item: &[u8]) -> usize {
+    let leaf = kind == Kind::SpgistLeaf;
+    match kind {
+        Kind::SpgistLeaf | Kind::SpgistInner => SpgistTuple::parse(item, leaf).map_or(0, |tuple| tuple.size(leaf)),
         _ => IndexTuple::parse(item).map_or(0, |tuple| tuple.size()),
     }
 }
 
-/// Whether the lists and nodes inside of an item end where it does.
-#[inline(always)]
-fn contents_fit(kind: Kind, item: &[u8]) -> bool {
-    match kind {
-        Kind::BtreeLeaf => btree::posting_list_fits(item),
-        Kind::GinEntryLeaf => gin::posting_list_fits(item),
-        Kind::SpgistInner => spgist::nodes_fit(item),
-        _ => true,
-    }
-}
-
 #[cold]
-fn bad_size(page: &[u8], number: u32, lp: LinePointer, kind: Kind) -> Wrong {
+fn bad_item(page: &[u8], header: &Header, kind: Kind, number: u32, lp: LinePointer) -> Option<Wrong> {
+    let size = size_of_item(kind, lp.item(page).unwrap_or(&[]));
+    if size == lp.len() {
+        return super::item(page, header.special(page), kind, number, lp).1; // named where the item is taken apart
+    }
     let (what, at) = match kind {
         Kind::SpgistLeaf | Kind::SpgistInner => ("size", 0),
         _ => ("t_info", 6),
     };
     let wanted = format!("a size of {}, as lp_len", lp.len());
-    wrong("tuple", what, Some(number), lp.off() + at, wanted, size_of_item(page, lp, kind).to_string())
+    Some(wrong("tuple", what, Some(number), lp.off() + at, wanted, size.to_string()))
 }
 
 #[cold]
