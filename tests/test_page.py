@@ -391,6 +391,20 @@ def test_the_last_page_is_being_added_while_the_file_is_found(data_dir: Callable
     assert (summary["pages"], summary["classes"]) == (4001, {"encrypted": 2000})
 
 
+def test_a_file_that_is_missing_before_another_is_found(data_dir: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:
+    """Files of two blocks each: of 16384 the second is missing, of 16385 it is not full, 16386 was dropped, 16387 is whole."""
+    root = data_dir(HEAP.read_bytes() * 2)
+    control = root / "global" / "pg_control"
+    control.write_bytes(changed(control.read_bytes(), 220, struct.pack("<I", 2)))
+    sizes = {"16384.2": 1, "16385": 2, "16385.1": 1, "16385.2": 1, "16386": 0, "16386.1": 0, "16386.2": 2, "16387": 2, "16387.1": 1}
+    for name, blocks in sizes.items():
+        (root / "base" / "5" / name).write_bytes(HEAP.read_bytes() * blocks)
+    code, answer = answered(capsys, "check", str(root))
+    found = {(Path(problem["path"]).name, problem["class"], problem["found"]) for problem in answer["problems"]}
+    assert (code, found) == (1, {("16384.1", "segment", "no file"), ("16385.1", "segment", "8192 bytes")})
+    assert answered(capsys, "check", str(root / "base" / "5" / "16387.1"))[0] == 0
+
+
 def test_tablespaces_are_read_through_their_links(
     data_dir: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

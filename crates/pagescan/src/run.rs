@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::ErrorKind;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{sync_channel, Receiver, RecvTimeoutError, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,6 +16,7 @@ use leadline_page::Wrong;
 use crate::error::Error;
 use crate::files::{find, read_at, Found, RelationFile};
 use crate::look::{check_fast, look_again, LOOKS};
+use crate::segments::gap_before;
 use crate::tables::Tables;
 
 /// Bytes read at a time. Small enough to stay in the processor's cache between reading and checking.
@@ -245,6 +246,11 @@ impl Worker<'_> {
                     Err(source) => return Err(Error::Read { path: about.path.clone(), source }),
                 },
             };
+            if offset == 0 {
+                if let Some((path, wrong)) = gap_before(about) {
+                    self.report(&path, 0, "unknown", wrong);
+                }
+            }
             self.piece(number, about, &file, offset, tables.as_mut())?;
             open = Some((number, file));
         }
@@ -307,7 +313,7 @@ impl Worker<'_> {
                     verdict.wrong.iter_mut().filter(|w| w.class == "checksum").for_each(|w| w.class = "torn");
                 }
                 for wrong in std::mem::take(&mut verdict.wrong) {
-                    self.report(about, block, verdict.kind.as_str(), wrong);
+                    self.report(&about.path, block, verdict.kind.as_str(), wrong);
                 }
             }
             self.summary.pages += 1;
@@ -326,7 +332,7 @@ impl Worker<'_> {
             let wanted = format!("{size} bytes");
             let wrong =
                 Wrong { class: "short", what: "page at the end of the file", item: None, offset: 0, wanted, found };
-            self.report(about, first + (whole / size) as u32, "unknown", wrong);
+            self.report(&about.path, first + (whole / size) as u32, "unknown", wrong);
         }
         self.summary.bytes += read as u64;
         self.shared.bytes.fetch_add(there as u64, Relaxed);
@@ -334,11 +340,11 @@ impl Worker<'_> {
         Ok(())
     }
 
-    fn report(&mut self, about: &RelationFile, block: u32, kind: &'static str, wrong: Wrong) {
+    fn report(&mut self, path: &Path, block: u32, kind: &'static str, wrong: Wrong) {
         *self.summary.classes.entry(wrong.class).or_default() += 1;
         self.shared.problems.fetch_add(1, Relaxed);
         // Nobody listens any more: the sums still count it.
-        let _ = self.sender.send(Problem { path: about.path.clone(), block, kind, wrong });
+        let _ = self.sender.send(Problem { path: path.to_owned(), block, kind, wrong });
     }
 }
 
