@@ -471,7 +471,8 @@ def test_without_a_catalog_values_stay_bytes(made: Server, tmp_path: Path, capsy
 def test_texts_in_another_encoding_are_told(made: Server, capsys: pytest.CaptureFixture[str]) -> None:
     with made.connect() as connection:
         connection.execute("create database p_latin encoding 'LATIN1' locale 'C' template template0")
-        [[oid, path]] = connection.execute("select oid, pg_relation_filepath('pg_am') from pg_database where datname = 'p_latin'").fetchall()
+        query = "select oid, pg_relation_filepath('pg_am') from pg_database where datname = 'p_latin'"
+        [[oid, path]] = connection.execute(query).fetchall()
         connection.execute("checkpoint")
     here, there = (f"{made.private.data_dir}/base/{database}/{path.split('/')[-1]}" for database in (path.split("/")[1], oid))
     assert run(["page", "show", there]) == 0
