@@ -41,7 +41,8 @@ fn read_meta(r: &mut Reader<'_>) -> Result<(), Wrong> {
     r.u32("magickNumber")?;
     r.u16("nStart")?;
     r.u16("nEnd")?;
-    r.bytes("padding", 4)?;
+    r.u32("vl_len_")?;
+    r.words("length of the index's options, as of any varlena");
     r.i32("bloomLength")?;
     r.words("words of two bytes in a signature");
     r.u32s("bitSize", INDEX_MAX_KEYS)?;
