@@ -318,6 +318,9 @@ fn signatures_of_bloom_share_the_room_that_is_taken() {
     let found = dissect_block(&page, Fork::Main, 1);
     let items: Vec<_> = found.parts.iter().filter(|part| part.name == "item").collect();
     let shown: Vec<_> = items.iter().flat_map(|item| item.fields.iter().map(|f| f.value.to_string())).collect();
+    assert_eq!(classes(&page, None), []);
+    let three = index(&[3, 0, 0, 0, 0, 0, 0x83, 0xff], &[tuple(1), tuple(2)].concat(), &[]);
+    assert_eq!(classes(&three, None), [("special", None)]);
     assert_eq!((found.kind, shown), (Kind::Bloom, ["(0,1)", "aabbccdd", "(0,2)", "aabbccdd"].map(Into::into).to_vec()));
 }
 

@@ -17,6 +17,9 @@ pub const BLOOM_META: u16 = 1;
 /// Most columns of an index: `bitSize` has a place for each.
 const INDEX_MAX_KEYS: usize = 32;
 
+/// Bytes before the signature.
+const TID: usize = 6;
+
 const FLAGS: &[Flag] = &[(1, "BLOOM_META", "meta page"), (2, "BLOOM_DELETED", "deleted")];
 
 pub(super) fn special(r: &mut Reader<'_>) -> Result<(), Wrong> {
@@ -49,10 +52,25 @@ fn read_meta(r: &mut Reader<'_>) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// The tuples: so many as `maxoff` says share the room up to `pd_lower`.
-pub(super) fn tuples(page: &[u8], header: &Header) -> (Vec<Part>, Option<Wrong>) {
+/// How many tuples there are, and the bytes that they share: those up to `pd_lower`.
+fn room(page: &[u8], header: &Header) -> (u16, usize) {
     let maxoff = header.special(page).first_chunk().map_or(0, |b| u16::from_le_bytes(*b));
-    let room = usize::from(header.pd_lower).min(page.len()).saturating_sub(HEADER);
+    (maxoff, usize::from(header.pd_lower).min(page.len()).saturating_sub(HEADER))
+}
+
+/// A number of tuples that cannot share the room, since all are of one size.
+pub(super) fn bad_number(page: &[u8], header: &Header) -> Option<Wrong> {
+    let (maxoff, room) = room(page, header);
+    let tuple = room.checked_div(maxoff.into()).unwrap_or(0);
+    let is_right = tuple * usize::from(maxoff) == room && (maxoff == 0 || tuple > TID);
+    let wanted = format!("a number of tuples that share {room} bytes");
+    let (offset, found) = (usize::from(header.pd_special), maxoff.to_string());
+    (!is_right).then_some(Wrong { class: "special", what: "maxoff", item: None, offset, wanted, found })
+}
+
+/// The tuples.
+pub(super) fn tuples(page: &[u8], header: &Header) -> (Vec<Part>, Option<Wrong>) {
+    let (maxoff, room) = room(page, header);
     let (mut parts, mut wrong) = (Vec::new(), None);
     let Some(size) = room.checked_div(maxoff.into()).filter(|size| *size > 0) else { return (parts, wrong) };
     for number in 1..=maxoff {

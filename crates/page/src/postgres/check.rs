@@ -2,7 +2,7 @@
 //!
 //! Looks at each line pointer once and takes no memory while nothing is wrong.
 
-use super::bloom::BLOOM_MAGICK_NUMBER;
+use super::bloom::{self, BLOOM_MAGICK_NUMBER};
 use super::brin::BRIN_META_MAGIC;
 use super::btree::{self, BTREE_MAGIC};
 use super::checksum::checksum_inline;
@@ -73,6 +73,7 @@ fn bad_contents(page: &[u8], header: &Header, kind: Kind) -> Option<Wrong> {
         Kind::BrinMeta => ("brinMagic", BRIN_META_MAGIC),
         Kind::BloomMeta => ("magickNumber", BLOOM_MAGICK_NUMBER),
         Kind::GinDataLeaf => return gin::bad_lists(page, header),
+        Kind::Bloom => return bloom::bad_number(page, header),
         _ => return None,
     };
     let found = page.get(HEADER..).and_then(|b| b.first_chunk()).map_or(0, |b| u32::from_le_bytes(*b));
