@@ -21,6 +21,7 @@ from leadline.errors import LeadlineError
 from leadline.pages import Place, parse_place
 from leadline.pages.hexdump import hex_lines
 from leadline.pages.run import Pages
+from leadline.pages.text import _typed
 from leadline.progress import TerminalLine
 
 if sys.version_info >= (3, 11):
@@ -60,14 +61,14 @@ def with_checksum(page: bytes, folder: Path) -> bytes:
 def data_dir(tmp_path: Path) -> Callable[..., Path]:
     """Makes a data directory with a pg_control and one relation file of the pages given."""
 
-    def make(*pages: bytes, checksums: bool = False, name: str = "16384") -> Path:
+    def make(*pages: bytes, checksums: bool = False, name: str = "16384", segment_blocks: int = 131072) -> Path:
         root = tmp_path / "data"
         (root / "base" / "5").mkdir(parents=True, exist_ok=True)
         (root / "global").mkdir(exist_ok=True)
         (root / "PG_VERSION").write_text("18\n")
         control = bytearray(BLOCK)
         struct.pack_into("<I", control, 8, 1800)
-        struct.pack_into("<II", control, 216, BLOCK, 131072)
+        struct.pack_into("<II", control, 216, BLOCK, segment_blocks)
         struct.pack_into("<I", control, 252, int(checksums))
         (root / "global" / "pg_control").write_bytes(control)
         (root / "base" / "5" / name).write_bytes(b"".join(pages))
@@ -101,6 +102,11 @@ def test_show_says_all_of_a_page_in_80_columns(capsys: pytest.CaptureFixture[str
     for word in ("pd_lower             40", "1    8152         1      39  normal", "t_ctid (0,4)", "has values of variable width"):
         assert word in text
     assert max(len(line) for line in text.splitlines() if str(HEAP) not in line) <= 80
+
+
+def test_values_do_nothing_to_a_terminal() -> None:
+    assert _typed({"a": "it's", "b": None, "c": "red\x1b[31m\n"}) == r"a = 'it''s', b = NULL, c = E'red\x1b[31m\n'"
+    assert _typed({"a": "\t\\" + "x" * 50}) == r"a = E'\t\\" + "x" * 46 + "…' 52 characters"
 
 
 def test_show_json_has_every_field_with_its_place(capsys: pytest.CaptureFixture[str]) -> None:
@@ -236,9 +242,10 @@ def test_check_names_what_is_wrong(
 
 
 def test_checksums_count_blocks_over_segments(data_dir: Callable[..., Path], capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Block 0 of file N.1 is block 131072 of the relation: the checksum of block 0 is wrong there."""
+    """With files of one block, block 0 of file N.1 is block 1 of the relation: the checksum of block 0 is wrong there."""
     page = with_checksum(HEAP.read_bytes(), tmp_path)
-    root = data_dir(page, checksums=True, name="16384.1")
+    root = data_dir(page, checksums=True, name="16384.1", segment_blocks=1)
+    (root / "base" / "5" / "16384").write_bytes(page)
     code, answer = answered(capsys, "check", str(root))
     assert (code, [problem["class"] for problem in answer["problems"]]) == (1, ["checksum"])
     path = root / "base" / "5" / "16384.1"
@@ -371,6 +378,58 @@ def test_files_that_a_running_server_drops_or_cuts_off(data_dir: Callable[..., P
     summary = started.finish()
     assert summary["vanished"] == 1 and summary["shrunk"] > 0
     assert summary["pages"] == 4000 + 6000 + 100
+
+
+def test_the_last_page_is_being_added_while_the_file_is_found(data_dir: Callable[..., Path]) -> None:
+    """The server's write makes the file longer bit by bit: what was half a page when the files were looked for is whole when it is read."""
+    root = data_dir((NOISE + HEAP.read_bytes()) * 2000)
+    grows = root / "base" / "5" / "16385"
+    grows.write_bytes(HEAP.read_bytes()[:4096])
+    started = PageRun([str(root)], threads=1)
+    assert started.take(1, 10.0)  # it waits for a reader of all these problems, and has not come to the other file
+    grows.write_bytes(HEAP.read_bytes())
+    summary = started.finish()
+    assert (summary["pages"], summary["classes"]) == (4001, {"encrypted": 2000})
+
+
+def test_a_file_that_is_missing_before_another_is_found(data_dir: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:
+    """Files of two blocks each: of 16384 the second is missing, of 16385 it is not full, 16386 was dropped, 16387 is whole."""
+    root = data_dir(HEAP.read_bytes() * 2, segment_blocks=2)
+    sizes = {"16384.2": 1, "16385": 2, "16385.1": 1, "16385.2": 1, "16386": 0, "16386.1": 0, "16386.2": 2, "16387": 2, "16387.1": 1}
+    for name, blocks in sizes.items():
+        (root / "base" / "5" / name).write_bytes(HEAP.read_bytes() * blocks)
+    code, answer = answered(capsys, "check", str(root))
+    found = {(Path(problem["path"]).name, problem["class"], problem["found"]) for problem in answer["problems"]}
+    assert (code, found) == (1, {("16384.1", "segment", "no file"), ("16385.1", "segment", "8192 bytes")})
+    (root / "postmaster.pid").touch()  # of a running server that may be dropping a database
+    assert answered(capsys, "check", str(root))[0] == 0
+
+
+def test_tablespaces_are_read_through_their_links(
+    data_dir: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the checksums and sizes of the data directory around the link; what another server has in the same place is left out."""
+    root = data_dir(with_checksum(HEAP.read_bytes(), tmp_path), checksums=True)
+    for version in ("PG_17_202406281", "PG_18_202506291"):
+        (tmp_path / "space" / version / "5").mkdir(parents=True)
+        (tmp_path / "space" / version / "5" / "16390").write_bytes(HEAP.read_bytes())
+    (root / "pg_tblspc").mkdir()
+    (root / "pg_tblspc" / "77").symlink_to(tmp_path / "space")
+    file = root / "pg_tblspc" / "77" / "PG_18_202506291" / "5" / "16390"
+    code, answer = answered(capsys, "check", str(root))
+    assert (code, answer["summary"]["pages"], answer["summary"]["absent"]) == (1, 2, [])
+    assert [(problem["path"], problem["class"]) for problem in answer["problems"]] == [(str(file), "checksum")]
+    assert page_read(str(file), 0)["checksums"] is True  # the same file on its own
+    (root / "pg_tblspc" / "77").unlink()
+    (root / "pg_tblspc" / "77").symlink_to(tmp_path / "nowhere")
+    code, text = said(capsys, "check", str(root))
+    assert code == 1 and f"not looked at: {root}/pg_tblspc/77 leads nowhere" in text
+
+
+def test_temporary_relations_have_forks_too(data_dir: Callable[..., Path]) -> None:
+    path = data_dir(HEAP.read_bytes(), name="t3_16384_fsm") / "base" / "5" / "t3_16384_fsm"
+    page = page_read(str(path), 0)
+    assert (page["fork"], page["kind"]) == ("fsm", "free space map")
 
 
 def test_a_damaged_pg_control_is_said(data_dir: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:

@@ -98,11 +98,13 @@ class Recorder:
 class PageValues:
     """The values of a page's items, through the catalog of the data directory that a relation's file is in.
 
-    relation: schema.name; columns: [(name, type)], of an index those of its tuples.
+    relation: schema.name; columns: [(name, type)], of an index those of its tuples; encoding: of texts, None for UTF-8. Of texts in
+    another one only the ASCII characters are those that they have.
     """
 
     relation: str
     columns: list[tuple[str, str]]
+    encoding: str | None
 
     def __new__(cls, path: str) -> PageValues:
         """path: a file of a relation. Raises kinds not_found, rights, unsupported, storage, invalid."""

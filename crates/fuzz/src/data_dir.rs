@@ -52,7 +52,8 @@ const fn byte(name: &'static str) -> Column {
     (name, 18, 1, b'c')
 }
 
-const DATABASES: &[Column] = &[oid("oid"), name("datname"), byte("datistemplate"), oid("dattablespace")];
+const DATABASES: &[Column] =
+    &[oid("oid"), name("datname"), byte("datistemplate"), oid("dattablespace"), oid("encoding")];
 const CLASSES: &[Column] = &[
     oid("oid"),
     name("relname"),
@@ -211,7 +212,7 @@ fn made(major: u32, columns: &[OwnColumn], table: Vec<u8>, indexes: &[Index]) ->
             row(TYPES, &fields)
         });
     let heaps: [(&str, Vec<u8>); 9] = [
-        ("global/1262", heap([row(DATABASES, &[&le(5), b"d", &[0], &le(1663)])], 4)),
+        ("global/1262", heap([row(DATABASES, &[&le(5), b"d", &[0], &le(1663), &le(6)])], 5)),
         ("base/5/1249", heap(attributes, 20)),
         ("base/5/1259", heap(classes, 8)),
         ("base/5/1247", heap(types, 9)),

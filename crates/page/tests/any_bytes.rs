@@ -53,6 +53,7 @@ fn specials() -> Vec<Vec<u8>> {
     }
     all.extend([0x91u8, 0x92, 0x93].map(|t| vec![0, 0, 0, 0, 0, 0, t, 0xf0]));
     all.push(vec![0x17, 0x17, 0, 0, 0, 0, 0, 0]);
+    all.extend([0u8, 1].map(|flags| vec![5, 0, flags, 0, 0, 0, 0x83, 0xff])); // bloom
     all
 }
 
@@ -116,8 +117,8 @@ fn pages_of_every_kind_with_random_items() {
             }
         }
     }
-    // All but the maps (which only their file's name tells), new pages, bloom and what was meant as something else.
-    assert!(kinds.len() >= 27, "{} kinds: {kinds:?}", kinds.len());
+    // All but the maps (which only their file's name tells), new pages and what was meant as something else.
+    assert!(kinds.len() >= 29, "{} kinds: {kinds:?}", kinds.len());
 }
 
 #[test]
@@ -211,6 +212,116 @@ fn each_defect_is_found_and_named() {
     let noise: Vec<u8> = (0..8192).map(|_| (random.next() >> 32) as u8).collect();
     assert_eq!(classes(&noise, None), [("encrypted", None)]);
     assert_eq!(check(&[0; 8192], Fork::Main, Some(0)).kind, Kind::New);
+}
+
+#[test]
+fn a_redirect_leads_to_a_heap_only_tuple() {
+    let mut page = heap(&[(8160, 28), (8120, 40), (8080, 28)]);
+    let redirect = |page: &mut [u8], to: u32| page[24..28].copy_from_slice(&(to | 2 << 15).to_le_bytes());
+    redirect(&mut page, 2);
+    assert_eq!(classes(&page, None), [("line_pointer", Some(1))]);
+    page[8120 + 19] |= 0x80;
+    assert_eq!(classes(&page, None), []);
+    page[32..36].fill(0);
+    redirect(&mut page, 3);
+    assert_eq!(classes(&page, None), [("line_pointer", Some(1))]);
+}
+
+/// A page with this special area, `contents` behind its header, and one item.
+fn index(special: &[u8], contents: &[u8], item: &[u8]) -> Vec<u8> {
+    let mut page = plausible(&mut Random(9), 8192, special);
+    let special_at = 8192 - special.len();
+    let upper = special_at - item.len();
+    page[24..special_at].fill(0);
+    page[24..24 + contents.len()].copy_from_slice(contents);
+    page[upper..special_at].copy_from_slice(item);
+    let mut lower = 24 + contents.len();
+    if !item.is_empty() {
+        let lp = upper as u32 | 1 << 15 | (item.len() as u32) << 17;
+        page[lower..lower + 4].copy_from_slice(&lp.to_le_bytes());
+        lower += 4;
+    }
+    put(&mut page, 12, lower as u16);
+    put(&mut page, 14, upper as u16);
+    page
+}
+
+const BTREE_LEAF: [u8; 16] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0];
+
+#[test]
+fn sizes_levels_and_magic_numbers_are_those_of_the_access_method() {
+    let wrong = |special: &[u8], contents: &[u8], item: &[u8]| classes(&index(special, contents, item), None);
+    let tuple = |size: u8| [[0, 0, 0, 0, 1, 0, size, 0], [7; 8]].concat();
+    assert_eq!(wrong(&BTREE_LEAF, &[], &tuple(16)), []);
+    assert_eq!(wrong(&BTREE_LEAF, &[], &tuple(24)), [("tuple", Some(1))]);
+    let mut level_1 = BTREE_LEAF;
+    level_1[8] = 1;
+    assert_eq!(wrong(&level_1, &[], &tuple(16)), [("special", None)]);
+    level_1[12] = 0;
+    assert_eq!(wrong(&level_1, &[], &tuple(16)), []);
+    let spgist_leaf = [4, 0, 0, 0, 0, 0, 0x82, 0xff];
+    assert_eq!(wrong(&spgist_leaf, &[], &[&[24 << 2][..], &[0; 23]].concat()), []);
+    assert_eq!(wrong(&spgist_leaf, &[], &[&[25 << 2][..], &[0; 23]].concat()), [("tuple", Some(1))]);
+    let metas: [([u8; 16], usize, u32); 5] = [
+        ([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0], 16, 0x05_3162),
+        ([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0x80, 0xff], 16, 0x0644_0640),
+        ([1, 0, 0, 0, 0, 0, 0x82, 0xff, 0, 0, 0, 0, 0, 0, 0, 0], 8, 0xba0b_abee),
+        ([0, 0, 0, 0, 0, 0, 0x91, 0xf0, 0, 0, 0, 0, 0, 0, 0, 0], 8, 0xa810_9cfa),
+        ([0, 0, 1, 0, 0, 0, 0x83, 0xff, 0, 0, 0, 0, 0, 0, 0, 0], 8, 0xdbac_0ded),
+    ];
+    for (special, len, magic) in metas {
+        let mut contents = vec![0; 2000];
+        contents[..4].copy_from_slice(&magic.to_le_bytes());
+        assert_eq!(wrong(&special[..len], &contents, &[]), [], "{magic:#x}");
+        contents[3] ^= 1;
+        assert_eq!(wrong(&special[..len], &contents, &[]), [("meta", None)], "{magic:#x}");
+    }
+    // A posting tree's leaf: its right bound, then a list of two TIDs in a byte.
+    let gin_leaf = [0, 0, 0, 0, 0, 0, 0x83, 0];
+    let list = |nbytes: u8| [&[0; 8][..], &[0, 0, 0, 0, 1, 0, nbytes, 0], &[1, 0]].concat();
+    assert_eq!(wrong(&gin_leaf, &list(1), &[]), []);
+    assert_eq!(wrong(&gin_leaf, &list(3), &[]), [("posting_list", None)]);
+}
+
+#[test]
+fn lists_and_nodes_end_where_their_item_does() {
+    let wrong = |special: &[u8], item: &[u8]| classes(&index(special, &[], item), None);
+    let gin_leaf = [0, 0, 0, 0, 0, 0, 2, 0];
+    let spgist_inner = [0, 0, 0, 0, 0, 0, 0x82, 0xff];
+    // A list of so many TIDs at 16; one packed into so many bytes there; so many nodes behind a prefix of four words.
+    let posting = |n: u8| [[0, 0, 16, 0, n, 0x20, 32, 0x20], [7; 8], [0; 8], [0; 8]].concat();
+    let packed = |n: u8| [[0, 0x80, 16, 0, 3, 0, 32, 0], [7; 8], [0, 0, 0, 0, 1, 0, n, 0], [1; 8]].concat();
+    let inner =
+        |n: u8| [[n << 3, 0, 8, 0, 32, 0, 0, 0], [7; 8], [0, 0, 0, 0, 1, 0, 8, 0], [0, 0, 0, 0, 2, 0, 8, 0]].concat();
+    assert_eq!(wrong(&BTREE_LEAF, &posting(2)), []);
+    assert_eq!(wrong(&BTREE_LEAF, &posting(3)), [("truncated", Some(1))]);
+    assert_eq!(wrong(&gin_leaf, &packed(8)), []);
+    assert_eq!(wrong(&gin_leaf, &packed(9)), [("truncated", Some(1))]);
+    assert_eq!(wrong(&spgist_inner, &inner(2)), []);
+    assert_eq!(wrong(&spgist_inner, &inner(3)), [("truncated", Some(1))]);
+}
+
+#[test]
+fn of_a_posting_list_of_nulls_there_is_no_key() {
+    let head = [0, 0, 16, 0, 2, 0x20, 32, 0xa0]; // two TIDs at 16; a null bitmap
+    let tids = [0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0];
+    let found = dissect_block(&index(&BTREE_LEAF, &[], &[&head[..], &[0; 8], &tids].concat()), Fork::Main, 1);
+    let item = found.parts.iter().find(|part| part.name == "item").unwrap();
+    assert_eq!(item.field("tids").map(|f| f.value.to_string()).as_deref(), Some("(0,1) (0,2)"));
+    assert_eq!(item.field("data"), None);
+}
+
+#[test]
+fn signatures_of_bloom_share_the_room_that_is_taken() {
+    let tuple = |posid: u8| [0, 0, 0, 0, posid, 0, 0xaa, 0xbb, 0xcc, 0xdd];
+    let page = index(&[2, 0, 0, 0, 0, 0, 0x83, 0xff], &[tuple(1), tuple(2)].concat(), &[]);
+    let found = dissect_block(&page, Fork::Main, 1);
+    let items: Vec<_> = found.parts.iter().filter(|part| part.name == "item").collect();
+    let shown: Vec<_> = items.iter().flat_map(|item| item.fields.iter().map(|f| f.value.to_string())).collect();
+    assert_eq!(classes(&page, None), []);
+    let three = index(&[3, 0, 0, 0, 0, 0, 0x83, 0xff], &[tuple(1), tuple(2)].concat(), &[]);
+    assert_eq!(classes(&three, None), [("special", None)]);
+    assert_eq!((found.kind, shown), (Kind::Bloom, ["(0,1)", "aabbccdd", "(0,2)", "aabbccdd"].map(Into::into).to_vec()));
 }
 
 #[test]

@@ -126,23 +126,32 @@ pub(crate) fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result
     Ok(done)
 }
 
+/// What there is to look at.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// Files of pages.
+    pub files: Vec<RelationFile>,
+    /// Links of tablespaces in pg_tblspc that lead nowhere: their files cannot be looked at.
+    pub absent: Vec<PathBuf>,
+}
+
 /// The files to look at: each path is a file of pages, a data directory, or a folder of relation files in one.
 ///
 /// # Errors
 /// When a path cannot be read or there are no relation files in it.
-pub fn find(paths: &[PathBuf], block_size: Option<u32>) -> Result<Vec<RelationFile>, Error> {
-    let mut found = Vec::new();
+pub fn find(paths: &[PathBuf], block_size: Option<u32>) -> Result<Found, Error> {
+    let mut found = Found::default();
     for path in paths {
         let about = fs::metadata(path).map_err(|source| Error::Read { path: path.clone(), source })?;
         if about.is_dir() {
-            let before = found.len();
+            let before = found.files.len();
             let layout = layout_of(control_above(&path.join("PG_VERSION"))?.as_ref(), block_size)?;
             if path.join("PG_VERSION").is_file() && path.join("base").is_dir() {
                 data_directory(path, layout, &mut found)?;
             } else {
                 folder(path, layout, &mut found)?;
             }
-            if found.len() == before {
+            if found.files.len() == before {
                 let detail = "neither a data directory nor a folder with relation files".into();
                 return Err(Error::NotPages { path: path.clone(), detail });
             }
@@ -156,22 +165,27 @@ pub fn find(paths: &[PathBuf], block_size: Option<u32>) -> Result<Vec<RelationFi
                 let detail = "it holds blocks of Oracle, of which only single ones are taken apart (show, hex, diff)";
                 return Err(Error::NotPages { path: path.clone(), detail: detail.into() });
             }
-            found.push(file);
+            found.files.push(file);
         }
     }
     Ok(found)
 }
 
-fn data_directory(root: &Path, layout: Layout, found: &mut Vec<RelationFile>) -> Result<(), Error> {
+fn data_directory(root: &Path, layout: Layout, found: &mut Found) -> Result<(), Error> {
     folder(&root.join("global"), layout, found)?;
     for database in folders(&root.join("base"))? {
         folder(&database, layout, found)?;
     }
-    if !root.join("pg_tblspc").is_dir() {
-        return Ok(());
-    }
-    for space in folders(&root.join("pg_tblspc"))? {
-        for version in folders(&space)? {
+    // Of several servers that share a tablespace's folder, as after pg_upgrade, each has a folder of its own there.
+    let version = fs::read_to_string(root.join("PG_VERSION")).unwrap_or_default();
+    let own = format!("PG_{}_", version.trim());
+    let is_own = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&own));
+    for space in entries(&root.join("pg_tblspc"))? {
+        if space.is_symlink() && !space.exists() {
+            found.absent.push(space);
+            continue;
+        }
+        for version in folders(&space)?.into_iter().filter(is_own) {
             for database in folders(&version)? {
                 folder(&database, layout, found)?;
             }
@@ -180,9 +194,14 @@ fn data_directory(root: &Path, layout: Layout, found: &mut Vec<RelationFile>) ->
     Ok(())
 }
 
+/// What is in a folder; nothing when there is none, since a running server drops databases and tablespaces.
 fn entries(path: &Path) -> Result<Vec<PathBuf>, Error> {
     let read = |source| Error::Read { path: path.to_owned(), source };
-    let listed: io::Result<Vec<PathBuf>> = fs::read_dir(path).map_err(read)?.map(|e| Ok(e?.path())).collect();
+    let listing = match fs::read_dir(path) {
+        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => return Ok(Vec::new()),
+        listing => listing.map_err(read)?,
+    };
+    let listed: io::Result<Vec<PathBuf>> = listing.map(|e| Ok(e?.path())).collect();
     let mut listed = listed.map_err(read)?;
     listed.sort();
     Ok(listed)
@@ -193,12 +212,12 @@ fn folders(path: &Path) -> Result<Vec<PathBuf>, Error> {
 }
 
 /// The relation files of one folder; temporary ones and those that vanish meanwhile are left out.
-fn folder(path: &Path, layout: Layout, found: &mut Vec<RelationFile>) -> Result<(), Error> {
+fn folder(path: &Path, layout: Layout, found: &mut Found) -> Result<(), Error> {
     for path in entries(path)? {
         if parse_name(&path).is_some() {
             if let Ok(about) = fs::metadata(&path) {
                 if about.is_file() {
-                    found.push(named(&path, about.len(), layout));
+                    found.files.push(named(&path, about.len(), layout));
                 }
             }
         }
@@ -206,7 +225,15 @@ fn folder(path: &Path, layout: Layout, found: &mut Vec<RelationFile>) -> Result<
     Ok(())
 }
 
-/// (relfilenode, fork, segment) of a relation file's name.
+/// (relfilenode, fork, segment) of a relation file's name; of temporary relations, which are called t3_16384 in session 3, too.
+fn parse_any_name(path: &Path) -> Option<(u32, Fork, u32)> {
+    let name = path.file_name()?.to_str()?;
+    let permanent =
+        name.strip_prefix('t').and_then(|rest| rest.split_once('_')).filter(|(session, _)| is_digits(session));
+    parse_name(Path::new(permanent.map_or(name, |(_, name)| name)))
+}
+
+/// The same of a relation's that is not temporary.
 fn parse_name(path: &Path) -> Option<(u32, Fork, u32)> {
     let name = path.file_name()?.to_str()?;
     let (name, segment) = match name.split_once('.') {
@@ -225,12 +252,15 @@ fn parse_name(path: &Path) -> Option<(u32, Fork, u32)> {
 
 /// A number as PostgreSQL writes it into names: no sign, no zero in front.
 fn number(text: &str) -> Option<u32> {
-    let plain = text.bytes().all(|b| b.is_ascii_digit()) && !text.starts_with('0');
-    text.parse().ok().filter(|_| plain)
+    text.parse().ok().filter(|_| is_digits(text) && !text.starts_with('0'))
+}
+
+fn is_digits(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
 }
 
 fn named(path: &Path, bytes: u64, layout: Layout) -> RelationFile {
-    let (relfilenode, fork, segment) = parse_name(path).unwrap_or_default();
+    let (relfilenode, fork, segment) = parse_any_name(path).unwrap_or_default();
     let above = |n: usize| path.ancestors().nth(n).and_then(|p| p.file_name()?.to_str());
     let (spcnode, dbnode) = match (above(1), above(2), above(4)) {
         (Some("global"), _, _) => (GLOBAL_TABLESPACE, 0),
@@ -253,10 +283,12 @@ pub(crate) fn layout_of(control: Option<&Control>, block_size: Option<u32>) -> R
     Ok(Layout { block_size, segment_blocks, checksums: control.map(|c| c.data_checksum_version != 0) })
 }
 
-/// The pg_control of the data directory that a file is in.
+/// The pg_control of the data directory that a file is in: by its path as given, which may lead through the link of a tablespace,
+/// else by where it really is.
 pub(crate) fn control_above(path: &Path) -> Result<Option<Control>, Error> {
+    let given = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let full = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    for folder in full.ancestors().skip(1).take(5) {
+    for folder in [&given, &full].into_iter().flat_map(|path| path.ancestors().skip(1).take(5)) {
         let control = folder.join("global/pg_control");
         if !control.is_file() {
             continue;
@@ -318,6 +350,10 @@ mod tests {
         {
             assert_eq!(parse_name(Path::new(other)), None, "{other}");
         }
+        assert_eq!(of("/d/base/5/t3_16384"), (1663, 5, 16384, Fork::Main, 0));
+        assert_eq!(of("/d/base/5/t12_16384_fsm.1"), (1663, 5, 16384, Fork::Fsm, 1));
+        assert_eq!(of("/d/base/5/tx_16384_fsm"), (1663, 5, 0, Fork::Main, 0));
+        assert!(entries(Path::new("/d/base/5")).is_ok_and(|entries| entries.is_empty()), "a database that was dropped");
         let third = RelationFile { segment: 2, ..named(Path::new("1.2"), 0, layout) };
         assert_eq!(third.fork_block(7), 262_151);
     }

@@ -11,6 +11,7 @@ pub mod files;
 mod look;
 mod other;
 mod run;
+mod segments;
 mod tables;
 
 pub use error::Error;

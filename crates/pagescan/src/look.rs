@@ -3,7 +3,7 @@
 use leadline_page::postgres::{check, Fork, Verdict};
 
 /// A page that is wrong is looked at so often in all.
-const LOOKS: usize = 3;
+pub(crate) const LOOKS: usize = 3;
 
 /// Reads a page again, of which the `first` look found that it is not sound, until it is or it was looked at often enough.
 ///

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::ErrorKind;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{sync_channel, Receiver, RecvTimeoutError, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,8 +14,9 @@ use leadline_page::postgres::{Header, Kind, Verdict};
 use leadline_page::Wrong;
 
 use crate::error::Error;
-use crate::files::{find, read_at, RelationFile};
-use crate::look::{check_fast, look_again};
+use crate::files::{find, read_at, Found, RelationFile};
+use crate::look::{check_fast, look_again, LOOKS};
+use crate::segments::gap_before;
 use crate::tables::Tables;
 
 /// Bytes read at a time. Small enough to stay in the processor's cache between reading and checking.
@@ -70,6 +71,8 @@ pub struct Summary {
     pub rows: BTreeMap<&'static str, u64>,
     /// Files that were gone when their turn came: a running server dropped them.
     pub vanished: u64,
+    /// Links of tablespaces that lead nowhere: what is there was not looked at.
+    pub absent: Vec<PathBuf>,
     /// Pieces that were shorter than their file had been: a running server cut it off, or something else did.
     pub shrunk: u64,
 }
@@ -129,7 +132,7 @@ impl Run {
         capture_dir: Option<PathBuf>,
         threads: usize,
     ) -> Result<Run, Error> {
-        let files = find(paths, block_size)?;
+        let Found { files, absent } = find(paths, block_size)?;
         let total_bytes = files.iter().map(|f| f.bytes).sum();
         let threads = threads.max(1);
         let shared = Arc::new(Shared {
@@ -139,7 +142,7 @@ impl Run {
             running: AtomicUsize::new(threads),
             bytes: AtomicU64::new(0),
             problems: AtomicU64::new(0),
-            summary: Mutex::new(Summary { files: files.len() as u64, ..Summary::default() }),
+            summary: Mutex::new(Summary { files: files.len() as u64, absent, ..Summary::default() }),
             error: Mutex::new(None),
             storing: Mutex::new(()),
             files,
@@ -243,6 +246,11 @@ impl Worker<'_> {
                     Err(source) => return Err(Error::Read { path: about.path.clone(), source }),
                 },
             };
+            if offset == 0 {
+                if let Some((path, wrong)) = gap_before(about) {
+                    self.report(&path, 0, "unknown", wrong);
+                }
+            }
             self.piece(number, about, &file, offset, tables.as_mut())?;
             open = Some((number, file));
         }
@@ -278,11 +286,18 @@ impl Worker<'_> {
         mut tables: Option<&mut Tables>,
     ) -> Result<(), Error> {
         let size = about.layout.block_size as usize;
-        let wanted = PIECE.min(about.bytes - offset) as usize;
+        // A file may have been looked at while its last page was being added: all of that page is asked for.
+        let there = PIECE.min(about.bytes - offset) as usize;
         let mut buffer = std::mem::take(&mut self.buffer);
-        buffer.resize(wanted, 0);
-        let read = read_at(file, &mut buffer, offset);
-        let read = read.map_err(|source| Error::Read { path: about.path.clone(), source })?;
+        buffer.resize(there.next_multiple_of(size), 0);
+        let mut read = 0;
+        for _ in 0..LOOKS {
+            let more = read_at(file, buffer.get_mut(read..).unwrap_or_default(), offset + read as u64);
+            read += more.map_err(|source| Error::Read { path: about.path.clone(), source })?;
+            if read % size == 0 {
+                break; // else the page behind is being added, or its end is missing
+            }
+        }
         let first = (offset / size as u64) as u32;
         let pages = buffer.get_mut(..read).unwrap_or_default();
         for (block, page) in (first..).zip(pages.chunks_exact_mut(size)) {
@@ -298,7 +313,7 @@ impl Worker<'_> {
                     verdict.wrong.iter_mut().filter(|w| w.class == "checksum").for_each(|w| w.class = "torn");
                 }
                 for wrong in std::mem::take(&mut verdict.wrong) {
-                    self.report(about, block, verdict.kind.as_str(), wrong);
+                    self.report(&about.path, block, verdict.kind.as_str(), wrong);
                 }
             }
             self.summary.pages += 1;
@@ -311,25 +326,25 @@ impl Worker<'_> {
             }
         }
         let whole = read / size * size;
-        self.summary.shrunk += u64::from(read < wanted);
+        self.summary.shrunk += u64::from(read < there);
         if whole < read {
             let found = format!("{} bytes", read - whole);
             let wanted = format!("{size} bytes");
             let wrong =
                 Wrong { class: "short", what: "page at the end of the file", item: None, offset: 0, wanted, found };
-            self.report(about, first + (whole / size) as u32, "unknown", wrong);
+            self.report(&about.path, first + (whole / size) as u32, "unknown", wrong);
         }
         self.summary.bytes += read as u64;
-        self.shared.bytes.fetch_add(wanted as u64, Relaxed);
+        self.shared.bytes.fetch_add(there as u64, Relaxed);
         self.buffer = buffer;
         Ok(())
     }
 
-    fn report(&mut self, about: &RelationFile, block: u32, kind: &'static str, wrong: Wrong) {
+    fn report(&mut self, path: &Path, block: u32, kind: &'static str, wrong: Wrong) {
         *self.summary.classes.entry(wrong.class).or_default() += 1;
         self.shared.problems.fetch_add(1, Relaxed);
         // Nobody listens any more: the sums still count it.
-        let _ = self.sender.send(Problem { path: about.path.clone(), block, kind, wrong });
+        let _ = self.sender.send(Problem { path: path.to_owned(), block, kind, wrong });
     }
 }
 

@@ -262,6 +262,8 @@ impl PageRun {
         out.set_item("rows", summary.rows)?;
         out.set_item("vanished", summary.vanished)?;
         out.set_item("shrunk", summary.shrunk)?;
+        let absent: Vec<_> = summary.absent.iter().map(|path| path.display().to_string()).collect();
+        out.set_item("absent", absent)?;
         Ok(out)
     }
 }

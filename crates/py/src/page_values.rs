@@ -15,6 +15,8 @@ pub(crate) struct PageValues {
     relation: String,
     #[pyo3(get)]
     columns: Vec<(String, String)>,
+    #[pyo3(get)]
+    encoding: Option<&'static str>,
 }
 
 #[pymethods]
@@ -23,7 +25,8 @@ impl PageValues {
     fn new(py: Python<'_>, path: PathBuf) -> Result<PageValues, Error> {
         let values = py.detach(|| Values::open(&path))?;
         let columns = values.columns().iter().map(|c| (c.name.clone(), c.type_name.clone())).collect();
-        Ok(PageValues { relation: values.relation().to_owned(), columns, values: Mutex::new(values) })
+        let (relation, encoding) = (values.relation().to_owned(), values.other_encoding());
+        Ok(PageValues { relation, columns, encoding, values: Mutex::new(values) })
     }
 
     /// Line pointer and values by column of each item of a page of the relation.

@@ -84,6 +84,8 @@ pub struct Database {
     pub datname: String,
     pub datistemplate: bool,
     pub dattablespace: u32,
+    /// Of its texts, as src/include/mb/pg_wchar.h numbers them.
+    pub encoding: u32,
 }
 
 /// The relations of one database.
@@ -132,12 +134,13 @@ pub fn databases(dir: &DataDir) -> Result<Vec<Database>> {
             Error::new(Kind::Invalid, "the data directory has no database").at(&dir.root.join("base"))
         })?;
     let mut catalog = Catalog::bare(dir, any, DEFAULT_TABLESPACE)?;
-    let rows = catalog.rows(PG_DATABASE, &["oid", "datname", "datistemplate", "dattablespace"])?;
+    let rows = catalog.rows(PG_DATABASE, &["oid", "datname", "datistemplate", "dattablespace", "encoding"])?;
     let database = |r: &Values| Database {
         oid: number(&r[0]),
         datname: name(&r[1]),
         datistemplate: number(&r[2]) != 0,
         dattablespace: number(&r[3]),
+        encoding: number(&r[4]),
     };
     let mut all: Vec<Database> = rows.iter().map(database).collect();
     all.sort_by(|a, b| a.datname.cmp(&b.datname));

@@ -12,6 +12,7 @@ use leadline_page::postgres::index_tuple::{IndexTuple, INDEX_NULL_MASK, SIZE};
 use leadline_page::postgres::spgist::SPGIST_NULLS;
 use leadline_page::postgres::{kind, Fork, Header, Items, Kind};
 
+use crate::catalog::databases;
 use crate::decode::Decoder;
 use crate::error::Result;
 use crate::find::relation_of_file;
@@ -31,11 +32,27 @@ type NamedValues = Vec<(String, Option<String>)>;
 /// An inner tuple of an index may lack the last ones.
 pub type ItemValues = (u16, NamedValues);
 
+/// Encodings of a server by their numbers (src/include/mb/pg_wchar.h, `pg_enc`).
+#[rustfmt::skip]
+const ENCODINGS: [&str; 35] = [
+    "SQL_ASCII", "EUC_JP", "EUC_CN", "EUC_KR", "EUC_TW", "EUC_JIS_2004", "UTF8", "MULE_INTERNAL", "LATIN1", "LATIN2", "LATIN3", "LATIN4",
+    "LATIN5", "LATIN6", "LATIN7", "LATIN8", "LATIN9", "LATIN10", "WIN1256", "WIN1258", "WIN866", "WIN874", "KOI8R", "WIN1251", "WIN1252",
+    "ISO_8859_5", "ISO_8859_6", "ISO_8859_7", "ISO_8859_8", "WIN1250", "WIN1253", "WIN1254", "WIN1255", "WIN1257", "KOI8U",
+];
+const UTF8: u32 = 6;
+
 /// Instead of a value that only an operator class can read which does not come with the server.
 const UNKNOWN: &str = "<of an operator class that is not known>";
 
+/// What a btree keeps of a `name`, and that type, which is printed the same.
+const CSTRING: u32 = 2275;
+const NAME: u32 = 19;
+
 /// The column number that entries of a GIN index of several columns begin with.
 const GIN_COLUMN: Storage = Storage { attlen: 2, attalign: b's' };
+
+/// What a null in a GIN index stands for, by the byte that it has in place of a key (ginblock.h, `GIN_CAT_NULL_KEY` and on).
+const GIN_NULLS: [&str; 3] = ["an element", "a value without elements", "the whole value"];
 
 /// What has to be known of operator classes to read the items of an index.
 enum Kept {
@@ -48,6 +65,7 @@ enum Kept {
 /// The pages of one relation, through the catalog of the data directory that its file is in.
 pub struct PageValues {
     relation: Arc<Relation>,
+    encoding: u32,
     kept: Kept,
     rows: Decoder,
     texts: Texts,
@@ -71,13 +89,22 @@ impl PageValues {
             }
             _ => Kept::Columns,
         };
+        let own = databases(&catalog.dir)?.into_iter().find(|database| database.oid == catalog.database);
+        let encoding = own.map_or(UTF8, |database| database.encoding);
         let relation = Arc::new(Relation::of(catalog, oid)?);
-        Ok(PageValues { rows: Decoder::new(&relation, true), texts: Texts::new(&relation), kept, relation })
+        let (rows, texts) = (Decoder::new(&relation, true), Texts::new(&relation));
+        Ok(PageValues { rows, texts, kept, encoding, relation })
     }
 
     /// schema.name
     pub fn relation(&self) -> &str {
         &self.relation.name
+    }
+
+    /// The encoding of its texts where that is not UTF-8: characters beyond ASCII are then not those that are given.
+    pub fn other_encoding(&self) -> Option<&'static str> {
+        let name = ENCODINGS.get(self.encoding as usize).copied().unwrap_or("an encoding that is not known");
+        (self.encoding != UTF8).then_some(name)
     }
 
     /// Columns of a table; of an index the columns of its tuples, as their operator classes store them.
@@ -136,6 +163,7 @@ impl<'a> Values<'a> {
         let data = item.get(tuple.data_offset()..)?;
         let columns = self.storages;
         let (mut stored, gin_column);
+        let mut gin_null = None;
         match kind {
             Kind::GinEntryLeaf | Kind::GinEntryInner | Kind::GinPending => {
                 stored = Vec::new();
@@ -143,12 +171,15 @@ impl<'a> Values<'a> {
                 if let [only] = *columns {
                     deform(data, bitmap, 1, &[only], &mut stored);
                     gin_column = Some(0);
+                    gin_null = data.first();
                 } else {
                     let number = usize::from(u16::from_le_bytes(*data.first_chunk()?)).checked_sub(1)?;
                     deform(data, bitmap, 2, &[GIN_COLUMN, *columns.get(number)?], &mut stored);
                     stored.drain(..1.min(stored.len()));
                     gin_column = Some(number);
+                    gin_null = data.get(2);
                 }
+                gin_null = gin_null.filter(|_| stored == [Stored::Null]);
             }
             _ => {
                 let is_btree = matches!(kind, Kind::BtreeLeaf | Kind::BtreeInner | Kind::BtreeDeletedOld);
@@ -165,7 +196,8 @@ impl<'a> Values<'a> {
             let column = self.columns.get(gin_column.unwrap_or(i))?;
             Some((format!("{of}{}", column.name), self.text(column.oid, stored)))
         });
-        Some(values.collect())
+        let is_null_of = gin_null.and_then(|category| GIN_NULLS.get(usize::from(*category).wrapping_sub(1)));
+        Some(values.chain(is_null_of.map(|what| ("null is".to_owned(), Some((*what).to_owned())))).collect())
     }
 
     fn text(&self, oid: u32, stored: &Stored<'_>) -> Option<String> {
@@ -181,7 +213,11 @@ impl<'a> Values<'a> {
     }
 
     fn print(&self, oid: u32, bytes: &[u8]) -> String {
-        let of = bytes.first_chunk().filter(|_| oid == ANYRANGE).map_or(oid, |own| u32::from_le_bytes(*own));
+        let of = match oid {
+            ANYRANGE => bytes.first_chunk().map_or(oid, |own| u32::from_le_bytes(*own)),
+            CSTRING => NAME,
+            _ => oid,
+        };
         self.types.text(self.types.printer(of), bytes)
     }
 }
@@ -197,7 +233,16 @@ mod tests {
             let storage = Storage { attlen, attalign };
             (oid, Type { name: String::new(), storage, kind: value::Kind::Scalar })
         };
-        let fixed = [(16, 1, b'c'), (21, 2, b's'), (23, 4, b'i'), (600, 16, b'd'), (603, 32, b'd'), (701, 8, b'd')];
+        let fixed = [
+            (19, 64, b'c'),
+            (2275, -2, b'c'),
+            (16, 1, b'c'),
+            (21, 2, b's'),
+            (23, 4, b'i'),
+            (600, 16, b'd'),
+            (603, 32, b'd'),
+            (701, 8, b'd'),
+        ];
         let varying =
             [25, 650, ANYRANGE, opclass::BLOOM_SUMMARY, opclass::MINMAX_MULTI_SUMMARY].map(|oid| (oid, -1, b'i'));
         Types(fixed.into_iter().chain(varying).map(one).collect())
@@ -243,6 +288,19 @@ mod tests {
         assert_eq!(shown(values.spgist_leaf(tree, false, &leaf)), "end of c23=1 c25=y");
         assert_eq!(shown(values.spgist_leaf(tree, false, &leaf[..14])), "nothing");
         assert_eq!(shown(values.spgist_leaf(tree, false, &[&[1], &leaf[1..]].concat())), "nothing");
+    }
+
+    #[test]
+    fn names_are_text_and_nulls_of_gin_say_of_what() {
+        let types = types();
+        let (columns, storages) = columns(&[2275], &types);
+        let values = Values { columns: &columns, storages: &storages, types: &types };
+        let item = [&[0, 0, 0, 0, 1, 0, 16, 0][..], b"pg_proc\0"].concat();
+        assert_eq!(shown(values.key(Kind::BtreeLeaf, &item)), "c2275=pg_proc");
+        let null = |category: u8| [0, 0, 0, 0, 1, 0, 24, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, category];
+        assert_eq!(shown(values.key(Kind::GinEntryLeaf, &null(1))), "c2275=NULL null is=an element");
+        assert_eq!(shown(values.key(Kind::GinPending, &null(3))), "c2275=NULL null is=the whole value");
+        assert_eq!(shown(values.key(Kind::GinEntryLeaf, &null(0))), "c2275=NULL");
     }
 
     #[test]

@@ -19,6 +19,7 @@ def _read(summary: dict[str, Any]) -> list[str]:
         lines.append(f"{count(summary['vanished'], 'file')} gone before they were read: a running server dropped them")
     if summary["shrunk"]:
         lines.append("some files became shorter while they were read: what was cut off is not in these figures")
+    lines += [f"not looked at: {link} leads nowhere, its tablespace is not here" for link in summary["absent"]]
     return lines
 
 

@@ -29,6 +29,8 @@ def show_text(page: dict[str, Any]) -> str:
     if page.get("relation"):
         columns = ", ".join(f"{name} {type_name}" for name, type_name in page["columns"])
         lines += textwrap.wrap(f"{page['relation']} ({columns})", WIDTH, subsequent_indent="  ")
+        if page.get("encoding"):
+            lines.append(f"texts are in {page['encoding']}: characters beyond ASCII are others than shown")
     elif page.get("untyped"):
         lines += textwrap.wrap(f"no typed values: {page['untyped']}", WIDTH, subsequent_indent="  ")
     for problem in page["problems"]:
@@ -102,9 +104,14 @@ def _typed(values: dict[str, str | None]) -> str:
 
 
 def _literal(text: str | None) -> str:
+    """As SQL writes it; what a terminal would act upon or not show is escaped."""
     if text is None:
         return "NULL"
-    return f"'{text}'" if len(text) <= 2 * BYTES_SHOWN else f"'{text[: 2 * BYTES_SHOWN]}…' {len(text)} characters"
+    shown = text[: 2 * BYTES_SHOWN].replace("'", "''")
+    escape = "" if shown.isprintable() else "E"
+    if escape:
+        shown = "".join(c if c.isprintable() and c != "\\" else c.encode("unicode_escape").decode() for c in shown)
+    return f"{escape}'{shown}'" if len(text) <= 2 * BYTES_SHOWN else f"{escape}'{shown}…' {len(text)} characters"
 
 
 def _fields(part: dict[str, Any]) -> Iterator[str]:
@@ -113,8 +120,13 @@ def _fields(part: dict[str, Any]) -> Iterator[str]:
     if not fields:
         yield f"  {part['length']} bytes at {part['offset']}"
     for name, field in fields.items():
-        words = f"  {field['words']}" if field.get("words") else ""
-        yield f"  {name:<{width}}  {_value(field)}{words}"
+        head = f"  {name:<{width}}  {_value(field)}"
+        words = field.get("words", "")
+        if len(head) + 2 + len(words) > WIDTH:  # the rest of the words goes below the value
+            indent = " " * (width + 6)
+            yield from textwrap.wrap(words, WIDTH, initial_indent=head + "  ", subsequent_indent=indent, break_long_words=False)
+        else:
+            yield head + (f"  {words}" if words else "")
 
 
 def _words(part: dict[str, Any]) -> list[str]:

@@ -9,7 +9,8 @@ from leadline.errors import LeadlineError
 
 
 def add_values(page: dict[str, Any], relation: PageValues | None = None) -> None:
-    """Sets `relation` and `columns` [(name, type)] of a page, and `values` {name: text} of each item that has some.
+    """Sets `relation` and `columns` [(name, type)] of a page, and `values` {name: text} of each item that has some; `encoding` where
+    texts are not in UTF-8, so that their characters beyond ASCII are not those that `values` has.
 
     relation: of the page's file, for who looks at many pages of one; else the catalog is read for this page.
     Where no catalog says what the columns are, `relation` is None and `untyped` says why.
@@ -24,6 +25,8 @@ def add_values(page: dict[str, Any], relation: PageValues | None = None) -> None
         page["untyped"] = e.message + (f": {e.detail}" if e.detail else "")
         return
     page["relation"], page["columns"] = relation.relation, relation.columns
+    if relation.encoding:
+        page["encoding"] = relation.encoding
     for part in page["parts"]:
         if part["part"] in ("tuple", "item", "range") and part["number"] in found:
             part["values"] = dict(found[part["number"]])

@@ -17,6 +17,8 @@ pub const BRIN_PAGETYPE_META: u16 = 0xf091;
 pub const BRIN_PAGETYPE_REVMAP: u16 = 0xf092;
 #[allow(missing_docs)]
 pub const BRIN_PAGETYPE_REGULAR: u16 = 0xf093;
+/// `brinMagic`.
+pub const BRIN_META_MAGIC: u32 = 0xa810_9cfa;
 const BRIN_OFFSET_MASK: u8 = 0x1f;
 const BRIN_NULLS_MASK: u8 = 0x80;
 

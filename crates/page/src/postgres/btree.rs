@@ -8,7 +8,7 @@ use leadline_bytes::Endian;
 use super::header::{Header, SIZE as HEADER};
 use super::index_tuple::{self, IndexTuple, INDEX_AM_RESERVED_BIT};
 use super::line_pointer::LinePointer;
-use crate::part::{FieldKind, Part, Value, Wrong};
+use crate::part::{FieldKind, Part, Tid, Value, Wrong};
 use crate::reader::{Flag, Reader};
 
 /// Bytes of the special area.
@@ -57,6 +57,14 @@ pub struct Opaque {
 pub fn pivot_natts(tuple: &IndexTuple) -> Option<u16> {
     let is_pivot = tuple.t_info & INDEX_AM_RESERVED_BIT != 0 && tuple.t_tid.posid & BT_IS_POSTING == 0;
     is_pivot.then_some(tuple.t_tid.posid & BT_OFFSET_MASK)
+}
+
+/// Whether the posting list of an item, if it has one, ends before the item does.
+pub(super) fn posting_list_fits(item: &[u8]) -> bool {
+    let tuple = IndexTuple::parse(item).unwrap_or_default();
+    let Tid { block, posid } = tuple.t_tid;
+    let is_posting = tuple.t_info & INDEX_AM_RESERVED_BIT != 0 && posid & BT_IS_POSTING != 0;
+    !is_posting || (block as usize).saturating_add(6 * usize::from(posid & BT_OFFSET_MASK)) <= item.len()
 }
 
 impl Opaque {
@@ -115,17 +123,7 @@ fn deleted(r: &mut Reader<'_>) -> Result<(), Wrong> {
 }
 
 fn read_meta(r: &mut Reader<'_>) -> Result<(), Wrong> {
-    let magic = r.u32("btm_magic")?;
-    if magic != BTREE_MAGIC {
-        return Err(Wrong {
-            class: "meta",
-            what: "btm_magic",
-            item: None,
-            offset: HEADER,
-            wanted: format!("{BTREE_MAGIC:#x}"),
-            found: format!("{magic:#x}"),
-        });
-    }
+    r.u32("btm_magic")?;
     let version = r.u32("btm_version")?;
     r.u32("btm_root")?;
     r.u32("btm_level")?;
@@ -150,9 +148,9 @@ pub(super) fn item(page: &[u8], opaque: &Opaque, number: u32, lp: LinePointer) -
     let (start, end) = (lp.off(), lp.off() + lp.len());
     let mut r = Reader::new(page, Endian::Little, "item", FieldKind::TupleHeader, start, end).numbered(number);
     let outcome = read_item(&mut r, opaque, number, lp);
-    // Behind a posting list or a TID there is only what makes the length a multiple of 8.
-    let rest = if r.has("data") { "padding" } else { "data" };
-    r.bytes_to(rest, FieldKind::Data, end);
+    // Behind a posting list there is only what makes the length a multiple of 8. A key may lack: of nulls only the bitmap is stored.
+    let (rest, kind) = if r.has("tids") { ("padding", FieldKind::Padding) } else { ("data", FieldKind::Data) };
+    r.bytes_to(rest, kind, end);
     (r.finish(), outcome.err())
 }
 

@@ -2,11 +2,18 @@
 //!
 //! Looks at each line pointer once and takes no memory while nothing is wrong.
 
+use super::bloom::{self, BLOOM_MAGICK_NUMBER};
+use super::brin::BRIN_META_MAGIC;
+use super::btree::{self, BTREE_MAGIC};
 use super::checksum::checksum_inline;
+use super::gin;
+use super::hash::HASH_MAGIC;
 use super::header::{Header, SIZE as HEADER};
-use super::heap::TupleHeader;
+use super::heap::{TupleHeader, HEAP_ONLY_TUPLE};
+use super::index_tuple::{IndexTuple, INDEX_AM_RESERVED_BIT, INDEX_SIZE_MASK};
 use super::kind::{kind, Fork, Items, Kind};
 use super::line_pointer::{line_pointers, LinePointer, LP_DEAD, LP_NORMAL, LP_REDIRECT, LP_UNUSED};
+use super::spgist::{self, SpgistTuple, SPGIST_MAGIC_NUMBER};
 use crate::part::Wrong;
 
 /// What was found about one page.
@@ -46,11 +53,45 @@ pub fn check(page: &[u8], fork: Fork, block: Option<u32>) -> Verdict {
             verdict.wrong.push(bad_checksum(page, &header, computed));
         }
     }
-    if kind.items() != Items::None {
-        verdict.items = header.line_pointers(page.len()) as u32;
-        check_items(page, &header, kind, &mut verdict.wrong);
+    match kind.items() {
+        Items::None => verdict.wrong.extend(bad_contents(page, &header, kind)),
+        items => {
+            verdict.items = header.line_pointers(page.len()) as u32;
+            check_items(page, &header, items, kind, &mut verdict.wrong);
+        }
     }
+    verdict.wrong.extend(bad_level(page, &header, kind));
     verdict
+}
+
+/// A meta page whose magic number is another, or a posting tree's leaf that its lists do not fill.
+fn bad_contents(page: &[u8], header: &Header, kind: Kind) -> Option<Wrong> {
+    let (what, magic) = match kind {
+        Kind::BtreeMeta => ("btm_magic", BTREE_MAGIC),
+        Kind::HashMeta => ("hashm_magic", HASH_MAGIC),
+        Kind::SpgistMeta => ("magicNumber", SPGIST_MAGIC_NUMBER),
+        Kind::BrinMeta => ("brinMagic", BRIN_META_MAGIC),
+        Kind::BloomMeta => ("magickNumber", BLOOM_MAGICK_NUMBER),
+        Kind::GinDataLeaf => return gin::bad_lists(page, header),
+        Kind::Bloom => return bloom::bad_number(page, header),
+        _ => return None,
+    };
+    let found = page.get(HEADER..).and_then(|b| b.first_chunk()).map_or(0, |b| u32::from_le_bytes(*b));
+    let is_other = || wrong("meta", what, None, HEADER, format!("{magic:#x}"), format!("{found:#x}"));
+    (found != magic).then(is_other)
+}
+
+/// A page of a btree whose level is not one that its flags have.
+fn bad_level(page: &[u8], header: &Header, kind: Kind) -> Option<Wrong> {
+    let wanted = match kind {
+        Kind::BtreeLeaf => "0, as it is a leaf",
+        Kind::BtreeInner => "at least 1, as it is no leaf",
+        _ => return None,
+    };
+    let level = btree::Opaque::parse(header.special(page))?.btpo_level;
+    let is_wrong = (level == 0) != (kind == Kind::BtreeLeaf);
+    let at = usize::from(header.pd_special) + 8;
+    is_wrong.then(|| wrong("special", "btpo_level", None, at, wanted.into(), level.to_string()))
 }
 
 fn wrong(
@@ -107,14 +148,14 @@ fn bad_checksum(page: &[u8], header: &Header, computed: u16) -> Wrong {
 }
 
 #[inline(always)]
-fn check_items(page: &[u8], header: &Header, kind: Kind, found: &mut Vec<Wrong>) {
+fn check_items(page: &[u8], header: &Header, items: Items, kind: Kind, found: &mut Vec<Wrong>) {
     let count = header.line_pointers(page.len()) as u32;
     let (upper, special) = (usize::from(header.pd_upper), usize::from(header.pd_special));
     if (header.pd_lower as usize - HEADER) % 4 != 0 {
         let wanted = format!("{HEADER} and a multiple of 4");
         found.push(wrong("header", "pd_lower", None, 12, wanted, header.pd_lower.to_string()));
     }
-    let heap = kind.items() == Items::Heap;
+    let heap = items == Items::Heap;
     // Items mostly lie behind each other from the end of the page down, in the order of their line pointers.
     let (mut lowest, mut in_order) = (special, true);
     for (number, lp) in line_pointers(page, header) {
@@ -123,10 +164,16 @@ fn check_items(page: &[u8], header: &Header, kind: Kind, found: &mut Vec<Wrong>)
         if has_item && inside {
             in_order &= lp.off() + lp.len() <= lowest;
             lowest = lp.off();
-            if heap && lp.flags() == LP_NORMAL && !lp.item(page).is_some_and(sound_tuple) {
-                found.extend(bad_tuple(page, number, lp));
+            match items {
+                Items::Heap if lp.flags() == LP_NORMAL && !lp.item(page).is_some_and(sound_tuple) => {
+                    found.extend(bad_tuple(page, number, lp));
+                }
+                Items::Index | Items::Spgist if !lp.item(page).is_some_and(|item| sound_item(kind, item)) => {
+                    found.extend(bad_item(page, header, kind, number, lp));
+                }
+                _ => {}
             }
-        } else if let Some(wrong) = bad_line_pointer(header, heap, count, number, lp) {
+        } else if let Some(wrong) = bad_line_pointer(page, header, heap, count, number, lp) {
             found.push(wrong);
         }
     }
@@ -169,6 +216,48 @@ fn sound_tuple(tuple: &[u8]) -> bool {
     TupleHeader::parse(tuple).is_some_and(|header| header.is_sound(tuple.len()))
 }
 
+/// Whether an item of an index is as long as it says, and lists and nodes inside of it are no longer.
+#[inline(always)]
+fn sound_item(kind: Kind, item: &[u8]) -> bool {
+    match kind {
+        Kind::SpgistLeaf => size_of_item(kind, item) == item.len(),
+        Kind::SpgistInner => size_of_item(kind, item) == item.len() && spgist::nodes_fit(item),
+        _ => {
+            let t_info = item.get(6..8).and_then(|b| b.first_chunk()).map_or(0, |b| u16::from_le_bytes(*b));
+            usize::from(t_info & INDEX_SIZE_MASK) == item.len()
+                && match kind {
+                    Kind::BtreeLeaf => t_info & INDEX_AM_RESERVED_BIT == 0 || btree::posting_list_fits(item),
+                    Kind::GinEntryLeaf => gin::posting_list_fits(item),
+                    _ => true,
+                }
+        }
+    }
+}
+
+/// Its bytes, by its own word; 0 when it is shorter than that.
+#[inline(always)]
+fn size_of_item(kind: Kind, item: &[u8]) -> usize {
+    let leaf = kind == Kind::SpgistLeaf;
+    match kind {
+        Kind::SpgistLeaf | Kind::SpgistInner => SpgistTuple::parse(item, leaf).map_or(0, |tuple| tuple.size(leaf)),
+        _ => IndexTuple::parse(item).map_or(0, |tuple| tuple.size()),
+    }
+}
+
+#[cold]
+fn bad_item(page: &[u8], header: &Header, kind: Kind, number: u32, lp: LinePointer) -> Option<Wrong> {
+    let size = size_of_item(kind, lp.item(page).unwrap_or(&[]));
+    if size == lp.len() {
+        return super::item(page, header.special(page), kind, number, lp).1; // named where the item is taken apart
+    }
+    let (what, at) = match kind {
+        Kind::SpgistLeaf | Kind::SpgistInner => ("size", 0),
+        _ => ("t_info", 6),
+    };
+    let wanted = format!("a size of {}, as lp_len", lp.len());
+    Some(wrong("tuple", what, Some(number), lp.off() + at, wanted, size.to_string()))
+}
+
 #[cold]
 fn bad_tuple(page: &[u8], number: u32, lp: LinePointer) -> Option<Wrong> {
     match lp.item(page).and_then(TupleHeader::parse) {
@@ -195,7 +284,14 @@ fn overlap(page: &[u8], header: &Header, number: u32, lp: LinePointer) -> Wrong 
 }
 
 #[cold]
-fn bad_line_pointer(header: &Header, heap: bool, count: u32, number: u32, lp: LinePointer) -> Option<Wrong> {
+fn bad_line_pointer(
+    page: &[u8],
+    header: &Header,
+    heap: bool,
+    count: u32,
+    number: u32,
+    lp: LinePointer,
+) -> Option<Wrong> {
     let (upper, special) = (header.pd_upper, header.pd_special);
     let at = HEADER + 4 * (number as usize - 1);
     let wrong = |what, wanted: String, found: String| {
@@ -209,7 +305,16 @@ fn bad_line_pointer(header: &Header, heap: bool, count: u32, number: u32, lp: Li
             wrong("lp_off", format!("the number of another of {count} line pointers"), lp.off().to_string())
         }
         LP_REDIRECT if !lp.is_empty() => wrong("lp_len", "0, as it is a redirect".into(), lp.len().to_string()),
-        LP_REDIRECT => None,
+        LP_REDIRECT => {
+            let target = line_pointers(page, header).nth(lp.off() - 1).map(|(_, target)| target);
+            let tuple = target.filter(|t| t.flags() == LP_NORMAL).and_then(|t| TupleHeader::parse(t.item(page)?));
+            let found = match tuple {
+                Some(tuple) if tuple.t_infomask2 & HEAP_ONLY_TUPLE != 0 => return None,
+                Some(_) => format!("{}, which is not heap only", lp.off()),
+                None => format!("{}, which has no tuple", lp.off()),
+            };
+            wrong("lp_off", "a line pointer to a heap-only tuple".into(), found)
+        }
         LP_DEAD if lp.is_empty() => None,
         _ if lp.is_empty() => wrong("lp_len", "at least 1".into(), "0".into()),
         _ => {

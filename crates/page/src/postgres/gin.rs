@@ -154,6 +154,26 @@ fn posting_list(r: &mut Reader<'_>) -> Result<(), Wrong> {
     Ok(())
 }
 
+/// Packed lists that do not end where the page's do: where each begins is told by the lengths of those before it.
+pub(super) fn bad_lists(page: &[u8], header: &Header) -> Option<Wrong> {
+    let end = usize::from(header.pd_lower);
+    if Opaque::parse(header.special(page))?.flags & GIN_COMPRESSED == 0 {
+        return None; // before 9.4
+    }
+    let mut at = HEADER + 8;
+    while at < end {
+        let nbytes = page.get(at + 6..).and_then(|b| b.first_chunk()).map_or(0, |b| u16::from_le_bytes(*b));
+        let next = at + 8 + usize::from(nbytes).next_multiple_of(2);
+        if next > end {
+            let wanted = format!("at most {}, up to pd_lower", end.saturating_sub(at + 8));
+            let found = nbytes.to_string();
+            return Some(Wrong { class: "posting_list", what: "nbytes", item: None, offset: at + 6, wanted, found });
+        }
+        at = next;
+    }
+    None
+}
+
 /// The TIDs of a packed list: at most one for each byte, and the first.
 fn unpack(first: Tid, packed: &[u8]) -> Vec<Tid> {
     let mut value = u64::from(first.block) << POSID_BITS | u64::from(first.posid);
@@ -169,6 +189,25 @@ fn unpack(first: Tid, packed: &[u8]) -> Vec<Tid> {
         }
     }
     tids
+}
+
+/// Whether the posting list of an entry, if it has one, ends before the entry does.
+pub(super) fn posting_list_fits(entry: &[u8]) -> bool {
+    let Tid { block, posid } = IndexTuple::parse(entry).unwrap_or_default().t_tid;
+    if posid == GIN_TREE_POSTING || posid == 0 {
+        return true;
+    }
+    let list = (block & !GIN_ITUP_COMPRESSED) as usize;
+    let len = if block & GIN_ITUP_COMPRESSED == 0 {
+        6 * usize::from(posid)
+    } else {
+        let nbytes = entry
+            .get(list.saturating_add(6)..)
+            .and_then(|b| b.first_chunk())
+            .map_or(u16::MAX, |b| u16::from_le_bytes(*b));
+        8 + usize::from(nbytes)
+    };
+    list.saturating_add(len) <= entry.len()
 }
 
 /// An item of the entry tree or of the pending list as a part.

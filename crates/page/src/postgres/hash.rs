@@ -14,6 +14,8 @@ use crate::reader::{Flag, Reader};
 pub const SPECIAL: usize = 16;
 /// `hasho_page_id`.
 pub const HASHO_PAGE_ID: u16 = 0xff80;
+/// `hashm_magic`.
+pub const HASH_MAGIC: u32 = 0x0644_0640;
 const HASH_MAX_SPLITPOINTS: usize = 98;
 const HASH_MAX_BITMAPS: usize = 1024;
 

@@ -17,6 +17,8 @@ pub const HEAP_HASNULL: u16 = 0x0001;
 pub const HEAP_HASOID_OLD: u16 = 0x0008;
 /// `t_infomask2`: number of attributes.
 pub const HEAP_NATTS_MASK: u16 = 0x07ff;
+/// `t_infomask2`: a version that no index points to.
+pub const HEAP_ONLY_TUPLE: u16 = 0x8000;
 /// Most attributes a row can have.
 pub const MAX_ATTRIBUTES: u16 = 1600;
 
@@ -104,11 +106,18 @@ impl TupleHeader {
         }
     }
 
+    /// Where the row begins: behind the null bitmap and the oid, at the next multiple of 8.
+    #[inline]
+    fn data_offset(&self) -> usize {
+        let oid = if self.t_infomask & HEAP_HASOID_OLD != 0 { 4 } else { 0 };
+        (SIZE + self.bitmap_len() + oid).next_multiple_of(8)
+    }
+
     /// Whether this can be the header of a tuple of so many bytes.
     #[inline(always)]
     pub fn is_sound(&self, len: usize) -> bool {
         let hoff = usize::from(self.t_hoff);
-        hoff % 8 == 0 && hoff >= SIZE + self.bitmap_len() && hoff <= len && self.natts() <= MAX_ATTRIBUTES
+        hoff == self.data_offset() && hoff <= len && self.natts() <= MAX_ATTRIBUTES
     }
 
     /// What cannot be in a tuple of so many bytes at this offset.
@@ -129,7 +138,11 @@ impl TupleHeader {
         if self.natts() > MAX_ATTRIBUTES {
             return wrong("number of attributes", 18, format!("up to {MAX_ATTRIBUTES}"), self.natts());
         }
-        let wanted = format!("a multiple of 8 from {} to {len}", SIZE + self.bitmap_len());
+        let nulls = if self.bitmap_len() > 0 { " with nulls" } else { "" };
+        let wanted = match self.data_offset() {
+            at if at > len => format!("up to {len}, the length of the tuple"),
+            at => format!("{at}, for {} attributes{nulls}", self.natts()),
+        };
         wrong("t_hoff", 22, wanted, self.t_hoff.into())
     }
 }

@@ -3,7 +3,7 @@
 //! Special areas of one size are told apart by their last two bytes, which each access method keeps for that.
 
 use super::header::Header;
-use super::{brin, btree, gin, gist, hash, sequence, spgist};
+use super::{bloom, brin, btree, gin, gist, hash, sequence, spgist};
 
 /// The file of a relation that a page is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -70,6 +70,7 @@ pub enum Kind {
     BrinRegular,
     /// An index of contrib/bloom.
     Bloom,
+    BloomMeta,
     Unknown,
 }
 
@@ -122,6 +123,7 @@ impl Kind {
             K::BrinRevmap => "brin map",
             K::BrinRegular => "brin summaries",
             K::Bloom => "bloom",
+            K::BloomMeta => "bloom meta",
             K::Unknown => "unknown",
         }
     }
@@ -176,7 +178,6 @@ fn u16_at(special: &[u8], at: usize) -> u16 {
 }
 
 fn of_eight(special: &[u8], last: u16) -> Kind {
-    const BLOOM_PAGE_ID: u16 = 0xff83;
     if special.first_chunk() == Some(&sequence::SEQ_MAGIC.to_le_bytes()) && last == 0 {
         return Kind::Sequence;
     }
@@ -189,7 +190,8 @@ fn of_eight(special: &[u8], last: u16) -> Kind {
         brin::BRIN_PAGETYPE_META => Kind::BrinMeta,
         brin::BRIN_PAGETYPE_REVMAP => Kind::BrinRevmap,
         brin::BRIN_PAGETYPE_REGULAR => Kind::BrinRegular,
-        BLOOM_PAGE_ID => Kind::Bloom,
+        bloom::BLOOM_PAGE_ID if u16_at(special, 2) & bloom::BLOOM_META != 0 => Kind::BloomMeta,
+        bloom::BLOOM_PAGE_ID => Kind::Bloom,
         flags if flags > 0x1ff => Kind::Unknown,
         flags if flags & gin::GIN_META != 0 => Kind::GinMeta,
         flags if flags & gin::GIN_DELETED != 0 => Kind::GinDeleted,

@@ -7,6 +7,7 @@ use leadline_bytes::Endian;
 use crate::part::{FieldKind, Part, Value, Wrong};
 use crate::reader::Reader;
 
+mod bloom;
 pub mod brin;
 pub mod btree;
 mod check;
@@ -71,7 +72,11 @@ pub fn dissect_block(page: &[u8], fork: Fork, block: u32) -> Page {
     let mut found = Found { parts: vec![part], wrong: Vec::new() };
     contents(&mut found, page, &header, kind, block);
     special(&mut found, page, &header, kind);
-    found.wrong.extend(check::check(page, fork, None).wrong);
+    for wrong in check::check(page, fork, None).wrong {
+        if !found.wrong.contains(&wrong) {
+            found.wrong.push(wrong); // else it was met already while its item was taken apart
+        }
+    }
     Page { kind, parts: found.parts, wrong: found.wrong }
 }
 
@@ -116,6 +121,8 @@ fn contents(found: &mut Found, page: &[u8], header: &Header, kind: Kind, block: 
         Kind::SpgistMeta => found.add_all(spgist::meta(page, header)),
         Kind::BrinMeta => found.add(brin::meta(page, header)),
         Kind::BrinRevmap => found.add(brin::revmap(page, header)),
+        Kind::BloomMeta => found.add(bloom::meta(page, header)),
+        Kind::Bloom => found.add_all(bloom::tuples(page, header)),
         _ if kind.items() != Items::None => items(found, page, header, kind),
         _ => {}
     }
@@ -194,6 +201,7 @@ fn special(found: &mut Found, page: &[u8], header: &Header, kind: Kind) {
         K::SpgistMeta | K::SpgistLeaf | K::SpgistInner => spgist::special(&mut r),
         K::BrinMeta | K::BrinRevmap | K::BrinRegular => brin::special(&mut r),
         K::Sequence => sequence::special(&mut r),
+        K::Bloom | K::BloomMeta => bloom::special(&mut r),
         _ => Ok(()),
     };
     r.bytes_to("special", FieldKind::Special, page.len());

@@ -5,7 +5,7 @@
 use leadline_bytes::Endian;
 
 use super::header::{Header, SIZE as HEADER};
-use super::index_tuple::{IndexTuple, INDEX_SIZE_MASK};
+use super::index_tuple::{self, IndexTuple, INDEX_SIZE_MASK};
 use super::line_pointer::LinePointer;
 use crate::part::{FieldKind, Part, Tid, Value, Wrong};
 use crate::reader::{Flag, Reader};
@@ -22,6 +22,8 @@ pub const SPGIST_DELETED: u16 = 2;
 pub const SPGIST_LEAF: u16 = 4;
 /// Of the tree of rows whose key is null.
 pub const SPGIST_NULLS: u16 = 8;
+/// `magicNumber`.
+pub const SPGIST_MAGIC_NUMBER: u32 = 0xba0b_abee;
 const CACHED_PAGES: u32 = 8;
 const LIVE: u32 = 0;
 const STATES: [&str; 4] = ["live", "redirect", "dead", "placeholder"];
@@ -46,7 +48,7 @@ pub struct SpgistTuple {
 
 impl SpgistTuple {
     /// Bytes before the values of a leaf, or before the prefix of an inner tuple.
-    pub const fn size(leaf: bool) -> usize {
+    pub const fn head(leaf: bool) -> usize {
         if leaf {
             16
         } else {
@@ -64,6 +66,16 @@ impl SpgistTuple {
         Some(SpgistTuple { bits, item: IndexTuple { t_tid, t_info } })
     }
 
+    /// Its bytes, by its own word.
+    pub fn size(&self, leaf: bool) -> usize {
+        let is_inner = !leaf && self.is_live();
+        if is_inner {
+            self.item.t_info.into()
+        } else {
+            (self.bits >> 2) as usize
+        }
+    }
+
     /// Whether it is in use: no redirect, nor what is left of one that was.
     pub fn is_live(&self) -> bool {
         self.bits & 3 == LIVE
@@ -78,6 +90,17 @@ impl SpgistTuple {
     pub fn prefix(&self) -> usize {
         (self.bits >> 16) as usize
     }
+}
+
+/// Whether the nodes of an inner tuple, if it is a live one, are all there.
+pub(super) fn nodes_fit(item: &[u8]) -> bool {
+    let Some(tuple) = SpgistTuple::parse(item, false).filter(SpgistTuple::is_live) else { return true };
+    let mut at = SpgistTuple::head(false) + tuple.prefix();
+    for _ in 0..tuple.nodes() {
+        let Some(node) = item.get(at..).and_then(IndexTuple::parse) else { return false };
+        at += node.size().max(index_tuple::SIZE);
+    }
+    at <= item.len()
 }
 
 pub(super) fn special(r: &mut Reader<'_>) -> Result<(), Wrong> {

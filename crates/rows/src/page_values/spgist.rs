@@ -26,7 +26,7 @@ impl Values<'_> {
         if nulls && self.columns.len() == 1 {
             return Some(vec![(key.clone(), None)]);
         }
-        let start = SpgistTuple::size(true);
+        let start = SpgistTuple::head(true);
         let bitmap = if tuple.item.t_info & INDEX_NULL_MASK != 0 { Some(item.get(BITMAP..start)?) } else { None };
         let mut stored = Vec::new();
         deform(item.get(start..)?, bitmap, self.storages.len(), self.storages, &mut stored);
@@ -36,7 +36,7 @@ impl Values<'_> {
 
     pub(super) fn spgist_inner(&self, tree: Tree, item: &[u8]) -> Option<NamedValues> {
         let tuple = SpgistTuple::parse(item, false).filter(SpgistTuple::is_live)?;
-        let mut at = SpgistTuple::size(false);
+        let mut at = SpgistTuple::head(false);
         let mut out = Vec::new();
         if tuple.prefix() > 0 {
             let (prefix, _) = value_at(item.get(at..at + tuple.prefix())?, 0, self.types.0.get(&tree.prefix)?.storage)?;

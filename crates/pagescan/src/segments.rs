@@ -1,0 +1,41 @@
+//! Files of a relation that are missing or not full although another follows: to the server the relation ends there, and it says
+//! nothing of what is behind.
+//!
+//! Source: src/backend/storage/smgr/md.c.
+
+use std::fs;
+use std::path::PathBuf;
+
+use leadline_page::Wrong;
+
+use crate::files::RelationFile;
+
+/// The file before this one and what is wrong with it.
+///
+/// Asked in data directories only, since other files may be copied one by one, and not where a server may be running: it removes and
+/// copies the files of a database in any order.
+pub(crate) fn gap_before(file: &RelationFile) -> Option<(PathBuf, Wrong)> {
+    let before = file.segment.checked_sub(1)?;
+    let root = file.path.ancestors().skip(1).take(5).find(|folder| folder.join("global/pg_control").is_file())?;
+    if root.join("postmaster.pid").exists() {
+        return None;
+    }
+    let len = |path: &PathBuf| fs::metadata(path).ok().map(|about| about.len());
+    let of = |segment: u32| match segment {
+        0 => file.path.with_extension(""),
+        n => file.path.with_extension(n.to_string()),
+    };
+    let (first, path) = (of(0), of(before));
+    let full = u64::from(file.layout.segment_blocks) * u64::from(file.layout.block_size);
+    let found = match len(&path) {
+        Some(bytes) if bytes == full => return None,
+        Some(bytes) => format!("{bytes} bytes"),
+        None => "no file".into(),
+    };
+    // All files of a dropped relation are emptied from the first on, and the first stays until a checkpoint.
+    if len(&first) == Some(0) {
+        return None;
+    }
+    let wanted = format!("{full} bytes, as segment {} follows", file.segment);
+    Some((path, Wrong { class: "segment", what: "file", item: None, offset: 0, wanted, found }))
+}
