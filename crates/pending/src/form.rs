@@ -492,10 +492,11 @@ mod tests {
                 // The first two columns of either byte of the bitmap: none is there, one, the other.
                 let bits = [pick(&[0, 1, 2]) as u8, pick(&[0, 1, 2]) as u8];
                 let mut t = tuple(mask as u16, natts as u16, (has_nulls == 1).then_some(bits[0]), &[bits[1]]);
-                t[22] = 32;
-                t.resize(32, 0);
+                let hoff = if has_nulls == 1 && natts > 8 { 32 } else { 24 };
+                t[22] = hoff as u8;
+                t.resize(hoff, 0);
                 t.extend([3; 10]);
-                t.truncate(pick(&[42, 42, 42, 30])); // the shortest ends before its t_hoff
+                t.truncate(pick(&[hoff + 10, hoff + 10, hoff + 10, hoff - 2])); // the shortest ends before its t_hoff
                 t
             })
             .collect();

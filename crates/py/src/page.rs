@@ -21,7 +21,9 @@ pub(crate) fn block_sizes(data_dir: PathBuf) -> PyResult<(u32, u32)> {
         Control::parse(&bytes).map_err(|e| leadline_pagescan::Error::NotPages { path, detail: e.to_string() })
     });
     let control = parsed.map_err(Error::from)?;
-    Ok((control.blcksz, control.xlog_blcksz))
+    // The log has pages of 8 kB where this makes no sense.
+    let is_size = control.xlog_blcksz.is_power_of_two() && (1024..=65536).contains(&control.xlog_blcksz);
+    Ok((control.blcksz, if is_size { control.xlog_blcksz } else { 8192 }))
 }
 
 /// One page of a file, taken apart.

@@ -20,7 +20,7 @@ pub struct Control {
     pub blcksz: u32,
     /// Blocks in a file before the next one begins.
     pub relseg_size: u32,
-    /// Bytes of a page of the log.
+    /// Bytes of a page of the log; not looked at, as pages can be read without.
     pub xlog_blcksz: u32,
     /// 0: pages have no checksums.
     pub data_checksum_version: u32,
@@ -69,10 +69,6 @@ impl Control {
         }
         if !control.blcksz.is_power_of_two() || !(1024..=32768).contains(&control.blcksz) {
             return Err(wrong("blcksz", BLCKSZ, "a power of two from 1024 to 32768", control.blcksz.to_string()));
-        }
-        if !control.xlog_blcksz.is_power_of_two() || !(1024..=65536).contains(&control.xlog_blcksz) {
-            let found = control.xlog_blcksz.to_string();
-            return Err(wrong("xlog_blcksz", BLCKSZ + 8, "a power of two from 1024 to 65536", found));
         }
         if control.relseg_size == 0 {
             return Err(wrong("relseg_size", BLCKSZ + 4, "at least 1", "0".into()));
