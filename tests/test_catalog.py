@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
+import psycopg
 import pytest
 from conftest import Server, wait_until
 from leadline.catalog import conf, sql
@@ -15,6 +16,7 @@ from leadline.catalog.queries import VIEWS, views_of
 from leadline.catalog.secrets import MASK, mask_setting
 from leadline.catalog.store import Store
 from leadline.errors import LeadlineError
+from leadline.pages.relation import place_in_server
 
 SCHEMA = """
 drop schema if exists catalog_test cascade; create schema catalog_test;
@@ -184,6 +186,20 @@ def test_no_secret_of_the_settings_is_collected(fresh_server) -> None:
     for found in (over_sql, from_files):
         assert found["primary_conninfo"][1] == f"host=elsewhere password={MASK} user=copier"
         assert "geheim" not in repr(found)
+
+
+def test_what_others_made_in_the_search_path_is_not_called(fresh_server) -> None:
+    server = fresh_server(16)
+    server.sql("create schema trap")
+    server.sql("create function trap.spring() returns int language plpgsql as $$begin raise 'sprung'; end$$")
+    server.sql("create view trap.pg_settings as select name, setting, trap.spring() as unit from pg_catalog.pg_settings")
+    server.sql("create table trap.own as select 1 as n")
+    server.sql("alter role all set search_path = trap, pg_catalog, public")
+    with connect(server.dsn) as conn:
+        assert len(sql.collect_static(conn).rows["setting"]) > 100
+    assert place_in_server(server.dsn, "own").path.is_file()
+    with connect(server.dsn, own_names=True) as conn, pytest.raises(psycopg.errors.RaiseException, match="sprung"):
+        conn.execute("select unit from pg_settings")
 
 
 def test_settings_from_files_read_like_pg_settings(fresh_server, tmp_path: Path) -> None:

@@ -41,9 +41,11 @@ def safe_dsn(dsn: str) -> str:
     return make_conninfo("", **{key: value for key, value in parse_dsn(dsn).items() if key not in SECRET_PARAMETERS})
 
 
-def connect(dsn: str, *, dbname: str | None = None, timeout_s: int = CONNECT_TIMEOUT_S) -> Connection:
+def connect(dsn: str, *, dbname: str | None = None, timeout_s: int = CONNECT_TIMEOUT_S, own_names: bool = False) -> Connection:
     """Opens a connection in autocommit mode whose statements read only and end by themselves.
 
+    Names mean what the system has under them, whatever others made in the schemas of the user's search path, with rights that are
+    this user's when it is used. own_names: they mean what they mean to the user; statements then name the system's things in full.
     dbname: another database of the same server. Raises LeadlineError('usage', 'connection' or 'rights').
     """
     given = parse_dsn(dsn)
@@ -56,6 +58,8 @@ def connect(dsn: str, *, dbname: str | None = None, timeout_s: int = CONNECT_TIM
     if "connect_timeout" not in given and "PGCONNECT_TIMEOUT" not in os.environ:
         parameters["connect_timeout"] = timeout_s
     limits = f"-c statement_timeout={STATEMENT_TIMEOUT_MS} -c lock_timeout={LOCK_TIMEOUT_MS} -c default_transaction_read_only=on"
+    if not own_names:
+        limits += " -c search_path=pg_catalog"
     own_options = given.get("options", os.environ.get("PGOPTIONS", ""))
     try:
         return psycopg.connect(dsn, autocommit=True, options=f"{own_options} {limits}".strip(), **parameters)

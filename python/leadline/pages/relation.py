@@ -11,9 +11,9 @@ from leadline.errors import LeadlineError
 from leadline.pages import Place, parse_place
 
 WHERE = """
-select current_setting('data_directory'), pg_relation_filepath(r), s.setting::bigint
-from pg_settings s, (select %s::regclass as r) as named
-where s.name = 'segment_size'
+select pg_catalog.current_setting('data_directory'), pg_catalog.pg_relation_filepath(r), s.setting::bigint
+from pg_catalog.pg_settings s, (select %s::pg_catalog.regclass as r) as named
+where s.name operator(pg_catalog.=) 'segment_size'
 """
 
 
@@ -23,7 +23,7 @@ def place_in_server(dsn: str, text: str, fork: str = "main") -> Place:
     Raises LeadlineError: no such relation, one without a file, no right to know where the data directory is.
     """
     asked = parse_place(text)
-    with connect(dsn) as connection:
+    with connect(dsn, own_names=True) as connection:
         try:
             row = connection.execute(WHERE, [str(asked.path)]).fetchone()
         except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName, psycopg.errors.InvalidName) as e:
