@@ -124,7 +124,8 @@ class RowScan:
 
     def describe(self) -> dict[str, Any]:
         """{relation, columns: [(name, type)], provenance: [name], unknown: [name of a column whose values are hex],
-        virtual: [name of a generated column that no row keeps a value of], unlogged: bool}"""
+        virtual: [name of a generated column that no row keeps a value of], unlogged: bool,
+        encoding: that of its texts where it is not UTF-8}"""
 
     def status(self) -> dict[str, int]:
         """{block, blocks, gone_blocks, unread_pages, torn_pages, wrong_checksums, unread_rows, unread_values}: as far as was read"""

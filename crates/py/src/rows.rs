@@ -43,6 +43,7 @@ impl RowScan {
         out.set_item("unknown", unknown)?;
         out.set_item("virtual", scan.virtual_columns())?;
         out.set_item("unlogged", scan.is_unlogged())?;
+        out.set_item("encoding", scan.other_encoding())?;
         Ok(out)
     }
 

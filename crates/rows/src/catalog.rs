@@ -35,6 +35,15 @@ const ACLITEM: u32 = 1033;
 /// The first oid of what users make.
 const FIRST_NORMAL_OID: u32 = 16384;
 
+/// Encodings of a server by their numbers (src/include/mb/pg_wchar.h, `pg_enc`).
+#[rustfmt::skip]
+const ENCODINGS: [&str; 35] = [
+    "SQL_ASCII", "EUC_JP", "EUC_CN", "EUC_KR", "EUC_TW", "EUC_JIS_2004", "UTF8", "MULE_INTERNAL", "LATIN1", "LATIN2", "LATIN3", "LATIN4",
+    "LATIN5", "LATIN6", "LATIN7", "LATIN8", "LATIN9", "LATIN10", "WIN1256", "WIN1258", "WIN866", "WIN874", "KOI8R", "WIN1251", "WIN1252",
+    "ISO_8859_5", "ISO_8859_6", "ISO_8859_7", "ISO_8859_8", "WIN1250", "WIN1253", "WIN1254", "WIN1255", "WIN1257", "KOI8U",
+];
+const UTF8: u32 = 6;
+
 /// A column of a relation, dropped ones included.
 #[derive(Debug, Clone)]
 #[allow(missing_docs)]
@@ -88,12 +97,21 @@ pub struct Database {
     pub encoding: u32,
 }
 
+impl Database {
+    /// The name of its encoding where that is not UTF-8.
+    pub fn other_encoding(&self) -> Option<&'static str> {
+        let name = ENCODINGS.get(self.encoding as usize).copied().unwrap_or("an encoding that is not known");
+        (self.encoding != UTF8).then_some(name)
+    }
+}
+
 /// The relations of one database.
 #[allow(missing_docs)]
 pub struct Catalog {
     pub dir: DataDir,
     pub xacts: Xacts,
     pub database: u32,
+    pub other_encoding: Option<&'static str>,
     space: u32,
     mapped: HashMap<u32, u32>,
     shared: HashMap<u32, u32>,
@@ -161,6 +179,7 @@ impl Catalog {
             dir: dir.clone(),
             xacts: Xacts::new(dir),
             database,
+            other_encoding: None,
             space,
             mapped: map(dir.folder(database, space, 0)?)?,
             shared: map(dir.root.join("global"))?,
@@ -174,6 +193,7 @@ impl Catalog {
     /// When it cannot be read.
     pub fn open(dir: &DataDir, database: &Database) -> Result<Catalog> {
         let mut catalog = Catalog::bare(dir, database.oid, database.dattablespace)?;
+        catalog.other_encoding = database.other_encoding();
         let columns =
             ["oid", "relname", "relnamespace", "relkind", "relfilenode", "reltablespace", "relpersistence", "relam"];
         let rows = catalog.rows(PG_CLASS, &columns)?;

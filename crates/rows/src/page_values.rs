@@ -12,7 +12,6 @@ use leadline_page::postgres::index_tuple::{IndexTuple, INDEX_NULL_MASK, SIZE};
 use leadline_page::postgres::spgist::SPGIST_NULLS;
 use leadline_page::postgres::{kind, Fork, Header, Items, Kind};
 
-use crate::catalog::databases;
 use crate::decode::Decoder;
 use crate::error::Result;
 use crate::find::relation_of_file;
@@ -31,15 +30,6 @@ type NamedValues = Vec<(String, Option<String>)>;
 /// A line pointer, and the values its item has, each with its name: that of its column, or what is kept of that, such as "min of n".
 /// An inner tuple of an index may lack the last ones.
 pub type ItemValues = (u16, NamedValues);
-
-/// Encodings of a server by their numbers (src/include/mb/pg_wchar.h, `pg_enc`).
-#[rustfmt::skip]
-const ENCODINGS: [&str; 35] = [
-    "SQL_ASCII", "EUC_JP", "EUC_CN", "EUC_KR", "EUC_TW", "EUC_JIS_2004", "UTF8", "MULE_INTERNAL", "LATIN1", "LATIN2", "LATIN3", "LATIN4",
-    "LATIN5", "LATIN6", "LATIN7", "LATIN8", "LATIN9", "LATIN10", "WIN1256", "WIN1258", "WIN866", "WIN874", "KOI8R", "WIN1251", "WIN1252",
-    "ISO_8859_5", "ISO_8859_6", "ISO_8859_7", "ISO_8859_8", "WIN1250", "WIN1253", "WIN1254", "WIN1255", "WIN1257", "KOI8U",
-];
-const UTF8: u32 = 6;
 
 /// Instead of a value that only an operator class can read which does not come with the server.
 const UNKNOWN: &str = "<of an operator class that is not known>";
@@ -65,7 +55,6 @@ enum Kept {
 /// The pages of one relation, through the catalog of the data directory that its file is in.
 pub struct PageValues {
     relation: Arc<Relation>,
-    encoding: u32,
     kept: Kept,
     rows: Decoder,
     texts: Texts,
@@ -89,11 +78,9 @@ impl PageValues {
             }
             _ => Kept::Columns,
         };
-        let own = databases(&catalog.dir)?.into_iter().find(|database| database.oid == catalog.database);
-        let encoding = own.map_or(UTF8, |database| database.encoding);
         let relation = Arc::new(Relation::of(catalog, oid)?);
         let (rows, texts) = (Decoder::new(&relation, true), Texts::new(&relation));
-        Ok(PageValues { rows, texts, kept, encoding, relation })
+        Ok(PageValues { rows, texts, kept, relation })
     }
 
     /// schema.name
@@ -103,8 +90,7 @@ impl PageValues {
 
     /// The encoding of its texts where that is not UTF-8: characters beyond ASCII are then not those that are given.
     pub fn other_encoding(&self) -> Option<&'static str> {
-        let name = ENCODINGS.get(self.encoding as usize).copied().unwrap_or("an encoding that is not known");
-        (self.encoding != UTF8).then_some(name)
+        self.relation.other_encoding
     }
 
     /// Columns of a table; of an index the columns of its tuples, as their operator classes store them.

@@ -36,6 +36,8 @@ pub(crate) struct Relation {
     pub name: String,
     /// No CHECKPOINT writes what a server has of it in memory.
     pub is_unlogged: bool,
+    /// The encoding of its texts where that is not UTF-8.
+    pub other_encoding: Option<&'static str>,
     /// Without the dropped ones and the virtual ones.
     pub columns: Vec<Column>,
     /// Names of the generated columns that no row keeps a value of.
@@ -82,6 +84,7 @@ impl Relation {
         });
         Ok(Relation {
             name: format!("{}.{}", class.schema, class.relname),
+            other_encoding: catalog.other_encoding,
             is_unlogged: class.relpersistence == b'u',
             columns,
             virtual_columns,

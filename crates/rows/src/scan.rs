@@ -56,6 +56,11 @@ impl RowScan {
         self.relation.is_unlogged
     }
 
+    /// The encoding of its texts where that is not UTF-8: what of them is not UTF-8 is then replaced by U+FFFD.
+    pub fn other_encoding(&self) -> Option<&'static str> {
+        self.relation.other_encoding
+    }
+
     /// Names of the generated columns that are computed when they are read (18 and later): no row keeps a value of them.
     pub fn virtual_columns(&self) -> &[String] {
         &self.relation.virtual_columns

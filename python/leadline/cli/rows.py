@@ -80,7 +80,7 @@ def command(
         finally:
             line.done()
         made = {"relation": about["relation"], "rows": count, "file": str(output), "as_text": as_text}
-        made |= {name: about[name] for name in ("virtual", "unlogged")}
+        made |= {name: about[name] for name in ("virtual", "unlogged", "encoding")}
         made |= scan.status()
         if as_text and not as_json:
             names = ", ".join(as_text)
@@ -103,6 +103,8 @@ def _rows(scan: Any) -> Iterator[list[str | None]]:
 def _notes(about: dict[str, Any], status: dict[str, int]) -> None:
     if about["unknown"]:
         click.echo(f"note: bytes in hex, the type is not known: {', '.join(about['unknown'])}", err=True)
+    if about["encoding"]:
+        click.echo(f"warning: texts are in {about['encoding']}: characters beyond ASCII are lost or others than the server's", err=True)
     if about["virtual"]:
         click.echo(f"note: left out, computed when read and stored nowhere (generated virtual): {', '.join(about['virtual'])}", err=True)
     if about["unlogged"]:
