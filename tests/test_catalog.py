@@ -17,6 +17,7 @@ from leadline.catalog.secrets import MASK, mask_setting
 from leadline.catalog.store import Store
 from leadline.errors import LeadlineError
 from leadline.pages.relation import place_in_server
+from servers import MAJORS
 
 SCHEMA = """
 drop schema if exists catalog_test cascade; create schema catalog_test;
@@ -46,8 +47,9 @@ def prepared(server: Server) -> Server:
     return server
 
 
-def test_catalog_files_say_what_sql_says(pg: Server) -> None:
-    prepared(pg)
+@pytest.mark.parametrize("major", MAJORS)
+def test_catalog_files_say_what_sql_says(major: int, fresh_server) -> None:
+    pg = prepared(fresh_server(major, autovacuum=False))  # which changes pg_class whenever it likes
     from_files = CatalogFiles(Path(pg.private.data_dir)).collect()
     with connect(pg.dsn) as conn:
         static, relations = sql.collect_static(conn), sql.collect_relations(conn)
