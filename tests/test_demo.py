@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ import leadline
 import psycopg
 import pytest
 from conftest import CopiedServer, background, is_running, wait_until
+from leadline.capture import open_capture
 from leadline.demo import run
 from leadline.demo.load import CLIENTS
 from leadline.demo.load_process import LoadProcess
@@ -208,7 +209,7 @@ def test_the_demo_finds_its_troubles_by_measurement(rights: str, temporary: Path
     privileges = "-sys_admin,-checkpoint_restore,-sys_nice"
     ordinary = rights == "of an ordinary user" and os.geteuid() == 0
     prefix = ["setpriv", f"--bounding-set={privileges}", f"--inh-caps={privileges}"] if ordinary else []
-    with demo(temporary, tmp_path, "--seconds", "8", "--json", prefix=prefix) as process:
+    with demo(temporary, tmp_path, "--json", prefix=prefix) as process:
         stdout, stderr = process.communicate(timeout=240)
     assert process.returncode == 0, stderr
     assert is_gone(stderr, temporary)
@@ -238,6 +239,18 @@ def test_the_demo_finds_its_troubles_by_measurement(rights: str, temporary: Path
     if result["window"]["tier"] == "shm":
         assert "right-most leaf" in one("RIGHT-EDGE-INDEX", "order_event_pkey")
         one("SEQUENCE-PAGE", "invoice_number")
+        assert_the_sequence_costs_what_its_clients_wait(folder / "capture.leadline")
+
+
+def assert_the_sequence_costs_what_its_clients_wait(path: Path) -> None:
+    """They wait for the content of no other page, and no one else draws these numbers."""
+    with closing(open_capture(path)) as capture:
+        page = capture.rows("select sum(wait_s) as s from page_wait where object = 'public.invoice_number'")[0]["s"]
+        clients = capture.rows(
+            """select sum(weight_s) as s from session_sample
+            where application_name = 'invoice-batch' and wait_event = 'BufferContent' and in_db_time"""
+        )[0]["s"]
+    assert page == pytest.approx(clients, rel=0.05)
 
 
 @pytest.mark.live

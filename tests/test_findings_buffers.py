@@ -136,6 +136,16 @@ def test_a_leaf_just_left_of_the_right_most_one_belongs_to_the_edge(cap: Synthet
     assert "15.0 s of it on leaves that were right-most until just before" in finding.statement
 
 
+@pytest.mark.parametrize(("looks", "edge"), [(6, True), (5, False)])
+def test_leaves_in_ascending_order_are_the_edge_though_no_look_was_in_time(cap: SyntheticCapture, looks: int, edge: bool) -> None:
+    """A busy host: whoever holds the leaf is off the CPU while the others split on, far to the right."""
+    wait(cap, "LWLock:BufferContent")
+    for k in range(looks):
+        seen_at(cap, 10 + k / 5, INDEX, "btree leaf", waiters=4, block=100 + 300 * k)
+    looked(cap, waiting=5, attributed=4)
+    assert [f.id for f in found(cap)] == ["RIGHT-EDGE-INDEX" if edge else "HOT-BLOCK"]
+
+
 def test_a_leaf_elsewhere_in_the_index_is_not_the_edge(cap: SyntheticCapture) -> None:
     wait(cap, "LWLock:BufferContent")
     for k in range(20):
@@ -143,6 +153,40 @@ def test_a_leaf_elsewhere_in_the_index_is_not_the_edge(cap: SyntheticCapture) ->
     seen_at(cap, 14, INDEX, "btree right-most leaf", waiters=1, block=900)
     looked(cap, waiting=5, attributed=4)
     assert [(f.id, f.subject) for f in found(cap)] == [("HOT-BLOCK", "btree leaf pages of public.orders_pkey")]
+
+
+def test_a_statement_whose_waiters_are_seen_less_often_keeps_its_seconds(cap: SyntheticCapture) -> None:
+    """Both statements wait 20 s. Those who draw numbers wait for long and are seen each time, those who insert only each fourth time."""
+    for statement, waiters_page in ((5, INDEX), (6, SEQUENCE)):
+        for session in (cap.add_session() for _ in range(5)):
+            cap.sample(session, "active", "LWLock:BufferContent", 10, 14, statement_id=statement)
+            for ts in cap.moments(10, 14, 5 if waiters_page == SEQUENCE else 1.25):
+                cap.add("buffer_waiter", ts=ts, buf_id=waiters_page, session_id=session, mode="exclusive")
+    seen(cap, SEQUENCE, "sequence", waiters=5, block=0, buf_id=SEQUENCE)
+    for second in range(5):
+        seen_at(cap, 10 + 0.8 * second, INDEX, "btree right-most leaf", waiters=5, buf_id=INDEX)
+    looked(cap, waiting=10, attributed=6)
+    edge, sequence = found(cap)
+    assert (edge.id, sequence.id) == ("RIGHT-EDGE-INDEX", "SEQUENCE-PAGE")
+    assert (edge.cost_s, sequence.cost_s) == (pytest.approx(20), pytest.approx(20))
+    assert (edge.samples, sequence.samples) == (2000, 2000)
+    assert ("20 % of the waiters" in edge.statement, "80 % of the waiters" in sequence.statement) == (True, True)
+
+
+def test_the_seconds_of_a_statement_with_no_waiter_seen_are_split_like_all(cap: SyntheticCapture) -> None:
+    wait(cap, "LWLock:BufferContent")
+    other = [cap.add_session() for _ in range(5)]
+    for session in other:
+        cap.sample(session, "active", "LWLock:BufferContent", 10, 14, statement_id=6)
+        for ts in cap.moments(10, 14, 5):
+            cap.add("buffer_waiter", ts=ts, buf_id=1, session_id=session, mode="exclusive")
+    seen(cap, SEQUENCE, "sequence", waiters=6, block=0, buf_id=1)
+    seen(cap, INDEX, "btree right-most leaf", waiters=2, buf_id=2)
+    looked(cap, waiting=10, attributed=8)
+    assert {f.id: f.cost_s for f in found(cap)} == {
+        "SEQUENCE-PAGE": pytest.approx(20 + 20 * 6 / 8),
+        "RIGHT-EDGE-INDEX": pytest.approx(20 * 2 / 8),
+    }
 
 
 def test_looks_at_known_hot_pages_do_not_outweigh_the_rest(cap: SyntheticCapture) -> None:

@@ -330,6 +330,15 @@ def test_the_block_a_load_fights_for_is_named(pg: Server, tmp_path: Path) -> Non
     assert all(kind == "sequence" for (name, kind) in by_kind if name == "hot_id_seq"), by_kind
     of_heap = {"heap", "heap tail", "new", "visibility map", "free space map"}
     assert {kind for (name, kind) in by_kind if name == "hot"} <= of_heap, by_kind
+    listed = record.capture.rows(
+        """select b.waiters as counted, count(w.session_id) as listed, b.waiters_exclusive as exclusive,
+                  count(*) filter (w.mode = 'exclusive') as listed_exclusive, list(s.pid) as pids
+           from buffer_wait b left join buffer_waiter w using (ts, buf_id)
+           left join (select distinct session_id, pid from session) s using (session_id)
+           where wait_kind = 'content' group by b.ts, b.buf_id, b.waiters, b.waiters_exclusive"""
+    )
+    assert all((row["counted"], row["exclusive"]) == (row["listed"], row["listed_exclusive"]) for row in listed), listed
+    assert {pid for row in listed for pid in row["pids"]} <= storm_pids, "sessions of the storm and no others"
     # holds last microseconds: whether one is caught in four seconds is chance, but who is caught must be one of the storm
     holders = {row["holder_pid"] for row in record.capture.rows("select distinct holder_pid from buffer_wait where holder_pid <> 0")}
     others = {row["pid"] for row in record.capture.rows("select pid from session where backend_type <> 'client backend'")}

@@ -59,6 +59,16 @@ pub struct BufferRow {
     pub holder: Holder,
 }
 
+/// A row of `buffer_waiter`.
+#[derive(Debug)]
+#[allow(missing_docs)]
+pub struct WaiterRow {
+    pub ts: i64,
+    pub buf_id: u32,
+    pub session_id: i32,
+    pub exclusive: bool,
+}
+
 /// A row of `lwlock_wait`.
 #[derive(Debug)]
 #[allow(missing_docs)]
@@ -95,6 +105,7 @@ pub struct Evidence {
     pub statements: Vec<StatementSeen>,
     pub locks: Vec<LockRow>,
     pub buffers: Vec<BufferRow>,
+    pub waiters: Vec<WaiterRow>,
     pub lwlocks: Vec<LwlockRow>,
     pub scans: Vec<ScanRow>,
     /// The sessions now, when they were asked for.

@@ -1,6 +1,6 @@
 //! Evidence to table rows: which column gets what. The order is that of the table specs, which Arrow checks.
 
-use crate::evidence::{BufferRow, Evidence, Holder, LockRow, LwlockRow, ScanRow, Ticks};
+use crate::evidence::{BufferRow, Evidence, Holder, LockRow, LwlockRow, ScanRow, Ticks, WaiterRow};
 use arrow_array::{ArrayRef, Int32Array, Int64Array, RecordBatch, UInt32Array};
 use leadline_capture::{spec, BatchBuilder, Error, Stats, TableWriter, Value, WriterOptions};
 use leadline_shm::layout::Layout;
@@ -102,6 +102,7 @@ impl Tables {
         self.write_rows("statement", e.statements.iter().map(statement_row))?;
         self.write_rows("lock_wait", e.locks.iter().map(lock_row))?;
         self.write_rows("buffer_wait", e.buffers.iter().map(buffer_row))?;
+        self.write_rows("buffer_waiter", e.waiters.iter().map(waiter_row))?;
         self.write_rows("lwlock_wait", e.lwlocks.iter().map(lwlock_row))?;
         self.write_rows("buffer_scan", e.scans.iter().map(scan_row))?;
         self.write_ticks(e.ticks)?;
@@ -289,6 +290,10 @@ fn buffer_row(b: &BufferRow) -> Vec<Value<'_>> {
     ];
     row.extend(holder_values(&b.holder));
     row
+}
+
+fn waiter_row(w: &WaiterRow) -> Vec<Value<'_>> {
+    vec![int(w.ts), int(w.buf_id), int(w.session_id), Value::Text(if w.exclusive { "exclusive" } else { "shared" })]
 }
 
 fn lwlock_row(l: &LwlockRow) -> Vec<Value<'_>> {

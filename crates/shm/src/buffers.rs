@@ -8,8 +8,7 @@ use crate::attach::Anchors;
 use crate::layout::Layout;
 use crate::lwlocks::{read_waiters, Waiter};
 use crate::memory::{Memory, Read};
-use crate::page_kind::{page_kind, right_sibling, BTPO_NEXT, BTREE_SPECIAL, LEAF, RIGHT_EDGE_LEAF};
-use std::collections::HashMap;
+use crate::page_kind::{page_kind, right_sibling, BTPO_NEXT, BTREE_SPECIAL, LEAF, RIGHT_EDGE_LEAF, RIGHT_MOST_LEAF};
 use std::fs;
 
 /// buf_internals.h, BufferDesc.state up to 18.
@@ -21,6 +20,8 @@ const BM_PIN_COUNT_WAITER: u32 = 1 << 29;
 const CHUNK: u32 = 1024;
 /// Buffers remembered as contended.
 const HOT: usize = 64;
+/// Relations remembered for their contended leaf pages.
+const LEAFY: usize = 4;
 /// So many pages from the right-most leaf a leaf still belongs to the right edge.
 const EDGE_PAGES: u32 = 64;
 
@@ -107,47 +108,118 @@ pub struct Buffers {
     layout: Layout,
     anchors: Anchors,
     hot: Vec<u32>,
+    /// Relations whose leaf pages were contended lately: their pages are picked in the same pass.
+    leafy: Vec<BufferTag>,
     chunk: Vec<u8>,
+}
+
+/// Which buffers hold the pages of some relations.
+#[derive(Debug)]
+struct Pages {
+    /// At most a few: each descriptor is compared with all of them.
+    relations: Vec<BufferTag>,
+    /// Position in `relations` in the high half, block in the low one; buffer.
+    held: Vec<(u64, u32)>,
+}
+
+impl Pages {
+    fn of(relations: Vec<BufferTag>) -> Self {
+        Pages { relations, held: Vec::new() }
+    }
+
+    /// Takes the buffer when it holds a page of one of the relations.
+    fn take(&mut self, buf_id: u32, descriptor: &[u8]) {
+        if self.relations.is_empty() {
+            return;
+        }
+        let tag = parse_tag(descriptor);
+        if let Some(key) = self.key(&tag) {
+            self.held.push((key, buf_id));
+        }
+    }
+
+    fn key(&self, tag: &BufferTag) -> Option<u64> {
+        let at = self.relations.iter().position(|r| *r == relation(tag))?;
+        Some((at as u64) << 32 | u64::from(tag.block))
+    }
+
+    /// To be called between the last `take` and the first question.
+    fn sort(&mut self) {
+        self.held.sort_unstable();
+    }
+
+    /// Greatest block of the tag's relation that is in a buffer; 0 when none is.
+    fn last_block(&self, tag: &BufferTag) -> u32 {
+        let Some(key) = self.key(&BufferTag { block: u32::MAX, ..*tag }) else { return 0 };
+        let after = self.held.partition_point(|(k, _)| *k <= key);
+        let last = after.checked_sub(1).and_then(|at| self.held.get(at)).filter(|(k, _)| k >> 32 == key >> 32);
+        last.map_or(0, |(k, _)| *k as u32)
+    }
+
+    fn buffer(&self, tag: &BufferTag) -> Option<u32> {
+        let key = self.key(tag)?;
+        let at = self.held.binary_search_by_key(&key, |(k, _)| *k).ok()?;
+        self.held.get(at).map(|(_, id)| *id)
+    }
+}
+
+/// The tag without its block.
+fn relation(tag: &BufferTag) -> BufferTag {
+    BufferTag { block: 0, ..*tag }
+}
+
+/// Puts what was seen last first, once.
+fn remember<T: PartialEq>(list: &mut Vec<T>, seen: T, most: usize) {
+    list.retain(|known| *known != seen);
+    list.insert(0, seen);
+    list.truncate(most);
 }
 
 impl Buffers {
     /// For a server attached to.
     pub fn new(layout: &Layout, anchors: &Anchors) -> Self {
-        Buffers { layout: layout.clone(), anchors: anchors.clone(), hot: Vec::new(), chunk: Vec::new() }
+        Buffers {
+            layout: layout.clone(),
+            anchors: anchors.clone(),
+            hot: Vec::new(),
+            leafy: Vec::new(),
+            chunk: Vec::new(),
+        }
     }
 
     /// Looks at the buffers found contended lately; how many it looked at comes with the answer.
     pub fn scan_hot<M: Memory>(&mut self, mem: &M, wanted: Wanted, torn: &mut u32) -> (Vec<BufferWait>, u64) {
         let hot = self.hot.clone();
         let mut found: Vec<BufferWait> = hot.iter().filter_map(|&id| self.inspect(mem, id, wanted, torn)).collect();
-        self.find_right_edges(mem, &mut found, torn);
+        self.find_right_edges(mem, &mut found, Pages::of(Vec::new()), torn);
         (found, hot.len() as u64)
     }
 
     /// Looks at every descriptor and remembers the contended ones.
     pub fn scan_all<M: Memory>(&mut self, mem: &M, wanted: Wanted, torn: &mut u32) -> Vec<BufferWait> {
-        let candidates =
-            self.select(mem, torn, |buffers, id, descriptor| buffers.is_candidate(descriptor, wanted).then_some(id));
+        let mut pages = Pages::of(self.leafy.clone());
+        let mut candidates = Vec::new();
+        self.each(mem, torn, |buffers, id, descriptor| {
+            pages.take(id, descriptor);
+            if buffers.is_candidate(descriptor, wanted) {
+                candidates.push(id);
+            }
+        });
         let mut found: Vec<BufferWait> =
             candidates.iter().filter_map(|&id| self.inspect(mem, id, wanted, torn)).collect();
-        self.find_right_edges(mem, &mut found, torn);
+        self.find_right_edges(mem, &mut found, pages, torn);
         for wait in &found {
-            self.hot.retain(|&id| id != wait.buf_id);
-            self.hot.insert(0, wait.buf_id);
+            remember(&mut self.hot, wait.buf_id, HOT);
+            if [LEAF, RIGHT_EDGE_LEAF, RIGHT_MOST_LEAF].contains(&wait.page_kind) {
+                remember(&mut self.leafy, relation(&wait.tag), LEAFY);
+            }
         }
-        self.hot.truncate(HOT);
         found
     }
 
-    /// What `pick` takes from the descriptors: number of the buffer and bytes.
-    fn select<M: Memory, T>(
-        &mut self,
-        mem: &M,
-        torn: &mut u32,
-        pick: impl Fn(&Self, u32, &[u8]) -> Option<T>,
-    ) -> Vec<T> {
+    /// Every descriptor: number of the buffer and bytes.
+    fn each<M: Memory>(&mut self, mem: &M, torn: &mut u32, mut look: impl FnMut(&Self, u32, &[u8])) {
         let size = self.layout.buf_size as usize;
-        let mut selected = Vec::new();
         let mut chunk = std::mem::take(&mut self.chunk);
         for first in (0..self.anchors.buffers).step_by(CHUNK as usize) {
             let count = CHUNK.min(self.anchors.buffers - first);
@@ -156,37 +228,34 @@ impl Buffers {
                 *torn += 1;
                 continue;
             }
-            selected.extend(chunk.chunks_exact(size).zip(first..).filter_map(|(bytes, id)| pick(self, id, bytes)));
+            chunk.chunks_exact(size).zip(first..).for_each(|(bytes, id)| look(self, id, bytes));
         }
         self.chunk = chunk;
-        selected
     }
 
     /// Sessions pile up on the right-most leaf of an index with growing keys. While the holder of its lock is off the CPU,
     /// others split on to the right, so by the time of the look the leaf has right siblings. A leaf at most
     /// [`EDGE_PAGES`] and an eighth of the index left of the right-most one is the right edge as well.
-    fn find_right_edges<M: Memory>(&mut self, mem: &M, found: &mut [BufferWait], torn: &mut u32) {
-        let relation = |tag: &BufferTag| BufferTag { block: 0, ..*tag };
-        let relations: Vec<BufferTag> =
-            found.iter().filter(|w| w.page_kind == LEAF).map(|w| relation(&w.tag)).collect();
-        if relations.is_empty() {
+    ///
+    /// pages: of some relations, found on the way; those of others are looked for in a pass of their own.
+    fn find_right_edges<M: Memory>(&mut self, mem: &M, found: &mut [BufferWait], mut pages: Pages, torn: &mut u32) {
+        let mut of_leaves = Vec::new();
+        for wait in found.iter().filter(|w| w.page_kind == LEAF) {
+            remember(&mut of_leaves, relation(&wait.tag), usize::MAX);
+        }
+        if of_leaves.is_empty() {
             return;
         }
-        let pages = self.select(mem, torn, |_, id, descriptor| {
-            let tag = parse_tag(descriptor);
-            relations.contains(&relation(&tag)).then_some((tag, id))
-        });
-        let mut last_block: HashMap<BufferTag, u32> = HashMap::new();
-        for (tag, _) in &pages {
-            let last = last_block.entry(relation(tag)).or_default();
-            *last = tag.block.max(*last);
+        if of_leaves.iter().any(|relation| !pages.relations.contains(relation)) {
+            pages = Pages::of(of_leaves);
+            self.each(mem, torn, |_, id, descriptor| pages.take(id, descriptor));
         }
-        let buffers: HashMap<BufferTag, u32> = pages.into_iter().collect();
+        pages.sort();
         for wait in found.iter_mut().filter(|w| w.page_kind == LEAF) {
-            let steps = EDGE_PAGES.min(last_block.get(&relation(&wait.tag)).map_or(0, |last| last / 8));
+            let steps = EDGE_PAGES.min(pages.last_block(&wait.tag) / 8);
             let mut right = wait.right;
             for _ in 0..steps.max(1) {
-                let Some(&id) = right.and_then(|block| buffers.get(&BufferTag { block, ..wait.tag })) else { break };
+                let Some(id) = right.and_then(|block| pages.buffer(&BufferTag { block, ..wait.tag })) else { break };
                 right = self.read_right_sibling(mem, id);
                 if right.is_none() {
                     wait.page_kind = RIGHT_EDGE_LEAF;
@@ -412,6 +481,24 @@ mod tests {
         };
         assert_eq!(reads(10), reads(CHUNK));
         assert_eq!(reads(2 * CHUNK), reads(CHUNK) + 2, "one more to find the waits, one more to find the neighbours");
+    }
+
+    #[test]
+    fn the_neighbours_of_a_leaf_that_is_contended_again_are_found_on_the_way() {
+        let (mut mem, layout, anchors) = server(16, 4 * CHUNK);
+        leaf(&mut mem, &anchors, 2, 7);
+        leaf(&mut mem, &anchors, 7, 0);
+        wait(&mut mem, &layout, &anchors, 2, 1);
+        let mem = Counted(mem, 0.into());
+        let mut buffers = Buffers::new(&layout, &anchors);
+        let mut look = || {
+            let before = mem.1.get();
+            let found = buffers.scan_all(&mem, Wanted { content: 1, ..Wanted::default() }, &mut 0);
+            (found, mem.1.get() - before)
+        };
+        let (first, second) = (look(), look());
+        assert_eq!((first.0.len(), first.0[0].page_kind), (1, RIGHT_EDGE_LEAF));
+        assert_eq!((second.0, second.1), (first.0, first.1 - 4), "four reads of descriptors less");
     }
 
     #[test]

@@ -225,6 +225,11 @@ impl Sessions {
         self.by_pid.get(&pid).copied()
     }
 
+    /// Session id of the PGPROC at this address, if it was in the last pass.
+    pub fn id_of_proc(&self, proc: u64) -> Option<i32> {
+        self.hot.iter().position(|h| h.proc == proc).and_then(|at| self.cold.get(at)).map(|c| c.session_id)
+    }
+
     /// What all sessions wait for, and where their PGPROCs are, as the last pass saw them.
     pub fn waits(&self) -> impl Iterator<Item = (u32, u64)> + '_ {
         self.hot.iter().map(|h| (h.wait_event_info, h.proc))

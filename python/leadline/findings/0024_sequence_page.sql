@@ -2,7 +2,7 @@
 -- title: Sessions fight for the page of a sequence
 -- question: Which sequence makes its users queue for its one page?
 -- needs: buffer_wait, session_sample
--- unit: seconds waited for the content lock of the page: all such waits, split by the share of the waiters seen on each page
+-- unit: seconds waited for the content lock of the page: all such waits, those of each statement split by where its waiters were seen
 -- threshold: min_share = 0.01 (less than 1 % of database time does not show in throughput)
 -- threshold: min_samples = 10 (below it the sampling error is as large as the number)
 -- threshold: min_named = 5 (with fewer waiters seen on pages there is no share to speak of: BUFFER-WAITS-UNNAMED)

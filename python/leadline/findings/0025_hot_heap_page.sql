@@ -2,7 +2,7 @@
 -- title: Sessions fight for the pages of a small table
 -- question: Which small, much updated table makes sessions queue for its few pages?
 -- needs: buffer_wait, session_sample
--- unit: seconds waited for the content locks of its pages: all such waits, split by the share of the waiters seen on each page
+-- unit: seconds waited for the content locks of its pages: all such waits, those of each statement split by where its waiters were seen
 -- threshold: min_share = 0.01 (less than 1 % of database time does not show in throughput)
 -- threshold: min_samples = 10 (below it the sampling error is as large as the number)
 -- threshold: small_table_bytes = 1048576 (128 pages, on which all sessions meet; in larger tables HOT-BLOCK looks for single hot pages)

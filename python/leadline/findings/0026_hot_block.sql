@@ -2,7 +2,7 @@
 -- title: Sessions fight for one kind of page of one relation
 -- question: Does one kind of page of one relation, other than those with a finding of their own, draw a large part of the buffer waits?
 -- needs: buffer_wait, session_sample
--- unit: seconds waited for the content locks of these pages: all such waits, split by the share of the waiters seen on each page
+-- unit: seconds waited for the content locks of these pages: all such waits, those of each statement split by where its waiters were seen
 -- threshold: min_part = 0.3 (30 % of the waiters seen on named pages: contention is concentrated, not spread)
 -- threshold: min_share = 0.01 (less than 1 % of database time does not show in throughput)
 -- threshold: min_samples = 10 (below it the sampling error is as large as the number)

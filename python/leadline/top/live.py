@@ -20,7 +20,7 @@ from leadline.errors import LeadlineError
 from leadline.tables import DUCKDB_TYPES, Table, all_tables
 
 RAW = "session_run"  # goes into session_sample as soon as its ticks are there
-SAMPLED = ("tick", "session_delta", "lock_wait", "buffer_wait", "buffer_scan", "lwlock_wait")
+SAMPLED = ("tick", "session_delta", "lock_wait", "buffer_wait", "buffer_waiter", "buffer_scan", "lwlock_wait")
 DESCRIBED = ("session", "statement", "wait_event")
 NAMED = ("relation", "database", "role")
 MOST_STATEMENTS = 50_000  # beyond that, texts of statements that were not sampled lately are dropped for good
