@@ -228,17 +228,38 @@ def test_rows_that_stay_locked_are_left_and_told(servers: Any, capsys: pytest.Ca
     assert (done["rows_rewritten"], done["rows_remaining"]) == (2, 0)
 
 
-def test_a_row_that_its_constraint_forbids_ends_it_with_one_error(servers: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_row_that_its_constraint_forbids_is_passed_over(servers: Any, capsys: pytest.CaptureFixture[str]) -> None:
     server = servers(17)
     with server.connect() as connection:
         make_small(connection, "strict")
         connection.execute("alter table strict add constraint few check (n < 100) not valid")
-        failed = alter(capsys, "resolve", server.dsn, "--table", "strict", code=2)["error"]
-        assert (failed["kind"], '"few"' in failed["detail"]) == ("invalid", True)
+        [place] = connection.execute("select ctid::text from strict where n = 100").fetchone()
+        [done] = alter(capsys, "resolve", server.dsn, "--table", "strict", "--batch", 30, code=1)
+        assert (done["rows_rewritten"], done["rows_remaining"], done["rows_unwritable"]) == (99, 1, 1)
+        about = [note for note in done["notes"] if note.startswith("a row may not be written as it is; at " + place)]
+        assert len(about) == 1 and '"few"' in about[0] and "have to be mended first" in about[0]
+        assert not [note for note in done["notes"] if "stayed" in note]
         connection.execute("delete from strict where n = 100")
         [done] = alter(capsys, "resolve", server.dsn, "--table", "strict")
-        assert (done["rows_rewritten"], done["rows_remaining"]) == (99, 0)
-        assert "few is not validated" in " ".join(done["notes"])
+        assert (done["rows_rewritten"], done["rows_remaining"], done["rows_unwritable"]) == (0, 0, 0)
+        assert done["rows_before"] == 0
+
+
+def test_a_table_of_which_most_rows_are_forbidden_ends_it_with_one_error(
+    servers: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = servers(17)
+    monkeypatch.setattr(resolve, "MOST_UNWRITABLE", 10)
+    with server.connect() as connection:
+        make_small(connection, "forbidden")
+        connection.execute("alter table forbidden add constraint some_or_few check (n % 9 > 0 or n > 90) not valid")
+        [done] = alter(capsys, "resolve", server.dsn, "--table", "forbidden", code=1)
+        assert (done["rows_rewritten"], done["rows_remaining"], done["rows_unwritable"]) == (90, 10, 10)
+        make_small(connection, "forbidden")
+        connection.execute("alter table forbidden add constraint none check (n < 0) not valid")
+        failed = alter(capsys, "resolve", server.dsn, "--table", "forbidden", code=2)["error"]
+        assert (failed["kind"], '"none"' in failed["detail"]) == ("invalid", True)
+        assert failed["message"] == "more than 10 rows of public.forbidden may not be written as they are"
 
 
 def test_what_stayed_on_its_page_is_not_said_where_nobody_counts(servers: Any, capsys: pytest.CaptureFixture[str]) -> None:

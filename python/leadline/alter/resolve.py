@@ -32,8 +32,10 @@ ROUNDS = 5
 WINDOW_ROWS = 20_000  # rows of neighbouring pages that are worked on together
 NOTE_S = 10  # who stands longer says why, also where no progress is shown
 LOCKED = "the table is locked"
+MOST_UNWRITABLE = 100  # rows of a table that are passed over because the server refuses to write them as they are
 LONG_S = 0.05  # a transaction that took longer makes the next ones smaller
 COMPRESSION = next(bit for name, bit, _ in REASONS if name == "compression")
+Places = list[tuple[int, int]]  # (block, line pointer)
 _NOT_THERE = (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn, psycopg.errors.InvalidSchemaName)
 _CODE = "a constraint, or the expression of an index, fails on a row as it is: mend either first"
 _UNWRITABLE = {  # classes of errors that a row causes
@@ -67,6 +69,7 @@ class Outcome:
     rows_before: int = 0
     rows_remaining: int = 0
     rows_rewritten: int = 0
+    rows_unwritable: int = 0
     rows_hot: int | None = 0  # None: the server does not count (track_counts)
     transactions: int = 0
     rounds: int = 0
@@ -83,6 +86,13 @@ class Outcome:
 
 class _Changed(Exception):
     """The table is not what it was when its rewriting was planned, or is not there any more."""
+
+
+class _Unwritable(Exception):
+    """The server refuses to write a row of the batch as it is. details: detail and hint of the message."""
+
+    def __init__(self, details: dict[str, str]) -> None:
+        self.details = details
 
 
 class Resolver:
@@ -122,6 +132,7 @@ class Resolver:
     _done = _total = 0
     _table: Table | None = None
     _standing_since: float | None = None
+    _unwritable: dict[tuple[int, int], _Unwritable]  # of the table that is worked on, by place
 
     def _stand(self, text: str) -> None:
         """Says why nothing goes on; after a while once as a note, with who has locks on the table."""
@@ -192,8 +203,9 @@ class Resolver:
             outcome.rows_hot = None
         outcome.before, outcome.rows_before = (pending.rows([found]), found["any"][0]) if found else ([], 0)
         self._total = outcome.rows_before
+        self._unwritable = {}
         try:
-            while found and found["any"][0] and outcome.rounds < ROUNDS:
+            while found and found["any"][0] > len(self._unwritable) and outcome.rounds < ROUNDS:
                 outcome.rounds += 1
                 self._done = self._total - found["any"][0]
                 before, rewritten = found["any"][0], outcome.rows_rewritten
@@ -207,10 +219,18 @@ class Resolver:
         finally:
             self.progress.done()
         outcome.notes = table.notes + (found["doubts"] if found else [])
-        if found and found["any"][0] and outcome.rounds > 1 and not found["doubts"]:
+        outcome.rows_unwritable = len(self._unwritable)
+        if self._unwritable:
+            (block, lp), first = next(iter(self._unwritable.items()))
+            who = "a row may not be written as it is"
+            if len(self._unwritable) > 1:
+                who = f"{len(self._unwritable):,} rows may not be written as they are"
+            outcome.notes.append(f"{who}; at ({block},{lp}): {first.details['detail']}; {first.details['hint']}")
+        left = found["any"][0] - len(self._unwritable) if found else 0
+        if found and left > 0 and outcome.rounds > 1 and not found["doubts"]:
             is_locked = outcome.rows_rewritten == rewritten
             why = "locked, or of transactions that had not ended: begin again later" if is_locked else "old though they were rewritten"
-            outcome.notes.append(f"{found['any'][0]:,} rows stayed {why}")
+            outcome.notes.append(f"{left:,} rows stayed {why}")
         if found:
             outcome.after, outcome.rows_remaining = pending.rows([found]), found["any"][0]
             outcome.is_proven = not found["doubts"]
@@ -229,6 +249,7 @@ class Resolver:
             self._round(table, repack="compression" in found["reasons"], outcome=outcome)
             return table, False
         except _Changed as e:
+            self._unwritable.clear()  # rows may have other places now
             again = plan_again(self.connection, table)
             if again == table and isinstance(e.__cause__, psycopg.Error):
                 raise e.__cause__ from None  # something else is not there, that a constraint or an index asks for
@@ -251,12 +272,13 @@ class Resolver:
             if found is None:
                 return
             pages = [Page(block, room, rows) for block, room, rows in found]
-            for number, places in enumerate(passes(pages, can_prune=self.can_prune)):
+            for number, of_pass in enumerate(passes(pages, can_prune=self.can_prune)):
+                places = [place for place in of_pass if place not in self._unwritable]
                 if number > 0 and self.can_prune:
                     self._prune(table, places)
                 self._pass(table, places, repack=repack, outcome=outcome)
 
-    def _prune(self, table: Table, places: list[tuple[int, int]]) -> None:
+    def _prune(self, table: Table, places: Places) -> None:
         """Looks at pages as a scan does, which makes room of rows that nobody sees any more."""
         ranges = blocks_between(places)
         firsts, ends = [f"({first},0)" for first, _ in ranges], [f"({last + 1},0)" for _, last in ranges]
@@ -264,28 +286,38 @@ class Resolver:
         with deferred_interrupts(), suppress(psycopg.errors.LockNotAvailable, *_LEFT, *_NOT_THERE):
             self.connection.execute(f"select sum({counted}) from unnest(%s::tid[], %s::tid[]) as r(first, past)", [firsts, ends])
 
-    def _pass(self, table: Table, places: list[tuple[int, int]], *, repack: bool, outcome: Outcome) -> None:
+    def _pass(self, table: Table, places: Places, *, repack: bool, outcome: Outcome) -> None:
         statement = table.statement(repack)
         rest = iter(places)
-        while batch := list(islice(rest, self.batch)):
-            is_locked = True
-            while is_locked:  # somebody alters the table or waits to
-                self.pacer.wait(table.oid)
-                with deferred_interrupts():
-                    is_locked = self._attempt(table, statement, batch, outcome)
+        again: list[Places] = []
+        while batch := again.pop() if again else list(islice(rest, self.batch)):
+            self.pacer.wait(table.oid)
+            with deferred_interrupts():
+                again += self._attempt(table, statement, batch, outcome)
 
-    def _attempt(self, table: Table, statement: str, batch: list[tuple[int, int]], outcome: Outcome) -> bool:
-        """Whether the whole table was locked. What others made impossible otherwise is left for the next round."""
+    def _attempt(self, table: Table, statement: str, batch: Places, outcome: Outcome) -> list[Places]:
+        """What is to be tried again, the last first. What others made impossible otherwise is left for the next round."""
         try:
             self._transaction(table, statement, batch, outcome)
-        except psycopg.errors.LockNotAvailable:
+        except psycopg.errors.LockNotAvailable:  # somebody alters the table or waits to
             self._stand(LOCKED)
-            return True
+            return [batch]
         except _LEFT:
             self.batch = max(1, self.batch // 4)
-        return False
+        except _Unwritable as e:
+            if len(batch) > 1:  # which of them it is, only fewer rows tell
+                half = len(batch) // 2
+                return [batch[half:], batch[:half]]
+            self._pass_over(table, batch[0], e)
+        return []
 
-    def _transaction(self, table: Table, statement: str, batch: list[tuple[int, int]], outcome: Outcome) -> None:
+    def _pass_over(self, table: Table, place: tuple[int, int], error: _Unwritable) -> None:
+        self._unwritable[place] = error
+        if len(self._unwritable) > MOST_UNWRITABLE:
+            message = f"more than {MOST_UNWRITABLE} rows of {table.label} may not be written as they are"
+            raise LeadlineError("invalid", message, **error.details)
+
+    def _transaction(self, table: Table, statement: str, batch: Places, outcome: Outcome) -> None:
         """Rewrites some rows. Those that are not there any more, or are locked, are passed over."""
         hot_now = f"coalesce(pg_catalog.pg_stat_get_xact_tuples_hot_updated({table.oid}::pg_catalog.oid), 0)"
         opening = f"select {hot_now}, pg_current_wal_insert_lsn() - '0/0', set_config('search_path', %s, true)"
@@ -306,12 +338,7 @@ class Resolver:
         except psycopg.Error as e:
             if e.sqlstate is None or e.sqlstate[:2] not in _UNWRITABLE:
                 raise
-            raise LeadlineError(
-                "invalid",
-                f"a row of {table.label} may not be written as it is",
-                detail=str(e).strip().splitlines()[0],
-                hint=_UNWRITABLE[e.sqlstate[:2]] + "; this batch was rolled back",
-            ) from e
+            raise _Unwritable({"detail": e.diag.message_primary or str(e), "hint": _UNWRITABLE[e.sqlstate[:2]]}) from e
         ended = time.monotonic()
         took_ms = (ended - started) * 1000
         [lsn_after] = self._one("select pg_current_wal_insert_lsn() - '0/0'")

@@ -37,6 +37,8 @@ def outcome(done: Outcome) -> str:
     if not done.rows_before:
         return "\n".join([f"{one_line(done.relation)}: no row is in an old form", *_notes(done.notes)])
     left = f"{done.rows_remaining:,} rows are left" if done.rows_remaining else "no row is left in an old form"
+    if done.rows_remaining == 1:
+        left = "one row is left"
     proof = "a new look at the files after a checkpoint" if done.is_proven else "not proven"
     ended = "interrupted: " if done.is_interrupted else ""
     reasons = {row["reason"]: row for row in done.before}
