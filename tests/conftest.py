@@ -199,6 +199,11 @@ def fresh_server() -> Iterator[Callable[..., Server]]:
         yield lambda major, **settings: stack.enter_context(running(major, **settings))
 
 
+def pytest_configure() -> None:
+    """A shell starts what runs in its background with SIGINT ignored, and so would be all that a test interrupts."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
     outcome: Any = yield
