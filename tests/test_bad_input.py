@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from conftest import Server, running
+from example_capture import example
 from leadline._core import RowScan
 from leadline.cli import run
 from leadline.errors import KINDS
@@ -268,6 +269,13 @@ def test_a_disk_without_room_for_a_capture_is_told_before_it_is_begun(
     error = is_one_error(capsys.readouterr().out)
     assert error["kind"] == "storage" and "room" in error["message"], error
     assert list(out.iterdir()) == []
+
+
+def test_a_report_that_finds_no_room_leaves_nothing(full_disk: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (full_disk / "ballast 2").write_bytes(b"\0" * (shutil.disk_usage(full_disk).free - (8 << 10)))
+    assert run(["report", str(example(tmp_path / "c.leadline").write()), "-o", str(full_disk / "out.html")]) == 2
+    assert "error: there is no room left for the report" in capsys.readouterr().err
+    assert sorted(path.name for path in full_disk.iterdir()) == ["ballast", "ballast 2"]
 
 
 def test_the_end_of_a_capture_is_written_when_not_a_byte_is_left(full_disk: Path) -> None:

@@ -102,13 +102,13 @@ class Manifest:
         self.write()
 
     @contextmanager
-    def making(self) -> Iterator[dict[str, Any]]:
-        """A capture that is made from files within the block: `complete` when it ends, else `failed` with the error. Gives `content`."""
+    def making(self) -> Iterator[None]:
+        """A capture that is made from files within the block: `complete` when it ends, else `failed` with the error."""
         self.reserve()
         self.write()
         began, cpu = time.monotonic(), time.process_time()
         try:
-            yield self.content
+            yield
         except BaseException as e:
             error = e if isinstance(e, LeadlineError) else LeadlineError("gone", f"interrupted by {type(e).__name__}")
             self.content |= {"status": "failed", "error": error.as_dict()}

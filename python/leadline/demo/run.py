@@ -15,7 +15,7 @@ from pathlib import Path
 from leadline.capture import MANIFEST
 from leadline.demo.load_process import LoadProcess
 from leadline.demo.schema import load_schema
-from leadline.errors import LeadlineError
+from leadline.errors import LeadlineError, cannot_be_written
 from leadline.progress import Progress
 from leadline.server import PrivateServer, find_binaries
 
@@ -61,7 +61,7 @@ def prepare_folder(folder: Path) -> DemoResult:
             shutil.rmtree(result.capture)
         result.report.unlink(missing_ok=True)
     except OSError as e:
-        raise LeadlineError("storage", f"the folder of the demo cannot be made: {e.strerror}", where=str(folder)) from e
+        raise cannot_be_written("the folder of the demo", e, folder) from e
     return result
 
 

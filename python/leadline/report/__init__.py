@@ -7,13 +7,14 @@ findings. Everything that comes from a server is escaped by the template.
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
 
 from leadline.capture import open_capture
-from leadline.errors import LeadlineError
+from leadline.errors import cannot_be_written
 from leadline.findings import evaluate
 
 
@@ -32,7 +33,9 @@ def write_report(capture_path: str | Path, out_html: str | Path) -> Path:
         temporary.write_text(page, encoding="utf-8")
         temporary.replace(out)
     except OSError as e:
-        raise LeadlineError("storage", f"the report cannot be written: {e.strerror}", where=str(out)) from e
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise cannot_be_written("the report", e, out) from e
     return out
 
 
