@@ -129,11 +129,12 @@ impl Looks {
             return;
         }
         let holders = self.look_for_holders(ts, sessions);
+        let ids: HashMap<u64, i32> = if contended.is_empty() { HashMap::new() } else { sessions.procs().collect() };
         for wait in contended {
             out.waiters.extend(wait.waiters.iter().map(|w| WaiterRow {
                 ts,
                 buf_id: wait.buf_id,
-                session_id: sessions.id_of_proc(w.proc).unwrap_or(-1),
+                session_id: ids.get(&w.proc).copied().unwrap_or(-1),
                 exclusive: w.exclusive,
             }));
             let row = self.buffer_row(ts, wait, &holders);

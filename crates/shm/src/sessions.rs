@@ -225,9 +225,9 @@ impl Sessions {
         self.by_pid.get(&pid).copied()
     }
 
-    /// Session id of the PGPROC at this address, if it was in the last pass.
-    pub fn id_of_proc(&self, proc: u64) -> Option<i32> {
-        self.hot.iter().position(|h| h.proc == proc).and_then(|at| self.cold.get(at)).map(|c| c.session_id)
+    /// Where the PGPROCs of all sessions are, and their session ids.
+    pub fn procs(&self) -> impl Iterator<Item = (u64, i32)> + '_ {
+        self.hot.iter().zip(&self.cold).map(|(h, c)| (h.proc, c.session_id))
     }
 
     /// What all sessions wait for, and where their PGPROCs are, as the last pass saw them.
