@@ -33,9 +33,9 @@ def quantity(value: float | None, unit: str = "") -> str:
     return f"{value:.0f}{unit}"
 
 
-def count(number: int, thing: str) -> str:
-    """1 row, 2 rows, 1,234 rows."""
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+def count(number: int, thing: str, many: str = "") -> str:
+    """1 row, 2 rows, 1,234 rows. many: of things that take more than an s."""
+    return f"{number:,} {thing if number == 1 else many or thing + 's'}"
 
 
 def cell(value: Any) -> str:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from leadline._core import REASONS, pending_scan
 from leadline.errors import LeadlineError
+from leadline.figures import count
 from leadline.progress import TerminalLine
 
 ROW_REASONS = [name for name, _, is_of_rows in REASONS if is_of_rows]
@@ -113,9 +114,9 @@ def rows(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """What `alter pending --json` prints: one row for each relation and reason, in the order of relations and reasons."""
     listed = []
     for relation in sorted(found, key=lambda r: (r["database"], r["relation"])):
-        for reason, (count, pages, size) in relation["reasons"].items():
+        for reason, (number, pages, size) in relation["reasons"].items():
             row = {"database": relation["database"], "relation": relation["relation"], "reason": reason}
-            listed.append(row | {"rows": count if reason in ROW_REASONS else None, "pages": pages, "bytes": size})
+            listed.append(row | {"rows": number if reason in ROW_REASONS else None, "pages": pages, "bytes": size})
     return listed
 
 
@@ -144,7 +145,8 @@ def text(found: list[dict[str, Any]]) -> str:
 
     listed = rows(found)
     tables = sum(r["is_table"] for r in found)
-    looked = f"{sum(r['pages'] for r in found):,} pages of {tables} tables and {len(found) - tables} indexes looked at"
+    pages, indexes = sum(r["pages"] for r in found), len(found) - tables
+    looked = f"{count(pages, 'page')} of {count(tables, 'table')} and {count(indexes, 'index', 'indexes')} looked at"
     if not listed:
         return f"nothing is in an old form: {looked}"
     several = len({row["database"] for row in listed}) > 1

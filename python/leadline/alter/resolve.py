@@ -24,7 +24,7 @@ from leadline.alter.pacing import WANTED, Pacer
 from leadline.alter.session import narrow_search_path, open_session, told
 from leadline.alter.table import Table, find, plan_again, shape, tables
 from leadline.errors import LeadlineError
-from leadline.figures import one_line
+from leadline.figures import count, one_line
 from leadline.progress import TerminalLine
 from leadline.server.interrupt import deferred_interrupts, terminated_as_interrupted
 
@@ -229,8 +229,8 @@ class Resolver:
         left = found["any"][0] - len(self._unwritable) if found else 0
         if found and left > 0 and outcome.rounds > 1 and not found["doubts"]:
             is_locked = outcome.rows_rewritten == rewritten
-            why = "locked, or of transactions that had not ended: begin again later" if is_locked else "old though they were rewritten"
-            outcome.notes.append(f"{left:,} rows stayed {why}")
+            why = "locked, or of transactions that had not ended: begin again later" if is_locked else "old though rewritten"
+            outcome.notes.append(f"{count(left, 'row')} stayed {why}")
         if found:
             outcome.after, outcome.rows_remaining = pending.rows([found]), found["any"][0]
             outcome.is_proven = not found["doubts"]

@@ -322,7 +322,7 @@ def _constraints(connection: Connection, table: Table) -> None:
     ).fetchall()
     doubtful = [name for name, is_valid, _ in constraints if not is_valid]
     if doubtful:
-        table.notes.append(f"{', '.join(doubtful)} is not validated: rows that violate it cannot be rewritten, and end the work")
+        table.notes.append(f"{', '.join(doubtful)} is not validated: rows that violate it are passed over")
     expressions = connection.execute(
         "select count(*) from pg_index where indrelid = %s and (indexprs is not null or indpred is not null)", [table.oid]
     ).fetchone()

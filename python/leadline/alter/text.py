@@ -7,7 +7,7 @@ from typing import Any
 
 from leadline.alter.resolve import Outcome
 from leadline.cli.output import WIDTH, to_table
-from leadline.figures import one_line
+from leadline.figures import count, one_line
 
 NOTHING = "the table has no partition with rows of its own"
 
@@ -28,7 +28,8 @@ def plan(planned: dict[str, Any]) -> str:
     if not planned["rows"]:
         return "\n".join([f"{one_line(planned['relation'])}: no row is in an old form", *_notes(planned["notes"])])
     lines = [f"{one_line(planned['relation'])}: nothing was changed", _pending(planned["pending"]), ""]
-    lines.append(f"{planned['rows']:,} rows on {planned['pages']:,} pages, in at least {planned['transactions']:,} transactions;")
+    rows, pages, transactions = (count(planned[f"{thing}s"], thing) for thing in ("row", "page", "transaction"))
+    lines.append(f"{rows} on {pages}, in at least {transactions};")
     lines.append(f"about {_megabytes(planned['wal_bytes_about'])} of WAL (an estimate), each transaction running")
     return "\n".join([*lines, textwrap.indent(textwrap.fill(planned["statement"], WIDTH - 2), "  "), "", *_notes(planned["notes"])])
 
@@ -36,9 +37,9 @@ def plan(planned: dict[str, Any]) -> str:
 def outcome(done: Outcome) -> str:
     if not done.rows_before:
         return "\n".join([f"{one_line(done.relation)}: no row is in an old form", *_notes(done.notes)])
-    left = f"{done.rows_remaining:,} rows are left" if done.rows_remaining else "no row is left in an old form"
-    if done.rows_remaining == 1:
-        left = "one row is left"
+    left = "no row is left in an old form"
+    if done.rows_remaining:
+        left = f"{count(done.rows_remaining, 'row')} {'is' if done.rows_remaining == 1 else 'are'} left"
     proof = "a new look at the files after a checkpoint" if done.is_proven else "not proven"
     ended = "interrupted: " if done.is_interrupted else ""
     reasons = {row["reason"]: row for row in done.before}
@@ -47,8 +48,9 @@ def outcome(done: Outcome) -> str:
     hot = "not known: track_counts is off"
     if done.rows_hot is not None:
         hot = f"{done.rows_hot / max(done.rows_rewritten, 1):.0%} (HOT)"
+    in_all = f"{count(done.transactions, 'transaction')}, {count(done.rounds, 'round')}, {done.seconds:,.1f} s"
     facts = [
-        ["rows rewritten", f"{done.rows_rewritten:,} in {done.transactions:,} transactions, {done.rounds} rounds, {done.seconds:,.1f} s"],
+        ["rows rewritten", f"{done.rows_rewritten:,} in {in_all}"],
         ["stayed on their page", hot],
         ["WAL", f"{_megabytes(done.wal_bytes)} while they ran, of everybody"],
         ["longest transaction", f"{done.longest_transaction_ms:,.1f} ms: nobody waited longer for it"],
