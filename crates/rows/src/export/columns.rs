@@ -41,7 +41,7 @@ pub(super) enum Kind {
     TimestampTz,
     Uuid,
     Bytes,
-    /// Text that is stored as it is printed.
+    /// Text that is stored as it is printed, when the database is in UTF-8.
     Plain,
     Text,
     /// Where the row is, as text.

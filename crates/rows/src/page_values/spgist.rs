@@ -39,7 +39,8 @@ impl Values<'_> {
         let mut at = SpgistTuple::head(false);
         let mut out = Vec::new();
         if tuple.prefix() > 0 {
-            let (prefix, _) = value_at(item.get(at..at + tuple.prefix())?, 0, self.types.0.get(&tree.prefix)?.storage)?;
+            let (prefix, _) =
+                value_at(item.get(at..at + tuple.prefix())?, 0, self.types.by_oid.get(&tree.prefix)?.storage)?;
             out.push(("prefix".into(), self.text(tree.prefix, &prefix)));
             at += tuple.prefix();
         }
