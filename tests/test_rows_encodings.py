@@ -158,7 +158,9 @@ def test_every_character_of_every_encoding(server: Server) -> None:
 
 def test_what_no_server_converts_is_told(server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with in_encoding(server, "SQL_ASCII") as connection, server.connect() as other:
-        connection.execute("create table odd as select convert_from('\\x6772fc6e', 'SQL_ASCII') as t, 'b' as u")
+        with server.connect(dbname="sql_ascii", client_encoding="SQL_ASCII") as raw:
+            raw.execute(b"create type odd_label as enum ('gr\xfcn')")
+            raw.execute(b"create table odd as select 'gr\xfcn'::text as t, 'gr\xfcn'::odd_label as l, date 'infinity' as d")
         with pytest.raises(psycopg.errors.CharacterNotInRepertoire):
             connection.execute("select t from odd")
         for encoding, number in (("SQL_ASCII", 0), ("MULE_INTERNAL", 7)):
@@ -167,17 +169,18 @@ def test_what_no_server_converts_is_told(server: Server, tmp_path: Path, capsys:
             line = ["rows", str(server.private.data_dir), "odd", "--database", "sql_ascii"]
             for output in ([], ["-o", str(tmp_path / "odd.csv")], ["-o", str(tmp_path / "odd.parquet")]):
                 assert run([*line, *output]) == 0
-                told_of = capsys.readouterr()
-                warning = f"warning: 1 characters cannot be converted from {encoding} to UTF-8: they are U+FFFD\n"
-                assert told_of.err == warning
+                warning = f"warning: 2 characters cannot be converted from {encoding} to UTF-8: they are U+FFFD\n"
+                # A Parquet file is begun again, for the date that has no place in it, and its texts are not counted again.
+                assert capsys.readouterr().err.endswith(warning)
             assert run([*line, "--json"]) == 0
-            assert [row["t"] for row in json.loads(capsys.readouterr().out)] == ["gr\ufffdn"]
+            [row] = json.loads(capsys.readouterr().out)
+            assert (row["t"], row["l"]) == ("gr\ufffdn", "gr\ufffdn")
             page = relation_file(server, connection, "odd")
             assert run(["page", "show", page]) == 0
-            assert f"1 characters cannot be converted from {encoding} to UTF-8: they are U+FFFD\n" in capsys.readouterr().out
+            assert f"2 characters cannot be converted from {encoding} to UTF-8: they are U+FFFD\n" in capsys.readouterr().out
             assert run(["page", "show", page, "--json"]) == 0
             shown = json.loads(capsys.readouterr().out)
-            assert (shown["encoding"], shown["unconverted_characters"]) == (encoding, 1)
+            assert (shown["encoding"], shown["unconverted_characters"]) == (encoding, 2)
         other.execute("update pg_database set encoding = 0 where datname = 'sql_ascii'")
         assert run(["page", "show", relation_file(server, other, "pg_am"), "--json"]) == 0
         assert not {"encoding", "unconverted_characters"} & set(json.loads(capsys.readouterr().out))
