@@ -56,7 +56,7 @@ impl Kind {
             20 => Kind::Int64,
             21 => Kind::Int16,
             23 => Kind::Int32,
-            25 | 114 | 142 | 194 | 1042 | 1043 | 1790 => Kind::Plain,
+            25 | 114 | 194 | 1042 | 1043 | 1790 => Kind::Plain,
             26 | 28 | 29 => Kind::UInt32,
             oid if is_reg(oid) => Kind::UInt32,
             5069 => Kind::UInt64,

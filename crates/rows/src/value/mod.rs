@@ -15,6 +15,7 @@ mod text;
 mod text_search;
 mod time;
 pub(crate) mod typed;
+mod xml;
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -209,8 +210,9 @@ fn scalar(oid: u32) -> Option<Print> {
         oid if is_reg(oid) => |b, out| number::unsigned(number::u32(b)?.into(), 1, out),
         2970 | 5038 => snapshot,
         5069 => |b, out| number::unsigned(u64::from_le_bytes(*b.first_chunk()?), 1, out),
-        // text, json, xml, pg_node_tree, bpchar, varchar, refcursor
-        25 | 114 | 142 | 194 | 1042 | 1043 | 1790 => text,
+        // text, json, pg_node_tree, bpchar, varchar, refcursor
+        25 | 114 | 194 | 1042 | 1043 | 1790 => text,
+        142 => xml::xml,
         22 => |b, out| nested::vector(b, 2, out),
         30 => |b, out| nested::vector(b, 4, out),
         27 => |b, out| {
