@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 from conftest import Server, running
-from leadline._core import RowScan
+from leadline._core import PageValues, RowScan
 from leadline.cli import run
 from server_encodings import characters, encodings
 from test_rows import told
@@ -220,6 +220,23 @@ def test_names_and_keys_are_converted(server: Server, capsys: pytest.CaptureFixt
             assert [row["relation"] for row in json.loads(capsys.readouterr().out)] == ["schön.grüße"]
         finally:
             connection.execute('drop schema "schön" cascade; drop role "rôle"')
+
+
+def test_pieces_of_texts_are_not_taken_for_texts(server: Server) -> None:
+    with in_encoding(server, "EUC_JP") as connection:
+        # The root has no room for all: below it are the texts without what they begin with, which ends within a character.
+        connection.execute("create table pieces as select '日' || repeat('a', 300) || i as t from generate_series(1, 100) i")
+        connection.execute("insert into pieces select repeat('b', 300) || i from generate_series(1, 100) i")
+        connection.execute("create index pieces_t on pieces using spgist (t)")
+        connection.execute("checkpoint")
+        path = relation_file(server, connection, "pieces_t")
+    index, pages, found = PageValues(path), Path(path).read_bytes(), set()
+    for block in range(1, len(pages) // 8192):
+        for _, values in index.of(pages[block * 8192 : (block + 1) * 8192], block):
+            found |= {text for name, text in values if name in ("prefix", "end of t") and text}
+    second_byte = f"<of a text in EUC_JP: \\xfc{b'a'.hex() * 300}"
+    assert {text for text in found if not text.isascii()} == set()
+    assert [text for text in found if text.startswith(second_byte)] and [text for text in found if text.startswith("b" * 200)]
 
 
 def test_what_all_databases_share_is_read_as_utf_8() -> None:

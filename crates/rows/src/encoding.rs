@@ -114,6 +114,11 @@ impl Encoding {
         }
     }
 
+    /// Whether it matters where a text begins: the second byte of a character can also be a first one.
+    pub(crate) fn needs_its_start(&self) -> bool {
+        EUC.contains(&self.number)
+    }
+
     /// How many bytes a character has, by its first one.
     fn length(&self, first: u8) -> usize {
         match first {
