@@ -468,19 +468,6 @@ def test_without_a_catalog_values_stay_bytes(made: Server, tmp_path: Path, capsy
     assert "no typed values: " in capsys.readouterr().out
 
 
-def test_texts_in_another_encoding_are_told(made: Server, capsys: pytest.CaptureFixture[str]) -> None:
-    with made.connect() as connection:
-        connection.execute("create database p_latin encoding 'LATIN1' locale 'C' template template0")
-        query = "select oid, pg_relation_filepath('pg_am') from pg_database where datname = 'p_latin'"
-        [[oid, path]] = connection.execute(query).fetchall()
-        connection.execute("checkpoint")
-    here, there = (f"{made.private.data_dir}/base/{database}/{path.split('/')[-1]}" for database in (path.split("/")[1], oid))
-    assert run(["page", "show", there]) == 0
-    assert "texts are in LATIN1: characters beyond ASCII are others than shown\n" in capsys.readouterr().out
-    assert run(["page", "show", here, "--json"]) == 0
-    assert "encoding" not in json.loads(capsys.readouterr().out)
-
-
 def test_sequence(made: Server) -> None:
     page = page_read(relation_file(made, "p_seq"), 0)
     [row] = made.sql("select last_value, log_cnt, is_called from p_seq")

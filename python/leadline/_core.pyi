@@ -98,13 +98,16 @@ class Recorder:
 class PageValues:
     """The values of a page's items, through the catalog of the data directory that a relation's file is in.
 
-    relation: schema.name; columns: [(name, type)], of an index those of its tuples; encoding: of texts, None for UTF-8. Of texts in
-    another one only the ASCII characters are those that they have.
+    relation: schema.name; columns: [(name, type)], of an index those of its tuples; encoding: that of texts where it is not UTF-8;
+    unconverted_characters: how many so far could not be converted from it, and are U+FFFD.
     """
 
     relation: str
     columns: list[tuple[str, str]]
     encoding: str | None
+
+    @property
+    def unconverted_characters(self) -> int: ...
 
     def __new__(cls, path: str) -> PageValues:
         """path: a file of a relation. Raises kinds not_found, rights, unsupported, storage, invalid."""
@@ -128,7 +131,8 @@ class RowScan:
         encoding: that of its texts where it is not UTF-8}"""
 
     def status(self) -> dict[str, int]:
-        """{block, blocks, gone_blocks, unread_pages, torn_pages, wrong_checksums, unread_rows, unread_values}: as far as was read"""
+        """{block, blocks, gone_blocks, unread_pages, torn_pages, wrong_checksums, unread_rows, unread_values,
+        unconverted_characters}: as far as was read"""
 
     def rows(self, about: int) -> list[list[str | None]] | None:
         """The next rows: provenance, then columns, as text; an empty list is not the end, None is."""

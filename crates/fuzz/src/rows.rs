@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 use std::fmt::Write;
+use std::sync::{Arc, LazyLock};
 
 use leadline_rows::tuple::{align, deform, value_at, Storage, Stored};
 use leadline_rows::value::{Kind, Text, Type, Types, LONGEST};
 use leadline_rows::varlena::{self, Varlena};
-use leadline_rows::RowScan;
+use leadline_rows::{Encoding, RowScan};
 
 use crate::choice;
 use crate::data_dir;
@@ -43,6 +44,10 @@ pub(crate) fn storage(oid: u32) -> Storage {
     Storage { attlen, attalign }
 }
 
+/// Encodings of each shape: UTF-8, of one byte, of two and three, of four, of any bytes, of none that is known.
+static ENCODINGS: LazyLock<Vec<Option<Arc<Encoding>>>> =
+    LazyLock::new(|| [6, 8, 1, 4, 0, 99].into_iter().map(|number| Encoding::of(number, 13).map(Arc::new)).collect());
+
 /// A value of a type: that of the first byte, or one made of others. Four bytes each say what the made ones are of; they may be
 /// of themselves, which no server has and a damaged catalog may.
 pub fn value(data: &[u8]) -> &'static str {
@@ -50,8 +55,9 @@ pub fn value(data: &[u8]) -> &'static str {
     let (made, mut rest) = choice(rest);
     let made = made % 9;
     let varlena = Storage { attlen: -1, attalign: b'i' };
-    let mut types = Types::default();
-    let mut add = |oid, storage, kind| types.0.insert(oid, Type { name: oid.to_string(), storage, kind });
+    let encoding = ENCODINGS[which / SCALARS.len() % ENCODINGS.len()].clone();
+    let mut types = Types { encoding, ..Types::default() };
+    let mut add = |oid, storage, kind| types.by_oid.insert(oid, Type { name: oid.to_string(), storage, kind });
     for oid in SCALARS {
         add(oid, storage(oid), Kind::Scalar);
     }

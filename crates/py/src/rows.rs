@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use leadline_rows::{export, RowScan as Scan};
+use leadline_rows::{export, Encoding, RowScan as Scan};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -43,7 +43,7 @@ impl RowScan {
         out.set_item("unknown", unknown)?;
         out.set_item("virtual", scan.virtual_columns())?;
         out.set_item("unlogged", scan.is_unlogged())?;
-        out.set_item("encoding", scan.other_encoding())?;
+        out.set_item("encoding", scan.other_encoding().map(Encoding::name))?;
         Ok(out)
     }
 
@@ -60,6 +60,7 @@ impl RowScan {
         out.set_item("gone_blocks", scan.unread.gone)?;
         out.set_item("unread_rows", scan.unread.rows)?;
         out.set_item("unread_values", scan.unread.values)?;
+        out.set_item("unconverted_characters", scan.other_encoding().map_or(0, Encoding::unconverted))?;
         Ok(out)
     }
 

@@ -4,10 +4,12 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use leadline_page::postgres::relmap;
 
 use crate::data_dir::{read, DataDir};
+use crate::encoding::Encoding;
 use crate::error::{Error, Kind, Result};
 use crate::heap_file::HeapFile;
 use crate::tuple::{deform, Storage, Stored};
@@ -34,15 +36,6 @@ const ANYARRAY: u32 = 2277;
 const ACLITEM: u32 = 1033;
 /// The first oid of what users make.
 const FIRST_NORMAL_OID: u32 = 16384;
-
-/// Encodings of a server by their numbers (src/include/mb/pg_wchar.h, `pg_enc`).
-#[rustfmt::skip]
-const ENCODINGS: [&str; 35] = [
-    "SQL_ASCII", "EUC_JP", "EUC_CN", "EUC_KR", "EUC_TW", "EUC_JIS_2004", "UTF8", "MULE_INTERNAL", "LATIN1", "LATIN2", "LATIN3", "LATIN4",
-    "LATIN5", "LATIN6", "LATIN7", "LATIN8", "LATIN9", "LATIN10", "WIN1256", "WIN1258", "WIN866", "WIN874", "KOI8R", "WIN1251", "WIN1252",
-    "ISO_8859_5", "ISO_8859_6", "ISO_8859_7", "ISO_8859_8", "WIN1250", "WIN1253", "WIN1254", "WIN1255", "WIN1257", "KOI8U",
-];
-const UTF8: u32 = 6;
 
 /// A column of a relation, dropped ones included.
 #[derive(Debug, Clone)]
@@ -97,21 +90,14 @@ pub struct Database {
     pub encoding: u32,
 }
 
-impl Database {
-    /// The name of its encoding where that is not UTF-8.
-    pub fn other_encoding(&self) -> Option<&'static str> {
-        let name = ENCODINGS.get(self.encoding as usize).copied().unwrap_or("an encoding that is not known");
-        (self.encoding != UTF8).then_some(name)
-    }
-}
-
 /// The relations of one database.
 #[allow(missing_docs)]
 pub struct Catalog {
     pub dir: DataDir,
     pub xacts: Xacts,
     pub database: u32,
-    pub other_encoding: Option<&'static str>,
+    /// Of its texts and names, where that is not UTF-8.
+    encoding: Option<Arc<Encoding>>,
     space: u32,
     mapped: HashMap<u32, u32>,
     shared: HashMap<u32, u32>,
@@ -130,10 +116,13 @@ pub fn number(value: &Option<Vec<u8>>) -> u32 {
     u32::from_le_bytes(all)
 }
 
-/// A name, or a char.
+/// A name, or a char, as UTF-8.
 pub fn name(value: &Option<Vec<u8>>) -> String {
-    let bytes = value.as_deref().unwrap_or_default();
-    String::from_utf8_lossy(bytes.split(|b| *b == 0).next().unwrap_or_default()).into_owned()
+    String::from_utf8_lossy(name_bytes(value)).into_owned()
+}
+
+fn name_bytes(value: &Option<Vec<u8>>) -> &[u8] {
+    value.as_deref().unwrap_or_default().split(|b| *b == 0).next().unwrap_or_default()
 }
 
 /// The elements of an oidvector: behind dimensions, flags, element type, length and lower bound.
@@ -179,7 +168,7 @@ impl Catalog {
             dir: dir.clone(),
             xacts: Xacts::new(dir),
             database,
-            other_encoding: None,
+            encoding: None,
             space,
             mapped: map(dir.folder(database, space, 0)?)?,
             shared: map(dir.root.join("global"))?,
@@ -193,7 +182,7 @@ impl Catalog {
     /// When it cannot be read.
     pub fn open(dir: &DataDir, database: &Database) -> Result<Catalog> {
         let mut catalog = Catalog::bare(dir, database.oid, database.dattablespace)?;
-        catalog.other_encoding = database.other_encoding();
+        catalog.encoding = Encoding::of(database.encoding, dir.major).map(Arc::new);
         let columns =
             ["oid", "relname", "relnamespace", "relkind", "relfilenode", "reltablespace", "relpersistence", "relam"];
         let rows = catalog.rows(PG_CLASS, &columns)?;
@@ -201,7 +190,7 @@ impl Catalog {
             let class = Class {
                 oid: number(&row[0]),
                 schema: number(&row[2]).to_string(),
-                relname: name(&row[1]),
+                relname: catalog.name(&row[1]),
                 relkind: number(&row[3]) as u8,
                 relfilenode: number(&row[4]),
                 reltablespace: number(&row[5]),
@@ -212,13 +201,21 @@ impl Catalog {
         }
         let schemas = catalog.rows(PG_NAMESPACE, &["oid", "nspname"])?;
         let schemas: HashMap<String, String> =
-            schemas.iter().map(|r| (number(&r[0]).to_string(), name(&r[1]))).collect();
+            schemas.iter().map(|r| (number(&r[0]).to_string(), catalog.name(&r[1]))).collect();
         for class in catalog.classes.values_mut() {
             if let Some(schema) = schemas.get(&class.schema) {
                 class.schema.clone_from(schema);
             }
         }
         Ok(catalog)
+    }
+
+    /// A name, or a char, of this database.
+    fn name(&self, value: &Option<Vec<u8>>) -> String {
+        match &self.encoding {
+            Some(encoding) => encoding.name_of(name_bytes(value)),
+            None => name(value),
+        }
     }
 
     /// The number of a relation's file, from the map for those that have none in `pg_class`.
@@ -275,7 +272,7 @@ impl Catalog {
             let storage = Storage { attlen: number(&row[4]) as i16, attalign: number(&row[5]) as u8 };
             let missing = row[8].as_deref().filter(|_| number(&row[7]) != 0);
             found.entry(number(&row[0])).or_default().push(Attribute {
-                attname: name(&row[1]),
+                attname: self.name(&row[1]),
                 atttypid: number(&row[2]),
                 attnum: number(&row[3]) as i16,
                 atttypmod: number(&row[9]) as i32,
@@ -377,9 +374,9 @@ impl Catalog {
         let ranges = self.ranges()?;
         let mut labels: HashMap<u32, HashMap<u32, String>> = HashMap::new();
         for row in self.rows(PG_ENUM, &["enumtypid", "oid", "enumlabel"])? {
-            labels.entry(number(&row[0])).or_default().insert(number(&row[1]), name(&row[2]));
+            labels.entry(number(&row[0])).or_default().insert(number(&row[1]), self.name(&row[2]));
         }
-        let mut types = Types::default();
+        let mut types = Types { encoding: self.encoding.clone(), ..Types::default() };
         let mut relations = HashMap::new();
         for row in &rows {
             let oid = number(&row[0]);
@@ -400,7 +397,7 @@ impl Catalog {
                 _ if oid == ANYARRAY => value::Kind::AnyArray,
                 _ => value::Kind::Scalar,
             };
-            types.0.insert(oid, value::Type { name: name(&row[1]), storage, kind });
+            types.by_oid.insert(oid, value::Type { name: self.name(&row[1]), storage, kind });
         }
         self.composites(&mut types, wanted, &relations)?;
         if !wanted.iter().all(|oid| types.is_known(*oid)) {
@@ -412,8 +409,10 @@ impl Catalog {
 
     /// Privileges name roles. When the roles cannot be read, the type of privileges stays one that is not known, which is told.
     fn roles(&mut self, types: &mut Types) {
-        if let (Some(privilege), Ok(roles)) = (types.0.get_mut(&ACLITEM), self.rows(PG_AUTHID, &["oid", "rolname"])) {
-            privilege.kind = value::Kind::Acl(roles.iter().map(|row| (number(&row[0]), name(&row[1]))).collect());
+        if let (Some(privilege), Ok(roles)) =
+            (types.by_oid.get_mut(&ACLITEM), self.rows(PG_AUTHID, &["oid", "rolname"]))
+        {
+            privilege.kind = value::Kind::Acl(roles.iter().map(|row| (number(&row[0]), self.name(&row[1]))).collect());
         }
     }
 
@@ -439,9 +438,9 @@ impl Catalog {
             .map(|(o, s)| (s, o))
             .collect();
         for (oid, source) in outputs.iter().filter_map(source) {
-            let Some(like) = built_in.get(source).and_then(|oid| types.0.get(oid)) else { continue };
+            let Some(like) = built_in.get(source).and_then(|oid| types.by_oid.get(oid)) else { continue };
             let (like_oid, storage) = (built_in[source], like.storage);
-            match types.0.get_mut(&oid) {
+            match types.by_oid.get_mut(&oid) {
                 Some(t) if oid >= FIRST_NORMAL_OID && t.kind == value::Kind::Scalar && t.storage == storage => {
                     t.kind = value::Kind::Domain(like_oid);
                 }
@@ -471,7 +470,7 @@ impl Catalog {
                 if !seen.insert(oid) {
                     continue;
                 }
-                match types.0.get(&oid).map(|t| &t.kind) {
+                match types.by_oid.get(&oid).map(|t| &t.kind) {
                     Some(value::Kind::Array(of) | value::Kind::Domain(of)) => next.push(*of),
                     Some(value::Kind::Range(of) | value::Kind::Multirange(of)) => next.push(*of),
                     Some(value::Kind::Composite(_)) => {
@@ -487,7 +486,7 @@ impl Catalog {
                 let fields: Vec<_> =
                     of.iter().map(|a| (if a.attisdropped { 0 } else { a.atttypid }, a.storage)).collect();
                 next.extend(fields.iter().map(|f| f.0).filter(|oid| *oid != 0));
-                if let Some(composite) = types.0.get_mut(&oid) {
+                if let Some(composite) = types.by_oid.get_mut(&oid) {
                     composite.kind = value::Kind::Composite(fields);
                 }
             }

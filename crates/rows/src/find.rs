@@ -5,6 +5,7 @@ use std::path::Path;
 
 use crate::catalog::{databases, number, Catalog, Class, Database};
 use crate::data_dir::DataDir;
+use crate::encoding::UTF8;
 use crate::error::{Error, Kind, Result};
 
 const PG_INHERITS: u32 = 2611;
@@ -181,14 +182,22 @@ pub fn relation_of_file(path: &Path) -> Result<(Catalog, u32)> {
         .ok_or_else(|| not_one("the file of a table is a number, as base/16384/16402"))?;
     let all = databases(&dir)?;
     let folder = part(1).unwrap_or_default();
-    let database =
-        if folder == "global" { all.first().cloned() } else { all.into_iter().find(|d| folder.parse() == Ok(d.oid)) };
+    let database = if folder == "global" {
+        shared_in(&all).cloned()
+    } else {
+        all.into_iter().find(|d| folder.parse() == Ok(d.oid))
+    };
     let database = database.ok_or_else(|| not_one("there is no database of its folder's number"))?;
     let catalog = Catalog::open(&dir, &database)?;
     let found = catalog.classes.values().find(|c| c.relfilenode_is(&catalog, filenode, folder == "global"));
     let class = found.ok_or_else(|| not_one("no relation of its database has this file now"))?;
     let oid = class.oid;
     Ok((catalog, oid))
+}
+
+/// The database through whose catalog what all databases share is read: names in it are in any encoding, most likely in UTF-8.
+fn shared_in(all: &[Database]) -> Option<&Database> {
+    all.iter().find(|d| d.encoding == UTF8).or(all.first())
 }
 
 impl Class {

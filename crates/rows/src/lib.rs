@@ -11,6 +11,7 @@ pub mod catalog;
 mod cells;
 pub mod data_dir;
 mod decode;
+mod encoding;
 mod error;
 pub mod export;
 mod find;
@@ -28,6 +29,7 @@ pub mod xact;
 
 pub use cells::Place;
 pub use decode::Unread;
+pub use encoding::Encoding;
 pub use error::{Error, Kind};
 pub use find::relation_of_file;
 pub use page_values::{ItemValues, PageValues};

@@ -13,6 +13,7 @@ use leadline_page::postgres::spgist::SPGIST_NULLS;
 use leadline_page::postgres::{kind, Fork, Header, Items, Kind};
 
 use crate::decode::Decoder;
+use crate::encoding::Encoding;
 use crate::error::Result;
 use crate::find::relation_of_file;
 use crate::heap_file::tuples;
@@ -88,9 +89,9 @@ impl PageValues {
         &self.relation.name
     }
 
-    /// The encoding of its texts where that is not UTF-8: characters beyond ASCII are then not those that are given.
-    pub fn other_encoding(&self) -> Option<&'static str> {
-        self.relation.other_encoding
+    /// The encoding of its texts where that is not UTF-8.
+    pub fn other_encoding(&self) -> Option<&Encoding> {
+        self.relation.types.encoding.as_deref()
     }
 
     /// Columns of a table; of an index the columns of its tuples, as their operator classes store them.
@@ -231,7 +232,7 @@ mod tests {
         ];
         let varying =
             [25, 650, ANYRANGE, opclass::BLOOM_SUMMARY, opclass::MINMAX_MULTI_SUMMARY].map(|oid| (oid, -1, b'i'));
-        Types(fixed.into_iter().chain(varying).map(one).collect())
+        Types { by_oid: fixed.into_iter().chain(varying).map(one).collect(), encoding: None }
     }
 
     fn columns(oids: &[u32], types: &Types) -> (Vec<Column>, Vec<Storage>) {
@@ -243,7 +244,7 @@ mod tests {
             atttypmod: -1,
             is_known: true,
         };
-        (oids.iter().map(column).collect(), oids.iter().map(|oid| types.0[oid].storage).collect())
+        (oids.iter().map(column).collect(), oids.iter().map(|oid| types.by_oid[oid].storage).collect())
     }
 
     fn shown(found: Option<NamedValues>) -> String {

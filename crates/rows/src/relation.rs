@@ -36,8 +36,6 @@ pub(crate) struct Relation {
     pub name: String,
     /// No CHECKPOINT writes what a server has of it in memory.
     pub is_unlogged: bool,
-    /// The encoding of its texts where that is not UTF-8.
-    pub other_encoding: Option<&'static str>,
     /// Without the dropped ones and the virtual ones.
     pub columns: Vec<Column>,
     /// Names of the generated columns that no row keeps a value of.
@@ -67,7 +65,7 @@ impl Relation {
         let types = catalog.types(&wanted)?;
         let column = |a: &Attribute| Column {
             name: a.attname.clone(),
-            type_name: types.0.get(&a.atttypid).map_or_else(|| a.atttypid.to_string(), |t| t.name.clone()),
+            type_name: types.by_oid.get(&a.atttypid).map_or_else(|| a.atttypid.to_string(), |t| t.name.clone()),
             oid: a.atttypid,
             base: types.base(a.atttypid),
             atttypmod: a.atttypmod,
@@ -84,7 +82,6 @@ impl Relation {
         });
         Ok(Relation {
             name: format!("{}.{}", class.schema, class.relname),
-            other_encoding: catalog.other_encoding,
             is_unlogged: class.relpersistence == b'u',
             columns,
             virtual_columns,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::cells::{Place, Value};
 use crate::decode::{Decoder, RowSink, Unread};
+use crate::encoding::Encoding;
 use crate::error::Result;
 use crate::relation::{Column, Relation};
 use crate::value::Printer;
@@ -56,9 +57,9 @@ impl RowScan {
         self.relation.is_unlogged
     }
 
-    /// The encoding of its texts where that is not UTF-8: what of them is not UTF-8 is then replaced by U+FFFD.
-    pub fn other_encoding(&self) -> Option<&'static str> {
-        self.relation.other_encoding
+    /// The encoding of its texts where that is not UTF-8.
+    pub fn other_encoding(&self) -> Option<&Encoding> {
+        self.relation.types.encoding.as_deref()
     }
 
     /// Names of the generated columns that are computed when they are read (18 and later): no row keeps a value of them.

@@ -44,7 +44,7 @@ class Looker:
                 raise _not_in_the_files(table, why_old)
             if table.oid in found:
                 each = found[table.oid]
-                each["relation"] = table.label  # the files do not tell which encoding their names are in
+                each["relation"] = table.label  # in SQL_ASCII the files do not tell what their names are
                 each["doubts"] = _doubts(each, why_old, is_settled)
         return found
 

@@ -103,8 +103,8 @@ def _rows(scan: Any) -> Iterator[list[str | None]]:
 def _notes(about: dict[str, Any], status: dict[str, int]) -> None:
     if about["unknown"]:
         click.echo(f"note: bytes in hex, the type is not known: {', '.join(about['unknown'])}", err=True)
-    if about["encoding"]:
-        click.echo(f"warning: texts are in {about['encoding']}: characters beyond ASCII are lost or others than the server's", err=True)
+    if count := status["unconverted_characters"]:
+        click.echo(f"warning: {count} characters cannot be converted from {about['encoding']} to UTF-8: they are U+FFFD", err=True)
     if about["virtual"]:
         click.echo(f"note: left out, computed when read and stored nowhere (generated virtual): {', '.join(about['virtual'])}", err=True)
     if about["unlogged"]:

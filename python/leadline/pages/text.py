@@ -29,8 +29,8 @@ def show_text(page: dict[str, Any]) -> str:
     if page.get("relation"):
         columns = ", ".join(f"{name} {type_name}" for name, type_name in page["columns"])
         lines += textwrap.wrap(f"{page['relation']} ({columns})", WIDTH, subsequent_indent="  ")
-        if page.get("encoding"):
-            lines.append(f"texts are in {page['encoding']}: characters beyond ASCII are others than shown")
+        if count := page.get("unconverted_characters"):
+            lines.append(f"{count} characters cannot be converted from {page['encoding']} to UTF-8: they are U+FFFD")
     elif page.get("untyped"):
         lines += textwrap.wrap(f"no typed values: {page['untyped']}", WIDTH, subsequent_indent="  ")
     for problem in page["problems"]:

@@ -9,8 +9,8 @@ from leadline.errors import LeadlineError
 
 
 def add_values(page: dict[str, Any], relation: PageValues | None = None) -> None:
-    """Sets `relation` and `columns` [(name, type)] of a page, and `values` {name: text} of each item that has some; `encoding` where
-    texts are not in UTF-8, so that their characters beyond ASCII are not those that `values` has.
+    """Sets `relation` and `columns` [(name, type)] of a page, and `values` {name: text} of each item that has some; where texts are not
+    in UTF-8 `encoding`, and `unconverted_characters`, how many characters of the page's are U+FFFD instead.
 
     relation: of the page's file, for who looks at many pages of one; else the catalog is read for this page.
     Where no catalog says what the columns are, `relation` is None and `untyped` says why.
@@ -20,6 +20,7 @@ def add_values(page: dict[str, Any], relation: PageValues | None = None) -> None
         return
     try:
         relation = relation or PageValues(page["path"])
+        before = relation.unconverted_characters
         found = dict(relation.of(page["raw"], page["fork_block"]))
     except LeadlineError as e:
         page["untyped"] = e.message + (f": {e.detail}" if e.detail else "")
@@ -27,6 +28,7 @@ def add_values(page: dict[str, Any], relation: PageValues | None = None) -> None
     page["relation"], page["columns"] = relation.relation, relation.columns
     if relation.encoding:
         page["encoding"] = relation.encoding
+        page["unconverted_characters"] = relation.unconverted_characters - before
     for part in page["parts"]:
         if part["part"] in ("tuple", "item", "range") and part["number"] in found:
             part["values"] = dict(found[part["number"]])

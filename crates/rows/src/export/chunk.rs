@@ -158,10 +158,10 @@ impl Chunk {
             Kind::Float64 => self.bytes(column, fixed::<8>)?,
             Kind::Uuid => self.bytes(column, fixed::<16>)?,
             Kind::Bytes => self.strings(column, |value, out| value.bytes().map(|b| out.push_part(b)))?,
-            Kind::Plain => self.texts(column, |b, out| out.push_bytes(b))?,
             // Only the places of rows are of this kind, and they are no values of them.
             Kind::Tid => {}
-            Kind::Text => {
+            Kind::Plain if types.encoding.is_none() => self.texts(column, |b, out| out.push_bytes(b))?,
+            Kind::Plain | Kind::Text => {
                 let Some(printer) = self.printer else { return Ok(()) };
                 self.texts(column, |b, out| types.print(printer, b, out))?;
             }

@@ -41,7 +41,7 @@ pub(super) enum Kind {
     TimestampTz,
     Uuid,
     Bytes,
-    /// Text that is stored as it is printed.
+    /// Text that is stored as it is printed, when the database is in UTF-8.
     Plain,
     Text,
     /// Where the row is, as text.
@@ -56,7 +56,7 @@ impl Kind {
             20 => Kind::Int64,
             21 => Kind::Int16,
             23 => Kind::Int32,
-            25 | 114 | 142 | 194 | 1042 | 1043 | 1790 => Kind::Plain,
+            25 | 114 | 194 | 1042 | 1043 | 1790 => Kind::Plain,
             26 | 28 | 29 => Kind::UInt32,
             oid if is_reg(oid) => Kind::UInt32,
             5069 => Kind::UInt64,

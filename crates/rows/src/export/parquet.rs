@@ -55,6 +55,8 @@ fn range(job: &Job<'_>) -> u32 {
 /// Writes the file; which columns have values that do not fit, then the file is not whole.
 fn attempt(job: &Job<'_>, kinds: &[Kind], go_on: GoOn<'_>) -> Result<(BTreeSet<usize>, (u64, Unread))> {
     let relation = &job.scan.relation;
+    // What an attempt before this one counted, of the same values.
+    relation.types.encoding.iter().for_each(|encoding| encoding.forget_unconverted());
     let failed = |e: ParquetError| failed(&e, job.out);
     let extra = provenance(job.scan.dead);
     let fields = extra.iter().map(|c| Kind::of_extra(c.1).field(c.0));

@@ -50,7 +50,7 @@ impl Values<'_> {
     }
 
     fn storage(&self, oid: u32) -> Option<Storage> {
-        Some(self.types.0.get(&oid)?.storage)
+        Some(self.types.by_oid.get(&oid)?.storage)
     }
 
     fn summary_text(&self, oid: u32, stored: &Stored<'_>) -> Option<String> {

@@ -8,6 +8,8 @@ use leadline_page::postgres::spgist::SpgistTuple;
 use super::opclass::Tree;
 use super::{NamedValues, Values, UNKNOWN};
 use crate::tuple::{deform, value_at, Stored};
+use crate::value::{self, Text};
+use crate::varlena::Varlena;
 
 /// Where a leaf has its null bitmap, when it has one.
 const BITMAP: usize = 12;
@@ -30,8 +32,26 @@ impl Values<'_> {
         let bitmap = if tuple.item.t_info & INDEX_NULL_MASK != 0 { Some(item.get(BITMAP..start)?) } else { None };
         let mut stored = Vec::new();
         deform(item.get(start..)?, bitmap, self.storages.len(), self.storages, &mut stored);
-        let texts = stored.iter().zip(self.columns).map(|(stored, column)| self.text(column.oid, stored));
+        let texts = stored.iter().zip(self.columns).enumerate().map(|(i, (stored, column))| match i {
+            0 if tree.ends => self.piece(column.oid, stored),
+            _ => self.text(column.oid, stored),
+        });
         Some(names.into_iter().zip(texts).collect())
+    }
+
+    /// Of a text, which the tree cuts between any two bytes. Where it is in the middle of a character cannot be seen in some encodings: what
+    /// would be read there are other characters.
+    fn piece(&self, oid: u32, stored: &Stored<'_>) -> Option<String> {
+        match (stored, &self.types.encoding) {
+            (Stored::Varlena(Varlena::Plain(bytes)), Some(encoding))
+                if encoding.needs_its_start() && !bytes.is_ascii() =>
+            {
+                let mut hex = Text::new();
+                value::hex(bytes, &mut hex);
+                Some(format!("<of a text in {}: {}>", encoding.name(), hex.into_string()))
+            }
+            _ => self.text(oid, stored),
+        }
     }
 
     pub(super) fn spgist_inner(&self, tree: Tree, item: &[u8]) -> Option<NamedValues> {
@@ -39,8 +59,9 @@ impl Values<'_> {
         let mut at = SpgistTuple::head(false);
         let mut out = Vec::new();
         if tuple.prefix() > 0 {
-            let (prefix, _) = value_at(item.get(at..at + tuple.prefix())?, 0, self.types.0.get(&tree.prefix)?.storage)?;
-            out.push(("prefix".into(), self.text(tree.prefix, &prefix)));
+            let (prefix, _) =
+                value_at(item.get(at..at + tuple.prefix())?, 0, self.types.by_oid.get(&tree.prefix)?.storage)?;
+            out.push(("prefix".into(), self.piece(tree.prefix, &prefix)));
             at += tuple.prefix();
         }
         if let Some(label) = tree.label {

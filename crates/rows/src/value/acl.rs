@@ -38,7 +38,8 @@ fn role(oid: u32, roles: &HashMap<u32, String>, out: &mut Text) -> Option<()> {
     let Some(name) = roles.get(&oid) else { return show(oid, out) };
     let is_safe = name.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'_');
     match is_safe {
-        true => show(name, out),
-        false => show(format_args!("\"{}\"", name.replace('"', "\"\"")), out),
+        true => out.push_name(name),
+        false => out.push_name(&format!("\"{}\"", name.replace('"', "\"\""))),
     }
+    Some(())
 }

@@ -167,17 +167,25 @@ fn long_string(b: &[u8], out: &mut Text) -> Option<()> {
         out.push_part(b);
         return Some(());
     }
-    for c in String::from_utf8_lossy(b).chars() {
+    // All that is escaped is ASCII, whose bytes are in no other character.
+    let mut rest = b;
+    while let Some(c) = rest.first() {
+        let mut len = 1;
         match c {
-            '"' | '\\' => out.extend(['\\', c].into_iter()),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\u{8}' => out.push_str("\\b"),
-            '\u{c}' => out.push_str("\\f"),
-            c if c < ' ' => show(format_args!("\\u{:04x}", u32::from(c)), out)?,
-            c => out.push(c),
+            b'"' | b'\\' => out.push_ascii([b'\\', *c]),
+            b'\n' => out.push_ascii(*b"\\n"),
+            b'\r' => out.push_ascii(*b"\\r"),
+            b'\t' => out.push_ascii(*b"\\t"),
+            0x08 => out.push_ascii(*b"\\b"),
+            0x0c => out.push_ascii(*b"\\f"),
+            c if *c < b' ' => show(format_args!("\\u{c:04x}"), out)?,
+            c if c.is_ascii() => out.push_ascii([*c]),
+            _ => {
+                len = rest.iter().position(u8::is_ascii).unwrap_or(rest.len());
+                out.push_bytes(&rest[..len]);
+            }
         }
+        rest = &rest[len..];
     }
     Some(())
 }

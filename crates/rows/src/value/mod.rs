@@ -15,10 +15,13 @@ mod text;
 mod text_search;
 mod time;
 pub(crate) mod typed;
+mod xml;
 
 use std::collections::HashMap;
 use std::fmt::Write;
+use std::sync::Arc;
 
+use crate::encoding::Encoding;
 use crate::tuple::Storage;
 
 pub(crate) use nested::first_element;
@@ -31,9 +34,14 @@ pub const LONGEST: usize = 1 << 28;
 
 const DIGITS: &[u8; 16] = b"0123456789abcdef";
 
-/// Types by oid.
+/// The types of a database.
 #[derive(Debug, Default)]
-pub struct Types(pub HashMap<u32, Type>);
+pub struct Types {
+    /// By oid.
+    pub by_oid: HashMap<u32, Type>,
+    /// That of its texts, where it is not UTF-8.
+    pub encoding: Option<Arc<Encoding>>,
+}
 
 /// What has to be known of a type to read its values.
 #[derive(Debug, Clone)]
@@ -81,7 +89,7 @@ impl Types {
         }
         seen.insert(oid, false);
         let mut below = |of: u32| depth < DEEPEST && self.is_known_below(of, depth + 1, seen);
-        let known = match self.0.get(&oid).map(|t| &t.kind) {
+        let known = match self.by_oid.get(&oid).map(|t| &t.kind) {
             Some(Kind::Scalar) => scalar(oid).is_some(),
             Some(Kind::Array(of) | Kind::Domain(of) | Kind::Range(of) | Kind::Multirange(of)) => below(*of),
             Some(Kind::Composite(fields)) => fields.iter().all(|f| f.0 == 0 || below(f.0)),
@@ -95,7 +103,7 @@ impl Types {
     /// The type that a domain is made of, in the end.
     pub fn base(&self, mut oid: u32) -> u32 {
         for _ in 0..DEEPEST {
-            match self.0.get(&oid).map(|t| &t.kind) {
+            match self.by_oid.get(&oid).map(|t| &t.kind) {
                 Some(Kind::Domain(of)) => oid = *of,
                 _ => break,
             }
@@ -106,8 +114,12 @@ impl Types {
     /// How values of a type are printed, looked up once for many of them.
     pub fn printer(&self, oid: u32) -> Printer {
         let base = self.base(oid);
-        let is_scalar = self.0.get(&base).is_some_and(|t| t.kind == Kind::Scalar);
-        Printer { oid, scalar: scalar(base).filter(|_| is_scalar) }
+        let is_scalar = self.by_oid.get(&base).is_some_and(|t| t.kind == Kind::Scalar);
+        let scalar = scalar(base).filter(|_| is_scalar);
+        match self.encoding {
+            None => Printer { oid, scalar, converted: None },
+            Some(_) => Printer { oid, scalar: None, converted: scalar },
+        }
     }
 
     /// Adds a value's text to `out`; what is no value of its type, and what is of a type not known, as hex.
@@ -116,11 +128,22 @@ impl Types {
         let before = out.len();
         let printed = match printer.scalar {
             Some(print) => print(bytes, out),
-            None => self.write(printer.oid, bytes, out, 0),
+            None => self.print_other(printer, bytes, out),
         };
         if printed.is_none() {
             out.truncate(before);
             hex(bytes, out);
+        }
+    }
+
+    /// A value that is made of others; in a database of another encoding than UTF-8 every value.
+    fn print_other(&self, printer: Printer, bytes: &[u8], out: &mut Text) -> Option<()> {
+        if let Some(encoding) = &self.encoding {
+            out.set_encoding(encoding);
+        }
+        match printer.converted {
+            Some(print) => print(bytes, out),
+            None => self.write(printer.oid, bytes, out, 0),
         }
     }
 
@@ -135,10 +158,10 @@ impl Types {
         if depth > DEEPEST || out.len() > LONGEST {
             return None;
         }
-        match &self.0.get(&oid)?.kind {
+        match &self.by_oid.get(&oid)?.kind {
             Kind::Scalar => scalar(oid)?(bytes, out)?,
             Kind::Domain(of) => self.write(*of, bytes, out, depth + 1)?,
-            Kind::Enum(labels) => out.push_str(labels.get(&number::u32(bytes)?)?),
+            Kind::Enum(labels) => out.push_name(labels.get(&number::u32(bytes)?)?),
             Kind::Acl(roles) => acl::aclitem(bytes, roles, out)?,
             Kind::Array(_) | Kind::AnyArray => nested::array(self, bytes, out, depth + 1)?,
             Kind::Composite(fields) => nested::composite(self, fields, bytes, out, depth + 1)?,
@@ -162,6 +185,8 @@ type Print = fn(&[u8], &mut Text) -> Option<()>;
 pub struct Printer {
     oid: u32,
     scalar: Option<Print>,
+    /// The same in a database of another encoding than UTF-8, which then has no `scalar`.
+    converted: Option<Print>,
 }
 
 /// How a built-in type is printed, by its oid (src/include/catalog/pg_type.dat); None when it is not known here.
@@ -185,8 +210,9 @@ fn scalar(oid: u32) -> Option<Print> {
         oid if is_reg(oid) => |b, out| number::unsigned(number::u32(b)?.into(), 1, out),
         2970 | 5038 => snapshot,
         5069 => |b, out| number::unsigned(u64::from_le_bytes(*b.first_chunk()?), 1, out),
-        // text, json, xml, pg_node_tree, bpchar, varchar, refcursor
-        25 | 114 | 142 | 194 | 1042 | 1043 | 1790 => text,
+        // text, json, pg_node_tree, bpchar, varchar, refcursor
+        25 | 114 | 194 | 1042 | 1043 | 1790 => text,
+        142 => xml::xml,
         22 => |b, out| nested::vector(b, 2, out),
         30 => |b, out| nested::vector(b, 4, out),
         27 => |b, out| {
@@ -253,12 +279,16 @@ pub fn hex(bytes: &[u8], out: &mut Text) {
     out.used(2 * bytes.len());
 }
 
-/// One byte; nothing when it is 0, octal from 128 on (since 16; before, the byte itself, which is no text in UTF-8).
+/// One byte; nothing when it is 0, octal from 128 on (since 16; before, the byte itself, which is no text in UTF-8 but may be one in the
+/// encoding of the database).
 fn char_(b: &[u8], out: &mut Text) -> Option<()> {
     match *b.first()? {
         0 => Some(()),
         c @ 1..=127 => show(char::from(c), out),
-        c => show(format_args!("\\{c:03o}"), out),
+        c => match out.encoding().and_then(|encoding| encoding.char_type(c)) {
+            Some(c) => show(c, out),
+            None => show(format_args!("\\{c:03o}"), out),
+        },
     }
 }
 
@@ -313,13 +343,15 @@ mod tests {
 
     fn types(all: &[(u32, Kind)]) -> Types {
         let one = |(oid, kind): &(u32, Kind)| (*oid, Type { name: String::new(), storage: TEXT, kind: kind.clone() });
-        Types(all.iter().map(one).collect())
+        Types { by_oid: all.iter().map(one).collect(), encoding: None }
     }
 
     #[test]
     fn more_text_than_a_value_has_is_none() {
         let mut types = types(&[(3802, Kind::Scalar), (3614, Kind::Scalar), (1700, Kind::Scalar)]);
-        types.0.insert(7, Type { name: String::new(), storage: TEXT, kind: Kind::Composite(vec![(1700, TEXT); 2]) });
+        types
+            .by_oid
+            .insert(7, Type { name: String::new(), storage: TEXT, kind: Kind::Composite(vec![(1700, TEXT); 2]) });
         // Ten words of a tsvector that are all the same 100 bytes.
         let words: Vec<u8> = [10u32].into_iter().chain([100 << 1; 10]).flat_map(u32::to_le_bytes).collect();
         let words = [words, vec![b'w'; 100]].concat();

@@ -21,7 +21,7 @@ fn bytes_of(stored: Stored<'_>) -> Option<Cow<'_, [u8]>> {
 }
 
 fn storage(types: &Types, oid: u32) -> Option<Storage> {
-    let storage = types.0.get(&oid)?.storage;
+    let storage = types.by_oid.get(&oid)?.storage;
     // A type without width would make an endless array of nothing.
     (storage.attlen > 0 || storage.attlen == -1 || storage.attlen == -2).then_some(storage)
 }
@@ -105,7 +105,7 @@ pub(super) fn array(types: &Types, b: &[u8], out: &mut Text, depth: u32) -> Opti
     let special = if separator == ';' { b"{};" } else { b"{}," };
     let data = b.get(head.data..)?;
     let mut at = 0;
-    let mut text = Text::new();
+    let mut text = out.another();
     for i in 0..head.count {
         if i > 0 {
             out.push(separator);
@@ -176,7 +176,7 @@ pub(super) fn composite(types: &Types, fields: &[(u32, Storage)], b: &[u8], out:
     let storages: Vec<Storage> = fields.iter().map(|f| f.1).collect();
     let mut values = Vec::new();
     deform(data, bitmap, natts, &storages, &mut values)?;
-    let mut text = Text::new();
+    let mut text = out.another();
     let mut before = '(';
     for ((oid, _), stored) in fields.iter().zip(values).filter(|(f, _)| f.0 != 0) {
         out.push(before);
@@ -210,7 +210,7 @@ fn bounds(types: &Types, of: u32, flags: u8, data: &[u8], at: usize, out: &mut T
     }
     let storage = storage(types, of)?;
     let mut at = at;
-    let mut text = Text::new();
+    let mut text = out.another();
     out.push(if flags & LOWER_INCLUDED != 0 { '[' } else { '(' });
     for absent in [NO_LOWER, NO_UPPER] {
         if flags & absent == 0 {

@@ -25,11 +25,11 @@ pub(super) fn tsvector(b: &[u8], out: &mut Text) -> Option<()> {
 /// In quotes.
 fn word(bytes: &[u8], out: &mut Text) {
     out.push('\'');
-    for c in String::from_utf8_lossy(bytes).chars() {
-        if matches!(c, '\'' | '\\') {
-            out.push(c);
+    for part in bytes.split_inclusive(|c| matches!(c, b'\'' | b'\\')) {
+        out.push_bytes(part);
+        if let Some(c @ (b'\'' | b'\\')) = part.last() {
+            out.push_ascii([*c]);
         }
-        out.push(c);
     }
     out.push('\'');
 }
