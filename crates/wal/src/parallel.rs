@@ -223,6 +223,7 @@ mod tests {
 
     use super::made::{Folder, Writer, MAGIC_18, PAGE, SEGMENT};
     use super::*;
+    use crate::long::Kept;
 
     /// Counts records, and after its first chunk has the rest of the log written.
     struct Count(Option<(Vec<PathBuf>, Vec<Vec<u8>>)>);
@@ -300,6 +301,29 @@ mod tests {
                 SEGMENT => assert!(ending.unwrap().early.is_some() && records > 1000, "{records} records"),
                 _ => assert!(ending.unwrap_err().message.starts_with("the log is damaged")),
             }
+        }
+    }
+
+    #[test]
+    fn chunks_within_a_long_record_have_nothing_to_say() {
+        let folder = Folder::new("within");
+        let mut writer = Writer::new(MAGIC_18, 1, 1);
+        for n in 0..9 {
+            writer.main(n, 10, 0, &vec![7; 300_000 * (n as usize % 3)]);
+            writer.main(n, 10, 0, &[7; 100]);
+        }
+        writer.store(&folder.0);
+        let kept = Kept { front: 2000, main: 1000, piece: 100 };
+        let log = Arc::new(Log::open(&folder.0, None, None, None).unwrap().keeping(kept));
+        for threads in [1, 2, 3] {
+            let mut records = 0;
+            let merge = |count: u64| {
+                records += count;
+                Ok(())
+            };
+            let range = log.range(None, None).unwrap();
+            let ending = run(&log, range, threads, 2 * PAGE, || Count(None), merge, &mut |_| true).unwrap();
+            assert_eq!((records, ending.last.0, ending.early.unwrap().0 .0), (18, writer.prev, writer.at));
         }
     }
 
