@@ -1,7 +1,7 @@
 //! Records too long to be held whole: up to 1020 MB (`XLogRecordMaxSize`) of which nearly all is main data, the last thing in them.
 //!
 //! Their CRC is computed as they are read. Kept are the front with all block data and images, the first bytes of main data, and
-//! the few pieces behind them that say what comes next ([`crate::describe::missing`]). What is not kept is counted; who needs
+//! the few pieces behind them with what comes next ([`crate::describe::missing`]). What is not kept is counted; who needs
 //! all of a list reads it from the log once more, a bit at a time ([`Again`]).
 
 use std::sync::Arc;
@@ -52,6 +52,11 @@ impl<T> List<T> {
     /// A list of nothing.
     pub(crate) fn none() -> List<T> {
         List { known: Vec::new(), left_out: 0, rest_at: 0 }
+    }
+
+    /// Where it begins, when nothing of it is kept.
+    pub(crate) fn unknown(&self) -> Option<usize> {
+        (self.known.is_empty() && self.left_out > 0).then_some(self.rest_at)
     }
 
     /// Whether there is nothing in it.

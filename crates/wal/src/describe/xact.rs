@@ -70,11 +70,13 @@ fn read(record: &Record<'_>, main: &mut MainData<'_, '_>) -> Option<Result<Outco
     }
 }
 
-/// Where the piece of a long record begins without which it cannot be read to its end.
+/// Where the piece of a long record begins without which it cannot be read to its end, or has a list of which nothing is known.
 pub(super) fn missing(record: &Record<'_>) -> Option<usize> {
     let mut main = MainData::new(record);
-    let failed = read(record, &mut main)?.is_err();
-    (failed && main.left() > 0).then(|| main.place())
+    match read(record, &mut main)? {
+        Ok(o) => o.subxacts.unknown().or_else(|| o.dropped.unknown()).or_else(|| o.messages.unknown()),
+        Err(_) => (main.left() > 0).then(|| main.place()),
+    }
 }
 
 fn relation(bytes: &mut Bytes<'_>) -> Result<Relation> {
