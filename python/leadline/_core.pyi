@@ -208,7 +208,10 @@ class WalLog:
         """The next records, at most `limit`; an empty list is not the end, None is."""
 
     def invalidations(self, limit: int) -> list[dict[str, Any]] | None:
-        """The next records with invalidation messages, likewise."""
+        """The next records with invalidation messages, likewise; of the last one maybe not all messages: see `message_count`."""
+
+    def more_messages(self) -> list[dict[str, Any]] | None:
+        """The next messages of the last record that `invalidations` gave; None when there are no more."""
 
     def page_image(self, at: str, block_id: int) -> bytes | None:
         """The whole page of the image that the record at this LSN has of a block."""

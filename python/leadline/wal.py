@@ -97,6 +97,20 @@ def batches(log: WalLog, what: str, limit: int | None) -> Iterator[dict[str, Any
         yield from rows
 
 
+def invalidations(log: WalLog, limit: int | None) -> Iterator[dict[str, Any]]:
+    """Rows of records that send invalidation messages, at most `limit` records.
+
+    A record that has many has several rows, one after the other: `messages_before` says how many were in the rows before,
+    `message_count` how many the record has.
+    """
+    for row in batches(log, "invalidations", limit):
+        before = 0
+        yield row | {"messages_before": before}
+        while (before := before + len(row["messages"])) < row["message_count"] and (more := log.more_messages()):
+            row["messages"] = more
+            yield row | {"messages_before": before}
+
+
 class Bar:
     """A progress line for a pass over the log."""
 

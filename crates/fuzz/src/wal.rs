@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use leadline_wal::describe::{describe, messages, outcome, time_of, Value};
+use leadline_wal::long::Kept;
 use leadline_wal::{fuzzing, image, rmgr, Kind, Log, Reader, Record};
 
 use crate::folder::Folder;
@@ -82,9 +83,22 @@ fn records(mut writer: Writer, mut rest: &[u8]) -> Vec<u8> {
     bytes
 }
 
+/// What is seen of records and their end does not depend on how much of long ones is kept.
 fn read(folder: &Path, size: usize) -> &'static str {
+    let [mut whole, mut short] = [Vec::new(), Vec::new()];
+    let reached = read_keeping(folder, size, None, &mut whole);
+    let kept = Kept { front: 4096, main: 100, piece: 40 };
+    assert_eq!(read_keeping(folder, size, Some(kept), &mut short), reached);
+    assert!(whole == short, "{} records, {} of them shortened", whole.len(), short.len());
+    reached
+}
+
+/// Start, end, length and length of the main data.
+type Seen = (u64, u64, usize, usize);
+
+fn read_keeping(folder: &Path, size: usize, kept: Option<Kept>, found: &mut Vec<Seen>) -> &'static str {
     let log = match Log::open(folder, None, None, None) {
-        Ok(log) => Arc::new(log),
+        Ok(log) => Arc::new(kept.into_iter().fold(log, Log::keeping)),
         Err(e) => {
             assert!(!e.message.is_empty());
             return e.kind.as_str();
@@ -101,6 +115,7 @@ fn read(folder: &Path, size: usize) -> &'static str {
                 assert!(record.start >= before && record.end > record.start, "{} to {}", record.start, record.end);
                 before = record.end;
                 seen += 1;
+                found.push((record.start.0, record.end.0, record.length(), record.main_length()));
                 looked_into(&record);
             }
             Ok(None) => break,
@@ -136,9 +151,13 @@ fn looked_into(record: &Record<'_>) -> bool {
         let at: usize = says.split(" at offset ").nth(1).and_then(|s| s.split(' ').next()?.parse().ok()).expect(says);
         assert!(at <= record.length(), "{says}, in {} bytes", record.length());
     }
-    assert!(messages(record).len() <= record.length() / 16);
+    let sent = messages(record);
+    assert!(sent.known.len() + sent.left_out <= record.length() / 16);
     if let Some(outcome) = outcome(record) {
-        assert!(4 * outcome.subxacts.len() + 12 * outcome.dropped.len() <= record.length());
+        assert!(
+            4 * (outcome.subxacts.known.len() + outcome.subxacts.left_out) + 12 * outcome.dropped.known.len()
+                <= record.length()
+        );
     }
     let _ = time_of(record);
     assert!(!rmgr::record_type(record.major, record.rmid, record.info).is_empty());

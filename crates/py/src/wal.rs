@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use leadline_wal::describe::{self, time_text, Value};
+use leadline_wal::describe::{self, time_text, Message, Value};
 use leadline_wal::export::{export, Failure};
 use leadline_wal::history::history;
+use leadline_wal::long::{Again, List, KEPT};
 use leadline_wal::stats::{stats, By, Key};
 use leadline_wal::version::image_info;
 use leadline_wal::{image, rmgr, Block, Ending, Filter, Kind, Log, Lsn, Range, Reader, Record};
@@ -23,6 +24,8 @@ pub(crate) struct WalLog {
     end: Option<Lsn>,
     filter: Filter,
     reader: Mutex<Reader>,
+    /// Messages that the last row of `invalidations` does not have: their bytes.
+    more: Mutex<Option<(Again, usize)>>,
 }
 
 fn usage(message: String) -> Error {
@@ -72,7 +75,7 @@ impl WalLog {
             let log = Arc::new(Log::open(&path, timeline, start, end)?);
             let range = log.range(start, end)?;
             let reader = Mutex::new(Reader::new(log.clone(), range));
-            Ok(WalLog { log, range, end, filter, reader })
+            Ok(WalLog { log, range, end, filter, reader, more: Mutex::new(None) })
         })
     }
 
@@ -106,7 +109,29 @@ impl WalLog {
     /// The next records that send invalidation messages, likewise.
     fn invalidations<'py>(&self, py: Python<'py>, limit: usize) -> PyResult<Option<Bound<'py, PyList>>> {
         let wants = |record: &Record<'_>| self.filter.wants(record) && !describe::messages(record).is_empty();
-        self.collect(py, limit, wants, invalidation_dict)
+        self.collect(py, limit, wants, |py, record| {
+            let messages = describe::messages(record);
+            if messages.left_out > 0 {
+                let bytes = messages.left_out * Message::SIZE;
+                *self.more() = Some((Again::of(&self.log, record, messages.rest_at), bytes));
+            }
+            invalidation_dict(py, record, messages)
+        })
+    }
+
+    /// The messages that follow those of the last row of `invalidations`, of a record too long for one row; None after the last.
+    fn more_messages<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyList>>> {
+        py.check_signals()?;
+        let mut more = self.more();
+        let Some((again, left)) = more.as_mut() else { return Ok(None) };
+        let (wanted, mut bytes) = ((*left).min(KEPT.main), Vec::new());
+        let read = again.read(wanted, &mut bytes);
+        *left -= wanted;
+        if *left == 0 || read.is_err() {
+            *more = None;
+        }
+        read.map_err(Error::from)?;
+        message_list(py, &Message::all(&bytes)).map(Some)
     }
 
     /// The whole page of the image that a record has of a block, None when it has none.
@@ -236,7 +261,12 @@ impl WalLog {
         self.reader.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records of the next stretch of the log, made into dictionaries; an empty list is not the end.
+    fn more(&self) -> std::sync::MutexGuard<'_, Option<(Again, usize)>> {
+        self.more.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Records of the next stretch of the log, made into dictionaries; an empty list is not the end. None follows one that has more
+    /// messages than its row, and few where there is much in each: a row takes many times the memory of what it says.
     fn collect<'py>(
         &self,
         py: Python<'py>,
@@ -249,10 +279,15 @@ impl WalLog {
         py.check_signals()?;
         let rows = PyList::empty(py);
         let mut reader = self.lock();
+        *self.more() = None;
         let until = reader.position().0.saturating_add(STRETCH);
-        while rows.len() < limit && reader.position().0 < until {
+        let mut said = 0;
+        while rows.len() < limit && reader.position().0 < until && said < KEPT.main && self.more().is_none() {
             match reader.next_record() {
-                Ok(Some(record)) if wants(&record) => rows.append(make(py, &record)?)?,
+                Ok(Some(record)) if wants(&record) => {
+                    said += record.main_data().len();
+                    rows.append(make(py, &record)?)?;
+                }
                 Ok(Some(_)) => {}
                 Ok(None) if rows.is_empty() => return Ok(None),
                 Err(e) if rows.is_empty() => return Err(Error::from(e).into()),
@@ -361,7 +396,7 @@ fn record_dict<'py>(py: Python<'py>, r: &Record<'_>) -> PyResult<Bound<'py, PyDi
     out.set_item("top_xid", r.top_xid)?;
     out.set_item("origin", r.origin)?;
     out.set_item("record_length", r.length())?;
-    out.set_item("main_data_length", r.main_data().len())?;
+    out.set_item("main_data_length", r.main_length())?;
     out.set_item("fpi_length", r.image_bytes())?;
     let blocks = r.blocks.iter().map(|b| block_dict(py, b)).collect::<PyResult<Vec<_>>>()?;
     out.set_item("blocks", blocks)?;
@@ -369,23 +404,28 @@ fn record_dict<'py>(py: Python<'py>, r: &Record<'_>) -> PyResult<Bound<'py, PyDi
     Ok(out)
 }
 
-fn invalidation_dict<'py>(py: Python<'py>, r: &Record<'_>) -> PyResult<Bound<'py, PyDict>> {
+fn invalidation_dict<'py>(py: Python<'py>, r: &Record<'_>, sent: List<Message>) -> PyResult<Bound<'py, PyDict>> {
     let out = record_head(py, r)?;
     let ended = describe::outcome(r);
     if let Some(ended) = &ended {
         out.set_item("xid", ended.xid)?;
     }
     out.set_item("time", ended.map(|o| time_text(o.time)))?;
-    let messages = PyList::empty(py);
-    for m in describe::messages(r) {
+    out.set_item("messages", message_list(py, &sent.known)?)?;
+    out.set_item("message_count", sent.known.len() + sent.left_out)?;
+    Ok(out)
+}
+
+fn message_list<'py>(py: Python<'py>, messages: &[Message]) -> PyResult<Bound<'py, PyList>> {
+    let list = PyList::empty(py);
+    for m in messages {
         let message = PyDict::new(py);
         message.set_item("kind", m.kind)?;
         message.set_item("db", m.db)?;
         message.set_item("object", m.object)?;
-        messages.append(message)?;
+        list.append(message)?;
     }
-    out.set_item("messages", messages)?;
-    Ok(out)
+    Ok(list)
 }
 
 fn fields_dict<'py>(py: Python<'py>, fields: &[(&'static str, Value)]) -> PyResult<Bound<'py, PyDict>> {

@@ -188,7 +188,7 @@ impl Records {
         self.origin.push(r.origin.into());
         self.type_id.push(rmgr::type_id(r.rmid, r.info).into());
         self.record_length.push(r.length() as i32);
-        self.main_data_length.push(r.main_data().len() as i32);
+        self.main_data_length.push(r.main_length() as i32);
         self.fpi_length.push(r.image_bytes() as i32);
         self.blocks.push(r.blocks.len() as i32);
     }

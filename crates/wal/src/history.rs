@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::describe::{describe, outcome, time_of, truncation, Fields};
+use crate::describe::{describe, outcome, time_of, truncation, Fields, Outcome};
 use crate::error::Result;
 use crate::filter::Filter;
 use crate::log::{Log, Range};
+use crate::long::Again;
 use crate::lsn::Lsn;
 use crate::reader::{Ending, Reader};
-use crate::record::Block;
+use crate::record::{Block, Record};
 use crate::rmgr;
 
 /// One change.
@@ -53,13 +54,15 @@ pub fn history(
             log_time = Some(time);
         }
         if let Some(end) = outcome(&record) {
-            for xid in end.subxacts.iter().chain([&end.xid]) {
+            let mut ends = |xid: u32| {
                 // A prepared transaction ends later: what is told now is not the last word.
-                let known = if end.kind == "prepare" { open.get(xid).cloned() } else { open.remove(xid) };
+                let known = if end.kind == "prepare" { open.get(&xid).cloned() } else { open.remove(&xid) };
                 for at in known.unwrap_or_default() {
                     changes[at].outcome = Some((end.kind, end.time));
                 }
-            }
+            };
+            end.subxacts.known.iter().chain([&end.xid]).for_each(|xid| ends(*xid));
+            more_subxacts(log, &record, &end, &mut ends)?;
         }
         let lost = truncation(&record).is_some_and(|(relation, blocks)| filter.loses(relation, blocks));
         if lost || filter.wants(&record) {
@@ -86,4 +89,23 @@ pub fn history(
         }
     }
     Ok((changes, reader.ending().clone()))
+}
+
+/// Those subtransactions of a long record that were not kept.
+fn more_subxacts(log: &Arc<Log>, record: &Record<'_>, end: &Outcome, ends: &mut dyn FnMut(u32)) -> Result<()> {
+    const AT_ONCE: usize = 1 << 16;
+    if end.subxacts.left_out == 0 {
+        return Ok(());
+    }
+    let (mut again, mut bytes) = (Again::of(log, record, end.subxacts.rest_at), Vec::new());
+    let mut left = 4 * end.subxacts.left_out;
+    while left > 0 {
+        bytes.clear();
+        again.read(left.min(AT_ONCE), &mut bytes)?;
+        left -= left.min(AT_ONCE);
+        for xid in bytes.chunks_exact(4) {
+            ends(u32::from_le_bytes([xid[0], xid[1], xid[2], xid[3]]));
+        }
+    }
+    Ok(())
 }

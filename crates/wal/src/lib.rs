@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+mod crc;
 pub mod describe;
 pub mod error;
 pub mod export;
@@ -16,6 +17,7 @@ pub mod filter;
 pub mod history;
 pub mod image;
 pub mod log;
+pub mod long;
 pub mod lsn;
 mod page;
 mod parallel;
@@ -40,7 +42,7 @@ pub mod fuzzing {
     pub fn record(bytes: &[u8], major: u8, read: impl FnOnce(&crate::Record<'_>)) {
         let mut parts = crate::record::Parts::new();
         if bytes.len() >= crate::record::HEADER && parts.parse(bytes, major).is_ok() {
-            read(&parts.record(bytes, 24, 24 + bytes.len() as u64, major));
+            read(&parts.record(bytes, bytes.len(), &[], 24, 24 + bytes.len() as u64, major));
         }
     }
 }

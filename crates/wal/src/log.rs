@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Kind, Result};
+use crate::long::{Kept, KEPT};
 use crate::lsn::Lsn;
 use crate::page::{PageHeader, SegmentHeader, LONG, LONG_HEADER};
 use crate::segment::{Packing, SegmentFile};
@@ -29,6 +30,7 @@ pub struct Log {
     files: Vec<SegmentFile>,
     /// Segments looked at, of which those after it are there only to end the last record.
     wanted: usize,
+    pub(crate) kept: Kept,
 }
 
 /// The records that are asked for: those that begin in `from..to`.
@@ -94,6 +96,12 @@ impl Log {
         let mut log = chain(path, files, seg_size, None, None)?;
         log.wanted = 1;
         Ok(log)
+    }
+
+    /// Keeps other parts of long records than [`KEPT`]: for tests, whose records are short.
+    #[doc(hidden)]
+    pub fn keeping(self, kept: Kept) -> Log {
+        Log { kept, ..self }
     }
 
     /// Where the log begins and where its last segment ends.
@@ -211,6 +219,7 @@ fn chain(path: &Path, mut files: Vec<SegmentFile>, seg_size: u64, from: Option<L
         first,
         wanted: chosen.len(),
         files: chosen,
+        kept: KEPT,
     })
 }
 

@@ -41,7 +41,7 @@ pub(crate) fn run<W: Work>(
 ) -> Result<Ending> {
     let chunks = cut(log, range, chunk_bytes);
     let threads = threads.clamp(1, chunks.len().max(1));
-    let turn = Turn { chunk: 0, waiting: BTreeMap::new(), ending: Ending::default(), merge };
+    let turn = Turn { chunk: 0, waiting: BTreeMap::new(), ending: Ending::default(), next: range.from, merge };
     let shared = Shared {
         log,
         chunks: &chunks,
@@ -98,10 +98,12 @@ fn cut(log: &Log, range: Range, chunk_bytes: u64) -> Vec<Range> {
 struct Turn<P, M> {
     /// The chunk that is merged next.
     chunk: usize,
-    /// Chunks that were read before their turn.
-    waiting: BTreeMap<usize, (Result<P>, Ending)>,
+    /// Chunks that were read before their turn, with how they ended and where the record after their last one may begin.
+    waiting: BTreeMap<usize, (Result<P>, Ending, Lsn)>,
     /// How the log ended so far.
     ending: Ending,
+    /// Where the next record may begin: after a switch, at the beginning of the next segment.
+    next: Lsn,
     merge: M,
 }
 
@@ -146,8 +148,8 @@ impl<P: Send, M: FnMut(P) -> Result<()> + Send> Shared<'_, P, M> {
             let mut reader = Reader::of_chunk(self.log.clone(), *chunk);
             let part = worker.read(&mut reader);
             let mut turn = self.turn();
-            turn.waiting.insert(number, (part, reader.ending().clone()));
-            turn.merge_what_is_due(self.log)?;
+            turn.waiting.insert(number, (part, reader.ending().clone(), reader.position()));
+            turn.merge_what_is_due(self.log, self.chunks)?;
             drop(turn);
             self.turned.notify_all();
         }
@@ -155,13 +157,15 @@ impl<P: Send, M: FnMut(P) -> Result<()> + Send> Shared<'_, P, M> {
 }
 
 impl<P, M: FnMut(P) -> Result<()>> Turn<P, M> {
-    fn merge_what_is_due(&mut self, log: &Arc<Log>) -> Result<()> {
-        while let Some((part, ending)) = self.waiting.remove(&self.chunk) {
-            // Behind the end of the log there is what older log has left, damaged or not.
-            if self.ending.early.is_none() || part.is_ok() {
+    fn merge_what_is_due(&mut self, log: &Arc<Log>, chunks: &[Range]) -> Result<()> {
+        while let Some((part, ending, next)) = self.waiting.remove(&self.chunk) {
+            // Behind the end of the log there is what older log has left, damaged or not; so there may be behind a switch.
+            let empty = chunks.get(self.chunk).is_some_and(|chunk| chunk.to <= self.next);
+            if !empty && (self.ending.early.is_none() || part.is_ok()) {
                 let part = part?;
                 if join(log, &mut self.ending, &ending)? {
                     (self.merge)(part)?;
+                    self.next = self.next.max(next);
                 }
             }
             self.chunk += 1;
@@ -219,6 +223,7 @@ mod tests {
 
     use super::made::{Folder, Writer, MAGIC_18, PAGE, SEGMENT};
     use super::*;
+    use crate::long::Kept;
 
     /// Counts records, and after its first chunk has the rest of the log written.
     struct Count(Option<(Vec<PathBuf>, Vec<Vec<u8>>)>);
@@ -296,6 +301,54 @@ mod tests {
                 SEGMENT => assert!(ending.unwrap().early.is_some() && records > 1000, "{records} records"),
                 _ => assert!(ending.unwrap_err().message.starts_with("the log is damaged")),
             }
+        }
+    }
+
+    #[test]
+    fn chunks_within_a_long_record_have_nothing_to_say() {
+        let folder = Folder::new("within");
+        let mut writer = Writer::new(MAGIC_18, 1, 1);
+        for n in 0..9 {
+            writer.main(n, 10, 0, &vec![7; 300_000 * (n as usize % 3)]);
+            writer.main(n, 10, 0, &[7; 100]);
+        }
+        writer.store(&folder.0);
+        let kept = Kept { front: 2000, main: 1000, piece: 100 };
+        let log = Arc::new(Log::open(&folder.0, None, None, None).unwrap().keeping(kept));
+        for threads in [1, 2, 3] {
+            let mut records = 0;
+            let merge = |count: u64| {
+                records += count;
+                Ok(())
+            };
+            let range = log.range(None, None).unwrap();
+            let ending = run(&log, range, threads, 2 * PAGE, || Count(None), merge, &mut |_| true).unwrap();
+            assert_eq!((records, ending.last.0, ending.early.unwrap().0 .0), (18, writer.prev, writer.at));
+        }
+    }
+
+    #[test]
+    fn what_a_switch_leaves_empty_is_no_damage() {
+        let folder = Folder::new("switch");
+        let mut writer = Writer::new(MAGIC_18, 1, 1);
+        for _ in 0..3 {
+            for _ in 0..200 {
+                writer.main(1, 10, 0, &[7; 900]);
+            }
+            writer.main(0, 0, 0x40, b"");
+        }
+        writer.main(1, 10, 0, &[7; 900]);
+        writer.store(&folder.0);
+        let log = Arc::new(Log::open(&folder.0, None, None, None).unwrap());
+        for threads in [1, 2] {
+            let mut records = 0;
+            let merge = |count: u64| {
+                records += count;
+                Ok(())
+            };
+            let range = log.range(None, None).unwrap();
+            let ending = run(&log, range, threads, 16 * PAGE, || Count(None), merge, &mut |_| true).unwrap();
+            assert_eq!((records, ending.early.map(|e| e.0)), (604, Some(Lsn(writer.at))));
         }
     }
 

@@ -1,12 +1,16 @@
 //! Records one after the other: pages checked, records put together over pages and segments, CRC and back link verified.
 //!
 //! A log has no mark at its end. It ends where no valid record follows; when a valid page of the log follows all the same,
-//! that is damage and an error. A record is held whole in memory while the reader stands on it, nothing else grows.
+//! that is damage and an error. A record is held in memory while the reader stands on it, of a long one what [`crate::long`] says;
+//! nothing else grows.
 
 use std::sync::Arc;
 
+use crate::crc::{crc_of, Words};
+use crate::describe;
 use crate::error::{Error, Kind, Result};
 use crate::log::{Log, Range};
+use crate::long::{Again, Assembled, Piece};
 use crate::lsn::Lsn;
 use crate::page::{
     PageHeader, SegmentHeader, ALL_FLAGS, FIRST_IS_CONTRECORD, FIRST_IS_OVERWRITE_CONTRECORD, LONG_HEADER,
@@ -17,13 +21,6 @@ use crate::segment::SegmentReader;
 
 /// Bytes read at once: enough to make a call cheap, few enough to stay in the processor's cache.
 const WINDOW: usize = 256 << 10;
-
-/// Records up to this size get their CRC from a copy, see [`crc_of`].
-const SMALL: usize = 512;
-
-/// That copy, in whole words.
-#[repr(align(8))]
-struct Words([u8; SMALL]);
 
 /// How the reading ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -55,11 +52,13 @@ pub struct Reader {
     page: u64,
     header: PageHeader,
     tli: u32,
-    assembled: Vec<u8>,
+    assembled: Assembled,
+    /// Of the record in `assembled`, when that is the front of a long one.
+    pieces: Vec<Piece>,
     /// For [`crc_of`].
     words: Words,
     parts: Parts,
-    /// The record is in `assembled`, else in the window: offset and length.
+    /// Where the record is in the window: offset and length; none when it is in `assembled`.
     in_window: Option<(usize, usize)>,
     /// The last good record at the time when a place after it was read once more.
     looked_again: Option<Lsn>,
@@ -105,8 +104,9 @@ impl Reader {
             page: 1,
             header: PageHeader::default(),
             tli: 0,
-            assembled: Vec::new(),
-            words: Words([0; SMALL]),
+            assembled: Assembled::default(),
+            pieces: Vec::new(),
+            words: Words::new(),
             parts: Parts::new(),
             in_window: None,
             looked_again: None,
@@ -145,15 +145,16 @@ impl Reader {
     /// Made where it is used: to hand a whole record over through memory costs as much as to sum it up.
     #[inline(always)]
     pub(crate) fn record(&self) -> Record<'_> {
-        self.parts.record(self.bytes(), self.ending.last.0, self.next, self.log.major)
+        let (bytes, length, pieces) = match self.in_window {
+            Some((at, len)) => (&self.window[at..at + len], len, &[][..]),
+            None => (&self.assembled.front[..], self.assembled.length, &self.pieces[..]),
+        };
+        self.parts.record(bytes, length, pieces, self.ending.last.0, self.next, self.log.major)
     }
 
-    #[inline(always)]
-    fn bytes(&self) -> &[u8] {
-        match self.in_window {
-            Some((at, len)) => &self.window[at..at + len],
-            None => &self.assembled[..],
-        }
+    /// The log it reads.
+    pub(crate) fn log(&self) -> &Arc<Log> {
+        &self.log
     }
 
     /// Goes on to the next record; false at the end.
@@ -235,23 +236,26 @@ impl Reader {
         if page_left >= HEADER {
             self.check_header(at, start)?;
         }
-        let end = if length <= page_left {
+        let (end, switch) = if length <= page_left {
+            let Some(bytes) = self.window[..self.window_len].get(at..at + length) else {
+                return Err(broken(start, "the segment is cut off", format!("the record has {length} bytes")));
+            };
+            let computed = crc_of(bytes, &mut self.words);
+            if u32_at(bytes, 20) != Some(computed) {
+                return Err(self.wrong_crc(start, bytes, computed));
+            }
+            let parsed = self.parts.parse(bytes, self.log.major);
+            parsed.map_err(|wrong| Stop::Error(wrong_record(&self.log, start, &wrong)))?;
             self.in_window = Some((at, length));
-            (start + length as u64 + 7) & !7
+            ((start + length as u64 + 7) & !7, is_switch(bytes))
         } else {
             self.in_window = None;
-            self.assemble(start, length, page_left)?
-        };
-        if self.in_window.is_some_and(|(at, len)| at + len > self.window_len) {
-            return Err(broken(start, "the segment is cut off", format!("the record has {length} bytes")));
-        }
-        self.check_record(start)?;
-        let bytes = match self.in_window {
-            Some((at, len)) => &self.window[at..at + len],
-            None => &self.assembled[..],
+            let end = self.assemble(start, length, page_left)?;
+            self.check_assembled(start, end)?;
+            (end, is_switch(&self.assembled.front))
         };
         self.ending.last = Lsn(start);
-        if bytes[17] == rmgr::id::XLOG && bytes[16] & rmgr::OPCODE_MASK == rmgr::XLOG_SWITCH {
+        if switch {
             let size = self.log.segment_size;
             return Ok(Some((start, end.div_ceil(size) * size)));
         }
@@ -281,10 +285,11 @@ impl Reader {
     /// Collects a record that goes on over pages; gives where the next one may begin.
     fn assemble(&mut self, start: u64, length: usize, page_left: usize) -> std::result::Result<u64, Stop> {
         let at = (start - self.window_at) as usize;
+        let most = self.log.kept.front;
         self.assembled.clear();
         let first = self.window[..self.window_len].get(at..at + page_left);
         let first = first.ok_or_else(|| broken(start, "the segment is cut off", String::new()))?;
-        self.assembled.extend_from_slice(first);
+        self.assembled.add(first, most);
         let mut page = start & !(self.log.page_size - 1);
         let mut checked = page_left >= HEADER;
         loop {
@@ -300,7 +305,7 @@ impl Reader {
             if self.header.info & FIRST_IS_OVERWRITE_CONTRECORD != 0 {
                 return Err(Stop::Overwritten(page));
             }
-            let rest = length - self.assembled.len();
+            let rest = length - self.assembled.length;
             if self.header.info & FIRST_IS_CONTRECORD == 0 || self.header.rem_len as usize != rest {
                 let detail =
                     format!("{rest} bytes are missing, the page of LSN {} has {}", Lsn(page), self.header.rem_len);
@@ -313,10 +318,10 @@ impl Reader {
             let after = page + self.log.page_size;
             let cut = || broken_before(after, start, "the record is not whole", "the segment is cut off".into());
             let part = part.ok_or_else(cut)?;
-            self.assembled.extend_from_slice(part);
+            self.assembled.add(part, most);
             if !checked {
                 // The header itself was cut by the end of a page: only now can it be looked at.
-                let head = self.assembled.get(..HEADER).and_then(|h| h.try_into().ok());
+                let head = self.assembled.front.get(..HEADER).and_then(|h| h.try_into().ok());
                 let head: &[u8; HEADER] =
                     head.ok_or_else(|| broken(start, "the record is not whole", String::new()))?;
                 self.check_header_bytes(head, start)?;
@@ -350,29 +355,71 @@ impl Reader {
         Ok(())
     }
 
-    /// CRC and parts of the record that was put together.
-    #[inline]
-    fn check_record(&mut self, start: u64) -> std::result::Result<(), Stop> {
-        let bytes = match self.in_window {
-            Some((at, len)) => &self.window[at..at + len],
-            None => &self.assembled[..],
-        };
-        let stored = u32_at(bytes, 20).unwrap_or(0);
-        let computed = crc_of(bytes, &mut self.words);
-        if stored != computed {
-            let detail = format!("xl_crc is 0x{stored:08x}, computed 0x{computed:08x}");
-            let after = self.page + self.log.page_size; // `page` is the record's last one
-            return Err(broken_before(after, start, "the CRC of the record does not match", detail));
+    /// CRC and parts of a record that was put together; what is not kept of a long one goes.
+    #[inline(never)]
+    fn check_assembled(&mut self, start: u64, end: u64) -> std::result::Result<(), Stop> {
+        let computed = self.assembled.crc(&mut self.words);
+        let Assembled { front, length, .. } = &self.assembled;
+        if u32_at(front, 20) != Some(computed) {
+            return Err(self.wrong_crc(start, front, computed));
         }
-        self.parts.parse(bytes, self.log.major).map_err(|wrong| Stop::Error(self.wrong_record(start, &wrong)))
+        let parsed = self.parts.parse_front(front, *length, self.log.major);
+        parsed.map_err(|wrong| Stop::Error(wrong_record(&self.log, start, &wrong)))?;
+        self.pieces.clear();
+        if *length - self.parts.main_at > self.log.kept.main {
+            self.shorten(start, end)?;
+        }
+        Ok(())
     }
 
-    fn wrong_record(&self, start: u64, wrong: &Wrong) -> Error {
-        let Wrong { what, at, wanted, found } = wrong;
-        Error::new(Kind::Invalid, format!("a record does not follow the format: {what}"))
-            .detail(format!("at byte {at} of the record: {wanted} is wanted, {found} was found; its CRC is right"))
-            .hint("a server that was changed writes such records")
-            .at(self.log.place(start))
+    /// Drops what is not kept of the main data, and reads those pieces once more that say what else there is.
+    fn shorten(&mut self, start: u64, end: u64) -> Result<()> {
+        let kept = self.log.kept;
+        self.assembled.front.truncate(self.parts.main_at + kept.main);
+        loop {
+            let Assembled { front, length, .. } = &self.assembled;
+            let record = self.parts.record(front, *length, &self.pieces, start, end, self.log.major);
+            let Some(at) = describe::missing(&record) else { return Ok(()) };
+            if self.pieces.last().is_some_and(|piece| piece.at >= at) {
+                return Ok(()); // what is there is not what its counts say
+            }
+            let mut bytes = Vec::new();
+            Again::of(&self.log, &record, at).read(kept.piece, &mut bytes)?;
+            self.pieces.push(Piece { at, bytes });
+        }
+    }
+
+    #[cold]
+    fn wrong_crc(&self, start: u64, bytes: &[u8], computed: u32) -> Stop {
+        let stored = u32_at(bytes, 20).unwrap_or(0);
+        let detail = format!("xl_crc is 0x{stored:08x}, computed 0x{computed:08x}");
+        let after = self.page + self.log.page_size; // `page` is the record's last one
+        broken_before(after, start, "the CRC of the record does not match", detail)
+    }
+
+    /// The bytes that the page of a position has of a record that was read before, of which `left` are still to come.
+    pub(crate) fn part_of_record(&mut self, at: u64, left: usize) -> Result<&[u8]> {
+        let page = at & !(self.log.page_size - 1);
+        let changed = |why: String| {
+            Error::new(Kind::Invalid, "the log was changed while it was read")
+                .detail(format!("a long record was read once more and was not there any more: {why}"))
+                .hint("a server that runs uses its segments again: read a copy, or an archive")
+        };
+        if page != self.page {
+            self.enter(page).map_err(|stop| match stop {
+                Stop::Broken(b) => changed(b.what).at(self.log.place(page)),
+                Stop::Overwritten(_) => changed("a new record begins".to_owned()).at(self.log.place(page)),
+                Stop::Error(e) => e,
+            })?;
+        }
+        let begins = page + self.header.size() as u64;
+        let goes_on = self.header.info & FIRST_IS_CONTRECORD != 0 && self.header.rem_len as usize == left;
+        let to = (at - self.window_at + left as u64).min(page + self.log.page_size - self.window_at) as usize;
+        let part = self.window[..self.window_len].get((at - self.window_at) as usize..to);
+        match part {
+            Some(part) if at > begins || goes_on => Ok(part),
+            _ => Err(changed("another record goes on".to_owned()).at(self.log.place(at))),
+        }
     }
 
     /// Reads and checks the header of a page.
@@ -482,24 +529,18 @@ impl Reader {
     }
 }
 
-/// The CRC of a record: over what follows its header, then over the header up to the CRC.
-///
-/// Eight bytes take the processor as long as one, so the ends of both parts would cost a small record more than the rest.
-/// It is copied into `words` instead, as one piece of whole words with zeros in front. Zeros change nothing while the
-/// register is 0, and to begin at 0 with the first four bytes inverted is to begin at !0 with the bytes as they are.
-#[inline]
-fn crc_of(record: &[u8], Words(words): &mut Words) -> u32 {
-    let (head, data) = record.split_at(HEADER);
-    if record.len() > SMALL || data.len() < 4 {
-        return crc32c::crc32c_append(crc32c::crc32c(data), &head[..20]);
-    }
-    let from = (data.len() + 20).wrapping_neg() % 8;
-    let middle = from + data.len();
-    words[..8].fill(0);
-    words[from..middle].copy_from_slice(data);
-    words[from..from + 4].iter_mut().for_each(|byte| *byte = !*byte);
-    words[middle..middle + 20].copy_from_slice(&head[..20]);
-    crc32c::crc32c_append(!0, &words[..middle + 20])
+/// Whether the rest of the segment is empty after the record.
+#[inline(always)]
+fn is_switch(record: &[u8]) -> bool {
+    record[17] == rmgr::id::XLOG && record[16] & rmgr::OPCODE_MASK == rmgr::XLOG_SWITCH
+}
+
+fn wrong_record(log: &Log, start: u64, wrong: &Wrong) -> Error {
+    let Wrong { what, at, wanted, found } = wrong;
+    Error::new(Kind::Invalid, format!("a record does not follow the format: {what}"))
+        .detail(format!("at byte {at} of the record: {wanted} is wanted, {found} was found; its CRC is right"))
+        .hint("a server that was changed writes such records")
+        .at(log.place(start))
 }
 
 fn broken(lsn: u64, what: impl Into<String>, detail: String) -> Stop {
@@ -508,20 +549,4 @@ fn broken(lsn: u64, what: impl Into<String>, detail: String) -> Stop {
 
 fn broken_before(after: u64, lsn: u64, what: impl Into<String>, detail: String) -> Stop {
     Stop::Broken(Broken { lsn, after: Some(after), what: what.into(), detail })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_crc_of_a_copy_is_that_of_the_record() {
-        let bytes: Vec<u8> = (0..SMALL + 9).map(|i| ((i * 151) >> 3) as u8).collect();
-        let mut words = Words([0xA5; SMALL]);
-        for length in HEADER..bytes.len() {
-            let record = &bytes[..length];
-            let wanted = crc32c::crc32c_append(crc32c::crc32c(&record[HEADER..]), &record[..20]);
-            assert_eq!(crc_of(record, &mut words), wanted, "{length} bytes");
-        }
-    }
 }

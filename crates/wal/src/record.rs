@@ -2,6 +2,7 @@
 //!
 //! Source: `access/xlogrecord.h`, `DecodeXLogRecord` in `access/transam/xlogreader.c`.
 
+use crate::long::Piece;
 use crate::lsn::Lsn;
 use crate::version::{image_info, image_info_of};
 
@@ -16,6 +17,10 @@ const PAGE_SIZE_AT: usize = 18;
 
 /// Most blocks a record may refer to.
 const MAX_BLOCKS: usize = 33;
+
+/// No record has more before its main data: its header, a header of each block with all its parts and 64 kB twice, an origin, a
+/// top-level transaction, and the length of the main data.
+pub(crate) const BEFORE_MAIN: usize = HEADER + MAX_BLOCKS * (4 + 7 + 12 + 4 + 2 * u16::MAX as usize) + 3 + 5 + 5;
 
 /// `fork_flags` of a block reference.
 mod block_flags {
@@ -100,8 +105,13 @@ pub struct Record<'a> {
     pub top_xid: u32,
     /// Blocks, in the order of their ids.
     pub blocks: &'a [Block],
+    /// All of it, or of a long one the front.
     bytes: &'a [u8],
+    /// Of the whole (`xl_tot_len`).
+    length: usize,
     main_at: usize,
+    /// Of a long one, parts of the main data behind the front.
+    pieces: &'a [Piece],
 }
 
 /// What is found in a record's headers; kept by the reader so that no record allocates.
@@ -111,7 +121,7 @@ pub(crate) struct Parts {
     count: usize,
     origin: u16,
     top_xid: u32,
-    main_at: usize,
+    pub(crate) main_at: usize,
 }
 
 /// What is wrong in a record's headers.
@@ -128,7 +138,7 @@ impl<'a> Record<'a> {
     /// Bytes of the record with everything in it (`xl_tot_len`).
     #[inline]
     pub fn length(&self) -> usize {
-        self.bytes.len()
+        self.length
     }
 
     /// Bytes of page images as stored.
@@ -137,10 +147,36 @@ impl<'a> Record<'a> {
         self.blocks.iter().map(|b| usize::from(b.image_length)).sum()
     }
 
-    /// What the resource manager says of the record as a whole.
+    /// What the resource manager says of the record as a whole; of a long one the first bytes ([`crate::long`]).
     #[inline]
     pub fn main_data(&self) -> &'a [u8] {
         self.bytes.get(self.main_at..).unwrap_or_default()
+    }
+
+    /// Bytes of the main data, kept or not.
+    #[inline]
+    pub fn main_length(&self) -> usize {
+        self.length.saturating_sub(self.main_at)
+    }
+
+    /// Bytes of the main data that were not kept.
+    pub fn left_out(&self) -> usize {
+        let mut kept = self.main_data().len();
+        let mut left_out = self.main_length() - kept;
+        for Piece { at, bytes } in self.pieces {
+            let end = at + bytes.len();
+            left_out -= end.saturating_sub(kept.max(*at));
+            kept = kept.max(end);
+        }
+        left_out
+    }
+
+    /// The main data from an offset on, as far as it is kept.
+    pub(crate) fn main_from(&self, at: usize) -> &'a [u8] {
+        // What a piece has was cut off in what is before it.
+        let piece = self.pieces.iter().rev().find(|piece| piece.at <= at);
+        let rest = piece.and_then(|piece| piece.bytes.get(at - piece.at..)).filter(|rest| !rest.is_empty());
+        rest.or_else(|| self.main_data().get(at..)).unwrap_or_default()
     }
 
     /// The block of this id.
@@ -168,7 +204,15 @@ impl Parts {
 
     /// The record made of these parts.
     #[inline(always)]
-    pub(crate) fn record<'a>(&'a self, bytes: &'a [u8], start: u64, end: u64, major: u8) -> Record<'a> {
+    pub(crate) fn record<'a>(
+        &'a self,
+        bytes: &'a [u8],
+        length: usize,
+        pieces: &'a [Piece],
+        start: u64,
+        end: u64,
+        major: u8,
+    ) -> Record<'a> {
         let word = |at| u32_at(bytes, at).unwrap_or(0);
         Record {
             start: Lsn(start),
@@ -182,20 +226,33 @@ impl Parts {
             top_xid: self.top_xid,
             blocks: &self.blocks[..self.count],
             bytes,
+            length,
             main_at: self.main_at,
+            pieces,
         }
     }
 
     /// Reads the headers after the record's own. `bytes` is the whole record.
     #[inline]
     pub(crate) fn parse(&mut self, bytes: &[u8], major: u8) -> Result<(), Wrong> {
+        self.parse_headers(bytes, bytes.len(), major)
+    }
+
+    /// Likewise of a record of `length` bytes of which there is at least all before the main data.
+    #[inline(never)]
+    pub(crate) fn parse_front(&mut self, bytes: &[u8], length: usize, major: u8) -> Result<(), Wrong> {
+        self.parse_headers(bytes, length, major)
+    }
+
+    #[inline(always)]
+    fn parse_headers(&mut self, bytes: &[u8], length: usize, major: u8) -> Result<(), Wrong> {
         (self.count, self.origin, self.top_xid) = (0, 0, 0);
         let mut at = HEADER;
         let mut relation = None;
         // Bytes after the headers that the headers have spoken of.
         let (mut announced, mut main_length) = (0usize, 0usize);
-        while bytes.len().saturating_sub(at) > announced {
-            let id = bytes[at];
+        while length.saturating_sub(at) > announced {
+            let id = u8_at(bytes, at).ok_or(cut("header", at))?;
             match id {
                 block_id::DATA_SHORT => {
                     main_length = u8_at(bytes, at + 1).ok_or(cut("main data header", at))?.into();
@@ -234,7 +291,7 @@ impl Parts {
                 _ => return Err(Wrong { what: "block id", at, wanted: "0 to 32, or 252 to 255", found: id.into() }),
             }
         }
-        if bytes.len() - at.min(bytes.len()) != announced {
+        if length - at.min(length) != announced {
             return Err(Wrong {
                 what: "length of the parts",
                 at,
@@ -247,19 +304,19 @@ impl Parts {
             if block.has_image
                 && block.image_info & (image_info::HAS_HOLE | image_info::COMPRESSED) == image_info::HAS_HOLE
             {
-                block.find_hole(&bytes[at..])?;
+                block.find_hole(bytes.get(at..).unwrap_or_default())?;
             }
             at += usize::from(block.image_length) + usize::from(block.data_length);
         }
         self.main_at = at;
-        debug_assert_eq!(bytes.len() - at, main_length);
+        debug_assert_eq!(length - at, main_length);
         Ok(())
     }
 }
 
 impl Block {
     /// Reads one block header that begins at `at`; gives where it ends.
-    #[inline]
+    #[inline(always)]
     fn parse(&mut self, bytes: &[u8], at: usize, major: u8, relation: &mut Option<Relation>) -> Result<usize, Wrong> {
         let cut = cut("block header", at);
         let head: &[u8; 4] = bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).ok_or(cut)?;
@@ -331,7 +388,8 @@ impl Block {
     #[inline]
     fn find_hole(&mut self, image: &[u8]) -> Result<(), Wrong> {
         let (length, offset) = (usize::from(self.image_length), usize::from(self.hole_offset));
-        let said = u16_at(&image[..length.min(offset)], PAGE_SIZE_AT).map_or(0, |word| usize::from(word & 0xFF00));
+        let said = u16_at(&image[..length.min(offset).min(image.len())], PAGE_SIZE_AT)
+            .map_or(0, |word| usize::from(word & 0xFF00));
         let size = if BLOCK_SIZES.contains(&said) { said } else { BLOCK_SIZES[0] };
         // `offset` is also where the bytes after the hole begin in the image.
         if length >= size || offset > length {

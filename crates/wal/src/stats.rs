@@ -229,9 +229,9 @@ impl Work for Worker<'_> {
 
     fn read(&mut self, reader: &mut Reader) -> Result<Chunk> {
         while reader.advance()? {
-            let record = reader.record();
-            if self.keep.is_none_or(|keep| keep(&record)) {
-                self.add(&record);
+            // Who only sums up has no record in memory: one that is lent to others must be.
+            if self.keep.is_none_or(|keep| keep(&reader.record())) {
+                self.add(reader.record());
             }
         }
         Ok(std::mem::replace(&mut self.chunk, Chunk::new()))
@@ -240,12 +240,13 @@ impl Work for Worker<'_> {
 
 impl Worker<'_> {
     #[inline]
-    fn add(&mut self, record: &Record<'_>) {
+    fn add(&mut self, record: Record<'_>) {
         let number = match self.by {
             By::Type => self.chunk.number_of_type(rmgr::type_id(record.rmid, record.info)),
             By::Rmgr => self.chunk.number(Key(Some([record.rmid.into(), 0, 0]))),
             By::Hour => {
-                if let Some(time) = describe::time_of(record) {
+                let lent = record;
+                if let Some(time) = describe::time_of(&lent) {
                     self.chunk.hour = u32::try_from(time.div_euclid(3_600_000_000)).ok();
                 }
                 self.chunk.number(Key(self.chunk.hour.map(|h| [h, 0, 0])))

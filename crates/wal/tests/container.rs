@@ -17,7 +17,7 @@ fn read(path: &Path) -> Result<(Seen, Option<(Lsn, String)>), Error> {
     let mut reader = Reader::new(log, range);
     let mut seen = Vec::new();
     while let Some(record) = reader.next_record()? {
-        seen.push((record.start.0, record.end.0, record.xid, record.main_data().len()));
+        seen.push((record.start.0, record.end.0, record.xid, record.main_length()));
     }
     Ok((seen, reader.ending().early.clone()))
 }

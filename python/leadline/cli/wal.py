@@ -274,11 +274,12 @@ def inval(path: str, limit: int | None, as_json: bool, **wish: Any) -> None:
     """List invalidation messages per transaction: which DDL made others forget what.
 
     A relcache message makes every session forget what it knows of a relation, and plan anew the statements that use it.
+    A record with very many messages is printed in parts.
     """
-    from leadline.wal import Wish, batches, ending_text
+    from leadline.wal import Wish, ending_text, invalidations
 
     log = Wish(path, **wish).open()
-    rows = batches(log, "invalidations", limit)
+    rows = invalidations(log, limit)
     if as_json:
         print_json_list(rows)
     else:
@@ -294,4 +295,7 @@ def _inval_text(row: dict[str, Any]) -> str:
     counted = Counter((m["kind"], m["db"], m["object"]) for m in row["messages"])
     told = [f"{kind} {db}/{thing}" + (f" x{n}" if n > 1 else "") for (kind, db, thing), n in counted.items()]
     lines = [f"{row['lsn']}  {row['rmgr']}/{row['record_type']}  {xid}{when}".rstrip()]
+    if (here := len(row["messages"])) < row["message_count"]:
+        before = row["messages_before"]
+        lines[0] += f"  messages {before + 1:,} to {before + here:,} of {row['message_count']:,}"
     return "\n".join(lines + textwrap.wrap(", ".join(told), WIDTH, initial_indent="    ", subsequent_indent="      "))

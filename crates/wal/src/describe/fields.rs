@@ -1,9 +1,10 @@
 //! Fields read one after the other as C lays them out: each number at a multiple of its size.
 
-use leadline_bytes::{Bytes, Endian, Result};
+use leadline_bytes::{Bytes, Endian, Result, Truncated};
 
+use crate::long::List;
 use crate::lsn::Lsn;
-use crate::record::Relation;
+use crate::record::{Record, Relation};
 
 /// What a field says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,6 +56,10 @@ pub fn time_text(unix_us: i64) -> String {
 pub(super) struct Reading<'a> {
     bytes: Bytes<'a>,
     fields: Fields,
+    /// Bytes of the main data that were not kept; 0 while those of a block are read.
+    left_out: usize,
+    /// What would be said of them: how many things of which lists, then the bytes.
+    unsaid: Fields,
 }
 
 /// A method for each width: reads at a multiple of the width, keeps the value, and gives it.
@@ -72,12 +77,37 @@ macro_rules! numbers {
 }
 
 impl<'a> Reading<'a> {
-    pub(super) fn new(bytes: &'a [u8]) -> Reading<'a> {
-        Reading { bytes: Bytes::new(bytes, Endian::Little), fields: Vec::new() }
+    /// Begins with the main data.
+    pub(super) fn new(record: &Record<'a>) -> Reading<'a> {
+        let bytes = Bytes::new(record.main_data(), Endian::Little);
+        Reading { bytes, fields: Vec::new(), left_out: record.left_out(), unsaid: Vec::new() }
     }
 
-    pub(super) fn finish(self) -> Fields {
+    pub(super) fn finish(mut self) -> Fields {
+        if !self.unsaid.is_empty() {
+            self.put("left_out", Value::Fields(self.unsaid.clone()));
+        }
         self.fields
+    }
+
+    /// Says where the fields end too early: with the record, or with what is kept of it.
+    pub(super) fn cut(&mut self, truncated: &Truncated) {
+        match self.left_out {
+            0 => self.put("truncated", Value::Text(truncated.to_string())),
+            _ => self.say_bytes(),
+        }
+    }
+
+    /// So many things of a list are in what is not kept.
+    fn say(&mut self, what: &'static str, count: usize) {
+        self.unsaid.insert(self.unsaid.len().saturating_sub(1), (what, Value::Int(count as i64)));
+        self.say_bytes();
+    }
+
+    fn say_bytes(&mut self) {
+        if self.unsaid.last().is_none_or(|(name, _)| *name != "bytes") {
+            self.unsaid.push(("bytes", Value::Int(self.left_out as i64)));
+        }
     }
 
     pub(super) fn put(&mut self, name: &'static str, value: Value) {
@@ -87,6 +117,7 @@ impl<'a> Reading<'a> {
     /// Goes on in other bytes, those of a block for instance.
     pub(super) fn turn_to(&mut self, bytes: &'a [u8]) {
         self.bytes = Bytes::new(bytes, Endian::Little);
+        self.left_out = 0;
     }
 
     /// The bytes not read yet.
@@ -166,6 +197,9 @@ impl<'a> Reading<'a> {
     pub(super) fn text(&mut self, what: &'static str) -> Result<()> {
         let rest = self.bytes.rest();
         let length = rest.iter().position(|b| *b == 0).unwrap_or(rest.len());
+        if length == rest.len() && self.left_out > 0 {
+            self.say_bytes();
+        }
         let text = String::from_utf8_lossy(self.bytes.take(what, length)?).into_owned();
         let _ = self.bytes.u8(what);
         self.put(what, Value::Text(text));
@@ -190,8 +224,21 @@ impl<'a> Reading<'a> {
                 }
             }
         }
+        if outcome.is_err() && self.left_out > 0 {
+            self.say(what, count - values.len());
+        }
         self.put(what, Value::List(values));
         outcome
+    }
+
+    /// A list that was read before.
+    pub(super) fn put_list<T>(&mut self, what: &'static str, list: &List<T>, one: impl Fn(&T) -> Value) {
+        if !list.is_empty() {
+            self.put(what, Value::List(list.known.iter().map(one).collect()));
+        }
+        if list.left_out > 0 {
+            self.say(what, list.left_out);
+        }
     }
 
     /// So many numbers of four bytes.
@@ -231,7 +278,8 @@ mod tests {
 
     #[test]
     fn numbers_stand_at_multiples_of_their_size() {
-        let mut reading = Reading::new(&[1, 9, 2, 0, 9, 9, 9, 9, 3, 0, 0, 0, 0, 0, 0, 0]);
+        let bytes = Bytes::new(&[1, 9, 2, 0, 9, 9, 9, 9, 3, 0, 0, 0, 0, 0, 0, 0], Endian::Little);
+        let mut reading = Reading { bytes, fields: Vec::new(), left_out: 0, unsaid: Vec::new() };
         reading.u8("a").unwrap();
         reading.u16("b").unwrap();
         reading.u64("c").unwrap();

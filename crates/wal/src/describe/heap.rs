@@ -1,10 +1,11 @@
 //! Resource managers Heap and Heap2. Source: `access/heapam_xlog.h` of each major.
 
-use leadline_bytes::{Bytes, Endian, Result};
+use leadline_bytes::{Bytes, Result};
 
 use super::fields::{bits, Reading, Value};
 use super::inval::{self, Message};
 use super::opcode;
+use crate::long::List;
 use crate::record::Record;
 
 /// The highest bit of the opcode: the page is made anew.
@@ -78,13 +79,11 @@ pub(super) fn describe(record: &Record<'_>, to: &mut Reading<'_>) -> Result<()> 
 }
 
 /// The messages an update in place sends at once, since it cannot be rolled back.
-pub(super) fn inplace_messages(record: &Record<'_>) -> Vec<Message> {
+pub(super) fn inplace_messages(record: &Record<'_>) -> List<Message> {
     if opcode(record) & !INIT_PAGE != INPLACE || record.main_data().len() < INPLACE_WITH_MESSAGES {
-        return Vec::new();
+        return List::none();
     }
-    let mut bytes = Bytes::new(record.main_data(), Endian::Little);
-    let count = bytes.take("xl_heap_inplace", 16).and_then(|_| bytes.i32("nmsgs")).unwrap_or(0);
-    inval::parse_all(&mut bytes, count.max(0) as usize)
+    inval::after(record, 16)
 }
 
 fn lock(record: &Record<'_>, to: &mut Reading<'_>) -> Result<()> {

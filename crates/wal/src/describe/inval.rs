@@ -1,8 +1,11 @@
 //! Invalidation messages: what other sessions must forget. Source: `storage/sinval.h`, 16 bytes each.
 
-use leadline_bytes::{Bytes, Result};
+use leadline_bytes::{Bytes, Endian, Result};
 
 use super::fields::{Reading, Value};
+use super::main_data::MainData;
+use crate::long::List;
+use crate::record::Record;
 
 /// One message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -15,9 +18,19 @@ pub struct Message {
     pub object: u32,
 }
 
-const SIZE: usize = 16;
+pub(super) const SIZE: usize = 16;
 
-fn parse(bytes: &mut Bytes<'_>) -> Result<Message> {
+impl Message {
+    /// Bytes of one.
+    pub const SIZE: usize = SIZE;
+
+    /// The messages that some bytes are, such as those that were read again of a long record.
+    pub fn all(bytes: &[u8]) -> Vec<Message> {
+        bytes.chunks_exact(SIZE).filter_map(|m| parse(&mut Bytes::new(m, Endian::Little)).ok()).collect()
+    }
+}
+
+pub(super) fn parse(bytes: &mut Bytes<'_>) -> Result<Message> {
     let m: [u8; SIZE] = bytes.array("SharedInvalidationMessage")?;
     let word = |at: usize| u32::from_le_bytes([m[at], m[at + 1], m[at + 2], m[at + 3]]);
     Ok(match m[0] as i8 {
@@ -33,10 +46,20 @@ fn parse(bytes: &mut Bytes<'_>) -> Result<Message> {
     })
 }
 
-/// So many messages at the beginning of some bytes; fewer when there are fewer.
-pub(super) fn parse_all(bytes: &mut Bytes<'_>, count: usize) -> Vec<Message> {
-    let count = count.min(bytes.left() / SIZE);
-    (0..count).filter_map(|_| parse(bytes).ok()).collect()
+/// The messages of a record whose main data has their number after so many bytes.
+pub(super) fn after(record: &Record<'_>, bytes: i32) -> List<Message> {
+    let mut main = MainData::new(record);
+    let count = main.pass("nmsgs", bytes, 1).and_then(|()| main.i32("nmsgs"));
+    count.and_then(|count| main.messages(count)).unwrap_or_else(|_| List::none())
+}
+
+/// One message as a field.
+pub(super) fn value(Message { kind, db, object }: &Message) -> Value {
+    Value::Fields(vec![
+        ("kind", Value::Text((*kind).into())),
+        ("db", Value::Int((*db).into())),
+        ("object", Value::Int((*object).into())),
+    ])
 }
 
 /// Messages as a field.
@@ -45,13 +68,5 @@ pub(super) fn describe(to: &mut Reading<'_>, count: usize) -> Result<()> {
         return Ok(());
     }
     to.align(4);
-    to.list("msgs", count, |bytes| {
-        let Message { kind, db, object } = parse(bytes)?;
-        let fields = vec![
-            ("kind", Value::Text(kind.into())),
-            ("db", Value::Int(db.into())),
-            ("object", Value::Int(object.into())),
-        ];
-        Ok(Value::Fields(fields))
-    })
+    to.list("msgs", count, |bytes| parse(bytes).map(|message| value(&message)))
 }

@@ -1,17 +1,20 @@
 //! What a record says, field by field, with the owner's names; and the few facts that commands look for in all records.
 //!
 //! Sources: the `*_xlog.h` of each resource manager and `access/rmgrdesc/*.c` of each major. A record that is shorter than
-//! its kind says (never seen from a server) gives the fields it has and what is missing.
+//! its kind says (never seen from a server) gives the fields it has and what is missing. A long record of which not all is kept
+//! ([`crate::long`]) gives the fields it has, and as `left_out` what would follow.
 
 mod btree;
 mod fields;
 mod heap;
 mod inval;
+mod main_data;
 mod rest;
 mod sequence;
 mod xact;
 mod xlog;
 
+use crate::long::List;
 use crate::record::{Record, Relation};
 use crate::rmgr::{self, id};
 
@@ -25,7 +28,7 @@ use fields::Reading;
 ///
 /// Resource managers without fields here (hash, gin, gist, spgist, brin, generic, extensions) give none.
 pub fn describe(record: &Record<'_>) -> Fields {
-    let mut to = Reading::new(record.main_data());
+    let mut to = Reading::new(record);
     let outcome = match record.rmid {
         id::XLOG => xlog::describe(record, &mut to),
         id::XACT => xact::describe(record, &mut to),
@@ -36,7 +39,7 @@ pub fn describe(record: &Record<'_>) -> Fields {
         _ => rest::describe(record, &mut to),
     };
     if let Err(truncated) = outcome {
-        to.put("truncated", Value::Text(truncated.to_string()));
+        to.cut(&truncated);
     }
     to.finish()
 }
@@ -67,12 +70,21 @@ pub fn outcome(record: &Record<'_>) -> Option<Outcome> {
 }
 
 /// The invalidation messages of a record: of a commit, of a command inside a transaction, or of a session outside one.
-pub fn messages(record: &Record<'_>) -> Vec<Message> {
+pub fn messages(record: &Record<'_>) -> List<Message> {
     match record.rmid {
         id::XACT => xact::messages(record),
         id::STANDBY => rest::standby_messages(record),
         id::HEAP => heap::inplace_messages(record),
-        _ => Vec::new(),
+        _ => List::none(),
+    }
+}
+
+/// Where in the main data of a long record the next piece begins without which it cannot be told what there is.
+pub(crate) fn missing(record: &Record<'_>) -> Option<usize> {
+    if record.rmid == id::XACT {
+        xact::missing(record)
+    } else {
+        None
     }
 }
 

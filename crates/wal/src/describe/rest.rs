@@ -6,6 +6,7 @@ use leadline_bytes::{Bytes, Endian, Result};
 use super::fields::{Reading, Value};
 use super::inval::{self, Message};
 use super::opcode;
+use crate::long::List;
 use crate::record::{Record, Relation};
 use crate::rmgr::id;
 
@@ -180,13 +181,11 @@ fn standby(record: &Record<'_>, to: &mut Reading<'_>) -> Result<()> {
 }
 
 /// Messages of a session that has no transaction to send them with.
-pub(super) fn standby_messages(record: &Record<'_>) -> Vec<Message> {
+pub(super) fn standby_messages(record: &Record<'_>) -> List<Message> {
     if opcode(record) != 0x20 {
-        return Vec::new();
+        return List::none();
     }
-    let mut bytes = Bytes::new(record.main_data(), Endian::Little);
-    let count = bytes.take("xl_invalidations", 12).and_then(|_| bytes.i32("nmsgs")).unwrap_or(0);
-    inval::parse_all(&mut bytes, count.max(0) as usize)
+    inval::after(record, 12)
 }
 
 /// `replication/origin.h`

@@ -1,9 +1,11 @@
 //! Resource manager Transaction: how transactions end. Source: `access/xact.h`, `access/rmgrdesc/xactdesc.c`.
 
-use leadline_bytes::{Bytes, Endian, Result};
+use leadline_bytes::{Bytes, Result};
 
-use super::fields::{time_text, unix_us, Fields, Reading, Value};
+use super::fields::{time_text, unix_us, Reading, Value};
 use super::inval::{self, Message};
+use super::main_data::MainData;
+use crate::long::List;
 use crate::lsn::Lsn;
 use crate::record::{Record, Relation};
 
@@ -39,34 +41,42 @@ pub struct Outcome {
     /// The transaction: of a prepared one its own, not that of the session that ended it.
     pub xid: u32,
     /// Its subtransactions, which end with it.
-    pub subxacts: Vec<u32>,
+    pub subxacts: List<u32>,
     /// When, in Unix microseconds.
     pub time: i64,
     /// Database, where the record names it, else 0.
     pub db: u32,
     /// Relations whose files are removed.
-    pub dropped: Vec<Relation>,
-    messages: Vec<Message>,
+    pub dropped: List<Relation>,
+    messages: List<Message>,
     xinfo: u32,
-    dropped_stats: usize,
+    dropped_stats: i32,
     gid: Option<String>,
     origin: Option<(u64, i64)>,
 }
 
 /// The outcome a record tells; none for records that end nothing and for ones cut short.
 pub(super) fn outcome(record: &Record<'_>) -> Option<Outcome> {
-    let mut bytes = Bytes::new(record.main_data(), Endian::Little);
+    read(record, &mut MainData::new(record))?.ok()
+}
+
+/// Reads what ends a transaction; none for other records.
+fn read(record: &Record<'_>, main: &mut MainData<'_, '_>) -> Option<Result<Outcome>> {
     match record.info & OPMASK {
-        COMMIT | COMMIT_PREPARED => end(record, "commit", &mut bytes).ok(),
-        ABORT | ABORT_PREPARED => end(record, "abort", &mut bytes).ok(),
-        PREPARE => prepare(record, &mut bytes).ok(),
+        COMMIT | COMMIT_PREPARED => Some(end(record, "commit", main)),
+        ABORT | ABORT_PREPARED => Some(end(record, "abort", main)),
+        PREPARE => Some(prepare(record, main)),
         _ => None,
     }
 }
 
-/// So many things, of which there can be no more than bytes.
-fn many<'a, T>(bytes: &mut Bytes<'a>, count: i32, one: impl Fn(&mut Bytes<'a>) -> Result<T>) -> Result<Vec<T>> {
-    (0..count.max(0)).map(|_| one(bytes)).collect()
+/// Where the piece of a long record begins without which it cannot be read to its end, or has a list of which nothing is known.
+pub(super) fn missing(record: &Record<'_>) -> Option<usize> {
+    let mut main = MainData::new(record);
+    match read(record, &mut main)? {
+        Ok(o) => o.subxacts.unknown().or_else(|| o.dropped.unknown()).or_else(|| o.messages.unknown()),
+        Err(_) => (main.left() > 0).then(|| main.place()),
+    }
 }
 
 fn relation(bytes: &mut Bytes<'_>) -> Result<Relation> {
@@ -74,7 +84,7 @@ fn relation(bytes: &mut Bytes<'_>) -> Result<Relation> {
 }
 
 /// Commit and abort have the same parts; an abort has no messages.
-fn end(record: &Record<'_>, kind: &'static str, bytes: &mut Bytes<'_>) -> Result<Outcome> {
+fn end(record: &Record<'_>, kind: &'static str, bytes: &mut MainData<'_, '_>) -> Result<Outcome> {
     let mut out = Outcome { xid: record.xid, ..nothing(kind, unix_us(bytes.i64("xact_time")?)) };
     if record.info & HAS_INFO != 0 {
         out.xinfo = bytes.u32("xinfo")?;
@@ -86,26 +96,27 @@ fn end(record: &Record<'_>, kind: &'static str, bytes: &mut Bytes<'_>) -> Result
     }
     if has(xinfo::SUBXACTS) {
         let count = bytes.i32("nsubxacts")?;
-        out.subxacts = many(bytes, count, |b| b.u32("subxacts"))?;
+        out.subxacts = bytes.list("subxacts", count, 4, |b| b.u32("subxacts"))?;
     }
     if has(xinfo::RELFILELOCATORS) {
         let count = bytes.i32("nrels")?;
-        out.dropped = many(bytes, count, relation)?;
+        out.dropped = bytes.list("rels", count, 12, relation)?;
     }
     if has(xinfo::DROPPED_STATS) {
         let count = bytes.i32("nitems")?;
         // Since 18 the object has 64 bits.
         let size = if record.major >= 18 { 16 } else { 12 };
-        out.dropped_stats = many(bytes, count, |b| b.take("xl_xact_stats_item", size).map(|_| ()))?.len();
+        bytes.pass("xl_xact_stats_item", count, size)?;
+        out.dropped_stats = count;
     }
     if has(xinfo::INVALS) {
-        let count = bytes.i32("nmsgs")?.max(0) as usize;
-        out.messages = inval::parse_all(bytes, count);
+        let count = bytes.i32("nmsgs")?;
+        out.messages = bytes.messages(count)?;
     }
     if has(xinfo::TWOPHASE) {
         out.xid = bytes.u32("twophase_xid")?;
         if has(xinfo::GID) {
-            out.gid = Some(gid(bytes)?);
+            out.gid = Some(String::from_utf8_lossy(bytes.text("gid")?).into_owned());
         }
     }
     if has(xinfo::ORIGIN) {
@@ -118,11 +129,11 @@ fn nothing(kind: &'static str, time: i64) -> Outcome {
     Outcome {
         kind,
         xid: 0,
-        subxacts: Vec::new(),
+        subxacts: List::none(),
         time,
         db: 0,
-        dropped: Vec::new(),
-        messages: Vec::new(),
+        dropped: List::none(),
+        messages: List::none(),
         xinfo: 0,
         dropped_stats: 0,
         gid: None,
@@ -130,16 +141,8 @@ fn nothing(kind: &'static str, time: i64) -> Outcome {
     }
 }
 
-fn gid(bytes: &mut Bytes<'_>) -> Result<String> {
-    let rest = bytes.rest();
-    let length = rest.iter().position(|b| *b == 0).unwrap_or(rest.len());
-    let text = String::from_utf8_lossy(bytes.take("gid", length)?).into_owned();
-    let _ = bytes.u8("gid");
-    Ok(text)
-}
-
 /// `xl_xact_prepare`, which is what the file of the prepared transaction holds.
-fn prepare(record: &Record<'_>, bytes: &mut Bytes<'_>) -> Result<Outcome> {
+fn prepare(record: &Record<'_>, bytes: &mut MainData<'_, '_>) -> Result<Outcome> {
     bytes.u32("magic")?;
     bytes.u32("total_len")?;
     let xid = bytes.u32("xid")?;
@@ -150,47 +153,44 @@ fn prepare(record: &Record<'_>, bytes: &mut Bytes<'_>) -> Result<Outcome> {
     let (commit_rels, abort_rels) = (bytes.i32("ncommitrels")?, bytes.i32("nabortrels")?);
     let stats = if record.major >= 15 { (bytes.i32("ncommitstats")?, bytes.i32("nabortstats")?) } else { (0, 0) };
     let messages = bytes.i32("ninvalmsgs")?;
-    bytes.u8("initfileinval")?;
+    bytes.pass("initfileinval", 1, 1)?;
     bytes.align(2);
     let gid_length: usize = bytes.u16("gidlen")?.into();
     bytes.align(8);
     out.origin = Some((bytes.u64("origin_lsn")?, bytes.i64("origin_timestamp")?)).filter(|(lsn, _)| *lsn != 0);
-    let mut part = |what, length: i64| {
-        let found = bytes.part(what, usize::try_from(length).unwrap_or(0))?;
-        bytes.align(8);
-        Ok(found)
-    };
-    let name = part("gid", gid_length as i64)?.rest();
+    let name = bytes.take("gid", gid_length)?;
     out.gid = Some(String::from_utf8_lossy(name.strip_suffix(&[0]).unwrap_or(name)).into_owned());
-    out.subxacts = many(&mut part("subxacts", i64::from(subxacts) * 4)?, subxacts, |b| b.u32("subxacts"))?;
-    out.dropped = many(&mut part("commitrels", i64::from(commit_rels) * 12)?, commit_rels, relation)?;
-    part("abortrels", i64::from(abort_rels) * 12)?;
+    bytes.align(8);
+    out.subxacts = bytes.list("subxacts", subxacts, 4, |b| b.u32("subxacts"))?;
+    bytes.align(8);
+    out.dropped = bytes.list("commitrels", commit_rels, 12, relation)?;
     let item = if record.major >= 18 { 16 } else { 12 };
-    part("commitstats", i64::from(stats.0) * item)?;
-    part("abortstats", i64::from(stats.1) * item)?;
-    out.messages = inval::parse_all(&mut part("invalmsgs", i64::from(messages) * 16)?, messages.max(0) as usize);
+    for (what, count, size) in
+        [("abortrels", abort_rels, 12), ("commitstats", stats.0, item), ("abortstats", stats.1, item)]
+    {
+        bytes.align(8);
+        bytes.pass(what, count, size)?;
+    }
+    bytes.align(8);
+    out.messages = bytes.list("invalmsgs", messages, inval::SIZE, inval::parse)?;
     Ok(out)
 }
 
 /// Messages of a commit, or of a command inside a transaction (14). Those of PREPARE are told again when it commits.
-pub(super) fn messages(record: &Record<'_>) -> Vec<Message> {
+pub(super) fn messages(record: &Record<'_>) -> List<Message> {
     match record.info & OPMASK {
-        COMMIT | COMMIT_PREPARED => outcome(record).map(|o| o.messages).unwrap_or_default(),
-        INVALIDATIONS => {
-            let mut bytes = Bytes::new(record.main_data(), Endian::Little);
-            let count = bytes.i32("nmsgs").unwrap_or(0).max(0) as usize;
-            inval::parse_all(&mut bytes, count)
-        }
-        _ => Vec::new(),
+        COMMIT | COMMIT_PREPARED => outcome(record).map_or_else(List::none, |o| o.messages),
+        INVALIDATIONS => inval::after(record, 0),
+        _ => List::none(),
     }
 }
 
 pub(super) fn describe(record: &Record<'_>, to: &mut Reading<'_>) -> Result<()> {
-    let mut bytes = Bytes::new(record.main_data(), Endian::Little);
+    if let Some(outcome) = read(record, &mut MainData::new(record)) {
+        put(to, outcome?);
+        return Ok(());
+    }
     match record.info & OPMASK {
-        COMMIT | COMMIT_PREPARED => put(to, end(record, "commit", &mut bytes)?),
-        ABORT | ABORT_PREPARED => put(to, end(record, "abort", &mut bytes)?),
-        PREPARE => put(to, prepare(record, &mut bytes)?),
         ASSIGNMENT => {
             to.u32("xtop")?;
             let count = to.count("nsubxacts")?;
@@ -216,25 +216,12 @@ fn put(to: &mut Reading<'_>, o: Outcome) {
     if o.db != 0 {
         to.put("dbId", Value::Int(o.db.into()));
     }
-    if !o.subxacts.is_empty() {
-        to.put("subxacts", Value::List(o.subxacts.iter().map(|x| Value::Int((*x).into())).collect()));
-    }
-    if !o.dropped.is_empty() {
-        to.put("rels", Value::List(o.dropped.iter().map(|r| Value::Text(r.to_string())).collect()));
-    }
+    to.put_list("subxacts", &o.subxacts, |xid| Value::Int((*xid).into()));
+    to.put_list("rels", &o.dropped, |relation| Value::Text(relation.to_string()));
     if o.dropped_stats > 0 {
-        to.put("dropped_stats", Value::Int(o.dropped_stats as i64));
+        to.put("dropped_stats", Value::Int(o.dropped_stats.into()));
     }
-    if !o.messages.is_empty() {
-        let one = |m: &Message| -> Fields {
-            vec![
-                ("kind", Value::Text(m.kind.into())),
-                ("db", Value::Int(m.db.into())),
-                ("object", Value::Int(m.object.into())),
-            ]
-        };
-        to.put("msgs", Value::List(o.messages.iter().map(|m| Value::Fields(one(m))).collect()));
-    }
+    to.put_list("msgs", &o.messages, inval::value);
     if let Some((lsn, time)) = o.origin {
         to.put("origin_lsn", Value::Text(Lsn(lsn).to_string()));
         to.put("origin_timestamp", Value::Text(time_text(unix_us(time))));

@@ -31,6 +31,8 @@ pub struct Writer {
     pub at: u64,
     pub prev: u64,
     pub sysid: u64,
+    /// Bytes of a page.
+    pub page: u64,
     first: u64,
     pub bytes: Vec<u8>,
 }
@@ -39,7 +41,7 @@ impl Writer {
     /// A log that begins with segment `number`.
     pub fn new(magic: u16, tli: u32, number: u64) -> Writer {
         let first = number * SEGMENT;
-        Writer { magic, tli, at: first, prev: 0, sysid: 7, first, bytes: Vec::new() }
+        Writer { magic, tli, at: first, prev: 0, sysid: 7, page: PAGE, first, bytes: Vec::new() }
     }
 
     /// Adds a record made of what follows its header; gives where it begins.
@@ -57,7 +59,7 @@ impl Writer {
         let mut rest = &record[..];
         while !rest.is_empty() {
             self.page_header(if rest.len() == record.len() { 0 } else { rest.len() as u32 });
-            let here = rest.len().min((PAGE - self.at % PAGE) as usize);
+            let here = rest.len().min((self.page - self.at % self.page) as usize);
             self.bytes.extend(&rest[..here]);
             self.at += here as u64;
             rest = &rest[here..];
@@ -81,7 +83,7 @@ impl Writer {
     }
 
     fn page_header(&mut self, rem_len: u32) {
-        if self.at % PAGE != 0 {
+        if self.at % self.page != 0 {
             return;
         }
         let long = self.at % SEGMENT == 0;
@@ -95,7 +97,7 @@ impl Writer {
         if long {
             self.bytes.extend(self.sysid.to_le_bytes());
             self.bytes.extend((SEGMENT as u32).to_le_bytes());
-            self.bytes.extend((PAGE as u32).to_le_bytes());
+            self.bytes.extend((self.page as u32).to_le_bytes());
         }
         self.at += if long { 40 } else { 24 };
     }
