@@ -38,6 +38,11 @@ def count(number: int, thing: str, many: str = "") -> str:
     return f"{number:,} {thing if number == 1 else many or thing + 's'}"
 
 
+def unconverted(number: int, encoding: str) -> str:
+    """Characters of a database's texts that are lost in UTF-8."""
+    return f"{number} characters cannot be converted from {encoding} to UTF-8: they are U+FFFD"
+
+
 def cell(value: Any) -> str:
     """One value as text on one line. Control characters of foreign text do not reach the terminal."""
     if value is None:

@@ -45,6 +45,15 @@ impl Holder {
     pub const NONE: Holder = Holder { session_id: -1, pid: 0, mode: "", wait_event_info: 0 };
 }
 
+/// The mode in which an LWLock is held or waited for.
+pub(crate) fn mode(is_exclusive: bool) -> &'static str {
+    if is_exclusive {
+        "exclusive"
+    } else {
+        "shared"
+    }
+}
+
 /// A row of `buffer_wait`.
 #[derive(Debug)]
 #[allow(missing_docs)]

@@ -4,7 +4,7 @@
 //! tool dearer. All looks together stay under 0.16 % of a core at 100 Hz; who asks for more passes gets more looks.
 
 use crate::clock::{monotonic_ns, thread_cpu_ns};
-use crate::evidence::{BufferRow, Evidence, Holder, LockRow, LwlockRow, ScanRow, WaiterRow};
+use crate::evidence::{mode, BufferRow, Evidence, Holder, LockRow, LwlockRow, ScanRow, WaiterRow};
 use leadline_shm::attach::Attached;
 use leadline_shm::buffers::{self, BufferWait, Buffers, WaitKind, Wanted};
 use leadline_shm::held_locks::HeldLocks;
@@ -240,7 +240,7 @@ impl Looks {
         for listed in sessions.list() {
             let (session_id, pid, wait_event_info) = (listed.session_id, listed.pid, listed.wait_event_info);
             for held in held_locks.read(listed.host_pid).unwrap_or_default() {
-                let mode = if held.exclusive { "exclusive" } else { "shared" };
+                let mode = mode(held.exclusive);
                 let holder = Holder { session_id, pid, mode, wait_event_info };
                 let place = holders.entry(held.lock).or_insert(holder);
                 if held.exclusive {

@@ -1,6 +1,6 @@
 //! Evidence to table rows: which column gets what. The order is that of the table specs, which Arrow checks.
 
-use crate::evidence::{BufferRow, Evidence, Holder, LockRow, LwlockRow, ScanRow, Ticks, WaiterRow};
+use crate::evidence::{mode, BufferRow, Evidence, Holder, LockRow, LwlockRow, ScanRow, Ticks, WaiterRow};
 use arrow_array::{ArrayRef, Int32Array, Int64Array, RecordBatch, UInt32Array};
 use leadline_capture::{spec, BatchBuilder, Error, Stats, TableWriter, Value, WriterOptions};
 use leadline_shm::layout::Layout;
@@ -293,7 +293,7 @@ fn buffer_row(b: &BufferRow) -> Vec<Value<'_>> {
 }
 
 fn waiter_row(w: &WaiterRow) -> Vec<Value<'_>> {
-    vec![int(w.ts), int(w.buf_id), int(w.session_id), Value::Text(if w.exclusive { "exclusive" } else { "shared" })]
+    vec![int(w.ts), int(w.buf_id), int(w.session_id), Value::Text(mode(w.exclusive))]
 }
 
 fn lwlock_row(l: &LwlockRow) -> Vec<Value<'_>> {

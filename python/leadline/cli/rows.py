@@ -11,6 +11,7 @@ import click
 
 from leadline.cli import SETTINGS
 from leadline.cli.output import print_json_list, to_json, to_table
+from leadline.figures import unconverted
 
 BATCH = 2000  # rows that a table's columns are measured by
 
@@ -103,8 +104,8 @@ def _rows(scan: Any) -> Iterator[list[str | None]]:
 def _notes(about: dict[str, Any], status: dict[str, int]) -> None:
     if about["unknown"]:
         click.echo(f"note: bytes in hex, the type is not known: {', '.join(about['unknown'])}", err=True)
-    if count := status["unconverted_characters"]:
-        click.echo(f"warning: {count} characters cannot be converted from {about['encoding']} to UTF-8: they are U+FFFD", err=True)
+    if number := status["unconverted_characters"]:
+        click.echo(f"warning: {unconverted(number, about['encoding'])}", err=True)
     if about["virtual"]:
         click.echo(f"note: left out, computed when read and stored nowhere (generated virtual): {', '.join(about['virtual'])}", err=True)
     if about["unlogged"]:

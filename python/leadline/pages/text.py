@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from leadline.cli.output import to_table
+from leadline.figures import unconverted
 from leadline.pages import named
 
 WIDTH = 80
@@ -29,8 +30,8 @@ def show_text(page: dict[str, Any]) -> str:
     if page.get("relation"):
         columns = ", ".join(f"{name} {type_name}" for name, type_name in page["columns"])
         lines += textwrap.wrap(f"{page['relation']} ({columns})", WIDTH, subsequent_indent="  ")
-        if count := page.get("unconverted_characters"):
-            lines.append(f"{count} characters cannot be converted from {page['encoding']} to UTF-8: they are U+FFFD")
+        if number := page.get("unconverted_characters"):
+            lines.append(unconverted(number, page["encoding"]))
     elif page.get("untyped"):
         lines += textwrap.wrap(f"no typed values: {page['untyped']}", WIDTH, subsequent_indent="  ")
     for problem in page["problems"]:
