@@ -37,8 +37,8 @@ from typing import Any
 
 import psycopg
 from leadline.errors import LeadlineError
-from leadline.server.binaries import Binaries, host_dirs, wheel_dirs
-from leadline.server.private import PrivateServer
+from leadline.postgres.server.binaries import Binaries, host_dirs, wheel_dirs
+from leadline.postgres.server.private import PrivateServer
 from paired import paired_ratio
 from record import ROOT, new_folder, read_environment, start_as_installed
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from leadline.server.private import PrivateServer
+from leadline.postgres.server.private import PrivateServer
 from load import Load, Workload, execute, fetch, fill, refresh
 from paired import leg_order
 from processes import machine_cpu

@@ -16,7 +16,7 @@ from typing import Any
 
 import psycopg
 from leadline.errors import LeadlineError
-from leadline.server.private import PrivateServer
+from leadline.postgres.server.private import PrivateServer
 from processes import Child
 
 PROGRESS = re.compile(r"progress: (\d+\.\d+) s, (\d+\.\d+) tps")

@@ -23,7 +23,7 @@ from typing import Any
 import psycopg
 from laboratory import SETTINGS, WARM_UP, Laboratory, Results
 from leadline.errors import LeadlineError
-from leadline.server import find_binaries
+from leadline.postgres.server import find_binaries
 from load import PROTOCOLS, SCRIPTS, Load, Workload
 from page import page
 from record import ROOT, Run, new_folder, read_environment, start_as_installed, write

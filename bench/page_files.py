@@ -28,8 +28,8 @@ from pathlib import Path
 
 import psycopg
 from leadline.errors import LeadlineError
-from leadline.server import PrivateServer, find_binaries
-from leadline.server.binaries import Binaries
+from leadline.postgres.server import PrivateServer, find_binaries
+from leadline.postgres.server.binaries import Binaries
 from processes import cpu_ns
 from record import start_as_installed
 from rows import Cost, compare, process

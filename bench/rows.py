@@ -31,7 +31,7 @@ from typing import Any
 
 import psycopg
 from leadline.errors import LeadlineError
-from leadline.server import PrivateServer, find_binaries
+from leadline.postgres.server import PrivateServer, find_binaries
 from paired import leg_order, pair_up, paired_ratio
 from processes import cpu_ns
 from record import read_environment, start_as_installed

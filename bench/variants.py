@@ -18,9 +18,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
-from leadline.capture import MANIFEST, open_capture, read_manifest
+from leadline.capture.reader import MANIFEST, open_capture, read_manifest
 from leadline.errors import LeadlineError
-from leadline.server.private import PrivateServer
+from leadline.postgres.server.private import PrivateServer
 from leadline.tables import all_tables
 from load import execute, fetch
 from processes import Child, cpu_ns, thread_cpu_ns, tree_cpu_ns

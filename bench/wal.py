@@ -28,8 +28,8 @@ from statistics import median
 from typing import Any
 
 import psycopg
-from leadline.server.binaries import host_dirs, wheel_dirs
-from leadline.server.private import PrivateServer
+from leadline.postgres.server.binaries import host_dirs, wheel_dirs
+from leadline.postgres.server.private import PrivateServer
 from paired import leg_order, pair_up, paired_ratio
 from record import read_environment, start_as_installed
 

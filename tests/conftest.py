@@ -24,8 +24,8 @@ from typing import Any, ClassVar
 
 import psycopg
 import pytest
-from leadline.server.binaries import host_dirs, wheel_dirs
-from leadline.server.private import PrivateServer
+from leadline.postgres.server.binaries import host_dirs, wheel_dirs
+from leadline.postgres.server.private import PrivateServer
 from servers import MAJORS, Fetched, Unavailable, server
 
 SETTINGS = {

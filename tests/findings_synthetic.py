@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-from leadline.capture import Capture, open_capture
+from leadline.capture.reader import Capture, open_capture
 from leadline.tables import DUCKDB_TYPES, all_tables
 
 TS_FROM = 5_000_000_000_000  # CLOCK_MONOTONIC at the start of the window, ns

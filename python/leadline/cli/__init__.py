@@ -18,6 +18,7 @@ from collections.abc import Sequence
 import click
 
 from leadline.errors import LeadlineError
+from leadline.version import version
 
 COMMANDS = {
     "demo": "Start a private PostgreSQL with planted troubles, capture and report it.",
@@ -38,12 +39,6 @@ COMMANDS = {
 OUTCOME_FINE, OUTCOME_FINDINGS, OUTCOME_ERROR, OUTCOME_INTERRUPTED = 0, 1, 2, 130
 COMPLETE_VARIABLE = "_LEADLINE_COMPLETE"
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 80}
-
-
-def version() -> str:
-    from leadline._core import VERSION
-
-    return VERSION
 
 
 def _is_there(name: str) -> bool:
@@ -124,7 +119,7 @@ def _usage_error(e: click.ClickException) -> LeadlineError:
 
 def _fail(error: LeadlineError, *, as_json: bool) -> int:
     if as_json:
-        from leadline.cli.output import to_json
+        from leadline.output import to_json
 
         click.echo(to_json({"error": error.as_dict()}))
     else:

@@ -7,7 +7,7 @@ import re
 import click
 
 from leadline.cli import OUTCOME_FINDINGS, OUTCOME_FINE, OUTCOME_INTERRUPTED, SETTINGS
-from leadline.cli.output import to_json
+from leadline.output import to_json
 
 
 @click.group(
@@ -46,12 +46,12 @@ def pending(target: str, table: str | None, checkpoint: bool, as_json: bool) -> 
     are read: the server is asked where they are, nothing is locked. Counted are rows that
     somebody may still see. Toast tables, catalogs and temporary tables are left out.
     """
-    from leadline.alter import pending as work
+    from leadline.files.alter import pending as work
     from leadline.progress import TerminalLine
 
     where = work.place(target)
     if checkpoint:
-        from leadline.alter.session import checkpoint_of  # with it comes psycopg, which files do not need
+        from leadline.files.alter.session import checkpoint_of  # with it comes psycopg, which files do not need
 
         checkpoint_of(target)
     found = work.scan(where, table, progress=TerminalLine())
@@ -98,8 +98,8 @@ def resolve(
     """
     from dataclasses import asdict
 
-    from leadline.alter import resolve as work
-    from leadline.alter import text
+    from leadline.files.alter import resolve as work
+    from leadline.files.alter import text
     from leadline.progress import TerminalLine
 
     options = work.Options(batch, max_wal_rate, max_lag)

@@ -44,10 +44,10 @@ def command(pg_bin: Path | None, major: int | None, seconds: float, rate: float,
     clients works on it. leadline measures it from outside for 20 seconds, prints where the time went and what is wrong,
     and leaves leadline-demo/capture.leadline and leadline-demo/report.html. Everything else is removed, also on Ctrl-C.
     """
-    from leadline.capture import open_capture
-    from leadline.cli.output import to_json
+    from leadline.capture.reader import open_capture
     from leadline.demo.run import FOLDER, run_demo
     from leadline.findings import evaluate
+    from leadline.output import to_json
     from leadline.progress import TerminalLine
 
     folder = (out or Path()) / FOLDER
@@ -64,7 +64,7 @@ def command(pg_bin: Path | None, major: int | None, seconds: float, rate: float,
         else:
             from rich.console import Console
 
-            from leadline.show import WIDTH, print_capture
+            from leadline.views.show import WIDTH, print_capture
 
             print_capture(opened, evaluation, Console(file=sys.stdout, width=WIDTH, highlight=False))
             click.echo()

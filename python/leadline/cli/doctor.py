@@ -55,7 +55,7 @@ def command(target: str | None, as_json: bool) -> int:
     target is possible.
     """
     from leadline import doctor
-    from leadline.target import resolve_text
+    from leadline.postgres.target import resolve_text
 
     found = resolve_text(target) if target else None
     checks = doctor.doctor(found)

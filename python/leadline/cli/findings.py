@@ -7,10 +7,10 @@ from pathlib import Path
 
 import click
 
-from leadline.capture import open_capture
-from leadline.cli.output import to_json
+from leadline.capture.reader import open_capture
 from leadline.errors import LeadlineError
 from leadline.findings import Definition, Evaluation, all_findings, evaluate
+from leadline.output import to_json
 
 
 def find_rule(name: str) -> Definition:
@@ -110,7 +110,7 @@ def _print_json(evaluation: Evaluation, with_all: bool) -> None:
 def _print_text(evaluation: Evaluation, with_all: bool) -> None:
     from rich.console import Console
 
-    from leadline.show import WIDTH, finding_lines, rest_lines
+    from leadline.views.show import WIDTH, finding_lines, rest_lines
 
     console = Console(file=sys.stdout, width=WIDTH, highlight=False)
     for finding in evaluation.findings:

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from leadline.cli import SETTINGS
-from leadline.cli.output import to_json
+from leadline.output import to_json
 
 
 @click.group(
@@ -63,8 +63,8 @@ def onstat(
     Each listing is a sample; several files, or onstat -r in one, are several. Nothing but uptime is printed above a
     listing, so samples are numbered in the order of the files.
     """
-    from leadline.informix.capture import Sizes, write
-    from leadline.informix.contended import as_dict, as_text
+    from leadline.files.informix.capture import Sizes, write
+    from leadline.files.informix.contended import as_dict, as_text
 
     capture = write(list(files), oncheck, output, Sizes(int(system_page_size), page_size))
     try:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from leadline.cli import OUTCOME_FINDINGS, OUTCOME_FINE, SETTINGS
-from leadline.cli.output import to_json
+from leadline.output import to_json
 
 block_size = click.option("--block-size", type=int, metavar="BYTES", help="Size of a page [default: what pg_control or the file says].")
 dsn = click.option("--dsn", metavar="DSN", help="Take FILE as the name of a relation of this server (on this host).")
@@ -21,11 +21,11 @@ engine = click.option("--engine", type=click.Choice(["informix"]), help="Pages o
 
 def _read(place: Any, block_size: int | None, engine: str | None, **more: Any) -> dict[str, Any]:
     """The page at a place; `more` is what only pages of Informix have."""
-    from leadline import pages
     from leadline.errors import LeadlineError
+    from leadline.files import pages
 
     if engine == "informix":
-        from leadline.pages import informix
+        from leadline.files.pages import informix
 
         return informix.read_page(place, block_size, **more)
     if any(more.values()):
@@ -54,11 +54,11 @@ def command() -> None:
 
 def _place(text: str, dsn: str | None, fork: str) -> Any:
     """The page a command line names: in a file, or with a DSN in a relation."""
-    from leadline.pages import parse_place
+    from leadline.files.pages import parse_place
 
     if dsn is None:
         return parse_place(text)
-    from leadline.pages.relation import place_in_server
+    from leadline.files.pages.relation import place_in_server
 
     return place_in_server(dsn, text, fork)
 
@@ -107,9 +107,9 @@ def show(
     FILE may also be global/pg_control, a pg_filenode.map (both read as one block), or a file of pg_xact, as a whole data
     directory has them.
     """
-    from leadline import pages
-    from leadline.pages.text import show_text
-    from leadline.pages.values import add_values
+    from leadline.files import pages
+    from leadline.files.pages.text import show_text
+    from leadline.files.pages.values import add_values
 
     page = _read(_place(place, dsn, fork), block_size, engine, row_size=row_size, version_15=version_15)
     add_values(page)
@@ -126,7 +126,7 @@ def show(
 def hex_(place: str, dsn: str | None, fork: str, block_size: int | None, engine: str | None, as_json: bool) -> None:
     """Print a page as hex; every byte stands under the name of what it is."""
     from leadline.errors import LeadlineError
-    from leadline.pages.hexdump import hex_json, hex_lines
+    from leadline.files.pages.hexdump import hex_json, hex_lines
 
     page = _read(_place(place, dsn, fork), block_size, engine)
     if page["raw"] is None:
@@ -155,9 +155,9 @@ def diff(place_a: str, place_b: str, block_size: int | None, engine: str | None,
 
     A difference is no error: the exit code is 0 either way.
     """
-    from leadline import pages
-    from leadline.cli.output import to_table
-    from leadline.pages.diff import differences
+    from leadline.files import pages
+    from leadline.files.pages.diff import differences
+    from leadline.output import to_table
 
     a, b = (_read(pages.parse_place(place), block_size, engine) for place in (place_a, place_b))
     found = differences(a, b)
@@ -188,8 +188,8 @@ def check(paths: tuple[Path, ...], block_size: int | None, as_json: bool) -> int
     files that end within a page. Checksums are compared when pg_control says that there are any; without pg_control,
     on every page that has one. Exit code 0: nothing found; 1: problems; 2: error.
     """
-    from leadline.pages.run import Pages
-    from leadline.pages.summary import check_text
+    from leadline.files.pages.run import Pages
+    from leadline.files.pages.summary import check_text
     from leadline.progress import TerminalLine
 
     found = Pages(list(paths), block_size=block_size, progress=TerminalLine())
@@ -229,8 +229,8 @@ def scan(paths: tuple[Path, ...], output: Path, block_size: int | None, as_json:
 
     The tables are page_file, page, heap_tuple and index_item; DIR is a capture that `leadline sql` reads.
     """
-    from leadline.pages.run import scan as scan_pages
-    from leadline.pages.summary import scan_text
+    from leadline.files.pages.run import scan as scan_pages
+    from leadline.files.pages.summary import scan_text
     from leadline.progress import TerminalLine
 
     done = scan_pages(list(paths), output, block_size=block_size, progress=TerminalLine())

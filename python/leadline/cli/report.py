@@ -27,7 +27,7 @@ def command(capture: Path, output: Path | None, as_json: bool) -> None:
 
     The path of the file is printed.
     """
-    from leadline.report import write_report
+    from leadline.views.report import write_report
 
     written = write_report(capture, output or default_output(capture))
     if as_json:

@@ -10,8 +10,8 @@ from typing import Any
 import click
 
 from leadline.cli import SETTINGS
-from leadline.cli.output import print_json_list, to_json, to_table
 from leadline.figures import unconverted
+from leadline.output import print_json_list, to_json, to_table
 
 BATCH = 2000  # rows that a table's columns are measured by
 
@@ -56,15 +56,15 @@ def command(
     """
     from leadline._core import RowScan
     from leadline.errors import LeadlineError
+    from leadline.files.wal import threads_here
     from leadline.progress import TerminalLine
-    from leadline.wal import threads_here
 
     if output and limit:
         raise LeadlineError("usage", "--limit is for printing, not for -o")
     if dsn is not None:
         if relation or database:
             raise LeadlineError("usage", "with --dsn there is one name, that of the table", hint="leadline rows SCHEMA.TABLE --dsn DSN")
-        from leadline.pages.relation import place_in_server
+        from leadline.files.pages.relation import place_in_server
 
         path = place_in_server(dsn, str(path)).path
     scan = RowScan(str(path), relation=relation, database=database, dead=dead)

@@ -9,14 +9,14 @@ from typing import Any
 
 import click
 
-from leadline.capture import Capture, open_capture
-from leadline.cli.output import to_json
+from leadline.capture.reader import Capture, open_capture
 from leadline.findings import Evaluation, evaluate
+from leadline.output import to_json
 
 
 def as_dict(capture: Capture, evaluation: Evaluation) -> dict[str, Any]:
     """What show prints, as numbers."""
-    from leadline import lock_tree, spenders, where
+    from leadline.views import lock_tree, spenders, where
 
     of = where.window(capture)
     return {
@@ -61,7 +61,7 @@ def command(capture: Path, as_json: bool) -> None:
             return
         from rich.console import Console
 
-        from leadline.show import WIDTH, print_capture
+        from leadline.views.show import WIDTH, print_capture
 
         print_capture(opened, evaluation, Console(file=sys.stdout, width=WIDTH, highlight=False))
     finally:
@@ -70,7 +70,7 @@ def command(capture: Path, as_json: bool) -> None:
 
 def _show_informix(capture: Capture, *, as_json: bool) -> None:
     """What `leadline import onstat` printed: such a capture has no time that could be shared out."""
-    from leadline.informix import contended
+    from leadline.files.informix import contended
 
     found = contended.as_dict(capture)
     click.echo(to_json(found) if as_json else contended.as_text(found))

@@ -9,9 +9,9 @@ from typing import Any
 import click
 import duckdb
 
-from leadline.capture import Capture, open_capture
-from leadline.cli.output import to_csv, to_json, to_table
+from leadline.capture.reader import Capture, open_capture
 from leadline.errors import LeadlineError
+from leadline.output import to_csv, to_json, to_table
 
 READING = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
 BATCH = 10_000

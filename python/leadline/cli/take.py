@@ -63,9 +63,9 @@ def command(
     DSN is a connection string (URI or key=value pairs, PG* variables as usual). With --pid or --data-dir no connection is
     made; a DSN beside them is for names and counters. Ctrl-C ends the window early and keeps everything.
     """
-    from leadline.capture import read_manifest
+    from leadline.capture.reader import read_manifest
+    from leadline.probes.take import take
     from leadline.progress import Silent, TerminalLine
-    from leadline.take import take
 
     for_s, rate_hz = parse_duration(duration), parse_rate(rate)
     path = take(

@@ -48,7 +48,7 @@ def command(
     PG* variables count. Nothing is kept. The screen lags by one to two seconds: only what the server was seen to survive
     is shown. Keys are at the bottom of the screen.
     """
-    from leadline.target import resolve, resolve_text
+    from leadline.postgres.target import resolve, resolve_text
 
     rate_hz, refresh_s = parse_rate(rate), parse_duration(refresh)
     window_s = parse_duration(window or (WINDOW_ONCE if once else WINDOW))
@@ -85,8 +85,8 @@ def _print_once(found: object, rate_hz: float, tier: str, window_s: float, as_js
 
     from rich.console import Console
 
-    from leadline.cli.output import to_json
-    from leadline.target import Target
+    from leadline.output import to_json
+    from leadline.postgres.target import Target
     from leadline.top.once import one_frame
     from leadline.top.text import text_frame
 

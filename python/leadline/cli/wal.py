@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from leadline.cli.output import print_json_list, to_json, to_table
+from leadline.output import print_json_list, to_json, to_table
 
 WIDTH = 80
 
@@ -74,7 +74,7 @@ Examples:
 @JSON
 def show(path: str, limit: int | None, as_json: bool, **wish: Any) -> None:
     """Print records in words, in the order of the log."""
-    from leadline.wal import Wish, batches, ending_text
+    from leadline.files.wal import Wish, batches, ending_text
 
     log = Wish(path, **wish).open()
     rows = batches(log, "records", limit)
@@ -88,7 +88,7 @@ def show(path: str, limit: int | None, as_json: bool, **wish: Any) -> None:
 
 
 def _record_text(row: dict[str, Any]) -> str:
-    from leadline.wal import block_text, description_text
+    from leadline.files.wal import block_text, description_text
 
     xid = f"xid {row['xid']}  " if row["xid"] else ""
     lines = [f"{row['lsn']}  {xid}{row['rmgr']}/{row['record_type']}  {row['record_length']} bytes"]
@@ -125,7 +125,7 @@ def stats(path: str, by: str, limit: int | None, threads: int | None, as_json: b
     record_bytes are bytes without page images, fpi_bytes those of page images as stored; superseded_fpi_bytes are those
     of images that a later image of the same page, in what was read, makes useless.
     """
-    from leadline.wal import Bar, Wish, ending_text, threads_here
+    from leadline.files.wal import Bar, Wish, ending_text, threads_here
 
     log = Wish(path, **wish).open()
     with Bar(log.describe()["bytes"], "read") as bar:
@@ -195,8 +195,8 @@ def export(path: str, out: Path, force: bool, threads: int | None, as_json: bool
 
     Tables wal_record and wal_block, for `leadline sql` and any reader of Parquet.
     """
-    from leadline.wal import Wish, threads_here
-    from leadline.wal import export as write
+    from leadline.files.wal import Wish, threads_here
+    from leadline.files.wal import export as write
 
     made = write(Wish(path, **wish), out, overwrite=force, threads=threads or threads_here())
     if as_json:
@@ -228,7 +228,7 @@ def history(path: str, relation: str, block: int, as_json: bool, **wish: Any) ->
     before it, with a ~. That the relation became shorter and lost the page is a change too. Bits of the visibility map
     that a change of a row clears are not named in most logs.
     """
-    from leadline.wal import Bar, Wish, ending_text
+    from leadline.files.wal import Bar, Wish, ending_text
 
     log = Wish(path, relation=relation, block=block, **wish).open()
     with Bar(log.describe()["bytes"], "read") as bar:
@@ -245,7 +245,7 @@ def history(path: str, relation: str, block: int, as_json: bool, **wish: Any) ->
 
 
 def _change_text(change: dict[str, Any]) -> str:
-    from leadline.wal import description_text
+    from leadline.files.wal import description_text
 
     when = (change["outcome_time"] or (f"~{change['log_time']}" if change["log_time"] else "")).replace("T", " ").replace("Z", "")
     ended = f"xid {change['xid']} {change['outcome'] or 'end not in the log'}  " if change["xid"] else ""
@@ -276,7 +276,7 @@ def inval(path: str, limit: int | None, as_json: bool, **wish: Any) -> None:
     A relcache message makes every session forget what it knows of a relation, and plan anew the statements that use it.
     A record with very many messages is printed in parts.
     """
-    from leadline.wal import Wish, ending_text, invalidations
+    from leadline.files.wal import Wish, ending_text, invalidations
 
     log = Wish(path, **wish).open()
     rows = invalidations(log, limit)

@@ -12,12 +12,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from leadline.capture import MANIFEST
+from leadline.capture.reader import MANIFEST
 from leadline.demo.load_process import LoadProcess
 from leadline.demo.schema import load_schema
 from leadline.errors import LeadlineError, cannot_be_written
+from leadline.postgres.server import PrivateServer, find_binaries
 from leadline.progress import Progress
-from leadline.server import PrivateServer, find_binaries
 
 FOLDER, CAPTURE, REPORT = "leadline-demo", "capture.leadline", "report.html"
 WARM_UP_S = 2.0
@@ -92,8 +92,8 @@ def run_demo(
 
     announce: gets a line for each step. Raises LeadlineError, and KeyboardInterrupt after clearing up.
     """
-    from leadline.report import write_report
-    from leadline.take import take
+    from leadline.probes.take import take
+    from leadline.views.report import write_report
 
     binaries = find_binaries(pg_bin, major)
     result = prepare_folder(folder)

@@ -1,4 +1,4 @@
-"""The findings engine: reads the rules beside this file and evaluates them over a capture.
+"""The findings engine: reads the rules of the folders beside this file and evaluates them over a capture.
 
 One rule is NNNN_name.sql and NNNN_name.md. The SQL begins with a header of `-- key: value` lines:
 
@@ -23,7 +23,7 @@ from typing import Any
 
 import duckdb
 
-from leadline.capture import Capture
+from leadline.capture.reader import Capture
 from leadline.errors import LeadlineError
 
 COLUMNS = {
@@ -123,12 +123,13 @@ class Evaluation:
 @functools.cache
 def all_findings() -> tuple[Definition, ...]:
     """Every rule, in the order of the file numbers: each .sql with its .md. Raises AssertionError when one breaks the form."""
-    texts = {entry.name: entry for entry in resources.files(__package__).iterdir() if entry.name.endswith((".sql", ".md"))}
+    folders = [entry for entry in resources.files(__package__).iterdir() if entry.is_dir()]
+    texts = {entry.name: entry for folder in folders for entry in folder.iterdir() if entry.name.endswith((".sql", ".md"))}
     rules = sorted(name.removesuffix(".sql") for name in texts if name.endswith(".sql"))
     return tuple(
         parse_finding(f"{rule}.sql", texts[f"{rule}.sql"].read_text(encoding="utf-8"), texts[f"{rule}.md"].read_text(encoding="utf-8"))
         for rule in rules
-        if f"{rule}.md" in texts  # tests/test_findings_engine.py checks that none is missing
+        if f"{rule}.md" in texts  # tests/golden/test_findings_engine.py checks that none is missing
     )
 
 

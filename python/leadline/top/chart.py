@@ -12,7 +12,7 @@ from rich.text import Text
 from leadline.figures import seconds
 from leadline.top.grid import EIGHTHS
 from leadline.top.model import Load, Timeline
-from leadline.wait_classes import rank, wait_class
+from leadline.views.wait_classes import rank, wait_class
 
 UPPER, LOWER, FULL = "▀", "▄", "█"
 CPU_LINE = "╌"

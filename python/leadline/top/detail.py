@@ -11,7 +11,7 @@ from leadline.top.chart import MUTED
 from leadline.top.grid import Bar, cell
 from leadline.top.grids import colour, span, waiting
 from leadline.top.model import Detail, Frame, SessionNow
-from leadline.wait_classes import wait_class
+from leadline.views.wait_classes import wait_class
 
 LABEL = 14
 NAME = 30

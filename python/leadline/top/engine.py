@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from leadline.target import Target
+from leadline.postgres.target import Target
 from leadline.top.feed import Feed
 from leadline.top.model import TABS, Frame, Recording, frame
 from leadline.top.names import Names, reader

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from leadline import _core
+from leadline.capture.manifest import Manifest
 from leadline.errors import LeadlineError
-from leadline.manifest import Manifest
-from leadline.take import attach
-from leadline.target import Target
+from leadline.postgres.target import Target
+from leadline.probes.take import attach
 from leadline.top.live import LiveCapture
 
 FLUSH_INTERVAL_S = 1.0

@@ -8,12 +8,12 @@ from rich.style import Style
 from rich.text import Text
 
 from leadline.figures import one_line, percent, seconds
-from leadline.lock_tree import LockTree, Waiter
 from leadline.top.chart import MUTED, figure
 from leadline.top.grid import Bar, Cell, Column, Grid, Row
 from leadline.top.model import Frame, SessionNow
-from leadline.wait_classes import rank, wait_class
-from leadline.where import ClassTime
+from leadline.views.lock_tree import LockTree, Waiter
+from leadline.views.wait_classes import rank, wait_class
+from leadline.views.where import ClassTime
 
 MOST_EVENTS = 5
 BAR_MOST = 40

@@ -15,7 +15,7 @@ from typing import Any
 
 import duckdb
 
-from leadline.capture import Capture, capture_row, memory_database, views_in_order
+from leadline.capture.reader import Capture, capture_row, memory_database, views_in_order
 from leadline.errors import LeadlineError
 from leadline.tables import DUCKDB_TYPES, Table, all_tables
 

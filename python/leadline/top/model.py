@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from leadline import lock_tree, spenders, where
-from leadline.capture import Capture
+from leadline.capture.reader import Capture
 from leadline.errors import LeadlineError
-from leadline.lock_tree import LockTree
-from leadline.spenders import HotBlock, Spender
-from leadline.wait_classes import rank
-from leadline.where import ClassTime, CpuSplit
+from leadline.views import lock_tree, spenders, where
+from leadline.views.lock_tree import LockTree
+from leadline.views.spenders import HotBlock, Spender
+from leadline.views.wait_classes import rank
+from leadline.views.where import ClassTime, CpuSplit
 
 TABS = ("overview", "sessions", "locks", "blocks", "statements")
 MOST_SESSIONS, MOST_TREES, MOST_BLOCKS, MOST_STATEMENTS = 500, 5, 100, 100

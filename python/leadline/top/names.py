@@ -13,14 +13,14 @@ from pathlib import Path
 
 import psycopg
 
-from leadline import postmaster
-from leadline.catalog import queries
-from leadline.catalog.connection import Connection, connect
-from leadline.catalog.files import CatalogFiles
-from leadline.catalog.sql import RELATION_LIMIT, Row
-from leadline.catalog.store import Store
+from leadline.capture.store import Store
 from leadline.errors import LeadlineError
-from leadline.target import Target
+from leadline.postgres import postmaster
+from leadline.postgres.catalog import queries
+from leadline.postgres.catalog.connection import Connection, connect
+from leadline.postgres.catalog.files import CatalogFiles
+from leadline.postgres.catalog.sql import RELATION_LIMIT, Row
+from leadline.postgres.target import Target
 from leadline.top.live import NAMED
 
 REFRESH_S = 60.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 from leadline.errors import LeadlineError
-from leadline.target import Target
+from leadline.postgres.target import Target
 from leadline.top.app import TopApp
 from leadline.top.engine import Engine
 from leadline.top.folder import temporary_folder

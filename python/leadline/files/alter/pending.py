@@ -1,0 +1,162 @@
+"""Which rows and indexes are in an old form, read from files; what that means, in words."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, NamedTuple
+
+from leadline._core import REASONS, pending_scan
+from leadline.errors import LeadlineError
+from leadline.figures import count
+from leadline.progress import TerminalLine
+
+ROW_REASONS = [name for name, _, is_of_rows in REASONS if is_of_rows]
+WORDS = {
+    "short": "fewer attributes than the table has: columns were added since",
+    "dropped": "a value of a dropped column is still stored; bytes: those values",
+    "compression": "packed otherwise than the column asks for; bytes: as stored",
+    "moved": "moved by VACUUM FULL of 8.4 or before",
+    "oid": "an oid in the row's header, which 12 ended",
+    "multixact": "share-locked by a multixact of 9.2 or before",
+    "btree-version": "a btree of before 12: REINDEX makes it smaller",
+    "btree-dedup": "a btree of before 13: REINDEX stores equal keys once",
+    "gin": "a GIN index of before 9.4 with plain posting lists: REINDEX",
+    "hash": "a hash index of before 10, which is not usable: REINDEX",
+}
+CHECKPOINT_HINT = "the files are as the server last wrote them; what is only in its memory is not seen (CHECKPOINT writes it)"
+
+
+class Place(NamedTuple):
+    """Files to read. database: the oid of the only one to look at. is_live: a server may write them."""
+
+    path: str
+    database: int | None = None
+    is_live: bool = False
+
+
+def place(text: str) -> Place:
+    """A data directory, a file of a relation, or a server on this host (pid or connection string)."""
+    if "=" not in text and "://" not in text and (os.path.exists(text) or text.startswith(("/", "."))):
+        if not os.path.isdir(text):
+            return Place(text)
+        from pathlib import Path
+
+        from leadline.postgres import postmaster
+
+        check_readable(text)
+        return Place(text, None, postmaster.find_by_data_dir(Path(text)) is not None)
+    from leadline.postgres.catalog.connection import connect
+    from leadline.postgres.target import resolve_text
+
+    target = resolve_text(text)
+    if target.pid is None or target.data_dir is None:
+        raise LeadlineError(
+            "unsupported",
+            "the files of this server are not on this host",
+            detail="; ".join(target.notes) or "its data directory is not known",
+            hint="run it on the server's host, or give the path of a copy of its data directory",
+            where=target.safe_dsn or text,
+        )
+    check_readable(target.data_dir)
+    database = None
+    if target.dsn is not None:
+        with connect(target.dsn) as connection:
+            query = "select oid::int8 from pg_catalog.pg_database where datname operator(pg_catalog.=) pg_catalog.current_database()"
+            [database] = connection.execute(query).fetchone() or (None,)
+    return Place(target.data_dir, database, True)
+
+
+def check_readable(data_dir: str) -> None:
+    """Raises LeadlineError('rights') with the command to run when the files may not be read."""
+    try:
+        with open(f"{data_dir}/global/pg_control", "rb"):
+            return
+    except PermissionError:
+        from pathlib import Path
+
+        try:
+            owner = Path(data_dir).owner()
+        except (KeyError, OSError):
+            owner = "OWNER"
+        raise LeadlineError(
+            "rights",
+            "the data directory may not be read",
+            detail=f"it belongs to {owner}, this process runs as uid {os.geteuid()}",
+            hint=f"sudo -u {owner} leadline alter ...",
+            where=data_dir,
+        ) from None
+    except OSError:
+        return  # whoever reads it says what is wrong
+
+
+def scan(
+    where: Place,
+    table: str | int | None,
+    *,
+    oldest_running: int | None = None,
+    verify: bool = False,
+    progress: TerminalLine | None = None,
+) -> list[dict[str, Any]]:
+    """One dict for each relation, as of `pending_scan`; with a bar. verify: pages torn by a write are found out by their checksums."""
+
+    def show(done: int, total: int) -> None:
+        if progress:
+            progress.share(done, total, f"{done >> 20:,} of {total >> 20:,} MB")
+
+    try:
+        return pending_scan(where.path, table, where.database, oldest_running, show, verify=verify)
+    finally:
+        if progress:
+            progress.done()
+
+
+def rows(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What `alter pending --json` prints: one row for each relation and reason, in the order of relations and reasons."""
+    listed = []
+    for relation in sorted(found, key=lambda r: (r["database"], r["relation"])):
+        for reason, (number, pages, size) in relation["reasons"].items():
+            row = {"database": relation["database"], "relation": relation["relation"], "reason": reason}
+            listed.append(row | {"rows": number if reason in ROW_REASONS else None, "pages": pages, "bytes": size})
+    return listed
+
+
+def notes(where: Place, found: list[dict[str, Any]]) -> list[str]:
+    """What the reader of the figures has to know."""
+    said = [CHECKPOINT_HINT] if where.is_live else []
+    sums = {key: sum(r[key] for r in found) for key in ("in_progress", "unread_pages", "unread_rows", "gone_pages", "vanished")}
+    unlogged = [r["relation"] for r in found if r["is_unlogged"] and r["is_table"]]
+    if where.is_live and unlogged:
+        more = f" and {len(unlogged) - 3} more" if len(unlogged) > 3 else ""
+        said.append(f"unlogged tables are not written by a checkpoint either, only when the server stops: {', '.join(unlogged[:3])}{more}")
+    if sums["in_progress"]:
+        said.append(f"{sums['in_progress']} of the rows are of transactions that had not ended, as far as the files tell")
+    if sums["unread_pages"] or sums["unread_rows"]:
+        said.append(f"not counted: {sums['unread_pages']} pages and {sums['unread_rows']} rows that make no sense: leadline page check")
+    if sums["gone_pages"]:
+        said.append(f"not looked at: {sums['gone_pages']} pages that were gone when their turn came (truncated, dropped or written anew)")
+    if sums["vanished"]:
+        said.append(f"{sums['vanished']} relations were gone when their turn came")
+    return said
+
+
+def text(found: list[dict[str, Any]]) -> str:
+    """A table for people: each reason, and each row once where a relation has several."""
+    from leadline.output import to_table
+
+    listed = rows(found)
+    tables = sum(r["is_table"] for r in found)
+    pages, indexes = sum(r["pages"] for r in found), len(found) - tables
+    looked = f"{count(pages, 'page')} of {count(tables, 'table')} and {count(indexes, 'index', 'indexes')} looked at"
+    if not listed:
+        return f"nothing is in an old form: {looked}"
+    several = len({row["database"] for row in listed}) > 1
+    lines: list[list[Any]] = []
+    for relation in sorted(found, key=lambda r: (r["database"], r["relation"])):
+        name = f"{relation['database']}.{relation['relation']}" if several else relation["relation"]
+        of_relation = [row for row in listed if (row["database"], row["relation"]) == (relation["database"], relation["relation"])]
+        lines += [[name, row["reason"], row["rows"], row["pages"], row["bytes"]] for row in of_relation]
+        if len(of_relation) > 1:
+            lines.append([name, "any of them", relation["any"][0], relation["any"][1], sum(row["bytes"] for row in of_relation)])
+    reasons = [reason for reason in WORDS if any(row["reason"] == reason for row in listed)]
+    legend = [f"{reason}: {WORDS[reason]}" for reason in reasons]
+    return "\n".join([to_table(["relation", "reason", "rows", "pages", "bytes"], lines), "", *legend, looked])

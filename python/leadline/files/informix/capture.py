@@ -1,0 +1,164 @@
+"""Listings of Informix written as an ordinary capture."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from leadline._core import TableWriter, informix_page_type
+from leadline.capture.folder import make_empty_folder
+from leadline.capture.manifest import Manifest
+from leadline.capture.reader import Capture, open_capture
+from leadline.errors import LeadlineError
+from leadline.files.informix.oncheck import Chunk, Extent, Report
+from leadline.files.informix.onstat import Buffer, Listing, Sample
+from leadline.files.informix.text import INT32, INT64, Unknown
+from leadline.postgres.target import Target
+
+TABLES = ("informix_sample", "informix_buffer", "informix_chunk", "informix_extent")
+SYSTEM_PAGE_SIZES = (2048, 4096)
+BATCH = 4096
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """system: bytes of the pages that onstat counts in. given: bytes of a page of chunks whose listing does not say."""
+
+    system: int = 2048
+    given: int | None = None
+
+    def of(self, chunk: Chunk) -> int:
+        """Bytes of a page of the chunk. Raises LeadlineError when pages of the system do not fill it."""
+        size = chunk.page_size or self.given or self.system
+        if size % self.system or size >= INT32:
+            raise LeadlineError(
+                "usage",
+                f"chunk {chunk.chunk} has pages of {size} bytes, which is no multiple of the system's {self.system}",
+                hint="--system-page-size says in which pages onstat counts: 2048, or 4096 where that is the page of the system",
+            )
+        return size
+
+
+def write(onstat: list[Path], oncheck: Path | None, directory: Path, sizes: Sizes) -> Capture:
+    """Writes the capture and opens it. What a failure leaves is marked `failed`."""
+    _refuse_before_writing(onstat, oncheck)
+    make_empty_folder(directory)
+    options = {
+        "onstat": [str(path) for path in onstat],
+        "oncheck": str(oncheck) if oncheck else None,
+        "system_page_size": sizes.system,
+        "page_size": sizes.given,
+    }
+    manifest = Manifest(directory, Target("informix"), options)
+    content = manifest.content
+    content["tier"] = "text"
+    content["probes"] = {"informix": {"status": "ok" if oncheck else "partial", "why": "", "hint": ""}}
+    if oncheck is None:
+        content["probes"]["informix"] |= {"why": "no listing of oncheck -pe was given", "hint": "--oncheck FILE"}
+    manifest.note("only what onstat and oncheck printed: no session, lock or time was looked at")
+    with manifest.making():
+        content["tables"], unknown = _write_tables(onstat, oncheck, str(directory), sizes)
+        content["loss"] = {"unknown_lines": {name: {"count": u.count, "first": u.first} for name, u in unknown.items()}}
+        for name, u in unknown.items():
+            if u.count:
+                manifest.note(f"{name}: {u.count} lines of unknown form were left out")
+        manifest.write()
+        capture = open_capture(directory)
+        manifest.note(*_doubts(capture, sizes))
+    capture.manifest.update(content)
+    return capture
+
+
+def _refuse_before_writing(onstat: list[Path], oncheck: Path | None) -> None:
+    """Raises what is wrong with a file as a whole, before there is a folder that somebody would have to remove."""
+    for path in onstat:
+        next(iter(Listing(path)))
+    if oncheck is not None:
+        next(iter(Report(oncheck)))
+
+
+def _write_tables(
+    onstat: list[Path], oncheck: Path | None, directory: str, sizes: Sizes
+) -> tuple[dict[str, dict[str, int]], dict[str, Unknown]]:
+    writers = {name: TableWriter(directory, name) for name in TABLES}
+    unknown: dict[str, Unknown] = {}
+    numbers = itertools.count(1)
+    for path in onstat:
+        listing = Listing(path)
+        _append(writers, _onstat_rows(listing, numbers))
+        unknown[str(path)] = listing.unknown
+    if oncheck is not None:
+        report = Report(oncheck)
+        _append(writers, _oncheck_rows(report, sizes))
+        unknown[str(oncheck)] = report.unknown
+    return {name: writer.close() for name, writer in writers.items()}, unknown
+
+
+def _append(writers: dict[str, TableWriter], rows: Iterable[tuple[str, tuple[Any, ...]]]) -> None:
+    """Rows (table, values), a batch at a time whatever their number."""
+    rows = iter(rows)
+    while batch := list(itertools.islice(rows, BATCH)):
+        for name, writer in writers.items():
+            if part := [values for table, values in batch if table == name]:
+                writer.append(part)
+
+
+def _onstat_rows(listing: Listing, numbers: Iterator[int]) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    sample = 0
+    for found in listing:
+        if isinstance(found, Sample):
+            sample = next(numbers)
+            yield "informix_sample", (sample, found.file, found.listing, found.version, found.uptime_s)
+        else:
+            yield "informix_buffer", _buffer_row(sample, found)
+
+
+def _buffer_row(sample: int, b: Buffer) -> tuple[Any, ...]:
+    kind = informix_page_type(b.pgflgs)
+    names = (sample, b.pool_page_size, b.address, b.userthread, b.owner, b.flgs, b.flags, b.chunk, b.page)
+    return (*names, b.memaddr, b.nslots, b.pgflgs, kind, b.scount, b.waiter)
+
+
+def _oncheck_rows(report: Report, sizes: Sizes) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    for found in report:
+        if isinstance(found, Chunk):
+            size = sizes.of(found)
+            yield "informix_chunk", (found.chunk, found.dbspace, found.pathname, size, found.size, found.used, found.free)
+            continue
+        row = _extent_row(found, sizes)
+        if row[-1] < INT64:
+            yield "informix_extent", row
+        else:
+            report.unknown.add(0, f"{found.description} {found.offset} {found.size}")
+
+
+def _extent_row(e: Extent, sizes: Sizes) -> tuple[Any, ...]:
+    """Offset and size are in pages of the dbspace, the pages of onstat in those of the system: first and end in the latter."""
+    size = sizes.of(e.chunk)
+    ratio = size // sizes.system
+    names = (e.chunk.chunk, e.chunk.dbspace, e.description, e.datname, e.owner, e.relname)
+    return (*names, e.offset, e.size, size, e.offset * ratio, (e.offset + e.size) * ratio)
+
+
+def _doubts(capture: Capture, sizes: Sizes) -> list[str]:
+    """What makes names doubtful: extents over each other, and page sizes that do not fit what onstat says."""
+    overlaps = capture.scalar(
+        """select count(*) from (
+             select first_page < max(end_page) over (partition by chunk order by first_page, end_page
+                                                     rows between unbounded preceding and 1 preceding) as over
+             from informix_extent where extent_size > 0) where over"""
+    )
+    askew = capture.scalar(
+        f"""select count(*) from informix_buffer
+            where pool_page_size > {sizes.system} and page % (pool_page_size // {sizes.system}) <> 0"""
+    )
+    other = capture.scalar("select count(*) from informix_hot_buffer where page_size <> pool_page_size")
+    doubts = (
+        (overlaps, "extents lie over others: names there are doubtful"),
+        (askew, f"buffers do not begin at a page of their pool: is --system-page-size {sizes.system} right?"),
+        (other, "buffers lie in chunks of another page size than their pool: is the listing of extents of this server?"),
+    )
+    return [f"{number} {text}" for number, text in doubts if number]

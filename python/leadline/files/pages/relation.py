@@ -1,0 +1,46 @@
+"""Where the pages of a relation are, asked of the server; they are then read from its files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import psycopg
+
+from leadline.errors import LeadlineError
+from leadline.files.pages import Place, parse_place
+from leadline.postgres.catalog.connection import connect
+
+WHERE = """
+select pg_catalog.current_setting('data_directory'), pg_catalog.pg_relation_filepath(r), s.setting::bigint
+from pg_catalog.pg_settings s, (select %s::pg_catalog.regclass as r) as named
+where s.name operator(pg_catalog.=) 'segment_size'
+"""
+
+
+def place_in_server(dsn: str, text: str, fork: str = "main") -> Place:
+    """The file and block of REL or REL:BLOCK. BLOCK counts from the start of the fork, over all its files.
+
+    Raises LeadlineError: no such relation, one without a file, no right to know where the data directory is.
+    """
+    asked = parse_place(text)
+    with connect(dsn, own_names=True) as connection:
+        try:
+            row = connection.execute(WHERE, [str(asked.path)]).fetchone()
+        except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName, psycopg.errors.InvalidName) as e:
+            hint = "give it as SQL writes it: SCHEMA.NAME"
+            raise LeadlineError("not_found", f"there is no relation {asked.path}", detail=_first(e), hint=hint) from e
+        except psycopg.errors.InsufficientPrivilege as e:
+            hint = "grant pg_read_all_settings to this user, or name the file"
+            raise LeadlineError("rights", "the server does not say where its files are", detail=_first(e), hint=hint) from e
+        except psycopg.Error as e:
+            raise LeadlineError("query", "the server did not say where the relation is", detail=_first(e)) from e
+    if row is None or row[1] is None:
+        raise LeadlineError("invalid", f"{asked.path} has no file", hint="views and partitioned tables have none: name a partition")
+    directory, path, segment_blocks = row
+    segment, block = divmod(asked.block, segment_blocks)
+    name = path + ("" if fork == "main" else f"_{fork}") + (f".{segment}" if segment else "")
+    return Place(Path(directory) / name, block)
+
+
+def _first(e: psycopg.Error) -> str:
+    return str(e).strip().splitlines()[0]

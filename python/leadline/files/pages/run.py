@@ -1,0 +1,81 @@
+"""All pages of files and data directories: check them, or write them as tables."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from leadline._core import PageRun
+from leadline.progress import TerminalLine
+
+MOST = 256
+WAIT_S = 0.1
+TABLES = ("page_file", "page", "heap_tuple", "index_item")
+
+
+class Pages:
+    """A run over pages: iterate over the problems it finds, then ask for the summary.
+
+    paths: files, folders of relation files, data directories. progress: where to draw the bar.
+    """
+
+    def __init__(
+        self, paths: list[Path], *, block_size: int | None = None, capture_dir: Path | None = None, progress: TerminalLine | None = None
+    ) -> None:
+        self._started = time.monotonic()
+        folder = str(capture_dir) if capture_dir else None
+        self._run = PageRun([str(path) for path in paths], block_size=block_size, capture_dir=folder)
+        self._progress = progress
+        self.summary: dict[str, Any] = {}
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Problems as they are found. Ends when all pages were looked at; raises what ended the run early."""
+        try:
+            while (found := self._run.take(MOST, WAIT_S)) is not None:
+                if found and self._progress:
+                    self._progress.done()  # problems are printed where the bar is
+                yield from found
+                self._draw()
+        except BaseException:
+            self._run.stop()
+            raise
+        finally:
+            if self._progress:
+                self._progress.done()
+        self.summary = self._run.finish()
+        self.summary["seconds"] = round(time.monotonic() - self._started, 3)
+
+    def _draw(self) -> None:
+        if self._progress:
+            status = self._run.status()
+            elapsed = time.monotonic() - self._started
+            rate = f"{status['bytes'] / max(elapsed, 1e-3) / 1e6:,.0f} MB/s, {status['problems']} problems"
+            self._progress.share(status["bytes"], status["total_bytes"], rate)
+
+
+def scan(paths: list[Path], directory: Path, *, block_size: int | None = None, progress: TerminalLine | None = None) -> Pages:
+    """Writes the tables of all pages into a new capture folder; the finished run with its summary.
+
+    The manifest says that the capture is being made until all is written, and "failed" with the error when that does not happen.
+    """
+    from leadline.capture.folder import make_empty_folder  # with it comes DuckDB, and a check needs none
+    from leadline.capture.manifest import Manifest
+    from leadline.postgres.target import Target
+
+    make_empty_folder(directory)
+    manifest = Manifest(directory, Target("files"), {"paths": [str(path) for path in paths], "block_size": block_size})
+    content = manifest.content
+    content["tier"] = "files"
+    content["clock"] = {"ts_from": (now := time.monotonic_ns()), "ts_to": now, "wall_offset_ns": time.time_ns() - now}
+    content["probes"] = {"pages": {"status": "ok", "why": "", "hint": ""}}
+    manifest.note("only the pages of files: no session, lock or wait was looked at")
+    with manifest.making():
+        pages = Pages(paths, block_size=block_size, capture_dir=directory, progress=progress)
+        for _ in pages:
+            pass
+        rows = pages.summary["rows"] | {"page_file": pages.summary["files"]}
+        content["tables"] = {name: {"rows": rows.get(name, 0)} for name in TABLES}
+        content["pages"] = pages.summary
+    return pages

@@ -1,0 +1,154 @@
+"""A page as text: its header, then each group of like parts as a table, with the meaning of flags in words."""
+
+from __future__ import annotations
+
+import itertools
+import textwrap
+from collections.abc import Iterator
+from typing import Any
+
+from leadline.figures import unconverted
+from leadline.files.pages import named
+from leadline.output import to_table
+
+WIDTH = 80
+BYTES_SHOWN = 24
+LIST_SHOWN = 4
+CHECKSUMS = ("pd_checksum", "chkval_kcbh", "pg_cksum", "crc")
+HIDDEN = frozenset({"padding", "ItemIdData", "free", "special"})
+
+
+def show_text(page: dict[str, Any]) -> str:
+    """All of a page, 80 columns wide where numbers allow it."""
+    lines = [
+        f"{page['path']} block {page['block']}: {page['kind']}",
+        _what_there_is(page),
+    ]
+    if page.get("dump", {}).get("missing_bytes"):
+        missing, tool = page["dump"]["missing_bytes"], page["dump"]["tool"]
+        lines.append(f"from a dump of {tool} without {missing} bytes; zeros there make the checksum right")
+    if page.get("relation"):
+        columns = ", ".join(f"{name} {type_name}" for name, type_name in page["columns"])
+        lines += textwrap.wrap(f"{page['relation']} ({columns})", WIDTH, subsequent_indent="  ")
+        if number := page.get("unconverted_characters"):
+            lines.append(unconverted(number, page["encoding"]))
+    elif page.get("untyped"):
+        lines += textwrap.wrap(f"no typed values: {page['untyped']}", WIDTH, subsequent_indent="  ")
+    for problem in page["problems"]:
+        lines += textwrap.wrap(f"WRONG {problem['class']}: {problem['message']}", WIDTH, subsequent_indent="  ")
+    for name, group in itertools.groupby(page["parts"], key=lambda part: part["part"]):
+        lines += ["", *_group(name, list(group))]
+    return "\n".join(lines)
+
+
+def _what_there_is(page: dict[str, Any]) -> str:
+    if page["raw"] is None:
+        return "no bytes, only what a dump says"
+    return f"{_fork(page)}{page['block_size']} bytes; {checksum_words(page)}"
+
+
+def _fork(page: dict[str, Any]) -> str:
+    """Which fork of its relation; nothing for engines that have none."""
+    return f"{page['fork']} fork, block {page['fork_block']} of it, " if page["fork"] else ""
+
+
+def checksum_words(page: dict[str, Any]) -> str:
+    """What the checksum says, and whether it was expected to say anything."""
+    computed = page["computed_checksum"]
+    # That of a file is at its end, that of a page at its beginning.
+    fields = [part["fields"] for part in (page["parts"][0], page["parts"][-1])]
+    stored = next((f[name]["value"] for f in fields for name in CHECKSUMS if name in f), None)
+    if stored is None:
+        return "no checksum is kept" if page["kind"] == "transaction log" else "no checksum to be found"
+    if page["kind"] == "new":
+        return "no checksum, as in every new page"
+    if stored == computed:
+        return f"checksum {stored:#06x} is right"
+    if page["checksums"] or (page["checksums"] is None and stored):
+        return f"checksum {stored:#06x} is wrong, computed {computed:#06x}"
+    return "no checksums kept" if not stored else f"checksum {stored:#06x} not kept up to date: checksums are off"
+
+
+def hidden(name: str) -> bool:
+    """Bytes without content; of several in one part the second is called "padding 2"."""
+    return name in HIDDEN or name.startswith("padding ")
+
+
+def _group(name: str, parts: list[dict[str, Any]]) -> list[str]:
+    if len(parts) == 1 and parts[0]["number"] is None:
+        return [name, *_fields(parts[0])]
+    names = list(dict.fromkeys(n for part in parts for n in part["fields"] if not hidden(n)))
+    rows = [[part["number"], *(_value(part["fields"].get(n)) for n in names), "; ".join(_words(part))] for part in parts]
+    if not any(row[-1] for row in rows) and not any(part.get("values") for part in parts):
+        return [name, to_table(["#", *names], [row[:-1] for row in rows], WIDTH)]
+    if name in ("line pointer", "slot", "run"):
+        return [name, to_table(["#", *names, "words"], rows, WIDTH)]
+    return [name, *_records(parts)]
+
+
+def _records(parts: list[dict[str, Any]]) -> Iterator[str]:
+    """Items with many fields and words: a line of values each, then a line of words."""
+    for part in parts:
+        values = [f"{n} {_value(f)}" for n, f in part["fields"].items() if not hidden(n) and (f["length"] or not f.get("words"))]
+        head = f"{part['number']:>4}  "
+        yield from textwrap.wrap("  ".join(values), WIDTH, initial_indent=head, subsequent_indent=" " * 6, break_long_words=False)
+        words = _words(part)
+        if words:
+            yield from textwrap.wrap("; ".join(words), WIDTH, initial_indent=" " * 6 + "= ", subsequent_indent=" " * 8)
+        if part.get("values"):
+            yield from textwrap.wrap(_typed(part["values"]), WIDTH, initial_indent=" " * 6 + ": ", subsequent_indent=" " * 8)
+
+
+def _typed(values: dict[str, str | None]) -> str:
+    """a = 1, b = NULL, c = 'text', long ones cut."""
+    return ", ".join(f"{name} = {_literal(text)}" for name, text in values.items())
+
+
+def _literal(text: str | None) -> str:
+    """As SQL writes it; what a terminal would act upon or not show is escaped."""
+    if text is None:
+        return "NULL"
+    shown = text[: 2 * BYTES_SHOWN].replace("'", "''")
+    escape = "" if shown.isprintable() else "E"
+    if escape:
+        shown = "".join(c if c.isprintable() and c != "\\" else c.encode("unicode_escape").decode() for c in shown)
+    return f"{escape}'{shown}'" if len(text) <= 2 * BYTES_SHOWN else f"{escape}'{shown}…' {len(text)} characters"
+
+
+def _fields(part: dict[str, Any]) -> Iterator[str]:
+    fields = {n: f for n, f in part["fields"].items() if not hidden(n)}
+    width = max((len(n) for n in fields), default=0)
+    if not fields:
+        yield f"  {part['length']} bytes at {part['offset']}"
+    for name, field in fields.items():
+        head = f"  {name:<{width}}  {_value(field)}"
+        words = field.get("words", "")
+        if len(head) + 2 + len(words) > WIDTH:  # the rest of the words goes below the value
+            indent = " " * (width + 6)
+            yield from textwrap.wrap(words, WIDTH, initial_indent=head + "  ", subsequent_indent=indent, break_long_words=False)
+        else:
+            yield head + (f"  {words}" if words else "")
+
+
+def _words(part: dict[str, Any]) -> list[str]:
+    return [f["words"] for n, f in part["fields"].items() if f.get("words") and not hidden(n)]
+
+
+def _value(field: dict[str, Any] | None) -> Any:
+    """A value, cut where it is long: page show --json and page hex have all of it."""
+    if field is None:
+        return None
+    value = field["value"]
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list):
+        shown = " ".join(str(v) for v in value[:LIST_SHOWN])
+        return shown if len(value) <= LIST_SHOWN else f"{shown} … {len(value)} in all"
+    if isinstance(value, str) and len(value) > 2 * BYTES_SHOWN:
+        return f"{value[: 2 * BYTES_SHOWN]}… {field['length']} bytes"
+    return value
+
+
+def part_title(part: dict[str, Any]) -> str:
+    """tuple 3 at 8032, 39 bytes"""
+    return f"{named(part)} at {part['offset']}, {part['length']} bytes"

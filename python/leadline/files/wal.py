@@ -1,0 +1,191 @@
+"""PostgreSQL's log: what the commands of `leadline wal` ask of it, and how they tell it in words."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from leadline._core import WalLog
+from leadline.errors import LeadlineError
+from leadline.figures import one_line
+from leadline.progress import TerminalLine
+
+FORKS = ("main", "fsm", "vm", "init")
+BATCH = 2000
+GLOBAL_TABLESPACE = 1664  # of relations that all databases share, in the log of database 0
+DEFAULT_TABLESPACE = 1663  # pg_default, which a relation without a name for its tablespace is in
+
+
+@dataclass(frozen=True)
+class Wish:
+    """Which records of which log."""
+
+    path: str
+    start: str | None = None
+    end: str | None = None
+    timeline: int | None = None
+    relation: str | None = None
+    fork: str | None = None
+    block: int | None = None
+    xid: int | None = None
+    rmgr: str | None = None
+
+    def open(self) -> WalLog:
+        """Raises LeadlineError when there is no such log or the wish makes no sense."""
+        spc, db, rel = parse_relation(self.relation)
+        return WalLog(
+            self.path,
+            timeline=self.timeline,
+            start=_utf8(self.start),
+            end=_utf8(self.end),
+            spc=spc,
+            db=db,
+            rel=rel,
+            fork=None if self.fork is None else FORKS.index(self.fork),
+            block=self.block,
+            xid=self.xid,
+            rmgr=_utf8(self.rmgr),
+        )
+
+
+def _utf8(text: str | None) -> str | None:
+    """An argument may be any bytes; those that are no text name nothing here."""
+    return None if text is None else text.encode(errors="replace").decode()
+
+
+def parse_relation(text: str | None) -> tuple[int | None, int | None, int | None]:
+    """`16384`, `5/16384` or `1663/5/16384`: file number, with its database, with its tablespace; or the path that
+    pg_relation_filepath prints. Absent parts are None."""
+    if text is None:
+        return None, None, None
+    match text.split("/"):
+        case ["base", *rest]:
+            parts = [str(DEFAULT_TABLESPACE), *rest]
+        case ["global", *rest]:
+            parts = [str(GLOBAL_TABLESPACE), "0", *rest]
+        case ["pg_tblspc", space, _, *rest]:
+            parts = [space, *rest]
+        case parts:
+            pass
+    if not 1 <= len(parts) <= 3 or not all(p.isascii() and p.isdigit() and int(p) < 2**32 for p in parts):
+        raise LeadlineError(
+            "usage",
+            f"{text} is no relation of the log",
+            detail="the log knows file numbers, not names: FILENODE, DATABASE/FILENODE or TABLESPACE/DATABASE/FILENODE",
+            hint="what select pg_relation_filepath('name') prints is one too: base/DATABASE/FILENODE",
+        )
+    numbers = [None] * (3 - len(parts)) + [int(p) for p in parts]
+    return numbers[0], numbers[1], numbers[2]
+
+
+def threads_here() -> int:
+    """As many threads as there are CPUs this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def batches(log: WalLog, what: str, limit: int | None) -> Iterator[dict[str, Any]]:
+    """Rows of `records` or `invalidations`, at most `limit`."""
+    left = limit
+    while left is None or left > 0:
+        rows = getattr(log, what)(BATCH if left is None else min(BATCH, left))
+        if rows is None:
+            return
+        left = None if left is None else left - len(rows)
+        yield from rows
+
+
+def invalidations(log: WalLog, limit: int | None) -> Iterator[dict[str, Any]]:
+    """Rows of records that send invalidation messages, at most `limit` records.
+
+    A record that has many has several rows, one after the other: `messages_before` says how many were in the rows before,
+    `message_count` how many the record has.
+    """
+    for row in batches(log, "invalidations", limit):
+        before = 0
+        yield row | {"messages_before": before}
+        while (before := before + len(row["messages"])) < row["message_count"] and (more := log.more_messages()):
+            row["messages"] = more
+            yield row | {"messages_before": before}
+
+
+class Bar:
+    """A progress line for a pass over the log."""
+
+    def __init__(self, total: int, verb: str) -> None:
+        self.line, self.total, self.verb = TerminalLine(), total, verb
+
+    def __call__(self, done: int) -> None:
+        self.line.share(done, self.total, f"{self.verb} {done / 1e6:,.0f} of {self.total / 1e6:,.0f} MB of log")
+
+    def __enter__(self) -> Bar:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.line.done()
+
+
+def ending_text(ending: dict[str, Any]) -> str | None:
+    """Why the log ends before what was asked for; None when it does not."""
+    return None if ending["end_lsn"] is None else f"the log ends at {ending['end_lsn']}: {ending['why']}"
+
+
+def relation_text(block: dict[str, Any]) -> str:
+    fork = "" if block["fork"] == "main" else f" {block['fork']}"
+    return f"{block['spcnode']}/{block['dbnode']}/{block['relfilenode']}{fork}"
+
+
+def block_text(block: dict[str, Any]) -> str:
+    """One block reference in words."""
+    text = f"block {block['block_id']}: {relation_text(block)} page {block['block']}"
+    if block["has_image"]:
+        packed = f" {block['fpi_compression']}" if block["fpi_compression"] else ""
+        text += f", image {block['fpi_length']} bytes{packed}" + ("" if block["fpi_apply"] else " to verify replay")
+    if block["data_length"]:
+        text += f", data {block['data_length']} bytes"
+    return text + (", made anew" if block["will_init"] else "")
+
+
+def description_text(fields: dict[str, Any]) -> str:
+    """Fields in words: `off 3, flags 8`."""
+    return ", ".join(f"{name} {_value(value)}" for name, value in fields.items())
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list):
+        return "[" + ", ".join(_value(v) for v in value) + "]"
+    if isinstance(value, dict):
+        return "(" + description_text(value) + ")"
+    return one_line(str(value))
+
+
+def export(wish: Wish, out: Path, *, overwrite: bool, threads: int) -> dict[str, Any]:
+    """Writes the records as a capture; gives its manifest and as `capture` its folder. What a failure leaves is marked `failed`."""
+    from leadline.capture.folder import capture_folder, make_folder
+    from leadline.capture.manifest import Manifest
+    from leadline.postgres.target import Target
+
+    log = wish.open()
+    about = log.describe()
+    directory = capture_folder(out, overwrite=overwrite)
+    make_folder(directory)
+    manifest = Manifest(directory, Target("wal", data_dir=str(Path(wish.path).resolve())), asdict(wish) | {"threads": threads})
+    content = manifest.content
+    content["target"]["server_version_num"] = about["major"] * 10_000
+    content["wal"] = about
+    off = "this capture was made from the log alone"
+    content["probes"] = {name: {"status": "off", "why": off, "hint": ""} for name in ("sessions", "locks", "buffers", "host")}
+    content["probes"]["wal"] = {"status": "ok", "why": "", "hint": ""}
+    with manifest.making():
+        with Bar(about["bytes"], "exported") as bar:
+            done = log.export(str(directory), threads, bar)
+        content["tables"] = done["tables"]
+        content["self_cost"]["bytes_written"] = sum(figures["bytes"] for figures in done["tables"].values())
+        content["wal"] |= done["ending"]
+        if text := ending_text(done["ending"]):
+            manifest.note(text)
+    return {"capture": str(directory)} | content

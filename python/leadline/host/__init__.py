@@ -1,0 +1,1 @@
+"""What this host is: facts read once, and its counters."""

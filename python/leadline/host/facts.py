@@ -1,0 +1,276 @@
+"""Facts of the host, read once per capture: kernel, CPUs, memory, limits, mounts and block devices.
+
+The full list of host_fact names is FACTS and the functions below it. A file that is absent or may not be read gives no row.
+Inside a container the kernel's files show the host; the cgroup rows say what the server itself may use.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from leadline.host import proc
+
+SYS = Path("/sys")
+Fact = tuple[str, str, str]
+StoredPath = tuple[str, str]  # what is kept there, and the path as the process names it
+
+FACTS: tuple[tuple[str, str], ...] = (  # name, file whose whole text is the value
+    ("kernel.release", "/proc/sys/kernel/osrelease"),
+    ("kernel.version", "/proc/sys/kernel/version"),
+    ("kernel.sched_schedstats", "/proc/sys/kernel/sched_schedstats"),
+    ("kernel.task_delayacct", "/proc/sys/kernel/task_delayacct"),
+    ("kernel.numa_balancing", "/proc/sys/kernel/numa_balancing"),
+    ("kernel.yama.ptrace_scope", "/proc/sys/kernel/yama/ptrace_scope"),
+    ("kernel.perf_event_paranoid", "/proc/sys/kernel/perf_event_paranoid"),
+    ("clock.source", "/sys/devices/system/clocksource/clocksource0/current_clocksource"),
+    ("cpu.online", "/sys/devices/system/cpu/online"),
+    ("cpu.smt", "/sys/devices/system/cpu/smt/control"),
+    ("cpu.governor", "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+    ("numa.online", "/sys/devices/system/node/online"),
+    ("vm.zone_reclaim_mode", "/proc/sys/vm/zone_reclaim_mode"),
+    ("vm.swappiness", "/proc/sys/vm/swappiness"),
+    ("vm.overcommit_memory", "/proc/sys/vm/overcommit_memory"),
+    ("vm.overcommit_ratio", "/proc/sys/vm/overcommit_ratio"),
+    ("vm.overcommit_kbytes", "/proc/sys/vm/overcommit_kbytes"),
+    ("vm.dirty_ratio", "/proc/sys/vm/dirty_ratio"),
+    ("vm.dirty_background_ratio", "/proc/sys/vm/dirty_background_ratio"),
+    ("vm.dirty_bytes", "/proc/sys/vm/dirty_bytes"),
+    ("vm.dirty_background_bytes", "/proc/sys/vm/dirty_background_bytes"),
+    ("vm.dirty_expire_centisecs", "/proc/sys/vm/dirty_expire_centisecs"),
+    ("vm.dirty_writeback_centisecs", "/proc/sys/vm/dirty_writeback_centisecs"),
+    ("vm.min_free_kbytes", "/proc/sys/vm/min_free_kbytes"),
+    ("vm.watermark_scale_factor", "/proc/sys/vm/watermark_scale_factor"),
+    ("thp.enabled", "/sys/kernel/mm/transparent_hugepage/enabled"),
+    ("thp.defrag", "/sys/kernel/mm/transparent_hugepage/defrag"),
+    ("thp.shmem_enabled", "/sys/kernel/mm/transparent_hugepage/shmem_enabled"),
+    ("net.tcp_congestion_control", "/proc/sys/net/ipv4/tcp_congestion_control"),
+    ("hypervisor.type", "/sys/hypervisor/type"),
+    ("dmi.product_name", "/sys/class/dmi/id/product_name"),
+)
+_CHOICE = re.compile(r"\[([^]]+)\]")  # 'always [madvise] never': the one in brackets is in force
+_MEMINFO = {  # name in /proc/meminfo -> (fact, multiplier)
+    "MemTotal": ("memory.total_bytes", 1024),
+    "MemAvailable": ("memory.available_bytes", 1024),
+    "SwapTotal": ("swap.total_bytes", 1024),
+    "SwapFree": ("swap.free_bytes", 1024),
+    "CommitLimit": ("memory.commit_limit_bytes", 1024),
+    "HugePages_Total": ("hugepages.total", 1),
+    "HugePages_Free": ("hugepages.free", 1),
+    "HugePages_Rsvd": ("hugepages.reserved", 1),
+    "HugePages_Surp": ("hugepages.surplus", 1),
+    "Hugepagesize": ("hugepages.size_bytes", 1024),
+    "AnonHugePages": ("thp.anon_bytes", 1024),
+    "ShmemHugePages": ("thp.shmem_bytes", 1024),
+}
+
+
+@dataclass
+class HostFacts:
+    """Rows of host_fact, mount and block_device, and what was not to be had."""
+
+    facts: list[Fact] = field(default_factory=list)
+    mounts: list[tuple[str, str, str, str, str]] = field(default_factory=list)
+    devices: list[tuple[str, str, bool, str, str, int, int]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def get(self, name: str) -> str | None:
+        return next((value for fact, value, _ in self.facts if fact == name), None)
+
+
+def read_host(pid: int | None, stored: Iterable[StoredPath] = ()) -> HostFacts:
+    """Facts of this host. pid: the server's process, for its limits; None when the server is elsewhere (then nothing is read).
+
+    stored: what the server keeps where, for its mounts.
+    """
+    found = HostFacts()
+    if pid is None:
+        found.notes.append("host facts were not read: the server does not run on this host")
+        return found
+    found.facts += _files()
+    found.facts += _computed()
+    found.facts += _meminfo()
+    found.facts += list(cgroup_facts(pid))
+    found.facts += list(_process_facts(pid))
+    found.mounts = mounts(pid, stored)
+    if not found.mounts:
+        found.notes.append("mounts were not read: /proc/PID/mountinfo of the postmaster may not be read")
+    found.devices = block_devices()
+    return found
+
+
+def cpu_count(pid: int | None) -> int:
+    """CPUs the server may use: its affinity, cut to its cgroup's quota (rounded up)."""
+    try:
+        count = len(os.sched_getaffinity(pid or 0))
+    except OSError:
+        count = os.cpu_count() or 1
+    if pid is not None:
+        for name, value, _ in cgroup_facts(pid):
+            quota, _, period = value.partition(" ")
+            if name == "cgroup.cpu_max" and quota.isdigit() and period.isdigit() and int(period) > 0:
+                count = min(count, max(1, -(-int(quota) // int(period))))
+    return count
+
+
+def _files() -> Iterator[Fact]:
+    for name, path in FACTS:
+        text = proc.read_text(path)
+        if text is not None and text.strip():
+            choice = _CHOICE.search(text) if name.startswith("thp.") else None
+            yield name, choice.group(1) if choice else " ".join(text.split()), path
+
+
+def _computed() -> Iterator[Fact]:
+    yield "host.name", platform.node(), "uname"
+    yield "kernel.machine", platform.machine(), "uname"
+    yield "cpu.count", str(os.cpu_count() or 1), "sysconf"
+    cpuinfo = proc.read_text("/proc/cpuinfo") or ""
+    model = re.search(r"^(?:model name|Model)\s*:\s*(.+)$", cpuinfo, re.M)
+    if model:
+        yield "cpu.model", model.group(1).strip(), "/proc/cpuinfo"
+    if re.search(r"^flags\s*:.*\bhypervisor\b", cpuinfo, re.M):
+        yield "cpu.virtualised", "1", "/proc/cpuinfo"
+    nodes = [p for p in (SYS / "devices/system/node").glob("node[0-9]*")]
+    if nodes:
+        yield "numa.nodes", str(len(nodes)), "/sys/devices/system/node"
+        for node in sorted(nodes):
+            total = re.search(r"MemTotal:\s+(\d+) kB", proc.read_text(node / "meminfo") or "")
+            if total:
+                yield f"numa.{node.name}.memory_bytes", str(int(total.group(1)) * 1024), str(node / "meminfo")
+    release = dict(re.findall(r'^(\w+)="?([^"\n]*)"?$', proc.read_text("/etc/os-release") or "", re.M))
+    if "PRETTY_NAME" in release:
+        yield "os.name", release["PRETTY_NAME"], "/etc/os-release"
+    swaps = (proc.read_text("/proc/swaps") or "").splitlines()[1:]
+    yield "swap.devices", str(len(swaps)), "/proc/swaps"
+
+
+def _meminfo() -> Iterator[Fact]:
+    for line in (proc.read_text("/proc/meminfo") or "").splitlines():
+        name, _, value = line.partition(":")
+        if name in _MEMINFO:
+            fact, factor = _MEMINFO[name]
+            yield fact, str(int(value.split()[0]) * factor), "/proc/meminfo"
+
+
+def cgroup_facts(pid: int) -> Iterator[Fact]:
+    """Limits of the server's control group, the nearest ancestor that sets one (version 2 first, else version 1)."""
+    for line in (proc.read_text(proc.PROC / str(pid) / "cgroup") or "").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":
+            yield "cgroup.path", path, f"/proc/{pid}/cgroup"
+            wanted = (
+                ("cgroup.cpu_max", "cpu.max", "max"),
+                ("cgroup.cpu_weight", "cpu.weight", "100"),
+                ("cgroup.memory_max", "memory.max", "max"),
+                ("cgroup.memory_high", "memory.high", "max"),
+                ("cgroup.memory_swap_max", "memory.swap.max", "max"),
+            )
+            yield from _nearest(SYS / "fs/cgroup", path, wanted)
+        elif "memory" in controllers.split(","):
+            yield from _nearest(SYS / "fs/cgroup/memory", path, (("cgroup.memory_max", "memory.limit_in_bytes", "9223372036854771712"),))
+        elif "cpu" in controllers.split(","):
+            base = SYS / "fs/cgroup" / controllers
+            base = base if base.is_dir() else SYS / "fs/cgroup/cpu"
+            for _, quota, source in _nearest(base, path, (("", "cpu.cfs_quota_us", "-1"),)):
+                period = (proc.read_text(Path(source).with_name("cpu.cfs_period_us")) or "").strip()
+                if period:  # written as version 2 writes it
+                    yield "cgroup.cpu_max", f"{'max' if quota == '-1' else quota} {period}", source
+
+
+def _nearest(base: Path, path: str, wanted: tuple[tuple[str, str, str], ...]) -> Iterator[Fact]:
+    for name, file, unlimited in wanted:
+        at = base / path.lstrip("/")
+        found: tuple[str, Path] | None = None
+        while at == base or base in at.parents:
+            text = proc.read_text(at / file)
+            if text is not None:
+                limited = text.split()[0] != unlimited
+                if limited or found is None:
+                    found = text.strip(), at / file
+                if limited:
+                    break
+            if at == base:
+                break
+            at = at.parent
+        if found is not None:
+            yield name, found[0], str(found[1])
+
+
+def _process_facts(pid: int) -> Iterator[Fact]:
+    base = proc.PROC / str(pid)
+    adjust = proc.read_text(base / "oom_score_adj")
+    if adjust is not None:
+        yield "postmaster.oom_score_adj", adjust.strip(), f"/proc/{pid}/oom_score_adj"
+    for name, label in (("Max open files", "open_files"), ("Max processes", "processes"), ("Max core file size", "core_bytes")):
+        for line in (proc.read_text(base / "limits") or "").splitlines():
+            if line.startswith(name):
+                yield f"postmaster.limit.{label}", line[len(name) :].split()[0], f"/proc/{pid}/limits"
+
+
+@dataclass(frozen=True)
+class _Mount:
+    number: str  # major:minor
+    point: str
+    fstype: str
+    device: str
+    options: str
+
+
+def _unescape(text: str) -> str:
+    return re.sub(r"\\([0-7]{3})", lambda m: chr(int(m.group(1), 8)), text)
+
+
+def parse_mountinfo(text: str) -> list[_Mount]:
+    """/proc/PID/mountinfo: the optional fields end with a lone '-'."""
+    found = []
+    for line in text.splitlines():
+        left, separator, right = line.partition(" - ")
+        fields, after = left.split(), right.split()
+        if not separator or len(fields) < 6 or len(after) < 2:
+            continue
+        options = dict.fromkeys((fields[5] + ("," + after[2] if len(after) > 2 else "")).split(","))
+        found.append(_Mount(fields[2], _unescape(fields[4]), after[0], _unescape(after[1]), ",".join(options)))
+    return found
+
+
+def mounts(pid: int, stored: Iterable[StoredPath]) -> list[tuple[str, str, str, str, str]]:
+    """Rows of table mount: the mounts that hold each of these paths, as the process sees them."""
+    known = parse_mountinfo(proc.read_text(proc.PROC / str(pid) / "mountinfo") or "")
+    holds: dict[str, list[str]] = {}
+    by_point = {mount.point: mount for mount in known}  # the last one mounted at a point is the one in sight
+    for what, path in stored:
+        points = [p for p in by_point if p == "/" or path == p or path.startswith(p + "/")]
+        if points:
+            holds.setdefault(max(points, key=len), []).append(what)
+    return [
+        (point, by_point[point].device, by_point[point].fstype, by_point[point].options, ",".join(what)) for point, what in holds.items()
+    ]
+
+
+def block_devices() -> list[tuple[str, str, bool, str, str, int, int]]:
+    """Rows of table block_device; RAM disks and empty loop devices are left out."""
+    found = []
+    for device in sorted((SYS / "block").glob("*")):
+        size = int((proc.read_text(device / "size") or "0").strip() or 0) * 512
+        if device.name.startswith("ram") or size == 0:
+            continue
+        queue = device / "queue"
+        scheduler = (proc.read_text(queue / "scheduler") or "").strip()
+        choice = _CHOICE.search(scheduler)
+        found.append(
+            (
+                device.name,
+                " ".join((proc.read_text(device / "device/model") or "").split()),
+                (proc.read_text(queue / "rotational") or "0").strip() == "1",
+                choice.group(1) if choice else scheduler,
+                (proc.read_text(queue / "write_cache") or "").strip(),
+                size,
+                int((proc.read_text(queue / "nr_requests") or "0").strip() or 0),
+            )
+        )
+    return found

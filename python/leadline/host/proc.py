@@ -1,0 +1,63 @@
+"""Files of /proc and /sys: small reads, and what they say of one process. What cannot be read is None or empty."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+PROC = Path("/proc")
+_CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def read_text(path: Path | str) -> str | None:
+    """The text of a small file; None when it is absent or may not be read."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as f:
+            return f.read()
+    except OSError:
+        return None
+
+
+def status_fields(pid: int) -> dict[str, str]:
+    """Lines of /proc/PID/status by name; empty when there is no such process."""
+    text = read_text(PROC / str(pid) / "status") or ""
+    return {key: value.strip() for key, _, value in (line.partition(":") for line in text.splitlines())}
+
+
+def parent_of(pid: int) -> int:
+    return int(status_fields(pid).get("PPid", "0") or 0)
+
+
+def all_pids() -> list[int]:
+    return sorted(int(entry.name) for entry in PROC.iterdir() if entry.name.isdigit())
+
+
+def pid_in_namespace(pid: int) -> int:
+    """The pid the process has in its own pid namespace: what a server in a container calls itself."""
+    inner = status_fields(pid).get("NSpid", "").split()
+    return int(inner[-1]) if inner else pid
+
+
+def start_ticks(pid: int) -> int | None:
+    """When the process started, in clock ticks since boot: with the pid it names one process for good."""
+    stat = read_text(PROC / str(pid) / "stat")
+    if stat is None:
+        return None
+    return int(stat.rpartition(")")[2].split()[19])  # field 22; the name in field 2 may hold blanks
+
+
+def start_unix_s(pid: int) -> float | None:
+    """When the process started, in seconds since 1970 by the present wall clock."""
+    ticks = start_ticks(pid)
+    boot = next((line.split()[1] for line in (read_text(PROC / "stat") or "").splitlines() if line.startswith("btime ")), None)
+    return None if ticks is None or boot is None else int(boot) + ticks / _CLOCK_TICKS
+
+
+def uid_of(pid: int) -> int | None:
+    uid = status_fields(pid).get("Uid", "").split()
+    return int(uid[0]) if uid else None
+
+
+def root_path(pid: int, path: str) -> Path:
+    """A path of the server's own file tree, as seen from here."""
+    return PROC / str(pid) / "root" / path.lstrip("/")

@@ -1,0 +1,1 @@
+"""What is particular to PostgreSQL: finding a server, its catalog, private servers."""

@@ -1,0 +1,95 @@
+"""What a capture reads of the catalog before and after its window: over SQL when there is a connection, else from files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from leadline.errors import LeadlineError
+from leadline.postgres import postmaster
+from leadline.postgres.catalog import conf, sql
+from leadline.postgres.catalog.connection import connect
+from leadline.postgres.catalog.files import CatalogFiles
+from leadline.postgres.target import Target
+
+
+class CatalogReader:
+    """Reads the catalog twice for one capture. Nothing here is required: what fails becomes a note."""
+
+    def __init__(self, target: Target, dsn: str | None) -> None:
+        self.target, self.dsn = target, dsn
+        self._sql_error: LeadlineError | None = None
+        self._files_error = ""
+        self._over_sql = self._from_files = False
+        self._before: list[sql.Row] = []
+
+    def read(self, phase: str) -> sql.Collected:
+        """phase: before or after."""
+        found = sql.Collected()
+        if self.dsn is not None:
+            try:
+                self._read_sql(self.dsn, phase, found)
+                self._over_sql = True
+                return found
+            except LeadlineError as e:
+                self._sql_error = e
+                found.notes.append(f"no SQL connection {phase} the window: {e.message} ({e.detail})")
+        if not self._over_sql:
+            self._read_files(phase, found)
+        return found
+
+    def probe(self) -> dict[str, str]:
+        """The state of probe catalog for the manifest."""
+        if self._over_sql and self._sql_error is None:
+            return {"status": "ok", "why": "", "hint": ""}
+        sql_why = "no connection string was given" if self._sql_error is None else self._sql_error.message
+        hint = "give a connection string beside --pid" if self.dsn is None else self._sql_error.hint if self._sql_error else ""
+        if self._over_sql:
+            return {"status": "partial", "why": f"read before the window only: {sql_why}", "hint": hint}
+        if self._from_files:
+            why = f"names and settings from files, no counters of the server: {sql_why}"
+            return {"status": "partial", "why": why, "hint": hint}
+        return {"status": "off", "why": "; ".join(part for part in (sql_why, self._files_error) if part), "hint": hint}
+
+    def _read_sql(self, dsn: str, phase: str, found: sql.Collected) -> None:
+        with connect(dsn) as conn:
+            parts = [sql.collect_static(conn)]
+            # The counters are read next to the window, the slower listings on its other side.
+            if phase == "before":
+                parts += [sql.collect_relations(conn), sql.collect_counters(conn, phase)]
+                self._before = parts[-1].rows.get("server_stat", [])
+            else:
+                parts.insert(0, sql.collect_counters(conn, phase))
+                parts.append(sql.collect_relations(conn))
+            connected = conn.info.dbname
+        if phase == "after":
+            busy = sql.busy_databases(self._before, parts[0].rows.get("server_stat", []))
+            parts.append(sql.collect_other_databases(dsn, connected, busy))
+        for part in parts:
+            for table, rows in part.rows.items():
+                found.add(table, rows)
+            found.notes += part.notes
+
+    def _read_files(self, phase: str, found: sql.Collected) -> None:
+        pid = self.target.pid
+        if pid is None:
+            self._files_error = "the server's files are not on this host"
+            return
+        folder = postmaster.data_path(pid)
+        if not self.target.is_running() and self.target.data_dir is not None:
+            folder = Path(self.target.data_dir)
+        try:
+            part = CatalogFiles(folder).collect()
+        except (LeadlineError, OSError) as e:
+            detail = e.message if isinstance(e, LeadlineError) else str(e)
+            self._files_error = f"catalog files: {detail}"
+            found.notes.append(f"names were not read from the catalog files and stay numbers: {detail}")
+        else:
+            self._from_files = True
+            for table, rows in part.rows.items():
+                found.add(table, rows)
+            found.notes += part.notes
+        if phase == "before":
+            settings, notes = conf.settings_of(pid)
+            found.add("setting", settings)
+            found.notes += notes
+            found.notes.append("no SQL connection: server counters, authentication rules and sizes known to SQL only were not read")

@@ -1,0 +1,343 @@
+"""The SQL tier: the tables of a capture from pg_stat_activity over one connection, at 1 to 10 Hz.
+
+For servers whose memory may not be read or is not on this host. Same interface as `_core.Recorder`, so `take` drives both.
+What it cannot see: buffers, LWLock holders, waits between two polls. Codes in wait_event_info are made up per capture: the
+server's class number in the high byte, a running number below; the wait_event table of the capture names them.
+"""
+
+from __future__ import annotations
+
+import math
+import resource
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from leadline import _core
+from leadline.capture.store import OpenWriter, Row, Writer, core_writer
+from leadline.errors import LeadlineError
+from leadline.host.counters import read_counters
+from leadline.postgres.catalog.connection import Connection, connect
+from leadline.postgres.target import Target
+from leadline.probes.sql_activity import STATE_CODES, WAIT_CLASSES, Activity, activity_sql, locks_sql, parse_locks, prepare
+from leadline.probes.sql_deltas import DeltaReader
+from leadline.probes.sql_locks import blocked
+
+MAX_RATE_HZ = 10.0
+MAX_TEXTS = 20_000  # statements remembered at once; beyond that texts are looked up anew
+
+
+class SqlRecorder:
+    """Samples over one connection in a thread of its own. Raises LeadlineError when it cannot connect."""
+
+    def __init__(
+        self,
+        capture_dir: str,
+        target: Target,
+        dsn: str,
+        rate_hz: float,
+        *,
+        delta_interval_s: float = 1.0,
+        flush_interval_s: float = 2.0,
+        open_writer: OpenWriter = core_writer,
+    ) -> None:
+        self.rate_hz = min(rate_hz, MAX_RATE_HZ)
+        self.period_ns = round(1e9 / self.rate_hz)
+        self._capture_dir, self._open_writer = capture_dir, open_writer
+        self._flush_ns = round(flush_interval_s * 1e9)
+        self._delta_ns = round(delta_interval_s * 1e9)
+        # Locks are looked at on a fixed grid of passes, at most once a second, so that short waits are not favoured.
+        self._lock_every = max(1, math.ceil(self.rate_hz))
+        self._conn: Connection = connect(dsn)
+        try:
+            self._server = prepare(self._conn)
+        except psycopg.Error as e:
+            self._conn.close()
+            raise LeadlineError("connection", "the server does not answer the first query", detail=_line(e)) from e
+        self._activity_sql = activity_sql(self._server.major)
+        self._locks_sql = locks_sql(self._server.major)
+        self._deltas = DeltaReader(target.pid, self._server)
+        self._on_this_host = target.pid is not None
+        self._writers: dict[str, Writer] = {}
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="leadline-sql", daemon=True)
+        self._error: dict[str, Any] | None = None
+        self._sessions: dict[tuple[int, int], int] = {}
+        self._by_pid: dict[int, int] = {}
+        self._described: dict[int, Row] = {}
+        self._last_statement: dict[int, tuple[int, str, int]] = {}
+        self._wait_codes: dict[tuple[str, str], int] = {}
+        self._statements: set[int] = set()
+        self._texts: dict[str, int] = {}
+        self._ticks = self._missed = self._rows = self._live = self._timeouts = 0
+        self._unreported = self._hidden = 0
+        self._ts_from = self._ts_now = 0
+        self._cpu_at_start = _cpu_ns()
+        self._bytes = 0
+        self._usage_at_start: tuple[resource.struct_rusage, resource.struct_rusage] | None = None
+
+    def describe(self) -> dict[str, Any]:
+        """As Recorder.describe: the server, and what each probe can do over SQL."""
+        s = self._server
+        return {
+            "server_version_num": s.version_num,
+            "server_version": s.version,
+            "max_connections": s.max_connections,
+            "shared_buffers_bytes": s.shared_buffers_bytes,
+            "data_dir": s.data_dir,
+            "layout_checks": [],
+            "access": {"shared_memory": "none", "private_memory": False, "why": "sampled over SQL"},
+            "probes": self.probes(),
+        }
+
+    def probes(self) -> dict[str, dict[str, str]]:
+        """The state of each probe, with what was found out while sampling."""
+        sessions = {"status": "ok", "why": "", "hint": ""}
+        if not self._server.sees_all:
+            sessions = {
+                "status": "partial",
+                "why": "state, wait and statement of other roles' sessions are hidden: the user has no pg_read_all_stats",
+                "hint": f"grant pg_monitor to {self._server.quoted_user}",
+            }
+        off = "needs the server's shared memory; the SQL tier cannot see it"
+        return {
+            "sessions": sessions,
+            "locks": {"status": "ok", "why": "", "hint": ""},
+            "buffers": {"status": "off", "why": off, "hint": "take the capture on the server's host, as root or as the server's user"},
+            "deltas": self._deltas.probe(),
+            "host": {"status": "ok", "why": "", "hint": ""}
+            if self._on_this_host
+            else {"status": "off", "why": "the server does not run on this host", "hint": "take the capture on the server's host"},
+            "self": {"status": "ok", "why": "", "hint": ""},
+        }
+
+    def start(self) -> None:
+        tables = ["tick", "session", "session_run", "wait_event", "statement", "lock_wait", "self_cost", *self._deltas.tables()]
+        tables += ["host_stat"] if self._on_this_host else []
+        for table in tables:
+            self._writers[table] = self._open_writer(self._capture_dir, table)
+        self._ts_from = self._ts_now = time.monotonic_ns()
+        self._thread.start()
+
+    def status(self) -> dict[str, Any]:
+        return {
+            "running": self._thread.is_alive(),
+            "error": self._error,
+            "ts_from": self._ts_from,
+            "ts_now": self._ts_now,
+            "ticks": self._ticks,
+            "missed": self._missed,
+            "torn": 0,
+            "sessions": self._live,
+            "rows": self._rows,
+            "bytes_written": self._bytes,
+            "cpu_ns": _cpu_ns() - self._cpu_at_start,
+        }
+
+    def stop(self) -> dict[str, Any]:
+        """Ends the thread, writes what is left and closes the connection."""
+        self._stop.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+        tables = {}
+        for name, writer in self._writers.items():
+            try:
+                tables[name] = writer.close()
+            except LeadlineError as e:
+                self._error = self._error or e.as_dict()
+        self._conn.close()
+        loss = {"ticks_taken": self._ticks, "ticks_missed": self._missed, "torn": 0, "queries_timed_out": self._timeouts}
+        if self._hidden:
+            loss["sessions_hidden"] = self._hidden
+        return {**self.status(), "running": False, "tables": tables, "loss": loss, "ts_to": time.monotonic_ns()}
+
+    # -- the sampling thread -------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            self._loop()
+        except psycopg.Error as e:
+            self._error = LeadlineError(
+                "gone", "the server ended the connection during the capture", detail=_line(e), hint="what was captured until then is kept"
+            ).as_dict()
+        except LeadlineError as e:
+            self._error = e.as_dict()
+        except Exception as e:  # a thread must not end silently: the capture would look whole
+            self._error = LeadlineError(
+                "invalid", "the sampler ended by a programming error", detail=repr(e), hint="please report it"
+            ).as_dict()
+
+    def _loop(self) -> None:
+        started = time.monotonic_ns()
+        due = started + self.period_ns // 2  # in the middle of the time each pass stands for
+        flushed = accounted = started
+        delta_at = started - self._delta_ns  # the first reading, to take differences from, follows the first pass
+        self._account(started)
+        pass_number = 0
+        while not self._stop.is_set():
+            now = time.monotonic_ns()
+            if now < due:
+                if self._stop.wait((due - now) / 1e9):
+                    break
+                continue
+            missed = (now - due) // self.period_ns  # whole periods that went by unseen
+            due += missed * self.period_ns
+            pass_number += missed + 1
+            self._pass(due, missed, look_at_locks=pass_number % self._lock_every == 0)
+            due += self.period_ns
+            now = time.monotonic_ns()
+            if now - delta_at >= self._delta_ns:
+                delta_at = now
+                self._read_counters()
+            if now - accounted >= 1_000_000_000:
+                accounted = now
+                self._account(now)
+            if now - flushed >= self._flush_ns:
+                flushed = now
+                self._flush()
+        self._account(time.monotonic_ns())
+
+    def _pass(self, due: int, missed: int, *, look_at_locks: bool) -> None:
+        self._missed += missed
+        ts = time.monotonic_ns()
+        try:
+            with self._conn.cursor(binary=True) as cursor:
+                rows = [Activity(*row) for row in cursor.execute(self._activity_sql).fetchall()]
+        except psycopg.errors.QueryCanceled:
+            self._timeouts += 1
+            self._missed += 1
+            self._unreported += missed + 1
+            return
+        missed, self._unreported = missed + self._unreported, 0
+        pass_ns = time.monotonic_ns() - ts
+        next_xid = rows[0].next_xid if rows else 0
+        tick = self._ticks
+        self._append("tick", [(tick, ts, self.period_ns, ts - due, pass_ns, missed, len(rows), 0, 0, next_xid)])
+        self._ticks += 1
+        self._live = len(rows)
+        self._by_pid = {}
+        self._hidden = max(self._hidden, sum(row.hidden for row in rows))
+        self._append("session_run", [self._sample(tick, ts, row) for row in rows])
+        self._ts_now = ts
+        if look_at_locks and any(row.wait_event_type == "Lock" for row in rows):
+            self._look_at_locks(ts, rows)
+
+    def _sample(self, tick: int, ts: int, a: Activity) -> Row:
+        key = (a.pid, a.backend_start or 0)
+        session = self._sessions.setdefault(key, len(self._sessions) + 1)
+        self._by_pid[a.pid] = session
+        who = a.describe()
+        if self._described.get(session) != who:
+            self._described[session] = who
+            self._append("session", [(ts, session, *who)])
+        return (
+            tick, 1, session, STATE_CODES.get(a.state or "", 0), self._wait_code(a.wait_event_type, a.wait_event), a.query_id or 0, 0,
+            self._statement(session, a), a.xact_start or 0, a.query_start or 0, a.state_change or 0,
+            a.backend_xid or 0, a.backend_xmin or 0,
+        )  # fmt: skip
+
+    def _wait_code(self, wait_class: str | None, event: str | None) -> int:
+        if wait_class is None or event is None:
+            return 0
+        key = (wait_class, event)
+        code = self._wait_codes.get(key)
+        if code is None:
+            running = sum(1 for known in self._wait_codes if known[0] == wait_class)
+            code = (WAIT_CLASSES.get(wait_class, 0x0F) << 24) + running
+            self._wait_codes[key] = code
+            self._append("wait_event", [(code, wait_class, event)])
+        return code
+
+    def _statement(self, session: int, a: Activity) -> int:
+        if not a.query or a.hidden:
+            return 0
+        if a.query_id and a.query_id in self._statements:
+            return a.query_id
+        last = self._last_statement.get(session)
+        if not a.query_id and last is not None and last[:2] == (a.query_start or 0, a.query):
+            return last[2]
+        text, key = _core.normalise(a.query)
+        known = self._texts.get(text)
+        found = a.query_id or known or key
+        if known is None:
+            if len(self._texts) >= MAX_TEXTS:
+                self._texts.clear()
+            self._texts[text] = found
+        if found not in self._statements:
+            self._statements.add(found)
+            cut = len(a.query.encode("utf-8", "surrogatepass")) >= self._server.query_size - 4
+            self._append("statement", [(found, "server" if a.query_id else "text", a.datid or 0, text, cut)])
+        self._last_statement[session] = (a.query_start or 0, a.query, found)
+        return found
+
+    def _look_at_locks(self, ts: int, rows: list[Activity]) -> None:
+        try:
+            with self._conn.cursor() as cursor:
+                locks = parse_locks(cursor.execute(self._locks_sql).fetchall())
+        except psycopg.errors.QueryCanceled:
+            self._timeouts += 1
+            return
+        leaders = {row.pid: row.leader_pid for row in rows if row.leader_pid}
+        since = {row.pid: row.query_start or 0 for row in rows}
+        period_ns = self._lock_every * self.period_ns
+        found = []
+        for b in blocked(locks, leaders, since):
+            waiter = b.waiter
+            session = self._by_pid.get(waiter.pid)
+            if session is None:  # began to wait after the sessions were read
+                continue
+            found.append((
+                ts, period_ns, session, waiter.pid, self._by_pid.get(b.blocker_pid, -1), b.blocker_pid, b.kind, waiter.locktype,
+                waiter.datid, waiter.relid, waiter.page, waiter.tuple_no, waiter.transactionid, waiter.classid, waiter.objid,
+                waiter.objsubid, waiter.mode, b.blocker_mode, waiter.wait_start,
+            ))  # fmt: skip
+        self._append("lock_wait", found)
+
+    def _read_counters(self) -> None:
+        sessions = {session: pid for pid, session in self._by_pid.items()}
+        if self._on_this_host:
+            ts = time.monotonic_ns()
+            self._append("host_stat", [(ts, metric, value) for metric, value in read_counters()])
+        if self._deltas.tables():
+            self._append("session_delta", self._deltas.read(self._conn, sessions))
+
+    def _account(self, ts: int) -> None:
+        own, thread = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_THREAD)
+        own0, thread0 = self._usage_at_start = self._usage_at_start or (own, thread)
+        self._bytes = _size_of(Path(self._capture_dir))
+        rows = []
+        for component, now, start, rss in (("process", own, own0, _rss_bytes()), ("sampler", thread, thread0, 0)):
+            user, system = now.ru_utime - start.ru_utime, now.ru_stime - start.ru_stime
+            rows.append((ts, component, round(user * 1e9), round(system * 1e9), rss, self._bytes, self._rows))
+        self._append("self_cost", rows)
+
+    def _append(self, table: str, rows: list[Row]) -> None:
+        if rows:
+            self._writers[table].append(rows)
+            self._rows += len(rows)
+
+    def _flush(self) -> None:
+        # Names before the rows that use them: a killed recorder then leaves no sample without a name.
+        for table in sorted(self._writers, key=lambda name: name in ("session_run", "lock_wait", "session_delta")):
+            self._writers[table].flush()
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())
+
+
+def _cpu_ns() -> int:
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return round((usage.ru_utime + usage.ru_stime) * 1e9)
+
+
+def _rss_bytes() -> int:
+    with open("/proc/self/statm", encoding="utf-8") as f:
+        return int(f.read().split()[1]) * resource.getpagesize()
+
+
+def _size_of(directory: Path) -> int:
+    return sum(f.stat().st_size for f in directory.glob("*/*.parquet"))

@@ -1,0 +1,1 @@
+"""Views of a capture: the shared questions, the terminal view, the report."""

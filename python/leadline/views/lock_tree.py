@@ -1,0 +1,190 @@
+"""Lock chains of a whole capture as trees: the root that waits for no lock, and below it who waits for whom."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from leadline.capture.reader import Capture
+
+
+@dataclass
+class Waiter:
+    """One session behind another, over the whole window. seconds: it waited in the chains of this root.
+
+    A session that waited behind several others stands once, behind the one it waited for longest.
+    """
+
+    pid: int
+    who: str
+    seconds: float
+    object: str
+    mode: str
+    blocker_mode: str
+    queued: bool
+    statement: str
+    waiters: list[Waiter] = field(default_factory=list)
+
+
+@dataclass
+class LockTree:
+    """One root. seconds: lost by all its victims; state, age and statement: the root's own while they waited."""
+
+    pid: int
+    who: str
+    state: str
+    wait: str
+    xact_age_s: float | None
+    statement: str
+    seconds: float
+    victims: int
+    waiters: list[Waiter] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """With the pid, where it has one."""
+        return f"pid {self.pid} {self.who}" if self.pid else self.who
+
+
+# What a lock is on, with the row where there is one, from lock_wait l and relation r.
+LOCK_TARGET = """case
+    when l.relid <> 0 then
+      case l.locktype when 'tuple' then 'row (' || l.page || ',' || l.tuple || ') of ' when 'page' then 'page ' || l.page || ' of '
+                      when 'extend' then 'extension of ' else '' end || coalesce(r.nspname || '.' || r.relname, 'relation ' || l.relid)
+    when l.locktype = 'transactionid' then 'transaction ' || l.transactionid
+    when l.locktype = 'advisory' then 'advisory lock ' || l.classid || '/' || l.objid
+    else l.locktype end"""
+
+
+def lock_trees(capture: Capture, limit: int = 5) -> list[LockTree]:
+    """The roots by the seconds lost behind them, each with its tree."""
+    roots = capture.rows(
+        """
+        select root_session_id, root_pid, sum(period_ns) / 1e9 as seconds, count(distinct session_id) as victims
+        from (select distinct ts, period_ns, pid, session_id, root_pid, root_session_id from lock_chain)
+        group by all order by seconds desc, root_pid limit $1
+        """,
+        [limit],
+    )
+    return [_tree(capture, root) for root in roots]
+
+
+def count_roots(capture: Capture) -> int:
+    return int(capture.scalar("select count(*) from (select distinct root_pid, root_session_id from lock_chain)"))
+
+
+def _tree(capture: Capture, root: dict[str, Any]) -> LockTree:
+    session_id, pid = root["root_session_id"], root["root_pid"]
+    tree = LockTree(pid, "", "", "", None, "", root["seconds"], root["victims"])
+    if pid == 0:
+        tree.who, tree.state = _name_prepared(capture), "prepared"
+    else:
+        _describe_root(capture, tree, session_id)
+    tree.waiters = _hang(_edges(capture, session_id, pid), pid)
+    return tree
+
+
+def _name_prepared(capture: Capture) -> str:
+    listed = capture.rows("select object from prepared_xact order by age_s desc")
+    return "a prepared transaction" + (f" (listed: {', '.join(row['object'] for row in listed)})" if listed else "")
+
+
+def _describe_root(capture: Capture, tree: LockTree, session_id: int) -> None:
+    rows = capture.rows(
+        """
+        with while_blocking as (
+          select s.* from session_sample s
+          where s.session_id = $1 and s.ts in (select ts from lock_chain where root_session_id = $1))
+        select any_value(usename) as usename, any_value(application_name) as application_name, any_value(backend_type) as backend_type,
+               mode(coalesce(state, 'background')) as state, mode(coalesce(wait_class || ':' || wait_event, 'CPU')) as wait,
+               max(xact_age_s) as xact_age_s, mode(statement_id) as statement_id
+        from while_blocking
+        """,
+        [session_id],
+    )
+    row = rows[0]
+    if row["state"] is None:
+        tree.who, tree.state = "a session not in the samples", "not seen"
+        return
+    tree.who = who(row)
+    tree.state, tree.wait, tree.xact_age_s = row["state"], row["wait"], row["xact_age_s"]
+    tree.statement = _statement(capture, row["statement_id"])
+
+
+def who(row: dict[str, Any]) -> str:
+    """A session for people: its application, else its role, or the kind of server process."""
+    if row["backend_type"] and row["backend_type"] != "client backend":
+        return str(row["backend_type"])
+    return str(row["application_name"] or row["usename"] or "")
+
+
+def _statement(capture: Capture, statement_id: int | None) -> str:
+    if statement_id is None:
+        return ""
+    rows = capture.rows("select any_value(query) as query from statement where statement_id = $1", [statement_id])
+    return " ".join((rows[0]["query"] or "").split())
+
+
+def _edges(capture: Capture, root_session_id: int, root_pid: int) -> list[tuple[int, float, Waiter]]:
+    """(blocker pid, seconds behind it, waiter) in the chains of this root, most seconds first.
+
+    Someone who holds the lock comes before someone who only stands ahead in its queue.
+    """
+    rows = capture.rows(
+        f"""
+        with chain as (select distinct ts, period_ns, pid from lock_chain where root_pid = $2 and root_session_id = $1),
+        total as (select pid, sum(period_ns) / 1e9 as seconds from chain group by 1),
+        edge as (
+          select l.*, {LOCK_TARGET} as target,
+                 bool_or(l.blocker_kind = 'holder') over (partition by l.ts, l.pid) as has_holder
+          from lock_wait l join chain c on c.ts = l.ts and c.pid = l.pid
+          left join relation r on r.datid = l.datid and r.relid = l.relid and l.relid <> 0)
+        select e.blocker_pid, e.pid, e.session_id, sum(e.period_ns) / 1e9 as behind_s, any_value(t.seconds) as seconds,
+               mode(target) as target, count(distinct target) as targets, mode(e.mode) as mode, mode(blocker_mode) as blocker_mode,
+               bool_and(blocker_kind = 'queue') as queued
+        from edge e join total t on t.pid = e.pid
+        where blocker_kind = 'holder' or not has_holder
+        group by all order by behind_s desc, e.pid, e.blocker_pid
+        """,
+        [root_session_id, root_pid],
+    )
+    described = _describe_waiters(capture)
+    edges = []
+    for row in rows:
+        name, statement = described.get(row["session_id"], ("", ""))
+        target = row["target"] + (f" and {row['targets'] - 1} more" if row["targets"] > 1 else "")
+        waiter = Waiter(row["pid"], name, row["seconds"], target, row["mode"], row["blocker_mode"], row["queued"], statement)
+        edges.append((row["blocker_pid"], row["behind_s"], waiter))
+    return edges
+
+
+def _describe_waiters(capture: Capture) -> dict[int, tuple[str, str]]:
+    """Who each waiter is and the statement it mostly waited in."""
+    rows = capture.rows(
+        """
+        with waiting as (
+          select s.session_id, any_value(usename) as usename, any_value(application_name) as application_name,
+                 any_value(backend_type) as backend_type, mode(statement_id) as statement_id
+          from session_sample s where wait_class = 'Lock' and session_id in (select session_id from lock_wait) group by 1)
+        select w.*, (select any_value(query) from statement t where t.statement_id = w.statement_id) as query from waiting w
+        """
+    )
+    return {row["session_id"]: (who(row), " ".join((row["query"] or "").split())) for row in rows}
+
+
+def _hang(edges: list[tuple[int, float, Waiter]], root: int) -> list[Waiter]:
+    """The waiters below the root. Over a window sessions can wait for each other in turn; a tree has each once."""
+    best: dict[int, int] = {}  # the blocker each waited for longest; the edges come most seconds first
+    for blocker, _, waiter in edges:
+        best.setdefault(waiter.pid, blocker)
+    below: dict[int, list[Waiter]] = {root: []}
+    while True:
+        ready = [(blocker, w) for blocker, _, w in edges if w.pid not in below and blocker in below]
+        if not ready:
+            break
+        blocker, waiter = next(((b, w) for b, w in ready if best[w.pid] == b), ready[0])
+        below[waiter.pid] = waiter.waiters
+        below[blocker].append(waiter)
+    for waiters in below.values():
+        waiters.sort(key=lambda w: (-w.seconds, w.pid))
+    return below[root]

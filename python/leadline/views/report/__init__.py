@@ -1,0 +1,82 @@
+"""The report: one HTML file of a capture that needs nothing but itself, neither a network nor leadline.
+
+model.py gathers the numbers, template.html.j2 lays them out, charts.py has the charts, markdown.py the texts of the
+findings. Everything that comes from a server is escaped by the template.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+from leadline.capture.reader import open_capture
+from leadline.errors import cannot_be_written
+from leadline.findings import evaluate
+
+
+def write_report(capture_path: str | Path, out_html: str | Path) -> Path:
+    """Writes the report of a capture and returns its path. Raises LeadlineError when it cannot be read or written."""
+    from leadline.views.report.model import build
+
+    capture = open_capture(capture_path)
+    try:
+        page = render(build(capture, evaluate(capture)))
+    finally:
+        capture.close()
+    out = Path(out_html)
+    temporary = out.with_name(out.name + ".tmp")
+    try:
+        temporary.write_text(page, encoding="utf-8")
+        temporary.replace(out)
+    except OSError as e:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise cannot_be_written("the report", e, out) from e
+    return out
+
+
+def breakable(name: str) -> Markup:
+    """A name like BufferContent or public.order_items as HTML that may be broken between its words."""
+    return Markup("<wbr>").join(re.split(r"(?<=[a-z])(?=[A-Z])|(?<=[._])", name))
+
+
+def render(model: dict[str, Any]) -> str:
+    """The page of a model (model.build)."""
+    import jinja2
+
+    from leadline import figures
+    from leadline.version import version
+    from leadline.views.report import charts
+    from leadline.views.report.model import files
+    from leadline.views.wait_classes import ORDER, wait_class
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"seconds": figures.seconds, "percent": figures.percent, "quantity": figures.quantity, "count": figures.count}
+    environment.filters["breakable"] = breakable
+    specs = {name: model[name] for name in ("time_chart", "lane_chart") if model[name]}
+    parts = files()
+    index = {c.name: i for i, c in enumerate(ORDER)}
+    light, dark = ([f"--c{i}: {c.dark if night else c.light};" for i, c in enumerate((*ORDER, wait_class("")))] for night in (False, True))
+    colours = f":root {{ {' '.join(light)} }}\n@media (prefers-color-scheme: dark) {{ :root {{ {' '.join(dark)} }} }}\n"
+    return environment.get_template("template.html.j2").render(
+        model,
+        version=version(),
+        style=colours + parts["style.css"],
+        script=parts["page.js"],
+        library=charts.library() if specs else "",
+        specs=specs,
+        stills={name: charts.still(spec) for name, spec in specs.items() if name == "time_chart"},
+        palettes={"light": charts.palette(dark=False), "dark": charts.palette(dark=True)},
+        colour=lambda name: f"var(--c{index.get(name, len(ORDER))})",
+        meaning=lambda name: wait_class(name).meaning,
+    )

@@ -1,0 +1,322 @@
+"""Names, settings and counters: the catalog files say the same as SQL on every major, and secrets stay out."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import psycopg
+import pytest
+from conftest import Server, wait_until
+from leadline.capture.store import Store
+from leadline.errors import LeadlineError
+from leadline.files.pages.relation import place_in_server
+from leadline.postgres.catalog import conf, sql
+from leadline.postgres.catalog.connection import connect
+from leadline.postgres.catalog.files import CatalogFiles, read_filenode_map
+from leadline.postgres.catalog.heap import ABORTED, COMMITTED, IN_PROGRESS, live_tuples
+from leadline.postgres.catalog.queries import VIEWS, views_of
+from leadline.postgres.catalog.secrets import MASK, mask_setting
+from servers import MAJORS
+
+SCHEMA = """
+drop schema if exists catalog_test cascade; create schema catalog_test;
+create table catalog_test.plain(id bigserial primary key, t text);
+insert into catalog_test.plain(t) select repeat('x', 10) from generate_series(1, 2000);
+create index "Odd Näme" on catalog_test.plain(t);
+create materialized view catalog_test.m as select count(*) from catalog_test.plain;
+create table catalog_test.parts(a int, b int) partition by range (a);
+create table catalog_test.part1 partition of catalog_test.parts for values from (0) to (10);
+create index on catalog_test.parts(b);
+create table catalog_test.gone(a int);
+create table catalog_test.renamed(a int); alter table catalog_test.renamed rename to renamed_twice;
+truncate catalog_test.plain
+"""
+
+
+def prepared(server: Server) -> Server:
+    for statement in SCHEMA.split(";"):
+        server.sql(statement)
+    server.sql("drop table catalog_test.gone")
+    server.sql("vacuum full catalog_test.plain")
+    with server.connect(autocommit=False) as conn:
+        conn.execute("create table catalog_test.never_committed(a int)")
+        conn.rollback()
+    server.sql("vacuum pg_class")
+    server.sql("checkpoint")
+    return server
+
+
+@pytest.mark.parametrize("major", MAJORS)
+def test_catalog_files_say_what_sql_says(major: int, fresh_server) -> None:
+    pg = prepared(fresh_server(major, autovacuum=False))  # which changes pg_class whenever it likes
+    from_files = CatalogFiles(Path(pg.private.data_dir)).collect()
+    with connect(pg.dsn) as conn:
+        static, relations = sql.collect_static(conn), sql.collect_relations(conn)
+        datid = conn.execute("select oid from pg_database where datname = current_database()").fetchone()
+    assert datid is not None
+    assert sorted(from_files.rows["role"]) == sorted(static.rows["role"])
+    assert sorted(row[:3] for row in from_files.rows["database"]) == sorted(row[:3] for row in static.rows["database"])
+    in_files = {row[1]: row for row in from_files.rows["relation"] if row[0] in (0, datid[0])}
+    over_sql = {row[1]: row for row in relations.rows["relation"]}
+    assert in_files.keys() == over_sql.keys()
+    different = [(in_files[oid], row) for oid, row in over_sql.items() if in_files[oid][:9] != row[:9] or in_files[oid][10] != row[10]]
+    assert different == []
+    names = {row[5] for row in in_files.values()}
+    assert {"plain", "Odd Näme", "renamed_twice", "part1", "parts"} <= names and not {"gone", "never_committed"} & names
+
+
+def test_an_index_and_a_toast_table_name_their_table(servers) -> None:
+    server = prepared(servers(16))
+    with connect(server.dsn) as conn:
+        rows = {row[5]: row for row in sql.collect_relations(conn).rows["relation"]}
+    table = rows["plain"][1]
+    assert rows["Odd Näme"][8] == table
+    assert rows[f"pg_toast_{table}"][8] == table and rows[f"pg_toast_{table}_index"][8] == table
+
+
+def test_sizes_do_not_wait_for_a_locked_relation(servers) -> None:
+    server = prepared(servers(16))
+    with server.connect(autocommit=False) as holder:
+        holder.execute("lock table catalog_test.plain in access exclusive mode")
+        with connect(server.dsn) as conn:
+            found = sql.collect_relations(conn)
+    sizes = {row[5]: row[9] for row in found.rows["relation"]}
+    assert sizes["plain"] == -1 and sizes["part1"] == 0 and sizes["pg_class"] > 0
+    assert found.notes == []
+
+
+def test_every_view_of_the_major_is_read(pg: Server) -> None:
+    with connect(pg.dsn) as conn:
+        found = sql.collect_counters(conn, "before")
+    views = {row[2] for row in found.rows["server_stat"]}
+    expected = {"pg_stat_database", "pg_stat_bgwriter"}
+    expected |= {"pg_stat_wal"} if pg.major >= 14 else set()
+    expected |= {"pg_stat_io"} if pg.major >= 16 else set()
+    expected |= {"pg_stat_checkpointer"} if pg.major >= 17 else set()
+    assert expected <= views
+    assert found.notes == []
+    commits = [row for row in found.rows["server_stat"] if row[2:5] == ("pg_stat_database", "postgres", "xact_commit")]
+    assert len(commits) == 1 and commits[0][5] > 0
+
+
+def test_each_major_has_each_view_once() -> None:
+    for major in range(12, 20):
+        names = [view.view for view in views_of(major)]
+        assert len(names) == len(set(names))
+    assert {view.scope for view in VIEWS} == {"server", "database", "extension:pg_stat_statements"}
+
+
+def test_statement_counters_per_query_id(fresh_server) -> None:
+    for major in (13, 17):
+        server = fresh_server(major, shared_preload_libraries="pg_stat_statements")
+        server.sql("create schema ext")
+        server.sql("create extension pg_stat_statements schema ext")
+        for _ in range(7):
+            server.sql("select 'seven times'")
+        with connect(server.dsn) as conn:
+            found = sql.collect_counters(conn, "after")
+        calls = [row[5] for row in found.rows["server_stat"] if row[2] == "pg_stat_statements" and row[4] == "calls"]
+        assert 7.0 in calls
+        assert found.notes == []
+
+
+def test_prepared_transactions_and_slots_show_their_age(fresh_server) -> None:
+    server = fresh_server(15, max_prepared_transactions=2, wal_level="logical")
+    server.sql("create table t(a int)")
+    with server.connect(autocommit=False) as conn:
+        conn.execute("insert into t values (1)")
+        conn.execute("prepare transaction 'left behind'")
+        conn.commit()
+    server.sql("select pg_create_physical_replication_slot('standby', true)")
+    with connect(server.dsn) as conn:
+        rows = {row[2:5]: row[5] for row in sql.collect_counters(conn, "after").rows["server_stat"]}
+    assert rows[("pg_prepared_xacts", "postgres/left behind", "transaction_age")] >= 1
+    assert rows[("pg_prepared_xacts", "postgres/left behind", "prepared")] > 1.6e9
+    assert rows[("pg_replication_slots", "standby", "active")] == 0.0
+    assert rows[("pg_replication_slots", "standby", "restart_lsn")] > 0
+
+
+def test_missing_rights_become_notes(servers) -> None:
+    server = servers(16)
+    server.sql("drop role if exists plainuser")
+    server.sql("create role plainuser login")
+    with connect(f"{server.dsn} user=plainuser") as conn:
+        found = sql.collect_static(conn)
+        counters = sql.collect_counters(conn, "before")
+    assert any("pg_hba_file_rules" in note and "permission" in note for note in found.notes)
+    assert found.rows["setting"] and found.rows["database"] and counters.rows["server_stat"]
+
+
+def test_busy_databases_come_from_the_counters() -> None:
+    def row(phase: str, database: str, metric: str, value: float) -> tuple[object, ...]:
+        return (1, phase, "pg_stat_database", database, metric, value)
+
+    before = [row("before", name, "xact_commit", 100.0) for name in ("a", "b", "c")]
+    after = [row("after", "a", "xact_commit", 105.0), row("after", "b", "xact_commit", 900.0), row("after", "c", "xact_commit", 101.0)]
+    after += [row("after", "c", "numbackends", 2.0), row("after", "a", "numbackends", 0.0)]
+    assert sql.busy_databases(before, after) == ["b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("primary_conninfo", "host=a password=geheim user=b", f"host=a password={MASK} user=b"),
+        ("primary_conninfo", "host=a password='ge heim' user=b", f"host=a password={MASK} user=b"),
+        ("primary_conninfo", "postgresql://u:geheim@h/db", f"postgresql://u:{MASK}@h/db"),
+        ("archive_command", "PGPASSWORD=geheim pg_x %p", f"PGPASSWORD={MASK} pg_x %p"),
+        ("ssl_passphrase_command", "echo geheim", MASK),
+        ("myext.api_key", "geheim", MASK),
+        ("password_encryption", "scram-sha-256", "scram-sha-256"),
+        ("ssl_passphrase_command_supports_reload", "off", "off"),
+        ("work_mem", "4096", "4096"),
+        ("archive_command", "", ""),
+    ],
+)
+def test_secrets_in_settings_are_masked(name: str, value: str, expected: str) -> None:
+    assert mask_setting(name, value) == expected
+
+
+def test_no_secret_of_the_settings_is_collected(fresh_server) -> None:
+    server = fresh_server(16)
+    server.sql("alter system set primary_conninfo = 'host=elsewhere password=geheim user=copier'")
+    server.sql("select pg_reload_conf()")
+    wait_until(lambda: "geheim" in server.sql("show primary_conninfo")[0][0], what="the new setting")
+    with connect(server.dsn) as conn:
+        over_sql = {row[0]: row for row in sql.collect_static(conn).rows["setting"]}
+    from_files = {row[0]: row for row in conf.settings_of(server.pid)[0]}
+    for found in (over_sql, from_files):
+        assert found["primary_conninfo"][1] == f"host=elsewhere password={MASK} user=copier"
+        assert "geheim" not in repr(found)
+
+
+def test_what_others_made_in_the_search_path_is_not_called(fresh_server) -> None:
+    server = fresh_server(16)
+    server.sql("create schema trap")
+    server.sql("create function trap.spring() returns int language plpgsql as $$begin raise 'sprung'; end$$")
+    server.sql("create view trap.pg_settings as select name, setting, trap.spring() as unit from pg_catalog.pg_settings")
+    server.sql("create table trap.own as select 1 as n")
+    server.sql("alter role all set search_path = trap, pg_catalog, public")
+    with connect(server.dsn) as conn:
+        assert len(sql.collect_static(conn).rows["setting"]) > 100
+    assert place_in_server(server.dsn, "own").path.is_file()
+    with connect(server.dsn, own_names=True) as conn, pytest.raises(psycopg.errors.RaiseException, match="sprung"):
+        conn.execute("select unit from pg_settings")
+
+
+def test_settings_from_files_read_like_pg_settings(fresh_server, tmp_path: Path) -> None:
+    server = fresh_server(16, work_mem="12MB", checkpoint_timeout="7min")
+    data = Path(server.private.data_dir)
+    (data / "more.d").mkdir()
+    (data / "more.d" / "10.conf").write_text(
+        "max_wal_size = 2GB # comment\nstatement_timeout '1.5s'\n" + "primary_conninfo = 'host=x password=geheim'\n"
+    )
+    (data / "postgresql.conf").write_text(
+        (data / "postgresql.conf").read_text() + "\ninclude_dir 'more.d'\ninclude_if_exists 'absent.conf'\n"
+    )
+    server.sql("alter system set random_page_cost = 1.5")
+    server.sql("select pg_reload_conf()")
+    rows, notes = conf.settings_of(server.pid)
+    found = {row[0]: row for row in rows}
+    shown = dict(server.sql("select name, setting from pg_settings"))
+    for name in ("work_mem", "checkpoint_timeout", "max_wal_size", "random_page_cost", "shared_buffers", "fsync", "max_connections"):
+        assert (name, found[name][1]) == (name, shown[name])
+    assert found["statement_timeout"][1:3] == ("1500", "ms")
+    assert found["work_mem"][3] == "file"
+    assert "geheim" not in repr(rows)
+    assert "files" in " ".join(notes)
+
+
+def test_units_of_settings_are_the_servers(pg: Server) -> None:
+    shown = dict(pg.sql("select name, unit from pg_settings where unit is not null and context <> 'internal'"))
+    assert {name: conf.unit_of(name) for name in shown} == shown
+
+
+def test_settings_of_a_server_with_other_blocks_are_in_its_own_units() -> None:
+    sizes = (16384, 65536)
+    written = (("shared_buffers", "128MB"), ("temp_buffers", "7"), ("wal_buffers", "1MB"), ("work_mem", "1MB"))
+    shown = [(conf.normal_value(name, value, sizes), conf.unit_of(name, sizes)) for name, value in written]
+    assert shown == [("8192", "16kB"), ("7", "16kB"), ("16", "64kB"), ("1024", "kB")]
+
+
+def test_settings_on_the_command_line() -> None:
+    arguments = ["-D", "/data", "-c", "work_mem=1MB", "--max-connections=7", "-p", "6000", "-B500", "-cfsync=off"]
+    found = dict(conf.command_line(arguments))
+    assert found == {"work_mem": "1MB", "max_connections": "7", "port": "6000", "shared_buffers": "500", "fsync": "off"}
+
+
+def page_of(*tuples: tuple[int, int, int, bytes]) -> bytes:
+    """A heap page with one tuple per (xmin, xmax, infomask, data)."""
+    page = bytearray(8192)
+    upper = 8192
+    for number, (xmin, xmax, infomask, data) in enumerate(tuples):
+        body = struct.pack("<III6sHHBx", xmin, xmax, 0, b"", 0, infomask, 24) + data
+        upper -= len(body)
+        page[upper : upper + len(body)] = body
+        struct.pack_into("<I", page, 24 + 4 * number, upper | 1 << 15 | len(body) << 17)
+    struct.pack_into("<4H", page, 12, 24 + 4 * len(tuples), upper, 8192, 8192 | 4)
+    return bytes(page)
+
+
+def test_visibility_by_hint_bits_and_pg_xact() -> None:
+    states = {10: COMMITTED, 11: ABORTED, 12: IN_PROGRESS}
+    page = page_of(
+        (10, 0, 0x0100, b"hinted, never deleted"),
+        (11, 0, 0x0200, b"hinted aborted"),
+        (11, 0, 0, b"aborted by pg_xact"),
+        (10, 10, 0, b"deleted by pg_xact"),
+        (10, 11, 0, b"delete was rolled back"),
+        (10, 12, 0, b"delete still runs"),
+        (10, 10, 0x0400, b"deleted, hinted"),
+        (10, 10, 0x0080, b"only locked"),
+        (12, 0, 0, b"insert still runs"),
+    )
+    kept = list(live_tuples(page, lambda xid: states[xid], 8192))
+    assert kept == [b"hinted, never deleted", b"delete was rolled back", b"delete still runs", b"only locked", b"insert still runs"]
+
+
+def test_damaged_pages_give_nothing_and_never_fail() -> None:
+    page = bytearray(page_of((10, 0, 0x0100, b"x" * 40)))
+    assert list(live_tuples(bytes(8192), lambda xid: COMMITTED, 8192)) == []
+    for position in range(0, 64):
+        for value in (0x00, 0x7F, 0xFF):
+            damaged = bytearray(page)
+            damaged[position] = value
+            for data in live_tuples(bytes(damaged), lambda xid: COMMITTED, 8192):
+                assert len(data) < 8192
+
+
+def test_a_foreign_major_and_a_damaged_map_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "PG_VERSION").write_text("99\n")
+    with pytest.raises(LeadlineError) as caught:
+        CatalogFiles(tmp_path)
+    assert caught.value.kind == "unsupported"
+    (tmp_path / "pg_filenode.map").write_bytes(b"\x17\x27\x59\x00\xff\xff\xff\x7f")
+    with pytest.raises(LeadlineError) as caught:
+        read_filenode_map(tmp_path / "pg_filenode.map")
+    assert caught.value.kind == "invalid"
+
+
+class Rows:
+    """A writer that keeps its rows."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[object, ...]] = []
+
+    def append(self, rows: list[tuple[object, ...]]) -> None:
+        self.rows += rows
+
+    def flush(self) -> None: ...
+
+    def close(self) -> dict[str, object]:
+        return {"rows": len(self.rows)}
+
+
+def test_a_second_reading_adds_only_what_is_new() -> None:
+    writers: dict[str, Rows] = {}
+    store = Store("unused", lambda directory, table: writers.setdefault(table, Rows()))
+    store.add("role", [(10, "postgres"), (16384, "app")])
+    store.add("role", [(10, "postgres"), (16385, "new")])
+    store.add("host_fact", [("a", "1", "x"), ("a", "1", "x")])
+    assert writers["role"].rows == [(10, "postgres"), (16384, "app"), (16385, "new")]
+    assert store.close() == {"role": {"rows": 3}, "host_fact": {"rows": 2}}

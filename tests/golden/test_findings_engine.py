@@ -1,0 +1,291 @@
+"""The form of the rules, and the engine: what is evaluated, what is not and why, in which order."""
+
+from __future__ import annotations
+
+import json
+import re
+from importlib import resources
+from pathlib import Path
+
+import pytest
+from findings_synthetic import SyntheticCapture
+from leadline import findings
+from leadline.errors import LeadlineError
+from leadline.findings import COLUMNS, CONFIDENCES, SEVERITIES, Definition, all_findings, evaluate, parse_finding
+from leadline.tables import all_tables
+
+RULES = {d.id: d for d in all_findings()}
+OF_THE_WHOLE_SERVER = {  # one row at most: nothing to order
+    "LOCKMANAGER-CONTENTION",
+    "BUFFERMAPPING",
+    "WAL-CONTENTION",
+    "CKPT-REQUESTED",
+    "PIN-CLEANUP",
+    "REPLAY-CONFLICT",
+    "SYNCREP-BOUND",
+    "READ-IO",
+    "BUFFER-WAITS-UNNAMED",
+}
+HEADER = "-- id: T-RULE\n-- title: t\n-- question: q\n-- needs: tick\n-- unit: u\n-- wrong when: w\n"
+ONE_ROW = (
+    "select 'T-RULE' as id, 'low' as severity, 'high' as confidence, 's' as subject, 't' as statement, null::double as cost_s, "
+    "null::double as share_of_db_time, 1::bigint as samples, 2::bigint as ts_from, 3::bigint as ts_to, to_json([{a: 1}]) as evidence"
+)
+NOTES = "# t\n" + "".join(f"\n## {heading}\ntext of {heading}\n" for heading in findings.SECTIONS)
+
+
+def rule(query: str = ONE_ROW, more: str = "") -> Definition:
+    return parse_finding("0099_t_rule.sql", HEADER + more + query, NOTES)
+
+
+@pytest.fixture
+def cap(tmp_path: Path) -> SyntheticCapture:
+    made = SyntheticCapture(tmp_path, seconds=10)
+    made.background()
+    return made
+
+
+# -- the files ------------------------------------------------------------------------------------------------------------
+
+
+def test_every_sql_has_its_md_and_the_name_of_its_id() -> None:
+    folder = Path(str(resources.files("leadline.findings")))
+    names = {path.name for path in folder.glob("*/*") if path.suffix in (".sql", ".md")}
+    rules = {n.removesuffix(".sql") for n in names if n.endswith(".sql")}
+    assert {n.removesuffix(".md") for n in names if n.endswith(".md")} == rules
+    assert {d.file for d in RULES.values()} == {f"{r}.sql" for r in rules}
+    assert len(RULES) == len(rules), "two rules share an id"
+    assert len({r[:4] for r in rules}) == len(rules), "two rules share a number"
+    for definition in RULES.values():
+        assert re.fullmatch(r"\d{4}_[a-z0-9_]+\.sql", definition.file)
+        assert definition.id == definition.file[5:-4].upper().replace("_", "-")
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_a_rule_keeps_the_form(name: str) -> None:
+    definition = RULES[name]
+    assert set(definition.needs) | {table for table, _ in definition.minimums} <= set(all_tables())
+    used = set(re.findall(r"getvariable\('(\w+)'\)", definition.query))
+    assert used == {t.name for t in definition.thresholds}, "thresholds of the header and of the query differ"
+    result = definition.query[definition.query.rindex(f"select '{name}'") :]
+    ordered = re.search(r"\border by\b(?![^()]*\))[^()]*$", result)
+    assert ordered or name in OF_THE_WHOLE_SERVER, "the result has no order"
+    assert definition.title == definition.title.strip(".") and definition.question.endswith("?")
+    assert definition.query.isascii() and all(text.isascii() for text in definition.sections.values())
+
+
+def test_all_rules_have_the_same_columns(cap: SyntheticCapture) -> None:
+    with cap.open() as capture:
+        for definition in RULES.values():
+            for threshold in definition.thresholds:
+                capture.db.execute(f"set variable {threshold.name} = {threshold.value}::double")
+        union = "\nunion all by name\n".join(f"select * from ({d.query})" for d in RULES.values())
+        columns = {name: str(kind) for name, kind, *_ in capture.db.execute(f"select * from ({union}) limit 0").description}
+    assert columns == COLUMNS
+
+
+@pytest.mark.parametrize(
+    ("sql", "notes", "message"),
+    [
+        (HEADER.replace("-- unit: u\n", "") + ONE_ROW, NOTES, "'unit'"),
+        (HEADER + "-- surprise: 1\n" + ONE_ROW, NOTES, "not a header line"),
+        (HEADER + "-- threshold: x = 3\n" + ONE_ROW, NOTES, "where from"),
+        (HEADER + "-- minimum: tick\n" + ONE_ROW, NOTES, "table rows"),
+        (HEADER + "-- evaluable when: true\n" + ONE_ROW, NOTES, "condition | reason"),
+        (HEADER + ONE_ROW, NOTES.replace("## Wrong when", "## Wrong"), "sections"),
+        (HEADER + ONE_ROW, NOTES.replace("text of References", ""), "empty"),
+    ],
+)
+def test_a_file_that_breaks_the_form_is_refused(sql: str, notes: str, message: str) -> None:
+    with pytest.raises(AssertionError, match=re.escape(message)):
+        parse_finding("0099_t_rule.sql", sql, notes)
+
+
+# -- evaluation -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_quiet_server_and_an_ordinary_load_have_no_finding(tmp_path: Path, cap: SyntheticCapture) -> None:
+    loaded = SyntheticCapture(tmp_path / "loaded")
+    loaded.background()
+    loaded.ordinary_load()
+    for made in (cap, loaded):
+        with made.open() as capture:
+            result = evaluate(capture)
+        assert result.findings == []
+        assert not [reason for _, reason in result.not_evaluated if "query" in reason]
+
+
+def test_each_rule_ends_in_exactly_one_list(cap: SyntheticCapture) -> None:
+    cap.setting("fsync", "off")
+    with cap.open() as capture:
+        result = evaluate(capture)
+    found, silent = {f.id for f in result.findings}, {name for name, _ in result.not_evaluated}
+    assert found == {"DURABILITY-OFF"}
+    assert found | silent | set(result.clean) == set(RULES)
+    assert len(found) + len(silent) + len(result.clean) == len(RULES)
+
+
+def test_the_query_of_a_finding_gives_its_rows_when_pasted(cap: SyntheticCapture) -> None:
+    client = cap.add_session(application_name="slow")
+    cap.sample(client, "active", "Client:ClientWrite", 0, 10)
+    with cap.open() as capture:
+        (found,) = evaluate(capture, only=["SLOW-CLIENT"], thresholds={"slow_client_s": 2.5}).findings
+        assert "set variable slow_client_s = 2.5" in found.sql
+        (row,) = capture.rows(found.sql)
+    assert (row["subject"], round(row["cost_s"], 9)) == (found.subject, found.cost_s)
+    assert found.file == "0009_slow_client.sql"
+    assert found.action == RULES["SLOW-CLIENT"].sections["What to do"]
+    assert found.verify == RULES["SLOW-CLIENT"].sections["How to verify"]
+    assert json.loads(json.dumps(found.as_dict()))["evidence"] == found.evidence
+    assert list(found.as_dict())[: len(COLUMNS)] == list(COLUMNS)
+
+
+def test_the_capture_is_left_as_it_was(cap: SyntheticCapture) -> None:
+    with cap.open() as capture:
+        evaluate(capture)
+        assert capture.scalar("select count(*) from duckdb_tables()") == 0
+        assert capture.scalar("select count(*) from duckdb_variables()") == 0
+        assert len(evaluate(capture).clean) == len(evaluate(capture).clean)
+
+
+def test_a_large_capture_is_evaluated_from_the_files_with_the_same_result(cap: SyntheticCapture, monkeypatch: pytest.MonkeyPatch) -> None:
+    client, holder = cap.add_session(application_name="slow"), cap.add_session()
+    cap.sample(client, "active", "Client:ClientWrite", 0, 10)
+    cap.sample(holder, "idle in transaction", "Client:ClientRead", 0, 10)
+    cap.lock_wait(cap.add_session(), holder, 2, 8)
+    with cap.open() as capture:
+        from_memory = evaluate(capture)
+        monkeypatch.setattr(findings, "SHARED_ROWS_LIMIT", 10)
+        assert evaluate(capture) == from_memory
+    assert {"SLOW-CLIENT", "IDLE-IN-XACT"} <= {f.id for f in from_memory.findings}
+
+
+def test_findings_are_ranked_by_cost_then_severity(cap: SyntheticCapture, monkeypatch: pytest.MonkeyPatch) -> None:
+    def row(severity: str, cost: str, subject: str) -> str:
+        return (
+            ONE_ROW.replace("'low'", f"'{severity}'")
+            .replace("null::double as cost_s", f"{cost}::double as cost_s")
+            .replace("'s'", f"'{subject}'")
+        )
+
+    rows = [
+        ("info", "null", "e"),
+        ("low", "5", "b"),
+        ("critical", "null", "d"),
+        ("medium", "50", "a"),
+        ("low", "0.5", "c"),
+        ("info", "null", "f"),
+    ]
+    query = " union all ".join(row(*r) for r in rows)
+    monkeypatch.setattr(findings, "all_findings", lambda: (rule(query),))
+    with cap.open() as capture:
+        assert "".join(f.subject for f in evaluate(capture).findings) == "abcdef"
+
+
+def test_thresholds_are_set_by_name_for_all_rules_or_for_one(cap: SyntheticCapture, monkeypatch: pytest.MonkeyPatch) -> None:
+    query = ONE_ROW.replace("'s'", "getvariable('least')::varchar")
+    one, two = rule(query, "-- threshold: least = 3 (a test)\n"), rule(query, "-- threshold: least = 4 (a test)\n")
+    two = Definition(**{**vars(two), "id": "OTHER"})
+    monkeypatch.setattr(findings, "all_findings", lambda: (one, two))
+    with cap.open() as capture:
+
+        def subjects(**given: float) -> list[str]:
+            names = {name.replace("__", "."): value for name, value in given.items()}
+            return [f.subject for f in evaluate(capture, thresholds=names).findings]
+
+        assert subjects() == ["3.0", "4.0"]
+        assert subjects(least=0.25) == ["0.25", "0.25"]
+        assert sorted(subjects(OTHER__least=7)) == ["3.0", "7.0"]
+        with pytest.raises(LeadlineError) as e:
+            evaluate(capture, thresholds={"most": 1})
+    assert (e.value.kind, e.value.message) == ("usage", "there is no threshold most")
+    assert "OTHER.least" in e.value.hint
+
+
+def test_an_unknown_rule_is_a_usage_error(cap: SyntheticCapture) -> None:
+    with cap.open() as capture, pytest.raises(LeadlineError) as e:
+        evaluate(capture, only=["NO-SUCH"])
+    assert e.value.kind == "usage"
+    assert "BLOCK-CHAIN" in e.value.hint
+
+
+def test_only_evaluates_the_rules_asked_for(cap: SyntheticCapture) -> None:
+    with cap.open() as capture:
+        result = evaluate(capture, only=["TOP-WAIT", "XMIN-HORIZON"])
+    assert result.clean == ["TOP-WAIT", "XMIN-HORIZON"]
+
+
+# -- not evaluated ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_probe_that_was_off_is_the_reason(cap: SyntheticCapture) -> None:
+    cap.probe("locks", "off", why="shared memory may not be read")
+    with cap.open() as capture:
+        result = evaluate(capture, only=["IDLE-IN-XACT"])
+    assert result.not_evaluated == [("IDLE-IN-XACT", "lock_wait: shared memory may not be read")]
+
+
+def test_too_few_samples_give_no_verdict(tmp_path: Path) -> None:
+    short = SyntheticCapture(tmp_path, seconds=0.2)
+    short.sample(short.add_session(), "active", "IO:WALSync", 0, 0.2)
+    with short.open() as capture:
+        result = evaluate(capture, only=["TOP-WAIT"])
+    assert result.not_evaluated == [("TOP-WAIT", "too few samples: 20 rows of tick, at least 30 are needed")]
+
+
+def test_a_condition_that_does_not_hold_gives_its_reason(cap: SyntheticCapture) -> None:
+    with cap.open() as capture:
+        result = evaluate(capture, only=["ZONE-RECLAIM"])
+    assert result.not_evaluated == [("ZONE-RECLAIM", "this kernel has no vm.zone_reclaim_mode (built without NUMA)")]
+
+
+@pytest.mark.parametrize(
+    ("query", "more", "reason"),
+    [
+        ("select no_such_column from tick", "", "the query does not run"),
+        ("select 1 as id", "", "the columns are not those of a finding"),
+        (ONE_ROW.replace("1::bigint as samples", "1.5 as samples"), "", "samples DECIMAL(2,1)"),
+        (ONE_ROW, "-- evaluable when: no_such_column = 1 | never\n", "the query does not run"),
+    ],
+)
+def test_a_broken_rule_is_reported_and_the_others_go_on(
+    cap: SyntheticCapture, monkeypatch: pytest.MonkeyPatch, query: str, more: str, reason: str
+) -> None:
+    sound = Definition(**{**vars(rule()), "id": "SOUND"})
+    monkeypatch.setattr(findings, "all_findings", lambda: (rule(query, more), sound))
+    with cap.open() as capture:
+        result = evaluate(capture)
+    ((name, why),) = result.not_evaluated
+    assert name == "T-RULE" and reason in why
+    assert len(result.findings) == 1
+
+
+def test_an_empty_capture_has_no_finding_and_no_error(tmp_path: Path) -> None:
+    empty = SyntheticCapture(tmp_path, seconds=0)
+    for name in list(empty.probes):
+        empty.probe(name, "off", why="nothing ran")
+    with empty.open() as capture:
+        result = evaluate(capture)
+    assert result.findings == [] and result.clean == []
+    assert {why.split(": ")[-1] for _, why in result.not_evaluated} == {"nothing ran"}
+
+
+def test_an_interrupted_capture_is_evaluated_with_what_it_has(cap: SyntheticCapture) -> None:
+    client = cap.add_session(application_name="slow")
+    cap.sample(client, "active", "Client:ClientWrite", 0, 10)
+    manifest = cap.write() / "manifest.json"
+    content = json.loads(manifest.read_text())
+    content["status"], content["clock"]["ts_to"] = "recording", None
+    manifest.write_text(json.dumps(content))
+    with cap.open() as capture:
+        assert [f.id for f in evaluate(capture, only=["SLOW-CLIENT"]).findings] == ["SLOW-CLIENT"]
+
+
+def test_severity_and_confidence_are_of_the_known_words() -> None:
+    for definition in RULES.values():
+        result = definition.query[definition.query.rindex(f"select '{definition.id}'") :]
+        severity, rest = result.split(" as severity,", 1)
+        confidence = rest.split(" as confidence,", 1)[0]
+        for text, known in ((severity.split(" as id,")[1], SEVERITIES), (confidence, CONFIDENCES)):
+            given = set(re.findall(r"(?:then|else)\s+'(\w+)'", text)) | set(re.findall(r"^\s*'(\w+)'\s*$", text))
+            assert given and given <= set(known), f"{definition.file}: {sorted(given)}"

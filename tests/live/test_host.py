@@ -1,0 +1,117 @@
+"""Host facts: what is read is what the kernel says, and what is absent is no row."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from leadline.host import facts as host
+from leadline.host import proc
+from leadline.host.counters import read_counters
+from leadline.postgres import postmaster
+from leadline.tables import all_tables
+
+MOUNTINFO = r"""
+22 28 0:20 / /proc rw,nosuid shared:13 - proc proc rw
+28 1 259:1 / / rw,relatime shared:1 - ext4 /dev/nvme0n1p1 rw,discard
+40 28 259:2 / /var/lib/pg\040data rw,noatime shared:2 master:3 - xfs /dev/nvme1n1 rw,attr2,noquota
+41 40 259:3 / /var/lib/pg\040data/pg_wal rw,noatime - ext4 /dev/nvme2n1 rw,data=ordered
+42 28 259:4 / /var/lib/pg rw - ext4 /dev/wrong rw
+broken line
+"""
+
+
+def test_facts_are_what_the_kernel_says(servers) -> None:
+    found = host.read_host(servers(16).pid, postmaster.stored_paths(servers(16).pid))
+    names = [name for name, _, _ in found.facts]
+    assert len(names) == len(set(names))
+    assert found.get("kernel.release") == os.uname().release
+    assert found.get("cpu.count") == str(os.cpu_count())
+    assert int(found.get("memory.total_bytes") or 0) == os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    assert found.get("vm.swappiness") == Path("/proc/sys/vm/swappiness").read_text().strip()
+    assert found.get("thp.enabled") in ("always", "madvise", "never")
+    assert found.get("postmaster.oom_score_adj") is not None
+    assert found.notes == []
+    for table, rows in (("host_fact", found.facts), ("mount", found.mounts), ("block_device", found.devices)):
+        assert all(len(row) == len(all_tables()[table].columns) for row in rows)
+
+
+def test_the_mount_of_the_data_directory_is_named(servers) -> None:
+    server = servers(16)
+    held = {what: row for row in host.mounts(server.pid, postmaster.stored_paths(server.pid)) for what in row[4].split(",")}
+    device = Path(server.private.data_dir).stat().st_dev
+    assert Path(held["data"][0]).stat().st_dev == device
+    assert {"data", "wal", "temp"} <= held.keys()
+
+
+def test_mounts_go_to_the_longest_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proc, "read_text", lambda path: MOUNTINFO)
+    paths = [("data", "/var/lib/pg data"), ("wal", "/var/lib/pg data/pg_wal"), ("tablespace 16400", "/mnt/x")]
+    rows = {row[4]: row for row in host.mounts(1, paths)}
+    assert rows["data"][:4] == ("/var/lib/pg data", "/dev/nvme1n1", "xfs", "rw,noatime,attr2,noquota")
+    assert rows["wal"][1] == "/dev/nvme2n1"
+    assert rows["tablespace 16400"][1] == "/dev/nvme0n1p1"
+
+
+def fake_cgroup(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, membership: str, files: dict[str, str]) -> dict[str, str]:
+    monkeypatch.setattr(host, "SYS", tmp_path)
+    real = proc.read_text
+    monkeypatch.setattr(proc, "read_text", lambda path: membership if str(path).endswith("/cgroup") else real(path))
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    return {name: value for name, value, _ in host.cgroup_facts(1)}
+
+
+def test_limits_of_control_groups_version_2(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    files = {
+        "fs/cgroup/a/b/cpu.max": "max 100000\n",
+        "fs/cgroup/a/cpu.max": "150000 100000\n",
+        "fs/cgroup/a/b/memory.max": "1073741824\n",
+        "fs/cgroup/a/memory.max": "2147483648\n",
+    }
+    facts = fake_cgroup(monkeypatch, tmp_path, "0::/a/b\n", files)
+    assert facts["cgroup.cpu_max"] == "150000 100000"
+    assert facts["cgroup.memory_max"] == "1073741824"
+    assert host.cpu_count(None) == len(os.sched_getaffinity(0))
+    assert host.cpu_count(1) == min(2, len(os.sched_getaffinity(1)))
+
+
+def test_limits_of_control_groups_version_1(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    files = {
+        "fs/cgroup/cpu,cpuacct/x/cpu.cfs_quota_us": "50000\n",
+        "fs/cgroup/cpu,cpuacct/x/cpu.cfs_period_us": "100000\n",
+        "fs/cgroup/memory/x/memory.limit_in_bytes": "536870912\n",
+    }
+    facts = fake_cgroup(monkeypatch, tmp_path, "4:cpu,cpuacct:/x\n3:memory:/x\n", files)
+    assert facts == {"cgroup.cpu_max": "50000 100000", "cgroup.memory_max": "536870912"}
+    assert host.cpu_count(1) == 1
+
+
+@pytest.mark.parametrize(("parent", "cpu_max"), [("-1", "max 100000"), ("50000", "50000 100000")])
+def test_a_group_of_version_1_without_a_quota_has_that_of_its_parent(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, parent: str, cpu_max: str
+) -> None:
+    files = {f"fs/cgroup/cpu/x{group}/cpu.cfs_quota_us": f"{quota}\n" for group, quota in (("", parent), ("/y", "-1"))}
+    files |= {f"fs/cgroup/cpu/x{group}/cpu.cfs_period_us": "100000\n" for group in ("", "/y")}
+    assert fake_cgroup(monkeypatch, tmp_path, "4:cpu:/x/y\n", files) == {"cgroup.cpu_max": cpu_max}
+
+
+def test_a_remote_server_has_no_host_facts() -> None:
+    found = host.read_host(None)
+    assert (found.facts, found.mounts, found.devices) == ([], [], [])
+    assert "not run on this host" in found.notes[0]
+
+
+def test_a_vanished_server_is_no_error() -> None:
+    found = host.read_host(2**22 + 1)
+    assert found.get("kernel.release") and found.mounts == [] and found.notes
+
+
+def test_counters_have_one_value_each() -> None:
+    counters = list(read_counters())
+    names = [name for name, _ in counters]
+    assert len(names) == len(set(names))
+    found = dict(counters)
+    assert found["stat.cpu_idle_ns"] > 0 and found["vmstat.pgfault"] > 0 and found["meminfo.MemAvailable_bytes"] > 1 << 20

@@ -1,0 +1,84 @@
+"""The layers of the Python package: what may import what. Read LAYERS from top to bottom: each line may import those below it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import leadline
+import pytest
+
+PACKAGE = Path(leadline.__file__).parent
+LAYERS = (
+    ("__main__", "docs"),
+    ("cli",),
+    ("demo", "doctor", "top"),
+    ("views.report",),
+    ("views",),
+    ("files", "probes"),
+    ("postgres",),
+    ("findings",),
+    ("capture",),
+    ("host", "tables"),
+    ("output",),
+    ("figures", "progress"),
+    ("errors", "version"),
+    ("_core",),
+)
+# What is particular to one engine; what is general must work without it.
+ENGINES = ("postgres", "files")
+GENERAL = ("capture", "findings", "host", "tables", "views", "views.report", "output", "figures", "progress", "errors", "version")
+# Between parts of one layer: nothing, except these.
+WITHIN: set[tuple[str, str]] = {("capture", "postgres")}
+
+
+def part_of(module: str) -> str:
+    """The part of the package that a dotted name below leadline belongs to: the longest name that LAYERS has."""
+    names = {name for layer in LAYERS for name in layer}
+    parts = module.split(".")
+    for length in range(len(parts), 0, -1):
+        if ".".join(parts[:length]) in names:
+            return ".".join(parts[:length])
+    raise AssertionError(f"leadline.{module} is in no layer: add it to LAYERS")
+
+
+def imports() -> Iterator[tuple[str, str, str]]:
+    """Importing part, imported part, and where, for each import of the package's own modules, at any depth of the code."""
+    for file in sorted(PACKAGE.rglob("*.py")):
+        module = ".".join(file.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__")
+        if module == "__init__":
+            continue
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            names = []
+            if isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+                names = [f"{node.module}.{alias.name}" for alias in node.names]
+            elif isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            for name in names:
+                if name.startswith("leadline."):
+                    yield part_of(module), part_of(name.removeprefix("leadline.")), f"{file.relative_to(PACKAGE)}:{node.lineno}"
+
+
+LEVEL = {name: len(LAYERS) - number for number, layer in enumerate(LAYERS) for name in layer}
+
+
+def test_imports_point_down() -> None:
+    wrong = [
+        f"{where}: {user} imports {used}"
+        for user, used, where in imports()
+        if user != used and LEVEL[used] >= LEVEL[user] and (user, used) not in WITHIN
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("general", GENERAL)
+def test_what_is_general_knows_no_engine(general: str) -> None:
+    wrong = [f"{where}: {user} imports {used}" for user, used, where in imports() if user == general and used in ENGINES and (user, used) not in WITHIN]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_every_import_was_looked_at() -> None:
+    found = list(imports())
+    assert ("cli", "errors") in {(user, used) for user, used, _ in found}
+    assert len(found) > 300
