@@ -17,6 +17,7 @@ from collections.abc import Sequence
 
 import click
 
+from leadline.cli.streams import OutputLost, forget_stdout
 from leadline.errors import LeadlineError
 from leadline.version import version
 
@@ -85,6 +86,30 @@ def group() -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Runs one command line and gives its exit code. Errors are printed here, in the one shape, and nowhere else."""
+    as_json = "--json" in arguments
+    try:
+        outcome = _outcome(arguments)
+        sys.stdout.flush()  # what cannot be written shows up here rather than at exit
+        return outcome
+    except LeadlineError as e:
+        return _fail(e, as_json=as_json)
+    except click.ClickException as e:
+        return _fail(_usage_error(e), as_json=as_json)
+    except OutputLost as e:
+        forget_stdout()
+        return OUTCOME_FINE if e.is_read_no_more else _fail(e.as_error(), as_json=False)
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("interrupted", err=True)
+        return OUTCOME_INTERRUPTED
+    except BrokenPipeError:
+        forget_stdout()
+        return OUTCOME_FINE
+    except OSError as e:  # of a file or folder that nobody else said anything of
+        where = "" if e.filename is None else os.fsdecode(e.filename)
+        return _fail(LeadlineError("storage", str(e.strerror or e), where=where), as_json=as_json)
+
+
+def _outcome(arguments: Sequence[str]) -> int:
     try:
         if instruction := os.environ.get(COMPLETE_VARIABLE):
             from click.shell_completion import shell_complete
@@ -92,23 +117,12 @@ def run(arguments: Sequence[str]) -> int:
             return shell_complete(group, {}, "leadline", COMPLETE_VARIABLE, instruction)
         with group.make_context("leadline", list(arguments)) as context:  # not main(): it exits 1 on a closed pipe
             outcome = group.invoke(context)
-        sys.stdout.flush()  # a closed pipe shows up here rather than at exit
         return outcome if isinstance(outcome, int) else OUTCOME_FINE
-    except LeadlineError as e:
-        return _fail(e, as_json="--json" in arguments)
     except click.exceptions.NoArgsIsHelpError as e:
         click.echo(e.format_message(), err=True)
         return OUTCOME_ERROR
-    except click.ClickException as e:
-        return _fail(_usage_error(e), as_json="--json" in arguments)
     except click.exceptions.Exit as e:
         return e.exit_code
-    except (KeyboardInterrupt, click.Abort):
-        click.echo("interrupted", err=True)
-        return OUTCOME_INTERRUPTED
-    except BrokenPipeError:  # the reader (head, less) has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return OUTCOME_FINE
 
 
 def _usage_error(e: click.ClickException) -> LeadlineError:
@@ -118,10 +132,13 @@ def _usage_error(e: click.ClickException) -> LeadlineError:
 
 
 def _fail(error: LeadlineError, *, as_json: bool) -> int:
-    if as_json:
-        from leadline.output import to_json
+    try:
+        if as_json:
+            from leadline.output import to_json
 
-        click.echo(to_json({"error": error.as_dict()}))
-    else:
-        click.echo(error.as_text(), err=True)
+            click.echo(to_json({"error": error.as_dict()}))
+            return OUTCOME_ERROR
+    except OutputLost:
+        forget_stdout()
+    click.echo(error.as_text(), err=True)
     return OUTCOME_ERROR
