@@ -8,6 +8,8 @@ from pathlib import Path
 
 import click
 
+HOT_PAGES = "select object, block, page_kind, waiters, wait_s from page_wait order by wait_s desc"
+
 
 def next_steps(capture: Path, report: Path) -> str:
     """What to look at next, as commands that can be pasted."""
@@ -17,7 +19,7 @@ def next_steps(capture: Path, report: Path) -> str:
             f"capture: {capture}",
             f"report:  {report}   (open it in a browser)",
             f"next:    leadline findings {name}",
-            f'         leadline sql {name} "select * from hot_block"',
+            f'         leadline sql {name} "{HOT_PAGES}"',
         ]
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import click
 import duckdb
 
 from leadline.capture.reader import Capture, open_capture
+from leadline.cli.sql_screen import one_screen
 from leadline.errors import LeadlineError
 from leadline.output import to_csv, to_json, to_table
 
@@ -59,12 +61,15 @@ Examples:
 @click.argument("query")
 @click.option("--json", "form", flag_value="json", help="Print a JSON list of objects.")
 @click.option("--csv", "form", flag_value="csv", help="Print CSV with a header line.")
-@click.option("--table", "form", flag_value="table", default="table", help="Print a table of 80 columns (the default); long text is cut.")
-def command(capture: Path, query: str, form: str) -> None:
+@click.option("--table", "form", flag_value="table", help="Print all rows as a table of 80 columns; long text is cut.")
+def command(capture: Path, query: str, form: str | None) -> None:
     """Run SQL over the tables of a capture.
 
     QUERY is one DuckDB query over the tables that `leadline tables` lists; - reads it from standard input. It can read
     the capture and nothing else.
+
+    On a terminal the first rows are printed, as many as fit on the screen, with the local time beside each ts. Without a
+    terminal all rows are printed, as with --table.
     """
     opened = open_capture(capture)
     try:
@@ -77,8 +82,14 @@ def command(capture: Path, query: str, form: str) -> None:
         opened.close()
 
 
-def _print(capture: Capture, query: str, form: str) -> None:
+def _print(capture: Capture, query: str, form: str | None) -> None:
     try:
+        if form is None and sys.stdout.isatty():
+            text, note = one_screen(capture, query, shutil.get_terminal_size())
+            click.echo(text)
+            if note:
+                click.echo(note, err=True)
+            return
         cursor = capture.db.execute(query)
         names = [column[0] for column in cursor.description or []]
         if form == "csv":
