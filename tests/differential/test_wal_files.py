@@ -190,7 +190,7 @@ def test_an_export_is_a_capture(log: Log, tmp_path: Path, capsys: pytest.Capture
     assert run(["sql", str(capture), "select rmgr, record_type, count(*) as n from wal_record group by all", "--json"]) == 0
     assert {(r["rmgr"], r["record_type"]): r["n"] for r in json.loads(capsys.readouterr().out)} == sums
     assert made["tables"]["wal_record_raw"]["rows"] == sum(sums.values())
-    assert json_of(capsys, "export", log.folder, "-o", out, code=2)["error"]["message"] == "there is a capture of that name"
+    assert json_of(capsys, "export", log.folder, "-o", out, code=2)["error"]["message"] == "the output already exists"
     assert json_of(capsys, "export", log.folder, "-o", out, "--force")["status"] == "complete"
     (tmp_path / "folder").mkdir()
     inside = Path(json_of(capsys, "export", log.folder, "-o", tmp_path / "folder")["capture"])

@@ -319,7 +319,7 @@ def test_scan_of_many_pages_loses_none(capsys: pytest.CaptureFixture[str], data_
     assert capture.scalar("select count(distinct block) from page") == 9000
     capture.close()
     code, answer = answered(capsys, "scan", str(root), "-o", str(out))
-    assert (code, answer["error"]["message"]) == (2, "the folder is not empty")
+    assert (code, answer["error"]["message"]) == (2, "the output already exists")
 
 
 # -- what goes wrong ---------------------------------------------------------------------------------------------------

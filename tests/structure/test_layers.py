@@ -22,13 +22,14 @@ LAYERS = (
     ("capture",),
     ("host", "tables"),
     ("output",),
-    ("figures", "progress"),
+    ("figures", "progress", "replacing"),
     ("errors", "version"),
     ("_core",),
 )
 # What is particular to one engine; what is general must work without it.
 ENGINES = ("postgres", "files")
-GENERAL = ("capture", "findings", "host", "tables", "views", "views.report", "output", "figures", "progress", "errors", "version")
+GENERAL = ("capture", "findings", "host", "tables", "views", "views.report", "output", "figures", "progress", "replacing")
+GENERAL += ("errors", "version")
 # Between parts of one layer: nothing, except these.
 WITHIN: set[tuple[str, str]] = {("capture", "postgres")}
 

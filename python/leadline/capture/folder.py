@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import datetime
-import shutil
 from pathlib import Path
 
 from leadline.capture.reader import MANIFEST
-from leadline.errors import LeadlineError, cannot_be_written
+from leadline.errors import cannot_be_written
+from leadline.replacing import make_room
 
 
 def capture_folder(out: Path | None, *, overwrite: bool) -> Path:
@@ -21,20 +21,7 @@ def capture_folder(out: Path | None, *, overwrite: bool) -> Path:
         directory = directory / default
     elif directory.suffix != ".leadline":
         directory = directory.with_name(directory.name + ".leadline")
-    if not directory.exists() or not any(directory.iterdir() if directory.is_dir() else [directory]):
-        return directory
-    if not (directory / MANIFEST).exists():
-        raise LeadlineError(
-            "usage", "there is something else in the place of the capture", hint="choose another name with -o", where=str(directory)
-        )
-    if not overwrite:
-        raise LeadlineError(
-            "usage", "there is a capture of that name", hint="--force replaces it, -o gives another name", where=str(directory)
-        )
-    try:
-        shutil.rmtree(directory)
-    except OSError as e:
-        raise LeadlineError("storage", f"the old capture cannot be removed: {e.strerror}", where=str(directory)) from e
+    make_room(directory, overwrite=overwrite, capture=True)
     return directory
 
 
@@ -49,11 +36,10 @@ def make_folder(directory: Path) -> bool:
         raise cannot_be_written("the folder of the capture", e, directory) from e
 
 
-def make_empty_folder(directory: Path) -> None:
-    """Makes the folder, or takes one that is there and has nothing in it."""
+def make_empty_folder(directory: Path, *, overwrite: bool) -> None:
+    """Makes exactly this folder. An empty one is used as it is, a capture is replaced if `overwrite` is set."""
     try:
-        empty = make_folder(directory) or not any(directory.iterdir())
-    except OSError as e:
+        make_room(directory, overwrite=overwrite, capture=True)
+    except OSError as e:  # a folder that may not be read
         raise cannot_be_written("the folder of the capture", e, directory) from e
-    if not empty:
-        raise LeadlineError("usage", "the folder is not empty", hint="name a new one with -o", where=str(directory))
+    make_folder(directory)

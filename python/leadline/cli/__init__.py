@@ -19,6 +19,7 @@ import click
 
 from leadline.cli.streams import OutputLost, forget_stdout
 from leadline.errors import LeadlineError
+from leadline.replacing import FORCE_HELP
 from leadline.version import version
 
 COMMANDS = {
@@ -39,6 +40,7 @@ COMMANDS = {
 }
 OUTCOME_FINE, OUTCOME_FINDINGS, OUTCOME_ERROR, OUTCOME_INTERRUPTED = 0, 1, 2, 130
 COMPLETE_VARIABLE = "_LEADLINE_COMPLETE"
+force = click.option("--force", is_flag=True, help=FORCE_HELP)  # of every command that writes what -o names
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 80}
 
 

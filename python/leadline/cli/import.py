@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from leadline.cli import SETTINGS
+from leadline.cli import SETTINGS, force
 from leadline.output import to_json
 
 
@@ -39,8 +39,9 @@ Examples:
     show_default=True,
     type=click.Path(path_type=Path),
     metavar="CAPTURE",
-    help="The folder to write: new or empty.",
+    help="The capture folder to make.",
 )
+@force
 @click.option(
     "--system-page-size",
     type=click.Choice(["2048", "4096"]),
@@ -56,7 +57,13 @@ Examples:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def onstat(
-    files: tuple[Path, ...], oncheck: Path | None, output: Path, system_page_size: str, page_size: int | None, as_json: bool
+    files: tuple[Path, ...],
+    oncheck: Path | None,
+    output: Path,
+    force: bool,
+    system_page_size: str,
+    page_size: int | None,
+    as_json: bool,
 ) -> None:
     """Read onstat -X (or -B, -b) of Informix: which objects' buffers are waited for.
 
@@ -66,7 +73,7 @@ def onstat(
     from leadline.files.informix.capture import Sizes, write
     from leadline.files.informix.contended import as_dict, as_text
 
-    capture = write(list(files), oncheck, output, Sizes(int(system_page_size), page_size))
+    capture = write(list(files), oncheck, output, Sizes(int(system_page_size), page_size), overwrite=force)
     try:
         found = as_dict(capture)
         click.echo(to_json(found) if as_json else as_text(found))

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from leadline.cli import OUTCOME_FINDINGS, OUTCOME_FINE, SETTINGS
+from leadline.cli import OUTCOME_FINDINGS, OUTCOME_FINE, SETTINGS, force
 from leadline.output import to_json
 
 block_size = click.option("--block-size", type=int, metavar="BYTES", help="Size of a page [default: what pg_control or the file says].")
@@ -221,10 +221,11 @@ Examples:
     from heap_tuple where lp_flags = 1 group by 1\"""",
 )
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("-o", "--output", required=True, type=click.Path(path_type=Path), metavar="DIR", help="The folder to write: new or empty.")
+@click.option("-o", "--output", required=True, type=click.Path(path_type=Path), metavar="DIR", help="The capture folder to make.")
+@force
 @block_size
 @as_json
-def scan(paths: tuple[Path, ...], output: Path, block_size: int | None, as_json: bool) -> None:
+def scan(paths: tuple[Path, ...], output: Path, force: bool, block_size: int | None, as_json: bool) -> None:
     """Write whole relations or data directories as tables: pages, line pointers, tuple headers.
 
     The tables are page_file, page, heap_tuple and index_item; DIR is a capture that `leadline sql` reads.
@@ -233,5 +234,5 @@ def scan(paths: tuple[Path, ...], output: Path, block_size: int | None, as_json:
     from leadline.files.pages.summary import scan_text
     from leadline.progress import TerminalLine
 
-    done = scan_pages(list(paths), output, block_size=block_size, progress=TerminalLine())
+    done = scan_pages(list(paths), output, block_size=block_size, overwrite=force, progress=TerminalLine())
     click.echo(to_json(done.summary) if as_json else scan_text(done.summary, output))

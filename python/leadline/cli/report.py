@@ -7,6 +7,8 @@ from pathlib import Path
 
 import click
 
+from leadline.cli import force
+
 
 def default_output(capture: Path) -> Path:
     """NAME.leadline gives NAME.html beside it."""
@@ -17,19 +19,20 @@ def default_output(capture: Path) -> Path:
 
 @click.command(
     "report",
-    epilog="\b\nExamples:\n  leadline report demo.leadline\n  leadline report demo.leadline -o report.html",
+    epilog="\b\nExamples:\n  leadline report demo.leadline\n  leadline report demo.leadline -o report.html --force",
 )
 @click.argument("capture", type=click.Path(path_type=Path))
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="The file to write; else NAME.html beside NAME.leadline.")
+@force
 @click.option("--json", "as_json", is_flag=True, help="Print the path and size of the report as JSON.")
-def command(capture: Path, output: Path | None, as_json: bool) -> None:
+def command(capture: Path, output: Path | None, force: bool, as_json: bool) -> None:
     """Write a capture as one HTML file that opens offline.
 
     The path of the file is printed.
     """
     from leadline.views.report import write_report
 
-    written = write_report(capture, output or default_output(capture))
+    written = write_report(capture, output or default_output(capture), overwrite=force)
     if as_json:
         click.echo(json.dumps({"report": str(written), "bytes": written.stat().st_size}))
     else:

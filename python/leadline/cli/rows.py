@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from leadline.cli import SETTINGS
+from leadline.cli import SETTINGS, force
 from leadline.figures import unconverted
 from leadline.output import print_json_list, to_json, to_table
 
@@ -33,6 +33,7 @@ Examples:
 @click.option("--dsn", metavar="DSN", help="Take PATH as the name of a table of this server (on this host).")
 @click.option("--dead", is_flag=True, help="Rows too that no new snapshot sees, and where each row is.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write FILE.csv or FILE.parquet.")
+@force
 @click.option("--limit", type=click.IntRange(1), help="Print so many rows.")
 @click.option("--threads", type=click.IntRange(1, 64), help="Threads for -o (default: one per CPU).")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -43,6 +44,7 @@ def command(
     dsn: str | None,
     dead: bool,
     output: Path | None,
+    force: bool,
     limit: int | None,
     threads: int | None,
     as_json: bool,
@@ -58,6 +60,7 @@ def command(
     from leadline.errors import LeadlineError
     from leadline.files.wal import threads_here
     from leadline.progress import TerminalLine
+    from leadline.replacing import make_room
 
     if output and limit:
         raise LeadlineError("usage", "--limit is for printing, not for -o")
@@ -71,6 +74,7 @@ def command(
     about = scan.describe()
     names = about["provenance"] + [name for name, _ in about["columns"]]
     if output:
+        make_room(output, overwrite=force)
         line = TerminalLine()
 
         def progress(done: int, blocks: int) -> None:

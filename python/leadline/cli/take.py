@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from leadline.cli import force
 from leadline.errors import LeadlineError
 
 _UNITS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
@@ -45,7 +46,7 @@ def parse_rate(text: str) -> float:
 @click.option(
     "--tier", type=click.Choice(["auto", "shm", "sql"]), default="auto", show_default=True, help="Read shared memory, or sample over SQL."
 )
-@click.option("--force", is_flag=True, help="Replace a capture of the same name.")
+@force
 @click.option("--json", "as_json", is_flag=True, help="Print a summary of the capture as JSON.")
 def command(
     dsn: str | None,

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from leadline.cli import force
 from leadline.output import print_json_list, to_json, to_table
 
 WIDTH = 80
@@ -187,7 +188,7 @@ Examples:
     metavar="DIR",
     help="The capture folder to make, or a folder to put it in.",
 )
-@click.option("--force", is_flag=True, help="Replace a capture that is there.")
+@force
 @THREADS
 @JSON
 def export(path: str, out: Path, force: bool, threads: int | None, as_json: bool, **wish: Any) -> None:

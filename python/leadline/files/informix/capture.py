@@ -42,10 +42,10 @@ class Sizes:
         return size
 
 
-def write(onstat: list[Path], oncheck: Path | None, directory: Path, sizes: Sizes) -> Capture:
-    """Writes the capture and opens it. What a failure leaves is marked `failed`."""
+def write(onstat: list[Path], oncheck: Path | None, directory: Path, sizes: Sizes, *, overwrite: bool = False) -> Capture:
+    """Writes the capture and opens it. overwrite: replace a capture that is there. What a failure leaves is marked `failed`."""
     _refuse_before_writing(onstat, oncheck)
-    make_empty_folder(directory)
+    make_empty_folder(directory, overwrite=overwrite)
     options = {
         "onstat": [str(path) for path in onstat],
         "oncheck": str(oncheck) if oncheck else None,

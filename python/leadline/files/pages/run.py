@@ -55,8 +55,15 @@ class Pages:
             self._progress.share(status["bytes"], status["total_bytes"], rate)
 
 
-def scan(paths: list[Path], directory: Path, *, block_size: int | None = None, progress: TerminalLine | None = None) -> Pages:
-    """Writes the tables of all pages into a new capture folder; the finished run with its summary.
+def scan(
+    paths: list[Path],
+    directory: Path,
+    *,
+    block_size: int | None = None,
+    overwrite: bool = False,
+    progress: TerminalLine | None = None,
+) -> Pages:
+    """Writes the tables of all pages into a new capture folder; the finished run with its summary. overwrite: replace a capture.
 
     The manifest says that the capture is being made until all is written, and "failed" with the error when that does not happen.
     """
@@ -64,7 +71,7 @@ def scan(paths: list[Path], directory: Path, *, block_size: int | None = None, p
     from leadline.capture.manifest import Manifest
     from leadline.postgres.target import Target
 
-    make_empty_folder(directory)
+    make_empty_folder(directory, overwrite=overwrite)
     manifest = Manifest(directory, Target("files"), {"paths": [str(path) for path in paths], "block_size": block_size})
     content = manifest.content
     content["tier"] = "files"

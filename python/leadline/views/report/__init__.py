@@ -16,18 +16,23 @@ from markupsafe import Markup
 from leadline.capture.reader import open_capture
 from leadline.errors import cannot_be_written
 from leadline.findings import evaluate
+from leadline.replacing import make_room
 
 
-def write_report(capture_path: str | Path, out_html: str | Path) -> Path:
-    """Writes the report of a capture and returns its path. Raises LeadlineError when it cannot be read or written."""
+def write_report(capture_path: str | Path, out_html: str | Path, *, overwrite: bool = False) -> Path:
+    """Writes the report of a capture and returns its path. overwrite: replace a file that is there.
+
+    Raises LeadlineError when the capture cannot be read or the report cannot be written.
+    """
     from leadline.views.report.model import build
 
+    out = Path(out_html)
+    make_room(out, overwrite=overwrite)
     capture = open_capture(capture_path)
     try:
         page = render(build(capture, evaluate(capture)))
     finally:
         capture.close()
-    out = Path(out_html)
     temporary = out.with_name(out.name + ".tmp")
     try:
         temporary.write_text(page, encoding="utf-8")

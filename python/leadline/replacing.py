@@ -1,0 +1,47 @@
+"""What lies where a command is about to write: replaced with --force only, and only when it is what the command writes.
+
+`make_room` is the one place that decides it, for captures (folders) and for single files.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leadline.errors import LeadlineError
+
+if TYPE_CHECKING:
+    from pathlib import Path  # not when a command starts
+
+MANIFEST = "manifest.json"
+EXISTS = "the output already exists"
+FORCE_HELP = "Replace the output if it exists."
+
+
+def make_room(path: Path, *, overwrite: bool, capture: bool = False) -> None:
+    """Returns when `path` may be written. Removes the capture that is to be replaced, and nothing else.
+
+    capture: a capture folder will be written, else a file. A file is replaced by whoever writes it, when it is whole.
+    Raises LeadlineError: something is there and overwrite is false, or it is something else.
+    """
+    if not path.exists() and not path.is_symlink():
+        return
+    if capture and path.is_dir() and not any(path.iterdir()):
+        return
+    replaceable = (path / MANIFEST).is_file() if capture else path.is_file()
+    if not replaceable:
+        kind = "a capture" if capture else "a file"
+        detail = f"it is not {kind}, and --force replaces nothing else"
+        raise LeadlineError("usage", EXISTS, detail=detail, hint="-o names another place", where=str(path))
+    if not overwrite:
+        raise LeadlineError("usage", EXISTS, hint="--force replaces it, -o names another place", where=str(path))
+    if capture:
+        _remove_capture(path)
+
+
+def _remove_capture(directory: Path) -> None:
+    import shutil
+
+    try:
+        shutil.rmtree(directory)
+    except OSError as e:
+        raise LeadlineError("storage", f"the old capture cannot be removed: {e.strerror}", where=str(directory)) from e

@@ -1,0 +1,121 @@
+"""--force: the same option, with the same meaning and the same error, in every command that writes what -o names."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import pytest
+from conftest import Server
+from example_capture import example
+from leadline.cli import force as force_option
+from leadline.cli import group, run
+from leadline.replacing import EXISTS
+
+ONSTAT = Path(__file__).parents[2] / "testdata/informix/listing/onstat_x.txt"
+# What is typed, and the name of what it writes. SERVER: its pid; DATA: its data directory; the others are files made here.
+WRITERS: dict[str, tuple[list[str], str]] = {
+    "take": (["take", "--pid", "SERVER", "--for", "100ms"], "out.leadline"),
+    "report": (["report", "CAPTURE"], "out.html"),
+    "rows": (["rows", "DATA", "written", "--database", "postgres"], "out.csv"),
+    "rows to Parquet": (["rows", "DATA", "written", "--database", "postgres"], "out.parquet"),
+    "page scan": (["page", "scan", "DATA/global/1262"], "out.leadline"),
+    "wal export": (["wal", "export", "DATA", "--rmgr", "Transaction"], "out.leadline"),
+    "import onstat": (["import", "onstat", "ONSTAT"], "out.leadline"),
+}
+# demo replaces what an earlier demo left in a folder of its own name, and refuses a folder with anything else in it.
+OWN_FOLDER = {"demo"}
+
+
+def commands_with_output() -> dict[str, click.Command]:
+    """Every command, at any depth, that has -o."""
+    found: dict[str, click.Command] = {}
+
+    def look(command: click.Command, line: str) -> None:
+        if isinstance(command, click.Group):
+            context = click.Context(command)
+            for name in command.list_commands(context):
+                below = command.get_command(context, name)
+                assert below is not None
+                look(below, f"{line} {name}".strip())
+        elif any("-o" in parameter.opts for parameter in command.params):
+            found[line] = command
+
+    look(group, "")
+    return found
+
+
+def test_every_command_with_an_output_is_in_the_table_and_has_the_option() -> None:
+    found = commands_with_output()
+    assert set(found) == {line.split(" to ")[0] for line in WRITERS} | OWN_FOLDER
+
+    @click.command()
+    @force_option
+    def sample(force: bool) -> None:
+        """Has the option as cli/__init__.py defines it."""
+
+    [wanted] = sample.params
+    for line in set(found) - OWN_FOLDER:
+        [option] = [p for p in found[line].params if "--force" in p.opts]
+        assert option.to_info_dict() == wanted.to_info_dict(), line
+
+
+@pytest.fixture(scope="module")
+def places(servers: Callable[[int], Server], tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    server = servers(16)
+    server.sql("drop table if exists written")
+    server.sql("create table written as select 1 as id")
+    server.sql("checkpoint")
+    folder = tmp_path_factory.mktemp("force")
+    return {
+        "SERVER": str(server.pid),
+        "DATA": str(server.private.data_dir),
+        "CAPTURE": str(example(folder).write()),
+        "ONSTAT": str(ONSTAT),
+    }
+
+
+def contents(path: Path) -> dict[str, bytes]:
+    files = [path] if path.is_file() else [p for p in path.rglob("*") if p.is_file()]
+    return {str(file.relative_to(path.parent)): file.read_bytes() for file in files}
+
+
+@pytest.mark.parametrize("line", WRITERS)
+def test_what_is_there_is_replaced_with_force_and_only_then(
+    line: str, places: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words, name = WRITERS[line]
+    out = tmp_path / name
+    command = [*words, "-o", str(out), "--json"]
+    for word, place in places.items():
+        command = [part.replace(word, place) for part in command]
+
+    def error(*more: str) -> dict[str, str]:
+        capsys.readouterr()
+        assert run([*command, *more]) == 2
+        told: dict[str, str] = json.loads(capsys.readouterr().out)["error"]
+        return told
+
+    assert run(command) == 0
+    marker = out if out.is_file() else out / "left-over"
+    marker.write_text("of the first")
+    before = contents(out)
+    told = error()
+    assert (told["message"], told["hint"], told["where"]) == (EXISTS, "--force replaces it, -o names another place", str(out))
+    assert contents(out) == before
+
+    assert run([*command, "--force"]) == 0
+    assert b"of the first" not in contents(out).values() and contents(out)
+
+    # Anything of another kind stays, with --force too: a folder where a file is to be, a folder that is no capture.
+    other = tmp_path / "other"
+    out.rename(other)
+    out.mkdir()
+    (out / "mine.txt").write_text("keep me")
+    for more in ((), ("--force",)):
+        told = error(*more)
+        assert (told["message"], told["hint"]) == (EXISTS, "-o names another place")
+        assert "and --force replaces nothing else" in told["detail"]
+    assert contents(out) == {f"{name}/mine.txt": b"keep me"}
