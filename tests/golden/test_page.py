@@ -339,7 +339,7 @@ def test_scan_of_many_pages_loses_none(capsys: pytest.CaptureFixture[str], data_
         (["check", "{here}/none"], "not_found"),
         (["check"], "usage"),
         (["scan", "{heap}"], "usage"),
-        (["scan", "{heap}", "-o", "{here}/text"], "storage"),
+        (["scan", "{heap}", "-o", "{here}/text"], "usage"),
         (["nonsense"], "usage"),
     ],
 )
