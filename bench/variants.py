@@ -18,7 +18,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
-from leadline.capture.reader import MANIFEST, open_capture, read_manifest
+from leadline.capture.manifest import MANIFEST, Manifest, read_manifest
+from leadline.capture.reader import open_capture
 from leadline.errors import LeadlineError
 from leadline.postgres.server.private import PrivateServer
 from leadline.tables import all_tables
@@ -123,13 +124,13 @@ class Leadline:
             capture.close()
         return {**ticks, **self._evidence(capture.manifest)}
 
-    def _evidence(self, manifest: dict[str, Any]) -> dict[str, Any]:
+    def _evidence(self, manifest: Manifest) -> dict[str, Any]:
         """Rows and bytes of what is sampled; what is read once before and after the window (catalog, host) is left out."""
         once = {name for name, table in all_tables().items() if table.probe == "catalog"} | {"host_fact", "mount", "block_device"}
-        tables = {name: counts for name, counts in manifest["tables"].items() if name not in once}
+        tables = {name: counts for name, counts in manifest.tables.items() if name not in once}
         rows, size = (sum(counts[key] for counts in tables.values()) for key in ("rows", "bytes"))
-        window_s = (manifest["clock"]["ts_to"] - manifest["clock"]["ts_from"]) / 1e9
-        cost = manifest["self_cost"]
+        window_s = manifest.clock.window_s or 1.0
+        cost = manifest.cost
         samples = max(1, tables.get("session_run", {}).get("rows", 0))
         return {
             "capture_window_s": window_s,
@@ -138,17 +139,17 @@ class Leadline:
             "bytes_per_row": size / max(1, rows),
             "bytes_per_session_sample": size / samples,
             "setup_cpu_s": self._setup_cpu_s,  # with the start of Python, which the tool's own account does not see
-            "finish_cpu_s": max(0.0, self._whole_life_cpu_s - self._setup_cpu_s - cost["cpu_s"]),
-            "own_account_setup_cpu_s": cost["setup_cpu_s"],
-            "own_account_cpu_percent": cost["cpu_percent_of_core"],
-            "access": manifest["access"]["shared_memory"],
-            "probes": {name: probe["status"] for name, probe in manifest["probes"].items()},
+            "finish_cpu_s": max(0.0, self._whole_life_cpu_s - self._setup_cpu_s - (cost.cpu_s or 0.0)),
+            "own_account_setup_cpu_s": cost.setup_cpu_s,
+            "own_account_cpu_percent": cost.cpu_percent_of_core,
+            "access": manifest.probe("sessions").access["shared_memory"],
+            "probes": {name: probe.status for name, probe in manifest.probes.items()},
         }
 
     def _wait_for_window(self, deadline: float) -> None:
         while True:
             self.check()
-            if (self._capture / MANIFEST).exists() and read_manifest(self._capture)["clock"]["ts_from"] is not None:
+            if (self._capture / MANIFEST).exists() and read_manifest(self._capture).clock.ts_from is not None:
                 return
             if time.monotonic() > deadline:
                 raise LeadlineError("gone", f"leadline take did not begin within {START_S:g} s", detail=self.child.last_words())

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+from leadline.capture.manifest import Clock, Host, Manifest, ProbeState, Target, write_manifest
 from leadline.capture.reader import Capture, open_capture
 from leadline.tables import DUCKDB_TYPES, all_tables
 
@@ -299,7 +300,7 @@ class SyntheticCapture:
         db = duckdb.connect(":memory:")
         written = {name: count for name in all_tables() if (count := self._write_table(db, name))}
         db.close()
-        (self.path / "manifest.json").write_text(json.dumps(self.manifest(written), indent=1))
+        write_manifest(self.path, self.manifest(written))
         return self.path
 
     @contextmanager
@@ -369,35 +370,18 @@ class SyntheticCapture:
             from timed qualify row_number() over (partition by session_id, k order by n desc) = 1"""
         )
 
-    def manifest(self, tables: dict[str, int]) -> dict[str, Any]:
+    def manifest(self, tables: dict[str, int]) -> Manifest:
         """As docs/concepts/contracts.md has it."""
-        ticks = self._tick(self.seconds)
-        return {
-            "format_version": 1,
-            "product_version": "0.1.0",
-            "status": "complete",
-            "error": None,
-            "tier": self.tier,
-            "rate_hz": self.rate_hz,
-            "period_ns": self.period_ns,
-            "clock": {"ts_from": TS_FROM, "ts_to": self.ts(self.seconds), "wall_offset_ns": WALL_FROM_NS - TS_FROM},
-            "target": {
-                "kind": "pid",
-                "pid": 4000,
-                "data_dir": "",
-                "dsn": "",
-                "server_version_num": self.server_version_num,
-                "server_version": f"{self.server_version_num // 10000}.{self.server_version_num % 10000}",
-                "cpu_count": self.cpu_count,
-                "max_connections": self.max_connections,
-            },
-            "host": {"name": "synthetic", "kernel": "6.1.0", "machine": "x86_64"},
-            "probes": self.probes,
-            "layout_checks": [],
-            "access": {"shared_memory": "map_files", "private_memory": True, "why": ""},
-            "notes": [],
-            "tables": {name: {"rows": rows, "bytes": 0, "segments": 1} for name, rows in tables.items()},
-            "loss": {"ticks_taken": ticks, "ticks_missed": 0, "torn": 0},
-            "self_cost": {"cpu_s": 0.1, "window_s": self.seconds, "cpu_percent_of_core": 0.17, "bytes_written": 0, "setup_cpu_s": 0.0},
-            "options": {},
-        }
+        version = f"{self.server_version_num // 10000}.{self.server_version_num % 10000}"
+        made = Manifest(Target("postgres", "postmaster 4000", 4000, self.cpu_count, version, self.server_version_num), status="complete")
+        made.target.detail = {"max_connections": self.max_connections}
+        made.clock = Clock(TS_FROM, self.ts(self.seconds), WALL_FROM_NS - TS_FROM)
+        made.host = Host("synthetic", "6.1.0", "x86_64")
+        made.probes = {name: ProbeState(**state) for name, state in self.probes.items()}
+        sessions = made.probes.setdefault("sessions", ProbeState())
+        sessions.tier, sessions.rate_hz = self.tier, self.rate_hz
+        sessions.loss = {"ticks_taken": self._tick(self.seconds), "ticks_missed": 0, "torn": 0}
+        sessions.access = {"shared_memory": "map_files", "private_memory": True, "why": ""}
+        made.tables = {name: {"rows": rows, "bytes": 0, "segments": 1} for name, rows in tables.items()}
+        made.cost.of_window(0.1, self.seconds)
+        return made

@@ -26,8 +26,8 @@ def captured(
     path = take(dsn=server.dsn, for_s=for_s, out=folder / "live.leadline", **options)
     capture = open_capture(path)
     try:
-        assert capture.manifest["status"] == "complete"
-        assert capture.manifest["tier"] == options.get("tier", "shm")
+        assert capture.manifest.status == "complete"
+        assert capture.manifest.probe("sessions").tier == options.get("tier", "shm")
         return evaluate(capture, only=only, thresholds=thresholds)
     finally:
         capture.close()

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from leadline import _core
-from leadline.capture.reader import Capture, open_capture, write_manifest
+from leadline.capture.manifest import Clock, Manifest, ProbeState, Target, write_manifest
+from leadline.capture.reader import Capture, open_capture
 
 
 class Recording:
@@ -25,15 +26,10 @@ class Recording:
     def finish(self) -> Capture:
         self.status = self.recorder.stop()
         monotonic, wall = _core.clock()
-        manifest = {
-            "format_version": 1,
-            "status": "complete",
-            "tier": "shm",
-            "rate_hz": self.rate_hz,
-            "clock": {"ts_from": self.status["ts_from"], "ts_to": self.status["ts_to"], "wall_offset_ns": wall - monotonic},
-            "target": {"server_version_num": self.described["server_version_num"], "cpu_count": 2},
-            "probes": self.described["probes"],
-        }
+        manifest = Manifest(Target("postgres", version_num=self.described["server_version_num"], cpu_count=2), status="complete")
+        manifest.clock = Clock(self.status["ts_from"], self.status["ts_to"], wall - monotonic)
+        manifest.probes = {name: ProbeState(**state) for name, state in self.described["probes"].items()}
+        manifest.probes["sessions"].tier, manifest.probes["sessions"].rate_hz = "shm", self.rate_hz
         write_manifest(self.directory, manifest)
         self.capture = open_capture(self.directory)
         return self.capture

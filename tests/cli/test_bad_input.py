@@ -17,11 +17,11 @@ import pytest
 from conftest import Server, running
 from example_capture import example
 from leadline._core import RowScan
-from leadline.capture.manifest import RESERVE_BYTES, Manifest
+from leadline.capture.making import RESERVE_BYTES, Making
+from leadline.capture.manifest import Target
 from leadline.cli import run
 from leadline.errors import KINDS
 from leadline.postgres.server.user import server_user
-from leadline.postgres.target import Target
 
 ROOT = os.geteuid() == 0
 TESTDATA = Path(__file__).resolve().parents[2] / "testdata"
@@ -279,8 +279,8 @@ def test_a_report_that_finds_no_room_leaves_nothing(full_disk: Path, tmp_path: P
 
 
 def test_the_end_of_a_capture_is_written_when_not_a_byte_is_left(full_disk: Path) -> None:
-    manifest = Manifest(full_disk, Target("files"), {})
-    with pytest.raises(OSError, match="No space left"), manifest.making(), (full_disk / "segment").open("wb", buffering=0) as out:
+    making = Making(full_disk, Target("files"), {})
+    with pytest.raises(OSError, match="No space left"), making.from_files(), (full_disk / "segment").open("wb", buffering=0) as out:
         while out.write(b"\0" * 4096):
             pass
     said = json.loads((full_disk / "manifest.json").read_text())

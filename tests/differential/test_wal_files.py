@@ -185,7 +185,7 @@ def test_an_export_is_a_capture(log: Log, tmp_path: Path, capsys: pytest.Capture
     assert made["status"] == "complete"
     capture = tmp_path / "log.leadline"
     assert made["capture"] == str(capture)
-    assert json.loads((capture / "manifest.json").read_text())["wal"]["major"] == 17
+    assert json.loads((capture / "manifest.json").read_text())["target"]["detail"]["major"] == 17
     sums = {(r["rmgr"], r["record_type"]): r["records"] for r in json_of(capsys, "stats", log.folder)}
     assert run(["sql", str(capture), "select rmgr, record_type, count(*) as n from wal_record group by all", "--json"]) == 0
     assert {(r["rmgr"], r["record_type"]): r["n"] for r in json.loads(capsys.readouterr().out)} == sums
@@ -203,7 +203,7 @@ def test_a_folder_whose_name_is_no_utf_8(log: Log, tmp_path: Path, capsys: pytes
     shutil.copytree(log.folder, folder)
     made = json_of(capsys, "export", folder, "-o", tmp_path / "out")
     manifest = json.loads((tmp_path / "out.leadline" / "manifest.json").read_text())
-    assert made["target"]["data_dir"] == manifest["target"]["data_dir"] == str(tmp_path / "odd?")
+    assert made["target"]["detail"]["data_dir"] == manifest["target"]["detail"]["data_dir"] == str(tmp_path / "odd?")
     assert json_of(capsys, "stats", folder) == json_of(capsys, "stats", log.folder)
 
 

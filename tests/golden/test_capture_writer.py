@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 from leadline._core import TableWriter, clock
-from leadline.capture.reader import Capture, open_capture, write_manifest
+from leadline.capture.manifest import Clock, Manifest, Target, write_manifest
+from leadline.capture.reader import Capture, open_capture
 from leadline.errors import LeadlineError
 from leadline.tables import Column, all_tables
 
@@ -20,8 +21,7 @@ LIMITS = {"int32": (-(2**31), 2**31 - 1), "uint32": (0, 2**32 - 1), "int64": (-(
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    manifest = {"format_version": 1, "status": "complete", "clock": {"ts_from": 0, "ts_to": 1}, "target": {}, "probes": {}}
-    write_manifest(tmp_path, manifest)
+    write_manifest(tmp_path, Manifest(Target("host"), status="complete", clock=Clock(0, 1)))
     return tmp_path
 
 

@@ -191,7 +191,7 @@ def test_many_extents_against_a_slow_search(
     opened = open_capture(capture)
     found = {row["page"]: row["relname"] for row in opened.rows("select page, relname from informix_hot_buffer")}
     assert len(opened.rows("from informix_hot_buffer")) == len(pages)
-    assert not [note for note in opened.manifest["notes"] if "extents lie over" in note]
+    assert not [note for note in opened.manifest.notes if "extents lie over" in note]
     opened.close()
     for page in pages:
         names = [name.rpartition(".")[2] for name, offset, size in rows if offset <= page < offset + size]

@@ -266,7 +266,7 @@ def interrupt(path: Path) -> None:
     manifest = json.loads((path / "manifest.json").read_text())
     manifest["status"] = "recording"
     manifest["clock"]["ts_to"] = None
-    manifest["self_cost"] = None
+    manifest["cost"] = {}
     (path / "manifest.json").write_text(json.dumps(manifest))
 
 

@@ -219,7 +219,7 @@ def test_the_demo_finds_its_troubles_by_measurement(rights: str, temporary: Path
     assert (folder / "report.html").stat().st_size > 10_000
     assert sorted(path.name for path in folder.iterdir()) == ["capture.leadline", "report.html"]
     if ordinary:
-        access = json.loads((folder / "capture.leadline" / "manifest.json").read_text())["access"]
+        access = json.loads((folder / "capture.leadline" / "manifest.json").read_text())["probes"]["sessions"]["access"]
         assert (access["shared_memory"], result["window"]["tier"]) == ("process_vm_readv", "shm")
     found = {(f["id"], f["subject"]): f for f in result["findings"]}
 

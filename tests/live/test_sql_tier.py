@@ -123,15 +123,15 @@ def test_passes_and_cost_are_counted(servers: Callable[[int], Server], tmp_path:
     capture = capture_of(servers(16), tmp_path, for_s=3.0)
     ticks = capture.rows("select count(*) as taken, sum(missed) as missed, max(period_ns) as period from tick")[0]
     assert ticks["period"] == 100_000_000 and 27 <= ticks["taken"] + ticks["missed"] <= 31
-    assert capture.manifest["loss"]["ticks_taken"] == ticks["taken"]
+    assert capture.manifest.probe("sessions").loss["ticks_taken"] == ticks["taken"]
     assert capture.scalar("select max(cpu_user_ns + cpu_system_ns) from self_cost where component = 'sampler'") > 0
-    assert 0 < capture.manifest["self_cost"]["cpu_percent_of_core"] < 100
+    assert 0 < capture.manifest.cost.cpu_percent_of_core < 100
 
 
 def test_a_rate_beyond_ten_is_clamped_and_said(servers: Callable[[int], Server], tmp_path: Path) -> None:
     capture = capture_of(servers(16), tmp_path, rate_hz=250, for_s=0.5)
-    assert capture.manifest["rate_hz"] == 10.0
-    assert any("250 passes a second" in note for note in capture.manifest["notes"])
+    assert capture.manifest.probe("sessions").rate_hz == 10.0
+    assert any("250 passes a second" in note for note in capture.manifest.notes)
 
 
 def test_statements_are_normalised_and_joined(servers: Callable[[int], Server], tmp_path: Path) -> None:
@@ -162,9 +162,9 @@ def test_what_the_user_may_not_see_is_said(servers: Callable[[int], Server], tmp
     with server.connect(application_name="hidden one") as conn:
         conn.execute("select 'something'")
         capture = capture_of(server, tmp_path, dsn=f"{server.dsn} user=watcher", for_s=0.6)
-    probe = capture.manifest["probes"]["sessions"]
-    assert probe["status"] == "partial" and probe["hint"] == "grant pg_monitor to watcher"
-    assert capture.manifest["loss"]["sessions_hidden"] >= 1
+    probe = capture.manifest.probe("sessions")
+    assert probe.status == "partial" and probe.hint == "grant pg_monitor to watcher"
+    assert capture.manifest.probe("sessions").loss["sessions_hidden"] >= 1
     assert capture.rows("select * from statement where query like '%privilege%'") == []
 
 
@@ -176,7 +176,7 @@ def test_cpu_of_each_backend_on_this_host(pg: Server, tmp_path: Path) -> None:
     assert rows[0]["n"] >= 2 and 0.5 < rows[0]["busy"] < 1.2
     buffers = capture.rows("select count(shared_blks_hit) as hits, count(temp_blks_written) as temp from session_delta")[0]
     assert (buffers["hits"] > 0) == (pg.major >= 18) and buffers["temp"] == 0
-    assert capture.manifest["probes"]["deltas"]["status"] == "partial"
+    assert capture.manifest.probe("deltas").status == "partial"
 
 
 def test_a_lost_connection_ends_with_one_error_and_keeps_what_was_seen(fresh_server: Callable[..., Server], tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_a_lost_connection_ends_with_one_error_and_keeps_what_was_seen(fresh_ser
         cutter.join()
     assert caught.value.kind == "gone" and "leadline show" in caught.value.hint
     capture = open_capture(tmp_path / "c.leadline")
-    assert capture.manifest["status"] == "failed" and capture.manifest["error"]["kind"] == "gone"
+    assert capture.manifest.status == "failed" and capture.manifest.error["kind"] == "gone"
     assert capture.scalar("select count(*) from session_sample") > 0
 
 
@@ -213,7 +213,7 @@ def test_a_sampler_that_breaks_is_an_error_and_not_a_short_capture(
     with pytest.raises(LeadlineError) as caught:
         capture_of(servers(16), tmp_path, for_s=20.0)
     assert "programming error" in caught.value.message and "ZeroDivisionError" in caught.value.detail
-    assert open_capture(tmp_path / "c.leadline").manifest["status"] == "failed"
+    assert open_capture(tmp_path / "c.leadline").manifest.status == "failed"
 
 
 # -- blockers, without a server ------------------------------------------------------------------------------------------

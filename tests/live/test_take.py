@@ -85,19 +85,21 @@ def test_a_capture_by_pid_needs_no_connection(pg: Server, tmp_path: Path, monkey
         path = take(pid=pg.pid, for_s=1.5, rate_hz=50, out=tmp_path / "c")
     capture = open_capture(path)
     m = capture.manifest
-    assert (m["status"], m["tier"], m["target"]["kind"], m["target"]["pid"]) == ("complete", "shm", "pid", pg.pid)
-    assert m["target"]["server_version_num"] == pg.private.version_num
-    assert m["clock"]["ts_from"] < m["clock"]["ts_to"] and m["error"] is None
-    assert 65 <= m["loss"]["ticks_taken"] + m["loss"]["ticks_missed"] <= 85
-    assert {check["result"] for check in m["layout_checks"]} <= {"passed", "skipped"}
-    assert m["probes"]["catalog"]["status"] == "partial" and any("catalog files" in note for note in m["notes"])
+    assert (m.status, m.probe("sessions").tier, m.target.kind, m.target.pid) == ("complete", "shm", "postgres", pg.pid)
+    assert m.target.detail["named_by"] == "pid"
+    assert m.target.version_num == pg.private.version_num
+    assert m.clock.ts_from < m.clock.ts_to and m.error is None
+    loss = m.probe("sessions").loss
+    assert 65 <= loss["ticks_taken"] + loss["ticks_missed"] <= 85
+    assert {check["result"] for check in m.probe("sessions").detail["layout_checks"]} <= {"passed", "skipped"}
+    assert m.probe("catalog").status == "partial" and any("catalog files" in note for note in m.notes)
     assert capture.rows("select datname, usename, state from session_sample where application_name = 'witness' limit 1") == [
         {"datname": "postgres", "usename": "postgres", "state": "idle"}
     ]
     assert capture.scalar("select count(*) from relation where relname = 'named_from_files'") == 1
     assert capture.scalar("select count(*) from (select relid from relation group by datid, relid, relfilenode having count(*) > 1)") == 0
     for table in ("tick", "session_run", "session_delta", "self_cost", "host_fact", "host_stat", "setting", "mount"):
-        assert m["tables"][table]["rows"] == capture.scalar(f"select count(*) from {table}") > 0
+        assert m.tables[table]["rows"] == capture.scalar(f"select count(*) from {table}") > 0
     assert [p.name for p in path.iterdir() if p.name.startswith(".")] == []
 
 
@@ -105,7 +107,7 @@ def test_a_dsn_adds_names_and_counters(servers: Callable[[int], Server], tmp_pat
     server = servers(16)
     path = take(dsn=server.dsn, for_s=0.8, out=tmp_path / "c")
     capture = open_capture(path)
-    assert capture.manifest["tier"] == "shm" and capture.manifest["probes"]["catalog"]["status"] == "ok"
+    assert capture.manifest.probe("sessions").tier == "shm" and capture.manifest.probe("catalog").status == "ok"
     assert {r["phase"] for r in capture.rows("select distinct phase from server_stat")} == {"before", "after"}
     assert (
         capture.scalar(
@@ -139,12 +141,12 @@ def test_without_a_free_slot_it_still_works(fresh_server: Callable[..., Server],
         for conn in held:
             conn.close()
     for capture in (by_pid, by_dsn):
-        assert capture.manifest["tier"] == "shm"
+        assert capture.manifest.probe("sessions").tier == "shm"
         assert (
             capture.scalar("select count(distinct pid) from session_sample where application_name like 'holder%' and datname = 'postgres'")
             == 5
         )
-    assert any("free connection slot" in note for note in by_dsn.manifest["notes"])
+    assert any("free connection slot" in note for note in by_dsn.manifest.notes)
 
 
 def test_views_sql_opens_in_any_duckdb(servers: Callable[[int], Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,7 +252,7 @@ def test_a_signal_ends_the_window_and_keeps_everything(number: int, servers: Cal
     assert process.returncode == 0, errors
     manifest = manifest_of(capture)
     assert manifest["status"] == "complete" and any("stopped by the user" in note for note in manifest["notes"])
-    assert open_capture(capture).scalar("select count(*) from tick") == manifest["loss"]["ticks_taken"] > 0
+    assert open_capture(capture).scalar("select count(*) from tick") == manifest["probes"]["sessions"]["loss"]["ticks_taken"] > 0
 
 
 def test_sigkill_at_any_moment_leaves_a_capture_that_opens(servers: Callable[[int], Server], tmp_path: Path) -> None:
@@ -293,7 +295,7 @@ def test_a_server_that_goes_away_ends_it_with_one_error(
     manifest = manifest_of(capture)
     assert (manifest["status"], manifest["error"]["kind"]) == ("failed", "gone")
     opened = open_capture(capture)
-    loss = manifest["loss"]  # what was read since the server was last seen alive is counted, not written
+    loss = manifest["probes"]["sessions"]["loss"]  # what was read since the server was last seen alive is counted, not written
     assert opened.scalar("select count(*) from tick") == loss["ticks_taken"] - loss.get("ticks_unverified", 0) > 0
     assert opened.scalar("select count(*) from relation") > 0
     assert opened.rows("select distinct phase from server_stat") == [{"phase": "before"}]
@@ -366,8 +368,8 @@ def test_without_rights_it_falls_back_to_sql_and_says_what_to_do(open_folder: Pa
     assert done.returncode == 0, done.stderr
     assert "shared memory was not read" in done.stderr and "sudo" in done.stderr
     capture = open_capture(open_folder / "c.leadline")
-    assert (capture.manifest["tier"], capture.manifest["status"]) == ("sql", "complete")
-    assert capture.manifest["target"]["pid"] == pid
+    assert (capture.manifest.probe("sessions").tier, capture.manifest.status) == ("sql", "complete")
+    assert capture.manifest.target.pid == pid
     assert capture.scalar("select count(*) from session_sample") > 0
 
 
@@ -384,7 +386,8 @@ def test_the_servers_own_user_needs_no_root(servers: Callable[[int], Server], op
     done = as_user(uid, "take", "--pid", server.pid, "--for", "1s", "-o", open_folder / "c")
     assert done.returncode == 0, done.stderr
     capture = open_capture(open_folder / "c.leadline")
-    assert capture.manifest["tier"] == "shm" and capture.manifest["access"]["shared_memory"] == "process_vm_readv"
+    sessions = capture.manifest.probe("sessions")
+    assert sessions.tier == "shm" and sessions.access["shared_memory"] == "process_vm_readv"
     assert capture.scalar("select count(*) from session_sample where backend_type = 'checkpointer'") > 0
     assert capture.scalar("select count(*) from relation where relname = 'pg_class'") > 0
 
@@ -399,8 +402,8 @@ def refusing(kind: str, message: str) -> Callable[..., Any]:
 def test_an_unknown_major_falls_back_to_sql(servers: Callable[[int], Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_core, "Recorder", refusing("unsupported", "PostgreSQL 99 is not known"))
     capture = open_capture(take(dsn=servers(16).dsn, for_s=0.5, out=tmp_path / "c"))
-    assert capture.manifest["tier"] == "sql"
-    assert any("PostgreSQL 99 is not known" in note and "what a user can do" in note for note in capture.manifest["notes"])
+    assert capture.manifest.probe("sessions").tier == "sql"
+    assert any("PostgreSQL 99 is not known" in note and "what a user can do" in note for note in capture.manifest.notes)
 
 
 def test_an_unknown_major_without_a_way_out_is_one_error(
@@ -421,7 +424,7 @@ def test_a_pid_without_memory_rights_uses_the_servers_own_socket(
     monkeypatch.setattr(_core, "Recorder", refusing("rights", "memory may not be read"))
     monkeypatch.setenv("PGUSER", "postgres")
     capture = open_capture(take(pid=servers(16).pid, for_s=0.5, out=tmp_path / "c"))
-    assert capture.manifest["tier"] == "sql" and capture.scalar("select count(*) from session_sample") > 0
+    assert capture.manifest.probe("sessions").tier == "sql" and capture.scalar("select count(*) from session_sample") > 0
 
 
 def test_wrong_targets_are_one_error_on_the_command_line(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ import pytest
 from conftest import Server, wait_until
 from example_capture import LONG, example
 from findings_synthetic import TS_FROM, SyntheticCapture
+from leadline.capture.manifest import read_manifest
 from leadline.capture.reader import open_capture
 from leadline.cli import run
 from leadline.errors import LeadlineError
@@ -55,7 +56,7 @@ RECORDING = Recording("16.14", "postmaster 4711", 2, "shm", 100, 61, 1.4, 0.034)
 
 def live_of(path: Path) -> LiveCapture:
     """A live capture that has taken in the whole of a synthetic one."""
-    live = LiveCapture(path, json.loads((path / "manifest.json").read_text()))
+    live = LiveCapture(path, read_manifest(path))
     live.set_names(path)
     live.ingest(path)
     return live
@@ -133,7 +134,7 @@ def test_samples_wait_for_their_tick(tmp_path: Path) -> None:
     later = path.with_name("later")
     later.mkdir()
     (path / "tick").rename(later / "tick")
-    live = LiveCapture(path, json.loads((path / "manifest.json").read_text()))
+    live = LiveCapture(path, read_manifest(path))
     live.ingest(path)
     assert live.extent() is None
     live.ingest(later)
@@ -144,7 +145,7 @@ def test_samples_wait_for_their_tick(tmp_path: Path) -> None:
 
 def test_names_that_come_later_are_given_to_what_was_sampled(tmp_path: Path) -> None:
     path = example(tmp_path).write()
-    live = LiveCapture(path, json.loads((path / "manifest.json").read_text()))
+    live = LiveCapture(path, read_manifest(path))
     named = path.with_name("names")
     named.mkdir()
     for table in ("database", "role", "relation"):
@@ -178,7 +179,7 @@ def test_old_samples_are_forgotten_but_a_held_window_stays(tmp_path: Path) -> No
 def test_a_damaged_segment_is_one_error(tmp_path: Path) -> None:
     path = example(tmp_path).write()
     (path / "tick" / "000002.parquet").write_bytes(b"not parquet")
-    live = LiveCapture(path, json.loads((path / "manifest.json").read_text()))
+    live = LiveCapture(path, read_manifest(path))
     with pytest.raises(LeadlineError) as caught:
         live.ingest(path)
     assert caught.value.kind == "storage"

@@ -128,7 +128,7 @@ def test_a_capture_without_passes_and_an_interrupted_one_are_reported(tmp_path: 
     cap = SyntheticCapture(tmp_path, seconds=0)
     path = cap.write()
     manifest = json.loads((path / "manifest.json").read_text())
-    manifest |= {"status": "recording", "self_cost": None, "loss": None, "access": None, "layout_checks": None}
+    manifest |= {"status": "recording", "cost": {}, "probes": {}}
     manifest["clock"]["ts_to"] = None
     (path / "manifest.json").write_text(json.dumps(manifest))
     text = Page(write_report(path, tmp_path / "r.html").read_text()).text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from pathlib import Path
 
-from leadline.capture.reader import MANIFEST
+from leadline.capture.manifest import MANIFEST
 from leadline.errors import cannot_be_written
 from leadline.replacing import make_room
 

@@ -1,172 +1,208 @@
-"""The manifest of a capture while it is made (docs/concepts/contracts.md), and views.sql beside it.
+"""The manifest of a capture: what it is evidence of, when, by which probes, and what they missed and cost.
 
-The manifest is there from the start and refreshed as the capture grows, so that a killed recorder leaves a readable capture.
+This module alone knows the JSON (docs/concepts/contracts.md). Everything else works with these classes.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import platform
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field, fields
+from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from leadline.capture.reader import FORMAT_VERSION, write_manifest
 from leadline.errors import LeadlineError, cannot_be_written
-from leadline.host.facts import cpu_count
-from leadline.postgres.target import Target
-from leadline.tables import DUCKDB_TYPES, Table, all_tables
 from leadline.version import version
 
-RESERVE = ".reserve"
-RESERVE_BYTES = 128 << 10  # room for the last manifest when the disk is full
+FORMAT_VERSION = 2
+MANIFEST = "manifest.json"
+T = TypeVar("T")
 
 
-class Manifest:
-    """Builds and writes manifest.json of one capture folder."""
+@dataclass
+class Clock:
+    """The window in ns on CLOCK_MONOTONIC; ts_to is None while recording. wall_offset_ns: add to a ts for ns since 1970."""
 
-    def __init__(self, directory: Path, target: Target, options: dict[str, Any]) -> None:
-        self.directory = directory
-        self._viewed: set[str] | None = None
+    ts_from: int | None = None
+    ts_to: int | None = None
+    wall_offset_ns: int | None = None
+
+    @property
+    def window_s(self) -> float | None:
+        return None if self.ts_from is None or self.ts_to is None else (self.ts_to - self.ts_from) / 1e9
+
+    @property
+    def began(self) -> datetime | None:
+        """Start of the window by the wall clock, UTC."""
+        if self.ts_from is None or self.wall_offset_ns is None:
+            return None
+        return datetime.fromtimestamp((self.ts_from + self.wall_offset_ns) / 1e9, timezone.utc)
+
+
+@dataclass
+class Target:
+    """What the capture is evidence of.
+
+    kind: postgres, host, process, files, wal, informix, ...: an open set. name: one line for people. pid: its main process on
+    this host. cpu_count: CPUs it may use. version, version_num: of the server (160014 of 16.14). detail: what only this kind
+    has, e.g. dsn (without password), data_dir and max_connections of postgres.
+    """
+
+    kind: str
+    name: str = ""
+    pid: int | None = None
+    cpu_count: int | None = None
+    version: str | None = None
+    version_num: int | None = None
+    detail: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Host:
+    """The host on which the capture was made."""
+
+    name: str = ""
+    kernel: str = ""
+    machine: str = ""
+
+    @staticmethod
+    def this() -> Host:
         system = platform.uname()
-        self.content: dict[str, Any] = {
-            "format_version": FORMAT_VERSION,
-            "product_version": version(),
-            "status": "recording",
-            "error": None,
-            "tier": None,
-            "rate_hz": None,
-            "period_ns": None,
-            "clock": {"ts_from": None, "ts_to": None, "wall_offset_ns": None},
-            "target": {
-                "kind": target.kind,
-                "pid": target.pid,
-                "data_dir": target.data_dir,
-                "dsn": target.safe_dsn,
-                "server_version_num": target.server_version_num,
-                "server_version": target.server_version,
-                "cpu_count": cpu_count(target.pid) if target.pid is not None else None,
-                "max_connections": None,
-            },
-            "host": {"name": system.node, "kernel": system.release, "machine": system.machine},
-            "probes": {},
-            "layout_checks": [],
-            "access": {"shared_memory": "none", "private_memory": False, "why": ""},
-            "notes": list(target.notes),
-            "tables": {},
-            "loss": {},
-            "self_cost": {},
-            "options": options,
-        }
+        return Host(system.node, system.release, system.machine)
+
+
+@dataclass
+class ProbeState:
+    """What became of one probe.
+
+    status: ok, partial (why says what is missing) or off. hint: what would give the rest. tier: how it looked (shm, sql, procfs,
+    files, text, ...). rate_hz: passes a second of a sampling probe. loss: what was missed, counted by kind. cost: cpu_s, bytes_written.
+    access: rights and ways it had. detail: what only this probe has, e.g. layout_checks.
+    """
+
+    status: str = "ok"
+    why: str = ""
+    hint: str = ""
+    tier: str | None = None
+    rate_hz: float | None = None
+    loss: dict[str, Any] = field(default_factory=dict)
+    cost: dict[str, Any] = field(default_factory=dict)
+    access: dict[str, Any] = field(default_factory=dict)
+    detail: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def looked(self) -> bool:
+        """It gathered evidence, all or in part."""
+        return self.status in ("ok", "partial")
+
+
+@dataclass
+class Cost:
+    """What leadline itself used. cpu_s: user and system, of the process in the window; setup_cpu_s: before it."""
+
+    cpu_s: float | None = None
+    window_s: float | None = None
+    cpu_percent_of_core: float | None = None
+    bytes_written: int | None = None
+    setup_cpu_s: float | None = None
+
+    def of_window(self, cpu_s: float, window_s: float) -> None:
+        self.cpu_s, self.window_s = round(cpu_s, 6), round(window_s, 6)
+        self.cpu_percent_of_core = round(100 * cpu_s / window_s, 3) if window_s > 0 else None
+
+
+@dataclass
+class Manifest:
+    """One capture. status: recording, complete or failed; error: the error object that ended it early."""
+
+    target: Target
+    status: str = "recording"
+    error: dict[str, Any] | None = None
+    clock: Clock = field(default_factory=Clock)
+    host: Host = field(default_factory=Host.this)
+    probes: dict[str, ProbeState] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    tables: dict[str, dict[str, int]] = field(default_factory=dict)
+    cost: Cost = field(default_factory=Cost)
+    options: dict[str, Any] = field(default_factory=dict)
+    product_version: str = field(default_factory=version)
+    format_version: int = FORMAT_VERSION
 
     def note(self, *texts: str) -> None:
         """Adds what people should know, each once."""
-        self.content["notes"] += [text for text in dict.fromkeys(texts) if text not in self.content["notes"]]
+        self.notes += [text for text in dict.fromkeys(texts) if text not in self.notes]
 
-    def describe_recorder(self, found: dict[str, Any]) -> None:
-        """Takes over what Recorder.describe() says of the server and the probes."""
-        target = self.content["target"]
-        for key in ("server_version_num", "max_connections", "data_dir"):
-            target[key] = found.get(key) or target[key]
-        target["server_version"] = target["server_version"] or short_version(found["server_version"])
-        self.content["layout_checks"] = found["layout_checks"]
-        self.content["access"] = found["access"]
-        self.content["probes"] = {**self.content["probes"], **found["probes"]}
+    def probe(self, name: str) -> ProbeState:
+        """The state of a probe; of one that was not run, `off` with the reason."""
+        return self.probes.get(name) or ProbeState("off", f"probe {name} was not run")
 
-    def progress(self, status: dict[str, Any], window_s: float, cpu_s: float) -> None:
-        """Loss and cost so far."""
-        self.content["loss"] = {"ticks_taken": status["ticks"], "ticks_missed": status["missed"], "torn": status["torn"]}
-        self._cost(cpu_s, window_s)
-        self.content["self_cost"]["bytes_written"] = status["bytes_written"]
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON object of manifest.json."""
+        content = asdict(self)
+        return {name: content[name] for name in _ORDER}
 
-    def reserve(self) -> None:
-        """Sets room aside so that the end can still be written on a full disk."""
-        try:
-            (self.directory / RESERVE).write_bytes(b"\0" * RESERVE_BYTES)
-        except OSError as e:
-            (self.directory / RESERVE).unlink(missing_ok=True)
-            raise cannot_be_written("the capture", e, self.directory) from e
-
-    def write(self) -> None:
-        """Replaces manifest.json as one step, and views.sql when more tables have rows than the last time."""
-        write_manifest(self.directory, self.content)
-        present = tables_with_rows(self.directory)
-        if present != self._viewed:
-            write_views(self.directory, present)
-            self._viewed = present
-
-    def write_last(self) -> None:
-        """The manifest that ends the capture, with the room set aside for it."""
-        (self.directory / RESERVE).unlink(missing_ok=True)
-        self.write()
-
-    @contextmanager
-    def making(self) -> Iterator[None]:
-        """A capture that is made from files within the block: `complete` when it ends, else `failed` with the error."""
-        self.reserve()
-        self.write()
-        began, cpu = time.monotonic(), time.process_time()
-        try:
-            yield
-        except BaseException as e:
-            error = e if isinstance(e, LeadlineError) else LeadlineError("gone", f"interrupted by {type(e).__name__}")
-            self.content |= {"status": "failed", "error": error.as_dict()}
-            with suppress(LeadlineError):  # the first error is the one to tell, and the manifest on disk says "recording"
-                self.write_last()
-            raise
-        self._cost(time.process_time() - cpu, time.monotonic() - began)
-        self.content["status"] = "complete"
-        self.write_last()
-
-    def _cost(self, cpu_s: float, window_s: float) -> None:
-        self.content["self_cost"] |= {
-            "cpu_s": round(cpu_s, 6),
-            "window_s": round(window_s, 6),
-            "cpu_percent_of_core": round(100 * cpu_s / window_s, 3) if window_s > 0 else None,
-        }
+    @staticmethod
+    def from_dict(content: dict[str, Any]) -> Manifest:
+        """Of a JSON object of this format; keys that are not known (a later minor format) are passed over."""
+        known = {key: value for key, value in content.items() if key in _ORDER and value is not None}
+        parts: dict[str, Any] = {"target": Target, "clock": Clock, "host": Host, "cost": Cost}
+        made = {key: _made(parts[key], value) if key in parts else value for key, value in known.items()}
+        made["probes"] = {name: _made(ProbeState, state) for name, state in known.get("probes", {}).items()}
+        made.setdefault("target", Target("unknown"))
+        return Manifest(**made)
 
 
-def short_version(text: str) -> str:
-    """The version as the setting server_version has it: without the product's name and the compiler."""
-    return text.removeprefix("PostgreSQL ").split(" on ")[0]
+_ORDER = (
+    "format_version", "product_version", "status", "error", "target", "host", "clock", "probes", "notes", "tables", "cost", "options",
+)  # fmt: skip
 
 
-def tables_with_rows(directory: Path) -> set[str]:
-    """Stored tables of which the folder has at least one whole segment."""
-    tables = (table.name for table in all_tables().values() if table.kind == "table")
-    return {name for name in tables if next((directory / name).glob("*.parquet"), None) is not None}
+def _made(kind: type[T], content: dict[str, Any]) -> T:
+    names = {f.name for f in fields(kind)}  # type: ignore[arg-type]
+    return kind(**{key: value for key, value in content.items() if key in names})
 
 
-def write_views(directory: Path, present: set[str]) -> None:
-    """views.sql: the tables that have rows and every view over them, for any DuckDB started inside the folder."""
-    lines = [
-        "-- Run inside this folder: duckdb -init views.sql",
-        "create or replace view capture as select (m.clock->>'ts_from')::bigint as ts_from, (m.clock->>'ts_to')::bigint as ts_to,",
-        "  ((m.clock->>'ts_to')::bigint - (m.clock->>'ts_from')::bigint) / 1e9 as window_s,",
-        "  (m.clock->>'wall_offset_ns')::bigint as wall_offset_ns, m.tier, m.rate_hz::double as rate_hz,",
-        "  (m.target->>'server_version_num')::int as server_version_num, (m.target->>'cpu_count')::int as cpu_count",
-        "  from (select json->'clock' as clock, json->>'tier' as tier, json->>'rate_hz' as rate_hz, json->'target' as target",
-        "        from (select content::json as json from read_text('manifest.json'))) m;",
-    ]
-    lines += [_table_view(table, table.name in present) for table in all_tables().values() if table.kind == "table"]
-    done = {table.name for table in all_tables().values() if table.kind == "table"} | {"capture"}
-    views = [table for table in all_tables().values() if table.kind == "view" and table.name != "capture"]
-    while views:
-        ready = [view for view in views if set(view.needs) | set(view.uses) <= done]
-        if not ready:
-            raise AssertionError(f"views read each other in a circle: {[view.name for view in views]}")
-        lines += [f"create or replace view {view.name} as {view.sql.strip()};" for view in ready]
-        done |= {view.name for view in ready}
-        views = [view for view in views if view.name not in done]
+def write_manifest(directory: Path, manifest: Manifest) -> None:
+    """Replaces the manifest as one step, so that a reader or a crash never sees half of it."""
+    temporary = directory / (MANIFEST + ".tmp")
     try:
-        (directory / "views.sql").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        with open(temporary, "w", encoding="utf-8", errors="replace") as out:  # a path may be no UTF-8
+            json.dump(manifest.as_dict(), out, indent=1, ensure_ascii=False)
+            out.write("\n")
+            out.flush()
+            os.fsync(out.fileno())
+        temporary.replace(directory / MANIFEST)
     except OSError as e:
-        raise cannot_be_written("views.sql", e, directory) from e
+        raise cannot_be_written("the manifest", e, directory) from e
 
 
-def _table_view(table: Table, has_rows: bool) -> str:
-    if has_rows:
-        return f"create or replace view {table.name} as select * from read_parquet('{table.name}/*.parquet', union_by_name = true);"
-    columns = ", ".join(f'cast(null as {DUCKDB_TYPES[c.type]}) as "{c.name}"' for c in table.columns)
-    return f"create or replace view {table.name} as select {columns} where false;"
+def read_manifest(path: Path) -> Manifest:
+    """The manifest of a capture folder, of this format or an older one. Raises LeadlineError when there is none or it is newer."""
+    where = str(path)
+    hint = "a capture is a folder NAME.leadline with a manifest.json; `leadline take` makes one"
+    try:
+        text = (path / MANIFEST).read_text(encoding="utf-8")
+    except FileNotFoundError as e:
+        what = "this is not a capture" if path.exists() else "there is no such capture"
+        raise LeadlineError("not_found", what, hint=hint, where=where) from e
+    except OSError as e:
+        raise LeadlineError("storage", f"the capture cannot be read: {e.strerror}", where=where) from e
+    try:
+        content: dict[str, Any] = json.loads(text)
+        format_version = content["format_version"]
+        if not isinstance(format_version, int) or format_version > FORMAT_VERSION:
+            raise LeadlineError(
+                "unsupported",
+                f"the capture has format version {format_version}, this leadline reads up to {FORMAT_VERSION}",
+                hint="open it with the leadline that made it, or a newer one",
+                where=where,
+            )
+        if format_version == 1:
+            from leadline.capture.format1 import converted
+
+            content = converted(content)
+        return Manifest.from_dict(content)
+    except (ValueError, KeyError, TypeError, AttributeError) as e:
+        raise LeadlineError("invalid", "the manifest of the capture is damaged", detail=repr(e), where=str(path / MANIFEST)) from e

@@ -20,8 +20,8 @@ def as_dict(capture: Capture, evaluation: Evaluation) -> dict[str, Any]:
 
     of = where.window(capture)
     return {
-        "status": capture.manifest.get("status"),
-        "target": capture.manifest.get("target"),
+        "status": capture.manifest.status,
+        "target": dataclasses.asdict(capture.manifest.target),
         "window": dataclasses.asdict(of) | {"aas": of.aas},
         "db_time": [dataclasses.asdict(c) for c in where.by_class(capture)],
         "cpu": dataclasses.asdict(where.cpu_split(capture)),
@@ -34,7 +34,7 @@ def as_dict(capture: Capture, evaluation: Evaluation) -> dict[str, Any]:
         "findings": [f.as_dict() for f in evaluation.findings],
         "not_evaluated": [{"id": name, "reason": reason} for name, reason in evaluation.not_evaluated],
         "not_measured": [dataclasses.asdict(n) for n in where.not_measured(capture)],
-        "self_cost": capture.manifest.get("self_cost"),
+        "self_cost": dataclasses.asdict(capture.manifest.cost),
     }
 
 
@@ -52,7 +52,7 @@ def command(capture: Path, as_json: bool) -> None:
     """
     opened = open_capture(capture)
     try:
-        if opened.manifest.get("target", {}).get("kind") == "informix":
+        if opened.manifest.target.kind == "informix":
             _show_informix(opened, as_json=as_json)
             return
         evaluation = evaluate(opened)

@@ -64,7 +64,7 @@ def command(
     DSN is a connection string (URI or key=value pairs, PG* variables as usual). With --pid or --data-dir no connection is
     made; a DSN beside them is for names and counters. Ctrl-C ends the window early and keeps everything.
     """
-    from leadline.capture.reader import read_manifest
+    from leadline.capture.manifest import read_manifest
     from leadline.probes.take import take
     from leadline.progress import Silent, TerminalLine
 
@@ -75,11 +75,10 @@ def command(
     )  # fmt: skip
     manifest = read_manifest(path)
     if as_json:
-        keys = ("status", "tier", "rate_hz", "clock", "target", "probes", "notes", "tables", "loss", "self_cost")
-        click.echo(json.dumps({"capture": str(path), **{key: manifest[key] for key in keys}}, ensure_ascii=False, indent=1))
+        click.echo(json.dumps({"capture": str(path)} | manifest.as_dict(), ensure_ascii=False, indent=1))
         return
-    loss, cost = manifest["loss"], manifest["self_cost"]
+    loss, cost = manifest.probe("sessions").loss, manifest.cost
     missed = f", {loss['ticks_missed']} missed" if loss.get("ticks_missed") else ""
-    seen = f"{cost.get('window_s', 0):.1f} s, {loss.get('ticks_taken', 0)} passes{missed}"
-    click.echo(f"{path}: {seen}, own CPU {cost.get('cpu_percent_of_core') or 0:.2f} % of a core", err=True)
+    seen = f"{cost.window_s or 0:.1f} s, {loss.get('ticks_taken', 0)} passes{missed}"
+    click.echo(f"{path}: {seen}, own CPU {cost.cpu_percent_of_core or 0:.2f} % of a core", err=True)
     click.echo(f"next: leadline show {path}", err=True)

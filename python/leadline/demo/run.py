@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from leadline.capture.reader import MANIFEST
+from leadline.capture.manifest import MANIFEST
 from leadline.demo.load_process import LoadProcess
 from leadline.demo.schema import load_schema
 from leadline.errors import LeadlineError, cannot_be_written

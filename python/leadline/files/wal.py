@@ -166,26 +166,24 @@ def _value(value: Any) -> str:
 def export(wish: Wish, out: Path, *, overwrite: bool, threads: int) -> dict[str, Any]:
     """Writes the records as a capture; gives its manifest and as `capture` its folder. What a failure leaves is marked `failed`."""
     from leadline.capture.folder import capture_folder, make_folder
-    from leadline.capture.manifest import Manifest
-    from leadline.postgres.target import Target
+    from leadline.capture.making import Making
+    from leadline.capture.manifest import ProbeState, Target
 
     log = wish.open()
     about = log.describe()
     directory = capture_folder(out, overwrite=overwrite)
     make_folder(directory)
-    manifest = Manifest(directory, Target("wal", data_dir=str(Path(wish.path).resolve())), asdict(wish) | {"threads": threads})
-    content = manifest.content
-    content["target"]["server_version_num"] = about["major"] * 10_000
-    content["wal"] = about
-    off = "this capture was made from the log alone"
-    content["probes"] = {name: {"status": "off", "why": off, "hint": ""} for name in ("sessions", "locks", "buffers", "host")}
-    content["probes"]["wal"] = {"status": "ok", "why": "", "hint": ""}
-    with manifest.making():
+    place = str(Path(wish.path).resolve())
+    target = Target("wal", place, version_num=about["major"] * 10_000, version=str(about["major"]), detail={"data_dir": place} | about)
+    making = Making(directory, target, asdict(wish) | {"threads": threads})
+    making.manifest.probes["wal"] = probe = ProbeState(tier="files")
+    with making.from_files() as manifest:
         with Bar(about["bytes"], "exported") as bar:
             done = log.export(str(directory), threads, bar)
-        content["tables"] = done["tables"]
-        content["self_cost"]["bytes_written"] = sum(figures["bytes"] for figures in done["tables"].values())
-        content["wal"] |= done["ending"]
+        manifest.tables = done["tables"]
+        manifest.cost.bytes_written = sum(figures["bytes"] for figures in done["tables"].values())
+        target.detail |= done["ending"]
         if text := ending_text(done["ending"]):
             manifest.note(text)
-    return {"capture": str(directory)} | content
+            probe.status, probe.why = "partial", text
+    return {"capture": str(directory)} | manifest.as_dict()

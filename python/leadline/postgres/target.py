@@ -14,8 +14,10 @@ from pathlib import Path
 import psycopg
 from psycopg.conninfo import make_conninfo
 
+from leadline.capture import manifest
 from leadline.errors import LeadlineError
 from leadline.host import proc
+from leadline.host.facts import cpu_count
 from leadline.postgres import postmaster
 from leadline.postgres.catalog.connection import Connection, connect, parse_dsn, safe_dsn
 
@@ -46,6 +48,12 @@ class Target:
         if self.pid is not None:
             return f"postmaster {self.pid}" + (f", {self.data_dir}" if self.data_dir else "")
         return self.safe_dsn or "the server that the PG* environment names"
+
+    def evidence(self) -> manifest.Target:
+        """What the manifest says of this server before a probe has asked it more."""
+        detail = {"named_by": self.kind, "dsn": self.safe_dsn, "data_dir": self.data_dir, "max_connections": None}
+        cpus = cpu_count(self.pid) if self.pid is not None else None
+        return manifest.Target("postgres", self.describe(), self.pid, cpus, self.server_version, self.server_version_num, detail)
 
     def is_running(self) -> bool:
         """The same postmaster still runs; always true for a remote server, whose connection tells."""

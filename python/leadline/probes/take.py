@@ -13,47 +13,26 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any, Protocol
+from typing import Any
 
 from leadline.capture.folder import capture_folder, make_folder
-from leadline.capture.manifest import Manifest
+from leadline.capture.making import Making
 from leadline.capture.store import Store
 from leadline.errors import LeadlineError
 from leadline.host.facts import read_host
 from leadline.postgres import postmaster
 from leadline.postgres.catalog.collect import CatalogReader
-from leadline.postgres.target import Target, resolve, socket_dsn
-from leadline.probes.sql_tier import MAX_RATE_HZ, SqlRecorder
+from leadline.postgres.target import Target, resolve
+from leadline.probes.sessions import Attached, attach, describe
+from leadline.probes.sql_tier import MAX_RATE_HZ
 from leadline.progress import Progress, Silent
 
 TIERS = ("auto", "shm", "sql")
 MIN_RATE_HZ, MAX_SHM_RATE_HZ = 1.0, 10_000.0
 MANIFEST_EVERY_S = 5.0
-FLUSH_INTERVAL_S = 5.0
 POLL_S = 1.0
-
-
-class Probe(Protocol):
-    """What samples a server: `_core.Recorder` or SqlRecorder."""
-
-    def describe(self) -> dict[str, Any]: ...
-    def start(self) -> None: ...
-    def status(self) -> dict[str, Any]: ...
-    def stop(self) -> dict[str, Any]: ...
-
-
-@dataclass
-class Attached:
-    """A probe, its tier, and why a better tier was not possible."""
-
-    probe: Probe
-    tier: str
-    rate_hz: float
-    dsn: str | None
-    notes: tuple[str, ...] = ()
 
 
 def take(
@@ -102,13 +81,11 @@ class _Session:
         self.probe = attached.probe
         self.store = Store(str(directory))
         self.catalog = CatalogReader(target, attached.dsn)
-        self.manifest = Manifest(directory, target, options)
+        self.making = Making(directory, target.evidence(), options)
+        self.manifest = self.making.manifest
         self.error: LeadlineError | None = None
         self.cpu_at_call = cpu_at_call
-        content = self.manifest.content
-        content["tier"], content["rate_hz"] = attached.tier, attached.rate_hz
-        content["period_ns"] = round(1e9 / attached.rate_hz)
-        self.manifest.describe_recorder(self.probe.describe())
+        describe(self.manifest, attached)
         for note in (*target.notes, *attached.notes):
             self.manifest.note(note)
             progress.note(f"note: {note}")
@@ -117,8 +94,8 @@ class _Session:
         """Records for for_s seconds. Raises LeadlineError when the capture ended early by a fault; it is kept all the same."""
         with _stop_on_signal() as stop:
             try:
-                self.manifest.reserve()
-                self.manifest.write()
+                self.making.reserve()
+                self.making.write()
                 self._before()
             except LeadlineError as e:
                 self.error = e
@@ -148,17 +125,17 @@ class _Session:
         found = self.catalog.read(phase)
         self.store.add_all(found.rows)
         self.manifest.note(*found.notes)
-        self.manifest.content["probes"]["catalog"] = self.catalog.probe()
+        self.manifest.probes["catalog"] = self.catalog.probe()
 
     def _record(self, for_s: float, stop: threading.Event) -> None:
         """The window itself: waits, reports once a second, refreshes the manifest."""
-        clock = self.manifest.content["clock"]
+        clock = self.manifest.clock
         cpu_at_start = _cpu_s()
-        self.manifest.content["self_cost"]["setup_cpu_s"] = round(cpu_at_start - self.cpu_at_call, 6)
+        self.manifest.cost.setup_cpu_s = round(cpu_at_start - self.cpu_at_call, 6)
         self.probe.start()
         started = time.monotonic()
         monotonic_ns, wall_ns = _clock()
-        clock["ts_from"], clock["wall_offset_ns"] = self.probe.status()["ts_from"] or monotonic_ns, wall_ns - monotonic_ns
+        clock.ts_from, clock.wall_offset_ns = self.probe.status()["ts_from"] or monotonic_ns, wall_ns - monotonic_ns
         written = started - MANIFEST_EVERY_S
         status = self.probe.status()
         while True:
@@ -169,9 +146,9 @@ class _Session:
             self.progress.update(elapsed, for_s, status)
             if time.monotonic() - written >= MANIFEST_EVERY_S:
                 written = time.monotonic()
-                self.manifest.progress(status, elapsed, _cpu_s() - cpu_at_start)
+                self._progress(status, elapsed, _cpu_s() - cpu_at_start)
                 try:
-                    self.manifest.write()
+                    self.making.write()
                 except LeadlineError as e:
                     self.error = e
                     break
@@ -179,23 +156,30 @@ class _Session:
         elapsed = time.monotonic() - started
         final = self.probe.stop()
         self.progress.done()
-        self.manifest.progress(final, elapsed, _cpu_s() - cpu_at_start)
-        self.manifest.content["loss"] = final["loss"]
-        self.manifest.content["tables"] = final["tables"]
-        clock["ts_to"] = final["ts_to"]
-        self.manifest.describe_recorder(self.probe.describe())
+        describe(self.manifest, self.attached)
+        self._progress(final, elapsed, _cpu_s() - cpu_at_start)
+        self.manifest.probes["sessions"].loss = final["loss"]
+        self.manifest.tables = final["tables"]
+        clock.ts_to = final["ts_to"]
         if final["error"] is not None:
             self.error = self.error or LeadlineError(**final["error"])
         elif elapsed < for_s and not stop.is_set() and self.error is None:
             self.error = LeadlineError(
-                "invalid", "the recorder ended by itself", detail=f"after {elapsed:.1f} of {for_s:g} s", hint="please report it"
+                "invalid", "the recorder stopped unexpectedly", detail=f"after {elapsed:.1f} of {for_s:g} s", hint="please report it"
             )
         elif stop.is_set() and elapsed < for_s:
             self.manifest.note(f"stopped by the user after {elapsed:.1f} of {for_s:g} s")
 
+    def _progress(self, status: dict[str, Any], window_s: float, cpu_s: float) -> None:
+        """Loss and cost so far."""
+        sessions = self.manifest.probes["sessions"]
+        sessions.loss = {"ticks_taken": status["ticks"], "ticks_missed": status["missed"], "torn": status["torn"]}
+        sessions.cost = {"bytes_written": status["bytes_written"]}
+        self.manifest.cost.of_window(cpu_s, window_s)
+        self.manifest.cost.bytes_written = status["bytes_written"]
+
     def _finish(self, stop: threading.Event) -> None:
         """The second reading of the catalog and the last manifest; neither may hide an earlier error."""
-        content = self.manifest.content
         if self.error is not None and self.error.kind == "gone":  # another server may answer by now, with other counters
             self.manifest.note("the catalog was not read after the window: the server was gone or had been restarted")
         else:
@@ -204,13 +188,11 @@ class _Session:
             except LeadlineError as e:
                 self.error = self.error or e
         try:
-            content["tables"] = {**content["tables"], **self.store.close()}
+            self.manifest.tables |= self.store.close()
         except LeadlineError as e:
             self.error = self.error or e
-        content["status"] = "complete" if self.error is None else "failed"
-        content["error"] = None if self.error is None else self.error.as_dict()
         try:
-            self.manifest.write_last()
+            self.making.end(self.error)
         except LeadlineError as e:
             self.error = self.error or e
 
@@ -226,65 +208,6 @@ def check_options(for_s: float, rate_hz: float, tier: str) -> None:
             f"a rate of {rate_hz:g} passes a second is not possible",
             hint=f"{MIN_RATE_HZ:g} to {MAX_SHM_RATE_HZ:,.0f} passes a second; over SQL at most {MAX_RATE_HZ:g}",
         )
-
-
-def attach(target: Target, directory: Path, rate_hz: float, tier: str, flush_interval_s: float = FLUSH_INTERVAL_S) -> Attached:
-    """The best probe that the target and our rights allow. Raises the shared-memory error when SQL is no way out either.
-
-    flush_interval_s: how long rows wait in memory before a segment is written, at least.
-    """
-    if tier != "sql" and target.pid is not None:
-        try:
-            from leadline import _core
-
-            probe = _core.Recorder(
-                str(directory),
-                target.pid,
-                rate_hz,
-                flush_interval_s=flush_interval_s,
-                growing_segments=flush_interval_s >= FLUSH_INTERVAL_S,
-            )
-            return Attached(probe, "shm", rate_hz, target.dsn)
-        except LeadlineError as e:
-            if tier == "shm" or e.kind in ("storage", "usage"):
-                raise
-            memory_error = e
-        return _attach_sql(target, directory, rate_hz, memory_error, flush_interval_s)
-    if tier == "shm":
-        raise LeadlineError(
-            "unsupported",
-            "shared memory can be read only on the server's own host",
-            detail="; ".join(target.notes),
-            hint="run leadline there, or leave out --tier shm",
-        )
-    return _attach_sql(target, directory, rate_hz, None, flush_interval_s)
-
-
-def _attach_sql(target: Target, directory: Path, rate_hz: float, memory_error: LeadlineError | None, flush_interval_s: float) -> Attached:
-    dsn = target.dsn if target.dsn is not None else socket_dsn(target)
-    notes = []
-    if memory_error is not None:
-        why = "; ".join(part for part in (memory_error.message, memory_error.detail) if part)
-        notes.append(f"shared memory was not read: {why}. Sampled over SQL instead. To read memory: {memory_error.hint}")
-    if dsn is None:
-        raise memory_error or LeadlineError(
-            "usage", "sampling over SQL needs a connection string", hint="leadline take postgresql://USER@HOST:PORT/DATABASE ..."
-        )
-    try:
-        probe = SqlRecorder(str(directory), target, dsn, rate_hz, flush_interval_s=flush_interval_s)
-    except LeadlineError as e:
-        if memory_error is None:
-            raise
-        raise LeadlineError(
-            memory_error.kind,
-            memory_error.message,
-            detail=f"{memory_error.detail}; over SQL: {e.message} ({e.detail})",
-            hint=memory_error.hint,
-            where=memory_error.where,
-        ) from e
-    if rate_hz > probe.rate_hz:
-        notes.append(f"{rate_hz:g} passes a second were asked for; over SQL {probe.rate_hz:g} are made")
-    return Attached(probe, "sql", probe.rate_hz, dsn, tuple(notes))
 
 
 @contextmanager

@@ -91,17 +91,16 @@ class Engine:
         return made
 
     def _recording(self, newest: int | None) -> Recording:
-        content = self.feed.manifest.content
-        about = content["target"]
-        notes = [*content["notes"]]
+        about = self.feed.manifest.target
+        notes = [*self.feed.manifest.notes]
         if self.names.failed:
             notes.append(f"names stay numbers: {self.names.failed}")
         if self.keep_s < KEEP_S:
             notes.append(f"only the last {self.keep_s:.0f} s are kept: there are very many sessions")
         return Recording(
-            server=(about["server_version"] or "of unknown version").split(" (")[0],
+            server=(about.version or "of unknown version").split(" (")[0],
             target=self.target.describe(),
-            cpu_count=about["cpu_count"],
+            cpu_count=about.cpu_count,
             tier=self.feed.tier,
             rate_hz=self.feed.rate_hz,
             running_s=time.monotonic() - self._began,

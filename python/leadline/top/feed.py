@@ -10,7 +10,7 @@ from leadline import _core
 from leadline.capture.manifest import Manifest
 from leadline.errors import LeadlineError
 from leadline.postgres.target import Target
-from leadline.probes.take import attach
+from leadline.probes.sessions import attach, describe
 from leadline.top.live import LiveCapture
 
 FLUSH_INTERVAL_S = 1.0
@@ -27,17 +27,15 @@ class Feed:
         attached = attach(target, self.folder, rate_hz, tier, FLUSH_INTERVAL_S)
         self._probe = attached.probe
         self.tier, self.rate_hz, self.dsn = attached.tier, attached.rate_hz, attached.dsn
-        self.manifest = Manifest(self.folder, target, options or {})
-        content = self.manifest.content
-        content["tier"], content["rate_hz"], content["period_ns"] = self.tier, self.rate_hz, round(1e9 / self.rate_hz)
-        self.manifest.describe_recorder(self._probe.describe())
+        self.manifest = Manifest(target.evidence(), options=options or {})
+        describe(self.manifest, attached)
         self.manifest.note(*target.notes, *attached.notes)
-        self.live = LiveCapture(self.folder, content)
+        self.live = LiveCapture(self.folder, self.manifest)
 
     def start(self) -> None:
         self._probe.start()
         self._set_clock()
-        self.manifest.content["clock"]["ts_from"] = self._probe.status()["ts_from"] or time.monotonic_ns()
+        self.manifest.clock.ts_from = self._probe.status()["ts_from"] or time.monotonic_ns()
 
     def take_in(self) -> None:
         """Moves what was recorded since the last call into `live`.
@@ -49,7 +47,7 @@ class Feed:
             if status["error"] is not None:
                 self.error = LeadlineError(**status["error"])
             elif not status["running"]:
-                self.error = LeadlineError("invalid", "the recorder ended by itself", hint="please report it")
+                self.error = LeadlineError("invalid", "the recorder stopped unexpectedly", hint="please report it")
         self._set_clock()
         self.live.ingest(self.folder)
 
@@ -63,4 +61,4 @@ class Feed:
     def _set_clock(self) -> None:
         """The wall clock may be set while the view runs for days; what was sampled keeps the ages it had."""
         monotonic_ns, wall_ns = _core.clock()
-        self.manifest.content["clock"]["wall_offset_ns"] = wall_ns - monotonic_ns
+        self.manifest.clock.wall_offset_ns = wall_ns - monotonic_ns

@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import duckdb
 
-from leadline.capture.reader import Capture, capture_row, memory_database, views_in_order
+from leadline.capture.manifest import Clock, Manifest
+from leadline.capture.reader import Capture, memory_database
+from leadline.capture.views import manifest_view, views_in_order
 from leadline.errors import LeadlineError
 from leadline.tables import DUCKDB_TYPES, Table, all_tables
 
@@ -33,7 +36,7 @@ REACHES_IN = "ts > getvariable('ts_from') and ts - dt_ns < getvariable('ts_to')"
 class LiveCapture(Capture):
     """A Capture that is fed while it is read. For one thread. path: where segments come from, for messages only."""
 
-    def __init__(self, path: Path, manifest: dict[str, Any]) -> None:
+    def __init__(self, path: Path, manifest: Manifest) -> None:
         super().__init__(path, manifest, memory_database())
         # One thread is enough for a few seconds of samples, and leaves the CPUs to the server.
         self.db.execute("set threads = 1")
@@ -63,8 +66,8 @@ class LiveCapture(Capture):
             return f"there is no table {table}"
         if spec.kind == "view":
             return next(filter(None, (self.unavailable(name) for name in spec.needs)), None)
-        probe = self.manifest.get("probes", {}).get(spec.probe, {})
-        return None if probe.get("status") in ("ok", "partial") else probe.get("why") or f"probe {spec.probe} was not run"
+        probe = self.manifest.probe(spec.probe)
+        return None if probe.looked else probe.why or f"probe {spec.probe} was not run"
 
     def _create_table(self, table: Table) -> None:
         columns = ", ".join(f'"{c.name}" {DUCKDB_TYPES[c.type]}' for c in table.columns)
@@ -95,7 +98,8 @@ class LiveCapture(Capture):
     def _set_limits(self, ts_from: int, ts_to: int) -> None:
         self.db.execute(f"set variable ts_from = {ts_from}::bigint")
         self.db.execute(f"set variable ts_to = {ts_to}::bigint")
-        self.db.execute("create or replace view capture as " + capture_row(self.manifest, ts_from, ts_to))
+        window = Clock(ts_from, ts_to, self.manifest.clock.wall_offset_ns)
+        self.db.execute(manifest_view(replace(self.manifest, clock=window)))
 
     # -- feeding -------------------------------------------------------------------------------------------------------
 

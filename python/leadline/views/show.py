@@ -65,11 +65,10 @@ def _section(title: str, columns: str = "") -> Iterator[Text]:
 
 
 def _header(capture: Capture, of: Window) -> Iterator[Text]:
-    m = capture.manifest
-    target = m.get("target", {})
+    target = capture.manifest.target
     cpus = f", {of.cpu_count} CPUs" if of.cpu_count else ""
-    connections = f", max_connections {target['max_connections']}" if target.get("max_connections") else ""
-    yield Text.assemble(("server    ", "dim"), f"PostgreSQL {target.get('server_version', 'of unknown version')}{cpus}{connections}")
+    connections = f", max_connections {target.detail['max_connections']}" if target.detail.get("max_connections") else ""
+    yield Text.assemble(("server    ", "dim"), f"PostgreSQL {target.version or 'of unknown version'}{cpus}{connections}")
     began = f"from {of.began:%Y-%m-%d %H:%M:%S} UTC, " if of.began else ""
     yield Text.assemble(("window    ", "dim"), f"{began}{seconds(of.window_s)} s")
     tier = {"shm": "shared memory", "sql": "SQL"}.get(of.tier, of.tier)
@@ -79,19 +78,19 @@ def _header(capture: Capture, of: Window) -> Iterator[Text]:
 
 def _made_from_files(capture: Capture) -> Iterator[Text]:
     """What a capture without sessions has, in place of where the time went."""
-    kind = capture.manifest.get("target", {}).get("kind")
+    kind = capture.manifest.target.kind
     source = {"wal": "the files of the log", "files": "the pages of files", "informix": "listings of Informix"}.get(kind, "files")
     yield Text(f"Made from {source}; no session was sampled. For leadline sql:")
-    for name, figures in sorted(capture.manifest.get("tables", {}).items()):
+    for name, figures in sorted(capture.manifest.tables.items()):
         yield Text(f"  {name:<20}{figures.get('rows', 0):>16,} rows")
-    for note in capture.manifest.get("notes", []):
+    for note in capture.manifest.notes:
         yield from _wrapped(note, "dim")
 
 
 def _ended(capture: Capture) -> Iterator[Text]:
     if capture.interrupted:
         yield Text("This capture was interrupted: it shows what was written until then.", style="yellow")
-    error = capture.manifest.get("error")
+    error = capture.manifest.error
     if error:
         yield Text(fit(f"It ended early: {one_line(error.get('message', ''))}", WIDTH), style="yellow")
 
@@ -345,13 +344,13 @@ def _wrapped(text: str, style: str = "", hanging: int = 2) -> Iterable[Text]:
 
 
 def _own_cost(capture: Capture) -> Iterator[Text]:
-    cost = capture.manifest.get("self_cost") or {}
-    if not cost:
-        return
+    cost = capture.manifest.cost
     parts = []
-    if cost.get("cpu_percent_of_core") is not None:
-        parts.append(f"{cost['cpu_percent_of_core']:.2f}% of one CPU")
-    if cost.get("bytes_written") is not None:
-        parts.append(f"{quantity(cost['bytes_written'], 'B')} written")
+    if cost.cpu_percent_of_core is not None:
+        parts.append(f"{cost.cpu_percent_of_core:.2f}% of one CPU")
+    if cost.bytes_written is not None:
+        parts.append(f"{quantity(cost.bytes_written, 'B')} written")
+    if not parts:
+        return
     yield Text("")
     yield Text.assemble(("leadline itself used ", "dim"), ", ".join(parts))

@@ -237,11 +237,11 @@ class NotMeasured:
 def not_measured(capture: Capture) -> list[NotMeasured]:
     """What the probes and the notes of the manifest say was not measured, and the passes that were missed."""
     found = []
-    for name, probe in capture.manifest.get("probes", {}).items():
-        if probe.get("status") != "ok":
-            what = f"probe {name}" + (" in part" if probe.get("status") == "partial" else "")
-            found.append(NotMeasured(what, probe.get("why", ""), probe.get("hint", "")))
-    found += [NotMeasured("note", note) for note in capture.manifest.get("notes", [])]
+    for name, probe in capture.manifest.probes.items():
+        if probe.status != "ok":
+            what = f"probe {name}" + (" in part" if probe.status == "partial" else "")
+            found.append(NotMeasured(what, probe.why, probe.hint))
+    found += [NotMeasured("note", note) for note in capture.manifest.notes]
     of = window(capture)
     if of.missed:
         why = f"{of.missed} of {of.ticks + of.missed} passes were due and not made"

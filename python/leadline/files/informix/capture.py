@@ -10,13 +10,13 @@ from typing import Any
 
 from leadline._core import TableWriter, informix_page_type
 from leadline.capture.folder import make_empty_folder
-from leadline.capture.manifest import Manifest
+from leadline.capture.making import Making
+from leadline.capture.manifest import ProbeState, Target
 from leadline.capture.reader import Capture, open_capture
 from leadline.errors import LeadlineError
 from leadline.files.informix.oncheck import Chunk, Extent, Report
 from leadline.files.informix.onstat import Buffer, Listing, Sample
 from leadline.files.informix.text import INT32, INT64, Unknown
-from leadline.postgres.target import Target
 
 TABLES = ("informix_sample", "informix_buffer", "informix_chunk", "informix_extent")
 SYSTEM_PAGE_SIZES = (2048, 4096)
@@ -52,23 +52,20 @@ def write(onstat: list[Path], oncheck: Path | None, directory: Path, sizes: Size
         "system_page_size": sizes.system,
         "page_size": sizes.given,
     }
-    manifest = Manifest(directory, Target("informix"), options)
-    content = manifest.content
-    content["tier"] = "text"
-    content["probes"] = {"informix": {"status": "ok" if oncheck else "partial", "why": "", "hint": ""}}
+    making = Making(directory, Target("informix", ", ".join(str(path) for path in onstat)), options)
+    making.manifest.probes["informix"] = probe = ProbeState(tier="text")
     if oncheck is None:
-        content["probes"]["informix"] |= {"why": "no listing of oncheck -pe was given", "hint": "--oncheck FILE"}
-    manifest.note("only what onstat and oncheck printed: no session, lock or time was looked at")
-    with manifest.making():
-        content["tables"], unknown = _write_tables(onstat, oncheck, str(directory), sizes)
-        content["loss"] = {"unknown_lines": {name: {"count": u.count, "first": u.first} for name, u in unknown.items()}}
+        probe.status, probe.why, probe.hint = "partial", "no listing of oncheck -pe was given", "--oncheck FILE"
+    with making.from_files() as manifest:
+        manifest.tables, unknown = _write_tables(onstat, oncheck, str(directory), sizes)
+        probe.loss = {"unknown_lines": {name: {"count": u.count, "first": u.first} for name, u in unknown.items()}}
         for name, u in unknown.items():
             if u.count:
                 manifest.note(f"{name}: {u.count} lines of unknown form were left out")
-        manifest.write()
+        making.write()
         capture = open_capture(directory)
         manifest.note(*_doubts(capture, sizes))
-    capture.manifest.update(content)
+    capture.manifest = manifest
     return capture
 
 

@@ -37,10 +37,10 @@ def as_dict(capture: Capture) -> dict[str, Any]:
     return {
         "path": str(capture.path),
         "samples": capture.rows("from informix_sample order by sample"),
-        "rows": {name: about["rows"] for name, about in m.get("tables", {}).items()},
+        "rows": {name: about["rows"] for name, about in m.tables.items()},
         "objects": objects(capture),
-        "unknown_lines": m.get("loss", {}).get("unknown_lines", {}),
-        "notes": m.get("notes", []),
+        "unknown_lines": m.probe("informix").loss.get("unknown_lines", {}),
+        "notes": m.notes,
     }
 
 

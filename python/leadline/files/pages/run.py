@@ -68,21 +68,20 @@ def scan(
     The manifest says that the capture is being made until all is written, and "failed" with the error when that does not happen.
     """
     from leadline.capture.folder import make_empty_folder  # with it comes DuckDB, and a check needs none
-    from leadline.capture.manifest import Manifest
-    from leadline.postgres.target import Target
+    from leadline.capture.making import Making
+    from leadline.capture.manifest import Clock, ProbeState, Target
 
     make_empty_folder(directory, overwrite=overwrite)
-    manifest = Manifest(directory, Target("files"), {"paths": [str(path) for path in paths], "block_size": block_size})
-    content = manifest.content
-    content["tier"] = "files"
-    content["clock"] = {"ts_from": (now := time.monotonic_ns()), "ts_to": now, "wall_offset_ns": time.time_ns() - now}
-    content["probes"] = {"pages": {"status": "ok", "why": "", "hint": ""}}
-    manifest.note("only the pages of files: no session, lock or wait was looked at")
-    with manifest.making():
+    names = [str(path) for path in paths]
+    making = Making(directory, Target("files", ", ".join(names)), {"paths": names, "block_size": block_size})
+    now = time.monotonic_ns()
+    making.manifest.clock = Clock(now, now, time.time_ns() - now)
+    making.manifest.probes["pages"] = ProbeState(tier="files")
+    with making.from_files() as manifest:
         pages = Pages(paths, block_size=block_size, capture_dir=directory, progress=progress)
         for _ in pages:
             pass
         rows = pages.summary["rows"] | {"page_file": pages.summary["files"]}
-        content["tables"] = {name: {"rows": rows.get(name, 0)} for name in TABLES}
-        content["pages"] = pages.summary
+        manifest.tables = {name: {"rows": rows.get(name, 0)} for name in TABLES}
+        manifest.target.detail = pages.summary
     return pages

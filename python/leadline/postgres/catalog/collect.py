@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from leadline.capture.manifest import ProbeState
 from leadline.errors import LeadlineError
 from leadline.postgres import postmaster
 from leadline.postgres.catalog import conf, sql
@@ -37,18 +38,18 @@ class CatalogReader:
             self._read_files(phase, found)
         return found
 
-    def probe(self) -> dict[str, str]:
+    def probe(self) -> ProbeState:
         """The state of probe catalog for the manifest."""
         if self._over_sql and self._sql_error is None:
-            return {"status": "ok", "why": "", "hint": ""}
+            return ProbeState()
         sql_why = "no connection string was given" if self._sql_error is None else self._sql_error.message
         hint = "give a connection string beside --pid" if self.dsn is None else self._sql_error.hint if self._sql_error else ""
         if self._over_sql:
-            return {"status": "partial", "why": f"read before the window only: {sql_why}", "hint": hint}
+            return ProbeState("partial", f"read before the window only: {sql_why}", hint)
         if self._from_files:
             why = f"names and settings from files, no counters of the server: {sql_why}"
-            return {"status": "partial", "why": why, "hint": hint}
-        return {"status": "off", "why": "; ".join(part for part in (sql_why, self._files_error) if part), "hint": hint}
+            return ProbeState("partial", why, hint)
+        return ProbeState("off", "; ".join(part for part in (sql_why, self._files_error) if part), hint)
 
     def _read_sql(self, dsn: str, phase: str, found: sql.Collected) -> None:
         with connect(dsn) as conn:

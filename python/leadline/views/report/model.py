@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from leadline.capture.manifest import Manifest
 from leadline.capture.reader import Capture
 from leadline.figures import cell, quantity
 from leadline.findings import Evaluation, Finding, all_findings
@@ -55,20 +56,19 @@ def build(capture: Capture, evaluation: Evaluation) -> dict[str, Any]:
     }
 
 
-def _manifest(m: dict[str, Any]) -> dict[str, Any]:
+def _manifest(m: Manifest) -> dict[str, Any]:
     """The parts of the manifest the page shows, each with every key: an interrupted capture has few of them."""
-
-    def part(name: str, /, **defaults: Any) -> dict[str, Any]:
-        return defaults | {k: v for k, v in (m.get(name) or {}).items() if v is not None}
-
+    sessions = m.probe("sessions")
+    server = {"server_version": m.target.version or "of unknown version", "max_connections": None, "data_dir": ""}
+    access = {"shared_memory": "not read", "private_memory": False, "why": ""}
     return {
-        "error": m.get("error"),
-        "target": part("target", server_version="of unknown version", max_connections=None, data_dir=""),
-        "host": part("host", name="unknown", kernel="unknown"),
-        "access": part("access", shared_memory="not read", private_memory=False, why=""),
-        "layout_checks": m.get("layout_checks") or [],
-        "loss": part("loss"),
-        "cost": part("self_cost", cpu_percent_of_core=None, cpu_s=None, bytes_written=0),
+        "error": m.error,
+        "target": server | {name: value for name, value in m.target.detail.items() if value is not None},
+        "host": m.host,
+        "access": access | sessions.access,
+        "layout_checks": sessions.detail.get("layout_checks", []),
+        "loss": sessions.loss,
+        "cost": m.cost,
     }
 
 

@@ -1,0 +1,65 @@
+"""The views of a capture as SQL: those of the table specs, over its segments, in an order in which each finds what it reads.
+
+A capture opened here, one in `leadline top`, and views.sql for any DuckDB differ in where tables and manifest come from, and in
+nothing else.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from pathlib import Path
+
+from leadline.capture.manifest import Manifest
+from leadline.errors import cannot_be_written
+from leadline.tables import DUCKDB_TYPES, Table, all_tables
+
+VIEWS_FILE = "views.sql"
+
+
+def manifest_view(manifest: Manifest) -> str:
+    """View `manifest`, which the view `capture` reads: one row with the JSON object in column `manifest`."""
+    text = json.dumps(manifest.as_dict(), ensure_ascii=False).replace("'", "''")
+    return f"create or replace view manifest as select '{text}'::json as manifest"
+
+
+@functools.cache
+def views_in_order() -> tuple[Table, ...]:
+    """The views, each after those it reads."""
+    views = [t for t in all_tables().values() if t.kind == "view"]
+    order: list[Table] = []
+    while views:
+        waiting = {v.name for v in views}
+        ready = [v for v in views if not (set(v.needs) | set(v.uses)) & waiting]
+        if not ready:
+            raise AssertionError(f"views read each other in a circle: {sorted(waiting)}")
+        order += ready
+        views = [v for v in views if v not in ready]
+    return tuple(order)
+
+
+def empty_table(table: Table) -> str:
+    """A query with the columns of a table and no row."""
+    columns = ", ".join(f'cast(null as {DUCKDB_TYPES[c.type]}) as "{c.name}"' for c in table.columns)
+    return f"select {columns} where false"
+
+
+def tables_with_rows(directory: Path) -> set[str]:
+    """Stored tables of which the folder has at least one whole segment."""
+    tables = (table.name for table in all_tables().values() if table.kind == "table")
+    return {name for name in tables if next((directory / name).glob("*.parquet"), None) is not None}
+
+
+def write_views(directory: Path, present: set[str]) -> None:
+    """views.sql: the tables that have rows and every view over them, for any DuckDB started inside the folder."""
+    lines = ["-- Run inside this folder: duckdb -init views.sql"]
+    lines.append("create or replace view manifest as select content::json as manifest from read_text('manifest.json');")
+    for table in all_tables().values():
+        if table.kind == "table":
+            segments = f"select * from read_parquet('{table.name}/*.parquet', union_by_name = true)"
+            lines.append(f"create or replace view {table.name} as {segments if table.name in present else empty_table(table)};")
+    lines += [f"create or replace view {view.name} as {view.sql.strip()};" for view in views_in_order()]
+    try:
+        (directory / VIEWS_FILE).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    except OSError as e:
+        raise cannot_be_written(VIEWS_FILE, e, directory) from e

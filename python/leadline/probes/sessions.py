@@ -1,0 +1,118 @@
+"""The sessions of a PostgreSQL server as a probe: from its shared memory where that may be read, else over SQL.
+
+Both tiers sample in threads of their own and fill the same tables.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from leadline.capture.manifest import Manifest, ProbeState
+from leadline.errors import LeadlineError
+from leadline.postgres.target import Target, socket_dsn
+from leadline.probes.sql_tier import SqlRecorder
+
+FLUSH_INTERVAL_S = 5.0
+SAMPLED = ("sessions", "locks", "buffers", "deltas")  # what comes of its passes
+
+
+class Probe(Protocol):
+    """What samples a server: `_core.Recorder` or SqlRecorder."""
+
+    def describe(self) -> dict[str, Any]: ...
+    def start(self) -> None: ...
+    def status(self) -> dict[str, Any]: ...
+    def stop(self) -> dict[str, Any]: ...
+
+
+@dataclass
+class Attached:
+    """A probe, its tier, and why a better tier was not possible."""
+
+    probe: Probe
+    tier: str
+    rate_hz: float
+    dsn: str | None
+    notes: tuple[str, ...] = ()
+
+
+def attach(target: Target, directory: Path, rate_hz: float, tier: str, flush_interval_s: float = FLUSH_INTERVAL_S) -> Attached:
+    """The best probe that the target and our rights allow. Raises the shared-memory error when SQL is no way out either.
+
+    flush_interval_s: how long rows wait in memory before a segment is written, at least.
+    """
+    if tier != "sql" and target.pid is not None:
+        try:
+            from leadline import _core
+
+            probe = _core.Recorder(
+                str(directory),
+                target.pid,
+                rate_hz,
+                flush_interval_s=flush_interval_s,
+                growing_segments=flush_interval_s >= FLUSH_INTERVAL_S,
+            )
+            return Attached(probe, "shm", rate_hz, target.dsn)
+        except LeadlineError as e:
+            if tier == "shm" or e.kind in ("storage", "usage"):
+                raise
+            memory_error = e
+        return _attach_sql(target, directory, rate_hz, memory_error, flush_interval_s)
+    if tier == "shm":
+        raise LeadlineError(
+            "unsupported",
+            "shared memory can be read only on the server's own host",
+            detail="; ".join(target.notes),
+            hint="run leadline there, or leave out --tier shm",
+        )
+    return _attach_sql(target, directory, rate_hz, None, flush_interval_s)
+
+
+def _attach_sql(target: Target, directory: Path, rate_hz: float, memory_error: LeadlineError | None, flush_interval_s: float) -> Attached:
+    dsn = target.dsn if target.dsn is not None else socket_dsn(target)
+    notes = []
+    if memory_error is not None:
+        why = "; ".join(part for part in (memory_error.message, memory_error.detail) if part)
+        notes.append(f"shared memory was not read: {why}. Sampled over SQL instead. To read memory: {memory_error.hint}")
+    if dsn is None:
+        raise memory_error or LeadlineError(
+            "usage", "sampling over SQL needs a connection string", hint="leadline take postgresql://USER@HOST:PORT/DATABASE ..."
+        )
+    try:
+        probe = SqlRecorder(str(directory), target, dsn, rate_hz, flush_interval_s=flush_interval_s)
+    except LeadlineError as e:
+        if memory_error is None:
+            raise
+        raise LeadlineError(
+            memory_error.kind,
+            memory_error.message,
+            detail=f"{memory_error.detail}; over SQL: {e.message} ({e.detail})",
+            hint=memory_error.hint,
+            where=memory_error.where,
+        ) from e
+    if rate_hz > probe.rate_hz:
+        notes.append(f"{rate_hz:g} passes a second were asked for; over SQL {probe.rate_hz:g} are made")
+    return Attached(probe, "sql", probe.rate_hz, dsn, tuple(notes))
+
+
+def describe(manifest: Manifest, attached: Attached) -> None:
+    """Takes over what the probe knows of the server and of itself; again at the end, when it knows more."""
+    found = attached.probe.describe()
+    target = manifest.target
+    target.version_num = found["server_version_num"] or target.version_num
+    target.version = target.version or short_version(found["server_version"])
+    for key in ("max_connections", "data_dir"):
+        target.detail[key] = found.get(key) or target.detail.get(key)
+    for name, state in found["probes"].items():
+        manifest.probes[name] = made = ProbeState(**state)
+        made.tier = attached.tier if name in SAMPLED else None
+    sessions = manifest.probes["sessions"]
+    sessions.rate_hz, sessions.access = attached.rate_hz, found["access"]
+    sessions.detail = {"layout_checks": found["layout_checks"]}
+
+
+def short_version(text: str) -> str:
+    """The version as the setting server_version has it: without the product's name and the compiler."""
+    return text.removeprefix("PostgreSQL ").split(" on ")[0]
