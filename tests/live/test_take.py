@@ -32,8 +32,8 @@ ROOT = os.geteuid() == 0
 NOBODY = 65534
 # Over SQL the first segment is written after five seconds; where a test waits for it, after half a second.
 HASTY = """
-import leadline.probes.take
-leadline.probes.take.attach.__defaults__ = (0.5,)
+import leadline.probes.sessions
+leadline.probes.sessions.attach.__defaults__ = (0.5,)
 from leadline.__main__ import main
 main()
 """
@@ -211,7 +211,8 @@ def test_json_prints_one_summary(servers: Callable[[int], Server], tmp_path: Pat
     done = ended([*CLI, "take", "--pid", servers(16).pid, "--for", "500ms", "-o", tmp_path / "c", "--json"])
     summary = json.loads(done.stdout)
     assert done.returncode == 0 and done.stderr == ""
-    assert summary["status"] == "complete" and summary["capture"] == str(tmp_path / "c.leadline") and summary["loss"]["ticks_taken"] > 40
+    assert summary["status"] == "complete" and summary["capture"] == str(tmp_path / "c.leadline")
+    assert summary["probes"]["sessions"]["loss"]["ticks_taken"] > 40
 
 
 def test_the_last_lines_say_what_to_run_next(servers: Callable[[int], Server], tmp_path: Path) -> None:
@@ -410,7 +411,7 @@ def test_an_unknown_major_without_a_way_out_is_one_error(
     servers: Callable[[int], Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(_core, "Recorder", refusing("unsupported", "PostgreSQL 99 is not known"))
-    monkeypatch.setattr("leadline.probes.take.socket_dsn", lambda target: None)
+    monkeypatch.setattr("leadline.probes.sessions.socket_dsn", lambda target: None)
     assert run(["take", "--pid", str(servers(16).pid), "--for", "1s", "-o", str(tmp_path / "c")]) == 2
     assert run(["take", servers(16).dsn, "--tier", "shm", "--for", "1s", "-o", str(tmp_path / "c")]) == 2
     errors = capsys.readouterr().err
