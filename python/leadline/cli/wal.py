@@ -1,4 +1,4 @@
-"""leadline wal: PostgreSQL's log of majors 13 to 18, without a server."""
+"""leadline wal: PostgreSQL's log of majors 13 to 18, from files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _options(*groups: Callable[..., Any]) -> Callable[..., Any]:
     return add
 
 
-PATH = click.argument("path", type=click.Path())
+PATH = click.argument("path", metavar="PATH|SERVER", type=click.Path())
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 RANGE = _options(
     click.option("--from", "start", metavar="LSN", help="Leave out records that begin before it."),
@@ -33,7 +33,9 @@ RANGE = _options(
     click.option("--timeline", type=click.IntRange(1, 2**32 - 1), help="Follow this timeline instead of the newest."),
 )
 FILTER = _options(
-    click.option("--relation", metavar="REL", help="Only records of this relation: FILENODE, DB/FILENODE or SPC/DB/FILENODE."),
+    click.option(
+        "--relation", metavar="REL", help="Only records of this relation: FILENODE, DB/FILENODE or SPC/DB/FILENODE; of a SERVER also NAME."
+    ),
     click.option("--block", type=click.IntRange(0, 2**32 - 1), help="Only records of this block."),
     click.option("--fork", type=click.Choice(["main", "fsm", "vm", "init"]), help="Only records of this fork."),
     click.option("--xid", type=click.IntRange(0, 2**32 - 1), help="Only records of this transaction."),
@@ -57,6 +59,9 @@ def command() -> None:
 
     PATH is a data directory, its pg_wal, an archive (gz, lz4 and zst too) or one segment; of majors 13 to 18. The log
     knows relations by file number: select pg_relation_filepath('name').
+
+    SERVER is a running server on this host: a connection string or a pid. Its files are read, up to the last record that
+    is on disk. With a connection string, relations can be given by name, and `stats --by relation` prints names.
     """
 
 
@@ -75,9 +80,9 @@ Examples:
 @JSON
 def show(path: str, limit: int | None, as_json: bool, **wish: Any) -> None:
     """Print records in words, in the order of the log."""
-    from leadline.files.wal import Wish, batches, ending_text
+    from leadline.files.wal import batches, ending_text, wish_of
 
-    log = Wish(path, **wish).open()
+    log = wish_of(path, **wish)[0].open()
     rows = batches(log, "records", limit)
     if as_json:
         print_json_list(rows)
@@ -106,6 +111,7 @@ def _record_text(row: dict[str, Any]) -> str:
 Examples:
   leadline wal stats DATA_DIR
   leadline wal stats archive/ --by relation --limit 10
+  leadline wal stats postgres:///shop --by relation
   leadline wal stats DATA_DIR --by hour --json""",
 )
 @PATH
@@ -126,15 +132,20 @@ def stats(path: str, by: str, limit: int | None, threads: int | None, as_json: b
     record_bytes are bytes without page images, fpi_bytes those of page images as stored; superseded_fpi_bytes are those
     of images that a later image of the same page, in what was read, makes useless.
     """
-    from leadline.files.wal import Bar, Wish, ending_text, threads_here
+    from leadline.files.wal import Bar, ending_text, threads_here, wish_of
 
-    log = Wish(path, **wish).open()
+    wanted, live = wish_of(path, **wish)
+    names = live.names() if live and by == "relation" else {}
+    log = wanted.open()
     with Bar(log.describe()["bytes"], "read") as bar:
         found = log.stats(by, threads or threads_here(), bar)
     rows = sorted(found["rows"], key=lambda r: -(r["record_bytes"] + r["fpi_bytes"]))
     if by == "hour":
         rows = found["rows"]
     rows = rows[:limit]
+    for row in rows:
+        if name := names.get((row.get("spcnode"), row.get("dbnode"), row.get("relfilenode"))):
+            row["relation"] = name
     if as_json:
         click.echo(to_json(rows))
     else:
@@ -163,6 +174,8 @@ def _key_text(by: str, row: dict[str, Any]) -> str:
         return str(row["rmgr"])
     if by == "hour":
         return "before the first time" if row["hour"] is None else row["hour"][:13].replace("T", " ") + " UTC"
+    if "relation" in row:
+        return str(row["relation"])
     parts = [row[name] for name in ("spcnode", "dbnode", "relfilenode") if name in row]
     return "no block" if parts[0] is None else "/".join(map(str, parts))
 
@@ -196,10 +209,10 @@ def export(path: str, out: Path, force: bool, threads: int | None, as_json: bool
 
     Tables wal_record and wal_block, for `leadline sql` and any reader of Parquet.
     """
-    from leadline.files.wal import Wish, threads_here
     from leadline.files.wal import export as write
+    from leadline.files.wal import threads_here, wish_of
 
-    made = write(Wish(path, **wish), out, overwrite=force, threads=threads or threads_here())
+    made = write(wish_of(path, **wish)[0], out, overwrite=force, threads=threads or threads_here())
     if as_json:
         click.echo(to_json(made))
         return
@@ -229,9 +242,9 @@ def history(path: str, relation: str, block: int, as_json: bool, **wish: Any) ->
     before it, with a ~. That the relation became shorter and lost the page is a change too. Bits of the visibility map
     that a change of a row clears are not named in most logs.
     """
-    from leadline.files.wal import Bar, Wish, ending_text
+    from leadline.files.wal import Bar, ending_text, wish_of
 
-    log = Wish(path, relation=relation, block=block, **wish).open()
+    log = wish_of(path, relation, block=block, **wish)[0].open()
     with Bar(log.describe()["bytes"], "read") as bar:
         found = log.history(bar)
     if as_json:
@@ -277,9 +290,9 @@ def inval(path: str, limit: int | None, as_json: bool, **wish: Any) -> None:
     A relcache message makes every session forget what it knows of a relation, and plan anew the statements that use it.
     A record with very many messages is printed in parts.
     """
-    from leadline.files.wal import Wish, ending_text, invalidations
+    from leadline.files.wal import ending_text, invalidations, wish_of
 
-    log = Wish(path, **wish).open()
+    log = wish_of(path, **wish)[0].open()
     rows = invalidations(log, limit)
     if as_json:
         print_json_list(rows)

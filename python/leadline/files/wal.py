@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,10 +12,12 @@ from typing import Any
 from leadline._core import WalLog
 from leadline.errors import LeadlineError
 from leadline.figures import one_line
+from leadline.files.server import ServerFiles, names_a_server, server_files
 from leadline.progress import TerminalLine
 
 FORKS = ("main", "fsm", "vm", "init")
 BATCH = 2000
+FILE_NUMBERS = re.compile(r"(base/|global/|pg_tblspc/)?[0-9]+(/.*)?")  # not a name
 GLOBAL_TABLESPACE = 1664  # of relations that all databases share, in the log of database 0
 DEFAULT_TABLESPACE = 1663  # pg_default, which a relation without a name for its tablespace is in
 
@@ -49,6 +52,16 @@ class Wish:
             xid=self.xid,
             rmgr=_utf8(self.rmgr),
         )
+
+
+def wish_of(path: str, relation: str | None = None, **more: Any) -> tuple[Wish, ServerFiles | None]:
+    """The wish, and the running server when `path` names one: its log is then read, and a relation may be given by name."""
+    if not names_a_server(path):
+        return Wish(path, relation=relation, **more), None
+    live = server_files(path, "leadline wal")
+    if relation is not None and not FILE_NUMBERS.fullmatch(relation):
+        relation = live.relation_path(relation)
+    return Wish(live.data_dir, relation=relation, **more), live
 
 
 def _utf8(text: str | None) -> str | None:

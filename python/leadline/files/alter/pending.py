@@ -6,10 +6,11 @@ import os
 from typing import Any, NamedTuple
 
 from leadline._core import REASONS, pending_scan
-from leadline.errors import LeadlineError
 from leadline.figures import count
+from leadline.files.server import check_readable, server_files
 from leadline.progress import TerminalLine
 
+COMMAND = "leadline alter"
 ROW_REASONS = [name for name, _, is_of_rows in REASONS if is_of_rows]
 WORDS = {
     "short": "fewer attributes than the table has: columns were added since",
@@ -43,50 +44,17 @@ def place(text: str) -> Place:
 
         from leadline.postgres import postmaster
 
-        check_readable(text)
+        check_readable(text, COMMAND)
         return Place(text, None, postmaster.find_by_data_dir(Path(text)) is not None)
     from leadline.postgres.catalog.connection import connect
-    from leadline.postgres.target import resolve_text
 
-    target = resolve_text(text)
-    if target.pid is None or target.data_dir is None:
-        raise LeadlineError(
-            "unsupported",
-            "the files of this server are not on this host",
-            detail="; ".join(target.notes) or "its data directory is not known",
-            hint="run it on the server's host, or give the path of a copy of its data directory",
-            where=target.safe_dsn or text,
-        )
-    check_readable(target.data_dir)
+    found = server_files(text, COMMAND)
     database = None
-    if target.dsn is not None:
-        with connect(target.dsn) as connection:
+    if found.dsn is not None:
+        with connect(found.dsn) as connection:
             query = "select oid::int8 from pg_catalog.pg_database where datname operator(pg_catalog.=) pg_catalog.current_database()"
             [database] = connection.execute(query).fetchone() or (None,)
-    return Place(target.data_dir, database, True)
-
-
-def check_readable(data_dir: str) -> None:
-    """Raises LeadlineError('rights') with the command to run when the files may not be read."""
-    try:
-        with open(f"{data_dir}/global/pg_control", "rb"):
-            return
-    except PermissionError:
-        from pathlib import Path
-
-        try:
-            owner = Path(data_dir).owner()
-        except (KeyError, OSError):
-            owner = "OWNER"
-        raise LeadlineError(
-            "rights",
-            "the data directory may not be read",
-            detail=f"it belongs to {owner}, this process runs as uid {os.geteuid()}",
-            hint=f"sudo -u {owner} leadline alter ...",
-            where=data_dir,
-        ) from None
-    except OSError:
-        return  # whoever reads it says what is wrong
+    return Place(found.data_dir, database, True)
 
 
 def scan(

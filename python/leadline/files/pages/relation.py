@@ -23,23 +23,33 @@ def place_in_server(dsn: str, text: str, fork: str = "main") -> Place:
     Raises LeadlineError: no such relation, one without a file, no right to know where the data directory is.
     """
     asked = parse_place(text)
+    directory, path, segment_blocks = _files_of(dsn, str(asked.path))
+    segment, block = divmod(asked.block, segment_blocks)
+    name = path + ("" if fork == "main" else f"_{fork}") + (f".{segment}" if segment else "")
+    return Place(Path(directory) / name, block)
+
+
+def file_path(dsn: str, name: str) -> str:
+    """What pg_relation_filepath says of a relation. Raises as place_in_server does."""
+    return _files_of(dsn, name)[1]
+
+
+def _files_of(dsn: str, name: str) -> tuple[str, str, int]:
+    """Data directory, first file within it, and blocks in a file."""
     with connect(dsn, own_names=True) as connection:
         try:
-            row = connection.execute(WHERE, [str(asked.path)]).fetchone()
+            row = connection.execute(WHERE, [name]).fetchone()
         except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName, psycopg.errors.InvalidName) as e:
             hint = "give it as SQL writes it: SCHEMA.NAME"
-            raise LeadlineError("not_found", f"there is no relation {asked.path}", detail=_first(e), hint=hint) from e
+            raise LeadlineError("not_found", f"there is no relation {name}", detail=_first(e), hint=hint) from e
         except psycopg.errors.InsufficientPrivilege as e:
             hint = "grant pg_read_all_settings to this user, or name the file"
             raise LeadlineError("rights", "the server does not say where its files are", detail=_first(e), hint=hint) from e
         except psycopg.Error as e:
             raise LeadlineError("query", "the server did not say where the relation is", detail=_first(e)) from e
     if row is None or row[1] is None:
-        raise LeadlineError("invalid", f"{asked.path} has no file", hint="views and partitioned tables have none: name a partition")
-    directory, path, segment_blocks = row
-    segment, block = divmod(asked.block, segment_blocks)
-    name = path + ("" if fork == "main" else f"_{fork}") + (f".{segment}" if segment else "")
-    return Place(Path(directory) / name, block)
+        raise LeadlineError("invalid", f"{name} has no file", hint="views and partitioned tables have none: name a partition")
+    return row[0], row[1], row[2]
 
 
 def _first(e: psycopg.Error) -> str:
