@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from importlib import resources
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from leadline import findings
 from leadline.errors import LeadlineError
 from leadline.findings import COLUMNS, CONFIDENCES, SEVERITIES, Definition, all_findings, evaluate, parse_finding
 from leadline.tables import all_tables
+from leadline.tables.macros import macros
 
 RULES = {d.id: d for d in all_findings()}
 OF_THE_WHOLE_SERVER = {  # one row at most: nothing to order
@@ -26,7 +28,8 @@ OF_THE_WHOLE_SERVER = {  # one row at most: nothing to order
     "READ-IO",
     "BUFFER-WAITS-UNNAMED",
 }
-HEADER = "-- id: T-RULE\n-- title: t\n-- question: q\n-- needs: tick\n-- unit: u\n-- wrong when: w\n"
+HEADER = "-- id: T-RULE\n-- title: t\n-- question: q\n-- domain: postgres\n"
+HEADER += "-- needs: tick\n-- unit: u\n-- cost: database time\n-- wrong when: w\n"
 ONE_ROW = (
     "select 'T-RULE' as id, 'low' as severity, 'high' as confidence, 's' as subject, 't' as statement, null::double as cost_s, "
     "null::double as share_of_db_time, 1::bigint as samples, 2::bigint as ts_from, 3::bigint as ts_to, to_json([{a: 1}]) as evidence"
@@ -88,6 +91,8 @@ def test_all_rules_have_the_same_columns(cap: SyntheticCapture) -> None:
     ("sql", "notes", "message"),
     [
         (HEADER.replace("-- unit: u\n", "") + ONE_ROW, NOTES, "'unit'"),
+        (HEADER.replace("domain: postgres", "domain: oracle") + ONE_ROW, NOTES, "domain is one of"),
+        (HEADER.replace("cost: database time", "cost: money") + ONE_ROW, NOTES, "cost is one of"),
         (HEADER + "-- surprise: 1\n" + ONE_ROW, NOTES, "not a header line"),
         (HEADER + "-- threshold: x = 3\n" + ONE_ROW, NOTES, "where from"),
         (HEADER + "-- minimum: tick\n" + ONE_ROW, NOTES, "table rows"),
@@ -99,6 +104,26 @@ def test_all_rules_have_the_same_columns(cap: SyntheticCapture) -> None:
 def test_a_file_that_breaks_the_form_is_refused(sql: str, notes: str, message: str) -> None:
     with pytest.raises(AssertionError, match=re.escape(message)):
         parse_finding("0099_t_rule.sql", sql, notes)
+
+
+# A count of one or two of something, a share of all of it, and half of the 32 bits of a transaction id: no thresholds.
+PLAIN_NUMBERS = {"0", "1", "2", "2147483648"}
+
+
+def test_no_threshold_hides_in_a_query() -> None:
+    texts = {d.file: d.query for d in RULES.values()} | {v.name: v.sql for v in all_tables().values()} | {"macros.sql": macros().sql}
+    for file, text in texts.items():
+        compared = set(re.findall(r"(?<![<>])[<>]=?\s*(\d[\d.]*)", re.sub(r"--.*|'[^']*'", "", text)))
+        assert compared <= PLAIN_NUMBERS, f"{file} compares with {sorted(compared - PLAIN_NUMBERS)}: name it in a threshold line"
+
+
+def test_a_shared_threshold_has_one_place() -> None:
+    shared = [t.name for t in findings.shared_thresholds()]
+    assert len(shared) == len(set(shared)) and "ascending_steps" in shared and "critical_share" in shared
+    assert not set(shared) & {t.name for d in RULES.values() for t in d.thresholds}
+    for text in (macros().sql, *(view.sql for view in all_tables().values())):
+        for name in re.findall(r"getvariable\('(\w+)'\)", text):
+            assert name in shared and f"coalesce(getvariable('{name}'), " in text
 
 
 # -- evaluation -------------------------------------------------------------------------------------------------------------
@@ -270,6 +295,55 @@ def test_an_empty_capture_has_no_finding_and_no_error(tmp_path: Path) -> None:
     assert {why.split(": ")[-1] for _, why in result.not_evaluated} == {"nothing ran"}
 
 
+def test_a_rule_about_something_else_is_not_applicable(cap: SyntheticCapture) -> None:
+    cap.probes = {"wal": {"status": "ok", "why": "", "hint": ""}, "host": {"status": "off", "why": "only the log was read", "hint": ""}}
+    path = cap.write()
+    for folder in [f for f in path.iterdir() if f.is_dir()]:
+        shutil.rmtree(folder)
+    manifest = path / "manifest.json"
+    content = json.loads(manifest.read_text())
+    content["target"]["kind"] = "wal"
+    manifest.write_text(json.dumps(content))
+    with cap.open() as capture:
+        result = evaluate(capture)
+    assert result.findings == [] and result.clean == [] and result.not_evaluated == []
+    assert {name for name, _ in result.not_applicable} == set(RULES)
+    assert dict(result.not_applicable)["SWAP"] == "about host: the capture has no probe host"
+
+
+def test_a_probe_that_was_refused_is_missing_evidence_of_what_the_capture_is_about(cap: SyntheticCapture) -> None:
+    cap.probe("host", "off", why="/proc may not be read")
+    with cap.open() as capture:
+        result = evaluate(capture, only=["SWAP"])
+    assert result.not_applicable == [] and result.not_evaluated == [("SWAP", "host_stat: /proc may not be read")]
+
+
+def test_a_shared_threshold_may_be_set_and_is_in_the_query(cap: SyntheticCapture) -> None:
+    client = cap.add_session(application_name="slow")
+    cap.sample(client, "active", "Client:ClientWrite", 0, 10)
+    with cap.open() as capture:
+        (plain,) = evaluate(capture, only=["SLOW-CLIENT"]).findings
+        (strict,) = evaluate(capture, only=["SLOW-CLIENT"], thresholds={"critical_sessions": 5, "high_sessions": 4}).findings
+        assert (plain.severity, strict.severity) == ("high", "medium")
+        assert capture.rows(plain.sql)[0]["severity"] == "high"
+        assert capture.rows(strict.sql)[0]["severity"] == "medium"
+
+
+@pytest.mark.parametrize(
+    ("cost", "query", "why"),
+    [
+        ("none", ONE_ROW.replace("null::double as cost_s", "1.0::double as cost_s"), "names no base"),
+        ("wall time", ONE_ROW.replace("null::double as share", "0.5::double as share"), "a cost in wall time"),
+    ],
+)
+def test_a_cost_is_of_its_base(cap: SyntheticCapture, monkeypatch: pytest.MonkeyPatch, cost: str, query: str, why: str) -> None:
+    made = parse_finding("0099_t_rule.sql", HEADER.replace("cost: database time", f"cost: {cost}") + query, NOTES)
+    monkeypatch.setattr(findings, "all_findings", lambda: (made,))
+    with cap.open() as capture:
+        ((_, reason),) = evaluate(capture).not_evaluated
+    assert why in reason
+
+
 def test_an_interrupted_capture_is_evaluated_with_what_it_has(cap: SyntheticCapture) -> None:
     client = cap.add_session(application_name="slow")
     cap.sample(client, "active", "Client:ClientWrite", 0, 10)
@@ -286,6 +360,14 @@ def test_severity_and_confidence_are_of_the_known_words() -> None:
         result = definition.query[definition.query.rindex(f"select '{definition.id}'") :]
         severity, rest = result.split(" as severity,", 1)
         confidence = rest.split(" as confidence,", 1)[0]
-        for text, known in ((severity.split(" as id,")[1], SEVERITIES), (confidence, CONFIDENCES)):
-            given = set(re.findall(r"(?:then|else)\s+'(\w+)'", text)) | set(re.findall(r"^\s*'(\w+)'\s*$", text))
-            assert given and given <= set(known), f"{definition.file}: {sorted(given)}"
+        for text, known, macro in ((severity.split(" as id,")[1], SEVERITIES, "severity_of("), (confidence, CONFIDENCES, "confidence_of")):
+            given = words(text)
+            assert (given or macro in text) and given <= set(known), f"{definition.file}: {sorted(given)}"
+    severity, *confidences = macros().sql.split("macro ")[1:]
+    assert words(severity) == set(SEVERITIES) - {"info"}
+    assert [words(text) for text in confidences] == [set(CONFIDENCES)] * 2
+
+
+def words(text: str) -> set[str]:
+    """The words that a SQL expression may give."""
+    return set(re.findall(r"(?:then|else)\s+'(\w+)'", text)) | set(re.findall(r"^\s*'(\w+)'\s*$", text))

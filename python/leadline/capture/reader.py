@@ -15,6 +15,7 @@ from leadline.capture.manifest import Manifest, read_manifest
 from leadline.capture.views import empty_table, manifest_view, views_in_order
 from leadline.errors import LeadlineError
 from leadline.tables import Table, all_tables
+from leadline.tables.macros import macros
 
 
 @dataclass
@@ -72,6 +73,7 @@ def open_capture(path: str | Path) -> Capture:
     path = Path(path)
     manifest = read_manifest(path)
     capture = Capture(path, manifest, memory_database())
+    capture.db.execute(macros().sql)
     for table in all_tables().values():
         if table.kind == "table":
             _create_table_view(capture, table)

@@ -13,6 +13,7 @@ from pathlib import Path
 from leadline.capture.manifest import Manifest
 from leadline.errors import cannot_be_written
 from leadline.tables import DUCKDB_TYPES, Table, all_tables
+from leadline.tables.macros import macros
 
 VIEWS_FILE = "views.sql"
 
@@ -54,6 +55,7 @@ def write_views(directory: Path, present: set[str]) -> None:
     """views.sql: the tables that have rows and every view over them, for any DuckDB started inside the folder."""
     lines = ["-- Run inside this folder: duckdb -init views.sql"]
     lines.append("create or replace view manifest as select content::json as manifest from read_text('manifest.json');")
+    lines.append(macros().sql)
     for table in all_tables().values():
         if table.kind == "table":
             segments = f"select * from read_parquet('{table.name}/*.parquet', union_by_name = true)"

@@ -85,7 +85,8 @@ def command(
 def _print_rule(rule: Definition, *, sql: bool, as_json: bool) -> None:
     if as_json:
         thresholds = [vars(t) for t in rule.thresholds]
-        known = {"id": rule.id, "title": rule.title, "question": rule.question, "needs": rule.needs, "unit": rule.unit}
+        keys = ("id", "title", "question", "domain", "needs", "unit", "cost")
+        known = {key: getattr(rule, key) for key in keys}
         click.echo(to_json(known | {"wrong_when": rule.wrong_when, "thresholds": thresholds, "sections": rule.sections, "sql": rule.sql()}))
     elif sql:
         click.echo(rule.sql())
@@ -100,7 +101,8 @@ def _print_json(evaluation: Evaluation, with_all: bool) -> None:
     findings = [f.as_dict() for f in evaluation.findings]
     not_evaluated = [{"id": name, "reason": reason} for name, reason in evaluation.not_evaluated]
     if with_all:
-        click.echo(to_json({"findings": findings, "not_evaluated": not_evaluated, "clean": evaluation.clean}))
+        other = [{"id": name, "reason": reason} for name, reason in evaluation.not_applicable]
+        click.echo(to_json({"findings": findings, "not_evaluated": not_evaluated, "not_applicable": other, "clean": evaluation.clean}))
         return
     click.echo(to_json(findings))
     for item in not_evaluated:

@@ -1,30 +1,24 @@
-"""The findings engine: reads the rules of the folders beside this file and evaluates them over a capture.
-
-One rule is NNNN_name.sql and NNNN_name.md. The SQL begins with a header of `-- key: value` lines:
-
-    id, title, question, unit, wrong when      text
-    needs                                      tables and views without which the rule says nothing, comma separated
-    threshold: name = number (where from)      any number of lines; getvariable('name') in the query
-    minimum: table rows                        any number of lines; with fewer rows the rule is not evaluated
-    evaluable when: condition | reason         any number of lines; a SQL condition, and why the rule is silent without it
-
-and is one query with the columns of a finding (COLUMNS, docs/concepts/contracts.md). Reading never changes the capture.
-"""
+"""The findings engine: evaluates the rules (rules.py) over a capture. Reading never changes the capture."""
 
 from __future__ import annotations
 
-import functools
 import json
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, fields
-from importlib import resources
+from dataclasses import dataclass, fields
 from typing import Any
 
 import duckdb
 
 from leadline.capture.reader import Capture
 from leadline.errors import LeadlineError
+from leadline.findings.domain import not_applicable
+from leadline.findings.rules import COST_BASES, SECTIONS, Definition, all_findings, parse_finding
+from leadline.tables import all_tables
+from leadline.tables.macros import macros
+from leadline.tables.thresholds import Threshold, number
+
+__all__ = ["COST_BASES", "SECTIONS", "Definition", "Evaluation", "Finding", "Threshold", "all_findings", "evaluate", "parse_finding"]
 
 COLUMNS = {
     "id": "VARCHAR",
@@ -41,8 +35,6 @@ COLUMNS = {
 }
 SEVERITIES = ("critical", "high", "medium", "low", "info")
 CONFIDENCES = ("high", "medium", "low")
-SECTIONS = ("What it shows", "Why it matters", "Wrong when", "What to do", "How to verify", "References")
-HEADER_KEYS = ("id", "title", "question", "needs", "unit", "threshold", "minimum", "evaluable when", "wrong when")
 # Views that most rules read: computed once per evaluation while they stay small enough for memory (270 bytes a row, measured,
 # and two of them have nearly all rows: about 1 GB at the limit). Larger captures are evaluated from the files, rule by rule.
 SHARED_VIEWS = ("session_tick", "session_sample", "db_time", "lock_chain", "hot_block")
@@ -50,44 +42,12 @@ SHARED_ROWS_LIMIT = 2_000_000
 
 
 @dataclass(frozen=True)
-class Threshold:
-    """A number of a rule that a user may set. origin: where the default comes from."""
-
-    name: str
-    value: float
-    origin: str
-
-
-@dataclass(frozen=True)
-class Definition:
-    """One rule as its two files say it. sections: the text of the .md by heading (SECTIONS)."""
-
-    id: str
-    title: str
-    question: str
-    needs: tuple[str, ...]
-    unit: str
-    wrong_when: str
-    thresholds: tuple[Threshold, ...]
-    minimums: tuple[tuple[str, int], ...]
-    conditions: tuple[tuple[str, str], ...]
-    file: str
-    query: str
-    sections: Mapping[str, str] = field(hash=False)
-
-    def sql(self, thresholds: Mapping[str, float] | None = None) -> str:
-        """The query with its thresholds set: paste it into DuckDB after the capture's views.sql."""
-        given = thresholds or {}
-        settings = [f"set variable {t.name} = {_number(given.get(t.name, t.value))};\n" for t in self.thresholds]
-        return "".join(settings) + self.query
-
-
-@dataclass(frozen=True)
 class Finding:
     """One row of a rule, with what to do about it. cost_s: seconds lost by the victims; ts: ns on CLOCK_MONOTONIC.
 
     share_of_db_time is null when the cost is null, and when the lost time lies outside database time (clients that
-    sit in a transaction without asking anything).
+    sit in a transaction without asking anything). domain: what the rule is about; cost_base: what cost_s is a part of
+    (DOMAINS and COST_BASES).
     """
 
     id: str
@@ -106,6 +66,8 @@ class Finding:
     verify: str
     sql: str
     file: str
+    domain: str
+    cost_base: str
 
     def as_dict(self) -> dict[str, Any]:
         return {f.name: getattr(self, f.name) for f in fields(self)}
@@ -113,87 +75,15 @@ class Finding:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """findings: most costly first. not_evaluated: (id, reason). clean: ids of rules that were evaluated and gave no row."""
+    """findings: most costly first. not_evaluated: (id, reason). clean: ids of rules that were evaluated and gave no row.
+
+    not_applicable: (id, reason) of rules about something else than the capture.
+    """
 
     findings: list[Finding]
     not_evaluated: list[tuple[str, str]]
     clean: list[str]
-
-
-@functools.cache
-def all_findings() -> tuple[Definition, ...]:
-    """Every rule, in the order of the file numbers: each .sql with its .md. Raises AssertionError when one breaks the form."""
-    folders = [entry for entry in resources.files(__package__).iterdir() if entry.is_dir()]
-    texts = {entry.name: entry for folder in folders for entry in folder.iterdir() if entry.name.endswith((".sql", ".md"))}
-    rules = sorted(name.removesuffix(".sql") for name in texts if name.endswith(".sql"))
-    return tuple(
-        parse_finding(f"{rule}.sql", texts[f"{rule}.sql"].read_text(encoding="utf-8"), texts[f"{rule}.md"].read_text(encoding="utf-8"))
-        for rule in rules
-        if f"{rule}.md" in texts  # tests/golden/test_findings_engine.py checks that none is missing
-    )
-
-
-def parse_finding(file: str, sql: str, notes: str) -> Definition:
-    """A rule from the texts of its two files. file: name of the .sql. Raises AssertionError when they break the form."""
-    header: dict[str, list[str]] = {}
-    lines = sql.splitlines(keepends=True)
-    length = next((n for n, line in enumerate(lines) if not line.startswith("--")), len(lines))
-    for line in lines[:length]:
-        key, colon, value = line[2:].partition(":")
-        assert colon and key.strip() in HEADER_KEYS, f"{file}: not a header line: {line.strip()}"
-        header.setdefault(key.strip(), []).append(value.strip())
-
-    def one(key: str) -> str:
-        values = header.get(key, [])
-        assert len(values) == 1 and values[0], f"{file}: the header needs one line '{key}'"
-        return values[0]
-
-    return Definition(
-        id=one("id"),
-        title=one("title"),
-        question=one("question"),
-        needs=tuple(name.strip() for name in one("needs").split(",")),
-        unit=one("unit"),
-        wrong_when=one("wrong when"),
-        thresholds=tuple(_threshold(file, text) for text in header.get("threshold", [])),
-        minimums=tuple(_minimum(file, text) for text in header.get("minimum", [])),
-        conditions=tuple(_condition(file, text) for text in header.get("evaluable when", [])),
-        file=file,
-        query="".join(lines[length:]).strip().rstrip(";"),
-        sections=_sections(file, notes),
-    )
-
-
-def _threshold(file: str, text: str) -> Threshold:
-    match = re.fullmatch(r"(\w+) = (-?[\d.]+) \((.+)\)", text)
-    assert match, f"{file}: a threshold reads 'name = number (where from)', not: {text}"
-    return Threshold(match[1], float(match[2]), match[3])
-
-
-def _minimum(file: str, text: str) -> tuple[str, int]:
-    match = re.fullmatch(r"(\w+) (\d+)", text)
-    assert match, f"{file}: a minimum reads 'table rows', not: {text}"
-    return match[1], int(match[2])
-
-
-def _condition(file: str, text: str) -> tuple[str, str]:
-    condition, bar, reason = text.rpartition(" | ")
-    assert bar and condition and reason, f"{file}: 'evaluable when' reads 'condition | reason', not: {text}"
-    return condition.strip(), reason.strip()
-
-
-def _sections(file: str, notes: str) -> dict[str, str]:
-    """The text under each `## heading`. The fixed headings must be there, once, in order, and not empty."""
-    parts = re.split(r"^## (.+)$", notes, flags=re.MULTILINE)
-    headings, texts = [h.strip() for h in parts[1::2]], [t.strip() for t in parts[2::2]]
-    assert tuple(headings) == SECTIONS, f"{file}: the sections of the .md are {headings}, not {list(SECTIONS)}"
-    assert all(texts), f"{file}: a section of the .md is empty"
-    return dict(zip(headings, texts))
-
-
-def _number(value: float) -> str:
-    """As DuckDB reads it, always of type double so that a whole number computes like any other: 60.0::double."""
-    return f"{float(value)!r}::double"
+    not_applicable: list[tuple[str, str]]
 
 
 def evaluate(capture: Capture, only: Collection[str] | None = None, thresholds: Mapping[str, float] | None = None) -> Evaluation:
@@ -204,18 +94,23 @@ def evaluate(capture: Capture, only: Collection[str] | None = None, thresholds: 
     the rule is then not evaluated and says why.
     """
     chosen = _chosen(only)
-    values = {d.id: _values(d, thresholds or {}) for d in all_findings()}
     _check_names(thresholds or {})
+    shared = {t.name: (thresholds or {})[t.name] for t in shared_thresholds() if t.name in (thresholds or {})}
+    foreign = {domain: not_applicable(capture, domain) for domain in {d.domain for d in chosen}}
+    skipped = [(d.id, reason) for d in chosen if (reason := foreign[d.domain])]
+    chosen = [d for d in chosen if not foreign[d.domain]]
     findings: list[Finding] = []
     not_evaluated: list[tuple[str, str]] = []
     clean: list[str] = []
     db = capture.db.cursor()  # temporary tables and variables end with it
     try:
+        for name, value in shared.items():
+            db.execute(f"set variable {name} = {number(value)}")
         _compute_shared_views(db, chosen)
         for definition in chosen:
             try:
                 reason = _not_evaluable(capture, db, definition)
-                rows = [] if reason else _run(db, definition, values[definition.id])
+                rows = [] if reason else _run(db, definition, shared | _values(definition, thresholds or {}))
             except LeadlineError as e:
                 reason, rows = f"{e.message}: {e.detail}", []
             if reason:
@@ -226,7 +121,12 @@ def evaluate(capture: Capture, only: Collection[str] | None = None, thresholds: 
                 clean.append(definition.id)
     finally:
         db.close()
-    return Evaluation(sorted(findings, key=_rank), not_evaluated, clean)
+    return Evaluation(sorted(findings, key=_rank), not_evaluated, clean, skipped)
+
+
+def shared_thresholds() -> list[Threshold]:
+    """Those of macros and views, which are no rule's own."""
+    return [*macros().thresholds, *(t for table in all_tables().values() for t in table.thresholds)]
 
 
 def _rank(finding: Finding) -> tuple[Any, ...]:
@@ -248,11 +148,11 @@ def _values(definition: Definition, given: Mapping[str, float]) -> dict[str, flo
 
 
 def _check_names(given: Mapping[str, float]) -> None:
-    known = {name for d in all_findings() for t in d.thresholds for name in (t.name, f"{d.id}.{t.name}")}
-    unknown = sorted(set(given) - known)
+    own = [f"{d.id}.{t.name}" for d in all_findings() for t in d.thresholds]
+    shared = [t.name for t in shared_thresholds()]
+    unknown = sorted(set(given) - {*own, *shared, *(name.partition(".")[2] for name in own)})
     if unknown:
-        hint = "known: " + ", ".join(f"{d.id}.{t.name}" for d in all_findings() for t in d.thresholds)
-        raise LeadlineError("usage", f"there is no threshold {unknown[0]}", hint=hint)
+        raise LeadlineError("usage", f"there is no threshold {unknown[0]}", hint=f"known: {', '.join([*own, *shared])}")
 
 
 def _compute_shared_views(db: duckdb.DuckDBPyConnection, chosen: list[Definition]) -> None:
@@ -298,12 +198,22 @@ def _run(db: duckdb.DuckDBPyConnection, definition: Definition, values: Mapping[
             wrong = [f"{name} {kind}" for name, kind in columns.items() if COLUMNS.get(name) != kind] or [", ".join(columns)]
             raise LeadlineError("query", "the columns are not those of a finding", detail="; ".join(wrong), where=definition.file)
         rows = cursor.fetchall()
+        _check_cost(definition, rows)
     except duckdb.Error as e:
         raise _broken(e) from e
     finally:
-        for name in values:
-            db.execute(f"reset variable {name}")
+        for threshold in definition.thresholds:
+            db.execute(f"reset variable {threshold.name}")
     return [_finding(definition, sql, dict(zip(COLUMNS, row))) for row in rows]
+
+
+def _check_cost(definition: Definition, rows: list[tuple[Any, ...]]) -> None:
+    """A cost is of the base that the header names. Raises LeadlineError('query')."""
+    cost, share = list(COLUMNS).index("cost_s"), list(COLUMNS).index("share_of_db_time")
+    if definition.cost == "none" and any(row[cost] is not None for row in rows):
+        raise LeadlineError("query", "the rule has a cost and names no base for it", where=definition.file)
+    if definition.cost != "database time" and any(row[share] is not None for row in rows):
+        raise LeadlineError("query", f"a share of database time cannot be of a cost in {definition.cost}", where=definition.file)
 
 
 def _broken(e: duckdb.Error) -> LeadlineError:
@@ -321,4 +231,6 @@ def _finding(definition: Definition, sql: str, row: dict[str, Any]) -> Finding:
         verify=definition.sections["How to verify"],
         sql=sql,
         file=definition.file,
+        domain=definition.domain,
+        cost_base=definition.cost,
     )

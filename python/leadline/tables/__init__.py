@@ -10,6 +10,8 @@ import sys
 from dataclasses import dataclass
 from importlib import resources
 
+from leadline.tables.thresholds import Threshold, parse_threshold, with_defaults
+
 if sys.version_info >= (3, 11):
     import tomllib
 else:
@@ -37,7 +39,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """One table or view. sql, needs and uses are for views only."""
+    """One table or view. sql (with the defaults of its thresholds), needs, uses and thresholds are for views only."""
 
     name: str
     kind: str
@@ -47,6 +49,7 @@ class Table:
     sql: str = ""
     needs: tuple[str, ...] = ()
     uses: tuple[str, ...] = ()
+    thresholds: tuple[Threshold, ...] = ()
 
 
 @functools.cache
@@ -59,5 +62,7 @@ def all_tables() -> dict[str, Table]:
         raw = tomllib.loads(entry.read_text(encoding="utf-8"))
         columns = tuple(Column(**column) for column in raw.pop("columns"))
         raw["needs"], raw["uses"] = tuple(raw.get("needs", ())), tuple(raw.get("uses", ()))
+        raw["thresholds"] = tuple(parse_threshold(entry.name, text) for text in raw.get("thresholds", ()))
+        raw["sql"] = with_defaults(raw.get("sql", ""), raw["thresholds"])
         found.append(Table(columns=columns, **raw))
     return {table.name: table for table in sorted(found, key=lambda t: (t.kind, t.name))}

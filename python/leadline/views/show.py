@@ -216,6 +216,8 @@ def rest_lines(evaluation: Evaluation, *, reasons: bool) -> Iterator[Text]:
         yield from _wrapped(f"found nothing: {', '.join(clean) or 'none'}")
         for name, reason in unknown:
             yield from _wrapped(f"not evaluated: {name}: {reason}")
+        if evaluation.not_applicable:
+            yield from _wrapped(f"not about this capture: {', '.join(name for name, _ in evaluation.not_applicable)}")
         return
     found = len(evaluation.findings)
     tail = f"; {len(unknown)} could not be evaluated (--all says why)" if unknown else ""

@@ -1,10 +1,17 @@
 -- id: RECLAIM-STALL
 -- title: Processes had to free memory themselves before they could go on
 -- question: Did processes of the host stall in direct memory reclaim, and was a checkpoint running?
+-- domain: host
 -- needs: host_stat
 -- unit: stalls (entries into direct reclaim) per second
+-- cost: none
 -- threshold: stalls_per_s = 10 (at some 1 ms each this is 1 % of a second; a healthy host has none for hours)
 -- threshold: stalls_min = 50 (in the window: a single burst is not a state)
+-- threshold: pressure_high_part = 0.2 (of the time some process stood still for memory: as much as a share of database time that is high)
+-- threshold: pressure_medium_part = 0.05 (of the time)
+-- threshold: stalls_medium_per_s = 100 (at some 1 ms each a tenth of a second in each second)
+-- threshold: checkpointer_busy_part = 0.5 (of the looks in a second: the checkpointer mostly worked in it)
+-- threshold: confident_readings = 10 (readings of the counters: with fewer a single burst makes the rate)
 -- evaluable when: (select count(distinct ts) from host_stat where metric like 'vmstat.allocstall%') >= 3 | fewer than three readings of the kernel's reclaim counters
 -- wrong when: another process of the host filled the memory for a moment, such as a build or a backup
 with reading as (
@@ -25,7 +32,7 @@ checkpointing as (  -- seconds in which the checkpointer mostly worked
   select (s.ts - c.ts_from) // 1000000000 as second
   from session_sample s cross join capture c
   where s.backend_type = 'checkpointer'
-  group by second having avg((s.wait_class <> 'Activity')::int) >= 0.5
+  group by second having avg((s.wait_class <> 'Activity')::int) >= getvariable('checkpointer_busy_part')
 ),
 marked as (select s.*, s.second in (select second from checkpointing) as in_checkpoint from step s),
 span as (select (max(ts) - min(ts)) / 1e9 as span_s, count(distinct ts) as readings, min(ts) as ts_from, max(ts) as ts_to from reading),
@@ -39,8 +46,9 @@ found as (
   from marked
 )
 select 'RECLAIM-STALL' as id,
-       case when pressure_s >= 0.2 * span_s then 'high' when pressure_s >= 0.05 * span_s or stalls >= 100 * span_s then 'medium' else 'low' end as severity,
-       case when readings >= 10 then 'high' else 'medium' end as confidence,
+       case when pressure_s >= getvariable('pressure_high_part') * span_s then 'high'
+            when pressure_s >= getvariable('pressure_medium_part') * span_s or stalls >= getvariable('stalls_medium_per_s') * span_s then 'medium' else 'low' end as severity,
+       case when readings >= getvariable('confident_readings') then 'high' else 'medium' end as confidence,
        'memory of the host' as subject,
        format('Processes of the host entered direct reclaim {} times ({:.0f} a second), {} pages scanned and {} freed{}{}', stalls, stalls / span_s,
               pages_scanned, pages_freed,

@@ -1,9 +1,13 @@
 -- id: THP
 -- title: Transparent huge pages make allocations stop for compaction
 -- question: May every page fault stop to compact memory (enabled and defrag both 'always'), and did it happen in the window?
+-- domain: host
 -- needs: host_fact
 -- unit: compaction stalls per second
+-- cost: none
 -- threshold: compact_stalls_per_s = 1 (one a second: such a stall takes milliseconds)
+-- threshold: compact_stalls_high_per_s = 100 (at milliseconds each a tenth of a second and more in each second)
+-- threshold: confident_readings = 10 (readings of the counters: with fewer a single burst makes the rate)
 -- evaluable when: exists (from host_fact where name = 'thp.enabled') | this kernel has no transparent huge pages
 -- wrong when: the server was measured to gain from huge pages in its sorts and hashes, and no stalls are seen
 with fact as (
@@ -23,8 +27,8 @@ row_of_proof as (
 ),
 proof as (select to_json(list({name: name, value: value} order by name)) as evidence from row_of_proof)
 select 'THP' as id,
-       case when stalls >= 100 * span_s then 'high' when stalls >= getvariable('compact_stalls_per_s') * span_s and stalls > 0 then 'medium' else 'low' end as severity,
-       case when readings >= 10 then 'high' else 'medium' end as confidence,
+       case when stalls >= getvariable('compact_stalls_high_per_s') * span_s then 'high' when stalls >= getvariable('compact_stalls_per_s') * span_s and stalls > 0 then 'medium' else 'low' end as severity,
+       case when readings >= getvariable('confident_readings') then 'high' else 'medium' end as confidence,
        'transparent huge pages' as subject,
        format('Transparent huge pages are {} with defrag {}: {}', enabled, defrag,
               case when stalls > 0 then format('processes stopped {} times to compact memory ({:.1f} a second)', stalls, stalls / span_s)

@@ -1,10 +1,13 @@
 -- id: SWAP
 -- title: The host swaps
 -- question: Were pages read back from swap, or pushed out to it, during the window?
+-- domain: host
 -- needs: host_stat
 -- unit: pages per second
+-- cost: none
 -- threshold: swap_in_per_s = 10 (each page read back is a read from disk in the middle of a process's work)
 -- threshold: swap_out_per_s = 100 (slow trickles of unused pages to swap are normal)
+-- threshold: swap_in_high_per_s = 1000 (at 0.1 ms each a tenth of a second in each second)
 -- evaluable when: (select count(distinct ts) from host_stat where metric in ('vmstat.pswpin', 'vmstat.pswpout')) >= 3 | fewer than three readings of the kernel's swap counters
 -- wrong when: swap is compressed memory (zram, zswap), or the pages are of another process that nobody waits for
 with reading as (
@@ -32,7 +35,7 @@ fact as (
   from host_fact
 )
 select 'SWAP' as id,
-       case when pages_in >= 1000 * span_s then 'high' when pages_in >= getvariable('swap_in_per_s') * span_s then 'medium' else 'low' end as severity,
+       case when pages_in >= getvariable('swap_in_high_per_s') * span_s then 'high' when pages_in >= getvariable('swap_in_per_s') * span_s then 'medium' else 'low' end as severity,
        case when session_faults > 0 then 'high' else 'medium' end as confidence,
        'memory of the host' as subject,
        format('{} pages ({:.0f} a second) were read back from swap and {} ({:.0f} a second) pushed out to it; the sessions had {} page faults with I/O{}{}',

@@ -1,11 +1,14 @@
 -- id: CGROUP-CPU-THROTTLE
 -- title: The server uses up the CPU quota of its control group
 -- question: In how many seconds did the server's processes use nearly all the CPU time their control group is given?
+-- domain: host
 -- needs: host_fact, session_delta
 -- unit: CPU seconds per second
+-- cost: none
 -- threshold: quota_use = 0.9 (90 % of the quota in a whole second: within it the group was most likely stopped in some periods of 100 ms)
 -- threshold: quota_seconds_share = 0.3 (of the seconds seen: less is a burst)
 -- threshold: quota_min_s = 5 (seconds at the quota, however short the capture)
+-- threshold: quota_high_share = 0.8 (of the seconds seen: the quota is the limit of the server's work)
 -- evaluable when: exists (from host_fact where name = 'cgroup.cpu_max') | the CPU quota of the server's control group could not be read
 -- evaluable when: exists (from session_delta where cpu_run_ns is not null) | the CPU times of the sessions could not be read
 -- wrong when: other processes of the same control group use the quota: they are not counted, so the rule is silent
@@ -30,7 +33,7 @@ found as (
   group by q.cpus, q.value
 )
 select 'CGROUP-CPU-THROTTLE' as id,
-       case when full_seconds >= 0.8 * seconds then 'high' else 'medium' end as severity,
+       case when full_seconds >= getvariable('quota_high_share') * seconds then 'high' else 'medium' end as severity,
        'medium' as confidence, 'CPU quota of the control group' as subject,
        format('The server used up its quota of {:.2f} CPUs (cpu.max {}) in {} of {} seconds, {:.2f} CPUs at most; {:.1f} processes were ready to run without a CPU in these seconds',
               quota_cpus, cpu_max, full_seconds, seconds, most, queued) as statement,

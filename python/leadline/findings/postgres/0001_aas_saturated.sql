@@ -1,11 +1,17 @@
 -- id: AAS-SATURATED
 -- title: More active sessions than CPUs
 -- question: For how long were more sessions active at once than the host has CPUs, and were they on a CPU, waiting for one, or waiting for something else?
+-- domain: postgres
 -- needs: session_sample, tick
 -- unit: active sessions (database time per second)
+-- cost: none
 -- threshold: aas_per_cpu = 1.0 (one active session per CPU: above it some of them must be waiting)
 -- threshold: aas_min_s = 30 (a shorter excess is a burst; in a capture under a minute half of it counts)
 -- threshold: aas_least_s = 5 (below five seconds of excess no verdict, however short the capture)
+-- threshold: samples_high = 1000 (a sampling error of 3 %: every active session is counted here, so there are many samples)
+-- threshold: samples_medium = 100 (a sampling error of 10 %)
+-- threshold: aas_high = 4 (active sessions per CPU: three of four stand still)
+-- threshold: aas_medium = 2 (active sessions per CPU: every other one stands still)
 -- minimum: tick 30
 -- evaluable when: (select cpu_count from capture) > 0 | the number of CPUs the server may use is not known
 -- wrong when: the extra sessions wait on purpose (pg_sleep, a throttled vacuum) or for another machine (foreign tables, synchronous standby)
@@ -43,8 +49,8 @@ proof as (
   from by_class
 )
 select 'AAS-SATURATED' as id,
-       case when aas >= 4 * c.cpu_count then 'high' when aas >= 2 * c.cpu_count then 'medium' else 'low' end as severity,
-       case when c.tier = 'shm' and samples >= 1000 then 'high' when samples >= 100 then 'medium' else 'low' end as confidence,
+       case when aas >= getvariable('aas_high') * c.cpu_count then 'high' when aas >= getvariable('aas_medium') * c.cpu_count then 'medium' else 'low' end as severity,
+       confidence_of(c.tier, samples, high := getvariable('samples_high'), medium := getvariable('samples_medium')) as confidence,
        'server' as subject,
        format('{:.1f} sessions were active on average (at most {:.1f} in one second) on {} CPU{} for {:.0f} s of {:.0f} s: {}, {:.1f} in waits',
               aas, aas_peak, c.cpu_count, case when c.cpu_count = 1 then '' else 's' end, over_s,

@@ -1,10 +1,14 @@
 -- id: TOP-WAIT
 -- title: One kind of wait takes most of the database time
 -- question: Which class of waits takes more than 40 % of database time, and which event and statement in it?
+-- domain: postgres
 -- needs: session_sample, tick
 -- unit: seconds of database time
+-- cost: none
 -- threshold: top_wait_share = 0.4 (two fifths: removing it at best makes the work 1.7 times as fast)
 -- threshold: top_wait_sessions = 0.5 (half a session waiting on average: less is a quiet server)
+-- threshold: samples_high = 1000 (a sampling error of 3 %: every active session is counted here, so there are many samples)
+-- threshold: samples_medium = 100 (a sampling error of 10 %)
 -- minimum: tick 30
 -- wrong when: the wait is the price of the work itself, such as the commit of a load of small transactions on a disk that honours fsync
 with about as (select window_s, tier, cpu_count from capture),
@@ -33,11 +37,11 @@ top_statement as (
 proof as (
   select to_json(list({event: event, statement_id: statement_id, query: left(regexp_replace(q.query, '\s+', ' ', 'g'), 200),
                        seconds: round(seconds, 3), sessions: sessions, samples: samples}
-                      order by seconds desc, event, statement_id)[:20]) as evidence
+                      order by round(seconds, 3) desc, event, statement_id)[:20]) as evidence
   from spent left join statement q using (statement_id)
 )
 select 'TOP-WAIT' as id, 'info' as severity,
-       case when c.tier = 'shm' and samples >= 1000 then 'high' when samples >= 100 then 'medium' else 'low' end as confidence,
+       confidence_of(c.tier, samples, high := getvariable('samples_high'), medium := getvariable('samples_medium')) as confidence,
        'wait ' || wait_class || ':' || event as subject,
        format('Waits of class {} took {:.1f} s ({:.1f} % of database time, {:.1f} sessions on average), {:.1f} s of it {}:{}{}',
               wait_class, class_s, 100 * class_s / db_time_s, class_s / observed_s, event_s, wait_class, event,

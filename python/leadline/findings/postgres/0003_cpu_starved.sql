@@ -1,11 +1,16 @@
 -- id: CPU-STARVED
 -- title: Sessions are ready to run but wait for a CPU
 -- question: Of the time sessions show no wait, how much did they really spend waiting for a CPU?
+-- domain: postgres
 -- needs: session_sample, session_delta, tick
 -- unit: seconds ready to run without a CPU
+-- cost: database time
 -- threshold: queue_share = 0.2 (a fifth of runnable time in the run queue: every CPU-bound step takes a quarter longer)
 -- threshold: queue_sessions = 0.2 (one session in five moments: less does not show in response times)
 -- threshold: queue_db_share = 0.05 (5 % of database time)
+-- threshold: samples_high = 1000 (a sampling error of 3 %: every active session is counted here, so there are many samples)
+-- threshold: samples_medium = 100 (a sampling error of 10 %)
+-- threshold: steal_part = 0.05 (of the CPU time the hypervisor took away: below it steal does not explain a queue, and is not named)
 -- minimum: tick 30
 -- evaluable when: exists (from session_delta where cpu_queue_ns is not null) | the scheduler times of the sessions could not be read (/proc/PID/schedstat), so CPU cannot be split into running and waiting to run
 -- wrong when: another tenant of the host took the CPUs only during the capture
@@ -41,17 +46,15 @@ proof as (
 ),
 named as (select *, queue_s / db_time_s as share from found cross join base)
 select 'CPU-STARVED' as id,
-       case when share >= 0.5 and queue_s >= c.window_s then 'critical'
-            when share >= 0.2 and queue_s >= 0.5 * c.window_s then 'high'
-            when share >= 0.05 and queue_s >= 0.1 * c.window_s then 'medium' else 'low' end as severity,
-       case when c.tier = 'shm' and samples >= 1000 then 'high' when samples >= 100 then 'medium' else 'low' end as confidence,
+       severity_of(share, queue_s, c.window_s) as severity,
+       confidence_of(c.tier, samples, high := getvariable('samples_high'), medium := getvariable('samples_medium')) as confidence,
        'CPUs of the host' as subject,
        format('Sessions were ready to run but waited for a CPU for {:.1f} s ({:.0f} % of the time they could have run, {:.1f} % of database time), {:.1f} sessions on average{}{}{}',
               queue_s, 100 * queue_s / (run_s + queue_s), 100 * share, queue_s / observed_s,
               case when c.cpu_count > 0 then format(', on {} CPU{}', c.cpu_count, case when c.cpu_count = 1 then '' else 's' end) else '' end,
               case when busy_s is not null then format('; the sessions used {:.1f} s of the {:.1f} CPU seconds that were busy on the host', sessions_cpu_s, busy_s)
                    else '' end,
-              case when steal_s >= 0.05 * (busy_s + steal_s) then format('; the hypervisor took {:.1f} s away', steal_s) else '' end) as statement,
+              case when steal_s >= getvariable('steal_part') * (busy_s + steal_s) then format('; the hypervisor took {:.1f} s away', steal_s) else '' end) as statement,
        queue_s as cost_s, share as share_of_db_time, samples, ts_from, ts_to, evidence
 from named cross join observed cross join used cross join host cross join about c cross join proof
 where queue_s >= getvariable('queue_share') * (run_s + queue_s)

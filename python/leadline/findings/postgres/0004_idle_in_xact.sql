@@ -1,12 +1,16 @@
 -- id: IDLE-IN-XACT
 -- title: A client leaves its transaction open and does nothing
 -- question: Which session sat idle in a transaction while others waited for its locks, or for so long that it holds back vacuum?
+-- domain: postgres
 -- needs: session_sample, lock_wait
 -- unit: seconds its victims waited while it was idle in its transaction
+-- cost: database time
 -- threshold: idle_gap_s = 0.5 (a shorter pause is a round trip or a little thinking, not an open transaction left alone)
 -- threshold: idle_victims_s = 1.0 (seconds lost by the victims: deadlock_timeout, after which the server itself logs a lock wait)
 -- threshold: idle_share = 0.01 (less than 1 % of database time does not show in throughput)
 -- threshold: idle_min_s = 60 (without victims: a minute of idleness with a transaction id or a snapshot held)
+-- threshold: idle_xmin_age = 1000000 (transactions of which vacuum may remove nothing: a million is minutes of a busy server)
+-- threshold: idle_looks = 10 (looks at waiters for medium confidence: they are made ten times a second or less)
 -- wrong when: a person works in the session by hand on a server nobody else uses
 with about as (select window_s, tier, cpu_count from capture),
 base as (select sum(weight_s) as db_time_s from db_time),
@@ -62,11 +66,9 @@ named as (
   left join statement q using (statement_id)
 )
 select 'IDLE-IN-XACT' as id,
-       case when not hurts then case when xmin_age >= 1000000 then 'medium' else 'low' end
-            when share >= 0.5 and lost_s >= c.window_s then 'critical'
-            when share >= 0.2 and lost_s >= 0.5 * c.window_s then 'high'
-            when share >= 0.05 and lost_s >= 0.1 * c.window_s then 'medium' else 'low' end as severity,
-       case when not hurts then 'high' when c.tier = 'shm' and looks >= 100 then 'high' when looks >= 10 then 'medium' else 'low' end as confidence,
+       case when hurts then severity_of(share, lost_s, c.window_s)
+            when xmin_age >= getvariable('idle_xmin_age') then 'medium' else 'low' end as severity,
+       case when not hurts then 'high' else confidence_of(c.tier, looks, medium := getvariable('idle_looks')) end as confidence,
        'pid ' || pid as subject,
        format('pid {} (application {}{}) was {} {}{}{}', pid,
               case when application_name = '' then 'without name' else application_name end,

@@ -1,9 +1,13 @@
 -- id: XMIN-HORIZON
 -- title: Something old keeps vacuum from removing dead rows
 -- question: What is the oldest snapshot or transaction that keeps dead rows alive, and who holds it?
+-- domain: postgres
 -- needs: session_sample, tick
 -- unit: transactions started since the oldest horizon
+-- cost: none
 -- threshold: horizon_xids = 1000000 (a million transactions: with a few dead rows each, tables of a busy database are bloated by now)
+-- threshold: xmin_critical = 200000000 (transactions: autovacuum_freeze_max_age, where the server starts to vacuum against wraparound)
+-- threshold: xmin_high = 10000000 (transactions: a tenth of a day at a hundred a second, and each may have left a dead row)
 -- evaluable when: exists (from tick where next_xid > 0) or exists (from server_stat) | neither the next transaction id nor the server's views could be read
 -- wrong when: a backup or a long report is meant to run this long on this server
 with held as (  -- a vacuum's own snapshot holds nothing back
@@ -44,7 +48,7 @@ found as (
   from old
 )
 select 'XMIN-HORIZON' as id,
-       case when age >= 200000000 then 'critical' when age >= 10000000 then 'high' else 'medium' end as severity,
+       case when age >= getvariable('xmin_critical') then 'critical' when age >= getvariable('xmin_high') then 'high' else 'medium' end as severity,
        'high' as confidence, holder as subject,
        format('{} ({}) keeps rows that died in the last {} transactions from being vacuumed{}{}', holder, what, age,
               case when holders > 1 then format('; {} more hold a horizon this old', holders - 1) else '' end,

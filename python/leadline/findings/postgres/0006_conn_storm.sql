@@ -1,10 +1,14 @@
 -- id: CONN-STORM
 -- title: Clients connect for a moment and leave
 -- question: How many sessions a second began and ended again within a few seconds, and whose are they?
+-- domain: postgres
 -- needs: session_sample, tick
 -- unit: short sessions per second
+-- cost: none
 -- threshold: storm_per_s = 5 (five a second: each costs a fork, an authentication and cold caches, some 5 to 50 ms together)
 -- threshold: storm_lifetime_s = 5 (a session that lives shorter than five seconds was not worth its start)
+-- threshold: storm_high = 100 (new sessions a second: at 5 ms of CPU each this is half a core)
+-- threshold: storm_medium = 20 (new sessions a second: a tenth of a core)
 -- minimum: tick 30
 -- wrong when: a load test opens and closes its sessions on purpose
 with about as (select window_s, tier, cpu_count from capture),
@@ -37,8 +41,8 @@ proof as (
   from by_client
 )
 select 'CONN-STORM' as id,
-       case when found.sessions >= 100 * observed_s then 'high' when found.sessions >= 20 * observed_s then 'medium' else 'low' end as severity,
-       case when c.tier = 'shm' and found.sessions >= 100 then 'high' else 'medium' end as confidence,
+       case when found.sessions >= getvariable('storm_high') * observed_s then 'high' when found.sessions >= getvariable('storm_medium') * observed_s then 'medium' else 'low' end as severity,
+       confidence_of(c.tier, found.sessions, medium := 0) as confidence,
        'application ' || case when m.application_name = '' then 'without name' else m.application_name end || ' from ' || m.client_addr as subject,
        format('At least {:.1f} sessions a second began and ended within {:.0f} s (half of them lived less than {:.2f} s); {} of {} belong to application {} from {}',
               found.sessions / observed_s, getvariable('storm_lifetime_s'), found.median_s, m.sessions, found.sessions,

@@ -1,9 +1,12 @@
 -- id: CONN-NEAR-LIMIT
 -- title: Sessions come near max_connections
 -- question: How close did the number of client sessions come to what the server accepts, and what were they doing?
+-- domain: postgres
 -- needs: session_sample, setting, tick
 -- unit: client sessions
+-- cost: none
 -- threshold: limit_share = 0.85 (85 % of the slots an ordinary user may take: one restart of a pool fills the rest)
+-- threshold: near_high = 0.95 (of the connections: one in twenty is left)
 -- minimum: tick 10
 -- evaluable when: (select try_cast(setting as int) from setting where name = 'max_connections') > 0 | the value of max_connections could not be read
 -- wrong when: a pool keeps a fixed number of sessions just below the limit on purpose
@@ -38,7 +41,7 @@ main_application as (
 )
 select 'CONN-NEAR-LIMIT' as id,
        case when peak >= max_connections - reserved then 'critical'
-            when peak >= 0.95 * (max_connections - reserved) then 'high' else 'medium' end as severity,
+            when peak >= getvariable('near_high') * (max_connections - reserved) then 'high' else 'medium' end as severity,
        'high' as confidence, 'max_connections' as subject,
        format('{} client sessions at the peak, {:.0f} % of the {} slots for ordinary users (max_connections {} less {} reserved): {} idle, {} idle in transaction; {} of application {}',
               peak, 100.0 * peak / (max_connections - reserved), max_connections - reserved, max_connections, reserved,

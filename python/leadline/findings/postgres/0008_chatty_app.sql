@@ -1,14 +1,21 @@
 -- id: CHATTY-APP
 -- title: Transactions spend most of their time waiting for the client's next statement
 -- question: Which application keeps its transactions open mainly for round trips, and what would sending statements together save?
+-- domain: postgres
 -- needs: session_sample, session_tick, tick
 -- unit: seconds transactions were open while the client had the word
+-- cost: round trips
 -- threshold: chatty_share = 0.5 (more than half of the transaction's time: the client and the network cost more than the database)
 -- threshold: chatty_min_sessions = 0.1 (a tenth of a session on average: less is not worth a change of code)
 -- threshold: chatty_min_s = 1.0 (seconds in the window; below it there are too few samples)
 -- threshold: chatty_gaps = 3 (round trips inside one transaction: with fewer there is nothing to send together)
 -- threshold: chatty_gap_s = 0.5 (a longer pause is thinking, not a round trip: IDLE-IN-XACT has those that hurt)
 -- threshold: cursor_snapshot_s = 1.0 (as in FETCH-SIZE, which reports the gaps between the parts of one result)
+-- threshold: samples_high = 500 (a sampling error of 5 %: the estimate of gaps rests on medians)
+-- threshold: samples_medium = 100 (a sampling error of 10 %)
+-- threshold: old_snapshot_part = 0.2 (of the samples in gaps: by chance an old snapshot is seen in fewer; as in FETCH-SIZE)
+-- threshold: cursor_part = 0.5 (of the gaps: a session with more of them between parts of one result is left to FETCH-SIZE)
+-- threshold: chatty_medium_sessions = 1 (sessions that waited for their clients on average: one connection could be spared)
 -- minimum: tick 30
 -- wrong when: the client computes between its statements what only it can compute
 with about as (select window_s, tier, cpu_count from capture),
@@ -34,7 +41,7 @@ newest_snapshot as (  -- the highest xmin any session had shown by then: a snaps
 cursor_gap as (  -- FETCH, or a snapshot older than any gap: the parts of one result
   select g.session_id, g.statement_id, sum(g.weight_s) as gap_s,
          bool_or(q.query is not null and regexp_matches(q.query, '^\s*(fetch|move)\b', 'i'))
-           or (avg(coalesce(g.xmin < n.newest_xmin, false)::int) >= 0.2
+           or (avg(coalesce(g.xmin < n.newest_xmin, false)::int) >= getvariable('old_snapshot_part')
                and coalesce(bool_and(not regexp_matches(q.query, '^\s*(insert|update|delete|merge|begin|start|commit|end|set|savepoint|release)\b', 'i')), true)) as is_cursor
   from (select * from step where in_gap) g
   asof left join newest_snapshot n on g.ts - getvariable('cursor_snapshot_s') * 1e9 >= n.ts
@@ -43,7 +50,7 @@ cursor_gap as (  -- FETCH, or a snapshot older than any gap: the parts of one re
 ),
 fetcher as (  -- FETCH-SIZE speaks of these
   select session_id from cursor_gap group by session_id
-  having coalesce(sum(gap_s) filter (where is_cursor), 0) >= 0.5 * sum(gap_s)
+  having coalesce(sum(gap_s) filter (where is_cursor), 0) >= getvariable('cursor_part') * sum(gap_s)
 ),
 talk as (select s.* from step s anti join fetcher f using (session_id)),
 trip as (  -- of the whole session; each round trip reports its status twice or more and gives up the CPU once: both bound it
@@ -79,8 +86,8 @@ proof as (
   from spent left join statement q using (statement_id) group by all
 )
 select 'CHATTY-APP' as id,
-       case when gap_s >= c.window_s then 'medium' else 'low' end as severity,
-       case when c.tier = 'shm' and samples >= 500 then 'high' when samples >= 100 then 'medium' else 'low' end as confidence,
+       case when gap_s >= getvariable('chatty_medium_sessions') * c.window_s then 'medium' else 'low' end as severity,
+       confidence_of(c.tier, samples, high := getvariable('samples_high'), medium := getvariable('samples_medium')) as confidence,
        'application ' || case when application_name = '' then 'without name' else application_name end || ' from ' || client_addr as subject,
        format('{} session{} of application {} held transactions open for {:.1f} s of which {:.1f} s ({:.0f} %) waiting for the next statement: {} per transaction{}; sending them together would save up to {:.1f} s',
               sessions, case when sessions = 1 then '' else 's' end,

@@ -1,8 +1,10 @@
 -- id: SLOW-CLIENT
 -- title: The server waits for a client to take its result
 -- question: Which application reads its results so slowly that the server stops in ClientWrite, and for which statement?
+-- domain: postgres
 -- needs: session_sample, tick
 -- unit: seconds of database time in ClientWrite
+-- cost: database time
 -- threshold: slow_client_s = 1.0 (seconds in the window; below it there are too few samples)
 -- threshold: slow_client_sessions = 0.05 (a twentieth of a session on average: less is the normal filling of a socket buffer)
 -- threshold: slow_client_own_share = 0.25 (a quarter of the client's own active time: a fast reader stays far below)
@@ -33,10 +35,8 @@ proof as (
 ),
 named as (select r.*, p.query, p.evidence, write_s / db_time_s as share from reader r join proof p using (application_name, client_addr) cross join base)
 select 'SLOW-CLIENT' as id,
-       case when share >= 0.5 and write_s >= c.window_s then 'critical'
-            when share >= 0.2 and write_s >= 0.5 * c.window_s then 'high'
-            when share >= 0.05 and write_s >= 0.1 * c.window_s then 'medium' else 'low' end as severity,
-       case when c.tier = 'shm' and samples >= 100 then 'high' when samples >= 20 then 'medium' else 'low' end as confidence,
+       severity_of(share, write_s, c.window_s) as severity,
+       confidence_of(c.tier, samples) as confidence,
        'application ' || case when application_name = '' then 'without name' else application_name end || ' from ' || client_addr as subject,
        format('{} of application {} from {} took {} result{} so slowly that the server waited {:.1f} s in ClientWrite ({:.0f} % of its active time, {:.1f} % of database time){}',
               case when sessions = 1 then 'pid ' || pid else sessions || ' sessions' end,

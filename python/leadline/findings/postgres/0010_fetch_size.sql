@@ -1,13 +1,21 @@
 -- id: FETCH-SIZE
 -- title: A client reads a large result a few rows at a time
 -- question: Which session fetches one result in so many small parts that it mostly waits for round trips?
+-- domain: postgres
 -- needs: session_sample, session_tick, tick
 -- unit: seconds between the parts of a result, while the server waited for the next request
+-- cost: round trips
 -- threshold: fetch_trips_per_s = 10 (parts a second of one session while it reads: at fewer, each part holds enough work)
 -- threshold: fetch_gap_share = 0.3 (a third of the reading time goes to round trips)
 -- threshold: fetch_min_s = 1.0 (seconds in the window; below it there are too few samples)
 -- threshold: fetch_gap_s = 0.5 (a longer pause is the client's own work, not a round trip)
 -- threshold: fetch_snapshot_s = 1.0 (a snapshot this old outlived every gap that counts here)
+-- threshold: samples_high = 500 (a sampling error of 5 %: the estimate of gaps rests on medians)
+-- threshold: samples_medium = 100 (a sampling error of 10 %)
+-- threshold: old_snapshot_part = 0.2 (of the samples in gaps: by chance an old snapshot is seen in fewer)
+-- threshold: small_part_gaps = 0.9 (gaps per sample: nearly every sample met another gap, so the gaps are short and the parts small)
+-- threshold: gap_part = 0.2 (of the session's gaps: a statement with fewer is not what keeps the session waiting)
+-- threshold: fetch_medium_sessions = 0.5 (sessions that waited between parts on average)
 -- minimum: tick 30
 -- wrong when: the application repeats one small query by key in a transaction of isolation level repeatable read, which looks the same from outside
 with about as (select window_s, tier, cpu_count from capture),
@@ -41,7 +49,7 @@ cursor as (  -- FETCH by name, or the same statement goes on with a snapshot old
   from part p left join statement q using (statement_id)
   group by p.session_id, p.statement_id
   having bool_or(q.query is not null and regexp_matches(q.query, '^\s*(fetch|move)\b', 'i'))
-      or (avg(coalesce(p.old_snapshot, false)::int) filter (where p.in_gap) >= 0.2
+      or (avg(coalesce(p.old_snapshot, false)::int) filter (where p.in_gap) >= getvariable('old_snapshot_part')
           and coalesce(bool_and(not regexp_matches(q.query, '^\s*(insert|update|delete|merge|begin|start|commit|end|set|savepoint|release)\b', 'i')), true))
 ),
 gap_of_session as (select session_id, sum(weight_s) as all_gaps_s from part where in_gap group by session_id),
@@ -52,9 +60,9 @@ small_part as (  -- over SQL the ages are off by the time of the query: there ea
   select c.* replace (case when a.tier = 'shm' then greatest(typical_gap_s, 1e-5) end as typical_gap_s), t.counted_trips,
          case when a.tier = 'shm' then gap_s / greatest(typical_gap_s, 1e-5) end as seen_trips,
          case when a.tier = 'shm' then gap_s / greatest(typical_gap_s, 1e-5) / read_s >= getvariable('fetch_trips_per_s')
-              else seen_gaps >= 0.9 * samples end as is_small
+              else seen_gaps >= getvariable('small_part_gaps') * samples end as is_small
   from cursor c cross join about a join gap_of_session g using (session_id) left join trip t using (session_id)
-  where c.gap_s >= 0.2 * g.all_gaps_s
+  where c.gap_s >= getvariable('gap_part') * g.all_gaps_s
 ),
 slow_fetch as (
   select * from small_part
@@ -84,8 +92,8 @@ counted as (
   from (select distinct application_name, client_addr, session_id, counted_trips from slow_fetch) group by all
 )
 select 'FETCH-SIZE' as id,
-       case when gap_s >= 0.5 * c.window_s then 'medium' else 'low' end as severity,
-       case when c.tier = 'shm' and samples >= 500 then 'high' when samples >= 100 then 'medium' else 'low' end as confidence,
+       case when gap_s >= getvariable('fetch_medium_sessions') * c.window_s then 'medium' else 'low' end as severity,
+       confidence_of(c.tier, samples, high := getvariable('samples_high'), medium := getvariable('samples_medium')) as confidence,
        'application ' || case when application_name = '' then 'without name' else application_name end || ' from ' || client_addr as subject,
        format('{} of application {} read {} in {} round trips{}: {:.1f} s of {:.1f} s ({:.0f} %) went to waiting for the next request{}{}',
               case when sessions = 1 then 'pid ' || pid else sessions || ' sessions' end,

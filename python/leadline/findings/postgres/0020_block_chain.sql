@@ -1,10 +1,14 @@
 -- id: BLOCK-CHAIN
 -- title: A session blocks others for a long time
 -- question: Which session stands at the root of a chain of lock waits, in what state, over which lock, and what did its victims lose?
+-- domain: postgres
 -- needs: lock_wait, session_sample
 -- unit: seconds the victims waited for locks behind this root
+-- cost: database time
 -- threshold: min_block_s = 1.0 (one transaction of the root blocks for this long: the default of deadlock_timeout, after which the server itself calls a lock wait worth a log line)
 -- threshold: min_share = 0.01 (less than 1 % of database time does not show in throughput)
+-- threshold: confident_looks = 20 (looks at the queue: the waits between two of them are not seen)
+-- threshold: some_looks = 5 (looks and samples: fewer may be one queue seen by chance)
 -- wrong when: the blocker is a planned maintenance window; or the chain was cut by deadlock_timeout (a cycle has no root)
 with base as (
   select sum(weight_s) as db_time_s from session_sample where in_db_time
@@ -89,11 +93,9 @@ named as (
   left join statement s using (statement_id)
 )
 select 'BLOCK-CHAIN' as id,
-       case when share >= 0.5 and cost_s >= c.window_s then 'critical'
-            when share >= 0.2 and cost_s >= 0.5 * c.window_s then 'high'
-            when share >= 0.05 and cost_s >= 0.1 * c.window_s then 'medium' else 'low' end as severity,
-       case when c.tier = 'shm' and looks >= 20 and samples >= 100 then 'high'
-            when looks >= 5 and samples >= 5 then 'medium' else 'low' end as confidence,
+       severity_of(share, cost_s, c.window_s) as severity,
+       case when looks >= getvariable('confident_looks') then confidence_of(c.tier, samples, medium := getvariable('some_looks'))
+            when least(looks, samples) >= getvariable('some_looks') then 'medium' else 'low' end as confidence,
        case when root_pid = 0 then 'prepared transaction' || coalesce(' ' || p.gid, '') else 'pid ' || root_pid end as subject,
        format('{} blocked {} session{} for {:.1f} s in total ({:.1f} % of database time), chain up to {} deep, lock {}{}{}{}{}{}',
               case when root_pid = 0 then coalesce('The prepared transaction ' || p.gid, 'A prepared transaction')

@@ -1,10 +1,14 @@
 -- id: DDL-QUEUE
 -- title: Sessions queue behind a waiting DDL statement
 -- question: Does a request for a strong table lock that cannot be granted make later, harmless sessions wait behind it?
+-- domain: postgres
 -- needs: lock_wait, session_sample
 -- unit: seconds waited by sessions that were blocked only by the queue
+-- cost: database time
 -- threshold: min_queue_s = 1.0 (the queue stood for this long: the default of deadlock_timeout, after which a lock wait is worth a log line)
 -- threshold: min_share = 0.01 (less than 1 % of database time does not show in throughput)
+-- threshold: confident_looks = 20 (looks at the queue: the waits between two of them are not seen)
+-- threshold: some_looks = 5 (looks and samples: fewer may be one queue seen by chance)
 -- wrong when: the strong lock comes from the application itself (LOCK TABLE) and the queue is intended
 with base as (
   select sum(weight_s) as db_time_s from session_sample where in_db_time
@@ -76,11 +80,9 @@ named as (
   left join relation n on n.datid = f.datid and n.relid = f.relid
 )
 select 'DDL-QUEUE' as id,
-       case when share >= 0.5 and cost_s >= c.window_s then 'critical'
-            when share >= 0.2 and cost_s >= 0.5 * c.window_s then 'high'
-            when share >= 0.05 and cost_s >= 0.1 * c.window_s then 'medium' else 'low' end as severity,
-       case when c.tier = 'shm' and looks >= 20 and samples >= 100 then 'high'
-            when looks >= 5 and samples >= 5 then 'medium' else 'low' end as confidence,
+       severity_of(share, cost_s, c.window_s) as severity,
+       case when looks >= getvariable('confident_looks') then confidence_of(c.tier, samples, medium := getvariable('some_looks'))
+            when least(looks, samples) >= getvariable('some_looks') then 'medium' else 'low' end as confidence,
        'relation ' || object as subject,
        format('{} session{} queued for {:.1f} s in total ({:.1f} % of database time), up to {} at once, behind pid {} that waits for {} on {}{}{}',
               victims, case when victims = 1 then '' else 's' end, cost_s, 100 * share, longest, ddl_pid, ddl_mode, object,

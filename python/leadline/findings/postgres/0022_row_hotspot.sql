@@ -1,11 +1,14 @@
 -- id: ROW-HOTSPOT
 -- title: Many short transactions fight for the same rows
 -- question: Do the row lock waits concentrate on one table, or on one row of it, without any single transaction blocking for long?
+-- domain: postgres
 -- needs: lock_wait, session_sample
 -- unit: seconds waited for row locks (events tuple, transactionid, spectoken)
+-- cost: database time
 -- threshold: min_block_s = 1.0 (waits behind a transaction that blocks for longer belong to BLOCK-CHAIN)
 -- threshold: min_share = 0.02 (2 % of database time: less is the price of any concurrent update)
 -- threshold: min_samples = 10 (below it the sampling error is as large as the number)
+-- threshold: by_statement_part = 0.5 (when more of the waits than that took their table from the statement's text, confidence is at most medium)
 -- wrong when: the relation was named by the text of the statement and the statement touches several tables
 with base as (
   select sum(weight_s) as db_time_s from session_sample where in_db_time
@@ -116,11 +119,8 @@ named as (
   left join statement s using (statement_id)
 )
 select 'ROW-HOTSPOT' as id,
-       case when share >= 0.5 and cost_s >= c.window_s then 'critical'
-            when share >= 0.2 and cost_s >= 0.5 * c.window_s then 'high'
-            when share >= 0.05 and cost_s >= 0.1 * c.window_s then 'medium' else 'low' end as severity,
-       case when c.tier = 'shm' and samples >= 100 and waits_by_statement < 0.5 * waits then 'high'
-            when samples >= 20 then 'medium' else 'low' end as confidence,
+       severity_of(share, cost_s, c.window_s) as severity,
+       confidence_of(case when waits_by_statement < getvariable('by_statement_part') * waits then c.tier else 'by statement' end, samples) as confidence,
        'rows of table ' || object as subject,
        format('{} sessions lost {:.1f} s ({:.1f} % of database time) waiting for rows of table {} behind short transactions{}{}{}',
               victims, cost_s, 100 * share, object,

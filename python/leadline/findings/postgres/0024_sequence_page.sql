@@ -1,8 +1,10 @@
 -- id: SEQUENCE-PAGE
 -- title: Sessions fight for the page of a sequence
 -- question: Which sequence makes its users queue for its one page?
+-- domain: postgres
 -- needs: buffer_wait, session_sample
 -- unit: seconds waited for the content lock of the page: all such waits, those of each statement split by where its waiters were seen
+-- cost: database time
 -- threshold: min_share = 0.01 (less than 1 % of database time does not show in throughput)
 -- threshold: min_samples = 10 (below it the sampling error is as large as the number)
 -- threshold: min_named = 5 (with fewer waiters seen on pages there is no share to speak of: BUFFER-WAITS-UNNAMED)
@@ -27,11 +29,8 @@ cost as (
   select h.*, s.*, n.named, h.cost_s / b.db_time_s as share from hot h cross join base b cross join scan s cross join named n
 )
 select 'SEQUENCE-PAGE' as id,
-       case when share >= 0.5 and cost_s >= c.window_s then 'critical'
-            when share >= 0.2 and cost_s >= 0.5 * c.window_s then 'high'
-            when share >= 0.05 and cost_s >= 0.1 * c.window_s then 'medium' else 'low' end as severity,
-       case when samples >= 100 and waiters >= 30 and attributed >= 0.5 * waiting then 'high'
-            when samples >= 20 and waiters >= 10 then 'medium' else 'low' end as confidence,
+       severity_of(share, cost_s, c.window_s) as severity,
+       confidence_of_seen(samples, waiters, attributed, waiting) as confidence,
        'sequence ' || object as subject,
        format('{:.1f} s ({:.1f} % of database time) went to waits for the page of sequence {}; '
               || '{:.0f} % of the waiters seen on named pages, up to {} at once; of {} buffer waits in looks at all buffers {} could be named{}',

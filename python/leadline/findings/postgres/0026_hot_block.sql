@@ -1,8 +1,10 @@
 -- id: HOT-BLOCK
 -- title: Sessions fight for one kind of page of one relation
 -- question: Does one kind of page of one relation, other than those with a finding of their own, draw a large part of the buffer waits?
+-- domain: postgres
 -- needs: buffer_wait, session_sample
 -- unit: seconds waited for the content locks of these pages: all such waits, those of each statement split by where its waiters were seen
+-- cost: database time
 -- threshold: min_part = 0.3 (30 % of the waiters seen on named pages: contention is concentrated, not spread)
 -- threshold: min_share = 0.01 (less than 1 % of database time does not show in throughput)
 -- threshold: min_samples = 10 (below it the sampling error is as large as the number)
@@ -39,11 +41,8 @@ cost as (
   select h.*, s.*, n.named, h.cost_s / b.db_time_s as share from hot h cross join base b cross join scan s cross join named n
 )
 select 'HOT-BLOCK' as id,
-       case when share >= 0.5 and cost_s >= c.window_s then 'critical'
-            when share >= 0.2 and cost_s >= 0.5 * c.window_s then 'high'
-            when share >= 0.05 and cost_s >= 0.1 * c.window_s then 'medium' else 'low' end as severity,
-       case when samples >= 100 and waiters >= 30 and attributed >= 0.5 * waiting then 'high'
-            when samples >= 20 and waiters >= 10 then 'medium' else 'low' end as confidence,
+       severity_of(share, cost_s, c.window_s) as severity,
+       confidence_of_seen(samples, waiters, attributed, waiting) as confidence,
        page_kind || ' pages of ' || object as subject,
        format('{:.1f} s ({:.1f} % of database time) went to waits for {} pages of {}: {} block{}, block {} most; '
               || '{:.0f} % of the waiters seen on named pages, up to {} at once; of {} buffer waits in looks at all buffers {} could be named{}',

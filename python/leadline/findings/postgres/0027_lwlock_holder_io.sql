@@ -1,8 +1,10 @@
 -- id: LWLOCK-HOLDER-IO
 -- title: Holders of contended locks wait for storage or WAL themselves
 -- question: Do sessions wait for a page or an internal lock only because its holder waits for storage or for WAL?
+-- domain: postgres
 -- needs: buffer_wait, lwlock_wait, session_sample
 -- unit: seconds waited for locks whose holder was seen waiting for this; at least, as most holders cannot be seen in time
+-- cost: database time
 -- threshold: min_share = 0.01 (less than 1 % of database time does not show in throughput)
 -- threshold: min_samples = 10 (below it the sampling error is as large as the number)
 -- threshold: min_looks = 3 (one look that caught a holder is chance)
@@ -53,10 +55,8 @@ found as (
 holders as (select sum(holders_seen) as holders_seen from all_seen),
 cost as (select f.*, h.holders_seen, f.cost_s / b.db_time_s as share from found f cross join base b cross join holders h)
 select 'LWLOCK-HOLDER-IO' as id,
-       case when share >= 0.5 and cost_s >= c.window_s then 'critical'
-            when share >= 0.2 and cost_s >= 0.5 * c.window_s then 'high'
-            when share >= 0.05 and cost_s >= 0.1 * c.window_s then 'medium' else 'low' end as severity,
-       case when looks >= 30 and samples >= 100 then 'high' when looks >= 10 and samples >= 20 then 'medium' else 'low' end as confidence,
+       severity_of(share, cost_s, c.window_s) as severity,
+       confidence_of_seen(samples, looks, 1, 1) as confidence,
        'holders waiting for ' || holder_wait as subject,
        format('At least {:.1f} s ({:.1f} % of database time) went to waits for locks whose holder itself waited for {}: {}{}; '
               || 'seen in {} of {} looks that caught a holder',

@@ -1,8 +1,10 @@
 -- id: LOCKMANAGER-CONTENTION
 -- title: Sessions fight for the partitions of the lock table
 -- question: How much time goes to waits for LWLock LockManager, and does one partition draw most of it?
+-- domain: postgres
 -- needs: session_sample
 -- unit: seconds waited for LWLock LockManager (lock_manager in 12) and LockFastPath
+-- cost: database time
 -- threshold: min_share = 0.02 (2 % of database time: less is the price of any busy server)
 -- threshold: min_samples = 10 (below it the sampling error is as large as the number)
 -- threshold: queue_part = 0.25 (of the same statement's waits for locks: a queue for one lock meets in its partition, measured at 3 to 5 % of its time)
@@ -55,10 +57,8 @@ cost as (
   from found f cross join base b cross join spread s cross join top_statement t cross join locks_setting l
 )
 select 'LOCKMANAGER-CONTENTION' as id,
-       case when share >= 0.5 and cost_s >= c.window_s then 'critical'
-            when share >= 0.2 and cost_s >= 0.5 * c.window_s then 'high'
-            when share >= 0.05 and cost_s >= 0.1 * c.window_s then 'medium' else 'low' end as severity,
-       case when c.tier = 'shm' and samples >= 100 then 'high' when samples >= 20 then 'medium' else 'low' end as confidence,
+       severity_of(share, cost_s, c.window_s) as severity,
+       confidence_of(c.tier, samples) as confidence,
        'lock table partitions' as subject,
        format('{} sessions lost {:.1f} s ({:.1f} % of database time) waiting for partitions of the lock table{}{}',
               sessions, cost_s, 100 * share,

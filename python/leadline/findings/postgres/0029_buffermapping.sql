@@ -1,8 +1,10 @@
 -- id: BUFFERMAPPING
 -- title: Sessions fight for the partitions of the buffer table
 -- question: How much time goes to waits for LWLock BufferMapping, and does one partition draw most of it?
+-- domain: postgres
 -- needs: session_sample
 -- unit: seconds waited for LWLock BufferMapping (buffer_mapping in 12)
+-- cost: database time
 -- threshold: min_share = 0.02 (2 % of database time: less is the price of any busy server)
 -- threshold: min_samples = 10 (below it the sampling error is as large as the number)
 -- wrong when: the cache was still cold after a restart
@@ -43,10 +45,8 @@ cost as (
   from found f cross join base b cross join spread s cross join top_statement t cross join block_read r cross join capture c
 )
 select 'BUFFERMAPPING' as id,
-       case when share >= 0.5 and cost_s >= c.window_s then 'critical'
-            when share >= 0.2 and cost_s >= 0.5 * c.window_s then 'high'
-            when share >= 0.05 and cost_s >= 0.1 * c.window_s then 'medium' else 'low' end as severity,
-       case when c.tier = 'shm' and samples >= 100 then 'high' when samples >= 20 then 'medium' else 'low' end as confidence,
+       severity_of(share, cost_s, c.window_s) as severity,
+       confidence_of(c.tier, samples) as confidence,
        'buffer table partitions' as subject,
        format('{} sessions lost {:.1f} s ({:.1f} % of database time) waiting for partitions of the buffer table{}{}',
               sessions, cost_s, 100 * share,

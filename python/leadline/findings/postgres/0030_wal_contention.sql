@@ -1,12 +1,18 @@
 -- id: WAL-CONTENTION
 -- title: Sessions wait for the write-ahead log
 -- question: How much time goes to writing and flushing WAL, and is it the flush or the fight for the WAL buffers?
+-- domain: postgres
 -- needs: session_sample, tick
 -- unit: seconds waited for LWLock WALInsert, WALWrite, WALBufMapping and for IO WALSync, WALWrite, WALInitSync, WALInitWrite
+-- cost: database time
 -- threshold: min_share = 0.2 (20 % of database time: less is the usual price of durable commits)
 -- threshold: min_sessions = 0.2 (one session in five moments: less is a quiet server, however large the share)
 -- threshold: min_insert_share = 0.05 (5 % for WALInsert and WALBufMapping alone: these are contention, not durability)
 -- threshold: min_samples = 10 (below it the sampling error is as large as the number)
+-- threshold: wal_high_share = 0.5 (of database time; writing the log is part of the work of every transaction, so more is asked than of other waits)
+-- threshold: wal_high_sessions = 1 (sessions that waited on average)
+-- threshold: wal_medium_share = 0.2 (of database time)
+-- threshold: wal_medium_sessions = 0.25 (sessions that waited on average)
 -- wrong when: the load is a bulk load or a benchmark of commits, for which this is the expected limit
 with base as (
   select sum(weight_s) as db_time_s from session_sample where in_db_time
@@ -38,9 +44,9 @@ cost as (
   from found f cross join base b cross join wal w cross join evidence e
 )
 select 'WAL-CONTENTION' as id,  -- never critical: waiting for the flush is what durability costs
-       case when share >= 0.5 and cost_s >= c.window_s then 'high'
-            when share >= 0.2 and cost_s >= 0.25 * c.window_s then 'medium' else 'low' end as severity,
-       case when c.tier = 'shm' and samples >= 100 then 'high' when samples >= 20 then 'medium' else 'low' end as confidence,
+       case when share >= getvariable('wal_high_share') and cost_s >= getvariable('wal_high_sessions') * c.window_s then 'high'
+            when share >= getvariable('wal_medium_share') and cost_s >= getvariable('wal_medium_sessions') * c.window_s then 'medium' else 'low' end as severity,
+       confidence_of(c.tier, samples) as confidence,
        'write-ahead log' as subject,
        format('{} sessions lost {:.1f} s ({:.1f} % of database time) to the WAL: {:.1f} s to its write and flush, {:.1f} s to WALInsert and WALBufMapping{}',
               sessions, cost_s, 100 * share, flush_s, insert_s,

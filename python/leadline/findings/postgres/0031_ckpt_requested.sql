@@ -1,10 +1,16 @@
 -- id: CKPT-REQUESTED
 -- title: Checkpoints are requested instead of timed
 -- question: Were checkpoints of the window started by WAL volume or by command instead of by checkpoint_timeout?
+-- domain: postgres
 -- needs: server_stat
 -- unit: checkpoints; it has no cost in time of its own
+-- cost: none
 -- threshold: max_requested_ratio = 0.3 (at most 30 % of the checkpoints of a well sized server are requested)
 -- threshold: min_requested = 1 (one in the window is enough to look)
+-- threshold: by_command_part = 0.25 (of max_wal_size written between two: the log asks for one at about half of it, so somebody else did)
+-- threshold: ckpt_high_s = 30 (seconds between two: checkpoint_warning, below which the server logs it)
+-- threshold: ckpt_medium_s = 150 (seconds: half of the default checkpoint_timeout)
+-- threshold: ckpt_confident = 3 (of them make two intervals, which can be compared)
 -- wrong when: somebody ran CHECKPOINT, a base backup or CREATE DATABASE: these request checkpoints too; restartpoints of a standby are not counted
 with number as (
   select view || '.' || metric as name, after, delta from server_stat_delta
@@ -40,14 +46,14 @@ limits as (
   from setting
 ),
 fact as (  -- a checkpoint is due at about half of max_wal_size; far less WAL than that cannot have asked for it
-  select k.*, w.*, l.*, w.bytes / k.requested < 0.25 * l.max_wal_bytes as by_command
+  select k.*, w.*, l.*, w.bytes / k.requested < getvariable('by_command_part') * l.max_wal_bytes as by_command
   from checkpoint k cross join wal w cross join limits l
 )
 select 'CKPT-REQUESTED' as id,
        case when coalesce(by_command, false) then 'info'
             when requested < 2 then 'low'  -- one tells no interval
-            when c.window_s / requested < 30 then 'high' when c.window_s / requested < 150 then 'medium' else 'low' end as severity,
-       case when requested >= 3 and not coalesce(by_command, true) then 'high'
+            when c.window_s / requested < getvariable('ckpt_high_s') then 'high' when c.window_s / requested < getvariable('ckpt_medium_s') then 'medium' else 'low' end as severity,
+       case when requested >= getvariable('ckpt_confident') and not coalesce(by_command, true) then 'high'
             when requested >= 2 or coalesce(by_command, false) then 'medium' else 'low' end as confidence,
        'checkpoints' as subject,
        format('{:.0f} of {:.0f} checkpoints in {:.0f} s were requested{}{}{}{}; since the statistics began {:.0f} of {:.0f}',

@@ -1,11 +1,14 @@
 -- id: TEMP-SPILL
 -- title: A statement spills to temporary files
 -- question: Which statements write temporary files because their sorts and hashes do not fit into work_mem, and how much?
+-- domain: postgres
 -- needs: session_sample
 -- unit: seconds waited for reads and writes of temporary files (BufFileRead, BufFileWrite); the CPU time of the extra work is not counted
+-- cost: database time
 -- threshold: min_spill_bytes = 16777216 (16 MB in the window, four times the default work_mem: smaller spills stay in the page cache)
 -- threshold: min_share = 0.02 (2 % of database time in waits for temporary files)
 -- threshold: min_samples = 10 (for the share; below it the sampling error is as large as the number)
+-- threshold: spill_medium_mb_per_s = 10 (megabytes a second written by one statement: a tenth of what a plain disk writes)
 -- wrong when: the statement sorts or hashes so much that no work_mem could hold it
 with base as (
   select sum(weight_s) as db_time_s from session_sample where in_db_time
@@ -57,10 +60,9 @@ cost as (
   from found f cross join base b cross join memory m left join statement s using (statement_id)
 )
 select 'TEMP-SPILL' as id,
-       case when share >= 0.5 and cost_s >= c.window_s then 'critical'
-            when share >= 0.2 and cost_s >= 0.5 * c.window_s then 'high'
-            when (share >= 0.05 and cost_s >= 0.1 * c.window_s) or written_bytes >= 10485760 * c.window_s then 'medium' else 'low' end as severity,
-       case when written_bytes > 0 and statement_id <> 0 then 'high' when samples >= 20 then 'medium' else 'low' end as confidence,
+       case when severity_of(share, cost_s, c.window_s) = 'low' and written_bytes >= getvariable('spill_medium_mb_per_s') * 1048576 * c.window_s then 'medium'
+            else severity_of(share, cost_s, c.window_s) end as severity,
+       case when written_bytes > 0 and statement_id <> 0 then 'high' else confidence_of('counted', samples) end as confidence,
        case when statement_id = 0 then 'statements not known' else 'statement ' || statement_id end as subject,
        format('{} session{} {}waited {:.1f} s ({:.1f} % of database time) for temporary files{}{}',
               sessions, case when sessions = 1 then '' else 's' end,

@@ -1,10 +1,13 @@
 -- id: PIN-CLEANUP
 -- title: A cleanup waits for other sessions to unpin a page
 -- question: Does VACUUM, or replay on a standby, wait for pins that other sessions hold on its pages?
+-- domain: postgres
 -- needs: session_sample
 -- unit: seconds waited in class BufferPin, replay on a standby included
+-- cost: database time
 -- threshold: min_wait_s = 1.0 (one second: cleanup skips pinned pages where it may, so a wait that long is a page it must have)
 -- threshold: min_samples = 5 (below it the number says little)
+-- threshold: pin_medium_sessions = 0.5 (processes that waited on average: vacuum stood still for half of the window)
 -- wrong when: a cursor was left open on purpose and VACUUM may wait
 with base as (
   select sum(weight_s) as db_time_s from session_sample where in_db_time
@@ -33,8 +36,8 @@ cost as (
   from found f cross join base b cross join evidence e cross join pinned p
 )
 select 'PIN-CLEANUP' as id,
-       case when cost_s >= 0.5 * c.window_s then 'medium' else 'low' end as severity,
-       case when c.tier = 'shm' and samples >= 100 then 'high' when samples >= 20 then 'medium' else 'low' end as confidence,
+       case when cost_s >= getvariable('pin_medium_sessions') * c.window_s then 'medium' else 'low' end as severity,
+       confidence_of(c.tier, samples) as confidence,
        case when object is null then 'pins' else 'pins on ' || object end as subject,
        format('{:.1f} s went to waits for other sessions to unpin a page{}: {}', cost_s,
               case when object is null then '' else format(', mostly block {} of {}', block, object) end, who) as statement,

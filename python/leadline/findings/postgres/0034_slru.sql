@@ -1,8 +1,10 @@
 -- id: SLRU
 -- title: Sessions fight for the transaction status caches
 -- question: How much time goes to the small caches (SLRUs) of transaction status, subtransactions, multixacts and others?
+-- domain: postgres
 -- needs: session_sample
 -- unit: seconds waited for the LWLocks of one SLRU, its buffers and its I/O (by statement: the server does not say which SLRU it reads)
+-- cost: database time
 -- threshold: min_share = 0.02 (2 % of database time: less is the price of any busy server)
 -- threshold: min_samples = 10 (below it the sampling error is as large as the number)
 -- wrong when: the server was just started and the caches were cold
@@ -45,10 +47,8 @@ cost as (
   select f.*, e.evidence, f.cost_s / b.db_time_s as share from found f cross join base b join evidence e using (slru)
 )
 select 'SLRU' as id,
-       case when share >= 0.5 and cost_s >= c.window_s then 'critical'
-            when share >= 0.2 and cost_s >= 0.5 * c.window_s then 'high'
-            when share >= 0.05 and cost_s >= 0.1 * c.window_s then 'medium' else 'low' end as severity,
-       case when c.tier = 'shm' and samples >= 100 then 'high' when samples >= 20 then 'medium' else 'low' end as confidence,
+       severity_of(share, cost_s, c.window_s) as severity,
+       confidence_of(c.tier, samples) as confidence,
        'SLRU ' || slru as subject,
        format('{} sessions lost {:.1f} s ({:.1f} % of database time) to the {} cache{}', sessions, cost_s, 100 * share,
               case slru when 'Subtrans' then 'subtransaction' when 'MultiXact' then 'multixact' when 'Xact' then 'commit status'

@@ -1,8 +1,10 @@
 -- id: SYNCREP-BOUND
 -- title: Commits wait for a standby
 -- question: How much time do commits spend waiting for the answer of a synchronous standby?
+-- domain: postgres
 -- needs: session_sample, tick
 -- unit: seconds waited for IPC SyncRep
+-- cost: database time
 -- threshold: min_share = 0.1 (10 % of database time: less is what a synchronous standby costs anyway)
 -- threshold: min_sessions = 0.2 (one session in five moments: less is a quiet server, however large the share)
 -- threshold: min_samples = 10 (below it the sampling error is as large as the number)
@@ -35,10 +37,8 @@ cost as (
   from found f cross join base b cross join top_statement t cross join standby s cross join level l
 )
 select 'SYNCREP-BOUND' as id,
-       case when share >= 0.5 and cost_s >= c.window_s then 'critical'
-            when share >= 0.2 and cost_s >= 0.5 * c.window_s then 'high'
-            when share >= 0.05 and cost_s >= 0.1 * c.window_s then 'medium' else 'low' end as severity,
-       case when c.tier = 'shm' and samples >= 100 then 'high' when samples >= 20 then 'medium' else 'low' end as confidence,
+       severity_of(share, cost_s, c.window_s) as severity,
+       confidence_of(c.tier, samples) as confidence,
        'synchronous replication' as subject,
        format('Commits of {} sessions waited {:.1f} s ({:.1f} % of database time) for a synchronous standby{}{}', sessions, cost_s, 100 * share,
               case when names is null then '' else ' (' || names || ')' end,

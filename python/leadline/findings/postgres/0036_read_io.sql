@@ -1,11 +1,17 @@
 -- id: READ-IO
 -- title: Much of the time goes to reading data files
 -- question: How much time goes to reading blocks that are not in shared buffers, and which statements read?
+-- domain: postgres
 -- needs: session_sample, tick
 -- unit: seconds waited for IO DataFileRead and DataFilePrefetch, for reads of others (BufferIO) and for asynchronous reads (18)
+-- cost: database time
 -- threshold: min_share = 0.25 (25 % of database time: less is the usual cost of data larger than the cache)
 -- threshold: min_sessions = 0.2 (one session in five moments: less is a quiet server, however large the share)
 -- threshold: min_samples = 20 (below it the sampling error is large)
+-- threshold: read_high_share = 0.5 (of database time; reading is part of the work of every statement, so more is asked than of other waits)
+-- threshold: read_high_sessions = 1 (sessions that waited on average)
+-- threshold: read_medium_share = 0.25 (of database time)
+-- threshold: read_medium_sessions = 0.25 (sessions that waited on average)
 -- wrong when: the server was just started and its cache was cold
 with base as (
   select sum(weight_s) as db_time_s from session_sample where in_db_time
@@ -34,9 +40,9 @@ cost as (
   from found f cross join base b cross join top_statement t cross join block_read r
 )
 select 'READ-IO' as id,  -- never critical: reading is work, not a fault
-       case when share >= 0.5 and cost_s >= c.window_s then 'high'
-            when share >= 0.25 and cost_s >= 0.25 * c.window_s then 'medium' else 'low' end as severity,
-       case when c.tier = 'shm' and samples >= 100 then 'high' when samples >= 20 then 'medium' else 'low' end as confidence,
+       case when share >= getvariable('read_high_share') and cost_s >= getvariable('read_high_sessions') * c.window_s then 'high'
+            when share >= getvariable('read_medium_share') and cost_s >= getvariable('read_medium_sessions') * c.window_s then 'medium' else 'low' end as severity,
+       confidence_of(c.tier, samples) as confidence,
        'reads of data files' as subject,
        format('{} sessions waited {:.1f} s ({:.1f} % of database time) for blocks to be read{}', sessions, cost_s, 100 * share,
               case when coalesce(blocks, 0) = 0 then ''

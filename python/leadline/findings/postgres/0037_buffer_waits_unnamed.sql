@@ -1,11 +1,14 @@
 -- id: BUFFER-WAITS-UNNAMED
 -- title: Sessions fight for pages that could not be named
 -- question: How much time goes to waits for pages when the capture could not see which pages they were?
+-- domain: postgres
 -- needs: session_sample
 -- unit: seconds waited for LWLock BufferContent (buffer_content in 12)
+-- cost: database time
 -- threshold: min_share = 0.02 (2 % of database time: less is the price of any busy server)
 -- threshold: min_samples = 10 (below it the sampling error is as large as the number)
 -- threshold: min_named = 5 (with as many waiters seen on named pages the findings about pages tell more)
+-- threshold: samples_medium = 100 (a sampling error of 10 %; more confidence than medium is never given to what has no name)
 -- wrong when: most waits are on different pages, so that no page is hot
 with base as (
   select sum(weight_s) as db_time_s from session_sample where in_db_time
@@ -37,10 +40,8 @@ cost as (
   from found f cross join base b cross join top_statement t cross join top_query q cross join page p
 )
 select 'BUFFER-WAITS-UNNAMED' as id,
-       case when share >= 0.5 and cost_s >= c.window_s then 'critical'
-            when share >= 0.2 and cost_s >= 0.5 * c.window_s then 'high'
-            when share >= 0.05 and cost_s >= 0.1 * c.window_s then 'medium' else 'low' end as severity,
-       case when samples >= 100 then 'medium' else 'low' end as confidence,
+       severity_of(share, cost_s, c.window_s) as severity,
+       confidence_of('not named', samples, medium := getvariable('samples_medium')) as confidence,
        'buffer content locks' as subject,
        format('{} sessions lost {:.1f} s ({:.1f} % of database time) waiting for pages; which pages could not be seen{}{}', sessions, cost_s, 100 * share,
               case when c.tier = 'sql' then ' over SQL' else '' end,

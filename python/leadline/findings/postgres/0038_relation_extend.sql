@@ -1,8 +1,10 @@
 -- id: RELATION-EXTEND
 -- title: Sessions queue to make a file longer
 -- question: How much time goes to waits for the right to extend a relation, and which relation is it?
+-- domain: postgres
 -- needs: session_sample
 -- unit: seconds waited for Lock extend, split over relations by the waits seen on each
+-- cost: database time
 -- threshold: min_share = 0.02 (2 % of database time: less is the price of any bulk load)
 -- threshold: min_samples = 10 (below it the sampling error is as large as the number)
 -- wrong when: a bulk load of the window is the only writer that mattered
@@ -30,10 +32,8 @@ cost as (
   from seen s cross join wait w cross join base b
 )
 select 'RELATION-EXTEND' as id,
-       case when cost_s / db_time_s >= 0.5 and cost_s >= c.window_s then 'critical'
-            when cost_s / db_time_s >= 0.2 and cost_s >= 0.5 * c.window_s then 'high'
-            when cost_s / db_time_s >= 0.05 and cost_s >= 0.1 * c.window_s then 'medium' else 'low' end as severity,
-       case when c.tier = 'shm' and samples >= 100 then 'high' when samples >= 20 then 'medium' else 'low' end as confidence,
+       severity_of(cost_s / db_time_s, cost_s, c.window_s) as severity,
+       confidence_of(c.tier, samples) as confidence,
        'relation ' || object as subject,
        format('{} sessions lost {:.1f} s ({:.1f} % of database time) waiting to extend relation {}', sessions, cost_s, 100 * cost_s / db_time_s, object)
          as statement,

@@ -1,10 +1,16 @@
 -- id: REPLAY-CONFLICT
 -- title: Replay on a standby waits for its sessions
 -- question: How long did the startup process stand still for snapshots, locks or pins of sessions of this standby, and whose?
+-- domain: postgres
 -- needs: session_sample, tick
 -- unit: seconds replay stood still
+-- cost: wall time
 -- threshold: min_stall_s = 1.0 (shorter is what sharing a server with readers costs anyway)
 -- threshold: min_part = 0.05 (one second in twenty: below it replay catches up by itself)
+-- threshold: samples_medium = 10 (one process is looked at, and its stalls are long)
+-- threshold: stall_high_part = 0.5 (of the time: replay needs the other half to catch up)
+-- threshold: stall_high_s = 10 (seconds: a third of the default max_standby_streaming_delay)
+-- threshold: stall_medium_part = 0.2 (of the time)
 -- wrong when: the standby is there for long reports and its delay is wanted
 with stall as (
   select ts, session_id, weight_s,
@@ -50,8 +56,9 @@ delay as (
   from setting where name = 'max_standby_streaming_delay'
 )
 select 'REPLAY-CONFLICT' as id,
-       case when stalled_s >= 0.5 * observed_s and stalled_s >= 10 then 'high' when stalled_s >= 0.2 * observed_s then 'medium' else 'low' end as severity,
-       case when c.tier = 'shm' and samples >= 100 then 'high' when samples >= 10 then 'medium' else 'low' end as confidence,
+       case when stalled_s >= getvariable('stall_high_part') * observed_s and stalled_s >= getvariable('stall_high_s') then 'high'
+            when stalled_s >= getvariable('stall_medium_part') * observed_s then 'medium' else 'low' end as severity,
+       confidence_of(c.tier, samples, medium := getvariable('samples_medium')) as confidence,
        'replay' as subject,
        format('Replay stood still for {:.1f} s ({:.0f} % of the time) because of sessions of this standby: {}{}{}', stalled_s, 100 * stalled_s / observed_s, parts,
               case when named is not null then '; ' || named else '' end,

@@ -1,9 +1,12 @@
 -- id: HUGEPAGES-OFF
 -- title: Large shared buffers without huge pages
 -- question: Are the shared buffers large and mapped with small pages, so that page tables cost memory and time?
+-- domain: postgres
 -- needs: setting
 -- unit: bytes of shared buffers; bytes of page tables
+-- cost: none
 -- threshold: shared_buffers_gb = 8 (gigabytes: from there the page tables of a hundred sessions take more than a gigabyte)
+-- threshold: page_tables_medium_gb = 4 (gigabytes of page tables: memory that no cache and no sort has)
 -- evaluable when: exists (from setting where name = 'shared_buffers') | the value of shared_buffers could not be read
 -- evaluable when: exists (from setting where name in ('huge_pages_status', 'huge_pages')) or exists (from host_fact where name = 'hugepages.total') | neither huge_pages nor the host's huge pages could be read
 -- wrong when: few sessions touch much of the shared buffers
@@ -39,7 +42,7 @@ judged as (  -- status is known from 17 on; before, 'try' falls back to small pa
   from shared cross join host cross join page_table cross join crowd
 )
 select 'HUGEPAGES-OFF' as id,
-       case when table_bytes >= 4294967296 then 'medium' else 'low' end as severity,
+       case when table_bytes >= getvariable('page_tables_medium_gb') * 1073741824 then 'medium' else 'low' end as severity,
        case when status in ('on', 'off') or huge_pages = 'off' then 'high' else 'medium' end as confidence,
        'huge_pages' as subject,
        format('shared_buffers of {:.1f} GB are mapped with small pages (huge_pages {}{}): up to {:.0f} MB of page tables per session{}',

@@ -1,8 +1,10 @@
 -- id: DURABILITY-OFF
 -- title: A crash can destroy the database
 -- question: Are fsync or full_page_writes off?
+-- domain: postgres
 -- needs: setting
 -- unit: setting of the server
+-- cost: none
 -- evaluable when: exists (from setting where name in ('fsync', 'full_page_writes')) | fsync and full_page_writes could not be read
 -- wrong when: the data can be thrown away (tests), or the file system never tears a page (ZFS) and only full_page_writes is off
 with data_mount as (select max(fstype) as fstype from mount where holds like '%data%')

@@ -1,0 +1,131 @@
+"""The rules: the .sql and .md files of the folders beside this file, parsed.
+
+One rule is NNNN_name.sql and NNNN_name.md. The SQL begins with a header of `-- key: value` lines:
+
+    id, title, question, unit, wrong when      text
+    domain                                     what the rule is about: a name of DOMAINS (domain.py)
+    needs                                      tables and views without which the rule says nothing, comma separated
+    cost                                       what the cost is counted in: a name of COST_BASES
+    threshold: name = number (where from)      any number of lines; getvariable('name') in the query
+    minimum: table rows                        any number of lines; with fewer rows the rule is not evaluated
+    evaluable when: condition | reason         any number of lines; a SQL condition, and why the rule is silent without it
+
+and is one query with the columns of a finding (docs/concepts/contracts.md). Macros that rules share: tables/macros.sql.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from importlib import resources
+
+from leadline.findings.domain import DOMAINS
+from leadline.tables.thresholds import Threshold, number, parse_threshold
+
+SECTIONS = ("What it shows", "Why it matters", "Wrong when", "What to do", "How to verify", "References")
+HEADER_KEYS = ("id", "title", "question", "domain", "needs", "unit", "cost", "threshold", "minimum", "evaluable when", "wrong when")
+# Of what cost_s is a part: seconds of active sessions, seconds somebody stood still outside of these, seconds on or for a CPU,
+# seconds spent in round trips or in moving bytes. 'none': the rule has no cost in time, and cost_s is null.
+COST_BASES = ("database time", "wall time", "CPU", "round trips", "bytes", "none")
+
+
+@dataclass(frozen=True)
+class Definition:
+    """One rule as its two files say it. sections: the text of the .md by heading (SECTIONS)."""
+
+    id: str
+    title: str
+    question: str
+    domain: str
+    needs: tuple[str, ...]
+    unit: str
+    cost: str
+    wrong_when: str
+    thresholds: tuple[Threshold, ...]
+    minimums: tuple[tuple[str, int], ...]
+    conditions: tuple[tuple[str, str], ...]
+    file: str
+    query: str
+    sections: Mapping[str, str] = field(hash=False)
+
+    def sql(self, thresholds: Mapping[str, float] | None = None) -> str:
+        """The query with its thresholds set: paste it into DuckDB after the capture's views.sql.
+
+        thresholds: other values, also of views and macros.
+        """
+        values = {t.name: t.value for t in self.thresholds} | dict(thresholds or {})
+        settings = [f"set variable {name} = {number(value)};\n" for name, value in values.items()]
+        return "".join(settings) + self.query
+
+
+@functools.cache
+def all_findings() -> tuple[Definition, ...]:
+    """Every rule, in the order of the file numbers: each .sql with its .md. Raises AssertionError when one breaks the form."""
+    folders = [entry for entry in resources.files(__package__).iterdir() if entry.is_dir()]
+    texts = {entry.name: entry for folder in folders for entry in folder.iterdir() if entry.name.endswith((".sql", ".md"))}
+    rules = sorted(name.removesuffix(".sql") for name in texts if name.endswith(".sql"))
+    return tuple(
+        parse_finding(f"{rule}.sql", texts[f"{rule}.sql"].read_text(encoding="utf-8"), texts[f"{rule}.md"].read_text(encoding="utf-8"))
+        for rule in rules
+        if f"{rule}.md" in texts  # tests/golden/test_findings_engine.py checks that none is missing
+    )
+
+
+def parse_finding(file: str, sql: str, notes: str) -> Definition:
+    """A rule from the texts of its two files. file: name of the .sql. Raises AssertionError when they break the form."""
+    header: dict[str, list[str]] = {}
+    lines = sql.splitlines(keepends=True)
+    length = next((n for n, line in enumerate(lines) if not line.startswith("--")), len(lines))
+    for line in lines[:length]:
+        key, colon, value = line[2:].partition(":")
+        assert colon and key.strip() in HEADER_KEYS, f"{file}: not a header line: {line.strip()}"
+        header.setdefault(key.strip(), []).append(value.strip())
+
+    def one(key: str) -> str:
+        values = header.get(key, [])
+        assert len(values) == 1 and values[0], f"{file}: the header needs one line '{key}'"
+        return values[0]
+
+    def known(key: str, names: Iterable[str]) -> str:
+        assert one(key) in names, f"{file}: {key} is one of {', '.join(names)}, not {one(key)}"
+        return one(key)
+
+    return Definition(
+        id=one("id"),
+        title=one("title"),
+        question=one("question"),
+        domain=known("domain", DOMAINS),
+        needs=tuple(name.strip() for name in one("needs").split(",")),
+        unit=one("unit"),
+        cost=known("cost", COST_BASES),
+        wrong_when=one("wrong when"),
+        thresholds=tuple(parse_threshold(file, text) for text in header.get("threshold", [])),
+        minimums=tuple(_minimum(file, text) for text in header.get("minimum", [])),
+        conditions=tuple(_condition(file, text) for text in header.get("evaluable when", [])),
+        file=file,
+        query="".join(lines[length:]).strip().rstrip(";"),
+        sections=_sections(file, notes),
+    )
+
+
+def _minimum(file: str, text: str) -> tuple[str, int]:
+    match = re.fullmatch(r"(\w+) (\d+)", text)
+    assert match, f"{file}: a minimum reads 'table rows', not: {text}"
+    return match[1], int(match[2])
+
+
+def _condition(file: str, text: str) -> tuple[str, str]:
+    condition, bar, reason = text.rpartition(" | ")
+    assert bar and condition and reason, f"{file}: 'evaluable when' reads 'condition | reason', not: {text}"
+    return condition.strip(), reason.strip()
+
+
+def _sections(file: str, notes: str) -> dict[str, str]:
+    """The text under each `## heading`. The fixed headings must be there, once, in order, and not empty."""
+    parts = re.split(r"^## (.+)$", notes, flags=re.MULTILINE)
+    headings, texts = [h.strip() for h in parts[1::2]], [t.strip() for t in parts[2::2]]
+    assert tuple(headings) == SECTIONS, f"{file}: the sections of the .md are {headings}, not {list(SECTIONS)}"
+    assert all(texts), f"{file}: a section of the .md is empty"
+    return dict(zip(headings, texts))

@@ -1,0 +1,29 @@
+-- threshold: critical_share = 0.5 (of database time: more time goes there than to everything else)
+-- threshold: critical_sessions = 1 (sessions that stood still on average: the window itself was lost once)
+-- threshold: high_share = 0.2 (of database time: without it a fifth more work gets done)
+-- threshold: high_sessions = 0.5 (sessions that stood still on average)
+-- threshold: medium_share = 0.05 (of database time: less is hard to tell from the load's own changes)
+-- threshold: medium_sessions = 0.1 (sessions that stood still on average: a share alone may be of an idle server)
+-- threshold: confident_samples = 100 (a sampling error of 10 %)
+-- threshold: some_samples = 20 (a sampling error of 22 %)
+-- threshold: confident_seen = 30 (waiters or looks that name what is waited for: the error of a share is below 20 %)
+-- threshold: some_seen = 10 (waiters or looks: the error of a share is below 32 %)
+-- threshold: named_part = 0.5 (of the waiting must have a name: else the larger part is inferred)
+
+-- From seconds lost by the victims: share is of the cost base (database time), window_s the length of the capture.
+create or replace macro severity_of(share, lost_s, window_s) as
+  case when share >= getvariable('critical_share') and lost_s >= getvariable('critical_sessions') * window_s then 'critical'
+       when share >= getvariable('high_share') and lost_s >= getvariable('high_sessions') * window_s then 'high'
+       when share >= getvariable('medium_share') and lost_s >= getvariable('medium_sessions') * window_s then 'medium'
+       else 'low' end;
+
+-- From the number of samples; high only for samples of shared memory, which are evenly spaced.
+create or replace macro confidence_of(tier, samples, high := null, medium := null) as
+  case when tier = 'shm' and samples >= coalesce(high, getvariable('confident_samples')) then 'high'
+       when samples >= coalesce(medium, getvariable('some_samples')) then 'medium' else 'low' end;
+
+-- From the number of samples and of sightings of what was waited for, and how much of the waiting these name.
+create or replace macro confidence_of_seen(samples, seen, named, waiting) as
+  case when samples >= getvariable('confident_samples') and seen >= getvariable('confident_seen')
+            and named >= getvariable('named_part') * waiting then 'high'
+       when samples >= getvariable('some_samples') and seen >= getvariable('some_seen') then 'medium' else 'low' end;
