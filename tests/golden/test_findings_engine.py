@@ -296,13 +296,13 @@ def test_an_empty_capture_has_no_finding_and_no_error(tmp_path: Path) -> None:
 
 
 def test_a_rule_about_something_else_is_not_applicable(cap: SyntheticCapture) -> None:
-    cap.probes = {"wal": {"status": "ok", "why": "", "hint": ""}, "host": {"status": "off", "why": "only the log was read", "hint": ""}}
     path = cap.write()
     for folder in [f for f in path.iterdir() if f.is_dir()]:
         shutil.rmtree(folder)
     manifest = path / "manifest.json"
     content = json.loads(manifest.read_text())
     content["target"]["kind"] = "wal"
+    content["probes"] = {"wal": {"status": "ok"}, "host": {"status": "off", "why": "only the log was read"}}
     manifest.write_text(json.dumps(content))
     with cap.open() as capture:
         result = evaluate(capture)
