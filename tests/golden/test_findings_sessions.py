@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from findings_synthetic import SyntheticCapture
@@ -236,6 +237,90 @@ def test_a_horizon_without_a_session(cap: SyntheticCapture, view: str, metric: s
     found = one(cap, "XMIN-HORIZON")
     assert (found.subject, found.severity) == (subject, "medium")
     assert "3000000 transactions" in found.statement
+
+
+HOUR = 3600.0
+
+
+def forgotten(cap: SyntheticCapture, age_s: float, obj: str = "shop/tx1") -> None:
+    """A prepared transaction of a quiet server: old by the clock, young by transactions."""
+    cap.stat("pg_prepared_xacts", "transaction_age", 40, 45, obj=obj)
+    cap.stat("pg_prepared_xacts", "prepared_age_s", age_s - 60, age_s, obj=obj)
+
+
+def dead_rows(cap: SyntheticCapture, table: str, before: float, after: float, live: float) -> None:
+    cap.stat("pg_stat_user_tables", "n_dead_tup", before, after, obj=table)
+    cap.stat("pg_stat_user_tables", "n_live_tup", live, live, obj=table)
+
+
+def test_a_prepared_transaction_forgotten_on_a_quiet_server(cap: SyntheticCapture) -> None:
+    forgotten(cap, 3 * HOUR)
+    found = one(cap, "XMIN-HORIZON")
+    assert (found.subject, found.severity, found.confidence) == ("prepared transaction shop/tx1", "low", "medium")
+    assert found.statement == "prepared transaction shop/tx1 (transaction) has kept dead rows from being vacuumed for 3.0 hours"
+    assert found.evidence[0]["age_xids"] == 45 and found.evidence[0]["age_s"] == 3 * HOUR
+
+
+def test_dead_rows_that_wait_make_a_horizon_old_sooner(cap: SyntheticCapture) -> None:
+    forgotten(cap, 400)
+    dead_rows(cap, "shop/public/orders", 9_000, 12_000, live=20_000)
+    dead_rows(cap, "shop/public/items", 1_000, 1_000, live=1_000)
+    dead_rows(cap, "shop/public/archive", 50_000, 50_000, live=10_000_000)  # not due for vacuum
+    dead_rows(cap, "other/public/orders", 90_000, 90_000, live=10)  # of a database that it does not hold back
+    found = one(cap, "XMIN-HORIZON")
+    assert (found.subject, found.severity) == ("prepared transaction shop/tx1", "low")
+    assert found.statement.endswith(
+        "for 7 minutes; 13000 dead rows wait in 2 tables due for vacuum, 3000 more than when the capture began"
+    )
+    assert (found.evidence[0]["dead_rows"], found.evidence[0]["dead_rows_growth"]) == (13_000, 3_000)
+
+
+@pytest.mark.parametrize(("age_s", "dead"), [(3599, 0), (3599, 9_999), (299, 500_000)])
+def test_a_horizon_that_is_young_by_the_clock_is_none(cap: SyntheticCapture, age_s: float, dead: float) -> None:
+    forgotten(cap, age_s)
+    dead_rows(cap, "shop/public/orders", 0, dead, live=100)
+    assert rows(cap, "XMIN-HORIZON") == []
+
+
+@pytest.mark.parametrize(
+    ("state", "columns", "is_old"),
+    [
+        ("idle in transaction", {"backend_xid": 9_999_990}, True),
+        ("idle in transaction", {"backend_xmin": 9_999_990}, True),
+        ("idle in transaction", {}, False),  # holds nothing
+        ("active", {"backend_xmin": 9_999_990, "query_start_s": -2 * HOUR}, True),
+        ("active", {"backend_xmin": 9_999_990, "query_start_s": -5}, False),  # a statement's own young snapshot
+    ],
+)
+def test_a_session_that_is_old_by_the_clock(cap: SyntheticCapture, state: str, columns: dict[str, Any], is_old: bool) -> None:
+    cap.sample(cap.add_session(pid=816), state, READ if state != "active" else None, 0, 60, xact_start_s=-2 * HOUR, **columns)
+    found = rows(cap, "XMIN-HORIZON")
+    assert [(f.subject, f.severity) for f in found] == ([("pid 816", "low")] if is_old else [])
+
+
+def test_a_slot_that_nothing_reads_is_old_by_the_clock(cap: SyntheticCapture) -> None:
+    cap.stat("pg_replication_slots", "xmin_age", 10, 12, obj="standby2")
+    since = cap.wall_us(-5 * HOUR) / 1e6
+    cap.stat("pg_replication_slots", "inactive_since", since, since, obj="standby2")
+    cap.stat("pg_replication_slots", "inactive_since", since, since, obj="of_wal_only")  # holds no rows back
+    found = one(cap, "XMIN-HORIZON")
+    assert (found.subject, found.severity) == ("replication slot standby2", "low")
+    assert "for 5.0 hours" in found.statement
+
+
+def test_a_vacuum_that_runs_for_hours_is_no_horizon(cap: SyntheticCapture) -> None:
+    cap.add("statement", statement_id=9, id_source="server", query="VACUUM (freeze) history")
+    began = -2 * HOUR
+    cap.sample(cap.add_session(), "active", None, 0, 60, statement_id=9, backend_xmin=9_999_000, xact_start_s=began, query_start_s=began)
+    assert rows(cap, "XMIN-HORIZON") == []
+
+
+def test_transactions_count_more_than_the_clock(cap: SyntheticCapture) -> None:
+    forgotten(cap, 30 * HOUR)
+    cap.stat("pg_replication_slots", "xmin_age", 100, 2_000_000, obj="young")
+    found = one(cap, "XMIN-HORIZON")
+    assert (found.subject, found.severity) == ("replication slot young", "medium")
+    assert "1 more hold" in found.statement
 
 
 def test_a_young_snapshot_and_the_own_one_of_vacuum_are_no_horizon(cap: SyntheticCapture) -> None:

@@ -275,6 +275,41 @@ def test_the_holder_of_the_oldest_snapshot(servers: Callable[[int], Server], tmp
         assert 300 <= found["XMIN-HORIZON"].evidence[0]["age_xids"] < 400
 
 
+def test_a_prepared_transaction_that_is_forgotten(servers: Callable[[int], Server], tmp_path: Path) -> None:
+    server = servers(16)
+    server.sql("drop table if exists queue")
+    server.sql("create table queue as select g as id from generate_series(1, 20000) g")
+
+    def work(db: psycopg.Connection[Any], stop: threading.Event) -> None:
+        db.execute("delete from queue where id in (select id from queue limit 50)")
+        stop.wait(0.02)
+
+    def dead() -> int:
+        [[number]] = server.sql("select n_dead_tup from pg_stat_user_tables where relname = 'queue'")
+        return int(number)
+
+    with server.connect(autocommit=False) as db:
+        db.execute("select txid_current()")
+        db.execute("prepare transaction 'forgotten'")
+    try:
+        server.sql("delete from queue where id <= 8000")
+        wait_until(lambda: dead() >= 8000, what="the server's count of dead rows")
+        server.sql("vacuum queue")
+        assert dead() >= 8000  # vacuum could not remove them
+        with clients(server, ("worker", work)):
+            found = by_rule(captured(server, tmp_path / "a", 3, ["XMIN-HORIZON"], horizon_dead_age_s=0.1, horizon_dead_rows=8000))
+        by_clock = by_rule(captured(server, tmp_path / "b", 1, ["XMIN-HORIZON"], horizon_age_s=0.1))
+        assert by_rule(captured(server, tmp_path / "c", 1, ["XMIN-HORIZON"])) == {}  # too young for the default
+    finally:
+        server.sql("rollback prepared 'forgotten'")
+    database = server.sql("select current_database()")[0][0]
+    for finding in (found["XMIN-HORIZON"], by_clock["XMIN-HORIZON"]):
+        assert (finding.subject, finding.severity) == (f"prepared transaction {database}/forgotten", "low")
+    evidence = found["XMIN-HORIZON"].evidence[0]
+    assert evidence["dead_rows"] >= 8000 and evidence["dead_rows_growth"] >= 50
+    assert f"{evidence['dead_rows']} dead rows wait in" in found["XMIN-HORIZON"].statement
+
+
 def test_sessions_near_the_limit(fresh_server: Callable[..., Server], tmp_path: Path) -> None:
     server = fresh_server(16, max_connections=20)
     crowd = [server.connect(application_name="web") for _ in range(15)]

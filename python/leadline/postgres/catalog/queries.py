@@ -92,8 +92,9 @@ VIEWS: tuple[StatView, ...] = (
                   n_tup_ins, n_tup_upd, n_tup_del, n_tup_hot_upd, n_live_tup, n_dead_tup, n_mod_since_analyze,
                   last_autovacuum, last_autoanalyze, vacuum_count, autovacuum_count, analyze_count, autoanalyze_count
            from pg_stat_user_tables
-           order by coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0) + n_tup_ins + n_tup_upd + n_tup_del desc limit 500""",
-        ("schemaname", "relname"),
+           order by coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0) + n_tup_ins + n_tup_upd + n_tup_del + n_dead_tup desc
+           limit 500""",
+        ("datname", "schemaname", "relname"),
         scope="database",
     ),
 )
