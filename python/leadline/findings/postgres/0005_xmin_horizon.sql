@@ -86,7 +86,7 @@ ranked as (
   from old
 ),
 found as (
-  select r.*, case when age_s >= 7200 then format('{:.1f} hours', age_s / 3600) else format('{:.0f} minutes', age_s / 60) end as since,
+  select r.*, case when age_s >= getvariable('horizon_age_s') then format('{:.1f} hours', age_s / 3600) else format('{:.0f} minutes', age_s / 60) end as since,
          (select to_json(list({holder: holder, kind: kind, what: what, age_xids: age, age_s: round(age_s, 3), dead_rows: dead, dead_rows_growth: growth,
                                samples: samples} order by place)[:20]) from ranked) as evidence
   from ranked r where place = 1
