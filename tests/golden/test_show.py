@@ -19,7 +19,8 @@ from leadline.cli import run
 from leadline.figures import count, fit, one_line, percent, quantity, seconds
 from leadline.findings import all_findings, evaluate
 from leadline.views import lock_tree, spenders, where
-from leadline.views.show import WIDTH, finding_lines, print_capture
+from leadline.views.show import print_capture
+from leadline.views.text import WIDTH, finding_lines
 from rich.console import Console
 
 

@@ -18,7 +18,8 @@ from leadline.errors import LeadlineError
 from leadline.findings import evaluate
 from leadline.views.report import breakable, charts, write_report
 from leadline.views.report.markdown import to_html
-from leadline.views.report.model import evidence_table, setting
+from leadline.views.report.model import evidence_table
+from leadline.views.sections.frame import setting
 from leadline.views.wait_classes import ORDER, rank, wait_class
 from leadline.views.where import Slice, Window
 
@@ -81,9 +82,9 @@ def test_the_report_has_everything(report: Path, folder: Path) -> None:
         "statements",
         "objects",
         "sessions",
-        "locks",
-        "honesty",
-        "server",
+        "lock_trees",
+        "not_measured",
+        "target_facts",
     } <= page.ids
     for finding in findings:
         assert " ".join(finding.statement.split()) in text
@@ -128,7 +129,7 @@ def test_a_capture_without_passes_and_an_interrupted_one_are_reported(tmp_path: 
     cap = SyntheticCapture(tmp_path, seconds=0)
     path = cap.write()
     manifest = json.loads((path / "manifest.json").read_text())
-    manifest |= {"status": "recording", "cost": {}, "probes": {}}
+    manifest |= {"status": "recording", "cost": {}, "probes": {"sessions": {"status": "ok"}}}
     manifest["clock"]["ts_to"] = None
     (path / "manifest.json").write_text(json.dumps(manifest))
     text = Page(write_report(path, tmp_path / "r.html").read_text()).text

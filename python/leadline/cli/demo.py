@@ -47,9 +47,8 @@ def command(pg_bin: Path | None, major: int | None, seconds: float, rate: float,
     and leaves leadline-demo/capture.leadline and leadline-demo/report.html. Everything else is removed, also on Ctrl-C.
     """
     from leadline.capture.reader import open_capture
+    from leadline.cli.show import print_view
     from leadline.demo.run import FOLDER, run_demo
-    from leadline.findings import evaluate
-    from leadline.output import to_json
     from leadline.progress import TerminalLine
 
     folder = (out or Path()) / FOLDER
@@ -57,18 +56,9 @@ def command(pg_bin: Path | None, major: int | None, seconds: float, rate: float,
     result = run_demo(folder, pg_bin=pg_bin, major=major, seconds=seconds, rate_hz=rate, announce=progress.note, progress=progress)
     opened = open_capture(result.capture)
     try:
-        evaluation = evaluate(opened)
-        if as_json:
-            from leadline.cli.show import as_dict
-
-            paths = {"capture": str(result.capture), "report": str(result.report)}
-            click.echo(to_json(paths | as_dict(opened, evaluation)))
-        else:
-            from rich.console import Console
-
-            from leadline.views.show import WIDTH, print_capture
-
-            print_capture(opened, evaluation, Console(file=sys.stdout, width=WIDTH, highlight=False))
+        about = {"capture": str(result.capture), "report": str(result.report)} if as_json else None
+        print_view(opened, as_json=as_json, about=about)
+        if not as_json:
             click.echo()
     finally:
         opened.close()

@@ -112,7 +112,7 @@ def _print_json(evaluation: Evaluation, with_all: bool) -> None:
 def _print_text(evaluation: Evaluation, with_all: bool) -> None:
     from rich.console import Console
 
-    from leadline.views.show import WIDTH, finding_lines, rest_lines
+    from leadline.views.text import WIDTH, finding_lines, rest_lines
 
     console = Console(file=sys.stdout, width=WIDTH, highlight=False)
     for finding in evaluation.findings:

@@ -7,7 +7,6 @@ from pathlib import Path
 import click
 
 from leadline.cli import SETTINGS, force
-from leadline.output import to_json
 
 
 @click.group(
@@ -70,12 +69,11 @@ def onstat(
     Each listing is a sample; several files, or onstat -r in one, are several. Nothing but uptime is printed above a
     listing, so samples are numbered in the order of the files.
     """
+    from leadline.cli.show import print_view
     from leadline.files.informix.capture import Sizes, write
-    from leadline.files.informix.contended import as_dict, as_text
 
     capture = write(list(files), oncheck, output, Sizes(int(system_page_size), page_size), overwrite=force)
     try:
-        found = as_dict(capture)
-        click.echo(to_json(found) if as_json else as_text(found))
+        print_view(capture, as_json=as_json)
     finally:
         capture.close()

@@ -68,7 +68,7 @@ def render(model: dict[str, Any]) -> str:
     )
     environment.filters |= {"seconds": figures.seconds, "percent": figures.percent, "quantity": figures.quantity, "count": figures.count}
     environment.filters["breakable"] = breakable
-    specs = {name: model[name] for name in ("time_chart", "lane_chart") if model[name]}
+    specs = {name: model[name] for name in ("time_chart", "lane_chart") if model.get(name)} | model["charts"]
     parts = files()
     index = {c.name: i for i, c in enumerate(ORDER)}
     light, dark = ([f"--c{i}: {c.dark if night else c.light};" for i, c in enumerate((*ORDER, wait_class("")))] for night in (False, True))
@@ -80,7 +80,7 @@ def render(model: dict[str, Any]) -> str:
         script=parts["page.js"],
         library=charts.library() if specs else "",
         specs=specs,
-        stills={name: charts.still(spec) for name, spec in specs.items() if name == "time_chart"},
+        stills={name: charts.still(spec) for name, spec in specs.items() if name != "lane_chart"},
         palettes={"light": charts.palette(dark=False), "dark": charts.palette(dark=True)},
         colour=lambda name: f"var(--c{index.get(name, len(ORDER))})",
         meaning=lambda name: wait_class(name).meaning,

@@ -8,6 +8,7 @@ from typing import Any
 
 import vl_convert
 
+from leadline.views.grid import Stack
 from leadline.views.wait_classes import ORDER, rank, wait_class
 from leadline.views.where import Slice, Window
 
@@ -104,6 +105,55 @@ def session_chart(rows: list[dict[str, Any]], sessions: list[str], of: Window) -
                 {"field": "class", "title": "mostly"},
                 {"field": "part", "title": "part of the step", "format": ".0%"},
                 *_WHEN,
+            ],
+        },
+    }
+
+
+# Colours of a stack whose parts have none of their own: Okabe and Ito's, which the colour-blind can tell apart; the last is of the rest.
+STACK_COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#b5a72c", "#8a8f98")
+
+
+def stack_chart(stack: Stack) -> dict[str, Any]:
+    """Amounts by name, stacked along an axis."""
+    names = list(dict.fromkeys(name for _, _, name, _ in sorted(stack.values, key=lambda v: (v[2].startswith("other"),))))
+    rows, top, at = [], 0.0, None
+    for from_at, to_at, name, amount in sorted(stack.values, key=lambda v: (v[0], names.index(v[2]))):
+        if from_at != at:
+            top, at = 0.0, from_at
+        row = {"from": round(from_at, 6), "to": round(to_at, 6), "class": name}
+        rows.append(row | {"amount": amount, "below": top, "above": top + amount})
+        top += amount
+    x = {
+        "field": "from",
+        "type": "quantitative",
+        "scale": {"domain": [0, stack.end], "nice": False},
+        "axis": {"title": stack.axis, "grid": False, "labelFlush": True},
+    }
+    legend = {"orient": "top", "title": None, "columns": 4, "labelLimit": 150}
+    return {
+        "$schema": SCHEMA,
+        "width": "container",
+        "height": HEIGHT,
+        "autosize": {"type": "fit-x", "contains": "padding"},
+        "data": {"values": rows},
+        "mark": {"type": "rect", "tooltip": True, "clip": True},
+        "encoding": {
+            "x": x,
+            "x2": {"field": "to"},
+            "y": {"field": "below", "type": "quantitative", "axis": {"title": stack.amount, "tickCount": 5, "minExtent": 28}},
+            "y2": {"field": "above"},
+            "color": {
+                "field": "class",
+                "type": "nominal",
+                "scale": {"domain": names, "range": [*STACK_COLOURS[: len(names) - 1], STACK_COLOURS[-1]]},
+                "legend": legend,
+            },
+            "tooltip": [
+                {"field": "class", "title": "kind"},
+                {"field": "amount", "title": stack.unit or stack.amount, "format": ".3~g"},
+                {"field": "from", "title": "from", "format": "~g"},
+                {"field": "to", "title": "to", "format": "~g"},
             ],
         },
     }

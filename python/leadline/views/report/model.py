@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from leadline.capture.manifest import Manifest
 from leadline.capture.reader import Capture
-from leadline.figures import cell, quantity
+from leadline.figures import cell
 from leadline.findings import Evaluation, Finding, all_findings
 from leadline.views import where
-from leadline.views.lock_tree import count_roots, lock_trees
+from leadline.views.grid import Grid
+from leadline.views.lock_tree import count_roots
 from leadline.views.report import charts
 from leadline.views.report.markdown import to_html
-from leadline.views.spenders import hot_blocks, objects, sessions, statements
+from leadline.views.sections import Context
+from leadline.views.sections.frame import title
+from leadline.views.spenders import hot_blocks
 from leadline.views.where import Window
 
 MOST_EVIDENCE = 20
@@ -23,82 +26,76 @@ SMALL_TREE = 0.05  # of the seconds lost in the worst lock chain: smaller ones a
 
 
 def build(capture: Capture, evaluation: Evaluation) -> dict[str, Any]:
-    of = where.window(capture)
-    classes = where.by_class(capture)
-    slices = where.over_time(capture, of)
-    trees = lock_trees(capture, 6)
-    return {
+    at = Context(capture, evaluation)
+    shown = [section for section in at.sections() if section.in_html]
+    data = {section.key: at.data(section) for section in shown}
+    tiles = [tile for section in shown if section.tiles for tile in section.tiles(at, data[section.key])]
+    stacks = {f"{key}_chart": charts.stack_chart(grid.stack) for key, grid in data.items() if isinstance(grid, Grid) and grid.stack}
+    m, of = capture.manifest, at.window
+    model = {
         "name": capture.path.resolve().name,
-        **_manifest(capture.manifest),
+        "title": title(at),
+        "sections": shown,
+        "data_of": data,
+        "tiles": tiles,
+        "charts": stacks,
+        "window": replace(of, began=m.clock.began),
+        "how": _how(m),
+        **_manifest(m),
         "interrupted": capture.interrupted,
-        "window": of,
-        "classes": classes,
-        "cpu": where.cpu_split(capture),
-        "outside": where.outside(capture),
-        "time_chart": charts.time_chart(slices, of) if slices else None,
-        "lane_chart": _lane_chart(capture, of),
-        "statements": statements(capture),
-        "objects": objects(capture),
-        "blocks": hot_blocks(capture),
-        "unseen": {table: capture.unavailable(table) for table in ("lock_wait", "buffer_wait")},
-        "sessions": sessions(capture),
-        "trees": trees,
-        "large_trees": sum(t.seconds >= SMALL_TREE * trees[0].seconds for t in trees),
-        "roots": count_roots(capture),
         "findings": [_finding(f, of) for f in evaluation.findings],
         "not_evaluated": evaluation.not_evaluated,
         "clean": evaluation.clean,
-        "not_measured": where.not_measured(capture),
-        "facts": [(row["name"], _fact(row["name"], row["value"])) for row in capture.rows("from host_fact order by name")],
-        "settings": _settings(capture),
-        "mounts": capture.rows("select * from mount where holds <> '' order by mount_point"),
-        "devices": capture.rows("select * from block_device order by name"),
+        "not_measured": data["not_measured"],
+        **data.get("target_facts", {}),
     }
+    return model | (_sessions(at, data) if "db_time" in data else {})
+
+
+def _sessions(at: Context, data: dict[str, Any]) -> dict[str, Any]:
+    """What the sections of a server's sessions share."""
+    capture, of = at.capture, at.window
+    slices = where.over_time(capture, of)
+    trees = data["lock_trees"]
+    pictures = {"time_chart": charts.time_chart(slices, of) if slices else None, "lane_chart": _lane_chart(capture, of)}
+    return pictures | {
+        "classes": data["db_time"],
+        "cpu": where.cpu_split(capture),
+        "outside": where.outside(capture),
+        "statements": data["statements"],
+        "objects": data["objects"],
+        "blocks": hot_blocks(capture),
+        "unseen": {table: capture.unavailable(table) for table in ("lock_wait", "buffer_wait")},
+        "sessions_seen": data["sessions"],
+        "trees": trees,
+        "large_trees": sum(t.seconds >= SMALL_TREE * trees[0].seconds for t in trees),
+        "roots": count_roots(capture),
+    }
+
+
+def _how(m: Manifest) -> str:
+    """How and how often it was looked at."""
+    ways = {"shm": "read from shared memory", "sql": "read over SQL", "procfs": "read from /proc"}
+    for probe in (m.probe("sessions"), m.probe("host")):
+        if probe.looked and probe.rate_hz:
+            return f"{ways.get(probe.tier or '', probe.tier)} at {probe.rate_hz:g} Hz"
+    return ""
 
 
 def _manifest(m: Manifest) -> dict[str, Any]:
     """The parts of the manifest the page shows, each with every key: an interrupted capture has few of them."""
     sessions = m.probe("sessions")
-    server = {"server_version": m.target.version or "of unknown version", "max_connections": None, "data_dir": ""}
+    server = {"kind": m.target.kind, "server_version": m.target.version or "of unknown version", "max_connections": None, "data_dir": ""}
     access = {"shared_memory": "not read", "private_memory": False, "why": ""}
     return {
         "error": m.error,
         "target": server | {name: value for name, value in m.target.detail.items() if value is not None},
         "host": m.host,
-        "access": access | sessions.access,
+        "access": access | sessions.access if sessions.looked else None,
         "layout_checks": sessions.detail.get("layout_checks", []),
         "loss": sessions.loss,
         "cost": m.cost,
     }
-
-
-def _fact(name: str, value: str) -> str:
-    """Bytes for people; other values as the kernel prints them."""
-    return quantity(int(value), "B") if name.endswith("_bytes") and value.isdigit() else value
-
-
-def _settings(capture: Capture) -> list[dict[str, Any]]:
-    """Settings that are not the built-in default. What leadline's own connection set for itself is left out."""
-    rows = capture.rows(
-        """
-        select * from setting
-        where source not in ('default', 'override', 'client', 'session') and (setting is distinct from boot_val or pending_restart)
-        order by name
-        """
-    )
-    return [row | {"value": setting(row["setting"], row["unit"]), "default": setting(row["boot_val"], row["unit"])} for row in rows]
-
-
-def setting(value: str, unit: str) -> str:
-    """16384 in units of 8kB is 128 MB; a value that is no number, or means off, stays as it is."""
-    match = re.fullmatch(r"(\d*)(B|kB|MB|GB)", unit or "")
-    if not match or not value.isdigit():
-        return f"{value} {unit}".strip() if value.isdigit() else value
-    size = int(value) * int(match[1] or 1) * 1024 ** ("B", "kB", "MB", "GB").index(match[2])
-    for factor, name in ((1024**3, "GB"), (1024**2, "MB"), (1024, "kB")):
-        if size and size % factor == 0:
-            return f"{size // factor} {name}"
-    return f"{size} B"
 
 
 def _lane_chart(capture: Capture, of: Window) -> dict[str, Any] | None:

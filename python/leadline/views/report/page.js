@@ -25,6 +25,7 @@
     const axisX = { tickCount: small ? 5 : 10 };
     const axisY = { labelLimit: small ? 90 : 200 };
     const config = { background: "transparent", font: "system-ui, sans-serif", view: { stroke: null }, axis, axisX, axisY,
+                     legend: { labelColor: ink("--soft"), labelFontSize: 11, columns: small ? 2 : 4 },
                      rule: { color: ink("--ink") }, text: { color: ink("--ink"), fontSize: 11 } };
     for (const [id, spec] of Object.entries(charts)) {
       const place = document.getElementById(id);

@@ -1,0 +1,86 @@
+"""A table of figures with a title's worth of meaning: what most sections show, on the terminal, in the report and as JSON.
+
+Values stay numbers here; each view writes them for people by the kind of their column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from leadline.figures import cell, fit, percent, quantity, seconds
+
+WIDTH = 80
+FORMATS: dict[str, Callable[[Any], str]] = {
+    "text": cell,
+    "count": lambda v: f"{v:,.0f}",
+    "bytes": lambda v: quantity(v, "B"),
+    "seconds": seconds,
+    "share": percent,
+    "rate": quantity,
+}
+
+
+@dataclass(frozen=True)
+class Column:
+    """name: the key in JSON; head: what people read above it; kind: one of FORMATS; minor: left out where there is little room."""
+
+    name: str
+    head: str
+    kind: str = "count"
+    minor: bool = False
+
+    def shown(self, value: Any) -> str:
+        return "" if value is None else FORMATS[self.kind](value)
+
+
+@dataclass(frozen=True)
+class Stack:
+    """A picture: `values` are (from, to, name, amount), stacked along an axis from 0 to `end`."""
+
+    values: list[tuple[float, float, str, float]]
+    end: float
+    axis: str
+    amount: str
+    unit: str = ""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """rows: values in the order of columns. note: what the numbers are; rest: what was left out of rows, and how to see it."""
+
+    columns: tuple[Column, ...]
+    rows: list[tuple[Any, ...]]
+    note: str = ""
+    rest: str = ""
+    empty: str = "none"
+    stack: Stack | None = field(default=None, compare=False)
+
+    def as_dicts(self) -> list[dict[str, Any]]:
+        return [dict(zip((c.name for c in self.columns), row)) for row in self.rows]
+
+    def cells(self) -> list[list[str]]:
+        return [[c.shown(value) for c, value in zip(self.columns, row)] for row in self.rows]
+
+    def lines(self, width: int = WIDTH) -> list[str]:
+        """Head and rows; the first text column gives way, then the minor columns."""
+        columns = list(self.columns)
+        while True:
+            picked = [self.columns.index(c) for c in columns]
+            cells = [[row[i] for i in picked] for row in self.cells()]
+            widths = [max([len(c.head), *(len(row[i]) for row in cells)]) for i, c in enumerate(columns)]
+            over = sum(widths) + 2 * (len(widths) - 1) - width
+            elastic = max((i for i, c in enumerate(columns) if c.kind == "text"), key=lambda i: widths[i], default=0)
+            if over <= 0:
+                break
+            if widths[elastic] - over >= 16 or not any(c.minor for c in columns):
+                widths[elastic] = max(widths[elastic] - over, 8)
+                break
+            columns.remove([c for c in columns if c.minor][-1])
+        return [self._line([c.head for c in columns], columns, widths), *(self._line(row, columns, widths) for row in cells)]
+
+    @staticmethod
+    def _line(values: Sequence[str], columns: Sequence[Column], widths: Sequence[int]) -> str:
+        parts = [fit(v, w).ljust(w) if c.kind == "text" else v.rjust(w) for v, c, w in zip(values, columns, widths)]
+        return "  ".join(parts).rstrip()

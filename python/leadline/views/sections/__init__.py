@@ -1,0 +1,98 @@
+"""What the views of a capture consist of: sections, in one order for the terminal, the report and JSON.
+
+A section declares the tables it needs, as a finding does, and is there when the capture has looked for them. Its numbers are made
+once; the views only lay them out. A new depth adds a file here and a line in `all_sections`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, is_dataclass
+from typing import TYPE_CHECKING, Any
+
+from leadline.capture.reader import Capture
+from leadline.findings import Evaluation
+from leadline.views import where
+from leadline.views.grid import Grid
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+
+class Context:
+    """One capture that is looked at, and the numbers of its sections."""
+
+    def __init__(self, capture: Capture, evaluation: Evaluation) -> None:
+        self.capture, self.evaluation = capture, evaluation
+        self._data: dict[str, Any] = {}
+
+    @functools.cached_property
+    def window(self) -> where.Window:
+        return where.window(self.capture)
+
+    def data(self, section: Section) -> Any:
+        if section.key not in self._data:
+            self._data[section.key] = section.data(self)
+        return self._data[section.key]
+
+    def sections(self) -> list[Section]:
+        """Those of which the capture has the tables."""
+        return [s for s in all_sections() if all(self.capture.unavailable(table) is None for table in s.needs)]
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A headline number of the report."""
+
+    label: str
+    value: str
+    note: str
+    unit: str = ""
+
+
+@dataclass(frozen=True)
+class Section:
+    """key: its name in JSON and the anchor in the report. data: a Grid, or what text and html know how to lay out.
+
+    text: its lines on the terminal; a Grid has them by itself. html: its template beside the report's; a Grid needs none.
+    tiles: headline numbers it gives to the report. in_text, in_json: whether those views have it.
+    """
+
+    key: str
+    title: str
+    needs: tuple[str, ...]
+    data: Callable[[Context], Any]
+    text: Callable[[Context, Any], Iterator[Text]] | None = None
+    html: str = "grid.html.j2"
+    tiles: Callable[[Context, Any], list[Tile]] | None = None
+    in_text: bool = True
+    in_html: bool = True
+    in_json: bool = True
+
+
+def plain(data: Any) -> Any:
+    """Numbers of a section as JSON has them."""
+    if isinstance(data, Grid):
+        return data.as_dicts()
+    if is_dataclass(data) and not isinstance(data, type):
+        return asdict(data)
+    return [plain(item) for item in data] if isinstance(data, list) else data
+
+
+@functools.cache
+def all_sections() -> tuple[Section, ...]:
+    """Every section, in the order in which views have them."""
+    from leadline.views.sections import files, frame, host, informix, sessions, wal
+
+    return (
+        *sessions.TIME,
+        *host.SECTIONS,
+        *wal.SECTIONS,
+        *files.SECTIONS,
+        *informix.SECTIONS,
+        frame.FINDINGS,
+        *sessions.DETAIL,
+        frame.NOT_MEASURED,
+        frame.TARGET,
+    )

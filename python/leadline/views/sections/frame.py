@@ -1,0 +1,176 @@
+"""What the view of every capture has: what it is of, what was found, what was not measured, and what it cost."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from rich.text import Text
+
+from leadline.figures import fit, one_line, quantity, seconds
+from leadline.views import where
+from leadline.views.sections import Context, Section, Tile
+from leadline.views.text import WIDTH, finding_line, section, wrapped
+
+MOST_FINDINGS = 12
+SAMPLED = ("postgres", "host", "process")  # targets that are watched; of others the tables are what a reader wants next
+TIERS = {"shm": "shared memory", "sql": "SQL", "procfs": "/proc"}
+
+
+def title(of: Context) -> str:
+    """The heading of the report, by what the capture is evidence of."""
+    target = of.capture.manifest.target
+    version = f" {target.version}" if target.version else ""
+    if target.kind == "postgres":
+        return f"Where the time of PostgreSQL{version or ' of unknown version'} went"
+    named = {
+        "host": f"What kept host {of.capture.manifest.host.name} busy",
+        "wal": f"What is in the log of PostgreSQL{version}",
+        "files": "What is in the pages of these files",
+        "informix": "Which buffers of Informix were waited for",
+    }
+    return named.get(target.kind, f"Evidence of {target.name or target.kind}")
+
+
+def facts(of: Context) -> list[tuple[str, str]]:
+    """(label, text) of the first lines: what was looked at, when, how."""
+    m = of.capture.manifest
+    target, sessions = m.target, m.probe("sessions")
+    found: list[tuple[str, str]] = []
+    cpus = f", {target.cpu_count} CPUs" if target.cpu_count else ""
+    if target.kind == "postgres":
+        most = target.detail.get("max_connections")
+        found.append(("server", f"PostgreSQL {target.version or 'of unknown version'}{cpus}{f', max_connections {most}' if most else ''}"))
+    elif target.kind == "host":
+        found.append(("host", f"{m.host.name}, Linux {m.host.kernel}{cpus}"))
+    elif target.kind == "wal":
+        d = target.detail
+        found.append(("log", f"PostgreSQL {target.version or '?'}, timeline {d.get('timeline', '?')}, system {d.get('system_id', '?')}"))
+        found.append(("range", f"{d.get('first_lsn') or d.get('from_lsn', '?')} to {d.get('last_lsn') or d.get('to_lsn', '?')}"))
+    else:
+        found.append((target.kind, target.name))
+    if target.kind not in SAMPLED:
+        rows = sorted(m.tables.items())
+        found.append(("tables", ", ".join(f"{name} {about.get('rows', 0):,}" for name, about in rows) or "none"))
+    clock = m.clock
+    if clock.began is not None and of.window.window_s:
+        found.append(("window", f"from {clock.began:%Y-%m-%d %H:%M:%S} UTC, {seconds(of.window.window_s)} s"))
+    elif of.window.window_s:
+        found.append(("window", f"{seconds(of.window.window_s)} s"))
+    if sessions.looked and sessions.rate_hz:
+        missed = f"{of.window.missed:,} missed ({seconds(of.window.unknown_s)} s unknown)" if of.window.missed else "none missed"
+        tier = TIERS.get(sessions.tier or "", sessions.tier or "")
+        found.append(("sampling", f"{tier} at {sessions.rate_hz:g} Hz: {of.window.ticks:,} passes taken, {missed}"))
+    elif (host := m.probe("host")).looked and host.rate_hz:
+        found.append(("sampling", f"{TIERS.get(host.tier or '', host.tier or '')} at {host.rate_hz:g} Hz"))
+    return found
+
+
+def header(of: Context) -> Iterator[Text]:
+    """The first lines on the terminal."""
+    for label, text in facts(of):
+        yield Text.assemble((f"{label:<10}", "dim"), fit(one_line(text), WIDTH - 10))
+    if of.capture.interrupted:
+        yield Text("This capture was interrupted: it shows what was written until then.", style="yellow")
+    error = of.capture.manifest.error
+    if error:
+        yield Text(fit(f"It ended early: {one_line(error.get('message', ''))}", WIDTH), style="yellow")
+
+
+def _findings(of: Context, _: Any) -> Iterator[Text]:
+    evaluation = of.evaluation
+    found = len(evaluation.findings)
+    yield from section(f"Findings: {found or 'none'}", f"{'seconds':>9}{'share':>8}" if found else "")
+    for finding in evaluation.findings[:MOST_FINDINGS]:
+        yield finding_line(finding)
+    if found > MOST_FINDINGS:
+        yield Text(f"{found - MOST_FINDINGS} more: leadline findings lists them all", style="dim")
+
+
+def _finding_tiles(of: Context, _: Any) -> list[Tile]:
+    found = of.evaluation.findings
+    levels = [(level, sum(f.severity == level for f in found)) for level in ("critical", "high", "medium", "low", "info")]
+    note = ", ".join(f"{number} {level}" for level, number in levels if number) or f"{len(of.evaluation.clean)} rules found nothing"
+    return [Tile("Findings", str(len(found)), note)]
+
+
+def _not_measured(of: Context, missing: list[where.NotMeasured]) -> Iterator[Text]:
+    if missing or of.evaluation.not_evaluated:
+        yield from section("Not measured")
+    for item in missing:
+        yield from wrapped(f"{item.what}: {item.why}" if item.why else item.what)
+        if item.hint:
+            yield from wrapped(f"  {item.hint}", "dim")
+    if of.evaluation.not_evaluated:
+        names = ", ".join(name for name, _ in of.evaluation.not_evaluated)
+        yield from wrapped(f"findings not evaluated (leadline findings --all says why): {names}")
+    yield from _own_cost(of)
+
+
+def _own_cost(of: Context) -> Iterator[Text]:
+    cost = of.capture.manifest.cost
+    parts = []
+    if of.capture.manifest.target.kind not in SAMPLED and cost.cpu_s is not None:
+        parts.append(f"{seconds(cost.cpu_s)} s of CPU")
+    elif cost.cpu_percent_of_core is not None:
+        parts.append(f"{cost.cpu_percent_of_core:.2f}% of one CPU")
+    if cost.bytes_written is not None:
+        parts.append(f"{quantity(cost.bytes_written, 'B')} written")
+    if parts:
+        yield Text("")
+        yield Text.assemble(("leadline itself used ", "dim"), ", ".join(parts))
+
+
+def _target(of: Context) -> dict[str, Any]:
+    capture = of.capture
+    return {
+        "settings": _settings(of),
+        "facts": [(row["name"], _fact(row["name"], row["value"])) for row in capture.rows("from host_fact order by name")],
+        "mounts": capture.rows("select * from mount where holds <> '' order by mount_point"),
+        "devices": capture.rows("select * from block_device order by name"),
+    }
+
+
+def _fact(name: str, value: str) -> str:
+    """Bytes for people; other values as the kernel prints them."""
+    return quantity(int(value), "B") if name.endswith("_bytes") and value.isdigit() else value
+
+
+def _settings(of: Context) -> list[dict[str, Any]]:
+    """Settings that are not the built-in default. What leadline's own connection set for itself is left out."""
+    rows = of.capture.rows(
+        """
+        select * from setting
+        where source not in ('default', 'override', 'client', 'session') and (setting is distinct from boot_val or pending_restart)
+        order by name
+        """
+    )
+    return [row | {"value": setting(row["setting"], row["unit"]), "default": setting(row["boot_val"], row["unit"])} for row in rows]
+
+
+def setting(value: str, unit: str) -> str:
+    """16384 in units of 8kB is 128 MB; a value that is no number, or means off, stays as it is."""
+    match = re.fullmatch(r"(\d*)(B|kB|MB|GB)", unit or "")
+    if not match or not value.isdigit():
+        return f"{value} {unit}".strip() if value.isdigit() else value
+    size = int(value) * int(match[1] or 1) * 1024 ** ("B", "kB", "MB", "GB").index(match[2])
+    for factor, name in ((1024**3, "GB"), (1024**2, "MB"), (1024, "kB")):
+        if size and size % factor == 0:
+            return f"{size // factor} {name}"
+    return f"{size} B"
+
+
+FINDINGS = Section(
+    "findings",
+    "Findings",
+    (),
+    lambda of: [f.as_dict() for f in of.evaluation.findings],
+    _findings,
+    "findings.html.j2",
+    tiles=_finding_tiles,
+)
+NOT_MEASURED = Section(
+    "not_measured", "Not measured", (), lambda of: where.not_measured(of.capture), _not_measured, "not_measured.html.j2"
+)
+TARGET = Section("target_facts", "Server and host", ("host_fact",), _target, html="target.html.j2", in_text=False, in_json=False)

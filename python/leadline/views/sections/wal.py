@@ -1,0 +1,169 @@
+"""Sections of a capture made from PostgreSQL's log: what its bytes are, whose they are, where along the log they lie.
+
+The log has no clock of its own: the axis is the position in the log.
+"""
+
+from __future__ import annotations
+
+from leadline.views.grid import Column, Grid, Stack
+from leadline.views.sections import Context, Section, Tile
+
+NEEDS = ("wal_record_raw",)
+STEPS = 120  # of the picture along the log
+MOST = 12
+IN_PICTURE = 7  # kinds of records with a colour of their own; the rest is one
+
+_RELATION = "spcnode || '/' || dbnode || '/' || relfilenode"
+
+
+def _along(of: Context) -> Grid:
+    """Bytes by kind of record in steps along the log."""
+    rows = of.capture.rows(
+        f"""
+        with extent as (select min(start_lsn) as first, greatest(max(end_lsn) - min(start_lsn), 1) as length from wal_record_raw),
+        spent as (select type_id, sum(record_length) as bytes, count(*) as records, sum(fpi_length) as fpi from wal_record_raw group by 1),
+        named as (
+          select coalesce(t.rmgr || ' ' || t.record_type, 'type ' || s.type_id) as name, s.type_id, s.bytes,
+                 row_number() over (order by s.bytes desc, s.type_id) as place
+          from spent s left join wal_record_type t using (type_id)),
+        placed as (
+          select least(floor((r.start_lsn - e.first) * {STEPS}.0 / e.length), {STEPS - 1})::int as step,
+                 case when n.place <= {IN_PICTURE} then n.name else 'other kinds' end as name,
+                 case when n.place <= {IN_PICTURE} then n.place else 999 end as place,
+                 r.record_length as bytes, e.length
+          from wal_record_raw r join named n using (type_id) cross join extent e)
+        select step, name, any_value(place) as place, sum(bytes)::bigint as bytes, any_value(length) as length
+        from placed group by step, name order by step, place
+        """
+    )
+    length = rows[0]["length"] / 1e6 if rows else 1.0
+    width = length / STEPS
+    values = [(r["step"] * width, (r["step"] + 1) * width, r["name"], r["bytes"] / 1e6) for r in rows]
+    return Grid((), [], stack=Stack(values, length, "MB from the start of the log", "MB of records", "MB"))
+
+
+def _kinds(of: Context) -> Grid:
+    rows = of.capture.rows(
+        """
+        select coalesce(t.rmgr || ' ' || t.record_type, 'type ' || r.type_id) as record_type, count(*) as records,
+               sum(record_length)::bigint as bytes, sum(fpi_length)::bigint as image_bytes,
+               sum(record_length) / sum(sum(record_length)) over () as share
+        from wal_record_raw r left join wal_record_type t using (type_id) group by 1 order by bytes desc, record_type
+        """
+    )
+    columns = (
+        Column("record_type", "kind of record", "text"),
+        Column("records", "records"),
+        Column("bytes", "bytes", "bytes"),
+        Column("image_bytes", "page images", "bytes"),
+        Column("share", "share", "share"),
+    )
+    shown = [tuple(r[c.name] for c in columns) for r in rows]
+    return Grid(columns, shown[:MOST], rest=_rest(len(shown), "kind", "wal_record"))
+
+
+def _relations(of: Context) -> Grid:
+    rows = of.capture.rows(
+        f"""
+        -- of a record with several blocks, what it says besides belongs to the first
+        with part as (
+          select b.spcnode, b.dbnode, b.relfilenode, b.start_lsn, b.fpi_length,
+                 b.data_length + b.fpi_length as bytes, b.block
+          from wal_block_raw b),
+        named as (select distinct on (datid, relfilenode) datid, relfilenode, nspname || '.' || relname as name from relation)
+        select coalesce(n.name, {_RELATION}) as relation, count(distinct start_lsn) as records, count(distinct block) as blocks,
+               sum(bytes)::bigint as bytes, sum(fpi_length)::bigint as image_bytes, sum(bytes) / sum(sum(bytes)) over () as share
+        from part p left join named n on n.datid = p.dbnode and n.relfilenode = p.relfilenode
+        group by all order by bytes desc, relation
+        """
+    )
+    columns = (
+        Column("relation", "relation", "text"),
+        Column("records", "records"),
+        Column("blocks", "blocks", minor=True),
+        Column("bytes", "bytes", "bytes"),
+        Column("image_bytes", "page images", "bytes"),
+        Column("share", "share", "share"),
+    )
+    shown = [tuple(r[c.name] for c in columns) for r in rows]
+    note = "Bytes that records hold for blocks of a relation: data and page images. Numbers are tablespace/database/file."
+    return Grid(columns, shown[:MOST], note, _rest(len(shown), "relation", "wal_block"))
+
+
+def _images(of: Context) -> Grid:
+    """Page images; one is superseded when a later one in this log restores the same page, so that replay need not apply it."""
+    rows = of.capture.rows(
+        f"""
+        with image as (
+          select *, row_number() over (partition by spcnode, dbnode, relfilenode, fork, block order by start_lsn desc) as from_last
+          from wal_block_raw where fpi_length > 0 and (fpi_info & 2) <> 0),
+        named as (select distinct on (datid, relfilenode) datid, relfilenode, nspname || '.' || relname as name from relation)
+        select coalesce(n.name, {_RELATION}) as relation, count(*) as images, sum(fpi_length)::bigint as bytes,
+               count(*) filter (from_last > 1) as superseded,
+               coalesce(sum(fpi_length) filter (from_last > 1), 0)::bigint as superseded_bytes
+        from image i left join named n on n.datid = i.dbnode and n.relfilenode = i.relfilenode
+        group by all order by bytes desc, relation
+        """
+    )
+    columns = (
+        Column("relation", "relation", "text"),
+        Column("images", "images"),
+        Column("bytes", "bytes", "bytes"),
+        Column("superseded", "superseded"),
+        Column("superseded_bytes", "their bytes", "bytes"),
+    )
+    shown = [tuple(r[c.name] for c in columns) for r in rows]
+    note = "Page images that replay restores. Superseded: a later image of the same page is in this log too."
+    return Grid(columns, shown[:MOST], note, _rest(len(shown), "relation", "wal_block"), "no page images")
+
+
+def _transactions(of: Context) -> Grid:
+    rows = of.capture.rows(
+        """
+        select case when top_xid <> 0 then top_xid else xid end as xid, count(*) as records, sum(record_length)::bigint as bytes,
+               sum(fpi_length)::bigint as image_bytes, (max(end_lsn) - min(start_lsn))::bigint as spans,
+               sum(record_length) / (select sum(record_length) from wal_record_raw) as share
+        from wal_record_raw where xid <> 0 group by 1 order by bytes desc, xid
+        """
+    )
+    columns = (
+        Column("xid", "transaction", "text"),
+        Column("records", "records"),
+        Column("bytes", "bytes", "bytes"),
+        Column("image_bytes", "page images", "bytes"),
+        Column("spans", "spans log of", "bytes"),
+        Column("share", "share", "share"),
+    )
+    shown = [tuple(r[c.name] for c in columns) for r in rows]
+    return Grid(columns, shown[:MOST], rest=_rest(len(shown), "transaction", "wal_record"), empty="no transaction wrote a record")
+
+
+def _rest(rows: int, thing: str, table: str) -> str:
+    return f"{rows - MOST} more {thing}{'s' if rows > MOST + 1 else ''}: leadline sql CAPTURE \"from {table}\"" if rows > MOST else ""
+
+
+def _tiles(of: Context, _: Grid) -> list[Tile]:
+    row = of.capture.rows(
+        """
+        select count(*) as records, coalesce(sum(record_length), 0)::bigint as bytes, coalesce(sum(fpi_length), 0)::bigint as fpi,
+               count(distinct case when top_xid <> 0 then top_xid else xid end) filter (xid <> 0) as xacts
+        from wal_record_raw
+        """
+    )[0]
+    from leadline.figures import percent, quantity
+
+    return [
+        Tile("Records", f"{row['records']:,}", "in the log that was read"),
+        Tile("Bytes", quantity(row["bytes"], "B"), "of records"),
+        Tile("Page images", percent(row["fpi"] / row["bytes"]) if row["bytes"] else "-", f"{quantity(row['fpi'], 'B')} of the bytes"),
+        Tile("Transactions", f"{row['xacts']:,}", "that wrote records"),
+    ]
+
+
+SECTIONS = (
+    Section("wal_along", "Along the log", NEEDS, _along, html="stack.html.j2", tiles=_tiles, in_text=False, in_json=False),
+    Section("wal_kinds", "Kinds of records", NEEDS, _kinds),
+    Section("wal_relations", "Relations", NEEDS, _relations),
+    Section("wal_images", "Page images", NEEDS, _images),
+    Section("wal_transactions", "Largest transactions", NEEDS, _transactions),
+)
