@@ -130,7 +130,7 @@ def stack_chart(stack: Stack) -> dict[str, Any]:
         "scale": {"domain": [0, stack.end], "nice": False},
         "axis": {"title": stack.axis, "grid": False, "labelFlush": True},
     }
-    legend = {"orient": "top", "title": None, "columns": 4, "labelLimit": 150}
+    legend = {"orient": "top", "title": None, "labelLimit": 150}  # the page sets how many in a line
     return {
         "$schema": SCHEMA,
         "width": "container",

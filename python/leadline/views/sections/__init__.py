@@ -38,7 +38,8 @@ class Context:
 
     def sections(self) -> list[Section]:
         """Those of which the capture has the tables."""
-        return [s for s in all_sections() if all(self.capture.unavailable(table) is None for table in s.needs)]
+        there = (s for s in all_sections() if all(self.capture.unavailable(table) is None for table in s.needs))
+        return [s for s in there if s.applies(self)]
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,8 @@ class Section:
     """key: its name in JSON and the anchor in the report. data: a Grid, or what text and html know how to lay out.
 
     text: its lines on the terminal; a Grid has them by itself. html: its template beside the report's; a Grid needs none.
-    tiles: headline numbers it gives to the report. in_text, in_json: whether those views have it.
+    tiles: headline numbers it gives to the report. in_text, in_html, in_json: whether those views have it. applies: whether there is
+    anything to say, beyond the tables.
     """
 
     key: str
@@ -69,6 +71,7 @@ class Section:
     in_text: bool = True
     in_html: bool = True
     in_json: bool = True
+    applies: Callable[[Context], bool] = lambda of: True
 
 
 def plain(data: Any) -> Any:

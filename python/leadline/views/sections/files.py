@@ -8,8 +8,11 @@ from leadline.views.sections import Context, Section, Tile
 
 NEEDS = ("page_file", "page")
 MOST = 20
-# Of a page of zeros all is free; a page of unknown kind says nothing of its room.
-_FILL = """case when kind = 'unknown' then null when kind like 'new%' then 0 else 1 - (pd_upper - pd_lower) / block_size end"""
+# Of a page of zeros all is free. Maps and meta pages do not fill up; a page of unknown kind says nothing of its room.
+_FILL = """
+    case when kind = 'unknown' or kind like '% map' or kind like '% meta' then null
+         when kind like 'new%' then 0 else 1 - (pd_upper - pd_lower) / block_size end"""
+_NAME = "case when f.relfilenode = 0 then regexp_replace(path, '.*/', '') else dbnode || '/' || f.relfilenode end"
 
 
 def _kinds(of: Context) -> Grid:
@@ -30,7 +33,7 @@ def _kinds(of: Context) -> Grid:
         Column("dead", "dead", "rate"),
         Column("unused", "unused", "rate", minor=True),
     )
-    note = "Fill: the part of a page that is not free. Items, dead, unused: line pointers."
+    note = "Fill: the part of a page that is not free, on average. Items, dead, unused: line pointers."
     return Grid(columns, [tuple(r[c.name] for c in columns) for r in rows], note)
 
 
@@ -38,7 +41,7 @@ def _files(of: Context) -> Grid:
     rows = of.capture.rows(
         f"""
         with named as (select distinct on (datid, relfilenode) datid, relfilenode, nspname || '.' || relname as name from relation)
-        select coalesce(any_value(n.name), any_value(regexp_replace(path, '.*/', '')))
+        select coalesce(any_value(n.name), any_value({_NAME}))
                || case when fork = 'main' then '' else ' ' || fork end as file,
                mode(kind order by kind) as kind, count(*) as pages, sum(block_size)::bigint as bytes,
                avg({_FILL}) as fill,
@@ -48,7 +51,7 @@ def _files(of: Context) -> Grid:
         """
     )
     columns = (
-        Column("file", "relation or file", "text"),
+        Column("file", "relation, or database/file", "text"),
         Column("kind", "mostly", "text", minor=True),
         Column("pages", "pages"),
         Column("bytes", "bytes", "bytes"),
@@ -56,7 +59,7 @@ def _files(of: Context) -> Grid:
         Column("free_bytes", "free", "bytes"),
         Column("dead", "dead", "rate"),
     )
-    rest = f'{len(rows) - MOST} more: leadline sql CAPTURE "from page_file"' if len(rows) > MOST else ""
+    rest = f'{len(rows) - MOST} more: leadline sql {of.capture.path} "from page_file"' if len(rows) > MOST else ""
     return Grid(columns, [tuple(r[c.name] for c in columns) for r in rows[:MOST]], rest=rest)
 
 

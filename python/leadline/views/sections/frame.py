@@ -8,6 +8,7 @@ from typing import Any
 
 from rich.text import Text
 
+from leadline.capture.manifest import Manifest
 from leadline.figures import fit, one_line, quantity, seconds
 from leadline.views import where
 from leadline.views.sections import Context, Section, Tile
@@ -105,21 +106,22 @@ def _not_measured(of: Context, missing: list[where.NotMeasured]) -> Iterator[Tex
     if of.evaluation.not_evaluated:
         names = ", ".join(name for name, _ in of.evaluation.not_evaluated)
         yield from wrapped(f"findings not evaluated (leadline findings --all says why): {names}")
-    yield from _own_cost(of)
-
-
-def _own_cost(of: Context) -> Iterator[Text]:
-    cost = of.capture.manifest.cost
-    parts = []
-    if of.capture.manifest.target.kind not in SAMPLED and cost.cpu_s is not None:
-        parts.append(f"{seconds(cost.cpu_s)} s of CPU")
-    elif cost.cpu_percent_of_core is not None:
-        parts.append(f"{cost.cpu_percent_of_core:.2f}% of one CPU")
-    if cost.bytes_written is not None:
-        parts.append(f"{quantity(cost.bytes_written, 'B')} written")
-    if parts:
+    if parts := cost_parts(of.capture.manifest):
         yield Text("")
         yield Text.assemble(("leadline itself used ", "dim"), ", ".join(parts))
+
+
+def cost_parts(m: Manifest) -> list[str]:
+    """What leadline itself used: CPU and bytes; none where it was not recorded."""
+    cost, parts = m.cost, []
+    if m.target.kind not in SAMPLED and cost.cpu_s is not None:
+        parts.append(f"{seconds(cost.cpu_s)} s of CPU")
+    elif cost.cpu_percent_of_core is not None:
+        in_seconds = f" ({seconds(cost.cpu_s)} s)" if cost.cpu_s is not None else ""
+        parts.append(f"{cost.cpu_percent_of_core:.2f}% of one CPU{in_seconds}")
+    if cost.bytes_written is not None:
+        parts.append(f"{quantity(cost.bytes_written, 'B')} written")
+    return parts
 
 
 def _target(of: Context) -> dict[str, Any]:
@@ -169,6 +171,7 @@ FINDINGS = Section(
     _findings,
     "findings.html.j2",
     tiles=_finding_tiles,
+    applies=lambda of: bool(of.evaluation.findings or of.evaluation.clean or of.evaluation.not_evaluated),
 )
 NOT_MEASURED = Section(
     "not_measured", "Not measured", (), lambda of: where.not_measured(of.capture), _not_measured, "not_measured.html.j2"

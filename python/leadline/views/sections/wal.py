@@ -5,6 +5,7 @@ The log has no clock of its own: the axis is the position in the log.
 
 from __future__ import annotations
 
+from leadline.figures import count, percent, quantity
 from leadline.views.grid import Column, Grid, Stack
 from leadline.views.sections import Context, Section, Tile
 
@@ -13,33 +14,37 @@ STEPS = 120  # of the picture along the log
 MOST = 12
 IN_PICTURE = 7  # kinds of records with a colour of their own; the rest is one
 
-_RELATION = "spcnode || '/' || dbnode || '/' || relfilenode"
+# The name where the capture knows it, else tablespace/database/file as the server writes it.
+_NAMED = """named as (
+  select distinct on (datid, relfilenode) datid as dbnode, relfilenode, nspname || '.' || relname as name from relation)"""
+_RELATION = "coalesce(n.name, b.spcnode || '/' || b.dbnode || '/' || b.relfilenode)"
 
 
-def _along(of: Context) -> Grid:
-    """Bytes by kind of record in steps along the log."""
+def _picture(of: Context, parts: str) -> Stack:
+    """MB in steps along the log. parts: a query of (start_lsn, name, bytes); the largest names have a colour each."""
     rows = of.capture.rows(
         f"""
         with extent as (select min(start_lsn) as first, greatest(max(end_lsn) - min(start_lsn), 1) as length from wal_record_raw),
-        spent as (select type_id, sum(record_length) as bytes, count(*) as records, sum(fpi_length) as fpi from wal_record_raw group by 1),
-        named as (
-          select coalesce(t.rmgr || ' ' || t.record_type, 'type ' || s.type_id) as name, s.type_id, s.bytes,
-                 row_number() over (order by s.bytes desc, s.type_id) as place
-          from spent s left join wal_record_type t using (type_id)),
-        placed as (
-          select least(floor((r.start_lsn - e.first) * {STEPS}.0 / e.length), {STEPS - 1})::int as step,
-                 case when n.place <= {IN_PICTURE} then n.name else 'other kinds' end as name,
-                 case when n.place <= {IN_PICTURE} then n.place else 999 end as place,
-                 r.record_length as bytes, e.length
-          from wal_record_raw r join named n using (type_id) cross join extent e)
-        select step, name, any_value(place) as place, sum(bytes)::bigint as bytes, any_value(length) as length
-        from placed group by step, name order by step, place
+        part as ({parts}),
+        named as (select name, row_number() over (order by sum(bytes) desc, name) as place from part group by name)
+        select least(floor((p.start_lsn - e.first) * {STEPS}.0 / e.length), {STEPS - 1})::int as step,
+               case when n.place <= {IN_PICTURE} then n.name else 'others' end as name, least(n.place, {IN_PICTURE + 1}) as place,
+               sum(p.bytes)::bigint as bytes, any_value(e.length) as length
+        from part p join named n using (name) cross join extent e group by 1, 2, 3 order by step, place
         """
     )
     length = rows[0]["length"] / 1e6 if rows else 1.0
     width = length / STEPS
     values = [(r["step"] * width, (r["step"] + 1) * width, r["name"], r["bytes"] / 1e6) for r in rows]
-    return Grid((), [], stack=Stack(values, length, "MB from the start of the log", "MB of records", "MB"))
+    return Stack(values, length, "MB from the start of the log", "MB of records", "MB")
+
+
+def _along(of: Context) -> Grid:
+    """Bytes by kind of record."""
+    parts = """
+      select r.start_lsn, coalesce(t.rmgr || ' ' || t.record_type, 'type ' || r.type_id) as name, r.record_length as bytes
+      from wal_record_raw r left join wal_record_type t using (type_id)"""
+    return Grid((), [], stack=_picture(of, parts))
 
 
 def _kinds(of: Context) -> Grid:
@@ -55,25 +60,21 @@ def _kinds(of: Context) -> Grid:
         Column("record_type", "kind of record", "text"),
         Column("records", "records"),
         Column("bytes", "bytes", "bytes"),
-        Column("image_bytes", "page images", "bytes"),
+        Column("image_bytes", "page images", "bytes", minor=True),
         Column("share", "share", "share"),
     )
     shown = [tuple(r[c.name] for c in columns) for r in rows]
-    return Grid(columns, shown[:MOST], rest=_rest(len(shown), "kind", "wal_record"))
+    return Grid(columns, shown[:MOST], rest=_rest(of, len(shown), "kind", "wal_record"))
 
 
 def _relations(of: Context) -> Grid:
     rows = of.capture.rows(
         f"""
-        -- of a record with several blocks, what it says besides belongs to the first
-        with part as (
-          select b.spcnode, b.dbnode, b.relfilenode, b.start_lsn, b.fpi_length,
-                 b.data_length + b.fpi_length as bytes, b.block
-          from wal_block_raw b),
-        named as (select distinct on (datid, relfilenode) datid, relfilenode, nspname || '.' || relname as name from relation)
-        select coalesce(n.name, {_RELATION}) as relation, count(distinct start_lsn) as records, count(distinct block) as blocks,
-               sum(bytes)::bigint as bytes, sum(fpi_length)::bigint as image_bytes, sum(bytes) / sum(sum(bytes)) over () as share
-        from part p left join named n on n.datid = p.dbnode and n.relfilenode = p.relfilenode
+        with {_NAMED}
+        select {_RELATION} as relation, count(distinct b.start_lsn) as records, count(distinct b.block) as blocks,
+               sum(b.data_length + b.fpi_length)::bigint as bytes, sum(b.fpi_length)::bigint as image_bytes,
+               sum(b.data_length + b.fpi_length) / sum(sum(b.data_length + b.fpi_length)) over () as share
+        from wal_block_raw b left join named n using (dbnode, relfilenode)
         group by all order by bytes desc, relation
         """
     )
@@ -82,12 +83,16 @@ def _relations(of: Context) -> Grid:
         Column("records", "records"),
         Column("blocks", "blocks", minor=True),
         Column("bytes", "bytes", "bytes"),
-        Column("image_bytes", "page images", "bytes"),
+        Column("image_bytes", "page images", "bytes", minor=True),
         Column("share", "share", "share"),
     )
     shown = [tuple(r[c.name] for c in columns) for r in rows]
     note = "Bytes that records hold for blocks of a relation: data and page images. Numbers are tablespace/database/file."
-    return Grid(columns, shown[:MOST], note, _rest(len(shown), "relation", "wal_block"))
+    parts = f"""
+      with {_NAMED}
+      select b.start_lsn, {_RELATION} as name, b.data_length + b.fpi_length as bytes
+      from wal_block_raw b left join named n using (dbnode, relfilenode)"""
+    return Grid(columns, shown[:MOST], note, _rest(of, len(shown), "relation", "wal_block"), stack=_picture(of, parts))
 
 
 def _images(of: Context) -> Grid:
@@ -97,11 +102,11 @@ def _images(of: Context) -> Grid:
         with image as (
           select *, row_number() over (partition by spcnode, dbnode, relfilenode, fork, block order by start_lsn desc) as from_last
           from wal_block_raw where fpi_length > 0 and (fpi_info & 2) <> 0),
-        named as (select distinct on (datid, relfilenode) datid, relfilenode, nspname || '.' || relname as name from relation)
-        select coalesce(n.name, {_RELATION}) as relation, count(*) as images, sum(fpi_length)::bigint as bytes,
+        {_NAMED}
+        select {_RELATION} as relation, count(*) as images, sum(fpi_length)::bigint as bytes,
                count(*) filter (from_last > 1) as superseded,
                coalesce(sum(fpi_length) filter (from_last > 1), 0)::bigint as superseded_bytes
-        from image i left join named n on n.datid = i.dbnode and n.relfilenode = i.relfilenode
+        from image b left join named n using (dbnode, relfilenode)
         group by all order by bytes desc, relation
         """
     )
@@ -114,7 +119,7 @@ def _images(of: Context) -> Grid:
     )
     shown = [tuple(r[c.name] for c in columns) for r in rows]
     note = "Page images that replay restores. Superseded: a later image of the same page is in this log too."
-    return Grid(columns, shown[:MOST], note, _rest(len(shown), "relation", "wal_block"), "no page images")
+    return Grid(columns, shown[:MOST], note, _rest(of, len(shown), "relation", "wal_block"), "no page images")
 
 
 def _transactions(of: Context) -> Grid:
@@ -130,16 +135,17 @@ def _transactions(of: Context) -> Grid:
         Column("xid", "transaction", "text"),
         Column("records", "records"),
         Column("bytes", "bytes", "bytes"),
-        Column("image_bytes", "page images", "bytes"),
+        Column("image_bytes", "page images", "bytes", minor=True),
         Column("spans", "spans log of", "bytes"),
         Column("share", "share", "share"),
     )
     shown = [tuple(r[c.name] for c in columns) for r in rows]
-    return Grid(columns, shown[:MOST], rest=_rest(len(shown), "transaction", "wal_record"), empty="no transaction wrote a record")
+    return Grid(columns, shown[:MOST], rest=_rest(of, len(shown), "transaction", "wal_record"), empty="no transaction wrote a record")
 
 
-def _rest(rows: int, thing: str, table: str) -> str:
-    return f"{rows - MOST} more {thing}{'s' if rows > MOST + 1 else ''}: leadline sql CAPTURE \"from {table}\"" if rows > MOST else ""
+def _rest(of: Context, rows: int, thing: str, table: str) -> str:
+    more = count(rows - MOST, f"more {thing}")
+    return f"{more}: leadline sql {of.capture.path} \"from {table}\"" if rows > MOST else ""
 
 
 def _tiles(of: Context, _: Grid) -> list[Tile]:
@@ -150,8 +156,6 @@ def _tiles(of: Context, _: Grid) -> list[Tile]:
         from wal_record_raw
         """
     )[0]
-    from leadline.figures import percent, quantity
-
     return [
         Tile("Records", f"{row['records']:,}", "in the log that was read"),
         Tile("Bytes", quantity(row["bytes"], "B"), "of records"),
