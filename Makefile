@@ -21,7 +21,7 @@ SOURCES := Cargo.toml Cargo.lock rust-toolchain.toml pyproject.toml $(wildcard p
 
 help:
 	@echo 'make demo              set up, build, and run the demonstration'
-	@echo 'make test              set up, build, and run every check and test'
+	@echo 'make test              set up, build, and run every check and test (as root, install chromium for them)'
 	@echo 'make setup | build     only that part'
 	@echo 'make lint | test-rust | test-python    one part of make test'
 	@echo 'make test-all-servers  the tests, where a missing PostgreSQL version is a failure'
@@ -48,6 +48,7 @@ test-rust: build
 	cargo test --release --workspace
 
 test-python: build
+	@$(call INSTALL_ORACLES)
 	$(BIN)/python -m pytest
 
 test: lint test-rust test-python
@@ -95,6 +96,13 @@ else \
 	echo "error: system packages are missing:" $(1) >&2; \
 	echo "  hint: sudo apt-get install -y" $(1) >&2; exit 2; \
 fi;
+endef
+
+# What tests compare with, where it may be installed; elsewhere those tests are skipped, and in CI they fail (tests/conftest.py).
+define INSTALL_ORACLES
+if ! command -v chromium >/dev/null && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	{ apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; } || echo 'warning: chromium was not installed' >&2; \
+fi
 endef
 
 # A compiler for C (zstd, and to link Rust) and Python's venv module come from the system; Rust comes from its own installer.

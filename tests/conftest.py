@@ -4,7 +4,9 @@
     def test_x(servers): servers(18)       a shared server of one major
     def test_x(fresh_server): fresh_server(16, max_connections=20)    a server of its own, stopped after the test
 
-A major that cannot be had is a skip with its reason; with LEADLINE_FORBID_SKIPS=1 every skip of the run is a failure.
+What tests compare with (a server of each major, pg_waldump, Chromium, ...) and cannot be had here is a skip with its reason
+(`no_oracle`). With CI=true, which continuous integration sets, it is a failure: there, nothing may go untested unseen. With
+LEADLINE_FORBID_SKIPS=1 every skip of the run is a failure, also one for lack of a right or of a feature of the kernel.
 Which exact builds were used: the last lines of the run, and .pytest_cache/v/leadline/servers (JSON).
 """
 
@@ -20,7 +22,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 import psycopg
 import pytest
@@ -37,6 +39,7 @@ SETTINGS = {
     "max_wal_size": "256MB",
 }
 FORBID_SKIPS = os.environ.get("LEADLINE_FORBID_SKIPS") == "1"
+IN_CI = os.environ.get("CI", "").lower() in ("true", "1")
 used: dict[int, Fetched] = {}
 
 
@@ -74,6 +77,13 @@ def background(command: list[Any], **arguments: Any) -> Iterator[subprocess.Pope
             except subprocess.TimeoutExpired:
                 process.kill()
         process.wait()
+
+
+def no_oracle(what: str) -> NoReturn:
+    """Ends a test for want of what it compares with: a skip, and in CI a failure."""
+    if IN_CI:
+        pytest.fail(f"an oracle is missing, and CI must have it (CI=true): {what}", pytrace=False)
+    pytest.skip(what)
 
 
 @dataclass
@@ -121,7 +131,7 @@ def find_pgbench() -> str:
             return str(found.bin_dir / "pgbench")
     on_path = shutil.which("pgbench")
     if on_path is None:
-        pytest.skip("pgbench is not installed")
+        no_oracle("pgbench is not installed")
     return on_path
 
 
@@ -129,7 +139,7 @@ def fetched_or_skip(major: int) -> Fetched:
     try:
         return server(major)
     except Unavailable as e:
-        pytest.skip(str(e))
+        no_oracle(str(e))
 
 
 class CopiedServer(PrivateServer):

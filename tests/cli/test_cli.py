@@ -58,7 +58,8 @@ def test_every_command_has_json_examples_and_the_line_that_the_list_shows() -> N
         assert command.get_short_help_str(100) == COMMANDS[command.name]
     for line, command in lines_of_commands().items():
         assert "Examples:" in (command.epilog or ""), line
-        assert isinstance(command, click.Group) or any("--json" in p.opts for p in command.params), line
+        if not isinstance(command, click.Group):
+            assert any("--json" in p.opts for p in command.params), line
 
 
 def test_a_command_whose_module_is_missing_is_not_listed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -180,7 +181,8 @@ def test_tables_lists_and_describes_every_table_in_80_columns(capsys: pytest.Cap
         described = capsys.readouterr().out
         assert max(map(len, described.splitlines())) <= 80
         for column in table.columns:
-            assert column.name in described or column.name == "..."
+            if column.name != "...":  # all columns of another table
+                assert column.name in described
             assert column.meaning.split()[0] in described
     assert max(map(len, listed.splitlines())) <= 80
 

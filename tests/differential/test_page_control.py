@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Server
+from conftest import Server, no_oracle
 from leadline._core import page_read
 from leadline.cli import run
 from leadline.postgres.server.binaries import host_dirs, wheel_dirs
@@ -112,7 +112,7 @@ def test_pg_controldata_says_the_same(servers: Callable[[int], Server]) -> None:
     programs = [(int(found.version.split(".")[0]), found.bin_dir / "pg_controldata") for found in [*host_dirs(), *wheel_dirs()]]
     versions = {major: program for major, program in programs if major in MAJORS and program.is_file()}
     if not versions:
-        pytest.skip("no pg_controldata is installed (package postgresql)")
+        no_oracle("no pg_controldata is installed (package postgresql)")
     for major, program in versions.items():
         pg = servers(major)
         pg.sql("checkpoint")

@@ -148,8 +148,10 @@ def test_the_bar_is_drawn_on_a_terminal_only(data_dir: Callable[..., Path]) -> N
         progress.share(1, 2, "half")
         assert list(pages) == []
         drawn = stream.getvalue()
-        assert drawn == "" or ("###############               ]  50%  half" in drawn and drawn.endswith("\r"))
-        assert bool(drawn) == stream.isatty()
+        if stream.isatty():
+            assert "###############               ]  50%  half" in drawn and drawn.endswith("\r")
+        else:
+            assert drawn == ""
 
 
 def test_diff_names_the_fields_that_differ(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -249,7 +249,7 @@ def test_no_color_is_respected_on_a_terminal(path: Path) -> None:
         os.close(leader)
         return out
 
-    assert b"\x1b[38;5;" in on_terminal() or b"\x1b[3" in on_terminal()
+    assert b"\x1b[3" in on_terminal()
     plain = on_terminal(NO_COLOR="1")
     assert b"\x1b[3" not in plain and b"Database time" in plain
 
@@ -333,4 +333,5 @@ def test_code_of_the_advice_fits_the_terminal() -> None:
         in_code = False
         for line in rule.sections["What to do"].splitlines():
             in_code ^= line.startswith("```")
-            assert not in_code or len(line) <= WIDTH - 6, f"{rule.id}: {line}"
+            if in_code:
+                assert len(line) <= WIDTH - 6, f"{rule.id}: {line}"

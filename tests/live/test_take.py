@@ -429,9 +429,15 @@ def test_a_pid_without_memory_rights_uses_the_servers_own_socket(
 
 
 def test_wrong_targets_are_one_error_on_the_command_line(tmp_path: Path) -> None:
-    for arguments in (["host=127.0.0.1 port=1"], ["--pid", "1"], ["--data-dir", str(tmp_path)], [], ["not a dsn"]):
-        text = is_one_error(ended([*CLI, "take", *arguments, "--for", "1s", "-o", tmp_path / "c"]))
-        assert "detail:" in text or "is not" in text or "no server" in text
+    wrong: list[tuple[list[str], str]] = [
+        (["host=127.0.0.1 port=1"], "detail: "),
+        (["--pid", "1"], "process 1 is not a PostgreSQL server"),
+        (["--data-dir", str(tmp_path)], "this is not a data directory"),
+        ([], "no server was named"),
+        (["not a dsn"], "the connection string cannot be read"),
+    ]
+    for arguments, told in wrong:
+        assert told in is_one_error(ended([*CLI, "take", *arguments, "--for", "1s", "-o", tmp_path / "c"]))
     done = ended([*CLI, "take", "host=127.0.0.1 port=1", "--json"])
     assert done.returncode == 2 and json.loads(done.stdout)["error"]["kind"] == "connection"
 

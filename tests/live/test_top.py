@@ -109,7 +109,7 @@ def test_the_whole_window_says_what_the_capture_says(tmp_path: Path) -> None:
 def test_segments_are_read_once_and_removed(tmp_path: Path) -> None:
     path = example(tmp_path).write()
     live = live_of(path)
-    assert [p.parent.name for p in path.glob("*/*.parquet")] == ["database", "relation", "role"] or not list(path.glob("tick/*"))
+    assert sorted({p.parent.name for p in path.glob("*/*.parquet")}) == ["database", "relation", "role"]
     assert not [p for table in ("tick", "session_run", "session", "host_stat", "lock_wait") for p in path.glob(f"{table}/*.parquet")]
     before = live.scalar("select count(*) from kept.session_sample")
     assert live.ingest(path) == 0
@@ -362,7 +362,7 @@ def test_the_plain_frame_fits_and_says_it_all(frame: Frame) -> None:
     assert re.search(r"^7001 batch +◆ .*3 behind it", page, re.M) and re.search(r"└ 7002 web +● ", page)
     assert re.search(r"public\.orders_pkey +117 .*right-most leaf +content", page)
     assert re.search(r"^ +7002 .*active +Lock:transactionid < 7001", page, re.M)
-    assert re.search(r"insert into orders.*…", page) or "insert into orders (customer_id" in page
+    assert "insert into orders (customer_id" in page
 
 
 def test_missed_ticks_notes_and_what_is_not_measured_are_said(frame: Frame) -> None:
@@ -481,7 +481,8 @@ def test_keys_open_the_tables(live: LiveCapture) -> None:
         await until(pilot, lambda: app.open_tab == "statements")
         await pilot.click("#tabs", offset=(15, 0))
         await until(pilot, lambda: app.open_tab == "sessions")
-        assert replay.requests[-1].parts <= {"sessions"} or replay.requests[-1].parts
+        await until(pilot, lambda: replay.requests[-1] == app.request)
+        assert app.request.parts == {"sessions"}  # no more is worked out than the screen shows
 
     on_screen(live, drive)
 
@@ -518,7 +519,8 @@ def test_enter_opens_a_session_and_escape_leaves_it(live: LiveCapture) -> None:
         await shows(pilot, app, "pid 7002", "blocked by    pid 7001", "pid 7003, pid 7004", "esc back")
         await pilot.press("escape")
         await until(pilot, lambda: app.open_tab == "sessions")
-        assert replay.requests[-1].detail is None or app.request.detail is None
+        assert app.request.detail is None
+        await until(pilot, lambda: replay.requests[-1].detail is None)
         await pilot.press("3")
         await until(pilot, lambda: app.table("locks").row_count == 4)
         await pilot.press("down", "down", "enter")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from browser import CHROMIUM, Browser
+from conftest import no_oracle
 from example_capture import LONG, NASTY, example
 from findings_synthetic import SyntheticCapture
 from leadline.capture.reader import open_capture
@@ -237,7 +238,7 @@ TOO_WIDE = """[...document.querySelectorAll("body *")]
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     if CHROMIUM is None:
-        pytest.skip("no Chromium on this host (Debian package chromium)")
+        no_oracle("no Chromium on this host (Debian package chromium)")
     with Browser(tmp_path_factory.mktemp("profile")) as started:
         yield started
 
