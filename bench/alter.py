@@ -37,10 +37,11 @@ from typing import Any
 
 import psycopg
 from leadline.errors import LeadlineError
+from leadline.lab.paired import paired_ratio
+from leadline.lab.record import new_folder
 from leadline.postgres.server.binaries import Binaries, host_dirs, wheel_dirs
 from leadline.postgres.server.private import PrivateServer
-from paired import paired_ratio
-from record import ROOT, new_folder, read_environment, start_as_installed
+from record import ROOT, read_environment, start_as_installed
 
 SETTINGS = {"fsync": False, "shared_buffers": "1GB", "max_wal_size": "8GB", "checkpoint_timeout": "30min", "max_connections": 40}
 LOADERS = 4

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from leadline.lab.machine import machine_cpu, steal_share
+from leadline.lab.paired import leg_order
 from leadline.postgres.server.private import PrivateServer
 from load import Load, Workload, execute, fetch, fill, refresh
-from paired import leg_order
-from processes import machine_cpu
 from variants import Tool, Variant
 
 SETTINGS: dict[str, object] = {
@@ -232,9 +232,3 @@ class Laboratory:
     def _discard_work(self) -> None:
         shutil.rmtree(self.work)
         self.work.mkdir()
-
-
-def steal_share(since: tuple[int, int]) -> float:
-    """Share of all CPU time since then that the hypervisor gave to others."""
-    (total, stolen), (total_before, stolen_before) = machine_cpu(), since
-    return (stolen - stolen_before) / max(1, total - total_before)

@@ -120,10 +120,3 @@ def descendants(pid: int) -> Iterator[int]:
 def _ended_children_ns(pid: int) -> int:
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[13]) + int(fields[14])) * TICK_NS  # cutime, cstime
-
-
-def machine_cpu() -> tuple[int, int]:
-    """(all time, time stolen by the hypervisor) of all CPUs since boot, in clock ticks."""
-    with open("/proc/stat") as stat:
-        user_to_steal = [int(n) for n in stat.readline().split()[1:9]]
-    return sum(user_to_steal), user_to_steal[7]

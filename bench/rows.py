@@ -26,13 +26,12 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import psycopg
 from leadline.errors import LeadlineError
+from leadline.lab import interleave
 from leadline.postgres.server import PrivateServer, find_binaries
-from paired import leg_order, pair_up, paired_ratio
 from processes import cpu_ns
 from record import read_environment, start_as_installed
 
@@ -102,23 +101,23 @@ def copy(dsn: str, target: str, options: str = "") -> Cost:
 
 
 def compare(name: str, theirs: Callable[[], Cost], ours: Callable[[], Cost], pairs: int, rng: random.Random) -> dict[str, Any]:
-    legs = []
-    for on in leg_order(pairs, rng):
+    def alone(measured: Callable[[], Cost]) -> Cost:
         os.sync()  # what the leg before has written is written out now, not beside this one
-        cost = ours() if on else theirs()
-        legs.append((on, cost))
+        return measured()
+
+    legs = []
+    for leg in interleave.legs(lambda: alone(theirs), lambda: alone(ours), pairs, rng):
+        legs.append(leg)
+        cost = leg.result
         peak = "" if cost.peak_mb is None else f", peak {cost.peak_mb:.0f} MB"
-        print(f"{name}: {'leadline' if on else 'other'} {cost.wall_s:.2f} s, CPU {cost.cpu_s:.2f} s{peak}", file=sys.stderr)
+        print(f"{name}: {'leadline' if leg.on else 'other'} {cost.wall_s:.2f} s, CPU {cost.cpu_s:.2f} s{peak}", file=sys.stderr)
     result: dict[str, Any] = {"name": name, "pairs": pairs}
     for what in ("wall_s", "cpu_s"):
-        inverse = pair_up([(on, 1 / getattr(cost, what)) for on, cost in legs])
-        result[what] = {
-            "other": median(getattr(c, what) for on, c in legs if not on),
-            "leadline": median(getattr(c, what) for on, c in legs if on),
-            "other_by_leadline": asdict(paired_ratio(inverse, rng)),
-        }
+        costs = interleave.compare(legs, lambda cost, what=what: getattr(cost, what), rng)
+        speeds = interleave.compare(legs, lambda cost, what=what: 1 / getattr(cost, what), rng)
+        result[what] = {"other": costs.bare, "leadline": costs.variant, "other_by_leadline": asdict(speeds.ratio)}
     for what in ("peak_mb", "bytes"):
-        known = {"other": [getattr(c, what) for on, c in legs if not on], "leadline": [getattr(c, what) for on, c in legs if on]}
+        known = {who: [getattr(leg.result, what) for leg in legs if leg.on == on] for who, on in (("other", False), ("leadline", True))}
         result[what] = {who: max(values) if None not in values else None for who, values in known.items()}
     return result
 

@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any
 
 from laboratory import Leg, Results, Slice
-from paired import loss_shown, pair_up, paired_ratio, reading
+from leadline.lab.paired import loss_shown, pair_up, paired_ratio, reading
 from variants import VARIANTS
 
 Row = dict[str, Any]

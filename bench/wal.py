@@ -24,13 +24,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import psycopg
+from leadline.lab import interleave
 from leadline.postgres.server.binaries import host_dirs, wheel_dirs
 from leadline.postgres.server.private import PrivateServer
-from paired import leg_order, pair_up, paired_ratio
 from record import read_environment, start_as_installed
 
 SETTINGS = {
@@ -81,18 +80,15 @@ def run_once(command: list[str], cpus: set[int]) -> Cost:
 
 def compare(name: str, theirs: list[str], ours: list[str], cpus: set[int], pairs: int, rng: random.Random) -> dict[str, Any]:
     legs = []
-    for on in leg_order(pairs, rng):
-        legs.append((on, run_once(ours if on else theirs, cpus)))
-        print(f"{name}: {'leadline' if on else 'pg_waldump'} {legs[-1][1].wall_s:.2f} s, CPU {legs[-1][1].cpu_s:.2f} s", file=sys.stderr)
+    for leg in interleave.legs(lambda: run_once(theirs, cpus), lambda: run_once(ours, cpus), pairs, rng):
+        legs.append(leg)
+        who = "leadline" if leg.on else "pg_waldump"
+        print(f"{name}: {who} {leg.result.wall_s:.2f} s, CPU {leg.result.cpu_s:.2f} s", file=sys.stderr)
     result: dict[str, Any] = {"name": name, "cpus": len(cpus), "pairs": pairs}
     for what in ("wall_s", "cpu_s"):
-        # with / bare of speeds: how many times as fast leadline is
-        speeds = pair_up([(on, 1 / getattr(cost, what)) for on, cost in legs])
-        result[what] = {
-            "pg_waldump": median(getattr(c, what) for on, c in legs if not on),
-            "leadline": median(getattr(c, what) for on, c in legs if on),
-            "times_as_fast": asdict(paired_ratio(speeds, rng)),
-        }
+        costs = interleave.compare(legs, lambda cost, what=what: getattr(cost, what), rng)
+        speeds = interleave.compare(legs, lambda cost, what=what: 1 / getattr(cost, what), rng)
+        result[what] = {"pg_waldump": costs.bare, "leadline": costs.variant, "times_as_fast": asdict(speeds.ratio)}
     return result
 
 

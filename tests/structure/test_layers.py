@@ -20,7 +20,7 @@ LAYERS = (
     ("postgres",),
     ("findings",),
     ("capture",),
-    ("host", "tables"),
+    ("host", "lab", "tables"),
     ("output",),
     ("figures", "progress", "replacing"),
     ("errors", "version"),
@@ -28,7 +28,7 @@ LAYERS = (
 )
 # What is particular to one engine; what is general must work without it.
 ENGINES = ("postgres", "files")
-GENERAL = ("capture", "findings", "host", "tables", "views", "views.report", "output", "figures", "progress", "replacing")
+GENERAL = ("capture", "findings", "host", "lab", "tables", "views", "views.report", "output", "figures", "progress", "replacing")
 GENERAL += ("errors", "version")
 # Between parts of one layer: nothing, except these.
 WITHIN: set[tuple[str, str]] = set()

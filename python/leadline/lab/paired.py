@@ -1,4 +1,4 @@
-"""The statistics of the bench: order of legs, ratio of paired legs with its interval, and what may be said of it.
+"""The statistics of an experiment: order of legs, ratio of paired legs with its interval, and what may be said of it.
 
 Pure functions of numbers; every random choice comes from the generator that is passed in.
 """

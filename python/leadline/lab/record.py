@@ -1,0 +1,19 @@
+"""Where the record of an experiment is kept: a folder of its own for each run."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+
+
+def new_folder(runs: Path) -> Path:
+    """runs/DATE-N with the next free N, made. The date is that of UTC."""
+    date = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d")
+    number = 1
+    while True:
+        folder = runs / f"{date}-{number}"
+        try:
+            folder.mkdir(parents=True)
+            return folder
+        except FileExistsError:
+            number += 1

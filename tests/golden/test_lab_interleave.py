@@ -1,0 +1,91 @@
+"""Experiments: legs are run in the drawn order, one at a time, and compared pair by pair; what they ran on is recorded."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+from pathlib import Path
+
+import pytest
+from leadline.lab import interleave
+from leadline.lab.interleave import Leg
+from leadline.lab.machine import machine_cpu, read_environment, steal_share
+from leadline.lab.paired import leg_order
+from leadline.lab.record import new_folder
+
+
+def test_legs_are_run_in_the_order_that_was_drawn() -> None:
+    ran: list[bool] = []
+
+    def bare() -> float:
+        ran.append(False)
+        return 100.0
+
+    def variant() -> float:
+        ran.append(True)
+        return 90.0
+
+    legs = list(interleave.legs(bare, variant, 6, random.Random(1)))
+    assert ran == leg_order(6, random.Random(1)) == [leg.on for leg in legs]
+    assert [leg.pair for leg in legs] == [n // 2 for n in range(12)]
+    found = interleave.compare(legs, lambda value: value, random.Random(2))
+    assert (found.bare, found.variant, found.ratio.estimate, found.ratio.pairs) == (100.0, 90.0, pytest.approx(0.9), 6)
+
+
+def test_a_leg_runs_only_when_the_one_before_was_taken() -> None:
+    ran: list[int] = []
+    legs = interleave.legs(lambda: ran.append(0), lambda: ran.append(1), 3, random.Random(1))
+    assert ran == []
+    next(legs)
+    assert len(ran) == 1
+
+
+def test_a_leg_that_fails_ends_the_experiment() -> None:
+    def broken() -> float:
+        raise OSError("no room")
+
+    with pytest.raises(OSError, match="no room"):
+        list(interleave.legs(lambda: 1.0, broken, 2, random.Random(1)))
+
+
+def test_a_machine_that_drifts_leaves_the_comparison_alone() -> None:
+    speeds = [1.0, 1.1, 2.0, 2.2, 0.5, 0.55, 3.0, 3.3]
+    legs = [Leg(n, on=n % 2 == 1, result={"tps": speed}) for n, speed in enumerate(speeds)]
+    found = interleave.compare(list(reversed(legs)), lambda result: result["tps"], random.Random(1))  # in whatever order they come
+    assert (found.ratio.low, found.ratio.high) == (pytest.approx(1.1), pytest.approx(1.1))
+
+
+@pytest.mark.parametrize("results", [[0.0, 1.0], [1.0]])
+def test_what_has_no_ratio_is_refused(results: list[float]) -> None:
+    with pytest.raises(ValueError):
+        interleave.compare([Leg(n, on=n == 1, result=r) for n, r in enumerate(results)], lambda r: r, random.Random(1))
+
+
+def test_each_run_has_a_folder_of_its_own(tmp_path: Path) -> None:
+    first, second = new_folder(tmp_path / "runs"), new_folder(tmp_path / "runs")
+    assert first.is_dir() and second.is_dir() and first.name[:-1] == second.name[:-1] and second.name.endswith("-2")
+
+
+def test_the_record_says_what_was_measured(tmp_path: Path) -> None:
+    def git(*arguments: str) -> str:
+        who = ["-c", "user.name=test", "-c", "user.email=test@example.org"]
+        return subprocess.run(["git", "-C", tmp_path, *who, *arguments], capture_output=True, text=True, check=True).stdout.strip()
+
+    git("init", "-q")
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "a.py").write_text("1")
+    git("add", ".")
+    git("commit", "-qm", "first")
+    clean = read_environment(tmp_path, ["code"])
+    assert (clean["commit"], clean["uncommitted"]) == (git("rev-parse", "HEAD"), [])
+    assert clean["cpus"] == os.cpu_count() and clean["memory_bytes"] > 2**20 and len(clean["core_sha256"]) == 64
+    (tmp_path / "code" / "a.py").write_text("2")
+    (tmp_path / "beside.txt").write_text("not measured")
+    assert read_environment(tmp_path, ["code"])["uncommitted"] == ["code/a.py"]
+    assert read_environment()["commit"] is None
+
+
+def test_the_share_that_a_hypervisor_took() -> None:
+    assert steal_share((1000, 10), (2000, 60)) == 0.05
+    assert 0 <= steal_share(machine_cpu()) <= 1

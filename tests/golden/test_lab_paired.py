@@ -1,0 +1,84 @@
+"""The statistics of experiments: pairs are fair, ratios and intervals are right, and no word goes further than the interval."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from leadline.lab import paired
+
+
+@pytest.mark.parametrize("pairs", [1, 2, 7, 12])
+def test_every_pair_has_a_bare_leg_and_one_with_the_variant(pairs: int) -> None:
+    order = paired.leg_order(pairs, random.Random(1))
+    assert len(order) == 2 * pairs
+    assert all(order[i] != order[i + 1] for i in range(0, len(order), 2))
+
+
+def test_a_linear_drift_cancels_in_each_block_of_two_pairs() -> None:
+    order = paired.leg_order(20, random.Random(2))
+    for block in range(0, len(order), 4):
+        places = {on: sum(i for i in range(4) if order[block + i] == on) for on in (True, False)}
+        assert places[True] == places[False]
+
+
+def test_both_orders_are_drawn_and_the_seed_gives_the_same_again() -> None:
+    order = paired.leg_order(40, random.Random(3))
+    assert {order[block] for block in range(0, len(order), 4)} == {True, False}
+    assert order == paired.leg_order(40, random.Random(3))
+    assert order != paired.leg_order(40, random.Random(4))
+
+
+def test_legs_become_pairs_of_bare_and_with() -> None:
+    legs = [(False, 100.0), (True, 90.0), (True, 80.0), (False, 110.0)]
+    assert paired.pair_up(legs) == [(100.0, 90.0), (110.0, 80.0)]
+
+
+@pytest.mark.parametrize("legs", [[(True, 1.0)], [(True, 1.0), (True, 2.0)]])
+def test_legs_that_are_no_pairs_are_refused(legs: list[tuple[bool, float]]) -> None:
+    with pytest.raises(ValueError):
+        paired.pair_up(legs)
+
+
+def test_the_estimate_is_the_median_of_the_ratios_not_the_ratio_of_the_medians() -> None:
+    pairs = [(100.0, 90.0), (200.0, 100.0), (1000.0, 990.0)]
+    assert paired.paired_ratio(pairs, random.Random(5), resamples=50).estimate == pytest.approx(0.9)
+
+
+def test_a_machine_that_drifts_leaves_the_ratio_of_pairs_alone() -> None:
+    pairs = [(1000.0 * speed, 950.0 * speed) for speed in (1.0, 1.3, 0.6, 2.0, 0.9, 1.1)]
+    ratio = paired.paired_ratio(pairs, random.Random(6))
+    assert (ratio.low, ratio.estimate, ratio.high) == pytest.approx((0.95, 0.95, 0.95))
+
+
+def test_the_interval_holds_the_true_ratio_about_as_often_as_it_says() -> None:
+    true_ratio, rng, held, runs = 0.97, random.Random(7), 0, 150
+    for _ in range(runs):
+        pairs = [(1.0, true_ratio * rng.lognormvariate(0, 0.03)) for _ in range(12)]
+        ratio = paired.paired_ratio(pairs, rng, resamples=200)
+        held += ratio.low <= true_ratio <= ratio.high
+    assert 0.87 <= held / runs <= 0.99  # a percentile bootstrap of a median is a little narrow with so few pairs
+
+
+def test_quantiles_are_interpolated() -> None:
+    assert paired.quantile([1.0, 2.0, 4.0], 0.0) == 1.0
+    assert paired.quantile([1.0, 2.0, 4.0], 0.75) == pytest.approx(3.0)
+    assert paired.quantile([1.0, 2.0, 4.0], 1.0) == 4.0
+    with pytest.raises(ValueError):
+        paired.quantile([], 0.5)
+
+
+def test_a_loss_is_said_only_when_the_whole_interval_shows_it() -> None:
+    loss = paired.Ratio(0.95, 0.93, 0.98, 12)
+    assert paired.loss_shown(loss) is True
+    assert paired.reading(loss) == "loses 2.0 to 7.0 %"
+    unclear = paired.Ratio(0.99, 0.96, 1.02, 12)
+    assert paired.loss_shown(unclear) is False
+    assert paired.reading(unclear) == "no difference shown; a loss above 4.0 % is excluded"
+    assert paired.reading(paired.Ratio(1.03, 1.01, 1.05, 12)).startswith("faster by 1.0 to 5.0 %: not a gain")
+
+
+def test_a_few_pairs_allow_to_say_nothing() -> None:
+    few = paired.Ratio(0.5, 0.4, 0.6, 5)
+    assert paired.loss_shown(few) is None
+    assert paired.reading(few).startswith("nothing")
