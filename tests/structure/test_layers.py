@@ -12,7 +12,7 @@ import pytest
 PACKAGE = Path(leadline.__file__).parent
 LAYERS = (
     ("__main__", "docs"),
-    ("cli",),
+    ("api", "cli"),
     ("demo", "doctor", "top"),
     ("views.report",),
     ("views",),
