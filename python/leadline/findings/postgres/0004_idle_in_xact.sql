@@ -21,7 +21,7 @@ idle as materialized (  -- each sample of a session that leaves its transaction 
   where s.state in ('idle in transaction', 'idle in transaction (aborted)')
 ),
 pause as (
-  select session_id, state_change, any_value(pid) as pid, mode(state) as state, mode(statement_id) as statement_id,
+  select session_id, state_change, any_value(pid) as pid, mode(state order by state) as state, mode(statement_id order by statement_id) as statement_id,
          any_value(application_name) as application_name, any_value(usename) as usename, any_value(client_addr) as client_addr,
          sum(weight_s) as seen_s, count(*) as samples, max(state_age_s) as idle_s, max(xact_age_s) as xact_s,
          bool_or(backend_xid is not null or backend_xmin is not null) as holds, max(xmin_age) as xmin_age,
@@ -48,7 +48,7 @@ victims as (
   from victim v join harmful h using (session_id, state_change) group by v.session_id
 ),
 found as (
-  select session_id, any_value(pid) as pid, arg_max(state, lost_s + idle_s) as state, arg_max(statement_id, lost_s + idle_s) as statement_id,
+  select session_id, any_value(pid) as pid, arg_max(state, lost_s + idle_s order by state) as state, arg_max(statement_id, lost_s + idle_s order by statement_id) as statement_id,
          any_value(application_name) as application_name, any_value(usename) as usename, any_value(client_addr) as client_addr,
          count(*) as pauses, max(idle_s) as idle_s, max(xact_s) as xact_s, sum(seen_s) as seen_s, sum(lost_s) as lost_s,
          bool_or(holds) as holds, max(xmin_age) as xmin_age, sum(looks)::bigint as looks, sum(samples)::bigint as samples,

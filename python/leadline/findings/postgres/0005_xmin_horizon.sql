@@ -18,9 +18,9 @@ with held as (  -- a vacuum's own snapshot holds nothing back
   select case when backend_type = 'walsender' then 'standby feedback of ' || case when application_name = '' then 'pid ' || pid else application_name end
               else 'pid ' || pid end as holder,
          case when backend_type = 'walsender' then 'standby' else 'session' end as kind,
-         mode(coalesce(state, backend_type)) || case when any_value(application_name) = '' then '' else ', application ' || any_value(application_name) end as what,
+         mode(coalesce(state, backend_type) order by coalesce(state, backend_type)) || case when any_value(application_name) = '' then '' else ', application ' || any_value(application_name) end as what,
          case when backend_type <> 'walsender' then any_value(datname) end as datname,
-         max(age) as age, arg_max(age_s, ts) as age_s, mode(statement_id) as statement_id, count(*) as samples, min(ts) as ts_from, max(ts) as ts_to
+         max(age) as age, arg_max(age_s, ts) as age_s, mode(statement_id order by statement_id) as statement_id, count(*) as samples, min(ts) as ts_from, max(ts) as ts_to
   from (
     select s.*,
            -- a transaction id holds vacuum back as a snapshot does

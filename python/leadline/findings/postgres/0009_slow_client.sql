@@ -28,7 +28,7 @@ spent as (
   from db_time where event = 'ClientWrite' and backend_type = 'client backend' group by all
 ),
 proof as (
-  select application_name, client_addr, arg_max(q.query, s.write_s) as query,
+  select application_name, client_addr, arg_max(q.query, s.write_s order by q.query) as query,
          to_json(list({pid: pid, usename: usename, statement_id: statement_id, query: left(regexp_replace(q.query, '\s+', ' ', 'g'), 200),
                        client_write_s: round(write_s, 3), samples: samples} order by write_s desc, pid, statement_id)[:20]) as evidence
   from spent s left join statement q using (statement_id) group by all

@@ -71,7 +71,7 @@ slow_fetch as (
 client as (  -- the counted trips are of the whole session: not added up over its statements
   select application_name, client_addr, count(distinct session_id) as sessions, min(pid) as pid, sum(read_s) as read_s, sum(gap_s) as gap_s,
          sum(seen_trips) as seen_trips, sum(seen_gaps)::bigint as seen_gaps, sum(samples)::bigint as samples,
-         arg_max(query, gap_s) as query, min(ts_from) as ts_from, max(ts_to) as ts_to,
+         arg_max(query, gap_s order by query) as query, min(ts_from) as ts_from, max(ts_to) as ts_to,
          to_json(list({pid: pid, usename: usename, statement_id: statement_id, query: left(regexp_replace(query, '\s+', ' ', 'g'), 200),
                        reading_s: round(read_s, 3), between_parts_s: round(gap_s, 3), round_trips: round(coalesce(counted_trips, seen_trips)),
                        typical_gap_ms: round(1000 * typical_gap_s, 3), samples: samples} order by gap_s desc, pid, statement_id)[:20]) as evidence

@@ -46,8 +46,8 @@ loss as (  -- of the victim's lock seconds, the part behind this root
   group by h.root_session_id, h.root_pid, h.session_id
 ),
 root as (
-  select root_session_id, root_pid, mode(coalesce(state, backend_type)) as state, mode(application_name) as application_name,
-         mode(usename) as usename, mode(statement_id) as statement_id, max(xact_age_s) as xact_age_s,
+  select root_session_id, root_pid, mode(coalesce(state, backend_type) order by coalesce(state, backend_type)) as state, mode(application_name order by application_name) as application_name,
+         mode(usename order by usename) as usename, mode(statement_id order by statement_id) as statement_id, max(xact_age_s) as xact_age_s,
          count(distinct ts) as looks, min(ts) as ts_from, max(ts + period_ns) as ts_to
   from held group by root_session_id, root_pid
 ),
@@ -58,8 +58,8 @@ blocked as (  -- what the victims of a root waited for, the lock right behind th
   group by all
 ),
 lock_at_root as (
-  select root_session_id, root_pid, arg_max(locktype, rows) as locktype, arg_max(mode, rows) as mode,
-         arg_max(blocker_mode, rows) as blocker_mode
+  select root_session_id, root_pid, arg_max(locktype, rows order by locktype) as locktype, arg_max(mode, rows order by mode) as mode,
+         arg_max(blocker_mode, rows order by blocker_mode) as blocker_mode
   from blocked where direct group by root_session_id, root_pid
 ),
 object_of_root as (  -- a transaction lock names no relation: a tuple or relation lock further down the chain does

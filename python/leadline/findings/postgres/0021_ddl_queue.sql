@@ -32,7 +32,7 @@ queued as materialized (  -- waits that only the place in line causes: no holder
     and q.blocker_mode in ('AccessExclusiveLock', 'ExclusiveLock', 'ShareRowExclusiveLock', 'ShareLock')
 ),
 loss as (
-  select q.datid, q.relid, q.session_id, any_value(q.pid) as pid, mode(q.mode) as mode,
+  select q.datid, q.relid, q.session_id, any_value(q.pid) as pid, mode(q.mode order by q.mode) as mode,
          any_value(v.lock_s) * sum(q.look_s) / any_value(l.looked_s) as lost_s,
          any_value(v.samples) * sum(q.look_s) / any_value(l.looked_s) as samples
   from queued q join looked l using (session_id) join victim v using (session_id)
@@ -47,15 +47,15 @@ line as (  -- how long the queue stood and how long it grew
   from look group by datid, relid
 ),
 request as (  -- the strong request at the head, and what it runs
-  select q.datid, q.relid, q.ddl_pid, q.ddl_session_id, mode(q.ddl_mode) as ddl_mode, count(*) as rows,
-         mode(s.statement_id) as statement_id
+  select q.datid, q.relid, q.ddl_pid, q.ddl_session_id, mode(q.ddl_mode order by q.ddl_mode) as ddl_mode, count(*) as rows,
+         mode(s.statement_id order by s.statement_id) as statement_id
   from queued q left join session_sample s on s.ts = q.ts and s.session_id = q.ddl_session_id
   group by q.datid, q.relid, q.ddl_pid, q.ddl_session_id
   qualify row_number() over (partition by q.datid, q.relid order by rows desc, q.ddl_pid) = 1
 ),
 holder as (  -- who holds the request up
-  select r.datid, r.relid, h.blocker_pid as holder_pid, mode(h.blocker_mode) as holder_mode, mode(coalesce(s.state, s.backend_type)) as holder_state,
-         mode(s.application_name) as holder_application
+  select r.datid, r.relid, h.blocker_pid as holder_pid, mode(h.blocker_mode order by h.blocker_mode) as holder_mode, mode(coalesce(s.state, s.backend_type) order by coalesce(s.state, s.backend_type)) as holder_state,
+         mode(s.application_name order by s.application_name) as holder_application
   from request r
   join lock_wait h on h.session_id = r.ddl_session_id and h.datid = r.datid and h.relid = r.relid and h.blocker_kind = 'holder'
   left join session_sample s on s.ts = h.ts and s.session_id = h.blocker_session_id

@@ -97,12 +97,12 @@ tuple_wait as (
   select object, page, tuple, count(*) as waits from row_wait where part > 0 and page is not null group by object, page, tuple
 ),
 top_tuple as (
-  select object, sum(waits) as waits, arg_max(page, waits) as page, arg_max(tuple, waits) as tuple, max(waits) as top_waits,
+  select object, sum(waits) as waits, arg_max(page, waits order by page) as page, arg_max(tuple, waits order by tuple) as tuple, max(waits) as top_waits,
          to_json(list({page: page, tuple: tuple, waits: waits} order by waits desc, page, tuple)[:20]) as evidence
   from tuple_wait group by object
 ),
 look as (
-  select object, min(ts) as ts_from, max(ts + (1e9 * look_s)::bigint) as ts_to, mode(statement_id) as statement_id,
+  select object, min(ts) as ts_from, max(ts + (1e9 * look_s)::bigint) as ts_to, mode(statement_id order by statement_id) as statement_id,
          count(*) as waits, count(*) filter (by_statement) as waits_by_statement
   from row_wait where part > 0 group by object
 ),

@@ -17,7 +17,7 @@ scan as (  -- looks at the pages seen hot before miss those that have just becom
 ),
 hot as (
   select object, relid, any_value(table_name) as table_name, sum(wait_s) as cost_s, round(sum(samples))::bigint as samples,
-         sum(waiters) as waiters, max(peak_waiters) as peak, count(*) as blocks, arg_max(block, waiters) as top_block,
+         sum(waiters) as waiters, max(peak_waiters) as peak, count(*) as blocks, arg_max(block, waiters order by block) as top_block,
          sum(share_of_page_waits) as part,
          coalesce(sum(wait_s) filter (page_kind <> 'btree right-most leaf'), 0) as left_behind_s, min(ts_from) as ts_from, max(ts_to) as ts_to,
          to_json(list({block: block, page_kind: page_kind, waiters: waiters, waiters_exclusive: waiters_exclusive, peak: peak_waiters,

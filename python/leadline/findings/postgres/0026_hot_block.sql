@@ -26,7 +26,7 @@ size as (  -- in bytes; a block seen beyond the size read before the window tell
 ),
 hot as (
   select object, relid, page_kind, sum(wait_s) as cost_s, round(sum(samples))::bigint as samples,
-         sum(waiters) as waiters, max(peak_waiters) as peak, count(*) as blocks, arg_max(block, waiters) as top_block,
+         sum(waiters) as waiters, max(peak_waiters) as peak, count(*) as blocks, arg_max(block, waiters order by block) as top_block,
          sum(share_of_page_waits) as part, min(ts_from) as ts_from, max(ts_to) as ts_to,
          to_json(list({block: block, page_kind: page_kind, waiters: waiters, waiters_exclusive: waiters_exclusive, peak: peak_waiters,
                        looks: looks, holder_seen: holder_seen, holder_waits_for: holder_waits_for, wait_s: round(wait_s, 3)}

@@ -47,7 +47,7 @@ part as (
 ),
 found as (
   select holder_wait, sum(cost_s) as cost_s, round(sum(samples))::bigint as samples, sum(looks) as looks, count(distinct what) as locks,
-         arg_max(what, cost_s) as top_what, min(ts_from) as ts_from, max(ts_to) as ts_to,
+         arg_max(what, cost_s order by what) as top_what, min(ts_from) as ts_from, max(ts_to) as ts_to,
          to_json(list({lock: lock, what: what, waiters: waiters, looks: looks, cost_s: round(cost_s, 3)}
                       order by cost_s desc, what)[:20]) as evidence
   from part group by holder_wait

@@ -30,7 +30,7 @@ lock_partition as (
   group by l.partition
 ),
 spread as (
-  select count(*) as partitions, sum(waiters) as waiters, arg_max(partition, waiters) as top_partition, max(waiters) as top_waiters
+  select count(*) as partitions, sum(waiters) as waiters, arg_max(partition, waiters order by partition) as top_partition, max(waiters) as top_waiters
   from lock_partition
 ),
 block_read as (

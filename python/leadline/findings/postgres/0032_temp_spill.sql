@@ -18,7 +18,7 @@ spill as materialized (
   select session_id, ts, dt_ns, temp_blks_written, temp_blks_read from session_delta where temp_blks_written > 0 or temp_blks_read > 0
 ),
 running as (  -- which statement a session mostly ran in an interval of its counters
-  select d.session_id, d.ts, mode(s.statement_id) as statement_id
+  select d.session_id, d.ts, mode(s.statement_id order by s.statement_id) as statement_id
   from (select ts, session_id, statement_id from session_sample where state = 'active' and session_id in (select session_id from spill)) s
   asof join spill d on d.session_id = s.session_id and s.ts <= d.ts
   where s.ts > d.ts - d.dt_ns

@@ -37,7 +37,7 @@ holding as (  -- at each moment the oldest snapshot, and every holder of the loc
   where s.kind = 'locks'
 ),
 holder as (
-  select k.pid, h.kind, sum(h.held_s) as held_s, mode(k.state) as state, any_value(k.application_name) as application_name, max(k.xact_age_s) as xact_age_s
+  select k.pid, h.kind, sum(h.held_s) as held_s, mode(k.state order by k.state) as state, any_value(k.application_name) as application_name, max(k.xact_age_s) as xact_age_s
   from holding h join session_sample k on k.ts = h.ts and k.session_id = h.session_id
   group by k.pid, h.kind
 ),
