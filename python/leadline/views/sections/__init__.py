@@ -96,6 +96,7 @@ def all_sections() -> tuple[Section, ...]:
         *informix.SECTIONS,
         frame.FINDINGS,
         *sessions.DETAIL,
+        *host.BESIDE,
         frame.NOT_MEASURED,
         frame.TARGET,
     )
