@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import signal
 import sys
 from typing import NoReturn
 
@@ -16,6 +17,10 @@ def main() -> NoReturn:
     gc.freeze()
     gc.enable()
     open_streams()
+    # As `timeout`, service managers and a terminal that is closed end it: what is half done is removed, as on Ctrl-C.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_DFL:
+            signal.signal(number, signal.default_int_handler)
     sys.exit(run(sys.argv[1:]))
 
 

@@ -115,6 +115,12 @@ class PageValues:
     def of(self, page: bytes, block: int) -> list[tuple[int, list[tuple[str, str | None]]]]:
         """(line pointer, [(name, text)]) of each item; an inner tuple of an index may lack the last columns."""
 
+def relation_names(data_dir: str) -> dict[tuple[int, int, int], tuple[str, str]]:
+    """Of the file of each relation in a data directory (tablespace, database, number): (database, schema.name).
+
+    The database of what all databases share is 0, without a name. Raises as RowScan does.
+    """
+
 @final
 class RowScan:
     """The rows of one relation, from the files of a data directory.
@@ -178,7 +184,7 @@ REASONS: list[tuple[str, int, bool]]
 class WalLog:
     """PostgreSQL's log on disk: a folder of segments or one of them, and the records of it that are wanted.
 
-    Raises kinds usage, not_found, rights, unsupported, storage, invalid.
+    Raises kinds usage, not_found, rights, unsupported, storage, invalid; gone when the server takes a segment away meanwhile.
     """
 
     def __new__(
@@ -195,8 +201,11 @@ class WalLog:
         block: int | None = None,
         xid: int | None = None,
         rmgr: str | None = None,
+        since: int | None = None,
+        until: int | None = None,
     ) -> WalLog:
-        """start, end: LSNs; records that begin from start on and before end. The others: what a record must have."""
+        """start, end: LSNs; records that begin from start on and before end. since, until: likewise from the first record that tells
+        such a time (Unix microseconds) or a later one. The others: what a record must have."""
 
     def describe(self) -> dict[str, Any]:
         """{major, system_id, timeline, segment_size, segments, from_lsn, to_lsn, bytes}"""

@@ -77,8 +77,20 @@ def to_csv(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterable[str]
         line.truncate()
 
 
-def to_table(names: Sequence[str], rows: Sequence[Sequence[Any]], width: int = WIDTH) -> str:
-    """A table of at most `width` columns: text is cut to fit, numbers never; too many columns give one value per line."""
+def width_here() -> int:
+    """WIDTH, or the width of the terminal that stdout is where that has fewer columns."""
+    import os
+
+    try:
+        columns = os.get_terminal_size(sys.stdout.fileno()).columns
+    except (OSError, ValueError, AttributeError):  # no terminal, or no file at all
+        return WIDTH
+    return max(min(columns or WIDTH, WIDTH), NARROWEST)
+
+
+def to_table(names: Sequence[str], rows: Sequence[Sequence[Any]], width: int | None = None) -> str:
+    """A table of at most `width` columns [that of stdout]: text is cut to fit, numbers never; too many columns give one value per line."""
+    width = width_here() if width is None else width
     columns = [_column([row[i] for row in rows]) for i in range(len(names))]
     cells = [list(row) for row in zip(*columns)]
     numeric = [any(isinstance(r[i], int) or _is_real(r[i]) for r in rows) for i in range(len(names))]

@@ -8,6 +8,8 @@
 
 mod error;
 pub mod files;
+mod hole;
+mod lock;
 mod look;
 mod other;
 mod run;
@@ -16,6 +18,7 @@ mod tables;
 
 pub use error::Error;
 pub use files::{Engine, Layout, RelationFile};
+pub use lock::try_lock;
 pub use look::{check_fast, look_again};
 pub use other::{Other, OtherPage};
 pub use run::{Problem, Run, Status, Summary};

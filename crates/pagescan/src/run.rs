@@ -15,8 +15,9 @@ use leadline_page::Wrong;
 
 use crate::error::Error;
 use crate::files::{find, read_at, Found, RelationFile};
+use crate::hole::{hole_at, is_sparse};
 use crate::look::{check_fast, look_again, LOOKS};
-use crate::segments::gap_before;
+use crate::segments::{gap_before, too_long};
 use crate::tables::Tables;
 
 /// Bytes read at a time. Small enough to stay in the processor's cache between reading and checking.
@@ -230,14 +231,18 @@ struct Worker<'s> {
 impl Worker<'_> {
     fn work(&mut self, folder: Option<PathBuf>) -> Result<(), Error> {
         let mut tables = folder.map(|folder| Tables::create(&folder)).transpose()?;
-        let mut open: Option<(usize, File)> = None;
+        let mut open: Option<(usize, File, bool)> = None;
         while let Some((number, offset)) = self.next_piece() {
             let shared = self.shared;
             let about = &shared.files[number];
-            let file = match open.take() {
-                Some((n, file)) if n == number => file,
+            let (file, sparse) = match open.take() {
+                Some((n, file, sparse)) if n == number => (file, sparse),
                 _ => match File::open(&about.path) {
-                    Ok(file) => file,
+                    // Who writes tables has a row for each page, also of a hole.
+                    Ok(file) => {
+                        let sparse = tables.is_none() && is_sparse(&file);
+                        (file, sparse)
+                    }
                     Err(e) if e.kind() == ErrorKind::NotFound => {
                         self.summary.vanished += u64::from(offset == 0);
                         shared.bytes.fetch_add(PIECE.min(about.bytes - offset), Relaxed);
@@ -250,9 +255,14 @@ impl Worker<'_> {
                 if let Some((path, wrong)) = gap_before(about) {
                     self.report(&path, 0, "unknown", wrong);
                 }
+                if let Some(wrong) = too_long(about) {
+                    self.report(&about.path, 0, "unknown", wrong);
+                }
             }
-            self.piece(number, about, &file, offset, tables.as_mut())?;
-            open = Some((number, file));
+            if !sparse || !self.hole(number, about, &file, offset) {
+                self.piece(number, about, &file, offset, tables.as_mut())?;
+            }
+            open = Some((number, file, sparse));
         }
         if let Some(tables) = tables {
             let rows = tables.close(self.shared)?;
@@ -275,6 +285,27 @@ impl Worker<'_> {
             }
             *next = Next { file: next.file + 1, offset: 0 };
         }
+    }
+
+    /// Whether a piece is in a hole of its file; then that is counted as new pages up to where it ends, and not read.
+    fn hole(&mut self, number: usize, about: &RelationFile, file: &File, offset: u64) -> bool {
+        let size = u64::from(about.layout.block_size);
+        let end = (offset + PIECE).min(about.bytes);
+        // A page that is cut off is not passed over.
+        let Some(data) = hole_at(file, offset, about.bytes).filter(|data| *data >= end && end % size == 0) else {
+            return false;
+        };
+        let (mut bytes, until) = (end - offset, data / PIECE * PIECE);
+        let mut next = lock(&self.shared.next);
+        if next.file == number && next.offset < until {
+            bytes += until - next.offset;
+            next.offset = until;
+        }
+        drop(next);
+        self.summary.pages += bytes / size;
+        *self.summary.kinds.entry(Kind::New.as_str()).or_default() += bytes / size;
+        self.shared.bytes.fetch_add(bytes, Relaxed);
+        true
     }
 
     fn piece(

@@ -1,4 +1,4 @@
-//! Files of a relation that are missing or not full although another follows: to the server the relation ends there, and it says
+//! Files of a relation that are longer than a file can be, or missing or not full although another follows: to the server the relation ends there, and it says
 //! nothing of what is behind.
 //!
 //! Source: src/backend/storage/smgr/md.c.
@@ -38,4 +38,12 @@ pub(crate) fn gap_before(file: &RelationFile) -> Option<(PathBuf, Wrong)> {
     }
     let wanted = format!("{full} bytes, as segment {} follows", file.segment);
     Some((path, Wrong { class: "segment", what: "file", item: None, offset: 0, wanted, found }))
+}
+
+/// What is wrong with a file of a data directory that has more than a segment: the server does not read it.
+pub(crate) fn too_long(file: &RelationFile) -> Option<Wrong> {
+    let most = u64::from(file.layout.segment_blocks) * u64::from(file.layout.block_size);
+    let is_one = file.layout.checksums.is_some() && file.relfilenode != 0 && file.bytes > most;
+    let (wanted, found) = (format!("at most {most} bytes"), format!("{} bytes", file.bytes));
+    is_one.then_some(Wrong { class: "segment", what: "file", item: None, offset: 0, wanted, found })
 }

@@ -7,6 +7,7 @@ use std::path::Path;
 use leadline_rows::catalog::{databases, name, number, oids, Catalog, Class, Database};
 use leadline_rows::data_dir::DataDir;
 use leadline_rows::heap_file::HeapFile;
+use leadline_rows::names::RelationName;
 use leadline_rows::{relation_of_file, Error, Kind};
 
 use crate::form::Form;
@@ -153,18 +154,9 @@ fn can_be_named(class: &Class) -> bool {
 
 /// The tables that `wanted` names; those of schema public alone when there are several of one name.
 fn named(catalog: &Catalog, wanted: &str, database: &str) -> HashSet<u32> {
-    let all = || catalog.classes.values().filter(|c| can_be_named(c));
-    let full = |c: &&Class| {
-        let name = format!("{}.{}", c.schema, c.relname);
-        name == wanted || wanted.strip_prefix(database).and_then(|w| w.strip_prefix('.')) == Some(&name)
-    };
-    let exact: HashSet<u32> = all().filter(full).map(|c| c.oid).collect();
-    if !exact.is_empty() {
-        return exact;
-    }
-    let by_name: Vec<&Class> = all().filter(|c| c.relname == wanted).collect();
-    let public = by_name.iter().find(|c| c.schema == "public").map(|c| HashSet::from([c.oid]));
-    public.unwrap_or_else(|| by_name.iter().map(|c| c.oid).collect())
+    let found = RelationName::parse(wanted).among(catalog.classes.values().filter(|c| can_be_named(c)), database);
+    let public = found.iter().find(|c| c.schema == "public").map(|c| HashSet::from([c.oid]));
+    public.unwrap_or_else(|| found.iter().map(|c| c.oid).collect())
 }
 
 fn with_partitions(catalog: &mut Catalog, chosen: &mut HashSet<u32>) -> Result<(), Error> {

@@ -29,6 +29,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(informix::informix_page_type, module)?)?;
     module.add_class::<page_values::PageValues>()?;
     module.add_class::<rows::RowScan>()?;
+    module.add_function(wrap_pyfunction!(rows::relation_names, module)?)?;
     module.add("REASONS", pending::reasons())?;
     module.add_class::<pending::OldPages>()?;
     module.add_function(wrap_pyfunction!(pending::pending_scan, module)?)?;

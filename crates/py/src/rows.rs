@@ -9,6 +9,17 @@ use pyo3::types::PyDict;
 
 use crate::error::Error;
 
+/// Of each file of a data directory's relations (tablespace, database, number): (database, schema.name).
+#[pyfunction]
+pub(crate) fn relation_names(py: Python<'_>, data_dir: PathBuf) -> PyResult<Bound<'_, PyDict>> {
+    let found = py.detach(|| leadline_rows::file_names(&data_dir)).map_err(Error::from)?;
+    let out = PyDict::new(py);
+    for name in found {
+        out.set_item((name.tablespace, name.database, name.filenode), (name.datname, name.relation))?;
+    }
+    Ok(out)
+}
+
 #[pyclass(frozen)]
 pub(crate) struct RowScan {
     scan: Mutex<Scan>,

@@ -8,6 +8,7 @@ use leadline_wal::export::{export, Failure};
 use leadline_wal::history::history;
 use leadline_wal::long::{Again, List, KEPT};
 use leadline_wal::stats::{stats, By, Key};
+use leadline_wal::times::at_time;
 use leadline_wal::version::image_info;
 use leadline_wal::{image, rmgr, Block, Ending, Filter, Kind, Log, Lsn, Range, Reader, Record};
 use pyo3::prelude::*;
@@ -53,7 +54,7 @@ fn rmid(name: &str) -> Result<u8, Error> {
 impl WalLog {
     #[new]
     #[allow(clippy::too_many_arguments)] // named in Python
-    #[pyo3(signature = (path, *, timeline=None, start=None, end=None, spc=None, db=None, rel=None, fork=None, block=None, xid=None, rmgr=None))]
+    #[pyo3(signature = (path, *, timeline=None, start=None, end=None, spc=None, db=None, rel=None, fork=None, block=None, xid=None, rmgr=None, since=None, until=None))]
     fn new(
         py: Python<'_>,
         path: PathBuf,
@@ -67,13 +68,19 @@ impl WalLog {
         block: Option<u32>,
         xid: Option<u32>,
         rmgr: Option<String>,
+        since: Option<i64>,
+        until: Option<i64>,
     ) -> Result<WalLog, Error> {
         let rmid = rmgr.as_deref().map(rmid).transpose()?;
         let filter = Filter { xid, rmid, spc, db, rel, fork, block };
         let (start, end) = (lsn(start)?, lsn(end)?);
         py.detach(|| {
             let log = Arc::new(Log::open(&path, timeline, start, end)?);
-            let range = log.range(start, end)?;
+            let mut range = log.range(start, end)?;
+            // Unix microseconds: from the first record that tells such a time, to the first one of the other.
+            let at = |time: Option<i64>, otherwise| time.map_or(Ok(otherwise), |time| at_time(&log, range, time));
+            range = Range { from: at(since, range.from)?, to: at(until, range.to)? };
+            let range = Range { to: range.to.max(range.from), ..range };
             let reader = Mutex::new(Reader::new(log.clone(), range));
             Ok(WalLog { log, range, end, filter, reader, more: Mutex::new(None) })
         })

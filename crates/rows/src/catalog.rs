@@ -32,6 +32,7 @@ const PG_RANGE: u32 = 3541;
 const GLOBAL_TABLESPACE: u32 = 1664;
 const DEFAULT_TABLESPACE: u32 = 1663;
 const INTERNAL_LANGUAGE: u32 = 12;
+const CHAR: u32 = 18;
 const ANYARRAY: u32 = 2277;
 const ACLITEM: u32 = 1033;
 /// The first oid of what users make.
@@ -399,8 +400,11 @@ impl Catalog {
             };
             types.by_oid.insert(oid, value::Type { name: self.name(&row[1]), storage, kind });
         }
-        self.composites(&mut types, wanted, &relations)?;
-        if !wanted.iter().all(|oid| types.is_known(*oid)) {
+        let met = self.composites(&mut types, wanted, &relations)?;
+        if self.encoding.is_none() && met.contains(&CHAR) {
+            types.encoding = Encoding::of_bytes(self.dir.major).map(Arc::new);
+        }
+        if met.contains(&ANYARRAY) || !wanted.iter().all(|oid| types.is_known(*oid)) {
             self.roles(&mut types);
             self.printed_alike(&mut types);
         }
@@ -460,8 +464,8 @@ impl Catalog {
             .collect())
     }
 
-    /// Fills in the fields of those composite types that can be met in values of `wanted`.
-    fn composites(&mut self, types: &mut Types, wanted: &[u32], relations: &HashMap<u32, u32>) -> Result<()> {
+    /// Fills in the fields of those composite types that can be met in values of `wanted`; the types that can be.
+    fn composites(&mut self, types: &mut Types, wanted: &[u32], relations: &HashMap<u32, u32>) -> Result<HashSet<u32>> {
         let mut seen = HashSet::new();
         let mut next = wanted.to_vec();
         while !next.is_empty() {
@@ -476,6 +480,8 @@ impl Catalog {
                     Some(value::Kind::Composite(_)) => {
                         found.insert(oid);
                     }
+                    // Its elements may be of every type there is.
+                    Some(value::Kind::AnyArray) => next.extend(types.by_oid.keys().copied()),
                     _ => {}
                 }
             }
@@ -491,7 +497,7 @@ impl Catalog {
                 }
             }
         }
-        Ok(())
+        Ok(seen)
     }
 }
 

@@ -23,6 +23,8 @@ const SQL_ASCII: u32 = 0;
 const EUC_TW: u32 = 4;
 const EUC: std::ops::RangeInclusive<u32> = 1..=5;
 pub(crate) const UTF8: u32 = 6;
+/// The major from which on a "char" of 128 and more is printed in octal.
+const OCTAL_SINCE: u32 = 15;
 
 /// Bytes that say in EUC how long a character is (`SS2`, `SS3`).
 const OF_KANA: u8 = 0x8e;
@@ -49,7 +51,7 @@ pub struct Encoding {
     number: u32,
     /// The first one is for first bytes.
     rows: Vec<Row>,
-    /// Whether the type "char" is printed as the character that its byte is: before 16. Since then it is in octal.
+    /// Whether the type "char" is printed as the byte that it is: before 15. Since then it is in octal.
     prints_bytes: bool,
     /// Characters of values that are in no table.
     unconverted: AtomicU64,
@@ -62,17 +64,21 @@ impl Encoding {
             return None;
         }
         let name = NAMES.get(number as usize).copied().unwrap_or_default();
-        let mut encoding = Encoding {
-            number,
-            rows: vec![[Step::None; 128]],
-            prints_bytes: major < 16,
-            unconverted: AtomicU64::new(0),
-        };
+        let mut encoding = Encoding::empty(number, major < OCTAL_SINCE);
         let lines = CHARACTERS.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(',')?.split_once(','));
         for (first, characters) in lines {
             encoding.add(first, characters);
         }
         Some(encoding)
+    }
+
+    /// UTF-8 with values of the type "char" in it, of which a server of this major may print what is no UTF-8; else None.
+    pub(crate) fn of_bytes(major: u32) -> Option<Encoding> {
+        (major < OCTAL_SINCE).then(|| Encoding::empty(UTF8, true))
+    }
+
+    fn empty(number: u32, prints_bytes: bool) -> Encoding {
+        Encoding { number, rows: vec![[Step::None; 128]], prints_bytes, unconverted: AtomicU64::new(0) }
     }
 
     /// As the server calls it.
@@ -145,7 +151,7 @@ impl Encoding {
 
     /// Adds a text as UTF-8, with U+FFFD for each character that cannot be converted; how many there were.
     fn convert(&self, text: &[u8], out: &mut Buffer) -> u64 {
-        if self.number == SQL_ASCII {
+        if matches!(self.number, SQL_ASCII | UTF8) {
             out.put_slice(String::from_utf8_lossy(text).as_bytes());
             return text.utf8_chunks().filter(|chunk| !chunk.invalid().is_empty()).count() as u64;
         }
@@ -200,8 +206,12 @@ impl Encoding {
     /// What a value of the type "char" is printed as, where it is no octal number.
     pub(crate) fn char_type(&self, byte: u8) -> Option<char> {
         match self.character(&[byte]) {
-            (Step::Characters(c, None), _) if self.prints_bytes => Some(c),
-            _ => None,
+            _ if !self.prints_bytes => None,
+            (Step::Characters(c, None), _) => Some(c),
+            _ => {
+                self.count(1);
+                Some(char::REPLACEMENT_CHARACTER)
+            }
         }
     }
 }
@@ -279,10 +289,17 @@ mod tests {
     }
 
     #[test]
-    fn a_char_is_its_byte_before_16() {
+    fn a_char_is_its_byte_before_15() {
         let (latin, japanese) = (number("LATIN1"), number("EUC_JP"));
-        let char_of = |number, major| Encoding::of(number, major).unwrap().char_type(0xe9);
-        assert_eq!((char_of(latin, 15), char_of(latin, 16), char_of(japanese, 15)), (Some('é'), None, None));
-        assert_eq!(Encoding::of(SQL_ASCII, 15).unwrap().char_type(0xe9), None);
+        let char_of = |number, major| {
+            let encoding = Encoding::of(number, major).unwrap();
+            (encoding.char_type(0xe9), encoding.unconverted())
+        };
+        assert_eq!((char_of(latin, 14), char_of(latin, 15)), ((Some('é'), 0), (None, 0)));
+        for raw in [japanese, SQL_ASCII] {
+            assert_eq!((char_of(raw, 14), char_of(raw, 15)), ((Some('\u{fffd}'), 1), (None, 0)));
+        }
+        assert!(Encoding::of_bytes(15).is_none());
+        assert_eq!(Encoding::of_bytes(14).unwrap().char_type(0xc3), Some('\u{fffd}'));
     }
 }

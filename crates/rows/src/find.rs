@@ -7,6 +7,7 @@ use crate::catalog::{databases, number, Catalog, Class, Database};
 use crate::data_dir::DataDir;
 use crate::encoding::UTF8;
 use crate::error::{Error, Kind, Result};
+use crate::names::RelationName;
 
 const PG_INHERITS: u32 = 2611;
 /// Partitions of partitions: no deeper than this.
@@ -84,10 +85,9 @@ fn partitions(catalog: &mut Catalog, of: u32) -> Result<Option<String>> {
 }
 
 fn by_name(catalog: &mut Catalog, wanted: &str, database: &str) -> Result<u32> {
-    let (schema, relname) = wanted.split_once('.').map_or((None, wanted), |(s, n)| (Some(s), n));
+    let name = RelationName::parse(wanted);
     let here = || catalog.classes.values().filter(|c| has_rows(c));
-    let mut found: Vec<&Class> =
-        here().filter(|c| c.relname == relname && schema.is_none_or(|s| s == c.schema)).collect();
+    let mut found = name.among(here(), database);
     if found.len() > 1 {
         // As the default search_path: the catalog first, then public.
         for first in ["pg_catalog", "public"] {
@@ -100,9 +100,7 @@ fn by_name(catalog: &mut Catalog, wanted: &str, database: &str) -> Result<u32> {
     match found[..] {
         [one] => Ok(one.oid),
         [] => {
-            if let Some(other) =
-                catalog.classes.values().find(|c| c.relname == relname && schema.is_none_or(|s| s == c.schema))
-            {
+            if let Some(other) = name.among(catalog.classes.values(), database).first() {
                 let kind = match other.relkind {
                     b'v' => "a view",
                     b'i' | b'I' => "an index",
@@ -119,14 +117,24 @@ fn by_name(catalog: &mut Catalog, wanted: &str, database: &str) -> Result<u32> {
                     _ => error,
                 });
             }
+            let (schema, relname) = name.schema_and_name();
             let near = here()
                 .filter(|c| schema.is_none_or(|s| distance(s, &c.schema) <= 2))
                 .map(|c| (distance(relname, &c.relname), c.schema != "public", &c.schema, &c.relname))
                 .filter(|n| n.0 <= 2.max(relname.len() / 3))
                 .min();
-            let hint = near.map_or_else(String::new, |n| format!("did you mean {}.{}?", n.2, n.3));
+            let mut detail = format!("it has {}", some_names(catalog));
+            let hint = match near.map(|n| format!("{}.{}", n.2, n.3)) {
+                // A table that the server made since is likelier than a wrong name.
+                near if catalog.dir.may_be_running() => {
+                    detail += &near.map_or_else(String::new, |near| format!("; the most alike is {near}"));
+                    "CHECKPOINT: what was made since the last one is not in the files yet".into()
+                }
+                Some(near) => format!("did you mean {near}?"),
+                None => String::new(),
+            };
             Err(Error::new(Kind::NotFound, format!("there is no table {wanted} in database {database}"))
-                .detail(format!("it has {}", some_names(catalog)))
+                .detail(detail)
                 .hint(hint))
         }
         _ => {

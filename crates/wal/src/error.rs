@@ -19,6 +19,8 @@ pub enum Kind {
     Storage,
     /// A file holds what it should not.
     Invalid,
+    /// The server used a segment again, or removed it, while the log was read.
+    Gone,
 }
 
 impl Kind {
@@ -31,6 +33,7 @@ impl Kind {
             Kind::Unsupported => "unsupported",
             Kind::Storage => "storage",
             Kind::Invalid => "invalid",
+            Kind::Gone => "gone",
         }
     }
 }
@@ -71,6 +74,14 @@ impl Error {
     pub(crate) fn at(mut self, place: impl Into<String>) -> Error {
         self.place = place.into();
         self
+    }
+
+    /// A segment that was there is not there any more.
+    pub(crate) fn moved_on(path: &Path) -> Error {
+        Error::new(Kind::Gone, "the log moved on while it was read")
+            .detail("the server removed a segment, or took it for new log")
+            .hint("run it again; --from a later LSN reads what stays longer")
+            .at(path.display().to_string())
     }
 
     /// What the operating system said about a file or folder.

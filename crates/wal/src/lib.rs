@@ -26,6 +26,7 @@ pub mod record;
 pub mod rmgr;
 mod segment;
 pub mod stats;
+pub mod times;
 pub mod version;
 
 pub use error::{Error, Kind, Result};

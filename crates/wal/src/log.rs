@@ -180,14 +180,16 @@ fn chain(path: &Path, mut files: Vec<SegmentFile>, seg_size: u64, from: Option<L
         return Err(Error::new(Kind::NotFound, "there is no log in this folder").at(path.display().to_string()));
     };
     let (mut timeline, mut chosen) = (tli, Vec::<SegmentFile>::new());
-    for (number, file) in numbered {
+    let mut rest = numbered.into_iter();
+    while let Some((number, file)) = rest.next() {
         if file.tli < timeline {
             break;
         }
         if number != first + chosen.len() as u64 {
-            if to.is_some_and(|to| number * seg_size >= to.0) {
-                break;
-            }
+            // Behind the end of the log there are segments in advance, with old log or nothing in them, and not all numbers of them.
+            let behind = std::iter::once((number, file)).chain(rest.by_ref().filter(|(_, f)| f.tli >= timeline));
+            let behind = behind.filter(|(number, _)| to.is_none_or(|to| number * seg_size < to.0));
+            let Some((number, file)) = first_written(behind, seg_size)? else { break };
             let missing = Lsn((first + chosen.len() as u64) * seg_size);
             return Err(Error::new(Kind::NotFound, format!("the log has a gap at {missing}"))
                 .detail(format!("the next segment there is: {}", file.path.display()))
@@ -221,6 +223,26 @@ fn chain(path: &Path, mut files: Vec<SegmentFile>, seg_size: u64, from: Option<L
         files: chosen,
         kept: KEPT,
     })
+}
+
+/// The first segment that is not one the server made in advance: its first page is that of its name, or damaged.
+fn first_written(files: impl Iterator<Item = (u64, SegmentFile)>, seg_size: u64) -> Result<Option<(u64, SegmentFile)>> {
+    for (number, file) in files {
+        let mut head = [0; LONG];
+        let have = match file.open() {
+            Err(e) if e.kind == Kind::Gone => continue,
+            opened => opened.and_then(|mut reader| reader.read_at(0, &mut head)),
+        };
+        // What cannot be read may be anything.
+        let page = have.ok().and_then(|have| PageHeader::parse(&head[..have]));
+        let is_in_advance = page.is_some_and(|page| {
+            head.iter().all(|b| *b == 0) || magic(page.magic).is_some() && page.pageaddr < number * seg_size
+        });
+        if !is_in_advance {
+            return Ok(Some((number, file)));
+        }
+    }
+    Ok(None)
 }
 
 fn number_of(file: &SegmentFile, seg_size: u64) -> Result<u64> {

@@ -177,6 +177,9 @@ impl Reader {
                 Err(Stop::Overwritten(page)) => self.next = page,
                 Err(Stop::Error(e)) => return Err(e),
                 Err(Stop::Broken(broken)) => {
+                    if let Some(file) = self.log.file_at(broken.lsn).filter(|file| file.is_gone()) {
+                        return Err(Error::moved_on(&file.path));
+                    }
                     let page_of = broken.lsn & !(self.log.page_size - 1);
                     if self.goes_on(broken.after.unwrap_or(page_of + self.log.page_size))? {
                         // What goes on after it may be newer than what was read of this place: a server writes meanwhile.

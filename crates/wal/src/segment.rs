@@ -62,17 +62,30 @@ impl SegmentFile {
 
     pub(crate) fn open(&self) -> Result<SegmentReader> {
         // Asked before it is opened: to open a pipe is to wait for somebody who writes.
-        let about = std::fs::metadata(&self.path).map_err(|e| Error::io(&self.path, "the log", &e))?;
+        let about = std::fs::metadata(&self.path).map_err(|e| self.failed(&e))?;
         if !about.is_file() {
             return Err(Error::new(crate::Kind::Invalid, "the segment is not a regular file")
                 .hint("copy what it gives to a file first")
                 .at(self.path.display().to_string()));
         }
         let bytes = match self.packing {
-            Packing::Plain => Stored::Plain(File::open(&self.path).map_err(|e| Error::io(&self.path, "the log", &e))?),
+            Packing::Plain => Stored::Plain(File::open(&self.path).map_err(|e| self.failed(&e))?),
             _ => Stored::Packed { stream: Unpacked::open(self)?, done: 0 },
         };
         Ok(SegmentReader { segment: self.clone(), bytes })
+    }
+
+    /// Whether the server removed it, or renamed it to take it for new log.
+    pub(crate) fn is_gone(&self) -> bool {
+        std::fs::symlink_metadata(&self.path).is_err_and(|e| e.kind() == io::ErrorKind::NotFound)
+    }
+
+    /// Why it cannot be opened: its name was there when the folder was listed.
+    fn failed(&self, e: &io::Error) -> Error {
+        if self.is_gone() {
+            return Error::moved_on(&self.path);
+        }
+        Error::io(&self.path, "the log", e)
     }
 
     /// A place in this file for people.
@@ -98,7 +111,7 @@ struct Unpacked {
 
 impl Unpacked {
     fn open(segment: &SegmentFile) -> Result<Unpacked> {
-        let io = |e| Error::io(&segment.path, "the log", &e);
+        let io = |e| segment.failed(&e);
         let file = File::open(&segment.path).map_err(io)?;
         let stream: Box<dyn Read + Send> = match segment.packing {
             Packing::Gzip => Box::new(flate2::read::MultiGzDecoder::new(file)),

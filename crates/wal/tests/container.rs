@@ -317,6 +317,61 @@ fn what_is_no_log_is_refused_in_one_message() {
     }
 }
 
+/// Segments of old log, or of nothing, under the names of segments to come.
+#[test]
+fn a_hole_among_segments_made_in_advance_is_no_gap() {
+    let folder = Folder::new("advance");
+    let (writer, written) = long_log(&mut Random(6));
+    let paths = writer.store(&folder.0);
+    let next = paths.len() as u64 + 1;
+    std::fs::copy(&paths[0], folder.0.join(name(1, next + 1))).unwrap();
+    std::fs::copy(&paths[1], folder.0.join(name(1, next + 4))).unwrap();
+    std::fs::write(folder.0.join(name(1, next + 6)), vec![0; SEGMENT as usize]).unwrap();
+    assert_eq!(read(&folder.0).unwrap().0, written);
+    // Behind a gap in the log itself the hint names a segment that can be read.
+    std::fs::rename(&paths[1], folder.0.join("aside")).unwrap();
+    std::fs::rename(&paths[2], folder.0.join("too")).unwrap();
+    std::fs::copy(&paths[0], &paths[2]).unwrap();
+    let error = read(&folder.0).unwrap_err();
+    assert!(error.message.contains("gap at 0/200000") && error.hint.contains("--from 0/400000"), "{error}");
+    std::fs::rename(folder.0.join("too"), &paths[2]).unwrap();
+    // What cannot be told to be one of them is a part of the log.
+    std::fs::rename(folder.0.join("aside"), &paths[1]).unwrap();
+    std::fs::write(folder.0.join(name(1, next + 6)), vec![7; SEGMENT as usize]).unwrap();
+    let error = read(&folder.0).unwrap_err();
+    assert!(error.message.contains(&format!("gap at {}", Lsn(next * SEGMENT))), "{error}");
+}
+
+#[test]
+fn a_segment_that_the_server_takes_away_is_no_missing_file() {
+    let folder = Folder::new("taken");
+    let (writer, _) = long_log(&mut Random(7));
+    let paths = writer.store(&folder.0);
+    let open = || Arc::new(Log::open(&folder.0, None, None, None).unwrap());
+    let failed = |mut reader: Reader| loop {
+        match reader.next_record() {
+            Ok(Some(_)) => {}
+            other => break other.map(|_| ()).unwrap_err(),
+        }
+    };
+    let log = open();
+    std::fs::rename(&paths[1], folder.0.join(name(1, 99))).unwrap();
+    let range = log.range(None, None).unwrap();
+    let error = failed(Reader::new(log, range));
+    assert_eq!((error.kind, error.message.as_str()), (Kind::Gone, "the log moved on while it was read"));
+    assert!(error.place.ends_with(&name(1, 2)), "{error}");
+    // Renamed while it is open, and written anew: what is read of it is not damage of this log either.
+    std::fs::rename(folder.0.join(name(1, 99)), &paths[1]).unwrap();
+    let log = open();
+    let range = log.range(None, None).unwrap();
+    let mut reader = Reader::new(log, range);
+    reader.next_record().unwrap();
+    let bytes = std::fs::read(&paths[0]).unwrap();
+    std::fs::rename(&paths[0], folder.0.join(name(1, 99))).unwrap();
+    std::fs::write(folder.0.join(name(1, 99)), vec![0; bytes.len()]).unwrap();
+    assert_eq!(failed(reader).kind, Kind::Gone);
+}
+
 #[test]
 fn a_hole_in_the_log_is_told_apart_from_its_end() {
     let folder = Folder::new("holes");

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections import Counter
 from collections.abc import Callable
@@ -25,11 +26,27 @@ def _options(*groups: Callable[..., Any]) -> Callable[..., Any]:
     return add
 
 
+def _time(_context: click.Context, _option: click.Parameter, value: str | None) -> int | None:
+    """Unix microseconds of a time as ISO 8601 has it; UTC, which is what is printed, unless it says otherwise."""
+    from datetime import datetime, timedelta, timezone
+
+    if value is None:
+        return None
+    try:
+        time = datetime.fromisoformat(re.sub("(Z| UTC)$", "+00:00", value.strip()))
+    except ValueError:
+        raise click.BadParameter(f"{value} is not a time, such as 2026-08-01T12:00 or 2026-08-01T14:00:30+02:00") from None
+    time = time if time.tzinfo else time.replace(tzinfo=timezone.utc)
+    return (time - datetime(1970, 1, 1, tzinfo=timezone.utc)) // timedelta(microseconds=1)
+
+
 PATH = click.argument("path", metavar="PATH|SERVER", type=click.Path())
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 RANGE = _options(
     click.option("--from", "start", metavar="LSN", help="Leave out records that begin before it."),
     click.option("--to", "end", metavar="LSN", help="Leave out records that begin here or later."),
+    click.option("--from-time", "since", callback=_time, metavar="TIME", help="Begin at the first record of this time or later."),
+    click.option("--to-time", "until", callback=_time, metavar="TIME", help="End before the first record of this time or later."),
     click.option("--timeline", type=click.IntRange(1, 2**32 - 1), help="Follow this timeline instead of the newest."),
 )
 FILTER = _options(
@@ -132,13 +149,11 @@ def stats(path: str, by: str, limit: int | None, threads: int | None, as_json: b
     record_bytes are bytes without page images, fpi_bytes those of page images as stored; superseded_fpi_bytes are those
     of images that a later image of the same page, in what was read, makes useless.
     """
-    from leadline.files.wal import Bar, ending_text, threads_here, wish_of
+    from leadline.files.wal import ending_text, threads_here, whole, wish_of
 
     wanted, live = wish_of(path, **wish)
-    names = live.names() if live and by == "relation" else {}
-    log = wanted.open()
-    with Bar(log.describe()["bytes"], "read") as bar:
-        found = log.stats(by, threads or threads_here(), bar)
+    names = _names(wanted.path, live) if by == "relation" else {}
+    found = whole(wanted, "read", lambda log, bar: log.stats(by, threads or threads_here(), bar))
     rows = sorted(found["rows"], key=lambda r: -(r["record_bytes"] + r["fpi_bytes"]))
     if by == "hour":
         rows = found["rows"]
@@ -154,6 +169,22 @@ def stats(path: str, by: str, limit: int | None, threads: int | None, as_json: b
         click.echo(text, err=True)
     if forgotten := found["pages_forgotten"]:
         click.echo(f"note: {forgotten:,} pages with images were too many to remember: superseded_fpi_bytes is a lower bound", err=True)
+
+
+def _names(path: str, live: Any) -> dict[tuple[int, int, int], str]:
+    """Names of relations by their files, of a server or a data directory; of an archive or a segment alone nobody knows them."""
+    from leadline.errors import LeadlineError
+    from leadline.files.wal import names_of
+
+    if live and (names := live.names()):
+        return dict(names)
+    if not (Path(path) / "global" / "pg_control").exists():
+        return {}
+    try:
+        return names_of(path)
+    except LeadlineError as e:
+        click.echo(f"note: without names of relations: {e.message}{f': {e.detail}' if e.detail else ''}", err=True)
+        return {}
 
 
 def _stats_text(by: str, rows: list[dict[str, Any]], every: list[dict[str, Any]]) -> str:
@@ -242,11 +273,9 @@ def history(path: str, relation: str, block: int, as_json: bool, **wish: Any) ->
     before it, with a ~. That the relation became shorter and lost the page is a change too. Bits of the visibility map
     that a change of a row clears are not named in most logs.
     """
-    from leadline.files.wal import Bar, ending_text, wish_of
+    from leadline.files.wal import ending_text, whole, wish_of
 
-    log = wish_of(path, relation, block=block, **wish)[0].open()
-    with Bar(log.describe()["bytes"], "read") as bar:
-        found = log.history(bar)
+    found = whole(wish_of(path, relation, block=block, **wish)[0], "read", lambda log, bar: log.history(bar))
     if as_json:
         click.echo(to_json(found["changes"]))
     else:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from leadline._core import WalLog
+from leadline._core import WalLog, relation_names
 from leadline.errors import LeadlineError
 from leadline.figures import one_line
 from leadline.files.server import ServerFiles, names_a_server, server_files
@@ -17,8 +17,11 @@ from leadline.progress import TerminalLine
 
 FORKS = ("main", "fsm", "vm", "init")
 BATCH = 2000
+LOOKS = 5
+T = TypeVar("T")
 FILE_NUMBERS = re.compile(r"(base/|global/|pg_tblspc/)?[0-9]+(/.*)?")  # not a name
 GLOBAL_TABLESPACE = 1664  # of relations that all databases share, in the log of database 0
+TEMPLATES = {"template0", "template1"}
 DEFAULT_TABLESPACE = 1663  # pg_default, which a relation without a name for its tablespace is in
 
 
@@ -35,6 +38,8 @@ class Wish:
     block: int | None = None
     xid: int | None = None
     rmgr: str | None = None
+    since: int | None = None  # Unix microseconds
+    until: int | None = None
 
     def open(self) -> WalLog:
         """Raises LeadlineError when there is no such log or the wish makes no sense."""
@@ -51,7 +56,22 @@ class Wish:
             block=self.block,
             xid=self.xid,
             rmgr=_utf8(self.rmgr),
+            since=self.since,
+            until=self.until,
         )
+
+
+def whole(wish: Wish, verb: str, read: Callable[[WalLog, Bar], T]) -> T:
+    """What `read` makes of the log. A server that takes the oldest segment for new log meanwhile has it begun again."""
+    for left in reversed(range(LOOKS)):
+        log = wish.open()
+        try:
+            with Bar(log.describe()["bytes"], verb) as bar:
+                return read(log, bar)
+        except LeadlineError as e:
+            if e.kind != "gone" or not left:
+                raise
+    raise AssertionError("the last look returns or raises")
 
 
 def wish_of(path: str, relation: str | None = None, **more: Any) -> tuple[Wish, ServerFiles | None]:
@@ -92,6 +112,13 @@ def parse_relation(text: str | None) -> tuple[int | None, int | None, int | None
         )
     numbers = [None] * (3 - len(parts)) + [int(p) for p in parts]
     return numbers[0], numbers[1], numbers[2]
+
+
+def names_of(data_dir: str) -> dict[tuple[int, int, int], str]:
+    """Names of the relations of all databases by tablespace, database and file number; with the database's where there are several."""
+    found = relation_names(data_dir)
+    several = len({database for database, _ in found.values() if database} - TEMPLATES) > 1
+    return {key: f"{database}.{name}" if several and database else name for key, (database, name) in found.items()}
 
 
 def threads_here() -> int:

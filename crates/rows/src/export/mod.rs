@@ -11,10 +11,12 @@ mod dictionary;
 mod in_order;
 mod packed;
 mod parquet;
+mod part;
 mod strings;
 mod tids;
 
 use std::fs::File;
+use std::io::Seek;
 use std::path::Path;
 
 use crate::cells::Place;
@@ -92,7 +94,8 @@ pub fn export(scan: &mut RowScan, out: &Path, threads: usize, go_on: GoOn<'_>) -
     let mut partial = out.as_os_str().to_owned();
     partial.push(".partial");
     let partial = Path::new(&partial);
-    let job = Job { scan, out: partial, threads: threads.max(1) };
+    let file = part::take(partial)?;
+    let job = Job { scan, file: &file, out: partial, threads: threads.max(1) };
     let written = if kind == "csv" { csv::write(&job, go_on) } else { parquet::write(&job, go_on) };
     let written = written.and_then(|(exported, unread)| {
         std::fs::rename(partial, out).map_err(|e| Error::writing(out, &e))?;
@@ -110,6 +113,7 @@ pub fn export(scan: &mut RowScan, out: &Path, threads: usize, go_on: GoOn<'_>) -
 /// What is exported, where to, and with how many threads.
 struct Job<'s> {
     scan: &'s RowScan,
+    file: &'s File,
     out: &'s Path,
     threads: usize,
 }
@@ -117,8 +121,14 @@ struct Job<'s> {
 type Written = Result<(Exported, Unread)>;
 
 impl Job<'_> {
+    /// The file that rows are written into, with nothing in it.
     fn create(&self) -> Result<File> {
-        File::create(self.out).map_err(|e| Error::writing(self.out, &e))
+        let empty = || {
+            let mut file = self.file.try_clone()?;
+            file.rewind()?;
+            file.set_len(0).map(|()| file)
+        };
+        empty().map_err(|e| Error::writing(self.out, &e))
     }
 
     fn stopped(&self) -> Error {

@@ -279,7 +279,7 @@ pub fn hex(bytes: &[u8], out: &mut Text) {
     out.used(2 * bytes.len());
 }
 
-/// One byte; nothing when it is 0, octal from 128 on (since 16; before, the byte itself, which is no text in UTF-8 but may be one in the
+/// One byte; nothing when it is 0, octal from 128 on (since 15; before, the byte itself, which is no text in UTF-8 but may be one in the
 /// encoding of the database).
 fn char_(b: &[u8], out: &mut Text) -> Option<()> {
     match *b.first()? {

@@ -26,9 +26,10 @@ def add_values(page: dict[str, Any], relation: PageValues | None = None) -> None
         page["untyped"] = e.message + (f": {e.detail}" if e.detail else "")
         return
     page["relation"], page["columns"] = relation.relation, relation.columns
-    if relation.encoding:
+    lost = relation.unconverted_characters - before
+    if relation.encoding and (lost or relation.encoding != "UTF8"):
         page["encoding"] = relation.encoding
-        page["unconverted_characters"] = relation.unconverted_characters - before
+        page["unconverted_characters"] = lost
     for part in page["parts"]:
         if part["part"] in ("tuple", "item", "range") and part["number"] in found:
             part["values"] = dict(found[part["number"]])

@@ -1,0 +1,50 @@
+//! Which relation has which file, in all databases of a data directory.
+
+use std::path::Path;
+
+use crate::catalog::{databases, Catalog};
+use crate::data_dir::DataDir;
+use crate::error::Result;
+
+const GLOBAL_TABLESPACE: u32 = 1664;
+
+/// A relation and the number of its file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct FileName {
+    pub tablespace: u32,
+    /// 0 of what all databases share.
+    pub database: u32,
+    pub filenode: u32,
+    /// The database's name; empty of what all share.
+    pub datname: String,
+    /// schema.name
+    pub relation: String,
+}
+
+/// The relations of all databases that have a file.
+///
+/// # Errors
+/// When a catalog cannot be read.
+pub fn file_names(data_dir: &Path) -> Result<Vec<FileName>> {
+    let dir = DataDir::open(data_dir)?;
+    let mut found = Vec::new();
+    for (i, database) in databases(&dir)?.iter().enumerate() {
+        let catalog = Catalog::open(&dir, database)?;
+        for class in catalog.classes.values() {
+            let filenode = catalog.filenode(class);
+            let is_shared = class.reltablespace == GLOBAL_TABLESPACE;
+            if filenode == 0 || is_shared && i > 0 {
+                continue;
+            }
+            found.push(FileName {
+                tablespace: if class.reltablespace == 0 { database.dattablespace } else { class.reltablespace },
+                database: if is_shared { 0 } else { database.oid },
+                filenode,
+                datname: if is_shared { String::new() } else { database.datname.clone() },
+                relation: format!("{}.{}", class.schema, class.relname),
+            });
+        }
+    }
+    Ok(found)
+}
