@@ -8,12 +8,12 @@ from typing import Any
 
 import psycopg
 import pytest
+from alter_parts import Said, alter, make_small, sums
 from conftest import Server, wait_until
 from leadline.cli import run
 from leadline.errors import LeadlineError
 from leadline.files.alter import looking, pending, resolve, session
 from leadline.files.alter.resolve import Resolver
-from test_alter import Said, alter, make_small, sums
 
 SPOIL = "create or replace function spoil() returns trigger language plpgsql as 'begin new.n = -1; return new; end'"
 

@@ -1,0 +1,221 @@
+"""`leadline top`: the window that moves over what is sampled, and the numbers of a frame."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from example_capture import example
+from findings_synthetic import SyntheticCapture
+from leadline.capture.manifest import read_manifest
+from leadline.capture.reader import open_capture
+from leadline.errors import LeadlineError
+from leadline.top import grids, model
+from leadline.top.live import LiveCapture
+from leadline.top.model import Frame
+from leadline.views import lock_tree, spenders, where
+from top_parts import RECORDING, at, live_of
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveCapture]:
+    opened = live_of(example(tmp_path_factory.mktemp("top")).write())
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def frame(live: LiveCapture) -> Frame:
+    """Seconds 10 to 40 of the example: the lock chain stands at its end."""
+    live.look_at(at(10), at(40))
+    return model.frame(live, RECORDING)
+
+
+def rounded(value: Any) -> Any:
+    """A value with its floats at nine digits: sums depend on the order of their parts."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = dataclasses.asdict(value)
+    if isinstance(value, dict):
+        return {key: rounded(part) for key, part in value.items()}
+    return [rounded(part) for part in value] if isinstance(value, list) else round(value, 9) if isinstance(value, float) else value
+
+
+def test_the_whole_window_says_what_the_capture_says(tmp_path: Path) -> None:
+    path = example(tmp_path).write()
+    kept = shutil.copytree(path, tmp_path / "copy.leadline")
+    live, capture = live_of(path), open_capture(kept)
+    live.look_at(at(0), at(60))
+    for ask in (
+        where.by_class, where.cpu_split, where.outside, spenders.sessions, spenders.statements, spenders.objects, spenders.hot_blocks,
+        lock_tree.lock_trees,
+    ):  # fmt: skip
+        assert rounded(ask(live)) == rounded(ask(capture)) != [], ask.__name__
+    seen = model.load(live)
+    assert (seen.db_time_s, seen.aas) == (pytest.approx(where.window(capture).db_time_s), pytest.approx(where.window(capture).aas))
+
+
+def test_segments_are_read_once_and_removed(tmp_path: Path) -> None:
+    path = example(tmp_path).write()
+    live = live_of(path)
+    assert sorted({p.parent.name for p in path.glob("*/*.parquet")}) == ["database", "relation", "role"]
+    assert not [p for table in ("tick", "session_run", "session", "host_stat", "lock_wait") for p in path.glob(f"{table}/*.parquet")]
+    before = live.scalar("select count(*) from kept.session_sample")
+    assert live.ingest(path) == 0
+    assert live.scalar("select count(*) from kept.session_sample") == before > 0
+
+
+def test_the_window_moves(live: LiveCapture) -> None:
+    live.look_at(at(0), at(5))
+    assert model.load(live).observed_s == pytest.approx(5)
+    assert not lock_tree.lock_trees(live)
+    live.look_at(at(20), at(30))
+    seen = {c.wait_class: c.seconds for c in model.load(live).classes}
+    assert seen["Lock"] == pytest.approx(30)  # three victims
+    assert [t.pid for t in lock_tree.lock_trees(live)] == [7001]
+    assert live.extent() == (at(0), at(60))
+
+
+def test_samples_wait_for_their_tick(tmp_path: Path) -> None:
+    cap = SyntheticCapture(tmp_path, seconds=2)
+    cap.sample(cap.add_session(), "active", None, 0, 2)
+    path = cap.write()
+    later = path.with_name("later")
+    later.mkdir()
+    (path / "tick").rename(later / "tick")
+    live = LiveCapture(path, read_manifest(path))
+    live.ingest(path)
+    assert live.extent() is None
+    live.ingest(later)
+    assert live.extent() == (at(0), at(2))
+    live.look_at(at(0), at(2))
+    assert model.load(live).db_time_s == pytest.approx(2)
+
+
+def test_names_that_come_later_are_given_to_what_was_sampled(tmp_path: Path) -> None:
+    path = example(tmp_path).write()
+    live = LiveCapture(path, read_manifest(path))
+    named = path.with_name("names")
+    named.mkdir()
+    for table in ("database", "role", "relation"):
+        (path / table).rename(named / table)
+    live.ingest(path)
+    live.look_at(at(0), at(60))
+    assert live.unknown_relations() == {(16384, 16401), (16384, 16402), (16384, 16403)}
+    assert live.rows("select distinct datname, usename from session_sample where datid = 16384") == [{"datname": None, "usename": None}]
+    live.set_names(named)
+    assert live.rows("select distinct datname, usename from session_sample where datid = 16384") == [
+        {"datname": "shop", "usename": "postgres"}
+    ]
+    assert live.unknown_relations() == set()
+
+
+def test_old_samples_are_forgotten_but_a_held_window_stays(tmp_path: Path) -> None:
+    cap = SyntheticCapture(tmp_path, seconds=40)
+    cap.sample(cap.add_session(), "active", None, 0, 40)
+    gone = cap.add_session(pid=99)
+    cap.sample(gone, "active", None, 0, 3)
+    live = live_of(cap.write())
+    live.trim(at(30), spared=(at(10), at(12)))
+    live.look_at(at(0), at(40))
+    assert model.load(live).observed_s == pytest.approx(12)
+    assert live.scalar("select min(ts) from tick") == at(10)
+    assert live.rows("select pid from session order by pid") == [{"pid": 4001}]
+    live.trim(at(30))
+    assert live.extent() == (at(30), at(40))
+
+
+def test_a_damaged_segment_is_one_error(tmp_path: Path) -> None:
+    path = example(tmp_path).write()
+    (path / "tick" / "000002.parquet").write_bytes(b"not parquet")
+    live = LiveCapture(path, read_manifest(path))
+    with pytest.raises(LeadlineError) as caught:
+        live.ingest(path)
+    assert caught.value.kind == "storage"
+    assert live.extent() is None
+
+
+def test_the_load_adds_up(frame: Frame) -> None:
+    of = frame.load
+    assert (of.window_s, of.observed_s, of.ticks, of.missed) == (30, pytest.approx(30), 3000, 0)
+    assert of.aas == pytest.approx(of.db_time_s / 30)
+    assert sum(c.seconds for c in of.classes) == pytest.approx(of.db_time_s)
+    assert all(sum(e.seconds for e in c.events) == pytest.approx(c.seconds) for c in of.classes)
+    assert of.lock_waiters == 3 and of.idle_in_xact >= 1
+    assert sum(sum(step.values()) for step in frame.timeline.steps if step) * frame.timeline.step_s == pytest.approx(of.db_time_s)
+
+
+def test_the_timeline_has_round_steps_and_leaves_gaps(tmp_path: Path) -> None:
+    cap = SyntheticCapture(tmp_path, seconds=10)
+    session = cap.add_session()
+    cap.sample(session, "active", None, 0, 10)
+    cap.sample(session, "active", "IO:DataFileRead", 2, 4)
+    live = live_of(cap.write())
+    live.db.execute(f"delete from kept.tick where ts >= {at(6)} and ts < {at(8)}")
+    live.db.execute(f"delete from kept.session_sample where ts >= {at(6)} and ts < {at(8)}")
+    live.look_at(at(0), at(10))
+    line = model.timeline(live, 10)
+    assert (line.step_s, len(line.steps)) == (1.0, 10)
+    assert line.steps[6:8] == [None, None]
+    assert [list(step) for step in line.steps if step] == [["CPU"]] * 2 + [["IO"]] * 2 + [["CPU"]] * 4
+    assert line.peak == pytest.approx(1)
+    for columns in (1, 7, 33, 74, 500):
+        live.look_at(at(0.37), at(5.99))
+        found = model.timeline(live, columns).steps
+        assert len(found) <= columns and None not in found
+
+
+def test_sessions_at_the_end_of_the_window(frame: Frame) -> None:
+    found = {s.pid: s for s in frame.sessions or []}
+    assert found[7002].blocked_by == (7001,) and found[7003].blocked_by == (7002,)
+    assert found[7001].blocked_by == () and found[7001].state == "idle in transaction" and not found[7001].hidden_when_quiet
+    assert found[7001].xact_age_s == pytest.approx(36, abs=0.1)
+    assert found[7003].age_s == pytest.approx(25, abs=0.1)  # in this statement
+    assert found[7003].busy_s == pytest.approx(25) and found[7001].busy_s == 0
+    assert found[7002].statement.startswith("update accounts") and found[7002].usename == "postgres"
+    quiet = {s.backend_type or s.application_name for s in frame.sessions or [] if s.hidden_when_quiet}
+    assert "checkpointer" in quiet
+    busy = [s.busy_s for s in frame.sessions or []]
+    assert busy == sorted(busy, reverse=True)
+
+
+def test_who_waits_now_and_who_has_waited(live: LiveCapture) -> None:
+    live.look_at(at(10), at(40))
+    assert model.waiting_now(live) == {7002, 7003, 7004}
+    live.look_at(at(30), at(60))
+    assert model.waiting_now(live) == frozenset() and lock_tree.lock_trees(live)
+    over = model.frame(live, RECORDING, parts=frozenset({"locks"}))
+    assert all(row.dim for row in grids.locks(over).rows)
+
+
+def test_a_session_in_full(live: LiveCapture) -> None:
+    live.look_at(at(10), at(40))
+    session = next(s.session_id for s in model.sessions(live) if s.pid == 7002)
+    found = model.session_detail(live, session)
+    assert found.statement.startswith("update accounts set balance")
+    assert [(w.event, pytest.approx(w.seconds)) for w in found.waits] == [("transactionid", 28)]
+    assert [(s.what, pytest.approx(s.lasted_s), pytest.approx(s.ago_s)) for s in found.last] == [("Lock:transactionid", 28, 28)]
+    assert found.blocks == (7003, 7004)
+    writer = next(s.session_id for s in model.sessions(live) if s.application_name == "ingest" and s.pid != 7002)
+    used = model.session_detail(live, writer)
+    assert used.used["wal_bytes"] == pytest.approx(3_000_000) and used.used["cpu_run_ns"] == pytest.approx(200_000_000)
+    assert used.used["majflt"] is None and used.used_s == pytest.approx(30)
+    assert {s.what for s in used.last} == {"CPU", "LWLock:BufferContent", "IO:WALSync"} and len(used.last) == 12
+    assert model.session_detail(live, 4242).session is None
+
+
+def test_the_json_of_a_frame_can_be_written(frame: Frame) -> None:
+    from leadline.output import to_json
+
+    numbers = json.loads(to_json(frame.as_dict()))
+    assert numbers["load"]["aas"] == pytest.approx(frame.load.aas)
+    assert numbers["trees"][0]["pid"] == 7001 and numbers["trees"][0]["waiters"][0]["waiters"]
+    assert numbers["waiting_now"] == [7002, 7003, 7004]
+    assert numbers["recording"]["error"] is None and numbers["blocks"][0]["object"] == "public.orders_pkey"
+    error = LeadlineError("gone", "the server went away")
+    failed = dataclasses.replace(frame, recording=dataclasses.replace(RECORDING, error=error))
+    assert failed.as_dict()["recording"]["error"]["kind"] == "gone"

@@ -1,0 +1,27 @@
+"""What the tests of `leadline top` share: a live capture made from a synthetic one."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from findings_synthetic import TS_FROM
+from leadline.capture.manifest import read_manifest
+from leadline.top.live import LiveCapture
+from leadline.top.model import Recording
+
+CLI = [sys.executable, "-m", "leadline"]
+SECOND = 1_000_000_000
+RECORDING = Recording("16.14", "postmaster 4711", 2, "shm", 100, 61, 1.4, 0.034)
+
+
+def live_of(path: Path) -> LiveCapture:
+    """A live capture that has taken in the whole of a synthetic one."""
+    live = LiveCapture(path, read_manifest(path))
+    live.set_names(path)
+    live.ingest(path)
+    return live
+
+
+def at(second: float) -> int:
+    return TS_FROM + round(second * SECOND)
