@@ -15,6 +15,8 @@ struct Table {
     title: String,
     #[serde(default)]
     probe: String,
+    #[serde(default)]
+    clock: String,
     columns: Vec<Column>,
 }
 
@@ -60,29 +62,46 @@ fn write_table(code: &mut String, table: &Table, file: &Path) {
     };
     let _ = writeln!(
         code,
-        "TableSpec {{ name: {:?}, kind: Kind::{kind}, title: {:?}, probe: {:?}, schema: OnceLock::new(), columns: &[",
-        table.name, table.title, table.probe
+        "TableSpec {{ name: {:?}, kind: Kind::{kind}, title: {:?}, probe: {:?}, clock: {:?}, schema: OnceLock::new(), columns: &[",
+        table.name, table.title, table.probe, table.clock
     );
+    let clocked = table.clock.is_empty() || table.columns.iter().any(|c| c.name == table.clock);
+    assert!(clocked, "{}: its clock {} is no column", file.display(), table.clock);
     let mut seen = BTreeSet::new();
     for column in &table.columns {
         if kind == "View" && column.name == "..." {
             continue; // "all columns of another table": for people only
         }
         assert!(seen.insert(&column.name), "{}: column {} twice", file.display(), column.name);
-        let column_type = match column.column_type.as_str() {
-            "int32" => "Int32",
-            "int64" => "Int64",
-            "uint32" => "UInt32",
-            "float64" => "Float64",
-            "string" => "String",
-            "bool" => "Bool",
-            other => panic!("{}: column {}: unknown type {other}", file.display(), column.name),
-        };
+        let column_type = column_type(&column.column_type)
+            .unwrap_or_else(|other| panic!("{}: column {}: unknown type {other}", file.display(), column.name));
         let _ = writeln!(
             code,
-            "    ColumnSpec {{ name: {:?}, column_type: ColumnType::{column_type}, unit: {:?}, nullable: {} }},",
+            "    ColumnSpec {{ name: {:?}, column_type: {column_type}, unit: {:?}, nullable: {} }},",
             column.name, column.unit, column.nullable
         );
     }
     code.push_str("] },\n");
+}
+
+/// The Rust expression of a type; the name itself when there is no such type.
+fn column_type(name: &str) -> Result<String, &str> {
+    if let Some(item) = name.strip_prefix("list<").and_then(|rest| rest.strip_suffix('>')) {
+        return match item.starts_with("list<") {
+            true => Err(name),
+            false => Ok(format!("ColumnType::List(&{})", column_type(item)?)),
+        };
+    }
+    let variant = match name {
+        "int32" => "Int32",
+        "int64" => "Int64",
+        "uint32" => "UInt32",
+        "uint64" => "UInt64",
+        "float64" => "Float64",
+        "string" => "String",
+        "binary" => "Binary",
+        "bool" => "Bool",
+        other => return Err(other),
+    };
+    Ok(format!("ColumnType::{variant}"))
 }

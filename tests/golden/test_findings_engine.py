@@ -8,6 +8,7 @@ import shutil
 from importlib import resources
 from pathlib import Path
 
+import leadline.capture.hold
 import pytest
 from findings_synthetic import SyntheticCapture
 from leadline import findings
@@ -181,7 +182,7 @@ def test_a_large_capture_is_evaluated_from_the_files_with_the_same_result(cap: S
     cap.lock_wait(cap.add_session(), holder, 2, 8)
     with cap.open() as capture:
         from_memory = evaluate(capture)
-        monkeypatch.setattr(findings, "SHARED_ROWS_LIMIT", 10)
+        monkeypatch.setattr(leadline.capture.hold, "SAMPLES_LIMIT", 10)
         assert evaluate(capture) == from_memory
     assert {"SLOW-CLIENT", "IDLE-IN-XACT"} <= {f.id for f in from_memory.findings}
 

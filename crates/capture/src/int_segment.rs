@@ -1,5 +1,6 @@
 //! A segment of a table that has only integers, none of them null: the tables with thousands of rows a second.
 
+use std::io::Write;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
@@ -8,14 +9,18 @@ use arrow_array::{Array, RecordBatch};
 use parquet::arrow::ArrowSchemaConverter;
 use parquet::errors::{ParquetError, Result};
 use parquet::file::metadata::{FileMetaData, ParquetMetaDataBuilder, ParquetMetaDataWriter, RowGroupMetaData};
+use parquet::file::page_index::column_index::ColumnIndexMetaData;
+use parquet::file::page_index::offset_index::OffsetIndexMetaData;
+use parquet::file::writer::TrackedWrite;
 use parquet::schema::types::SchemaDescPtr;
 
-use crate::int_column::{IntColumn, Scratch};
+use crate::int_column::{Chunk, IntColumn, Scratch};
+use crate::row_group::Bounds;
 use crate::spec::{ColumnType, TableSpec};
 use leadline_parquet::Int;
 
 /// Most rows of a page: so few that a column stays in the processor's cache while it is encoded.
-const PAGE_ROWS: usize = 16_384;
+pub(crate) const PAGE_ROWS: usize = 16_384;
 
 /// Fewer rows than this wait for more, since every page has a cost of its own.
 const WORTH_A_PAGE: usize = 2048;
@@ -27,7 +32,18 @@ pub(crate) struct IntSegment {
     /// Rows in `waiting`.
     waiting_rows: usize,
     scratch: Scratch,
+    bounds: Bounds,
+    /// Rows of the row group being made.
     rows: usize,
+    /// The file so far: whole row groups.
+    body: Vec<u8>,
+    done: Vec<RowGroup>,
+}
+
+struct RowGroup {
+    metadata: RowGroupMetaData,
+    columns: Vec<ColumnIndexMetaData>,
+    offsets: Vec<OffsetIndexMetaData>,
 }
 
 struct Column {
@@ -52,10 +68,27 @@ impl IntSegment {
             let chunk = IntColumn::new(schema.column(at), column_type == ColumnType::Int64);
             columns.push(Column { column_type, chunk, waiting: Vec::new() });
         }
-        Ok(IntSegment { schema, columns, waiting_rows: 0, scratch: Scratch::default(), rows: 0 })
+        let (bounds, scratch) = (Bounds::new(spec), Scratch::default());
+        Ok(IntSegment {
+            schema,
+            columns,
+            waiting_rows: 0,
+            scratch,
+            bounds,
+            rows: 0,
+            body: Vec::new(),
+            done: Vec::new(),
+        })
     }
 
     pub(crate) fn clear(&mut self) {
+        self.clear_group();
+        self.bounds.clear();
+        self.body.clear();
+        self.done.clear();
+    }
+
+    fn clear_group(&mut self) {
         for column in &mut self.columns {
             column.chunk.clear();
             column.waiting.clear();
@@ -66,6 +99,9 @@ impl IntSegment {
     /// Adds rows. The caller has checked that the batch has the table's schema.
     pub(crate) fn write(&mut self, batch: &RecordBatch) -> Result<()> {
         let rows = batch.num_rows();
+        if self.bounds.ends_before(batch) {
+            self.end_group()?;
+        }
         if rows < WORTH_A_PAGE {
             for (column, array) in self.columns.iter_mut().zip(batch.columns()) {
                 column.keep(array.as_ref())?;
@@ -96,23 +132,52 @@ impl IntSegment {
         Ok(())
     }
 
-    /// Appends the whole Parquet file to `file`, which is empty.
-    pub(crate) fn finish(&mut self, file: &mut Vec<u8>) -> Result<()> {
+    /// Closes the row group being made, if it has rows.
+    fn end_group(&mut self) -> Result<()> {
         self.put_waiting()?;
-        file.extend_from_slice(b"PAR1");
-        let mut chunks = Vec::with_capacity(self.columns.len());
-        for column in &mut self.columns {
-            chunks.push(column.chunk.finish(&mut self.scratch, file)?);
+        if self.rows == 0 {
+            return Ok(());
         }
-        let row_group = RowGroupMetaData::builder(self.schema.clone())
+        if self.body.is_empty() {
+            self.body.extend_from_slice(b"PAR1");
+        }
+        let (mut chunks, mut columns, mut offsets) = (Vec::new(), Vec::new(), Vec::new());
+        for column in &mut self.columns {
+            let chunk: Chunk = column.chunk.finish(&mut self.scratch, &mut self.body)?;
+            chunks.push(chunk.metadata);
+            columns.push(chunk.columns);
+            offsets.push(chunk.offsets);
+        }
+        let metadata = RowGroupMetaData::builder(self.schema.clone())
             .set_num_rows(self.rows as i64)
             .set_total_byte_size(chunks.iter().map(|c| c.uncompressed_size()).sum())
             .set_column_metadata(chunks)
             .build()?;
+        self.done.push(RowGroup { metadata, columns, offsets });
+        self.clear_group();
+        Ok(())
+    }
+
+    /// Appends the whole Parquet file to `file`, which is empty.
+    pub(crate) fn finish(&mut self, file: &mut Vec<u8>) -> Result<()> {
+        self.end_group()?;
+        let (mut groups, mut columns, mut offsets) = (Vec::new(), Vec::new(), Vec::new());
+        for group in self.done.drain(..) {
+            groups.push(group.metadata);
+            columns.push(group.columns);
+            offsets.push(group.offsets);
+        }
         let by = Some(crate::segment::CREATED_BY.to_owned());
-        let about = FileMetaData::new(1, self.rows as i64, by, None, self.schema.clone(), None);
-        let metadata = ParquetMetaDataBuilder::new(about).add_row_group(row_group).build();
-        ParquetMetaDataWriter::new(file, &metadata).finish()
+        let rows = groups.iter().map(RowGroupMetaData::num_rows).sum();
+        let about = FileMetaData::new(1, rows, by, None, self.schema.clone(), None);
+        let metadata = ParquetMetaDataBuilder::new(about)
+            .set_row_groups(groups)
+            .set_column_index(Some(columns))
+            .set_offset_index(Some(offsets))
+            .build();
+        let mut out = TrackedWrite::new(file);
+        out.write_all(&self.body)?;
+        ParquetMetaDataWriter::new_with_tracked(out, &metadata).finish()
     }
 }
 

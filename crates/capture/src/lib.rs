@@ -9,6 +9,7 @@ mod dictionary;
 mod error;
 mod int_column;
 mod int_segment;
+mod row_group;
 mod segment;
 mod spec;
 mod writer;

@@ -12,7 +12,8 @@ use parquet::errors::Result;
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
 use parquet::schema::types::ColumnPath;
 
-use crate::int_segment::IntSegment;
+use crate::int_segment::{IntSegment, PAGE_ROWS};
+use crate::row_group::Bounds;
 use crate::spec::{ColumnType, TableSpec};
 
 /// Who wrote a file.
@@ -35,6 +36,7 @@ impl Segment {
                 schema: spec.schema(),
                 properties: properties(spec, compress),
                 encoder: None,
+                bounds: Bounds::new(spec),
             }))
         })
     }
@@ -63,7 +65,10 @@ impl Segment {
     pub(crate) fn clear(&mut self) {
         match self {
             Segment::Ints(ints) => ints.clear(),
-            Segment::Any(any) => any.encoder = None,
+            Segment::Any(any) => {
+                any.encoder = None;
+                any.bounds.clear();
+            }
         }
     }
 }
@@ -72,6 +77,7 @@ pub(crate) struct AnySegment {
     schema: SchemaRef,
     properties: WriterProperties,
     encoder: Option<ArrowWriter<Vec<u8>>>,
+    bounds: Bounds,
 }
 
 impl AnySegment {
@@ -80,6 +86,9 @@ impl AnySegment {
             Some(encoder) => encoder,
             None => self.encoder.insert(self.open()?),
         };
+        if self.bounds.ends_before(batch) {
+            encoder.flush()?;
+        }
         encoder.write(batch)
     }
 
@@ -94,12 +103,13 @@ impl AnySegment {
             Some(encoder) => encoder,
             None => self.open()?,
         };
+        self.bounds.clear();
         *file = encoder.into_inner()?;
         Ok(())
     }
 }
 
-/// Plain values; a dictionary for strings, which repeat; one page and one row group unless they get very large.
+/// Plain values; a dictionary for strings, which repeat; pages of so many rows that the page index is worth its bytes.
 fn properties(spec: &TableSpec, compress: bool) -> WriterProperties {
     let zstd = Compression::ZSTD(ZstdLevel::default());
     let mut properties = WriterProperties::builder()
@@ -108,10 +118,9 @@ fn properties(spec: &TableSpec, compress: bool) -> WriterProperties {
         .set_compression(if compress { zstd } else { Compression::UNCOMPRESSED })
         .set_encoding(Encoding::PLAIN)
         .set_dictionary_enabled(false)
-        .set_statistics_enabled(EnabledStatistics::None)
-        .set_offset_index_disabled(true)
+        .set_statistics_enabled(EnabledStatistics::Page)
         .set_data_page_size_limit(1 << 20)
-        .set_data_page_row_count_limit(1 << 20)
+        .set_data_page_row_count_limit(PAGE_ROWS)
         .set_write_batch_size(8192)
         .set_max_row_group_row_count(Some(1 << 22));
     for column in spec.columns {

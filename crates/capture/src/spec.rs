@@ -25,12 +25,18 @@ pub enum ColumnType {
     Int64,
     /// `uint32`
     UInt32,
+    /// `uint64`
+    UInt64,
     /// `float64`
     Float64,
     /// `string`, UTF-8
     String,
+    /// `binary`, any bytes
+    Binary,
     /// `bool`
     Bool,
+    /// `list<type>`: any number of values of a type that is no list itself, none of them null
+    List(&'static ColumnType),
 }
 
 impl ColumnType {
@@ -40,9 +46,12 @@ impl ColumnType {
             ColumnType::Int32 => DataType::Int32,
             ColumnType::Int64 => DataType::Int64,
             ColumnType::UInt32 => DataType::UInt32,
+            ColumnType::UInt64 => DataType::UInt64,
             ColumnType::Float64 => DataType::Float64,
             ColumnType::String => DataType::Utf8,
+            ColumnType::Binary => DataType::Binary,
             ColumnType::Bool => DataType::Boolean,
+            ColumnType::List(item) => DataType::List(Arc::new(Field::new_list_field(item.data_type(), false))),
         }
     }
 }
@@ -50,11 +59,14 @@ impl ColumnType {
 impl fmt::Display for ColumnType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            ColumnType::List(item) => return write!(f, "list<{item}>"),
             ColumnType::Int32 => "int32",
             ColumnType::Int64 => "int64",
             ColumnType::UInt32 => "uint32",
+            ColumnType::UInt64 => "uint64",
             ColumnType::Float64 => "float64",
             ColumnType::String => "string",
+            ColumnType::Binary => "binary",
             ColumnType::Bool => "bool",
         })
     }
@@ -84,12 +96,20 @@ pub struct TableSpec {
     pub title: &'static str,
     /// The probe that fills it; empty for a view.
     pub probe: &'static str,
+    /// The column by which its rows are ordered; empty for none.
+    pub clock: &'static str,
     /// Columns in their order. Of a view: without those it takes over whole from another table.
     pub columns: &'static [ColumnSpec],
     schema: OnceLock<SchemaRef>,
 }
 
 impl TableSpec {
+    /// A table that no file describes, for tests.
+    #[cfg(test)]
+    pub(crate) const fn new(name: &'static str, kind: Kind, columns: &'static [ColumnSpec]) -> TableSpec {
+        TableSpec { name, kind, title: "", probe: "", clock: "", columns, schema: OnceLock::new() }
+    }
+
     /// The Arrow schema: every column in order, not null unless the TOML says so.
     pub fn schema(&self) -> SchemaRef {
         let make = || {

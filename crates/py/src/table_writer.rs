@@ -109,7 +109,8 @@ fn value<'a>(item: &'a Bound<'_, PyAny>) -> Result<Value<'a>, String> {
     } else if let Ok(text) = item.cast::<PyString>() {
         text.to_str().map(Value::Text).map_err(|_| "the string holds lone surrogates, which UTF-8 cannot".to_owned())
     } else if item.is_instance_of::<PyInt>() {
-        item.extract().map(Value::Int).map_err(|_| format!("{item} is outside of int64"))
+        let wide = || item.extract().map(Value::UInt).map_err(|_| format!("{item} is outside of int64 and uint64"));
+        item.extract().map(Value::Int).or_else(|_| wide())
     } else if let Ok(number) = item.cast::<PyFloat>() {
         Ok(Value::Float(number.value()))
     } else {

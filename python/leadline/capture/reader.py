@@ -11,6 +11,7 @@ from typing import Any
 
 import duckdb
 
+from leadline.capture.hold import hold
 from leadline.capture.manifest import Manifest, read_manifest
 from leadline.capture.views import empty_table, manifest_view, views_in_order
 from leadline.errors import LeadlineError
@@ -25,6 +26,12 @@ class Capture:
     path: Path
     manifest: Manifest
     db: duckdb.DuckDBPyConnection
+    held: bool = False
+
+    def hold(self) -> Capture:
+        """Reads what many queries need once and keeps it in memory, when it is small enough: for commands that ask many questions."""
+        self.held = self.held or hold(self.db, self.path)
+        return self
 
     @property
     def interrupted(self) -> bool:

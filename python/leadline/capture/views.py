@@ -12,7 +12,7 @@ from pathlib import Path
 
 from leadline.capture.manifest import Manifest
 from leadline.errors import cannot_be_written
-from leadline.tables import DUCKDB_TYPES, Table, all_tables
+from leadline.tables import Table, all_tables, duckdb_type
 from leadline.tables.macros import macros
 
 VIEWS_FILE = "views.sql"
@@ -41,7 +41,7 @@ def views_in_order() -> tuple[Table, ...]:
 
 def empty_table(table: Table) -> str:
     """A query with the columns of a table and no row."""
-    columns = ", ".join(f'cast(null as {DUCKDB_TYPES[c.type]}) as "{c.name}"' for c in table.columns)
+    columns = ", ".join(f'cast(null as {duckdb_type(c.type)}) as "{c.name}"' for c in table.columns)
     return f"select {columns} where false"
 
 

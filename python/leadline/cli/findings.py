@@ -69,7 +69,7 @@ def command(
         return 0
     if capture is None:
         raise LeadlineError("usage", "give a CAPTURE, or --explain ID, or --sql ID", hint="leadline findings --help")
-    opened = open_capture(capture)
+    opened = open_capture(capture).hold()
     try:
         chosen = [find_rule(name).id for name in only] or None
         evaluation = evaluate(opened, chosen, parse_thresholds(thresholds))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
 import duckdb
 
+from leadline.capture.hold import hold
 from leadline.capture.reader import Capture
 from leadline.errors import LeadlineError
 from leadline.findings.domain import not_applicable
@@ -35,10 +35,6 @@ COLUMNS = {
 }
 SEVERITIES = ("critical", "high", "medium", "low", "info")
 CONFIDENCES = ("high", "medium", "low")
-# Views that most rules read: computed once per evaluation while they stay small enough for memory (270 bytes a row, measured,
-# and two of them have nearly all rows: about 1 GB at the limit). Larger captures are evaluated from the files, rule by rule.
-SHARED_VIEWS = ("session_tick", "session_sample", "db_time", "lock_chain", "hot_block")
-SHARED_ROWS_LIMIT = 2_000_000
 
 
 @dataclass(frozen=True)
@@ -102,11 +98,13 @@ def evaluate(capture: Capture, only: Collection[str] | None = None, thresholds: 
     findings: list[Finding] = []
     not_evaluated: list[tuple[str, str]] = []
     clean: list[str] = []
-    db = capture.db.cursor()  # temporary tables and variables end with it
+    # Temporary tables and variables end with a cursor; of a capture that is held already, only other thresholds of views need that.
+    db = capture.db if capture.held and not shared else capture.db.cursor()
     try:
         for name, value in shared.items():
             db.execute(f"set variable {name} = {number(value)}")
-        _compute_shared_views(db, chosen)
+        if db is not capture.db:
+            hold(db, capture.path)
         for definition in chosen:
             try:
                 reason = _not_evaluable(capture, db, definition)
@@ -120,7 +118,8 @@ def evaluate(capture: Capture, only: Collection[str] | None = None, thresholds: 
             else:
                 clean.append(definition.id)
     finally:
-        db.close()
+        if db is not capture.db:
+            db.close()
     return Evaluation(sorted(findings, key=_rank), not_evaluated, clean, skipped)
 
 
@@ -153,16 +152,6 @@ def _check_names(given: Mapping[str, float]) -> None:
     unknown = sorted(set(given) - {*own, *shared, *(name.partition(".")[2] for name in own)})
     if unknown:
         raise LeadlineError("usage", f"there is no threshold {unknown[0]}", hint=f"known: {', '.join([*own, *shared])}")
-
-
-def _compute_shared_views(db: duckdb.DuckDBPyConnection, chosen: list[Definition]) -> None:
-    """Temporary tables that stand before the views of the same names, so that each is computed once and not per rule."""
-    count = db.execute("select coalesce(sum(ticks), 0) from session_run").fetchone()
-    if count is None or count[0] > SHARED_ROWS_LIMIT:
-        return
-    for view in SHARED_VIEWS:
-        if any(re.search(rf"\b{view}\b", d.query) for d in chosen):
-            db.execute(f'create temp table "{view}" as select * from "{view}"')
 
 
 def _not_evaluable(capture: Capture, db: duckdb.DuckDBPyConnection, definition: Definition) -> str | None:

@@ -21,10 +21,25 @@ DUCKDB_TYPES = {
     "int32": "INTEGER",
     "int64": "BIGINT",
     "uint32": "UINTEGER",
+    "uint64": "UBIGINT",
     "float64": "DOUBLE",
     "string": "VARCHAR",
+    "binary": "BLOB",
     "bool": "BOOLEAN",
 }
+# What the rows of a stored table are: observations of passes or readings; things that happened or were found, each once; what
+# an id of other rows stands for; names and settings, read as a whole.
+ROLES = ("sampled", "event", "described", "named")
+# Who computes a view once instead of each time it is read: an evaluation of many rules; also a live window, whenever it moves;
+# also a live capture, which keeps its rows because they never change once they are there.
+MATERIALISE = ("evaluation", "window", "append")
+
+
+def duckdb_type(column_type: str) -> str:
+    """The type of DuckDB for a type of a table file, also for list<type>."""
+    if column_type.startswith("list<"):
+        return DUCKDB_TYPES[column_type.removeprefix("list<").removesuffix(">")] + "[]"
+    return DUCKDB_TYPES[column_type]
 
 
 @dataclass(frozen=True)
@@ -39,13 +54,20 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """One table or view. sql (with the defaults of its thresholds), needs, uses and thresholds are for views only."""
+    """One table or view.
+
+    Of tables: probe; role (ROLES); clock, the column whose order the rows have. Of views: sql (with the defaults of its
+    thresholds), needs, uses, thresholds, materialise (MATERIALISE).
+    """
 
     name: str
     kind: str
     title: str
     columns: tuple[Column, ...]
     probe: str = ""
+    role: str = ""
+    clock: str = ""
+    materialise: str = ""
     sql: str = ""
     needs: tuple[str, ...] = ()
     uses: tuple[str, ...] = ()

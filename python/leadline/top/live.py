@@ -20,17 +20,31 @@ from leadline.capture.manifest import Clock, Manifest
 from leadline.capture.reader import Capture, memory_database
 from leadline.capture.views import manifest_view, views_in_order
 from leadline.errors import LeadlineError
-from leadline.tables import DUCKDB_TYPES, Table, all_tables
+from leadline.tables import Table, all_tables, duckdb_type
 
 RAW = "session_run"  # goes into session_sample as soon as its ticks are there
-SAMPLED = ("tick", "session_delta", "lock_wait", "buffer_wait", "buffer_waiter", "buffer_scan", "lwlock_wait")
-DESCRIBED = ("session", "statement", "wait_event")
-NAMED = ("relation", "database", "role")
+SAMPLE = "session_sample"
 MOST_STATEMENTS = 50_000  # beyond that, texts of statements that were not sampled lately are dropped for good
 END_OF_TIME = 1 << 62
 IN_WINDOW = "ts >= getvariable('ts_from') and ts < getvariable('ts_to')"
 # Of the counters the intervals that reach into the window: the last samples belong to one that ends after it.
 REACHES_IN = "ts > getvariable('ts_from') and ts - dt_ns < getvariable('ts_to')"
+
+
+def timed() -> tuple[str, ...]:
+    """Tables whose rows belong to a moment: they come all the time, and are forgotten as they get old. Ticks come first."""
+    names = (t.name for t in all_tables().values() if t.role in ("sampled", "event") and t.clock == "ts")
+    return tuple(sorted(names, key=lambda name: name != "tick"))
+
+
+def described() -> tuple[str, ...]:
+    return tuple(t.name for t in all_tables().values() if t.role == "described")
+
+
+def shown_names() -> tuple[str, ...]:
+    """Tables of names that a view reads."""
+    read = {name for view in views_in_order() for name in (*view.needs, *view.uses)}
+    return tuple(t.name for t in all_tables().values() if t.role == "named" and t.name in read)
 
 
 class LiveCapture(Capture):
@@ -49,13 +63,13 @@ class LiveCapture(Capture):
                 self._create_table(table)
         self._set_limits(0, END_OF_TIME)
         for view in views_in_order():
-            if view.name == "session_sample":
-                self.db.execute(f"create view session_sample_new as {view.sql}")
-                self.db.execute("create table kept.session_sample as from session_sample_new")
-                self.db.execute(f"create view session_sample as select * from kept.session_sample where {IN_WINDOW}")
-            elif view.name == "lock_chain":  # read many times for one screen, and dear: a table, made when asked for
-                self.db.execute(f"create view lock_chain_now as {view.sql}")
-                self._make_chains()
+            if view.materialise == "append":
+                self.db.execute(f"create view {view.name}_new as {view.sql}")
+                self.db.execute(f"create table kept.{view.name} as from {view.name}_new")
+                self.db.execute(f"create view {view.name} as select * from kept.{view.name} where {IN_WINDOW}")
+            elif view.materialise == "window":  # read many times for one screen, and dear: a table, made when asked for
+                self.db.execute(f"create view {view.name}_now as {view.sql}")
+                self.db.execute(f"create table {view.name} as from {view.name}_now")
             else:
                 self.db.execute(f'create view "{view.name}" as {view.sql}')
 
@@ -70,12 +84,13 @@ class LiveCapture(Capture):
         return None if probe.looked else probe.why or f"probe {spec.probe} was not run"
 
     def _create_table(self, table: Table) -> None:
-        columns = ", ".join(f'"{c.name}" {DUCKDB_TYPES[c.type]}' for c in table.columns)
-        if table.name not in (RAW, *SAMPLED, *DESCRIBED):
+        columns = ", ".join(f'"{c.name}" {duckdb_type(c.type)}' for c in table.columns)
+        if table.name not in (RAW, *timed(), *described()):
             self.db.execute(f'create table "{table.name}" ({columns})')
             return
         self.db.execute(f"create table kept.{table.name} ({columns})")
-        where = f" where {REACHES_IN if table.name == 'session_delta' else IN_WINDOW}" if table.name in SAMPLED else ""
+        interval = any(c.name == "dt_ns" for c in table.columns)
+        where = f" where {REACHES_IN if interval else IN_WINDOW}" if table.name in timed() else ""
         self.db.execute(f"create view {table.name} as select * from kept.{table.name}{where}")
 
     # -- the window ----------------------------------------------------------------------------------------------------
@@ -90,10 +105,9 @@ class LiveCapture(Capture):
         """Moves the window of every table and view to [ts_from, ts_to), ns on CLOCK_MONOTONIC. chains: lock_chain too."""
         self._set_limits(ts_from, ts_to)
         if chains:
-            self._make_chains()
-
-    def _make_chains(self) -> None:
-        self.db.execute("create or replace table lock_chain as from lock_chain_now")
+            for view in views_in_order():
+                if view.materialise == "window":
+                    self.db.execute(f"create or replace table {view.name} as from {view.name}_now")
 
     def _set_limits(self, ts_from: int, ts_to: int) -> None:
         self.db.execute(f"set variable ts_from = {ts_from}::bigint")
@@ -109,7 +123,7 @@ class LiveCapture(Capture):
         The window is then everything: look_at() comes next. Raises LeadlineError('storage').
         """
         # Ticks are listed first and names last: whatever a listed segment refers to was written before it.
-        found = {table: sorted((folder / table).glob("*.parquet")) for table in (*SAMPLED, RAW, *DESCRIBED)}
+        found = {table: sorted((folder / table).glob("*.parquet")) for table in (*timed(), RAW, *described())}
         taken = [segment for segments in found.values() for segment in segments]
         self._set_limits(0, END_OF_TIME)
         try:
@@ -120,7 +134,7 @@ class LiveCapture(Capture):
                     self.db.execute(f"insert into kept.{table} select {columns} from {_parquet(segments)}")
             self._make_samples()
             self.db.execute("commit")
-            for segment in [*taken, *_not_shown(folder)]:
+            for segment in taken:  # a table that is not known here is somebody else's: its segments stay
                 segment.unlink(missing_ok=True)
         except (duckdb.Error, OSError) as e:
             with contextlib.suppress(duckdb.Error):
@@ -138,11 +152,11 @@ class LiveCapture(Capture):
 
     # -- names ---------------------------------------------------------------------------------------------------------
 
-    def set_names(self, folder: Path, tables: Iterable[str] = NAMED) -> None:
-        """Replaces relation, database and role by the segments in this folder."""
+    def set_names(self, folder: Path, tables: Iterable[str] | None = None) -> None:
+        """Replaces relation, database, role and the other tables of names by the segments in this folder."""
         try:
             before = self._names_of_samples()
-            for table in tables:
+            for table in shown_names() if tables is None else tables:
                 segments = sorted((folder / table).glob("*.parquet"))
                 if segments:
                     self.db.execute(f"create or replace table {table} as from {_parquet(segments)}")
@@ -175,7 +189,7 @@ class LiveCapture(Capture):
     def trim(self, ts_from: int, spared: tuple[int, int] | None = None) -> None:
         """Forgets samples before ts_from, but those in the spared window, and sessions that are not sampled any more."""
         old = f"ts < {ts_from}" + (f" and not (ts >= {spared[0]} and ts < {spared[1]})" if spared else "")
-        for table in (*SAMPLED, "session_sample"):
+        for table in (*timed(), SAMPLE):
             self.db.execute(f"delete from kept.{table} where {old}")
         self.db.execute(f"delete from kept.{RAW} where tick < (select min(tick) from kept.tick)")
         self.db.execute(f"delete from kept.session where ts < {ts_from} and session_id not in (select session_id from kept.session_sample)")
@@ -191,9 +205,3 @@ class LiveCapture(Capture):
 def _parquet(segments: Sequence[Path]) -> str:
     files = ", ".join("'" + str(segment).replace("'", "''") + "'" for segment in segments)
     return f"read_parquet([{files}], union_by_name = true)"
-
-
-def _not_shown(folder: Path) -> list[Path]:
-    """Segments of tables that the live view does not read."""
-    shown = (*SAMPLED, RAW, *DESCRIBED, *NAMED)
-    return [segment for segment in folder.glob("*/*.parquet") if segment.parent.name not in shown]

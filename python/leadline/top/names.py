@@ -21,7 +21,7 @@ from leadline.postgres.catalog.connection import Connection, connect
 from leadline.postgres.catalog.files import CatalogFiles
 from leadline.postgres.catalog.sql import RELATION_LIMIT, Row
 from leadline.postgres.target import Target
-from leadline.top.live import NAMED
+from leadline.top.live import shown_names
 
 REFRESH_S = 60.0
 UNKNOWN_AFTER_S = 5.0  # an unknown number asks for a reading, this often at most
@@ -98,7 +98,7 @@ class Names:
         folder = self._folder / f"names-{self._readings}"
         folder.mkdir()
         store = Store(str(folder))
-        store.add_all({table: part for table, part in rows.items() if table in NAMED})
+        store.add_all({table: part for table, part in rows.items() if table in shown_names()})
         store.close()
         with self._lock:
             self._ready = folder

@@ -3,6 +3,7 @@
 
 mod disk_full;
 mod killed;
+mod row_groups;
 mod rows;
 mod scratch;
 mod segments;

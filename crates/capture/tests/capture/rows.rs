@@ -51,6 +51,9 @@ fn random_value<'a>(column_type: ColumnType, nullable: bool, random: &mut Random
         ColumnType::UInt32 => Value::Int(i64::from(random.next() as u32)),
         ColumnType::Int64 => Value::Int(random.next() as i64),
         ColumnType::Float64 => Value::Float(random.next() as f64 / 3.0),
+        ColumnType::UInt64 => Value::UInt(random.next()),
+        ColumnType::Binary => Value::Bytes(&text.as_bytes()[..random.below(text.len() as u64) as usize]),
+        ColumnType::List(_) => Value::List(&[]),
         ColumnType::Bool => Value::Bool(random.below(2) == 0),
         ColumnType::String => Value::Text(&text[..random.below(text.len() as u64) as usize]),
     }
