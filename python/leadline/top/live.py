@@ -134,7 +134,7 @@ class LiveCapture(Capture):
                     self.db.execute(f"insert into kept.{table} select {columns} from {_parquet(segments)}")
             self._make_samples()
             self.db.execute("commit")
-            for segment in taken:  # a table that is not known here is somebody else's: its segments stay
+            for segment in [*taken, *_not_shown(folder)]:
                 segment.unlink(missing_ok=True)
         except (duckdb.Error, OSError) as e:
             with contextlib.suppress(duckdb.Error):
@@ -205,3 +205,10 @@ class LiveCapture(Capture):
 def _parquet(segments: Sequence[Path]) -> str:
     files = ", ".join("'" + str(segment).replace("'", "''") + "'" for segment in segments)
     return f"read_parquet([{files}], union_by_name = true)"
+
+
+def _not_shown(folder: Path) -> list[Path]:
+    """Segments of tables that the live view does not read. A table that is not known here is somebody else's: its segments stay."""
+    read = (*timed(), RAW, *described(), *shown_names())
+    unread = [t.name for t in all_tables().values() if t.kind == "table" and t.name not in read]
+    return [segment for name in unread for segment in (folder / name).glob("*.parquet")]
