@@ -1,7 +1,7 @@
 """The compiled part of leadline (crates/py). Every error is a leadline.errors.LeadlineError."""
 
 from collections.abc import Callable
-from typing import Any, final
+from typing import Any, TypedDict, final
 
 VERSION: str
 
@@ -29,6 +29,30 @@ class TableWriter:
 
 def block_sizes(data_dir: str) -> tuple[int, int]:
     """What a data directory's pg_control says of its pages: bytes of a block, and of a block of the log."""
+
+class Remark(TypedDict):
+    """One thing that a reader of the files should know. is_error: they are damaged, not only behind."""
+
+    name: str
+    is_error: bool
+    message: str
+    hint: str
+
+class Condition(TypedDict):
+    """server: running, stopped, stopped in recovery, crashed, copied, restoring, unknown. behind_since: from which LSN on the log may
+    not be in the files; None when all of it is. remarks: errors first; empty when the files are whole and nobody writes them."""
+
+    root: str
+    server: str
+    pid: int | None
+    behind_since: str | None
+    has_backup_label: bool
+    has_standby_signal: bool
+    has_recovery_signal: bool
+    remarks: list[Remark]
+
+def condition(path: str) -> Condition | None:
+    """How well the data directory at `path` is, or the one that the file `path` is in; None when it is in none."""
 
 def page_read(path: str, block: int, block_size: int | None = None) -> dict[str, Any]:
     """One page of a file: {path, engine, block, fork, fork_block, block_size, kind, checksums, computed_checksum, raw,

@@ -22,6 +22,7 @@ KINDS = (
     "storage",  # evidence cannot be written or read
     "invalid",  # a file or memory holds what it should not
     "query",  # SQL of the user does not run
+    "fault",  # leadline itself failed: please report it
 )
 
 

@@ -2,7 +2,9 @@
 
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use leadline_errors::{Error as Shown, Kind};
 
 /// What was being done to the file system when it failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,4 +115,47 @@ impl std::error::Error for Error {
             _ => None,
         }
     }
+}
+
+/// As the user sees it.
+impl From<Error> for Shown {
+    fn from(e: Error) -> Shown {
+        let said = e.to_string();
+        match &e {
+            Error::Storage { path, op, source } => {
+                let (message, hint) = if e.is_disk_full() {
+                    let hint =
+                        format!("free space (df -h {}) or write to another file system with -o DIR", folder(path));
+                    ("there is no room left for the capture", hint)
+                } else if source.kind() == io::ErrorKind::PermissionDenied {
+                    let hint =
+                        format!("choose a folder you may write with -o DIR, or: chown $(id -un) {}", folder(path));
+                    ("the capture cannot be written", hint)
+                } else {
+                    ("the capture cannot be written", String::new())
+                };
+                let detail = format!("{op}: {source}; finished segments are whole and readable");
+                Shown::new(Kind::Storage, message).detail(detail).hint(hint).at(path)
+            }
+            Error::UnknownTable { table, is_view } => {
+                let kind = if *is_view { Kind::Invalid } else { Kind::NotFound };
+                Shown::new(kind, said).hint("leadline tables lists the tables").at(table)
+            }
+            Error::Schema { table, detail } | Error::Encode { table, detail } => {
+                Shown::new(Kind::Invalid, format!("rows do not fit table {table}")).detail(detail).at(table)
+            }
+            Error::Row { table, column, row, detail } => {
+                let at = if column.is_empty() { (*table).to_owned() } else { format!("{table}.{column}") };
+                Shown::new(Kind::Invalid, format!("row {row} does not fit {at}"))
+                    .detail(detail)
+                    .hint(format!("leadline tables {table} lists the columns"))
+                    .at(format!("{at}, row {row}"))
+            }
+        }
+    }
+}
+
+/// The folder of a path, for commands people type.
+fn folder(path: &Path) -> String {
+    path.parent().unwrap_or(path).display().to_string()
 }

@@ -415,7 +415,11 @@ fn chunks() -> Vec<Vec<u8>> {
 
 fn control(major: u32) -> Vec<u8> {
     let mut file = vec![0; 296];
-    let version = if major < 18 { 1300 } else { 1800 };
+    let version = match major {
+        ..=16 => 1300,
+        17 => 1700,
+        _ => 1800,
+    };
     for (at, value) in [(8, version), (64, 800), (80, 4), (216, BLOCK as u32), (220, 131_072)] {
         file[at..at + 4].copy_from_slice(&le(value));
     }

@@ -19,12 +19,14 @@
 #![warn(missing_docs)]
 
 pub mod informix;
+mod lsn;
 pub mod oracle;
 mod part;
 pub mod postgres;
 mod reader;
 mod region;
 
+pub use lsn::Lsn;
 pub use part::{Field, FieldKind, Part, Tid, Value, Wrong};
 pub use reader::{Flag, Reader};
 pub use region::{regions, Region};

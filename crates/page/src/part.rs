@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::lsn::Lsn;
+
 /// A named piece of a page: its header, one line pointer, one tuple.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Part {
@@ -146,7 +148,7 @@ impl fmt::Display for Value {
                 let all: Vec<String> = numbers.iter().map(u64::to_string).collect();
                 f.write_str(&all.join(" "))
             }
-            Value::Lsn(lsn) => write!(f, "{:X}/{:X}", lsn >> 32, lsn & 0xffff_ffff),
+            Value::Lsn(lsn) => Lsn(*lsn).fmt(f),
             Value::Bytes(bytes) => bytes.iter().try_for_each(|b| write!(f, "{b:02x}")),
             Value::Bits(bits) => bits.iter().try_for_each(|b| f.write_str(if *b { "1" } else { "0" })),
         }

@@ -16,8 +16,8 @@ mod run;
 mod segments;
 mod tables;
 
-pub use error::Error;
 pub use files::{Engine, Layout, RelationFile};
+pub use leadline_errors::Error;
 pub use lock::try_lock;
 pub use look::{check_fast, look_again};
 pub use other::{Other, OtherPage};

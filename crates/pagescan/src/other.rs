@@ -6,11 +6,13 @@
 use std::fs::{self, File};
 use std::path::Path;
 
+use leadline_datadir::above;
+use leadline_errors::Error;
 use leadline_page::postgres::{describe_clog, describe_control, describe_relmap, SLRU_PAGES_PER_SEGMENT};
 use leadline_page::{Part, Wrong};
 
-use crate::error::Error;
-use crate::files::{control_above, layout_of, read_at};
+use crate::error::{cannot_read, no_pages};
+use crate::files::{layout_of, read_at};
 
 /// No such file is longer that a server makes; more is not read.
 const LONGEST: usize = 32 << 10;
@@ -58,15 +60,15 @@ impl Other {
     /// # Errors
     /// When it cannot be read or has no such page.
     pub fn read(self, path: &Path, block: u32, block_size: Option<u32>) -> Result<OtherPage, Error> {
-        let failed = |source| Error::Read { path: path.to_owned(), source };
-        let no_page = |detail: String| Error::NotPages { path: path.to_owned(), detail };
+        let failed = |source| cannot_read(path, &source);
+        let no_page = |detail: String| no_pages(path, detail);
         let about = fs::metadata(path).map_err(failed)?;
         if !about.is_file() {
             return Err(no_page("not a file".into()));
         }
         let file = File::open(path).map_err(failed)?;
         let size = match self {
-            Other::Clog(_) => layout_of(control_above(path)?.as_ref(), block_size)?.block_size as usize,
+            Other::Clog(_) => layout_of(above(path)?.as_ref(), block_size)?.block_size as usize,
             _ if block > 0 => {
                 return Err(no_page(format!("there is no block {block}: the file is read as one, block 0")))
             }

@@ -10,10 +10,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use leadline_errors::Error;
 use leadline_page::postgres::{Header, Kind, Verdict};
 use leadline_page::Wrong;
 
-use crate::error::Error;
+use crate::error::cannot_read;
 use crate::files::{find, read_at, Found, RelationFile};
 use crate::hole::{hole_at, is_sparse};
 use crate::look::{check_fast, look_again, LOOKS};
@@ -200,8 +201,9 @@ impl Run {
     pub fn finish(mut self) -> Result<Summary, Error> {
         let threads = std::mem::take(&mut self.threads);
         while self.take(WAITING, Duration::from_millis(50)).is_some() {}
-        if threads.into_iter().map(JoinHandle::join).filter(Result::is_err).count() > 0 {
-            return Err(Error::Fault);
+        let panics: Vec<_> = threads.into_iter().filter_map(|thread| thread.join().err()).collect();
+        if let Some(panic) = panics.first() {
+            return Err(Error::fault("looked at pages", &**panic));
         }
         match lock(&self.shared.error).take() {
             Some(e) => Err(e),
@@ -248,7 +250,7 @@ impl Worker<'_> {
                         shared.bytes.fetch_add(PIECE.min(about.bytes - offset), Relaxed);
                         continue;
                     }
-                    Err(source) => return Err(Error::Read { path: about.path.clone(), source }),
+                    Err(source) => return Err(cannot_read(&about.path, &source)),
                 },
             };
             if offset == 0 {
@@ -324,7 +326,7 @@ impl Worker<'_> {
         let mut read = 0;
         for _ in 0..LOOKS {
             let more = read_at(file, buffer.get_mut(read..).unwrap_or_default(), offset + read as u64);
-            read += more.map_err(|source| Error::Read { path: about.path.clone(), source })?;
+            read += more.map_err(|source| cannot_read(&about.path, &source))?;
             if read % size == 0 {
                 break; // else the page behind is being added, or its end is missing
             }

@@ -6,6 +6,7 @@
 use std::fs;
 use std::path::PathBuf;
 
+use leadline_datadir::{root_above, segment_path};
 use leadline_page::Wrong;
 
 use crate::files::RelationFile;
@@ -16,15 +17,12 @@ use crate::files::RelationFile;
 /// copies the files of a database in any order.
 pub(crate) fn gap_before(file: &RelationFile) -> Option<(PathBuf, Wrong)> {
     let before = file.segment.checked_sub(1)?;
-    let root = file.path.ancestors().skip(1).take(5).find(|folder| folder.join("global/pg_control").is_file())?;
+    let root = root_above(&file.path)?;
     if root.join("postmaster.pid").exists() {
         return None;
     }
     let len = |path: &PathBuf| fs::metadata(path).ok().map(|about| about.len());
-    let of = |segment: u32| match segment {
-        0 => file.path.with_extension(""),
-        n => file.path.with_extension(n.to_string()),
-    };
+    let of = |segment| segment_path(&file.path.with_extension(""), segment);
     let (first, path) = (of(0), of(before));
     let full = u64::from(file.layout.segment_blocks) * u64::from(file.layout.block_size);
     let found = match len(&path) {
@@ -43,7 +41,7 @@ pub(crate) fn gap_before(file: &RelationFile) -> Option<(PathBuf, Wrong)> {
 /// What is wrong with a file of a data directory that has more than a segment: the server does not read it.
 pub(crate) fn too_long(file: &RelationFile) -> Option<Wrong> {
     let most = u64::from(file.layout.segment_blocks) * u64::from(file.layout.block_size);
-    let is_one = file.layout.checksums.is_some() && file.relfilenode != 0 && file.bytes > most;
+    let is_one = file.layout.checksums.is_some() && file.relation.rel != 0 && file.bytes > most;
     let (wanted, found) = (format!("at most {most} bytes"), format!("{} bytes", file.bytes));
     is_one.then_some(Wrong { class: "segment", what: "file", item: None, offset: 0, wanted, found })
 }

@@ -13,9 +13,9 @@ use leadline_page::postgres::spgist::SpgistTuple;
 use leadline_page::postgres::{Header, Items, Kind, Verdict};
 use leadline_page::Tid;
 
-use crate::error::Error;
 use crate::files::RelationFile;
 use crate::run::Shared;
+use leadline_errors::Error;
 
 /// Rows that make a batch: with those of one more page not more than a page of the Parquet file takes.
 const BATCH: usize = 16_000;
@@ -138,9 +138,9 @@ impl Tables {
             rows.append(&[
                 Value::Int(number),
                 Value::Text(&file.path.to_string_lossy()),
-                Value::Int(file.spcnode.into()),
-                Value::Int(file.dbnode.into()),
-                Value::Int(file.relfilenode.into()),
+                Value::Int(file.relation.spc.into()),
+                Value::Int(file.relation.db.into()),
+                Value::Int(file.relation.rel.into()),
                 Value::Text(file.fork.as_str()),
                 Value::Int(file.segment.into()),
                 Value::Int(file.bytes as i64),

@@ -16,7 +16,7 @@ mod tally;
 
 pub use form::{Form, OldRow};
 pub use index::{btree_meta, gin_page, hash_meta, GinPage};
-pub use leadline_rows::{Error, Kind};
+pub use leadline_errors::{Error, Kind};
 pub use old_pages::{OldPage, OldPages};
 pub use reason::Reason;
 pub use relations::{relations, Relation, Wanted, What};

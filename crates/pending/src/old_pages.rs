@@ -1,7 +1,7 @@
 //! The old rows of one table, page by page, for whoever rewrites them.
 
+use leadline_errors::Error;
 use leadline_rows::heap_file::HeapFile;
-use leadline_rows::Error;
 
 use crate::form::{Form, Looked, OldRow};
 use crate::relations::{Relation, What};

@@ -4,11 +4,12 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::path::Path;
 
+use leadline_datadir::DataDir;
+use leadline_errors::{Error, Kind};
 use leadline_rows::catalog::{databases, name, number, oids, Catalog, Class, Database};
-use leadline_rows::data_dir::DataDir;
 use leadline_rows::heap_file::HeapFile;
 use leadline_rows::names::RelationName;
-use leadline_rows::{relation_of_file, Error, Kind};
+use leadline_rows::relation_of_file;
 
 use crate::form::Form;
 

@@ -4,11 +4,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use leadline_errors::{Error, Kind};
 use leadline_page::postgres::heap::TupleHeader;
 use leadline_page::postgres::{checksum, Header};
 use leadline_rows::heap_file::HeapFile;
 use leadline_rows::xact::{Status, Xacts};
-use leadline_rows::{Error, Kind};
 
 use crate::index::{btree_meta, gin_page, hash_meta, GinPage};
 use crate::reason::Reason;

@@ -5,6 +5,7 @@
 use pyo3::prelude::*;
 
 mod clock;
+mod data_dir;
 mod error;
 mod informix;
 mod page;
@@ -25,6 +26,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<page::PageRun>()?;
     module.add_function(wrap_pyfunction!(page::page_read, module)?)?;
     module.add_function(wrap_pyfunction!(page::block_sizes, module)?)?;
+    module.add_function(wrap_pyfunction!(data_dir::condition, module)?)?;
     module.add_function(wrap_pyfunction!(informix::informix_page, module)?)?;
     module.add_function(wrap_pyfunction!(informix::informix_page_type, module)?)?;
     module.add_class::<page_values::PageValues>()?;

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use leadline_page::postgres::{check, checksum, dissect_block, Control, Header};
+use leadline_datadir::{read_control, DEFAULT_BLOCK_SIZE};
+use leadline_page::postgres::{check, checksum, dissect_block, Header};
 use leadline_page::{oracle, regions, Field, Part, Value, Wrong};
 use leadline_pagescan::{Engine, Other, Problem, RelationFile, Run};
 use pyo3::prelude::*;
@@ -15,15 +16,10 @@ use crate::error::Error;
 /// What a data directory's pg_control says of its pages: bytes of a block, and of a block of the log.
 #[pyfunction]
 pub(crate) fn block_sizes(data_dir: PathBuf) -> PyResult<(u32, u32)> {
-    let path = data_dir.join("global/pg_control");
-    let read = std::fs::read(&path).map_err(|source| leadline_pagescan::Error::Read { path: path.clone(), source });
-    let parsed = read.and_then(|bytes| {
-        Control::parse(&bytes).map_err(|e| leadline_pagescan::Error::NotPages { path, detail: e.to_string() })
-    });
-    let control = parsed.map_err(Error::from)?;
+    let (control, _) = read_control(&data_dir).map_err(Error::from)?;
     // The log has pages of 8 kB where this makes no sense.
     let is_size = control.xlog_blcksz.is_power_of_two() && (1024..=65536).contains(&control.xlog_blcksz);
-    Ok((control.blcksz, if is_size { control.xlog_blcksz } else { 8192 }))
+    Ok((control.blcksz, if is_size { control.xlog_blcksz } else { DEFAULT_BLOCK_SIZE }))
 }
 
 /// One page of a file, taken apart.
@@ -38,7 +34,7 @@ pub(crate) fn page_read(
     if let Some(other) = Other::of(&path) {
         return other_read(py, &path, other, block, block_size);
     }
-    let read = || -> Result<_, leadline_pagescan::Error> {
+    let read = || -> Result<_, leadline_errors::Error> {
         let (about, file) = RelationFile::open(&path, block_size)?;
         let page = about.read_block(&file, block)?;
         let found = match about.engine {
@@ -201,7 +197,7 @@ impl PageRun {
     fn with<T: Send>(&self, py: Python<'_>, work: impl FnOnce(&Run) -> T + Send) -> Result<T, Error> {
         py.detach(|| {
             let run = self.run.lock().unwrap_or_else(PoisonError::into_inner);
-            run.as_ref().map(work).ok_or(Error::Closed { what: "the run over pages".into() })
+            run.as_ref().map(work).ok_or(Error::closed("the run over pages"))
         })
     }
 }
@@ -250,7 +246,7 @@ impl PageRun {
     fn finish<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let finished = py.detach(|| {
             let run = self.run.lock().unwrap_or_else(PoisonError::into_inner).take();
-            run.map(Run::finish).ok_or(Error::Closed { what: "the run over pages".into() })
+            run.map(Run::finish).ok_or(Error::closed("the run over pages"))
         })?;
         let summary = finished.map_err(Error::from)?;
         let out = PyDict::new(py);

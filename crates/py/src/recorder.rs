@@ -1,6 +1,6 @@
 //! `Recorder`: the shared-memory probe and its threads.
 
-use crate::error::{recorder_shape, Error, Shape};
+use crate::error::Error;
 use leadline_recorder::{Config, Description, Recorder as Inner};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
@@ -13,13 +13,13 @@ pub(crate) struct Recorder {
     pid: i32,
 }
 
-fn error_dict<'py>(py: Python<'py>, shape: Shape) -> PyResult<Bound<'py, PyDict>> {
+fn error_dict<'py>(py: Python<'py>, e: &leadline_errors::Error) -> PyResult<Bound<'py, PyDict>> {
     let error = PyDict::new(py);
-    error.set_item("kind", shape.kind)?;
-    error.set_item("message", shape.message)?;
-    error.set_item("detail", shape.detail)?;
-    error.set_item("hint", shape.hint)?;
-    error.set_item("where", shape.place)?;
+    error.set_item("kind", e.kind.as_str())?;
+    error.set_item("message", &e.message)?;
+    error.set_item("detail", &e.detail)?;
+    error.set_item("hint", &e.hint)?;
+    error.set_item("where", &e.place)?;
     Ok(error)
 }
 
@@ -84,7 +84,7 @@ impl Recorder {
         out.set_item("server_version_num", d.server_version_num)?;
         out.set_item("server_version", &d.server_version)?;
         out.set_item("max_connections", d.max_connections)?;
-        out.set_item("shared_buffers_bytes", u64::from(d.buffers) * 8192)?;
+        out.set_item("shared_buffers_bytes", d.shared_buffers_bytes)?;
         out.set_item(
             "data_dir",
             std::fs::read_link(format!("/proc/{}/cwd", self.pid)).ok().map(|p| p.to_string_lossy().into_owned()),
@@ -103,7 +103,7 @@ impl Recorder {
         let s = self.inner.status();
         let out = PyDict::new(py);
         out.set_item("running", s.running)?;
-        out.set_item("error", self.inner.with_error(|e| e.map(|e| error_dict(py, recorder_shape(e))).transpose())?)?;
+        out.set_item("error", self.inner.with_error(|e| e.map(|e| error_dict(py, e)).transpose())?)?;
         out.set_item("ts_from", s.ts_from)?;
         out.set_item("ts_now", s.ts_now)?;
         out.set_item("ticks", s.ticks)?;

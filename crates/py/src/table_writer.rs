@@ -74,7 +74,7 @@ impl TableWriter {
     {
         let outcome: Result<(), Error> = py.detach(|| match &mut *self.lock() {
             State::Open(writer) => Ok(work(writer)?),
-            State::Closed(_) => Err(Error::Closed { what: format!("the writer of table {}", self.spec.name) }),
+            State::Closed(_) => Err(Error::closed(format_args!("the writer of table {}", self.spec.name))),
         });
         Ok(outcome?)
     }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use leadline_wal::describe::{self, time_text, Message, Value};
-use leadline_wal::export::{export, Failure};
+use leadline_wal::export::export;
 use leadline_wal::history::history;
 use leadline_wal::long::{Again, List, KEPT};
 use leadline_wal::stats::{stats, By, Key};
@@ -30,8 +30,7 @@ pub(crate) struct WalLog {
 }
 
 fn usage(message: String) -> Error {
-    let text = String::new;
-    Error::Wal(leadline_wal::Error { kind: Kind::Usage, message, detail: text(), hint: text(), place: text() })
+    leadline_errors::Error::new(Kind::Usage, message).into()
 }
 
 fn lsn(text: Option<String>) -> Result<Option<Lsn>, Error> {
@@ -231,14 +230,8 @@ impl WalLog {
         let wants = |record: &Record<'_>| self.filter.wants(record);
         let keep: Option<&(dyn Fn(&Record<'_>) -> bool + Sync)> =
             if self.filter.is_empty() { None } else { Some(&wants) };
-        let found = py.detach(|| {
-            export(&self.log, self.range, threads, &capture_dir, keep, &mut |done| look.go_on(done)).map_err(
-                |e| match e {
-                    Failure::Log(e) => Error::Wal(e),
-                    Failure::Capture(e) => Error::Capture(e),
-                },
-            )
-        });
+        let found =
+            py.detach(|| export(&self.log, self.range, threads, &capture_dir, keep, &mut |done| look.go_on(done)));
         let found = look.outcome(found)?;
         let tables = PyDict::new(py);
         for (name, figures) in &found.tables {

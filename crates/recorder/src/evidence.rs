@@ -1,6 +1,7 @@
 //! What the sampler hands to the background thread: columns for the hot tables, rows for the rare ones.
 
-use leadline_shm::buffers::{BufferTag, WaitKind};
+use leadline_datadir::BlockId;
+use leadline_shm::buffers::WaitKind;
 use leadline_shm::locks::Edge;
 use leadline_shm::sessions::{Listed, Run, SessionSeen, StatementSeen};
 
@@ -60,7 +61,7 @@ pub(crate) fn mode(is_exclusive: bool) -> &'static str {
 pub struct BufferRow {
     pub ts: i64,
     pub buf_id: u32,
-    pub tag: BufferTag,
+    pub tag: BlockId,
     pub page_kind: &'static str,
     pub kind: WaitKind,
     pub waiters: i32,

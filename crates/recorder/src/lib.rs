@@ -19,4 +19,4 @@ mod tables;
 mod taskstats;
 
 pub use clock::{become_realtime, monotonic_ns, realtime_ns, sleep_until};
-pub use recorder::{Config, Description, Error, Recorder, Status};
+pub use recorder::{Config, Description, Recorder, Status};

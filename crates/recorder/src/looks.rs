@@ -5,6 +5,7 @@
 
 use crate::clock::{monotonic_ns, thread_cpu_ns};
 use crate::evidence::{mode, BufferRow, Evidence, Holder, LockRow, LwlockRow, ScanRow, WaiterRow};
+use leadline_datadir::RelFile;
 use leadline_shm::attach::Attached;
 use leadline_shm::buffers::{self, BufferWait, Buffers, WaitKind, Wanted};
 use leadline_shm::held_locks::HeldLocks;
@@ -66,7 +67,7 @@ pub struct Looks {
     hot_budget: Budget,
     lwlock_budget: Budget,
     holder_budget: Budget,
-    file_lengths: HashMap<(u32, u32, u32), (i64, Option<u64>)>,
+    file_lengths: HashMap<RelFile, (i64, Option<u64>)>,
     waiters: Vec<u64>,
 }
 
@@ -255,7 +256,7 @@ impl Looks {
     fn buffer_row(&mut self, ts: i64, wait: BufferWait, holders: &HashMap<u64, Holder>) -> BufferRow {
         let mut page_kind = wait.page_kind;
         if page_kind == "heap" && wait.tag.fork == 0 {
-            let key = (wait.tag.spcnode, wait.tag.dbnode, wait.tag.relfilenode);
+            let key = wait.tag.relation;
             let known = self.file_lengths.get(&key).filter(|(at, _)| ts - at < FILE_LENGTH_NS);
             let blocks = match known {
                 Some(&(_, blocks)) => blocks,

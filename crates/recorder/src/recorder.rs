@@ -6,9 +6,9 @@ use crate::sampler;
 use crate::self_cost::process_cpu_ns;
 use crate::tables::Tables;
 use leadline_capture::Stats;
+use leadline_errors::{Error, Kind};
 use leadline_shm::attach::{attach, Attached};
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc;
@@ -28,41 +28,6 @@ pub struct Config {
     pub growing_segments: bool,
     /// False: copy the segment for each pass instead of mapping it.
     pub allow_map: bool,
-}
-
-/// What can end a recording.
-#[derive(Debug)]
-pub enum Error {
-    /// Of the server.
-    Server(leadline_shm::Error),
-    /// Of the evidence.
-    Capture(leadline_capture::Error),
-    /// Of the call.
-    Usage(String),
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Error::Server(e) => e.fmt(f),
-            Error::Capture(e) => e.fmt(f),
-            Error::Usage(text) => f.write_str(text),
-        }
-    }
-}
-
-impl std::error::Error for Error {}
-
-impl From<leadline_shm::Error> for Error {
-    fn from(e: leadline_shm::Error) -> Self {
-        Error::Server(e)
-    }
-}
-
-impl From<leadline_capture::Error> for Error {
-    fn from(e: leadline_capture::Error) -> Self {
-        Error::Capture(e)
-    }
 }
 
 /// What the threads and the owner share.
@@ -131,13 +96,13 @@ impl Recorder {
     /// Attaches to the server and proves its layout; nothing is sampled yet.
     pub fn attach(config: Config) -> Result<(Recorder, Description), Error> {
         if !(config.rate_hz.is_finite() && (0.001..=100_000.0).contains(&config.rate_hz)) {
-            return Err(Error::Usage(format!("a rate of {} Hz cannot be sampled", config.rate_hz)));
+            return Err(Error::new(Kind::Usage, format!("a rate of {} Hz cannot be sampled", config.rate_hz)));
         }
         for (name, seconds) in
             [("delta interval", config.delta_interval_s), ("flush interval", config.flush_interval_s)]
         {
             if !(seconds.is_finite() && seconds >= 0.01) {
-                return Err(Error::Usage(format!("a {name} of {seconds} s is too short")));
+                return Err(Error::new(Kind::Usage, format!("a {name} of {seconds} s is too short")));
             }
         }
         let attached = attach(config.pid, config.allow_map)?;
@@ -156,7 +121,8 @@ impl Recorder {
 
     /// Starts the threads. A recorder starts once.
     pub fn start(&mut self) -> Result<(), Error> {
-        let attached = self.attached.take().ok_or_else(|| Error::Usage("the recording was started before".into()))?;
+        let attached =
+            self.attached.take().ok_or_else(|| Error::new(Kind::Usage, "the recording was started before"))?;
         let (user, system) = process_cpu_ns();
         self.shared.cpu_at_start.0.store(user, Relaxed);
         self.shared.cpu_at_start.1.store(system, Relaxed);
@@ -177,7 +143,7 @@ impl Recorder {
             emptied,
         };
         let (shared, period_ns) = (self.shared.clone(), self.period_ns);
-        let spawn = |e: std::io::Error| Error::Usage(format!("a thread cannot be started: {e}"));
+        let spawn = |e: std::io::Error| Error::new(Kind::Storage, "a thread cannot be started").detail(e.to_string());
         let writer = std::thread::Builder::new()
             .name("leadline-write".into())
             .spawn(move || background.run(&handed_over))
@@ -224,7 +190,8 @@ impl Recorder {
         self.ts_to = Some(monotonic_ns());
         match (sampled, writer.join()) {
             (Ok(()), Ok(tables)) => self.written = tables.stats(),
-            _ => self.shared.fail(Error::Usage("a thread of the recorder ended by a programming error".into())),
+            (Err(panic), _) => self.shared.fail(Error::fault("sampled the server", &*panic)),
+            (_, Err(panic)) => self.shared.fail(Error::fault("wrote the capture", &*panic)),
         }
     }
 
@@ -252,7 +219,7 @@ pub struct Description {
     pub server_version_num: u32,
     pub server_version: String,
     pub max_connections: Option<u32>,
-    pub buffers: u32,
+    pub shared_buffers_bytes: u64,
     pub mapped: bool,
     pub not_mapped_why: String,
     pub private_memory: bool,
@@ -267,7 +234,7 @@ impl Description {
             server_version_num: a.version_num,
             server_version: a.version_text.clone(),
             max_connections: a.max_connections,
-            buffers: a.anchors.buffers,
+            shared_buffers_bytes: u64::from(a.anchors.buffers) * u64::from(a.anchors.block_size),
             mapped: a.not_mapped_why.is_empty(),
             not_mapped_why: a.not_mapped_why.clone(),
             private_memory: a.anchors.buffer_usage.is_some() && a.anchors.wal_usage.is_some(),

@@ -3,6 +3,7 @@
 use crate::evidence::{mode, BufferRow, Evidence, Holder, LockRow, LwlockRow, ScanRow, Ticks, WaiterRow};
 use arrow_array::{ArrayRef, Int32Array, Int64Array, RecordBatch, UInt32Array};
 use leadline_capture::{spec, BatchBuilder, Error, Stats, TableWriter, Value, WriterOptions};
+use leadline_page::postgres::Fork;
 use leadline_shm::layout::Layout;
 use leadline_shm::locks::MODES;
 use leadline_shm::procfs;
@@ -277,10 +278,10 @@ fn buffer_row(b: &BufferRow) -> Vec<Value<'_>> {
     let mut row = vec![
         int(b.ts),
         int(b.buf_id),
-        int(b.tag.spcnode),
-        int(b.tag.dbnode),
-        int(b.tag.relfilenode),
-        Value::Text(b.tag.fork_name()),
+        int(b.tag.relation.spc),
+        int(b.tag.relation.db),
+        int(b.tag.relation.rel),
+        Value::Text(Fork::name_of(b.tag.fork).unwrap_or("unknown")),
         int(b.tag.block),
         Value::Text(b.page_kind),
         Value::Text(b.kind.as_str()),

@@ -8,14 +8,14 @@ use std::sync::Arc;
 
 use leadline_page::postgres::relmap;
 
-use crate::data_dir::{read, DataDir};
 use crate::encoding::Encoding;
-use crate::error::{Error, Kind, Result};
 use crate::heap_file::HeapFile;
 use crate::tuple::{deform, Storage, Stored};
 use crate::value::{self, Types};
 use crate::varlena::{self, Varlena};
 use crate::xact::Xacts;
+use leadline_datadir::{DataDir, DATA_FILE, DEFAULT_TABLESPACE, GLOBAL_TABLESPACE};
+use leadline_errors::{Error, Kind, Result};
 
 const LAYOUT: &str = include_str!("../data/pg_attribute.csv");
 const PG_TYPE: u32 = 1247;
@@ -29,8 +29,6 @@ const PG_NAMESPACE: u32 = 2615;
 const PG_OPCLASS: u32 = 2616;
 const PG_ENUM: u32 = 3501;
 const PG_RANGE: u32 = 3541;
-const GLOBAL_TABLESPACE: u32 = 1664;
-const DEFAULT_TABLESPACE: u32 = 1663;
 const INTERNAL_LANGUAGE: u32 = 12;
 const CHAR: u32 = 18;
 const ANYARRAY: u32 = 2277;
@@ -159,7 +157,8 @@ impl Catalog {
     fn bare(dir: &DataDir, database: u32, space: u32) -> Result<Catalog> {
         let map = |folder: PathBuf| -> Result<HashMap<u32, u32>> {
             let path = folder.join("pg_filenode.map");
-            let parsed = relmap(&read(&path)?);
+            let bytes = std::fs::read(&path).map_err(|e| Error::reading(&path, DATA_FILE, &e))?;
+            let parsed = relmap(&bytes);
             let map = parsed.map_err(|e| {
                 Error::new(Kind::Invalid, "the map of the catalog's files is damaged").detail(e.to_string()).at(&path)
             })?;

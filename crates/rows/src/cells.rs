@@ -2,12 +2,12 @@
 
 use std::ops::Range;
 
-use crate::error::Result;
 use crate::heap_file::Tuple;
 use crate::outside::Outside;
 use crate::tuple::{align, value_at, Storage, Stored};
 use crate::varlena::{self, Varlena};
 use crate::xact::Status;
+use leadline_errors::Result;
 
 /// Where a row is and what it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

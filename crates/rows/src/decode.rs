@@ -7,11 +7,11 @@ use leadline_page::postgres::{Fork, Header};
 use leadline_pagescan::{check_fast, look_again};
 
 use crate::cells::{Cells, Layout, Place, Rows, Value};
-use crate::error::Result;
 use crate::heap_file::{tuples, HeapFile, Tuple};
 use crate::outside::Outside;
 use crate::relation::Relation;
 use crate::xact::Xacts;
+use leadline_errors::Result;
 
 /// Blocks read at a time: they stay in the processor's cache until their rows are taken.
 const BLOCKS: usize = 16;

@@ -3,10 +3,8 @@
 use std::path::Path;
 
 use crate::catalog::{databases, Catalog};
-use crate::data_dir::DataDir;
-use crate::error::Result;
-
-const GLOBAL_TABLESPACE: u32 = 1664;
+use leadline_datadir::{DataDir, GLOBAL_TABLESPACE};
+use leadline_errors::Result;
 
 /// A relation and the number of its file.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use crate::catalog::{databases, number, Catalog, Class, Database};
-use crate::data_dir::DataDir;
 use crate::encoding::UTF8;
-use crate::error::{Error, Kind, Result};
 use crate::names::RelationName;
+use leadline_datadir::{DataDir, GLOBAL_TABLESPACE};
+use leadline_errors::{Error, Kind, Result};
 
 const PG_INHERITS: u32 = 2611;
 /// Partitions of partitions: no deeper than this.
@@ -210,6 +210,6 @@ fn shared_in(all: &[Database]) -> Option<&Database> {
 
 impl Class {
     fn relfilenode_is(&self, catalog: &Catalog, filenode: u32, global: bool) -> bool {
-        catalog.filenode(self) == filenode && global == (self.reltablespace == 1664)
+        catalog.filenode(self) == filenode && global == (self.reltablespace == GLOBAL_TABLESPACE)
     }
 }

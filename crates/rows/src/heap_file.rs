@@ -9,8 +9,8 @@ use leadline_page::postgres::heap::{TupleHeader, HEAP_HASNULL, HEAP_NATTS_MASK, 
 use leadline_page::postgres::line_pointer::{LinePointer, LP_NORMAL};
 use leadline_page::postgres::Header;
 
-use crate::data_dir::DataDir;
-use crate::error::{Error, Result};
+use leadline_datadir::{segment_path, DataDir, DATA_FILE};
+use leadline_errors::{Error, Result};
 
 /// The main fork of a relation, all of its files.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ impl HeapFile {
             let bytes = match fs::metadata(&path) {
                 Ok(about) => about.len(),
                 Err(e) if e.kind() == io::ErrorKind::NotFound && segment > 0 => break,
-                Err(e) => return Err(Error::reading(&path, &e)),
+                Err(e) => return Err(Error::reading(&path, DATA_FILE, &e)),
             };
             let blocks = (bytes / file.block_size as u64).min(u64::from(file.segment_blocks)) as u32;
             file.blocks = segment.saturating_mul(file.segment_blocks).saturating_add(blocks);
@@ -51,13 +51,9 @@ impl HeapFile {
         HeapFile { path: self.path.clone(), open: None, ..*self }
     }
 
+    /// The path of a segment.
     pub(crate) fn segment(&self, number: u32) -> PathBuf {
-        if number == 0 {
-            return self.path.clone();
-        }
-        let mut name = self.path.clone().into_os_string();
-        name.push(format!(".{number}"));
-        name.into()
+        segment_path(&self.path, number)
     }
 
     /// The path of the file that holds a block.
@@ -77,7 +73,7 @@ impl HeapFile {
     pub fn read(&mut self, block: u32, buffer: &mut [u8]) -> Result<usize> {
         let (segment, within) = (block / self.segment_blocks, block % self.segment_blocks);
         let path = self.segment(segment);
-        let failed = |e| Error::reading(&path, &e);
+        let failed = |e| Error::reading(&path, DATA_FILE, &e);
         let file = match &self.open {
             Some((open, file)) if *open == segment => file,
             _ => &self.open.insert((segment, File::open(&path).map_err(failed)?)).1,

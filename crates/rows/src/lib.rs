@@ -9,10 +9,8 @@
 
 pub mod catalog;
 mod cells;
-pub mod data_dir;
 mod decode;
 mod encoding;
-mod error;
 pub mod export;
 mod file_names;
 mod find;
@@ -32,9 +30,9 @@ pub mod xact;
 pub use cells::Place;
 pub use decode::Unread;
 pub use encoding::Encoding;
-pub use error::{Error, Kind};
 pub use file_names::{file_names, FileName};
 pub use find::relation_of_file;
+pub use leadline_errors::{Error, Kind};
 pub use page_values::{ItemValues, PageValues};
 pub use relation::Column;
 pub use scan::{Row, RowScan};

@@ -4,12 +4,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::cells::Value;
-use crate::error::Result;
 use crate::relation::Relation;
 use crate::toast::Toast;
 use crate::value::{self, Text};
 use crate::varlena::{self, External, Varlena};
 use crate::xact::Xacts;
+use leadline_errors::Result;
 
 /// A buffer that held a value longer than this is not kept.
 const KEPT: usize = 4 << 20;

@@ -14,7 +14,6 @@ use leadline_page::postgres::{kind, Fork, Header, Items, Kind};
 
 use crate::decode::Decoder;
 use crate::encoding::Encoding;
-use crate::error::Result;
 use crate::find::relation_of_file;
 use crate::heap_file::tuples;
 use crate::relation::{Column, Relation};
@@ -22,6 +21,7 @@ use crate::scan::Texts;
 use crate::tuple::{deform, Storage, Stored};
 use crate::value::Types;
 use crate::varlena::{self, Varlena};
+use leadline_errors::Result;
 
 use opclass::{Summary, Tree, ANYRANGE};
 

@@ -5,14 +5,14 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::catalog::{Attribute, Catalog};
-use crate::data_dir::DataDir;
-use crate::error::Result;
 use crate::find::find;
 use crate::heap_file::HeapFile;
 use crate::toast;
 use crate::toast_places::Places;
 use crate::tuple::Storage;
 use crate::value::Types;
+use leadline_datadir::DataDir;
+use leadline_errors::Result;
 
 /// A column of the rows.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use crate::cells::{Place, Value};
 use crate::decode::{Decoder, RowSink, Unread};
 use crate::encoding::Encoding;
-use crate::error::Result;
 use crate::relation::{Column, Relation};
 use crate::value::Printer;
+use leadline_errors::Result;
 
 /// One row.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,12 +7,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::error::Result;
 use crate::heap_file::{tuples, HeapFile, Tuple};
 use crate::toast_places::{Builder, Places};
 use crate::tuple::{deform, Storage, Stored};
 use crate::varlena::{self, External, Varlena};
 use crate::xact::Xacts;
+use leadline_errors::Result;
 
 /// chunk_id, chunk_seq, chunk_data
 const CHUNK: [Storage; 3] = [

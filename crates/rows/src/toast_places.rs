@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use crate::error::{Error, Kind, Result};
+use leadline_errors::{Error, Kind, Result};
 
 /// Entries in memory before they are put into a file: 32 MB.
 const HELD: usize = 4 << 20;

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use leadline_page::postgres::heap::TupleHeader;
 
-use crate::data_dir::DataDir;
+use leadline_datadir::DataDir;
 
 /// Pages of a file of pg_xact and pg_multixact.
 const PAGES: u32 = 32;

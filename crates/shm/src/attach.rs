@@ -1,15 +1,16 @@
 //! Finds the anchors of a running server and proves the layout against it. Nothing is sampled before every check passed.
 
 use crate::elf::{self, Binary};
-use crate::error::{Error, Kind, Result};
 use crate::held_locks::HeldLocks;
 use crate::layout::Layout;
 use crate::memory::{CopiedMemory, MappedSegment, Memory, ProcessMemory, SharedMemory};
 use crate::process::{no_rights, ServerProcess};
 use crate::procfs;
 use crate::wait_events::WaitEvents;
-use leadline_page::postgres::Control;
+use leadline_datadir::{read_control, DEFAULT_BLOCK_SIZE, DEFAULT_SEGMENT_BLOCKS};
+use leadline_errors::{Error, Kind, Result};
 use std::collections::HashMap;
+use std::path::Path;
 
 /// One check of the layout and what it saw.
 #[derive(Debug, Clone)]
@@ -112,18 +113,16 @@ impl Checks {
     }
 }
 
-/// Bytes of a page, and pages in a file: 8 kB and 1 GB unless the server was built otherwise.
+/// Bytes of a page, and pages in a file: those of an ordinary build when pg_control cannot be read.
 fn page_sizes(pid: i32, checks: &mut Checks) -> (u32, u32) {
-    let path = format!("/proc/{pid}/cwd/global/pg_control");
-    let read = std::fs::read(path).map_err(|e| e.to_string());
-    match read.and_then(|bytes| Control::parse(&bytes).map_err(|wrong| wrong.to_string())) {
-        Ok(control) => {
+    match read_control(Path::new(&format!("/proc/{pid}/cwd"))) {
+        Ok((control, _)) => {
             checks.note("block size", true, format!("{} bytes, in pg_control", control.blcksz));
             (control.blcksz, control.relseg_size)
         }
         Err(why) => {
-            checks.skip("block size", &format!("8192 bytes are assumed; pg_control: {why}"));
-            (8192, 131_072)
+            checks.skip("block size", &format!("{DEFAULT_BLOCK_SIZE} bytes are assumed; {why}"));
+            (DEFAULT_BLOCK_SIZE, DEFAULT_SEGMENT_BLOCKS)
         }
     }
 }

@@ -9,7 +9,9 @@ use crate::layout::Layout;
 use crate::lwlocks::{read_waiters, Waiter};
 use crate::memory::{Memory, Read};
 use crate::page_kind::{page_kind, right_sibling, BTPO_NEXT, BTREE_SPECIAL, LEAF, RIGHT_EDGE_LEAF, RIGHT_MOST_LEAF};
+use leadline_datadir::{database_folder, segment_path, BlockId, RelFile};
 use std::fs;
+use std::path::PathBuf;
 
 /// buf_internals.h, BufferDesc.state up to 18.
 const BM_TAG_VALID: u32 = 1 << 25;
@@ -24,24 +26,6 @@ const HOT: usize = 64;
 const LEAFY: usize = 4;
 /// So many pages from the right-most leaf a leaf still belongs to the right edge.
 const EDGE_PAGES: u32 = 64;
-
-/// Which page a buffer holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[allow(missing_docs)] // columns of buffer_wait
-pub struct BufferTag {
-    pub spcnode: u32,
-    pub dbnode: u32,
-    pub relfilenode: u32,
-    pub fork: u32,
-    pub block: u32,
-}
-
-impl BufferTag {
-    /// main, fsm, vm, init.
-    pub fn fork_name(&self) -> &'static str {
-        ["main", "fsm", "vm", "init"].get(self.fork as usize).copied().unwrap_or("unknown")
-    }
-}
 
 /// What kind of wait a buffer causes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,7 +55,7 @@ pub struct BufferWait {
     /// Buffer number.
     pub buf_id: u32,
     /// Its page.
-    pub tag: BufferTag,
+    pub tag: BlockId,
     /// What the page says it is.
     pub page_kind: &'static str,
     /// Why it is waited for.
@@ -109,7 +93,7 @@ pub struct Buffers {
     anchors: Anchors,
     hot: Vec<u32>,
     /// Relations whose leaf pages were contended lately: their pages are picked in the same pass.
-    leafy: Vec<BufferTag>,
+    leafy: Vec<BlockId>,
     chunk: Vec<u8>,
 }
 
@@ -117,13 +101,13 @@ pub struct Buffers {
 #[derive(Debug)]
 struct Pages {
     /// At most a few: each descriptor is compared with all of them.
-    relations: Vec<BufferTag>,
+    relations: Vec<BlockId>,
     /// Position in `relations` in the high half, block in the low one; buffer.
     held: Vec<(u64, u32)>,
 }
 
 impl Pages {
-    fn of(relations: Vec<BufferTag>) -> Self {
+    fn of(relations: Vec<BlockId>) -> Self {
         Pages { relations, held: Vec::new() }
     }
 
@@ -138,7 +122,7 @@ impl Pages {
         }
     }
 
-    fn key(&self, tag: &BufferTag) -> Option<u64> {
+    fn key(&self, tag: &BlockId) -> Option<u64> {
         let at = self.relations.iter().position(|r| *r == relation(tag))?;
         Some((at as u64) << 32 | u64::from(tag.block))
     }
@@ -149,14 +133,14 @@ impl Pages {
     }
 
     /// Greatest block of the tag's relation that is in a buffer; 0 when none is.
-    fn last_block(&self, tag: &BufferTag) -> u32 {
-        let Some(key) = self.key(&BufferTag { block: u32::MAX, ..*tag }) else { return 0 };
+    fn last_block(&self, tag: &BlockId) -> u32 {
+        let Some(key) = self.key(&BlockId { block: u32::MAX, ..*tag }) else { return 0 };
         let after = self.held.partition_point(|(k, _)| *k <= key);
         let last = after.checked_sub(1).and_then(|at| self.held.get(at)).filter(|(k, _)| k >> 32 == key >> 32);
         last.map_or(0, |(k, _)| *k as u32)
     }
 
-    fn buffer(&self, tag: &BufferTag) -> Option<u32> {
+    fn buffer(&self, tag: &BlockId) -> Option<u32> {
         let key = self.key(tag)?;
         let at = self.held.binary_search_by_key(&key, |(k, _)| *k).ok()?;
         self.held.get(at).map(|(_, id)| *id)
@@ -164,8 +148,8 @@ impl Pages {
 }
 
 /// The tag without its block.
-fn relation(tag: &BufferTag) -> BufferTag {
-    BufferTag { block: 0, ..*tag }
+fn relation(tag: &BlockId) -> BlockId {
+    BlockId { block: 0, ..*tag }
 }
 
 /// Puts what was seen last first, once.
@@ -255,7 +239,7 @@ impl Buffers {
             let steps = EDGE_PAGES.min(pages.last_block(&wait.tag) / 8);
             let mut right = wait.right;
             for _ in 0..steps.max(1) {
-                let Some(id) = right.and_then(|block| pages.buffer(&BufferTag { block, ..wait.tag })) else { break };
+                let Some(id) = right.and_then(|block| pages.buffer(&BlockId { block, ..wait.tag })) else { break };
                 right = self.read_right_sibling(mem, id);
                 if right.is_none() {
                     wait.page_kind = RIGHT_EDGE_LEAF;
@@ -309,13 +293,13 @@ impl Buffers {
         Ok(Some(BufferWait { buf_id, tag, page_kind, kind, lock, waiters, right }))
     }
 
-    fn read_tag<M: Memory>(&self, mem: &M, descriptor: u64) -> Read<(BufferTag, u32)> {
+    fn read_tag<M: Memory>(&self, mem: &M, descriptor: u64) -> Read<(BlockId, u32)> {
         let mut b = [0u8; 20];
         mem.read(descriptor, &mut b)?;
         Ok((parse_tag(&b), mem.u32(descriptor + self.layout.buf_state)?))
     }
 
-    fn read_page_kind<M: Memory>(&self, mem: &M, buf_id: u32, tag: &BufferTag) -> (&'static str, Option<u32>) {
+    fn read_page_kind<M: Memory>(&self, mem: &M, buf_id: u32, tag: &BlockId) -> (&'static str, Option<u32>) {
         let size = self.anchors.block_size;
         let at = self.anchors.buffer_blocks + u64::from(buf_id) * u64::from(size);
         let mut page = vec![0u8; size as usize];
@@ -334,32 +318,23 @@ impl Buffers {
 }
 
 /// The tag at the start of a BufferDesc of at least 20 bytes.
-fn parse_tag(b: &[u8]) -> BufferTag {
+fn parse_tag(b: &[u8]) -> BlockId {
     let word = |i: usize| b.get(i..i + 4).map_or(0, |w| u32::from_le_bytes([w[0], w[1], w[2], w[3]]));
-    BufferTag { spcnode: word(0), dbnode: word(4), relfilenode: word(8), fork: word(12), block: word(16) }
+    let relation = RelFile { spc: word(0), db: word(4), rel: word(8) };
+    BlockId { relation, fork: word(12), block: word(16) }
 }
 
 /// Length of a relation's main fork in blocks, from its files as the postmaster sees them; None when they cannot be read.
-pub fn relation_blocks(postmaster: i32, major: u32, anchors: &Anchors, tag: &BufferTag) -> Option<u64> {
+pub fn relation_blocks(postmaster: i32, major: u32, anchors: &Anchors, tag: &BlockId) -> Option<u64> {
     let (block_size, segment_blocks) = (u64::from(anchors.block_size), u64::from(anchors.segment_blocks));
-    let data = format!("/proc/{postmaster}/cwd");
-    let folder = match tag.spcnode {
-        1663 => format!("{data}/base/{}", tag.dbnode),
-        1664 => format!("{data}/global"),
-        other => {
-            let root = format!("{data}/pg_tblspc/{other}");
-            let version = fs::read_dir(&root)
-                .ok()?
-                .flatten()
-                .find(|e| e.file_name().to_string_lossy().starts_with(&format!("PG_{major}_")))?;
-            format!("{root}/{}/{}", version.file_name().to_string_lossy(), tag.dbnode)
-        }
-    };
+    let root = PathBuf::from(format!("/proc/{postmaster}/cwd"));
+    let relation = tag.relation;
+    let folder = database_folder(&root, major, relation.spc, relation.db).ok()??;
+    let first = folder.join(relation.rel.to_string());
     let segment = u64::from(tag.block) / segment_blocks;
-    let name = if segment == 0 { tag.relfilenode.to_string() } else { format!("{}.{segment}", tag.relfilenode) };
-    let next = format!("{folder}/{}.{}", tag.relfilenode, segment + 1);
-    let length = fs::metadata(format!("{folder}/{name}")).ok()?.len() / block_size;
-    let more = fs::metadata(next).map_or(0, |m| m.len() / block_size);
+    let bytes = |segment: u64| fs::metadata(segment_path(&first, u32::try_from(segment).ok()?)).ok().map(|m| m.len());
+    let length = bytes(segment)? / block_size;
+    let more = bytes(segment + 1).map_or(0, |bytes| bytes / block_size);
     Some(segment * segment_blocks + length + more)
 }
 

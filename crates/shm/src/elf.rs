@@ -1,6 +1,6 @@
 //! What the server's binary tells without debug symbols: exported variables, version, writable range.
 
-use crate::error::{Error, Kind, Result};
+use leadline_errors::{Error, Kind, Result};
 use object::elf::{FileHeader64, EM_X86_64, ET_DYN, PF_W, PT_LOAD};
 use object::read::elf::{FileHeader, ProgramHeader, Sym};
 use object::Endianness;

@@ -2,7 +2,7 @@
 //!
 //! The offsets are only a claim until [`crate::attach`] has checked them against the running server.
 
-use crate::error::{Error, Kind, Result};
+use leadline_errors::{Error, Kind, Result};
 
 const LAYOUT_CSV: &str = include_str!("../data/layout.csv");
 

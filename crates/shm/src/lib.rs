@@ -12,7 +12,6 @@ pub mod attach;
 pub mod buffers;
 pub mod counters;
 pub mod elf;
-pub mod error;
 pub mod held_locks;
 pub mod layout;
 pub mod locks;
@@ -26,4 +25,4 @@ pub mod statement;
 pub mod status;
 pub mod wait_events;
 
-pub use error::{Error, Kind, Result};
+pub use leadline_errors::{Error, Kind, Result};

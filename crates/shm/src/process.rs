@@ -1,7 +1,7 @@
 //! The postmaster as a process: rights to read it, and whether it is still the same server.
 
-use crate::error::{Error, Kind};
 use crate::procfs;
+use leadline_errors::{Error, Kind};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 

@@ -3,18 +3,18 @@
 //! Each chunk of the log becomes one Parquet segment of each table; segments get their numbers in the order of the log.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Int32Array, Int64Array, RecordBatch, UInt32Array};
 use arrow_schema::Schema;
 use leadline_capture::{spec, BatchBuilder, Stats, TableWriter, Value, WriterOptions};
 
-use crate::error::{Error, Result};
 use crate::log::{Log, Range};
 use crate::parallel::{run, Work};
 use crate::reader::{Ending, Reader};
 use crate::record::Record;
 use crate::rmgr;
+use leadline_errors::Result;
 
 /// Log that becomes one segment of each table.
 const CHUNK: u64 = 32 << 20;
@@ -35,15 +35,6 @@ pub struct Exported {
     pub tables: Vec<(&'static str, Stats)>,
 }
 
-/// Why an export did not end well.
-#[derive(Debug)]
-pub enum Failure {
-    /// The log.
-    Log(Error),
-    /// The capture.
-    Capture(leadline_capture::Error),
-}
-
 /// Writes the records of a range that `keep` wants into a capture folder that exists.
 ///
 /// # Errors
@@ -55,20 +46,13 @@ pub fn export(
     capture: &Path,
     keep: Option<&(dyn Fn(&Record<'_>) -> bool + Sync)>,
     go_on: &mut dyn FnMut(u64) -> bool,
-) -> std::result::Result<Exported, Failure> {
-    let failed = Mutex::new(None);
-    let fail = |e: leadline_capture::Error| {
-        let error = Error::new(crate::Kind::Storage, e.to_string());
-        // Only the first one counts; it says more than what ends the work.
-        failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(e);
-        error
-    };
-    let worker = || Worker { capture, keep, fail: &fail, records: Records::default(), blocks: Blocks::default() };
+) -> Result<Exported> {
+    let worker = || Worker { capture, keep, records: Records::default(), blocks: Blocks::default() };
     let mut types = vec![false; rmgr::TYPES];
     let mut stats = [Stats::default(); 2];
     let merge = |part: Part| {
         for (sum, writer) in stats.iter_mut().zip(part.writers) {
-            let written = writer.close().map_err(&fail)?;
+            let written = writer.close()?;
             sum.rows += written.rows;
             sum.bytes += written.bytes;
             sum.segments += written.segments;
@@ -78,12 +62,8 @@ pub fn export(
         }
         Ok(())
     };
-    let read = run(log, range, threads, CHUNK, worker, merge, go_on);
-    if let Some(failed) = failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
-        return Err(Failure::Capture(failed));
-    }
-    let ending = read.map_err(Failure::Log)?;
-    let kinds = write_types(capture, log.major, &types).map_err(Failure::Capture)?;
+    let ending = run(log, range, threads, CHUNK, worker, merge, go_on)?;
+    let kinds = write_types(capture, log.major, &types)?;
     Ok(Exported { ending, tables: vec![(RECORDS, stats[0]), (BLOCKS, stats[1]), (TYPES, kinds)] })
 }
 
@@ -104,23 +84,21 @@ struct Part {
     types: Vec<bool>,
 }
 
-struct Worker<'a, F> {
+struct Worker<'a> {
     capture: &'a Path,
     keep: Option<&'a (dyn Fn(&Record<'_>) -> bool + Sync)>,
-    /// Keeps the capture's own error, and gives one that ends the work.
-    fail: &'a F,
     records: Records,
     blocks: Blocks,
 }
 
-impl<F: Fn(leadline_capture::Error) -> Error> Work for Worker<'_, F> {
+impl Work for Worker<'_> {
     type Part = Part;
 
     fn read(&mut self, reader: &mut Reader) -> Result<Part> {
-        let open = |table| TableWriter::create(self.capture, table, WriterOptions::default()).map_err(self.fail);
+        let open = |table| TableWriter::create(self.capture, table, WriterOptions::default());
         let (mut records, mut blocks) = (open(RECORDS)?, open(BLOCKS)?);
         let mut types = vec![false; rmgr::TYPES];
-        let put = |writer: &mut TableWriter, batch: Batch| batch.and_then(|b| writer.write(&b)).map_err(self.fail);
+        let put = |writer: &mut TableWriter, batch: Batch| batch.and_then(|b| writer.write(&b));
         while reader.advance()? {
             let record = reader.record();
             if !self.keep.is_none_or(|keep| keep(&record)) {

@@ -1,8 +1,9 @@
 //! Which records are wanted.
 
 use crate::describe::outcome;
-use crate::record::{Block, Record, Relation};
+use crate::record::{Block, Record};
 use crate::rmgr;
+use crate::Relation;
 
 /// What a record must have; an empty filter wants all of them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -4,14 +4,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::describe::{describe, outcome, time_of, truncation, Fields, Outcome};
-use crate::error::Result;
 use crate::filter::Filter;
 use crate::log::{Log, Range};
 use crate::long::Again;
-use crate::lsn::Lsn;
 use crate::reader::{Ending, Reader};
 use crate::record::{Block, Record};
 use crate::rmgr;
+use leadline_datadir::Lsn;
+use leadline_errors::Result;
 
 /// One change.
 #[derive(Debug, Clone)]

@@ -4,9 +4,9 @@ use std::borrow::Cow;
 
 use leadline_bytes::pglz;
 
-use crate::error::{Error, Kind, Result};
 use crate::record::{Block, Record, BLOCK_SIZES};
 use crate::version::image_info::{COMPRESSED, LZ4, PGLZ, ZSTD};
+use leadline_errors::{Error, Kind, Result};
 
 /// The whole page of a block's image, its unused middle filled with zeros; none when the block has no image.
 ///

@@ -11,15 +11,13 @@
 
 mod crc;
 pub mod describe;
-pub mod error;
 pub mod export;
 pub mod filter;
 pub mod history;
 pub mod image;
 pub mod log;
 pub mod long;
-pub mod lsn;
-mod page;
+pub mod page;
 mod parallel;
 pub mod reader;
 pub mod record;
@@ -29,12 +27,12 @@ pub mod stats;
 pub mod times;
 pub mod version;
 
-pub use error::{Error, Kind, Result};
 pub use filter::Filter;
+pub use leadline_datadir::{Lsn, RelFile as Relation};
+pub use leadline_errors::{Error, Kind, Result};
 pub use log::{Log, Range};
-pub use lsn::Lsn;
 pub use reader::{Ending, Reader};
-pub use record::{Block, Record, Relation};
+pub use record::{Block, Record};
 
 /// A decoder that has no public name of its own, for crates/fuzz.
 #[doc(hidden)]

@@ -3,12 +3,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::error::{Error, Kind, Result};
 use crate::long::{Kept, KEPT};
-use crate::lsn::Lsn;
 use crate::page::{PageHeader, SegmentHeader, LONG, LONG_HEADER};
 use crate::segment::{Packing, SegmentFile};
 use crate::version::{known, magic};
+use leadline_datadir::Lsn;
+use leadline_errors::{Error, Kind, Result};
 
 /// One log: segments without a gap, of one server.
 #[derive(Debug, Clone)]
@@ -47,7 +47,7 @@ impl Log {
     ///
     /// `timeline`: the newest unless given. Segments before `from` and after `to` may be missing.
     pub fn open(path: &Path, timeline: Option<u32>, from: Option<Lsn>, to: Option<Lsn>) -> Result<Log> {
-        let about = fs::metadata(path).map_err(|e| Error::io(path, "the log", &e))?;
+        let about = fs::metadata(path).map_err(|e| Error::reading(path, "the log", &e))?;
         if !about.is_dir() {
             return Log::open_file(path);
         }
@@ -256,8 +256,8 @@ fn number_of(file: &SegmentFile, seg_size: u64) -> Result<u64> {
 /// Files of a folder that are segments by their names.
 fn list(folder: &Path) -> Result<Vec<SegmentFile>> {
     let mut found = Vec::new();
-    for entry in fs::read_dir(folder).map_err(|e| Error::io(folder, "the folder", &e))? {
-        let path = entry.map_err(|e| Error::io(folder, "the folder", &e))?.path();
+    for entry in fs::read_dir(folder).map_err(|e| Error::reading(folder, "the folder", &e))? {
+        let path = entry.map_err(|e| Error::reading(folder, "the folder", &e))?.path();
         found.extend(SegmentFile::from_path(&path));
     }
     Ok(found)
@@ -269,7 +269,7 @@ fn history(folder: &Path, timeline: u32) -> Result<Option<Vec<u32>>> {
     match fs::read_to_string(&path) {
         Ok(text) => Ok(Some(text.lines().filter_map(|l| l.split_whitespace().next()?.parse().ok()).collect())),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(e) => Err(Error::io(&path, "the history of the timeline", &e)),
+        Err(e) => Err(Error::reading(&path, "the history of the timeline", &e)),
     }
 }
 

@@ -7,12 +7,12 @@
 use std::sync::Arc;
 
 use crate::crc::{crc_of, Words};
-use crate::error::Result;
 use crate::log::{Log, Range};
-use crate::lsn::Lsn;
 use crate::page::{LONG, SHORT};
 use crate::reader::Reader;
 use crate::record::{Record, BEFORE_MAIN, HEADER};
+use leadline_datadir::Lsn;
+use leadline_errors::Result;
 
 /// What is kept of a long record, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -9,11 +9,11 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::error::{Error, Kind, Result};
 use crate::log::{Log, Range};
-use crate::lsn::Lsn;
 use crate::page::LONG;
 use crate::reader::{Ending, Reader};
+use leadline_datadir::Lsn;
+use leadline_errors::{Error, Kind, Result};
 
 /// How often the caller's thread looks up: for its progress, and for whether to go on.
 const LOOK: Duration = Duration::from_millis(100);

@@ -8,16 +8,16 @@ use std::sync::Arc;
 
 use crate::crc::{crc_of, Words};
 use crate::describe;
-use crate::error::{Error, Kind, Result};
 use crate::log::{Log, Range};
 use crate::long::{Again, Assembled, Piece};
-use crate::lsn::Lsn;
 use crate::page::{
     PageHeader, SegmentHeader, ALL_FLAGS, FIRST_IS_CONTRECORD, FIRST_IS_OVERWRITE_CONTRECORD, LONG_HEADER,
 };
 use crate::record::{u32_at, Parts, Record, Wrong, HEADER};
 use crate::rmgr;
-use crate::segment::SegmentReader;
+use crate::segment::{moved_on, SegmentReader};
+use leadline_datadir::Lsn;
+use leadline_errors::{Error, Kind, Result};
 
 /// Bytes read at once: enough to make a call cheap, few enough to stay in the processor's cache.
 const WINDOW: usize = 256 << 10;
@@ -178,7 +178,7 @@ impl Reader {
                 Err(Stop::Error(e)) => return Err(e),
                 Err(Stop::Broken(broken)) => {
                     if let Some(file) = self.log.file_at(broken.lsn).filter(|file| file.is_gone()) {
-                        return Err(Error::moved_on(&file.path));
+                        return Err(moved_on(&file.path));
                     }
                     let page_of = broken.lsn & !(self.log.page_size - 1);
                     if self.goes_on(broken.after.unwrap_or(page_of + self.log.page_size))? {

@@ -3,8 +3,8 @@
 //! Source: `access/xlogrecord.h`, `DecodeXLogRecord` in `access/transam/xlogreader.c`.
 
 use crate::long::Piece;
-use crate::lsn::Lsn;
 use crate::version::{image_info, image_info_of};
+use leadline_datadir::{Lsn, RelFile as Relation};
 
 /// Size of `XLogRecord`.
 pub(crate) const HEADER: usize = 24;
@@ -38,17 +38,6 @@ mod block_id {
     pub(super) const DATA_LONG: u8 = 254;
     pub(super) const ORIGIN: u8 = 253;
     pub(super) const TOPLEVEL_XID: u8 = 252;
-}
-
-/// `RelFileLocator`: the files of a relation.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Relation {
-    /// Tablespace.
-    pub spc: u32,
-    /// Database; 0 for shared relations.
-    pub db: u32,
-    /// File number.
-    pub rel: u32,
 }
 
 /// One block a record refers to.

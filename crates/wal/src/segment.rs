@@ -5,8 +5,8 @@ use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use crate::error::{Error, Result};
-use crate::lsn::Lsn;
+use leadline_datadir::Lsn;
+use leadline_errors::{Error, Result};
 
 /// How an archive stored a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -83,9 +83,9 @@ impl SegmentFile {
     /// Why it cannot be opened: its name was there when the folder was listed.
     fn failed(&self, e: &io::Error) -> Error {
         if self.is_gone() {
-            return Error::moved_on(&self.path);
+            return moved_on(&self.path);
         }
-        Error::io(&self.path, "the log", e)
+        Error::reading(&self.path, "the log", e)
     }
 
     /// A place in this file for people.
@@ -168,7 +168,7 @@ impl SegmentReader {
             (Stored::Packed { .. }, None) => Error::new(crate::Kind::Invalid, "the compressed segment is damaged")
                 .detail(e.to_string())
                 .at(self.segment.path.display().to_string()),
-            _ => Error::io(&self.segment.path, "the log", &e),
+            _ => Error::reading(&self.segment.path, "the log", &e),
         })
     }
 }
@@ -185,6 +185,14 @@ fn fill(buffer: &mut [u8], mut read: impl FnMut(&mut [u8], usize) -> io::Result<
         }
     }
     Ok(done)
+}
+
+/// A segment that was there is not there any more.
+pub(crate) fn moved_on(path: &Path) -> Error {
+    Error::new(crate::Kind::Gone, "the log moved on while it was read")
+        .detail("the server removed a segment, or took it for new log")
+        .hint("run it again; --from a later LSN reads what stays longer")
+        .at(path)
 }
 
 #[cfg(test)]

@@ -6,12 +6,13 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 use crate::describe;
-use crate::error::Result;
 use crate::log::{Log, Range};
 use crate::parallel::{run, Work};
 use crate::reader::{Ending, Reader};
-use crate::record::{Block, Record, Relation};
+use crate::record::{Block, Record};
 use crate::rmgr;
+use crate::Relation;
+use leadline_errors::Result;
 
 /// What is summed up together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use crate::describe::time_of;
-use crate::error::Result;
 use crate::log::{Log, Range};
-use crate::lsn::Lsn;
 use crate::reader::Reader;
+use leadline_datadir::Lsn;
+use leadline_errors::Result;
 
 /// The first record of the range that tells this time (Unix microseconds) or a later one; the end of the range when none does.
 ///

@@ -67,7 +67,7 @@ impl Control {
             let found = control.pg_control_version.to_string();
             return Err(wrong("pg_control_version", 8, "1201 (PostgreSQL 12) or later", found));
         }
-        if !control.blcksz.is_power_of_two() || !(1024..=32768).contains(&control.blcksz) {
+        if !super::is_block_size(control.blcksz) {
             return Err(wrong("blcksz", BLCKSZ, "a power of two from 1024 to 32768", control.blcksz.to_string()));
         }
         if control.relseg_size == 0 {

@@ -29,6 +29,17 @@ impl Fork {
             Fork::Init => "init",
         }
     }
+
+    /// The name of a fork by its number in a buffer tag or a log record.
+    pub fn name_of(number: u32) -> Option<&'static str> {
+        let forks = [Fork::Main, Fork::Fsm, Fork::Vm, Fork::Init];
+        forks.get(usize::try_from(number).ok()?).map(|fork| fork.as_str())
+    }
+
+    /// What stands behind the number in the name of its file, `_` before it; of the main fork nothing does.
+    pub fn of_suffix(suffix: &str) -> Option<Fork> {
+        [Fork::Fsm, Fork::Vm, Fork::Init].into_iter().find(|fork| fork.as_str() == suffix)
+    }
 }
 
 /// What a page is.

@@ -14,6 +14,7 @@ mod check;
 mod checksum;
 mod clog;
 mod control;
+mod control_state;
 pub mod gin;
 pub mod gist;
 pub mod hash;
@@ -31,11 +32,20 @@ pub use check::{check, Verdict};
 pub use checksum::{checksum, checksum_inline};
 pub use clog::{describe_clog, SLRU_PAGES_PER_SEGMENT};
 pub use control::{describe_control, Control};
+pub use control_state::{ControlState, DbState};
 pub use header::Header;
 pub use kind::{kind, Fork, Items, Kind};
 pub use relmap::{describe_relmap, relmap};
 
 use line_pointer::{line_pointers, LinePointer, LP_DEAD, LP_NORMAL};
+
+/// Bytes of a page unless the server was built otherwise, and of a page of the log.
+pub const DEFAULT_BLOCK_SIZE: u32 = 8192;
+
+/// Whether pages can be of this size.
+pub fn is_block_size(bytes: u32) -> bool {
+    bytes.is_power_of_two() && (1024..=32768).contains(&bytes)
+}
 
 /// A page taken apart.
 #[derive(Debug, Clone, PartialEq)]

@@ -24,8 +24,8 @@ use super::packed::{lend, pack, packs_well, Spare};
 use super::strings::{Strings, LOOKED_AT};
 use super::tids::Tids;
 use crate::cells::{ColumnOf, Place, Value};
-use crate::error::Result;
 use crate::value::{typed, Printer, Text, Types};
+use leadline_errors::Result;
 
 /// Most values of a page.
 const PAGE_ROWS: usize = 16_384;

@@ -4,13 +4,13 @@ use std::io::Write;
 use std::sync::Arc;
 
 use super::in_order::{in_order, Maker, Outlet, Plan};
-use super::{ctid, provenance, Exported, GoOn, Job, Written};
+use super::{ctid, provenance, writing, Exported, GoOn, Job, Written};
 use crate::cells::{Place, Value};
 use crate::decode::RowSink;
-use crate::error::{Error, Result};
 use crate::relation::Relation;
 use crate::value::number::unsigned;
 use crate::value::{Printer, Text};
+use leadline_errors::Result;
 
 /// Blocks of a range.
 const BLOCKS: u32 = 128;
@@ -18,7 +18,7 @@ const BLOCKS: u32 = 128;
 const BYTES: usize = 1 << 20;
 
 pub(super) fn write(job: &Job<'_>, go_on: GoOn<'_>) -> Written {
-    let failed = |e: std::io::Error| Error::writing(job.out, &e);
+    let failed = |e: std::io::Error| writing(job.out, &e);
     let mut file = job.create()?;
     let scan = job.scan;
     let mut names = Vec::new();

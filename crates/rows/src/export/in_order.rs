@@ -7,8 +7,8 @@ use std::sync::mpsc::{sync_channel, SyncSender};
 use std::sync::Arc;
 
 use crate::decode::{Decoder, Sink, Unread};
-use crate::error::{Error, Kind, Result};
 use crate::relation::Relation;
+use leadline_errors::{Error, Kind, Result};
 
 /// Makes something of rows, and gives it away whenever it has enough of them.
 pub(super) trait Maker: Sink {
@@ -71,21 +71,20 @@ pub(super) fn in_order<M: Maker>(
                 decoder.unread()
             }));
         }
-        let fault = || Error::new(Kind::Invalid, "a thread that read rows ended by a fault of leadline");
         for number in 0..ranges {
             loop {
                 match outlets[number as usize % threads].recv() {
                     Ok(Message::Made(made)) => take(Some(made), range(number).start)?,
                     Ok(Message::Done) => break,
                     Ok(Message::Failed(e)) => return Err(e),
-                    Err(_) => return Err(fault()),
+                    Err(_) => return Err(Error::fault("read rows", &())),
                 }
             }
             take(None, range(number).end)?;
         }
         let mut unread = Unread::default();
         for worker in workers {
-            unread.add(&worker.join().map_err(|_| fault())?);
+            unread.add(&worker.join().map_err(|panic| Error::fault("read rows", &*panic))?);
         }
         Ok(unread)
     })

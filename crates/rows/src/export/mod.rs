@@ -21,10 +21,10 @@ use std::path::Path;
 
 use crate::cells::Place;
 use crate::decode::Unread;
-use crate::error::{Error, Kind, Result};
 use crate::scan::{Row, RowScan};
 use crate::value::number::unsigned;
 use crate::value::Text;
+use leadline_errors::{Error, Kind, Result};
 
 /// The columns beside those of the relation, and their types as oids of PostgreSQL.
 pub fn provenance(dead: bool) -> &'static [(&'static str, u32)] {
@@ -98,7 +98,7 @@ pub fn export(scan: &mut RowScan, out: &Path, threads: usize, go_on: GoOn<'_>) -
     let job = Job { scan, file: &file, out: partial, threads: threads.max(1) };
     let written = if kind == "csv" { csv::write(&job, go_on) } else { parquet::write(&job, go_on) };
     let written = written.and_then(|(exported, unread)| {
-        std::fs::rename(partial, out).map_err(|e| Error::writing(out, &e))?;
+        std::fs::rename(partial, out).map_err(|e| writing(out, &e))?;
         scan.unread = unread;
         scan.unread.pages += u64::from(scan.relation.heap.is_cut);
         scan.block = scan.relation.heap.blocks;
@@ -128,10 +128,18 @@ impl Job<'_> {
             file.rewind()?;
             file.set_len(0).map(|()| file)
         };
-        empty().map_err(|e| Error::writing(self.out, &e))
+        empty().map_err(|e| writing(self.out, &e))
     }
 
     fn stopped(&self) -> Error {
         Error::new(Kind::Usage, "the export was stopped").at(self.out)
     }
+}
+
+/// What the file system said when rows were to be written.
+fn writing(path: &Path, source: &std::io::Error) -> Error {
+    let full = source.kind() == std::io::ErrorKind::StorageFull;
+    let message = if full { "there is no room left for the rows" } else { "the rows cannot be written" };
+    let hint = if full { "free space, or write to another file system with -o" } else { "" };
+    Error::new(Kind::Storage, message).detail(source.to_string()).hint(hint).at(path)
 }

@@ -16,11 +16,11 @@ use super::chunk::{self, Chunk, Scratch};
 use super::columns::Kind;
 use super::in_order::{in_order, Maker, Outlet, Plan};
 use super::packed::Spare;
-use super::{provenance, Exported, GoOn, Job, Written};
+use super::{provenance, writing, Exported, GoOn, Job, Written};
 use crate::cells::{Place, Rows, Value};
 use crate::decode::{RowSink, Sink, Unread};
-use crate::error::{Error, Kind as Trouble, Result};
 use crate::relation::Relation;
+use leadline_errors::{Error, Kind as Trouble, Result};
 
 /// Who wrote a file.
 const CREATED_BY: &str = concat!("leadline ", env!("CARGO_PKG_VERSION"));
@@ -115,7 +115,7 @@ fn attempt(job: &Job<'_>, kinds: &[Kind], go_on: GoOn<'_>) -> Result<(BTreeSet<u
 fn failed(e: &ParquetError, out: &Path) -> Error {
     if let ParquetError::External(source) = e {
         if let Some(source) = source.downcast_ref::<std::io::Error>() {
-            return Error::writing(out, source);
+            return writing(out, source);
         }
     }
     Error::new(Trouble::Storage, "the rows cannot be written").detail(e.to_string()).at(out)
@@ -143,7 +143,7 @@ impl Output<'_> {
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        self.file.write_all(bytes).map_err(|e| Error::writing(self.out, &e))?;
+        self.file.write_all(bytes).map_err(|e| writing(self.out, &e))?;
         self.at += bytes.len() as i64;
         Ok(())
     }

@@ -10,14 +10,14 @@ use std::path::Path;
 
 use leadline_pagescan::try_lock;
 
-use crate::error::{Error, Kind, Result};
+use leadline_errors::{Error, Kind, Result};
 
 /// Opens the file and locks it.
 ///
 /// # Errors
 /// When another run writes it, or something else has its name.
 pub(super) fn take(path: &Path) -> Result<File> {
-    let failed = |e| Error::writing(path, &e);
+    let failed = |e| super::writing(path, &e);
     loop {
         // Asked before it is opened: to open a pipe is to wait for somebody who reads.
         match fs::symlink_metadata(path) {

@@ -4,7 +4,7 @@
 //! by their oids (src/include/catalog/pg_proc.dat), others are not.
 
 use crate::catalog::{number, oids, Catalog};
-use crate::error::Result;
+use leadline_errors::Result;
 
 /// `pg_am` has the same oids in each major.
 pub(super) const SPGIST: u32 = 4000;

@@ -3,8 +3,9 @@
 use leadline_bytes::{Bytes, Endian, Result, Truncated};
 
 use crate::long::List;
-use crate::lsn::Lsn;
-use crate::record::{Record, Relation};
+use crate::record::Record;
+use crate::Relation;
+use leadline_datadir::Lsn;
 
 /// What a field says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -250,12 +251,6 @@ impl<'a> Reading<'a> {
     /// So many line pointer numbers.
     pub(super) fn offsets(&mut self, what: &'static str, count: usize) -> Result<()> {
         self.list(what, count, |bytes| Ok(Value::Int(bytes.u16(what)?.into())))
-    }
-}
-
-impl std::fmt::Display for Relation {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}/{}/{}", self.spc, self.db, self.rel)
     }
 }
 

@@ -15,8 +15,9 @@ mod xact;
 mod xlog;
 
 use crate::long::List;
-use crate::record::{Record, Relation};
+use crate::record::Record;
 use crate::rmgr::{self, id};
+use crate::Relation;
 
 pub use fields::{time_text, Field, Fields, Value};
 pub use inval::Message;

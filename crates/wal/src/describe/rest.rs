@@ -7,8 +7,9 @@ use super::fields::{Reading, Value};
 use super::inval::{self, Message};
 use super::opcode;
 use crate::long::List;
-use crate::record::{Record, Relation};
+use crate::record::Record;
 use crate::rmgr::id;
+use crate::Relation;
 
 pub(super) fn describe(record: &Record<'_>, to: &mut Reading<'_>) -> Result<()> {
     match record.rmid {

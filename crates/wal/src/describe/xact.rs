@@ -6,8 +6,9 @@ use super::fields::{time_text, unix_us, Reading, Value};
 use super::inval::{self, Message};
 use super::main_data::MainData;
 use crate::long::List;
-use crate::lsn::Lsn;
-use crate::record::{Record, Relation};
+use crate::record::Record;
+use crate::Relation;
+use leadline_datadir::Lsn;
 
 /// Of `xl_info`: the highest bit says that `xinfo` follows.
 const OPMASK: u8 = 0x70;

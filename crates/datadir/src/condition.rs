@@ -1,0 +1,250 @@
+//! How well a data directory is: whether what is in its files is all there is, and whether they can be trusted.
+//!
+//! ```text
+//! server runs                          files are as it last wrote them
+//! backup_label                         a backup that no server has replayed the log of yet
+//! pg_control: shut down                files are whole
+//! pg_control: anything else            crashed, or copied while its server ran: the log after `redo` is not in the files
+//! ```
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use leadline_errors::{Error, Kind, Result};
+use leadline_page::postgres::{ControlState, DbState};
+use leadline_page::Lsn;
+
+use crate::control::{read_bytes, root_above};
+use crate::dir::DATA_FILE;
+use crate::majors::{major_of_catalog, majors_of_control, read_version};
+use crate::postmaster::{find_server, PidFile};
+
+/// What its server does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Server {
+    Running {
+        pid: u32,
+        in_recovery: bool,
+    },
+    /// It ended in order: all it knew is in the files.
+    Stopped,
+    /// A standby that ended in order: what it replayed since its last restartpoint may not be in the files.
+    StoppedInRecovery,
+    /// It ended by force and was not started again. Files copied while it ran look the same when they have no postmaster.pid.
+    Crashed,
+    /// The files were copied while the server ran, as their postmaster.pid tells: not of one moment.
+    Copied,
+    /// A base backup of which the log was not replayed yet.
+    Restoring,
+    /// There is no pg_control that would tell.
+    Unknown,
+}
+
+impl Server {
+    /// For programs.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Server::Running { .. } => "running",
+            Server::Stopped => "stopped",
+            Server::StoppedInRecovery => "stopped in recovery",
+            Server::Crashed => "crashed",
+            Server::Copied => "copied",
+            Server::Restoring => "restoring",
+            Server::Unknown => "unknown",
+        }
+    }
+}
+
+/// How well a data directory is.
+#[derive(Debug, Clone)]
+pub struct Condition {
+    /// Its root.
+    pub root: PathBuf,
+    /// What its server does.
+    pub server: Server,
+    /// postmaster.pid, where there is one that can be read.
+    pub pid_file: Option<PidFile>,
+    /// pg_control; the error says why it tells nothing.
+    pub control: Result<ControlState>,
+    /// What PG_VERSION says; the error says why it cannot be read.
+    pub version: Result<String>,
+    /// There is a backup_label. A running server of 13 or 14 may have one, of a backup in its exclusive mode.
+    pub has_backup_label: bool,
+    /// There is a standby.signal.
+    pub has_standby_signal: bool,
+    /// There is a recovery.signal.
+    pub has_recovery_signal: bool,
+}
+
+/// One thing that a reader of the files should know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Remark {
+    /// For programs: running, crashed, copied, restoring, stopped-in-recovery, control, control-crc, version.
+    pub name: &'static str,
+    /// The files are damaged, not only behind.
+    pub is_error: bool,
+    /// What is so, in one line.
+    pub message: String,
+    /// What to do about it.
+    pub hint: String,
+}
+
+impl Condition {
+    /// Looks at the data directory at `root`. What cannot be read is said in the answer.
+    pub fn of(root: &Path) -> Condition {
+        let control_path = root.join("global/pg_control");
+        let text = read_bytes(&root.join("postmaster.pid")).ok();
+        let pid_file = text.and_then(|text| PidFile::parse(&String::from_utf8_lossy(&text)));
+        // Asked for the server first: one that stops meanwhile has written its state before it is gone.
+        let before = find_server(root, pid_file.as_ref());
+        let control = read_bytes(&control_path)
+            .map_err(|e| Error::reading(&control_path, "the control file", &e))
+            .and_then(|bytes| {
+                ControlState::parse(&bytes).map_err(|wrong| {
+                    Error::new(Kind::Invalid, "pg_control makes no sense").detail(wrong.to_string()).at(&control_path)
+                })
+            });
+        let is_down = control.as_ref().is_ok_and(|c| c.state.is_shut_down());
+        // And again, where one may have started meanwhile.
+        let found = before.or_else(|| if is_down { None } else { find_server(root, pid_file.as_ref()) });
+        let has = |name: &str| root.join(name).exists();
+        let has_backup_label = has("backup_label");
+        let server = match (found, &control) {
+            (Some(pid), control) => {
+                let in_recovery = control.as_ref().is_ok_and(|c| c.state.is_in_recovery());
+                Server::Running { pid, in_recovery }
+            }
+            (None, Err(_)) => Server::Unknown,
+            (None, Ok(_)) if has_backup_label => Server::Restoring,
+            (None, Ok(control)) => match control.state {
+                DbState::Shutdowned => Server::Stopped,
+                DbState::ShutdownedInRecovery => Server::StoppedInRecovery,
+                _ if is_of_another(root, pid_file.as_ref(), control) => Server::Copied,
+                _ => Server::Crashed,
+            },
+        };
+        Condition {
+            root: root.to_owned(),
+            server,
+            pid_file,
+            control,
+            version: read_version(root).map_err(|e| Error::reading(&root.join("PG_VERSION"), DATA_FILE, &e)),
+            has_backup_label,
+            has_standby_signal: has("standby.signal"),
+            has_recovery_signal: has("recovery.signal"),
+        }
+    }
+
+    /// The same for the data directory that a file is in; none when it is in none.
+    pub fn around(file: &Path) -> Option<Condition> {
+        root_above(file).map(|root| Condition::of(&root))
+    }
+
+    /// Whether a server may change the files now.
+    pub fn is_running(&self) -> bool {
+        matches!(self.server, Server::Running { .. })
+    }
+
+    /// From where on the log may not be in the files; none when all of it is.
+    ///
+    /// Of a running server more than the log may be missing: what it has in memory, and unlogged tables.
+    pub fn behind_since(&self) -> Option<Lsn> {
+        let control = self.control.as_ref().ok()?;
+        let is_behind = !matches!(self.server, Server::Stopped | Server::Unknown);
+        is_behind.then_some(control.redo)
+    }
+
+    /// PG_VERSION and the major that pg_control is of, when they differ. Of a build whose catalog version is not known, the major is
+    /// the first that has control files of its version.
+    pub fn differing_majors(&self) -> Option<(String, u32)> {
+        let (version, control) = (self.version.as_ref().ok()?, self.control.as_ref().ok()?);
+        // A file that was damaged says nothing of its major.
+        if control.wrong_crc.is_some() {
+            return None;
+        }
+        let known = match major_of_catalog(control.catalog_version_no) {
+            Some(major) => vec![major],
+            None => majors_of_control(control.pg_control_version),
+        };
+        let first = *known.first()?;
+        (!known.iter().any(|major| major.to_string() == *version)).then(|| (version.clone(), first))
+    }
+
+    /// What a reader of the files should know, errors first; empty when they are whole and nobody writes them.
+    pub fn remarks(&self) -> Vec<Remark> {
+        let mut remarks = self.damage();
+        let redo = self.behind_since().map_or_else(String::new, |redo| format!(" after {redo}"));
+        let mut say = |name, message: String, hint: &str| {
+            remarks.push(Remark { name, is_error: false, message, hint: hint.into() });
+        };
+        let replay = "start the server, which replays its log, and stop it; or read them as they are";
+        match self.server {
+            Server::Stopped | Server::Unknown => {}
+            Server::Running { in_recovery, .. } => say(
+                "running",
+                "the server is running: the files are as it last wrote them, and what is only in its memory is not in them".into(),
+                if in_recovery { "CHECKPOINT on the primary, then here, writes it" } else { "CHECKPOINT writes it" },
+            ),
+            Server::StoppedInRecovery => say(
+                "stopped-in-recovery",
+                format!("a standby that was stopped: what it replayed{redo} may not be in the files"),
+                "CHECKPOINT on the primary, then on the standby, before it is stopped",
+            ),
+            Server::Crashed => say(
+                "crashed",
+                format!("the server was not shut down, or the files were copied while it ran: what is in its log{redo} may not be in them"),
+                replay,
+            ),
+            Server::Copied => say(
+                "copied",
+                format!("the files were copied while the server ran: they are not of one moment, and what is in its log{redo} may not be in them"),
+                "copy with pg_basebackup, or stop the server before",
+            ),
+            Server::Restoring => say(
+                "restoring",
+                format!("a backup that was not restored (backup_label): what is in its log{redo} may not be in the files"),
+                replay,
+            ),
+        }
+        remarks
+    }
+
+    fn damage(&self) -> Vec<Remark> {
+        let error = |name, message: String, hint: &str| Remark { name, is_error: true, message, hint: hint.into() };
+        let mut found = Vec::new();
+        match &self.control {
+            Err(e) => found.push(error("control", [e.message.as_str(), e.detail.as_str()].join(": "), "")),
+            Ok(control) => found.extend(control.wrong_crc.as_ref().map(|wrong| {
+                error(
+                    "control-crc",
+                    format!("pg_control is damaged: its checksum is {}, not {}", wrong.found, wrong.wanted),
+                    "what it says of pages, checksums and transactions is not certain; take the file from a backup",
+                )
+            })),
+        }
+        if let Some((version, major)) = self.differing_majors() {
+            found.push(error(
+                "version",
+                format!("PG_VERSION says {version}, pg_control is of {major}"),
+                "the files of two data directories were mixed, or PG_VERSION was changed",
+            ));
+        }
+        found
+    }
+}
+
+/// Whether files that are not of a server that was shut down are for certain a copy: their postmaster.pid names another data directory
+/// of the same server. Without one nothing is certain: an immediate shutdown removes it.
+fn is_of_another(root: &Path, pid_file: Option<&PidFile>, control: &ControlState) -> bool {
+    let Some(pid_file) = pid_file else { return false };
+    let other = Path::new(&pid_file.data_dir);
+    let place = |path: &Path| fs::metadata(path).ok().map(|about| (about.dev(), about.ino()));
+    // A folder that is not here may be this one, as a container calls it.
+    if place(other).is_none() || place(other) == place(root) {
+        return false;
+    }
+    let bytes = read_bytes(&other.join("global/pg_control")).unwrap_or_default();
+    ControlState::parse(&bytes).is_ok_and(|c| c.system_identifier == control.system_identifier)
+}

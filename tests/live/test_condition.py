@@ -1,0 +1,68 @@
+"""How well a data directory is: clean, running, crashed, copied and backed-up ones of every major, and what is said of each.
+
+Oracle: what was done to the server.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from conftest import Server, copy_folder
+from leadline._core import condition
+
+
+def names(data_dir: Path) -> tuple[str, list[str]]:
+    found = condition(str(data_dir))
+    assert found is not None
+    return found["server"], [remark["name"] for remark in found["remarks"]]
+
+
+def test_a_clean_server_is_running_and_then_stopped(pg: Server, fresh_server, tmp_path: Path) -> None:
+    server = fresh_server(pg.major)
+    data = Path(server.private.data_dir)
+    found = condition(str(data))
+    assert found is not None and (found["server"], found["pid"]) == ("running", server.pid)
+    assert [remark["name"] for remark in found["remarks"]] == ["running"]
+    relation = data / server.sql("select pg_relation_filepath('pg_class')")[0][0]
+    of_file = condition(str(relation))
+    assert of_file is not None and of_file["pid"] == server.pid
+
+    (tmp_path / "copy").mkdir()
+    copy_folder(data, tmp_path / "copy")
+    assert names(tmp_path / "copy") == ("copied", ["copied"])
+
+    server.private.stop()
+    assert names(data) == ("stopped", [])
+    version = data / "PG_VERSION"
+    version.write_text("9\n")
+    found = condition(str(data))
+    assert found is not None and [r["message"] for r in found["remarks"]] == [f"PG_VERSION says 9, pg_control is of {pg.major}"]
+
+
+def test_a_killed_server_crashed_and_recovers(fresh_server) -> None:
+    server = fresh_server(17)
+    data = Path(server.private.data_dir)
+    process = server.private._process
+    process.send_signal(signal.SIGQUIT)  # immediate: no checkpoint, as after a crash
+    process.wait(30)
+    assert names(data) == ("crashed", ["crashed"])
+    server.private.start()
+    server.private.stop()
+    assert names(data) == ("stopped", [])
+
+
+def test_a_base_backup_is_restoring_until_a_server_replayed_its_log(fresh_server, tmp_path: Path) -> None:
+    server = fresh_server(16)
+    tool = server.private.bin_dir / "pg_basebackup"
+    if not tool.is_file():
+        pytest.skip("this build has no pg_basebackup")
+    backup = tmp_path / "backup"
+    subprocess.run([tool, "-D", backup, "-d", server.dsn, "-c", "fast", "-X", "fetch"], check=True, capture_output=True, timeout=60)
+    assert names(backup) == ("restoring", ["restoring"])
+
+
+def test_a_folder_that_is_none_has_no_condition(tmp_path: Path) -> None:
+    assert condition(str(tmp_path / "x")) is None
