@@ -85,7 +85,7 @@ impl Looks {
             postmaster: server.process.pid,
             buffers: Buffers::new(&server.layout, &server.anchors),
             held_locks: server.anchors.held_locks,
-            content_code: class::LWLOCK << 24 | server.layout.tranche_buffer_content,
+            content_code: class::LWLOCK << 24 | server.layout.buffer_content_tranche(),
             io_code: events.code("IPC", "BufferIO").or_else(|| events.code("LWLock", "BufferIO")),
             lock_budget: budget(0.0003, 50, 1_000),
             // fewer scans than this name a hot page too rarely: at 0.08 % of a core 9 waiters in 4 s of a storm of 8 sessions

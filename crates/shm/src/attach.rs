@@ -220,7 +220,10 @@ pub fn attach(pid: i32, allow_map: bool) -> Result<Attached> {
         None => checks.skip("held_lwlocks list", "not found in this build: holders of LWLocks are not named"),
     }
     let transam = ["TransamVariables", "ShmemVariableCache"].iter().find_map(|n| binary.symbol(n));
-    let next_xid = transam.and_then(|a| postmaster.u64(base + a).ok()).filter(|a| range.contains(a)).map(|a| a + 8);
+    let next_xid = transam
+        .and_then(|a| postmaster.u64(base + a).ok())
+        .filter(|a| range.contains(a))
+        .map(|a| a + layout.transam_next_xid);
 
     let mut wait_events = WaitEvents::of(major, layout.tranche_first_user);
     if let (Ok(array), Ok(count)) = (symbol("NamedLWLockTrancheArray"), symbol("NamedLWLockTrancheRequests")) {
@@ -236,8 +239,8 @@ pub fn attach(pid: i32, allow_map: bool) -> Result<Attached> {
         prepared_procs,
         prepared_proc_count,
         all_pgxact: layout
-            .xact_size
-            .and_then(|_| postmaster.u64(proc_global + layout.hdr_all_pgxact).ok())
+            .hdr_all_pgxact
+            .and_then(|at| postmaster.u64(proc_global + at).ok())
             .filter(|a| range.contains(a)),
         backend_status,
         // auxiliary processes follow the backends: at most 8 kinds up to 16, one slot per PGPROC of them from 17
@@ -350,9 +353,9 @@ fn find_be_entries_by_pid(
                 let pointer = u64::from_le_bytes(word.try_into().expect("8 bytes"));
                 if segment.contains(&pointer)
                     && pointer % 8 == 0
-                    && memory.u32(pointer + 4) == Ok(child.inner_pid as u32)
-                    && memory.u32(pointer + 8).is_ok_and(|t| layout.backend_type(t).is_some())
-                    && memory.u64(pointer + 16).is_ok_and(|start| start > 0 && start < 1 << 60)
+                    && memory.u32(pointer + layout.be_procpid) == Ok(child.inner_pid as u32)
+                    && memory.u32(pointer + layout.be_backend_type).is_ok_and(|t| layout.backend_type(t).is_some())
+                    && memory.u64(pointer + layout.be_proc_start).is_ok_and(|start| start > 0 && start < 1 << 60)
                 {
                     votes.entry(from + i as u64 * 8).or_default().push((child.pid, pointer));
                 }
@@ -407,7 +410,7 @@ fn check_processes(
     );
     let wrong_owner = children
         .iter()
-        .filter(|c| postmaster.u32(c.my_proc + layout.proc_latch_owner_pid) != Ok(c.inner_pid as u32))
+        .filter(|c| postmaster.u32(c.my_proc + layout.proc_latch_owner_pid()) != Ok(c.inner_pid as u32))
         .filter(alive)
         .count();
     checks.note(
@@ -488,7 +491,9 @@ fn find_backend_status(
     let wrong = children
         .iter()
         .filter_map(|c| c.my_be_entry.map(|e| (c, e)))
-        .filter(|(c, e)| postmaster.u32(e + 4) != Ok(c.inner_pid as u32) && procfs::parent_and_start(c.pid).is_some())
+        .filter(|(c, e)| {
+            postmaster.u32(e + layout.be_procpid) != Ok(c.inner_pid as u32) && procfs::parent_and_start(c.pid).is_some()
+        })
         .count();
     checks.note("PgBackendStatus.st_procpid", wrong == 0, format!("wrong in {wrong} of {entries}"));
     let states = children

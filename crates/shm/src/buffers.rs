@@ -295,7 +295,7 @@ impl Buffers {
 
     fn read_tag<M: Memory>(&self, mem: &M, descriptor: u64) -> Read<(BlockId, u32)> {
         let mut b = [0u8; 20];
-        mem.read(descriptor, &mut b)?;
+        mem.read(descriptor + self.layout.buf_tag, &mut b)?;
         Ok((parse_tag(&b), mem.u32(descriptor + self.layout.buf_state)?))
     }
 

@@ -10,6 +10,8 @@
 
 pub mod attach;
 pub mod buffers;
+#[cfg(test)]
+mod corrupt;
 pub mod counters;
 pub mod elf;
 pub mod held_locks;

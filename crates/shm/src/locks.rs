@@ -195,12 +195,13 @@ fn read_tag<M: Memory>(mem: &M, at: u64) -> Read<LockTag> {
 }
 
 fn read_lock<M: Memory>(mem: &M, layout: &Layout, anchors: &Anchors, at: u64) -> Read<Lock> {
-    let tag = read_tag(mem, at)?;
+    let tag = read_tag(mem, at + layout.lock_tag)?;
     let mut participants = Vec::new();
     let may_hold = |proc| is_proc(layout, anchors, proc) || is_prepared(layout, anchors, proc);
-    for link in list(mem, at + layout.lock_proc_locks)? {
+    for link in list(mem, layout, at + layout.lock_proc_locks)? {
         let proclock = link.checked_sub(layout.proclock_lock_link).ok_or(Fault { addr: link })?;
-        let (my_lock, proc) = (mem.u64(proclock)?, mem.u64(proclock + 8)?);
+        let (my_lock, proc) =
+            (mem.u64(proclock + layout.proclock_my_lock)?, mem.u64(proclock + layout.proclock_my_proc)?);
         if my_lock != at || !may_hold(proc) {
             return Err(Fault { addr: proclock }); // the PROCLOCK was recycled while we walked
         }
@@ -208,8 +209,10 @@ fn read_lock<M: Memory>(mem: &M, layout: &Layout, anchors: &Anchors, at: u64) ->
         let group = if may_hold(group) { group } else { proc };
         participants.push(Participant { proc, group, hold_mask: mem.u32(proclock + layout.proclock_hold_mask)? });
     }
-    // PGPROC.links is the first field: a link of the queue is the address of a PGPROC
-    let queue = list(mem, at + layout.lock_wait_procs)?;
+    let queue: Vec<u64> = list(mem, layout, at + layout.lock_wait_procs)?
+        .iter()
+        .map(|link| link.wrapping_sub(layout.proc_links))
+        .collect();
     if queue.iter().any(|&p| !is_proc(layout, anchors, p)) {
         return Err(Fault { addr: at });
     }
@@ -217,15 +220,15 @@ fn read_lock<M: Memory>(mem: &M, layout: &Layout, anchors: &Anchors, at: u64) ->
 }
 
 /// The links of a doubly linked list {prev, next} with a head; SHM_QUEUE and dlist agree on it.
-fn list<M: Memory>(mem: &M, head: u64) -> Read<Vec<u64>> {
+fn list<M: Memory>(mem: &M, layout: &Layout, head: u64) -> Read<Vec<u64>> {
     let mut found = Vec::new();
-    let mut at = mem.u64(head + 8)?;
+    let mut at = mem.u64(head + layout.list_next)?;
     while at != head && at != 0 {
         if found.len() >= MAX_LIST {
             return Err(Fault { addr: head });
         }
         found.push(at);
-        at = mem.u64(at.checked_add(8).ok_or(Fault { addr: at })?)?;
+        at = mem.u64(at.checked_add(layout.list_next).ok_or(Fault { addr: at })?)?;
     }
     Ok(found)
 }

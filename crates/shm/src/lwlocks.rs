@@ -37,7 +37,7 @@ pub struct Contended {
 /// An empty list has a head outside the array (the end marker changed between majors).
 pub fn read_waiters<M: Memory>(mem: &M, layout: &Layout, anchors: &Anchors, lock: u64) -> Read<Option<Vec<Waiter>>> {
     let head = mem.u32(lock + layout.lw_waiters)?;
-    let tail = mem.u32(lock + layout.lw_waiters + 4)?;
+    let tail = mem.u32(lock + layout.lw_waiters_tail)?;
     let mut found = Vec::new();
     let (mut at, mut before) = (head, None);
     while at < anchors.all_proc_count {
@@ -107,7 +107,7 @@ mod tests {
         let mem = FakeMemory {
             pieces: vec![
                 (all_procs, vec![0; procs as usize * layout.proc_size as usize]),
-                (main_lwlocks, vec![0xff; layout.main_lwlocks as usize * 128]),
+                (main_lwlocks, vec![0xff; layout.main_lwlocks as usize * layout.lw_padded_size as usize]),
             ],
         };
         let anchors = Anchors { all_procs, all_proc_count: procs, main_lwlocks, ..Anchors::default() };
@@ -127,7 +127,7 @@ mod tests {
         let lock = anchors.main_lwlocks + 8 * 128;
         mem.put_u32(lock + layout.lw_tranche, 8);
         mem.put_u32(lock + layout.lw_waiters, 3);
-        mem.put_u32(lock + layout.lw_waiters + 4, 5);
+        mem.put_u32(lock + layout.lw_waiters_tail, 5);
         link(&mut mem, &layout, &anchors, 3, 5, u32::MAX);
         link(&mut mem, &layout, &anchors, 5, u32::MAX, 3);
         let mut torn = 0;
@@ -146,7 +146,7 @@ mod tests {
         let (mut mem, anchors) = anchors(&layout, 8);
         let lock = anchors.main_lwlocks;
         mem.put_u32(lock + layout.lw_waiters, 1);
-        mem.put_u32(lock + layout.lw_waiters + 4, 7);
+        mem.put_u32(lock + layout.lw_waiters_tail, 7);
         link(&mut mem, &layout, &anchors, 1, 2, 2);
         link(&mut mem, &layout, &anchors, 2, 1, 1);
         assert_eq!(read_waiters(&mem, &layout, &anchors, lock), Ok(None));

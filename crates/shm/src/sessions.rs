@@ -324,7 +324,10 @@ impl Sessions {
     /// The same for the texts of those whose entry changed, when the server computes no query ids.
     fn prefetch_texts<M: Memory>(&self, mem: &M) {
         for (h, c) in self.hot.iter().zip(&self.cold) {
-            if mem.u32(h.entry) != Ok(h.changecount) && c.activity.query_id == 0 && c.text_at != 0 {
+            if mem.u32(h.entry + self.layout.be_changecount) != Ok(h.changecount)
+                && c.activity.query_id == 0
+                && c.text_at != 0
+            {
                 (0..TEXT_LINES).for_each(|line| mem.prefetch(c.text_at + line * 64));
             }
         }
@@ -337,7 +340,9 @@ impl Sessions {
 
     fn look_for_new<M: Memory>(&mut self, mem: &M, out: &mut Pass) {
         for slot in 0..self.occupied.len() {
-            if !self.occupied[slot] && mem.u32(self.entry(slot as u64) + 4).is_ok_and(|pid| pid != 0) {
+            if !self.occupied[slot]
+                && mem.u32(self.entry(slot as u64) + self.layout.be_procpid).is_ok_and(|pid| pid != 0)
+            {
                 self.admit(mem, slot, out);
             }
         }
@@ -345,7 +350,7 @@ impl Sessions {
 
     /// The same with one read for all.
     fn look_for_new_among_many<M: Memory>(&mut self, mem: &M, out: &mut Pass) {
-        let (first, size) = (self.entry(0) + 4, self.layout.be_size);
+        let (first, size) = (self.entry(0) + self.layout.be_procpid, self.layout.be_size);
         let Ok(pids) = mem.u32_column(first, size, self.anchors.backend_status_slots) else { return };
         for (slot, pid) in pids.into_iter().enumerate() {
             if pid != 0 && !self.occupied[slot] {
@@ -359,7 +364,7 @@ impl Sessions {
     fn admit<M: Memory>(&mut self, mem: &M, slot: usize, out: &mut Pass) {
         let (layout, entry) = (&self.layout, self.entry(slot as u64));
         let read = |m: &M| Ok((status::read_identity(m, layout, entry)?, status::read_activity(m, layout, entry)?));
-        let (identity, activity, changecount) = match status::read_whole(mem, entry, read) {
+        let (identity, activity, changecount) = match status::read_whole(mem, layout, entry, read) {
             Ok(Entry::Whole((identity, activity), changecount, retried)) => {
                 out.retried += retried;
                 (identity, activity, changecount)
@@ -413,7 +418,7 @@ impl Sessions {
     fn find_proc<M: Memory>(&self, mem: &M, index: usize, pid: i32) -> Option<u64> {
         let owned = |proc: u64| {
             mem.u32(proc + self.layout.proc_pid) == Ok(pid as u32)
-                && mem.u32(proc + self.layout.proc_latch_owner_pid) == Ok(pid as u32)
+                && mem.u32(proc + self.layout.proc_latch_owner_pid()) == Ok(pid as u32)
         };
         let at = |i: u64| self.anchors.all_procs + i * self.layout.proc_size;
         if self.anchors.status_index_is_proc_index {
@@ -449,7 +454,7 @@ impl Sessions {
     fn sample<M: Memory>(&mut self, mem: &M, at: usize, out: &mut Pass) -> Read<bool> {
         let h = &self.hot[at];
         let wait_event_info = mem.u32(h.proc + self.layout.proc_wait_event_info)?;
-        let changecount = mem.u32(h.entry)?;
+        let changecount = mem.u32(h.entry + self.layout.be_changecount)?;
         let (xid, xmin) = self.read_xact(mem, h.xact)?;
         let same = changecount == h.changecount
             && (wait_event_info, xid, xmin) == (h.wait_event_info, h.backend_xid, h.backend_xmin);
@@ -493,8 +498,11 @@ impl Sessions {
     /// Reads an entry that changed; false when it is another session's now.
     fn read_entry<M: Memory>(&mut self, mem: &M, at: usize, out: &mut Pass) -> Read<bool> {
         let (layout, entry) = (&self.layout, self.hot[at].entry);
-        let read = |m: &M| Ok((m.u32(entry + 4)? as i32, m.u64(entry + 16)?, status::read_activity(m, layout, entry)?));
-        match status::read_whole(mem, entry, read)? {
+        let read = |m: &M| {
+            let (pid, start) = (m.u32(entry + layout.be_procpid)?, m.u64(entry + layout.be_proc_start)?);
+            Ok((pid as i32, start, status::read_activity(m, layout, entry)?))
+        };
+        match status::read_whole(mem, layout, entry, read)? {
             Entry::Torn => out.torn += 1,
             Entry::Whole((pid, start, activity), changecount, retried) => {
                 out.retried += retried;
@@ -586,7 +594,7 @@ impl Sessions {
         self.read_text(mem, at)?;
         // the text may already be the next statement's: then the server shows another count
         let h = &self.hot[at];
-        if mem.u32(h.entry)? != h.changecount || self.text.is_empty() {
+        if mem.u32(h.entry + self.layout.be_changecount)? != h.changecount || self.text.is_empty() {
             return Ok(());
         }
         let normalised = statement::normalise(&self.text);
@@ -608,7 +616,7 @@ impl Sessions {
     /// The application name may change any time, role and database are set during start-up, a worker gets its leader late.
     fn describe_again<M: Memory>(&mut self, mem: &M, at: usize, out: &mut Pass) -> Read<()> {
         let (entry, proc) = (self.hot[at].entry, self.hot[at].proc);
-        let (datid, role) = (mem.u32(entry + 48)?, mem.u32(entry + 52)?);
+        let (datid, role) = (mem.u32(entry + self.layout.be_databaseid)?, mem.u32(entry + self.layout.be_userid)?);
         let name_at = mem.u64(entry + self.layout.be_appname)?;
         self.text.clear();
         if name_at != 0 {
@@ -623,7 +631,7 @@ impl Sessions {
             return Ok(());
         }
         let layout = &self.layout;
-        let read = status::read_whole(mem, entry, |m| status::read_identity(m, layout, entry))?;
+        let read = status::read_whole(mem, layout, entry, |m| status::read_identity(m, layout, entry))?;
         let Entry::Whole(identity, ..) = read else { return Ok(()) };
         let c = &mut self.cold[at];
         if identity.pid == c.identity.pid && (identity != c.identity || leader_pid != c.leader_pid) {

@@ -57,13 +57,19 @@ fn unix_us(raw: u64) -> i64 {
 }
 
 /// Runs `copy` until the entry did not change meanwhile.
-pub fn read_whole<M: Memory, T>(mem: &M, entry: u64, mut copy: impl FnMut(&M) -> Read<T>) -> Read<Entry<T>> {
+pub fn read_whole<M: Memory, T>(
+    mem: &M,
+    layout: &Layout,
+    entry: u64,
+    mut copy: impl FnMut(&M) -> Read<T>,
+) -> Read<Entry<T>> {
+    let count = entry + layout.be_changecount;
     for tries in 0..TRIES {
-        let before = mem.u32(entry)?;
+        let before = mem.u32(count)?;
         if before % 2 == 0 {
             let value = copy(mem)?;
             std::sync::atomic::fence(std::sync::atomic::Ordering::Acquire);
-            if mem.u32(entry)? == before {
+            if mem.u32(count)? == before {
                 return Ok(Entry::Whole(value, before, tries));
             }
         }
@@ -76,9 +82,9 @@ pub fn read_whole<M: Memory, T>(mem: &M, entry: u64, mut copy: impl FnMut(&M) ->
 pub fn read_activity<M: Memory>(mem: &M, layout: &Layout, entry: u64) -> Read<Activity> {
     Ok(Activity {
         state: layout.state_code(mem.u32(entry + layout.be_state)?),
-        xact_start: unix_us(mem.u64(entry + 24)?),
-        query_start: unix_us(mem.u64(entry + 32)?),
-        state_change: unix_us(mem.u64(entry + 40)?),
+        xact_start: unix_us(mem.u64(entry + layout.be_xact_start)?),
+        query_start: unix_us(mem.u64(entry + layout.be_activity_start)?),
+        state_change: unix_us(mem.u64(entry + layout.be_state_start)?),
         query_id: layout.be_query_id.map_or(Ok(0), |o| mem.u64(entry + o))? as i64,
         plan_id: layout.be_plan_id.map_or(Ok(0), |o| mem.u64(entry + o))? as i64,
     })
@@ -95,11 +101,11 @@ pub fn read_identity<M: Memory>(mem: &M, layout: &Layout, entry: u64) -> Read<Id
         mem.c_string(name_at, 64, &mut name)?;
     }
     Ok(Identity {
-        pid: mem.u32(entry + 4)? as i32,
-        backend_type_code: mem.u32(entry + 8)?,
-        backend_start: unix_us(mem.u64(entry + 16)?),
-        datid: mem.u32(entry + 48)?,
-        usesysid: mem.u32(entry + 52)?,
+        pid: mem.u32(entry + layout.be_procpid)? as i32,
+        backend_type_code: mem.u32(entry + layout.be_backend_type)?,
+        backend_start: unix_us(mem.u64(entry + layout.be_proc_start)?),
+        datid: mem.u32(entry + layout.be_databaseid)?,
+        usesysid: mem.u32(entry + layout.be_userid)?,
         client_addr,
         client_port,
         ssl: mem.u8(entry + layout.be_ssl)? != 0,
@@ -130,9 +136,9 @@ mod tests {
     fn entry(layout: &Layout) -> FakeMemory {
         let mut mem = FakeMemory { pieces: vec![(0x1000, vec![0; layout.be_size as usize]), (0x9000, vec![0; 64])] };
         mem.put(0x9000, b"psql");
-        mem.put_u32(0x1004, 77);
-        mem.put_u32(0x1008, 4);
-        mem.put_u64(0x1000 + 24, 1);
+        mem.put_u32(0x1000 + layout.be_procpid, 77);
+        mem.put_u32(0x1000 + layout.be_backend_type, 4);
+        mem.put_u64(0x1000 + layout.be_xact_start, 1);
         mem.put_u32(0x1000 + layout.be_state, 2);
         mem.put_u64(0x1000 + layout.be_appname, 0x9000);
         mem.put(0x1000 + layout.be_client_addr, &[2, 0, 0x15, 0x38, 127, 0, 0, 1]);
@@ -155,7 +161,7 @@ mod tests {
         let layout = Layout::of(15).unwrap();
         let mut mem = entry(&layout);
         mem.put_u32(0x1000, 3);
-        assert_eq!(read_whole(&mem, 0x1000, |m| read_activity(m, &layout, 0x1000)), Ok(Entry::Torn));
+        assert_eq!(read_whole(&mem, &layout, 0x1000, |m| read_activity(m, &layout, 0x1000)), Ok(Entry::Torn));
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! A made-up server whose memory is damaged at random: nothing panics, loops or reads outside.
 
-use leadline_shm::attach::Anchors;
-use leadline_shm::buffers::{Buffers, Wanted};
-use leadline_shm::layout::Layout;
-use leadline_shm::memory::{FakeMemory, MappedSegment, Memory};
-use leadline_shm::process::ServerProcess;
-use leadline_shm::sessions::{Pass, Sessions};
-use leadline_shm::{locks, lwlocks, procfs};
+use crate::attach::Anchors;
+use crate::buffers::{Buffers, Wanted};
+use crate::layout::Layout;
+use crate::memory::{FakeMemory, MappedSegment, Memory};
+use crate::process::ServerProcess;
+use crate::sessions::{Pass, Sessions};
+use crate::{locks, lwlocks, procfs};
 
 const PROCS: u32 = 16;
 const PROC_ARRAY: u64 = 0x7000_0010_0000;
@@ -47,7 +47,7 @@ fn server(major: u32) -> (FakeMemory, Layout, Anchors) {
         64 * 1024,
         64 * layout.buf_size,
         64 * 8192,
-        u64::from(layout.main_lwlocks) * 128,
+        u64::from(layout.main_lwlocks) * layout.lw_padded_size,
     ];
     let mut mem =
         FakeMemory { pieces: PIECES.iter().zip(sizes).map(|(&at, size)| (at, vec![0; size as usize])).collect() };
@@ -55,7 +55,7 @@ fn server(major: u32) -> (FakeMemory, Layout, Anchors) {
         let (proc, entry) = (PROC_ARRAY + i * layout.proc_size, STATUS + i * layout.be_size);
         let pid = 100 + i as u32;
         mem.put_u32(proc + layout.proc_pid, pid);
-        mem.put_u32(proc + layout.proc_latch_owner_pid, pid);
+        mem.put_u32(proc + layout.proc_latch_owner_pid(), pid);
         mem.put_u32(proc + layout.proc_wait_event_info, 0x0300_0005);
         mem.put_u64(proc + layout.proc_wait_lock, LOCKS);
         mem.put_u32(proc + layout.proc_wait_lock_mode, 5);
@@ -74,7 +74,7 @@ fn server(major: u32) -> (FakeMemory, Layout, Anchors) {
         let at = BUFFERS + i * layout.buf_size;
         mem.put_u32(at + layout.buf_state, 1 << 25);
         mem.put_u32(at + layout.buf_content_lock + layout.lw_waiters, if i % 7 == 0 { 3 } else { u32::MAX });
-        mem.put_u32(at + layout.buf_content_lock + layout.lw_waiters + 4, 3);
+        mem.put_u32(at + layout.buf_content_lock + layout.lw_waiters_tail, 3);
     }
     let anchors = Anchors {
         all_procs: PROC_ARRAY,
@@ -145,7 +145,7 @@ fn an_undamaged_server_shows_all_its_sessions() {
 fn a_freed_slot_with_a_stale_pid_is_no_session() {
     for major in 13..=16 {
         let (mut mem, layout, anchors) = server(major);
-        mem.put_u32(PROC_ARRAY + 3 * layout.proc_size + layout.proc_latch_owner_pid, 0);
+        mem.put_u32(PROC_ARRAY + 3 * layout.proc_size + layout.proc_latch_owner_pid(), 0);
         let pass = look(&mem, &layout, &anchors, &mut Sessions::new(&layout, &anchors, &process()), 0);
         assert_eq!(pass.sampled, PROCS - 1, "{major}");
     }
@@ -158,7 +158,7 @@ fn a_slot_taken_over_by_a_new_process_is_a_new_session() {
     let before = look(&mem, &layout, &anchors, &mut sessions, 0);
     let (proc, entry) = (PROC_ARRAY + 3 * layout.proc_size, STATUS + 3 * layout.be_size);
     mem.put_u32(proc + layout.proc_pid, 999);
-    mem.put_u32(proc + layout.proc_latch_owner_pid, 999);
+    mem.put_u32(proc + layout.proc_latch_owner_pid(), 999);
     mem.put_u32(entry, 2);
     mem.put_u32(entry + 4, 999);
     let after = look(&mem, &layout, &anchors, &mut sessions, 1);
