@@ -135,10 +135,11 @@ pub fn oids(value: &Option<Vec<u8>>) -> Vec<u32> {
 /// # Errors
 /// When its catalog cannot be read.
 pub fn databases(dir: &DataDir) -> Result<Vec<Database>> {
-    let any =
-        dir.database_folders()?.first().copied().ok_or_else(|| {
-            Error::new(Kind::Invalid, "the data directory has no database").at(&dir.root.join("base"))
-        })?;
+    let any = dir
+        .database_folders()?
+        .first()
+        .copied()
+        .ok_or_else(|| Error::new(Kind::Invalid, "the data directory has no database").at(dir.root.join("base")))?;
     let mut catalog = Catalog::bare(dir, any, DEFAULT_TABLESPACE)?;
     let rows = catalog.rows(PG_DATABASE, &["oid", "datname", "datistemplate", "dattablespace", "encoding"])?;
     let database = |r: &Values| Database {

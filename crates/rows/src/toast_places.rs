@@ -51,7 +51,7 @@ fn no_room(e: &io::Error) -> Error {
     Error::new(Kind::Storage, "where the values of the toast table are cannot be kept")
         .detail(e.to_string())
         .hint("it takes 8 bytes for each value in the folder for temporary files: TMPDIR names another one")
-        .at(&std::env::temp_dir())
+        .at(std::env::temp_dir())
 }
 
 /// A file that nobody else can open and that is gone with this process.
