@@ -1,14 +1,14 @@
--- threshold: critical_share = 0.5 (of database time: more time goes there than to everything else)
--- threshold: critical_sessions = 1 (sessions that stood still on average: the window itself was lost once)
--- threshold: high_share = 0.2 (of database time: without it a fifth more work gets done)
--- threshold: high_sessions = 0.5 (sessions that stood still on average)
--- threshold: medium_share = 0.05 (of database time: less is hard to tell from the load's own changes)
--- threshold: medium_sessions = 0.1 (sessions that stood still on average: a share alone may be of an idle server)
+-- threshold: critical_share = 0.5 (share of database time; more time goes there than to everything else)
+-- threshold: critical_sessions = 1 (sessions waiting on average; together they lost the length of the window)
+-- threshold: high_share = 0.2 (share of database time; without it the server can do about a fifth more work)
+-- threshold: high_sessions = 0.5 (sessions waiting on average)
+-- threshold: medium_share = 0.05 (share of database time; less is hard to distinguish from changes in the load)
+-- threshold: medium_sessions = 0.1 (sessions waiting on average; on an idle server a large share means little)
 -- threshold: confident_samples = 100 (a sampling error of 10 %)
 -- threshold: some_samples = 20 (a sampling error of 22 %)
--- threshold: confident_seen = 30 (waiters or looks that name what is waited for: the error of a share is below 20 %)
--- threshold: some_seen = 10 (waiters or looks: the error of a share is below 32 %)
--- threshold: named_part = 0.5 (of the waiting must have a name: else the larger part is inferred)
+-- threshold: confident_seen = 30 (waiters or scans that show what is waited for; the error of a share is then below 20 %)
+-- threshold: some_seen = 10 (waiters or scans; the error of a share is then below 32 %)
+-- threshold: named_part = 0.5 (share of the waits whose target is known; with less, the larger part is inferred)
 
 -- From seconds lost by the victims: share is of the cost base (database time), window_s the length of the capture.
 create or replace macro severity_of(share, lost_s, window_s) as

@@ -1,11 +1,11 @@
 -- id: ZONE-RECLAIM
 -- title: The kernel frees memory of one node before it uses another
--- question: Is vm.zone_reclaim_mode on, so that page cache is thrown away while other memory is free?
+-- question: Is vm.zone_reclaim_mode on, so that the kernel throws away page cache while other memory is free?
 -- domain: host
 -- needs: host_fact
--- unit: setting of the kernel; reclaims counted in the window
+-- unit: kernel setting; reclaims counted in the window
 -- cost: none
--- threshold: zone_reclaim_off = 0 (kernel documentation: 0 is the default and right for file servers and databases)
+-- threshold: zone_reclaim_off = 0 (kernel documentation: 0 is the default, and the right value for file servers and databases)
 -- evaluable when: exists (from host_fact where name = 'vm.zone_reclaim_mode') | this kernel has no vm.zone_reclaim_mode (built without NUMA)
 -- wrong when: each server is bound to one node on purpose and fits into it
 with fact as (

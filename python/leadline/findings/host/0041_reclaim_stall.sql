@@ -1,17 +1,17 @@
 -- id: RECLAIM-STALL
--- title: Processes had to free memory themselves before they could go on
--- question: Did processes of the host stall in direct memory reclaim, and was a checkpoint running?
+-- title: Processes had to free memory themselves before they could continue
+-- question: Did processes on the host stall in direct memory reclaim, and was a checkpoint running then?
 -- domain: host
 -- needs: host_stat
 -- unit: stalls (entries into direct reclaim) per second
 -- cost: none
--- threshold: stalls_per_s = 10 (at some 1 ms each this is 1 % of a second; a healthy host has none for hours)
--- threshold: stalls_min = 50 (in the window: a single burst is not a state)
--- threshold: pressure_high_part = 0.2 (of the time some process stood still for memory: as much as a share of database time that is high)
--- threshold: pressure_medium_part = 0.05 (of the time)
--- threshold: stalls_medium_per_s = 100 (at some 1 ms each a tenth of a second in each second)
--- threshold: checkpointer_busy_part = 0.5 (of the looks in a second: the checkpointer mostly worked in it)
--- threshold: confident_readings = 10 (readings of the counters: with fewer a single burst makes the rate)
+-- threshold: stalls_per_s = 10 (at about 1 ms each this is 1 % of each second; a healthy host has none for hours)
+-- threshold: stalls_min = 50 (stalls in the window; fewer may be a single burst)
+-- threshold: pressure_high_part = 0.2 (share of the time in which at least one process was stalled for memory; the same share of database time is high)
+-- threshold: pressure_medium_part = 0.05 (share of the time in which at least one process was stalled for memory)
+-- threshold: stalls_medium_per_s = 100 (at about 1 ms each this is a tenth of each second)
+-- threshold: checkpointer_busy_part = 0.5 (share of the samples in a second; above it the checkpointer worked for most of that second)
+-- threshold: confident_readings = 10 (readings of the counters; with fewer, a single burst determines the rate)
 -- evaluable when: (select count(distinct ts) from host_stat where metric like 'vmstat.allocstall%') >= 3 | fewer than three readings of the kernel's reclaim counters
 -- wrong when: another process of the host filled the memory for a moment, such as a build or a backup
 with reading as (

@@ -1,15 +1,15 @@
 -- id: THP
--- title: Transparent huge pages make allocations stop for compaction
--- question: May every page fault stop to compact memory (enabled and defrag both 'always'), and did it happen in the window?
+-- title: Transparent huge pages make allocations wait for compaction
+-- question: Can every page fault stall to compact memory (enabled and defrag both 'always'), and did it happen in the window?
 -- domain: host
 -- needs: host_fact
 -- unit: compaction stalls per second
 -- cost: none
--- threshold: compact_stalls_per_s = 1 (one a second: such a stall takes milliseconds)
--- threshold: compact_stalls_high_per_s = 100 (at milliseconds each a tenth of a second and more in each second)
--- threshold: confident_readings = 10 (readings of the counters: with fewer a single burst makes the rate)
+-- threshold: compact_stalls_per_s = 1 (one per second; such a stall takes milliseconds)
+-- threshold: compact_stalls_high_per_s = 100 (at milliseconds each this is a tenth of each second or more)
+-- threshold: confident_readings = 10 (readings of the counters; with fewer, a single burst determines the rate)
 -- evaluable when: exists (from host_fact where name = 'thp.enabled') | this kernel has no transparent huge pages
--- wrong when: the server was measured to gain from huge pages in its sorts and hashes, and no stalls are seen
+-- wrong when: measurements showed that huge pages speed up the server's sorts and hashes, and there were no stalls
 with fact as (
   select max(value) filter (where name = 'thp.enabled') as enabled, max(value) filter (where name = 'thp.defrag') as defrag from host_fact
 ),

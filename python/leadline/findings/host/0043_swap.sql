@@ -1,15 +1,15 @@
 -- id: SWAP
 -- title: The host swaps
--- question: Were pages read back from swap, or pushed out to it, during the window?
+-- question: Were pages read back from swap, or written to it, during the window?
 -- domain: host
 -- needs: host_stat
 -- unit: pages per second
 -- cost: none
--- threshold: swap_in_per_s = 10 (each page read back is a read from disk in the middle of a process's work)
--- threshold: swap_out_per_s = 100 (slow trickles of unused pages to swap are normal)
--- threshold: swap_in_high_per_s = 1000 (at 0.1 ms each a tenth of a second in each second)
+-- threshold: swap_in_per_s = 10 (for each page read back, a process waits for the disk in the middle of its work)
+-- threshold: swap_out_per_s = 100 (a slow trickle of unused pages to swap is normal)
+-- threshold: swap_in_high_per_s = 1000 (at 0.1 ms each this is a tenth of each second)
 -- evaluable when: (select count(distinct ts) from host_stat where metric in ('vmstat.pswpin', 'vmstat.pswpout')) >= 3 | fewer than three readings of the kernel's swap counters
--- wrong when: swap is compressed memory (zram, zswap), or the pages are of another process that nobody waits for
+-- wrong when: swap is compressed memory (zram, zswap), or the pages belong to another process that nobody waits for
 with reading as (
   select metric, ts, (ts - ts_from) // 1000000000 as second, value - lag(value) over (partition by metric order by ts) as grown
   from (select h.metric, h.ts, h.value, c.ts_from from host_stat h cross join capture c)

@@ -1,17 +1,17 @@
 -- id: CGROUP-CPU-THROTTLE
 -- title: The server uses up the CPU quota of its control group
--- question: In how many seconds did the server's processes use nearly all the CPU time their control group is given?
+-- question: In how many seconds did the server's processes use nearly all the CPU time that their control group may use?
 -- domain: host
 -- needs: host_fact, session_delta
 -- unit: CPU seconds per second
 -- cost: none
--- threshold: quota_use = 0.9 (90 % of the quota in a whole second: within it the group was most likely stopped in some periods of 100 ms)
--- threshold: quota_seconds_share = 0.3 (of the seconds seen: less is a burst)
--- threshold: quota_min_s = 5 (seconds at the quota, however short the capture)
--- threshold: quota_high_share = 0.8 (of the seconds seen: the quota is the limit of the server's work)
+-- threshold: quota_use = 0.9 (90 % of the quota of a second; the group was then most likely stopped in some periods of 100 ms)
+-- threshold: quota_seconds_share = 0.3 (share of the seconds measured; less is a burst)
+-- threshold: quota_min_s = 5 (seconds at the quota, even in a short capture)
+-- threshold: quota_high_share = 0.8 (share of the seconds measured; from here on the quota limits the server's work)
 -- evaluable when: exists (from host_fact where name = 'cgroup.cpu_max') | the CPU quota of the server's control group could not be read
 -- evaluable when: exists (from session_delta where cpu_run_ns is not null) | the CPU times of the sessions could not be read
--- wrong when: other processes of the same control group use the quota: they are not counted, so the rule is silent
+-- wrong when: other processes of the same control group use the quota; they are not counted, so nothing is reported
 with quota as (
   select value, try_cast(split_part(value, ' ', 1) as double) / nullif(try_cast(split_part(value, ' ', 2) as double), 0) as cpus
   from host_fact where name = 'cgroup.cpu_max'

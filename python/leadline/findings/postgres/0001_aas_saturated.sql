@@ -1,17 +1,17 @@
 -- id: AAS-SATURATED
 -- title: More active sessions than CPUs
--- question: For how long were more sessions active at once than the host has CPUs, and were they on a CPU, waiting for one, or waiting for something else?
+-- question: For how long were more sessions active than the host has CPUs, and were they running, waiting for a CPU, or waiting for something else?
 -- domain: postgres
 -- needs: session_sample, tick
 -- unit: active sessions (database time per second)
 -- cost: none
--- threshold: aas_per_cpu = 1.0 (one active session per CPU: above it some of them must be waiting)
--- threshold: aas_min_s = 30 (a shorter excess is a burst; in a capture under a minute half of it counts)
--- threshold: aas_least_s = 5 (below five seconds of excess no verdict, however short the capture)
--- threshold: samples_high = 1000 (a sampling error of 3 %: every active session is counted here, so there are many samples)
+-- threshold: aas_per_cpu = 1.0 (one active session per CPU; above it some sessions must be waiting)
+-- threshold: aas_min_s = 30 (seconds of excess; less is a burst. In a capture under a minute, half of the capture is enough)
+-- threshold: aas_least_s = 5 (with less than five seconds of excess nothing is reported, even in a short capture)
+-- threshold: samples_high = 1000 (a sampling error of 3 %; every active session counts, so there are many samples)
 -- threshold: samples_medium = 100 (a sampling error of 10 %)
--- threshold: aas_high = 4 (active sessions per CPU: three of four stand still)
--- threshold: aas_medium = 2 (active sessions per CPU: every other one stands still)
+-- threshold: aas_high = 4 (active sessions per CPU; three of four must wait)
+-- threshold: aas_medium = 2 (active sessions per CPU; every other one must wait)
 -- minimum: tick 30
 -- evaluable when: (select cpu_count from capture) > 0 | the number of CPUs the server may use is not known
 -- wrong when: the extra sessions wait on purpose (pg_sleep, a throttled vacuum) or for another machine (foreign tables, synchronous standby)

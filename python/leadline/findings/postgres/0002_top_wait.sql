@@ -1,16 +1,16 @@
 -- id: TOP-WAIT
--- title: One kind of wait takes most of the database time
+-- title: One class of waits takes most of the database time
 -- question: Which class of waits takes more than 40 % of database time, and which event and statement in it?
 -- domain: postgres
 -- needs: session_sample, tick
 -- unit: seconds of database time
 -- cost: none
--- threshold: top_wait_share = 0.4 (two fifths: removing it at best makes the work 1.7 times as fast)
--- threshold: top_wait_sessions = 0.5 (half a session waiting on average: less is a quiet server)
--- threshold: samples_high = 1000 (a sampling error of 3 %: every active session is counted here, so there are many samples)
+-- threshold: top_wait_share = 0.4 (two fifths of database time; removing the wait makes the work at best 1.7 times as fast)
+-- threshold: top_wait_sessions = 0.5 (sessions waiting on average; with fewer, the server is quiet)
+-- threshold: samples_high = 1000 (a sampling error of 3 %; every active session counts, so there are many samples)
 -- threshold: samples_medium = 100 (a sampling error of 10 %)
 -- minimum: tick 30
--- wrong when: the wait is the price of the work itself, such as the commit of a load of small transactions on a disk that honours fsync
+-- wrong when: the wait is inherent in the work, such as the commit of small transactions on a disk that honours fsync
 with about as (select window_s, tier, cpu_count from capture),
 observed as (select sum(period_ns) / 1e9 as observed_s from tick),
 base as (select sum(weight_s) as db_time_s from db_time),

@@ -1,19 +1,19 @@
 -- id: CPU-STARVED
 -- title: Sessions are ready to run but wait for a CPU
--- question: Of the time sessions show no wait, how much did they really spend waiting for a CPU?
+-- question: How much of the time without a wait event did sessions spend waiting for a CPU?
 -- domain: postgres
 -- needs: session_sample, session_delta, tick
--- unit: seconds ready to run without a CPU
+-- unit: seconds ready to run but waiting for a CPU
 -- cost: database time
--- threshold: queue_share = 0.2 (a fifth of runnable time in the run queue: every CPU-bound step takes a quarter longer)
--- threshold: queue_sessions = 0.2 (one session in five moments: less does not show in response times)
+-- threshold: queue_share = 0.2 (a fifth of runnable time in the run queue; every CPU-bound step takes a quarter longer)
+-- threshold: queue_sessions = 0.2 (sessions in the run queue on average; fewer have no visible effect on response times)
 -- threshold: queue_db_share = 0.05 (5 % of database time)
--- threshold: samples_high = 1000 (a sampling error of 3 %: every active session is counted here, so there are many samples)
+-- threshold: samples_high = 1000 (a sampling error of 3 %; every active session counts, so there are many samples)
 -- threshold: samples_medium = 100 (a sampling error of 10 %)
--- threshold: steal_part = 0.05 (of the CPU time the hypervisor took away: below it steal does not explain a queue, and is not named)
+-- threshold: steal_part = 0.05 (share of CPU time taken by the hypervisor; below it steal time does not explain a queue and is not mentioned)
 -- minimum: tick 30
 -- evaluable when: exists (from session_delta where cpu_queue_ns is not null) | the scheduler times of the sessions could not be read (/proc/PID/schedstat), so CPU cannot be split into running and waiting to run
--- wrong when: another tenant of the host took the CPUs only during the capture
+-- wrong when: another process on the host used the CPUs only during the capture
 with about as (select window_s, tier, cpu_count from capture),
 observed as (select sum(period_ns) / 1e9 as observed_s, min(ts) as first_ts from tick),
 base as (select sum(weight_s) as db_time_s from db_time),

@@ -1,16 +1,16 @@
 -- id: IDLE-IN-XACT
--- title: A client leaves its transaction open and does nothing
--- question: Which session sat idle in a transaction while others waited for its locks, or for so long that it holds back vacuum?
+-- title: A client leaves its transaction open and idle
+-- question: Which session was idle in a transaction while others waited for its locks, or long enough to hold back vacuum?
 -- domain: postgres
 -- needs: session_sample, lock_wait
--- unit: seconds its victims waited while it was idle in its transaction
+-- unit: seconds that other sessions waited while this one was idle in its transaction
 -- cost: database time
--- threshold: idle_gap_s = 0.5 (a shorter pause is a round trip or a little thinking, not an open transaction left alone)
--- threshold: idle_victims_s = 1.0 (seconds lost by the victims: deadlock_timeout, after which the server itself logs a lock wait)
--- threshold: idle_share = 0.01 (less than 1 % of database time does not show in throughput)
--- threshold: idle_min_s = 60 (without victims: a minute of idleness with a transaction id or a snapshot held)
--- threshold: idle_xmin_age = 1000000 (transactions of which vacuum may remove nothing: a million is minutes of a busy server)
--- threshold: idle_looks = 10 (looks at waiters for medium confidence: they are made ten times a second or less)
+-- threshold: idle_gap_s = 0.5 (a shorter pause is a round trip or short client work, not an abandoned transaction)
+-- threshold: idle_victims_s = 1.0 (seconds lost by the blocked sessions: deadlock_timeout, after which the server itself logs a lock wait)
+-- threshold: idle_share = 0.01 (1 % of database time; less has no visible effect on throughput)
+-- threshold: idle_min_s = 60 (when it blocks nobody: a minute idle while it holds a transaction id or a snapshot)
+-- threshold: idle_xmin_age = 1000000 (transactions whose dead rows vacuum may not remove; a busy server runs a million in minutes)
+-- threshold: idle_looks = 10 (scans of lock waiters needed for medium confidence; there are at most ten per second)
 -- wrong when: a person works in the session by hand on a server nobody else uses
 with about as (select window_s, tier, cpu_count from capture),
 base as (select sum(weight_s) as db_time_s from db_time),

@@ -1,17 +1,17 @@
 -- id: XMIN-HORIZON
--- title: Something old keeps vacuum from removing dead rows
--- question: What is the oldest snapshot or transaction that keeps dead rows alive, and who holds it?
+-- title: An old snapshot or transaction keeps vacuum from removing dead rows
+-- question: Which is the oldest snapshot or transaction that keeps dead rows from being removed, and who holds it?
 -- domain: postgres
 -- needs: session_sample, tick
--- unit: transactions started since the oldest horizon; seconds since it is held
+-- unit: transactions started since the oldest horizon; seconds since it was taken
 -- cost: none
--- threshold: horizon_xids = 1000000 (a million transactions: with a few dead rows each, tables of a busy database are bloated by now)
--- threshold: xmin_critical = 200000000 (transactions: autovacuum_freeze_max_age, where the server starts to vacuum against wraparound)
--- threshold: xmin_high = 10000000 (transactions: a tenth of a day at a hundred a second, and each may have left a dead row)
--- threshold: horizon_age_s = 3600 (an hour: few statements are meant to run longer, and a quiet server starts few transactions meanwhile)
--- threshold: horizon_dead_age_s = 300 (with dead rows that wait: five times autovacuum_naptime, so that vacuum has come by)
--- threshold: horizon_dead_rows = 10000 (dead rows of tables that are due for vacuum: some hundred pages)
--- threshold: horizon_dead_share = 0.2 (a table is due for vacuum: autovacuum_vacuum_scale_factor)
+-- threshold: horizon_xids = 1000000 (transactions; with a few dead rows each, tables of a busy database are bloated by then)
+-- threshold: xmin_critical = 200000000 (transactions: autovacuum_freeze_max_age, at which the server starts to vacuum against wraparound)
+-- threshold: xmin_high = 10000000 (transactions; more than a day at a hundred per second, and each may have left a dead row)
+-- threshold: horizon_age_s = 3600 (seconds; few statements are meant to run longer than an hour, and a quiet server starts few transactions in it)
+-- threshold: horizon_dead_age_s = 300 (seconds, when dead rows wait: five times autovacuum_naptime, so vacuum has had time to visit the table)
+-- threshold: horizon_dead_rows = 10000 (dead rows in tables that are due for vacuum; they fill some hundred pages)
+-- threshold: horizon_dead_share = 0.2 (share of dead rows at which a table is due for vacuum: autovacuum_vacuum_scale_factor)
 -- evaluable when: exists (from tick where next_xid > 0) or exists (from server_stat) | neither the next transaction id nor the server's views could be read
 -- wrong when: a backup or a long report is meant to run this long on this server
 with held as (  -- a vacuum's own snapshot holds nothing back

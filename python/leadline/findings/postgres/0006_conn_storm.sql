@@ -1,14 +1,14 @@
 -- id: CONN-STORM
--- title: Clients connect for a moment and leave
--- question: How many sessions a second began and ended again within a few seconds, and whose are they?
+-- title: Clients connect and disconnect within seconds
+-- question: How many sessions per second began and ended within a few seconds, and who opened them?
 -- domain: postgres
 -- needs: session_sample, tick
 -- unit: short sessions per second
 -- cost: none
--- threshold: storm_per_s = 5 (five a second: each costs a fork, an authentication and cold caches, some 5 to 50 ms together)
--- threshold: storm_lifetime_s = 5 (a session that lives shorter than five seconds was not worth its start)
--- threshold: storm_high = 100 (new sessions a second: at 5 ms of CPU each this is half a core)
--- threshold: storm_medium = 20 (new sessions a second: a tenth of a core)
+-- threshold: storm_per_s = 5 (sessions per second; each costs a fork, an authentication and cold caches, about 5 to 50 ms together)
+-- threshold: storm_lifetime_s = 5 (seconds; a shorter session was not worth the cost of starting it)
+-- threshold: storm_high = 100 (new sessions per second; at 5 ms of CPU each this is half a core)
+-- threshold: storm_medium = 20 (new sessions per second; a tenth of a core)
 -- minimum: tick 30
 -- wrong when: a load test opens and closes its sessions on purpose
 with about as (select window_s, tier, cpu_count from capture),

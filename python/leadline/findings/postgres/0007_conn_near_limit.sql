@@ -1,12 +1,12 @@
 -- id: CONN-NEAR-LIMIT
--- title: Sessions come near max_connections
--- question: How close did the number of client sessions come to what the server accepts, and what were they doing?
+-- title: The number of sessions is close to max_connections
+-- question: How close did the number of client sessions come to the limit of the server, and what were they doing?
 -- domain: postgres
 -- needs: session_sample, setting, tick
 -- unit: client sessions
 -- cost: none
--- threshold: limit_share = 0.85 (85 % of the slots an ordinary user may take: one restart of a pool fills the rest)
--- threshold: near_high = 0.95 (of the connections: one in twenty is left)
+-- threshold: limit_share = 0.85 (85 % of the slots for ordinary users; one restart of a pool fills the rest)
+-- threshold: near_high = 0.95 (95 % of the slots for ordinary users; one in twenty is left)
 -- minimum: tick 10
 -- evaluable when: (select try_cast(setting as int) from setting where name = 'max_connections') > 0 | the value of max_connections could not be read
 -- wrong when: a pool keeps a fixed number of sessions just below the limit on purpose

@@ -1,23 +1,23 @@
 -- id: CHATTY-APP
 -- title: Transactions spend most of their time waiting for the client's next statement
--- question: Which application keeps its transactions open mainly for round trips, and what would sending statements together save?
+-- question: Which application keeps its transactions open mainly for round trips, and how much time would sending statements together save?
 -- domain: postgres
 -- needs: session_sample, session_tick, tick
--- unit: seconds transactions were open while the client had the word
+-- unit: seconds that transactions were open while the server waited for the client
 -- cost: round trips
--- threshold: chatty_share = 0.5 (more than half of the transaction's time: the client and the network cost more than the database)
--- threshold: chatty_min_sessions = 0.1 (a tenth of a session on average: less is not worth a change of code)
--- threshold: chatty_min_s = 1.0 (seconds in the window; below it there are too few samples)
--- threshold: chatty_gaps = 3 (round trips inside one transaction: with fewer there is nothing to send together)
--- threshold: chatty_gap_s = 0.5 (a longer pause is thinking, not a round trip: IDLE-IN-XACT has those that hurt)
--- threshold: cursor_snapshot_s = 1.0 (as in FETCH-SIZE, which reports the gaps between the parts of one result)
--- threshold: samples_high = 500 (a sampling error of 5 %: the estimate of gaps rests on medians)
+-- threshold: chatty_share = 0.5 (half of the transaction's time; above it the client and the network cost more than the database)
+-- threshold: chatty_min_sessions = 0.1 (sessions waiting on average; fewer are not worth a change of code)
+-- threshold: chatty_min_s = 1.0 (seconds in the window; with less there are too few samples)
+-- threshold: chatty_gaps = 3 (round trips inside one transaction; with fewer there is nothing to send together)
+-- threshold: chatty_gap_s = 0.5 (seconds; a longer pause is client work, not a round trip. IDLE-IN-XACT reports those that do harm)
+-- threshold: cursor_snapshot_s = 1.0 (seconds, as in FETCH-SIZE, which reports the gaps between the parts of one result)
+-- threshold: samples_high = 500 (a sampling error of 5 %; the estimate of gaps uses medians)
 -- threshold: samples_medium = 100 (a sampling error of 10 %)
--- threshold: old_snapshot_part = 0.2 (of the samples in gaps: by chance an old snapshot is seen in fewer; as in FETCH-SIZE)
--- threshold: cursor_part = 0.5 (of the gaps: a session with more of them between parts of one result is left to FETCH-SIZE)
--- threshold: chatty_medium_sessions = 1 (sessions that waited for their clients on average: one connection could be spared)
+-- threshold: old_snapshot_part = 0.2 (share of the samples in gaps; by chance, fewer show an old snapshot. As in FETCH-SIZE)
+-- threshold: cursor_part = 0.5 (share of the time in gaps; when more of it lies between parts of one result, the session is left to FETCH-SIZE)
+-- threshold: chatty_medium_sessions = 1 (sessions waiting for their clients on average; one connection could be saved)
 -- minimum: tick 30
--- wrong when: the client computes between its statements what only it can compute
+-- wrong when: the client does work between its statements that the server cannot do for it
 with about as (select window_s, tier, cpu_count from capture),
 observed as (select sum(period_ns) / 1e9 as observed_s from tick),
 transaction as materialized (

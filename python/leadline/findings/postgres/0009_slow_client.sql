@@ -1,13 +1,13 @@
 -- id: SLOW-CLIENT
--- title: The server waits for a client to take its result
--- question: Which application reads its results so slowly that the server stops in ClientWrite, and for which statement?
+-- title: The server waits for a client to read its result
+-- question: Which application reads its results so slowly that the server waits in ClientWrite, and in which statement?
 -- domain: postgres
 -- needs: session_sample, tick
 -- unit: seconds of database time in ClientWrite
 -- cost: database time
--- threshold: slow_client_s = 1.0 (seconds in the window; below it there are too few samples)
--- threshold: slow_client_sessions = 0.05 (a twentieth of a session on average: less is the normal filling of a socket buffer)
--- threshold: slow_client_own_share = 0.25 (a quarter of the client's own active time: a fast reader stays far below)
+-- threshold: slow_client_s = 1.0 (seconds in the window; with less there are too few samples)
+-- threshold: slow_client_sessions = 0.05 (sessions waiting on average; fewer are the normal filling of socket buffers)
+-- threshold: slow_client_own_share = 0.25 (a quarter of the client's own active time; a fast reader stays far below)
 -- minimum: tick 30
 -- wrong when: a dump or an export is limited by the disk or the network it writes to, and nobody waits for it
 with about as (select window_s, tier, cpu_count from capture),

@@ -1,23 +1,23 @@
 -- id: FETCH-SIZE
 -- title: A client reads a large result a few rows at a time
--- question: Which session fetches one result in so many small parts that it mostly waits for round trips?
+-- question: Which session fetches one result in many small parts and mostly waits for round trips?
 -- domain: postgres
 -- needs: session_sample, session_tick, tick
 -- unit: seconds between the parts of a result, while the server waited for the next request
 -- cost: round trips
--- threshold: fetch_trips_per_s = 10 (parts a second of one session while it reads: at fewer, each part holds enough work)
+-- threshold: fetch_trips_per_s = 10 (parts per second of one session while it reads; with fewer, each part is large enough)
 -- threshold: fetch_gap_share = 0.3 (a third of the reading time goes to round trips)
--- threshold: fetch_min_s = 1.0 (seconds in the window; below it there are too few samples)
--- threshold: fetch_gap_s = 0.5 (a longer pause is the client's own work, not a round trip)
--- threshold: fetch_snapshot_s = 1.0 (a snapshot this old outlived every gap that counts here)
--- threshold: samples_high = 500 (a sampling error of 5 %: the estimate of gaps rests on medians)
+-- threshold: fetch_min_s = 1.0 (seconds in the window; with less there are too few samples)
+-- threshold: fetch_gap_s = 0.5 (seconds; a longer pause is the client's own work, not a round trip)
+-- threshold: fetch_snapshot_s = 1.0 (seconds; a snapshot this old is older than any gap that counts here)
+-- threshold: samples_high = 500 (a sampling error of 5 %; the estimate of gaps uses medians)
 -- threshold: samples_medium = 100 (a sampling error of 10 %)
--- threshold: old_snapshot_part = 0.2 (of the samples in gaps: by chance an old snapshot is seen in fewer)
--- threshold: small_part_gaps = 0.9 (gaps per sample: nearly every sample met another gap, so the gaps are short and the parts small)
--- threshold: gap_part = 0.2 (of the session's gaps: a statement with fewer is not what keeps the session waiting)
--- threshold: fetch_medium_sessions = 0.5 (sessions that waited between parts on average)
+-- threshold: old_snapshot_part = 0.2 (share of the samples in gaps; by chance, fewer show an old snapshot)
+-- threshold: small_part_gaps = 0.9 (gaps per sample; nearly every sample hits a different gap, so the gaps are short and the parts small)
+-- threshold: gap_part = 0.2 (share of the session's gaps; a statement with fewer is not the reason why the session waits)
+-- threshold: fetch_medium_sessions = 0.5 (sessions waiting between parts on average)
 -- minimum: tick 30
--- wrong when: the application repeats one small query by key in a transaction of isolation level repeatable read, which looks the same from outside
+-- wrong when: the application repeats one small query by key in a repeatable read transaction, which looks the same from outside
 with about as (select window_s, tier, cpu_count from capture),
 observed as (select sum(period_ns) / 1e9 as observed_s from tick),
 reading as materialized (

@@ -1,15 +1,15 @@
 -- id: BLOCK-CHAIN
 -- title: A session blocks others for a long time
--- question: Which session stands at the root of a chain of lock waits, in what state, over which lock, and what did its victims lose?
+-- question: Which session is at the root of a chain of lock waits, in which state, for which lock, and how much time did the blocked sessions lose?
 -- domain: postgres
 -- needs: lock_wait, session_sample
--- unit: seconds the victims waited for locks behind this root
+-- unit: seconds that other sessions waited for locks behind this root
 -- cost: database time
--- threshold: min_block_s = 1.0 (one transaction of the root blocks for this long: the default of deadlock_timeout, after which the server itself calls a lock wait worth a log line)
--- threshold: min_share = 0.01 (less than 1 % of database time does not show in throughput)
--- threshold: confident_looks = 20 (looks at the queue: the waits between two of them are not seen)
--- threshold: some_looks = 5 (looks and samples: fewer may be one queue seen by chance)
--- wrong when: the blocker is a planned maintenance window; or the chain was cut by deadlock_timeout (a cycle has no root)
+-- threshold: min_block_s = 1.0 (seconds that one transaction of the root blocked others: the default of deadlock_timeout, after which the server itself logs a lock wait)
+-- threshold: min_share = 0.01 (1 % of database time; less has no visible effect on throughput)
+-- threshold: confident_looks = 20 (scans of the queue; waits between two scans are not seen)
+-- threshold: some_looks = 5 (scans and samples; fewer may be a single queue seen by chance)
+-- wrong when: planned maintenance took the lock, or the server broke the chain after deadlock_timeout (a cycle has no root)
 with base as (
   select sum(weight_s) as db_time_s from session_sample where in_db_time
 ),

@@ -1,15 +1,15 @@
 -- id: DDL-QUEUE
 -- title: Sessions queue behind a waiting DDL statement
--- question: Does a request for a strong table lock that cannot be granted make later, harmless sessions wait behind it?
+-- question: Does a waiting request for a strong table lock block later sessions that would otherwise not have to wait?
 -- domain: postgres
 -- needs: lock_wait, session_sample
--- unit: seconds waited by sessions that were blocked only by the queue
+-- unit: seconds waited by sessions that only the queue blocked
 -- cost: database time
--- threshold: min_queue_s = 1.0 (the queue stood for this long: the default of deadlock_timeout, after which a lock wait is worth a log line)
--- threshold: min_share = 0.01 (less than 1 % of database time does not show in throughput)
--- threshold: confident_looks = 20 (looks at the queue: the waits between two of them are not seen)
--- threshold: some_looks = 5 (looks and samples: fewer may be one queue seen by chance)
--- wrong when: the strong lock comes from the application itself (LOCK TABLE) and the queue is intended
+-- threshold: min_queue_s = 1.0 (seconds that the queue lasted: the default of deadlock_timeout, after which the server itself logs a lock wait)
+-- threshold: min_share = 0.01 (1 % of database time; less has no visible effect on throughput)
+-- threshold: confident_looks = 20 (scans of the queue; waits between two scans are not seen)
+-- threshold: some_looks = 5 (scans and samples; fewer may be a single queue seen by chance)
+-- wrong when: the application takes the strong lock itself (LOCK TABLE) and the queue is intended
 with base as (
   select sum(weight_s) as db_time_s from session_sample where in_db_time
 ),

@@ -1,15 +1,15 @@
 -- id: ROW-HOTSPOT
--- title: Many short transactions fight for the same rows
--- question: Do the row lock waits concentrate on one table, or on one row of it, without any single transaction blocking for long?
+-- title: Many short transactions compete for the same rows
+-- question: Do row lock waits concentrate on one table, or on one row of it, while no single transaction blocks for long?
 -- domain: postgres
 -- needs: lock_wait, session_sample
 -- unit: seconds waited for row locks (events tuple, transactionid, spectoken)
 -- cost: database time
--- threshold: min_block_s = 1.0 (waits behind a transaction that blocks for longer belong to BLOCK-CHAIN)
--- threshold: min_share = 0.02 (2 % of database time: less is the price of any concurrent update)
--- threshold: min_samples = 10 (below it the sampling error is as large as the number)
--- threshold: by_statement_part = 0.5 (when more of the waits than that took their table from the statement's text, confidence is at most medium)
--- wrong when: the relation was named by the text of the statement and the statement touches several tables
+-- threshold: min_block_s = 1.0 (seconds; waits behind a transaction that blocks for longer belong to BLOCK-CHAIN)
+-- threshold: min_share = 0.02 (2 % of database time; any concurrent updates cost less than this)
+-- threshold: min_samples = 10 (with fewer, the sampling error is as large as the number)
+-- threshold: by_statement_part = 0.5 (share of the waits whose table was taken from the statement text; above it the confidence is at most medium)
+-- wrong when: the table was taken from the statement text and the statement uses several tables
 with base as (
   select sum(weight_s) as db_time_s from session_sample where in_db_time
 ),

@@ -1,14 +1,14 @@
 -- id: RIGHT-EDGE-INDEX
--- title: Inserts fight for the right-most leaf page of an index
--- question: Which index makes its inserters queue for its right-most leaf page, because every new key is the greatest?
+-- title: Inserts compete for the right-most leaf page of an index
+-- question: For which index do inserting sessions queue for the right-most leaf page, because every new key is the greatest?
 -- domain: postgres
 -- needs: buffer_wait, session_sample
--- unit: seconds waited for the content lock of the page: all such waits, those of each statement split by where its waiters were seen
+-- unit: seconds waited for the content lock of the page; the waits of each statement are divided among pages by where its waiters were seen
 -- cost: database time
--- threshold: min_share = 0.01 (less than 1 % of database time does not show in throughput)
--- threshold: min_samples = 10 (below it the sampling error is as large as the number)
--- threshold: min_named = 5 (with fewer waiters seen on pages there is no share to speak of: BUFFER-WAITS-UNNAMED)
--- wrong when: the index is so small that its only leaf is also the right-most one
+-- threshold: min_share = 0.01 (1 % of database time; less has no visible effect on throughput)
+-- threshold: min_samples = 10 (with fewer, the sampling error is as large as the number)
+-- threshold: min_named = 5 (waiters seen on pages; with fewer, their shares mean little: see BUFFER-WAITS-UNNAMED)
+-- wrong when: the index is tiny, so that its only leaf is also the right-most one
 with base as (
   select sum(weight_s) as db_time_s from session_sample where in_db_time
 ),

@@ -1,15 +1,15 @@
 -- id: HOT-HEAP-PAGE
--- title: Sessions fight for the pages of a small table
--- question: Which small, much updated table makes sessions queue for its few pages?
+-- title: Sessions compete for the pages of a small table
+-- question: For which small, often updated table do sessions queue for its few pages?
 -- domain: postgres
 -- needs: buffer_wait, session_sample
--- unit: seconds waited for the content locks of its pages: all such waits, those of each statement split by where its waiters were seen
+-- unit: seconds waited for the content locks of its pages; the waits of each statement are divided among pages by where its waiters were seen
 -- cost: database time
--- threshold: min_share = 0.01 (less than 1 % of database time does not show in throughput)
--- threshold: min_samples = 10 (below it the sampling error is as large as the number)
--- threshold: small_table_bytes = 1048576 (128 pages, on which all sessions meet; in larger tables HOT-BLOCK looks for single hot pages)
--- threshold: min_named = 5 (with fewer waiters seen on pages there is no share to speak of: BUFFER-WAITS-UNNAMED)
--- wrong when: the size of the table is not known (no names): then the greatest contended block stands for it
+-- threshold: min_share = 0.01 (1 % of database time; less has no visible effect on throughput)
+-- threshold: min_samples = 10 (with fewer, the sampling error is as large as the number)
+-- threshold: small_table_bytes = 1048576 (bytes; 128 pages, on which all sessions meet. In larger tables HOT-BLOCK looks for single hot pages)
+-- threshold: min_named = 5 (waiters seen on pages; with fewer, their shares mean little: see BUFFER-WAITS-UNNAMED)
+-- wrong when: the size of the table is not known (no names); its highest contended block is then used as its size
 with base as (
   select sum(weight_s) as db_time_s from session_sample where in_db_time
 ),

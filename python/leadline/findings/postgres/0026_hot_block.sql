@@ -1,16 +1,16 @@
 -- id: HOT-BLOCK
--- title: Sessions fight for one kind of page of one relation
--- question: Does one kind of page of one relation, other than those with a finding of their own, draw a large part of the buffer waits?
+-- title: Sessions compete for one kind of page of one relation
+-- question: Does one kind of page of one relation cause a large part of the buffer waits, other than the kinds that have a finding of their own?
 -- domain: postgres
 -- needs: buffer_wait, session_sample
--- unit: seconds waited for the content locks of these pages: all such waits, those of each statement split by where its waiters were seen
+-- unit: seconds waited for the content locks of these pages; the waits of each statement are divided among pages by where its waiters were seen
 -- cost: database time
--- threshold: min_part = 0.3 (30 % of the waiters seen on named pages: contention is concentrated, not spread)
--- threshold: min_share = 0.01 (less than 1 % of database time does not show in throughput)
--- threshold: min_samples = 10 (below it the sampling error is as large as the number)
--- threshold: small_table_bytes = 1048576 (tables up to here belong to HOT-HEAP-PAGE)
--- threshold: min_named = 5 (with fewer waiters seen on pages there is no share to speak of: BUFFER-WAITS-UNNAMED)
--- wrong when: few waiters were seen, so that 30 % of them are a handful
+-- threshold: min_part = 0.3 (30 % of the waiters seen on pages; the contention is then concentrated, not spread)
+-- threshold: min_share = 0.01 (1 % of database time; less has no visible effect on throughput)
+-- threshold: min_samples = 10 (with fewer, the sampling error is as large as the number)
+-- threshold: small_table_bytes = 1048576 (bytes; tables up to this size belong to HOT-HEAP-PAGE)
+-- threshold: min_named = 5 (waiters seen on pages; with fewer, their shares mean little: see BUFFER-WAITS-UNNAMED)
+-- wrong when: few waiters were seen, so that 30 % of them are only a handful
 with base as (
   select sum(weight_s) as db_time_s from session_sample where in_db_time
 ),

@@ -1,14 +1,14 @@
 -- id: LWLOCK-HOLDER-IO
--- title: Holders of contended locks wait for storage or WAL themselves
--- question: Do sessions wait for a page or an internal lock only because its holder waits for storage or for WAL?
+-- title: Holders of contended locks wait for storage or WAL
+-- question: Do sessions wait for a page or an internal lock because its holder waits for storage or for WAL?
 -- domain: postgres
 -- needs: buffer_wait, lwlock_wait, session_sample
--- unit: seconds waited for locks whose holder was seen waiting for this; at least, as most holders cannot be seen in time
+-- unit: seconds waited for locks whose holder was seen waiting for this; a lower bound, because most holders cannot be seen in time
 -- cost: database time
--- threshold: min_share = 0.01 (less than 1 % of database time does not show in throughput)
--- threshold: min_samples = 10 (below it the sampling error is as large as the number)
--- threshold: min_looks = 3 (one look that caught a holder is chance)
--- wrong when: few holders were seen; long holds are seen more often than short ones, so the part of them is not the part of all holds
+-- threshold: min_share = 0.01 (1 % of database time; less has no visible effect on throughput)
+-- threshold: min_samples = 10 (with fewer, the sampling error is as large as the number)
+-- threshold: min_looks = 3 (scans that saw a holder; fewer may be chance)
+-- wrong when: few holders were seen; long holds are seen more often than short ones, so their share is not their share of all holds
 with base as (
   select sum(weight_s) as db_time_s from session_sample where in_db_time
 ),

@@ -1,14 +1,14 @@
 -- id: LOCKMANAGER-CONTENTION
--- title: Sessions fight for the partitions of the lock table
--- question: How much time goes to waits for LWLock LockManager, and does one partition draw most of it?
+-- title: Sessions compete for the partitions of the lock table
+-- question: How much time goes to waits for LWLock LockManager, and does one partition cause most of it?
 -- domain: postgres
 -- needs: session_sample
 -- unit: seconds waited for LWLock LockManager (lock_manager in 12) and LockFastPath
 -- cost: database time
--- threshold: min_share = 0.02 (2 % of database time: less is the price of any busy server)
--- threshold: min_samples = 10 (below it the sampling error is as large as the number)
--- threshold: queue_part = 0.25 (of the same statement's waits for locks: a queue for one lock meets in its partition, measured at 3 to 5 % of its time)
--- wrong when: the sessions take and give up the same few heavyweight locks without ever queueing for them, such as advisory locks in a loop
+-- threshold: min_share = 0.02 (2 % of database time; any busy server has less than this)
+-- threshold: min_samples = 10 (with fewer, the sampling error is as large as the number)
+-- threshold: queue_part = 0.25 (share of the same statement's waits for locks; a queue for one lock also contends for its partition, measured at 3 to 5 % of its time)
+-- wrong when: sessions take and release the same few heavyweight locks without ever queueing for them, such as advisory locks in a loop
 with base as (
   select sum(weight_s) as db_time_s from session_sample where in_db_time
 ),

@@ -1,12 +1,12 @@
 -- id: BUFFERMAPPING
--- title: Sessions fight for the partitions of the buffer table
--- question: How much time goes to waits for LWLock BufferMapping, and does one partition draw most of it?
+-- title: Sessions compete for the partitions of the buffer table
+-- question: How much time goes to waits for LWLock BufferMapping, and does one partition cause most of it?
 -- domain: postgres
 -- needs: session_sample
 -- unit: seconds waited for LWLock BufferMapping (buffer_mapping in 12)
 -- cost: database time
--- threshold: min_share = 0.02 (2 % of database time: less is the price of any busy server)
--- threshold: min_samples = 10 (below it the sampling error is as large as the number)
+-- threshold: min_share = 0.02 (2 % of database time; any busy server has less than this)
+-- threshold: min_samples = 10 (with fewer, the sampling error is as large as the number)
 -- wrong when: the cache was still cold after a restart
 with base as (
   select sum(weight_s) as db_time_s from session_sample where in_db_time

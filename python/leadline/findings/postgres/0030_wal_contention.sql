@@ -1,19 +1,19 @@
 -- id: WAL-CONTENTION
 -- title: Sessions wait for the write-ahead log
--- question: How much time goes to writing and flushing WAL, and is it the flush or the fight for the WAL buffers?
+-- question: How much time goes to writing and flushing WAL, and is the flush or the contention for WAL buffers the cause?
 -- domain: postgres
 -- needs: session_sample, tick
 -- unit: seconds waited for LWLock WALInsert, WALWrite, WALBufMapping and for IO WALSync, WALWrite, WALInitSync, WALInitWrite
 -- cost: database time
--- threshold: min_share = 0.2 (20 % of database time: less is the usual price of durable commits)
--- threshold: min_sessions = 0.2 (one session in five moments: less is a quiet server, however large the share)
--- threshold: min_insert_share = 0.05 (5 % for WALInsert and WALBufMapping alone: these are contention, not durability)
--- threshold: min_samples = 10 (below it the sampling error is as large as the number)
--- threshold: wal_high_share = 0.5 (of database time; writing the log is part of the work of every transaction, so more is asked than of other waits)
--- threshold: wal_high_sessions = 1 (sessions that waited on average)
--- threshold: wal_medium_share = 0.2 (of database time)
--- threshold: wal_medium_sessions = 0.25 (sessions that waited on average)
--- wrong when: the load is a bulk load or a benchmark of commits, for which this is the expected limit
+-- threshold: min_share = 0.2 (20 % of database time; durable commits usually cost less than this)
+-- threshold: min_sessions = 0.2 (sessions waiting on average; with fewer, the server is quiet and the share means little)
+-- threshold: min_insert_share = 0.05 (5 % of database time for WALInsert and WALBufMapping alone; these waits are contention, not durability)
+-- threshold: min_samples = 10 (with fewer, the sampling error is as large as the number)
+-- threshold: wal_high_share = 0.5 (share of database time; every transaction has to write the log, so this limit is higher than for other waits)
+-- threshold: wal_high_sessions = 1 (sessions waiting on average)
+-- threshold: wal_medium_share = 0.2 (share of database time)
+-- threshold: wal_medium_sessions = 0.25 (sessions waiting on average)
+-- wrong when: the load is a bulk load or a benchmark of commits, where this is the expected limit
 with base as (
   select sum(weight_s) as db_time_s from session_sample where in_db_time
 ),

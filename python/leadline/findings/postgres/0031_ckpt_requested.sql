@@ -1,17 +1,17 @@
 -- id: CKPT-REQUESTED
--- title: Checkpoints are requested instead of timed
--- question: Were checkpoints of the window started by WAL volume or by command instead of by checkpoint_timeout?
+-- title: Checkpoints are requested, not timed
+-- question: Did WAL volume or a command start the checkpoints in the window, and not checkpoint_timeout?
 -- domain: postgres
 -- needs: server_stat
--- unit: checkpoints; it has no cost in time of its own
+-- unit: checkpoints (no cost in time of its own)
 -- cost: none
--- threshold: max_requested_ratio = 0.3 (at most 30 % of the checkpoints of a well sized server are requested)
--- threshold: min_requested = 1 (one in the window is enough to look)
--- threshold: by_command_part = 0.25 (of max_wal_size written between two: the log asks for one at about half of it, so somebody else did)
--- threshold: ckpt_high_s = 30 (seconds between two: checkpoint_warning, below which the server logs it)
--- threshold: ckpt_medium_s = 150 (seconds: half of the default checkpoint_timeout)
--- threshold: ckpt_confident = 3 (of them make two intervals, which can be compared)
--- wrong when: somebody ran CHECKPOINT, a base backup or CREATE DATABASE: these request checkpoints too; restartpoints of a standby are not counted
+-- threshold: max_requested_ratio = 0.3 (on a well-sized server at most 30 % of the checkpoints are requested)
+-- threshold: min_requested = 1 (checkpoints in the window; one is enough)
+-- threshold: by_command_part = 0.25 (share of max_wal_size written between two checkpoints; WAL volume requests one at about half of it, so with less it was a command)
+-- threshold: ckpt_high_s = 30 (seconds between two checkpoints: checkpoint_warning, below which the server logs a warning)
+-- threshold: ckpt_medium_s = 150 (seconds between two checkpoints: half of the default checkpoint_timeout)
+-- threshold: ckpt_confident = 3 (checkpoints; three make two intervals, which can be compared)
+-- wrong when: somebody ran CHECKPOINT, a base backup or CREATE DATABASE, which also request checkpoints; restartpoints of a standby are not counted
 with number as (
   select view || '.' || metric as name, after, delta from server_stat_delta
   where view in ('pg_stat_checkpointer', 'pg_stat_bgwriter', 'pg_stat_wal') and object = ''

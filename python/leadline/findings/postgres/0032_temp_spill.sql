@@ -5,11 +5,11 @@
 -- needs: session_sample
 -- unit: seconds waited for reads and writes of temporary files (BufFileRead, BufFileWrite); the CPU time of the extra work is not counted
 -- cost: database time
--- threshold: min_spill_bytes = 16777216 (16 MB in the window, four times the default work_mem: smaller spills stay in the page cache)
+-- threshold: min_spill_bytes = 16777216 (16 MB in the window, four times the default work_mem; smaller spills stay in the page cache)
 -- threshold: min_share = 0.02 (2 % of database time in waits for temporary files)
--- threshold: min_samples = 10 (for the share; below it the sampling error is as large as the number)
--- threshold: spill_medium_mb_per_s = 10 (megabytes a second written by one statement: a tenth of what a plain disk writes)
--- wrong when: the statement sorts or hashes so much that no work_mem could hold it
+-- threshold: min_samples = 10 (for the share; with fewer, the sampling error is as large as the number)
+-- threshold: spill_medium_mb_per_s = 10 (megabytes per second written by one statement; a tenth of what an ordinary disk can write)
+-- wrong when: the statement sorts or hashes more data than any work_mem could hold
 with base as (
   select sum(weight_s) as db_time_s from session_sample where in_db_time
 ),

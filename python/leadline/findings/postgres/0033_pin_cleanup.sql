@@ -3,11 +3,11 @@
 -- question: Does VACUUM, or replay on a standby, wait for pins that other sessions hold on its pages?
 -- domain: postgres
 -- needs: session_sample
--- unit: seconds waited in class BufferPin, replay on a standby included
+-- unit: seconds waited in class BufferPin, including replay on a standby
 -- cost: database time
--- threshold: min_wait_s = 1.0 (one second: cleanup skips pinned pages where it may, so a wait that long is a page it must have)
--- threshold: min_samples = 5 (below it the number says little)
--- threshold: pin_medium_sessions = 0.5 (processes that waited on average: vacuum stood still for half of the window)
+-- threshold: min_wait_s = 1.0 (seconds; cleanup skips pinned pages where it may, so it waits this long only for a page it must clean)
+-- threshold: min_samples = 5 (with fewer, the number says little)
+-- threshold: pin_medium_sessions = 0.5 (processes waiting on average; vacuum was stopped for half of the window)
 -- wrong when: a cursor was left open on purpose and VACUUM may wait
 with base as (
   select sum(weight_s) as db_time_s from session_sample where in_db_time

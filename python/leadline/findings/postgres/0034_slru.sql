@@ -1,12 +1,12 @@
 -- id: SLRU
--- title: Sessions fight for the transaction status caches
--- question: How much time goes to the small caches (SLRUs) of transaction status, subtransactions, multixacts and others?
+-- title: Sessions compete for the transaction status caches
+-- question: How much time goes to waits for the small caches (SLRUs) of transaction status, subtransactions, multixacts and others?
 -- domain: postgres
 -- needs: session_sample
--- unit: seconds waited for the LWLocks of one SLRU, its buffers and its I/O (by statement: the server does not say which SLRU it reads)
+-- unit: seconds waited for the LWLocks of one SLRU, its buffers and its I/O (I/O is matched by statement, because the server does not say which SLRU it reads)
 -- cost: database time
--- threshold: min_share = 0.02 (2 % of database time: less is the price of any busy server)
--- threshold: min_samples = 10 (below it the sampling error is as large as the number)
+-- threshold: min_share = 0.02 (2 % of database time; any busy server has less than this)
+-- threshold: min_samples = 10 (with fewer, the sampling error is as large as the number)
 -- wrong when: the server was just started and the caches were cold
 with base as (
   select sum(weight_s) as db_time_s from session_sample where in_db_time

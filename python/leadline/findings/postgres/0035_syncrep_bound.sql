@@ -5,10 +5,10 @@
 -- needs: session_sample, tick
 -- unit: seconds waited for IPC SyncRep
 -- cost: database time
--- threshold: min_share = 0.1 (10 % of database time: less is what a synchronous standby costs anyway)
--- threshold: min_sessions = 0.2 (one session in five moments: less is a quiet server, however large the share)
--- threshold: min_samples = 10 (below it the sampling error is as large as the number)
--- wrong when: the delay is wanted: no data loss was bought with it
+-- threshold: min_share = 0.1 (10 % of database time; a synchronous standby always costs some time)
+-- threshold: min_sessions = 0.2 (sessions waiting on average; with fewer, the server is quiet and the share means little)
+-- threshold: min_samples = 10 (with fewer, the sampling error is as large as the number)
+-- wrong when: the delay is intended, because it is the price for losing no commits
 with base as (
   select sum(weight_s) as db_time_s from session_sample where in_db_time
 ),

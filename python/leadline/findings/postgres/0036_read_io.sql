@@ -1,17 +1,17 @@
 -- id: READ-IO
--- title: Much of the time goes to reading data files
--- question: How much time goes to reading blocks that are not in shared buffers, and which statements read?
+-- title: A large part of the time goes to reading data files
+-- question: How much time goes to reading blocks that are not in shared buffers, and which statements read them?
 -- domain: postgres
 -- needs: session_sample, tick
--- unit: seconds waited for IO DataFileRead and DataFilePrefetch, for reads of others (BufferIO) and for asynchronous reads (18)
+-- unit: seconds waited for IO DataFileRead and DataFilePrefetch, for reads of other sessions (BufferIO) and for asynchronous reads (18)
 -- cost: database time
--- threshold: min_share = 0.25 (25 % of database time: less is the usual cost of data larger than the cache)
--- threshold: min_sessions = 0.2 (one session in five moments: less is a quiet server, however large the share)
--- threshold: min_samples = 20 (below it the sampling error is large)
--- threshold: read_high_share = 0.5 (of database time; reading is part of the work of every statement, so more is asked than of other waits)
--- threshold: read_high_sessions = 1 (sessions that waited on average)
--- threshold: read_medium_share = 0.25 (of database time)
--- threshold: read_medium_sessions = 0.25 (sessions that waited on average)
+-- threshold: min_share = 0.25 (25 % of database time; less is usual when the data is larger than the cache)
+-- threshold: min_sessions = 0.2 (sessions waiting on average; with fewer, the server is quiet and the share means little)
+-- threshold: min_samples = 20 (with fewer, the sampling error is large)
+-- threshold: read_high_share = 0.5 (share of database time; every statement has to read, so this limit is higher than for other waits)
+-- threshold: read_high_sessions = 1 (sessions waiting on average)
+-- threshold: read_medium_share = 0.25 (share of database time)
+-- threshold: read_medium_sessions = 0.25 (sessions waiting on average)
 -- wrong when: the server was just started and its cache was cold
 with base as (
   select sum(weight_s) as db_time_s from session_sample where in_db_time

@@ -1,15 +1,15 @@
 -- id: BUFFER-WAITS-UNNAMED
--- title: Sessions fight for pages that could not be named
--- question: How much time goes to waits for pages when the capture could not see which pages they were?
+-- title: Sessions compete for pages that could not be identified
+-- question: How much time goes to waits for pages that the capture could not identify?
 -- domain: postgres
 -- needs: session_sample
 -- unit: seconds waited for LWLock BufferContent (buffer_content in 12)
 -- cost: database time
--- threshold: min_share = 0.02 (2 % of database time: less is the price of any busy server)
--- threshold: min_samples = 10 (below it the sampling error is as large as the number)
--- threshold: min_named = 5 (with as many waiters seen on named pages the findings about pages tell more)
--- threshold: samples_medium = 100 (a sampling error of 10 %; more confidence than medium is never given to what has no name)
--- wrong when: most waits are on different pages, so that no page is hot
+-- threshold: min_share = 0.02 (2 % of database time; any busy server has less than this)
+-- threshold: min_samples = 10 (with fewer, the sampling error is as large as the number)
+-- threshold: min_named = 5 (waiters seen on pages; with this many, the findings about pages say more)
+-- threshold: samples_medium = 100 (a sampling error of 10 %; without known pages the confidence is never higher than medium)
+-- wrong when: the waits spread over many pages, so that no page is hot
 with base as (
   select sum(weight_s) as db_time_s from session_sample where in_db_time
 ),

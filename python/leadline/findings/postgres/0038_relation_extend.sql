@@ -1,13 +1,13 @@
 -- id: RELATION-EXTEND
--- title: Sessions queue to make a file longer
+-- title: Sessions queue to extend a relation
 -- question: How much time goes to waits for the right to extend a relation, and which relation is it?
 -- domain: postgres
 -- needs: session_sample
--- unit: seconds waited for Lock extend, split over relations by the waits seen on each
+-- unit: seconds waited for Lock extend, divided among relations by the waits seen on each
 -- cost: database time
--- threshold: min_share = 0.02 (2 % of database time: less is the price of any bulk load)
--- threshold: min_samples = 10 (below it the sampling error is as large as the number)
--- wrong when: a bulk load of the window is the only writer that mattered
+-- threshold: min_share = 0.02 (2 % of database time; any bulk load has less than this)
+-- threshold: min_samples = 10 (with fewer, the sampling error is as large as the number)
+-- wrong when: a bulk load was the only writer that mattered in the window
 with base as (
   select sum(weight_s) as db_time_s from session_sample where in_db_time
 ),

@@ -1,17 +1,17 @@
 -- id: REPLAY-CONFLICT
--- title: Replay on a standby waits for its sessions
--- question: How long did the startup process stand still for snapshots, locks or pins of sessions of this standby, and whose?
+-- title: Replay on a standby waits for sessions of the standby
+-- question: How long did the startup process wait for snapshots, locks or pins of sessions of this standby, and of which sessions?
 -- domain: postgres
 -- needs: session_sample, tick
--- unit: seconds replay stood still
+-- unit: seconds that replay waited
 -- cost: wall time
--- threshold: min_stall_s = 1.0 (shorter is what sharing a server with readers costs anyway)
--- threshold: min_part = 0.05 (one second in twenty: below it replay catches up by itself)
--- threshold: samples_medium = 10 (one process is looked at, and its stalls are long)
--- threshold: stall_high_part = 0.5 (of the time: replay needs the other half to catch up)
--- threshold: stall_high_s = 10 (seconds: a third of the default max_standby_streaming_delay)
--- threshold: stall_medium_part = 0.2 (of the time)
--- wrong when: the standby is there for long reports and its delay is wanted
+-- threshold: min_stall_s = 1.0 (seconds; sharing a server with readers always costs some time)
+-- threshold: min_part = 0.05 (one second in twenty; with less, replay catches up by itself)
+-- threshold: samples_medium = 10 (samples; only one process is sampled, and its waits are long)
+-- threshold: stall_high_part = 0.5 (share of the time; replay needs the other half to catch up)
+-- threshold: stall_high_s = 10 (seconds; a third of the default max_standby_streaming_delay)
+-- threshold: stall_medium_part = 0.2 (share of the time)
+-- wrong when: the standby exists to run long reports and its delay is intended
 with stall as (
   select ts, session_id, weight_s,
          case when wait_class = 'Lock' then 'locks' when wait_class = 'BufferPin' then 'pinned pages'

@@ -5,8 +5,8 @@
 -- needs: setting
 -- unit: bytes of shared buffers; bytes of page tables
 -- cost: none
--- threshold: shared_buffers_gb = 8 (gigabytes: from there the page tables of a hundred sessions take more than a gigabyte)
--- threshold: page_tables_medium_gb = 4 (gigabytes of page tables: memory that no cache and no sort has)
+-- threshold: shared_buffers_gb = 8 (gigabytes; from this size on, the page tables of a hundred sessions take more than a gigabyte)
+-- threshold: page_tables_medium_gb = 4 (gigabytes of page tables; memory that caches and sorts cannot use)
 -- evaluable when: exists (from setting where name = 'shared_buffers') | the value of shared_buffers could not be read
 -- evaluable when: exists (from setting where name in ('huge_pages_status', 'huge_pages')) or exists (from host_fact where name = 'hugepages.total') | neither huge_pages nor the host's huge pages could be read
 -- wrong when: few sessions touch much of the shared buffers

@@ -1,9 +1,9 @@
 -- id: DURABILITY-OFF
 -- title: A crash can destroy the database
--- question: Are fsync or full_page_writes off?
+-- question: Is fsync or full_page_writes off?
 -- domain: postgres
 -- needs: setting
--- unit: setting of the server
+-- unit: server setting
 -- cost: none
 -- evaluable when: exists (from setting where name in ('fsync', 'full_page_writes')) | fsync and full_page_writes could not be read
 -- wrong when: the data can be thrown away (tests), or the file system never tears a page (ZFS) and only full_page_writes is off
