@@ -139,6 +139,13 @@ class PageValues:
     def of(self, page: bytes, block: int) -> list[tuple[int, list[tuple[str, str | None]]]]:
         """(line pointer, [(name, text)]) of each item; an inner tuple of an index may lack the last columns."""
 
+def file_faults(data_dir: str) -> list[dict[str, Any]]:
+    """What is wrong with the files of a data directory as its catalogs have them: {class, path, relation, bytes, wanted, found}.
+
+    class: missing, odd (no regular file), short (fewer blocks than were counted last), orphan (of no relation; path names the first of its
+    files), catalog (cannot be read). Nothing of a copy or a backup without its log. Raises as RowScan does.
+    """
+
 def relation_names(data_dir: str) -> dict[tuple[int, int, int], tuple[str, str]]:
     """Of the file of each relation in a data directory (tablespace, database, number): (database, schema.name).
 

@@ -6,11 +6,12 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use leadline_datadir::{
-    above, of_path, own_version, read_version, FileName, RelFile, DEFAULT_BLOCK_SIZE, SEGMENT_BYTES,
+    of_path, own_version, read_bytes, read_version, root_above, FileName, RelFile, DEFAULT_BLOCK_SIZE, MAJORS,
+    SEGMENT_BYTES,
 };
 use leadline_errors::{Error, Kind};
 use leadline_page::oracle;
-use leadline_page::postgres::{is_block_size, Control, Fork, Header};
+use leadline_page::postgres::{is_block_size, Control, ControlState, Fork, Header};
 
 use crate::error::{cannot_read, no_pages};
 use crate::other::Other;
@@ -69,9 +70,13 @@ impl RelationFile {
             return Err(no_pages(path, "not a file"));
         }
         let file = File::open(path).map_err(read)?;
-        let (engine, layout) = match above(path)? {
-            Some(control) => (Engine::Postgres, layout_of(Some(&control), block_size)?),
-            None => {
+        let (engine, layout) = match Said::above(path)? {
+            Said::Believed(control) => (Engine::Postgres, layout_of(Some(&control), block_size)?),
+            Said::Doubted(control) => {
+                let found = first_page(path, &file, block_size).ok().and_then(|(_, size)| size);
+                (Engine::Postgres, doubtful_layout(control, block_size.or(found)))
+            }
+            Said::Nothing => {
                 let (engine, found) = first_page(path, &file, block_size)?;
                 (engine, layout_of(None, block_size.or(found))?)
             }
@@ -137,7 +142,11 @@ pub fn find(paths: &[PathBuf], block_size: Option<u32>) -> Result<Found, Error> 
         let about = fs::metadata(path).map_err(|source| cannot_read(path, &source))?;
         if about.is_dir() {
             let before = found.files.len();
-            let layout = layout_of(above(&path.join("PG_VERSION"))?.as_ref(), block_size)?;
+            let layout = match Said::above(&path.join("PG_VERSION"))? {
+                Said::Believed(control) => layout_of(Some(&control), block_size)?,
+                Said::Doubted(control) => doubtful_layout(control, block_size.or_else(|| size_in(path))),
+                Said::Nothing => layout_of(None, block_size)?,
+            };
             if path.join("PG_VERSION").is_file() && path.join("base").is_dir() {
                 data_directory(path, layout, &mut found)?;
             } else {
@@ -229,6 +238,52 @@ pub(crate) fn layout_of(control: Option<&Control>, block_size: Option<u32>) -> R
     }
     let segment_blocks = control.map_or(SEGMENT_BYTES / block_size, |c| c.relseg_size);
     Ok(Layout { block_size, segment_blocks, checksums: control.map(|c| c.data_checksum_version != 0) })
+}
+
+/// What pg_control says of pages.
+enum Said {
+    /// There is none, or that of a major that says it at other places.
+    Nothing,
+    Believed(Control),
+    /// It is damaged: what it says may be so or not, if it can be at all. Pages are then taken by what they say themselves.
+    Doubted(Option<Control>),
+}
+
+impl Said {
+    fn above(path: &Path) -> Result<Said, Error> {
+        let Some(root) = root_above(path) else { return Ok(Said::Nothing) };
+        let path = root.join("global/pg_control");
+        let bytes = read_bytes(&path).map_err(|e| cannot_read(&path, &e))?;
+        let is_of_before =
+            || read_version(&root).is_ok_and(|v| v.parse().map_or(true, |major: u32| major < *MAJORS.start()));
+        if Control::is_older(&bytes) && is_of_before() {
+            return Ok(Said::Nothing);
+        }
+        let is_whole = ControlState::parse(&bytes).is_ok_and(|state| state.wrong_crc.is_none());
+        Ok(match Control::parse(&bytes) {
+            Ok(control) if is_whole => Said::Believed(control),
+            control => Said::Doubted(control.ok()),
+        })
+    }
+}
+
+/// With a pg_control that is damaged: checksums are compared on pages that have one.
+fn doubtful_layout(control: Option<Control>, block_size: Option<u32>) -> Layout {
+    let is_size = |size: &u32| is_block_size(*size);
+    let said = control.as_ref().map(|c| c.blcksz).filter(is_size);
+    let block_size = block_size.filter(is_size).or(said).unwrap_or(DEFAULT_BLOCK_SIZE);
+    let segment = control.map(|c| c.relseg_size).filter(|blocks| blocks.is_power_of_two());
+    Layout { block_size, segment_blocks: segment.unwrap_or(SEGMENT_BYTES / block_size), checksums: None }
+}
+
+/// The size of pages that the files in a data directory, or in a folder of one, claim.
+fn size_in(path: &Path) -> Option<u32> {
+    let global = path.join("global");
+    let listed = entries(if global.is_dir() { &global } else { path }).ok()?;
+    listed.iter().filter(|path| path.is_file()).find_map(|path| {
+        FileName::parse(path.file_name()?.to_str()?)?;
+        first_page(path, &File::open(path).ok()?, None).ok()?.1
+    })
 }
 
 /// Whose pages a file has and the block size that the first one claims; no size when that page is new.

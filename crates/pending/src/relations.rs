@@ -72,6 +72,8 @@ pub struct Relation {
     pub what: What,
     /// Its files.
     pub file: HeapFile,
+    /// Why there are none to look at.
+    pub absent: Option<String>,
     /// Where it is.
     pub dir: DataDir,
 }
@@ -203,9 +205,12 @@ fn of_catalog(catalog: &mut Catalog, database: &str, chosen: &HashSet<u32>) -> R
             (b'i', HASH_AM) => What::Hash,
             _ => continue,
         };
-        let file = match catalog.heap(class.oid) {
-            Ok(file) => file,
-            Err(e) if e.kind == Kind::NotFound => continue, // dropped, or not written yet
+        let (file, absent) = match catalog.heap(class.oid) {
+            Ok(file) => (file, None),
+            // Dropped, or there is something wrong with it.
+            Err(e) if matches!(e.kind, Kind::NotFound | Kind::Invalid | Kind::Storage) => {
+                (HeapFile::absent(&catalog.dir, e.place.clone().into()), Some(e.to_string()))
+            }
             Err(e) => return Err(e),
         };
         let name = format!("{}.{}", class.schema, class.relname);
@@ -216,6 +221,7 @@ fn of_catalog(catalog: &mut Catalog, database: &str, chosen: &HashSet<u32>) -> R
             is_unlogged: class.relpersistence == b'u',
             what,
             file,
+            absent,
             dir: catalog.dir.clone(),
         });
     }

@@ -32,6 +32,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<page_values::PageValues>()?;
     module.add_class::<rows::RowScan>()?;
     module.add_function(wrap_pyfunction!(rows::relation_names, module)?)?;
+    module.add_function(wrap_pyfunction!(rows::file_faults, module)?)?;
     module.add("REASONS", pending::reasons())?;
     module.add_class::<pending::OldPages>()?;
     module.add_function(wrap_pyfunction!(pending::pending_scan, module)?)?;

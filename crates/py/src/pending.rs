@@ -89,6 +89,7 @@ fn relation_dict<'py>(py: Python<'py>, relation: &Relation, tally: &Tally) -> Py
     out.set_item("unread_rows", tally.unread_rows)?;
     out.set_item("gone_pages", tally.gone_pages)?;
     out.set_item("vanished", tally.vanished)?;
+    out.set_item("absent", &relation.absent)?;
     Ok(out)
 }
 

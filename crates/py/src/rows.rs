@@ -9,6 +9,23 @@ use pyo3::types::PyDict;
 
 use crate::error::Error;
 
+/// What is wrong with the files of a data directory as a whole, by its catalogs.
+#[pyfunction]
+pub(crate) fn file_faults(py: Python<'_>, data_dir: PathBuf) -> PyResult<Vec<Bound<'_, PyDict>>> {
+    let faults = py.detach(|| leadline_rows::compare(&data_dir)).map_err(Error::from)?;
+    let fault = |fault: leadline_rows::Fault| {
+        let out = PyDict::new(py);
+        out.set_item("class", fault.class)?;
+        out.set_item("path", fault.path.display().to_string())?;
+        out.set_item("relation", fault.relation)?;
+        out.set_item("bytes", fault.bytes)?;
+        out.set_item("wanted", fault.wanted)?;
+        out.set_item("found", fault.found)?;
+        Ok(out)
+    };
+    faults.into_iter().map(fault).collect()
+}
+
 /// Of each file of a data directory's relations (tablespace, database, number): (database, schema.name).
 #[pyfunction]
 pub(crate) fn relation_names(py: Python<'_>, data_dir: PathBuf) -> PyResult<Bound<'_, PyDict>> {
@@ -71,6 +88,19 @@ impl RowScan {
         out.set_item("gone_blocks", scan.unread.gone)?;
         out.set_item("unread_rows", scan.unread.rows)?;
         out.set_item("unread_values", scan.unread.values)?;
+        out.set_item("vacuumed_values", scan.unread.vacuumed)?;
+        let loss = |loss: &leadline_rows::Loss| -> PyResult<_> {
+            let item = PyDict::new(py);
+            let ctid = (loss.lp > 0).then(|| format!("({},{})", loss.block, loss.lp));
+            item.set_item("ctid", ctid)?;
+            item.set_item("block", loss.block)?;
+            item.set_item("column", loss.column.and_then(|i| scan.columns().get(i)).map(|c| c.name.as_str()))?;
+            item.set_item("reason", &loss.reason)?;
+            Ok(item)
+        };
+        let losses = scan.unread.losses.all().iter().map(loss).collect::<PyResult<Vec<_>>>()?;
+        out.set_item("unreadable", losses)?;
+        out.set_item("unreadable_left_out", scan.unread.losses.left_out)?;
         out.set_item("unconverted_characters", scan.other_encoding().map_or(0, Encoding::unconverted))?;
         Ok(out)
     }

@@ -208,7 +208,8 @@ impl<'p> Rows<'p> {
         let width = self.layout.steps.len();
         let first = self.layout.columns[column];
         let cells = self.cells.cells.get(rows.start * width + first..rows.end * width).unwrap_or_default();
-        ColumnOf { page: self.page, cells, width, column, outside: self.outside }
+        let places = self.cells.places.get(rows).unwrap_or_default();
+        ColumnOf { page: self.page, cells, places, width, column, outside: self.outside }
     }
 
     /// One value.
@@ -217,7 +218,7 @@ impl<'p> Rows<'p> {
         let cell = self.cells.cells[row * self.layout.steps.len() + self.layout.columns[column]];
         match cell.plain(self.page) {
             Some(bytes) => Ok(Value::Bytes(bytes)),
-            None => far(cell, self.page, column, self.outside),
+            None => far(cell, self.page, &self.cells.places[row], column, self.outside),
         }
     }
 }
@@ -227,6 +228,8 @@ pub(crate) struct ColumnOf<'r, 'p> {
     page: &'p [u8],
     /// From the first value on.
     cells: &'p [Cell],
+    /// Of the rows.
+    places: &'p [Place],
     /// From one value to the next.
     width: usize,
     column: usize,
@@ -246,7 +249,10 @@ impl ColumnOf<'_, '_> {
         self.cells = self.cells.get(self.width..).unwrap_or_default();
         Some(match cell.plain(self.page) {
             Some(bytes) => Ok(Value::Bytes(bytes)),
-            None => far(cell, self.page, self.column, self.outside),
+            None => {
+                let place = self.places.len().checked_sub(self.len() + 1).and_then(|row| self.places.get(row))?;
+                far(cell, self.page, place, self.column, self.outside)
+            }
         })
     }
 }
@@ -260,12 +266,12 @@ fn short(data: &[u8], at: usize, storage: Storage) -> Option<usize> {
 
 /// A value that is not in the page as it is.
 #[cold]
-fn far<'v>(cell: Cell, page: &'v [u8], column: usize, outside: &'v mut Outside) -> Result<Value<'v>> {
+fn far<'v>(cell: Cell, page: &'v [u8], place: &Place, column: usize, outside: &'v mut Outside) -> Result<Value<'v>> {
     match cell {
         Cell::NULL => Ok(Value::Null),
         Cell::MISSING => Ok(outside.missing(column)),
         _ => match page.get(cell.at()..).and_then(varlena::parse) {
-            Some((value, _)) => outside.value(value),
+            Some((value, _)) => outside.value(value, place, column),
             None => Ok(Value::Null), // it was read there before
         },
     }

@@ -8,6 +8,7 @@ use leadline_pagescan::{check_fast, look_again};
 
 use crate::cells::{Cells, Layout, Place, Rows, Value};
 use crate::heap_file::{tuples, HeapFile, Tuple};
+use crate::losses::Losses;
 use crate::outside::Outside;
 use crate::relation::Relation;
 use crate::xact::Xacts;
@@ -17,7 +18,7 @@ use leadline_errors::Result;
 const BLOCKS: usize = 16;
 
 /// What could not be read so far.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Unread {
     /// Pages that are none of a table, and what is left of one at the end of the last file.
     pub pages: u64,
@@ -31,9 +32,22 @@ pub struct Unread {
     pub rows: u64,
     /// Values that were stored outside and are not all there, or cannot be unpacked.
     pub values: u64,
+    /// Values that were stored outside of rows that no snapshot sees, and were vacuumed away before these: no damage.
+    pub vacuumed: u64,
+    /// Which they are, but for blocks that are gone and pages whose rows are given.
+    pub losses: Losses,
 }
 
 impl Unread {
+    /// Counts what is left of a block at the end of the last file.
+    pub(crate) fn and_end_of(mut self, heap: &HeapFile) -> Unread {
+        if heap.is_cut {
+            self.pages += 1;
+            self.losses.page(heap.blocks, "the file ends within it");
+        }
+        self
+    }
+
     pub(crate) fn add(&mut self, other: &Unread) {
         self.pages += other.pages;
         self.gone += other.gone;
@@ -41,6 +55,8 @@ impl Unread {
         self.checksums += other.checksums;
         self.rows += other.rows;
         self.values += other.values;
+        self.vacuumed += other.vacuumed;
+        self.losses.add(&other.losses);
     }
 }
 
@@ -108,7 +124,10 @@ impl Decoder {
 
     /// What could not be read so far.
     pub(crate) fn unread(&self) -> Unread {
-        Unread { values: self.outside.lost, ..self.unread }
+        let mut unread = self.unread.clone();
+        (unread.values, unread.vacuumed) = (self.outside.lost, self.outside.vacuumed);
+        unread.losses.add(&self.outside.losses);
+        unread
     }
 
     /// The rows of some blocks.
@@ -156,7 +175,10 @@ impl Decoder {
         } else {
             Settled::Sound
         };
-        self.unread.torn += u64::from(settled == Settled::Torn);
+        if settled == Settled::Torn {
+            self.unread.torn += 1;
+            self.unread.losses.page(block, "a running server was writing it each time it was read");
+        }
         self.unread.checksums += u64::from(settled == Settled::Damaged);
         settled != Settled::Torn
     }
@@ -164,17 +186,20 @@ impl Decoder {
     pub(crate) fn page(&mut self, page: &[u8], block: u32, sink: &mut impl Sink) -> Result<()> {
         let Some(items) = tuples(page) else {
             self.unread.pages += 1;
+            self.unread.losses.page(block, "this is no page of a table");
             return Ok(());
         };
         // No more items than line pointers.
         let most = items.size_hint().1.unwrap_or(0);
         if self.cells.start(page, &self.layout, most).is_none() {
             self.unread.pages += 1;
+            self.unread.losses.page(block, "no page is so long");
             return Ok(());
         }
         for (lp, item) in items {
             let Some(tuple) = Tuple::parse(item) else {
                 self.unread.rows += 1;
+                self.unread.losses.row(block, lp, "its header says what cannot be");
                 continue;
             };
             let status = self.xacts.status(&tuple.header);
@@ -184,6 +209,7 @@ impl Decoder {
             let place = Place { block, lp, xmin: tuple.header.t_xmin, xmax: tuple.header.t_xmax, status };
             if self.cells.cut(page, &tuple, &self.layout, place).is_none() {
                 self.unread.rows += 1;
+                self.unread.losses.row(block, lp, "its bytes do not fit the columns");
             }
         }
         sink.rows(&mut self.cells.rows(page, &self.layout, &mut self.outside))

@@ -10,7 +10,7 @@ use leadline_page::postgres::line_pointer::{LinePointer, LP_NORMAL};
 use leadline_page::postgres::Header;
 
 use leadline_datadir::{segment_path, DataDir, DATA_FILE};
-use leadline_errors::{Error, Result};
+use leadline_errors::{Error, Kind, Result};
 
 /// The main fork of a relation, all of its files.
 #[derive(Debug)]
@@ -32,7 +32,12 @@ impl HeapFile {
         for segment in 0.. {
             let path = file.segment(segment);
             let bytes = match fs::metadata(&path) {
-                Ok(about) => about.len(),
+                Ok(about) if about.is_file() => about.len(),
+                Ok(_) => {
+                    return Err(Error::new(Kind::Invalid, "a file of the data directory is not a regular file")
+                        .hint("leadline page check lists what is wrong with the files")
+                        .at(&path));
+                }
                 Err(e) if e.kind() == io::ErrorKind::NotFound && segment > 0 => break,
                 Err(e) => return Err(Error::reading(&path, DATA_FILE, &e)),
             };
@@ -44,6 +49,12 @@ impl HeapFile {
             }
         }
         Ok(file)
+    }
+
+    /// One that is not there.
+    pub fn absent(dir: &DataDir, path: PathBuf) -> HeapFile {
+        let (block_size, segment_blocks) = (dir.block_size, dir.segment_blocks);
+        HeapFile { path, block_size, segment_blocks, blocks: 0, is_cut: false, open: None }
     }
 
     /// The same file, with a handle of its own.

@@ -9,12 +9,14 @@
 
 pub mod catalog;
 mod cells;
+mod compare;
 mod decode;
 mod encoding;
 pub mod export;
 mod file_names;
 mod find;
 pub mod heap_file;
+mod losses;
 pub mod names;
 mod outside;
 mod page_values;
@@ -28,11 +30,13 @@ pub mod varlena;
 pub mod xact;
 
 pub use cells::Place;
+pub use compare::{compare, Fault};
 pub use decode::Unread;
 pub use encoding::Encoding;
 pub use file_names::{file_names, FileName};
 pub use find::relation_of_file;
 pub use leadline_errors::{Error, Kind};
+pub use losses::{Loss, Losses};
 pub use page_values::{ItemValues, PageValues};
 pub use relation::Column;
 pub use scan::{Row, RowScan};

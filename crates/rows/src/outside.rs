@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::cells::Value;
+use crate::cells::{Place, Value};
+use crate::losses::Losses;
 use crate::relation::Relation;
 use crate::toast::Toast;
 use crate::value::{self, Text};
@@ -24,6 +25,10 @@ pub(crate) struct Outside {
     text: String,
     /// Values that are not all there, or cannot be unpacked.
     pub lost: u64,
+    /// Values of rows that no snapshot sees, which are not all there any more.
+    pub vacuumed: u64,
+    /// Those that are lost.
+    pub losses: Losses,
 }
 
 impl Outside {
@@ -36,6 +41,8 @@ impl Outside {
             value: Vec::new(),
             text: String::new(),
             lost: 0,
+            vacuumed: 0,
+            losses: Losses::default(),
         }
     }
 
@@ -43,7 +50,8 @@ impl Outside {
         self.missing.get(column).and_then(Option::as_deref).map_or(Value::Null, Value::Bytes)
     }
 
-    pub(crate) fn value<'v>(&'v mut self, value: Varlena<'v>) -> Result<Value<'v>> {
+    /// `place` and `column` say whose value it is.
+    pub(crate) fn value<'v>(&'v mut self, value: Varlena<'v>, place: &Place, column: usize) -> Result<Value<'v>> {
         if self.value.capacity() > KEPT {
             self.value = Vec::new();
         }
@@ -52,6 +60,7 @@ impl Outside {
             Varlena::Compressed(size, method, packed) => {
                 let Some(bytes) = varlena::unpack(size, method, packed) else {
                     self.lost += 1;
+                    self.losses.value(place, column, "it cannot be unpacked");
                     let mut text = Text::new();
                     text.push_str("<cannot be unpacked> ");
                     value::hex(packed, &mut text);
@@ -61,11 +70,11 @@ impl Outside {
                 self.value = bytes;
                 Ok(Value::Bytes(&self.value))
             }
-            Varlena::External(external) => self.fetch(&external),
+            Varlena::External(external) => self.fetch(&external, place, column),
         }
     }
 
-    fn fetch(&mut self, external: &External) -> Result<Value<'_>> {
+    fn fetch(&mut self, external: &External, place: &Place, column: usize) -> Result<Value<'_>> {
         let relid = external.va_toastrelid;
         if !self.toast.contains_key(&relid) {
             let found = self.relation.toast(relid)?;
@@ -79,8 +88,16 @@ impl Outside {
         if there {
             return Ok(Value::Bytes(&self.value));
         }
-        self.lost += 1;
-        self.text = format!("<value {} of toast table {relid} is not there>", external.va_valueid);
+        let value = format!("value {} of toast table {relid}", external.va_valueid);
+        if place.status.is_visible() {
+            self.lost += 1;
+            self.text = format!("<{value} is not there>");
+            self.losses.value(place, column, &format!("{value} is not there"));
+        } else {
+            // Vacuum takes them first, and may leave the row to a later one.
+            self.vacuumed += 1;
+            self.text = format!("<{value} was vacuumed away>");
+        }
         Ok(Value::Lost(&self.text))
     }
 }

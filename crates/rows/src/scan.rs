@@ -38,7 +38,7 @@ impl RowScan {
         let relation = Arc::new(Relation::open(path, relation, database)?);
         let texts = Texts::new(&relation);
         Ok(RowScan {
-            unread: Unread { pages: relation.heap.is_cut.into(), ..Unread::default() },
+            unread: Unread::default().and_end_of(&relation.heap),
             decoder: Decoder::new(&relation, dead),
             relation,
             dead,
@@ -98,8 +98,7 @@ impl RowScan {
             self.decoder.blocks(self.block..self.block + 1, &mut self.texts)?;
             self.block += 1;
         }
-        self.unread = self.decoder.unread();
-        self.unread.pages += u64::from(self.relation.heap.is_cut);
+        self.unread = self.decoder.unread().and_end_of(&self.relation.heap);
         Ok(Some(std::mem::take(&mut self.texts.rows)))
     }
 }

@@ -26,7 +26,7 @@ COMMANDS = {
     "demo": "Start a private PostgreSQL with planted troubles, capture and report it.",
     "take": "Take a capture of a running PostgreSQL.",
     "top": "Watch a running PostgreSQL: waits, sessions, locks, hot blocks.",
-    "show": "Show where the time of a capture went.",
+    "show": "Show what is in a capture: where the time went, and why.",
     "findings": "List what is wrong in a capture, most costly first.",
     "report": "Write a capture as one HTML file that opens offline.",
     "sql": "Run SQL over the tables of a capture.",

@@ -38,14 +38,16 @@ Examples:
 @click.option("--table", metavar="[DB.][SCHEMA.]TABLE", help="That table and its indexes, or a table's partitions, only.")
 @click.option("--checkpoint", is_flag=True, help="Have the server write what only its memory has, first.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def pending(target: str, table: str | None, checkpoint: bool, as_json: bool) -> None:
+def pending(target: str, table: str | None, checkpoint: bool, as_json: bool) -> int:
     """Say which rows and pages are still in an old form, and why.
 
     TARGET is a server on this host: a connection string (its database is looked at)
     or a pid. PATH is a data directory, or the file of one table or index. Only files
     are read: the server is asked where they are, nothing is locked. Counted are rows that
     somebody may still see. Toast tables, catalogs and temporary tables are left out.
+    Exit code 0: all was looked at; 1: a file is missing or odd; 2: error.
     """
+    from leadline.files import condition
     from leadline.files.alter import pending as work
     from leadline.progress import TerminalLine
 
@@ -56,8 +58,11 @@ def pending(target: str, table: str | None, checkpoint: bool, as_json: bool) -> 
         checkpoint_of(target)
     found = work.scan(where, table, progress=TerminalLine())
     click.echo(to_json(work.rows(found)) if as_json else work.text(found))
+    for remark in condition.remarks([where.path]):
+        click.echo(condition.text(remark), err=True)
     for note in work.notes(where, found):
         click.echo(f"note: {note}", err=True)
+    return OUTCOME_FINDINGS if not where.is_live and work.absent(found) else OUTCOME_FINE
 
 
 def _size(_context: click.Context, _option: click.Parameter, value: str | None) -> int | None:

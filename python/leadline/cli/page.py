@@ -107,13 +107,17 @@ def show(
     FILE may also be global/pg_control, a pg_filenode.map (both read as one block), or a file of pg_xact, as a whole data
     directory has them.
     """
-    from leadline.files import pages
+    from leadline.files import condition, pages
     from leadline.files.pages.text import show_text
     from leadline.files.pages.values import add_values
 
-    page = _read(_place(place, dsn, fork), block_size, engine, row_size=row_size, version_15=version_15)
+    where = _place(place, dsn, fork)
+    page = _read(where, block_size, engine, row_size=row_size, version_15=version_15)
     add_values(page)
+    page["notes"] = condition.remarks([] if engine else [str(where.path)])
     click.echo(to_json(pages.as_json(page)) if as_json else show_text(page))
+    for remark in page["notes"]:
+        click.echo(condition.text(remark), err=True)
 
 
 @command.command("hex", epilog="\b\nExamples:\n  leadline page hex base/16384/16402:7\n  leadline page hex base/16384/16402:7 --json")
@@ -185,9 +189,11 @@ def check(paths: tuple[Path, ...], block_size: int | None, as_json: bool) -> int
     """Look for pages that cannot be: checksums, overlaps, impossible offsets.
 
     PATH is a file, a folder of relation files or a data directory. Also found: torn pages, pages that look encrypted,
-    files that end within a page. Checksums are compared when pg_control says that there are any; without pg_control,
-    on every page that has one. Exit code 0: nothing found; 1: problems; 2: error.
+    files that end within a page. Checksums are compared when pg_control says that there are any; without pg_control, or
+    when it is damaged, on every page that has one. A data directory is also compared with its catalogs: files that are
+    missing, no regular files, too short, or of no relation. Exit code 0: nothing found; 1: problems; 2: error.
     """
+    from leadline.files import condition
     from leadline.files.pages.run import Pages
     from leadline.files.pages.summary import check_text
     from leadline.progress import TerminalLine
@@ -197,8 +203,11 @@ def check(paths: tuple[Path, ...], block_size: int | None, as_json: bool) -> int
         _json_list(found)
     else:
         for problem in found:
-            click.echo(f"{problem['path']}:{problem['block']}: {problem['class']}: {problem['message']}")
+            block = "" if problem["kind"] in ("file", "control") else f":{problem['block']}"
+            click.echo(f"{problem['path']}{block}: {problem['class']}: {problem['message']}")
         click.echo(check_text(found.summary))
+    for remark in found.remarks:
+        click.echo(condition.text(remark), err=True)
     return OUTCOME_FINDINGS if found.summary["classes"] or found.summary["absent"] else OUTCOME_FINE
 
 
@@ -230,9 +239,12 @@ def scan(paths: tuple[Path, ...], output: Path, force: bool, block_size: int | N
 
     The tables are page_file, page, heap_tuple and index_item; DIR is a capture that `leadline sql` reads.
     """
+    from leadline.files import condition
     from leadline.files.pages.run import scan as scan_pages
     from leadline.files.pages.summary import scan_text
     from leadline.progress import TerminalLine
 
     done = scan_pages(list(paths), output, block_size=block_size, overwrite=force, progress=TerminalLine())
     click.echo(to_json(done.summary) if as_json else scan_text(done.summary, output))
+    for remark in done.remarks:
+        click.echo(condition.text(remark), err=True)

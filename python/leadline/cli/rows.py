@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,10 @@ from leadline.cli import SETTINGS, force
 from leadline.figures import unconverted
 from leadline.output import print_json_list, to_json, to_table
 
+UNLOGGED = {
+    True: "of which CHECKPOINT writes nothing: of a running server not all is in its file",
+    False: "which the server empties when it starts: it was not shut down",
+}
 BATCH = 2000  # rows that a table's columns are measured by
 
 
@@ -58,6 +62,7 @@ def command(
     """
     from leadline._core import RowScan
     from leadline.errors import LeadlineError
+    from leadline.files import condition, unreadable
     from leadline.files.wal import threads_here
     from leadline.progress import TerminalLine
     from leadline.replacing import make_room
@@ -73,8 +78,11 @@ def command(
     scan = RowScan(str(path), relation=relation, database=database, dead=dead)
     about = scan.describe()
     names = about["provenance"] + [name for name, _ in about["columns"]]
+    around = condition.of(str(path))
     if output:
         make_room(output, overwrite=force)
+        beside = unreadable.place(output)
+        make_room(beside, overwrite=force)
         line = TerminalLine()
 
         def progress(done: int, blocks: int) -> None:
@@ -86,18 +94,22 @@ def command(
             line.done()
         made = {"relation": about["relation"], "rows": count, "file": str(output), "as_text": as_text}
         made |= {name: about[name] for name in ("virtual", "unlogged", "encoding")}
-        made |= scan.status()
+        made |= scan.status() | {"notes": around["remarks"] if around else []}
+        unreadable.write(beside, made["unreadable"])
         if as_text and not as_json:
             names = ", ".join(as_text)
             click.echo(f"note: text, since Parquet's type for it does not hold all values (such as infinity): {names}", err=True)
         click.echo(to_json(made) if as_json else f"{count} rows of {about['relation']} written to {output}")
+        if made["unreadable"] and not as_json:
+            click.echo(f"{beside} lists what could not be read")
     elif as_json:
-        print_json_list(dict(zip(names, row)) for row in islice(_rows(scan), limit))
+        found = (dict(zip(names, row)) for row in islice(_rows(scan), limit))
+        print_json_list(chain(found, unreadable.as_rows(scan)))
     else:
         rows = islice(_rows(scan), limit)
         while batch := list(islice(rows, BATCH)):
             click.echo(to_table(names, batch))
-    _notes(about, scan.status())
+    _notes(about, scan.status(), around)
 
 
 def _rows(scan: Any) -> Iterator[list[str | None]]:
@@ -105,20 +117,29 @@ def _rows(scan: Any) -> Iterator[list[str | None]]:
         yield from rows
 
 
-def _notes(about: dict[str, Any], status: dict[str, int]) -> None:
+def _notes(about: dict[str, Any], status: dict[str, Any], around: Any) -> None:
+    from leadline.files import condition, unreadable
+
+    for remark in around["remarks"] if around else []:
+        click.echo(condition.text(remark), err=True)
     if about["unknown"]:
         click.echo(f"note: bytes in hex, the type is not known: {', '.join(about['unknown'])}", err=True)
     if number := status["unconverted_characters"]:
         click.echo(f"warning: {unconverted(number, about['encoding'])}", err=True)
     if about["virtual"]:
         click.echo(f"note: left out, computed when read and stored nowhere (generated virtual): {', '.join(about['virtual'])}", err=True)
-    if about["unlogged"]:
-        click.echo("note: an unlogged table, of which CHECKPOINT writes nothing: of a running server not all is in its file", err=True)
+    if about["unlogged"] and around and around["server"] != "stopped":
+        click.echo(f"note: an unlogged table, {UNLOGGED[around['server'] == 'running']}", err=True)
     if gone := status["gone_blocks"]:
         click.echo(f"warning: the file became shorter while it was read: {gone} blocks are gone, rows may be missing", err=True)
     for what in ("pages", "rows", "values"):
         if count := status[f"unread_{what}"]:
-            click.echo(f"warning: {count} {what} could not be read: leadline page check says more of pages", err=True)
+            more = ": leadline page check says more" if what == "pages" else ""
+            click.echo(f"warning: {count} {what} could not be read{more}", err=True)
+    for line in unreadable.lines(status):
+        click.echo(line, err=True)
+    if count := status["vacuumed_values"]:
+        click.echo(f"note: {count} values of dead rows were vacuumed away before the rows", err=True)
     if count := status["torn_pages"]:
         click.echo(f"warning: {count} pages left out, torn: a running server was writing them each time they were read", err=True)
     if count := status["wrong_checksums"]:

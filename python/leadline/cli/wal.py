@@ -40,6 +40,15 @@ def _time(_context: click.Context, _option: click.Parameter, value: str | None) 
     return (time - datetime(1970, 1, 1, tzinfo=timezone.utc)) // timedelta(microseconds=1)
 
 
+def _tell_damage(path: str) -> None:
+    """What is wrong with the data directory that the log is in. That its files are behind is no matter: the log is not."""
+    from leadline.files import condition
+
+    for remark in condition.remarks([path]):
+        if remark["is_error"]:
+            click.echo(condition.text(remark), err=True)
+
+
 PATH = click.argument("path", metavar="PATH|SERVER", type=click.Path())
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 RANGE = _options(
@@ -99,7 +108,8 @@ def show(path: str, limit: int | None, as_json: bool, **wish: Any) -> None:
     """Print records in words, in the order of the log."""
     from leadline.files.wal import batches, ending_text, wish_of
 
-    log = wish_of(path, **wish)[0].open()
+    wanted = wish_of(path, **wish)[0]
+    log = wanted.open()
     rows = batches(log, "records", limit)
     if as_json:
         print_json_list(rows)
@@ -108,6 +118,7 @@ def show(path: str, limit: int | None, as_json: bool, **wish: Any) -> None:
             click.echo(_record_text(row))
     if text := ending_text(log.ending()):
         click.echo(text, err=True)
+    _tell_damage(wanted.path)
 
 
 def _record_text(row: dict[str, Any]) -> str:
@@ -167,6 +178,7 @@ def stats(path: str, by: str, limit: int | None, threads: int | None, as_json: b
         click.echo(_stats_text(by, rows, found["rows"]))
     if text := ending_text(found["ending"]):
         click.echo(text, err=True)
+    _tell_damage(wanted.path)
     if forgotten := found["pages_forgotten"]:
         click.echo(f"note: {forgotten:,} pages with images were too many to remember: superseded_fpi_bytes is a lower bound", err=True)
 
@@ -243,7 +255,9 @@ def export(path: str, out: Path, force: bool, threads: int | None, as_json: bool
     from leadline.files.wal import export as write
     from leadline.files.wal import threads_here, wish_of
 
-    made = write(wish_of(path, **wish)[0], out, overwrite=force, threads=threads or threads_here())
+    wanted = wish_of(path, **wish)[0]
+    made = write(wanted, out, overwrite=force, threads=threads or threads_here())
+    _tell_damage(wanted.path)
     if as_json:
         click.echo(to_json(made))
         return
@@ -275,7 +289,8 @@ def history(path: str, relation: str, block: int, as_json: bool, **wish: Any) ->
     """
     from leadline.files.wal import ending_text, whole, wish_of
 
-    found = whole(wish_of(path, relation, block=block, **wish)[0], "read", lambda log, bar: log.history(bar))
+    wanted = wish_of(path, relation, block=block, **wish)[0]
+    found = whole(wanted, "read", lambda log, bar: log.history(bar))
     if as_json:
         click.echo(to_json(found["changes"]))
     else:
@@ -285,6 +300,7 @@ def history(path: str, relation: str, block: int, as_json: bool, **wish: Any) ->
             click.echo("the log has no change of this page", err=True)
     if text := ending_text(found["ending"]):
         click.echo(text, err=True)
+    _tell_damage(wanted.path)
 
 
 def _change_text(change: dict[str, Any]) -> str:
@@ -321,7 +337,8 @@ def inval(path: str, limit: int | None, as_json: bool, **wish: Any) -> None:
     """
     from leadline.files.wal import ending_text, invalidations, wish_of
 
-    log = wish_of(path, **wish)[0].open()
+    wanted = wish_of(path, **wish)[0]
+    log = wanted.open()
     rows = invalidations(log, limit)
     if as_json:
         print_json_list(rows)
@@ -330,6 +347,7 @@ def inval(path: str, limit: int | None, as_json: bool, **wish: Any) -> None:
             click.echo(_inval_text(row))
     if text := ending_text(log.ending()):
         click.echo(text, err=True)
+    _tell_damage(wanted.path)
 
 
 def _inval_text(row: dict[str, Any]) -> str:

@@ -99,8 +99,7 @@ pub fn export(scan: &mut RowScan, out: &Path, threads: usize, go_on: GoOn<'_>) -
     let written = if kind == "csv" { csv::write(&job, go_on) } else { parquet::write(&job, go_on) };
     let written = written.and_then(|(exported, unread)| {
         std::fs::rename(partial, out).map_err(|e| writing(out, &e))?;
-        scan.unread = unread;
-        scan.unread.pages += u64::from(scan.relation.heap.is_cut);
+        scan.unread = unread.and_end_of(&scan.relation.heap);
         scan.block = scan.relation.heap.blocks;
         Ok(exported)
     });

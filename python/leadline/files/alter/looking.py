@@ -58,7 +58,7 @@ class Looker:
             if e.kind != "not_found" and (is_last or e.kind != "invalid"):
                 raise
             return {}, False
-        found = {r["oid"]: r for r in scanned if files.get(r["oid"]) and not r["vanished"]}
+        found = {r["oid"]: r for r in scanned if files.get(r["oid"]) and not r["vanished"] and not r["absent"]}
         return found, len(found) == sum(map(bool, files.values())) and self._file_numbers(list(files)) == files
 
     def _files(self, tables: list[Table]) -> dict[int, int | None]:

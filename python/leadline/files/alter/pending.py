@@ -24,7 +24,6 @@ WORDS = {
     "gin": "a GIN index of before 9.4 with plain posting lists: REINDEX",
     "hash": "a hash index of before 10, which is not usable: REINDEX",
 }
-CHECKPOINT_HINT = "the files are as the server last wrote them; what is only in its memory is not seen (CHECKPOINT writes it)"
 
 
 class Place(NamedTuple):
@@ -90,7 +89,7 @@ def rows(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def notes(where: Place, found: list[dict[str, Any]]) -> list[str]:
     """What the reader of the figures has to know."""
-    said = [CHECKPOINT_HINT] if where.is_live else []
+    said = []
     sums = {key: sum(r[key] for r in found) for key in ("in_progress", "unread_pages", "unread_rows", "gone_pages", "vanished")}
     unlogged = [r["relation"] for r in found if r["is_unlogged"] and r["is_table"]]
     if where.is_live and unlogged:
@@ -102,9 +101,16 @@ def notes(where: Place, found: list[dict[str, Any]]) -> list[str]:
         said.append(f"not counted: {sums['unread_pages']} pages and {sums['unread_rows']} rows that make no sense: leadline page check")
     if sums["gone_pages"]:
         said.append(f"not looked at: {sums['gone_pages']} pages that were gone when their turn came (truncated, dropped or written anew)")
-    if sums["vanished"]:
-        said.append(f"{sums['vanished']} relations were gone when their turn came")
+    if vanished := sums["vanished"] + (len(absent(found)) if where.is_live else 0):
+        said.append(f"{vanished} relations were gone when their turn came")
+    if not where.is_live:
+        said += [f"not looked at: {relation['relation']}: {relation['absent']}" for relation in absent(found)]
     return said
+
+
+def absent(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The relations that have no file which could be looked at: `absent` says why."""
+    return [relation for relation in found if relation["absent"]]
 
 
 def text(found: list[dict[str, Any]]) -> str:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from leadline._core import PageRun
+from leadline.files import condition
+from leadline.files.pages import directory
 from leadline.progress import TerminalLine
 
 MOST = 256
@@ -28,11 +31,18 @@ class Pages:
         folder = str(capture_dir) if capture_dir else None
         self._run = PageRun([str(path) for path in paths], block_size=block_size, capture_dir=folder)
         self._progress = progress
+        self._paths = paths
+        self.remarks = condition.remarks(str(path) for path in paths)
         self.summary: dict[str, Any] = {}
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """Problems as they are found. Ends when all pages were looked at; raises what ended the run early."""
+        """Problems as they are found, those of whole directories first. Ends when all pages were looked at; raises what ended the run
+        early."""
+        classes: Counter[str] = Counter()
         try:
+            for problem in directory.problems(self._paths):
+                classes[problem["class"]] += 1
+                yield problem
             while (found := self._run.take(MOST, WAIT_S)) is not None:
                 if found and self._progress:
                     self._progress.done()  # problems are printed where the bar is
@@ -45,6 +55,8 @@ class Pages:
             if self._progress:
                 self._progress.done()
         self.summary = self._run.finish()
+        self.summary["classes"] = dict(sorted((classes + Counter(self.summary["classes"])).items()))
+        self.summary["notes"] = [remark for remark in self.remarks if not remark["is_error"]]
         self.summary["seconds"] = round(time.monotonic() - self._started, 3)
 
     def _draw(self) -> None:

@@ -1,0 +1,45 @@
+"""Rows and values that could not be read: which they are, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+COLUMNS = ("ctid", "block", "column", "reason")
+SHOWN = 20
+
+
+def place(output: Path) -> Path:
+    """The side table of an export."""
+    return output.with_name(f"{output.stem}.unreadable.csv")
+
+
+def write(path: Path, losses: list[dict[str, Any]]) -> None:
+    """The side table; none, not even an old one, where all could be read. Raises LeadlineError."""
+    from leadline.errors import cannot_be_written
+    from leadline.output import to_csv
+
+    try:
+        if losses:
+            path.write_text("".join(to_csv(COLUMNS, [[loss[name] for name in COLUMNS] for loss in losses])))
+        else:
+            path.unlink(missing_ok=True)
+    except OSError as e:
+        raise cannot_be_written("the list of what could not be read", e, path) from e
+
+
+def as_rows(scan: Any) -> Iterator[dict[str, Any]]:
+    """Behind the rows in JSON: ctid, column and `unreadable`, the reason. Asked for when all rows were read."""
+    for loss in scan.status()["unreadable"]:
+        yield {"ctid": loss["ctid"], "block": loss["block"], "column": loss["column"], "unreadable": loss["reason"]}
+
+
+def lines(status: dict[str, Any]) -> Iterator[str]:
+    """For people."""
+    losses = status["unreadable"]
+    for loss in losses[:SHOWN]:
+        where = loss["ctid"] or f"block {loss['block']}"
+        yield f"unreadable: {where}{' ' + loss['column'] if loss['column'] else ''}: {loss['reason']}"
+    if (more := len(losses) + status["unreadable_left_out"] - SHOWN) > 0:
+        yield f"unreadable: {more} more"
