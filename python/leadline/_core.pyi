@@ -119,6 +119,43 @@ class Recorder:
         """Flushes and joins; the final status with {"tables": {name: {rows, bytes, segments}}, "loss": {...}, "ts_to"}."""
 
 @final
+class Keeper:
+    """Writes `clock`, and what the process used into `self_cost`, once a second, in a thread of its own."""
+
+    def __new__(cls, capture_dir: str, *, flush_interval_s: float = 5.0, growing_segments: bool = True) -> Keeper: ...
+    def start(self) -> None: ...
+    def status(self) -> dict[str, Any]:
+        """{running, error: dict | None, ts_from, ticks, missed, rows, bytes_written, cpu_ns}; cpu_ns: of its thread"""
+
+    def stop(self) -> dict[str, Any]:
+        """Flushes and joins; the final status with {"tables": {name: {rows, bytes, segments}}, "ts_to"}."""
+
+@final
+class HostProbe:
+    """The host as /proc, /sys and taskstats tell it, read in a thread of its own."""
+
+    def __new__(
+        cls,
+        capture_dir: str,
+        rate_hz: float,
+        *,
+        flush_interval_s: float = 5.0,
+        growing_segments: bool = True,
+        taskstats: bool = True,
+    ) -> HostProbe:
+        """Opens every way to look that our rights allow. taskstats: False does without that interface."""
+
+    def describe(self) -> dict[str, bool]:
+        """{taskstats, exits, delays, pressure, io_of_others}: which ways to look were open"""
+
+    def start(self) -> None: ...
+    def status(self) -> dict[str, Any]:
+        """As of Keeper."""
+
+    def stop(self) -> dict[str, Any]:
+        """As of Keeper, with {"loss": {ticks_taken, ticks_missed, exit_overruns, cgroups_left_out}}."""
+
+@final
 class PageValues:
     """The values of a page's items, through the catalog of the data directory that a relation's file is in.
 

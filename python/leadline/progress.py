@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any, Protocol, TextIO
+from typing import Protocol, TextIO
 
 
 class Progress(Protocol):
@@ -16,8 +16,8 @@ class Progress(Protocol):
     def note(self, text: str) -> None:
         """Something the user should know now."""
 
-    def update(self, elapsed_s: float, total_s: float, status: dict[str, Any]) -> None:
-        """The state of the recorder while it runs."""
+    def update(self, elapsed_s: float, total_s: float, seen: str) -> None:
+        """How far the window is, and what the probes have seen, in a few words."""
 
     def done(self) -> None:
         """The window ended."""
@@ -28,7 +28,7 @@ class Silent:
 
     def note(self, text: str) -> None: ...
 
-    def update(self, elapsed_s: float, total_s: float, status: dict[str, Any]) -> None: ...
+    def update(self, elapsed_s: float, total_s: float, seen: str) -> None: ...
 
     def done(self) -> None: ...
 
@@ -47,13 +47,11 @@ class TerminalLine:
         self._clear()
         print(text, file=self.stream, flush=True)
 
-    def update(self, elapsed_s: float, total_s: float, status: dict[str, Any]) -> None:
+    def update(self, elapsed_s: float, total_s: float, seen: str) -> None:
         if not self.live:
             return
         share = min(1.0, elapsed_s / total_s) if total_s > 0 else 1.0
         bar = "#" * int(share * self.WIDTH)
-        missed = f", {status['missed']} missed" if status.get("missed") else ""
-        seen = f"{status.get('ticks', 0)} passes{missed}, {status.get('sessions', 0)} sessions"
         self._draw(f"[{bar:<{self.WIDTH}}] {elapsed_s:.0f} of {total_s:.0f} s  {seen}")
 
     def share(self, done: int, total: int, text: str) -> None:

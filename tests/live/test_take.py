@@ -232,7 +232,7 @@ def test_the_progress_line_is_written_over() -> None:
     stream = Terminal()
     line = TerminalLine(stream)
     line.live = True
-    line.update(5, 10, {"ticks": 500, "missed": 3, "sessions": 9})
+    line.update(5, 10, "500 passes, 3 missed, 9 sessions")
     line.note("a note")
     text = stream.getvalue()
     assert "5 of 10 s" in text and "500 passes, 3 missed, 9 sessions" in text and "###############  " in text
@@ -443,10 +443,10 @@ def test_wrong_targets_are_one_error_on_the_command_line(tmp_path: Path) -> None
 
 
 def test_the_first_signal_stops_and_the_second_gives_up() -> None:
-    from leadline.probes.take import _stop_on_signal
+    from leadline.probes.recording import stop_on_signal
 
     before = signal.getsignal(signal.SIGINT)
-    with _stop_on_signal() as stop:
+    with stop_on_signal() as stop:
         signal.raise_signal(signal.SIGINT)
         assert stop.is_set()
         with pytest.raises(KeyboardInterrupt):

@@ -3,9 +3,12 @@
 //! Rows are encoded in memory and reach the disk when their segment is finished: written under a `.tmp` name, then
 //! renamed. So a killed process leaves whole segments and at most one file that readers do not look at.
 
+use std::ffi::CString;
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
@@ -150,31 +153,40 @@ impl TableWriter {
 
     /// Puts a whole segment on disk under the next free number.
     fn store(&mut self, content: &[u8]) -> Result<(), Error> {
-        let mut path = self.segment_path(self.next_number);
-        while path.exists() {
-            self.next_number += 1; // another writer of this table was faster; its rows are evidence as well
-            path = self.segment_path(self.next_number);
-        }
-        let mut temporary = path.clone().into_os_string();
-        temporary.push(".tmp");
-        let temporary = PathBuf::from(temporary);
-        if let Err(e) = self.store_as(&temporary, &path, content) {
+        // A name of its own until it is whole: another writer of this table may be at the same number, also in this process.
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let unique = format!("{}-{}.parquet.tmp", std::process::id(), NEXT.fetch_add(1, Relaxed));
+        let temporary = self.folder.join(unique);
+        let outcome = self.write_file(&temporary, content).and_then(|()| self.name_it(&temporary));
+        if outcome.is_err() {
             // The first error is the one to tell; a file that cannot be removed has a name no reader looks at.
             let _ = fs::remove_file(&temporary);
-            return Err(e);
         }
-        self.next_number += 1;
-        Ok(())
+        outcome
     }
 
-    fn store_as(&self, temporary: &Path, path: &Path, content: &[u8]) -> Result<(), Error> {
+    fn write_file(&self, temporary: &Path, content: &[u8]) -> Result<(), Error> {
         let mut file = File::create(temporary).map_err(|e| storage(temporary, StorageOp::Create, e))?;
         file.write_all(content).map_err(|e| storage(temporary, StorageOp::Write, e))?;
         if self.options.fsync {
             file.sync_all().map_err(|e| storage(temporary, StorageOp::Sync, e))?;
         }
-        drop(file);
-        fs::rename(temporary, path).map_err(|e| storage(path, StorageOp::Rename, e))?;
+        Ok(())
+    }
+
+    /// Gives a whole file the next number that no other writer of the table took.
+    fn name_it(&mut self, temporary: &Path) -> Result<(), Error> {
+        loop {
+            let path = self.segment_path(self.next_number);
+            self.next_number += 1;
+            match rename_new(temporary, &path) {
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {} // its rows are evidence as well
+                outcome => {
+                    outcome.map_err(|e| storage(&path, StorageOp::Rename, e))?;
+                    break;
+                }
+            }
+        }
         if self.options.fsync {
             let folder = File::open(&self.folder).and_then(|folder| folder.sync_all());
             folder.map_err(|e| storage(&self.folder, StorageOp::Sync, e))?;
@@ -203,6 +215,29 @@ impl TableWriter {
 
 fn encode_error(spec: &'static TableSpec, e: &ParquetError) -> Error {
     Error::Encode { table: spec.name, detail: e.to_string() }
+}
+
+/// Renames unless the new name is taken, then [`io::ErrorKind::AlreadyExists`]. File systems that cannot do this in one step (some over the
+/// network) link and unlink, or at worst look first.
+fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
+    let name = |path: &Path| CString::new(path.as_os_str().as_bytes()).map_err(io::Error::from);
+    let (old, new) = (name(from)?, name(to)?);
+    // SAFETY: both are strings that end with a zero and live through the call.
+    let renamed =
+        unsafe { libc::renameat2(libc::AT_FDCWD, old.as_ptr(), libc::AT_FDCWD, new.as_ptr(), libc::RENAME_NOREPLACE) };
+    if renamed == 0 {
+        return Ok(());
+    }
+    let error = io::Error::last_os_error();
+    if !matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS)) {
+        return Err(error);
+    }
+    match fs::hard_link(from, to) {
+        Ok(()) => fs::remove_file(from),
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Err(e),
+        Err(_) if to.exists() => Err(io::ErrorKind::AlreadyExists.into()),
+        Err(_) => fs::rename(from, to),
+    }
 }
 
 /// The highest segment number in a folder; 0 when there is none.

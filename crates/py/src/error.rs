@@ -2,6 +2,7 @@
 
 use leadline_errors::{Error as Said, Kind};
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
 /// Any error of the Rust crates, on its way to Python.
 #[derive(Debug)]
@@ -36,4 +37,15 @@ impl From<Error> for PyErr {
             make().map_or_else(|failed| failed, PyErr::from_value)
         })
     }
+}
+
+/// An error as Python's `LeadlineError.as_dict` gives it.
+pub(crate) fn error_dict<'py>(py: Python<'py>, e: &Said) -> PyResult<Bound<'py, PyDict>> {
+    let error = PyDict::new(py);
+    error.set_item("kind", e.kind.as_str())?;
+    error.set_item("message", &e.message)?;
+    error.set_item("detail", &e.detail)?;
+    error.set_item("hint", &e.hint)?;
+    error.set_item("where", &e.place)?;
+    Ok(error)
 }

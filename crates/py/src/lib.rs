@@ -4,6 +4,7 @@
 
 use pyo3::prelude::*;
 
+mod beat;
 mod clock;
 mod data_dir;
 mod error;
@@ -23,6 +24,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("VERSION", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<table_writer::TableWriter>()?;
     module.add_class::<recorder::Recorder>()?;
+    module.add_class::<beat::Keeper>()?;
+    module.add_class::<beat::HostProbe>()?;
     module.add_class::<page::PageRun>()?;
     module.add_function(wrap_pyfunction!(page::page_read, module)?)?;
     module.add_function(wrap_pyfunction!(page::block_sizes, module)?)?;

@@ -1,6 +1,6 @@
 //! `Recorder`: the shared-memory probe and its threads.
 
-use crate::error::Error;
+use crate::error::{error_dict, Error};
 use leadline_recorder::{Config, Description, Recorder as Inner};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
@@ -11,16 +11,6 @@ pub(crate) struct Recorder {
     inner: Inner,
     description: Description,
     pid: i32,
-}
-
-fn error_dict<'py>(py: Python<'py>, e: &leadline_errors::Error) -> PyResult<Bound<'py, PyDict>> {
-    let error = PyDict::new(py);
-    error.set_item("kind", e.kind.as_str())?;
-    error.set_item("message", &e.message)?;
-    error.set_item("detail", &e.detail)?;
-    error.set_item("hint", &e.hint)?;
-    error.set_item("where", &e.place)?;
-    Ok(error)
 }
 
 #[pymethods]
@@ -144,7 +134,7 @@ impl Recorder {
 
 impl Recorder {
     /// (probe, status, why) of what the attach made possible.
-    fn probes(&self) -> [(&'static str, &'static str, &'static str); 6] {
+    fn probes(&self) -> [(&'static str, &'static str, &'static str); 4] {
         let d = &self.description;
         let sessions = match d.next_xid {
             true => ("ok", ""),
@@ -165,8 +155,6 @@ impl Recorder {
             ("locks", "ok", ""),
             ("buffers", buffers.0, buffers.1),
             ("deltas", deltas.0, deltas.1),
-            ("host", "ok", ""),
-            ("self", "ok", ""),
         ]
     }
 }

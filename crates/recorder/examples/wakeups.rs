@@ -4,7 +4,7 @@
 //!
 //! `bench/overhead.py` measures it beside leadline: what is above it is what leadline does.
 
-use leadline_recorder::{become_realtime, monotonic_ns, sleep_until};
+use leadline_clockwork::{become_realtime, monotonic_ns, sleep_until};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 static STOPPED: AtomicBool = AtomicBool::new(false);

@@ -1,13 +1,10 @@
 //! The background thread: writes what the sampler hands over, reads process counters, watches that the server is there.
 
-use crate::clock::{monotonic_ns, thread_cpu_ns};
 use crate::deltas::Deltas;
 use crate::evidence::Evidence;
-use crate::host_stat::HostStat;
 use crate::recorder::{Config, Shared};
-use crate::self_cost::{process_cpu_ns, rss_bytes};
 use crate::tables::Tables;
-use leadline_capture::Value;
+use leadline_clockwork::{monotonic_ns, thread_cpu_ns, Cost, SegmentPolicy, SECOND};
 use leadline_errors::Error;
 use leadline_shm::attach::Anchors;
 use leadline_shm::process::ServerProcess;
@@ -16,23 +13,6 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::sync::Arc;
 use std::time::Duration;
-
-const SECOND: i64 = 1_000_000_000;
-/// Segments of a long recording get longer, up to a thirtieth of it,
-const GROWTH: i64 = 30;
-/// ... and never longer than this: what a killed recorder may lose.
-const LONGEST_SEGMENT_NS: i64 = 30 * SECOND;
-
-/// How long the present segment may get: short at the start, so that a killed recorder leaves something, and longer later,
-/// because each segment of each table costs some CPU to write and some to read.
-fn segment_ns(elapsed_ns: i64, flush_interval_ns: i64, growing: bool) -> i64 {
-    let steady = (elapsed_ns / 2).clamp(SECOND.min(flush_interval_ns), flush_interval_ns);
-    if growing {
-        steady.max((elapsed_ns / GROWTH).min(LONGEST_SEGMENT_NS))
-    } else {
-        steady
-    }
-}
 
 /// What the background thread works on.
 pub struct Background {
@@ -71,22 +51,21 @@ impl Background {
         self.tables.write_wait_events()?;
         let start = monotonic_ns();
         let mut deltas = Deltas::new(&self.anchors);
-        let mut host = HostStat::open();
-        let (mut next_second, mut next_list, mut rolled) = (start, start, start);
+        let (mut next_second, mut next_list) = (start, start);
         let delta_ns = (self.config.delta_interval_s * 1e9) as i64;
         let flush_ns = (self.config.flush_interval_s * 1e9) as i64;
+        let mut segments = SegmentPolicy::new(start, flush_ns, self.config.growing_segments);
         loop {
             let now = monotonic_ns();
             if now >= next_second {
                 next_second = (next_second + SECOND).max(now);
-                self.once_a_second(&mut host, start)?;
+                self.once_a_second(start)?;
             }
             if now >= next_list {
                 next_list = (next_list + delta_ns).max(now);
                 self.shared.list_wanted.store(true, Relaxed);
             }
-            if now - rolled >= segment_ns(now - start, flush_ns, self.config.growing_segments) {
-                rolled = now;
+            if segments.is_due(now) {
                 self.tables.roll()?;
                 self.count_written();
             }
@@ -95,7 +74,7 @@ impl Background {
                 Ok(mut evidence) => {
                     if let Some(list) = evidence.list.take() {
                         let rows = deltas.read(&list);
-                        self.tables.write_rows("session_delta", rows.iter().map(|d| d.values()))?;
+                        self.tables.write_deltas(&rows)?;
                     }
                     self.unverified.push(evidence);
                 }
@@ -120,65 +99,34 @@ impl Background {
         Ok(())
     }
 
-    fn once_a_second(&mut self, host: &mut HostStat, start: i64) -> Result<(), Error> {
+    fn once_a_second(&mut self, start: i64) -> Result<(), Error> {
         self.write_verified()?;
-        let ts = monotonic_ns();
-        let metrics = host.read();
-        self.tables.write_rows(
-            "host_stat",
-            metrics.iter().map(|(name, v)| vec![Value::Int(ts), Value::Text(name), Value::Int(*v)]),
-        )?;
-        if ts - start >= SECOND / 2 {
+        if monotonic_ns() - start >= SECOND / 2 {
             self.write_costs()?;
         }
         Ok(())
     }
 
+    /// What the two threads used; what the process used is written once for all probes (`leadline_clockwork::Keeper`).
     fn write_costs(&mut self) -> Result<(), Error> {
-        let ts = monotonic_ns();
-        let (user, system) = process_cpu_ns();
-        let base = self.shared.cpu_at_start();
-        self.shared.writer_cpu_ns.store(thread_cpu_ns(), Relaxed);
-        let bytes = self.shared.bytes.load(Relaxed) as i64;
-        let rows = self.shared.rows.load(Relaxed) as i64;
-        let row = |component, user: i64, system: i64, rss: i64| {
-            vec![
-                Value::Int(ts),
-                Value::Text(component),
-                Value::Int(user),
-                Value::Int(system),
-                Value::Int(rss),
-                Value::Int(bytes),
-                Value::Int(rows),
-            ]
-        };
-        // a thread's clock does not tell user from system: all of it stands under user
-        let (sampler, writer) = (self.shared.sampler_cpu_ns.load(Relaxed), self.shared.writer_cpu_ns.load(Relaxed));
-        let costs = [
-            row("process", user - base.0, system - base.1, rss_bytes()),
-            row("sampler", sampler, 0, 0),
-            row("writer", writer, 0, 0),
-        ];
-        Ok(self.tables.write_rows("self_cost", costs)?)
+        let shared = &self.shared;
+        shared.writer_cpu_ns.store(thread_cpu_ns(), Relaxed);
+        let threads = [("sampler", &shared.sampler_cpu_ns), ("writer", &shared.writer_cpu_ns)];
+        let costs = threads.map(|(component, cpu_ns)| Cost {
+            ts: monotonic_ns(),
+            component,
+            user_ns: cpu_ns.load(Relaxed),
+            system_ns: 0,
+            rss_bytes: 0,
+            bytes: shared.bytes.load(Relaxed) as i64,
+            rows: shared.rows.load(Relaxed) as i64,
+        });
+        Ok(self.tables.write_costs(&costs)?)
     }
 
     fn count_written(&self) {
         let stats = self.tables.stats();
         self.shared.rows.store(stats.values().map(|s| s.rows).sum(), Relaxed);
         self.shared.bytes.store(stats.values().map(|s| s.bytes).sum(), Relaxed);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn segments_start_short_and_grow_with_the_recording() {
-        let of = |elapsed_s: i64, growing| segment_ns(elapsed_s * SECOND, 5 * SECOND, growing) / SECOND;
-        assert_eq!([0, 3, 6, 10, 100].map(|s| of(s, true)), [1, 1, 3, 5, 5]);
-        assert_eq!([300, 3600].map(|s| of(s, true)), [10, 30]);
-        assert_eq!([300, 3600].map(|s| of(s, false)), [5, 5]);
-        assert_eq!(segment_ns(0, SECOND / 5, false), SECOND / 5);
     }
 }

@@ -1,16 +1,13 @@
 //! What each session used between two moments: its private counters and what the kernel keeps of its process.
 
-use crate::clock::monotonic_ns;
-use crate::procfile::{field, ProcFile};
-use crate::taskstats::{Accounting, TaskStats};
 use leadline_capture::Value;
+use leadline_clockwork::monotonic_ns;
+use leadline_host::procfile::{field, stat_fields, ProcFile, CLOCK_TICK_NS};
+use leadline_host::taskstats::{Accounting, TaskStats};
 use leadline_shm::attach::Anchors;
 use leadline_shm::counters::{read_usage, Usage};
 use leadline_shm::sessions::Listed;
 use std::collections::HashMap;
-
-/// Nanoseconds of a clock tick of /proc (USER_HZ is 100 on Linux).
-const CLOCK_TICK_NS: i64 = 10_000_000;
 
 /// Columns of session_delta after ts, dt_ns, session_id and pid.
 const COUNTERS: usize = 23;
@@ -170,7 +167,7 @@ impl Tracked {
             }
         }
         if let Some(text) = self.stat.as_ref().and_then(|f| f.read(buffer).ok()) {
-            let fields: Vec<&str> = leadline_shm::procfs::stat_fields(text).map(Iterator::collect).unwrap_or_default();
+            let fields: Vec<&str> = stat_fields(text).map(Iterator::collect).unwrap_or_default();
             // proc(5) counts from 1 and the name is the second field; ours start at the third
             let number = |n: usize| fields.get(n - 3).and_then(|f| f.parse::<i64>().ok());
             c[14] = number(42).map(|ticks| ticks.saturating_mul(CLOCK_TICK_NS));

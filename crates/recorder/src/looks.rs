@@ -3,8 +3,8 @@
 //! A look that took `d` is not made again before `d / share` has passed, so a large server makes looks rarer, never the
 //! tool dearer. All looks together stay under 0.16 % of a core at 100 Hz; who asks for more passes gets more looks.
 
-use crate::clock::{monotonic_ns, thread_cpu_ns};
 use crate::evidence::{mode, BufferRow, Evidence, Holder, LockRow, LwlockRow, ScanRow, WaiterRow};
+use leadline_clockwork::{monotonic_ns, thread_cpu_ns};
 use leadline_datadir::RelFile;
 use leadline_shm::attach::Attached;
 use leadline_shm::buffers::{self, BufferWait, Buffers, WaitKind, Wanted};

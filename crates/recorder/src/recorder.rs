@@ -1,11 +1,10 @@
 //! Starts, watches and stops the two threads of a recording.
 
 use crate::background::Background;
-use crate::clock::monotonic_ns;
 use crate::sampler;
-use crate::self_cost::process_cpu_ns;
 use crate::tables::Tables;
 use leadline_capture::Stats;
+use leadline_clockwork::monotonic_ns;
 use leadline_errors::{Error, Kind};
 use leadline_shm::attach::{attach, Attached};
 use std::collections::BTreeMap;
@@ -46,7 +45,6 @@ pub struct Shared {
     pub bytes: AtomicU64,
     pub sampler_cpu_ns: AtomicI64,
     pub writer_cpu_ns: AtomicI64,
-    cpu_at_start: (AtomicI64, AtomicI64),
     error: Mutex<Option<Error>>,
 }
 
@@ -56,14 +54,9 @@ impl Shared {
         self.error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
         self.stop.store(true, Relaxed);
     }
-
-    /// User and system CPU of the process when the recording started.
-    pub fn cpu_at_start(&self) -> (i64, i64) {
-        (self.cpu_at_start.0.load(Relaxed), self.cpu_at_start.1.load(Relaxed))
-    }
 }
 
-/// The state of a recording.
+/// The state of a recording. `cpu_ns`: of its threads.
 #[derive(Debug, Clone)]
 #[allow(missing_docs)]
 pub struct Status {
@@ -123,9 +116,6 @@ impl Recorder {
     pub fn start(&mut self) -> Result<(), Error> {
         let attached =
             self.attached.take().ok_or_else(|| Error::new(Kind::Usage, "the recording was started before"))?;
-        let (user, system) = process_cpu_ns();
-        self.shared.cpu_at_start.0.store(user, Relaxed);
-        self.shared.cpu_at_start.1.store(system, Relaxed);
         let (hand_over, handed_over) = mpsc::channel();
         let (emptied, to_fill) = mpsc::channel();
         let background = Background {
@@ -159,8 +149,6 @@ impl Recorder {
     /// How it goes.
     pub fn status(&self) -> Status {
         let s = &self.shared;
-        let (user, system) = process_cpu_ns();
-        let base = s.cpu_at_start();
         Status {
             running: self.threads.as_ref().is_some_and(|(sampling, _)| !sampling.is_finished()),
             ts_from: s.ts_from.load(Relaxed),
@@ -172,7 +160,7 @@ impl Recorder {
             sessions: s.sessions.load(Relaxed),
             rows: s.rows.load(Relaxed),
             bytes_written: s.bytes.load(Relaxed),
-            cpu_ns: if self.threads.is_some() || self.ts_to.is_some() { user - base.0 + system - base.1 } else { 0 },
+            cpu_ns: s.sampler_cpu_ns.load(Relaxed) + s.writer_cpu_ns.load(Relaxed),
             realtime: s.realtime.load(Relaxed),
         }
     }

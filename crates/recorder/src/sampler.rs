@@ -1,9 +1,9 @@
 //! The sampling thread: one pass at each due time, misses counted, nothing written to disk here.
 
-use crate::clock::{become_realtime, monotonic_ns, sleep_until, thread_cpu_ns};
 use crate::evidence::Evidence;
 use crate::looks::Looks;
 use crate::recorder::Shared;
+use leadline_clockwork::{become_realtime, monotonic_ns, sleep_until, thread_cpu_ns};
 use leadline_shm::attach::Attached;
 use leadline_shm::memory::Memory;
 use leadline_shm::sessions::{Pass, Run, Sessions};

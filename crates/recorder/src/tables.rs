@@ -1,8 +1,10 @@
 //! Evidence to table rows: which column gets what. The order is that of the table specs, which Arrow checks.
 
+use crate::deltas::Delta;
 use crate::evidence::{mode, BufferRow, Evidence, Holder, LockRow, LwlockRow, ScanRow, Ticks, WaiterRow};
-use arrow_array::{ArrayRef, Int32Array, Int64Array, RecordBatch, UInt32Array};
-use leadline_capture::{spec, BatchBuilder, Error, Stats, TableWriter, Value, WriterOptions};
+use arrow_array::{ArrayRef, Int32Array, Int64Array, UInt32Array};
+use leadline_capture::{Error, Stats, Value};
+use leadline_clockwork::{Cost, OpenTables};
 use leadline_page::postgres::Fork;
 use leadline_shm::layout::Layout;
 use leadline_shm::locks::MODES;
@@ -10,13 +12,12 @@ use leadline_shm::procfs;
 use leadline_shm::sessions::{Run, SessionSeen, StatementSeen};
 use leadline_shm::wait_events::WaitEvents;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 /// The open tables of a capture.
 pub struct Tables {
-    capture_dir: PathBuf,
-    writers: BTreeMap<&'static str, TableWriter>,
+    open: OpenTables,
     layout: Layout,
     events: WaitEvents,
     period_ns: i64,
@@ -44,44 +45,17 @@ impl Tables {
     /// Tables are opened when the first row comes.
     pub fn new(capture_dir: &Path, layout: Layout, events: WaitEvents, period_ns: i64) -> Self {
         let named = NamedCodes::default();
-        Tables { capture_dir: capture_dir.to_owned(), writers: BTreeMap::new(), layout, events, period_ns, named }
+        Tables { open: OpenTables::new(capture_dir), layout, events, period_ns, named }
     }
 
-    fn writer(&mut self, table: &'static str) -> Result<&mut TableWriter, Error> {
-        if !self.writers.contains_key(table) {
-            let writer = TableWriter::create(
-                &self.capture_dir,
-                table,
-                WriterOptions { compress: false, ..WriterOptions::default() },
-            )?;
-            self.writers.insert(table, writer);
-        }
-        self.writers.get_mut(table).ok_or(Error::UnknownTable { table: table.into(), is_view: false })
+    /// What the threads used.
+    pub fn write_costs(&mut self, costs: &[Cost]) -> Result<(), Error> {
+        self.open.write_rows("self_cost", costs.iter().map(Cost::row))
     }
 
-    fn write_columns(&mut self, table: &'static str, columns: Vec<ArrayRef>) -> Result<(), Error> {
-        let writer = self.writer(table)?;
-        let batch = RecordBatch::try_new(writer.spec().schema(), columns)
-            .map_err(|e| Error::Schema { table, detail: e.to_string() })?;
-        writer.write(&batch)
-    }
-
-    /// Writes rows of a rare table; no rows, no table.
-    pub fn write_rows<'a>(
-        &mut self,
-        table: &'static str,
-        rows: impl IntoIterator<Item = Vec<Value<'a>>>,
-    ) -> Result<(), Error> {
-        let spec = spec(table).ok_or(Error::UnknownTable { table: table.into(), is_view: false })?;
-        let mut builder = BatchBuilder::new(spec);
-        for row in rows {
-            builder.append(&row)?;
-        }
-        if builder.is_empty() {
-            return Ok(());
-        }
-        let batch = builder.finish()?;
-        self.writer(table)?.write(&batch)
+    /// What sessions used.
+    pub fn write_deltas(&mut self, deltas: &[Delta]) -> Result<(), Error> {
+        self.open.write_rows("session_delta", deltas.iter().map(Delta::values))
     }
 
     /// The names of all wait codes of this server.
@@ -89,7 +63,7 @@ impl Tables {
         let events = self.events.clone();
         self.named.is_new(0);
         events.all().for_each(|(code, ..)| _ = self.named.is_new(code));
-        self.write_rows(
+        self.open.write_rows(
             "wait_event",
             events.all().map(|(code, class, event)| vec![int(code), Value::Text(class), Value::Text(event)]),
         )
@@ -99,13 +73,13 @@ impl Tables {
     pub fn write(&mut self, mut e: Evidence) -> Result<Vec<Run>, Error> {
         self.write_new_wait_events(&e.runs)?;
         let described: Vec<_> = e.sessions.iter().map(|(ts, s)| (*ts, s, self.backend_type(s))).collect();
-        self.write_rows("session", described.iter().map(|(ts, s, kind)| session_row(*ts, s, kind)))?;
-        self.write_rows("statement", e.statements.iter().map(statement_row))?;
-        self.write_rows("lock_wait", e.locks.iter().map(lock_row))?;
-        self.write_rows("buffer_wait", e.buffers.iter().map(buffer_row))?;
-        self.write_rows("buffer_waiter", e.waiters.iter().map(waiter_row))?;
-        self.write_rows("lwlock_wait", e.lwlocks.iter().map(lwlock_row))?;
-        self.write_rows("buffer_scan", e.scans.iter().map(scan_row))?;
+        self.open.write_rows("session", described.iter().map(|(ts, s, kind)| session_row(*ts, s, kind)))?;
+        self.open.write_rows("statement", e.statements.iter().map(statement_row))?;
+        self.open.write_rows("lock_wait", e.locks.iter().map(lock_row))?;
+        self.open.write_rows("buffer_wait", e.buffers.iter().map(buffer_row))?;
+        self.open.write_rows("buffer_waiter", e.waiters.iter().map(waiter_row))?;
+        self.open.write_rows("lwlock_wait", e.lwlocks.iter().map(lwlock_row))?;
+        self.open.write_rows("buffer_scan", e.scans.iter().map(scan_row))?;
         self.write_ticks(e.ticks)?;
         self.write_runs(&e.runs)?;
         e.runs.clear();
@@ -116,7 +90,7 @@ impl Tables {
     fn write_new_wait_events(&mut self, runs: &[Run]) -> Result<(), Error> {
         let new: Vec<u32> = runs.iter().map(|r| r.wait_event_info).filter(|&code| self.named.is_new(code)).collect();
         let named: Vec<_> = new.into_iter().map(|code| (code, self.events.name(code))).collect();
-        self.write_rows(
+        self.open.write_rows(
             "wait_event",
             named.iter().map(|(code, n)| vec![int(*code), Value::Text(&n.0), Value::Text(&n.1)]),
         )
@@ -139,7 +113,7 @@ impl Tables {
             i32s(t.torn),
             i64s(t.next_xid),
         ];
-        self.write_columns("tick", columns)
+        self.open.write_columns("tick", columns)
     }
 
     fn write_runs(&mut self, runs: &[Run]) -> Result<(), Error> {
@@ -164,7 +138,7 @@ impl Tables {
             code(|r| r.backend_xid),
             code(|r| r.backend_xmin),
         ];
-        self.write_columns("session_run", columns)
+        self.open.write_columns("session_run", columns)
     }
 
     /// As pg_stat_activity names it: background workers by the type in their process title.
@@ -178,12 +152,12 @@ impl Tables {
 
     /// Finishes the present segment of every table.
     pub fn roll(&mut self) -> Result<(), Error> {
-        self.writers.values_mut().try_for_each(TableWriter::roll)
+        self.open.roll()
     }
 
     /// Rows, bytes and segments on disk, by table.
     pub fn stats(&self) -> BTreeMap<&'static str, Stats> {
-        self.writers.iter().map(|(name, writer)| (*name, writer.stats())).collect()
+        self.open.stats()
     }
 }
 

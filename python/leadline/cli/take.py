@@ -33,13 +33,18 @@ def parse_rate(text: str) -> float:
 @click.command(
     "take",
     epilog="\b\nExamples:\n  leadline take --pid 4711 --for 60s\n  leadline take postgresql://app@db1/shop --for 5m -o friday\n"
-    "  leadline take host=/run/postgresql --for 10s --rate 1000",
+    "  leadline take host=/run/postgresql --for 10s --rate 1000\n  leadline take --host --for 60s",
 )
 @click.argument("dsn", required=False)
 @click.option("--pid", type=int, metavar="PID", help="The server's postmaster (or any of its processes); needs no connection.")
 @click.option("--data-dir", type=click.Path(path_type=Path), metavar="DIR", help="The server that runs on this data directory.")
+@click.option("--host", is_flag=True, help="This host alone: processes, devices, network, memory. No database is needed.")
 @click.option("--for", "duration", default="60s", show_default=True, metavar="TIME", help="How long: 500ms, 60s, 5m, 1h.")
-@click.option("--rate", default="100", show_default=True, metavar="HZ", help="Passes a second, 1 to 10000; over SQL at most 10.")
+@click.option(
+    "--rate", metavar="HZ", help="Passes a second, 1 to 10000; over SQL at most 10; with --host 0.1 to 10.  [default: 100; with --host 1]"
+)
+@click.option("--probes", metavar="NAMES", help="Which probes to use: sessions,host.  [default: all that are possible]")
+@click.option("--keep-going", is_flag=True, help="When one probe fails (the server is gone), go on with the others.")
 @click.option(
     "-o", "--output", "out", type=click.Path(path_type=Path), metavar="DIR", help="The capture folder to make, or a folder to put it in."
 )
@@ -52,14 +57,17 @@ def command(
     dsn: str | None,
     pid: int | None,
     data_dir: Path | None,
+    host: bool,
     duration: str,
-    rate: str,
+    rate: str | None,
+    probes: str | None,
+    keep_going: bool,
     out: Path | None,
     tier: str,
     force: bool,
     as_json: bool,
 ) -> None:
-    """Take a capture of a running PostgreSQL.
+    """Take a capture of a running PostgreSQL and its host, or of a host alone.
 
     DSN is a connection string (URI or key=value pairs, PG* variables as usual). With --pid or --data-dir no connection is
     made; a DSN beside them is for names and counters. Ctrl-C ends the window early and keeps everything.
@@ -68,17 +76,20 @@ def command(
     from leadline.probes.take import take
     from leadline.progress import Silent, TerminalLine
 
-    for_s, rate_hz = parse_duration(duration), parse_rate(rate)
+    for_s, rate_hz = parse_duration(duration), None if rate is None else parse_rate(rate)
+    names = None if probes is None else [name.strip() for name in probes.split(",") if name.strip()]
     path = take(
-        dsn=dsn, pid=pid, data_dir=data_dir, for_s=for_s, rate_hz=rate_hz, out=out, overwrite=force, tier=tier,
-        progress=Silent() if as_json else TerminalLine(),
+        dsn=dsn, pid=pid, data_dir=data_dir, host=host, for_s=for_s, rate_hz=rate_hz, out=out, overwrite=force, tier=tier,
+        probes=names, keep_going=keep_going, progress=Silent() if as_json else TerminalLine(),
     )  # fmt: skip
     manifest = read_manifest(path)
     if as_json:
         click.echo(json.dumps({"capture": str(path)} | manifest.as_dict(), ensure_ascii=False, indent=1))
         return
-    loss, cost = manifest.probe("sessions").loss, manifest.cost
+    cost = manifest.cost
+    main, word = ("sessions", "passes") if "sessions" in manifest.probes else ("host", "readings")
+    loss = manifest.probe(main).loss
     missed = f", {loss['ticks_missed']} missed" if loss.get("ticks_missed") else ""
-    seen = f"{cost.window_s or 0:.1f} s, {loss.get('ticks_taken', 0)} passes{missed}"
+    seen = f"{cost.window_s or 0:.1f} s, {loss.get('ticks_taken', 0)} {word}{missed}"
     click.echo(f"{path}: {seen}, own CPU {cost.cpu_percent_of_core or 0:.2f} % of a core", err=True)
     click.echo(f"next: leadline show {path}", err=True)

@@ -103,6 +103,18 @@ def read_host(pid: int | None, stored: Iterable[StoredPath] = ()) -> HostFacts:
     return found
 
 
+def read_this_host() -> HostFacts:
+    """Facts of this host, whatever runs on it; its mounts are those of storage that this process sees."""
+    found = HostFacts([*_files(), *_computed(), *_meminfo()])
+    found.mounts = [
+        (mount.point, mount.device, mount.fstype, mount.options, "")
+        for mount in parse_mountinfo(proc.read_text(proc.PROC / "self/mountinfo") or "")
+        if mount.device.startswith("/dev/")
+    ]
+    found.devices = block_devices()
+    return found
+
+
 def cpu_count(pid: int | None) -> int:
     """CPUs the server may use: its affinity, cut to its cgroup's quota (rounded up)."""
     try:

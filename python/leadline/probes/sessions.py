@@ -10,15 +10,18 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from leadline.capture.manifest import Manifest, ProbeState
+from leadline.capture.store import Store
 from leadline.errors import LeadlineError
+from leadline.postgres.catalog.collect import CatalogReader
 from leadline.postgres.target import Target, socket_dsn
+from leadline.probes.probe import Status
 from leadline.probes.sql_tier import SqlRecorder
 
 FLUSH_INTERVAL_S = 5.0
 SAMPLED = ("sessions", "locks", "buffers", "deltas")  # what comes of its passes
 
 
-class Probe(Protocol):
+class Sampler(Protocol):
     """What samples a server: `_core.Recorder` or SqlRecorder."""
 
     def describe(self) -> dict[str, Any]: ...
@@ -31,7 +34,7 @@ class Probe(Protocol):
 class Attached:
     """A probe, its tier, and why a better tier was not possible."""
 
-    probe: Probe
+    probe: Sampler
     tier: str
     rate_hz: float
     dsn: str | None
@@ -116,3 +119,52 @@ def describe(manifest: Manifest, attached: Attached) -> None:
 def short_version(text: str) -> str:
     """The version as the setting server_version has it: without the product's name and the compiler."""
     return text.removeprefix("PostgreSQL ").split(" on ")[0]
+
+
+class SessionsProbe:
+    """The sessions of a server, and its catalog before and after the window."""
+
+    name = "sessions"
+
+    def __init__(self, target: Target, attached: Attached, *, required: bool = True) -> None:
+        self.required, self.attached = required, attached
+        self._sampler = attached.probe
+        self._on_this_host = target.pid is not None
+        self._catalog = CatalogReader(target, attached.dsn)
+        self._final: Status | None = None
+
+    def before(self, store: Store, manifest: Manifest) -> None:
+        if not self._on_this_host:
+            manifest.note("host facts were not read: the server does not run on this host")
+            why, hint = "the server does not run on this host", "take the capture on the server's host"
+            manifest.probes.setdefault("host", ProbeState("off", why, hint))
+        self._collect("before", store, manifest)
+
+    def start(self) -> None:
+        self._sampler.start()
+
+    def status(self) -> Status:
+        return self._sampler.status()
+
+    def stop(self) -> Status:
+        self._final = self._final or self._sampler.stop()
+        return self._final
+
+    def describe(self, manifest: Manifest) -> None:
+        describe(manifest, self.attached)
+
+    def after(self, store: Store, manifest: Manifest) -> None:
+        if self._final is not None and (self._final["error"] or {}).get("kind") == "gone":  # another server may answer, with other counters
+            manifest.note("the catalog was not read after the window: the server was gone or had been restarted")
+        else:
+            self._collect("after", store, manifest)
+
+    def progress(self, status: Status) -> str:
+        missed = f", {status['missed']} missed" if status.get("missed") else ""
+        return f"{status.get('ticks', 0)} passes{missed}, {status.get('sessions', 0)} sessions"
+
+    def _collect(self, phase: str, store: Store, manifest: Manifest) -> None:
+        found = self._catalog.read(phase)
+        store.add_all(found.rows)
+        manifest.note(*found.notes)
+        manifest.probes["catalog"] = self._catalog.probe()

@@ -19,7 +19,6 @@ import psycopg
 from leadline import _core
 from leadline.capture.store import OpenWriter, Row, Writer, core_writer
 from leadline.errors import LeadlineError
-from leadline.host.counters import read_counters
 from leadline.postgres.catalog.connection import Connection, connect
 from leadline.postgres.target import Target
 from leadline.probes.sql_activity import STATE_CODES, WAIT_CLASSES, Activity, activity_sql, locks_sql, parse_locks, prepare
@@ -60,7 +59,6 @@ class SqlRecorder:
         self._activity_sql = activity_sql(self._server.major)
         self._locks_sql = locks_sql(self._server.major)
         self._deltas = DeltaReader(target.pid, self._server)
-        self._on_this_host = target.pid is not None
         self._writers: dict[str, Writer] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="leadline-sql", daemon=True)
@@ -75,9 +73,9 @@ class SqlRecorder:
         self._ticks = self._missed = self._rows = self._live = self._timeouts = 0
         self._unreported = self._hidden = 0
         self._ts_from = self._ts_now = 0
-        self._cpu_at_start = _cpu_ns()
+        self._cpu_ns = 0  # of the thread
         self._bytes = 0
-        self._usage_at_start: tuple[resource.struct_rusage, resource.struct_rusage] | None = None
+        self._usage_at_start: resource.struct_rusage | None = None
 
     def describe(self) -> dict[str, Any]:
         """As Recorder.describe: the server, and what each probe can do over SQL."""
@@ -108,15 +106,10 @@ class SqlRecorder:
             "locks": {"status": "ok", "why": "", "hint": ""},
             "buffers": {"status": "off", "why": off, "hint": "take the capture on the server's host, as root or as the server's user"},
             "deltas": self._deltas.probe(),
-            "host": {"status": "ok", "why": "", "hint": ""}
-            if self._on_this_host
-            else {"status": "off", "why": "the server does not run on this host", "hint": "take the capture on the server's host"},
-            "self": {"status": "ok", "why": "", "hint": ""},
         }
 
     def start(self) -> None:
         tables = ["tick", "session", "session_run", "wait_event", "statement", "lock_wait", "self_cost", *self._deltas.tables()]
-        tables += ["host_stat"] if self._on_this_host else []
         for table in tables:
             self._writers[table] = self._open_writer(self._capture_dir, table)
         self._ts_from = self._ts_now = time.monotonic_ns()
@@ -134,7 +127,7 @@ class SqlRecorder:
             "sessions": self._live,
             "rows": self._rows,
             "bytes_written": self._bytes,
-            "cpu_ns": _cpu_ns() - self._cpu_at_start,
+            "cpu_ns": self._cpu_ns,
         }
 
     def stop(self) -> dict[str, Any]:
@@ -298,21 +291,17 @@ class SqlRecorder:
 
     def _read_counters(self) -> None:
         sessions = {session: pid for pid, session in self._by_pid.items()}
-        if self._on_this_host:
-            ts = time.monotonic_ns()
-            self._append("host_stat", [(ts, metric, value) for metric, value in read_counters()])
         if self._deltas.tables():
             self._append("session_delta", self._deltas.read(self._conn, sessions))
 
     def _account(self, ts: int) -> None:
-        own, thread = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_THREAD)
-        own0, thread0 = self._usage_at_start = self._usage_at_start or (own, thread)
+        """What this thread used; what the process used is written once for all probes."""
+        thread = resource.getrusage(resource.RUSAGE_THREAD)
+        start = self._usage_at_start = self._usage_at_start or thread
         self._bytes = _size_of(Path(self._capture_dir))
-        rows = []
-        for component, now, start, rss in (("process", own, own0, _rss_bytes()), ("sampler", thread, thread0, 0)):
-            user, system = now.ru_utime - start.ru_utime, now.ru_stime - start.ru_stime
-            rows.append((ts, component, round(user * 1e9), round(system * 1e9), rss, self._bytes, self._rows))
-        self._append("self_cost", rows)
+        user, system = thread.ru_utime - start.ru_utime, thread.ru_stime - start.ru_stime
+        self._cpu_ns = round((user + system) * 1e9)
+        self._append("self_cost", [(ts, "sampler", round(user * 1e9), round(system * 1e9), 0, self._bytes, self._rows)])
 
     def _append(self, table: str, rows: list[Row]) -> None:
         if rows:
@@ -327,16 +316,6 @@ class SqlRecorder:
 
 def _line(error: Exception) -> str:
     return " ".join(str(error).split())
-
-
-def _cpu_ns() -> int:
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    return round((usage.ru_utime + usage.ru_stime) * 1e9)
-
-
-def _rss_bytes() -> int:
-    with open("/proc/self/statm", encoding="utf-8") as f:
-        return int(f.read().split()[1]) * resource.getpagesize()
 
 
 def _size_of(directory: Path) -> int:

@@ -1,7 +1,7 @@
 //! Kernel accounting of many tasks with one message: the taskstats interface of generic netlink.
 //!
 //! An answer carries what four /proc files of the task hold. It needs CAP_NET_ADMIN and the host's own pid namespace;
-//! without, [`crate::deltas`] reads /proc.
+//! without, /proc is read.
 //!
 //! Source: include/uapi/linux/taskstats.h, genetlink.h, netlink.h of the kernel.
 
@@ -16,9 +16,11 @@ const CTRL_ATTR_FAMILY_ID: u16 = 1;
 const CTRL_ATTR_FAMILY_NAME: u16 = 2;
 const TASKSTATS_CMD_GET: u8 = 1;
 const TASKSTATS_CMD_ATTR_PID: u16 = 1;
-const TASKSTATS_TYPE_STATS: u16 = 3;
-const TASKSTATS_TYPE_AGGR_PID: u16 = 4;
-const HEADERS: usize = 16 + 4; // nlmsghdr, genlmsghdr
+const TASKSTATS_CMD_ATTR_TGID: u16 = 2;
+pub(crate) const TASKSTATS_TYPE_STATS: u16 = 3;
+pub(crate) const TASKSTATS_TYPE_AGGR_PID: u16 = 4;
+pub(crate) const TASKSTATS_TYPE_AGGR_TGID: u16 = 5;
+pub(crate) const HEADERS: usize = 16 + 4; // nlmsghdr, genlmsghdr
 /// Tasks asked for with one message: their answers must fit into the socket's receive buffer.
 const AT_ONCE: usize = 32;
 /// Room for one answer.
@@ -45,7 +47,7 @@ pub struct TaskStats {
 
 impl TaskStats {
     /// From the bytes of a struct taskstats; the offsets are part of the kernel's stable interface.
-    fn parse(bytes: &[u8]) -> Option<TaskStats> {
+    pub(crate) fn parse(bytes: &[u8]) -> Option<TaskStats> {
         let word = |at: usize| Some(i64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
         Some(TaskStats {
             cpu_delay_total: word(24)?,
@@ -107,19 +109,57 @@ impl Accounting {
 
     /// The totals of some tasks, named by their pids on this host; None for one that has ended.
     pub fn read(&mut self, pids: &[i32]) -> io::Result<Vec<Option<TaskStats>>> {
+        self.read_as(TASKSTATS_CMD_ATTR_PID, TASKSTATS_TYPE_AGGR_PID, pids)
+    }
+
+    /// The totals of whole processes: of all their threads, also of those that ended. Of [`TaskStats`] they have CPU time, delays and
+    /// switches; faults and bytes are 0.
+    pub fn read_processes(&mut self, pids: &[i32]) -> io::Result<Vec<Option<TaskStats>>> {
+        self.read_as(TASKSTATS_CMD_ATTR_TGID, TASKSTATS_TYPE_AGGR_TGID, pids)
+    }
+
+    fn read_as(&mut self, named_by: u16, answered_as: u16, pids: &[i32]) -> io::Result<Vec<Option<TaskStats>>> {
         let mut found = vec![None; pids.len()];
         for (pids, found) in pids.chunks(AT_ONCE).zip(found.chunks_mut(AT_ONCE)) {
             let first = self.sequence.wrapping_add(1);
             for pid in pids {
-                self.request(self.family, TASKSTATS_CMD_GET, TASKSTATS_CMD_ATTR_PID, &pid.to_le_bytes());
+                self.request(self.family, TASKSTATS_CMD_GET, named_by, &pid.to_le_bytes());
             }
             self.ask(first, pids.len(), |index, answer| {
-                let stats = attribute(answer, TASKSTATS_TYPE_AGGR_PID)
-                    .and_then(|aggregate| attribute(aggregate, TASKSTATS_TYPE_STATS));
+                let stats =
+                    attribute(answer, answered_as).and_then(|aggregate| attribute(aggregate, TASKSTATS_TYPE_STATS));
                 found[index] = stats.and_then(TaskStats::parse);
             })?;
         }
         Ok(found)
+    }
+
+    /// Asks for a message about each task that ends on any of these CPUs ("0-7"); they come on this socket, so it answers nothing else from
+    /// then on.
+    pub(crate) fn follow_exits(&mut self, cpus: &str) -> io::Result<i32> {
+        const TASKSTATS_CMD_ATTR_REGISTER_CPUMASK: u16 = 3;
+        let room: libc::c_int = 8 << 20;
+        for option in [libc::SO_RCVBUF, libc::SO_RCVBUFFORCE] {
+            // SAFETY: `room` is a valid int of the length given. Where the right is missing, the smaller room stays.
+            unsafe {
+                libc::setsockopt(
+                    self.fd,
+                    libc::SOL_SOCKET,
+                    option,
+                    (&raw const room).cast(),
+                    size_of::<libc::c_int>() as libc::socklen_t,
+                )
+            };
+        }
+        let mask = format!("{}\0", cpus.trim());
+        self.request(self.family, TASKSTATS_CMD_GET, TASKSTATS_CMD_ATTR_REGISTER_CPUMASK, mask.as_bytes());
+        let requests = std::mem::take(&mut self.requests);
+        // SAFETY: sends from a live buffer of the length given.
+        let sent = unsafe { libc::send(self.fd, requests.as_ptr().cast(), requests.len(), 0) };
+        if sent < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(self.fd)
     }
 
     /// Adds a request with one attribute to those to send; gives its number.
@@ -202,7 +242,7 @@ impl Drop for Accounting {
 }
 
 /// The value of the first attribute of a kind in a list of {u16 length, u16 kind, value, padding to 4}.
-fn attribute(mut list: &[u8], wanted: u16) -> Option<&[u8]> {
+pub(crate) fn attribute(mut list: &[u8], wanted: u16) -> Option<&[u8]> {
     loop {
         let head = list.get(..4)?;
         let len = usize::from(u16::from_le_bytes([head[0], head[1]]));

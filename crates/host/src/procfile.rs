@@ -31,6 +31,22 @@ pub fn field(text: &str, name: &str) -> Option<i64> {
     })
 }
 
+/// Nanoseconds of a clock tick of /proc (USER_HZ is 100 on Linux).
+pub const CLOCK_TICK_NS: i64 = 10_000_000;
+
+/// Fields of /proc/PID/stat from the third on: those after the command name, which may hold blanks and parentheses.
+pub fn stat_fields(text: &str) -> Option<std::str::SplitAsciiWhitespace<'_>> {
+    Some(text.get(text.rfind(')')? + 1..)?.split_ascii_whitespace())
+}
+
+/// "name value ..." lines; others are passed over.
+pub fn pairs(text: &str) -> impl Iterator<Item = (&str, i64)> {
+    text.lines().filter_map(|line| {
+        let mut fields = line.split_ascii_whitespace();
+        Some((fields.next()?, fields.next()?.parse().ok()?))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

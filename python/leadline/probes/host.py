@@ -1,0 +1,87 @@
+"""The host as a probe: processes, devices, interfaces, control groups and counters from /proc, /sys and taskstats (crates/host)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from leadline import _core
+from leadline.capture.manifest import Manifest, ProbeState
+from leadline.capture.store import Store
+from leadline.errors import LeadlineError
+from leadline.host.facts import StoredPath, read_host, read_this_host
+from leadline.probes.probe import Status
+
+MIN_RATE_HZ, MAX_RATE_HZ = 0.1, 10.0
+DEFAULT_RATE_HZ = 1.0
+
+
+class HostProbe:
+    """Looks at this host. pid, stored: the server that is measured and what it keeps where, for its limits and mounts."""
+
+    name = "host"
+
+    def __init__(
+        self,
+        directory: Path,
+        rate_hz: float = DEFAULT_RATE_HZ,
+        *,
+        required: bool = False,
+        pid: int | None = None,
+        stored: Iterable[StoredPath] = (),
+        flush_interval_s: float = 5.0,
+    ) -> None:
+        if not MIN_RATE_HZ <= rate_hz <= MAX_RATE_HZ:
+            raise LeadlineError(
+                "usage", f"a host cannot be read {rate_hz:g} times a second", hint=f"{MIN_RATE_HZ:g} to {MAX_RATE_HZ:g} readings a second"
+            )
+        self.required, self.rate_hz = required, rate_hz
+        self._pid, self._stored = pid, tuple(stored)
+        self._core = _core.HostProbe(str(directory), rate_hz, flush_interval_s=flush_interval_s, growing_segments=flush_interval_s >= 5.0)
+
+    def before(self, store: Store, manifest: Manifest) -> None:
+        found = read_this_host() if self._pid is None else read_host(self._pid, self._stored)
+        store.add("host_fact", found.facts)
+        store.add("mount", found.mounts)
+        store.add("block_device", found.devices)
+        manifest.note(*found.notes)
+
+    def start(self) -> None:
+        self._core.start()
+
+    def status(self) -> Status:
+        return self._core.status()
+
+    def stop(self) -> Status:
+        return self._core.stop()
+
+    def describe(self, manifest: Manifest) -> None:
+        access = self._core.describe()
+        if self.name in manifest.probes and manifest.probes[self.name].access:
+            return  # what it may read does not change
+        missing = [why for name, why in _MISSING.items() if not access[name]]
+        hints = dict.fromkeys(_HINTS[name] for name in _MISSING if not access[name])
+        manifest.probes[self.name] = ProbeState(
+            "partial" if missing else "ok", "; ".join(missing), "; ".join(hints), "procfs", self.rate_hz, access=dict(access)
+        )
+
+    def after(self, store: Store, manifest: Manifest) -> None: ...
+
+    def progress(self, status: Status) -> str:
+        return f"host: {status.get('ticks', 0)} readings"
+
+
+_MISSING = {
+    "taskstats": "run-queue time and switches are known only of processes with one thread: taskstats may not be used",
+    "exits": "processes between two readings are counted and not named: the kernel may not be asked about ended processes",
+    "delays": "waits of processes for block I/O are not counted: kernel.task_delayacct is off",
+    "pressure": "stalls of the whole host are not counted: the kernel has no /proc/pressure",
+    "io_of_others": "bytes read and written by processes of other users may not be read",
+}
+_HINTS = {
+    "taskstats": "run as root on the host itself, or: setcap cap_net_admin+ep on the Python that runs leadline",
+    "exits": "run as root on the host itself, or: setcap cap_net_admin+ep on the Python that runs leadline",
+    "delays": "sysctl kernel.task_delayacct=1 (costs little, and processes started before count too)",
+    "pressure": "boot the kernel with psi=1",
+    "io_of_others": "run as root",
+}
