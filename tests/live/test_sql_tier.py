@@ -209,7 +209,7 @@ def test_a_lost_connection_ends_with_one_error_and_keeps_what_was_seen(fresh_ser
 def test_a_sampler_that_breaks_is_an_error_and_not_a_short_capture(
     servers: Callable[[int], Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("leadline.probes.sql_tier.read_counters", lambda: 1 / 0)
+    monkeypatch.setattr("leadline.probes.sql_tier._size_of", lambda folder: 1 / 0)
     with pytest.raises(LeadlineError) as caught:
         capture_of(servers(16), tmp_path, for_s=20.0)
     assert "programming error" in caught.value.message and "ZeroDivisionError" in caught.value.detail

@@ -8,11 +8,14 @@ const CPU_FIELDS: [&str; 8] = ["user", "nice", "system", "idle", "iowait", "irq"
 /// The largest of the files is /proc/interrupts of a host with hundreds of CPUs.
 const ROOM: usize = 1 << 20;
 
+/// Takes the text of a file apart and gives each name with its number.
+type Parse = fn(&str, &mut dyn FnMut(&str, i64));
+
 /// What is taken from one file.
 #[derive(Debug)]
 struct Source {
     file: ProcFile,
-    parse: fn(&str, &mut dyn FnMut(&str, i64)),
+    parse: Parse,
     wanted: HashMap<&'static str, (&'static str, i64)>,
     /// Beginnings of names, with the beginning of the metric.
     prefixes: Vec<(&'static str, &'static str, i64)>,
@@ -78,7 +81,7 @@ fn list() -> impl Iterator<Item = (&'static str, &'static str, &'static str, i64
     })
 }
 
-fn parser(path: &str) -> fn(&str, &mut dyn FnMut(&str, i64)) {
+fn parser(path: &str) -> Parse {
     match path {
         "/proc/stat" => stat,
         "/proc/softirqs" | "/proc/interrupts" => per_cpu,
@@ -179,7 +182,7 @@ mod tests {
 
     #[test]
     fn texts_of_the_kernel_are_understood() {
-        let taken = |parse: fn(&str, &mut dyn FnMut(&str, i64)), text: &str| {
+        let taken = |parse: Parse, text: &str| {
             let mut found = Vec::new();
             parse(text, &mut |name, value| found.push(format!("{name}={value}")));
             found.join(" ")
@@ -194,7 +197,8 @@ mod tests {
         );
         assert_eq!(taken(pressure, "some avg10=0.00 total=12\nfull avg10=0.00 total=3\n"), "some=12 full=3");
         assert_eq!(taken(headed, "Ip: A\nIp: 1\nTcp: MaxConn X\nTcp: -1 2\n"), "Tcp:MaxConn=-1 Tcp:X=2");
-        for broken in ["", "cpu", "Tcp: A\nUdp: 1\n", "x: :\n", "some total=x\n"] {
+        assert_eq!(taken(headed, "Tcp: A\nUdp: 1\n"), "", "names and numbers of different groups");
+        for broken in ["", "cpu", "x: :\n", "some total=x\n"] {
             for parse in [stat, per_cpu, pressure, headed] {
                 assert_eq!(taken(parse, broken), "", "{broken:?}");
             }

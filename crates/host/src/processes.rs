@@ -124,7 +124,8 @@ impl Processes {
             _ => self.meet(ts, pid, &stat, found),
         };
         let mut known = Known { absent: 0, ..known };
-        if task.is_none() && stat == known.stat && !matches!(stat.state, 'R' | 'D') {
+        let has_totals = known.totals[1].is_some(); // one that was just met has nothing to take differences from yet
+        if task.is_none() && has_totals && stat == known.stat && !matches!(stat.state, 'R' | 'D') {
             known.ts = ts;
             self.known.insert(pid, known);
             return;

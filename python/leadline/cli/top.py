@@ -12,6 +12,7 @@ from leadline.errors import LeadlineError
 
 WINDOW, WINDOW_ONCE = "30s", "5s"
 MIN_RATE_HZ, MAX_RATE_HZ = 1.0, 100.0
+MIN_HOST_RATE_HZ, MAX_HOST_RATE_HZ = 0.5, 10.0
 MIN_REFRESH_S = 0.5
 
 
@@ -23,7 +24,10 @@ MIN_REFRESH_S = 0.5
 @click.argument("target", required=False)
 @click.option("--pid", type=int, metavar="PID", help="The same as a pid for TARGET; a TARGET beside it is for names.")
 @click.option("--data-dir", type=click.Path(path_type=Path), metavar="DIR", help="The same as a data directory for TARGET.")
-@click.option("--rate", default="20", show_default=True, metavar="HZ", help="Passes a second, 1 to 100; over SQL at most 10.")
+@click.option("--host", is_flag=True, help="This host alone: CPUs, pressure, processes, devices. No database is needed.")
+@click.option(
+    "--rate", metavar="HZ", help="Passes a second, 1 to 100; over SQL at most 10; with --host 0.5 to 10.  [default: 20; with --host 1]"
+)
 @click.option("--refresh", default="2s", show_default=True, metavar="TIME", help="How often the screen changes.")
 @click.option("--window", default=None, metavar="TIME", help="How far back it looks: 1s to 300s.  [default: 30s; with --once 5s]")
 @click.option(
@@ -35,7 +39,8 @@ def command(
     target: str | None,
     pid: int | None,
     data_dir: Path | None,
-    rate: str,
+    host: bool,
+    rate: str | None,
     refresh: str,
     window: str | None,
     tier: str,
@@ -50,8 +55,10 @@ def command(
     """
     from leadline.postgres.target import resolve, resolve_text
 
-    rate_hz, refresh_s = parse_rate(rate), parse_duration(refresh)
+    rate_hz, refresh_s = parse_rate(rate or ("1" if host else "20")), parse_duration(refresh)
     window_s = parse_duration(window or (WINDOW_ONCE if once else WINDOW))
+    if host:
+        return _host(target, pid, data_dir, rate_hz, refresh_s, window_s, once, as_json)
     _check(rate_hz, refresh_s, window_s, once, as_json)
     only_text = target is not None and pid is None and data_dir is None
     found = resolve_text(target or "") if only_text else resolve(target, pid, data_dir)
@@ -78,6 +85,40 @@ def _check(rate_hz: float, refresh_s: float, window_s: float, once: bool, as_jso
         raise LeadlineError("usage", "--json is for one frame", hint="add --once")
     if not once and not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
         raise LeadlineError("usage", "the screen needs a terminal", hint="--once prints one frame")
+
+
+def _host(
+    target: str | None,
+    pid: int | None,
+    data_dir: Path | None,
+    rate_hz: float,
+    refresh_s: float,
+    window_s: float,
+    once: bool,
+    as_json: bool,
+) -> int:
+    from leadline.top import host
+
+    if target is not None or pid is not None or data_dir is not None:
+        raise LeadlineError("usage", "--host shows the host alone", hint="leave out the server, or --host")
+    if not MIN_HOST_RATE_HZ <= rate_hz <= MAX_HOST_RATE_HZ:
+        hint = f"{MIN_HOST_RATE_HZ:g} to {MAX_HOST_RATE_HZ:g} readings a second"
+        raise LeadlineError("usage", f"a host cannot be read {rate_hz:g} times a second here", hint=hint)
+    _check(MIN_RATE_HZ, refresh_s, window_s, once, as_json)
+    if not once:
+        return host.watch(rate_hz, window_s, refresh_s)
+    from rich.console import Console
+
+    from leadline.output import to_json
+
+    lines, numbers = host.one_frame(rate_hz, window_s)
+    if as_json:
+        click.echo(to_json(numbers))
+        return 0
+    console = Console(file=sys.stdout, width=80, highlight=False)
+    for line in lines:
+        console.print(line, no_wrap=True, crop=False, overflow="ignore", soft_wrap=True)
+    return 0
 
 
 def _print_once(found: object, rate_hz: float, tier: str, window_s: float, as_json: bool) -> None:

@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use arrow_array::cast::AsArray;
+
 use leadline_capture::{spec, BatchBuilder, Error, StorageOp, TableWriter, Value, WriterOptions};
 
 use crate::scratch::{files, read, Scratch};
@@ -37,6 +39,37 @@ fn two_writers_of_a_table_do_not_overwrite_each_other() {
         writer.roll().unwrap();
     }
     assert_eq!(files(&scratch.0, "host_stat"), ["000001.parquet", "000002.parquet"]);
+}
+
+#[test]
+fn writers_that_race_for_a_number_lose_no_segment() {
+    const WRITERS: usize = 4;
+    const SEGMENTS: usize = 100;
+    let scratch = Scratch::new();
+    let start = std::sync::Barrier::new(WRITERS);
+    std::thread::scope(|scope| {
+        for number in 0..WRITERS {
+            let (folder, start) = (&scratch.0, &start);
+            scope.spawn(move || {
+                let mut writer = TableWriter::create(folder, "host_stat", WriterOptions::default()).unwrap();
+                start.wait();
+                for segment in 0..SEGMENTS {
+                    write_one(&mut writer, (number * SEGMENTS + segment) as i64);
+                    writer.roll().unwrap();
+                }
+            });
+        }
+    });
+    let names = files(&scratch.0, "host_stat");
+    let expected: Vec<String> = (1..=WRITERS * SEGMENTS).map(|n| format!("{n:06}.parquet")).collect();
+    assert_eq!(names, expected, "each has a number of its own, and no temporary file is left");
+    let mut found: Vec<i64> = Vec::new();
+    for name in names {
+        let batches = read(&scratch.0.join("host_stat").join(name));
+        found.push(batches[0].column(0).as_primitive::<arrow_array::types::Int64Type>().value(0));
+    }
+    found.sort_unstable();
+    assert_eq!(found, (0..(WRITERS * SEGMENTS) as i64).collect::<Vec<_>>());
 }
 
 #[test]

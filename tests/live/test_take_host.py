@@ -1,0 +1,237 @@
+"""`leadline take --host`, several probes in one capture, and loads that are planted on this host: short, bounded, ended by pid."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import wait_until
+from leadline.capture.manifest import read_manifest
+from leadline.capture.reader import open_capture
+from leadline.errors import LeadlineError
+from leadline.findings import Finding, evaluate
+from leadline.probes.host import HostProbe
+from leadline.probes.take import take
+
+ROOT = os.geteuid() == 0
+pytestmark = pytest.mark.timeout(180)
+
+
+@contextmanager
+def load(code: str, *arguments: str, name: str) -> Iterator[subprocess.Popen[str]]:
+    """A Python process that names itself, says that it runs, and is killed afterwards with all it started."""
+    head = f"import ctypes, sys; ctypes.CDLL(None).prctl(15, {name.encode()!r}); print('up', flush=True)\n"
+    process = subprocess.Popen([sys.executable, "-c", head + code, *arguments], stdout=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        assert process.stdout is not None and process.stdout.readline() == "up\n"
+        yield process
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def found(path: Path, rule: str) -> list[Finding]:
+    capture = open_capture(path)
+    try:
+        result = evaluate(capture, only=[rule])
+    finally:
+        capture.close()
+    assert not result.not_evaluated, result.not_evaluated
+    return result.findings
+
+
+def test_a_host_is_captured_without_a_server(tmp_path: Path) -> None:
+    path = take(host=True, for_s=2.5, out=tmp_path / "c.leadline")
+    manifest = read_manifest(path)
+    assert (manifest.status, manifest.target.kind, set(manifest.probes)) == ("complete", "host", {"host", "self"})
+    assert manifest.probe("host").rate_hz == 1.0 and manifest.probe("host").loss["ticks_taken"] >= 3
+    assert manifest.target.cpu_count == os.cpu_count()
+    capture = open_capture(path)
+    me = capture.rows(f"select comm, pid from process where pid = {os.getpid()}")
+    assert me, "this process is one of them"
+    rows = capture.rows("select ts, realtime_ns, boottime_ns, uncertainty_ns from clock order by ts")
+    assert len(rows) >= 3 and all(0 <= row["uncertainty_ns"] < 1_000_000_000 for row in rows)
+    assert abs(rows[0]["realtime_ns"] - rows[0]["ts"] - manifest.clock.wall_offset_ns) < 100_000_000
+    clock = manifest.clock
+    assert capture.scalar("select count(distinct ts) from host_stat") >= 3
+    assert capture.scalar(f"select count(*) from host_stat where ts < {clock.ts_from} or ts > {clock.ts_to}") == 0
+    assert capture.scalar("select count(*) from (select metric, ts from host_stat group by all having count(*) > 1)") == 0
+    capture.close()
+
+
+def test_take_and_top_of_a_host_on_the_command_line(tmp_path: Path) -> None:
+    run = [sys.executable, "-m", "leadline"]
+    taking = [*run, "take", "--host", "--for", "1500ms", "--json", "-o", "c.leadline"]
+    done = subprocess.run(taking, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["target"]["kind"] == "host"
+    for words in (["--host", "--pid", "1"], ["--host", "--rate", "11"], ["--host", "--probes", "sessions"], ["--probes", "cpu"]):
+        refused = subprocess.run([*run, "take", *words], cwd=tmp_path, capture_output=True, text=True)
+        assert refused.returncode == 2 and "Traceback" not in refused.stderr and "hint:" in refused.stderr
+    shown = subprocess.run([*run, "top", "--host", "--once", "--window", "2s"], cwd=tmp_path, capture_output=True, text=True)
+    assert shown.returncode == 0 and "CPUs" in shown.stdout and "Processes" in shown.stdout, shown.stderr
+    numbers = subprocess.run([*run, "top", "--host", "--once", "--json", "--window", "2s"], cwd=tmp_path, capture_output=True, text=True)
+    assert json.loads(numbers.stdout)["host_processes"]
+
+
+def test_two_probes_run_from_one_clock(servers: Any, tmp_path: Path) -> None:
+    path = take(pid=servers(16).pid, for_s=2.0, rate_hz=50, out=tmp_path / "c.leadline")
+    manifest = read_manifest(path)
+    assert {name: manifest.probe(name).looked for name in ("sessions", "host", "self")} == dict.fromkeys(("sessions", "host", "self"), True)
+    assert (manifest.probe("sessions").rate_hz, manifest.probe("host").rate_hz) == (50, 1)
+    capture = open_capture(path)
+    name = capture.scalar(f"select comm from process_use where pid = {servers(16).pid} limit 1") or "postgres"
+    assert name == "postgres"
+    assert capture.scalar("select count(distinct ts) from host_stat") >= 2
+    assert capture.scalar("select count(*) from tick") > 0
+    components = {row["component"] for row in capture.rows("select distinct component from self_cost")}
+    assert components == {"process", "sampler", "writer"}, "two writers of one table, and each kept its rows"
+    capture.close()
+
+
+def test_probes_can_be_chosen(servers: Any, tmp_path: Path) -> None:
+    alone = read_manifest(take(pid=servers(16).pid, for_s=0.7, probes=["sessions"], out=tmp_path / "a.leadline"))
+    assert "host" not in alone.probes and "process" not in alone.tables and alone.tables["clock"]["rows"] >= 1
+    host = read_manifest(take(pid=servers(16).pid, for_s=0.7, probes=["host"], out=tmp_path / "b.leadline"))
+    assert "sessions" not in host.probes and host.status == "complete" and host.tables["process"]["rows"] > 0
+
+
+@pytest.mark.parametrize("keep_going", [True, False])
+def test_a_killed_server_leaves_the_host_probe_going(fresh_server: Any, tmp_path: Path, keep_going: bool) -> None:
+    server = fresh_server(16)
+    killer = threading.Timer(2.0, os.kill, (server.pid, signal.SIGKILL))
+    killer.start()
+    try:
+        if keep_going:
+            path = take(pid=server.pid, for_s=6.0, rate_hz=20, keep_going=True, out=tmp_path / "c.leadline")
+        else:
+            with pytest.raises(LeadlineError) as failed:
+                take(pid=server.pid, for_s=100.0, rate_hz=20, out=tmp_path / "c.leadline")
+            assert failed.value.kind == "gone"
+            path = Path(failed.value.where)
+    finally:
+        killer.join()
+    manifest = read_manifest(path)
+    sessions = manifest.probe("sessions")
+    assert sessions.status == "partial" and "ended early" in sessions.why
+    assert manifest.probe("host").looked and "ended early" not in manifest.probe("host").why
+    assert manifest.status == ("complete" if keep_going else "failed")
+    capture = open_capture(path)
+    last_tick = capture.scalar("select max(ts) from tick")
+    last_reading = capture.scalar("select max(ts) from host_stat")
+    if keep_going:
+        assert last_reading - last_tick > 2e9, "the host was read to the end of the window"
+        assert any("probe sessions ended" in note for note in manifest.notes)
+    capture.close()
+
+
+def test_a_fault_in_the_host_probe_leaves_the_sessions_going(servers: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its table of processes cannot be written: a file lies in the place of the folder."""
+    out = tmp_path / "c.leadline"
+
+    class Broken(HostProbe):
+        def start(self) -> None:
+            (out / "process").write_text("not a folder")
+            super().start()
+
+    monkeypatch.setattr("leadline.probes.take.HostProbe", Broken)
+    path = take(pid=servers(16).pid, for_s=2.5, rate_hz=20, out=out)
+    manifest = read_manifest(path)
+    assert manifest.status == "complete" and manifest.error is None
+    assert manifest.probe("host").status in ("partial", "off") and "ended early" in manifest.probe("host").why
+    assert manifest.probe("sessions").status == "ok"
+    assert any("probe host ended" in note for note in manifest.notes)
+    (out / "process").unlink()
+    capture = open_capture(path)
+    assert capture.scalar("select max(ts) - min(ts) from tick") > 2e9
+    capture.close()
+
+
+# -- planted loads ----------------------------------------------------------------------------------------------------------------
+
+
+def test_spinning_threads_are_found(tmp_path: Path) -> None:
+    count = 4 * (os.cpu_count() or 1)
+    code = "import os\nfor _ in range(int(sys.argv[1]) - 1):\n    if os.fork() == 0: break\nwhile True: pass"
+    with load(code, str(count), name="leadspin"):
+        path = take(host=True, for_s=6.0, out=tmp_path / "c.leadline")
+    (finding,) = found(path, "RUNQ-PRESSURE")
+    assert "leadspin" in finding.statement and finding.cost_s is not None and finding.cost_s > 6
+
+
+@pytest.mark.skipif(not ROOT, reason="the kernel tells root only of ended processes")
+def test_short_processes_are_found(tmp_path: Path) -> None:
+    code = "import os, time\nwhile True:\n    pid = os.posix_spawn('/bin/true', ['/bin/true'], {}); os.waitpid(pid, 0); time.sleep(0.001)"
+    with load(code, name="leadchurn"):
+        path = take(host=True, for_s=6.0, out=tmp_path / "c.leadline")
+    findings = {f.subject: f for f in found(path, "PROCESS-CHURN")}
+    finding = findings["short processes of leadchurn"]
+    assert "true" in finding.statement and finding.cost_s is not None and finding.cost_s > 0
+
+
+@pytest.mark.skipif(not ROOT, reason="bytes of others are read as root")
+def test_direct_io_is_found_at_its_device(tmp_path: Path) -> None:
+    file = tmp_path / "data"
+    with open(file, "wb") as out:
+        out.write(os.urandom(64 << 20))
+        out.flush()
+        os.fsync(out.fileno())
+    device = file.stat().st_dev
+    if not Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}").exists():
+        pytest.skip("the kernel has the temporary folder on no block device")
+    code = (
+        "import mmap, os\nfd = os.open(sys.argv[1], os.O_RDONLY | os.O_DIRECT); buffer = mmap.mmap(-1, 1 << 20)\n"
+        "os.fork(); os.fork()  # one alone also waits for its CPU\nwhile True:\n    for at in range(64): os.preadv(fd, [buffer], at << 20)"
+    )
+    with load(code, str(file), name="leaddirect"):
+        path = take(host=True, for_s=8.0, out=tmp_path / "c.leadline")
+    (finding,) = found(path, "DEVICE-SATURATED")
+    assert "leaddirect" in finding.statement and finding.cost_s is not None and finding.cost_s > 1
+
+
+def new_group(limit: int) -> Path | None:
+    """A control group with a limit of memory, of either version; None where none can be made."""
+    for base, file in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")):
+        group = Path(base) / f"leadline-test-{os.getpid()}"
+        try:
+            group.mkdir()
+            (group / file).write_text(str(limit))
+            return group
+        except OSError:
+            if group.exists():
+                group.rmdir()
+    return None
+
+
+@contextmanager
+def memory_group(limit: int) -> Iterator[Path]:
+    group = new_group(limit)
+    if group is None:
+        pytest.skip("no control group with a limit of memory can be made here")
+    try:
+        yield group
+    finally:
+        wait_until(lambda: not (group / "cgroup.procs").read_text().strip(), what="the killed process to leave its group")
+        group.rmdir()
+
+
+def test_a_memory_hog_in_a_control_group_is_found(tmp_path: Path) -> None:
+    file = tmp_path / "data"
+    file.write_bytes(os.urandom(1 << 20) * 96)
+    code = "import os\nfd = os.open(sys.argv[1], os.O_RDONLY)\nwhile True:\n    for at in range(96): os.pread(fd, 1 << 20, at << 20)"
+    with memory_group(48 << 20) as group:
+        head = "open(sys.argv[2] + '/cgroup.procs', 'w').write('0')\n"
+        with load(head + code, str(file), str(group), name="leadhog"):
+            path = take(host=True, for_s=8.0, out=tmp_path / "c.leadline")
+        findings = {f.subject: f for f in found(path, "MEMORY-PRESSURE")}
+        finding = findings[f"memory of control group /{group.name}"]
+        assert "leadhog" in finding.statement
