@@ -30,6 +30,26 @@ class TableWriter:
 def block_sizes(data_dir: str) -> tuple[int, int]:
     """What a data directory's pg_control says of its pages: bytes of a block, and of a block of the log."""
 
+MAJORS: tuple[int, int]
+"""The first and the last major whose data directories are known."""
+
+@final
+class CatalogNames:
+    """Names from the catalog files of a data directory. Rows of transactions that had not ended, as far as the files tell, count too.
+
+    Raises kinds not_found, rights, unsupported, storage, invalid.
+    """
+
+    def __new__(cls, data_dir: str) -> CatalogNames: ...
+    def databases(self) -> list[tuple[int, str, int, int]]:
+        """(oid, name, default tablespace, bytes or -1) of each database."""
+
+    def roles(self) -> list[tuple[int, str]]:
+        """(oid, name) of each role."""
+
+    def relations(self, datid: int) -> list[tuple[int, int, int, int, str, str, str, str, int, int, float]]:
+        """Rows of the table `relation` for one database, shared relations (datid 0) with it."""
+
 class Remark(TypedDict):
     """One thing that a reader of the files should know. is_error: they are damaged, not only behind."""
 

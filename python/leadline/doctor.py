@@ -16,16 +16,16 @@ from typing import Any
 
 import psycopg
 
+from leadline._core import MAJORS
 from leadline.errors import LeadlineError
 from leadline.host import proc
 from leadline.postgres import postmaster
 from leadline.postgres.catalog import conf
 from leadline.postgres.catalog.connection import Connection, connect
-from leadline.postgres.catalog.files import SUPPORTED as CATALOG_MAJORS
 from leadline.postgres.target import Target, socket_dsn
 
 OK, LIMITED, MISSING, INFO = "ok", "limited", "missing", "info"
-SHM_MAJORS = range(13, 19)
+KNOWN_MAJORS = range(MAJORS[0], MAJORS[1] + 1)
 CAPABILITIES = {"CAP_DAC_READ_SEARCH": 2, "CAP_SYS_PTRACE": 19, "CAP_SYS_ADMIN": 21, "CAP_CHECKPOINT_RESTORE": 40}
 AREAS = ("host", "server", "memory", "sql", "capture")
 TIER_SHM, TIER_SQL = "shared memory", "SQL"
@@ -135,8 +135,8 @@ def _server_checks(target: Target) -> Iterator[Check]:
     if major is None:
         yield Check("server", "major version", INFO, "not readable without its files or a connection")
     else:
-        effect = f"memory layouts are known for {SHM_MAJORS[0]} to {SHM_MAJORS[-1]}; SQL works"
-        yield judge("server", "major version", major in SHM_MAJORS, f"PostgreSQL {major}", effect, bad=LIMITED)
+        effect = f"memory layouts are known for {KNOWN_MAJORS[0]} to {KNOWN_MAJORS[-1]}; SQL works"
+        yield judge("server", "major version", major in KNOWN_MAJORS, f"PostgreSQL {major}", effect, bad=LIMITED)
     try:
         binary = str((proc.PROC / str(pid) / "exe").readlink())
     except OSError:
@@ -284,7 +284,7 @@ def _setting_checks(values: dict[str, str], major: int | None, conn: Connection 
         status = OK if good else MISSING if name == "track_activities" else LIMITED
         command = "" if good else f"alter system set {name} = {wanted}; select pg_reload_conf()"
         yield Check("sql", name, status, f"{value}{source}", "" if good else effect, command)
-    if major is not None and conn is None and major not in CATALOG_MAJORS:
+    if major is not None and conn is None and major not in KNOWN_MAJORS:
         yield Check(
             "server", "catalog files", MISSING, f"not known for PostgreSQL {major}", "names stay numbers", "give a connection string"
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from pathlib import Path
 
 import psycopg
@@ -13,8 +12,7 @@ from leadline.errors import LeadlineError
 from leadline.files.pages.relation import place_in_server
 from leadline.postgres.catalog import conf, sql
 from leadline.postgres.catalog.connection import connect
-from leadline.postgres.catalog.files import CatalogFiles, read_filenode_map
-from leadline.postgres.catalog.heap import ABORTED, COMMITTED, IN_PROGRESS, live_tuples
+from leadline.postgres.catalog.files import collect
 from leadline.postgres.catalog.queries import VIEWS, views_of
 from leadline.postgres.catalog.secrets import MASK, mask_setting
 from servers import MAJORS
@@ -50,7 +48,7 @@ def prepared(server: Server) -> Server:
 @pytest.mark.parametrize("major", MAJORS)
 def test_catalog_files_say_what_sql_says(major: int, fresh_server) -> None:
     pg = prepared(fresh_server(major, autovacuum=False))  # which changes pg_class whenever it likes
-    from_files = CatalogFiles(Path(pg.private.data_dir)).collect()
+    from_files = collect(Path(pg.private.data_dir))
     with connect(pg.dsn) as conn:
         static, relations = sql.collect_static(conn), sql.collect_relations(conn)
         datid = conn.execute("select oid from pg_database where datname = current_database()").fetchone()
@@ -245,56 +243,35 @@ def test_settings_on_the_command_line() -> None:
     assert found == {"work_mem": "1MB", "max_connections": "7", "port": "6000", "shared_buffers": "500", "fsync": "off"}
 
 
-def page_of(*tuples: tuple[int, int, int, bytes]) -> bytes:
-    """A heap page with one tuple per (xmin, xmax, infomask, data)."""
-    page = bytearray(8192)
-    upper = 8192
-    for number, (xmin, xmax, infomask, data) in enumerate(tuples):
-        body = struct.pack("<III6sHHBx", xmin, xmax, 0, b"", 0, infomask, 24) + data
-        upper -= len(body)
-        page[upper : upper + len(body)] = body
-        struct.pack_into("<I", page, 24 + 4 * number, upper | 1 << 15 | len(body) << 17)
-    struct.pack_into("<4H", page, 12, 24 + 4 * len(tuples), upper, 8192, 8192 | 4)
-    return bytes(page)
+def test_what_had_not_ended_is_there_and_what_was_rolled_back_is_not(fresh_server) -> None:
+    pg = fresh_server(16, autovacuum=False)
+    with pg.connect(autocommit=False) as conn:
+        conn.execute("create table still_running(a int)")
+        pg.sql("create table dropped_soon(a int)")
+        pg.sql("checkpoint")
+        with pg.connect(autocommit=False) as other:
+            other.execute("drop table dropped_soon")
+            pg.sql("checkpoint")
+            names = {row[5] for row in collect(Path(pg.private.data_dir)).rows["relation"]}
+        conn.rollback()
+    assert {"still_running", "dropped_soon"} <= names
+    pg.sql("checkpoint")
+    names = {row[5] for row in collect(Path(pg.private.data_dir)).rows["relation"]}
+    assert "still_running" not in names
 
 
-def test_visibility_by_hint_bits_and_pg_xact() -> None:
-    states = {10: COMMITTED, 11: ABORTED, 12: IN_PROGRESS}
-    page = page_of(
-        (10, 0, 0x0100, b"hinted, never deleted"),
-        (11, 0, 0x0200, b"hinted aborted"),
-        (11, 0, 0, b"aborted by pg_xact"),
-        (10, 10, 0, b"deleted by pg_xact"),
-        (10, 11, 0, b"delete was rolled back"),
-        (10, 12, 0, b"delete still runs"),
-        (10, 10, 0x0400, b"deleted, hinted"),
-        (10, 10, 0x0080, b"only locked"),
-        (12, 0, 0, b"insert still runs"),
-    )
-    kept = list(live_tuples(page, lambda xid: states[xid], 8192))
-    assert kept == [b"hinted, never deleted", b"delete was rolled back", b"delete still runs", b"only locked", b"insert still runs"]
-
-
-def test_damaged_pages_give_nothing_and_never_fail() -> None:
-    page = bytearray(page_of((10, 0, 0x0100, b"x" * 40)))
-    assert list(live_tuples(bytes(8192), lambda xid: COMMITTED, 8192)) == []
-    for position in range(0, 64):
-        for value in (0x00, 0x7F, 0xFF):
-            damaged = bytearray(page)
-            damaged[position] = value
-            for data in live_tuples(bytes(damaged), lambda xid: COMMITTED, 8192):
-                assert len(data) < 8192
-
-
-def test_a_foreign_major_and_a_damaged_map_are_refused(tmp_path: Path) -> None:
+def test_a_foreign_major_and_a_damaged_map_are_refused(fresh_server, tmp_path: Path) -> None:
     (tmp_path / "PG_VERSION").write_text("99\n")
     with pytest.raises(LeadlineError) as caught:
-        CatalogFiles(tmp_path)
+        collect(tmp_path)
     assert caught.value.kind == "unsupported"
-    (tmp_path / "pg_filenode.map").write_bytes(b"\x17\x27\x59\x00\xff\xff\xff\x7f")
+    pg = fresh_server(16)
+    data = Path(pg.private.data_dir)
+    pg.private.stop()
+    (data / "global" / "pg_filenode.map").write_bytes(b"\x17\x27\x59\x00\xff\xff\xff\x7f")
     with pytest.raises(LeadlineError) as caught:
-        read_filenode_map(tmp_path / "pg_filenode.map")
-    assert caught.value.kind == "invalid"
+        collect(data)
+    assert (caught.value.kind, caught.value.where) == ("invalid", str(data / "global" / "pg_filenode.map"))
 
 
 class Rows:

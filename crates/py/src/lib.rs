@@ -5,6 +5,7 @@
 use pyo3::prelude::*;
 
 mod beat;
+mod catalog_names;
 mod clock;
 mod data_dir;
 mod error;
@@ -29,6 +30,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<page::PageRun>()?;
     module.add_function(wrap_pyfunction!(page::page_read, module)?)?;
     module.add_function(wrap_pyfunction!(page::block_sizes, module)?)?;
+    module.add("MAJORS", (*leadline_datadir::MAJORS.start(), *leadline_datadir::MAJORS.end()))?;
+    module.add_class::<catalog_names::CatalogNames>()?;
     module.add_function(wrap_pyfunction!(data_dir::condition, module)?)?;
     module.add_function(wrap_pyfunction!(informix::informix_page, module)?)?;
     module.add_function(wrap_pyfunction!(informix::informix_page_type, module)?)?;

@@ -135,13 +135,23 @@ pub fn oids(value: &Option<Vec<u8>>) -> Vec<u32> {
 /// # Errors
 /// When its catalog cannot be read.
 pub fn databases(dir: &DataDir) -> Result<Vec<Database>> {
-    let any = dir
-        .database_folders()?
-        .first()
-        .copied()
-        .ok_or_else(|| Error::new(Kind::Invalid, "the data directory has no database").at(dir.root.join("base")))?;
-    let mut catalog = Catalog::bare(dir, any, DEFAULT_TABLESPACE)?;
-    let rows = catalog.rows(PG_DATABASE, &["oid", "datname", "datistemplate", "dattablespace", "encoding"])?;
+    let mut catalog = Catalog::of_shared(dir)?;
+    let rows = catalog.rows(PG_DATABASE, &DATABASE)?;
+    Ok(sorted(&rows))
+}
+
+/// The same, with those that a transaction made that had not ended, as far as the files tell.
+///
+/// # Errors
+/// When its catalog cannot be read.
+pub fn databases_maybe(dir: &DataDir) -> Result<Vec<Database>> {
+    let rows = Catalog::of_shared(dir)?.rows_maybe_visible(&[(PG_DATABASE, &DATABASE)])?;
+    Ok(sorted(&rows[0]))
+}
+
+const DATABASE: [&str; 5] = ["oid", "datname", "datistemplate", "dattablespace", "encoding"];
+
+fn sorted(rows: &[Values]) -> Vec<Database> {
     let database = |r: &Values| Database {
         oid: number(&r[0]),
         datname: name(&r[1]),
@@ -151,10 +161,34 @@ pub fn databases(dir: &DataDir) -> Result<Vec<Database>> {
     };
     let mut all: Vec<Database> = rows.iter().map(database).collect();
     all.sort_by(|a, b| a.datname.cmp(&b.datname));
-    Ok(all)
+    all
+}
+
+/// Which rows of a catalog are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Seen {
+    Visible,
+    /// Those too that a transaction wrote or deleted that had not ended, as far as the files tell.
+    Maybe,
 }
 
 impl Catalog {
+    /// What all databases share, through the map of any database.
+    pub(crate) fn of_shared(dir: &DataDir) -> Result<Catalog> {
+        let any =
+            dir.database_folders()?.first().copied().ok_or_else(|| {
+                Error::new(Kind::Invalid, "the data directory has no database").at(dir.root.join("base"))
+            })?;
+        Catalog::bare(dir, any, DEFAULT_TABLESPACE)
+    }
+
+    /// One database, of which only the catalogs in its map can be read yet.
+    pub(crate) fn without_classes(dir: &DataDir, database: &Database) -> Result<Catalog> {
+        let mut catalog = Catalog::bare(dir, database.oid, database.dattablespace)?;
+        catalog.encoding = Encoding::of(database.encoding, dir.major).map(Arc::new);
+        Ok(catalog)
+    }
+
     fn bare(dir: &DataDir, database: u32, space: u32) -> Result<Catalog> {
         let map = |folder: PathBuf| -> Result<HashMap<u32, u32>> {
             let path = folder.join("pg_filenode.map");
@@ -182,8 +216,7 @@ impl Catalog {
     /// # Errors
     /// When it cannot be read.
     pub fn open(dir: &DataDir, database: &Database) -> Result<Catalog> {
-        let mut catalog = Catalog::bare(dir, database.oid, database.dattablespace)?;
-        catalog.encoding = Encoding::of(database.encoding, dir.major).map(Arc::new);
+        let mut catalog = Catalog::without_classes(dir, database)?;
         let columns =
             ["oid", "relname", "relnamespace", "relkind", "relfilenode", "reltablespace", "relpersistence", "relam"];
         let rows = catalog.rows(PG_CLASS, &columns)?;
@@ -212,7 +245,7 @@ impl Catalog {
     }
 
     /// A name, or a char, of this database.
-    fn name(&self, value: &Option<Vec<u8>>) -> String {
+    pub(crate) fn name(&self, value: &Option<Vec<u8>>) -> String {
         match &self.encoding {
             Some(encoding) => encoding.name_of(name_bytes(value)),
             None => name(value),
@@ -221,11 +254,35 @@ impl Catalog {
 
     /// The number of a relation's file, from the map for those that have none in `pg_class`.
     pub(crate) fn filenode(&self, class: &Class) -> u32 {
-        let map = if class.reltablespace == GLOBAL_TABLESPACE { &self.shared } else { &self.mapped };
-        if class.relfilenode == 0 {
-            map.get(&class.oid).copied().unwrap_or(0)
+        self.file_number(class.oid, class.reltablespace, class.relfilenode)
+    }
+
+    /// The same by what `pg_class` says of it.
+    pub(crate) fn file_number(&self, oid: u32, space: u32, relfilenode: u32) -> u32 {
+        let map = if space == GLOBAL_TABLESPACE { &self.shared } else { &self.mapped };
+        if relfilenode == 0 {
+            map.get(&oid).copied().unwrap_or(0)
         } else {
-            class.relfilenode
+            relfilenode
+        }
+    }
+
+    /// Where relations are, for those who read `pg_class` by themselves: oid, tablespace, number of the file.
+    pub(crate) fn know_files(&mut self, files: impl Iterator<Item = (u32, u32, u32)>) {
+        for (oid, reltablespace, relfilenode) in files {
+            self.classes.insert(
+                oid,
+                Class {
+                    oid,
+                    schema: String::new(),
+                    relname: String::new(),
+                    relkind: 0,
+                    relfilenode,
+                    reltablespace,
+                    relpersistence: 0,
+                    relam: 0,
+                },
+            );
         }
     }
 
@@ -267,7 +324,7 @@ impl Catalog {
             columns.push("attcompression");
         }
         let layout = own_layout(self.dir.major);
-        let rows = self.scan(PG_ATTRIBUTE, &layout, &columns, |relid| relids.contains(&relid))?;
+        let rows = self.scan(PG_ATTRIBUTE, &layout, &columns, Seen::Visible, |relid| relids.contains(&relid))?;
         let mut found: HashMap<u32, Vec<Attribute>> = HashMap::new();
         for row in rows.iter().filter(|row| (number(&row[3]) as i16) > 0) {
             let storage = Storage { attlen: number(&row[4]) as i16, attalign: number(&row[5]) as u8 };
@@ -302,7 +359,17 @@ impl Catalog {
     /// When it cannot be read or has not these columns.
     pub fn rows(&mut self, relid: u32, columns: &[&str]) -> Result<Vec<Values>> {
         let layout = self.attributes(&HashSet::from([relid]))?.remove(&relid).unwrap_or_default();
-        self.scan(relid, &layout, columns, |_| true)
+        self.scan(relid, &layout, columns, Seen::Visible, |_| true)
+    }
+
+    /// Some columns of the rows of some catalogs, those of transactions that had not ended too.
+    pub(crate) fn rows_maybe_visible(&mut self, wanted: &[(u32, &[&str])]) -> Result<Vec<Vec<Values>>> {
+        let layouts = self.attributes(&wanted.iter().map(|(relid, _)| *relid).collect())?;
+        let none = Vec::new();
+        let mut read = |(relid, columns): &(u32, &[&str])| {
+            self.scan(*relid, layouts.get(relid).unwrap_or(&none), columns, Seen::Maybe, |_| true)
+        };
+        wanted.iter().map(&mut read).collect()
     }
 
     /// One support function of all operator classes that have it, by the class: the one for its own type on both sides.
@@ -331,6 +398,7 @@ impl Catalog {
         relid: u32,
         layout: &[Attribute],
         columns: &[&str],
+        seen: Seen,
         keep: impl Fn(u32) -> bool,
     ) -> Result<Vec<Values>> {
         let places: Option<Vec<usize>> =
@@ -353,7 +421,11 @@ impl Catalog {
             }
             let mut values = Vec::with_capacity(storages.len());
             let whole = deform(tuple.data, tuple.bitmap, tuple.natts(), &storages, &mut values);
-            if whole.is_none() || !xacts.status(&tuple.header).is_visible() {
+            let is_seen = match seen {
+                Seen::Visible => xacts.status(&tuple.header).is_visible(),
+                Seen::Maybe => xacts.may_be_visible(&tuple.header),
+            };
+            if whole.is_none() || !is_seen {
                 return;
             }
             out.push(places.iter().map(|i| bytes(values[*i])).collect());

@@ -8,6 +8,7 @@
 #![warn(missing_docs)]
 
 pub mod catalog;
+pub mod catalog_names;
 mod cells;
 mod compare;
 mod decode;

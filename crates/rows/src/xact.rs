@@ -74,14 +74,8 @@ impl Xacts {
 
     /// What a row with this header is.
     pub fn status(&mut self, t: &TupleHeader) -> Status {
-        let mask = t.t_infomask;
-        let frozen = mask & (XMIN_COMMITTED | XMIN_INVALID) == XMIN_COMMITTED | XMIN_INVALID;
-        let xmin = match mask & (XMIN_COMMITTED | XMIN_INVALID) {
-            0 => self.state(t.t_xmin),
-            XMIN_INVALID => State::Aborted,
-            _ => State::Committed,
-        };
-        match xmin {
+        let frozen = t.t_infomask & (XMIN_COMMITTED | XMIN_INVALID) == XMIN_COMMITTED | XMIN_INVALID;
+        match self.inserted(t) {
             State::Aborted => return Status::Aborted,
             State::InProgress => return Status::InProgress,
             State::Committed => {}
@@ -93,6 +87,20 @@ impl Xacts {
             Status::Frozen
         } else {
             Status::Live
+        }
+    }
+
+    /// Whether a transaction that had not ended, as far as pg_xact tells, could make it visible: it may have committed since pg_xact was
+    /// written, or its deletion may not have.
+    pub fn may_be_visible(&mut self, t: &TupleHeader) -> bool {
+        self.inserted(t) != State::Aborted && !self.is_deleted(t)
+    }
+
+    fn inserted(&mut self, t: &TupleHeader) -> State {
+        match t.t_infomask & (XMIN_COMMITTED | XMIN_INVALID) {
+            0 => self.state(t.t_xmin),
+            XMIN_INVALID => State::Aborted,
+            _ => State::Committed,
         }
     }
 
@@ -174,5 +182,44 @@ impl Xacts {
             std::fs::read(path).ok()
         });
         file.as_ref()?.get((page % PAGES) as usize * self.dir.block_size + at).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::PathBuf;
+
+    #[test]
+    fn hint_bits_come_first_then_pg_xact() {
+        let root: PathBuf = std::env::temp_dir().join(format!("leadline-xact-{}", std::process::id()));
+        std::fs::create_dir_all(root.join("pg_xact")).unwrap();
+        // Transactions 10, 11 and 12: committed, aborted, in progress.
+        let mut page = vec![0; 64];
+        page[2] = 0b0001 << 4 | 0b10 << 6;
+        std::fs::write(root.join("pg_xact/0000"), page).unwrap();
+        let (major, block_size, segment_blocks) = (16, 8192, 131_072);
+        let dir =
+            DataDir { root, major, block_size, segment_blocks, checksums: false, next_xid: 13, next_multi_offset: 0 };
+        let mut xacts = Xacts::new(&dir);
+        use Status::{Aborted, Dead, InProgress, Live};
+        let rows = [
+            (10, 0, XMIN_COMMITTED, Live, true),
+            (11, 0, XMIN_INVALID, Aborted, false),
+            (11, 0, 0, Aborted, false),
+            (10, 10, 0, Dead, false),
+            (10, 11, 0, Live, true),
+            (10, 12, 0, Live, true),
+            (10, 10, XMAX_COMMITTED, Dead, false),
+            (10, 10, 0x0080, Live, true),
+            (12, 0, 0, InProgress, true),
+            (12, 10, 0, InProgress, false),
+        ];
+        for (t_xmin, t_xmax, t_infomask, status, may_be_visible) in rows {
+            let header = TupleHeader { t_xmin, t_xmax, t_infomask, ..TupleHeader::default() };
+            assert_eq!(xacts.status(&header), status, "{header:?}");
+            assert_eq!(xacts.may_be_visible(&header), may_be_visible, "{header:?}");
+        }
+        std::fs::remove_dir_all(&dir.root).unwrap();
     }
 }

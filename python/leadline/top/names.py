@@ -18,7 +18,7 @@ from leadline.errors import LeadlineError
 from leadline.postgres import postmaster
 from leadline.postgres.catalog import queries
 from leadline.postgres.catalog.connection import Connection, connect
-from leadline.postgres.catalog.files import CatalogFiles
+from leadline.postgres.catalog.files import collect
 from leadline.postgres.catalog.sql import RELATION_LIMIT, Row
 from leadline.postgres.target import Target
 from leadline.top.live import shown_names
@@ -148,4 +148,4 @@ def from_files(target: Target) -> Rows:
     """Names of all databases from the files of a server on this host. Raises LeadlineError or OSError."""
     if target.pid is None:
         raise LeadlineError("unsupported", "the server's files are not on this host")
-    return CatalogFiles(postmaster.data_path(target.pid)).collect().rows
+    return collect(postmaster.data_path(target.pid)).rows

@@ -7,9 +7,8 @@ from pathlib import Path
 from leadline.capture.manifest import ProbeState
 from leadline.errors import LeadlineError
 from leadline.postgres import postmaster
-from leadline.postgres.catalog import conf, sql
+from leadline.postgres.catalog import conf, files, sql
 from leadline.postgres.catalog.connection import connect
-from leadline.postgres.catalog.files import CatalogFiles
 from leadline.postgres.target import Target
 
 
@@ -79,7 +78,7 @@ class CatalogReader:
         if not self.target.is_running() and self.target.data_dir is not None:
             folder = Path(self.target.data_dir)
         try:
-            part = CatalogFiles(folder).collect()
+            part = files.collect(folder)
         except (LeadlineError, OSError) as e:
             detail = e.message if isinstance(e, LeadlineError) else str(e)
             self._files_error = f"catalog files: {detail}"
