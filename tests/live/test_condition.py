@@ -6,10 +6,8 @@ Oracle: what was done to the server.
 from __future__ import annotations
 
 import signal
-import subprocess
 from pathlib import Path
 
-import pytest
 from conftest import Server, copy_folder
 from leadline._core import condition
 
@@ -54,13 +52,17 @@ def test_a_killed_server_crashed_and_recovers(fresh_server) -> None:
     assert names(data) == ("stopped", [])
 
 
-def test_a_base_backup_is_restoring_until_a_server_replayed_its_log(fresh_server, tmp_path: Path) -> None:
+def test_a_backup_is_restoring_by_its_label(fresh_server, tmp_path: Path) -> None:
     server = fresh_server(16)
-    tool = server.private.bin_dir / "pg_basebackup"
-    if not tool.is_file():
-        pytest.skip("this build has no pg_basebackup")
     backup = tmp_path / "backup"
-    subprocess.run([tool, "-D", backup, "-d", server.dsn, "-c", "fast", "-X", "fetch"], check=True, capture_output=True, timeout=60)
+    backup.mkdir()
+    with server.connect() as connection:
+        connection.execute("select pg_backup_start('test', true)")
+        copy_folder(Path(server.private.data_dir), backup)
+        label = connection.execute("select labelfile from pg_backup_stop()").fetchone()
+    assert label is not None
+    (backup / "postmaster.pid").unlink()
+    (backup / "backup_label").write_text(label[0])
     assert names(backup) == ("restoring", ["restoring"])
 
 
