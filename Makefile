@@ -43,6 +43,7 @@ lint: build
 	cargo clippy --release --workspace --all-targets -- -D warnings
 	$(BIN)/ruff check
 	$(BIN)/mypy
+	MYPYPATH=python $(BIN)/python -m mypy.stubtest leadline._core
 
 test-rust: build
 	cargo test --release --workspace

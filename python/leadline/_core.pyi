@@ -1,11 +1,34 @@
 """The compiled part of leadline (crates/py). Every error is a leadline.errors.LeadlineError."""
 
 from collections.abc import Callable
-from typing import Any, TypedDict, final
+from typing import Any, TypedDict, final, type_check_only
+
+__all__ = [
+    "MAJORS",
+    "REASONS",
+    "VERSION",
+    "CatalogNames",
+    "OldPages",
+    "PageRun",
+    "PageValues",
+    "Recorder",
+    "RowScan",
+    "TableWriter",
+    "WalLog",
+    "block_sizes",
+    "clock",
+    "condition",
+    "informix_page",
+    "informix_page_type",
+    "normalise",
+    "page_read",
+    "pending_scan",
+    "relation_names",
+]
 
 VERSION: str
 
-Value = int | float | str | bool | None
+_Value = int | float | str | bool | None
 
 def normalise(text: str) -> tuple[str, int]:
     """A statement with its literals replaced by $n, and the 64-bit key of its shape (0 for an empty text)."""
@@ -18,7 +41,7 @@ class TableWriter:
     """Writes rows of one stored table into a capture folder, checked against the table's columns."""
 
     def __new__(cls, capture_dir: str, table: str) -> TableWriter: ...
-    def append(self, rows: list[tuple[Value, ...]]) -> None:
+    def append(self, rows: list[tuple[_Value, ...]]) -> None:
         """Adds rows: values in the order of the columns. All of them, or none when one does not fit."""
 
     def flush(self) -> None:
@@ -50,6 +73,7 @@ class CatalogNames:
     def relations(self, datid: int) -> list[tuple[int, int, int, int, str, str, str, str, int, int, float]]:
         """Rows of the table `relation` for one database, shared relations (datid 0) with it."""
 
+@type_check_only
 class Remark(TypedDict):
     """One thing that a reader of the files should know. is_error: they are damaged, not only behind."""
 
@@ -58,6 +82,7 @@ class Remark(TypedDict):
     message: str
     hint: str
 
+@type_check_only
 class Condition(TypedDict):
     """server: running, stopped, stopped in recovery, crashed, copied, restoring, unknown. behind_since: from which LSN on the log may
     not be in the files; None when all of it is. remarks: errors first; empty when the files are whole and nobody writes them."""
@@ -90,9 +115,7 @@ def informix_page_type(flags: int) -> str:
 class PageRun:
     """All pages of files, folders and data directories, looked at by threads of its own; with capture_dir written as tables."""
 
-    def __new__(
-        cls, paths: list[str], *, block_size: int | None = None, capture_dir: str | None = None, threads: int = 0
-    ) -> PageRun: ...
+    def __new__(cls, paths: list[str], *, block_size: int | None = None, capture_dir: str | None = None, threads: int = 0) -> PageRun: ...
     def status(self) -> dict[str, Any]:
         """{running, bytes, total_bytes, problems}"""
 
@@ -189,7 +212,6 @@ class PageValues:
 
     @property
     def unconverted_characters(self) -> int: ...
-
     def __new__(cls, path: str) -> PageValues:
         """path: a file of a relation. Raises kinds not_found, rights, unsupported, storage, invalid."""
 
