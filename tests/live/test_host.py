@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from leadline.host import facts as host
 from leadline.host import proc
-from leadline.host.counters import read_counters
 from leadline.postgres import postmaster
 from leadline.tables import all_tables
 
@@ -107,11 +106,3 @@ def test_a_remote_server_has_no_host_facts() -> None:
 def test_a_vanished_server_is_no_error() -> None:
     found = host.read_host(2**22 + 1)
     assert found.get("kernel.release") and found.mounts == [] and found.notes
-
-
-def test_counters_have_one_value_each() -> None:
-    counters = list(read_counters())
-    names = [name for name, _ in counters]
-    assert len(names) == len(set(names))
-    found = dict(counters)
-    assert found["stat.cpu_idle_ns"] > 0 and found["vmstat.pgfault"] > 0 and found["meminfo.MemAvailable_bytes"] > 1 << 20
