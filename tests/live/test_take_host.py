@@ -226,7 +226,11 @@ def memory_group(limit: int) -> Iterator[Path]:
 
 def test_a_memory_hog_in_a_control_group_is_found(tmp_path: Path) -> None:
     file = tmp_path / "data"
-    file.write_bytes(os.urandom(1 << 20) * 96)
+    with open(file, "wb") as out:
+        out.write(os.urandom(1 << 20) * 96)
+        out.flush()
+        os.fsync(out.fileno())
+        os.posix_fadvise(out.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)  # else its pages are charged to this process, and not to the hog
     code = "import os\nfd = os.open(sys.argv[1], os.O_RDONLY)\nwhile True:\n    for at in range(96): os.pread(fd, 1 << 20, at << 20)"
     with memory_group(48 << 20) as group:
         head = "open(sys.argv[2] + '/cgroup.procs', 'w').write('0')\n"

@@ -19,6 +19,11 @@ const MOST_KINDS: usize = 512;
 /// After this many rows of a process its control group is looked up again.
 const REGROUP: u32 = 10;
 
+/// A process that did nothing in so many readings,
+const IDLE_AFTER: u32 = 5;
+/// ... is asked for only in one of so many: its counters miss nothing, its next row covers a longer interval.
+const IDLE_EVERY: u64 = 4;
+
 /// One process that is followed.
 #[derive(Debug)]
 struct Known {
@@ -30,6 +35,8 @@ struct Known {
     totals: Totals,
     ts: i64,
     rows: u32,
+    /// Readings in which it did nothing, since it last did something.
+    idle: u32,
     /// Readings since it was last there: its end may be told one reading later.
     absent: u8,
 }
@@ -53,6 +60,7 @@ pub struct Processes {
     files: TaskFiles,
     known: HashMap<i32, Known>,
     last_id: i32,
+    reading: u64,
     last_ts: Option<i64>,
     began_boot_ns: i64,
     page: i64,
@@ -81,6 +89,7 @@ impl Processes {
             files: TaskFiles::default(),
             known: HashMap::new(),
             last_id: 0,
+            reading: 0,
             last_ts: None,
             began_boot_ns,
             page,
@@ -96,7 +105,9 @@ impl Processes {
     pub fn read(&mut self, ts: i64) -> Found {
         let mut found = Found::default();
         self.read_exits(ts, &mut found);
-        let pids = pids();
+        self.reading += 1;
+        let mut pids = pids();
+        pids.retain(|pid| self.is_due(*pid));
         let asked = self.accounting.as_mut().and_then(|a| a.read_processes(&pids).ok());
         let tasks = asked.unwrap_or_else(|| vec![None; pids.len()]);
         for (pid, task) in pids.into_iter().zip(tasks) {
@@ -110,10 +121,22 @@ impl Processes {
         found
     }
 
+    /// Whether a process is asked for in this reading; one that is not is still there.
+    fn is_due(&mut self, pid: i32) -> bool {
+        match self.known.get_mut(&pid) {
+            Some(known) if known.idle >= IDLE_AFTER && (self.reading + known.id as u64) % IDLE_EVERY != 0 => {
+                known.absent = 0;
+                false
+            }
+            _ => true,
+        }
+    }
+
     fn read_one(&mut self, ts: i64, pid: i32, task: Option<TaskStats>, found: &mut Found) {
         if let Some(known) = self.known.get_mut(&pid) {
             if task.is_some() && task == known.task && !matches!(known.stat.state, 'R' | 'D') {
                 known.absent = 0;
+                known.idle += 1;
                 known.ts = ts;
                 return;
             }
@@ -127,6 +150,7 @@ impl Processes {
         let has_totals = known.totals[1].is_some(); // one that was just met has nothing to take differences from yet
         if task.is_none() && has_totals && stat == known.stat && !matches!(stat.state, 'R' | 'D') {
             known.ts = ts;
+            known.idle += 1;
             self.known.insert(pid, known);
             return;
         }
@@ -154,7 +178,7 @@ impl Processes {
                 found.described.push(describe(ts, pid, &known, &stat));
             }
         }
-        (known.stat, known.task, known.totals, known.ts) = (stat, task, totals, ts);
+        (known.stat, known.task, known.totals, known.ts, known.idle) = (stat, task, totals, ts, 0);
         self.known.insert(pid, known);
     }
 
@@ -174,6 +198,7 @@ impl Processes {
             totals,
             ts: if is_new { ts - lived_ns } else { ts },
             rows: 0,
+            idle: 0,
             absent: 0,
         };
         found.described.push(describe(ts, pid, &known, stat));
@@ -339,6 +364,43 @@ mod tests {
             };
             assert!(ran > 10_000_000, "{ran} ns for 200,000 rounds of a shell");
             assert_eq!(of("process_delta", worked[0], "dt_ns"), Value::Int(1_000_000_000));
+        }
+    }
+
+    #[test]
+    fn a_process_that_wakes_after_a_long_sleep_is_counted_whole() {
+        for mut processes in both_ways() {
+            let mut shell = Command::new("sh").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+            let (mut commands, mut answers) =
+                (shell.stdin.take().unwrap(), BufReader::new(shell.stdout.take().unwrap()));
+            let mut answer = String::new();
+            writeln!(commands, "echo ready").unwrap();
+            answers.read_line(&mut answer).unwrap();
+            let mut ts = NOW;
+            let first = processes.read(ts);
+            let is_ours = |r: &&OwnedRow| of("process", r, "pid") == Value::Int(i64::from(shell.id()));
+            let id = of("process", first.described.iter().find(is_ours).unwrap(), "process_id");
+            let mut rows = Vec::new();
+            let mut read = |rows: &mut Vec<OwnedRow>| {
+                ts += 1_000_000_000;
+                let ours = |r: &OwnedRow| of("process_delta", r, "process_id") == id;
+                rows.extend(processes.read(ts).deltas.into_iter().filter(ours));
+            };
+            (0..IDLE_AFTER + 8).for_each(|_| read(&mut rows));
+            rows.clear(); // it may have been on its way to sleep
+            writeln!(commands, "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; echo done").unwrap();
+            answers.read_line(&mut answer).unwrap();
+            (0..IDLE_EVERY).for_each(|_| read(&mut rows));
+            drop(commands);
+            shell.wait().unwrap();
+            let ran = |row: &OwnedRow| match of("process_delta", row, "cpu_run_ns") {
+                Value::Int(ns) => ns,
+                _ => 0,
+            };
+            assert!(rows.iter().map(ran).sum::<i64>() > 10_000_000, "within {IDLE_EVERY} readings: {rows:?}");
+            assert!(rows.iter().all(
+                |r| matches!(of("process_delta", r, "dt_ns"), Value::Int(ns) if ns <= IDLE_EVERY as i64 * 1_000_000_000)
+            ));
         }
     }
 
