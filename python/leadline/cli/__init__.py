@@ -24,7 +24,7 @@ from leadline.version import version
 
 COMMANDS = {
     "demo": "Start a private PostgreSQL with planted troubles, capture and report it.",
-    "take": "Take a capture of a running PostgreSQL.",
+    "take": "Take a capture of a running PostgreSQL and its host, or of a host alone.",
     "top": "Watch a running PostgreSQL: waits, sessions, locks, hot blocks.",
     "show": "Show what is in a capture: where the time went, and why.",
     "findings": "List what is wrong in a capture, most costly first.",
