@@ -30,7 +30,8 @@ def build(capture: Capture, evaluation: Evaluation) -> dict[str, Any]:
     shown = [section for section in at.sections() if section.in_html]
     data = {section.key: at.data(section) for section in shown}
     tiles = [tile for section in shown if section.tiles for tile in section.tiles(at, data[section.key])]
-    stacks = {f"{key}_chart": charts.stack_chart(grid.stack) for key, grid in data.items() if isinstance(grid, Grid) and grid.stack}
+    pictures = {key: grid.stack for key, grid in data.items() if isinstance(grid, Grid) and grid.stack and grid.stack.values}
+    stacks = {f"{key}_chart": charts.stack_chart(stack) for key, stack in pictures.items()}
     m, of = capture.manifest, at.window
     model = {
         "name": capture.path.resolve().name,
