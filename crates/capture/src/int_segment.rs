@@ -16,7 +16,7 @@ use parquet::schema::types::SchemaDescPtr;
 
 use crate::int_column::{Chunk, IntColumn, Scratch};
 use crate::row_group::Bounds;
-use crate::spec::{ColumnType, TableSpec};
+use crate::spec::{ColumnType, TableSpec, CREATED_BY};
 use leadline_parquet::Int;
 
 /// Most rows of a page: so few that a column stays in the processor's cache while it is encoded.
@@ -167,7 +167,7 @@ impl IntSegment {
             columns.push(group.columns);
             offsets.push(group.offsets);
         }
-        let by = Some(crate::segment::CREATED_BY.to_owned());
+        let by = Some(CREATED_BY.to_owned());
         let rows = groups.iter().map(RowGroupMetaData::num_rows).sum();
         let about = FileMetaData::new(1, rows, by, None, self.schema.clone(), None);
         let metadata = ParquetMetaDataBuilder::new(about)

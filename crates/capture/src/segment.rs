@@ -14,10 +14,7 @@ use parquet::schema::types::ColumnPath;
 
 use crate::int_segment::{IntSegment, PAGE_ROWS};
 use crate::row_group::Bounds;
-use crate::spec::{ColumnType, TableSpec};
-
-/// Who wrote a file.
-pub(crate) const CREATED_BY: &str = concat!("leadline ", env!("CARGO_PKG_VERSION"));
+use crate::spec::{ColumnType, TableSpec, CREATED_BY};
 
 /// The segment being made; empty again after `finish` and after `clear`.
 pub(crate) enum Segment {

@@ -7,6 +7,9 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 
 include!(concat!(env!("OUT_DIR"), "/tables.rs"));
 
+/// Who wrote a file.
+pub(crate) const CREATED_BY: &str = concat!("leadline ", env!("CARGO_PKG_VERSION"));
+
 /// Whether a table is stored or made by SQL from others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {

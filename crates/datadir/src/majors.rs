@@ -33,7 +33,7 @@ pub fn majors_of_control(control_version: u32) -> Vec<u32> {
 /// # Errors
 /// When it cannot be read.
 pub fn read_version(root: &Path) -> io::Result<String> {
-    Ok(String::from_utf8_lossy(&crate::read_bytes(&root.join("PG_VERSION"))?).trim().to_owned())
+    Ok(String::from_utf8_lossy(&crate::control::read_bytes(&root.join("PG_VERSION"))?).trim().to_owned())
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 
 use std::sync::OnceLock;
 
-use crate::rows::{storage, SCALARS, UNKNOWN};
+use crate::types::{storage, SCALARS, UNKNOWN};
 use crate::{choice, number};
 
 /// Bytes of a page: the least there can be.

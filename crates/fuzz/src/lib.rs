@@ -16,6 +16,7 @@ mod folder;
 #[allow(clippy::should_implement_trait)] // named as in the tests it is shared with
 #[path = "../../wal/tests/made/mod.rs"]
 mod made;
+mod noise;
 mod page;
 mod page_seeds;
 mod page_values;
@@ -24,6 +25,7 @@ mod rows;
 mod rows_parquet;
 pub mod seeds;
 mod sql;
+mod types;
 mod wal;
 
 pub use cursor::cursor;

@@ -1,8 +1,8 @@
 //! Inputs to begin with whose pages have items as each access method makes them.
 
 use crate::data_dir::{self, BLOCK, FIRST_FUNCTIONS};
+use crate::noise::{column, noise, plausible, put};
 use crate::page_values::ACCESS_METHODS;
-use crate::seeds::{column, noise, plausible, put};
 use crate::Random;
 
 /// A page with these items, the first at its end.

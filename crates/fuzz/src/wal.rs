@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use leadline_wal::describe::{describe, messages, outcome, time_of, Value};
-use leadline_wal::long::Kept;
+use leadline_wal::kept::Kept;
 use leadline_wal::{fuzzing, image, rmgr, Kind, Log, Reader, Record};
 
 use crate::folder::Folder;

@@ -2,18 +2,18 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use leadline_datadir::{
     of_path, own_version, read_bytes, read_version, root_above, FileName, RelFile, DEFAULT_BLOCK_SIZE, MAJORS,
     SEGMENT_BYTES,
 };
-use leadline_errors::{Error, Kind};
+use leadline_errors::Error;
 use leadline_page::oracle;
 use leadline_page::postgres::{is_block_size, Control, ControlState, Fork, Header};
 
 use crate::error::{cannot_read, no_pages};
+use crate::layout::{layout_of, read_at, Layout};
 use crate::other::Other;
 
 /// Whose pages a file has.
@@ -39,17 +39,6 @@ pub struct RelationFile {
     pub bytes: u64,
     /// How its pages are laid out.
     pub layout: Layout,
-}
-
-/// How pages lie in a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Layout {
-    /// Bytes of a page.
-    pub block_size: u32,
-    /// Blocks in a file before the next one begins.
-    pub segment_blocks: u32,
-    /// Whether pages have checksums; None when no pg_control says it: then those are checked that are not 0.
-    pub checksums: Option<bool>,
 }
 
 impl RelationFile {
@@ -107,20 +96,6 @@ impl RelationFile {
         }
         Ok(page)
     }
-}
-
-/// Reads until the buffer is full or the file ends.
-pub(crate) fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-    let mut done = 0;
-    while done < buffer.len() {
-        match file.read_at(&mut buffer[done..], offset + done as u64) {
-            Ok(0) => break,
-            Ok(n) => done += n,
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(e) => return Err(e),
-        }
-    }
-    Ok(done)
 }
 
 /// What there is to look at.
@@ -230,16 +205,6 @@ fn named(path: &Path, bytes: u64, layout: Layout) -> RelationFile {
     RelationFile { path: path.to_owned(), engine: Engine::Postgres, relation, fork, segment, bytes, layout }
 }
 
-pub(crate) fn layout_of(control: Option<&Control>, block_size: Option<u32>) -> Result<Layout, Error> {
-    let block_size = block_size.or(control.map(|c| c.blcksz)).unwrap_or(DEFAULT_BLOCK_SIZE);
-    if !is_block_size(block_size) {
-        let message = format!("a block size is a power of two from 1024 to 32768, not {block_size}");
-        return Err(Error::new(Kind::Usage, message));
-    }
-    let segment_blocks = control.map_or(SEGMENT_BYTES / block_size, |c| c.relseg_size);
-    Ok(Layout { block_size, segment_blocks, checksums: control.map(|c| c.data_checksum_version != 0) })
-}
-
 /// What pg_control says of pages.
 enum Said {
     /// There is none, or that of a major that says it at other places.
@@ -312,6 +277,7 @@ fn first_page(path: &Path, file: &File, given: Option<u32>) -> Result<(Engine, O
 #[cfg(test)]
 mod tests {
     use super::*;
+    use leadline_datadir::DEFAULT_BLOCK_SIZE;
 
     #[test]
     fn a_dropped_database_has_no_files_and_blocks_are_counted_over_segments() {

@@ -9,6 +9,7 @@
 mod error;
 pub mod files;
 mod hole;
+mod layout;
 mod lock;
 mod look;
 mod other;
@@ -16,7 +17,8 @@ mod run;
 mod segments;
 mod tables;
 
-pub use files::{Engine, Layout, RelationFile};
+pub use files::{Engine, RelationFile};
+pub use layout::Layout;
 pub use leadline_errors::Error;
 pub use lock::try_lock;
 pub use look::{check_fast, look_again};

@@ -12,7 +12,7 @@ use leadline_page::postgres::{describe_clog, describe_control, describe_relmap, 
 use leadline_page::{Part, Wrong};
 
 use crate::error::{cannot_read, no_pages};
-use crate::files::{layout_of, read_at};
+use crate::layout::{layout_of, read_at};
 
 /// No such file is longer that a server makes; more is not read.
 const LONGEST: usize = 32 << 10;

@@ -15,8 +15,9 @@ use leadline_page::postgres::{Header, Kind, Verdict};
 use leadline_page::Wrong;
 
 use crate::error::cannot_read;
-use crate::files::{find, read_at, Found, RelationFile};
+use crate::files::{find, Found, RelationFile};
 use crate::hole::{hole_at, is_sparse};
+use crate::layout::read_at;
 use crate::look::{check_fast, look_again, LOOKS};
 use crate::segments::{gap_before, too_long};
 use crate::tables::Tables;
@@ -107,7 +108,7 @@ pub(crate) struct Shared {
     summary: Mutex<Summary>,
     error: Mutex<Option<Error>>,
     /// Held while a segment is written: two writers of one table must not choose the same number.
-    pub(crate) storing: Mutex<()>,
+    storing: Mutex<()>,
 }
 
 /// The next piece to be handed out.
@@ -267,7 +268,7 @@ impl Worker<'_> {
             open = Some((number, file, sparse));
         }
         if let Some(tables) = tables {
-            let rows = tables.close(self.shared)?;
+            let rows = tables.close(&self.shared.storing)?;
             rows.into_iter().for_each(|(name, n)| *self.summary.rows.entry(name).or_default() += n);
         }
         Ok(())
@@ -355,7 +356,7 @@ impl Worker<'_> {
             self.summary.items += u64::from(verdict.items);
             *self.summary.kinds.entry(verdict.kind.as_str()).or_default() += 1;
             if let Some(tables) = tables.as_deref_mut() {
-                tables.page(self.shared, number as i32, fork_block, page, &verdict)?;
+                tables.page(&self.shared.storing, number as i32, fork_block, page, &verdict)?;
             }
         }
         let whole = read / size * size;

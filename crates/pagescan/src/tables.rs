@@ -1,7 +1,7 @@
 //! Rows of the tables `page`, `heap_tuple`, `index_item` and `page_file`, on their way to Parquet.
 
 use std::path::Path;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::{ArrayRef, Int32Array, Int64Array, RecordBatch, UInt32Array};
 use leadline_capture::{BatchBuilder, TableWriter, Value, WriterOptions};
@@ -14,7 +14,6 @@ use leadline_page::postgres::{Header, Items, Kind, Verdict};
 use leadline_page::Tid;
 
 use crate::files::RelationFile;
-use crate::run::Shared;
 use leadline_errors::Error;
 
 /// Rows that make a batch: with those of one more page not more than a page of the Parquet file takes.
@@ -83,7 +82,7 @@ impl Table {
         Ok(Table { writer, columns: Columns::new(heap), heap, in_segment: 0 })
     }
 
-    fn flush(&mut self, shared: &Shared) -> Result<(), Error> {
+    fn flush(&mut self, storing: &Mutex<()>) -> Result<(), Error> {
         let rows = self.columns.lp.len();
         if rows == 0 {
             return Ok(());
@@ -107,7 +106,7 @@ impl Table {
         self.in_segment += rows;
         if self.in_segment >= SEGMENT {
             self.in_segment = 0;
-            let _storing = shared.storing.lock().unwrap_or_else(PoisonError::into_inner);
+            let _storing = storing.lock().unwrap_or_else(PoisonError::into_inner);
             self.writer.roll()?;
         }
         Ok(())
@@ -156,7 +155,7 @@ impl Tables {
     /// The rows of one page.
     pub(crate) fn page(
         &mut self,
-        shared: &Shared,
+        storing: &Mutex<()>,
         file_id: i32,
         block: u32,
         page: &[u8],
@@ -168,7 +167,7 @@ impl Tables {
             Items::Heap => {
                 heap_rows(&mut self.heap.columns, &mut by_flags, file_id, block, page, &header);
                 if self.heap.columns.lp.len() >= BATCH {
-                    self.heap.flush(shared)?;
+                    self.heap.flush(storing)?;
                 }
             }
             items @ (Items::Index | Items::Spgist | Items::Brin) => {
@@ -185,7 +184,7 @@ impl Tables {
                     }
                 }
                 if self.index.columns.lp.len() >= BATCH {
-                    self.index.flush(shared)?;
+                    self.index.flush(storing)?;
                 }
             }
             Items::None | Items::Unknown => {}
@@ -208,24 +207,24 @@ impl Tables {
             Value::Int(by_flags[3]),
         ])?;
         if self.page_rows.len() >= BATCH {
-            self.flush_pages(shared)?;
+            self.flush_pages(storing)?;
         }
         Ok(())
     }
 
-    fn flush_pages(&mut self, shared: &Shared) -> Result<(), Error> {
+    fn flush_pages(&mut self, storing: &Mutex<()>) -> Result<(), Error> {
         let batch = self.page_rows.finish()?;
         self.pages.write(&batch)?;
-        let _storing = shared.storing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _storing = storing.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(self.pages.roll()?)
     }
 
     /// Writes what is left; the rows of each table.
-    pub(crate) fn close(mut self, shared: &Shared) -> Result<Vec<(&'static str, u64)>, Error> {
-        self.heap.flush(shared)?;
-        self.index.flush(shared)?;
-        self.flush_pages(shared)?;
-        let _storing = shared.storing.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn close(mut self, storing: &Mutex<()>) -> Result<Vec<(&'static str, u64)>, Error> {
+        self.heap.flush(storing)?;
+        self.index.flush(storing)?;
+        self.flush_pages(storing)?;
+        let _storing = storing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut rows = Vec::new();
         for writer in [self.heap.writer, self.index.writer, self.pages] {
             let name = writer.spec().name;

@@ -2,7 +2,7 @@
 
 use crate::deltas::Deltas;
 use crate::evidence::Evidence;
-use crate::recorder::{Config, Shared};
+use crate::shared::{Config, Shared};
 use crate::tables::Tables;
 use leadline_clockwork::{monotonic_ns, thread_cpu_ns, Cost, SegmentPolicy, SECOND};
 use leadline_errors::Error;

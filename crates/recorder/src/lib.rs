@@ -11,6 +11,8 @@ mod evidence;
 mod looks;
 mod recorder;
 mod sampler;
+mod shared;
 mod tables;
 
-pub use recorder::{Config, Description, Recorder, Status};
+pub use recorder::{Description, Recorder, Status};
+pub use shared::Config;

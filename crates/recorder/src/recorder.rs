@@ -2,59 +2,17 @@
 
 use crate::background::Background;
 use crate::sampler;
+use crate::shared::{Config, Shared};
 use crate::tables::Tables;
 use leadline_capture::Stats;
 use leadline_clockwork::monotonic_ns;
 use leadline_errors::{Error, Kind};
 use leadline_shm::attach::{attach, Attached};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
-
-/// What to record.
-#[derive(Debug, Clone)]
-#[allow(missing_docs)]
-pub struct Config {
-    pub capture_dir: PathBuf,
-    pub pid: i32,
-    pub rate_hz: f64,
-    pub delta_interval_s: f64,
-    pub flush_interval_s: f64,
-    /// Let segments get longer than the flush interval as the recording does.
-    pub growing_segments: bool,
-    /// False: copy the segment for each pass instead of mapping it.
-    pub allow_map: bool,
-}
-
-/// What the threads and the owner share.
-#[derive(Debug, Default)]
-pub struct Shared {
-    pub stop: AtomicBool,
-    pub list_wanted: AtomicBool,
-    pub realtime: AtomicBool,
-    pub ts_from: AtomicI64,
-    pub ticks: AtomicU64,
-    pub missed: AtomicU64,
-    pub torn: AtomicU64,
-    pub unverified: AtomicU64,
-    pub sessions: AtomicU64,
-    pub rows: AtomicU64,
-    pub bytes: AtomicU64,
-    pub sampler_cpu_ns: AtomicI64,
-    pub writer_cpu_ns: AtomicI64,
-    error: Mutex<Option<Error>>,
-}
-
-impl Shared {
-    /// Stores what ended the recording and lets the sampler stop. The first error counts.
-    pub fn fail(&self, error: Error) {
-        self.error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
-        self.stop.store(true, Relaxed);
-    }
-}
 
 /// The state of a recording. `cpu_ns`: of its threads.
 #[derive(Debug, Clone)]

@@ -2,7 +2,7 @@
 
 use crate::evidence::Evidence;
 use crate::looks::Looks;
-use crate::recorder::Shared;
+use crate::shared::Shared;
 use leadline_clockwork::{become_realtime, monotonic_ns, sleep_until, thread_cpu_ns};
 use leadline_shm::attach::Attached;
 use leadline_shm::memory::Memory;

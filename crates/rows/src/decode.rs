@@ -6,7 +6,8 @@ use std::sync::Arc;
 use leadline_page::postgres::{Fork, Header};
 use leadline_pagescan::{check_fast, look_again};
 
-use crate::cells::{Cells, Layout, Place, Rows, Value};
+use crate::cell::{Place, Value};
+use crate::cells::{Cells, Layout, Rows};
 use crate::heap_file::{tuples, HeapFile, Tuple};
 use crate::losses::Losses;
 use crate::outside::Outside;

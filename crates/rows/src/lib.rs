@@ -9,6 +9,7 @@
 
 pub mod catalog;
 pub mod catalog_names;
+mod cell;
 mod cells;
 mod compare;
 mod decode;
@@ -30,7 +31,7 @@ pub mod value;
 pub mod varlena;
 pub mod xact;
 
-pub use cells::Place;
+pub use cell::Place;
 pub use compare::{compare, Fault};
 pub use decode::Unread;
 pub use encoding::Encoding;

@@ -1,6 +1,6 @@
 //! What could not be read, one by one: which row, which value of it, and why.
 
-use crate::cells::Place;
+use crate::cell::Place;
 
 /// More are counted and not kept.
 const MOST: usize = 10_000;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::cells::{Place, Value};
+use crate::cell::{Place, Value};
 use crate::losses::Losses;
 use crate::relation::Relation;
 use crate::toast::Toast;

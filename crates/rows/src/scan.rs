@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::cells::{Place, Value};
+use crate::cell::{Place, Value};
 use crate::decode::{Decoder, RowSink, Unread};
 use crate::encoding::Encoding;
 use crate::relation::{Column, Relation};

@@ -3,7 +3,7 @@
 use crate::describe::outcome;
 use crate::record::{Block, Record};
 use crate::rmgr;
-use crate::Relation;
+use leadline_datadir::RelFile as Relation;
 
 /// What a record must have; an empty filter wants all of them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

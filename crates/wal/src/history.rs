@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::describe::{describe, outcome, time_of, truncation, Fields, Outcome};
 use crate::filter::Filter;
 use crate::log::{Log, Range};
-use crate::long::Again;
+use crate::reader::Again;
 use crate::reader::{Ending, Reader};
 use crate::record::{Block, Record};
 use crate::rmgr;

@@ -9,14 +9,15 @@
 
 #![forbid(unsafe_code)]
 
+mod assembled;
 mod crc;
 pub mod describe;
 pub mod export;
 pub mod filter;
 pub mod history;
 pub mod image;
+pub mod kept;
 pub mod log;
-pub mod long;
 pub mod page;
 mod parallel;
 pub mod reader;
@@ -31,7 +32,7 @@ pub use filter::Filter;
 pub use leadline_datadir::{Lsn, RelFile as Relation};
 pub use leadline_errors::{Error, Kind, Result};
 pub use log::{Log, Range};
-pub use reader::{Ending, Reader};
+pub use reader::{Again, Ending, Reader};
 pub use record::{Block, Record};
 
 /// A decoder that has no public name of its own, for crates/fuzz.

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::long::{Kept, KEPT};
+use crate::kept::{Kept, KEPT};
 use crate::page::{PageHeader, SegmentHeader, LONG, LONG_HEADER};
 use crate::segment::{Packing, SegmentFile};
 use crate::version::{known, magic};

@@ -223,7 +223,7 @@ mod tests {
 
     use super::made::{Folder, Writer, MAGIC_18, PAGE, SEGMENT};
     use super::*;
-    use crate::long::Kept;
+    use crate::kept::Kept;
 
     /// Counts records, and after its first chunk has the rest of the log written.
     struct Count(Option<(Vec<PathBuf>, Vec<Vec<u8>>)>);

@@ -4,19 +4,23 @@
 //! that is damage and an error. A record is held in memory while the reader stands on it, of a long one what [`crate::long`] says;
 //! nothing else grows.
 
+mod again;
+
 use std::sync::Arc;
 
+use crate::assembled::Assembled;
 use crate::crc::{crc_of, Words};
 use crate::describe;
 use crate::log::{Log, Range};
-use crate::long::{Again, Assembled, Piece};
 use crate::page::{
     PageHeader, SegmentHeader, ALL_FLAGS, FIRST_IS_CONTRECORD, FIRST_IS_OVERWRITE_CONTRECORD, LONG_HEADER,
 };
-use crate::record::{u32_at, Parts, Record, Wrong, HEADER};
+use crate::record::{u32_at, Parts, Piece, Record, Wrong, HEADER};
 use crate::rmgr;
 use crate::segment::{moved_on, SegmentReader};
 use leadline_datadir::Lsn;
+
+pub use again::Again;
 use leadline_errors::{Error, Kind, Result};
 
 /// Bytes read at once: enough to make a call cheap, few enough to stay in the processor's cache.

@@ -2,7 +2,6 @@
 //!
 //! Source: `access/xlogrecord.h`, `DecodeXLogRecord` in `access/transam/xlogreader.c`.
 
-use crate::long::Piece;
 use crate::version::{image_info, image_info_of};
 use leadline_datadir::{Lsn, RelFile as Relation};
 
@@ -38,6 +37,14 @@ mod block_id {
     pub(super) const DATA_LONG: u8 = 254;
     pub(super) const ORIGIN: u8 = 253;
     pub(super) const TOPLEVEL_XID: u8 = 252;
+}
+
+/// A part of a long record's main data.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Piece {
+    /// Where in the main data it begins.
+    pub at: usize,
+    pub bytes: Vec<u8>,
 }
 
 /// One block a record refers to.

@@ -64,7 +64,7 @@ impl SegmentFile {
         // Asked before it is opened: to open a pipe is to wait for somebody who writes.
         let about = std::fs::metadata(&self.path).map_err(|e| self.failed(&e))?;
         if !about.is_file() {
-            return Err(Error::new(crate::Kind::Invalid, "the segment is not a regular file")
+            return Err(Error::new(leadline_errors::Kind::Invalid, "the segment is not a regular file")
                 .hint("copy what it gives to a file first")
                 .at(self.path.display().to_string()));
         }
@@ -165,9 +165,11 @@ impl SegmentReader {
             }
         };
         outcome.map_err(|e| match (&self.bytes, e.raw_os_error()) {
-            (Stored::Packed { .. }, None) => Error::new(crate::Kind::Invalid, "the compressed segment is damaged")
-                .detail(e.to_string())
-                .at(self.segment.path.display().to_string()),
+            (Stored::Packed { .. }, None) => {
+                Error::new(leadline_errors::Kind::Invalid, "the compressed segment is damaged")
+                    .detail(e.to_string())
+                    .at(self.segment.path.display().to_string())
+            }
             _ => Error::reading(&self.segment.path, "the log", &e),
         })
     }
@@ -189,7 +191,7 @@ fn fill(buffer: &mut [u8], mut read: impl FnMut(&mut [u8], usize) -> io::Result<
 
 /// A segment that was there is not there any more.
 pub(crate) fn moved_on(path: &Path) -> Error {
-    Error::new(crate::Kind::Gone, "the log moved on while it was read")
+    Error::new(leadline_errors::Kind::Gone, "the log moved on while it was read")
         .detail("the server removed a segment, or took it for new log")
         .hint("run it again; --from a later LSN reads what stays longer")
         .at(path)

@@ -11,7 +11,7 @@ use crate::parallel::{run, Work};
 use crate::reader::{Ending, Reader};
 use crate::record::{Block, Record};
 use crate::rmgr;
-use crate::Relation;
+use leadline_datadir::RelFile as Relation;
 use leadline_errors::Result;
 
 /// What is summed up together.

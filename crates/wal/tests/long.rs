@@ -6,7 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use leadline_wal::describe::{describe, messages, outcome, time_of, Fields, Message, Value};
-use leadline_wal::long::{Again, Kept, List, KEPT};
+use leadline_wal::kept::{Kept, List, KEPT};
+use leadline_wal::Again;
 use leadline_wal::{history, stats, Error, Filter, Log, Lsn, Reader, Record};
 use made::{block_body, Folder, Random, Writer, MAGIC_18, SEGMENT};
 

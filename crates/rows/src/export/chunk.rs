@@ -23,7 +23,8 @@ use super::dictionary::Dictionary;
 use super::packed::{lend, pack, packs_well, Spare};
 use super::strings::{Strings, LOOKED_AT};
 use super::tids::Tids;
-use crate::cells::{ColumnOf, Place, Value};
+use crate::cell::{Place, Value};
+use crate::cells::ColumnOf;
 use crate::value::{typed, Printer, Text, Types};
 use leadline_errors::Result;
 

@@ -19,7 +19,7 @@
 use arrow_schema::extension::Uuid;
 use arrow_schema::{DataType, Field, TimeUnit};
 
-use crate::cells::Value;
+use crate::cell::Value;
 use crate::relation::Column;
 use crate::value::{is_reg, typed};
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::in_order::{in_order, Maker, Outlet, Plan};
 use super::{ctid, provenance, writing, Exported, GoOn, Job, Written};
-use crate::cells::{Place, Value};
+use crate::cell::{Place, Value};
 use crate::decode::RowSink;
 use crate::relation::Relation;
 use crate::value::number::unsigned;

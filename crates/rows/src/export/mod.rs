@@ -19,7 +19,7 @@ use std::fs::File;
 use std::io::Seek;
 use std::path::Path;
 
-use crate::cells::Place;
+use crate::cell::Place;
 use crate::decode::Unread;
 use crate::scan::{Row, RowScan};
 use crate::value::number::unsigned;

@@ -3,7 +3,7 @@
 use leadline_parquet::{put_delta, Buffer};
 
 use super::{tid_end, tid_start};
-use crate::cells::Place;
+use crate::cell::Place;
 use crate::value::Text;
 
 /// Places of rows as text, each without what it shares with the one before: those of a page share its number.

@@ -2,10 +2,10 @@
 
 use leadline_bytes::{Bytes, Endian, Result, Truncated};
 
-use crate::long::List;
+use crate::kept::List;
 use crate::record::Record;
-use crate::Relation;
 use leadline_datadir::Lsn;
+use leadline_datadir::RelFile as Relation;
 
 /// What a field says.
 #[derive(Debug, Clone, PartialEq, Eq)]

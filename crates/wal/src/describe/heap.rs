@@ -5,7 +5,7 @@ use leadline_bytes::{Bytes, Result};
 use super::fields::{bits, Reading, Value};
 use super::inval::{self, Message};
 use super::opcode;
-use crate::long::List;
+use crate::kept::List;
 use crate::record::Record;
 
 /// The highest bit of the opcode: the page is made anew.

@@ -4,7 +4,7 @@ use leadline_bytes::{Bytes, Endian, Result};
 
 use super::fields::{Reading, Value};
 use super::main_data::MainData;
-use crate::long::List;
+use crate::kept::List;
 use crate::record::Record;
 
 /// One message.
@@ -50,7 +50,13 @@ pub(super) fn parse(bytes: &mut Bytes<'_>) -> Result<Message> {
 pub(super) fn after(record: &Record<'_>, bytes: i32) -> List<Message> {
     let mut main = MainData::new(record);
     let count = main.pass("nmsgs", bytes, 1).and_then(|()| main.i32("nmsgs"));
-    count.and_then(|count| main.messages(count)).unwrap_or_else(|_| List::none())
+    count.and_then(|count| messages(&mut main, count)).unwrap_or_else(|_| List::none())
+}
+
+/// So many messages; fewer when there are fewer.
+pub(super) fn messages(main: &mut MainData<'_, '_>, count: i32) -> Result<List<Message>> {
+    let most = main.left() / SIZE;
+    main.list("msgs", count.max(0).min(most.try_into().unwrap_or(i32::MAX)), SIZE, parse)
 }
 
 /// One message as a field.

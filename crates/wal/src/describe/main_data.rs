@@ -2,8 +2,7 @@
 
 use leadline_bytes::{Bytes, Endian, Result, Truncated};
 
-use super::inval::{self, Message};
-use crate::long::List;
+use crate::kept::List;
 use crate::record::Record;
 
 /// A cursor like [`Bytes`]. What is not kept cannot be read, but lists can be passed whose things are not kept.
@@ -104,11 +103,5 @@ impl<'r, 'a> MainData<'r, 'a> {
         let kept = count.min(bytes.left() / size);
         let known: Vec<T> = (0..kept).map(|_| one(&mut bytes)).collect::<Result<_>>()?;
         Ok(List { left_out: count - kept, rest_at: begin + kept * size, known })
-    }
-
-    /// So many invalidation messages; fewer when there are fewer.
-    pub(super) fn messages(&mut self, count: i32) -> Result<List<Message>> {
-        let most = self.left() / inval::SIZE;
-        self.list("msgs", count.max(0).min(most.try_into().unwrap_or(i32::MAX)), inval::SIZE, inval::parse)
     }
 }

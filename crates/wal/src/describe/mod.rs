@@ -14,10 +14,10 @@ mod sequence;
 mod xact;
 mod xlog;
 
-use crate::long::List;
+use crate::kept::List;
 use crate::record::Record;
 use crate::rmgr::{self, id};
-use crate::Relation;
+use leadline_datadir::RelFile as Relation;
 
 pub use fields::{time_text, Field, Fields, Value};
 pub use inval::Message;

@@ -6,10 +6,10 @@ use leadline_bytes::{Bytes, Endian, Result};
 use super::fields::{Reading, Value};
 use super::inval::{self, Message};
 use super::opcode;
-use crate::long::List;
+use crate::kept::List;
 use crate::record::Record;
 use crate::rmgr::id;
-use crate::Relation;
+use leadline_datadir::RelFile as Relation;
 
 pub(super) fn describe(record: &Record<'_>, to: &mut Reading<'_>) -> Result<()> {
     match record.rmid {

@@ -5,10 +5,10 @@ use leadline_bytes::{Bytes, Result};
 use super::fields::{time_text, unix_us, Reading, Value};
 use super::inval::{self, Message};
 use super::main_data::MainData;
-use crate::long::List;
+use crate::kept::List;
 use crate::record::Record;
-use crate::Relation;
 use leadline_datadir::Lsn;
+use leadline_datadir::RelFile as Relation;
 
 /// Of `xl_info`: the highest bit says that `xinfo` follows.
 const OPMASK: u8 = 0x70;
@@ -112,7 +112,7 @@ fn end(record: &Record<'_>, kind: &'static str, bytes: &mut MainData<'_, '_>) ->
     }
     if has(xinfo::INVALS) {
         let count = bytes.i32("nmsgs")?;
-        out.messages = bytes.messages(count)?;
+        out.messages = inval::messages(bytes, count)?;
     }
     if has(xinfo::TWOPHASE) {
         out.xid = bytes.u32("twophase_xid")?;
