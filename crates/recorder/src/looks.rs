@@ -240,7 +240,7 @@ impl Looks {
         let from = thread_cpu_ns();
         for listed in sessions.list() {
             let (session_id, pid, wait_event_info) = (listed.session_id, listed.pid, listed.wait_event_info);
-            for held in held_locks.read(listed.host_pid).unwrap_or_default() {
+            for held in held_locks.read(listed.host_pid, &self.layout).unwrap_or_default() {
                 let mode = mode(held.exclusive);
                 let holder = Holder { session_id, pid, mode, wait_event_info };
                 let place = holders.entry(held.lock).or_insert(holder);

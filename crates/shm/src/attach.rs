@@ -214,7 +214,7 @@ pub fn attach(pid: i32, allow_map: bool) -> Result<Attached> {
     }
 
     let held_locks =
-        HeldLocks::find(&binary, base).filter(|h| children.iter().all(|c| h.plausible(c.pid, range.clone())));
+        HeldLocks::find(&binary, base).filter(|h| children.iter().all(|c| h.plausible(c.pid, &layout, range.clone())));
     match held_locks {
         Some(_) => checks.note("held_lwlocks list", true, format!("plausible in {} processes", children.len())),
         None => checks.skip("held_lwlocks list", "not found in this build: holders of LWLocks are not named"),
@@ -228,7 +228,7 @@ pub fn attach(pid: i32, allow_map: bool) -> Result<Attached> {
     let mut wait_events = WaitEvents::of(major, layout.tranche_first_user);
     if let (Ok(array), Ok(count)) = (symbol("NamedLWLockTrancheArray"), symbol("NamedLWLockTrancheRequests")) {
         if let (Ok(array), Ok(count)) = (postmaster.u64(array), postmaster.u32(count)) {
-            wait_events.add_named_tranches(&postmaster, array, count);
+            wait_events.add_named_tranches(&postmaster, &layout, array, count);
         }
     }
     let (memory, not_mapped_why) = open_memory(pid, &segment, allow_map);
@@ -243,12 +243,7 @@ pub fn attach(pid: i32, allow_map: bool) -> Result<Attached> {
             .and_then(|at| postmaster.u64(proc_global + at).ok())
             .filter(|a| range.contains(a)),
         backend_status,
-        // auxiliary processes follow the backends: at most 8 kinds up to 16, one slot per PGPROC of them from 17
-        backend_status_slots: if status_index_is_proc_index {
-            all_proc_count.min(max_backends + 38)
-        } else {
-            max_backends + 8
-        },
+        backend_status_slots: max_backends + layout.auxiliary_slots,
         status_index_is_proc_index,
         buffer_descriptors,
         buffer_blocks,
@@ -469,7 +464,7 @@ fn find_backend_status(
         } else {
             // the startup process of a standby is of both kinds: its entry is from before it got a backend's number
             number("MyAuxProcType")
-                .filter(|t| (0..16).contains(t))
+                .filter(|&t| u32::try_from(t).is_ok_and(|t| t < layout.auxiliary_slots))
                 .map(|t| max_backends as i32 + t)
                 .or_else(|| number("MyBackendId").filter(|&id| id > 0).map(|id| id - 1))
         };

@@ -8,8 +8,9 @@ use crate::attach::Anchors;
 use crate::layout::Layout;
 use crate::lwlocks::{read_waiters, Waiter};
 use crate::memory::{Memory, Read};
-use crate::page_kind::{page_kind, right_sibling, BTPO_NEXT, BTREE_SPECIAL, LEAF, RIGHT_EDGE_LEAF, RIGHT_MOST_LEAF};
+use crate::page_kind::{page_kind, right_sibling, LEAF, RIGHT_EDGE_LEAF, RIGHT_MOST_LEAF};
 use leadline_datadir::{database_folder, segment_path, BlockId, RelFile};
+use leadline_page::postgres::btree;
 use std::fs;
 use std::path::PathBuf;
 
@@ -112,11 +113,11 @@ impl Pages {
     }
 
     /// Takes the buffer when it holds a page of one of the relations.
-    fn take(&mut self, buf_id: u32, descriptor: &[u8]) {
+    fn take(&mut self, layout: &Layout, buf_id: u32, descriptor: &[u8]) {
         if self.relations.is_empty() {
             return;
         }
-        let tag = parse_tag(descriptor);
+        let tag = parse_tag(layout, descriptor.get(layout.buf_tag as usize..).unwrap_or_default());
         if let Some(key) = self.key(&tag) {
             self.held.push((key, buf_id));
         }
@@ -184,7 +185,7 @@ impl Buffers {
         let mut pages = Pages::of(self.leafy.clone());
         let mut candidates = Vec::new();
         self.each(mem, torn, |buffers, id, descriptor| {
-            pages.take(id, descriptor);
+            pages.take(&buffers.layout, id, descriptor);
             if buffers.is_candidate(descriptor, wanted) {
                 candidates.push(id);
             }
@@ -232,7 +233,7 @@ impl Buffers {
         }
         if of_leaves.iter().any(|relation| !pages.relations.contains(relation)) {
             pages = Pages::of(of_leaves);
-            self.each(mem, torn, |_, id, descriptor| pages.take(id, descriptor));
+            self.each(mem, torn, |buffers, id, descriptor| pages.take(&buffers.layout, id, descriptor));
         }
         pages.sort();
         for wait in found.iter_mut().filter(|w| w.page_kind == LEAF) {
@@ -294,9 +295,9 @@ impl Buffers {
     }
 
     fn read_tag<M: Memory>(&self, mem: &M, descriptor: u64) -> Read<(BlockId, u32)> {
-        let mut b = [0u8; 20];
+        let mut b = vec![0u8; self.layout.buf_tag_size as usize];
         mem.read(descriptor + self.layout.buf_tag, &mut b)?;
-        Ok((parse_tag(&b), mem.u32(descriptor + self.layout.buf_state)?))
+        Ok((parse_tag(&self.layout, &b), mem.u32(descriptor + self.layout.buf_state)?))
     }
 
     fn read_page_kind<M: Memory>(&self, mem: &M, buf_id: u32, tag: &BlockId) -> (&'static str, Option<u32>) {
@@ -312,16 +313,18 @@ impl Buffers {
     /// Of a page known to be of a btree: only its special area tells, at the end of the page.
     fn read_right_sibling<M: Memory>(&self, mem: &M, buf_id: u32) -> Option<u32> {
         let end = self.anchors.buffer_blocks + (u64::from(buf_id) + 1) * u64::from(self.anchors.block_size);
-        let next = mem.u32(end - (BTREE_SPECIAL - BTPO_NEXT) as u64).ok()?;
-        Some(next).filter(|&next| next != 0)
+        let mut special = [0; btree::SPECIAL];
+        mem.read(end - special.len() as u64, &mut special).ok()?;
+        btree::Opaque::parse(&special).map(|opaque| opaque.btpo_next).filter(|&next| next != 0)
     }
 }
 
-/// The tag at the start of a BufferDesc of at least 20 bytes.
-fn parse_tag(b: &[u8]) -> BlockId {
-    let word = |i: usize| b.get(i..i + 4).map_or(0, |w| u32::from_le_bytes([w[0], w[1], w[2], w[3]]));
-    let relation = RelFile { spc: word(0), db: word(4), rel: word(8) };
-    BlockId { relation, fork: word(12), block: word(16) }
+/// The page that a BufferTag names.
+fn parse_tag(layout: &Layout, b: &[u8]) -> BlockId {
+    let word = |at: u64| b.get(at as usize..).and_then(|b| b.first_chunk()).map_or(0, |w| u32::from_le_bytes(*w));
+    let relation =
+        RelFile { spc: word(layout.buf_tag_spc), db: word(layout.buf_tag_db), rel: word(layout.buf_tag_rel) };
+    BlockId { relation, fork: word(layout.buf_tag_fork), block: word(layout.buf_tag_block) }
 }
 
 /// Length of a relation's main fork in blocks, from its files as the postmaster sees them; None when they cannot be read.

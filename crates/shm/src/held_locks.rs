@@ -4,11 +4,14 @@
 //! two addresses the exported function `LWLockHeldByMe` works with: it reads the count and walks the array.
 
 use crate::elf::Binary;
+use crate::layout::Layout;
 use crate::memory::{Memory, ProcessMemory, Read};
 use iced_x86::{Decoder, DecoderOptions, Mnemonic, OpKind, Register};
 
 /// lwlock.c, MAX_SIMUL_LWLOCKS.
 const MAX_HELD: u32 = 200;
+/// lwlock.h, LWLockMode.
+const LW_EXCLUSIVE: u32 = 0;
 
 /// Run-time addresses of `num_held_lwlocks` and `held_lwlocks`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,29 +67,29 @@ impl HeldLocks {
     }
 
     /// The locks a backend holds now. Torn lists are possible; an impossible count gives an empty one.
-    pub fn read(&self, pid: i32) -> Read<Vec<Held>> {
+    pub fn read(&self, pid: i32, layout: &Layout) -> Read<Vec<Held>> {
         let backend = ProcessMemory { pid };
         let count = backend.u32(self.count)?;
         if count == 0 || count > MAX_HELD {
             return Ok(Vec::new());
         }
-        let mut bytes = vec![0u8; count as usize * 16];
+        let size = layout.held_size as usize;
+        let mut bytes = vec![0u8; count as usize * size];
         backend.read(self.array, &mut bytes)?;
-        Ok(bytes
-            .chunks_exact(16)
-            .map(|entry| Held {
-                lock: u64::from_le_bytes(entry[..8].try_into().expect("8 bytes")),
-                exclusive: entry[8..12] == [0; 4],
-            })
-            .collect())
+        let held = |entry: &[u8]| {
+            let lock = entry.get(layout.held_lock as usize..)?.first_chunk()?;
+            let mode = entry.get(layout.held_mode as usize..)?.first_chunk()?;
+            Some(Held { lock: u64::from_le_bytes(*lock), exclusive: u32::from_le_bytes(*mode) == LW_EXCLUSIVE })
+        };
+        Ok(bytes.chunks_exact(size).filter_map(held).collect())
     }
 
     /// Does the list look like one in this backend? Used once at attach.
-    pub fn plausible(&self, pid: i32, segment: std::ops::Range<u64>) -> bool {
+    pub fn plausible(&self, pid: i32, layout: &Layout, segment: std::ops::Range<u64>) -> bool {
         let backend = ProcessMemory { pid };
         match backend.u32(self.count) {
             Ok(count) if count <= MAX_HELD => {
-                self.read(pid).is_ok_and(|held| held.iter().all(|h| segment.contains(&h.lock)))
+                self.read(pid, layout).is_ok_and(|held| held.iter().all(|h| segment.contains(&h.lock)))
             }
             _ => false,
         }

@@ -174,17 +174,18 @@ pub fn read_edges<M: Memory>(
     edges
 }
 
-fn read_tag<M: Memory>(mem: &M, at: u64) -> Read<LockTag> {
-    let mut b = [0u8; 16];
+fn read_tag<M: Memory>(mem: &M, layout: &Layout, at: u64) -> Read<LockTag> {
+    let mut b = vec![0u8; layout.locktag_size as usize];
     mem.read(at, &mut b)?;
-    let word = |i: usize| u32::from_le_bytes([b[i], b[i + 1], b[i + 2], b[i + 3]]);
+    let word = |at: u64| b.get(at as usize..).and_then(|b| b.first_chunk()).map_or(0, |w| u32::from_le_bytes(*w));
+    let byte = |at: u64| b.get(at as usize).copied().unwrap_or(0);
     let tag = LockTag {
-        field1: word(0),
-        field2: word(4),
-        field3: word(8),
-        field4: u16::from_le_bytes([b[12], b[13]]),
-        locktag_type: b[14],
-        lockmethodid: b[15],
+        field1: word(layout.locktag_field1),
+        field2: word(layout.locktag_field2),
+        field3: word(layout.locktag_field3),
+        field4: u16::from_le_bytes([byte(layout.locktag_field4), byte(layout.locktag_field4 + 1)]),
+        locktag_type: byte(layout.locktag_type),
+        lockmethodid: byte(layout.locktag_method),
     };
     let known = usize::from(tag.locktag_type) < LOCK_TYPES.len() && matches!(tag.lockmethodid, 1 | 2);
     if known {
@@ -195,7 +196,7 @@ fn read_tag<M: Memory>(mem: &M, at: u64) -> Read<LockTag> {
 }
 
 fn read_lock<M: Memory>(mem: &M, layout: &Layout, anchors: &Anchors, at: u64) -> Read<Lock> {
-    let tag = read_tag(mem, at + layout.lock_tag)?;
+    let tag = read_tag(mem, layout, at + layout.lock_tag)?;
     let mut participants = Vec::new();
     let may_hold = |proc| is_proc(layout, anchors, proc) || is_prepared(layout, anchors, proc);
     for link in list(mem, layout, at + layout.lock_proc_locks)? {

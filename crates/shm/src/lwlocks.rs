@@ -89,7 +89,7 @@ fn partition(layout: &Layout, index: u32) -> Option<u32> {
     if index < layout.buffer_mapping_first {
         return None;
     }
-    let predicate_first = layout.lock_manager_first + 16; // NUM_LOCK_PARTITIONS
+    let predicate_first = layout.lock_manager_first + layout.lock_partitions;
     [predicate_first, layout.lock_manager_first, layout.buffer_mapping_first]
         .into_iter()
         .find(|&first| index >= first)

@@ -1,5 +1,6 @@
 //! Names of wait event codes per major version: data/wait_events.csv.
 
+use crate::layout::Layout;
 use crate::memory::Memory;
 use std::collections::BTreeMap;
 
@@ -37,10 +38,13 @@ impl WaitEvents {
     }
 
     /// Adds the tranches extensions registered at server start: `NamedLWLockTrancheArray` of {int id, char *name}.
-    pub fn add_named_tranches(&mut self, mem: &impl Memory, array: u64, count: u32) {
+    pub fn add_named_tranches(&mut self, mem: &impl Memory, layout: &Layout, array: u64, count: u32) {
         for i in 0..count.min(256) as u64 {
-            let entry = array.wrapping_add(i * 16);
-            let (Ok(id), Ok(name_at)) = (mem.u32(entry), mem.u64(entry + 8)) else { return };
+            let entry = array.wrapping_add(i * layout.tranche_size);
+            let (Ok(id), Ok(name_at)) = (mem.u32(entry + layout.tranche_id), mem.u64(entry + layout.tranche_name))
+            else {
+                return;
+            };
             let mut name = Vec::new();
             if id < self.first_user_tranche || id > 0xffff || mem.c_string(name_at, 64, &mut name).is_err() {
                 continue;

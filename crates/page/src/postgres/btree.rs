@@ -18,6 +18,8 @@ pub const BTREE_MAGIC: u32 = 0x05_3162;
 #[allow(missing_docs)]
 pub const BTP_LEAF: u16 = 0x0001;
 #[allow(missing_docs)]
+pub const BTP_ROOT: u16 = 0x0002;
+#[allow(missing_docs)]
 pub const BTP_DELETED: u16 = 0x0004;
 #[allow(missing_docs)]
 pub const BTP_META: u16 = 0x0008;

@@ -32,8 +32,13 @@ impl Fork {
 
     /// The name of a fork by its number in a buffer tag or a log record.
     pub fn name_of(number: u32) -> Option<&'static str> {
+        Fork::of_number(number).map(Fork::as_str)
+    }
+
+    /// The fork of a number in a buffer tag or a log record.
+    pub fn of_number(number: u32) -> Option<Fork> {
         let forks = [Fork::Main, Fork::Fsm, Fork::Vm, Fork::Init];
-        forks.get(usize::try_from(number).ok()?).map(|fork| fork.as_str())
+        forks.get(usize::try_from(number).ok()?).copied()
     }
 
     /// What stands behind the number in the name of its file, `_` before it; of the main fork nothing does.
