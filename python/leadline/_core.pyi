@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, TypedDict, final, type_check_only
 
 __all__ = [
+    "DEFAULT_BLOCK_SIZE",
     "MAJORS",
     "REASONS",
     "VERSION",
@@ -55,6 +56,9 @@ class TableWriter:
 
 def block_sizes(data_dir: str) -> tuple[int, int]:
     """What a data directory's pg_control says of its pages: bytes of a block, and of a block of the log."""
+
+DEFAULT_BLOCK_SIZE: int
+"""Bytes of a block, and of a block of the log, unless the server was built otherwise."""
 
 MAJORS: tuple[int, int]
 """The first and the last major whose data directories are known."""

@@ -251,6 +251,15 @@ def test_a_table_that_outgrew_its_size_in_the_catalog_is_not_small(cap: Syntheti
     assert [(f.id, f.subject) for f in found(cap)] == [("HOT-BLOCK", "heap tail pages of public.counter")]
 
 
+@pytest.mark.parametrize(("block", "rule"), [(31, "HOT-HEAP-PAGE"), (32, "HOT-BLOCK")])
+def test_a_block_counts_as_large_as_the_server_was_built_with(cap: SyntheticCapture, block: int, rule: str) -> None:
+    cap.setting("block_size", 32768)
+    wait(cap, "LWLock:BufferContent")
+    seen(cap, SMALL, "heap tail", waiters=4, block=block)  # 32 blocks are 1 MB
+    looked(cap, waiting=5, attributed=4)
+    assert [f.id for f in found(cap)] == [rule]
+
+
 def test_the_tail_of_a_large_table_is_a_hot_block(cap: SyntheticCapture) -> None:
     wait(cap, "LWLock:BufferContent")
     seen(cap, TABLE, "heap tail", waiters=2, block=9000)

@@ -367,9 +367,9 @@ def test_severity_and_confidence_are_of_the_known_words() -> None:
             assert given <= set(known), f"{definition.file}: {sorted(given)}"
             if macro not in text:
                 assert given, f"{definition.file}: no word of {known}"
-    severity, *confidences = macros().sql.split("macro ")[1:]
-    assert words(severity) == set(SEVERITIES) - {"info"}
-    assert [words(text) for text in confidences] == [set(CONFIDENCES)] * 2
+    made = {text.partition("(")[0]: text for text in macros().sql.split("macro ")[1:]}
+    assert words(made["severity_of"]) == set(SEVERITIES) - {"info"}
+    assert [words(made[name]) for name in ("confidence_of", "confidence_of_seen")] == [set(CONFIDENCES)] * 2
 
 
 def words(text: str) -> set[str]:

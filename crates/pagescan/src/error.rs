@@ -3,6 +3,7 @@
 use std::io;
 use std::path::Path;
 
+use leadline_datadir::DEFAULT_BLOCK_SIZE;
 use leadline_errors::{Error, Kind};
 
 /// The file system said no.
@@ -14,8 +15,9 @@ pub(crate) fn cannot_read(path: &Path, source: &io::Error) -> Error {
 pub(crate) fn no_pages(path: &Path, detail: impl Into<String>) -> Error {
     Error::new(Kind::Invalid, "there are no such pages here")
         .detail(detail)
-        .hint(
-            "name a file of a relation, its folder (base/16384), or a data directory; --block-size 8192 takes any file as pages",
-        )
+        .hint(format!(
+            "name a file of a relation, its folder (base/16384), or a data directory; --block-size {DEFAULT_BLOCK_SIZE} takes any file \
+             as pages"
+        ))
         .at(path)
 }

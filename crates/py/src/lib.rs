@@ -30,6 +30,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<page::PageRun>()?;
     module.add_function(wrap_pyfunction!(page::page_read, module)?)?;
     module.add_function(wrap_pyfunction!(page::block_sizes, module)?)?;
+    module.add("DEFAULT_BLOCK_SIZE", leadline_datadir::DEFAULT_BLOCK_SIZE)?;
     module.add("MAJORS", (*leadline_datadir::MAJORS.start(), *leadline_datadir::MAJORS.end()))?;
     module.add_class::<catalog_names::CatalogNames>()?;
     module.add_function(wrap_pyfunction!(data_dir::condition, module)?)?;

@@ -8,7 +8,11 @@
 -- threshold: some_samples = 20 (a sampling error of 22 %)
 -- threshold: confident_seen = 30 (waiters or scans that show what is waited for; the error of a share is then below 20 %)
 -- threshold: some_seen = 10 (waiters or scans; the error of a share is then below 32 %)
+-- threshold: default_block_bytes = 8192 (BLCKSZ unless the server was built otherwise)
 -- threshold: named_part = 0.5 (share of the waits whose target is known; with less, the larger part is inferred)
+
+-- Bytes of a block from the value of the setting block_size; when it is not known, of a server that was not built otherwise.
+create or replace macro block_bytes_of(block_size) as coalesce(try_cast(block_size as bigint), getvariable('default_block_bytes')::bigint);
 
 -- From seconds lost by the victims: share is of the cost base (database time), window_s the length of the capture.
 create or replace macro severity_of(share, lost_s, window_s) as

@@ -17,9 +17,10 @@ with base as (
 scan as (  -- looks at the pages seen hot before miss those that have just become hot: they would count too low
   select coalesce(sum(waiting), 0) as waiting, coalesce(sum(attributed), 0) as attributed from buffer_scan where scope = 'all'
 ),
+block as (select block_bytes_of(max(setting)) as block_bytes from setting where name = 'block_size'),
 size as (  -- in bytes; a block seen beyond the size read before the window tells that it has grown
-  select p.dbnode, p.relfilenode, greatest(any_value(nullif(r.size_bytes, -1)), 8192 * (max(p.block) + 1)) as size_bytes
-  from page_wait p
+  select p.dbnode, p.relfilenode, greatest(any_value(nullif(r.size_bytes, -1)), any_value(b.block_bytes) * (max(p.block) + 1)) as size_bytes
+  from page_wait p cross join block b
   left join relation r on r.datid = p.dbnode and r.relid = p.relid
   where p.fork = 'main' and p.page_kind in ('heap', 'heap tail')
   group by p.dbnode, p.relfilenode

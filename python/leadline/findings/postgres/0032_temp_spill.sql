@@ -13,7 +13,7 @@
 with base as (
   select sum(weight_s) as db_time_s from session_sample where in_db_time
 ),
-block as (select coalesce(max(try_cast(setting as bigint)), 8192) as block_bytes from setting where name = 'block_size'),
+block as (select block_bytes_of(max(setting)) as block_bytes from setting where name = 'block_size'),
 spill as materialized (
   select session_id, ts, dt_ns, temp_blks_written, temp_blks_read from session_delta where temp_blks_written > 0 or temp_blks_read > 0
 ),

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 
-from leadline._core import block_sizes
+from leadline._core import DEFAULT_BLOCK_SIZE, block_sizes
 from leadline.errors import LeadlineError
 from leadline.host import proc
 from leadline.postgres import postmaster
@@ -44,17 +44,18 @@ _VALUE = re.compile(r"([-+]?(?:0[xX][0-9a-fA-F]+|\d+(?:\.\d+)?))\s*([A-Za-z]*)")
 _LINE = re.compile(r"""\s*([A-Za-z_][\w.]*)\s*(?:=|\s)\s*('(?:[^'\\]|''|\\.)*'|[^\s#'=]\S*)""")
 _SHORT = {"B": "shared_buffers", "N": "max_connections", "p": "port", "h": "listen_addresses", "k": "unix_socket_directories"}
 _BOOL = {"true": "on", "yes": "on", "false": "off", "no": "off"}
+DEFAULT_SIZES = (DEFAULT_BLOCK_SIZE, DEFAULT_BLOCK_SIZE)  # of a block, and of a block of the log
 Place = Callable[[str], Path]
 
 
-def unit_of(name: str, block_sizes: tuple[int, int] = (8192, 8192)) -> str | None:
+def unit_of(name: str, block_sizes: tuple[int, int] = DEFAULT_SIZES) -> str | None:
     """The unit that pg_settings shows. block_sizes: bytes of a block, and of a block of the log."""
     unit = UNIT_OF.get(name)
     blocks = dict(zip(("block", "wal block"), block_sizes))
     return f"{blocks[unit] // 1024}kB" if unit in blocks else unit
 
 
-def normal_value(name: str, value: str, block_sizes: tuple[int, int] = (8192, 8192)) -> str:
+def normal_value(name: str, value: str, block_sizes: tuple[int, int] = DEFAULT_SIZES) -> str:
     """A value as pg_settings shows it: 2GB of max_wal_size is 2048. Values that do not fit stay as written."""
     unit = unit_of(name, block_sizes)
     sizes = {**_BYTES, **{f"{size // 1024}kB": size for size in block_sizes}}
@@ -96,8 +97,8 @@ def settings_of(pid: int) -> tuple[list[Row], list[str]]:
     try:
         sizes = block_sizes(str(postmaster.data_path(pid)))
     except LeadlineError as e:
-        sizes = (8192, 8192)
-        notes.append(f"blocks of 8 kB are assumed in the settings: {e.message}")
+        sizes = DEFAULT_SIZES
+        notes.append(f"blocks of {DEFAULT_BLOCK_SIZE // 1024} kB are assumed in the settings: {e.message}")
     rows = [
         (name, mask_setting(name, normal_value(name, value, sizes)), unit_of(name, sizes) or "", source, "", "", False)
         for name, (value, source) in sorted(found.items())
