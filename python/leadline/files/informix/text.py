@@ -27,7 +27,10 @@ class Unknown:
 
 
 def lines(path: Path) -> Iterator[tuple[int, str]]:
-    """(number from 1, text without its end) of a regular file. What a line has beyond LONGEST bytes is a line of its own."""
+    """(number from 1, text without its end) of a regular file. What a line has beyond LONGEST bytes is a line of its own.
+
+    Raises LeadlineError where the file cannot be read, and where it has so many zero bytes in a row.
+    """
     try:
         if path.exists() and not path.is_file():
             raise LeadlineError("usage", "this is not a regular file", hint="save what the tool prints to a file first", where=str(path))
@@ -35,6 +38,9 @@ def lines(path: Path) -> Iterator[tuple[int, str]]:
             number = 0
             while line := file.readline(LONGEST):
                 number += 1
+                if len(line) == LONGEST and not line.strip(b"\0"):  # a sparse file has terabytes of them
+                    detail = f"line {number} is {LONGEST} zero bytes"
+                    raise LeadlineError("invalid", "this is not text", detail=detail, where=str(path))
                 yield number, line.decode("utf-8", "replace").rstrip("\r\n")
     except FileNotFoundError as e:
         raise LeadlineError("not_found", "there is no such file", where=str(path)) from e

@@ -1,0 +1,202 @@
+"""What every command does where its output cannot be written or its input is odd: one error and exit code 2, and it ends.
+
+A command that is new is in the table by itself (tests/commands.py), and fails until LINES has a line of real work for it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import click
+import pytest
+from commands import leaves
+from conftest import Server, running
+
+TESTDATA = Path(__file__).resolve().parents[2] / "testdata"
+LEAVES = {" ".join(words): command for words, command in leaves()}
+SEGMENT = "000000010000000000000001"
+PATIENCE_S = 10  # per process; what takes longer hangs
+# Of each command a line that prints something. What FILES and FOLDERS name is what it reads,
+# and is also tried as something odd. {new} is a place to write to, {dsn} a server.
+LINES = {
+    "demo": "--pg-bin {bin} --seconds 2 -o {new}",
+    "take": "--data-dir {live} --for 500ms --json -o {new}.leadline",
+    "top": "{live} --once --window 1s",
+    "show": "{capture}",
+    "findings": "{capture}",
+    "report": "{capture} -o {new}.html",
+    "sql": "{capture} from(session)",
+    "tables": "",
+    "doctor": "{live}",
+    "page check": "{page}",
+    "page diff": "{page}:0 {page}:1",
+    "page hex": "{page}:0",
+    "page scan": "{page} -o {new}.leadline",
+    "page show": "{page}",
+    "rows": "{data} t --database postgres",
+    "alter pending": "{data}",
+    "alter resolve": "{dsn} --table t --dry-run",
+    "wal export": "{segment} -o {new}.leadline",
+    "wal history": "{segment} 1663/5/1259 0",
+    "wal inval": "{segment}",
+    "wal show": "{segment} --limit 5",
+    "wal stats": "{segment}",
+    "import onstat": "{onstat} -o {new}.leadline",
+}
+FILES, FOLDERS = ("page", "segment", "onstat"), ("capture", "data", "live", "bin")
+READ = {name: [kind for kind in FILES + FOLDERS if f"{{{kind}}}" in line] for name, line in LINES.items()}
+# Zeros are pages that were never used.
+FINE = {(f"page {verb}", "a sparse file") for verb in ("check", "diff", "hex", "show")}
+
+# A row for each page is what it is asked for: of so many it is at work for hours, and can be interrupted.
+LONG = {("page scan", "a sparse file")}
+SLOW = {"demo"}  # its output is tried with the full device alone
+
+
+def line_of(name: str) -> str:
+    if name not in LINES:
+        pytest.fail(f"`leadline {name}` is new: add to LINES in tests/cli/test_every_command.py a line of it that prints something")
+    return LINES[name]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with running(18, autovacuum=False) as server:
+        server.sql("create table t as select i as n, md5(i::text) as word from generate_series(1, 1000) i")
+        server.sql("alter table t add column later int")
+        server.sql("checkpoint")
+        yield server
+
+
+@pytest.fixture(scope="module")
+def places(server: Server, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What stands for the words in braces."""
+    folder = tmp_path_factory.mktemp("places")
+    data = folder / "data"
+    server.private.stop()
+    shutil.copytree(server.private.data_dir, data)
+    server.private.start()
+    [[path]] = server.sql("select pg_relation_filepath('t')")
+    return {
+        "bin": server.fetched.bin_dir,
+        "live": str(server.private.data_dir),
+        "data": str(data),
+        "capture": str(TESTDATA / "capture" / "format1"),
+        "page": shutil.copy(data / path, folder / "16384"),
+        "segment": shutil.copy(data / "pg_wal" / SEGMENT, folder),
+        "onstat": str(TESTDATA / "informix" / "listing" / "onstat_x.txt"),
+        "dsn": server.dsn,
+    }
+
+
+@pytest.fixture
+def new(tmp_path: Path) -> Iterator[str]:
+    """A place to write to: gone at once, since a demo leaves much."""
+    with tempfile.TemporaryDirectory(dir=tmp_path) as name:
+        yield f"{name}/new"
+
+
+def words_of(name: str, places: dict[str, str]) -> list[str]:
+    return [*name.split(), *(word.replace("from(session)", "from session").format(**places) for word in line_of(name).split())]
+
+
+def errors_of(stderr: str) -> list[str]:
+    assert "Traceback" not in stderr, stderr
+    return [line for line in stderr.splitlines() if line.startswith("error: ")]
+
+
+# -- output ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "redirected"), [(name, to) for name in LEAVES for to in (">/dev/full", ">&-") if name not in SLOW or to == ">/dev/full"]
+)
+def test_output_that_cannot_be_written_is_one_error(name: str, redirected: str, places: dict[str, str], new: str) -> None:
+    command = ["sh", "-c", f'exec "$@" {redirected}', "sh", sys.executable, "-m", "leadline", *words_of(name, {**places, "new": new})]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2, done.stderr
+    assert len(errors_of(done.stderr)) == 1 and done.stderr.endswith("\n  at: stdout\n"), done.stderr
+
+
+@pytest.mark.parametrize("name", [name for name in LEAVES if name not in SLOW])
+def test_a_reader_that_has_seen_enough_is_no_error(name: str, places: dict[str, str], new: str) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "leadline", *words_of(name, {**places, "new": new})]
+    try:
+        done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    finally:
+        os.close(write)
+    assert (done.returncode, errors_of(done.stderr)) == (0, []), done.stderr
+
+
+# -- input -------------------------------------------------------------------------------------------------------------
+
+
+def sparse(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(3 << 40)
+
+
+def of_the_wrong_kind(path: Path, kind: str) -> None:
+    if kind in FOLDERS:
+        path.write_text("hello\n")
+    else:
+        path.mkdir()
+
+
+def unreadable(path: Path, kind: str) -> None:
+    if kind in FOLDERS:
+        path.mkdir(mode=0)
+    else:
+        path.touch(mode=0)
+
+
+ODD: dict[str, Callable[[Path, str], None]] = {
+    "a fifo": lambda path, _: os.mkfifo(path),
+    "of the wrong kind": of_the_wrong_kind,
+    "a link loop": lambda path, _: path.symlink_to(path.name),
+    "unreadable": unreadable,
+    "a sparse file": lambda path, _: sparse(path),
+}
+LIBC = ctypes.CDLL(None)
+PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH = 24, 1, 2
+
+
+def as_anyone() -> None:
+    """Root may read everything; a program that it starts with these rights gone may not. No other user need be able to read ours."""
+    for right in (CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH):
+        LIBC.prctl(PR_CAPBSET_DROP, right, 0, 0, 0)
+
+
+CASES = [(name, kind, odd) for name in LEAVES for kind in READ.get(name, []) for odd in ODD if (name, odd) not in LONG]
+
+
+@pytest.mark.parametrize(("name", "kind", "odd"), CASES)
+def test_odd_input_is_one_error(name: str, kind: str, odd: str, places: dict[str, str], new: str) -> None:
+    path = Path(new).parent / Path(places[kind]).name
+    ODD[odd](path, kind)
+    words = [word for word in words_of(name, {**places, "new": new, kind: str(path)}) if word != "--json"]  # errors as text
+    command = [sys.executable, "-m", "leadline", *words]
+    first = as_anyone if odd == "unreadable" else None
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, preexec_fn=first, check=False)
+    if (name, odd) in FINE:
+        assert (done.returncode, errors_of(done.stderr)) == (0, []), done.stderr
+    else:
+        assert (done.returncode, len(errors_of(done.stderr)), done.stdout) == (2, 1, ""), done.stderr
+
+
+def test_each_command_that_reads_files_is_tried_on_odd_ones() -> None:
+    """Where an argument is a path and the line names no input, it would not be."""
+    for name, command in LEAVES.items():
+        line_of(name)
+        if any(isinstance(p, click.Argument) and p.required and isinstance(p.type, click.Path) for p in command.params):
+            assert READ[name], f"the line of `leadline {name}` reads none of {', '.join(FILES + FOLDERS)}"
+    assert LINES.keys() <= LEAVES.keys()
