@@ -30,7 +30,7 @@ pub enum Server {
     },
     /// It ended in order: all it knew is in the files.
     Stopped,
-    /// A standby that ended in order: what it replayed since its last restartpoint may not be in the files.
+    /// A standby that ended in order: what it replayed after the checkpoint that pg_control names may not be in the files.
     StoppedInRecovery,
     /// It ended by force and was not started again. Files copied while it ran look the same when they have no postmaster.pid.
     Crashed,
@@ -152,8 +152,11 @@ impl Condition {
     /// Of a running server more than the log may be missing: what it has in memory, and unlogged tables.
     pub fn behind_since(&self) -> Option<Lsn> {
         let control = self.control.as_ref().ok()?;
-        let is_behind = !matches!(self.server, Server::Stopped | Server::Unknown);
-        is_behind.then_some(control.redo)
+        match self.server {
+            Server::Stopped | Server::Unknown => None,
+            Server::StoppedInRecovery => replayed_since(control),
+            _ => Some(control.redo),
+        }
     }
 
     /// PG_VERSION and the major that pg_control is of, when they differ. Of a build whose catalog version is not known, the major is
@@ -187,6 +190,8 @@ impl Condition {
                 "the server is running: the files are as it last wrote them, and what is only in its memory is not in them".into(),
                 if in_recovery { "CHECKPOINT on the primary, then here, writes it" } else { "CHECKPOINT writes it" },
             ),
+            // Of which all that it replayed is in the files.
+            Server::StoppedInRecovery if redo.is_empty() => {}
             Server::StoppedInRecovery => say(
                 "stopped-in-recovery",
                 format!("a standby that was stopped: what it replayed{redo} may not be in the files"),
@@ -233,6 +238,21 @@ impl Condition {
         }
         found
     }
+}
+
+/// Where the log begins of which a standby that was stopped may not have written all; none when it replayed nothing after the checkpoint
+/// that its files hold.
+///
+/// It writes all that it replayed when it ends, but only if its primary made a checkpoint since it last did that. pg_control is the same
+/// either way; it tells for certain only how far it replayed.
+fn replayed_since(control: &ControlState) -> Option<Lsn> {
+    const RECORD: u64 = 120; // a checkpoint's, of 114 bytes and aligned, in each major
+    const PAGE: u64 = 8192;
+    const PAGE_HEADER: u64 = 40; // the longer one: with the shorter, what is over has no room for a record
+    let at = control.checkpoint.0;
+    let crosses = at % PAGE + RECORD > PAGE;
+    let end = at.saturating_add(RECORD + if crosses { PAGE_HEADER } else { 0 });
+    (control.min_recovery_point.0 > end).then_some(control.checkpoint)
 }
 
 /// Whether files that are not of a server that was shut down are for certain a copy: their postmaster.pid names another data directory

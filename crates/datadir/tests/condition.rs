@@ -7,6 +7,8 @@ use leadline_datadir::{Condition, DataDir, Lsn, Server};
 
 const IN_PRODUCTION: u32 = 6;
 const SHUT_DOWN: u32 = 1;
+const SHUT_DOWN_IN_RECOVERY: u32 = 2;
+const MIN_RECOVERY_POINT: usize = 136; // its offset
 
 /// A folder that is removed at the end.
 struct Made(PathBuf);
@@ -57,6 +59,33 @@ fn names(condition: &Condition) -> Vec<(&'static str, bool)> {
 fn of_a_server_that_was_shut_down_there_is_nothing_to_say() {
     let condition = Made::new("stopped", SHUT_DOWN).look();
     assert_eq!((condition.server, condition.behind_since(), names(&condition)), (Server::Stopped, None, vec![]));
+}
+
+#[test]
+fn a_standby_that_replayed_nothing_after_its_checkpoint_is_whole() {
+    let made = Made::new("standby", SHUT_DOWN_IN_RECOVERY);
+    // Where the checkpoint's record is, how far it replayed, and whether that is more than the record. The second record ends on the
+    // next page, the third in the next segment, whose first page has a longer header.
+    let cases = [
+        (0x100_0028, 0x100_00a0, false),
+        (0x100_0028, 0x100_00b8, true),
+        (0x100_1fd0, 0x100_2060, false),
+        (0x100_1fd0, 0x100_2078, true),
+        (0x1ff_ffd0, 0x200_0070, false),
+        (0x1ff_ffd0, 0x200_0088, true),
+    ];
+    for (checkpoint, replayed, is_behind) in cases {
+        let mut file = control(SHUT_DOWN_IN_RECOVERY, 202_307_071);
+        file[32..40].copy_from_slice(&u64::to_le_bytes(checkpoint));
+        file[MIN_RECOVERY_POINT..MIN_RECOVERY_POINT + 8].copy_from_slice(&u64::to_le_bytes(replayed));
+        let crc = leadline_page::postgres::describe_control(&file).2;
+        file[288..292].copy_from_slice(&crc.to_le_bytes());
+        made.file("global/pg_control", &file);
+        let condition = made.look();
+        assert_eq!(condition.server, Server::StoppedInRecovery);
+        assert_eq!(condition.behind_since(), is_behind.then_some(Lsn(checkpoint)), "{checkpoint:x} {replayed:x}");
+        assert_eq!(condition.remarks().len(), usize::from(is_behind));
+    }
 }
 
 #[test]
