@@ -63,6 +63,15 @@ def test_dd_saturates_a_device(tmp_path: Path) -> None:
     assert "by dd (pid 4711) 1200 MiB, waited 10.0 s" in found.statement
 
 
+def test_one_reader_that_works_between_its_requests_keeps_a_device_busy(tmp_path: Path) -> None:
+    cap = quiet(tmp_path)
+    cap.each_second("device_delta", device="sdb", reads=700, read_bytes=700 << 20, read_ns=700 * MS, busy_ns=700 * MS, queue_ns=700 * MS)
+    cap.use(cap.process("dd", 4711), read_bytes=700 << 20, cpu_run_ns=300 * MS)
+    found = only(cap, "DEVICE-SATURATED")
+    assert found.severity == "low"
+    assert "sdb was busy 70 % of the time in 20 s of 20 s" in found.statement and "by dd (pid 4711)" in found.statement
+
+
 def test_a_device_with_many_short_requests_in_parallel_is_busy_and_fast(tmp_path: Path) -> None:
     """Half the time a request is there: whatever else, there is room."""
     cap = quiet(tmp_path)

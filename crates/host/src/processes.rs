@@ -19,10 +19,12 @@ const MOST_KINDS: usize = 512;
 /// After this many rows of a process its control group is looked up again.
 const REGROUP: u32 = 10;
 
-/// A process that did nothing in so many readings,
-const IDLE_AFTER: u32 = 5;
-/// ... is asked for only in one of so many: its counters miss nothing, its next row covers a longer interval.
-const IDLE_EVERY: u64 = 4;
+/// A process that did nothing in this many readings in a row
+const IDLE_AFTER: u32 = 3;
+/// is asked for only in every fifth reading. Its counters miss nothing; its next row covers a longer interval.
+const IDLE_EVERY: u64 = 5;
+/// Kernel threads are many and mostly asleep.
+const IDLE_KERNEL_EVERY: u64 = 10;
 
 /// One process that is followed.
 #[derive(Debug)]
@@ -124,9 +126,13 @@ impl Processes {
     /// Whether a process is asked for in this reading; one that is not is still there.
     fn is_due(&mut self, pid: i32) -> bool {
         match self.known.get_mut(&pid) {
-            Some(known) if known.idle >= IDLE_AFTER && (self.reading + known.id as u64) % IDLE_EVERY != 0 => {
-                known.absent = 0;
-                false
+            Some(known) if known.idle >= IDLE_AFTER => {
+                let every = if known.stat.is_kernel { IDLE_KERNEL_EVERY } else { IDLE_EVERY };
+                let is_due = (self.reading + known.id as u64) % every == 0;
+                if !is_due {
+                    known.absent = 0;
+                }
+                is_due
             }
             _ => true,
         }

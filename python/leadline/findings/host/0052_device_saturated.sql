@@ -1,18 +1,20 @@
 -- id: DEVICE-SATURATED
--- title: A block device has requests all the time
--- question: Which device had requests in nearly all of the time, how long did they take, and which processes made them?
+-- title: A block device is busy most of the time
+-- question: Which device was busy most of the time, how long did its requests take, and which processes made them?
 -- domain: host
 -- needs: device_delta
 -- unit: part of the time with a request at the device; requests at it
 -- cost: bytes
--- threshold: busy_part = 0.9 (of an interval: the device had next to no rest)
--- threshold: busy_queue = 0.8 (requests at the device on average: below one after the other there is room by definition)
+-- threshold: busy_part = 0.6 (of an interval with a request at the device; Gregg, Systems Performance, 2.3: an average above it hides bursts of 100 % in which requests queue)
+-- threshold: full_part = 0.9 (of an interval: the device had next to no rest)
+-- threshold: busy_queue = 0.5 (requests at the device on average: one process that asks for one after the other is at 1 less its own work between them)
 -- threshold: busy_min_s = 3 (seconds in such intervals: less is a burst)
 -- threshold: busy_share = 0.3 (of the window)
 -- threshold: queue_high = 4 (requests at the device on average: three wait while one is served, or it does several at once and is slow)
 -- threshold: service_high_ms = 10 (a request takes as long as a seek of a disk)
 -- threshold: confident_readings = 10 (intervals: with fewer a single burst makes the figure)
 -- threshold: named_processes = 3 (names told in the sentence; the evidence has more)
+-- silent unless: exists (from device_delta)
 -- wrong when: the device does many requests at once (NVMe, arrays, cloud volumes): all the time one request is then far from its limit, so look at the time a request takes
 with step as (
   select device, ts, dt_ns, busy_ns / dt_ns as busy, queue_ns / dt_ns as queue, queue_ns, reads + writes as requests, read_bytes, write_bytes,
@@ -21,7 +23,7 @@ with step as (
 ),
 full_step as (from step where busy >= getvariable('busy_part') and queue >= getvariable('busy_queue')),
 found as (
-  select s.device, sum(s.dt_ns) / 1e9 as busy_s, sum(s.queue_ns) / 1e9 as queued_s, sum(s.queue_ns) / sum(s.dt_ns) as queue, sum(s.requests)::bigint as requests,
+  select s.device, sum(s.dt_ns) / 1e9 as busy_s, sum(s.queue_ns) / 1e9 as queued_s, sum(s.queue_ns) / sum(s.dt_ns) as queue, sum(s.busy * s.dt_ns) / sum(s.dt_ns) as busy, sum(s.requests)::bigint as requests,
          sum(s.read_bytes) as read_bytes, sum(s.write_bytes) as write_bytes, sum(s.request_ns) / nullif(sum(s.requests), 0) / 1e6 as request_ms,
          count(*) as readings, min(s.ts - s.dt_ns) as ts_from, max(s.ts) as ts_to,
          to_json(list({ts_to: s.ts, busy: round(s.busy, 3), queue: round(s.queue, 2), requests: s.requests, read_bytes: s.read_bytes, write_bytes: s.write_bytes,
@@ -44,11 +46,12 @@ named as (
   where place <= getvariable('named_processes') group by device
 )
 select 'DEVICE-SATURATED' as id,
-       case when queue >= getvariable('queue_high') or request_ms >= getvariable('service_high_ms') then 'high' else 'medium' end as severity,
+       case when queue >= getvariable('queue_high') or request_ms >= getvariable('service_high_ms') then 'high'
+            when busy >= getvariable('full_part') then 'medium' else 'low' end as severity,
        case when readings >= getvariable('confident_readings') then 'high' else 'medium' end as confidence,
        'device ' || f.device as subject,
-       format('{} had requests nearly all the time in {:.0f} s of {:.0f} s: {:.0f} requests and {:.0f} MiB a second, {:.1f} at the device, {:.2f} ms each; {}',
-              f.device, busy_s, c.window_s, requests / busy_s, (read_bytes + write_bytes) / 1048576.0 / busy_s, queue, coalesce(request_ms, 0),
+       format('{} was busy {:.0f} % of the time in {:.0f} s of {:.0f} s: {:.0f} requests and {:.0f} MiB a second, {:.1f} at the device, {:.2f} ms each; {}',
+              f.device, 100 * least(busy, 1), busy_s, c.window_s, requests / busy_s, (read_bytes + write_bytes) / 1048576.0 / busy_s, queue, coalesce(request_ms, 0),
               coalesce('by ' || n.processes, 'no process is known to have read or written storage then')) as statement,
        queued_s as cost_s, null::double as share_of_db_time, readings as samples, f.ts_from, f.ts_to, f.evidence
 from found f left join named n using (device) cross join capture c
