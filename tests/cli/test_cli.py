@@ -229,7 +229,7 @@ def test_sql_reads_standard_input(capture: str) -> None:
         "drop view tick",
         "set enable_external_access = true",
         "install httpfs",
-        "pragma version",
+        "pragma threads = 1",
         "select 1; select 2",
         "",
         "select * from read_csv('{here}/secret.csv')",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from contextlib import closing
 from importlib import resources
 from pathlib import Path
 
@@ -12,10 +13,13 @@ import leadline.capture.hold
 import pytest
 from findings_synthetic import SyntheticCapture
 from leadline import findings
+from leadline.capture.reader import open_capture
 from leadline.errors import LeadlineError
 from leadline.findings import COLUMNS, CONFIDENCES, SEVERITIES, Definition, all_findings, evaluate, parse_finding
 from leadline.tables import all_tables
 from leadline.tables.macros import macros
+from leadline.views.show import lines as show_lines
+from leadline.views.text import rest_lines
 
 RULES = {d.id: d for d in all_findings()}
 OF_THE_WHOLE_SERVER = {  # one row at most: nothing to order
@@ -175,16 +179,56 @@ def test_the_capture_is_left_as_it_was(cap: SyntheticCapture) -> None:
         assert len(evaluate(capture).clean) == len(evaluate(capture).clean)
 
 
-def test_a_large_capture_is_evaluated_from_the_files_with_the_same_result(cap: SyntheticCapture, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def busy(cap: SyntheticCapture) -> SyntheticCapture:
+    """A client that waits for 10 s of 60, and a transaction left open before which another session waits."""
     client, holder = cap.add_session(application_name="slow"), cap.add_session()
     cap.sample(client, "active", "Client:ClientWrite", 0, 10)
     cap.sample(holder, "idle in transaction", "Client:ClientRead", 0, 10)
     cap.lock_wait(cap.add_session(), holder, 2, 8)
-    with cap.open() as capture:
+    return cap
+
+
+def test_tables_too_large_for_memory_stay_in_their_files(busy: SyntheticCapture, monkeypatch: pytest.MonkeyPatch) -> None:
+    with busy.open() as capture:
         from_memory = evaluate(capture)
-        monkeypatch.setattr(leadline.capture.hold, "SAMPLES_LIMIT", 10)
+        monkeypatch.setattr(leadline.capture.hold, "TABLE_LIMIT", 0)
         assert evaluate(capture) == from_memory
     assert {"SLOW-CLIENT", "IDLE-IN-XACT"} <= {f.id for f in from_memory.findings}
+
+
+def test_of_very_many_samples_some_passes_stand_for_the_rest(busy: SyntheticCapture, monkeypatch: pytest.MonkeyPatch) -> None:
+    with busy.open() as capture:
+        of_all = evaluate(capture)
+        samples = capture.scalar("select count(*) from session_tick")
+        monkeypatch.setattr(leadline.capture.hold, "SAMPLES_LIMIT", samples - 1)
+        monkeypatch.setattr(leadline.capture.hold, "THINNED_SAMPLES", samples // 7)
+        thinned = evaluate(capture)
+    assert (of_all.every_pass, thinned.every_pass) == (1, 8)
+    assert [(f.id, f.subject, f.severity) for f in thinned.findings] == [(f.id, f.subject, f.severity) for f in of_all.findings]
+    for few, all_of_them in zip(thinned.findings, of_all.findings):
+        assert few.samples <= all_of_them.samples
+        if all_of_them.cost_s is not None:
+            assert few.cost_s == pytest.approx(all_of_them.cost_s, abs=8 * 0.01 * 2)  # a stretch is off by a pass at each end
+    with closing(open_capture(busy.path, hold=True)) as held:
+        passes = held.rows("select count(*) as passes, sum(period_ns) as ns from sampled_pass")[0]
+        ticks = held.rows("select count(*) as passes, sum(period_ns) as ns from tick")[0]
+        looks = held.scalar("select count(*) from (select distinct ts from lock_wait) where ts not in (select ts from sampled_pass)")
+    assert passes["ns"] == ticks["ns"] and looks == 0
+    assert ticks["passes"] // 8 <= passes["passes"] < ticks["passes"] // 4
+
+
+def test_a_view_says_that_most_passes_were_not_read(busy: SyntheticCapture, monkeypatch: pytest.MonkeyPatch) -> None:
+    with busy.open() as capture:
+        samples = capture.scalar("select count(*) from session_tick")
+    monkeypatch.setattr(leadline.capture.hold, "SAMPLES_LIMIT", 10)
+    monkeypatch.setattr(leadline.capture.hold, "THINNED_SAMPLES", samples // 2)
+    with closing(open_capture(busy.path, hold=True)) as held:
+        evaluation = evaluate(held)
+        text = "\n".join(line.plain for line in show_lines(held, evaluation))
+        assert "one pass in 2 was read" in " ".join(text.split())
+    rest = " ".join(line.plain for line in rest_lines(evaluation, reasons=False))
+    assert "one pass in 2 was read" in " ".join(rest.split())
 
 
 def test_findings_are_ranked_by_cost_then_severity(cap: SyntheticCapture, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,7 @@
 """A capture held in memory: what many queries read is read from its files and computed once.
 
-Temporary tables and views stand before those of the same names. Views are made of their SQL again, since a view of the main
-schema goes on reading the main schema.
+Stored tables become tables of the main schema, and so do the views whose spec says that they are worth it. Every cursor of the
+connection sees them. A capture with more samples than memory should have is thinned: some passes stand for the rest.
 """
 
 from __future__ import annotations
@@ -11,41 +11,54 @@ from pathlib import Path
 
 import duckdb
 
-from leadline.capture.views import views_in_order
+from leadline.capture.views import read_segments, views_in_order
 from leadline.tables import all_tables
 
-# 270 bytes a row of the samples, measured, and two views have nearly all rows: about 1 GB at the limit. Larger captures stay in
-# their files.
-SAMPLES_LIMIT = 2_000_000
-FILES_LIMIT = 64 << 20  # bytes of segments, which are several times as much in memory
+# 270 bytes a row of the samples, measured, and two views have nearly all rows: 0.8 GB at the limit.
+SAMPLES_LIMIT = 1_500_000
+THINNED_SAMPLES = 1_000_000  # what is left of more: a share of a tenth of them is then known to 0.03 %
+TABLE_LIMIT = 8 << 20  # bytes of segments, which are several times as much in memory; a larger table stays in its files
 ALWAYS = "capture"  # one row, made of the manifest's text, that nearly every query reads
 
-
-def hold(db: duckdb.DuckDBPyConnection, directory: Path) -> bool:
-    """Holds the capture for this connection when it is small enough; tells whether it is.
-
-    A table that cannot be read is left where it is: the query that needs it says why.
-    """
-    tables = [t for t in all_tables().values() if t.kind == "table" and t.role != "event"]
-    sizes = {t.name: sum(segment.stat().st_size for segment in (directory / t.name).glob("*.parquet")) for t in tables}
-    if sum(sizes.values()) > FILES_LIMIT or _samples(db) > SAMPLES_LIMIT:
-        return False
-    for table in tables:
-        if sizes[table.name]:
-            with contextlib.suppress(duckdb.Error):
-                db.execute(f'create temp table "{table.name}" as select * from main."{table.name}"')
-    for view in views_in_order():
-        if view.materialise or view.name == ALWAYS:
-            with contextlib.suppress(duckdb.Error):
-                db.execute(f'create temp table "{view.name}" as {view.sql}')
-                continue
-        db.execute(f'create temp view "{view.name}" as {view.sql}')
-    return True
+# Each Nth pass, and those at which waiters were looked at, which rules join to the samples of the same moment. A pass stands for
+# the time until the next that is read.
+THINNED = """
+with looked as (select ts from lock_wait union select ts from lwlock_wait union select ts from buffer_wait),
+part as (select *, sum((tick % {every} = 0 or ts in (from looked))::int) over (order by tick) as part from tick)
+select min(tick) as tick, min(ts) as ts, sum(period_ns)::bigint as period_ns, arg_min(next_xid, tick) as next_xid from part group by part
+"""
 
 
-def _samples(db: duckdb.DuckDBPyConnection) -> int:
+def held_tables(directory: Path) -> set[str]:
+    """Stored tables of a capture that are worth keeping in memory: events can be many, and few queries read them."""
+    tables = (t.name for t in all_tables().values() if t.kind == "table" and t.role != "event")
+    return {name for name in tables if sum(segment.stat().st_size for segment in (directory / name).glob("*.parquet")) <= TABLE_LIMIT}
+
+
+def passes_to_read(db: duckdb.DuckDBPyConnection, directory: Path) -> int:
+    """1: every pass; N: every Nth. db: any connection; it reads the number of samples from the segments."""
+    runs = [segment for segment in sorted((directory / "session_run").glob("*.parquet")) if segment.stat().st_size > 0]
+    if not runs:
+        return 1
     try:
-        row = db.execute("select coalesce(sum(ticks), 0) from session_run").fetchone()
-    except duckdb.Error:
-        return 0
-    return int(row[0]) if row else 0
+        row = db.execute(f"select coalesce(sum(ticks), 0)::bigint from {read_segments(runs)}").fetchone()
+    except duckdb.Error:  # the query that needs them says why
+        return 1
+    samples = row[0] if row else 0
+    return 1 if samples <= SAMPLES_LIMIT else -(-samples // THINNED_SAMPLES)
+
+
+def create_views(db: duckdb.DuckDBPyConnection, *, held: bool, every: int = 1, temporary: bool = False) -> None:
+    """Every view of the contracts over the tables that are there; held: those worth it as tables. every: see passes_to_read.
+
+    temporary: for this cursor alone, in front of those of the main schema, with the values that its variables have now.
+    """
+    temp = "temp " if temporary else ""
+    for view in views_in_order():
+        thinned = view.name == "sampled_pass" and every > 1
+        sql = THINNED.format(every=every) if thinned else view.sql
+        if held and (view.materialise or view.name == ALWAYS or thinned):
+            with contextlib.suppress(duckdb.Error):  # a damaged segment: the query that needs it says why
+                db.execute(f'create {temp}table "{view.name}" as {sql}')
+                continue
+        db.execute(f'create {temp}view "{view.name}" as {sql}')

@@ -5,15 +5,17 @@ Layout and manifest: docs/concepts/contracts.md. Reading never writes into the c
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import duckdb
 
-from leadline.capture.hold import hold
+from leadline.capture.hold import create_views, held_tables, passes_to_read
 from leadline.capture.manifest import Manifest, read_manifest
-from leadline.capture.views import empty_table, manifest_view, views_in_order
+from leadline.capture.views import empty_table, manifest_view, read_segments
 from leadline.errors import LeadlineError
 from leadline.tables import Table, all_tables
 from leadline.tables.macros import macros
@@ -21,17 +23,17 @@ from leadline.tables.macros import macros
 
 @dataclass
 class Capture:
-    """One capture opened for reading. Every table and view of the contracts exists in `db`, empty when nothing was recorded."""
+    """One capture opened for reading. Every table and view of the contracts exists in `db`, empty when nothing was recorded.
+
+    held: its tables are in memory, and its views that cost much are computed. every_pass: 1, or N where the samples of every Nth
+    pass stand for the rest.
+    """
 
     path: Path
     manifest: Manifest
     db: duckdb.DuckDBPyConnection
     held: bool = False
-
-    def hold(self) -> Capture:
-        """Reads what many queries need once and keeps it in memory, when it is small enough: for commands that ask many questions."""
-        self.held = self.held or hold(self.db, self.path)
-        return self
+    every_pass: int = 1
 
     @property
     def interrupted(self) -> bool:
@@ -55,10 +57,13 @@ class Capture:
         probe = self.manifest.probe(spec.probe)
         return None if probe.looked else probe.why or f"probe {spec.probe} was not run"
 
-    def rows(self, sql: str, parameters: list[Any] | None = None) -> list[dict[str, Any]]:
+    def rows(self, sql: str, parameters: Sequence[int | float | str | None] = ()) -> list[dict[str, Any]]:
         """The rows of a query as dictionaries. Raises LeadlineError('query') when it does not run."""
         try:
-            cursor = self.db.execute(sql, parameters or [])
+            if parameters:  # not as objects: for the first of these DuckDB imports NumPy and pandas, where they are installed
+                self.db.execute(f"prepare of_capture as {sql}")
+                sql = f"execute of_capture({', '.join(map(_literal, parameters))})"
+            cursor = self.db.execute(sql)
         except duckdb.Error as e:
             raise LeadlineError(
                 "query", "the query does not run", detail=str(e).strip(), hint="leadline tables lists tables and columns"
@@ -75,45 +80,52 @@ class Capture:
         self.db.close()
 
 
-def open_capture(path: str | Path) -> Capture:
-    """Opens a capture for reading; an interrupted one too, with what it has."""
+def open_capture(path: str | Path, *, hold: bool = False) -> Capture:
+    """Opens a capture for reading; an interrupted one too, with what it has.
+
+    hold: for commands that ask many questions. What they read is read once and kept in memory, less the samples of some passes
+    when there are very many (capture/hold.py).
+    """
     path = Path(path)
     manifest = read_manifest(path)
     capture = Capture(path, manifest, memory_database())
     capture.db.execute(macros().sql)
+    capture.held = hold
+    capture.every_pass = passes_to_read(capture.db, path) if hold else 1
+    in_memory = held_tables(path) if hold else set()
     for table in all_tables().values():
         if table.kind == "table":
-            _create_table_view(capture, table)
+            _create_table(capture, table, "table" if table.name in in_memory else "view")
     capture.db.execute(manifest_view(manifest))
-    for table in views_in_order():
-        capture.db.execute(f'create view "{table.name}" as {table.sql}')
+    create_views(capture.db, held=hold, every=capture.every_pass)
     return capture
 
 
-def memory_database() -> duckdb.DuckDBPyConnection:
-    """An empty database for a capture, quiet, and without an optimizer that DuckDB 2.0.0 has broken.
+def _literal(value: int | float | str | None) -> str:
+    if value is None:
+        return "null"
+    return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else repr(value)
 
-    That one fails ("BindBuiltinScalarFunction did not return a BoundFunctionExpression") on a filter over
-    `case when column = 'a' then 'b' end` where statistics say that no row has 'a'. Without it the queries here are no slower.
-    """
+
+def memory_database() -> duckdb.DuckDBPyConnection:
+    """An empty database for a capture, quiet."""
     db = duckdb.connect(":memory:")
     db.execute("set enable_progress_bar = false")
-    db.execute("set disabled_optimizers = 'statistics_propagation'")
     return db
 
 
-def _create_table_view(capture: Capture, table: Table) -> None:
+def _create_table(capture: Capture, table: Table, kind: str) -> None:
     """A stored table: its segments, with the columns of the contract (absent ones null: an older format)."""
     empty = empty_table(table)
-    segments = []
-    for segment in sorted((capture.path / table.name).glob("*.parquet")):
-        if segment.stat().st_size > 0:
-            segments.append(str(segment).replace("'", "''"))
+    segments = [s for s in sorted((capture.path / table.name).glob("*.parquet")) if s.stat().st_size > 0]
     if not segments:
-        capture.db.execute(f'create view "{table.name}" as {empty}')
+        capture.db.execute(f'create {kind} "{table.name}" as {empty}')
         return
-    files = ", ".join(f"'{s}'" for s in segments)
-    query = f"{empty} union all by name select * from read_parquet([{files}], union_by_name = true)"
+    query = f"{empty} union all by name select * from {read_segments(segments)}"
+    if kind == "table":
+        with contextlib.suppress(duckdb.Error):  # a damaged page: the query that needs it says why
+            capture.db.execute(f'create table "{table.name}" as {query}')
+            return
     try:
         capture.db.execute(f'create view "{table.name}" as {query}')
     except duckdb.Error as e:

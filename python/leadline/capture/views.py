@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 from leadline.capture.manifest import Manifest
@@ -43,6 +44,12 @@ def empty_table(table: Table) -> str:
     """A query with the columns of a table and no row."""
     columns = ", ".join(f'cast(null as {duckdb_type(c.type)}) as "{c.name}"' for c in table.columns)
     return f"select {columns} where false"
+
+
+def read_segments(segments: Iterable[Path]) -> str:
+    """A table function over segments, in their order; absent columns are null. Not a parameter: for one, DuckDB imports pandas."""
+    names = ", ".join("'" + str(segment).replace("'", "''") + "'" for segment in segments)
+    return f"read_parquet([{names}], union_by_name = true)"
 
 
 def tables_with_rows(directory: Path) -> set[str]:

@@ -54,7 +54,7 @@ def command(pg_bin: Path | None, major: int | None, seconds: float, rate: float,
     folder = (out or Path()) / FOLDER
     progress = TerminalLine(sys.stderr)
     result = run_demo(folder, pg_bin=pg_bin, major=major, seconds=seconds, rate_hz=rate, announce=progress.note, progress=progress)
-    opened = open_capture(result.capture).hold()
+    opened = open_capture(result.capture, hold=True)
     try:
         about = {"capture": str(result.capture), "report": str(result.report)} if as_json else None
         print_view(opened, as_json=as_json, about=about)

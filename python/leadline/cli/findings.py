@@ -10,6 +10,7 @@ import click
 from leadline.capture.reader import open_capture
 from leadline.errors import LeadlineError
 from leadline.findings import Definition, Evaluation, all_findings, evaluate
+from leadline.findings.rules import TEXTS
 from leadline.output import to_json
 
 
@@ -69,7 +70,7 @@ def command(
         return 0
     if capture is None:
         raise LeadlineError("usage", "give a CAPTURE, or --explain ID, or --sql ID", hint="leadline findings --help")
-    opened = open_capture(capture).hold()
+    opened = open_capture(capture, hold=True)
     try:
         chosen = [find_rule(name).id for name in only] or None
         evaluation = evaluate(opened, chosen, parse_thresholds(thresholds))
@@ -85,7 +86,7 @@ def command(
 def _print_rule(rule: Definition, *, sql: bool, as_json: bool) -> None:
     if as_json:
         thresholds = [vars(t) for t in rule.thresholds]
-        keys = ("id", "title", "question", "domain", "needs", "unit", "cost")
+        keys = TEXTS
         known = {key: getattr(rule, key) for key in keys}
         click.echo(to_json(known | {"wrong_when": rule.wrong_when, "thresholds": thresholds, "sections": rule.sections, "sql": rule.sql()}))
     elif sql:

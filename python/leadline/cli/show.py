@@ -42,7 +42,7 @@ def command(capture: Path, as_json: bool) -> None:
     pressure, devices and processes. Of a log or of files: what their records and pages are. Always: what was not measured, and
     what leadline itself used.
     """
-    opened = open_capture(capture).hold()
+    opened = open_capture(capture, hold=True)
     try:
         print_view(opened, as_json=as_json)
     finally:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, fields
 from typing import Any
 
 import duckdb
 
-from leadline.capture.hold import hold
-from leadline.capture.reader import Capture
+from leadline.capture.hold import create_views
+from leadline.capture.reader import Capture, open_capture
 from leadline.errors import LeadlineError
 from leadline.findings.domain import not_applicable
 from leadline.findings.rules import COST_BASES, SECTIONS, Definition, all_findings, parse_finding
@@ -35,6 +37,7 @@ COLUMNS = {
 }
 SEVERITIES = ("critical", "high", "medium", "low", "info")
 CONFIDENCES = ("high", "medium", "low")
+WORKERS = 2  # rules of a held capture that run at once: planning them takes most of their time, and one thread plans a query
 
 
 @dataclass(frozen=True)
@@ -73,13 +76,14 @@ class Finding:
 class Evaluation:
     """findings: most costly first. not_evaluated: (id, reason). clean: ids of rules that were evaluated and gave no row.
 
-    not_applicable: (id, reason) of rules about something else than the capture.
+    not_applicable: (id, reason) of rules about something else than the capture. every_pass: as of Capture.
     """
 
     findings: list[Finding]
     not_evaluated: list[tuple[str, str]]
     clean: list[str]
     not_applicable: list[tuple[str, str]]
+    every_pass: int = 1
 
 
 def evaluate(capture: Capture, only: Collection[str] | None = None, thresholds: Mapping[str, float] | None = None) -> Evaluation:
@@ -91,36 +95,57 @@ def evaluate(capture: Capture, only: Collection[str] | None = None, thresholds: 
     """
     chosen = _chosen(only)
     _check_names(thresholds or {})
-    shared = {t.name: (thresholds or {})[t.name] for t in shared_thresholds() if t.name in (thresholds or {})}
     foreign = {domain: not_applicable(capture, domain) for domain in {d.domain for d in chosen}}
     skipped = [(d.id, reason) for d in chosen if (reason := foreign[d.domain])]
     chosen = [d for d in chosen if not foreign[d.domain]]
-    findings: list[Finding] = []
-    not_evaluated: list[tuple[str, str]] = []
-    clean: list[str] = []
-    # Temporary tables and variables end with a cursor; of a capture that is held already, only other thresholds of views need that.
-    db = capture.db if capture.held and not shared else capture.db.cursor()
+    with nullcontext(capture) if capture.held else closing(open_capture(capture.path, hold=True)) as held:
+        answers, every = _answers(held, chosen, thresholds or {}), held.every_pass
+    findings = [row for definition in chosen for row in answers[definition.id].rows]
+    not_evaluated = [(d.id, answers[d.id].reason) for d in chosen if answers[d.id].reason]
+    clean = [d.id for d in chosen if not answers[d.id].reason and not answers[d.id].rows]
+    return Evaluation(sorted(findings, key=_rank), not_evaluated, clean, skipped, every)
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """What became of one rule: its findings, or why it was not evaluated."""
+
+    rows: list[Finding]
+    reason: str = ""
+
+
+def _answers(capture: Capture, chosen: list[Definition], thresholds: Mapping[str, float]) -> dict[str, _Answer]:
+    """Every chosen rule by id. Of a held capture they run beside each other; one that stays in its files gives a query all CPUs."""
+    shared = {t.name: thresholds[t.name] for t in shared_thresholds() if t.name in thresholds}
+
+    def work(part: list[Definition]) -> dict[str, _Answer]:
+        with closing(capture.db.cursor()) as db:  # variables and temporary views end with the cursor
+            for name, value in shared.items():
+                db.execute(f"set variable {name} = {number(value)}")
+            if shared and capture.held:  # what was computed with other thresholds
+                create_views(db, held=True, every=capture.every_pass, temporary=True)
+            told = _told(capture, db, part)
+            return {d.id: _answer(capture, db, d, shared | _values(d, thresholds), told) for d in part}
+
+    workers = WORKERS if capture.held and not shared else 1
+    parts = [part for n in range(workers) if (part := chosen[n::workers])]
+    if len(parts) < 2:
+        return work(chosen)
+    with ThreadPoolExecutor(len(parts)) as pool:
+        return {rule: answer for answers in pool.map(work, parts) for rule, answer in answers.items()}
+
+
+def _answer(
+    capture: Capture, db: duckdb.DuckDBPyConnection, definition: Definition, values: Mapping[str, float], told: Mapping[str, Any]
+) -> _Answer:
     try:
-        for name, value in shared.items():
-            db.execute(f"set variable {name} = {number(value)}")
-        if db is not capture.db:
-            hold(db, capture.path)
-        for definition in chosen:
-            try:
-                reason = _not_evaluable(capture, db, definition)
-                rows = [] if reason else _run(db, definition, shared | _values(definition, thresholds or {}))
-            except LeadlineError as e:
-                reason, rows = f"{e.message}: {e.detail}", []
-            if reason:
-                not_evaluated.append((definition.id, reason))
-            elif rows:
-                findings += rows
-            else:
-                clean.append(definition.id)
-    finally:
-        if db is not capture.db:
-            db.close()
-    return Evaluation(sorted(findings, key=_rank), not_evaluated, clean, skipped)
+        if reason := _not_evaluable(capture, db, definition, told):
+            return _Answer([], reason)
+        if definition.silent_unless and told.get(definition.silent_unless) is False:
+            return _Answer([])
+        return _Answer(_run(db, definition, values))
+    except LeadlineError as e:
+        return _Answer([], f"{e.message}: {e.detail}")
 
 
 def shared_thresholds() -> list[Threshold]:
@@ -154,19 +179,47 @@ def _check_names(given: Mapping[str, float]) -> None:
         raise LeadlineError("usage", f"there is no threshold {unknown[0]}", hint=f"known: {', '.join([*own, *shared])}")
 
 
-def _not_evaluable(capture: Capture, db: duckdb.DuckDBPyConnection, definition: Definition) -> str | None:
-    """Why the capture has too little for this rule; None when it has enough."""
+def _told(capture: Capture, db: duckdb.DuckDBPyConnection, rules: list[Definition]) -> dict[str, Any]:
+    """What the header lines of the rules ask, in one query: the value of each expression. Empty when it does not run."""
+    asked = [q for d in rules if not any(capture.unavailable(table) for table in d.needs) for q in _questions(d, capture.held)]
+    unique = list(dict.fromkeys(asked))
+    if not unique:
+        return {}
+    try:
+        row = db.execute(f"select {', '.join(unique)}").fetchone()
+    except duckdb.Error:  # each rule then asks for itself and says what is wrong
+        return {}
+    return dict(zip(unique, row or ()))
+
+
+def _questions(definition: Definition, held: bool) -> list[str]:
+    """The expressions of the header lines. silent unless: only where it is cheap, in memory."""
+    counted = [_count(table) for table, _ in definition.minimums]
+    needed = [condition for condition, _ in definition.conditions]
+    return [*counted, *needed, *([definition.silent_unless] if held and definition.silent_unless else [])]
+
+
+def _count(table: str) -> str:
+    return f'(select count(*) from "{table}")'
+
+
+def _not_evaluable(capture: Capture, db: duckdb.DuckDBPyConnection, definition: Definition, told: Mapping[str, Any]) -> str:
+    """Why the capture has too little for this rule; empty when it has enough."""
+
+    def value(expression: str) -> Any:
+        return told[expression] if expression in told else _first(db, f"select {expression}")
+
     for table in definition.needs:
         if why := capture.unavailable(table):
             return f"{table}: {why}"
     for table, least in definition.minimums:
-        rows = _first(db, f'select count(*) from "{table}"')
+        rows = value(_count(table))
         if rows < least:
             return f"too few samples: {rows} rows of {table}, at least {least} are needed"
     for condition, reason in definition.conditions:
-        if not _first(db, f"select {condition}"):
+        if not value(condition):
             return reason
-    return None
+    return ""
 
 
 def _first(db: duckdb.DuckDBPyConnection, sql: str) -> Any:

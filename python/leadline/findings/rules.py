@@ -9,6 +9,8 @@ One rule is NNNN_name.sql and NNNN_name.md. The SQL begins with a header of `-- 
     threshold: name = number (where from)      any number of lines; getvariable('name') in the query
     minimum: table rows                        any number of lines; with fewer rows the rule is not evaluated
     evaluable when: condition | reason         any number of lines; a SQL condition, and why the rule is silent without it
+    silent unless: condition                   at most one; a cheap SQL condition without which the query has no rows, so that it
+                                               need not run. It may not depend on thresholds
 
 and is one query with the columns of a finding (docs/concepts/contracts.md). Macros that rules share: tables/macros.sql.
 """
@@ -25,7 +27,8 @@ from leadline.findings.domain import DOMAINS
 from leadline.tables.thresholds import Threshold, number, parse_threshold
 
 SECTIONS = ("What it shows", "Why it matters", "Wrong when", "What to do", "How to verify", "References")
-HEADER_KEYS = ("id", "title", "question", "domain", "needs", "unit", "cost", "threshold", "minimum", "evaluable when", "wrong when")
+TEXTS = ("id", "title", "question", "domain", "needs", "unit", "cost")
+HEADER_KEYS = (*TEXTS, "threshold", "minimum", "evaluable when", "silent unless", "wrong when")
 # Of what cost_s is a part: seconds of active sessions, seconds somebody stood still outside of these, seconds on or for a CPU,
 # seconds spent in round trips or in moving bytes. 'none': the rule has no cost in time, and cost_s is null.
 COST_BASES = ("database time", "wall time", "CPU", "round trips", "bytes", "none")
@@ -46,6 +49,7 @@ class Definition:
     thresholds: tuple[Threshold, ...]
     minimums: tuple[tuple[str, int], ...]
     conditions: tuple[tuple[str, str], ...]
+    silent_unless: str
     file: str
     query: str
     sections: Mapping[str, str] = field(hash=False)
@@ -104,6 +108,7 @@ def parse_finding(file: str, sql: str, notes: str) -> Definition:
         thresholds=tuple(parse_threshold(file, text) for text in header.get("threshold", [])),
         minimums=tuple(_minimum(file, text) for text in header.get("minimum", [])),
         conditions=tuple(_condition(file, text) for text in header.get("evaluable when", [])),
+        silent_unless=one("silent unless") if "silent unless" in header else "",
         file=file,
         query="".join(lines[length:]).strip().rstrip(";"),
         sections=_sections(file, notes),

@@ -11,6 +11,7 @@ from leadline.figures import count, fit, one_line, percent, seconds
 from leadline.findings import Evaluation, Finding
 from leadline.views.grid import Grid
 from leadline.views.wait_classes import wait_class
+from leadline.views.where import thinned
 
 WIDTH = 80
 BAR = 22
@@ -97,7 +98,9 @@ def _advice(markdown: str) -> Iterator[Text]:
 
 
 def rest_lines(evaluation: Evaluation, *, reasons: bool) -> Iterator[Text]:
-    """The rules that gave no finding: how many, and with `reasons` which and why."""
+    """The rules that gave no finding: how many, and with `reasons` which and why. Also that not all samples were read."""
+    if evaluation.every_pass > 1:
+        yield from wrapped(f"note: {thinned(evaluation.every_pass)}", "dim")
     unknown, clean = evaluation.not_evaluated, evaluation.clean
     if reasons:
         yield from wrapped(f"found nothing: {', '.join(clean) or 'none'}")

@@ -234,6 +234,11 @@ class NotMeasured:
     hint: str = ""
 
 
+def thinned(every_pass: int) -> str:
+    """Why an answer does not rest on every sample."""
+    return f"the capture is too large for memory, so one pass in {every_pass} was read and stands for the rest; leadline sql reads all"
+
+
 def not_measured(capture: Capture) -> list[NotMeasured]:
     """What the probes and the notes of the manifest say was not measured, and the passes that were missed."""
     found = []
@@ -246,6 +251,8 @@ def not_measured(capture: Capture) -> list[NotMeasured]:
     if of.missed:
         why = f"{of.missed} of {of.ticks + of.missed} passes were due and not made"
         found.append(NotMeasured(f"{of.unknown_s:.2f} s of the window", why))
+    if capture.every_pass > 1:
+        found.append(NotMeasured("the samples of most passes", thinned(capture.every_pass)))
     seen = capture.rows("select coalesce(sum(waiting), 0) as waiting, coalesce(sum(attributed), 0) as attributed from buffer_scan")[0]
     if seen["waiting"] > seen["attributed"]:
         why = f"of {seen['waiting']} waits for a buffer seen, {seen['attributed']} could be tied to a block: "

@@ -8,6 +8,7 @@
 -- threshold: min_share = 0.01 (1 % of database time; less has no visible effect on throughput)
 -- threshold: min_samples = 10 (with fewer, the sampling error is as large as the number)
 -- threshold: min_named = 5 (waiters seen on pages; with fewer, their shares mean little: see BUFFER-WAITS-UNNAMED)
+-- silent unless: exists (from page_wait where page_kind = 'sequence')
 -- wrong when: the waits occur only while a bulk load runs
 with base as (
   select sum(weight_s) as db_time_s from session_sample where in_db_time

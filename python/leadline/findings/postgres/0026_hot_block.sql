@@ -10,6 +10,7 @@
 -- threshold: min_samples = 10 (with fewer, the sampling error is as large as the number)
 -- threshold: small_table_bytes = 1048576 (bytes; tables up to this size belong to HOT-HEAP-PAGE)
 -- threshold: min_named = 5 (waiters seen on pages; with fewer, their shares mean little: see BUFFER-WAITS-UNNAMED)
+-- silent unless: exists (from page_wait where not at_right_edge and page_kind <> 'sequence')
 -- wrong when: few waiters were seen, so that 30 % of them are only a handful
 with base as (
   select sum(weight_s) as db_time_s from session_sample where in_db_time

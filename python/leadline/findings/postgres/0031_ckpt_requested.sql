@@ -11,6 +11,7 @@
 -- threshold: ckpt_high_s = 30 (seconds between two checkpoints: checkpoint_warning, below which the server logs a warning)
 -- threshold: ckpt_medium_s = 150 (seconds between two checkpoints: half of the default checkpoint_timeout)
 -- threshold: ckpt_confident = 3 (checkpoints; three make two intervals, which can be compared)
+-- silent unless: exists (from server_stat_delta where metric in ('num_requested', 'checkpoints_req') and delta > 0)
 -- wrong when: somebody ran CHECKPOINT, a base backup or CREATE DATABASE, which also request checkpoints; restartpoints of a standby are not counted
 with number as (
   select view || '.' || metric as name, after, delta from server_stat_delta

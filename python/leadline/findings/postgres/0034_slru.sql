@@ -7,18 +7,19 @@
 -- cost: database time
 -- threshold: min_share = 0.02 (2 % of database time; any busy server has less than this)
 -- threshold: min_samples = 10 (with fewer, the sampling error is as large as the number)
+-- silent unless: exists (from session_sample where wait_class in ('LWLock', 'IPC', 'IO') and regexp_matches(lower(wait_event), 'slru|subtrans|xact|clog|committs|notify|async|serial'))
 -- wrong when: the server was just started and the caches were cold
 with base as (
   select sum(weight_s) as db_time_s from session_sample where in_db_time
 ),
 wait_seen as (
-  select *, case when event ~ '^subtrans' then 'Subtrans'
-                 when event ~ '^multixact' then 'MultiXact'
-                 when event ~ '^(xactslru|xactbuffer|xactgroupupdate|clog)' then 'Xact'
-                 when event ~ '^committs' then 'CommitTs'
-                 when event ~ '^(notifyslru|notifybuffer|notifyqueue|async)' then 'Notify'
-                 when event ~ '^(serialslru|serialbuffer|serialcontrol|oldserxid)' then 'Serial'
-                 when event ~ '^slru' then 'file' end as slru
+  select *, case when regexp_matches(event, '^subtrans') then 'Subtrans'
+                 when regexp_matches(event, '^multixact') then 'MultiXact'
+                 when regexp_matches(event, '^(xactslru|xactbuffer|xactgroupupdate|clog)') then 'Xact'
+                 when regexp_matches(event, '^committs') then 'CommitTs'
+                 when regexp_matches(event, '^(notifyslru|notifybuffer|notifyqueue|async)') then 'Notify'
+                 when regexp_matches(event, '^(serialslru|serialbuffer|serialcontrol|oldserxid)') then 'Serial'
+                 when regexp_matches(event, '^slru') then 'file' end as slru
   from (select *, replace(lower(wait_event), '_', '') as event from session_sample where in_db_time and wait_class in ('LWLock', 'IPC', 'IO'))
   where slru is not null
 ),

@@ -12,6 +12,7 @@
 -- threshold: read_high_sessions = 1 (sessions waiting on average)
 -- threshold: read_medium_share = 0.25 (share of database time)
 -- threshold: read_medium_sessions = 0.25 (sessions waiting on average)
+-- silent unless: exists (from session_sample where wait_class in ('LWLock', 'IPC', 'IO') and regexp_matches(lower(wait_event), '^(datafile|buffer|aioio)'))
 -- wrong when: the server was just started and its cache was cold
 with base as (
   select sum(weight_s) as db_time_s from session_sample where in_db_time

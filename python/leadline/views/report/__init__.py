@@ -28,7 +28,7 @@ def write_report(capture_path: str | Path, out_html: str | Path, *, overwrite: b
 
     out = Path(out_html)
     make_room(out, overwrite=overwrite)
-    capture = open_capture(capture_path).hold()
+    capture = open_capture(capture_path, hold=True)
     try:
         page = render(build(capture, evaluate(capture)))
     finally:
