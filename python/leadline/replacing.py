@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 MANIFEST = "manifest.json"
 EXISTS = "the output already exists"
-FORCE_HELP = "Replace the output if it exists."
+FORCE_HELP = "Replace the output if it already exists."
 
 
 def make_room(path: Path, *, overwrite: bool, capture: bool = False) -> None:
@@ -30,10 +30,10 @@ def make_room(path: Path, *, overwrite: bool, capture: bool = False) -> None:
     replaceable = (path / MANIFEST).is_file() if capture else path.is_file()
     if not replaceable:
         kind = "a capture" if capture else "a file"
-        detail = f"it is not {kind}, and --force replaces nothing else"
-        raise LeadlineError("usage", EXISTS, detail=detail, hint="-o names another place", where=str(path))
+        detail = f"it is not {kind}, so --force does not replace it"
+        raise LeadlineError("usage", EXISTS, detail=detail, hint="write to another place with -o", where=str(path))
     if not overwrite:
-        raise LeadlineError("usage", EXISTS, hint="--force replaces it, -o names another place", where=str(path))
+        raise LeadlineError("usage", EXISTS, hint="use --force to replace it, or -o to write elsewhere", where=str(path))
     if capture:
         _remove_capture(path)
 
@@ -44,4 +44,4 @@ def _remove_capture(directory: Path) -> None:
     try:
         shutil.rmtree(directory)
     except OSError as e:
-        raise LeadlineError("storage", f"the old capture cannot be removed: {e.strerror}", where=str(directory)) from e
+        raise LeadlineError("storage", f"cannot remove the old capture: {e.strerror}", where=str(directory)) from e

@@ -103,7 +103,7 @@ def test_what_is_there_is_replaced_with_force_and_only_then(
     marker.write_text("of the first")
     before = contents(out)
     told = error()
-    assert (told["message"], told["hint"], told["where"]) == (EXISTS, "--force replaces it, -o names another place", str(out))
+    assert (told["message"], told["hint"], told["where"]) == (EXISTS, "use --force to replace it, or -o to write elsewhere", str(out))
     assert contents(out) == before
 
     assert run([*command, "--force"]) == 0
@@ -116,6 +116,6 @@ def test_what_is_there_is_replaced_with_force_and_only_then(
     (out / "mine.txt").write_text("keep me")
     for more in ((), ("--force",)):
         told = error(*more)
-        assert (told["message"], told["hint"]) == (EXISTS, "-o names another place")
-        assert "and --force replaces nothing else" in told["detail"]
+        assert (told["message"], told["hint"]) == (EXISTS, "write to another place with -o")
+        assert "so --force does not replace it" in told["detail"]
     assert contents(out) == {f"{name}/mine.txt": b"keep me"}

@@ -55,14 +55,14 @@ def test_a_table_fills_the_screen_and_no_more(capture: Capture, lines: int) -> N
     text, note = screen(capture, NUMBERS, lines=lines)
     assert len(text) == lines - 3  # the note, the command and the prompt are on the screen too
     assert [line.split() for line in text[2:]] == [[str(n), str(2 * n)] for n in range(lines - 5)]
-    assert note == f"{1000 - (lines - 5)} of 1,000 rows left out; --table prints all of them"
+    assert note == f"{1000 - (lines - 5)} of 1,000 rows not shown; --table prints all of them"
 
 
 @pytest.mark.parametrize(("rows", "left_out"), [(18, 0), (19, 0), (20, 1), (21, 2)])
 def test_what_fits_has_no_note(capture: Capture, rows: int, left_out: int) -> None:
     text, note = screen(capture, NUMBERS.replace("1000", str(rows)))
     assert len(text) == 2 + rows - left_out
-    assert note == (f"{left_out} of {rows} rows left out; --table prints all of them" if left_out else "")
+    assert note == (f"{left_out} of {rows} rows not shown; --table prints all of them" if left_out else "")
 
 
 def test_no_rows_are_said_to_be_none(capture: Capture) -> None:
@@ -75,7 +75,7 @@ def test_rows_that_do_not_fit_side_by_side_are_printed_one_value_per_line(captur
     assert grid[0].split() == [f"column_{n}" for n in range(8)] and len(grid) == 7 and note == ""
     records, note = screen(capture, wide, columns=80)
     assert [line.split()[0] for line in records[1:9]] == [f"column_{n}" for n in range(8)]
-    assert len(records) == 18 and note == "3 of 5 rows left out; --table prints all of them"
+    assert len(records) == 18 and note == "3 of 5 rows not shown; --table prints all of them"
     assert all(len(line) <= 80 for line in records)
 
 
@@ -84,11 +84,11 @@ def test_other_statements_than_select_are_counted_too(capture: Capture) -> None:
     columns = len(capture.rows("describe session_sample"))
     for query in ("describe session_sample", f"with n as ({NUMBERS}) from n limit {columns}", f"{NUMBERS} limit {columns}"):
         text, note = screen(capture, query, lines=10)
-        assert len(text) == 7 and note == f"{columns - 5} of {columns} rows left out; --table prints all of them"
+        assert len(text) == 7 and note == f"{columns - 5} of {columns} rows not shown; --table prints all of them"
 
 
 def test_a_comment_at_the_end_does_not_swallow_the_count(capture: Capture) -> None:
-    assert screen(capture, f"{NUMBERS};  -- all of them")[1] == "981 of 1,000 rows left out; --table prints all of them"
+    assert screen(capture, f"{NUMBERS};  -- all of them")[1] == "981 of 1,000 rows not shown; --table prints all of them"
 
 
 @pytest.mark.usefixtures("zone")
@@ -142,7 +142,7 @@ def on_terminal(arguments: list[str], lines: int, columns: int) -> str:
 
 def test_only_a_terminal_gets_the_first_rows_only(path: Path) -> None:
     seen = on_terminal(["sql", str(path), NUMBERS], 12, 80)
-    assert seen.splitlines()[-1] == "993 of 1,000 rows left out; --table prints all of them"
+    assert seen.splitlines()[-1] == "993 of 1,000 rows not shown; --table prints all of them"
     assert len(seen.splitlines()) == 10
     piped = subprocess.run([sys.executable, "-m", "leadline", "sql", path, NUMBERS], capture_output=True, text=True, check=True)
     assert len(piped.stdout.splitlines()) == 1002 and piped.stderr == ""

@@ -89,11 +89,11 @@ def test_very_many_sessions_shorten_what_is_kept(tmp_path: Path, monkeypatch: py
 @pytest.mark.parametrize(
     ("arguments", "kind", "hint"),
     [
-        (["--rate", "200"], "usage", "leadline take goes higher"),
+        (["--rate", "200"], "usage", "leadline take allows more"),
         (["--refresh", "100ms"], "usage", "--refresh"),
         (["--window", "1h"], "usage", "leadline take records longer"),
         (["--json"], "usage", "--once"),
-        ([], "usage", "--once prints one frame"),
+        ([], "usage", "use --once to print one frame"),
         (["--once", "999999999"], "not_found", ""),
     ],
 )

@@ -23,20 +23,20 @@ from leadline.replacing import FORCE_HELP
 from leadline.version import version
 
 COMMANDS = {
-    "demo": "Start a private PostgreSQL with planted troubles, capture and report it.",
-    "take": "Take a capture of a running PostgreSQL and its host, or of a host alone.",
+    "demo": "Start a private PostgreSQL with planted problems, capture it and write a report.",
+    "take": "Capture what a running PostgreSQL and its host do, or a host alone.",
     "top": "Watch a running PostgreSQL: waits, sessions, locks, hot blocks.",
     "show": "Show what is in a capture: where the time went, and why.",
     "findings": "List what is wrong in a capture, most costly first.",
     "report": "Write a capture as one HTML file that opens offline.",
     "sql": "Run SQL over the tables of a capture.",
     "tables": "List the tables of a capture, their columns, units and meaning.",
-    "doctor": "Say what can be measured here, and what it takes to measure the rest.",
-    "page": "Take pages of PostgreSQL apart, straight from files.",
-    "rows": "Print the rows of a table, dead ones too, straight from files.",
-    "alter": "Find what ALTER TABLE left in an old form, and rewrite only that.",
-    "wal": "Read PostgreSQL's log, without a server: what is in it, what it costs.",
-    "import": "Make tables of what another server's own tools printed.",
+    "doctor": "Show what can be measured here, and how to enable the rest.",
+    "page": "Inspect PostgreSQL pages directly in files.",
+    "rows": "Print the rows of a table, including dead ones, directly from files.",
+    "alter": "Find rows that ALTER TABLE left in an old form, and rewrite only those.",
+    "wal": "Read PostgreSQL WAL without a server: what is in it and what it costs.",
+    "import": "Import the output of another database's own tools as tables.",
 }
 OUTCOME_FINE, OUTCOME_FINDINGS, OUTCOME_ERROR, OUTCOME_INTERRUPTED = 0, 1, 2, 130
 COMPLETE_VARIABLE = "_LEADLINE_COMPLETE"
@@ -77,12 +77,12 @@ def _print_version(ctx: click.Context, _param: click.Parameter, value: bool) -> 
     context_settings=SETTINGS,
     epilog="\b\nExamples:\n  leadline demo\n  leadline take --pid 4711 --for 60s\n  leadline show *.leadline\n  leadline COMMAND --help",
 )
-@click.option("--version", is_flag=True, expose_value=False, is_eager=True, callback=_print_version, help="Print the version and leave.")
+@click.option("--version", is_flag=True, expose_value=False, is_eager=True, callback=_print_version, help="Print the version and exit.")
 def group() -> None:
-    """Where does the time of a PostgreSQL go? Measured from outside, without SQL.
+    """Show where a database server spends its time, measured from outside, without SQL.
 
-    Data goes to stdout, talk to stderr. Exit code 0: fine; 1: there are findings (`findings`)
-    or problems (`page check`); 2: error.
+    Data goes to stdout, messages to stderr. Exit code 0: success; 1: findings (`findings`)
+    or problems (`page check`) were found; 2: error.
     """
 
 

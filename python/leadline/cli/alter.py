@@ -20,7 +20,7 @@ Examples:
   leadline alter resolve postgres:///shop --table orders""",
 )
 def command() -> None:
-    """Find what ALTER TABLE left in an old form, and rewrite only that.
+    """Find rows that ALTER TABLE left in an old form, and rewrite only those.
 
     ALTER TABLE ADD COLUMN, DROP COLUMN and SET COMPRESSION change the catalog and leave the rows as they are.
     """

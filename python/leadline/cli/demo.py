@@ -33,18 +33,18 @@ Examples:
   leadline demo --pg-bin /usr/lib/postgresql/15/bin
   leadline demo --json | jq '.findings[].statement'""",
 )
-@click.option("--pg-bin", type=click.Path(path_type=Path), metavar="DIR", help="Folder with postgres and initdb to use.")
-@click.option("--major", type=int, metavar="N", help="PostgreSQL major; the newest of those found if not given.")
+@click.option("--pg-bin", type=click.Path(path_type=Path), metavar="DIR", help="Use postgres and initdb from this folder.")
+@click.option("--major", type=int, metavar="N", help="PostgreSQL major version.  [default: newest found]")
 @click.option("--seconds", type=click.FloatRange(2, 120), default=20.0, show_default=True, help="Length of the capture.")
-@click.option("--rate", type=click.FloatRange(1, 1000), default=100.0, show_default=True, help="Passes a second.")
-@click.option("-o", "--out", type=click.Path(path_type=Path), metavar="DIR", help="Where leadline-demo/ is made; here if not given.")
+@click.option("--rate", type=click.FloatRange(1, 1000), default=100.0, show_default=True, help="Passes per second.")
+@click.option("-o", "--out", type=click.Path(path_type=Path), metavar="DIR", help="Folder to create leadline-demo/ in.  [default: current]")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the text.")
 def command(pg_bin: Path | None, major: int | None, seconds: float, rate: float, out: Path | None, as_json: bool) -> None:
-    """Start a private PostgreSQL with planted troubles, capture and report it.
+    """Start a private PostgreSQL with planted problems, capture it and write a report.
 
-    The server listens on a unix socket in a temporary folder only and never runs as root. A small shop with 23
-    clients works on it. leadline measures it from outside for 20 seconds, prints where the time went and what is wrong,
-    and leaves leadline-demo/capture.leadline and leadline-demo/report.html. Everything else is removed, also on Ctrl-C.
+    The server listens only on a unix socket in a temporary folder and never runs as root. A small shop with 23 clients
+    runs on it. leadline measures it from outside for 20 seconds, prints where the time went and what is wrong, and
+    writes leadline-demo/capture.leadline and leadline-demo/report.html. Everything else is removed, even after Ctrl-C.
     """
     from leadline.capture.reader import open_capture
     from leadline.cli.show import print_view

@@ -49,10 +49,10 @@ def render(checks: list[Check], last_line: str) -> str:
 @click.argument("target", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print the checks as JSON.")
 def command(target: str | None, as_json: bool) -> int:
-    """Say what can be measured here, and what it takes to measure the rest.
+    """Show what can be measured here, and how to enable the rest.
 
-    TARGET is a pid, a data directory or a connection string. Without it: the host alone. Exit code 2 when no capture of the
-    target is possible.
+    TARGET is a pid, a data directory or a connection string. Without it, only the host is checked. Exit code 2 if the target
+    cannot be captured.
     """
     from leadline import doctor
     from leadline.postgres.target import resolve_text

@@ -31,7 +31,7 @@ def parse_thresholds(given: tuple[str, ...]) -> dict[str, float]:
             values[name.strip()] = float(value)
         except ValueError as e:
             hint = "leadline findings --sql ID shows the names"
-            raise LeadlineError("usage", f"a threshold is NAME=NUMBER, not {text}", hint=hint) from e
+            raise LeadlineError("usage", f"invalid threshold {text}: expected NAME=NUMBER", hint=hint) from e
     return values
 
 
@@ -47,9 +47,9 @@ Examples:
 )
 @click.argument("capture", type=click.Path(path_type=Path), required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list of findings.")
-@click.option("--all", "with_all", is_flag=True, help="Say also which rules found nothing and which could not be evaluated, and why.")
-@click.option("--only", "only", multiple=True, metavar="ID", help="Evaluate only this rule; may be repeated.")
-@click.option("--set", "thresholds", multiple=True, metavar="NAME=NUMBER", help="Another threshold; ID.NAME=NUMBER for one rule only.")
+@click.option("--all", "with_all", is_flag=True, help="Also list rules that found nothing or could not be evaluated, and why.")
+@click.option("--only", "only", multiple=True, metavar="ID", help="Evaluate only this rule. Can be repeated.")
+@click.option("--set", "thresholds", multiple=True, metavar="NAME=NUMBER", help="Set a threshold; with ID.NAME=NUMBER, for one rule only.")
 @click.option("--explain", metavar="ID", help="Print what a rule shows, why it matters and what to do.")
 @click.option("--sql", "show_sql", metavar="ID", help="Print the query of a rule.")
 def command(
@@ -63,13 +63,13 @@ def command(
 ) -> int:
     """List what is wrong in a capture, most costly first.
 
-    Costs are seconds lost by the victims, shares are of database time. Exit code 0: no findings; 1: some; 2: error.
+    Costs are the seconds that the victims lost; shares are of database time. Exit code 0: no findings; 1: findings; 2: error.
     """
     if explain or show_sql:
         _print_rule(find_rule(explain or show_sql or ""), sql=bool(show_sql), as_json=as_json)
         return 0
     if capture is None:
-        raise LeadlineError("usage", "give a CAPTURE, or --explain ID, or --sql ID", hint="leadline findings --help")
+        raise LeadlineError("usage", "missing argument: CAPTURE, --explain ID or --sql ID", hint="leadline findings --help")
     opened = open_capture(capture, hold=True)
     try:
         chosen = [find_rule(name).id for name in only] or None

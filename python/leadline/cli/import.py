@@ -18,7 +18,7 @@ Examples:
   leadline sql waits.leadline "from informix_hot_buffer where waiters > 0\"""",
 )
 def command() -> None:
-    """Make tables of what another server's own tools printed."""
+    """Import the output of another database's own tools as tables."""
 
 
 @command.command(

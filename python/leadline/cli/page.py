@@ -45,7 +45,7 @@ Examples:
   leadline page scan base/16384 -o pages.leadline""",
 )
 def command() -> None:
-    """Take pages of PostgreSQL apart, straight from files.
+    """Inspect PostgreSQL pages directly in files.
 
     No server is needed. Of a running one, pages that are only in its memory are not seen: CHECKPOINT writes them, but those of
     unlogged tables only when the server stops.

@@ -22,13 +22,13 @@ def default_output(capture: Path) -> Path:
     epilog="\b\nExamples:\n  leadline report demo.leadline\n  leadline report demo.leadline -o report.html --force",
 )
 @click.argument("capture", type=click.Path(path_type=Path))
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="The file to write; else NAME.html beside NAME.leadline.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="File to write.  [default: NAME.html beside NAME.leadline]")
 @force
 @click.option("--json", "as_json", is_flag=True, help="Print the path and size of the report as JSON.")
 def command(capture: Path, output: Path | None, force: bool, as_json: bool) -> None:
     """Write a capture as one HTML file that opens offline.
 
-    The path of the file is printed.
+    Prints the path of the file.
     """
     from leadline.views.report import write_report
 

@@ -53,7 +53,7 @@ def command(
     threads: int | None,
     as_json: bool,
 ) -> None:
-    """Print the rows of a table, dead ones too, straight from files.
+    """Print the rows of a table, including dead ones, directly from files.
 
     No server is needed: PATH is a data directory of PostgreSQL 13 to 18 and REL a
     table in it, [SCHEMA.]TABLE; or PATH is the table's file. Columns come from the

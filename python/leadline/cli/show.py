@@ -38,8 +38,8 @@ def print_view(capture: Capture, *, as_json: bool, about: dict[str, str] | None 
 def command(capture: Path, as_json: bool) -> None:
     """Show what is in a capture: where the time went, and why.
 
-    Of a server: database time by wait class, findings, top statements, lock chains, hot blocks and sessions. Of a host: CPU,
-    pressure, devices and processes. Of a log or of files: what their records and pages are. Always: what was not measured, and
+    For a server: database time by wait class, findings, top statements, lock chains, hot blocks and sessions. For a host: CPU,
+    pressure, devices and processes. For WAL or files: the kinds of records and pages. Always: what was not measured, and
     what leadline itself used.
     """
     opened = open_capture(capture, hold=True)

@@ -35,11 +35,11 @@ def check_reading(capture: Capture, query: str) -> None:
     except duckdb.Error as e:
         raise query_error(e) from e
     if len(statements) != 1:
-        raise LeadlineError("query", f"give one statement, not {len(statements)}", hint="join them with a with clause")
+        raise LeadlineError("query", f"expected one statement, got {len(statements)}", hint="combine them with a WITH clause")
     if statements[0].type not in READING:
         kind = statements[0].type.name.lower().replace("_", " ")
-        hint = "begin with select, with, from, describe or explain"
-        raise LeadlineError("query", f"a capture is only read: {kind} is not allowed", hint=hint)
+        hint = "start the query with select, with, from, describe or explain"
+        raise LeadlineError("query", f"{kind} is not allowed: a capture is read-only", hint=hint)
 
 
 def query_error(e: duckdb.Error) -> LeadlineError:
@@ -61,15 +61,15 @@ Examples:
 @click.argument("query")
 @click.option("--json", "form", flag_value="json", help="Print a JSON list of objects.")
 @click.option("--csv", "form", flag_value="csv", help="Print CSV with a header line.")
-@click.option("--table", "form", flag_value="table", help="Print all rows as a table of 80 columns; long text is cut.")
+@click.option("--table", "form", flag_value="table", help="Print all rows as a table 80 columns wide; long values are truncated.")
 def command(capture: Path, query: str, form: str | None) -> None:
     """Run SQL over the tables of a capture.
 
-    QUERY is one DuckDB query over the tables that `leadline tables` lists; - reads it from standard input. It can read
-    the capture and nothing else.
+    QUERY is one DuckDB query over the tables that `leadline tables` lists; with -, it is read from standard input. It can
+    read only this capture.
 
-    On a terminal the first rows are printed, as many as fit on the screen, with the local time beside each ts. Without a
-    terminal all rows are printed, as with --table.
+    On a terminal, only the rows that fit on the screen are printed, with the local time beside each ts. Otherwise all
+    rows are printed, as with --table.
     """
     opened = open_capture(capture)
     try:

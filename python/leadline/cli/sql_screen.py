@@ -33,7 +33,7 @@ def one_screen(capture: Capture, query: str, size: os.terminal_size) -> tuple[st
     if shown == len(rows):
         return text, "" if rows else "no rows"
     total = _total(capture, query)
-    return text, f"{total - shown:,} of {count(total, 'row')} left out; --table prints all of them"
+    return text, f"{total - shown:,} of {count(total, 'row')} not shown; --table prints all of them"
 
 
 def _fit(names: Sequence[str], rows: Sequence[Sequence[Any]], width: int, most: int) -> tuple[str, int]:

@@ -34,7 +34,7 @@ def list_text() -> str:
         for table in all_tables().values():
             if table.kind == kind:
                 lines += textwrap.wrap(table.title, WIDTH, initial_indent=f"  {table.name:<20}", subsequent_indent=" " * 22)
-    lines += ["", "leadline tables NAME describes one."]
+    lines += ["", "leadline tables NAME describes one table or view."]
     return "\n".join(lines)
 
 
@@ -66,11 +66,11 @@ def describe_text(table: Table) -> str:
     epilog="\b\nExamples:\n  leadline tables\n  leadline tables session_sample\n  leadline tables buffer_wait --json",
 )
 @click.argument("name", required=False)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON: one object per table.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, one object per table.")
 def command(name: str | None, as_json: bool) -> None:
     """List the tables of a capture, their columns, units and meaning.
 
-    With NAME: describe one table or view.
+    With NAME, describe one table or view.
     """
     if as_json:
         chosen = [find_table(name)] if name else list(all_tables().values())

@@ -18,7 +18,7 @@ def parse_duration(text: str) -> float:
     """Seconds of 500ms, 60s, 5m, 1h; a bare number is seconds. Raises LeadlineError('usage')."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", text.lower())
     if match is None or match.group(2) not in _UNITS:
-        raise LeadlineError("usage", f"{text!r} is not a duration", hint="write it as 500ms, 60s, 5m or 1h")
+        raise LeadlineError("usage", f"{text!r} is not a duration", hint="use a form such as 500ms, 60s, 5m or 1h")
     return float(match.group(1)) * _UNITS[match.group(2)]
 
 
@@ -27,7 +27,7 @@ def parse_rate(text: str) -> float:
     try:
         return float(re.sub(r"\s*hz$", "", text.strip(), flags=re.I))
     except ValueError:
-        raise LeadlineError("usage", f"{text!r} is not a rate", hint="write passes a second, 1 to 10000: --rate 100") from None
+        raise LeadlineError("usage", f"{text!r} is not a rate", hint="give passes per second, 1 to 10000: --rate 100") from None
 
 
 @click.command(
@@ -36,20 +36,20 @@ def parse_rate(text: str) -> float:
     "  leadline take host=/run/postgresql --for 10s --rate 1000\n  leadline take --host --for 60s",
 )
 @click.argument("dsn", required=False)
-@click.option("--pid", type=int, metavar="PID", help="The server's postmaster (or any of its processes); needs no connection.")
-@click.option("--data-dir", type=click.Path(path_type=Path), metavar="DIR", help="The server that runs on this data directory.")
-@click.option("--host", is_flag=True, help="This host alone: processes, devices, network, memory. No database is needed.")
-@click.option("--for", "duration", default="60s", show_default=True, metavar="TIME", help="How long: 500ms, 60s, 5m, 1h.")
+@click.option("--pid", type=int, metavar="PID", help="Process of the server (postmaster or any child); needs no connection.")
+@click.option("--data-dir", type=click.Path(path_type=Path), metavar="DIR", help="Capture the server that runs on this data directory.")
+@click.option("--host", is_flag=True, help="Capture only this host: processes, devices, network, memory. Needs no database.")
+@click.option("--for", "duration", default="60s", show_default=True, metavar="TIME", help="Length of the capture: 500ms, 60s, 5m, 1h.")
 @click.option(
-    "--rate", metavar="HZ", help="Passes a second, 1 to 10000; over SQL at most 10; with --host 0.1 to 10.  [default: 100; with --host 1]"
+    "--rate", metavar="HZ", help="Passes per second: 1 to 10000; over SQL up to 10; with --host 0.1 to 10.  [default: 100; with --host 1]"
 )
-@click.option("--probes", metavar="NAMES", help="Which probes to use: sessions,host.  [default: all that are possible]")
-@click.option("--keep-going", is_flag=True, help="When one probe fails (the server is gone), go on with the others.")
+@click.option("--probes", metavar="NAMES", help="Probes to use: sessions,host.  [default: all available]")
+@click.option("--keep-going", is_flag=True, help="If one probe fails (for example, the server stops), continue with the others.")
 @click.option(
-    "-o", "--output", "out", type=click.Path(path_type=Path), metavar="DIR", help="The capture folder to make, or a folder to put it in."
+    "-o", "--output", "out", type=click.Path(path_type=Path), metavar="DIR", help="Capture folder to create, or a folder to create it in."
 )
 @click.option(
-    "--tier", type=click.Choice(["auto", "shm", "sql"]), default="auto", show_default=True, help="Read shared memory, or sample over SQL."
+    "--tier", type=click.Choice(["auto", "shm", "sql"]), default="auto", show_default=True, help="Read shared memory or sample over SQL."
 )
 @force
 @click.option("--json", "as_json", is_flag=True, help="Print a summary of the capture as JSON.")
@@ -67,10 +67,10 @@ def command(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Take a capture of a running PostgreSQL and its host, or of a host alone.
+    """Capture what a running PostgreSQL and its host do, or a host alone.
 
-    DSN is a connection string (URI or key=value pairs, PG* variables as usual). With --pid or --data-dir no connection is
-    made; a DSN beside them is for names and counters. Ctrl-C ends the window early and keeps everything.
+    DSN is a connection string (URI or key=value pairs; PG* variables work as usual). With --pid or --data-dir, no connection
+    is made unless a DSN is also given; it then supplies names and counters. Ctrl-C ends the capture early and keeps everything.
     """
     from leadline.capture.manifest import read_manifest
     from leadline.probes.take import take

@@ -22,18 +22,18 @@ MIN_REFRESH_S = 0.5
     "  leadline top /var/lib/postgresql/16/main --once\n  leadline top 4711 --once --json | jq .load.aas",
 )
 @click.argument("target", required=False)
-@click.option("--pid", type=int, metavar="PID", help="The same as a pid for TARGET; a TARGET beside it is for names.")
-@click.option("--data-dir", type=click.Path(path_type=Path), metavar="DIR", help="The same as a data directory for TARGET.")
-@click.option("--host", is_flag=True, help="This host alone: CPUs, pressure, processes, devices. No database is needed.")
+@click.option("--pid", type=int, metavar="PID", help="Same as a pid as TARGET; a TARGET given with it supplies names.")
+@click.option("--data-dir", type=click.Path(path_type=Path), metavar="DIR", help="Same as a data directory as TARGET.")
+@click.option("--host", is_flag=True, help="Watch only this host: CPUs, pressure, processes, devices. Needs no database.")
 @click.option(
-    "--rate", metavar="HZ", help="Passes a second, 1 to 100; over SQL at most 10; with --host 0.5 to 10.  [default: 20; with --host 1]"
+    "--rate", metavar="HZ", help="Passes per second: 1 to 100; over SQL up to 10; with --host 0.5 to 10.  [default: 20; with --host 1]"
 )
-@click.option("--refresh", default="2s", show_default=True, metavar="TIME", help="How often the screen changes.")
-@click.option("--window", default=None, metavar="TIME", help="How far back it looks: 1s to 300s.  [default: 30s; with --once 5s]")
+@click.option("--refresh", default="2s", show_default=True, metavar="TIME", help="Time between screen updates.")
+@click.option("--window", default=None, metavar="TIME", help="How far back to look: 1s to 300s.  [default: 30s; with --once 5s]")
 @click.option(
-    "--tier", type=click.Choice(["auto", "shm", "sql"]), default="auto", show_default=True, help="Read shared memory, or sample over SQL."
+    "--tier", type=click.Choice(["auto", "shm", "sql"]), default="auto", show_default=True, help="Read shared memory or sample over SQL."
 )
-@click.option("--once", is_flag=True, help="Watch for one window, print it, and end.")
+@click.option("--once", is_flag=True, help="Watch for one window, print it and exit.")
 @click.option("--json", "as_json", is_flag=True, help="With --once: print the numbers as one JSON object.")
 def command(
     target: str | None,
@@ -49,9 +49,9 @@ def command(
 ) -> int:
     """Watch a running PostgreSQL: waits, sessions, locks, hot blocks.
 
-    TARGET is a pid (the postmaster or any of its processes), a data directory, or a connection string; without it the
-    PG* variables count. Nothing is kept. The screen lags by one to two seconds: only what the server was seen to survive
-    is shown. Keys are at the bottom of the screen.
+    TARGET is a pid (the postmaster or any of its processes), a data directory or a connection string. Without TARGET, the
+    PG* variables select the server. Nothing is kept. The screen lags by one to two seconds. The keys are listed at the
+    bottom of the screen.
     """
     from leadline.postgres.target import resolve, resolve_text
 
@@ -74,17 +74,17 @@ def _check(rate_hz: float, refresh_s: float, window_s: float, once: bool, as_jso
     if not MIN_RATE_HZ <= rate_hz <= MAX_RATE_HZ:
         raise LeadlineError(
             "usage",
-            f"a rate of {rate_hz:g} passes a second is not possible here",
-            hint=f"{MIN_RATE_HZ:g} to {MAX_RATE_HZ:g}; leadline take goes higher",
+            f"--rate {rate_hz:g} is out of range",
+            hint=f"use {MIN_RATE_HZ:g} to {MAX_RATE_HZ:g} passes per second; leadline take allows more",
         )
     if refresh_s < MIN_REFRESH_S:
-        raise LeadlineError("usage", f"a refresh every {refresh_s:g} s is too often", hint=f"--refresh {MIN_REFRESH_S:g}s or more")
+        raise LeadlineError("usage", f"--refresh {refresh_s:g}s is too short", hint=f"use {MIN_REFRESH_S:g}s or more")
     if not 1 <= window_s <= 300:
-        raise LeadlineError("usage", f"a window of {window_s:g} s is not possible here", hint="1s to 300s; leadline take records longer")
+        raise LeadlineError("usage", f"--window {window_s:g}s is out of range", hint="use 1s to 300s; leadline take records longer")
     if as_json and not once:
-        raise LeadlineError("usage", "--json is for one frame", hint="add --once")
+        raise LeadlineError("usage", "--json requires --once", hint="add --once")
     if not once and not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
-        raise LeadlineError("usage", "the screen needs a terminal", hint="--once prints one frame")
+        raise LeadlineError("usage", "leadline top needs a terminal", hint="use --once to print one frame")
 
 
 def _host(
@@ -100,10 +100,10 @@ def _host(
     from leadline.top import host
 
     if target is not None or pid is not None or data_dir is not None:
-        raise LeadlineError("usage", "--host shows the host alone", hint="leave out the server, or --host")
+        raise LeadlineError("usage", "--host cannot be combined with a server", hint="remove the server or --host")
     if not MIN_HOST_RATE_HZ <= rate_hz <= MAX_HOST_RATE_HZ:
-        hint = f"{MIN_HOST_RATE_HZ:g} to {MAX_HOST_RATE_HZ:g} readings a second"
-        raise LeadlineError("usage", f"a host cannot be read {rate_hz:g} times a second here", hint=hint)
+        hint = f"use {MIN_HOST_RATE_HZ:g} to {MAX_HOST_RATE_HZ:g} readings per second with --host"
+        raise LeadlineError("usage", f"--rate {rate_hz:g} is out of range", hint=hint)
     _check(MIN_RATE_HZ, refresh_s, window_s, once, as_json)
     if not once:
         return host.watch(rate_hz, window_s, refresh_s)

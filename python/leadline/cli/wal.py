@@ -81,7 +81,7 @@ Examples:
   leadline wal inval DATA_DIR""",
 )
 def command() -> None:
-    """Read PostgreSQL's log, without a server: what is in it, what it costs.
+    """Read PostgreSQL WAL without a server: what is in it and what it costs.
 
     PATH is a data directory, its pg_wal, an archive (gz, lz4 and zst too) or one segment; of majors 13 to 18. The log
     knows relations by file number: select pg_relation_filepath('name').
@@ -242,7 +242,7 @@ Examples:
     type=click.Path(path_type=Path),
     required=True,
     metavar="DIR",
-    help="The capture folder to make, or a folder to put it in.",
+    help="Capture folder to create, or a folder to create it in.",
 )
 @force
 @THREADS
