@@ -206,7 +206,7 @@ def test_a_table_that_shrinks_is_told(
     out = tmp_path / "t.csv"
     assert run(["rows", str(data_dir), "t", "--database", "postgres", "-o", str(out), "--json"]) == 0
     printed = capsys.readouterr()
-    assert "became shorter while it was read" in printed.err
+    assert "the file was truncated while it was being read" in printed.err
     made = json.loads(printed.out)
     assert made["gone_blocks"] > 100 and made["rows"] == len(out.read_text().splitlines()) - 1
 

@@ -154,7 +154,7 @@ def test_an_end_behind_the_last_segment_is_not_reached(log: Log, tmp_path: Path,
         for wish, wanted in (([], ""), (["--to", f"0/{end}"], ""), (["--to", "FF/0"], told)):
             capsys.readouterr()
             assert run(["wal", verb, str(path), *which, *wish]) == 0
-            assert capsys.readouterr().err.removeprefix("the log has no change of this page\n") == wanted, (verb, wish)
+            assert capsys.readouterr().err.removeprefix("no changes to this page found in the WAL\n") == wanted, (verb, wish)
     assert run(["wal", "show", str(log.folder), "--limit", "1", "--to", "FF/0"]) == 0
     assert capsys.readouterr().err == ""
     assert json_of(capsys, "export", log.folder, "-o", tmp_path / "out", "--to", "FF/0")["notes"] == [told.rstrip()]

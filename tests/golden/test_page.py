@@ -173,9 +173,9 @@ def test_diff_names_the_fields_that_differ(capsys: pytest.CaptureFixture[str], t
     assert (code, rows) == (0, [{"part": "tuple 1", "field": "t_xmax", "a": 0, "b": 1761}])
     _, added = answered(capsys, "diff", f"{BTREE}:0", f"{PAGES / 'btree_key_6_added.page'}:0")
     assert {"part": "item 5", "field": "", "a": None, "b": "16 bytes at 8096"} in added
-    assert said(capsys, "diff", f"{HEAP}:0", f"{HEAP}:0") == (0, "the pages are the same\n")
+    assert said(capsys, "diff", f"{HEAP}:0", f"{HEAP}:0") == (0, "the pages are identical\n")
     other.write_bytes(changed(page, 100, b"x"))
-    assert said(capsys, "diff", f"{HEAP}:0", f"{other}:0") == (0, "the pages differ only in bytes that nothing refers to\n")
+    assert said(capsys, "diff", f"{HEAP}:0", f"{other}:0") == (0, "the pages differ only in unused bytes\n")
 
 
 def test_a_block_of_oracle_is_taken_apart_too(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

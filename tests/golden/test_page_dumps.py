@@ -136,7 +136,7 @@ def test_show_of_a_block_dump_fits_and_is_json_too(capsys: pytest.CaptureFixture
     assert run(["page", "show", path, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["dump"]["tool"] == "Oracle block dump"
     assert run(["page", "diff", path, path]) == 0
-    assert capsys.readouterr().out == "the pages are the same\n"
+    assert capsys.readouterr().out == "the pages are identical\n"
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ Examples:
 def command() -> None:
     """Find rows that ALTER TABLE left in an old form, and rewrite only those.
 
-    ALTER TABLE ADD COLUMN, DROP COLUMN and SET COMPRESSION change the catalog and leave the rows as they are.
+    ALTER TABLE ADD COLUMN, DROP COLUMN and SET COMPRESSION change only the catalog, not the existing rows.
     """
 
 
@@ -35,17 +35,17 @@ Examples:
   leadline alter pending base/16384/16402 --json""",
 )
 @click.argument("target", metavar="TARGET|PATH")
-@click.option("--table", metavar="[DB.][SCHEMA.]TABLE", help="That table and its indexes, or a table's partitions, only.")
-@click.option("--checkpoint", is_flag=True, help="Have the server write what only its memory has, first.")
+@click.option("--table", metavar="[DB.][SCHEMA.]TABLE", help="Only this table and its indexes, or the partitions of this table.")
+@click.option("--checkpoint", is_flag=True, help="Run CHECKPOINT first, so that the files are current.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def pending(target: str, table: str | None, checkpoint: bool, as_json: bool) -> int:
-    """Say which rows and pages are still in an old form, and why.
+    """Show which rows and pages are still in an old form, and why.
 
-    TARGET is a server on this host: a connection string (its database is looked at)
+    TARGET is a server on this host: a connection string (only its database is scanned)
     or a pid. PATH is a data directory, or the file of one table or index. Only files
-    are read: the server is asked where they are, nothing is locked. Counted are rows that
-    somebody may still see. Toast tables, catalogs and temporary tables are left out.
-    Exit code 0: all was looked at; 1: a file is missing or odd; 2: error.
+    are read: the server is asked where they are, and nothing is locked. Only rows that
+    a snapshot may still see are counted. TOAST tables, catalogs and temporary tables are skipped.
+    Exit code 0: everything was scanned; 1: a file is missing or unusable; 2: error.
     """
     from leadline.files import condition
     from leadline.files.alter import pending as work
@@ -71,7 +71,7 @@ def _size(_context: click.Context, _option: click.Parameter, value: str | None) 
         return None
     found = re.fullmatch(r"(\d+)\s*(B|kB|MB|GB)?", value.strip())
     if not found or int(found[1]) == 0:
-        raise click.BadParameter(f"{value} is no size: a number with B, kB, MB or GB, such as 16MB")
+        raise click.BadParameter(f"{value} is not a size: give a number with B, kB, MB or GB, such as 16MB")
     return int(found[1]) << {"kB": 10, "MB": 20, "GB": 30}.get(found[2], 0)
 
 
@@ -85,21 +85,21 @@ Examples:
     --max-wal-rate 20MB --max-lag 64MB --batch 500 --json""",
 )
 @click.argument("dsn", metavar="DSN")
-@click.option("--table", required=True, metavar="[SCHEMA.]TABLE", help="The table; of a partitioned one, each partition.")
-@click.option("--batch", type=click.IntRange(1, 100_000), default=1000, show_default=True, help="Rows in a transaction, at most.")
-@click.option("--max-wal-rate", callback=_size, metavar="SIZE", help="WAL a second, such as 20MB, of all that is written meanwhile.")
-@click.option("--max-lag", callback=_size, metavar="SIZE", help="Wait while a replica is further behind.")
-@click.option("--dry-run", is_flag=True, help="Say what would be done, and change nothing.")
+@click.option("--table", required=True, metavar="[SCHEMA.]TABLE", help="Table to rewrite; for a partitioned table, every partition.")
+@click.option("--batch", type=click.IntRange(1, 100_000), default=1000, show_default=True, help="Maximum rows per transaction.")
+@click.option("--max-wal-rate", callback=_size, metavar="SIZE", help="Maximum WAL per second of the whole server, such as 20MB.")
+@click.option("--max-lag", callback=_size, metavar="SIZE", help="Pause while a replica is further behind than this.")
+@click.option("--dry-run", is_flag=True, help="Show what would be done, without changing anything.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def resolve(
     dsn: str, table: str, batch: int, max_wal_rate: int | None, max_lag: int | None, dry_run: bool, as_json: bool
 ) -> int:
-    """Rewrite the rows that are in an old form, and only those, online.
+    """Rewrite only the rows that are in an old form, online.
 
-    Old rows are found in the server's files, after a CHECKPOINT, and rewritten by
-    place in small transactions that wait for no row; a new look at the files proves that none is left. It can be
-    stopped or killed at any time and begun again. Indexes are not touched: REINDEX. Exit code 0: no old
-    row is left; 1: some are, or it could not be proven; 2: error.
+    Old rows are found in the server's files after a CHECKPOINT, and rewritten by location in small
+    transactions that never wait for a row lock. The files are then scanned again to prove that no old row is left. It can be
+    stopped or killed at any time and run again. Indexes are not rewritten: use REINDEX. Exit code 0: no old
+    row is left; 1: some are left, or this could not be proven; 2: error.
     """
     from dataclasses import asdict
 

@@ -30,7 +30,7 @@ Examples:
   leadline import onstat x.*.txt --oncheck pe.txt -o day.leadline --json""",
 )
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--oncheck", type=click.Path(path_type=Path), metavar="FILE", help="What oncheck -pe printed: it names the objects.")
+@click.option("--oncheck", type=click.Path(path_type=Path), metavar="FILE", help="Output of oncheck -pe, which supplies the object names.")
 @click.option(
     "-o",
     "--output",
@@ -38,7 +38,7 @@ Examples:
     show_default=True,
     type=click.Path(path_type=Path),
     metavar="CAPTURE",
-    help="The capture folder to make.",
+    help="Capture folder to create.",
 )
 @force
 @click.option(
@@ -46,13 +46,13 @@ Examples:
     type=click.Choice(["2048", "4096"]),
     default="2048",
     show_default=True,
-    help="Bytes of the pages that onstat numbers buffers in: 4096 where the system's own page is 4 kB.",
+    help="Page size in which onstat numbers buffers: 4096 if the system page size is 4 kB.",
 )
 @click.option(
     "--page-size",
     type=click.IntRange(2048, 16384),
     metavar="BYTES",
-    help="Bytes of a page of the chunks for which FILE of oncheck does not say it (servers before 10) [default: the system's].",
+    help="Page size of chunks for which the oncheck output has none (servers before 10).  [default: system page size]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def onstat(
@@ -64,10 +64,10 @@ def onstat(
     page_size: int | None,
     as_json: bool,
 ) -> None:
-    """Read onstat -X (or -B, -b) of Informix: which objects' buffers are waited for.
+    """Import Informix onstat -X (or -B, -b) output, to show which buffers sessions wait for.
 
-    Each listing is a sample; several files, or onstat -r in one, are several. Nothing but uptime is printed above a
-    listing, so samples are numbered in the order of the files.
+    Each listing is one sample; give several files, or the output of onstat -r, for several samples. Listings carry no
+    time other than the uptime, so samples are numbered in the order of the files.
     """
     from leadline.cli.show import print_view
     from leadline.files.informix.capture import Sizes, write

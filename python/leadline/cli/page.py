@@ -11,12 +11,12 @@ import click
 from leadline.cli import OUTCOME_FINDINGS, OUTCOME_FINE, SETTINGS, force
 from leadline.output import to_json
 
-block_size = click.option("--block-size", type=int, metavar="BYTES", help="Size of a page [default: what pg_control or the file says].")
-dsn = click.option("--dsn", metavar="DSN", help="Take FILE as the name of a relation of this server (on this host).")
+block_size = click.option("--block-size", type=int, metavar="BYTES", help="Page size.  [default: from pg_control or the file]")
+dsn = click.option("--dsn", metavar="DSN", help="Read FILE as the name of a relation on this server (on this host).")
 FORKS = ["main", "fsm", "vm", "init"]
-fork = click.option("--fork", type=click.Choice(FORKS), default="main", help="With --dsn: which file of the relation.")
+fork = click.option("--fork", type=click.Choice(FORKS), default="main", help="With --dsn: fork of the relation to read.")
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-engine = click.option("--engine", type=click.Choice(["informix"]), help="Pages of Informix: 2 kB without --block-size.")
+engine = click.option("--engine", type=click.Choice(["informix"]), help="Read Informix pages (2 kB unless --block-size is given).")
 
 
 def _read(place: Any, block_size: int | None, engine: str | None, **more: Any) -> dict[str, Any]:
@@ -29,7 +29,7 @@ def _read(place: Any, block_size: int | None, engine: str | None, **more: Any) -
 
         return informix.read_page(place, block_size, **more)
     if any(more.values()):
-        raise LeadlineError("usage", "--row-size and --version-15 are for pages of Informix", hint="--engine informix")
+        raise LeadlineError("usage", "--row-size and --version-15 require --engine informix", hint="add --engine informix")
     return pages.read_page(place, block_size)
 
 
@@ -47,8 +47,8 @@ Examples:
 def command() -> None:
     """Inspect PostgreSQL pages directly in files.
 
-    No server is needed. Of a running one, pages that are only in its memory are not seen: CHECKPOINT writes them, but those of
-    unlogged tables only when the server stops.
+    No server is needed. If one is running, pages that are only in its memory cannot be seen: run CHECKPOINT to write them.
+    Pages of unlogged tables are written only when the server stops.
     """
 
 
@@ -82,8 +82,8 @@ Examples:
 @fork
 @block_size
 @engine
-@click.option("--row-size", type=click.IntRange(1, 32767), metavar="BYTES", help="Say which rows of Informix have another length.")
-@click.option("--version-15", is_flag=True, help="Pages of Informix 15, of which only the ends are known.")
+@click.option("--row-size", type=click.IntRange(1, 32767), metavar="BYTES", help="Informix row length; other lengths are reported.")
+@click.option("--version-15", is_flag=True, help="Read Informix 15 pages, of which only the start and end are known.")
 @as_json
 def show(
     place: str,
@@ -97,15 +97,14 @@ def show(
 ) -> None:
     """Explain one page: header, line pointers, tuples or index items, flags in words.
 
-    BLOCK counts from the start of FILE; without it, block 0. With --dsn a relation is named instead, and BLOCK counts
-    from its start; the page is read from the server's files all the same.
+    BLOCK counts from the start of FILE; the default is 0. With --dsn, name a relation instead of a file; BLOCK then counts
+    from the start of the relation. The page is still read from the server's files.
 
-    FILE may be text that holds one page: what gdb (x/8192bx), od, hexdump -C or xxd print, or a block dump of Oracle.
+    FILE can be a text file with one page as printed by gdb (x/8192bx), od, hexdump -C or xxd, or an Oracle block dump.
 
-    Values of rows and of items of indexes are shown typed where FILE is in a data directory, whose catalog says what they are.
+    If FILE is in a data directory, values of rows and index items are shown with the types from its catalog.
 
-    FILE may also be global/pg_control, a pg_filenode.map (both read as one block), or a file of pg_xact, as a whole data
-    directory has them.
+    FILE can also be global/pg_control, a pg_filenode.map (both read as one block) or a pg_xact file, in a data directory.
     """
     from leadline.files import condition, pages
     from leadline.files.pages.text import show_text
@@ -128,13 +127,13 @@ def show(
 @engine
 @as_json
 def hex_(place: str, dsn: str | None, fork: str, block_size: int | None, engine: str | None, as_json: bool) -> None:
-    """Print a page as hex; every byte stands under the name of what it is."""
+    """Print a page as hex, with every byte labelled."""
     from leadline.errors import LeadlineError
     from leadline.files.pages.hexdump import hex_json, hex_lines
 
     page = _read(_place(place, dsn, fork), block_size, engine)
     if page["raw"] is None:
-        raise LeadlineError("invalid", "this dump has no bytes", hint="page show prints what it says", where=place)
+        raise LeadlineError("invalid", "this dump has no bytes", hint="use page show to print its contents", where=place)
     if as_json:
         click.echo(to_json(hex_json(page)))
         return
@@ -155,9 +154,9 @@ Examples:
 @engine
 @as_json
 def diff(place_a: str, place_b: str, block_size: int | None, engine: str | None, as_json: bool) -> None:
-    """Say what differs between two pages, field by field.
+    """Show the differences between two pages, field by field.
 
-    A difference is no error: the exit code is 0 either way.
+    The exit code is 0 whether or not the pages differ.
     """
     from leadline.files import pages
     from leadline.files.pages.diff import differences
@@ -171,7 +170,7 @@ def diff(place_a: str, place_b: str, block_size: int | None, engine: str | None,
         click.echo(to_table(["part", "field", "a", "b"], [list(row.values()) for row in found]))
     else:
         same = a["raw"] == b["raw"]
-        click.echo("the pages are the same" if same else "the pages differ only in bytes that nothing refers to")
+        click.echo("the pages are identical" if same else "the pages differ only in unused bytes")
 
 
 @command.command(
@@ -186,12 +185,12 @@ Examples:
 @block_size
 @as_json
 def check(paths: tuple[Path, ...], block_size: int | None, as_json: bool) -> int:
-    """Look for pages that cannot be: checksums, overlaps, impossible offsets.
+    """Find damaged pages: wrong checksums, overlaps, impossible offsets.
 
-    PATH is a file, a folder of relation files or a data directory. Also found: torn pages, pages that look encrypted,
-    files that end within a page. Checksums are compared when pg_control says that there are any; without pg_control, or
-    when it is damaged, on every page that has one. A data directory is also compared with its catalogs: files that are
-    missing, no regular files, too short, or of no relation. Exit code 0: nothing found; 1: problems; 2: error.
+    PATH is a file, a folder of relation files or a data directory. Also reports torn pages, pages that look encrypted and
+    files that end within a page. Checksums are verified if pg_control says they are enabled; if pg_control is missing or
+    damaged, on every page that has one. A data directory is also compared with its catalogs, to find files that are
+    missing, not regular files, too short, or belong to no relation. Exit code 0: no problems; 1: problems; 2: error.
     """
     from leadline.files import condition
     from leadline.files.pages.run import Pages
@@ -230,14 +229,14 @@ Examples:
     from heap_tuple where lp_flags = 1 group by 1\"""",
 )
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("-o", "--output", required=True, type=click.Path(path_type=Path), metavar="DIR", help="The capture folder to make.")
+@click.option("-o", "--output", required=True, type=click.Path(path_type=Path), metavar="DIR", help="Capture folder to create.")
 @force
 @block_size
 @as_json
 def scan(paths: tuple[Path, ...], output: Path, force: bool, block_size: int | None, as_json: bool) -> None:
-    """Write whole relations or data directories as tables: pages, line pointers, tuple headers.
+    """Write the pages of relations or data directories as tables.
 
-    The tables are page_file, page, heap_tuple and index_item; DIR is a capture that `leadline sql` reads.
+    The tables are page_file, page, heap_tuple and index_item. DIR is a capture that `leadline sql` can query.
     """
     from leadline.files import condition
     from leadline.files.pages.run import scan as scan_pages

@@ -14,8 +14,8 @@ from leadline.figures import unconverted
 from leadline.output import print_json_list, to_json, to_table
 
 UNLOGGED = {
-    True: "of which CHECKPOINT writes nothing: of a running server not all is in its file",
-    False: "which the server empties when it starts: it was not shut down",
+    True: "CHECKPOINT does not write it, so its file may be out of date while the server runs",
+    False: "the server was not shut down and will empty it when it starts",
 }
 BATCH = 2000  # rows that a table's columns are measured by
 
@@ -33,13 +33,13 @@ Examples:
 )
 @click.argument("path", metavar="PATH", type=click.Path(path_type=Path))
 @click.argument("relation", metavar="[REL]", required=False)
-@click.option("--database", metavar="NAME", help="The database REL is in [default: the only one that is no template].")
-@click.option("--dsn", metavar="DSN", help="Take PATH as the name of a table of this server (on this host).")
-@click.option("--dead", is_flag=True, help="Rows too that no new snapshot sees, and where each row is.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write FILE.csv or FILE.parquet.")
+@click.option("--database", metavar="NAME", help="Database of REL.  [default: the only one that is not a template]")
+@click.option("--dsn", metavar="DSN", help="Read PATH as the name of a table on this server (on this host).")
+@click.option("--dead", is_flag=True, help="Include row versions that no new snapshot can see, with their location.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write rows to FILE.csv or FILE.parquet.")
 @force
-@click.option("--limit", type=click.IntRange(1), help="Print so many rows.")
-@click.option("--threads", type=click.IntRange(1, 64), help="Threads for -o (default: one per CPU).")
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="Print at most N rows.")
+@click.option("--threads", type=click.IntRange(1, 64), metavar="N", help="Threads to use with -o.  [default: one per CPU]")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(
     path: Path,
@@ -55,10 +55,10 @@ def command(
 ) -> None:
     """Print the rows of a table, including dead ones, directly from files.
 
-    No server is needed: PATH is a data directory of PostgreSQL 13 to 18 and REL a
-    table in it, [SCHEMA.]TABLE; or PATH is the table's file. Columns come from the
-    directory's own catalog. Values are the server's text. Of a running server, what only its memory has is not seen:
-    CHECKPOINT writes it. With --dsn a server is asked where the table is, and nothing more.
+    No server is needed. PATH is a data directory of PostgreSQL 13 to 18 and REL is a
+    table in it, [SCHEMA.]TABLE; or PATH is the file of the table. Columns are read from the
+    catalog in the data directory. Values are printed as the server prints them. If the server is running, changes that are
+    only in its memory cannot be seen: run CHECKPOINT to write them. With --dsn, the server is only asked where the table is.
     """
     from leadline._core import RowScan
     from leadline.errors import LeadlineError
@@ -68,10 +68,10 @@ def command(
     from leadline.replacing import make_room
 
     if output and limit:
-        raise LeadlineError("usage", "--limit is for printing, not for -o")
+        raise LeadlineError("usage", "--limit cannot be combined with -o")
     if dsn is not None:
         if relation or database:
-            raise LeadlineError("usage", "with --dsn there is one name, that of the table", hint="leadline rows SCHEMA.TABLE --dsn DSN")
+            raise LeadlineError("usage", "--dsn takes only the name of the table", hint="leadline rows SCHEMA.TABLE --dsn DSN")
         from leadline.files.pages.relation import place_in_server
 
         path = place_in_server(dsn, str(path)).path
@@ -98,10 +98,10 @@ def command(
         unreadable.write(beside, made["unreadable"])
         if as_text and not as_json:
             names = ", ".join(as_text)
-            click.echo(f"note: text, since Parquet's type for it does not hold all values (such as infinity): {names}", err=True)
+            click.echo(f"note: written as text, because the Parquet type cannot hold all values (such as infinity): {names}", err=True)
         click.echo(to_json(made) if as_json else f"{count} rows of {about['relation']} written to {output}")
         if made["unreadable"] and not as_json:
-            click.echo(f"{beside} lists what could not be read")
+            click.echo(f"{beside} lists the data that could not be read")
     elif as_json:
         found = (dict(zip(names, row)) for row in islice(_rows(scan), limit))
         print_json_list(chain(found, unreadable.as_rows(scan)))
@@ -123,24 +123,24 @@ def _notes(about: dict[str, Any], status: dict[str, Any], around: Any) -> None:
     for remark in around["remarks"] if around else []:
         click.echo(condition.text(remark), err=True)
     if about["unknown"]:
-        click.echo(f"note: bytes in hex, the type is not known: {', '.join(about['unknown'])}", err=True)
+        click.echo(f"note: printed as hex, because the type is unknown: {', '.join(about['unknown'])}", err=True)
     if number := status["unconverted_characters"]:
         click.echo(f"warning: {unconverted(number, about['encoding'])}", err=True)
     if about["virtual"]:
-        click.echo(f"note: left out, computed when read and stored nowhere (generated virtual): {', '.join(about['virtual'])}", err=True)
+        click.echo(f"note: omitted, because virtual generated columns are not stored: {', '.join(about['virtual'])}", err=True)
     if about["unlogged"] and around and around["server"] != "stopped":
-        click.echo(f"note: an unlogged table, {UNLOGGED[around['server'] == 'running']}", err=True)
+        click.echo(f"note: this is an unlogged table: {UNLOGGED[around['server'] == 'running']}", err=True)
     if gone := status["gone_blocks"]:
-        click.echo(f"warning: the file became shorter while it was read: {gone} blocks are gone, rows may be missing", err=True)
+        click.echo(f"warning: the file was truncated while it was being read: {gone} blocks are gone, so rows may be missing", err=True)
     for what in ("pages", "rows", "values"):
         if count := status[f"unread_{what}"]:
-            more = ": leadline page check says more" if what == "pages" else ""
+            more = "; run leadline page check for details" if what == "pages" else ""
             click.echo(f"warning: {count} {what} could not be read{more}", err=True)
     for line in unreadable.lines(status):
         click.echo(line, err=True)
     if count := status["vacuumed_values"]:
-        click.echo(f"note: {count} values of dead rows were vacuumed away before the rows", err=True)
+        click.echo(f"note: {count} TOAST values of dead rows have already been removed by VACUUM", err=True)
     if count := status["torn_pages"]:
-        click.echo(f"warning: {count} pages left out, torn: a running server was writing them each time they were read", err=True)
+        click.echo(f"warning: {count} torn pages were skipped: the server was writing them each time they were read", err=True)
     if count := status["wrong_checksums"]:
-        click.echo(f"warning: {count} pages have a wrong checksum; their rows are given as they are", err=True)
+        click.echo(f"warning: {count} pages have a wrong checksum; their rows are printed as stored", err=True)

@@ -35,7 +35,7 @@ def _time(_context: click.Context, _option: click.Parameter, value: str | None) 
     try:
         time = datetime.fromisoformat(re.sub("(Z| UTC)$", "+00:00", value.strip()))
     except ValueError:
-        raise click.BadParameter(f"{value} is not a time, such as 2026-08-01T12:00 or 2026-08-01T14:00:30+02:00") from None
+        raise click.BadParameter(f"{value} is not a valid time; use a form such as 2026-08-01T12:00 or 2026-08-01T14:00:30+02:00") from None
     time = time if time.tzinfo else time.replace(tzinfo=timezone.utc)
     return (time - datetime(1970, 1, 1, tzinfo=timezone.utc)) // timedelta(microseconds=1)
 
@@ -52,22 +52,22 @@ def _tell_damage(path: str) -> None:
 PATH = click.argument("path", metavar="PATH|SERVER", type=click.Path())
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 RANGE = _options(
-    click.option("--from", "start", metavar="LSN", help="Leave out records that begin before it."),
-    click.option("--to", "end", metavar="LSN", help="Leave out records that begin here or later."),
-    click.option("--from-time", "since", callback=_time, metavar="TIME", help="Begin at the first record of this time or later."),
-    click.option("--to-time", "until", callback=_time, metavar="TIME", help="End before the first record of this time or later."),
+    click.option("--from", "start", metavar="LSN", help="Skip records that start before this LSN."),
+    click.option("--to", "end", metavar="LSN", help="Skip records that start at or after this LSN."),
+    click.option("--from-time", "since", callback=_time, metavar="TIME", help="Start at the first record with this time or later."),
+    click.option("--to-time", "until", callback=_time, metavar="TIME", help="Stop before the first record with this time or later."),
     click.option("--timeline", type=click.IntRange(1, 2**32 - 1), help="Follow this timeline instead of the newest."),
 )
 FILTER = _options(
     click.option(
-        "--relation", metavar="REL", help="Only records of this relation: FILENODE, DB/FILENODE or SPC/DB/FILENODE; of a SERVER also NAME."
+        "--relation", metavar="REL", help="Only records of this relation: FILENODE, DB/FILENODE or SPC/DB/FILENODE; with SERVER also NAME."
     ),
     click.option("--block", type=click.IntRange(0, 2**32 - 1), help="Only records of this block."),
     click.option("--fork", type=click.Choice(["main", "fsm", "vm", "init"]), help="Only records of this fork."),
     click.option("--xid", type=click.IntRange(0, 2**32 - 1), help="Only records of this transaction."),
     click.option("--rmgr", metavar="NAME", help="Only records of this resource manager, such as Heap."),
 )
-THREADS = click.option("--threads", type=click.IntRange(1, 64), help="Threads to use (default: one per CPU).")
+THREADS = click.option("--threads", type=click.IntRange(1, 64), metavar="N", help="Threads to use.  [default: one per CPU]")
 
 
 @click.group(
@@ -83,11 +83,11 @@ Examples:
 def command() -> None:
     """Read PostgreSQL WAL without a server: what is in it and what it costs.
 
-    PATH is a data directory, its pg_wal, an archive (gz, lz4 and zst too) or one segment; of majors 13 to 18. The log
-    knows relations by file number: select pg_relation_filepath('name').
+    PATH is a data directory, its pg_wal, an archive (also gz, lz4 and zst) or one segment, of PostgreSQL 13 to 18. WAL
+    identifies relations by file number: select pg_relation_filepath('name').
 
-    SERVER is a running server on this host: a connection string or a pid. Its files are read, up to the last record that
-    is on disk. With a connection string, relations can be given by name, and `stats --by relation` prints names.
+    SERVER is a running server on this host: a connection string or a pid. Its files are read, up to the last record on
+    disk. With a connection string, relations can be given by name, and `stats --by relation` prints names.
     """
 
 
@@ -102,10 +102,10 @@ Examples:
 @PATH
 @RANGE
 @FILTER
-@click.option("--limit", type=click.IntRange(1), help="Stop after so many records.")
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="Print at most N records.")
 @JSON
 def show(path: str, limit: int | None, as_json: bool, **wish: Any) -> None:
-    """Print records in words, in the order of the log."""
+    """Print records in readable form, in WAL order."""
     from leadline.files.wal import batches, ending_text, wish_of
 
     wanted = wish_of(path, **wish)[0]
@@ -149,16 +149,16 @@ Examples:
     "--by",
     type=click.Choice(["type", "rmgr", "relation", "database", "hour"]),
     default="type",
-    help="Sum up by kind of record (the default), resource manager, relation, database or hour.",
+    help="Group by record type (the default), resource manager, relation, database or hour.",
 )
-@click.option("--limit", type=click.IntRange(1), help="Print only the largest.")
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="Print only the N largest.")
 @THREADS
 @JSON
 def stats(path: str, by: str, limit: int | None, threads: int | None, as_json: bool, **wish: Any) -> None:
-    """Sum up records, bytes and page images, largest first.
+    """Sum records, bytes and page images, largest first.
 
-    record_bytes are bytes without page images, fpi_bytes those of page images as stored; superseded_fpi_bytes are those
-    of images that a later image of the same page, in what was read, makes useless.
+    record_bytes excludes page images; fpi_bytes is the stored size of page images. superseded_fpi_bytes is the part of
+    fpi_bytes in images that a later image of the same page, in the WAL that was read, replaces.
     """
     from leadline.files.wal import ending_text, threads_here, whole, wish_of
 
@@ -180,7 +180,7 @@ def stats(path: str, by: str, limit: int | None, threads: int | None, as_json: b
         click.echo(text, err=True)
     _tell_damage(wanted.path)
     if forgotten := found["pages_forgotten"]:
-        click.echo(f"note: {forgotten:,} pages with images were too many to remember: superseded_fpi_bytes is a lower bound", err=True)
+        click.echo(f"note: {forgotten:,} pages with images could not be tracked: superseded_fpi_bytes is a lower bound", err=True)
 
 
 def _names(path: str, live: Any) -> dict[tuple[int, int, int], str]:
@@ -195,7 +195,7 @@ def _names(path: str, live: Any) -> dict[tuple[int, int, int], str]:
     try:
         return names_of(path)
     except LeadlineError as e:
-        click.echo(f"note: without names of relations: {e.message}{f': {e.detail}' if e.detail else ''}", err=True)
+        click.echo(f"note: relation names are not available: {e.message}{f': {e.detail}' if e.detail else ''}", err=True)
         return {}
 
 
@@ -250,7 +250,7 @@ Examples:
 def export(path: str, out: Path, force: bool, threads: int | None, as_json: bool, **wish: Any) -> None:
     """Write records and block references as tables of a capture.
 
-    Tables wal_record and wal_block, for `leadline sql` and any reader of Parquet.
+    The tables are wal_record and wal_block, for `leadline sql` and any Parquet reader.
     """
     from leadline.files.wal import export as write
     from leadline.files.wal import threads_here, wish_of
@@ -278,14 +278,14 @@ Examples:
 @click.argument("relation")
 @click.argument("block", type=click.IntRange(0, 2**32 - 1))
 @RANGE
-@click.option("--fork", type=click.Choice(["main", "fsm", "vm", "init"]), default="main", help="Fork (default: main).")
+@click.option("--fork", type=click.Choice(["main", "fsm", "vm", "init"]), default="main", help="Fork of the relation.  [default: main]")
 @JSON
 def history(path: str, relation: str, block: int, as_json: bool, **wish: Any) -> None:
-    """List every change of a page: LSN, transaction, time, what changed.
+    """List every change to a page: LSN, transaction, time, what changed.
 
-    The time is that of the transaction's end; of a change without one (pruning, vacuum), the last time the log told
-    before it, with a ~. That the relation became shorter and lost the page is a change too. Bits of the visibility map
-    that a change of a row clears are not named in most logs.
+    The time is the end of the transaction. For a change without a transaction (pruning, vacuum), it is the last time
+    recorded in the WAL before it, marked with ~. A truncation that removed the page is listed as a change. WAL does not
+    usually name the visibility map bits that a row change clears.
     """
     from leadline.files.wal import ending_text, whole, wish_of
 
@@ -297,7 +297,7 @@ def history(path: str, relation: str, block: int, as_json: bool, **wish: Any) ->
         for change in found["changes"]:
             click.echo(_change_text(change))
         if not found["changes"]:
-            click.echo("the log has no change of this page", err=True)
+            click.echo("no changes to this page found in the WAL", err=True)
     if text := ending_text(found["ending"]):
         click.echo(text, err=True)
     _tell_damage(wanted.path)
@@ -327,12 +327,12 @@ Examples:
 @PATH
 @RANGE
 @click.option("--xid", type=click.IntRange(0, 2**32 - 1), help="Only records of this transaction.")
-@click.option("--limit", type=click.IntRange(1), help="Stop after so many records.")
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="Print at most N records.")
 @JSON
 def inval(path: str, limit: int | None, as_json: bool, **wish: Any) -> None:
-    """List invalidation messages per transaction: which DDL made others forget what.
+    """List cache invalidation messages per transaction: which DDL invalidated what.
 
-    A relcache message makes every session forget what it knows of a relation, and plan anew the statements that use it.
+    A relcache message makes every session drop its cached data about a relation and replan statements that use it.
     A record with very many messages is printed in parts.
     """
     from leadline.files.wal import ending_text, invalidations, wish_of
