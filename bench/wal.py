@@ -119,7 +119,7 @@ def made_log(major: int | None, megabytes: int) -> Iterator[Log]:
                 end, size = connection.execute(
                     f"select pg_current_wal_insert_lsn()::text, (pg_current_wal_insert_lsn() - '{start}')::bigint"
                 ).fetchall()[0]
-                print(f"{int(size) >> 20} MB of log", file=sys.stderr)
+                print(f"{int(size) >> 20} MB of WAL", file=sys.stderr)
                 if size >= megabytes << 20:
                     break
             connection.execute("select pg_switch_wal()")

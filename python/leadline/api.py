@@ -121,7 +121,7 @@ class Query:
     def _relation(self) -> duckdb.DuckDBPyRelation:
         relation = self._capture.db.sql(self._text, params=self._parameters)
         if relation is None:
-            raise LeadlineError("query", "the query gives no rows", hint="begin with select, with, from or describe")
+            raise LeadlineError("query", "the query returns no rows", hint="start the query with select, with, from or describe")
         return relation
 
 
@@ -132,8 +132,8 @@ def _told() -> Iterator[None]:
         yield
     except duckdb.Error as e:
         first = str(e).strip().splitlines()[0]
-        hint = "leadline tables NAME lists the columns of a table"
-        raise LeadlineError("query", "the query does not run", detail=first, hint=hint) from e
+        hint = "run leadline tables NAME to list the columns of a table"
+        raise LeadlineError("query", "the query failed", detail=first, hint=hint) from e
 
 
 def _need(*packages: str, for_what: str) -> None:

@@ -74,19 +74,19 @@ def _host_checks() -> Iterator[Check]:
     machine, system = platform.machine(), platform.system()
     known = system == "Linux" and machine == "x86_64"
     found = f"{system} {platform.release()}, {machine}"
-    yield judge("host", "platform", known, found, "shared memory is read on Linux x86_64 only; SQL works", bad=LIMITED)
+    yield judge("host", "platform", known, found, "shared memory can be read only on Linux x86_64; sampling over SQL works", bad=LIMITED)
     clock_file = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
     clock = (proc.read_text(clock_file) or "").strip() or "not shown by this kernel"
     fast = clock not in ("hpet", "acpi_pm", "jiffies")
     yield judge(
-        "host", "clock source", fast, clock, "reading the time is slow, for the server too", f"echo tsc | sudo tee {clock_file}", LIMITED
+        "host", "clock source", fast, clock, "reading the clock is slow, also for the server", f"echo tsc | sudo tee {clock_file}", LIMITED
     )
     own = [name for name, bit in CAPABILITIES.items() if has_capability(bit)]
     yield Check("host", "own rights", INFO, f"uid {os.geteuid()}, " + (", ".join(own) if own else "no special capabilities"))
     scope = (proc.read_text("/proc/sys/kernel/yama/ptrace_scope") or "").strip()
     free = scope in ("", "0") or has_capability(CAPABILITIES["CAP_SYS_PTRACE"])
     found = f"kernel.yama.ptrace_scope = {scope}" if scope else "no Yama"
-    effect = "memory of processes that are not our children may not be read"
+    effect = "memory of processes that are not our children cannot be read"
     yield judge("host", "ptrace scope", free, found, effect, "sudo sysctl kernel.yama.ptrace_scope=0", LIMITED)
     schedstat = (proc.read_text("/proc/self/schedstat") or "").split()
     counts = len(schedstat) >= 2 and schedstat[0] != "0"
@@ -99,7 +99,7 @@ def _host_checks() -> Iterator[Check]:
     yield judge("host", "delay accounting", delay == "1", found, "block I/O delay per session reads 0", command)
     pressure = Path("/proc/pressure/cpu").exists()
     found = "/proc/pressure" if pressure else "no /proc/pressure"
-    yield judge("host", "pressure", pressure, found, "stalls of the whole host are not seen", "boot the kernel with psi=1")
+    yield judge("host", "pressure", pressure, found, "host-wide stalls cannot be seen", "boot the kernel with psi=1")
 
 
 def has_capability(bit: int) -> bool:
@@ -111,7 +111,7 @@ def _servers_here() -> list[Check]:
     found = postmaster.local_postmasters()
     if not found:
         return [
-            Check("servers", "PostgreSQL", INFO, "no server is to be seen on this host", "", "leadline doctor postgresql://USER@HOST/DB")
+            Check("servers", "PostgreSQL", INFO, "no server found on this host", "", "leadline doctor postgresql://USER@HOST/DB")
         ]
     return [
         Check("servers", f"pid {pid}", INFO, postmaster.data_dir_of(pid) or "data directory hidden", "", f"leadline doctor {pid}")
@@ -122,7 +122,7 @@ def _servers_here() -> list[Check]:
 def _remote(target: Target) -> Check:
     return Check(
         "capture", TIER_SHM, MISSING, "; ".join(target.notes) or "not on this host",
-        "buffers, LWLock holders, rates over 10 Hz", "run leadline on the server's own host",
+        "buffers, LWLock holders, rates over 10 Hz", "run leadline on the host of the server",
     )  # fmt: skip
 
 
@@ -133,20 +133,20 @@ def _server_checks(target: Target) -> Iterator[Check]:
     yield Check("server", "postmaster", OK, f"pid {pid}, uid {uid}" + (f", {target.data_dir}" if target.data_dir else ""))
     major = major_of(target)
     if major is None:
-        yield Check("server", "major version", INFO, "not readable without its files or a connection")
+        yield Check("server", "major version", INFO, "unknown without access to its files or a connection")
     else:
-        effect = f"memory layouts are known for {KNOWN_MAJORS[0]} to {KNOWN_MAJORS[-1]}; SQL works"
+        effect = f"memory layouts are known only for {KNOWN_MAJORS[0]} to {KNOWN_MAJORS[-1]}; sampling over SQL works"
         yield judge("server", "major version", major in KNOWN_MAJORS, f"PostgreSQL {major}", effect, bad=LIMITED)
     try:
         binary = str((proc.PROC / str(pid) / "exe").readlink())
     except OSError:
-        yield Check("server", "binary", MISSING, "/proc/PID/exe may not be read", "symbols and layouts cannot be found", as_owner(uid))
+        yield Check("server", "binary", MISSING, "cannot read /proc/PID/exe", "symbols and memory layouts are unknown", as_owner(uid))
     else:
-        note = " (replaced on disk since the start; the running one is read)" if binary.endswith("(deleted)") else ""
+        note = " (replaced on disk since it started; the running binary is read)" if binary.endswith("(deleted)") else ""
         yield Check("server", "binary", OK, binary.removesuffix(" (deleted)") + note)
     kind = shared_memory_kind(pid)
-    found = kind or "/proc/PID/maps may not be read"
-    yield judge("server", "shared memory", kind is not None, found, "nothing can be read from memory", as_owner(uid))
+    found = kind or "cannot read /proc/PID/maps"
+    yield judge("server", "shared memory", kind is not None, found, "memory cannot be read", as_owner(uid))
 
 
 def major_of(target: Target) -> int | None:
@@ -215,9 +215,9 @@ select quote_ident(current_user), pg_has_role(current_user, 'pg_read_all_stats',
        exists (select from pg_extension where extname = 'pg_stat_statements')
 """
 _WANTED = (  # setting, value that is needed, what is lost otherwise
-    ("track_activities", "on", "states, waits and statements are not published by the sessions"),
-    ("compute_query_id", "on", "statements are told apart by a hash of their text"),
-    ("track_io_timing", "on", "the server does not time its reads and writes"),
+    ("track_activities", "on", "sessions do not publish states, waits and statements"),
+    ("compute_query_id", "on", "statements are identified by a hash of their text"),
+    ("track_io_timing", "on", "the server does not measure read and write times"),
 )
 
 
@@ -257,7 +257,7 @@ def _connected_checks(conn: Connection) -> Iterator[Check]:
     yield from _setting_checks(values, conn.info.server_version // 10_000, conn)
     loaded = "pg_stat_statements" in values.get("shared_preload_libraries", "")
     found = "installed" if has_statements and loaded else "loaded, but not created in this database" if loaded else "not loaded"
-    effect = "no counters per statement (sampling names statements all the same)"
+    effect = "no counters per statement (samples still name statements)"
     load = "alter system set shared_preload_libraries = 'pg_stat_statements' (then restart)"
     yield judge(
         "sql", "pg_stat_statements", has_statements and loaded, found, effect, "create extension pg_stat_statements" if loaded else load
@@ -293,11 +293,11 @@ def _setting_checks(values: dict[str, str], major: int | None, conn: Connection 
 def verdict(checks: list[Check], target: Target | None) -> str:
     """One line: what a capture of this target would be."""
     if target is None:
-        return "leadline doctor PID, DATA_DIR or DSN looks at one server."
+        return "Run leadline doctor PID, DATA_DIR or DSN to check one server."
     found = tiers(checks)
     if not found:
-        return "No capture of this target is possible from here."
-    return f"A capture is possible, by {found[0]}."
+        return "This target cannot be captured from here."
+    return f"This target can be captured with {found[0]}."
 
 
 def as_json(checks: list[Check], target: Target | None) -> dict[str, Any]:

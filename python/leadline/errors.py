@@ -61,5 +61,5 @@ def cannot_be_written(what: str, error: OSError, where: Path) -> LeadlineError:
     """The error of a file or folder of ours that the system did not let us write, in the words of the table writers for a full disk."""
     hint = "write to another place with -o"
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return LeadlineError("storage", f"there is no room left for {what}", detail=str(error.strerror), hint=hint, where=str(where))
-    return LeadlineError("storage", f"{what} cannot be written: {error.strerror}", hint=hint, where=str(where))
+        return LeadlineError("storage", f"no space left to write {what}", detail=str(error.strerror), hint=hint, where=str(where))
+    return LeadlineError("storage", f"cannot write {what}: {error.strerror}", hint=hint, where=str(where))

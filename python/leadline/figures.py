@@ -41,8 +41,8 @@ def count(number: int, thing: str, many: str = "") -> str:
 def unconverted(number: int, encoding: str) -> str:
     """Characters of a database's texts that are lost in UTF-8."""
     if encoding == "UTF8":  # of 13 and 14
-        return f'{number} values of type "char" are no text in UTF-8: they are U+FFFD'
-    return f"{number} characters cannot be converted from {encoding} to UTF-8: they are U+FFFD"
+        return f'{number} values of type "char" are not valid UTF-8: printed as U+FFFD'
+    return f"{number} characters cannot be converted from {encoding} to UTF-8: printed as U+FFFD"
 
 
 def cell(value: Any) -> str:

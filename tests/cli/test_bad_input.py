@@ -251,7 +251,7 @@ def test_a_full_disk_is_one_error_and_what_is_there_says_that_it_is_not_all(
         onstat.write_text(seed * 3000)
     assert run([words.get(word, word.replace("OUT", str(out))) for word in line] + ["--json"]) == 2
     error = is_one_error(capsys.readouterr().out)
-    assert error["kind"] == "storage" and "room" in error["message"], error
+    assert error["kind"] == "storage" and "space" in error["message"], error
     leaves_nothing_that_looks_whole(out)
     if line[-1].endswith(".leadline"):
         assert (out.with_suffix(".leadline") / "manifest.json").exists()
@@ -268,14 +268,14 @@ def test_a_disk_without_room_for_a_capture_is_told_before_it_is_begun(
     out = full_disk / "out.leadline"
     assert run([word.replace("FILE", str(TESTDATA / file)) for word in line] + ["-o", str(out), "--json"]) == 2
     error = is_one_error(capsys.readouterr().out)
-    assert error["kind"] == "storage" and "room" in error["message"], error
+    assert error["kind"] == "storage" and "space" in error["message"], error
     assert list(out.iterdir()) == []
 
 
 def test_a_report_that_finds_no_room_leaves_nothing(full_disk: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (full_disk / "ballast 2").write_bytes(b"\0" * (shutil.disk_usage(full_disk).free - (8 << 10)))
     assert run(["report", str(example(tmp_path / "c.leadline").write()), "-o", str(full_disk / "out.html")]) == 2
-    assert "error: there is no room left for the report" in capsys.readouterr().err
+    assert "error: no space left to write the report" in capsys.readouterr().err
     assert sorted(path.name for path in full_disk.iterdir()) == ["ballast", "ballast 2"]
 
 

@@ -114,7 +114,7 @@ def test_an_error_is_text_on_stderr(capsys: pytest.CaptureFixture[str], tmp_path
     assert run(["show", str(tmp_path / "none.leadline")]) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.startswith("error: there is no such capture\n  at: ")
+    assert err.startswith("error: no such capture\n  at: ")
     assert "\n  hint: " in err
 
 

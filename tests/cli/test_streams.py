@@ -46,7 +46,7 @@ def test_output_that_cannot_be_written_is_one_error(words: list[str], redirected
         assert done.returncode == 2 and done.stderr.startswith("Usage:")
         return
     why = {">/dev/full": "No space left on device", ">&-": "it is closed"}[redirected]
-    assert (done.returncode, done.stderr) == (2, f"error: the output cannot be written: {why}\n  at: stdout\n")
+    assert (done.returncode, done.stderr) == (2, f"error: cannot write the output: {why}\n  at: stdout\n")
 
 
 @pytest.mark.parametrize("words", LINES, ids=IDS)

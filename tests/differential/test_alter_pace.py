@@ -45,11 +45,11 @@ def test_it_waits_for_those_who_wait_and_for_replicas(monkeypatch: pytest.Monkey
     pacer = Pacer(connection, 1 << 20, 4 << 20, said.append)
     pacer.wrote(3 << 20)
     pacer.wait(1)
-    waits = ["somebody waits for the table"] * 2 + ["a replica is 9 MB behind"]
-    assert said == [*waits, "replication slot away, which nobody reads now, is 5 MB behind"]
+    waits = ["another session is waiting for the table"] * 2 + ["a replica is 9 MB behind"]
+    assert said == [*waits, "inactive replication slot away is 5 MB behind"]
     assert connection.answers == [] and 103.0 <= clock[0] <= 103.1
     hidden: Any = Answers((0,), (1, 0))
-    with pytest.raises(LeadlineError, match="how far replicas are"):
+    with pytest.raises(LeadlineError, match="the lag of replicas"):
         Pacer(hidden, None, 1, said.append).wait(1)
 
 

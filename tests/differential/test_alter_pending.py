@@ -102,7 +102,7 @@ def test_what_cannot_be_read_is_told(
     assert alter(capsys, "pending", tmp_path / "none", code=2)["error"]["kind"] == "not_found"
     server = servers(15)
     unknown = alter(capsys, "pending", server.dsn, "--table", "unknown", code=2)["error"]
-    assert (unknown["kind"], unknown["message"]) == ("not_found", "there is no table unknown")
+    assert (unknown["kind"], unknown["message"]) == ("not_found", "no table named unknown")
     assert alter(capsys, "resolve", server.dsn, "--table", "t", "--max-lag", "many", code=2)["error"]["kind"] == "usage"
 
     def refuse(*_: Any, **__: Any) -> Any:

@@ -112,7 +112,7 @@ def test_rows_that_stay_locked_are_left_and_told(servers: Any, capsys: pytest.Ca
         [done] = alter(capsys, "resolve", server.dsn, "--table", "locked", code=1)
         assert (done["rows_rewritten"], done["rows_remaining"], done["is_proven"]) == (98, 2, True)
         assert {row["reason"]: row["rows"] for row in done["after"]} == {"short": 2}
-        assert done["notes"] == ["2 rows stayed locked, or of transactions that had not ended: begin again later"]
+        assert done["notes"] == ["2 rows still in an old form, locked or part of unfinished transactions: run the command again later"]
         other.rollback()
     [done] = alter(capsys, "resolve", server.dsn, "--table", "locked")
     assert (done["rows_rewritten"], done["rows_remaining"]) == (2, 0)
@@ -126,8 +126,8 @@ def test_a_row_that_its_constraint_forbids_is_passed_over(servers: Any, capsys: 
         [place] = connection.execute("select ctid::text from strict where n = 100").fetchone()
         [done] = alter(capsys, "resolve", server.dsn, "--table", "strict", "--batch", 30, code=1)
         assert (done["rows_rewritten"], done["rows_remaining"], done["rows_unwritable"]) == (99, 1, 1)
-        about = [note for note in done["notes"] if note.startswith("a row may not be written as it is; at " + place)]
-        assert len(about) == 1 and '"few"' in about[0] and "have to be mended first" in about[0]
+        about = [note for note in done["notes"] if note.startswith("a row cannot be rewritten unchanged; at " + place)]
+        assert len(about) == 1 and '"few"' in about[0] and "NOT VALID first" in about[0]
         assert not [note for note in done["notes"] if "stayed" in note]
         connection.execute("delete from strict where n = 100")
         [done] = alter(capsys, "resolve", server.dsn, "--table", "strict")
@@ -149,7 +149,7 @@ def test_a_table_of_which_most_rows_are_forbidden_ends_it_with_one_error(
         connection.execute("alter table forbidden add constraint none check (n < 0) not valid")
         failed = alter(capsys, "resolve", server.dsn, "--table", "forbidden", code=2)["error"]
         assert (failed["kind"], '"none"' in failed["detail"]) == ("invalid", True)
-        assert failed["message"] == "more than 10 rows of public.forbidden may not be written as they are"
+        assert failed["message"] == "more than 10 rows of public.forbidden cannot be rewritten unchanged"
 
 
 def test_what_stayed_on_its_page_is_not_said_where_nobody_counts(servers: Any, capsys: pytest.CaptureFixture[str]) -> None:
@@ -184,7 +184,7 @@ def test_it_steps_back_while_somebody_waits_for_the_table(servers: Any) -> None:
         threads.append(threading.Thread(target=resolve_it))
         threads[1].start()
         try:
-            wait_until(lambda: "somebody waits for the table" in said.texts, what="a step back")
+            wait_until(lambda: "another session is waiting for the table" in said.texts, what="a step back")
         finally:
             reader.rollback()
             for thread in threads:

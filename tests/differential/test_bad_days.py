@@ -93,7 +93,7 @@ def test_what_a_killed_export_left_is_taken_over(suffix: str, data_dir: Path, tm
         held.flush()
         fcntl.flock(held, fcntl.LOCK_EX)
         error = answer(capsys, *line, code=2)["error"]
-        assert (error["message"], error["where"]) == ("another leadline is writing this file", str(part))
+        assert (error["message"], error["where"]) == ("another leadline process is writing this file", str(part))
         assert part.read_bytes().endswith(b"of another run")
     assert answer(capsys, *line)["rows"] == 20000
     assert [path.name for path in out.iterdir()] == [f"rows{suffix}"]
@@ -168,7 +168,7 @@ def test_a_segment_that_is_taken_for_new_log_has_it_begun_again(
     assert len(list(folder.iterdir())) == len(first) - 2
     take, takes = True, len(first)
     monkeypatch.setattr(wal, "LOOKS", 1)
-    assert answer(capsys, "wal", line[0], folder, *line[1:], code=2)["error"]["message"] == "the log moved on while it was read"
+    assert answer(capsys, "wal", line[0], folder, *line[1:], code=2)["error"]["message"] == "the WAL moved on while being read"
 
 
 def test_records_are_chosen_by_time(archive: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -93,7 +93,7 @@ def test_nothing_is_said_of_a_server_that_was_shut_down(root: Path, capsys: pyte
     for line in (["rows", root, "plain", "--database", "postgres"], ["rows", root, "loose", "--database", "postgres"]):
         assert asked(capsys, *line)[1] == ""
     assert asked(capsys, "alter", "pending", root)[1] == ""
-    assert asked(capsys, "wal", "stats", root)[1].startswith("the log ends at ")
+    assert asked(capsys, "wal", "stats", root)[1].startswith("the WAL ends at ")
 
 
 @pytest.mark.parametrize("major", MAJORS)
@@ -153,7 +153,7 @@ def test_a_version_that_is_not_that_of_pg_control_is_an_error(root: Path, capsys
     (root / "PG_VERSION").write_text("17\n")
     found, errors = asked(capsys, "page", "check", root, code=1)
     assert found["summary"]["classes"]["version"] == 1
-    assert errors.startswith("error: PG_VERSION says 17, pg_control is of 18")
+    assert errors.startswith("error: PG_VERSION says 17, but pg_control is from 18")
     assert "error: PG_VERSION says 17" in asked(capsys, "wal", "stats", root)[1]
 
 
@@ -241,7 +241,7 @@ def test_rows_and_values_that_cannot_be_read_are_listed(
     found, errors = asked(capsys, "rows", root, "wide", "--database", "postgres")
     lost = [row for row in found if "unreadable" in row]
     assert lost and {row["column"] for row in lost} == {"big"} and lost[0]["ctid"] == "(0,1)"
-    assert all(row["unreadable"].startswith("value ") and row["unreadable"].endswith(" is not there") for row in lost)
+    assert all(row["unreadable"].startswith("value ") and row["unreadable"].endswith(" is missing") for row in lost)
     assert len(found) == 20 + len(lost) and f"warning: {len(lost)} values could not be read\nunreadable: (0,1) big: value " in errors
     for suffix in (".csv", ".parquet"):
         out = tmp_path / f"wide{suffix}"
@@ -264,8 +264,8 @@ def test_rows_that_do_not_fit_their_columns_are_listed(root: Path, stopped: Stop
     path.write_bytes(content)
     for more in ([], ["--dead"]):
         found, errors = asked(capsys, "rows", root, "plain", "--database", "postgres", *more)
-        assert found[-1] == {"ctid": "(0,1)", "block": 0, "column": None, "unreadable": "its header says what cannot be"}
-        assert "warning: 1 rows could not be read\nunreadable: (0,1): its header says what cannot be\n" in errors
+        assert found[-1] == {"ctid": "(0,1)", "block": 0, "column": None, "unreadable": "its header has impossible values"}
+        assert "warning: 1 rows could not be read\nunreadable: (0,1): its header has impossible values\n" in errors
         assert len(found) == 3000
 
 

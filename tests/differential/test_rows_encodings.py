@@ -18,8 +18,8 @@ from test_rows import told
 
 # A word of each encoding
 RUNNING = """\
-note: the server is running: the files are as it last wrote them, and what is only in its memory is not in them
-  hint: CHECKPOINT writes it
+note: the server is running: the files lack changes that are only in its memory
+  hint: run CHECKPOINT to write them
 """
 WORDS = {"LATIN1": "grün", "WIN1252": "œuf à 2 €", "EUC_JP": "日本 ｱ丂", "SQL_ASCII": "grün"}
 TYPES = """
@@ -173,7 +173,7 @@ def test_what_no_server_converts_is_told(server: Server, tmp_path: Path, capsys:
             line = ["rows", str(server.private.data_dir), "odd", "--database", "sql_ascii"]
             for output in ([], ["-o", str(tmp_path / "odd.csv"), "--force"], ["-o", str(tmp_path / "odd.parquet"), "--force"]):
                 assert run([*line, *output]) == 0
-                warning = f"warning: 2 characters cannot be converted from {encoding} to UTF-8: they are U+FFFD\n"
+                warning = f"warning: 2 characters cannot be converted from {encoding} to UTF-8: printed as U+FFFD\n"
                 # A Parquet file is begun again, for the date that has no place in it, and its texts are not counted again.
                 assert capsys.readouterr().err.endswith(warning)
             assert run([*line, "--json"]) == 0
@@ -181,7 +181,7 @@ def test_what_no_server_converts_is_told(server: Server, tmp_path: Path, capsys:
             assert (row["t"], row["l"]) == ("gr\ufffdn", "gr\ufffdn")
             page = relation_file(server, connection, "odd")
             assert run(["page", "show", page]) == 0
-            assert f"2 characters cannot be converted from {encoding} to UTF-8: they are U+FFFD\n" in capsys.readouterr().out
+            assert f"2 characters cannot be converted from {encoding} to UTF-8: printed as U+FFFD\n" in capsys.readouterr().out
             assert run(["page", "show", page, "--json"]) == 0
             shown = json.loads(capsys.readouterr().out)
             assert (shown["encoding"], shown["unconverted_characters"]) == (encoding, 2)
@@ -204,7 +204,7 @@ def test_names_and_keys_are_converted(server: Server, capsys: pytest.CaptureFixt
             assert run(["rows", data_dir, "schön.grüße", "--database", "latin1", "--json"]) == 0
             assert json.loads(capsys.readouterr().out)[0] == {"ctid": "(0,1)", "größe": "übel", "tags": "{ä,ö}", "later": "1"}
             assert run(["rows", data_dir, "grüse", "--database", "latin1"]) == 2
-            assert "the most alike is schön.grüße\n" in capsys.readouterr().err
+            assert "closest match: schön.grüße\n" in capsys.readouterr().err
             rows, unconverted = found(server, "LATIN1", "pg_class")
             want = told(connection, "select relname, relacl from pg_class")
             at = 1 + [name for name, _ in RowScan(data_dir, relation="pg_class", database="latin1").describe()["columns"]].index("relacl")

@@ -295,4 +295,4 @@ def test_rows_of_a_page_with_a_wrong_checksum_are_told_of(tmp_path: Path, capsys
         assert run(command) == 0
         captured = capsys.readouterr()
         assert json.loads(captured.out)["rows"] == 1000
-        assert "warning: 1 pages have a wrong checksum; their rows are given as they are" in captured.err
+        assert "warning: 1 pages have a wrong checksum; their rows are printed as stored" in captured.err

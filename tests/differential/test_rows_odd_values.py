@@ -53,7 +53,7 @@ def test_statistics_and_bytes_are_as_the_server_prints_them(major: int, tmp_path
             printed = capsys.readouterr()
             if not output:
                 assert [[row["c"], row["cs"]] for row in json.loads(printed.out)] == want
-            warning = f'warning: {lost} values of type "char" are no text in UTF-8: they are U+FFFD\n' if lost else ""
+            warning = f'warning: {lost} values of type "char" are not valid UTF-8: printed as U+FFFD\n' if lost else ""
             assert printed.err == RUNNING + warning
         import duckdb
 

@@ -113,7 +113,7 @@ def test_history_of_a_page_that_was_cut_off(log: Log, capsys: pytest.CaptureFixt
     for other in ([relation, 0], [relation, 1, "--fork", "vm"], [log.facts["path"].removeprefix("base/"), 1]):
         assert "TRUNCATE" not in {change["record_type"] for change in json_of(capsys, "history", log.folder, *other)}
     assert run(["wal", "history", str(log.folder), relation, "1"]) == 0
-    assert "    cut off, blkno 1, rel" in capsys.readouterr().out
+    assert "    truncated, blkno 1, rel" in capsys.readouterr().out
 
 
 @pytest.mark.live
@@ -148,7 +148,7 @@ def test_filters_and_limits(log: Log, capsys: pytest.CaptureFixture[str]) -> Non
 def test_an_end_behind_the_last_segment_is_not_reached(log: Log, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The segment ends with a switch, so all of it is read: what was asked for beyond it is not there."""
     end = f"{int(log.segment.name[16:], 16) + 1 << 24:X}"
-    told = f"the log ends at 0/{end}: no further segment was given\n"
+    told = f"the WAL ends at 0/{end}: no further segment was given\n"
     for verb, path in (("show", log.folder), ("stats", log.folder), ("inval", log.segment), ("history", log.folder)):
         which = ["1/2/3", "0"] if verb == "history" else []
         for wish, wanted in (([], ""), (["--to", f"0/{end}"], ""), (["--to", "FF/0"], told)):
@@ -230,10 +230,10 @@ def test_an_export_that_meets_damage_is_marked_failed(log: Log, tmp_path: Path, 
 @pytest.mark.parametrize(
     ("content", "kind", "word"),
     [
-        (b"", "invalid", "cut off"),
+        (b"", "invalid", "truncated"),
         (b"\0" * 8192, "invalid", "zeros"),
         (b"PK\x03\x04" * 4096, "unsupported", "0xD118 (PostgreSQL 18)"),
-        (b"\x21\xd1" + b"\1" * 8190, "unsupported", "that of PostgreSQL 19"),
+        (b"\x21\xd1" + b"\1" * 8190, "unsupported", "which is PostgreSQL 19"),
     ],
 )
 @pytest.mark.parametrize("verb", ["show", "stats", "inval"])
@@ -270,7 +270,7 @@ def test_wishes_that_make_no_sense(log: Log, capsys: pytest.CaptureFixture[str])
 def test_a_segment_that_was_cut(log: Log, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / log.segment.name).write_bytes(log.segment.read_bytes()[:8192])
     error = json_of(capsys, "stats", tmp_path, code=2)["error"]
-    assert error["message"] == "the segment is cut off"
+    assert error["message"] == "the segment is truncated"
     assert "it has 8192 bytes" in error["detail"]
 
 

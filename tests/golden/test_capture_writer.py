@@ -101,16 +101,16 @@ def test_a_run_is_a_row_for_each_pass_that_was_made(folder, opened):
 @pytest.mark.parametrize(
     ("row", "says"),
     [
-        ((1, "vmstat.pgfault"), ("row 1 does not fit host_stat", "3 values are wanted, 2 were given")),
-        ((1, "vmstat.pgfault", 1, 1), ("row 1 does not fit host_stat", "3 values are wanted, 4 were given")),
-        ([1, "vmstat.pgfault", 1], ("row 1 does not fit host_stat", "a tuple is wanted, list was given")),
-        ((1, 2, 3), ("row 1 does not fit host_stat.metric", "string is wanted, an integer was given")),
+        ((1, "vmstat.pgfault"), ("row 1 does not fit host_stat", "expected 3 values, got 2")),
+        ((1, "vmstat.pgfault", 1, 1), ("row 1 does not fit host_stat", "expected 3 values, got 4")),
+        ([1, "vmstat.pgfault", 1], ("row 1 does not fit host_stat", "expected a tuple, got list")),
+        ((1, 2, 3), ("row 1 does not fit host_stat.metric", "expected string, got an integer")),
         ((1, "vmstat.pgfault", None), ("row 1 does not fit host_stat.value", "not nullable")),
-        ((1, "vmstat.pgfault", 1.0), ("row 1 does not fit host_stat.value", "int64 is wanted, a float was given")),
-        ((1, "vmstat.pgfault", True), ("row 1 does not fit host_stat.value", "int64 is wanted, a bool was given")),
-        ((2**63, "vmstat.pgfault", 1), ("row 1 does not fit host_stat.ts", "outside of int64")),
+        ((1, "vmstat.pgfault", 1.0), ("row 1 does not fit host_stat.value", "expected int64, got a float")),
+        ((1, "vmstat.pgfault", True), ("row 1 does not fit host_stat.value", "expected int64, got a bool")),
+        ((2**63, "vmstat.pgfault", 1), ("row 1 does not fit host_stat.ts", "out of range for int64")),
         ((1, "\ud800", 1), ("row 1 does not fit host_stat.metric", "surrogates")),
-        ((1, b"x", 1), ("row 1 does not fit host_stat.metric", "a bytes has no place in a table")),
+        ((1, b"x", 1), ("row 1 does not fit host_stat.metric", "a bytes cannot be stored in a table")),
     ],
 )
 def test_a_row_that_does_not_fit_is_named_and_nothing_is_written(row, says, folder):

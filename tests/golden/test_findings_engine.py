@@ -269,7 +269,7 @@ def test_thresholds_are_set_by_name_for_all_rules_or_for_one(cap: SyntheticCaptu
         assert sorted(subjects(OTHER__least=7)) == ["3.0", "7.0"]
         with pytest.raises(LeadlineError) as e:
             evaluate(capture, thresholds={"most": 1})
-    assert (e.value.kind, e.value.message) == ("usage", "there is no threshold most")
+    assert (e.value.kind, e.value.message) == ("usage", "no threshold named most")
     assert "OTHER.least" in e.value.hint
 
 
@@ -313,10 +313,10 @@ def test_a_condition_that_does_not_hold_gives_its_reason(cap: SyntheticCapture) 
 @pytest.mark.parametrize(
     ("query", "more", "reason"),
     [
-        ("select no_such_column from tick", "", "the query does not run"),
+        ("select no_such_column from tick", "", "the query failed"),
         ("select 1 as id", "", "the columns are not those of a finding"),
         (ONE_ROW.replace("1::bigint as samples", "1.5 as samples"), "", "samples DECIMAL(2,1)"),
-        (ONE_ROW, "-- evaluable when: no_such_column = 1 | never\n", "the query does not run"),
+        (ONE_ROW, "-- evaluable when: no_such_column = 1 | never\n", "the query failed"),
     ],
 )
 def test_a_broken_rule_is_reported_and_the_others_go_on(
@@ -378,7 +378,7 @@ def test_a_shared_threshold_may_be_set_and_is_in_the_query(cap: SyntheticCapture
 @pytest.mark.parametrize(
     ("cost", "query", "why"),
     [
-        ("none", ONE_ROW.replace("null::double as cost_s", "1.0::double as cost_s"), "names no base"),
+        ("none", ONE_ROW.replace("null::double as cost_s", "1.0::double as cost_s"), "no base for it"),
         ("wall time", ONE_ROW.replace("null::double as share", "0.5::double as share"), "a cost in wall time"),
     ],
 )

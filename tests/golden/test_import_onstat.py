@@ -191,7 +191,7 @@ def test_many_extents_against_a_slow_search(
     opened = open_capture(capture)
     found = {row["page"]: row["relname"] for row in opened.rows("select page, relname from informix_hot_buffer")}
     assert len(opened.rows("from informix_hot_buffer")) == len(pages)
-    assert not [note for note in opened.manifest.notes if "extents lie over" in note]
+    assert not [note for note in opened.manifest.notes if "extents overlap" in note]
     opened.close()
     for page in pages:
         names = [name.rpartition(".")[2] for name, offset, size in rows if offset <= page < offset + size]
@@ -205,9 +205,9 @@ def test_what_makes_names_doubtful_is_noted(
     x = written("x", listing("7:84", "7:88", size=4096).replace("7:84", "7:85"))
     _, found = answered(capsys, "import", "onstat", x, "--oncheck", pe, "-o", tmp_path / "c")
     notes = " ".join(found["notes"])
-    assert "1 extents lie over others" in notes
-    assert "1 buffers do not begin at a page of their pool: is --system-page-size 2048 right?" in notes
-    assert "2 buffers lie in chunks of another page size than their pool" in notes
+    assert "1 extents overlap others" in notes
+    assert "1 buffers do not start on a page boundary of their pool: check --system-page-size 2048" in notes
+    assert "2 buffers are in chunks whose page size differs from their pool" in notes
 
 
 def test_a_listing_without_page_sizes_takes_them_from_the_call(
@@ -287,7 +287,7 @@ def test_lines_of_unknown_form_are_shown(capsys: pytest.CaptureFixture[str], wri
     x = written("x", listing("7:1") + "Segmentation fault\n" * 9)
     code, out, _ = said(capsys, "import", "onstat", x, "-o", tmp_path / "c")
     assert code == 0
-    assert "9 lines of unknown form left out, the first\n  line 7: Segmentation fault\n" in out
+    assert "9 lines in an unknown format skipped, the first\n  line 7: Segmentation fault\n" in out
     assert said(capsys, "show", tmp_path / "c")[1] == out
 
 

@@ -82,10 +82,10 @@ def test_what_a_dump_leaves_out_is_zeros_only_if_the_checksum_agrees(tmp_path: P
     assert run(["page", "show", str(tmp_path / "page.txt")]) == 0
     assert f"without {8 * len(blank)} bytes; zeros there make the checksum right" in capsys.readouterr().out
     rows = [n for n, line in enumerate(lines) if "0x41" in line]
-    with pytest.raises(LeadlineError, match="lacks 8 bytes") as caught:
+    with pytest.raises(LeadlineError, match="8 bytes of the page are missing") as caught:
         read(tmp_path, "\n".join(line for n, line in enumerate(lines) if n != rows[0]))
-    assert f"the first of them at {8 * rows[0]}" in caught.value.detail and "is wrong" in caught.value.detail
-    with pytest.raises(LeadlineError, match="lacks"):  # no checksum of PostgreSQL 9.6 vouches for zeros
+    assert f"the first missing byte is at {8 * rows[0]}" in caught.value.detail and "is wrong" in caught.value.detail
+    with pytest.raises(LeadlineError, match="are missing from the dump"):  # no checksum of PostgreSQL 9.6 vouches for zeros
         read(tmp_path, "\n".join(line for n, line in enumerate(gdb(HEAP.read_bytes())) if n != 40))
 
 
@@ -124,14 +124,14 @@ def test_a_value_of_several_lines_is_whole_or_said_not_to_be(tmp_path: Path) -> 
     assert row["col 0"] == "c102" and len(row["col 1"]) == 104 and row["col 1"].endswith("e901") and dump["problems"] == []
     text = (ORACLE / "encrypted_column.trc").read_text().replace("\n e9 01\n", "\n")
     [problem] = read(tmp_path, text)["problems"]
-    assert problem["message"] == "row 0 col 1 has 50 bytes in the dump, not 52"
+    assert problem["message"] == "row 0 col 1 has 50 bytes in the dump, expected 52"
 
 
 def test_show_of_a_block_dump_fits_and_is_json_too(capsys: pytest.CaptureFixture[str]) -> None:
     path = str(ORACLE / "one_row.trc")
     assert run(["page", "show", path]) == 0
     shown = capsys.readouterr().out
-    assert "no bytes, only what a dump says" in shown and "41414141414141414141" in shown
+    assert "no bytes: read from a formatted dump" in shown and "41414141414141414141" in shown
     assert max(map(len, shown.splitlines()[1:])) <= 80
     assert run(["page", "show", path, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["dump"]["tool"] == "Oracle block dump"
@@ -142,9 +142,9 @@ def test_show_of_a_block_dump_fits_and_is_json_too(capsys: pytest.CaptureFixture
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda: "a letter\nto nobody\n", "this text is no dump of a page"),
-        (lambda: "Block header dump: \n", "says nothing of a block"),
-        (lambda: "\n".join(gdb(bytes(64))), "lacks 960 bytes"),
+        (lambda: "a letter\nto nobody\n", "the text is not a page dump"),
+        (lambda: "Block header dump: \n", "contains no block"),
+        (lambda: "\n".join(gdb(bytes(64))), "960 bytes of the page are missing"),
     ],
     ids=["letter", "empty", "short"],
 )

@@ -49,7 +49,7 @@ def test_show_hex_and_diff_of_a_page(capsys: pytest.CaptureFixture[str], tmp_pat
 
 def test_what_is_not_known_of_version_15_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     code, text = said(capsys, "show", PAGE, "--engine", "informix", "--version-15")
-    assert code == 0 and "page of version 15, not read" in text and "no checksum to be found" in text
+    assert code == 0 and "page format of version 15, not decoded" in text and "no checksum found" in text
     assert "pg_flags" not in text
 
 

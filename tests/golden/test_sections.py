@@ -80,7 +80,7 @@ def test_each_kind_of_capture_has_a_report_of_its_own(log: Path, tmp_path: Path,
     assert run(["import", "onstat", str(INFORMIX), "-o", str(informix)]) == 0
     capsys.readouterr()
     wanted = {
-        log: ("What is in the log of PostgreSQL 17", "Along the log", "Largest transactions", "Heap INSERT"),
+        log: ("What is in the WAL of PostgreSQL 17", "Along the WAL", "Largest transactions", "Heap INSERT"),
         pages: ("What is in the pages of these files", "Kinds of pages", "Relations and files", "heap"),
         informix: ("Which buffers of Informix were waited for", "Contended objects", "chunk 124, not listed"),
     }

@@ -310,7 +310,7 @@ def test_nothing_active_says_so(tmp_path: Path) -> None:
         await shows(pilot, app, "no session was active in the window")
         for key, words in (
             ("2", "no session does anything just now"),
-            ("3", "nobody waited for a lock"),
+            ("3", "no session waited for a lock"),
             ("4", "no buffer was waited for"),
         ):
             await pilot.press(key)

@@ -37,7 +37,7 @@ def test_a_clean_server_is_running_and_then_stopped(pg: Server, fresh_server, tm
     version = data / "PG_VERSION"
     version.write_text("9\n")
     found = condition(str(data))
-    assert found is not None and [r["message"] for r in found["remarks"]] == [f"PG_VERSION says 9, pg_control is of {pg.major}"]
+    assert found is not None and [r["message"] for r in found["remarks"]] == [f"PG_VERSION says 9, but pg_control is from {pg.major}"]
 
 
 def test_a_killed_server_crashed_and_recovers(fresh_server) -> None:

@@ -281,7 +281,7 @@ def test_ctrl_c_during_the_capture_shows_what_there_is(temporary: Path, tmp_path
 @pytest.mark.live
 def test_a_demo_that_is_killed_leaves_no_server(temporary: Path, tmp_path: Path) -> None:
     with demo(temporary, tmp_path) as process:
-        told = read_until(process, "at work")
+        told = read_until(process, "clients are running")
         process.kill()
         process.communicate(timeout=120)
     wait_until(lambda: is_gone(told, temporary), what="the end of the server and the removal of its folder")
@@ -293,7 +293,7 @@ def test_a_foreign_folder_is_one_error_on_the_command_line(temporary: Path, tmp_
     with demo(temporary, tmp_path) as process:
         stdout, stderr = process.communicate(timeout=120)
     assert (process.returncode, stdout) == (2, "")
-    assert stderr.startswith("error: this folder holds files")
+    assert stderr.startswith("error: the folder contains files")
     assert "hint: " in stderr
 
 
@@ -308,7 +308,7 @@ def test_only_an_earlier_demo_is_overwritten(tmp_path: Path) -> None:
     assert list(folder.iterdir()) == []
 
     (folder / "thesis.txt").write_text("mine")
-    with pytest.raises(LeadlineError, match="not of an earlier demo") as told:
+    with pytest.raises(LeadlineError, match="not from an earlier demo") as told:
         run.prepare_folder(folder)
     assert (told.value.kind, told.value.detail, told.value.where) == ("usage", "thesis.txt", str(folder))
     assert (folder / "thesis.txt").read_text() == "mine"
@@ -317,7 +317,7 @@ def test_only_an_earlier_demo_is_overwritten(tmp_path: Path) -> None:
 def test_a_capture_folder_that_is_no_capture_is_kept(tmp_path: Path) -> None:
     (tmp_path / "capture.leadline").mkdir()
     (tmp_path / "capture.leadline" / "notes.txt").write_text("mine")
-    with pytest.raises(LeadlineError, match="not of an earlier demo"):
+    with pytest.raises(LeadlineError, match="not from an earlier demo"):
         run.prepare_folder(tmp_path)
     assert (tmp_path / "capture.leadline" / "notes.txt").exists()
 

@@ -35,7 +35,7 @@ def test_a_healthy_server_can_be_captured_both_ways(pg: Server) -> None:
     assert found["sql track_activities"].status == OK
     assert found["sql track_io_timing"].command == "alter system set track_io_timing = on; select pg_reload_conf()"
     assert ("sql compute_query_id" in found) == (pg.major >= 14)
-    assert "possible, by shared memory" in doctor.verdict(checks, target)
+    assert "can be captured with shared memory" in doctor.verdict(checks, target)
     assert all(check.effect or check.command for check in checks if check.status in (LIMITED, MISSING))
 
 
@@ -86,7 +86,7 @@ def test_nothing_possible_is_exit_code_2(
     monkeypatch.setattr(_core, "Recorder", refuse)
     monkeypatch.setattr(doctor, "socket_dsn", lambda target: "host=/nonexistent")
     assert run(["doctor", str(servers(16).pid)]) == 2
-    assert "No capture of this target is possible" in capsys.readouterr().out
+    assert "This target cannot be captured" in capsys.readouterr().out
 
 
 def test_no_free_slot_leaves_shared_memory(fresh_server: Callable[..., Server]) -> None:

@@ -131,7 +131,7 @@ def test_passes_and_cost_are_counted(servers: Callable[[int], Server], tmp_path:
 def test_a_rate_beyond_ten_is_clamped_and_said(servers: Callable[[int], Server], tmp_path: Path) -> None:
     capture = capture_of(servers(16), tmp_path, rate_hz=250, for_s=0.5)
     assert capture.manifest.probe("sessions").rate_hz == 10.0
-    assert any("250 passes a second" in note for note in capture.manifest.notes)
+    assert any("250 passes per second" in note for note in capture.manifest.notes)
 
 
 def test_statements_are_normalised_and_joined(servers: Callable[[int], Server], tmp_path: Path) -> None:

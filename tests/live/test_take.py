@@ -376,7 +376,7 @@ def test_without_rights_it_falls_back_to_sql_and_says_what_to_do(open_folder: Pa
 
 def test_without_rights_and_without_a_connection_it_is_one_error(servers: Callable[[int], Server], open_folder: Path) -> None:
     text = is_one_error(as_user(NOBODY, "take", "--pid", servers(16).pid, "--for", "1s", "-o", open_folder / "c"))
-    assert "may not be read" in text and "sudo" in text and f"uid {NOBODY}" in text
+    assert "cannot read " in text and "sudo" in text and f"uid {NOBODY}" in text
     assert list(open_folder.iterdir()) == []
 
 
@@ -434,7 +434,7 @@ def test_wrong_targets_are_one_error_on_the_command_line(tmp_path: Path) -> None
         (["--pid", "1"], "process 1 is not a PostgreSQL server"),
         (["--data-dir", str(tmp_path)], "this is not a data directory"),
         ([], "no server was named"),
-        (["not a dsn"], "the connection string cannot be read"),
+        (["not a dsn"], "cannot parse the connection string"),
     ]
     for arguments, told in wrong:
         assert told in is_one_error(ended([*CLI, "take", *arguments, "--for", "1s", "-o", tmp_path / "c"]))

@@ -85,10 +85,10 @@ def test_no_free_slot_still_finds_the_process(fresh_server) -> None:
 @pytest.mark.parametrize(
     ("dsn", "kind", "message"),
     [
-        ("not a dsn secretword", "usage", "cannot be read"),
+        ("not a dsn secretword", "usage", "cannot parse"),
         ("host=127.0.0.1 port=1 connect_timeout=2", "connection", "cannot be reached"),
         ("host=/nonexistent-socket-dir", "connection", "cannot be reached"),
-        ("host=no-such-host.invalid connect_timeout=2", "connection", "not known"),
+        ("host=no-such-host.invalid connect_timeout=2", "connection", "unknown host name"),
     ],
 )
 def test_a_wrong_dsn_gives_one_error(dsn: str, kind: str, message: str) -> None:

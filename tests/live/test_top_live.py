@@ -86,7 +86,7 @@ def test_one_plain_frame_fits_80_columns(servers: Callable[[int], Server]) -> No
     done = subprocess.run([*CLI, "top", *arguments], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0 and done.stderr == "", done.stderr
     assert max(map(cell_len, done.stdout.splitlines())) <= 80 and "\x1b" not in done.stdout
-    assert "shared memory 20 Hz" in done.stdout and "Lock tree\nnobody waited for a lock in the window" in done.stdout
+    assert "shared memory 20 Hz" in done.stdout and "Lock tree\nno session waited for a lock in the window" in done.stdout
 
 
 class Terminal:

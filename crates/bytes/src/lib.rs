@@ -8,7 +8,7 @@
 //! let mut header = Bytes::new(&[1, 2, 3, 4, 5], Endian::Little).at(8192);
 //! assert_eq!(header.u32("pd_lsn.xlogid")?, 0x0403_0201);
 //! let error = header.u16("pd_checksum").unwrap_err();
-//! assert_eq!(error.to_string(), "pd_checksum at offset 8196 needs 2 bytes, 1 is left");
+//! assert_eq!(error.to_string(), "pd_checksum at offset 8196 needs 2 bytes, but 1 is left");
 //! # Ok::<(), leadline_bytes::Truncated>(())
 //! ```
 
@@ -45,7 +45,7 @@ impl fmt::Display for Truncated {
         let Truncated { what, offset, wanted, left } = self;
         let plural = |n: usize| if n == 1 { "" } else { "s" };
         let be = if *left == 1 { "is" } else { "are" };
-        write!(f, "{what} at offset {offset} needs {wanted} byte{}, {left} {be} left", plural(*wanted))
+        write!(f, "{what} at offset {offset} needs {wanted} byte{}, but {left} {be} left", plural(*wanted))
     }
 }
 

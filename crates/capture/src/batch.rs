@@ -84,7 +84,7 @@ impl BatchBuilder {
     /// [`Error::Row`] with `row` = [`BatchBuilder::len`] when a value does not fit or there are too many or too few.
     pub fn append(&mut self, row: &[Value<'_>]) -> Result<(), Error> {
         if row.len() != self.columns.len() {
-            let detail = format!("{} values are wanted, {} were given", self.columns.len(), row.len());
+            let detail = format!("expected {} values, got {}", self.columns.len(), row.len());
             return Err(self.row_error("", detail));
         }
         // All checks come before the first append: the columns must never differ in length.
@@ -118,20 +118,20 @@ impl BatchBuilder {
 fn check(wanted: ColumnType, nullable: bool, value: &Value<'_>) -> Result<(), String> {
     let fits = match (wanted, value) {
         (_, Value::Null) if nullable => true,
-        (_, Value::Null) => return Err("no value, but the column is not nullable".into()),
+        (_, Value::Null) => return Err("null value in a column that is not nullable".into()),
         (ColumnType::List(item), Value::List(values)) => {
             return values.iter().try_for_each(|value| check(*item, false, value));
         }
         (ColumnType::Int32, Value::Int(v)) if i32::try_from(*v).is_err() => {
-            return Err(format!("{v} is outside of int32"))
+            return Err(format!("{v} is out of range for int32"))
         }
         (ColumnType::UInt32, Value::Int(v)) if u32::try_from(*v).is_err() => {
-            return Err(format!("{v} is outside of uint32"))
+            return Err(format!("{v} is out of range for uint32"))
         }
         (ColumnType::Int32 | ColumnType::UInt32 | ColumnType::Int64, Value::UInt(v)) => {
-            return Err(format!("{v} is outside of {wanted}"))
+            return Err(format!("{v} is out of range for {wanted}"))
         }
-        (ColumnType::UInt64, Value::Int(v)) if *v < 0 => return Err(format!("{v} is outside of uint64")),
+        (ColumnType::UInt64, Value::Int(v)) if *v < 0 => return Err(format!("{v} is out of range for uint64")),
         (ColumnType::UInt64, Value::Int(_) | Value::UInt(_)) => true,
         (ColumnType::Int32 | ColumnType::Int64 | ColumnType::UInt32, Value::Int(_)) => true,
         (ColumnType::Float64, Value::Int(_) | Value::Float(_)) => true,
@@ -151,7 +151,7 @@ fn check(wanted: ColumnType, nullable: bool, value: &Value<'_>) -> Result<(), St
         Value::Bool(_) => "a bool",
         Value::List(_) => "a list",
     };
-    Err(format!("{wanted} is wanted, {found} was given"))
+    Err(format!("expected {wanted}, got {found}"))
 }
 
 impl Column {
@@ -280,11 +280,11 @@ mod tests {
         let negative = [Value::Int(-1)];
         let gap = [Value::Null];
         for (row, why) in [
-            ([Value::Int(-1), Value::Null, none, none], "-1 is outside of uint64"),
-            ([Value::Null, Value::Text("x"), none, none], "binary is wanted, a string was given"),
-            ([Value::Null, Value::Null, Value::List(&negative), none], "-1 is outside of uint64"),
-            ([Value::Null, Value::Null, none, Value::List(&gap)], "no value, but the column is not nullable"),
-            ([Value::Null, Value::Null, none, Value::Text("x")], "list<string> is wanted, a string was given"),
+            ([Value::Int(-1), Value::Null, none, none], "-1 is out of range for uint64"),
+            ([Value::Null, Value::Text("x"), none, none], "expected binary, got a string"),
+            ([Value::Null, Value::Null, Value::List(&negative), none], "-1 is out of range for uint64"),
+            ([Value::Null, Value::Null, none, Value::List(&gap)], "null value in a column that is not nullable"),
+            ([Value::Null, Value::Null, none, Value::Text("x")], "expected list<string>, got a string"),
         ] {
             let error = builder.append(&row).unwrap_err().to_string();
             assert!(error.contains(why), "{error}");

@@ -94,8 +94,8 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Storage { path, op, source } => write!(f, "{op} {}: {source}", path.display()),
-            Error::UnknownTable { table, is_view: true } => write!(f, "{table} is a view: it is never written"),
-            Error::UnknownTable { table, is_view: false } => write!(f, "there is no table {table}"),
+            Error::UnknownTable { table, is_view: true } => write!(f, "{table} is a view and cannot be written"),
+            Error::UnknownTable { table, is_view: false } => write!(f, "no table named {table}"),
             Error::Schema { table, detail } => write!(f, "a batch does not fit table {table}: {detail}"),
             Error::Row { table, column: "", row, detail } => {
                 write!(f, "row {row} does not fit table {table}: {detail}")
@@ -126,20 +126,19 @@ impl From<Error> for Shown {
                 let (message, hint) = if e.is_disk_full() {
                     let hint =
                         format!("free space (df -h {}) or write to another file system with -o DIR", folder(path));
-                    ("there is no room left for the capture", hint)
+                    ("no space left to write the capture", hint)
                 } else if source.kind() == io::ErrorKind::PermissionDenied {
-                    let hint =
-                        format!("choose a folder you may write with -o DIR, or: chown $(id -un) {}", folder(path));
-                    ("the capture cannot be written", hint)
+                    let hint = format!("choose a writable folder with -o DIR, or: chown $(id -un) {}", folder(path));
+                    ("cannot write the capture", hint)
                 } else {
-                    ("the capture cannot be written", String::new())
+                    ("cannot write the capture", String::new())
                 };
-                let detail = format!("{op}: {source}; finished segments are whole and readable");
+                let detail = format!("{op}: {source}; finished segments are complete and readable");
                 Shown::new(Kind::Storage, message).detail(detail).hint(hint).at(path)
             }
             Error::UnknownTable { table, is_view } => {
                 let kind = if *is_view { Kind::Invalid } else { Kind::NotFound };
-                Shown::new(kind, said).hint("leadline tables lists the tables").at(table)
+                Shown::new(kind, said).hint("run leadline tables to list the tables").at(table)
             }
             Error::Schema { table, detail } | Error::Encode { table, detail } => {
                 Shown::new(Kind::Invalid, format!("rows do not fit table {table}")).detail(detail).at(table)
@@ -148,7 +147,7 @@ impl From<Error> for Shown {
                 let at = if column.is_empty() { (*table).to_owned() } else { format!("{table}.{column}") };
                 Shown::new(Kind::Invalid, format!("row {row} does not fit {at}"))
                     .detail(detail)
-                    .hint(format!("leadline tables {table} lists the columns"))
+                    .hint(format!("run leadline tables {table} to list the columns"))
                     .at(format!("{at}, row {row}"))
             }
         }

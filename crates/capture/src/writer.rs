@@ -206,8 +206,8 @@ impl TableWriter {
         let (want, have) = (self.schema.fields(), found.fields());
         let differs = want.iter().zip(have).find(|(w, h)| w != h);
         let detail = match differs {
-            Some((w, h)) => format!("column {w} is wanted, {h} was given"),
-            None => format!("{} columns are wanted, {} were given", want.len(), have.len()),
+            Some((w, h)) => format!("expected column {w}, got {h}"),
+            None => format!("expected {} columns, got {}", want.len(), have.len()),
         };
         Err(Error::Schema { table: self.spec.name, detail })
     }

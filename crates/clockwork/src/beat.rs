@@ -75,7 +75,7 @@ impl Beat {
         work: impl Work,
     ) -> Result<Beat, Error> {
         if !(rate_hz.is_finite() && (0.001..=1000.0).contains(&rate_hz)) {
-            return Err(Error::new(Kind::Usage, format!("a rate of {rate_hz} Hz is not possible")));
+            return Err(Error::new(Kind::Usage, format!("a rate of {rate_hz} Hz is out of range")));
         }
         let shared = Arc::<Shared>::default();
         let (period_ns, tables, of_thread) = ((1e9 / rate_hz) as i64, OpenTables::new(capture_dir), shared.clone());
@@ -85,7 +85,7 @@ impl Beat {
         let thread = std::thread::Builder::new()
             .name(name.into())
             .spawn(move || run(work, tables, &of_thread, start, period_ns, policy))
-            .map_err(|e| Error::new(Kind::Usage, "a thread cannot be started").detail(e.to_string()))?;
+            .map_err(|e| Error::new(Kind::Usage, "cannot start a thread").detail(e.to_string()))?;
         Ok(Beat { shared, thread: Some(thread), written: BTreeMap::new(), ts_to: None })
     }
 

@@ -103,7 +103,7 @@ impl Condition {
             .map_err(|e| Error::reading(&control_path, "the control file", &e))
             .and_then(|bytes| {
                 ControlState::parse(&bytes).map_err(|wrong| {
-                    Error::new(Kind::Invalid, "pg_control makes no sense").detail(wrong.to_string()).at(&control_path)
+                    Error::new(Kind::Invalid, "cannot decode pg_control").detail(wrong.to_string()).at(&control_path)
                 })
             });
         let is_down = control.as_ref().is_ok_and(|c| c.state.is_shut_down());
@@ -182,34 +182,34 @@ impl Condition {
         let mut say = |name, message: String, hint: &str| {
             remarks.push(Remark { name, is_error: false, message, hint: hint.into() });
         };
-        let replay = "start the server, which replays its log, and stop it; or read them as they are";
+        let replay = "start the server to replay its WAL, then stop it; or read the files as they are";
         match self.server {
             Server::Stopped | Server::Unknown => {}
             Server::Running { in_recovery, .. } => say(
                 "running",
-                "the server is running: the files are as it last wrote them, and what is only in its memory is not in them".into(),
-                if in_recovery { "CHECKPOINT on the primary, then here, writes it" } else { "CHECKPOINT writes it" },
+                "the server is running: the files lack changes that are only in its memory".into(),
+                if in_recovery { "run CHECKPOINT on the primary, then on this server, to write them" } else { "run CHECKPOINT to write them" },
             ),
             // Of which all that it replayed is in the files.
             Server::StoppedInRecovery if redo.is_empty() => {}
             Server::StoppedInRecovery => say(
                 "stopped-in-recovery",
-                format!("a standby that was stopped: what it replayed{redo} may not be in the files"),
-                "CHECKPOINT on the primary, then on the standby, before it is stopped",
+                format!("a stopped standby: changes that it replayed{redo} may be missing from the files"),
+                "run CHECKPOINT on the primary, then on the standby, before stopping the standby",
             ),
             Server::Crashed => say(
                 "crashed",
-                format!("the server was not shut down, or the files were copied while it ran: what is in its log{redo} may not be in them"),
+                format!("the server was not shut down cleanly, or the files were copied while it was running: changes in its WAL{redo} may be missing from the files"),
                 replay,
             ),
             Server::Copied => say(
                 "copied",
-                format!("the files were copied while the server ran: they are not of one moment, and what is in its log{redo} may not be in them"),
-                "copy with pg_basebackup, or stop the server before",
+                format!("the files were copied while the server was running: they are not consistent, and changes in its WAL{redo} may be missing from them"),
+                "copy with pg_basebackup, or stop the server before copying",
             ),
             Server::Restoring => say(
                 "restoring",
-                format!("a backup that was not restored (backup_label): what is in its log{redo} may not be in the files"),
+                format!("a backup that was not restored (backup_label): changes in its WAL{redo} may be missing from the files"),
                 replay,
             ),
         }
@@ -224,16 +224,16 @@ impl Condition {
             Ok(control) => found.extend(control.wrong_crc.as_ref().map(|wrong| {
                 error(
                     "control-crc",
-                    format!("pg_control is damaged: its checksum is {}, not {}", wrong.found, wrong.wanted),
-                    "what it says of pages, checksums and transactions is not certain; take the file from a backup",
+                    format!("pg_control is damaged: its checksum is {}, expected {}", wrong.found, wrong.wanted),
+                    "its values for page size, checksums and transactions may be wrong; restore the file from a backup",
                 )
             })),
         }
         if let Some((version, major)) = self.differing_majors() {
             found.push(error(
                 "version",
-                format!("PG_VERSION says {version}, pg_control is of {major}"),
-                "the files of two data directories were mixed, or PG_VERSION was changed",
+                format!("PG_VERSION says {version}, but pg_control is from {major}"),
+                "files of two data directories were mixed, or PG_VERSION was edited",
             ));
         }
         found

@@ -42,7 +42,7 @@ pub fn read_control(root: &Path) -> Result<(Control, ControlBytes)> {
     let bytes = read_bytes(&path).map_err(|e| Error::reading(&path, "the control file", &e))?;
     match Control::parse(&bytes) {
         Ok(control) => Ok((control, ControlBytes { path, bytes })),
-        Err(wrong) => Err(Error::new(Kind::Invalid, "pg_control makes no sense").detail(wrong.to_string()).at(&path)),
+        Err(wrong) => Err(Error::new(Kind::Invalid, "cannot decode pg_control").detail(wrong.to_string()).at(&path)),
     }
 }
 

@@ -36,23 +36,23 @@ impl DataDir {
     pub fn open(root: &Path) -> Result<DataDir> {
         let version = root.join("PG_VERSION");
         if !root.is_dir() && !root.exists() {
-            return Err(Error::new(Kind::NotFound, "there is no such file or folder").at(root));
+            return Err(Error::new(Kind::NotFound, "no such file or folder").at(root));
         }
         if !version.exists() && fs::metadata(&version).is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound) {
-            return Err(Error::new(Kind::Invalid, "this is not a data directory of PostgreSQL")
-                .detail("it has no file PG_VERSION")
-                .hint("name the folder that `show data_directory` gives, or the file of a relation in it")
+            return Err(Error::new(Kind::Invalid, "not a PostgreSQL data directory")
+                .detail("it has no PG_VERSION file")
+                .hint("give the folder that `show data_directory` prints, or the file of a relation in it")
                 .at(root));
         }
         let text = read_version(root).map_err(|e| Error::reading(&version, DATA_FILE, &e))?;
         let major = text.parse().ok().filter(|m| MAJORS.contains(m)).ok_or_else(|| {
-            Error::new(Kind::Unsupported, format!("PostgreSQL {text} is not known here"))
-                .detail(format!("known are the data directories of {} to {}", MAJORS.start(), MAJORS.end()))
+            Error::new(Kind::Unsupported, format!("PostgreSQL {text} is not supported"))
+                .detail(format!("supported versions: {} to {}", MAJORS.start(), MAJORS.end()))
                 .at(&version)
         })?;
         let (control, raw) = read_control(root)?;
         let state = ControlState::parse(&raw.bytes)
-            .map_err(|e| Error::new(Kind::Invalid, "pg_control makes no sense").detail(e.to_string()).at(&raw.path))?;
+            .map_err(|e| Error::new(Kind::Invalid, "cannot decode pg_control").detail(e.to_string()).at(&raw.path))?;
         Ok(DataDir {
             root: root.to_owned(),
             major,
@@ -76,9 +76,9 @@ impl DataDir {
     pub fn around(file: &Path) -> Result<DataDir> {
         match root_above(file) {
             Some(root) => DataDir::open(&root),
-            None => Err(Error::new(Kind::Invalid, "there is no data directory around this file")
-                .detail("its columns are told by the catalog of the data directory that it is in")
-                .hint("leadline page show FILE takes single pages apart")
+            None => Err(Error::new(Kind::Invalid, "this file is not inside a data directory")
+                .detail("its columns are read from the catalog of its data directory")
+                .hint("run leadline page show FILE to decode single pages")
                 .at(file)),
         }
     }

@@ -2,8 +2,8 @@
 //!
 //! ```
 //! use leadline_errors::{Error, Kind};
-//! let error = Error::new(Kind::NotFound, "there is no table x").hint("leadline tables lists the tables");
-//! assert_eq!(error.to_string(), "there is no table x; hint: leadline tables lists the tables");
+//! let error = Error::new(Kind::NotFound, "no table named x").hint("run leadline tables to list the tables");
+//! assert_eq!(error.to_string(), "no table named x; hint: run leadline tables to list the tables");
 //! ```
 
 #![forbid(unsafe_code)]
@@ -92,11 +92,11 @@ impl Error {
     /// What the operating system said when `what` was to be read.
     pub fn reading(path: &Path, what: &str, source: &io::Error) -> Error {
         match source.kind() {
-            io::ErrorKind::NotFound => Error::new(Kind::NotFound, "there is no such file or folder"),
-            io::ErrorKind::PermissionDenied => Error::new(Kind::Rights, format!("{what} may not be read"))
+            io::ErrorKind::NotFound => Error::new(Kind::NotFound, "no such file or folder"),
+            io::ErrorKind::PermissionDenied => Error::new(Kind::Rights, format!("cannot read {what}"))
                 .detail(source.to_string())
                 .hint("run as the owner of the files (often postgres), or as root"),
-            _ => Error::new(Kind::Storage, format!("{what} cannot be read")).detail(source.to_string()),
+            _ => Error::new(Kind::Storage, format!("cannot read {what}")).detail(source.to_string()),
         }
         .at(path)
     }
@@ -104,9 +104,9 @@ impl Error {
     /// A thread ended by a panic, so that not all of the work was done. `panic` is what `JoinHandle::join` gave.
     pub fn fault(thread: &str, panic: &(dyn Any + Send)) -> Error {
         let said = panic.downcast_ref::<&str>().map(|s| (*s).to_owned()).or_else(|| panic.downcast_ref().cloned());
-        Error::new(Kind::Fault, format!("a thread that {thread} ended by a fault of leadline"))
+        Error::new(Kind::Fault, format!("internal error: the thread that {thread} panicked"))
             .detail(said.unwrap_or_default())
-            .hint("please report it, with what was printed before")
+            .hint("please report this as a bug, with the output printed before it")
     }
 }
 
@@ -131,9 +131,9 @@ mod tests {
     #[test]
     fn what_the_system_said_has_a_kind_of_its_own() {
         let of = |kind: io::ErrorKind| Error::reading(Path::new("/d/1"), "the log", &kind.into());
-        assert_eq!(of(io::ErrorKind::NotFound).to_string(), "there is no such file or folder; at: /d/1");
+        assert_eq!(of(io::ErrorKind::NotFound).to_string(), "no such file or folder; at: /d/1");
         let rights = of(io::ErrorKind::PermissionDenied);
-        assert_eq!((rights.kind, rights.message.as_str()), (Kind::Rights, "the log may not be read"));
+        assert_eq!((rights.kind, rights.message.as_str()), (Kind::Rights, "cannot read the log"));
         assert_eq!(of(io::ErrorKind::IsADirectory).kind, Kind::Storage);
     }
 

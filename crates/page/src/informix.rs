@@ -172,7 +172,7 @@ pub fn dissect_15(page: &[u8]) -> Page {
         part("body", "body", FieldKind::Data, start, end),
         part("timestamp", "pg_stamp", FieldKind::Special, end, page.len()),
     ];
-    Page { kind: "page of version 15, not read", parts, wrong: Vec::new() }
+    Page { kind: "page format of version 15, not decoded", parts, wrong: Vec::new() }
 }
 
 struct Header {

@@ -178,7 +178,7 @@ impl fmt::Display for Wrong {
         if let Some(item) = self.item {
             write!(f, " of line pointer {item}")?;
         }
-        write!(f, " at offset {}: wanted {}, found {}", self.offset, self.wanted, self.found)
+        write!(f, " at offset {}: expected {}, found {}", self.offset, self.wanted, self.found)
     }
 }
 

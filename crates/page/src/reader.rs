@@ -199,7 +199,7 @@ impl<'p> Reader<'p> {
         }
     }
 
-    /// What follows from other fields, without bytes of its own.
+    /// What follows from other fields, without bytes not shared with another item.
     pub fn derived(&mut self, name: &'static str, value: Value) -> &mut Self {
         let start = self.part.fields.last().map_or(self.part.start, |f| f.start);
         self.note(name, start, value);

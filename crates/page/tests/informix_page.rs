@@ -195,7 +195,7 @@ fn the_size_in_the_number_of_slots_is_no_part_of_it() {
 #[test]
 fn a_page_of_version_15_shows_its_ends_only() {
     let found = dissect_15(&data());
-    assert!(found.wrong.is_empty() && found.kind.contains("not read"));
+    assert!(found.wrong.is_empty() && found.kind.contains("not decoded"));
     let ends: Vec<_> = found.parts.iter().map(|p| (p.start, p.end)).collect();
     assert_eq!(ends, [(0, HEADER_15), (HEADER_15, 2040), (2040, 2048)]);
     assert_eq!(dissect(&[0; 2048], None).kind, "zeros");

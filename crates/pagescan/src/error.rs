@@ -13,11 +13,11 @@ pub(crate) fn cannot_read(path: &Path, source: &io::Error) -> Error {
 
 /// There are no pages here: not a relation file, not a data directory, no such block.
 pub(crate) fn no_pages(path: &Path, detail: impl Into<String>) -> Error {
-    Error::new(Kind::Invalid, "there are no such pages here")
+    Error::new(Kind::Invalid, "cannot read pages here")
         .detail(detail)
         .hint(format!(
-            "name a file of a relation, its folder (base/16384), or a data directory; --block-size {DEFAULT_BLOCK_SIZE} takes any file \
-             as pages"
+            "give the file of a relation, its folder (base/16384), or a data directory; with --block-size {DEFAULT_BLOCK_SIZE} any \
+             file is read as pages"
         ))
         .at(path)
 }

@@ -87,10 +87,10 @@ impl RelationFile {
             let detail = match (read, blocks) {
                 (0, 0) => format!("the file has {} bytes, less than one page of {size}", self.bytes),
                 (0, n) if u64::from(block) < n => {
-                    format!("the file became shorter while it was read: block {block} is gone")
+                    format!("the file was truncated while being read: block {block} is gone")
                 }
-                (0, _) => format!("there is no block {block}: the file has blocks 0 to {}", blocks - 1),
-                _ => format!("the file ends within block {block}: it has {read} of {size} bytes"),
+                (0, _) => format!("no block {block}: the file has blocks 0 to {}", blocks - 1),
+                _ => format!("the file ends in the middle of block {block}, after {read} of {size} bytes"),
             };
             return Err(no_pages(&self.path, detail));
         }
@@ -133,12 +133,12 @@ pub fn find(paths: &[PathBuf], block_size: Option<u32>) -> Result<Found, Error> 
             }
         } else {
             if Other::of(path).is_some() && block_size.is_none() {
-                let detail = "it belongs to no relation: page show takes it apart";
+                let detail = "it does not belong to a relation; page show can decode it";
                 return Err(no_pages(path, detail));
             }
             let (file, _) = RelationFile::open(path, block_size)?;
             if file.engine != Engine::Postgres {
-                let detail = "it holds blocks of Oracle, of which only single ones are taken apart (show, hex, diff)";
+                let detail = "it contains Oracle blocks, which can only be decoded one at a time (show, hex, diff)";
                 return Err(no_pages(path, detail));
             }
             found.files.push(file);
@@ -270,7 +270,7 @@ fn first_page(path: &Path, file: &File, given: Option<u32>) -> Result<(Engine, O
     if given.is_some() {
         return Ok((Engine::Postgres, None)); // somebody knows better
     }
-    let detail = "it does not begin with a page of PostgreSQL, and no data directory around it says that it has pages";
+    let detail = "it does not start with a PostgreSQL page, and it is not inside a data directory";
     Err(no_pages(path, detail))
 }
 

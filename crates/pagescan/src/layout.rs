@@ -23,7 +23,7 @@ pub struct Layout {
 pub(crate) fn layout_of(control: Option<&Control>, block_size: Option<u32>) -> Result<Layout, Error> {
     let block_size = block_size.or(control.map(|c| c.blcksz)).unwrap_or(DEFAULT_BLOCK_SIZE);
     if !is_block_size(block_size) {
-        let message = format!("a block size is a power of two from 1024 to 32768, not {block_size}");
+        let message = format!("the block size must be a power of two from 1024 to 32768, not {block_size}");
         return Err(Error::new(Kind::Usage, message));
     }
     let segment_blocks = control.map_or(SEGMENT_BYTES / block_size, |c| c.relseg_size);

@@ -69,9 +69,7 @@ impl Other {
         let file = File::open(path).map_err(failed)?;
         let size = match self {
             Other::Clog(_) => layout_of(above(path)?.as_ref(), block_size)?.block_size as usize,
-            _ if block > 0 => {
-                return Err(no_page(format!("there is no block {block}: the file is read as one, block 0")))
-            }
+            _ if block > 0 => return Err(no_page(format!("no block {block}: the file is read as a single block 0"))),
             _ => LONGEST,
         };
         let mut raw = vec![0; size];
@@ -85,13 +83,13 @@ impl Other {
             checksum: (sum != 0).then_some(sum),
         };
         Ok(match self {
-            _ if read == 0 => {
-                return Err(no_page(format!("there is no block {block}: the file has {} bytes", about.len())))
-            }
+            _ if read == 0 => return Err(no_page(format!("no block {block}: the file has {} bytes", about.len()))),
             Other::Control => one("control file", describe_control(&raw), raw),
             Other::Relmap => one("filenode map", describe_relmap(&raw), raw),
             Other::Clog(_) if read < size => {
-                return Err(no_page(format!("the file ends within block {block}: it has {read} of {size} bytes")))
+                return Err(no_page(format!(
+                    "the file ends in the middle of block {block}, after {read} of {size} bytes"
+                )))
             }
             Other::Clog(number) => {
                 let page = number.wrapping_mul(SLRU_PAGES_PER_SEGMENT).wrapping_add(block);

@@ -34,7 +34,7 @@ pub(crate) fn gap_before(file: &RelationFile) -> Option<(PathBuf, Wrong)> {
     if len(&first) == Some(0) {
         return None;
     }
-    let wanted = format!("{full} bytes, as segment {} follows", file.segment);
+    let wanted = format!("{full} bytes, because segment {} follows", file.segment);
     Some((path, Wrong { class: "segment", what: "file", item: None, offset: 0, wanted, found }))
 }
 

@@ -13,7 +13,7 @@ use leadline_rows::relation_of_file;
 
 use crate::form::Form;
 
-const NOT_YET: &str = "what was made since the last checkpoint is not in the files yet: CHECKPOINT writes it";
+const NOT_YET: &str = "objects created after the last checkpoint are not in the files yet: run CHECKPOINT";
 const FIRST_NORMAL_OID: u32 = 16384;
 const PG_COLLATION: u32 = 3456;
 const PG_INDEX: u32 = 2610;
@@ -51,8 +51,8 @@ pub enum Wanted<'n> {
 impl fmt::Display for Wanted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Wanted::Name(name) => f.write_str(name),
-            Wanted::Oid(oid) => write!(f, "with the oid {oid}"),
+            Wanted::Name(name) => write!(f, "named {name}"),
+            Wanted::Oid(oid) => write!(f, "with OID {oid}"),
         }
     }
 }
@@ -88,9 +88,9 @@ pub struct Relation {
 pub fn relations(path: &Path, table: Option<Wanted<'_>>, database: Option<Wanted<'_>>) -> Result<Vec<Relation>, Error> {
     if path.is_file() {
         if table.is_some() || database.is_some() {
-            let message = "a file of a relation says itself which relation and database it is of";
+            let message = "a relation file already identifies its relation and database";
             return Err(Error::new(Kind::Usage, message)
-                .hint("leadline alter pending DATA_DIR --table TABLE")
+                .hint("give only the file, or use: leadline alter pending DATA_DIR --table TABLE")
                 .at(path));
         }
         let (mut catalog, oid) = relation_of_file(path)?;
@@ -98,7 +98,7 @@ pub fn relations(path: &Path, table: Option<Wanted<'_>>, database: Option<Wanted
         let name =
             databases(&dir)?.into_iter().find(|d| d.oid == catalog.database).map_or_else(String::new, |d| d.datname);
         let found = of_catalog(&mut catalog, &name, &HashSet::from([oid]))?;
-        let none = || Error::new(Kind::Invalid, "no old forms are known of this relation").at(path);
+        let none = || Error::new(Kind::Invalid, "no old forms are known for this kind of relation").at(path);
         return if found.is_empty() { Err(none()) } else { Ok(found) };
     }
     let dir = DataDir::open(path)?;
@@ -108,7 +108,7 @@ pub fn relations(path: &Path, table: Option<Wanted<'_>>, database: Option<Wanted
         Wanted::Oid(oid) => d.oid == oid,
     };
     if let Some(wanted) = database.filter(|wanted| !all.iter().any(|d| is_database(*wanted, d))) {
-        return Err(Error::new(Kind::NotFound, format!("there is no database {wanted}")).hint(NOT_YET).at(path));
+        return Err(Error::new(Kind::NotFound, format!("no database {wanted}")).hint(NOT_YET).at(path));
     }
     let (mut found, mut others, mut is_there) = (Vec::new(), Vec::new(), false);
     for each in all.iter().filter(|d| database.map_or(!d.datistemplate, |wanted| is_database(wanted, d))) {
@@ -134,8 +134,11 @@ pub fn relations(path: &Path, table: Option<Wanted<'_>>, database: Option<Wanted
         others.sort();
         let more = if others.len() > 10 { format!(" and {} more", others.len() - 10) } else { String::new() };
         others.truncate(10);
-        return Err(Error::new(Kind::NotFound, format!("there is no table {wanted}"))
-            .detail(format!("there are {}{more}", if others.is_empty() { "none".into() } else { others.join(", ") }))
+        return Err(Error::new(Kind::NotFound, format!("no table {wanted}"))
+            .detail(format!(
+                "existing tables: {}{more}",
+                if others.is_empty() { "none".into() } else { others.join(", ") }
+            ))
             .hint(NOT_YET)
             .at(path));
     }

@@ -45,8 +45,7 @@ impl CatalogNames {
     /// Rows of the table `relation` for one database, shared relations (datid 0) with it.
     fn relations(&self, py: Python<'_>, datid: u32) -> Result<Vec<Row>, Error> {
         let database = self.databases.iter().find(|d| d.oid == datid);
-        let database =
-            database.ok_or_else(|| Said::new(Kind::NotFound, format!("there is no database with the oid {datid}")))?;
+        let database = database.ok_or_else(|| Said::new(Kind::NotFound, format!("no database with OID {datid}")))?;
         let found = py.detach(|| relations(&self.dir, database))?;
         let row = |r: leadline_rows::catalog_names::RelationName| {
             let (kind, tuples) = (r.relkind, f64::from(r.reltuples));

@@ -114,9 +114,7 @@ impl OldPages {
         let open = || {
             let found = relations(&path, Some(Wanted::Oid(oid)), Some(database.wanted()))?;
             let pages = found.iter().find(|r| r.oid == oid).and_then(|r| Pages::new(r, oldest_running));
-            pages.ok_or_else(|| {
-                leadline_pending::Error::new(Kind::NotFound, format!("there is no table with the oid {oid}"))
-            })
+            pages.ok_or_else(|| leadline_pending::Error::new(Kind::NotFound, format!("no table with OID {oid}")))
         };
         Ok(OldPages { pages: Mutex::new(py.detach(open)?) })
     }

@@ -138,16 +138,16 @@ impl Recorder {
         let d = &self.description;
         let sessions = match d.next_xid {
             true => ("ok", ""),
-            false => ("partial", "the next transaction id was not found: xmin_age is unknown"),
+            false => ("partial", "cannot find the next transaction id: xmin_age is unknown"),
         };
         let buffers = match d.held_locks {
             true => ("ok", ""),
-            false => ("partial", "the list of held LWLocks was not found in this build: holders are not named"),
+            false => ("partial", "cannot find the list of held LWLocks in this build: holders are not named"),
         };
         let deltas = match d.private_memory {
             true => ("ok", ""),
             false => {
-                ("partial", "the buffer and WAL counters of this build were not found: only what the kernel keeps")
+                ("partial", "cannot find the buffer and WAL counters in this build: only kernel counters are recorded")
             }
         };
         [

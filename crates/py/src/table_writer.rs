@@ -89,7 +89,7 @@ fn append_row(spec: &'static TableSpec, builder: &mut BatchBuilder, row: &Bound<
     let unfit =
         |column, detail| Error::from(leadline_capture::Error::Row { table: spec.name, column, row: number, detail });
     let Ok(row) = row.cast::<PyTuple>() else {
-        return Err(unfit("", format!("a tuple is wanted, {} was given", type_name(row))).into());
+        return Err(unfit("", format!("expected a tuple, got {}", type_name(row))).into());
     };
     let items: Vec<Bound<'_, PyAny>> = row.iter().collect();
     let mut values = Vec::with_capacity(items.len());
@@ -107,14 +107,17 @@ fn value<'a>(item: &'a Bound<'_, PyAny>) -> Result<Value<'a>, String> {
     } else if let Ok(truth) = item.cast::<PyBool>() {
         Ok(Value::Bool(truth.is_true())) // before int: a Python bool is an int too
     } else if let Ok(text) = item.cast::<PyString>() {
-        text.to_str().map(Value::Text).map_err(|_| "the string holds lone surrogates, which UTF-8 cannot".to_owned())
+        text.to_str()
+            .map(Value::Text)
+            .map_err(|_| "the string contains lone surrogates, which cannot be encoded in UTF-8".to_owned())
     } else if item.is_instance_of::<PyInt>() {
-        let wide = || item.extract().map(Value::UInt).map_err(|_| format!("{item} is outside of int64 and uint64"));
+        let wide =
+            || item.extract().map(Value::UInt).map_err(|_| format!("{item} is out of range for int64 and uint64"));
         item.extract().map(Value::Int).or_else(|_| wide())
     } else if let Ok(number) = item.cast::<PyFloat>() {
         Ok(Value::Float(number.value()))
     } else {
-        Err(format!("a {} has no place in a table", type_name(item)))
+        Err(format!("a {} cannot be stored in a table", type_name(item)))
     }
 }
 

@@ -44,8 +44,8 @@ fn rmid(name: &str) -> Result<u8, Error> {
     let number = |text: &str| text.parse().ok().filter(|n| *n >= rmgr::CUSTOM);
     let custom = || name.to_ascii_lowercase().strip_prefix("custom").and_then(number);
     let unknown = || {
-        let those = format!("there are {}, and custom128 to custom255 of extensions", rmgr::RMGRS.join(", "));
-        usage(format!("there is no resource manager {name}; {those}"))
+        let those = format!("known: {}, and custom128 to custom255 for extensions", rmgr::RMGRS.join(", "));
+        usage(format!("no resource manager named {name}; {those}"))
     };
     known().or_else(custom).ok_or_else(unknown)
 }
@@ -193,7 +193,7 @@ impl WalLog {
             "relation" => By::Relation,
             "database" => By::Database,
             "hour" => By::Hour,
-            _ => return Err(usage(format!("{by} is not one of type, rmgr, relation, database, hour")).into()),
+            _ => return Err(usage(format!("{by} is not one of: type, rmgr, relation, database, hour")).into()),
         };
         let mut look = Look { callback: progress, failed: None };
         let filtered = !self.filter.is_empty();

@@ -47,7 +47,7 @@ impl Recorder {
     /// Attaches to the server and proves its layout; nothing is sampled yet.
     pub fn attach(config: Config) -> Result<(Recorder, Description), Error> {
         if !(config.rate_hz.is_finite() && (0.001..=100_000.0).contains(&config.rate_hz)) {
-            return Err(Error::new(Kind::Usage, format!("a rate of {} Hz cannot be sampled", config.rate_hz)));
+            return Err(Error::new(Kind::Usage, format!("a rate of {} Hz is out of range", config.rate_hz)));
         }
         for (name, seconds) in
             [("delta interval", config.delta_interval_s), ("flush interval", config.flush_interval_s)]
@@ -73,7 +73,7 @@ impl Recorder {
     /// Starts the threads. A recorder starts once.
     pub fn start(&mut self) -> Result<(), Error> {
         let attached =
-            self.attached.take().ok_or_else(|| Error::new(Kind::Usage, "the recording was started before"))?;
+            self.attached.take().ok_or_else(|| Error::new(Kind::Usage, "the recording has already been started"))?;
         let (hand_over, handed_over) = mpsc::channel();
         let (emptied, to_fill) = mpsc::channel();
         let background = Background {
@@ -91,7 +91,7 @@ impl Recorder {
             emptied,
         };
         let (shared, period_ns) = (self.shared.clone(), self.period_ns);
-        let spawn = |e: std::io::Error| Error::new(Kind::Storage, "a thread cannot be started").detail(e.to_string());
+        let spawn = |e: std::io::Error| Error::new(Kind::Storage, "cannot start a thread").detail(e.to_string());
         let writer = std::thread::Builder::new()
             .name("leadline-write".into())
             .spawn(move || background.run(&handed_over))

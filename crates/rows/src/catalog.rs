@@ -175,10 +175,9 @@ enum Seen {
 impl Catalog {
     /// What all databases share, through the map of any database.
     pub(crate) fn of_shared(dir: &DataDir) -> Result<Catalog> {
-        let any =
-            dir.database_folders()?.first().copied().ok_or_else(|| {
-                Error::new(Kind::Invalid, "the data directory has no database").at(dir.root.join("base"))
-            })?;
+        let any = dir.database_folders()?.first().copied().ok_or_else(|| {
+            Error::new(Kind::Invalid, "the data directory contains no database").at(dir.root.join("base"))
+        })?;
         Catalog::bare(dir, any, DEFAULT_TABLESPACE)
     }
 
@@ -195,7 +194,9 @@ impl Catalog {
             let bytes = std::fs::read(&path).map_err(|e| Error::reading(&path, DATA_FILE, &e))?;
             let parsed = relmap(&bytes);
             let map = parsed.map_err(|e| {
-                Error::new(Kind::Invalid, "the map of the catalog's files is damaged").detail(e.to_string()).at(&path)
+                Error::new(Kind::Invalid, "the map of the catalog files (pg_filenode.map) is damaged")
+                    .detail(e.to_string())
+                    .at(&path)
             })?;
             Ok(map.into_iter().collect())
         };
@@ -345,9 +346,12 @@ impl Catalog {
             attributes.sort_by_key(|a| a.attnum);
             let whole = attributes.iter().enumerate().all(|(i, a)| usize::try_from(a.attnum) == Ok(i + 1));
             if !whole {
-                return Err(Error::new(Kind::Invalid, format!("pg_attribute has not all columns of relation {relid}"))
-                    .detail("one is missing or there twice")
-                    .at(&self.dir.root));
+                return Err(Error::new(
+                    Kind::Invalid,
+                    format!("pg_attribute does not have all columns of relation {relid}"),
+                )
+                .detail("a column is missing or appears twice")
+                .at(&self.dir.root));
             }
         }
         Ok(found)
@@ -406,7 +410,7 @@ impl Catalog {
         let Some(places) = places else {
             return Err(Error::new(
                 Kind::Invalid,
-                format!("catalog {relid} has not the columns {}", columns.join(", ")),
+                format!("catalog {relid} does not have the columns {}", columns.join(", ")),
             )
             .at(&self.dir.root));
         };
@@ -431,9 +435,9 @@ impl Catalog {
             out.push(places.iter().map(|i| bytes(values[*i])).collect());
         })?;
         if !whole {
-            return Err(Error::new(Kind::Invalid, "a file of the catalog became shorter while it was read")
-                .detail("what was read of it is not all of it")
-                .hint("run it again")
+            return Err(Error::new(Kind::Invalid, "a catalog file was truncated while being read")
+                .detail("only a part of it was read")
+                .hint("run the command again")
                 .at(&heap.path));
         }
         Ok(out)

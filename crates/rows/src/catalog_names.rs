@@ -69,7 +69,7 @@ pub fn relations(dir: &DataDir, database: &Database) -> Result<Vec<RelationName>
     let mut catalog = Catalog::without_classes(dir, database)?;
     let size = |relid| catalog.heap(relid).map(|heap| u64::from(heap.blocks) * heap.block_size as u64);
     if size(PG_CLASS)?.max(size(PG_ATTRIBUTE)?) > MOST_BYTES {
-        return Err(Error::new(Kind::Unsupported, "a catalog is too large to be read from its file").at(&dir.root));
+        return Err(Error::new(Kind::Unsupported, "a catalog is too large to read from its file").at(&dir.root));
     }
     let of_class: &[&str] = &[
         "oid",

@@ -84,7 +84,7 @@ pub(crate) struct Cells {
 }
 
 impl Cells {
-    /// For a page of at most so many rows; None when no page is so long.
+    /// For a page of at most so many rows; None when too long for a page.
     pub(crate) fn start(&mut self, page: &[u8], layout: &Layout, rows: usize) -> Option<()> {
         self.places.clear();
         self.has_far = false;
@@ -94,7 +94,7 @@ impl Cells {
         (page.len() <= LONGEST_PAGE).then_some(())
     }
 
-    /// Cuts a row of the page; None when its bytes do not fit the columns, then it is none.
+    /// Cuts a row of the page; None when its bytes do not match the columns, then it is none.
     #[inline]
     pub(crate) fn cut(&mut self, page: &[u8], tuple: &Tuple<'_>, layout: &Layout, place: Place) -> Option<()> {
         let steps = &layout.steps;

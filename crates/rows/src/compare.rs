@@ -135,7 +135,7 @@ impl Look<'_> {
         let Some(pages) = pages.filter(|_| class.relpersistence == b'p') else { return };
         if let Ok(blocks) = HeapFile::open(self.dir, path.clone()).map(|file| file.blocks) {
             if i32::try_from(pages).is_ok_and(|pages| pages > 0) && blocks < pages {
-                let wanted = format!("at least the {pages} blocks that were counted last (pg_class.relpages)");
+                let wanted = format!("at least {pages} blocks, the last count in pg_class.relpages");
                 fault("short", about.len(), &wanted, format!("{blocks} blocks"));
             }
         }
@@ -170,13 +170,13 @@ impl Look<'_> {
     }
 
     fn orphan(&mut self, path: PathBuf, bytes: u64, wanted: &str) {
-        let found = format!("{bytes} bytes that the catalog does not know");
+        let found = format!("{bytes} bytes that are not in the catalog");
         self.faults.push(Fault { class: "orphan", path, relation: String::new(), bytes, wanted: wanted.into(), found });
     }
 }
 
 fn of_catalog(datname: &str, folder: PathBuf, e: &Error) -> Fault {
-    let (wanted, found) = ("a catalog that can be read".into(), e.to_string());
+    let (wanted, found) = ("a readable catalog".into(), e.to_string());
     Fault { class: "catalog", path: folder, relation: datname.into(), bytes: 0, wanted, found }
 }
 

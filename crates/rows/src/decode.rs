@@ -44,7 +44,7 @@ impl Unread {
     pub(crate) fn and_end_of(mut self, heap: &HeapFile) -> Unread {
         if heap.is_cut {
             self.pages += 1;
-            self.losses.page(heap.blocks, "the file ends within it");
+            self.losses.page(heap.blocks, "the file ends in the middle of it");
         }
         self
     }
@@ -178,7 +178,7 @@ impl Decoder {
         };
         if settled == Settled::Torn {
             self.unread.torn += 1;
-            self.unread.losses.page(block, "a running server was writing it each time it was read");
+            self.unread.losses.page(block, "the running server was writing it at each read");
         }
         self.unread.checksums += u64::from(settled == Settled::Damaged);
         settled != Settled::Torn
@@ -187,20 +187,20 @@ impl Decoder {
     pub(crate) fn page(&mut self, page: &[u8], block: u32, sink: &mut impl Sink) -> Result<()> {
         let Some(items) = tuples(page) else {
             self.unread.pages += 1;
-            self.unread.losses.page(block, "this is no page of a table");
+            self.unread.losses.page(block, "this is not a table page");
             return Ok(());
         };
         // No more items than line pointers.
         let most = items.size_hint().1.unwrap_or(0);
         if self.cells.start(page, &self.layout, most).is_none() {
             self.unread.pages += 1;
-            self.unread.losses.page(block, "no page is so long");
+            self.unread.losses.page(block, "too long for a page");
             return Ok(());
         }
         for (lp, item) in items {
             let Some(tuple) = Tuple::parse(item) else {
                 self.unread.rows += 1;
-                self.unread.losses.row(block, lp, "its header says what cannot be");
+                self.unread.losses.row(block, lp, "its header has impossible values");
                 continue;
             };
             let status = self.xacts.status(&tuple.header);
@@ -210,7 +210,7 @@ impl Decoder {
             let place = Place { block, lp, xmin: tuple.header.t_xmin, xmax: tuple.header.t_xmax, status };
             if self.cells.cut(page, &tuple, &self.layout, place).is_none() {
                 self.unread.rows += 1;
-                self.unread.losses.row(block, lp, "its bytes do not fit the columns");
+                self.unread.losses.row(block, lp, "its bytes do not match the columns");
             }
         }
         sink.rows(&mut self.cells.rows(page, &self.layout, &mut self.outside))

@@ -83,7 +83,7 @@ impl Encoding {
 
     /// As the server calls it.
     pub fn name(&self) -> &'static str {
-        NAMES.get(self.number as usize).copied().unwrap_or("an encoding that is not known")
+        NAMES.get(self.number as usize).copied().unwrap_or("an unknown encoding")
     }
 
     /// Characters of values so far that cannot be converted.

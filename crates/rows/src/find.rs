@@ -17,8 +17,10 @@ const DEEPEST: usize = 64;
 pub(crate) fn find(path: &Path, relation: Option<&str>, database: Option<&str>) -> Result<(Catalog, u32)> {
     if path.is_file() {
         if relation.is_some() || database.is_some() {
-            let message = "a file of a relation says itself which relation and database it is of";
-            return Err(Error::new(Kind::Usage, message).hint("leadline rows DATA_DIR TABLE --database NAME").at(path));
+            let message = "a relation file already identifies its relation and database";
+            return Err(Error::new(Kind::Usage, message)
+                .hint("give only the file, or use: leadline rows DATA_DIR TABLE --database NAME")
+                .at(path));
         }
         return by_file(path);
     }
@@ -26,9 +28,9 @@ pub(crate) fn find(path: &Path, relation: Option<&str>, database: Option<&str>) 
     let database = choose(&dir, databases(&dir)?, database)?;
     let mut catalog = Catalog::open(&dir, &database)?;
     let Some(relation) = relation else {
-        return Err(Error::new(Kind::Usage, "which table?")
-            .detail(format!("database {} has {}", database.datname, some_names(&catalog)))
-            .hint("leadline rows DATA_DIR [SCHEMA.]TABLE"));
+        return Err(Error::new(Kind::Usage, "no table given")
+            .detail(format!("tables in database {}: {}", database.datname, some_names(&catalog)))
+            .hint("use: leadline rows DATA_DIR [SCHEMA.]TABLE"));
     };
     let oid = by_name(&mut catalog, relation, &database.datname)?;
     Ok((catalog, oid))
@@ -44,24 +46,24 @@ fn choose(dir: &DataDir, all: Vec<Database>, wanted: Option<&str>) -> Result<Dat
     if let Some(wanted) = wanted {
         let there = names(&all);
         return all.into_iter().find(|d| d.datname == wanted).ok_or_else(|| {
-            Error::new(Kind::NotFound, format!("there is no database {wanted}"))
-                .detail(format!("there are {there}"))
+            Error::new(Kind::NotFound, format!("no database named {wanted}"))
+                .detail(format!("existing databases: {there}"))
                 .at(&dir.root)
         });
     }
     let mut own: Vec<Database> = all.into_iter().filter(|d| !d.datistemplate).collect();
     match own.len() {
         1 => Ok(own.remove(0)),
-        n => Err(Error::new(Kind::Usage, format!("which of {n} databases?"))
-            .detail(format!("there are {}", names(&own)))
-            .hint("name one with --database")
+        n => Err(Error::new(Kind::Usage, format!("the data directory has {n} databases"))
+            .detail(format!("databases: {}", names(&own)))
+            .hint("choose one with --database")
             .at(&dir.root)),
     }
 }
 
 fn some_names(catalog: &Catalog) -> String {
     let own = |c: &&Class| c.relkind == b'r' && c.schema != "pg_catalog" && c.schema != "information_schema";
-    some(catalog.classes.values().filter(own)).unwrap_or_else(|| "no tables of its own".into())
+    some(catalog.classes.values().filter(own)).unwrap_or_else(|| "none of its own".into())
 }
 
 /// The names of the first few.
@@ -104,15 +106,20 @@ fn by_name(catalog: &mut Catalog, wanted: &str, database: &str) -> Result<u32> {
                 let kind = match other.relkind {
                     b'v' => "a view",
                     b'i' | b'I' => "an index",
-                    b'p' => "a partitioned table, whose partitions have the rows",
+                    b'p' => "a partitioned table; its partitions store the rows",
                     b'f' => "a foreign table",
-                    _ => "of a kind without rows",
+                    _ => "a relation without rows",
                 };
-                let error = Error::new(Kind::Usage, format!("{wanted} has no rows of its own: it is {kind}"));
+                let error = Error::new(Kind::Usage, format!("{wanted} stores no rows: it is {kind}"));
                 return Err(match (other.relkind, other.oid) {
                     (b'p', oid) => {
                         let names = partitions(catalog, oid)?;
-                        error.hint(names.map_or_else(|| "it has none".into(), |names| format!("they are {names}")))
+                        error.hint(
+                            names.map_or_else(
+                                || "it has no partitions".into(),
+                                |names| format!("use a partition: {names}"),
+                            ),
+                        )
                     }
                     _ => error,
                 });
@@ -123,24 +130,25 @@ fn by_name(catalog: &mut Catalog, wanted: &str, database: &str) -> Result<u32> {
                 .map(|c| (distance(relname, &c.relname), c.schema != "public", &c.schema, &c.relname))
                 .filter(|n| n.0 <= 2.max(relname.len() / 3))
                 .min();
-            let mut detail = format!("it has {}", some_names(catalog));
+            let mut detail = format!("existing tables: {}", some_names(catalog));
             let hint = match near.map(|n| format!("{}.{}", n.2, n.3)) {
                 // A table that the server made since is likelier than a wrong name.
                 near if catalog.dir.may_be_running() => {
-                    detail += &near.map_or_else(String::new, |near| format!("; the most alike is {near}"));
-                    "CHECKPOINT: what was made since the last one is not in the files yet".into()
+                    detail += &near.map_or_else(String::new, |near| format!("; closest match: {near}"));
+                    "run CHECKPOINT: objects created after the last one are not in the files yet".into()
                 }
                 Some(near) => format!("did you mean {near}?"),
                 None => String::new(),
             };
-            Err(Error::new(Kind::NotFound, format!("there is no table {wanted} in database {database}"))
+            Err(Error::new(Kind::NotFound, format!("no table named {wanted} in database {database}"))
                 .detail(detail)
                 .hint(hint))
         }
         _ => {
             let mut names: Vec<_> = found.iter().map(|c| format!("{}.{}", c.schema, c.relname)).collect();
             names.sort();
-            Err(Error::new(Kind::Usage, format!("which {wanted}?")).detail(format!("there are {}", names.join(", "))))
+            Err(Error::new(Kind::Usage, format!("table name {wanted} is ambiguous"))
+                .detail(format!("matching tables: {}", names.join(", "))))
         }
     }
 }
@@ -165,9 +173,9 @@ fn by_file(path: &Path) -> Result<(Catalog, u32)> {
     let (catalog, oid) = relation_of_file(path)?;
     let class = &catalog.classes[&oid];
     if !has_rows(class) {
-        return Err(Error::new(Kind::Invalid, "this is not the file of a table")
-            .detail(format!("it belongs to {}.{}, which has no rows", class.schema, class.relname))
-            .hint("leadline page show FILE takes its pages apart")
+        return Err(Error::new(Kind::Invalid, "not the file of a table")
+            .detail(format!("it belongs to {}.{}, which stores no rows", class.schema, class.relname))
+            .hint("run leadline page show FILE to decode its pages")
             .at(path));
     }
     Ok((catalog, oid))
@@ -184,10 +192,10 @@ pub fn relation_of_file(path: &Path) -> Result<(Catalog, u32)> {
         let name = full.ancestors().nth(n)?.file_name()?.to_str()?.to_owned();
         Some(name)
     };
-    let not_one = |detail: &str| Error::new(Kind::Invalid, "this is not the file of a table").detail(detail).at(path);
+    let not_one = |detail: &str| Error::new(Kind::Invalid, "not the file of a table").detail(detail).at(path);
     let filenode: u32 = part(0)
         .and_then(|n| n.split('.').next()?.parse().ok())
-        .ok_or_else(|| not_one("the file of a table is a number, as base/16384/16402"))?;
+        .ok_or_else(|| not_one("the file name of a table is a number, for example base/16384/16402"))?;
     let all = databases(&dir)?;
     let folder = part(1).unwrap_or_default();
     let database = if folder == "global" {
@@ -195,10 +203,10 @@ pub fn relation_of_file(path: &Path) -> Result<(Catalog, u32)> {
     } else {
         all.into_iter().find(|d| folder.parse() == Ok(d.oid))
     };
-    let database = database.ok_or_else(|| not_one("there is no database of its folder's number"))?;
+    let database = database.ok_or_else(|| not_one("no database has the number of its folder"))?;
     let catalog = Catalog::open(&dir, &database)?;
     let found = catalog.classes.values().find(|c| c.relfilenode_is(&catalog, filenode, folder == "global"));
-    let class = found.ok_or_else(|| not_one("no relation of its database has this file now"))?;
+    let class = found.ok_or_else(|| not_one("no relation of its database uses this file now"))?;
     let oid = class.oid;
     Ok((catalog, oid))
 }

@@ -35,7 +35,7 @@ impl HeapFile {
                 Ok(about) if about.is_file() => about.len(),
                 Ok(_) => {
                     return Err(Error::new(Kind::Invalid, "a file of the data directory is not a regular file")
-                        .hint("leadline page check lists what is wrong with the files")
+                        .hint("run leadline page check to list what is wrong with the files")
                         .at(&path));
                 }
                 Err(e) if e.kind() == io::ErrorKind::NotFound && segment > 0 => break,

@@ -60,9 +60,9 @@ impl Outside {
             Varlena::Compressed(size, method, packed) => {
                 let Some(bytes) = varlena::unpack(size, method, packed) else {
                     self.lost += 1;
-                    self.losses.value(place, column, "it cannot be unpacked");
+                    self.losses.value(place, column, "it cannot be decompressed");
                     let mut text = Text::new();
-                    text.push_str("<cannot be unpacked> ");
+                    text.push_str("<cannot be decompressed> ");
                     value::hex(packed, &mut text);
                     self.text = text.into_string();
                     return Ok(Value::Lost(&self.text));
@@ -91,8 +91,8 @@ impl Outside {
         let value = format!("value {} of toast table {relid}", external.va_valueid);
         if place.status.is_visible() {
             self.lost += 1;
-            self.text = format!("<{value} is not there>");
-            self.losses.value(place, column, &format!("{value} is not there"));
+            self.text = format!("<{value} is missing>");
+            self.losses.value(place, column, &format!("{value} is missing"));
         } else {
             // Vacuum takes them first, and may leave the row to a later one.
             self.vacuumed += 1;

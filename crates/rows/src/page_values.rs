@@ -33,7 +33,7 @@ type NamedValues = Vec<(String, Option<String>)>;
 pub type ItemValues = (u16, NamedValues);
 
 /// Instead of a value that only an operator class can read which does not come with the server.
-const UNKNOWN: &str = "<of an operator class that is not known>";
+const UNKNOWN: &str = "<unknown operator class>";
 
 /// What a btree keeps of a `name`, and that type, which is printed the same.
 const CSTRING: u32 = 2275;
@@ -192,7 +192,7 @@ impl<'a> Values<'a> {
             Stored::Fixed(bytes) | Stored::Varlena(Varlena::Plain(bytes)) => Some(self.print(oid, bytes)),
             Stored::Varlena(Varlena::Compressed(size, method, packed)) => {
                 let bytes = varlena::unpack(size, method, packed);
-                Some(bytes.map_or_else(|| "<cannot be unpacked>".into(), |bytes| self.print(oid, &bytes)))
+                Some(bytes.map_or_else(|| "<cannot be decompressed>".into(), |bytes| self.print(oid, &bytes)))
             }
             Stored::Varlena(Varlena::External(_)) => Some("<stored outside: no index can>".into()),
             Stored::Null | Stored::Missing => None,

@@ -48,9 +48,9 @@ pub(crate) struct Builder {
 }
 
 fn no_room(e: &io::Error) -> Error {
-    Error::new(Kind::Storage, "where the values of the toast table are cannot be kept")
+    Error::new(Kind::Storage, "cannot store the positions of the TOAST values")
         .detail(e.to_string())
-        .hint("it takes 8 bytes for each value in the folder for temporary files: TMPDIR names another one")
+        .hint("it needs 8 bytes per value in the folder for temporary files; set TMPDIR to use another folder")
         .at(std::env::temp_dir())
 }
 

@@ -121,7 +121,7 @@ fn page_sizes(pid: i32, checks: &mut Checks) -> (u32, u32) {
             (control.blcksz, control.relseg_size)
         }
         Err(why) => {
-            checks.skip("block size", &format!("{DEFAULT_BLOCK_SIZE} bytes are assumed; {why}"));
+            checks.skip("block size", &format!("assuming {DEFAULT_BLOCK_SIZE} bytes; {why}"));
             (DEFAULT_BLOCK_SIZE, DEFAULT_SEGMENT_BLOCKS)
         }
     }
@@ -130,7 +130,7 @@ fn page_sizes(pid: i32, checks: &mut Checks) -> (u32, u32) {
 /// Attaches to the postmaster `pid`. `allow_map` false forces `process_vm_readv` (for tests and comparison).
 pub fn attach(pid: i32, allow_map: bool) -> Result<Attached> {
     let (_, start_ticks) = procfs::parent_and_start(pid).ok_or_else(|| {
-        Error::new(Kind::NotFound, format!("there is no process {pid}"))
+        Error::new(Kind::NotFound, format!("no process with pid {pid}"))
             .hint("the pid is the first line of postmaster.pid")
     })?;
     let maps = procfs::read_maps(pid).map_err(|_| no_rights(pid, "the memory map"))?;
@@ -141,7 +141,8 @@ pub fn attach(pid: i32, allow_map: bool) -> Result<Attached> {
             .hint("give the postmaster's pid: the first line of postmaster.pid in the data directory")
     };
     let base = load_base(pid, &binary, &maps).ok_or_else(|| not_postgres("its binary is not mapped"))?;
-    let version_text = binary.version_text().ok_or_else(|| not_postgres("its binary carries no PostgreSQL version"))?;
+    let version_text =
+        binary.version_text().ok_or_else(|| not_postgres("its binary contains no PostgreSQL version"))?;
     let (major, version_num) = elf::parse_version(&version_text).ok_or_else(|| not_postgres(&version_text))?;
     let layout = Layout::of(major)?;
 
@@ -150,14 +151,14 @@ pub fn attach(pid: i32, allow_map: bool) -> Result<Attached> {
         binary.symbol(name).map(|a| base + a).ok_or_else(|| {
             Error::new(Kind::Unsupported, format!("the server's binary does not export {name}"))
                 .detail(version_text.clone())
-                .hint("a build without exported symbols; with a DSN leadline samples over SQL")
+                .hint("the build exports no symbols; give a DSN to sample over SQL instead")
         })
     };
     let proc_global = postmaster.u64(symbol("ProcGlobal")?).map_err(|_| no_rights(pid, "the memory"))?;
     let read_shared = |what: &'static str, addr: u64| {
-        postmaster.u64(addr).map_err(|_| {
-            Error::new(Kind::Layout, format!("{what} cannot be read")).detail(format!("address {addr:#x}"))
-        })
+        postmaster
+            .u64(addr)
+            .map_err(|_| Error::new(Kind::Layout, format!("cannot read {what}")).detail(format!("address {addr:#x}")))
     };
     let all_procs = read_shared("ProcGlobal->allProcs", proc_global + layout.hdr_all_procs)?;
     let segment =
@@ -207,10 +208,10 @@ pub fn attach(pid: i32, allow_map: bool) -> Result<Attached> {
     if let Some(failed) = checks.0.iter().find(|c| c.passed == Some(false)) {
         return Err(Error::new(
             Kind::Layout,
-            format!("the server's shared memory is not laid out as in PostgreSQL {major}"),
+            format!("the layout of the server's shared memory differs from PostgreSQL {major}"),
         )
         .detail(format!("check {}: {}", failed.name, failed.detail))
-        .hint("a changed build (fork)? Nothing was read from it. With a DSN leadline samples over SQL"));
+        .hint("this may be a modified build (fork); nothing was read from it; give a DSN to sample over SQL instead"));
     }
 
     let held_locks =
@@ -311,8 +312,8 @@ fn find_children(
         }
     }
     if children.is_empty() {
-        return Err(Error::new(Kind::NotFound, format!("process {pid} has no server processes in shared memory"))
-            .detail("it is not a postmaster, or the server is just starting")
+        return Err(Error::new(Kind::NotFound, format!("process {pid} has no child processes in shared memory"))
+            .detail("it is not a postmaster, or the server is still starting")
             .hint("give the postmaster's pid: the first line of postmaster.pid in the data directory"));
     }
     match binary.symbol("MyBEEntry") {
@@ -474,9 +475,9 @@ fn find_backend_status(
         }
     }
     let Some((&found, &votes)) = bases.iter().max_by_key(|(_, votes)| **votes) else {
-        return Err(Error::new(Kind::Layout, "the array of session states was not found")
+        return Err(Error::new(Kind::Layout, "cannot find the array of session states")
             .detail("no process shows where its entry is")
-            .hint("with a DSN leadline samples over SQL"));
+            .hint("give a DSN to sample over SQL instead"));
     };
     checks.note(
         "PgBackendStatus stride",
@@ -557,12 +558,12 @@ fn check_main_lwlocks(checks: &mut Checks, mem: &impl Memory, layout: &Layout, a
 
 fn open_memory(pid: i32, segment: &procfs::Mapping, allow_map: bool) -> (SharedMemory, String) {
     if !allow_map {
-        return (SharedMemory::Copied(CopiedMemory::new(pid)), "mapping was not asked for".into());
+        return (SharedMemory::Copied(CopiedMemory::new(pid)), "mapping was not requested".into());
     }
     match MappedSegment::open(pid, segment.start, segment.end) {
         Ok(mapped) => (SharedMemory::Mapped(mapped), String::new()),
         Err(e) => {
-            let why = format!("the segment cannot be mapped ({e}): CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE is missing; each pass copies it instead");
+            let why = format!("cannot map the segment ({e}): CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE is missing; each pass copies it instead");
             (SharedMemory::Copied(CopiedMemory::new(pid)), why)
         }
     }

@@ -34,7 +34,7 @@ impl Binary {
             std::io::ErrorKind::PermissionDenied => {
                 crate::process::no_rights(pid, "the server's binary (/proc/PID/exe)")
             }
-            _ => Error::new(Kind::NotFound, format!("there is no process {pid}")).detail(e.to_string()),
+            _ => Error::new(Kind::NotFound, format!("no process with pid {pid}")).detail(e.to_string()),
         })?;
         Self::parse(bytes)
     }
@@ -47,7 +47,7 @@ impl Binary {
         if header.e_machine(endian) != EM_X86_64 {
             return Err(Error::new(Kind::Unsupported, "the server is not an x86-64 program")
                 .detail(format!("ELF machine {}", header.e_machine(endian)))
-                .hint("leadline knows the memory layout for x86-64 only; a DSN lets it sample over SQL"));
+                .hint("leadline knows the memory layout for x86-64 only; give a DSN to sample over SQL instead"));
         }
         let (mut lowest, mut writable) = (u64::MAX, Vec::new());
         for segment in header.program_headers(endian, data).map_err(damaged)? {

@@ -10,9 +10,9 @@ impl Layout {
     /// The layout of a major version.
     pub fn of(major: u32) -> Result<Layout> {
         LAYOUTS.into_iter().find(|layout| layout.major == major).ok_or_else(|| {
-            Error::new(Kind::Unsupported, format!("leadline has no shared-memory layout for PostgreSQL {major}"))
-                .detail(format!("known majors: {} to {}", MAJORS.start(), MAJORS.end()))
-                .hint("give a DSN: leadline then samples over SQL")
+            Error::new(Kind::Unsupported, format!("the shared-memory layout of PostgreSQL {major} is unknown"))
+                .detail(format!("known major versions: {} to {}", MAJORS.start(), MAJORS.end()))
+                .hint("give a DSN to sample over SQL instead")
         })
     }
 

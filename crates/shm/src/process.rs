@@ -13,11 +13,11 @@ pub fn no_rights(pid: i32, what: &str) -> Error {
     let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").map(|s| s.trim().to_owned());
     let scope_text = scope.as_deref().map(|s| format!(", kernel.yama.ptrace_scope = {s}")).unwrap_or_default();
     let hint = if scope.as_deref().is_ok_and(|s| s != "0") && own.to_string() == server {
-        "run it as root (sudo leadline ...), or allow it: sudo sysctl kernel.yama.ptrace_scope=0"
+        "run as root (sudo leadline ...), or allow it: sudo sysctl kernel.yama.ptrace_scope=0"
     } else {
-        "run it as root (sudo leadline ...) or as the server's user (sudo -u '#UID' leadline ...); with a DSN it samples over SQL"
+        "run as root (sudo leadline ...) or as the server's user (sudo -u '#UID' leadline ...), or give a DSN to sample over SQL"
     };
-    Error::new(Kind::Rights, format!("{what} of process {pid} may not be read"))
+    Error::new(Kind::Rights, format!("cannot read {what} of process {pid}"))
         .detail(format!("own uid {own}, server's uid {server}{scope_text}; CAP_SYS_PTRACE is missing"))
         .hint(hint.replace("UID", &server))
 }
@@ -48,7 +48,7 @@ impl ServerProcess {
     pub fn still_there(&self) -> Result<(), Error> {
         let gone = |message: &str| {
             Error::new(Kind::Gone, message)
-                .hint("what was captured until then is kept; start another capture for the new server")
+                .hint("what was captured before is kept; start another capture for the new server")
         };
         if procfs::parent_and_start(self.pid).is_none_or(|(_, start)| start != self.start_ticks) {
             return Err(gone("the server ended during the capture").detail(format!("postmaster {} is gone", self.pid)));

@@ -19,7 +19,7 @@ pub fn page(record: &Record<'_>, block: &Block) -> Result<Option<Vec<u8>>> {
     let (method, stored) = (block.image_info & COMPRESSED, record.image_of(block));
     let hole = usize::from(block.hole_length);
     let damaged = || {
-        Error::new(Kind::Invalid, "a page image does not unpack to a page")
+        Error::new(Kind::Invalid, "cannot decompress a page image to a page")
             .detail(format!(
                 "block {} of the record, {} bytes, bimg_info 0x{:02x}",
                 block.id, block.image_length, block.image_info

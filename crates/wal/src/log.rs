@@ -47,7 +47,7 @@ impl Log {
     ///
     /// `timeline`: the newest unless given. Segments before `from` and after `to` may be missing.
     pub fn open(path: &Path, timeline: Option<u32>, from: Option<Lsn>, to: Option<Lsn>) -> Result<Log> {
-        let about = fs::metadata(path).map_err(|e| Error::reading(path, "the log", &e))?;
+        let about = fs::metadata(path).map_err(|e| Error::reading(path, "the WAL", &e))?;
         if !about.is_dir() {
             return Log::open_file(path);
         }
@@ -55,15 +55,15 @@ impl Log {
         let folder = if below.is_dir() { below } else { path.to_owned() };
         let mut files = list(&folder)?;
         if files.is_empty() {
-            return Err(Error::new(Kind::NotFound, "there is no log in this folder")
-                .detail("no file has the name of a segment, such as 000000010000000000000001")
+            return Err(Error::new(Kind::NotFound, "no WAL in this folder")
+                .detail("no file is named like a WAL segment, such as 000000010000000000000001")
                 .hint("give a data directory, its pg_wal, an archive folder or one segment")
                 .at(folder.display().to_string()));
         }
         let newest = files.iter().map(|f| f.tli).max().unwrap_or(1);
         let timeline = timeline.unwrap_or(newest);
         if !files.iter().any(|f| f.tli == timeline) {
-            return Err(Error::new(Kind::NotFound, format!("there is no log of timeline {timeline} in this folder"))
+            return Err(Error::new(Kind::NotFound, format!("no WAL of timeline {timeline} in this folder"))
                 .at(folder.display().to_string()));
         }
         let parents = history(&folder, timeline)?;
@@ -116,13 +116,13 @@ impl Log {
         let range = Range { from: from.unwrap_or(has.from).max(has.from), to: to.unwrap_or(has.to).min(has.to) };
         if let (Some(from), Some(to)) = (from, to) {
             if from >= to {
-                return Err(Error::new(Kind::Usage, format!("the log from {from} to {to} is empty")));
+                return Err(Error::new(Kind::Usage, format!("the WAL range from {from} to {to} is empty")));
             }
         }
         if range.from >= range.to || from.is_some_and(|f| f < has.from) {
             let (from, to) = (from.unwrap_or(has.from), to.unwrap_or(has.to));
-            return Err(Error::new(Kind::NotFound, format!("the log from {from} to {to} is not here"))
-                .detail(format!("these segments hold {} to {}", has.from, has.to))
+            return Err(Error::new(Kind::NotFound, format!("the WAL from {from} to {to} is missing"))
+                .detail(format!("these segments contain {} to {}", has.from, has.to))
                 .at(self.path.display().to_string()));
         }
         Ok(range)
@@ -177,7 +177,7 @@ fn chain(path: &Path, mut files: Vec<SegmentFile>, seg_size: u64, from: Option<L
         numbered.retain(|(number, _)| *number >= wanted);
     }
     let Some((first, tli)) = numbered.first().map(|(number, file)| (*number, file.tli)) else {
-        return Err(Error::new(Kind::NotFound, "there is no log in this folder").at(path.display().to_string()));
+        return Err(Error::new(Kind::NotFound, "no WAL in this folder").at(path.display().to_string()));
     };
     let (mut timeline, mut chosen) = (tli, Vec::<SegmentFile>::new());
     let mut rest = numbered.into_iter();
@@ -191,9 +191,9 @@ fn chain(path: &Path, mut files: Vec<SegmentFile>, seg_size: u64, from: Option<L
             let behind = behind.filter(|(number, _)| to.is_none_or(|to| number * seg_size < to.0));
             let Some((number, file)) = first_written(behind, seg_size)? else { break };
             let missing = Lsn((first + chosen.len() as u64) * seg_size);
-            return Err(Error::new(Kind::NotFound, format!("the log has a gap at {missing}"))
-                .detail(format!("the next segment there is: {}", file.path.display()))
-                .hint(format!("read one side of it: --to {missing}, or --from {}", Lsn(number * seg_size)))
+            return Err(Error::new(Kind::NotFound, format!("the WAL has a gap at {missing}"))
+                .detail(format!("next existing segment: {}", file.path.display()))
+                .hint(format!("read the WAL before or after it: --to {missing}, or --from {}", Lsn(number * seg_size)))
                 .at(path.display().to_string()));
         }
         timeline = file.tli;
@@ -202,13 +202,9 @@ fn chain(path: &Path, mut files: Vec<SegmentFile>, seg_size: u64, from: Option<L
     let head = &chosen[0];
     let (header, page) = first_page(head)?;
     if u64::from(header.seg_size) != seg_size || page.pageaddr != first * seg_size {
-        return Err(Error::new(Kind::Invalid, "the segment is not the one its name says")
-            .detail(format!(
-                "its first page is that of LSN {}, {} is wanted",
-                Lsn(page.pageaddr),
-                Lsn(first * seg_size)
-            ))
-            .hint("a segment the server has recycled but not written yet looks like this")
+        return Err(Error::new(Kind::Invalid, "the contents of the segment do not match its name")
+            .detail(format!("its first page has LSN {}, expected {}", Lsn(page.pageaddr), Lsn(first * seg_size)))
+            .hint("the server may have recycled this segment without writing it yet")
             .at(head.place(0, Lsn(first * seg_size))));
     }
     Ok(Log {
@@ -247,7 +243,7 @@ fn first_written(files: impl Iterator<Item = (u64, SegmentFile)>, seg_size: u64)
 
 fn number_of(file: &SegmentFile, seg_size: u64) -> Result<u64> {
     file.number(seg_size).ok_or_else(|| {
-        Error::new(Kind::Invalid, "the name of the segment does not fit the size of segments")
+        Error::new(Kind::Invalid, "the segment name does not match the segment size")
             .detail(format!("segments of {seg_size} bytes are numbered 0 to {:X}", 0x1_0000_0000 / seg_size - 1))
             .at(file.path.display().to_string())
     })
@@ -269,7 +265,7 @@ fn history(folder: &Path, timeline: u32) -> Result<Option<Vec<u32>>> {
     match fs::read_to_string(&path) {
         Ok(text) => Ok(Some(text.lines().filter_map(|l| l.split_whitespace().next()?.parse().ok()).collect())),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(e) => Err(Error::reading(&path, "the history of the timeline", &e)),
+        Err(e) => Err(Error::reading(&path, "the timeline history", &e)),
     }
 }
 
@@ -279,26 +275,28 @@ fn first_page(file: &SegmentFile) -> Result<(SegmentHeader, PageHeader)> {
     let have = file.open()?.read_at(0, &mut head)?;
     let place = format!("{} offset 0", file.path.display());
     let Some(page) = PageHeader::parse(&head[..have]) else {
-        return Err(Error::new(Kind::Invalid, "the segment is cut off")
-            .detail(format!("its first page has a header of {LONG} bytes, the file has {have}"))
+        return Err(Error::new(Kind::Invalid, "the segment is truncated")
+            .detail(format!("the header of its first page has {LONG} bytes, but the file has {have}"))
             .at(place));
     };
     if head.iter().all(|b| *b == 0) {
-        return Err(Error::new(Kind::Invalid, "the segment holds zeros").detail("it was never written").at(place));
+        return Err(Error::new(Kind::Invalid, "the segment contains only zeros")
+            .detail("it was never written")
+            .at(place));
     }
     let named = magic(page.magic);
     if named.and_then(|m| m.major).is_none() {
         let found = format!("the page has magic 0x{:04X}", page.magic);
         let detail = match named {
-            Some(m) => format!("{found}, that of PostgreSQL {}; known are {}", m.version, known()),
-            None => format!("{found}; known are {}", known()),
+            Some(m) => format!("{found}, which is PostgreSQL {}; supported: {}", m.version, known()),
+            None => format!("{found}; supported: {}", known()),
         };
-        return Err(Error::new(Kind::Unsupported, "this is not the log of a version that can be read")
+        return Err(Error::new(Kind::Unsupported, "the WAL is not from a supported PostgreSQL version")
             .detail(detail)
             .at(place));
     }
     let header = SegmentHeader::parse(&head[..have])
-        .map_err(|e| Error::new(Kind::Invalid, "the segment is cut off").detail(e.to_string()).at(place.clone()))?;
+        .map_err(|e| Error::new(Kind::Invalid, "the segment is truncated").detail(e.to_string()).at(place.clone()))?;
     let sizes_fit = header.seg_size.is_power_of_two()
         && (1 << 20..=1 << 30).contains(&header.seg_size)
         && header.xlog_blcksz.is_power_of_two()
@@ -315,8 +313,8 @@ fn first_page(file: &SegmentFile) -> Result<(SegmentHeader, PageHeader)> {
 }
 
 fn not_a_segment(path: &Path) -> Error {
-    Error::new(Kind::Invalid, "this file has not the name of a segment")
-        .detail("24 hexadecimal digits, and .partial, .gz, .lz4 or .zst, such as 000000010000000000000001.gz")
-        .hint("the name says where in the log the segment belongs: give the file its own name back")
+    Error::new(Kind::Invalid, "the file name is not that of a WAL segment")
+        .detail("a segment name has 24 hexadecimal digits, optionally with .partial, .gz, .lz4 or .zst, such as 000000010000000000000001.gz")
+        .hint("the name gives the position of the segment in the WAL: rename the file to its original name")
         .at(path.display().to_string())
 }

@@ -182,14 +182,14 @@ fn join(log: &Arc<Log>, whole: &mut Ending, chunk: &Ending) -> Result<bool> {
             if is_whole_now(log, *lsn) {
                 return Ok(false);
             }
-            return Err(Error::new(Kind::Invalid, format!("the log is damaged: {reason}"))
-                .detail(format!("there is no valid record here, but there is one at {}", chunk.first))
-                .hint(format!("read around it: --to {lsn}, or --from {}", chunk.first))
+            return Err(Error::new(Kind::Invalid, format!("the WAL is damaged: {reason}"))
+                .detail(format!("no valid record here, but there is one at {}", chunk.first))
+                .hint(format!("skip it: --to {lsn}, or --from {}", chunk.first))
                 .at(log.place(lsn.0)));
         }
         if whole.last.0 != 0 && chunk.before != whole.last {
-            return Err(Error::new(Kind::Invalid, "the log is damaged: a record does not follow the one before")
-                .detail(format!("xl_prev is {}, the last record began at {}", chunk.before, whole.last))
+            return Err(Error::new(Kind::Invalid, "the WAL is damaged: a record does not follow the previous one")
+                .detail(format!("xl_prev is {}, but the previous record starts at {}", chunk.before, whole.last))
                 .at(log.place(chunk.first.0)));
         }
         if whole.first.0 == 0 {
@@ -299,7 +299,7 @@ mod tests {
             let ending = run(&log, log.range(None, None).unwrap(), 2, SEGMENT, || Count(None), merge, &mut |_| true);
             match lost {
                 SEGMENT => assert!(ending.unwrap().early.is_some() && records > 1000, "{records} records"),
-                _ => assert!(ending.unwrap_err().message.starts_with("the log is damaged")),
+                _ => assert!(ending.unwrap_err().message.starts_with("the WAL is damaged")),
             }
         }
     }
@@ -359,8 +359,8 @@ mod tests {
         let (end, _) = ending.unwrap().early.unwrap();
         assert!(end.0 < 2 * SEGMENT && end.0 > SEGMENT * 3 / 2 - 20_000, "{end}");
         assert!((50..60).contains(&seen), "{seen} records");
-        // The same, but nothing is written: the log is damaged.
+        // The same, but nothing is written: the WAL is damaged.
         let (ending, _) = read_while_written("never", half, false);
-        assert!(ending.unwrap_err().message.starts_with("the log is damaged"));
+        assert!(ending.unwrap_err().message.starts_with("the WAL is damaged"));
     }
 }

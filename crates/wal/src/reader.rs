@@ -192,9 +192,9 @@ impl Reader {
                             self.forget();
                             continue;
                         }
-                        return Err(Error::new(Kind::Invalid, format!("the log is damaged: {}", broken.what))
-                            .detail(format!("{}; the log goes on after it", broken.detail))
-                            .hint(format!("read around it: --to {}, and --from a later LSN", Lsn(broken.lsn)))
+                        return Err(Error::new(Kind::Invalid, format!("the WAL is damaged: {}", broken.what))
+                            .detail(format!("{}; valid WAL continues after it", broken.detail))
+                            .hint(format!("skip it: --to {}, then --from a later LSN", Lsn(broken.lsn)))
                             .at(self.log.place(broken.lsn)));
                     }
                     let reason = match broken.detail.is_empty() {
@@ -222,7 +222,7 @@ impl Reader {
         }
         if self.next == page {
             if self.header.info & FIRST_IS_CONTRECORD != 0 {
-                return Err(broken(page, "no record begins at the page", "it goes on with another one".into()));
+                return Err(broken(page, "no record starts at the page", "the page continues another record".into()));
             }
             self.next += self.header.size() as u64;
         }
@@ -234,18 +234,18 @@ impl Reader {
         let page_left = (page + self.log.page_size - start) as usize;
         // Records begin at multiples of 8, so the length is always on this page.
         let Some(length) = u32_at(&self.window[..self.window_len], at).map(|l| l as usize) else {
-            return Err(broken(start, "the segment is cut off", String::new()));
+            return Err(broken(start, "the segment is truncated", String::new()));
         };
         if length < HEADER {
-            let what = if length == 0 { "no record follows" } else { "the length of the record is impossible" };
-            return Err(broken(start, what, format!("xl_tot_len {length}, at least {HEADER} is wanted")));
+            let what = if length == 0 { "no record follows" } else { "the record length is invalid" };
+            return Err(broken(start, what, format!("xl_tot_len is {length}, expected at least {HEADER}")));
         }
         if page_left >= HEADER {
             self.check_header(at, start)?;
         }
         let (end, switch) = if length <= page_left {
             let Some(bytes) = self.window[..self.window_len].get(at..at + length) else {
-                return Err(broken(start, "the segment is cut off", format!("the record has {length} bytes")));
+                return Err(broken(start, "the segment is truncated", format!("the record has {length} bytes")));
             };
             let computed = crc_of(bytes, &mut self.words);
             if u32_at(bytes, 20) != Some(computed) {
@@ -295,7 +295,7 @@ impl Reader {
         let most = self.log.kept.front;
         self.assembled.clear();
         let first = self.window[..self.window_len].get(at..at + page_left);
-        let first = first.ok_or_else(|| broken(start, "the segment is cut off", String::new()))?;
+        let first = first.ok_or_else(|| broken(start, "the segment is truncated", String::new()))?;
         self.assembled.add(first, most);
         let mut page = start & !(self.log.page_size - 1);
         let mut checked = page_left >= HEADER;
@@ -304,8 +304,8 @@ impl Reader {
             self.enter(page).map_err(|stop| match stop {
                 Stop::Broken(b) => {
                     let detail = if b.detail.is_empty() { String::new() } else { format!(", {}", b.detail) };
-                    let detail = format!("of LSN {} on: {}{detail}", Lsn(page), b.what);
-                    broken_before(page, start, "the record is not whole", detail)
+                    let detail = format!("from LSN {} on: {}{detail}", Lsn(page), b.what);
+                    broken_before(page, start, "the record is incomplete", detail)
                 }
                 other => other,
             })?;
@@ -315,22 +315,22 @@ impl Reader {
             let rest = length - self.assembled.length;
             if self.header.info & FIRST_IS_CONTRECORD == 0 || self.header.rem_len as usize != rest {
                 let detail =
-                    format!("{rest} bytes are missing, the page of LSN {} has {}", Lsn(page), self.header.rem_len);
-                return Err(broken(start, "the record is not whole", detail));
+                    format!("{rest} bytes are missing, but the page at LSN {} has {}", Lsn(page), self.header.rem_len);
+                return Err(broken(start, "the record is incomplete", detail));
             }
             let head = self.header.size();
             let here = rest.min(self.log.page_size as usize - head);
             let at = (page - self.window_at) as usize + head;
             let part = self.window[..self.window_len].get(at..at + here);
             let after = page + self.log.page_size;
-            let cut = || broken_before(after, start, "the record is not whole", "the segment is cut off".into());
+            let cut = || broken_before(after, start, "the record is incomplete", "the segment is truncated".into());
             let part = part.ok_or_else(cut)?;
             self.assembled.add(part, most);
             if !checked {
                 // The header itself was cut by the end of a page: only now can it be looked at.
                 let head = self.assembled.front.get(..HEADER).and_then(|h| h.try_into().ok());
                 let head: &[u8; HEADER] =
-                    head.ok_or_else(|| broken(start, "the record is not whole", String::new()))?;
+                    head.ok_or_else(|| broken(start, "the record is incomplete", String::new()))?;
                 self.check_header_bytes(head, start)?;
                 checked = true;
             }
@@ -344,7 +344,7 @@ impl Reader {
     fn check_header(&self, at: usize, start: u64) -> std::result::Result<(), Stop> {
         match self.window[..self.window_len].get(at..at + HEADER).and_then(|h| h.try_into().ok()) {
             Some(head) => self.check_header_bytes(head, start),
-            None => Err(broken(start, "the segment is cut off", String::new())),
+            None => Err(broken(start, "the segment is truncated", String::new())),
         }
     }
 
@@ -353,7 +353,7 @@ impl Reader {
         let prev = u64::from_le_bytes([h[8], h[9], h[10], h[11], h[12], h[13], h[14], h[15]]);
         let last = self.ending.last.0;
         if if last != 0 { prev != last } else { prev >= start } {
-            let wanted = if last != 0 { format!("{} is wanted", Lsn(last)) } else { "less is wanted".into() };
+            let wanted = if last != 0 { format!("expected {}", Lsn(last)) } else { "expected a lower LSN".into() };
             return Err(broken(start, "no valid record follows", format!("xl_prev is {}, {wanted}", Lsn(prev))));
         }
         if !rmgr::is_valid(h[17]) {
@@ -401,21 +401,21 @@ impl Reader {
         let stored = u32_at(bytes, 20).unwrap_or(0);
         let detail = format!("xl_crc is 0x{stored:08x}, computed 0x{computed:08x}");
         let after = self.page + self.log.page_size; // `page` is the record's last one
-        broken_before(after, start, "the CRC of the record does not match", detail)
+        broken_before(after, start, "the record has a wrong CRC", detail)
     }
 
     /// The bytes that the page of a position has of a record that was read before, of which `left` are still to come.
     pub(crate) fn part_of_record(&mut self, at: u64, left: usize) -> Result<&[u8]> {
         let page = at & !(self.log.page_size - 1);
         let changed = |why: String| {
-            Error::new(Kind::Invalid, "the log was changed while it was read")
-                .detail(format!("a long record was read once more and was not there any more: {why}"))
-                .hint("a server that runs uses its segments again: read a copy, or an archive")
+            Error::new(Kind::Invalid, "the WAL changed while being read")
+                .detail(format!("a long record was gone when it was read again: {why}"))
+                .hint("a running server recycles its segments: read a copy or an archive")
         };
         if page != self.page {
             self.enter(page).map_err(|stop| match stop {
                 Stop::Broken(b) => changed(b.what).at(self.log.place(page)),
-                Stop::Overwritten(_) => changed("a new record begins".to_owned()).at(self.log.place(page)),
+                Stop::Overwritten(_) => changed("a new record starts there".to_owned()).at(self.log.place(page)),
                 Stop::Error(e) => e,
             })?;
         }
@@ -425,7 +425,7 @@ impl Reader {
         let part = self.window[..self.window_len].get((at - self.window_at) as usize..to);
         match part {
             Some(part) if at > begins || goes_on => Ok(part),
-            _ => Err(changed("another record goes on".to_owned()).at(self.log.place(at))),
+            _ => Err(changed("another record continues there".to_owned()).at(self.log.place(at))),
         }
     }
 
@@ -434,7 +434,7 @@ impl Reader {
         self.load(page)?;
         let at = (page - self.window_at) as usize;
         let Some(header) = PageHeader::parse(&self.window[at..self.window_len]) else {
-            return Err(broken(page, "there is no more log", String::new()));
+            return Err(broken(page, "the WAL ends", String::new()));
         };
         if let Err((what, detail)) = self.check_page(page, &header) {
             return Err(broken(page, what, detail));
@@ -442,11 +442,11 @@ impl Reader {
         if page % self.log.segment_size == 0 {
             let sysid = SegmentHeader::parse(&self.window[at..self.window_len]).map_or(0, |h| h.sysid);
             if sysid != self.log.system_id {
-                let detail = format!("xlp_sysid is {sysid}, {} is wanted", self.log.system_id);
+                let detail = format!("xlp_sysid is {sysid}, expected {}", self.log.system_id);
                 return Err(Stop::Error(
                     Error::new(Kind::Invalid, "a segment is from another server")
                         .detail(detail)
-                        .hint("keep the logs of servers in folders of their own")
+                        .hint("keep the WAL of each server in its own folder")
                         .at(self.log.place(page)),
                 ));
             }
@@ -460,19 +460,20 @@ impl Reader {
     fn check_page(&self, page: u64, header: &PageHeader) -> std::result::Result<(), (&'static str, String)> {
         let found = crate::version::magic(header.magic).and_then(|m| m.major);
         if found != Some(self.log.major) {
-            let what = if header.magic == 0 { "the page was never written" } else { "the page is not one of this log" };
+            let what =
+                if header.magic == 0 { "the page was never written" } else { "the page does not belong to this WAL" };
             return Err((what, format!("xlp_magic 0x{:04X}", header.magic)));
         }
         if header.pageaddr != page {
-            return Err(("the page holds older log", format!("xlp_pageaddr is {}", Lsn(header.pageaddr))));
+            return Err(("the page contains older WAL", format!("xlp_pageaddr is {}", Lsn(header.pageaddr))));
         }
         let first = page % self.log.segment_size == 0;
         if header.info & !ALL_FLAGS != 0 || first != (header.info & LONG_HEADER != 0) {
-            return Err(("the header of the page is damaged", format!("xlp_info 0x{:04X}", header.info)));
+            return Err(("the page header is damaged", format!("xlp_info 0x{:04X}", header.info)));
         }
         if header.tli < self.tli || header.tli > self.log.timeline {
-            let detail = format!("xlp_tli {}, {} to {} is wanted", header.tli, self.tli, self.log.timeline);
-            return Err(("the page is of another timeline", detail));
+            let detail = format!("xlp_tli is {}, expected {} to {}", header.tli, self.tli, self.log.timeline);
+            return Err(("the page is from another timeline", detail));
         }
         Ok(())
     }
@@ -502,9 +503,9 @@ impl Reader {
         let file = self.log.file_at(page);
         if self.window_len < wanted && file.is_some_and(|f| !f.partial) {
             let size = offset + self.window_len as u64;
-            return Err(Error::new(Kind::Invalid, "the segment is cut off")
-                .detail(format!("it has {size} bytes, {} are wanted", self.log.segment_size))
-                .hint("copy it again; a segment that was still being received is called .partial")
+            return Err(Error::new(Kind::Invalid, "the segment is truncated")
+                .detail(format!("it has {size} bytes, expected {}", self.log.segment_size))
+                .hint("copy it again; a partly received segment must be named .partial")
                 .at(self.log.place(page + self.window_len as u64)));
         }
         Ok(())
@@ -544,9 +545,9 @@ fn is_switch(record: &[u8]) -> bool {
 
 fn wrong_record(log: &Log, start: u64, wrong: &Wrong) -> Error {
     let Wrong { what, at, wanted, found } = wrong;
-    Error::new(Kind::Invalid, format!("a record does not follow the format: {what}"))
-        .detail(format!("at byte {at} of the record: {wanted} is wanted, {found} was found; its CRC is right"))
-        .hint("a server that was changed writes such records")
+    Error::new(Kind::Invalid, format!("a record has an invalid format: {what}"))
+        .detail(format!("at byte {at} of the record: expected {wanted}, found {found}; its CRC is correct"))
+        .hint("a modified server may write such records")
         .at(log.place(start))
 }
 

@@ -275,7 +275,7 @@ impl Parts {
                         return Err(Wrong {
                             what: "block id",
                             at,
-                            wanted: "more than the one before",
+                            wanted: "more than the previous one",
                             found: id.into(),
                         });
                     }
@@ -291,7 +291,7 @@ impl Parts {
             return Err(Wrong {
                 what: "length of the parts",
                 at,
-                wanted: "what is left of the record",
+                wanted: "at most the rest of the record",
                 found: announced as u64,
             });
         }
@@ -396,13 +396,13 @@ impl Block {
     }
 
     fn wrong_image(&self, at: usize) -> Wrong {
-        let wanted = "a length and a hole that make a page";
+        let wanted = "a length and a hole that add up to a page";
         Wrong { what: "page image", at, wanted, found: self.image_length.into() }
     }
 }
 
 fn cut(what: &'static str, at: usize) -> Wrong {
-    Wrong { what, at, wanted: "the whole of it within the record", found: 0 }
+    Wrong { what, at, wanted: "a complete image inside the record", found: 0 }
 }
 
 #[inline]

@@ -65,7 +65,7 @@ impl SegmentFile {
         let about = std::fs::metadata(&self.path).map_err(|e| self.failed(&e))?;
         if !about.is_file() {
             return Err(Error::new(leadline_errors::Kind::Invalid, "the segment is not a regular file")
-                .hint("copy what it gives to a file first")
+                .hint("copy its contents to a file first")
                 .at(self.path.display().to_string()));
         }
         let bytes = match self.packing {
@@ -85,12 +85,12 @@ impl SegmentFile {
         if self.is_gone() {
             return moved_on(&self.path);
         }
-        Error::reading(&self.path, "the log", e)
+        Error::reading(&self.path, "the WAL", e)
     }
 
     /// A place in this file for people.
     pub(crate) fn place(&self, offset: u64, lsn: Lsn) -> String {
-        let unpacked = if self.packing == Packing::Plain { "" } else { " of the unpacked file" };
+        let unpacked = if self.packing == Packing::Plain { "" } else { " of the decompressed file" };
         format!("{} offset {offset}{unpacked}, LSN {lsn}", self.path.display())
     }
 }
@@ -170,7 +170,7 @@ impl SegmentReader {
                     .detail(e.to_string())
                     .at(self.segment.path.display().to_string())
             }
-            _ => Error::reading(&self.segment.path, "the log", &e),
+            _ => Error::reading(&self.segment.path, "the WAL", &e),
         })
     }
 }
@@ -191,9 +191,9 @@ fn fill(buffer: &mut [u8], mut read: impl FnMut(&mut [u8], usize) -> io::Result<
 
 /// A segment that was there is not there any more.
 pub(crate) fn moved_on(path: &Path) -> Error {
-    Error::new(leadline_errors::Kind::Gone, "the log moved on while it was read")
-        .detail("the server removed a segment, or took it for new log")
-        .hint("run it again; --from a later LSN reads what stays longer")
+    Error::new(leadline_errors::Kind::Gone, "the WAL moved on while being read")
+        .detail("the server removed or recycled a segment")
+        .hint("run the command again, with --from a later LSN to read WAL that is kept longer")
         .at(path)
 }
 

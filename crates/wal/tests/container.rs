@@ -248,7 +248,7 @@ fn a_long_record_that_was_never_finished_is_the_end() {
         let (seen, early) = read(&folder.0).unwrap();
         let (at, why) = early.unwrap();
         assert_eq!((seen.len(), at), (1, Lsn(torn)), "{kept} pages");
-        assert!(why.starts_with("the record is not whole"), "{why}");
+        assert!(why.starts_with("the record is incomplete"), "{why}");
     }
     // All of its pages are there, and not all of its bytes: the sum tells.
     let paths = writer.store(&folder.0);
@@ -262,7 +262,7 @@ fn a_long_record_that_was_never_finished_is_the_end() {
     let mut bytes = std::fs::read(&paths[1]).unwrap();
     bytes[(end % SEGMENT) as usize - 100] ^= 1;
     std::fs::write(&paths[1], &bytes).unwrap();
-    assert!(read(&folder.0).unwrap_err().message.starts_with("the log is damaged: the CRC"));
+    assert!(read(&folder.0).unwrap_err().message.starts_with("the WAL is damaged: the record has a wrong CRC"));
 }
 
 #[test]
@@ -307,7 +307,7 @@ fn what_is_no_log_is_refused_in_one_message() {
         (vec![0; SEGMENT as usize], Kind::Invalid, "zeros"),
         (vec![b'x'; SEGMENT as usize], Kind::Unsupported, "0xD118 (PostgreSQL 18)"),
         (vec![1, 2, 3], Kind::Invalid, "the file has 3"),
-        ([vec![0x21, 0xD1], vec![1; 100]].concat(), Kind::Unsupported, "that of PostgreSQL 19"),
+        ([vec![0x21, 0xD1], vec![1; 100]].concat(), Kind::Unsupported, "which is PostgreSQL 19"),
     ] {
         std::fs::write(&segment, bytes).unwrap();
         let error = read(&segment).unwrap_err();
@@ -358,7 +358,7 @@ fn a_segment_that_the_server_takes_away_is_no_missing_file() {
     std::fs::rename(&paths[1], folder.0.join(name(1, 99))).unwrap();
     let range = log.range(None, None).unwrap();
     let error = failed(Reader::new(log, range));
-    assert_eq!((error.kind, error.message.as_str()), (Kind::Gone, "the log moved on while it was read"));
+    assert_eq!((error.kind, error.message.as_str()), (Kind::Gone, "the WAL moved on while being read"));
     assert!(error.place.ends_with(&name(1, 2)), "{error}");
     // Renamed while it is open, and written anew: what is read of it is not damage of this log either.
     std::fs::rename(folder.0.join(name(1, 99)), &paths[1]).unwrap();
@@ -391,7 +391,7 @@ fn a_hole_in_the_log_is_told_apart_from_its_end() {
     let (middle, last) = (written[400].0 + 30, written[899].0 + 24);
     flip(middle);
     let error = read(&folder.0).unwrap_err();
-    assert!(error.message.starts_with("the log is damaged"), "{error}");
+    assert!(error.message.starts_with("the WAL is damaged"), "{error}");
     assert!(error.place.contains(&format!("LSN {}", Lsn(written[400].0))), "{error}");
     flip(middle);
     // Pages that were lost in a copy, also more than one.
@@ -402,7 +402,7 @@ fn a_hole_in_the_log_is_told_apart_from_its_end() {
         copy[2 * PAGE as usize..(2 + lost) * PAGE as usize].fill(0);
         std::fs::write(path, copy).unwrap();
         let error = read(&folder.0).unwrap_err();
-        assert!(error.message.starts_with("the log is damaged"), "{lost} pages: {error}");
+        assert!(error.message.starts_with("the WAL is damaged"), "{lost} pages: {error}");
     }
     std::fs::write(path, bytes).unwrap();
     flip(last);
@@ -411,7 +411,7 @@ fn a_hole_in_the_log_is_told_apart_from_its_end() {
     // A segment that was cut is an error, not an end.
     let bytes = std::fs::read(&paths[1]).unwrap();
     std::fs::write(&paths[1], &bytes[..bytes.len() / 2]).unwrap();
-    assert!(read(&folder.0).unwrap_err().message.contains("cut off"));
+    assert!(read(&folder.0).unwrap_err().message.contains("truncated"));
 }
 
 /// Whatever the bytes are, reading ends, gives no record that was not written, and does not panic.

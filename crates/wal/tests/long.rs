@@ -343,10 +343,11 @@ fn a_record_that_is_not_there_any_more_is_not_read_again() {
     let record = reader.next_record().unwrap().unwrap();
     let mut other = Writer::new(MAGIC_18, 1, 1);
     other.main(1, 10, 0, &[7; 400_000]);
-    for (change, why) in [(other.bytes, "another record goes on"), (vec![0; 40], "the page was never written")] {
+    for (change, why) in [(other.bytes, "another record continues there"), (vec![0; 40], "the page was never written")]
+    {
         std::fs::write(&path, [&change[..], &vec![0; SEGMENT as usize - change.len()]].concat()).unwrap();
         let e = Again::of(&log, &record, 300).read(500_000, &mut Vec::new()).unwrap_err();
-        assert_eq!(e.message, "the log was changed while it was read");
+        assert_eq!(e.message, "the WAL changed while being read");
         assert!(e.detail.ends_with(why) && !e.place.is_empty(), "{e}");
     }
 }

@@ -181,22 +181,22 @@ def write_manifest(directory: Path, manifest: Manifest) -> None:
 def read_manifest(path: Path) -> Manifest:
     """The manifest of a capture folder, of this format or an older one. Raises LeadlineError when there is none or it is newer."""
     where = str(path)
-    hint = "a capture is a folder NAME.leadline with a manifest.json; `leadline take` makes one"
+    hint = "a capture is a folder NAME.leadline with a manifest.json; create one with leadline take"
     try:
         text = (path / MANIFEST).read_text(encoding="utf-8")
     except FileNotFoundError as e:
-        what = "this is not a capture" if path.exists() else "there is no such capture"
+        what = "this is not a capture" if path.exists() else "no such capture"
         raise LeadlineError("not_found", what, hint=hint, where=where) from e
     except OSError as e:
-        raise LeadlineError("storage", f"the capture cannot be read: {e.strerror}", where=where) from e
+        raise LeadlineError("storage", f"cannot read the capture: {e.strerror}", where=where) from e
     try:
         content: dict[str, Any] = json.loads(text)
         format_version = content["format_version"]
         if not isinstance(format_version, int) or format_version > FORMAT_VERSION:
             raise LeadlineError(
                 "unsupported",
-                f"the capture has format version {format_version}, this leadline reads up to {FORMAT_VERSION}",
-                hint="open it with the leadline that made it, or a newer one",
+                f"the capture has format version {format_version}; this leadline reads versions up to {FORMAT_VERSION}",
+                hint="open it with the leadline version that made it, or a newer one",
                 where=where,
             )
         if format_version == 1:

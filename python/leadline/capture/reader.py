@@ -49,7 +49,7 @@ class Capture:
         """Why the capture has no evidence of this kind; None when it was looked for (also when nothing was seen)."""
         spec = all_tables().get(table)
         if spec is None:
-            return f"there is no table {table}"
+            return f"no table named {table}"
         if spec.kind == "view":
             return next(filter(None, (self.unavailable(name) for name in spec.needs)), None)
         if any((self.path / table).glob("*.parquet")):
@@ -66,7 +66,7 @@ class Capture:
             cursor = self.db.execute(sql)
         except duckdb.Error as e:
             raise LeadlineError(
-                "query", "the query does not run", detail=str(e).strip(), hint="leadline tables lists tables and columns"
+                "query", "the query failed", detail=str(e).strip(), hint="run leadline tables to list tables and columns"
             ) from e
         names = [column[0] for column in cursor.description or []]
         return [dict(zip(names, row)) for row in cursor.fetchall()]
@@ -133,6 +133,6 @@ def _create_table(capture: Capture, table: Table, kind: str) -> None:
             "invalid",
             f"table {table.name} of the capture is damaged",
             detail=str(e).splitlines()[0],
-            hint="remove the segment it names to open the rest",
+            hint="remove the segment named in the detail to open the rest",
             where=str(capture.path / table.name),
         ) from e

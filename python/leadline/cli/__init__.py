@@ -24,7 +24,7 @@ from leadline.version import version
 
 COMMANDS = {
     "demo": "Start a private PostgreSQL with planted problems, capture it and write a report.",
-    "take": "Capture what a running PostgreSQL and its host do, or a host alone.",
+    "take": "Capture the activity of a PostgreSQL server and its host, or of a host alone.",
     "top": "Watch a running PostgreSQL: waits, sessions, locks, hot blocks.",
     "show": "Show what is in a capture: where the time went, and why.",
     "findings": "List what is wrong in a capture, most costly first.",

@@ -19,7 +19,7 @@ def find_rule(name: str) -> Definition:
     for rule in all_findings():
         if rule.id == name.upper():
             return rule
-    raise LeadlineError("not_found", f"there is no finding {name}", hint=f"known: {', '.join(r.id for r in all_findings())}")
+    raise LeadlineError("not_found", f"no finding named {name}", hint=f"known: {', '.join(r.id for r in all_findings())}")
 
 
 def parse_thresholds(given: tuple[str, ...]) -> dict[str, float]:
@@ -30,7 +30,7 @@ def parse_thresholds(given: tuple[str, ...]) -> dict[str, float]:
         try:
             values[name.strip()] = float(value)
         except ValueError as e:
-            hint = "leadline findings --sql ID shows the names"
+            hint = "run leadline findings --sql ID to see the names"
             raise LeadlineError("usage", f"invalid threshold {text}: expected NAME=NUMBER", hint=hint) from e
     return values
 

@@ -44,7 +44,7 @@ def check_reading(capture: Capture, query: str) -> None:
 
 def query_error(e: duckdb.Error) -> LeadlineError:
     first = str(e).strip().splitlines()[0]
-    return LeadlineError("query", "the query does not run", detail=first, hint="leadline tables NAME lists the columns of a table")
+    return LeadlineError("query", "the query failed", detail=first, hint="run leadline tables NAME to list the columns of a table")
 
 
 @click.command(

@@ -26,7 +26,7 @@ class OutputLost(Exception):
         self.why = "it is closed" if source.errno == errno.EBADF else source.strerror
 
     def as_error(self) -> LeadlineError:
-        return LeadlineError("storage", f"the output cannot be written: {self.why}", where="stdout")
+        return LeadlineError("storage", f"cannot write the output: {self.why}", where="stdout")
 
 
 class _Stdout(io.FileIO):

@@ -22,8 +22,8 @@ def find_table(name: str) -> Table:
     import difflib
 
     close = difflib.get_close_matches(name, tables, n=3)
-    hint = f"did you mean {' or '.join(close)}?" if close else "leadline tables lists them"
-    raise LeadlineError("not_found", f"there is no table {name}", hint=hint)
+    hint = f"did you mean {' or '.join(close)}?" if close else "run leadline tables to list them"
+    raise LeadlineError("not_found", f"no table named {name}", hint=hint)
 
 
 def list_text() -> str:

@@ -67,7 +67,7 @@ def command(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Capture what a running PostgreSQL and its host do, or a host alone.
+    """Capture the activity of a PostgreSQL server and its host, or of a host alone.
 
     DSN is a connection string (URI or key=value pairs; PG* variables work as usual). With --pid or --data-dir, no connection
     is made unless a DSN is also given; it then supplies names and counters. Ctrl-C ends the capture early and keeps everything.

@@ -264,7 +264,7 @@ def export(path: str, out: Path, force: bool, threads: int | None, as_json: bool
     for note in made["notes"]:
         click.echo(note, err=True)
     click.echo(to_table(["table", "rows", "bytes"], [[n, f["rows"], f["bytes"]] for n, f in made["tables"].items()]))
-    click.echo(f'leadline sql {made["capture"]} "..." reads them')
+    click.echo(f'next: leadline sql {made["capture"]} "..." to query the tables')
 
 
 @command.command(
@@ -307,12 +307,12 @@ def _change_text(change: dict[str, Any]) -> str:
     from leadline.files.wal import description_text
 
     when = (change["outcome_time"] or (f"~{change['log_time']}" if change["log_time"] else "")).replace("T", " ").replace("Z", "")
-    ended = f"xid {change['xid']} {change['outcome'] or 'end not in the log'}  " if change["xid"] else ""
+    ended = f"xid {change['xid']} {change['outcome'] or 'end not in the WAL'}  " if change["xid"] else ""
     lines = [f"{change['lsn']}  {change['rmgr']}/{change['record_type']}  {ended}{when}".rstrip()]
-    image, made = "", "cut off"
+    image, made = "", "truncated"
     if block := change["block"]:
         image = f"image {block['fpi_length']} bytes" if block["has_image"] else ""
-        made = "made anew" if block["will_init"] else ""
+        made = "initialized" if block["will_init"] else ""
     detail = ", ".join(filter(None, [image, made, description_text(change["description"])]))
     return "\n".join(lines + textwrap.wrap(detail, WIDTH, initial_indent="    ", subsequent_indent="      "))
 

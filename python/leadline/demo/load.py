@@ -153,7 +153,7 @@ class Load:
         try:
             self.connected.wait(30)
         except threading.BrokenBarrierError:
-            self.error = self.error or "not all clients could connect within 30 s"
+            self.error = self.error or "some clients could not connect within 30 s"
 
     def end_with_stdin(self) -> None:
         sys.stdin.read()

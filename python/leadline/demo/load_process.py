@@ -32,7 +32,7 @@ class LoadProcess:
             assert process.stdout is not None
             ready, _, _ = select.select([process.stdout], [], [], START_TIMEOUT_S)
             if not ready or process.stdout.readline().strip() != "ready":
-                raise self._failed("the load of the demo did not start")
+                raise self._failed("the demo load did not start")
         except BaseException:
             self.end()
             raise
@@ -53,7 +53,7 @@ class LoadProcess:
             self._process.wait(seconds)
         except subprocess.TimeoutExpired:
             return
-        raise self._failed("the load of the demo ended early")
+        raise self._failed("the demo load ended early")
 
     def end(self) -> None:
         """Ends the process: by closing its stdin, else by force. May be called twice."""

@@ -52,9 +52,9 @@ def prepare_folder(folder: Path) -> DemoResult:
         if foreign:
             raise LeadlineError(
                 "usage",
-                "this folder holds files that are not of an earlier demo",
+                "the folder contains files that are not from an earlier demo",
                 detail=", ".join(foreign[:5]) + (" ..." if len(foreign) > 5 else ""),
-                hint="leadline demo -o DIR makes the folder somewhere else",
+                hint="use leadline demo -o DIR to write elsewhere",
                 where=str(folder),
             )
         if result.capture.exists():
@@ -72,8 +72,8 @@ def check_room(seconds: float) -> None:
     if free < needed:
         raise LeadlineError(
             "storage",
-            f"the demo needs {needed / 1024**3:.1f} GiB of temporary space, {free / 1024**3:.1f} GiB are free",
-            hint="set TMPDIR to a folder with more room, or --seconds to less",
+            f"the demo needs {needed / 1024**3:.1f} GiB of temporary space, but only {free / 1024**3:.1f} GiB are free",
+            hint="set TMPDIR to a folder with more space, or lower --seconds",
             where=folder,
         )
 
@@ -106,9 +106,9 @@ def run_demo(
         announce(f"it runs as user {server.user.name}, postmaster {server.pid}, in {server.base_dir}; loading the data of a small shop")
         load_schema(server.dsn)
         with LoadProcess(server.dsn) as load:
-            announce("the clients of the shop are at work")
+            announce("the shop clients are running")
             load.run_for(WARM_UP_S)
-            announce(f"taking a capture of {seconds:g} s, {rate_hz:g} passes a second")
+            announce(f"taking a capture of {seconds:g} s, {rate_hz:g} passes per second")
             take(
                 dsn=server.dsn,
                 pid=server.pid,

@@ -38,8 +38,8 @@ class ServerFiles(NamedTuple):
         from leadline.files.pages.relation import file_path
 
         if self.dsn is None:
-            hint = "name the server by a connection string, or give what select pg_relation_filepath('name') prints"
-            raise LeadlineError("usage", f"{name} is a name, and a pid does not say whose names count", hint=hint)
+            hint = "use a connection string, or give the output of select pg_relation_filepath('name')"
+            raise LeadlineError("usage", f"{name} is a name, which cannot be resolved with only a pid", hint=hint)
         return file_path(self.dsn, name)
 
     def names(self) -> dict[tuple[int, int, int], str]:
@@ -65,7 +65,7 @@ def server_files(text: str, command: str) -> ServerFiles:
             "unsupported",
             "the files of this server are not on this host",
             detail="; ".join(target.notes) or "its data directory is not known",
-            hint="run it on the server's host, or give the path of a copy of its data directory",
+            hint="run leadline on the host of the server, or give the path of a copy of its data directory",
             where=target.safe_dsn or text,
         )
     check_readable(target.data_dir, command)
@@ -86,7 +86,7 @@ def check_readable(data_dir: str, command: str) -> None:
             owner = "OWNER"
         raise LeadlineError(
             "rights",
-            "the data directory may not be read",
+            "cannot read the data directory",
             detail=f"it belongs to {owner}, this process runs as uid {os.geteuid()}",
             hint=f"sudo -u {owner} {command} ...",
             where=data_dir,

@@ -26,7 +26,7 @@ def write(path: Path, losses: list[dict[str, Any]]) -> None:
         else:
             path.unlink(missing_ok=True)
     except OSError as e:
-        raise cannot_be_written("the list of what could not be read", e, path) from e
+        raise cannot_be_written("the list of unreadable data", e, path) from e
 
 
 def as_rows(scan: Any) -> Iterator[dict[str, Any]]:

@@ -106,9 +106,9 @@ def parse_relation(text: str | None) -> tuple[int | None, int | None, int | None
     if not 1 <= len(parts) <= 3 or not all(p.isascii() and p.isdigit() and int(p) < 2**32 for p in parts):
         raise LeadlineError(
             "usage",
-            f"{text} is no relation of the log",
-            detail="the log knows file numbers, not names: FILENODE, DATABASE/FILENODE or TABLESPACE/DATABASE/FILENODE",
-            hint="what select pg_relation_filepath('name') prints is one too: base/DATABASE/FILENODE",
+            f"{text} does not identify a relation in the WAL",
+            detail="WAL records file numbers, not names: use FILENODE, DATABASE/FILENODE or TABLESPACE/DATABASE/FILENODE",
+            hint="the output of select pg_relation_filepath('name') also works: base/DATABASE/FILENODE",
         )
     numbers = [None] * (3 - len(parts)) + [int(p) for p in parts]
     return numbers[0], numbers[1], numbers[2]
@@ -158,7 +158,7 @@ class Bar:
         self.line, self.total, self.verb = TerminalLine(), total, verb
 
     def __call__(self, done: int) -> None:
-        self.line.share(done, self.total, f"{self.verb} {done / 1e6:,.0f} of {self.total / 1e6:,.0f} MB of log")
+        self.line.share(done, self.total, f"{self.verb} {done / 1e6:,.0f} of {self.total / 1e6:,.0f} MB of WAL")
 
     def __enter__(self) -> Bar:
         return self
@@ -169,7 +169,7 @@ class Bar:
 
 def ending_text(ending: dict[str, Any]) -> str | None:
     """Why the log ends before what was asked for; None when it does not."""
-    return None if ending["end_lsn"] is None else f"the log ends at {ending['end_lsn']}: {ending['why']}"
+    return None if ending["end_lsn"] is None else f"the WAL ends at {ending['end_lsn']}: {ending['why']}"
 
 
 def relation_text(block: dict[str, Any]) -> str:
@@ -185,7 +185,7 @@ def block_text(block: dict[str, Any]) -> str:
         text += f", image {block['fpi_length']} bytes{packed}" + ("" if block["fpi_apply"] else " to verify replay")
     if block["data_length"]:
         text += f", data {block['data_length']} bytes"
-    return text + (", made anew" if block["will_init"] else "")
+    return text + (", initialized" if block["will_init"] else "")
 
 
 def description_text(fields: dict[str, Any]) -> str:

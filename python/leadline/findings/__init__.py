@@ -162,7 +162,7 @@ def _chosen(only: Collection[str] | None) -> list[Definition]:
     known = {d.id: d for d in all_findings()}
     unknown = sorted(set(only or ()) - set(known))
     if unknown:
-        raise LeadlineError("usage", f"there is no finding {unknown[0]}", hint=f"known: {', '.join(known)}")
+        raise LeadlineError("usage", f"no finding named {unknown[0]}", hint=f"known: {', '.join(known)}")
     return [d for d in known.values() if only is None or d.id in only]
 
 
@@ -176,7 +176,7 @@ def _check_names(given: Mapping[str, float]) -> None:
     shared = [t.name for t in shared_thresholds()]
     unknown = sorted(set(given) - {*own, *shared, *(name.partition(".")[2] for name in own)})
     if unknown:
-        raise LeadlineError("usage", f"there is no threshold {unknown[0]}", hint=f"known: {', '.join([*own, *shared])}")
+        raise LeadlineError("usage", f"no threshold named {unknown[0]}", hint=f"known: {', '.join([*own, *shared])}")
 
 
 def _told(capture: Capture, db: duckdb.DuckDBPyConnection, rules: list[Definition]) -> dict[str, Any]:
@@ -253,13 +253,13 @@ def _check_cost(definition: Definition, rows: list[tuple[Any, ...]]) -> None:
     """A cost is of the base that the header names. Raises LeadlineError('query')."""
     cost, share = list(COLUMNS).index("cost_s"), list(COLUMNS).index("share_of_db_time")
     if definition.cost == "none" and any(row[cost] is not None for row in rows):
-        raise LeadlineError("query", "the rule has a cost and names no base for it", where=definition.file)
+        raise LeadlineError("query", "the rule has a cost but no base for it", where=definition.file)
     if definition.cost != "database time" and any(row[share] is not None for row in rows):
         raise LeadlineError("query", f"a share of database time cannot be of a cost in {definition.cost}", where=definition.file)
 
 
 def _broken(e: duckdb.Error) -> LeadlineError:
-    return LeadlineError("query", "the query does not run", detail=str(e).strip().splitlines()[0])
+    return LeadlineError("query", "the query failed", detail=str(e).strip().splitlines()[0])
 
 
 def _finding(definition: Definition, sql: str, row: dict[str, Any]) -> Finding:

@@ -98,7 +98,7 @@ def read_host(pid: int | None, stored: Iterable[StoredPath] = ()) -> HostFacts:
     found.facts += list(_process_facts(pid))
     found.mounts = mounts(pid, stored)
     if not found.mounts:
-        found.notes.append("mounts were not read: /proc/PID/mountinfo of the postmaster may not be read")
+        found.notes.append("mounts were not read: no permission for /proc/PID/mountinfo of the postmaster")
     found.devices = block_devices()
     return found
 

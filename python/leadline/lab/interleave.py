@@ -46,6 +46,6 @@ def compare(run: Sequence[Leg[T]], measure: Callable[[T], float], rng: random.Ra
     values = [(leg.on, measure(leg.result)) for leg in sorted(run, key=lambda leg: leg.number)]
     pairs = pair_up(values)
     if not all(bare for bare, _ in pairs):
-        raise ValueError("a ratio to 0 says nothing")
+        raise ValueError("a ratio to 0 is meaningless")
     bare, variant = (median(column) for column in zip(*pairs))
     return Comparison(bare, variant, paired_ratio(pairs, rng))

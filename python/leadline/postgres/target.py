@@ -70,7 +70,7 @@ def resolve(dsn: str | None = None, pid: int | None = None, data_dir: str | Path
     for names and counters only; both must be the same server.
     """
     if pid is not None and data_dir is not None:
-        raise LeadlineError("usage", "a pid and a data directory were both given", hint="name the server in one way")
+        raise LeadlineError("usage", "a pid and a data directory were both given", hint="name the server in one way only")
     if pid is not None:
         local = _resolve_pid(pid)
     elif data_dir is not None:
@@ -87,7 +87,7 @@ def resolve(dsn: str | None = None, pid: int | None = None, data_dir: str | Path
             "usage",
             "the connection string leads to another server than the process",
             detail=f"{over_sql.safe_dsn} is {over_sql.describe()}, the process is {local.describe()}",
-            hint="leave one of them out",
+            hint="remove one of them",
         )
     return Target(
         local.kind, local.pid, local.data_dir, dsn, over_sql.server_version_num, over_sql.server_version, local.start_ticks,
@@ -129,7 +129,7 @@ def _resolve_pid(pid: int) -> Target:
     found = postmaster.postmaster_of(pid)
     if found is None:
         if not (proc.PROC / str(pid)).exists():
-            raise LeadlineError("not_found", f"there is no process {pid}", hint=_servers_here(), where=f"pid {pid}")
+            raise LeadlineError("not_found", f"no process with pid {pid}", hint=_servers_here(), where=f"pid {pid}")
         name = (proc.read_text(proc.PROC / str(pid) / "comm") or "?").strip()
         raise LeadlineError(
             "not_found",
@@ -145,13 +145,13 @@ def _resolve_pid(pid: int) -> Target:
 def _resolve_data_dir(data_dir: Path) -> Target:
     where = str(data_dir)
     if not data_dir.is_dir():
-        raise LeadlineError("not_found", "there is no such data directory", hint=_servers_here(), where=where)
+        raise LeadlineError("not_found", "no such data directory", hint=_servers_here(), where=where)
     try:
         is_data_dir = (data_dir / "PG_VERSION").exists()
     except PermissionError:
         raise LeadlineError(
             "rights",
-            "the data directory may not be read",
+            "cannot read the data directory",
             detail=f"it belongs to uid {data_dir.stat().st_uid}, this process runs as uid {os.geteuid()}",
             hint=f"run leadline as its owner: sudo -u '#{data_dir.stat().st_uid}' leadline ...",
             where=where,
@@ -192,7 +192,7 @@ def _target_of(conn: Connection, dsn: str) -> Target:
     try:
         row = conn.execute(_WHO_SQL).fetchone()
     except psycopg.Error as e:
-        raise LeadlineError("connection", "the server did not say who it is", detail=" ".join(str(e).split()), where=safe_dsn(dsn)) from e
+        raise LeadlineError("connection", "cannot identify the server", detail=" ".join(str(e).split()), where=safe_dsn(dsn)) from e
     assert row is not None
     version_num, version, backend_pid, backend_start, data_dir = row
     pid = _postmaster_at(_peer_pid(conn.fileno()))

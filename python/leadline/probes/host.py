@@ -33,7 +33,7 @@ class HostProbe:
     ) -> None:
         if not MIN_RATE_HZ <= rate_hz <= MAX_RATE_HZ:
             raise LeadlineError(
-                "usage", f"a host cannot be read {rate_hz:g} times a second", hint=f"{MIN_RATE_HZ:g} to {MAX_RATE_HZ:g} readings a second"
+                "usage", f"cannot read a host {rate_hz:g} times per second", hint=f"{MIN_RATE_HZ:g} to {MAX_RATE_HZ:g} readings per second"
             )
         self.required, self.rate_hz = required, rate_hz
         self._pid, self._stored = pid, tuple(stored)
@@ -72,11 +72,11 @@ class HostProbe:
 
 
 _MISSING = {
-    "taskstats": "run-queue time and switches are known only of processes with one thread: taskstats may not be used",
-    "exits": "processes between two readings are counted and not named: the kernel may not be asked about ended processes",
+    "taskstats": "run-queue time and context switches are known only for single-threaded processes: no permission for taskstats",
+    "exits": "processes that start and end between two readings are counted but not named: no permission for exit events of the kernel",
     "delays": "waits of processes for block I/O are not counted: kernel.task_delayacct is off",
-    "pressure": "stalls of the whole host are not counted: the kernel has no /proc/pressure",
-    "io_of_others": "bytes read and written by processes of other users may not be read",
+    "pressure": "host-wide stalls are not counted: the kernel has no /proc/pressure",
+    "io_of_others": "no permission to see the I/O of processes of other users",
 }
 _HINTS = {
     "taskstats": "run as root on the host itself, or: setcap cap_net_admin+ep on the Python that runs leadline",

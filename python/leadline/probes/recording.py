@@ -71,7 +71,7 @@ class Recording:
                 self.error.kind,
                 self.error.message,
                 detail=self.error.detail,
-                hint=f"what was captured until then is kept: leadline show {self.directory}",
+                hint=f"what was captured before is kept: leadline show {self.directory}",
                 where=str(self.directory),
             )
 

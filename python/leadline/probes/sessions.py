@@ -96,7 +96,7 @@ def _attach_sql(target: Target, directory: Path, rate_hz: float, memory_error: L
             where=memory_error.where,
         ) from e
     if rate_hz > probe.rate_hz:
-        notes.append(f"{rate_hz:g} passes a second were asked for; over SQL {probe.rate_hz:g} are made")
+        notes.append(f"{rate_hz:g} passes per second were requested; over SQL {probe.rate_hz:g} are possible")
     return Attached(probe, "sql", probe.rate_hz, dsn, tuple(notes))
 
 
@@ -155,7 +155,7 @@ class SessionsProbe:
 
     def after(self, store: Store, manifest: Manifest) -> None:
         if self._final is not None and (self._final["error"] or {}).get("kind") == "gone":  # another server may answer, with other counters
-            manifest.note("the catalog was not read after the window: the server was gone or had been restarted")
+            manifest.note("the catalog was not read after the window: the server had ended or restarted")
         else:
             self._collect("after", store, manifest)
 

@@ -154,7 +154,7 @@ class SqlRecorder:
             self._loop()
         except psycopg.Error as e:
             self._error = LeadlineError(
-                "gone", "the server ended the connection during the capture", detail=_line(e), hint="what was captured until then is kept"
+                "gone", "the server ended the connection during the capture", detail=_line(e), hint="what was captured before is kept"
             ).as_dict()
         except LeadlineError as e:
             self._error = e.as_dict()

@@ -111,18 +111,18 @@ def check_options(for_s: float, rate_hz: float, tier: str, host: bool, probes: C
     """The names of the probes that are wanted."""
     unknown = sorted(set(probes or ()) - set(PROBES))
     if unknown or (probes is not None and not probes):
-        what = f"there is no probe {unknown[0]}" if unknown else "no probe was chosen"
+        what = f"no probe named {unknown[0]}" if unknown else "no probe was chosen"
         raise LeadlineError("usage", what, hint="probes: " + ", ".join(PROBES))
     if host and probes is not None and set(probes) != {"host"}:
-        raise LeadlineError("usage", "with --host the only probe is host", hint="leave out --probes, or name a server")
+        raise LeadlineError("usage", "with --host the only probe is host", hint="remove --probes, or name a server")
     if tier not in TIERS:
-        raise LeadlineError("usage", f"there is no tier {tier}", hint="tiers: " + ", ".join(TIERS))
+        raise LeadlineError("usage", f"no tier named {tier}", hint="tiers: " + ", ".join(TIERS))
     if not for_s > 0:
         raise LeadlineError("usage", "the window must be longer than nothing", hint="--for 60s")
     if not host and not MIN_RATE_HZ <= rate_hz <= MAX_SHM_RATE_HZ:
         raise LeadlineError(
             "usage",
             f"a rate of {rate_hz:g} passes a second is not possible",
-            hint=f"{MIN_RATE_HZ:g} to {MAX_SHM_RATE_HZ:,.0f} passes a second; over SQL at most {MAX_RATE_HZ:g}",
+            hint=f"{MIN_RATE_HZ:g} to {MAX_SHM_RATE_HZ:,.0f} passes per second; over SQL at most {MAX_RATE_HZ:g}",
         )
     return ("host",) if host else tuple(name for name in PROBES if probes is None or name in probes)

@@ -96,7 +96,7 @@ class Engine:
         if self.names.failed:
             notes.append(f"names stay numbers: {self.names.failed}")
         if self.keep_s < KEEP_S:
-            notes.append(f"only the last {self.keep_s:.0f} s are kept: there are very many sessions")
+            notes.append(f"only the last {self.keep_s:.0f} s are kept, because there are too many sessions")
         return Recording(
             server=(about.version or "of unknown version").split(" (")[0],
             target=self.target.describe(),

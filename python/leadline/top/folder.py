@@ -39,7 +39,7 @@ def temporary_folder(inside: Path | None = None) -> Iterator[Path]:
         folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=inside))
     except OSError as e:
         raise LeadlineError(
-            "storage", f"no temporary folder can be made: {e.strerror}", hint="TMPDIR names another place", where=str(inside)
+            "storage", f"no temporary folder can be made: {e.strerror}", hint="set TMPDIR to use another place", where=str(inside)
         ) from e
     lock = None
     try:

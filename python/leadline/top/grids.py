@@ -168,7 +168,7 @@ LOCKS = (
 def locks(frame: Frame) -> Grid:
     """Roots with somebody behind them now come first; chains that are over follow, dimmed."""
     why = frame.unavailable.get("locks")
-    grid = Grid(LOCKS, empty=f"not measured: {why}" if why else "nobody waited for a lock in the window")
+    grid = Grid(LOCKS, empty=f"not measured: {why}" if why else "no session waited for a lock in the window")
     now = frame.waiting_now
     trees = sorted(frame.trees or [], key=lambda t: (not any(w.pid in now for w in _below(t.waiters)), -t.seconds))
     for tree in trees:
@@ -187,7 +187,7 @@ def locks(frame: Frame) -> Grid:
         grid.rows.append(Row(key, cells, dim=not waiting_here))
         grid.rows += _waiters(tree, now, key)
     if frame.roots > len(trees):
-        grid.note = f"{frame.roots - len(trees)} more roots, with less time lost behind them"
+        grid.note = f"{frame.roots - len(trees)} more roots, which cost less time"
     return grid
 
 

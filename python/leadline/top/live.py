@@ -77,7 +77,7 @@ class LiveCapture(Capture):
         """As in Capture, from what the probes say; segments do not stay."""
         spec = all_tables().get(table)
         if spec is None:
-            return f"there is no table {table}"
+            return f"no table named {table}"
         if spec.kind == "view":
             return next(filter(None, (self.unavailable(name) for name in spec.needs)), None)
         probe = self.manifest.probe(spec.probe)
@@ -139,7 +139,7 @@ class LiveCapture(Capture):
         except (duckdb.Error, OSError) as e:
             with contextlib.suppress(duckdb.Error):
                 self.db.execute("rollback")
-            raise LeadlineError("storage", "the recorded segments cannot be read", detail=str(e).splitlines()[0], where=str(folder)) from e
+            raise LeadlineError("storage", "cannot read the recorded segments", detail=str(e).splitlines()[0], where=str(folder)) from e
         return len(taken)
 
     def _make_samples(self) -> None:
@@ -166,7 +166,7 @@ class LiveCapture(Capture):
                     "from kept.session_sample s left join database d using (datid) left join role r using (usesysid)"
                 )
         except duckdb.Error as e:
-            raise LeadlineError("storage", "the names cannot be read", detail=str(e).splitlines()[0], where=str(folder)) from e
+            raise LeadlineError("storage", "cannot read the names", detail=str(e).splitlines()[0], where=str(folder)) from e
 
     def _names_of_samples(self) -> list[Any]:
         return self.db.execute("select datid, datname from database union all select usesysid, usename from role order by all").fetchall()

@@ -110,5 +110,5 @@ def rest_lines(evaluation: Evaluation, *, reasons: bool) -> Iterator[Text]:
             yield from wrapped(f"not about this capture: {', '.join(name for name, _ in evaluation.not_applicable)}")
         return
     found = len(evaluation.findings)
-    tail = f"; {len(unknown)} could not be evaluated (--all says why)" if unknown else ""
+    tail = f"; {len(unknown)} could not be evaluated (see --all)" if unknown else ""
     yield from wrapped(f"{count(found, 'finding')}; {count(len(clean), 'rule')} found nothing{tail}", "dim")

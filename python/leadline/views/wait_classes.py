@@ -27,7 +27,7 @@ ORDER = (
     WaitClass("IPC", "waiting for another server process", "#0f8f9c", "#35b3c2"),
     WaitClass("Timeout", "waiting for a time to pass", "#b59400", "#d3b93c"),
     WaitClass("Extension", "waiting inside an extension", "#b3468f", "#d873b4"),
-    WaitClass("idle in transaction", "no database time: the client holds a transaction open and asks nothing", "#6d6459", "#a39788"),
+    WaitClass("idle in transaction", "no database time: the client keeps a transaction open but sends no query", "#6d6459", "#a39788"),
     WaitClass("Activity", "a server process waiting for work", "#7a828c", "#98a1ad"),
 )
 _BY_NAME = {c.name: c for c in ORDER}

@@ -160,10 +160,10 @@ fn a_row_that_does_not_fit_is_named_and_leaves_no_trace() {
         [Value::Int(1), Value::Text("all"), Value::Int(2), Value::Int(3), Value::Int(4), Value::Int(5), Value::Int(0)];
     builder.append(&good).unwrap();
     let bad = [
-        (1, Value::Int(1), "string is wanted"),
-        (4, Value::Int(1 << 31), "outside of int32"),
+        (1, Value::Int(1), "expected string"),
+        (4, Value::Int(1 << 31), "out of range for int32"),
         (6, Value::Null, "not nullable"),
-        (0, Value::Float(1.0), "int64 is wanted, a float"),
+        (0, Value::Float(1.0), "expected int64, got a float"),
     ];
     for (at, value, says) in bad {
         let mut row = good;

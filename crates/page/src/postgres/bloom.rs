@@ -45,7 +45,7 @@ fn read_meta(r: &mut Reader<'_>) -> Result<(), Wrong> {
     r.u16("nStart")?;
     r.u16("nEnd")?;
     r.u32("vl_len_")?;
-    r.words("length of the index's options, as of any varlena");
+    r.words("length of the index options (varlena header)");
     r.i32("bloomLength")?;
     r.words("words of two bytes in a signature");
     r.u32s("bitSize", INDEX_MAX_KEYS)?;

@@ -22,9 +22,9 @@ pub const BRIN_META_MAGIC: u32 = 0xa810_9cfa;
 const BRIN_OFFSET_MASK: u8 = 0x1f;
 const BRIN_NULLS_MASK: u8 = 0x80;
 
-const FLAGS: &[Flag] = &[(1, "BRIN_EVACUATE_PAGE", "to be emptied: the map needs this block")];
+const FLAGS: &[Flag] = &[(1, "BRIN_EVACUATE_PAGE", "to be evacuated: the map needs this block")];
 const BT_INFO: &[Flag] = &[
-    (0x20, "BRIN_EMPTY_RANGE_MASK", "empty range (from 16, and from later minors of those before)"),
+    (0x20, "BRIN_EMPTY_RANGE_MASK", "empty range (since 16 and later minor releases of earlier versions)"),
     (0x40, "BRIN_PLACEHOLDER_MASK", "placeholder"),
     (0x80, "BRIN_NULLS_MASK", "has a null bitmap"),
 ];

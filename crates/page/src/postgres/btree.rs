@@ -33,10 +33,10 @@ pub const BTPO_FLAGS: &[Flag] = &[
     (0x0004, "BTP_DELETED", "deleted"),
     (0x0008, "BTP_META", "meta page"),
     (0x0010, "BTP_HALF_DEAD", "half dead"),
-    (0x0020, "BTP_SPLIT_END", "right-most of a group of splits"),
+    (0x0020, "BTP_SPLIT_END", "right-most page of a split group"),
     (0x0040, "BTP_HAS_GARBAGE", "has dead items"),
     (0x0080, "BTP_INCOMPLETE_SPLIT", "split not finished: no downlink to the right sibling"),
-    (0x0100, "BTP_HAS_FULLXID", "deleted by a 64-bit transaction id (from 14)"),
+    (0x0100, "BTP_HAS_FULLXID", "deleted with a 64-bit transaction id (since 14)"),
 ];
 
 // What t_tid's position holds where INDEX_AM_RESERVED_BIT is set.
@@ -139,7 +139,7 @@ fn read_meta(r: &mut Reader<'_>) -> Result<(), Wrong> {
         r.f64("btm_last_cleanup_num_heap_tuples")?;
         if r.left() >= 1 {
             r.truth("btm_allequalimage")?;
-            r.words("equal keys look the same: may be deduplicated (from 13)");
+            r.words("equal keys are stored identically: may be deduplicated (since 13)");
         }
     }
     Ok(())

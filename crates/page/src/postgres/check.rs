@@ -84,8 +84,8 @@ fn bad_contents(page: &[u8], header: &Header, kind: Kind) -> Option<Wrong> {
 /// A page of a btree whose level is not one that its flags have.
 fn bad_level(page: &[u8], header: &Header, kind: Kind) -> Option<Wrong> {
     let wanted = match kind {
-        Kind::BtreeLeaf => "0, as it is a leaf",
-        Kind::BtreeInner => "at least 1, as it is no leaf",
+        Kind::BtreeLeaf => "0, because it is a leaf",
+        Kind::BtreeInner => "at least 1, because it is not a leaf",
         _ => return None,
     };
     let level = btree::Opaque::parse(header.special(page))?.btpo_level;
@@ -135,14 +135,7 @@ fn bad_checksum(page: &[u8], header: &Header, computed: u16) -> Wrong {
     let torn_at = used.next_multiple_of(512);
     let has_tuples = usize::from(header.pd_upper) < usize::from(header.pd_special);
     if has_tuples && torn_at < page.len() && torn_at <= usize::from(header.pd_special).saturating_sub(512) {
-        return wrong(
-            "torn",
-            "pd_checksum",
-            None,
-            8,
-            wanted,
-            format!("{found}, and only zeros from offset {torn_at} on"),
-        );
+        return wrong("torn", "pd_checksum", None, 8, wanted, format!("{found}, and only zeros from offset {torn_at}"));
     }
     wrong("checksum", "pd_checksum", None, 8, wanted, found)
 }
@@ -280,7 +273,7 @@ fn overlap(page: &[u8], header: &Header, number: u32, lp: LinePointer) -> Wrong 
     });
     let found = format!("{} to {}, shared with {other}", lp.off(), lp.off() + lp.len());
     let at = HEADER + 4 * (number as usize - 1);
-    wrong("overlap", "item", Some(number), at, "bytes of its own".into(), found)
+    wrong("overlap", "item", Some(number), at, "bytes not shared with another item".into(), found)
 }
 
 #[cold]
@@ -299,12 +292,12 @@ fn bad_line_pointer(
     };
     match lp.flags() {
         LP_UNUSED if lp.is_empty() => None,
-        LP_UNUSED => wrong("lp_len", "0, as it is unused".into(), lp.len().to_string()),
-        LP_REDIRECT if !heap => wrong("lp_flags", "no redirect in an index".into(), "2".into()),
+        LP_UNUSED => wrong("lp_len", "0, because it is unused".into(), lp.len().to_string()),
+        LP_REDIRECT if !heap => wrong("lp_flags", "no redirect, because it is in an index".into(), "2".into()),
         LP_REDIRECT if lp.off() == 0 || lp.off() > count as usize || lp.off() == number as usize => {
-            wrong("lp_off", format!("the number of another of {count} line pointers"), lp.off().to_string())
+            wrong("lp_off", format!("the number of another line pointer, up to {count}"), lp.off().to_string())
         }
-        LP_REDIRECT if !lp.is_empty() => wrong("lp_len", "0, as it is a redirect".into(), lp.len().to_string()),
+        LP_REDIRECT if !lp.is_empty() => wrong("lp_len", "0, because it is a redirect".into(), lp.len().to_string()),
         LP_REDIRECT => {
             let target = line_pointers(page, header).nth(lp.off() - 1).map(|(_, target)| target);
             let tuple = target.filter(|t| t.flags() == LP_NORMAL).and_then(|t| TupleHeader::parse(t.item(page)?));

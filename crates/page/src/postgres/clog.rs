@@ -16,7 +16,7 @@ const MOST_RUNS: usize = 1000;
 
 /// The two bits.
 const STATUS: [(&str, &str); 4] = [
-    ("TRANSACTION_STATUS_IN_PROGRESS", "in progress, ended by force, or not begun"),
+    ("TRANSACTION_STATUS_IN_PROGRESS", "in progress, crashed, or not started"),
     ("TRANSACTION_STATUS_COMMITTED", "committed"),
     ("TRANSACTION_STATUS_ABORTED", "aborted"),
     ("TRANSACTION_STATUS_SUB_COMMITTED", "subtransaction that ended before its parent"),

@@ -53,7 +53,7 @@ impl Control {
             // The place named is one the file has: its end.
             None => {
                 let found = format!("a file of {}", bytes.len());
-                Err(wrong(what, at.min(bytes.len()), "a file that is longer", found))
+                Err(wrong(what, at.min(bytes.len()), "a longer file", found))
             }
         };
         let control = Control {
@@ -104,7 +104,7 @@ const STATE: &[Flag] = &[
     (3, "DB_SHUTDOWNING", "shutting down"),
     (4, "DB_IN_CRASH_RECOVERY", "in crash recovery"),
     (5, "DB_IN_ARCHIVE_RECOVERY", "in archive recovery"),
-    (6, "DB_IN_PRODUCTION", "in production, or ended by force"),
+    (6, "DB_IN_PRODUCTION", "in production, or crashed"),
 ];
 const WAL_LEVEL: &[Flag] =
     &[(0, "WAL_LEVEL_MINIMAL", "minimal"), (1, "WAL_LEVEL_REPLICA", "replica"), (2, "WAL_LEVEL_LOGICAL", "logical")];

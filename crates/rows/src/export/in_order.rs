@@ -32,7 +32,7 @@ impl<T> Outlet<T> {
     /// # Errors
     /// When nobody takes it any more; who took has a better one.
     pub(super) fn put(&self, made: T) -> Result<()> {
-        self.0.send(Message::Made(made)).map_err(|_| Error::new(Kind::Usage, "the export was stopped"))
+        self.0.send(Message::Made(made)).map_err(|_| Error::new(Kind::Usage, "the export was canceled"))
     }
 }
 

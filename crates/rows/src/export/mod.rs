@@ -88,7 +88,7 @@ pub type GoOn<'f> = &'f mut dyn FnMut(u32, u32) -> bool;
 pub fn export(scan: &mut RowScan, out: &Path, threads: usize, go_on: GoOn<'_>) -> Result<Exported> {
     let kind = out.extension().and_then(|e| e.to_str()).unwrap_or_default().to_ascii_lowercase();
     if kind != "csv" && kind != "parquet" {
-        return Err(Error::new(Kind::Usage, "the name of the output says its format: .csv or .parquet").at(out));
+        return Err(Error::new(Kind::Usage, "the output name must end in .csv or .parquet").at(out));
     }
     // What is there under the name is replaced when all is written, not before.
     let mut partial = out.as_os_str().to_owned();
@@ -131,14 +131,14 @@ impl Job<'_> {
     }
 
     fn stopped(&self) -> Error {
-        Error::new(Kind::Usage, "the export was stopped").at(self.out)
+        Error::new(Kind::Usage, "the export was canceled").at(self.out)
     }
 }
 
 /// What the file system said when rows were to be written.
 fn writing(path: &Path, source: &std::io::Error) -> Error {
     let full = source.kind() == std::io::ErrorKind::StorageFull;
-    let message = if full { "there is no room left for the rows" } else { "the rows cannot be written" };
+    let message = if full { "no space left to write the rows" } else { "cannot write the rows" };
     let hint = if full { "free space, or write to another file system with -o" } else { "" };
     Error::new(Kind::Storage, message).detail(source.to_string()).hint(hint).at(path)
 }

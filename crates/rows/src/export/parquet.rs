@@ -119,7 +119,7 @@ fn failed(e: &ParquetError, out: &Path) -> Error {
             return writing(out, source);
         }
     }
-    Error::new(Trouble::Storage, "the rows cannot be written").detail(e.to_string()).at(out)
+    Error::new(Trouble::Storage, "cannot write the rows").detail(e.to_string()).at(out)
 }
 
 const MAGIC: &[u8; 4] = b"PAR1";

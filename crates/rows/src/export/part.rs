@@ -22,8 +22,8 @@ pub(super) fn take(path: &Path) -> Result<File> {
         // Asked before it is opened: to open a pipe is to wait for somebody who reads.
         match fs::symlink_metadata(path) {
             Ok(about) if !about.is_file() => {
-                return Err(Error::new(Kind::Storage, "the rows cannot be written")
-                    .detail("they are written under this name until they are whole, and it is that of something else than a file")
+                return Err(Error::new(Kind::Storage, "cannot write the rows")
+                    .detail("rows are written under this temporary name first, but it exists and is not a regular file")
                     .hint("remove it, or choose another name with -o")
                     .at(path));
             }
@@ -32,8 +32,8 @@ pub(super) fn take(path: &Path) -> Result<File> {
         }
         let file = OpenOptions::new().write(true).create(true).truncate(false).open(path).map_err(failed)?;
         if !try_lock(&file) {
-            return Err(Error::new(Kind::Usage, "another leadline is writing this file")
-                .hint("wait for it, or choose another name with -o")
+            return Err(Error::new(Kind::Usage, "another leadline process is writing this file")
+                .hint("wait until it ends, or choose another name with -o")
                 .at(path));
         }
         // Where there are no locks, there is none. The one who had it may have given the file its final name meanwhile.
@@ -56,12 +56,12 @@ mod tests {
         let path = folder.join("rows.csv.partial");
         fs::write(&path, "left by a killed run").unwrap();
         let mine = take(&path).unwrap();
-        assert_eq!(take(&path).unwrap_err().message, "another leadline is writing this file");
+        assert_eq!(take(&path).unwrap_err().message, "another leadline process is writing this file");
         drop(mine);
         take(&path).unwrap();
         fs::remove_file(&path).unwrap();
         std::os::unix::fs::symlink("/dev/null", &path).unwrap();
-        assert!(take(&path).unwrap_err().detail.contains("something else"));
+        assert!(take(&path).unwrap_err().detail.contains("not a regular file"));
         fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -76,19 +76,19 @@ class Looker:
 
 
 def _not_in_the_files(table: Table, why_old: str | None) -> LeadlineError:
-    message = f"{table.label} is not in the files yet"
+    message = f"{table.label} has not been written to disk yet"
     if why_old is None:
-        return LeadlineError("not_found", message, detail="it was written anew again and again while they were looked at")
-    hint = "from 15 on: grant pg_checkpoint to ROLE; or wait for the server's next checkpoint"
-    return LeadlineError("not_found", message, detail=f"this role may not run CHECKPOINT: {why_old}", hint=hint)
+        return LeadlineError("not_found", message, detail="it was rewritten repeatedly while its files were being scanned")
+    hint = "in 15 or later: grant pg_checkpoint to ROLE; or wait for the next checkpoint of the server"
+    return LeadlineError("not_found", message, detail=f"this role cannot run CHECKPOINT: {why_old}", hint=hint)
 
 
 def _doubts(found: dict[str, Any], why_old: str | None, is_settled: bool) -> list[str]:
     doubts = []
     if unread := [f"{found[key]} {what}" for key, what in UNREAD.items() if found[key]]:
-        doubts.append(f"{' and '.join(unread)} make no sense, and are not counted: leadline page check")
+        doubts.append(f"{' and '.join(unread)} could not be decoded and are not counted: run leadline page check")
     if why_old is not None:
-        doubts.append(f"CHECKPOINT was refused ({why_old}): the figures are of the last one, and prove nothing of what was done since")
+        doubts.append(f"CHECKPOINT was refused ({why_old}): the figures are those of the last checkpoint")
     elif not is_settled:
-        doubts.append("the table was written anew again and again while its files were looked at: nothing is proven")
+        doubts.append("the table was rewritten repeatedly while its files were being scanned: nothing is proven")
     return doubts

@@ -9,7 +9,7 @@ from leadline.errors import LeadlineError
 from leadline.postgres.catalog.connection import Connection
 
 LOOK_S = 0.05
-WANTED = "somebody waits for the table"
+WANTED = "another session is waiting for the table"
 _WAITING = """
 select count(*) from pg_locks where locktype = 'relation' and relation = %s and not granted and pid <> pg_backend_pid()
    and database = (select oid from pg_database where datname = current_database())
@@ -63,7 +63,7 @@ class Pacer:
     def holders(self, relation: int) -> str:
         """Who has a lock on a table: up to three."""
         [who] = self._connection.execute(_HOLDERS, [relation]).fetchone() or (None,)
-        return who or "nobody that is seen"
+        return who or "no visible session"
 
     def _is_wanted(self, relation: int) -> bool:
         [waiting] = self._connection.execute(_WAITING, [relation]).fetchone() or (0,)
@@ -74,11 +74,11 @@ class Pacer:
         if (lag := self._lag()) > most:
             return f"a replica is {lag >> 20} MB behind"
         slot, lag = self._connection.execute(_SLOT_LAG).fetchone() or ("", 0)
-        return f"replication slot {slot}, which nobody reads now, is {lag >> 20} MB behind" if lag > most else ""
+        return f"inactive replication slot {slot} is {lag >> 20} MB behind" if lag > most else ""
 
     def _lag(self) -> int:
         hidden, lag = self._connection.execute(_LAG).fetchone() or (0, 0)
         if hidden:
-            message = "this role does not see how far replicas are"
-            raise LeadlineError("rights", message, detail="pg_stat_replication hides it", hint="grant pg_monitor to ROLE")
+            message = "this role cannot see the lag of replicas"
+            raise LeadlineError("rights", message, detail="pg_stat_replication hides it from this role", hint="grant pg_monitor to ROLE")
         return int(lag)

@@ -13,16 +13,16 @@ from leadline.progress import TerminalLine
 COMMAND = "leadline alter"
 ROW_REASONS = [name for name, _, is_of_rows in REASONS if is_of_rows]
 WORDS = {
-    "short": "fewer attributes than the table has: columns were added since",
+    "short": "fewer attributes than the table: columns were added later",
     "dropped": "a value of a dropped column is still stored; bytes: those values",
-    "compression": "packed otherwise than the column asks for; bytes: as stored",
-    "moved": "moved by VACUUM FULL of 8.4 or before",
-    "oid": "an oid in the row's header, which 12 ended",
-    "multixact": "share-locked by a multixact of 9.2 or before",
-    "btree-version": "a btree of before 12: REINDEX makes it smaller",
-    "btree-dedup": "a btree of before 13: REINDEX stores equal keys once",
-    "gin": "a GIN index of before 9.4 with plain posting lists: REINDEX",
-    "hash": "a hash index of before 10, which is not usable: REINDEX",
+    "compression": "compressed with another method than the column specifies; bytes: as stored",
+    "moved": "moved by VACUUM FULL of 8.4 or earlier",
+    "oid": "an OID in the row header, a format that 12 removed",
+    "multixact": "share-locked by a multixact of 9.2 or earlier",
+    "btree-version": "a btree from before 12: REINDEX makes it smaller",
+    "btree-dedup": "a btree from before 13: REINDEX stores equal keys once",
+    "gin": "a GIN index from before 9.4 with uncompressed posting lists: use REINDEX",
+    "hash": "a hash index from before 10, which is not usable: use REINDEX",
 }
 
 
@@ -94,15 +94,15 @@ def notes(where: Place, found: list[dict[str, Any]]) -> list[str]:
     unlogged = [r["relation"] for r in found if r["is_unlogged"] and r["is_table"]]
     if where.is_live and unlogged:
         more = f" and {len(unlogged) - 3} more" if len(unlogged) > 3 else ""
-        said.append(f"unlogged tables are not written by a checkpoint either, only when the server stops: {', '.join(unlogged[:3])}{more}")
+        said.append(f"unlogged tables are written only when the server stops, not by a checkpoint: {', '.join(unlogged[:3])}{more}")
     if sums["in_progress"]:
-        said.append(f"{sums['in_progress']} of the rows are of transactions that had not ended, as far as the files tell")
+        said.append(f"{sums['in_progress']} of the rows belong to transactions that, according to the files, had not ended")
     if sums["unread_pages"] or sums["unread_rows"]:
-        said.append(f"not counted: {sums['unread_pages']} pages and {sums['unread_rows']} rows that make no sense: leadline page check")
+        said.append(f"not counted: {sums['unread_pages']} pages and {sums['unread_rows']} rows that cannot be decoded: leadline page check")
     if sums["gone_pages"]:
-        said.append(f"not looked at: {sums['gone_pages']} pages that were gone when their turn came (truncated, dropped or written anew)")
+        said.append(f"not looked at: {sums['gone_pages']} pages that disappeared before being read (truncated, dropped or rewritten)")
     if vanished := sums["vanished"] + (len(absent(found)) if where.is_live else 0):
-        said.append(f"{vanished} relations were gone when their turn came")
+        said.append(f"{vanished} relations disappeared before being read")
     if not where.is_live:
         said += [f"not looked at: {relation['relation']}: {relation['absent']}" for relation in absent(found)]
     return said

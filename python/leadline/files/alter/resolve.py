@@ -37,10 +37,10 @@ LONG_S = 0.05  # a transaction that took longer makes the next ones smaller
 COMPRESSION = next(bit for name, bit, _ in REASONS if name == "compression")
 Places = list[tuple[int, int]]  # (block, line pointer)
 _NOT_THERE = (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn, psycopg.errors.InvalidSchemaName)
-_CODE = "a constraint, or the expression of an index, fails on a row as it is: mend either first"
+_CODE = "a constraint or an index expression fails for this row; fix the row or the definition first"
 _UNWRITABLE = {  # classes of errors that a row causes
     "22": _CODE,
-    "23": "rows that violate a constraint that is not validated have to be mended first",
+    "23": "fix rows that violate a constraint marked NOT VALID first",
     "38": _CODE,
     "39": _CODE,
     "54": "with the columns that were added since the row, or a key of it, is too long: drop columns, or make values shorter",
@@ -106,13 +106,13 @@ class Resolver:
         self.search_path = narrow_search_path(self.connection)
         recovering, read_only = self._one("select pg_is_in_recovery(), current_setting('transaction_read_only')::bool")
         if recovering:
-            raise LeadlineError("unsupported", "this server is a replica: rows are rewritten on its primary")
+            raise LeadlineError("unsupported", "this server is a replica: run this command on its primary")
         if read_only:
             raise LeadlineError(
                 "unsupported",
-                "this role or database may only read",
+                "this role or database is read-only",
                 detail="default_transaction_read_only is on",
-                hint="if that is not because its disk is full: PGOPTIONS='-c default_transaction_read_only=off' leadline alter resolve ...",
+                hint="if this is not because the disk is full: PGOPTIONS='-c default_transaction_read_only=off' leadline alter resolve ...",
             )
         self.root = find(self.connection, wanted, self.search_path)
         self.tables = tables(self.connection, self.root)
@@ -142,7 +142,7 @@ class Resolver:
         if self._table and since and since + NOTE_S < now:
             self._standing_since = math.inf
             who = f"; locks on it: {self.pacer.holders(self._table.oid)}" if text in (WANTED, LOCKED) else ""
-            self.progress.note(f"{one_line(self._table.label)}: for {NOTE_S} s {text}{who}")
+            self.progress.note(f"{one_line(self._table.label)}: waiting for more than {NOTE_S} s: {text}{who}")
 
     def _size(self, table: Table) -> int:
         """Bytes of a table with all that belongs to it, 0 when it was dropped; waits until it is not locked."""
@@ -222,20 +222,20 @@ class Resolver:
         outcome.rows_unwritable = len(self._unwritable)
         if self._unwritable:
             (block, lp), first = next(iter(self._unwritable.items()))
-            who = "a row may not be written as it is"
+            who = "a row cannot be rewritten unchanged"
             if len(self._unwritable) > 1:
-                who = f"{len(self._unwritable):,} rows may not be written as they are"
+                who = f"{len(self._unwritable):,} rows cannot be rewritten unchanged"
             outcome.notes.append(f"{who}; at ({block},{lp}): {first.details['detail']}; {first.details['hint']}")
         left = found["any"][0] - len(self._unwritable) if found else 0
         if found and left > 0 and outcome.rounds > 1 and not found["doubts"]:
             is_locked = outcome.rows_rewritten == rewritten
-            why = "locked, or of transactions that had not ended: begin again later" if is_locked else "old though rewritten"
-            outcome.notes.append(f"{count(left, 'row')} stayed {why}")
+            why = ", locked or part of unfinished transactions: run the command again later" if is_locked else " after being rewritten"
+            outcome.notes.append(f"{count(left, 'row')} still in an old form{why}")
         if found:
             outcome.after, outcome.rows_remaining = pending.rows([found]), found["any"][0]
             outcome.is_proven = not found["doubts"]
         else:
-            outcome.notes.append("the table was dropped meanwhile")
+            outcome.notes.append("the table was dropped during the run")
         if outcome.rounds:
             outcome.bytes_after = self._size(table)
         outcome.seconds = time.monotonic() - started
@@ -314,7 +314,7 @@ class Resolver:
     def _pass_over(self, table: Table, place: tuple[int, int], error: _Unwritable) -> None:
         self._unwritable[place] = error
         if len(self._unwritable) > MOST_UNWRITABLE:
-            message = f"more than {MOST_UNWRITABLE} rows of {table.label} may not be written as they are"
+            message = f"more than {MOST_UNWRITABLE} rows of {table.label} cannot be rewritten unchanged"
             raise LeadlineError("invalid", message, **error.details)
 
     def _transaction(self, table: Table, statement: str, batch: Places, outcome: Outcome) -> None:

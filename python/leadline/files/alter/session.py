@@ -43,8 +43,8 @@ def open_session(dsn: str) -> Connection:
         raise LeadlineError(
             "unsupported",
             "the connection goes through a pooler",
-            detail="settings that keep triggers from firing would stay in a session that others get",
-            hint="connect to the server itself: its own port or socket",
+            detail="settings that prevent triggers from firing would remain in a session that other clients reuse",
+            hint="connect directly to the server, to its own port or socket",
             where=safe_dsn(dsn),
         )
     for name, value in SETTINGS.items():
@@ -70,16 +70,16 @@ def told() -> Iterator[None]:
         yield
     except psycopg.Error as e:
         said = str(e).strip().splitlines()[0] if str(e).strip() else type(e).__name__
-        again = "begin again: what was committed stays, and is not done twice"
+        again = "run the command again: committed work is kept and not repeated"
         if isinstance(e, psycopg.errors.InsufficientPrivilege):
-            message = "this role may not rewrite rows of the table"
-            raise LeadlineError("rights", message, detail=said, hint="run it as the table's owner") from e
+            message = "this role cannot rewrite rows of the table"
+            raise LeadlineError("rights", message, detail=said, hint="run as the owner of the table") from e
         if isinstance(e, psycopg.errors.LockNotAvailable):
-            raise LeadlineError("query", "the table is locked", detail=said, hint="who locks it: leadline top; then " + again) from e
+            raise LeadlineError("query", "the table is locked", detail=said, hint="find the holder with leadline top; then " + again) from e
         if isinstance(e, psycopg.OperationalError) and (e.sqlstate is None or e.sqlstate[:2] == "08" or e.sqlstate in _ENDED):
-            raise LeadlineError("gone", "the connection to the server is lost", detail=said, hint=again) from e
+            raise LeadlineError("gone", "lost the connection to the server", detail=said, hint=again) from e
         more = f": {e.diag.message_detail}" if e.diag.message_detail else ""
-        raise LeadlineError("query", "the server refused a statement", detail=said + more, hint=again) from e
+        raise LeadlineError("query", "the server rejected a statement", detail=said + more, hint=again) from e
 
 
 def checkpoint(connection: Connection) -> str | None:
@@ -103,5 +103,5 @@ def checkpoint_of(dsn: str) -> None:
         why = checkpoint(connection)
     if why:
         raise LeadlineError(
-            "rights", "this role may not run CHECKPOINT", detail=why, hint="from 15 on: grant pg_checkpoint to ROLE", where=safe_dsn(dsn)
+            "rights", "this role cannot run CHECKPOINT", detail=why, hint="from 15 on: grant pg_checkpoint to ROLE", where=safe_dsn(dsn)
         )

@@ -11,7 +11,13 @@ from leadline.errors import LeadlineError
 from leadline.postgres.catalog.connection import Connection
 
 FIRST_NORMAL_OID = 16384
-KINDS = {"v": "a view", "m": "a materialised view: refresh it", "f": "a foreign table", "i": "an index: reindex it", "S": "a sequence"}
+KINDS = {
+    "v": "a view",
+    "m": "a materialized view: use REFRESH MATERIALIZED VIEW",
+    "f": "a foreign table",
+    "i": "an index: use REINDEX",
+    "S": "a sequence",
+}
 HEAP_AM = 2
 METHODS = {"p": "pglz", "l": "lz4"}
 
@@ -81,8 +87,8 @@ def find(connection: Connection, wanted: str, search_path: str) -> int:
             [wanted],
         ).fetchall()
         if len(rows) != 1:
-            message = f"there is no table {wanted} in this database"
-            raise LeadlineError("not_found", message, hint="name it as SCHEMA.TABLE, quoted as in SQL")
+            message = f"no table named {wanted} in this database"
+            raise LeadlineError("not_found", message, hint="write the name as SCHEMA.TABLE, quoted as in SQL")
         [[oid]] = rows
     return int(oid)
 
@@ -150,13 +156,13 @@ def _plan(
     """How one table is rewritten. Raises LeadlineError when that would do more than rewrite."""
     label = f"{schema}.{relname}"
     if oid < FIRST_NORMAL_OID or schema in ("pg_catalog", "information_schema", "pg_toast"):
-        raise _refused(label, "it is a table of the system")
+        raise _refused(label, "it is a system table")
     if kind != "r":
         raise _refused(label, f"it is {KINDS.get(kind, 'not a table')}")
     if persistence == "t":
-        raise _refused(label, "it is temporary: only its own session can change it")
+        raise _refused(label, "it is temporary: only the session that created it can change it")
     if method_oid != HEAP_AM:
-        raise _refused(label, f"its access method is {method}: which of its rows are old is known of heap only")
+        raise _refused(label, f"its access method is {method}: old rows can be found only in heap tables")
     [name, secured, kept_apart] = _one(
         connection,
         "select quote_ident(n.nspname) || '.' || quote_ident(c.relname), row_security_active(c.oid), c.relrowsecurity"
@@ -166,13 +172,13 @@ def _plan(
     table = Table(oid, schema, relname, name)
     table.shape = shape(connection, table)
     if persistence == "u":
-        hint = f"alter table {name} set logged writes it anew altogether, with a lock"
-        raise _refused(table.label, "it is unlogged: no checkpoint writes its pages, so the files do not tell which rows are old", hint)
+        hint = f"alter table {name} set logged rewrites the whole table, under a lock"
+        raise _refused(table.label, "it is unlogged: checkpoints do not write its pages, so old rows cannot be found in its files", hint)
     if secured:
         raise _refused(
             table.label,
             "row security would hide rows from this role",
-            hint="run it as the table's owner, unless row security is forced on that too, or as a role with BYPASSRLS",
+            hint="run as the owner of the table (unless row security is forced), or as a role with BYPASSRLS",
         )
     if kept_apart:
         table.notes.append("row security: this role is not subject to it, and row_security = off makes it an error if that changes")
@@ -182,7 +188,7 @@ def _plan(
     _constraints(connection, table)
     [children] = _one(connection, "select count(*) from pg_inherits where inhparent = %s", [oid])
     if children:
-        table.notes.append("tables that inherit from it are not rewritten with it: name them")
+        table.notes.append("child tables (inheritance) are not rewritten: run the command for each of them")
     return table
 
 
@@ -200,19 +206,19 @@ def _set_lists(connection: Connection, table: Table) -> None:
     settable = [c for c in columns if not c[2] and not c[3]]
     free = [c for c in settable if c[8]]
     if settable and not free:
-        message = f"this role may not rewrite rows of {table.label}"
-        raise LeadlineError("rights", message, detail="it may update no column", hint="run it as the table's owner")
+        message = f"this role cannot rewrite rows of {table.label}"
+        raise LeadlineError("rights", message, detail="it has no UPDATE privilege on any column", hint="run as the owner of the table")
     free.sort(key=lambda c: (bool(c[7]), c[0] in update_of, c[0]))
     if not free:
-        why = "it has no column that an UPDATE may set: each is generated, or an identity that is always generated"
-        raise _refused(table.label, why if columns else "it has no column left that an UPDATE could set")
+        why = "it has no column that an UPDATE can set: every column is generated, or GENERATED ALWAYS AS IDENTITY"
+        raise _refused(table.label, why if columns else "it has no columns left that an UPDATE could set")
     carrier = free[0]
     table.set_list = f"{carrier[1]} = t.{carrier[1]}"
     if any(c[2] for c in columns):
-        copied = "recomputed, since every column that can be set is part of one" if carrier[7] else "copied, not recomputed"
+        copied = "recomputed, because every column that can be set is used in one" if carrier[7] else "copied, not recomputed"
         table.notes.append(f"generated columns: {copied}")
     if any(c[3] for c in columns):
-        table.notes.append("identity columns: never set")
+        table.notes.append("identity columns: not changed")
     repacked: dict[str, str] = {}
     for number, column, generated, _, method, is_array, can_rebuild, is_part, is_allowed in columns:
         if method not in METHODS:
@@ -220,10 +226,10 @@ def _set_lists(connection: Connection, table: Table) -> None:
         part = next((c[1] for c in free if number in c[7]), None)
         if generated and part:
             repacked.setdefault(part, f"t.{part}")
-            table.notes.append(f"{column} is computed again where it, or a value beside it, is packed anew")
+            table.notes.append(f"{column} is recomputed in rows where it or a value it depends on is recompressed")
             continue
         if generated or not can_rebuild or not is_allowed:
-            table.notes.append(f"{column} is packed by an older method and stays so: it cannot be set")
+            table.notes.append(f"{column} keeps its old compression method, because it cannot be set")
             continue
         # An element of an array is never packed: taken out again it is the same value, whatever its type. Of an array, which
         # cannot be an element, array_cat with nothing gives the same.
@@ -231,7 +237,7 @@ def _set_lists(connection: Connection, table: Table) -> None:
         is_other = f"pg_catalog.pg_column_compression(t.{column}) operator(pg_catalog.<>) '{METHODS[method]}'"
         repacked[column] = f"case when {is_other} then {rebuilt} else t.{column} end"
         if is_part:
-            table.notes.append(f"generated columns of {column} are computed again when it is packed anew")
+            table.notes.append(f"columns generated from {column} are recomputed when it is recompressed")
     table.repack_list = ", ".join(f"{column} = {value}" for column, value in repacked.items()) or table.set_list
 
 
@@ -251,7 +257,7 @@ def _triggers(connection: Connection, table: Table) -> None:
         "select rulename::text from pg_rewrite where ev_class = %s and ev_type = '2' and ev_enabled <> 'D' order by 1", [table.oid]
     ).fetchall()
     if rules:
-        raise _refused(table.label, f"rule {rules[0][0]} says what an UPDATE does", hint="drop the rule for the time of the work")
+        raise _refused(table.label, f"rule {rules[0][0]} changes what an UPDATE does", hint="drop the rule during the run")
     found = connection.execute(_TRIGGERS, [table.oid]).fetchall()
     ordinary = [name for name, enabled in found if enabled == "O"]
     always = [name for name, enabled in found if enabled == "A"]
@@ -260,8 +266,8 @@ def _triggers(connection: Connection, table: Table) -> None:
         name = (always or replica)[0]
         raise _refused(
             table.label,
-            f"trigger {name} fires in any mode, and would for every row",
-            hint=f"for the time of the work: alter table {table.name} disable trigger {name}",
+            f"trigger {name} fires in every mode, and would fire for every row",
+            hint=f"run during the work: alter table {table.name} disable trigger {name}",
         )
     if not found:
         return
@@ -279,7 +285,7 @@ def _triggers(connection: Connection, table: Table) -> None:
             "rights",
             f"trigger {(replica or ordinary)[0]} of {table.label} would fire for every row",
             detail=str(e).strip().splitlines()[0],
-            hint="as superuser, from 15 on: grant set on parameter session_replication_role to ROLE",
+            hint="as superuser, in 15 or later: grant set on parameter session_replication_role to ROLE",
         ) from None
 
 
@@ -322,9 +328,9 @@ def _constraints(connection: Connection, table: Table) -> None:
     ).fetchall()
     doubtful = [name for name, is_valid, _ in constraints if not is_valid]
     if doubtful:
-        table.notes.append(f"{', '.join(doubtful)} is not validated: rows that violate it are passed over")
+        table.notes.append(f"{', '.join(doubtful)} is not validated: rows that violate it are skipped")
     expressions = connection.execute(
         "select count(*) from pg_index where indrelid = %s and (indexprs is not null or indpred is not null)", [table.oid]
     ).fetchone()
     if any(is_check for _, _, is_check in constraints) or (expressions or (0,))[0]:
-        table.notes.append("check constraints and the expressions of indexes are evaluated, as in every UPDATE")
+        table.notes.append("check constraints and index expressions are evaluated, as in every UPDATE")

@@ -9,7 +9,7 @@ from leadline.figures import count, one_line
 from leadline.files.alter.resolve import Outcome
 from leadline.output import WIDTH, to_table
 
-NOTHING = "the table has no partition with rows of its own"
+NOTHING = "the table has no partitions that store rows"
 
 
 def _pending(listed: list[dict[str, Any]]) -> str:
@@ -30,7 +30,7 @@ def plan(planned: dict[str, Any]) -> str:
     lines = [f"{one_line(planned['relation'])}: nothing was changed", _pending(planned["pending"]), ""]
     rows, pages, transactions = (count(planned[f"{thing}s"], thing) for thing in ("row", "page", "transaction"))
     lines.append(f"{rows} on {pages}, in at least {transactions};")
-    lines.append(f"about {_megabytes(planned['wal_bytes_about'])} of WAL (an estimate), each transaction running")
+    lines.append(f"about {_megabytes(planned['wal_bytes_about'])} of WAL (estimated); each transaction runs")
     return "\n".join([*lines, textwrap.indent(textwrap.fill(planned["statement"], WIDTH - 2), "  "), "", *_notes(planned["notes"])])
 
 
@@ -40,7 +40,7 @@ def outcome(done: Outcome) -> str:
     left = "no row is left in an old form"
     if done.rows_remaining:
         left = f"{count(done.rows_remaining, 'row')} {'is' if done.rows_remaining == 1 else 'are'} left"
-    proof = "a new look at the files after a checkpoint" if done.is_proven else "not proven"
+    proof = "verified in the files after a checkpoint" if done.is_proven else "not proven"
     ended = "interrupted: " if done.is_interrupted else ""
     reasons = {row["reason"]: row for row in done.before}
     after = {row["reason"]: row["rows"] for row in done.after}
@@ -52,9 +52,9 @@ def outcome(done: Outcome) -> str:
     facts = [
         ["rows rewritten", f"{done.rows_rewritten:,} in {in_all}"],
         ["stayed on their page", hot],
-        ["WAL", f"{_megabytes(done.wal_bytes)} while they ran, of everybody"],
-        ["longest transaction", f"{done.longest_transaction_ms:,.1f} ms: nobody waited longer for it"],
-        ["longest wait seen", f"{done.longest_wait_ms:,.1f} ms, of {done.waits:,} that waited"],
+        ["WAL", f"{_megabytes(done.wal_bytes)} written by the whole server during the run"],
+        ["longest transaction", f"{done.longest_transaction_ms:,.1f} ms: an upper limit for the wait of any other session"],
+        ["longest wait seen", f"{done.longest_wait_ms:,.1f} ms, in {done.waits:,} waits"],
         ["size with indexes", f"{_megabytes(done.bytes_before)} before, {_megabytes(done.bytes_after)} after"],
     ]
     lines = [f"{one_line(done.relation)}: {ended}{left}", f"({proof})", to_table(["reason", "rows", "left", "pages", "bytes"], rows), ""]

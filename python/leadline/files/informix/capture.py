@@ -36,8 +36,8 @@ class Sizes:
         if size % self.system or size >= INT32:
             raise LeadlineError(
                 "usage",
-                f"chunk {chunk.chunk} has pages of {size} bytes, which is no multiple of the system's {self.system}",
-                hint="--system-page-size says in which pages onstat counts: 2048, or 4096 where that is the page of the system",
+                f"chunk {chunk.chunk} has pages of {size} bytes, which is not a multiple of the system's {self.system}",
+                hint="set --system-page-size to the page size in which onstat counts: 2048, or 4096 if the system page size is 4 kB",
             )
         return size
 
@@ -55,13 +55,13 @@ def write(onstat: list[Path], oncheck: Path | None, directory: Path, sizes: Size
     making = Making(directory, Target("informix", ", ".join(str(path) for path in onstat)), options)
     making.manifest.probes["informix"] = probe = ProbeState(tier="text")
     if oncheck is None:
-        probe.status, probe.why, probe.hint = "partial", "no listing of oncheck -pe was given", "--oncheck FILE"
+        probe.status, probe.why, probe.hint = "partial", "no oncheck -pe output was given", "--oncheck FILE"
     with making.from_files() as manifest:
         manifest.tables, unknown = _write_tables(onstat, oncheck, str(directory), sizes)
         probe.loss = {"unknown_lines": {name: {"count": u.count, "first": u.first} for name, u in unknown.items()}}
         for name, u in unknown.items():
             if u.count:
-                manifest.note(f"{name}: {u.count} lines of unknown form were left out")
+                manifest.note(f"{name}: {u.count} lines in an unknown format were skipped")
         making.write()
         capture = open_capture(directory)
         manifest.note(*_doubts(capture, sizes))
@@ -154,8 +154,8 @@ def _doubts(capture: Capture, sizes: Sizes) -> list[str]:
     )
     other = capture.scalar("select count(*) from informix_hot_buffer where page_size <> pool_page_size")
     doubts = (
-        (overlaps, "extents lie over others: names there are doubtful"),
-        (askew, f"buffers do not begin at a page of their pool: is --system-page-size {sizes.system} right?"),
-        (other, "buffers lie in chunks of another page size than their pool: is the listing of extents of this server?"),
+        (overlaps, "extents overlap others: object names there may be wrong"),
+        (askew, f"buffers do not start on a page boundary of their pool: check --system-page-size {sizes.system}"),
+        (other, "buffers are in chunks whose page size differs from their pool: check that the extent listing is from this server"),
     )
     return [f"{number} {text}" for number, text in doubts if number]

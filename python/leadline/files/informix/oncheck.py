@@ -94,9 +94,9 @@ class Report:
         if not any_chunk:
             raise LeadlineError(
                 "invalid",
-                "this is not a listing of oncheck -pe",
-                detail="no chunk follows a line: " + " ".join(next(iter(CHUNK_HEADERS))),
-                hint="oncheck -pe > FILE on the server",
+                "not the output of oncheck -pe",
+                detail="no chunk found after the line: " + " ".join(next(iter(CHUNK_HEADERS))),
+                hint="run on the server: oncheck -pe > FILE",
                 where=str(self.path),
             )
 

@@ -90,9 +90,9 @@ class Listing:
         if names is None:
             raise LeadlineError(
                 "invalid",
-                "this is not a listing of onstat -X, -B or -b",
-                detail="no line names the columns: " + " ".join(next(iter(LISTINGS))),
-                hint="onstat -X > FILE on the server",
+                "not the output of onstat -X, -B or -b",
+                detail="no column header line found: " + " ".join(next(iter(LISTINGS))),
+                hint="run on the server: onstat -X > FILE",
                 where=str(self.path),
             )
 

@@ -33,7 +33,7 @@ def lines(path: Path) -> Iterator[tuple[int, str]]:
     """
     try:
         if path.exists() and not path.is_file():
-            raise LeadlineError("usage", "this is not a regular file", hint="save what the tool prints to a file first", where=str(path))
+            raise LeadlineError("usage", "not a regular file", hint="save the output of the tool to a file first", where=str(path))
         with path.open("rb") as file:
             number = 0
             while line := file.readline(LONGEST):
@@ -43,12 +43,12 @@ def lines(path: Path) -> Iterator[tuple[int, str]]:
                     raise LeadlineError("invalid", "this is not text", detail=detail, where=str(path))
                 yield number, line.decode("utf-8", "replace").rstrip("\r\n")
     except FileNotFoundError as e:
-        raise LeadlineError("not_found", "there is no such file", where=str(path)) from e
+        raise LeadlineError("not_found", "no such file", where=str(path)) from e
     except PermissionError as e:
-        hint = "run as a user that may read it, or as root"
-        raise LeadlineError("rights", "the file may not be read", detail=str(e.strerror), hint=hint, where=str(path)) from e
+        hint = "run as a user with read permission, or as root"
+        raise LeadlineError("rights", "cannot read the file", detail=str(e.strerror), hint=hint, where=str(path)) from e
     except OSError as e:
-        raise LeadlineError("storage", f"the file cannot be read: {e.strerror}", where=str(path)) from e
+        raise LeadlineError("storage", f"cannot read the file: {e.strerror}", where=str(path)) from e
 
 
 def number(text: str, below: int, base: int = 10) -> int | None:

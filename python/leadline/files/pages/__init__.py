@@ -31,10 +31,10 @@ def parse_place(text: str, *, block_needed: bool = False) -> Place:
     path, colon, block = text.rpartition(":")
     if colon and path and block.isascii() and block.isdigit():
         if int(block) > 0xFFFFFFFE:
-            raise LeadlineError("usage", f"there is no block {block}: the last one a relation can have is {0xFFFFFFFE}")
+            raise LeadlineError("usage", f"block {block} is out of range: the last block of a relation is {0xFFFFFFFE}")
         return Place(Path(path), int(block))
     if block_needed:
-        raise LeadlineError("usage", f"{text} names no block", hint=f"add the number of the block: {text}:0")
+        raise LeadlineError("usage", f"no block number in {text}", hint=f"add the block number: {text}:0")
     return Place(Path(text))
 
 

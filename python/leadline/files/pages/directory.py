@@ -12,8 +12,8 @@ from leadline.files import condition
 
 WORDS = {
     "missing": "{relation} has no file",
-    "odd": "the file of {relation} is no regular file: {found}",
-    "short": "{relation} has {found}, wanted {wanted}",
+    "odd": "the file of {relation} is not a regular file: {found}",
+    "short": "{relation} has {found}, expected {wanted}",
     "orphan": "{found}",
     "catalog": "the files of database {relation} cannot be compared with its catalog: {found}",
 }

@@ -55,11 +55,11 @@ def read_dump(place: Place, text: str, block_size: int | None = None) -> dict[st
     """
     where = str(place.path)
     if place.block:
-        raise LeadlineError("usage", "a dump is one page", hint="leave the number of the block out", where=where)
+        raise LeadlineError("usage", "a dump contains one page only", hint="remove the block number", where=where)
     form, chunks = _chunks(text)
     if form is None:
         raise LeadlineError(
-            "invalid", "this text is no dump of a page", detail="known: " + ", ".join(f.tool for f in FORMS), where=where
+            "invalid", "the text is not a page dump", detail="known: " + ", ".join(f.tool for f in FORMS), where=where
         )
     start = chunks[0][0]
     size = block_size or _size(chunks)
@@ -77,9 +77,9 @@ def read_dump(place: Place, text: str, block_size: int | None = None) -> dict[st
         first = known.index(0)
         raise LeadlineError(
             "invalid",
-            f"the dump lacks {missing} bytes of the page",
-            detail=f"the first of them at {first} (0x{first:x}); with zeros there: {checksum_words(found)}",
-            hint="print all of it, such as x/8192bx in gdb",
+            f"{missing} bytes of the page are missing from the dump",
+            detail=f"the first missing byte is at {first} (0x{first:x}); with zeros in place of missing bytes: {checksum_words(found)}",
+            hint="dump the whole page, for example x/8192bx in gdb",
             where=where,
         )
     found["path"] = where

@@ -34,13 +34,13 @@ def read_dump(place: Place, text: str) -> dict[str, Any]:
     """The first block that the text dumps. Raises LeadlineError."""
     where = str(place.path)
     if place.block:
-        raise LeadlineError("usage", "the first block of a dump is shown", hint="leave the number of the block out", where=where)
+        raise LeadlineError("usage", "only the first block of a dump can be shown", hint="remove the block number", where=where)
     start = BEGINS.search(text)
     assert start is not None
     lines = text[start.start() :].splitlines()
     parts = _parts(lines)
     if not any(part["fields"] for part in parts):
-        raise LeadlineError("invalid", "the block dump says nothing of a block", where=where)
+        raise LeadlineError("invalid", "the block dump contains no block", where=where)
     header = parts[0]["fields"]
     encrypted = bool(header.get("flg", {}).get("value", 0) & ENCRYPTED)
     kind = next((f["words"] for p in parts for n, f in p["fields"].items() if n in ("type", "typ") and f.get("words")), "block")
@@ -139,7 +139,7 @@ def _problems(parts: list[Part]) -> list[dict[str, Any]]:
         for name, field in part["fields"].items():
             wanted, got = field["length"], len(field["value"]) // 2 if name.startswith("col ") else None
             if got is not None and got != wanted:
-                message = f"row {part['number']} {name} has {got} bytes in the dump, not {wanted}"
+                message = f"row {part['number']} {name} has {got} bytes in the dump, expected {wanted}"
                 problem = {"class": "dump", "what": name, "item": part["number"], "offset": None}
                 found.append(problem | {"wanted": str(wanted), "found": str(got), "message": message})
     return found

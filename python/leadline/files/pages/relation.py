@@ -40,15 +40,16 @@ def _files_of(dsn: str, name: str) -> tuple[str, str, int]:
         try:
             row = connection.execute(WHERE, [name]).fetchone()
         except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName, psycopg.errors.InvalidName) as e:
-            hint = "give it as SQL writes it: SCHEMA.NAME"
-            raise LeadlineError("not_found", f"there is no relation {name}", detail=_first(e), hint=hint) from e
+            hint = "write the name as in SQL: SCHEMA.NAME"
+            raise LeadlineError("not_found", f"no relation named {name}", detail=_first(e), hint=hint) from e
         except psycopg.errors.InsufficientPrivilege as e:
-            hint = "grant pg_read_all_settings to this user, or name the file"
-            raise LeadlineError("rights", "the server does not say where its files are", detail=_first(e), hint=hint) from e
+            hint = "grant pg_read_all_settings to this user, or give the path of the file"
+            raise LeadlineError("rights", "this user cannot see where the files of the server are", detail=_first(e), hint=hint) from e
         except psycopg.Error as e:
-            raise LeadlineError("query", "the server did not say where the relation is", detail=_first(e)) from e
+            raise LeadlineError("query", "cannot find out where the relation is stored", detail=_first(e)) from e
     if row is None or row[1] is None:
-        raise LeadlineError("invalid", f"{name} has no file", hint="views and partitioned tables have none: name a partition")
+        hint = "views and partitioned tables have no file; for a partitioned table, name a partition"
+        raise LeadlineError("invalid", f"{name} has no file", hint=hint)
     return row[0], row[1], row[2]
 
 

@@ -16,17 +16,17 @@ def _read(summary: dict[str, Any]) -> list[str]:
     kinds = sorted(summary["kinds"].items(), key=lambda kind: (-kind[1], kind[0]))
     lines += [f"  {number:>12,}  {kind}" for kind, number in kinds]
     if summary["vanished"]:
-        lines.append(f"{count(summary['vanished'], 'file')} gone before they were read: a running server dropped them")
+        lines.append(f"{count(summary['vanished'], 'file')} disappeared before being read: dropped by the running server")
     if summary["shrunk"]:
-        lines.append("some files became shorter while they were read: what was cut off is not in these figures")
-    lines += [f"not looked at: {link} leads nowhere, its tablespace is not here" for link in summary["absent"]]
+        lines.append("some files were truncated while being read: the removed part is not included in these figures")
+    lines += [f"not scanned: {link} points to a missing tablespace" for link in summary["absent"]]
     return lines
 
 
 def check_text(summary: dict[str, Any]) -> str:
     """Pages by kind, then problems by class, or that there are none."""
     lines = _read(summary)
-    lines.append(f"checksums compared on {count(summary['checksums'], 'page')}")
+    lines.append(f"checksums verified on {count(summary['checksums'], 'page')}")
     classes = sorted(summary["classes"].items())
     if classes:
         lines.append("problems: " + ", ".join(f"{number:,} {name}" for name, number in classes))
@@ -40,6 +40,6 @@ def scan_text(summary: dict[str, Any], output: Path) -> str:
     lines = _read(summary)
     lines += [f"  {rows:>12,}  rows of {name}" for name, rows in sorted(summary["rows"].items())]
     if summary["classes"]:
-        lines.append(f"problems: {sum(summary['classes'].values()):,}; leadline page check lists them")
-    lines.append(f'leadline sql {output} "..." reads them')
+        lines.append(f"problems: {sum(summary['classes'].values()):,}; run leadline page check to list them")
+    lines.append(f'next: leadline sql {output} "..." to query the tables')
     return "\n".join(lines)

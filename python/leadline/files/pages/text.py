@@ -43,7 +43,7 @@ def show_text(page: dict[str, Any]) -> str:
 
 def _what_there_is(page: dict[str, Any]) -> str:
     if page["raw"] is None:
-        return "no bytes, only what a dump says"
+        return "no bytes: read from a formatted dump"
     return f"{_fork(page)}{page['block_size']} bytes; {checksum_words(page)}"
 
 
@@ -59,14 +59,14 @@ def checksum_words(page: dict[str, Any]) -> str:
     fields = [part["fields"] for part in (page["parts"][0], page["parts"][-1])]
     stored = next((f[name]["value"] for f in fields for name in CHECKSUMS if name in f), None)
     if stored is None:
-        return "no checksum is kept" if page["kind"] == "transaction log" else "no checksum to be found"
+        return "this page has no checksum" if page["kind"] == "transaction log" else "no checksum found"
     if page["kind"] == "new":
         return "no checksum, as in every new page"
     if stored == computed:
         return f"checksum {stored:#06x} is right"
     if page["checksums"] or (page["checksums"] is None and stored):
         return f"checksum {stored:#06x} is wrong, computed {computed:#06x}"
-    return "no checksums kept" if not stored else f"checksum {stored:#06x} not kept up to date: checksums are off"
+    return "no checksums kept" if not stored else f"checksum {stored:#06x} is not current: checksums are off"
 
 
 def hidden(name: str) -> bool:

@@ -46,7 +46,7 @@ class CatalogReader:
         if self._over_sql:
             return ProbeState("partial", f"read before the window only: {sql_why}", hint)
         if self._from_files:
-            why = f"names and settings from files, no counters of the server: {sql_why}"
+            why = f"names and settings come from files, without server counters: {sql_why}"
             return ProbeState("partial", why, hint)
         return ProbeState("off", "; ".join(part for part in (sql_why, self._files_error) if part), hint)
 
@@ -82,7 +82,7 @@ class CatalogReader:
         except (LeadlineError, OSError) as e:
             detail = e.message if isinstance(e, LeadlineError) else str(e)
             self._files_error = f"catalog files: {detail}"
-            found.notes.append(f"names were not read from the catalog files and stay numbers: {detail}")
+            found.notes.append(f"could not read names from the catalog files; names stay numbers: {detail}")
         else:
             self._from_files = True
             for table, rows in part.rows.items():

@@ -76,7 +76,7 @@ def settings_of(pid: int) -> tuple[list[Row], list[str]]:
     given = dict(command_line(arguments[1:]))
     data_dir = postmaster.data_dir_of(pid)
     if data_dir is None:
-        return [], ["settings were not read: the data directory of the server may not be looked up"]
+        return [], ["settings were not read: no permission to find the data directory of the server"]
 
     def place(path: str) -> Path:
         """A path as the server means it, reached through its own file tree."""
@@ -126,7 +126,7 @@ def read_conf(file: str, place: Place, notes: list[str], depth: int = 0) -> Iter
     """name and value of each setting of a configuration file, includes followed. file: as the server names it."""
     text = proc.read_text(place(file))
     if text is None:
-        notes.append(f"configuration file {file} may not be read or is absent")
+        notes.append(f"cannot read configuration file {file}: missing, or no permission")
         return
     folder = PurePosixPath(file).parent
     for line in text.splitlines():

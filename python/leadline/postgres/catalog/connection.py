@@ -30,7 +30,7 @@ def parse_dsn(dsn: str) -> dict[str, Any]:
         # libpq's own message quotes the string around the fault, which may be the password
         raise LeadlineError(
             "usage",
-            "the connection string cannot be read",
+            "cannot parse the connection string",
             detail="expected postgresql://USER@HOST:PORT/DATABASE or pairs such as host=HOST port=5432 dbname=DATABASE",
             hint="quote values with blanks: password='two words'; percent-encode them in a URI",
         ) from None
@@ -83,12 +83,12 @@ _MEANINGS = (  # part of libpq's English message, kind, our message, hint
         ("Peer authentication failed", "Ident authentication failed", "no pg_hba.conf entry", "pg_hba.conf rejects"),
         "rights",
         "the server does not let this user in",
-        "name a user with user=NAME, or add a line for it to pg_hba.conf and run: select pg_reload_conf()",
+        "set a user with user=NAME, or add a line for it to pg_hba.conf and run: select pg_reload_conf()",
     ),
     (
         ("does not exist",),
         "connection",
-        "there is no such database or role on the server",
+        "no such database or role on the server",
         "psql -l lists databases, \\du in psql lists roles",
     ),
     (
@@ -101,7 +101,7 @@ _MEANINGS = (  # part of libpq's English message, kind, our message, hint
     (
         ("translate host name", "resolve host", "Name or service not known"),
         "connection",
-        "the host name is not known",
+        "unknown host name",
         "check the host in the connection string",
     ),
     (

@@ -33,6 +33,6 @@ def collect(data_dir: Path) -> Collected:
         found.add("relation", [row for row in rows if row[0] or not shared_done])
         shared_done = True
     found.notes.append(
-        "names were read from the catalog files: what was created or renamed since their last write may be missing and stays a number"
+        "names were read from the catalog files: objects created or renamed since the last checkpoint may appear as numbers"
     )
     return found

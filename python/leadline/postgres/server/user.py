@@ -44,7 +44,7 @@ class ServerUser:
         except PermissionError as e:
             raise LeadlineError(
                 "rights",
-                f"this process is root but may not become user {self.name}",
+                f"this process is root but cannot switch to user {self.name}",
                 detail="CAP_SETUID and CAP_SETGID are needed to start a server from root; they are not in this process's set",
                 hint="run it as an ordinary user",
             ) from e

@@ -70,7 +70,7 @@ def _tiles(of: Context, kinds: Grid) -> list[Tile]:
     return [
         Tile("Files", f"{row['files']:,}", quantity(row["bytes"], "B")),
         Tile("Pages", f"{pages:,}", f"of {len(kinds.rows)} kinds"),
-        Tile("Dead line pointers", quantity(dead), "rows that are gone, their pointers not reused yet"),
+        Tile("Dead line pointers", quantity(dead), "deleted rows whose line pointers are not reused yet"),
     ]
 
 

@@ -27,7 +27,7 @@ def title(of: Context) -> str:
         return f"Where the time of PostgreSQL{version or ' of unknown version'} went"
     named = {
         "host": f"What kept host {of.capture.manifest.host.name} busy",
-        "wal": f"What is in the log of PostgreSQL{version}",
+        "wal": f"What is in the WAL of PostgreSQL{version}",
         "files": "What is in the pages of these files",
         "informix": "Which buffers of Informix were waited for",
     }
@@ -105,7 +105,7 @@ def _not_measured(of: Context, missing: list[where.NotMeasured]) -> Iterator[Tex
             yield from wrapped(f"  {item.hint}", "dim")
     if of.evaluation.not_evaluated:
         names = ", ".join(name for name, _ in of.evaluation.not_evaluated)
-        yield from wrapped(f"findings not evaluated (leadline findings --all says why): {names}")
+        yield from wrapped(f"findings not evaluated (run leadline findings --all to see why): {names}")
     if parts := cost_parts(of.capture.manifest):
         yield Text("")
         yield Text.assemble(("leadline itself used ", "dim"), ", ".join(parts))

@@ -133,7 +133,7 @@ def _pressure(of: Context) -> Grid:
         Column("some_share", "of the window", "share"),
         Column("worst", "worst interval", "share"),
     )
-    note = "Time in which at least one task, or every task that could have run, stood still for the resource (PSI)."
+    note = "Time in which at least one task, or all runnable tasks, were stalled on the resource (PSI)."
     return Grid(columns, [tuple(r[c.name] for c in columns) for r in rows], note, empty="this kernel does not count pressure")
 
 

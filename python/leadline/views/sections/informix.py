@@ -78,7 +78,7 @@ def _unknown(of: Context) -> dict[str, Any]:
 def _unknown_lines(of: Context, unknown: dict[str, Any]) -> Iterator[Text]:
     for path, lines in unknown.items():
         if lines["count"]:
-            yield from section(f"{path}: {count(lines['count'], 'line')} of unknown form left out, the first")
+            yield from section(f"{path}: {count(lines['count'], 'line')} in an unknown format skipped, the first")
             for line in lines["first"]:
                 yield Text(f"  {line}")
 

@@ -27,7 +27,7 @@ NEEDS = ("tick",)
 def _time(at: Context, classes: list[where.ClassTime]) -> Iterator[Text]:
     of = at.window
     if not of.ticks:
-        yield Text("no passes were recorded: nothing can be said about time")
+        yield Text("no passes were recorded, so no times are known")
         return
     cpus = f" on {of.cpu_count} CPUs" if of.cpu_count else ""
     yield Text("")
@@ -63,7 +63,7 @@ def _cpu_lines(capture: Capture, of: Window, most: float) -> Iterator[Text]:
     split = where.cpu_split(capture)
     parts = (("  running", split.run_s), ("  waiting to run", split.queue_s), ("  not split", split.unknown_s))
     if split.run_s + split.queue_s == 0:
-        yield Text("  running and waiting to run could not be told apart", style="dim")
+        yield Text("  running and waiting to run could not be distinguished", style="dim")
         return
     for name, spent_s in parts:
         if spent_s > 0:
@@ -191,7 +191,7 @@ def _tiles(at: Context, classes: list[where.ClassTime]) -> list[Tile]:
         unknown = f", not split {percent(of.share(cpu.unknown_s))}" if cpu.unknown_s > 0 else ""
         tiles.append(Tile("Waiting for a CPU", percent(of.share(cpu.queue_s)), f"running {percent(of.share(cpu.run_s))}{unknown}"))
     else:
-        tiles.append(Tile("Waiting for a CPU", "?", "could not be told apart from running"))
+        tiles.append(Tile("Waiting for a CPU", "?", "could not be distinguished from running"))
     missed = f"{of.missed:,} missed: {seconds(of.unknown_s)} s unknown" if of.missed else "none missed"
     return [*tiles, Tile("Passes taken", f"{of.ticks:,}", missed)]
 

@@ -36,7 +36,7 @@ def _picture(of: Context, parts: str) -> Stack:
     length = rows[0]["length"] / 1e6 if rows else 1.0
     width = length / STEPS
     values = [(r["step"] * width, (r["step"] + 1) * width, r["name"], r["bytes"] / 1e6) for r in rows]
-    return Stack(values, length, "MB from the start of the log", "MB of records", "MB")
+    return Stack(values, length, "MB from the start of the WAL", "MB of records", "MB")
 
 
 def _along(of: Context) -> Grid:
@@ -87,7 +87,7 @@ def _relations(of: Context) -> Grid:
         Column("share", "share", "share"),
     )
     shown = [tuple(r[c.name] for c in columns) for r in rows]
-    note = "Bytes that records hold for blocks of a relation: data and page images. Numbers are tablespace/database/file."
+    note = "Bytes that records contain for blocks of a relation: data and page images. Numbers are tablespace/database/file."
     parts = f"""
       with {_NAMED}
       select b.start_lsn, {_RELATION} as name, b.data_length + b.fpi_length as bytes
@@ -157,7 +157,7 @@ def _tiles(of: Context, _: Grid) -> list[Tile]:
         """
     )[0]
     return [
-        Tile("Records", f"{row['records']:,}", "in the log that was read"),
+        Tile("Records", f"{row['records']:,}", "in the WAL that was read"),
         Tile("Bytes", quantity(row["bytes"], "B"), "of records"),
         Tile("Page images", percent(row["fpi"] / row["bytes"]) if row["bytes"] else "-", f"{quantity(row['fpi'], 'B')} of the bytes"),
         Tile("Transactions", f"{row['xacts']:,}", "that wrote records"),
@@ -165,7 +165,7 @@ def _tiles(of: Context, _: Grid) -> list[Tile]:
 
 
 SECTIONS = (
-    Section("wal_along", "Along the log", NEEDS, _along, html="stack.html.j2", tiles=_tiles, in_text=False, in_json=False),
+    Section("wal_along", "Along the WAL", NEEDS, _along, html="stack.html.j2", tiles=_tiles, in_text=False, in_json=False),
     Section("wal_kinds", "Kinds of records", NEEDS, _kinds),
     Section("wal_relations", "Relations", NEEDS, _relations),
     Section("wal_images", "Page images", NEEDS, _images),
