@@ -32,7 +32,7 @@ STATES, WAITS = (2, 2, 2, 3, 4), (0, 0, 0x03000000 | 10, 0x06000000, 0x0A000000 
 
 
 def make(directory: Path, name: str, seconds: int, events: int) -> None:
-    from leadline._core import TableWriter
+    from leadline._core.capture import TableWriter
 
     chance = random.Random(1)
     path = directory / f"{name}.leadline"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from conftest import Server
-from leadline._core import PageValues, page_read
+from leadline._core.pages import PageValues, page_read
 from leadline.files.pages.values import add_values
 
 

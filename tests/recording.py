@@ -19,13 +19,13 @@ class Recording:
         directory.mkdir(parents=True)
         self.directory = directory
         self.rate_hz = rate_hz
-        self.recorder = _core.Recorder(str(directory), pid, rate_hz, **options)
+        self.recorder = _core.recorder.Recorder(str(directory), pid, rate_hz, **options)
         self.described = self.recorder.describe()
         self.status: dict[str, Any] = {}
 
     def finish(self) -> Capture:
         self.status = self.recorder.stop()
-        monotonic, wall = _core.clock()
+        monotonic, wall = _core.capture.clock()
         manifest = Manifest(Target("postgres", version_num=self.described["server_version_num"], cpu_count=2), status="complete")
         manifest.clock = Clock(self.status["ts_from"], self.status["ts_to"], wall - monotonic)
         manifest.probes = {name: ProbeState(**state) for name, state in self.described["probes"].items()}

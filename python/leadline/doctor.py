@@ -16,7 +16,7 @@ from typing import Any
 
 import psycopg
 
-from leadline._core import MAJORS
+from leadline._core.datadir import MAJORS
 from leadline.errors import LeadlineError
 from leadline.host import proc
 from leadline.postgres import postmaster
@@ -185,7 +185,7 @@ def _memory_checks(target: Target) -> Iterator[Check]:
 
     try:
         with tempfile.TemporaryDirectory(prefix="leadline-doctor-") as scratch:
-            found = _core.Recorder(scratch, target.pid, 10.0).describe()
+            found = _core.recorder.Recorder(scratch, target.pid, 10.0).describe()
     except LeadlineError as e:
         why = e.message + (f": {e.detail}" if e.detail else "")
         yield Check("capture", TIER_SHM, MISSING, why, "buffers, LWLock holders, rates over 10 Hz", e.hint)

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from conftest import Server, running
 from example_capture import example
-from leadline._core import RowScan
+from leadline._core.rows import RowScan
 from leadline.capture.making import RESERVE_BYTES, Making
 from leadline.capture.manifest import Target
 from leadline.cli import run
@@ -202,7 +202,7 @@ def test_a_table_that_shrinks_is_told(
         os.truncate(path, 8192)
         return scan
 
-    monkeypatch.setattr("leadline._core.RowScan", open_and_cut)
+    monkeypatch.setattr("leadline._core.rows.RowScan", open_and_cut)
     out = tmp_path / "t.csv"
     assert run(["rows", str(data_dir), "t", "--database", "postgres", "-o", str(out), "--json"]) == 0
     printed = capsys.readouterr()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from alter_parts import alter, lz4, make, make_small, reference
 from conftest import Server
-from leadline._core import pending_scan
+from leadline._core.pending import pending_scan
 from leadline.files import server as server_files
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import psycopg
 import pytest
 from conftest import MAJORS, CopiedServer, Server, no_oracle, running, wait_until
-from leadline._core import condition
+from leadline._core.datadir import condition
 from leadline.cli import run
 from leadline.postgres.server.binaries import host_dirs
 from standby import Standby

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from conftest import Server, no_oracle
-from leadline._core import page_read
+from leadline._core.pages import page_read
 from leadline.cli import run
 from leadline.postgres.server.binaries import host_dirs, wheel_dirs
 from servers import MAJORS

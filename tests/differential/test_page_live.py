@@ -14,7 +14,7 @@ from typing import Any
 import psycopg
 import pytest
 from conftest import Server, running
-from leadline._core import page_read
+from leadline._core.pages import page_read
 from leadline.cli import run
 from leadline.files.pages.run import Pages
 from leadline.files.pages.text import show_text

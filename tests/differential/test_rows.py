@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from conftest import Server, running
-from leadline._core import RowScan
+from leadline._core.rows import RowScan
 from leadline.cli import run
 from servers import MAJORS
 

@@ -11,7 +11,8 @@ from typing import Any
 import psycopg
 import pytest
 from conftest import Server, running
-from leadline._core import PageValues, RowScan
+from leadline._core.pages import PageValues
+from leadline._core.rows import RowScan
 from leadline.cli import run
 from server_encodings import characters, encodings
 from test_rows import told

@@ -12,7 +12,7 @@ from typing import Any
 import duckdb
 import pytest
 from conftest import Server, running
-from leadline._core import RowScan
+from leadline._core.rows import RowScan
 from leadline.cli import run
 from test_rows import told
 
@@ -248,7 +248,7 @@ def test_an_export_can_be_stopped_and_leaves_nothing(server: Server, tmp_path: P
 
 PEAK = """
 import sys
-from leadline._core import RowScan
+from leadline._core.rows import RowScan
 count, _ = RowScan(sys.argv[1], relation=sys.argv[2], database="postgres").export(sys.argv[3], 2, None)
 print(count, next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))
 """

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from conftest import running
-from leadline._core import RowScan
+from leadline._core.rows import RowScan
 from leadline.cli import run
 from servers import MAJORS
 from test_rows import told

@@ -13,7 +13,7 @@ from typing import Any
 import duckdb
 import pytest
 from conftest import Server
-from leadline._core import RowScan
+from leadline._core.rows import RowScan
 from servers import MAJORS
 from test_rows import found, told
 

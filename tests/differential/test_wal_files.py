@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from conftest import running
-from leadline._core import WalLog
+from leadline._core.wal import WalLog
 from leadline.cli import run
 from leadline.errors import LeadlineError
 from leadline.files.wal import parse_relation

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from conftest import CopiedServer, Server, no_oracle, running
-from leadline._core import WalLog
+from leadline._core.wal import WalLog
 from leadline.capture.reader import open_capture
 from leadline.cli import run
 from leadline.files.wal import batches

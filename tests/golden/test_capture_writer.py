@@ -1,4 +1,4 @@
-"""leadline._core.TableWriter: rows from Python into a capture, read back as every user reads them."""
+"""leadline._core.capture.TableWriter: rows from Python into a capture, read back as every user reads them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from leadline._core import TableWriter, clock
+from leadline._core.capture import TableWriter, clock
 from leadline.capture.manifest import Clock, Manifest, Target, write_manifest
 from leadline.capture.reader import Capture, open_capture
 from leadline.errors import LeadlineError

@@ -14,7 +14,7 @@ from typing import Any
 import click
 import duckdb
 import pytest
-from leadline._core import PageRun, page_read
+from leadline._core.pages import PageRun, page_read
 from leadline.capture.reader import open_capture
 from leadline.cli import run
 from leadline.errors import LeadlineError

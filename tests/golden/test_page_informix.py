@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from leadline._core import informix_page, informix_page_type
+from leadline._core.pages import informix_page, informix_page_type
 from leadline.cli import run
 
 PAGE = Path(__file__).resolve().parents[2] / "testdata" / "informix" / "page" / "chunk_free_list.page"

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from leadline._core import TableWriter
+from leadline._core.capture import TableWriter
 from leadline.capture.making import Making
 from leadline.capture.manifest import ProbeState, Target
 from leadline.cli import run

@@ -9,7 +9,7 @@ import signal
 from pathlib import Path
 
 from conftest import Server, copy_folder
-from leadline._core import condition
+from leadline._core.datadir import condition
 
 
 def names(data_dir: Path) -> tuple[str, list[str]]:

@@ -69,7 +69,7 @@ def test_no_memory_but_sql_is_still_fine(
     def refuse(*_: Any, **__: Any) -> Any:
         raise LeadlineError("unsupported", "PostgreSQL 99 is not known", detail="made up", hint="upgrade leadline")
 
-    monkeypatch.setattr(_core, "Recorder", refuse)
+    monkeypatch.setattr(_core.recorder, "Recorder", refuse)
     assert run(["doctor", servers(16).dsn, "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert printed["tiers"] == ["SQL"]
@@ -83,7 +83,7 @@ def test_nothing_possible_is_exit_code_2(
     def refuse(*_: Any, **__: Any) -> Any:
         raise LeadlineError("rights", "memory may not be read", hint="sudo leadline ...")
 
-    monkeypatch.setattr(_core, "Recorder", refuse)
+    monkeypatch.setattr(_core.recorder, "Recorder", refuse)
     monkeypatch.setattr(doctor, "socket_dsn", lambda target: "host=/nonexistent")
     assert run(["doctor", str(servers(16).pid)]) == 2
     assert "This target cannot be captured" in capsys.readouterr().out

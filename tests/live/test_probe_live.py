@@ -467,12 +467,12 @@ def test_what_is_no_postmaster_is_refused(pg: Server, tmp_path: Path) -> None:
     with pg.connect() as connection:
         for pid, kind in ((pid_of(connection), "not_found"), (os.getpid(), "not_found"), (2**22 + 1, "not_found")):
             with pytest.raises(LeadlineError) as refused:
-                _core.Recorder(str(tmp_path), pid, 100)
+                _core.recorder.Recorder(str(tmp_path), pid, 100)
             assert refused.value.kind == kind, (pid, refused.value.as_text())
             assert refused.value.hint
     for rate in (0, -1, float("nan"), 1e9):
         with pytest.raises(LeadlineError) as refused:
-            _core.Recorder(str(tmp_path), pg.pid, rate)
+            _core.recorder.Recorder(str(tmp_path), pg.pid, rate)
         assert refused.value.kind == "usage"
 
 

@@ -401,7 +401,7 @@ def refusing(kind: str, message: str) -> Callable[..., Any]:
 
 
 def test_an_unknown_major_falls_back_to_sql(servers: Callable[[int], Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_core, "Recorder", refusing("unsupported", "PostgreSQL 99 is not known"))
+    monkeypatch.setattr(_core.recorder, "Recorder", refusing("unsupported", "PostgreSQL 99 is not known"))
     capture = open_capture(take(dsn=servers(16).dsn, for_s=0.5, out=tmp_path / "c"))
     assert capture.manifest.probe("sessions").tier == "sql"
     assert any("PostgreSQL 99 is not known" in note and "what a user can do" in note for note in capture.manifest.notes)
@@ -410,7 +410,7 @@ def test_an_unknown_major_falls_back_to_sql(servers: Callable[[int], Server], tm
 def test_an_unknown_major_without_a_way_out_is_one_error(
     servers: Callable[[int], Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(_core, "Recorder", refusing("unsupported", "PostgreSQL 99 is not known"))
+    monkeypatch.setattr(_core.recorder, "Recorder", refusing("unsupported", "PostgreSQL 99 is not known"))
     monkeypatch.setattr("leadline.probes.sessions.socket_dsn", lambda target: None)
     assert run(["take", "--pid", str(servers(16).pid), "--for", "1s", "-o", str(tmp_path / "c")]) == 2
     assert run(["take", servers(16).dsn, "--tier", "shm", "--for", "1s", "-o", str(tmp_path / "c")]) == 2
@@ -422,7 +422,7 @@ def test_an_unknown_major_without_a_way_out_is_one_error(
 def test_a_pid_without_memory_rights_uses_the_servers_own_socket(
     servers: Callable[[int], Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_core, "Recorder", refusing("rights", "memory may not be read"))
+    monkeypatch.setattr(_core.recorder, "Recorder", refusing("rights", "memory may not be read"))
     monkeypatch.setenv("PGUSER", "postgres")
     capture = open_capture(take(pid=servers(16).pid, for_s=0.5, out=tmp_path / "c"))
     assert capture.manifest.probe("sessions").tier == "sql" and capture.scalar("select count(*) from session_sample") > 0

@@ -67,7 +67,7 @@ impl Runner {
 }
 
 /// Writes `clock`, and what the process used into `self_cost`, once a second.
-#[pyclass(module = "leadline._core")]
+#[pyclass(module = "leadline._core.capture")]
 pub(crate) struct Keeper(Runner);
 
 #[pymethods]
@@ -92,7 +92,7 @@ impl Keeper {
 }
 
 /// The host as /proc, /sys and taskstats tell it.
-#[pyclass(module = "leadline._core")]
+#[pyclass(module = "leadline._core.host")]
 pub(crate) struct HostProbe {
     runner: Runner,
     work: Option<HostWork>,

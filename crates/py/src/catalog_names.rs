@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use crate::error::Error;
 
 /// The catalogs of one data directory.
-#[pyclass(frozen, module = "leadline._core")]
+#[pyclass(frozen, module = "leadline._core.catalog")]
 pub(crate) struct CatalogNames {
     dir: DataDir,
     databases: Vec<Database>,

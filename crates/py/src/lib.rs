@@ -1,6 +1,6 @@
 //! `leadline._core`: arguments in, the GIL released, errors out as `LeadlineError`. Nothing is decided here.
 //!
-//! The Python side of these signatures is `python/leadline/_core.pyi`.
+//! Each submodule is what Python needs of one subject. The Python side of these signatures is `python/leadline/_core/*.pyi`.
 
 use pyo3::prelude::*;
 
@@ -21,30 +21,54 @@ mod wal;
 
 /// The compiled part of leadline.
 #[pymodule]
-fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add("VERSION", env!("CARGO_PKG_VERSION"))?;
-    module.add_class::<table_writer::TableWriter>()?;
-    module.add_class::<recorder::Recorder>()?;
-    module.add_class::<beat::Keeper>()?;
-    module.add_class::<beat::HostProbe>()?;
-    module.add_class::<page::PageRun>()?;
-    module.add_function(wrap_pyfunction!(page::page_read, module)?)?;
-    module.add_function(wrap_pyfunction!(page::block_sizes, module)?)?;
-    module.add("DEFAULT_BLOCK_SIZE", leadline_datadir::DEFAULT_BLOCK_SIZE)?;
-    module.add("MAJORS", (*leadline_datadir::MAJORS.start(), *leadline_datadir::MAJORS.end()))?;
-    module.add_class::<catalog_names::CatalogNames>()?;
-    module.add_function(wrap_pyfunction!(data_dir::condition, module)?)?;
-    module.add_function(wrap_pyfunction!(informix::informix_page, module)?)?;
-    module.add_function(wrap_pyfunction!(informix::informix_page_type, module)?)?;
-    module.add_class::<page_values::PageValues>()?;
-    module.add_class::<rows::RowScan>()?;
-    module.add_function(wrap_pyfunction!(rows::relation_names, module)?)?;
-    module.add_function(wrap_pyfunction!(rows::file_faults, module)?)?;
-    module.add("REASONS", pending::reasons())?;
-    module.add_class::<pending::OldPages>()?;
-    module.add_function(wrap_pyfunction!(pending::pending_scan, module)?)?;
-    module.add_class::<wal::WalLog>()?;
-    module.add_function(wrap_pyfunction!(statement::normalise, module)?)?;
-    module.add_function(wrap_pyfunction!(clock::clock, module)?)?;
-    Ok(())
+fn _core(core: &Bound<'_, PyModule>) -> PyResult<()> {
+    core.add("VERSION", env!("CARGO_PKG_VERSION"))?;
+    submodule(core, "capture", |module| {
+        module.add_class::<table_writer::TableWriter>()?;
+        module.add_class::<beat::Keeper>()?;
+        module.add_function(wrap_pyfunction!(clock::clock, module)?)
+    })?;
+    submodule(core, "catalog", |module| {
+        module.add_class::<catalog_names::CatalogNames>()?;
+        module.add_function(wrap_pyfunction!(rows::file_faults, module)?)?;
+        module.add_function(wrap_pyfunction!(rows::relation_names, module)?)
+    })?;
+    submodule(core, "datadir", |module| {
+        module.add("DEFAULT_BLOCK_SIZE", leadline_datadir::DEFAULT_BLOCK_SIZE)?;
+        module.add("MAJORS", (*leadline_datadir::MAJORS.start(), *leadline_datadir::MAJORS.end()))?;
+        module.add_function(wrap_pyfunction!(page::block_sizes, module)?)?;
+        module.add_function(wrap_pyfunction!(data_dir::condition, module)?)
+    })?;
+    submodule(core, "host", |module| module.add_class::<beat::HostProbe>())?;
+    submodule(core, "pages", |module| {
+        module.add_class::<page::PageRun>()?;
+        module.add_class::<page_values::PageValues>()?;
+        module.add_function(wrap_pyfunction!(page::page_read, module)?)?;
+        module.add_function(wrap_pyfunction!(informix::informix_page, module)?)?;
+        module.add_function(wrap_pyfunction!(informix::informix_page_type, module)?)
+    })?;
+    submodule(core, "pending", |module| {
+        module.add("REASONS", pending::reasons())?;
+        module.add_class::<pending::OldPages>()?;
+        module.add_function(wrap_pyfunction!(pending::pending_scan, module)?)
+    })?;
+    submodule(core, "recorder", |module| {
+        module.add_class::<recorder::Recorder>()?;
+        module.add_function(wrap_pyfunction!(statement::normalise, module)?)
+    })?;
+    submodule(core, "rows", |module| module.add_class::<rows::RowScan>())?;
+    submodule(core, "wal", |module| module.add_class::<wal::WalLog>())
+}
+
+/// Adds a submodule. `import` looks among the loaded modules only: there is no file of that name.
+fn submodule(
+    core: &Bound<'_, PyModule>,
+    name: &str,
+    fill: impl FnOnce(&Bound<'_, PyModule>) -> PyResult<()>,
+) -> PyResult<()> {
+    let full = format!("leadline._core.{name}");
+    let module = PyModule::new(core.py(), &full)?;
+    fill(&module)?;
+    core.add(name, &module)?;
+    core.py().import("sys")?.getattr("modules")?.set_item(full, module)
 }

@@ -187,7 +187,7 @@ fn problem_dict<'py>(py: Python<'py>, problem: &Problem) -> PyResult<Bound<'py, 
 }
 
 /// All pages of files and data directories, looked at by threads of its own.
-#[pyclass(frozen, module = "leadline._core")]
+#[pyclass(frozen, module = "leadline._core.pages")]
 pub(crate) struct PageRun {
     /// None once it was finished. Locked only while the GIL is released.
     run: Mutex<Option<Run>>,

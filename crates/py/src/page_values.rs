@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 
 use crate::error::Error;
 
-#[pyclass(frozen)]
+#[pyclass(frozen, module = "leadline._core.pages")]
 pub(crate) struct PageValues {
     values: Mutex<Values>,
     #[pyo3(get)]

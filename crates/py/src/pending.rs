@@ -95,7 +95,7 @@ fn relation_dict<'py>(py: Python<'py>, relation: &Relation, tally: &Tally) -> Py
 
 type PageRows = (u32, usize, Vec<(u16, u16, u16, usize)>);
 
-#[pyclass(frozen)]
+#[pyclass(frozen, module = "leadline._core.pending")]
 pub(crate) struct OldPages {
     pages: Mutex<Pages>,
 }

@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
 /// The shared-memory probe of one server and the threads that write what it sees.
-#[pyclass(module = "leadline._core")]
+#[pyclass(module = "leadline._core.recorder")]
 pub(crate) struct Recorder {
     inner: Inner,
     description: Description,

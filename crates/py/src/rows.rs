@@ -37,7 +37,7 @@ pub(crate) fn relation_names(py: Python<'_>, data_dir: PathBuf) -> PyResult<Boun
     Ok(out)
 }
 
-#[pyclass(frozen)]
+#[pyclass(frozen, module = "leadline._core.rows")]
 pub(crate) struct RowScan {
     scan: Mutex<Scan>,
     dead: bool,

@@ -12,7 +12,7 @@ use crate::error::Error;
 /// Writes rows of one stored table into a capture folder, checked against the table's columns.
 ///
 /// Rows reach the disk at `flush` and `close`, each time as one whole segment. Threads may share a writer.
-#[pyclass(frozen, module = "leadline._core")]
+#[pyclass(frozen, module = "leadline._core.capture")]
 pub(crate) struct TableWriter {
     spec: &'static TableSpec,
     /// Locked only while the GIL is released, so that a thread waiting here stops no other.

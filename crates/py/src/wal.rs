@@ -18,7 +18,7 @@ use pyo3::types::{PyBytes, PyDict, PyList};
 use crate::error::Error;
 
 /// A log on disk: the segments of a folder, or one of them, and the records of it that are wanted.
-#[pyclass(frozen, module = "leadline._core")]
+#[pyclass(frozen, module = "leadline._core.wal")]
 pub(crate) struct WalLog {
     log: Arc<Log>,
     range: Range,

@@ -18,7 +18,7 @@ Row = tuple[Any, ...]
 
 
 class Writer(Protocol):
-    """What writes one table: `_core.TableWriter`."""
+    """What writes one table: `_core.capture.TableWriter`."""
 
     def append(self, rows: list[Row]) -> None: ...
     def flush(self) -> None: ...
@@ -31,7 +31,7 @@ OpenWriter = Callable[[str, str], Writer]
 def core_writer(capture_dir: str, table: str) -> Writer:
     from leadline import _core
 
-    return _core.TableWriter(capture_dir, table)
+    return _core.capture.TableWriter(capture_dir, table)
 
 
 class Store:

@@ -60,7 +60,7 @@ def command(
     catalog in the data directory. Values are printed as the server prints them. If the server is running, changes that are
     only in its memory cannot be seen: run CHECKPOINT to write them. With --dsn, the server is only asked where the table is.
     """
-    from leadline._core import RowScan
+    from leadline._core.rows import RowScan
     from leadline.errors import LeadlineError
     from leadline.files import condition, unreadable
     from leadline.files.wal import threads_here

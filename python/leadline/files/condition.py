@@ -10,10 +10,10 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from leadline._core import condition
+from leadline._core.datadir import condition
 
 if TYPE_CHECKING:
-    from leadline._core import Condition, Remark
+    from leadline._core.datadir import Condition, Remark
 
 FIRST_MAJOR = 13
 

@@ -9,7 +9,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from leadline._core import WalLog, relation_names
+from leadline._core.catalog import relation_names
+from leadline._core.wal import WalLog
 from leadline.errors import LeadlineError
 from leadline.figures import one_line
 from leadline.files.server import ServerFiles, names_a_server, server_files

@@ -37,7 +37,8 @@ class HostProbe:
             )
         self.required, self.rate_hz = required, rate_hz
         self._pid, self._stored = pid, tuple(stored)
-        self._core = _core.HostProbe(str(directory), rate_hz, flush_interval_s=flush_interval_s, growing_segments=flush_interval_s >= 5.0)
+        growing = flush_interval_s >= 5.0
+        self._core = _core.host.HostProbe(str(directory), rate_hz, flush_interval_s=flush_interval_s, growing_segments=growing)
 
     def before(self, store: Store, manifest: Manifest) -> None:
         found = read_this_host() if self._pid is None else read_host(self._pid, self._stored)

@@ -17,7 +17,7 @@ class Keeper:
     required = True
 
     def __init__(self, directory: Path) -> None:
-        self._core = _core.Keeper(str(directory))
+        self._core = _core.capture.Keeper(str(directory))
 
     def before(self, store: Store, manifest: Manifest) -> None: ...
 

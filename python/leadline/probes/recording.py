@@ -212,7 +212,7 @@ def stop_on_signal() -> Iterator[threading.Event]:
 def _clock() -> tuple[int, int]:
     from leadline import _core
 
-    return _core.clock()
+    return _core.capture.clock()
 
 
 def cpu_s() -> float:

@@ -22,7 +22,7 @@ SAMPLED = ("sessions", "locks", "buffers", "deltas")  # what comes of its passes
 
 
 class Sampler(Protocol):
-    """What samples a server: `_core.Recorder` or SqlRecorder."""
+    """What samples a server: `_core.recorder.Recorder` or SqlRecorder."""
 
     def describe(self) -> dict[str, Any]: ...
     def start(self) -> None: ...
@@ -50,7 +50,7 @@ def attach(target: Target, directory: Path, rate_hz: float, tier: str, flush_int
         try:
             from leadline import _core
 
-            probe = _core.Recorder(
+            probe = _core.recorder.Recorder(
                 str(directory),
                 target.pid,
                 rate_hz,

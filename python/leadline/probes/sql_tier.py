@@ -1,6 +1,6 @@
 """The SQL tier: the tables of a capture from pg_stat_activity over one connection, at 1 to 10 Hz.
 
-For servers whose memory may not be read or is not on this host. Same interface as `_core.Recorder`, so `take` drives both.
+For servers whose memory may not be read or is not on this host. Same interface as `_core.recorder.Recorder`, so `take` drives both.
 What it cannot see: buffers, LWLock holders, waits between two polls. Codes in wait_event_info are made up per capture: the
 server's class number in the high byte, a running number below; the wait_event table of the capture names them.
 """
@@ -252,7 +252,7 @@ class SqlRecorder:
         last = self._last_statement.get(session)
         if not a.query_id and last is not None and last[:2] == (a.query_start or 0, a.query):
             return last[2]
-        text, key = _core.normalise(a.query)
+        text, key = _core.recorder.normalise(a.query)
         known = self._texts.get(text)
         found = a.query_id or known or key
         if known is None:

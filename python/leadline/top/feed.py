@@ -60,5 +60,5 @@ class Feed:
 
     def _set_clock(self) -> None:
         """The wall clock may be set while the view runs for days; what was sampled keeps the ages it had."""
-        monotonic_ns, wall_ns = _core.clock()
+        monotonic_ns, wall_ns = _core.capture.clock()
         self.manifest.clock.wall_offset_ns = wall_ns - monotonic_ns

@@ -49,7 +49,7 @@ class HostFeed:
         self._trimmed = time.monotonic()
 
     def start(self) -> None:
-        monotonic_ns, wall_ns = _core.clock()
+        monotonic_ns, wall_ns = _core.capture.clock()
         self.live.manifest.clock.wall_offset_ns = wall_ns - monotonic_ns
         self._probe.start()
 

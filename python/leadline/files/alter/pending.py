@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any, NamedTuple
 
-from leadline._core import REASONS, pending_scan
+from leadline._core.pending import REASONS, pending_scan
 from leadline.figures import count
 from leadline.files.server import check_readable, server_files
 from leadline.progress import TerminalLine

@@ -16,7 +16,7 @@ from typing import Any
 
 import psycopg
 
-from leadline._core import REASONS, OldPages
+from leadline._core.pending import REASONS, OldPages
 from leadline.errors import LeadlineError
 from leadline.figures import count, one_line
 from leadline.files.alter import pending

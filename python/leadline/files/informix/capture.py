@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from leadline._core import TableWriter, informix_page_type
+from leadline._core.capture import TableWriter
+from leadline._core.pages import informix_page_type
 from leadline.capture.folder import make_empty_folder
 from leadline.capture.making import Making
 from leadline.capture.manifest import ProbeState, Target

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from leadline._core import page_read
+from leadline._core.pages import page_read
 from leadline.errors import LeadlineError
 
 
@@ -39,7 +39,7 @@ def parse_place(text: str, *, block_needed: bool = False) -> Place:
 
 
 def read_page(place: Place, block_size: int | None = None) -> dict[str, Any]:
-    """A page taken apart, as leadline._core.page_read gives it; of a text, the page it is a dump of. Raises LeadlineError."""
+    """A page taken apart, as leadline._core.pages.page_read gives it; of a text, the page it is a dump of. Raises LeadlineError."""
     from leadline.files.pages import dump_text, oracle_dump
 
     text = dump_text.read_text(place.path)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from leadline._core import file_faults
+from leadline._core.catalog import file_faults
 from leadline.errors import LeadlineError
 from leadline.files import condition
 

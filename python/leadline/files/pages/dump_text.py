@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from leadline._core import page_read
+from leadline._core.pages import page_read
 from leadline.errors import LeadlineError
 from leadline.files.pages import Place
 from leadline.files.pages.text import checksum_words

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from leadline._core import informix_page
+from leadline._core.pages import informix_page
 from leadline.errors import LeadlineError
 from leadline.files.pages import Place
 
@@ -12,7 +12,7 @@ PAGE_SIZES = (2048, 4096, 6144, 8192, 10240, 12288, 14336, 16384)
 
 
 def read_page(place: Place, page_size: int | None = None, *, version_15: bool = False, row_size: int | None = None) -> dict[str, Any]:
-    """A page taken apart, in the shape of leadline._core.page_read. Raises LeadlineError."""
+    """A page taken apart, in the shape of leadline._core.pages.page_read. Raises LeadlineError."""
     size = page_size or PAGE_SIZES[0]
     if size not in PAGE_SIZES:
         raise LeadlineError("usage", f"Informix has no {size}-byte pages", hint="use a multiple of 2048, up to 16384")

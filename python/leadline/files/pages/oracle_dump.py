@@ -1,4 +1,4 @@
-"""What `alter system dump datafile N block M` of Oracle printed, as a page in the shape of leadline._core.page_read.
+"""What `alter system dump datafile N block M` of Oracle printed, as a page in the shape of leadline._core.pages.page_read.
 
 Names are those of the dump. It carries no bytes, so there are no offsets, and no checksum can be computed.
 """

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from leadline._core import PageRun
+from leadline._core.pages import PageRun
 from leadline.files import condition
 from leadline.files.pages import directory
 from leadline.progress import TerminalLine

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from leadline._core import PageValues
+from leadline._core.pages import PageValues
 from leadline.errors import LeadlineError
 
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 
-from leadline._core import DEFAULT_BLOCK_SIZE, block_sizes
+from leadline._core.datadir import DEFAULT_BLOCK_SIZE, block_sizes
 from leadline.errors import LeadlineError
 from leadline.host import proc
 from leadline.postgres import postmaster

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from leadline._core import CatalogNames
+from leadline._core.catalog import CatalogNames
 from leadline.errors import LeadlineError
 from leadline.postgres.catalog.sql import Collected
 

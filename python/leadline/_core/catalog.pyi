@@ -1,0 +1,35 @@
+"""Names from the catalog files of a data directory, and what is wrong with the files by them."""
+
+from typing import Any, final
+
+__all__ = ["CatalogNames", "file_faults", "relation_names"]
+
+@final
+class CatalogNames:
+    """Names from the catalog files of a data directory. Rows of transactions that had not ended, as far as the files tell, count too.
+
+    Raises kinds not_found, rights, unsupported, storage, invalid.
+    """
+
+    def __new__(cls, data_dir: str) -> CatalogNames: ...
+    def databases(self) -> list[tuple[int, str, int, int]]:
+        """(oid, name, default tablespace, bytes or -1) of each database."""
+
+    def roles(self) -> list[tuple[int, str]]:
+        """(oid, name) of each role."""
+
+    def relations(self, datid: int) -> list[tuple[int, int, int, int, str, str, str, str, int, int, float]]:
+        """Rows of the table `relation` for one database, shared relations (datid 0) with it."""
+
+def file_faults(data_dir: str) -> list[dict[str, Any]]:
+    """What is wrong with the files of a data directory as its catalogs have them: {class, path, relation, bytes, wanted, found}.
+
+    class: missing, odd (no regular file), short (fewer blocks than were counted last), orphan (of no relation; path names the first of its
+    files), catalog (cannot be read). Nothing of a copy or a backup without its log. Raises as RowScan does.
+    """
+
+def relation_names(data_dir: str) -> dict[tuple[int, int, int], tuple[str, str]]:
+    """Of the file of each relation in a data directory (tablespace, database, number): (database, schema.name).
+
+    The database of what all databases share is 0, without a name. Raises as RowScan does.
+    """
