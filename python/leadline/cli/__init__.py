@@ -81,8 +81,8 @@ def _print_version(ctx: click.Context, _param: click.Parameter, value: bool) -> 
 def group() -> None:
     """Show where a database server spends its time, measured from outside, without SQL.
 
-    Data goes to stdout, messages to stderr. Exit code 0: success; 1: findings (`findings`)
-    or problems (`page check`) were found; 2: error.
+    Data goes to stdout, messages to stderr. Exit code 0: success; 1: findings (`findings`),
+    problems (`page check`) or work left over (`alter`); 2: error.
     """
 
 
