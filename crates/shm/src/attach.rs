@@ -366,6 +366,21 @@ fn find_be_entries_by_pid(
     }
 }
 
+/// How many processes do not find their pid at an address that should hold it. One that is about to start or end has 0 there, which says
+/// nothing if others find theirs; one that has ended since says nothing either.
+fn wrong_owners<'a>(postmaster: &ProcessMemory, places: impl Iterator<Item = (&'a Child, u64)>) -> usize {
+    let (mut right, mut zero, mut wrong) = (0, 0, 0);
+    for (child, address) in places {
+        match postmaster.u32(address) {
+            Ok(pid) if pid == child.inner_pid as u32 => right += 1,
+            _ if procfs::parent_and_start(child.pid).is_none() => {}
+            Ok(0) => zero += 1,
+            _ => wrong += 1,
+        }
+    }
+    wrong + if right == 0 { zero } else { 0 }
+}
+
 #[allow(clippy::too_many_arguments)] // the facts a check compares
 fn check_processes(
     checks: &mut Checks,
@@ -392,23 +407,13 @@ fn check_processes(
         off_stride == 0,
         format!("{} bytes; {off_stride} of {} processes off it", layout.proc_size, children.len()),
     );
-    // a process may end while we look: those still there must agree
-    let alive = |c: &&Child| procfs::parent_and_start(c.pid).is_some();
-    let wrong_pid = children
-        .iter()
-        .filter(|c| postmaster.u32(c.my_proc + layout.proc_pid) != Ok(c.inner_pid as u32))
-        .filter(alive)
-        .count();
+    let wrong_pid = wrong_owners(postmaster, children.iter().map(|c| (c, c.my_proc + layout.proc_pid)));
     checks.note(
         "PGPROC.pid",
         wrong_pid == 0,
         format!("offset {}; wrong in {wrong_pid} of {}", layout.proc_pid, children.len()),
     );
-    let wrong_owner = children
-        .iter()
-        .filter(|c| postmaster.u32(c.my_proc + layout.proc_latch_owner_pid()) != Ok(c.inner_pid as u32))
-        .filter(alive)
-        .count();
+    let wrong_owner = wrong_owners(postmaster, children.iter().map(|c| (c, c.my_proc + layout.proc_latch_owner_pid())));
     checks.note(
         "PGPROC.procLatch.owner_pid",
         wrong_owner == 0,
@@ -484,13 +489,10 @@ fn find_backend_status(
         votes == entries && segment.contains(&found),
         format!("{votes} of {entries} processes agree on the array at {} bytes an entry", layout.be_size),
     );
-    let wrong = children
-        .iter()
-        .filter_map(|c| c.my_be_entry.map(|e| (c, e)))
-        .filter(|(c, e)| {
-            postmaster.u32(e + layout.be_procpid) != Ok(c.inner_pid as u32) && procfs::parent_and_start(c.pid).is_some()
-        })
-        .count();
+    let wrong = wrong_owners(
+        postmaster,
+        children.iter().filter_map(|c| c.my_be_entry.map(|entry| (c, entry + layout.be_procpid))),
+    );
     checks.note("PgBackendStatus.st_procpid", wrong == 0, format!("wrong in {wrong} of {entries}"));
     let states = children
         .iter()
