@@ -16,6 +16,9 @@
 #![warn(missing_docs)]
 
 pub mod pglz;
+mod read_buffer;
+
+pub use read_buffer::ReadBuffer;
 
 use std::fmt;
 

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use leadline_bytes::ReadBuffer;
 use leadline_errors::Error;
 use leadline_page::postgres::{Header, Kind, Verdict};
 use leadline_page::Wrong;
@@ -157,7 +158,12 @@ impl Run {
         let start = |_| {
             let (shared, sender, folder) = (Arc::clone(&shared), sender.clone(), capture_dir.clone());
             std::thread::spawn(move || {
-                let mut worker = Worker { shared: &shared, sender, summary: Summary::default(), buffer: Vec::new() };
+                let mut worker = Worker {
+                    shared: &shared,
+                    sender,
+                    summary: Summary::default(),
+                    buffer: ReadBuffer::new(PIECE as usize),
+                };
                 if let Err(e) = worker.work(folder) {
                     shared.stop.store(true, Relaxed);
                     lock(&shared.error).get_or_insert(e);
@@ -228,7 +234,7 @@ struct Worker<'s> {
     shared: &'s Arc<Shared>,
     sender: SyncSender<Problem>,
     summary: Summary,
-    buffer: Vec<u8>,
+    buffer: ReadBuffer,
 }
 
 impl Worker<'_> {
@@ -322,11 +328,11 @@ impl Worker<'_> {
         let size = about.layout.block_size as usize;
         // A file may have been looked at while its last page was being added: all of that page is asked for.
         let there = PIECE.min(about.bytes - offset) as usize;
+        let wanted = there.next_multiple_of(size);
         let mut buffer = std::mem::take(&mut self.buffer);
-        buffer.resize(there.next_multiple_of(size), 0);
         let mut read = 0;
         for _ in 0..LOOKS {
-            let more = read_at(file, buffer.get_mut(read..).unwrap_or_default(), offset + read as u64);
+            let more = read_at(file, buffer.get_mut(read..wanted).unwrap_or_default(), offset + read as u64);
             read += more.map_err(|source| cannot_read(&about.path, &source))?;
             if read % size == 0 {
                 break; // else the page behind is being added, or its end is missing

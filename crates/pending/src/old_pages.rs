@@ -1,5 +1,6 @@
 //! The old rows of one table, page by page, for whoever rewrites them.
 
+use leadline_bytes::ReadBuffer;
 use leadline_errors::Error;
 use leadline_rows::heap_file::HeapFile;
 
@@ -24,7 +25,7 @@ pub struct OldPages {
     living: Living,
     file: HeapFile,
     block: u32,
-    buffer: Vec<u8>,
+    buffer: ReadBuffer,
 }
 
 impl OldPages {
@@ -32,7 +33,7 @@ impl OldPages {
     pub fn new(relation: &Relation, oldest_running: Option<u32>) -> Option<OldPages> {
         let What::Table(form) = &relation.what else { return None };
         let file = relation.file.again();
-        let buffer = vec![0; 16 * file.block_size];
+        let buffer = ReadBuffer::new(16 * file.block_size);
         Some(OldPages { form: form.clone(), living: Living::new(relation, oldest_running), file, block: 0, buffer })
     }
 

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use leadline_bytes::ReadBuffer;
 use leadline_errors::{Error, Kind};
 use leadline_page::postgres::heap::TupleHeader;
 use leadline_page::postgres::{checksum, Header};
@@ -167,7 +168,7 @@ fn blocks_of_piece(relation: &Relation) -> u32 {
 }
 
 fn work(shared: &Shared<'_>) -> Result<(), Error> {
-    let mut buffer = vec![0; PIECE];
+    let mut buffer = ReadBuffer::new(PIECE);
     let mut hopeless = 0;
     let mut open: Option<(usize, HeapFile, Living, Tally)> = None;
     while let Some((number, block)) = next_piece(shared) {

@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use leadline_bytes::ReadBuffer;
 use leadline_page::postgres::{Fork, Header};
 use leadline_pagescan::{check_fast, look_again};
 
@@ -98,8 +99,8 @@ pub(crate) struct Decoder {
     layout: Layout,
     cells: Cells,
     outside: Outside,
-    buffer: Vec<u8>,
-    second: Vec<u8>,
+    buffer: ReadBuffer,
+    second: ReadBuffer,
     unread: Unread,
 }
 
@@ -107,7 +108,7 @@ impl Decoder {
     pub(crate) fn new(relation: &Arc<Relation>, dead: bool) -> Decoder {
         let heap = relation.heap.again();
         let read_twice = !relation.dir.checksums && relation.dir.may_be_running();
-        let buffer = vec![0; BLOCKS * heap.block_size];
+        let buffer = ReadBuffer::new(BLOCKS * heap.block_size);
         Decoder {
             relation: Arc::clone(relation),
             dead,
@@ -116,7 +117,7 @@ impl Decoder {
             layout: Layout::new(relation.attributes.iter().map(|(a, column)| (a.storage, *column))),
             cells: Cells::default(),
             outside: Outside::new(relation),
-            second: if read_twice { buffer.clone() } else { Vec::new() },
+            second: if read_twice { buffer.clone() } else { ReadBuffer::default() },
             buffer,
             unread: Unread::default(),
             heap,

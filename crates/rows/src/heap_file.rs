@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
+use leadline_bytes::ReadBuffer;
 use leadline_page::postgres::heap::{TupleHeader, HEAP_HASNULL, HEAP_NATTS_MASK, SIZE};
 use leadline_page::postgres::line_pointer::{LinePointer, LP_NORMAL};
 use leadline_page::postgres::Header;
@@ -107,7 +108,7 @@ impl HeapFile {
     /// Calls `each` with block, line pointer and tuple of every tuple. Pages that are none of a table are passed over.
     /// False when a file became shorter meanwhile: then not all were seen.
     pub(crate) fn each_tuple(&mut self, mut each: impl FnMut(u32, u16, &Tuple<'_>)) -> Result<bool> {
-        let mut buffer = vec![0; 32 * self.block_size];
+        let mut buffer = ReadBuffer::new(32 * self.block_size);
         let mut block = 0;
         while block < self.blocks {
             let read = self.read(block, &mut buffer)?;

@@ -12,6 +12,7 @@ use crate::toast_places::{Builder, Places};
 use crate::tuple::{deform, Storage, Stored};
 use crate::varlena::{self, External, Varlena};
 use crate::xact::Xacts;
+use leadline_bytes::ReadBuffer;
 use leadline_errors::Result;
 
 /// chunk_id, chunk_seq, chunk_data
@@ -55,7 +56,7 @@ pub(crate) struct Toast {
     heap: HeapFile,
     places: Arc<Places>,
     xacts: Xacts,
-    buffer: Vec<u8>,
+    buffer: ReadBuffer,
     /// The blocks in the buffer.
     read: Range<u32>,
     blocks: Vec<u32>,
@@ -67,7 +68,7 @@ pub(crate) struct Toast {
 
 impl Toast {
     pub(crate) fn new(heap: HeapFile, places: Arc<Places>, xacts: Xacts) -> Toast {
-        let buffer = vec![0; BLOCKS * heap.block_size];
+        let buffer = ReadBuffer::new(BLOCKS * heap.block_size);
         let (read, blocks, pieces, stored) = (0..0, Vec::new(), Vec::new(), Vec::new());
         Toast { heap, places, xacts, buffer, read, blocks, pieces, in_order: true, stored }
     }

@@ -5,7 +5,7 @@
 //! only when someone waits, within a budget, and buffers found contended lately are looked at first.
 
 use crate::attach::Anchors;
-use crate::layout::Layout;
+use crate::layout::{Layout, LARGEST_TAG};
 use crate::lwlocks::{read_waiters, Waiter};
 use crate::memory::{Memory, Read};
 use crate::page_kind::{page_kind, right_sibling, LEAF, RIGHT_EDGE_LEAF, RIGHT_MOST_LEAF};
@@ -295,9 +295,10 @@ impl Buffers {
     }
 
     fn read_tag<M: Memory>(&self, mem: &M, descriptor: u64) -> Read<(BlockId, u32)> {
-        let mut b = vec![0u8; self.layout.buf_tag_size as usize];
-        mem.read(descriptor + self.layout.buf_tag, &mut b)?;
-        Ok((parse_tag(&self.layout, &b), mem.u32(descriptor + self.layout.buf_state)?))
+        let mut tag = [0; LARGEST_TAG];
+        let tag = tag.get_mut(..self.layout.buf_tag_size as usize).unwrap_or_default();
+        mem.read(descriptor + self.layout.buf_tag, tag)?;
+        Ok((parse_tag(&self.layout, tag), mem.u32(descriptor + self.layout.buf_state)?))
     }
 
     fn read_page_kind<M: Memory>(&self, mem: &M, buf_id: u32, tag: &BlockId) -> (&'static str, Option<u32>) {

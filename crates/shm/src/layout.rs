@@ -6,6 +6,9 @@ use leadline_errors::{Error, Kind, Result};
 
 include!(concat!(env!("OUT_DIR"), "/layout.rs"));
 
+/// Room for a LOCKTAG or a BufferTag of any version.
+pub(crate) const LARGEST_TAG: usize = 32;
+
 impl Layout {
     /// The layout of a major version.
     pub fn of(major: u32) -> Result<Layout> {
@@ -131,6 +134,7 @@ mod tests {
             let l = Layout::of(major).unwrap();
             assert!(l.proc_wait_event_info < l.proc_size, "{major}");
             assert!(l.buf_content_lock + 16 <= l.buf_size, "{major}");
+            assert!(l.buf_tag_size.max(l.locktag_size) <= LARGEST_TAG as u64, "{major}");
             assert_eq!(l.be_query_id.is_some(), major >= 14);
             assert_eq!(l.be_plan_id.is_some(), major >= 18);
             assert_eq!(l.proc_xmin.is_some(), major >= 14);

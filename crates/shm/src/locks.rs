@@ -5,7 +5,7 @@
 //! into or is read through a memory that faults, and a waiter whose waitLock moved meanwhile is dropped and counted.
 
 use crate::attach::Anchors;
-use crate::layout::Layout;
+use crate::layout::{Layout, LARGEST_TAG};
 use crate::memory::{Fault, Memory, Read};
 use crate::sessions::{is_prepared, is_proc};
 use crate::status::UNIX_EPOCH_OFFSET_US;
@@ -175,8 +175,9 @@ pub fn read_edges<M: Memory>(
 }
 
 fn read_tag<M: Memory>(mem: &M, layout: &Layout, at: u64) -> Read<LockTag> {
-    let mut b = vec![0u8; layout.locktag_size as usize];
-    mem.read(at, &mut b)?;
+    let mut b = [0; LARGEST_TAG];
+    let b = b.get_mut(..layout.locktag_size as usize).unwrap_or_default();
+    mem.read(at, b)?;
     let word = |at: u64| b.get(at as usize..).and_then(|b| b.first_chunk()).map_or(0, |w| u32::from_le_bytes(*w));
     let byte = |at: u64| b.get(at as usize).copied().unwrap_or(0);
     let tag = LockTag {

@@ -18,6 +18,7 @@ use crate::page::{
 use crate::record::{u32_at, Parts, Piece, Record, Wrong, HEADER};
 use crate::rmgr;
 use crate::segment::{moved_on, SegmentReader};
+use leadline_bytes::ReadBuffer;
 use leadline_datadir::Lsn;
 
 pub use again::Again;
@@ -48,7 +49,7 @@ pub struct Reader {
     found: bool,
     ending: Ending,
     source: Option<(usize, SegmentReader)>,
-    window: Vec<u8>,
+    window: ReadBuffer,
     /// Position of the window's first byte, and bytes that are valid in it.
     window_at: u64,
     window_len: usize,
@@ -102,7 +103,7 @@ impl Reader {
             found: false,
             ending: Ending::default(),
             source: None,
-            window: Vec::new(),
+            window: ReadBuffer::default(),
             window_at: 1,
             window_len: 0,
             page: 1,
@@ -495,7 +496,9 @@ impl Reader {
         }
         let offset = page % self.log.segment_size;
         let wanted = (WINDOW as u64).min(self.log.segment_size - offset) as usize;
-        self.window.resize(WINDOW, 0);
+        if self.window.is_empty() {
+            self.window = ReadBuffer::new(WINDOW);
+        }
         (self.window_at, self.window_len) = (page, 0);
         if let Some((_, source)) = &mut self.source {
             self.window_len = source.read_at(offset, &mut self.window[..wanted])?;
