@@ -1,6 +1,7 @@
 //! `Keeper` and `HostProbe`: work of `leadline_clockwork` in threads of its own.
 
 use crate::error::{error_dict, Error};
+use crate::table_writer::tables_dict;
 use leadline_clockwork::{Beat, Keeper as KeeperWork};
 use leadline_host::{HostProbe as HostWork, Losses};
 use pyo3::prelude::*;
@@ -50,18 +51,10 @@ impl Runner {
             py.detach(|| beat.stop());
         }
         let out = self.status(py)?;
-        let tables = PyDict::new(py);
         if let Some(beat) = &self.beat {
-            for (name, stats) in beat.written() {
-                let item = PyDict::new(py);
-                item.set_item("rows", stats.rows)?;
-                item.set_item("bytes", stats.bytes)?;
-                item.set_item("segments", stats.segments)?;
-                tables.set_item(*name, item)?;
-            }
+            out.set_item("tables", tables_dict(py, beat.written().iter().map(|(name, stats)| (*name, *stats)))?)?;
             out.set_item("ts_to", beat.ts_to())?;
         }
-        out.set_item("tables", tables)?;
         Ok(out)
     }
 }

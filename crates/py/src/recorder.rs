@@ -1,6 +1,7 @@
 //! `Recorder`: the shared-memory probe and its threads.
 
 use crate::error::{error_dict, Error};
+use crate::table_writer::tables_dict;
 use leadline_recorder::{Config, Description, Recorder as Inner};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
@@ -111,14 +112,7 @@ impl Recorder {
         let inner = &mut self.inner;
         py.detach(|| inner.stop());
         let out = self.status(py)?;
-        let tables = PyDict::new(py);
-        for (name, stats) in self.inner.written() {
-            let item = PyDict::new(py);
-            item.set_item("rows", stats.rows)?;
-            item.set_item("bytes", stats.bytes)?;
-            item.set_item("segments", stats.segments)?;
-            tables.set_item(*name, item)?;
-        }
+        let tables = tables_dict(py, self.inner.written().iter().map(|(name, stats)| (*name, *stats)))?;
         let s = self.inner.status();
         let loss = PyDict::new(py);
         loss.set_item("ticks_taken", s.ticks)?;

@@ -59,11 +59,7 @@ impl TableWriter {
             *state = State::Closed(stats);
             outcome.map(|()| stats).map_err(Error::from)
         })?;
-        let figures = PyDict::new(py);
-        figures.set_item("rows", stats.rows)?;
-        figures.set_item("bytes", stats.bytes)?;
-        figures.set_item("segments", stats.segments)?;
-        Ok(figures)
+        written_dict(py, stats)
     }
 }
 
@@ -82,6 +78,26 @@ impl TableWriter {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner) // a panic elsewhere does not unsay what is on disk
     }
+}
+
+/// What was written of each table, by its name.
+pub(crate) fn tables_dict(
+    py: Python<'_>,
+    written: impl IntoIterator<Item = (&'static str, Stats)>,
+) -> PyResult<Bound<'_, PyDict>> {
+    let tables = PyDict::new(py);
+    for (name, stats) in written {
+        tables.set_item(name, written_dict(py, stats)?)?;
+    }
+    Ok(tables)
+}
+
+fn written_dict(py: Python<'_>, stats: Stats) -> PyResult<Bound<'_, PyDict>> {
+    let out = PyDict::new(py);
+    out.set_item("rows", stats.rows)?;
+    out.set_item("bytes", stats.bytes)?;
+    out.set_item("segments", stats.segments)?;
+    Ok(out)
 }
 
 fn append_row(spec: &'static TableSpec, builder: &mut BatchBuilder, row: &Bound<'_, PyAny>) -> PyResult<()> {

@@ -16,6 +16,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 
 use crate::error::Error;
+use crate::table_writer::tables_dict;
 
 /// A log on disk: the segments of a folder, or one of them, and the records of it that are wanted.
 #[pyclass(frozen, module = "leadline._core.wal")]
@@ -234,16 +235,8 @@ impl WalLog {
         let found =
             py.detach(|| export(&self.log, self.range, threads, &capture_dir, keep, &mut |done| look.go_on(done)));
         let found = look.outcome(found)?;
-        let tables = PyDict::new(py);
-        for (name, figures) in &found.tables {
-            let item = PyDict::new(py);
-            item.set_item("rows", figures.rows)?;
-            item.set_item("bytes", figures.bytes)?;
-            item.set_item("segments", figures.segments)?;
-            tables.set_item(*name, item)?;
-        }
         let out = PyDict::new(py);
-        out.set_item("tables", tables)?;
+        out.set_item("tables", tables_dict(py, found.tables)?)?;
         out.set_item("ending", ending_dict(py, &self.whole_ending(found.ending))?)?;
         Ok(out)
     }
