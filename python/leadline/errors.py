@@ -6,10 +6,12 @@ Rust errors arrive as this class too (crates/py/src/error.rs). Only the command 
 from __future__ import annotations
 
 import errno
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pathlib import Path  # not when a command starts
+
+    from leadline._core.capture import ErrorObject
 
 KINDS = (
     "usage",  # the call makes no sense as given
@@ -37,7 +39,7 @@ class LeadlineError(Exception):
         self.hint = hint
         self.where = where
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> ErrorObject:
         return {
             "kind": self.kind,
             "message": self.message,

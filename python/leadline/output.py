@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import math
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from leadline.errors import LeadlineError
@@ -22,7 +22,7 @@ def to_json(value: Any) -> str:
     return json.dumps(_plain(value), ensure_ascii=False).encode(errors="replace").decode()
 
 
-def print_json_list(rows: Iterable[dict[str, Any]]) -> None:
+def print_json_list(rows: Iterable[Mapping[str, Any]]) -> None:
     """A list with one object per line, without holding all of them. What fails later is told after a whole list of those before."""
     import click
 

@@ -227,7 +227,7 @@ def test_the_end_of_a_prepared_transaction_is_one_of_its_records(major: int, log
         "gid one": ["PREPARE", "COMMIT_PREPARED"], "gid two": ["PREPARE", "ABORT_PREPARED"], "gid three": ["PREPARE", "COMMIT_PREPARED"],
     }  # fmt: skip
     reader = WalLog(str(log.folder), start=log.start, end=log.end, xid=xids["gid three"])
-    assert [row["record_type"] for row in batches(reader, "invalidations", None)][-1] == "COMMIT_PREPARED"
+    assert [row["record_type"] for row in batches(reader.invalidations, None)][-1] == "COMMIT_PREPARED"
 
 
 # -- against EXPLAIN (WAL), which 13 and 14 have too -------------------------------------------------------------------

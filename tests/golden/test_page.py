@@ -304,6 +304,11 @@ def test_scan_writes_tables_that_sql_reads(
     assert (code, summary["rows"]) == (0, {"heap_tuple": 4, "index_item": 4, "page": 3})
     capture = open_capture(out)
     assert capture.manifest.status == "complete"
+    written = capture.manifest.tables
+    assert {name: about["rows"] for name, about in written.items()} == {"page_file": 1, "page": 3, "heap_tuple": 4, "index_item": 4}
+    segments = [path.stat().st_size for path in out.glob("*/*.parquet")]
+    assert sum(about["bytes"] for about in written.values()) == sum(segments)
+    assert sum(about["segments"] for about in written.values()) == len(segments) >= 4
     tuples = capture.rows("select * exclude (file_id, block) from heap_tuple order by lp")
     head = {"lp": 2, "lp_off": 8112, "lp_flags": 1, "lp_len": 39, "t_xmin": 1760, "t_xmax": 0, "t_field3": 0}
     rest = {"t_ctid_block": 0, "t_ctid_posid": 2, "t_infomask2": 2, "t_infomask": 2050, "t_hoff": 24}

@@ -53,6 +53,7 @@ impl Runner {
         let out = self.status(py)?;
         if let Some(beat) = &self.beat {
             out.set_item("tables", tables_dict(py, beat.written().iter().map(|(name, stats)| (*name, *stats)))?)?;
+            out.set_item("loss", PyDict::new(py))?;
             out.set_item("ts_to", beat.ts_to())?;
         }
         Ok(out)

@@ -1,6 +1,6 @@
 """Tables of a capture written from Python, and its clocks."""
 
-from typing import Any, final
+from typing import TypedDict, final, type_check_only
 
 __all__ = ["Keeper", "TableWriter", "clock"]
 
@@ -8,6 +8,45 @@ _Value = int | float | str | bool | None
 
 def clock() -> tuple[int, int]:
     """(CLOCK_MONOTONIC ns, CLOCK_REALTIME ns) of the same moment."""
+
+@type_check_only
+class ErrorObject(TypedDict):
+    """An error, as LeadlineError.as_dict gives it."""
+
+    kind: str
+    message: str
+    detail: str
+    hint: str
+    where: str
+
+@type_check_only
+class Written(TypedDict):
+    """What was written of one table."""
+
+    rows: int
+    bytes: int
+    segments: int
+
+@type_check_only
+class ProbeStatus(TypedDict):
+    """How a probe is doing. ts_from: ns on CLOCK_MONOTONIC, 0 before the first reading; cpu_ns: of its threads."""
+
+    running: bool
+    error: ErrorObject | None
+    ts_from: int
+    ticks: int
+    missed: int
+    rows: int
+    bytes_written: int
+    cpu_ns: int
+
+@type_check_only
+class ProbeFinal(ProbeStatus):
+    """What a probe says at its end. tables: by name; loss: counts of what was missed, by name; ts_to: None if it was never started."""
+
+    tables: dict[str, Written]
+    loss: dict[str, int]
+    ts_to: int | None
 
 @final
 class TableWriter:
@@ -20,8 +59,8 @@ class TableWriter:
     def flush(self) -> None:
         """Finishes the present segment: its rows are then in a file that readers see. No rows, no file."""
 
-    def close(self) -> dict[str, int]:
-        """Flushes and ends: {"rows", "bytes", "segments"}. Closing again gives the same figures."""
+    def close(self) -> Written:
+        """Flushes and ends. Closing again gives the same figures."""
 
 @final
 class Keeper:
@@ -29,8 +68,6 @@ class Keeper:
 
     def __new__(cls, capture_dir: str, *, flush_interval_s: float = 5.0, growing_segments: bool = True) -> Keeper: ...
     def start(self) -> None: ...
-    def status(self) -> dict[str, Any]:
-        """{running, error: dict | None, ts_from, ticks, missed, rows, bytes_written, cpu_ns}; cpu_ns: of its thread"""
-
-    def stop(self) -> dict[str, Any]:
-        """Flushes and joins; the final status with {"tables": {name: {rows, bytes, segments}}, "ts_to"}."""
+    def status(self) -> ProbeStatus: ...
+    def stop(self) -> ProbeFinal:
+        """Flushes and joins."""

@@ -1,8 +1,24 @@
 """Names from the catalog files of a data directory, and what is wrong with the files by them."""
 
-from typing import Any, final
+from typing import TypedDict, final, type_check_only
 
 __all__ = ["CatalogNames", "file_faults", "relation_names"]
+
+_Class = TypedDict("_Class", {"class": str})  # a keyword, so no class statement can have it
+
+@type_check_only
+class Fault(_Class):
+    """What is wrong with the files of a relation.
+
+    class: missing, odd (no regular file), short (fewer blocks than were counted last), orphan (of no relation; path names the first of its
+    files), catalog (cannot be read).
+    """
+
+    path: str
+    relation: str
+    bytes: int
+    wanted: str
+    found: str
 
 @final
 class CatalogNames:
@@ -21,11 +37,10 @@ class CatalogNames:
     def relations(self, datid: int) -> list[tuple[int, int, int, int, str, str, str, str, int, int, float]]:
         """Rows of the table `relation` for one database, shared relations (datid 0) with it."""
 
-def file_faults(data_dir: str) -> list[dict[str, Any]]:
-    """What is wrong with the files of a data directory as its catalogs have them: {class, path, relation, bytes, wanted, found}.
+def file_faults(data_dir: str) -> list[Fault]:
+    """What is wrong with the files of a data directory as its catalogs have them. Nothing of a copy or a backup without its log.
 
-    class: missing, odd (no regular file), short (fewer blocks than were counted last), orphan (of no relation; path names the first of its
-    files), catalog (cannot be read). Nothing of a copy or a backup without its log. Raises as RowScan does.
+    Raises as RowScan does.
     """
 
 def relation_names(data_dir: str) -> dict[tuple[int, int, int], tuple[str, str]]:

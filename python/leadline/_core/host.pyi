@@ -1,8 +1,20 @@
 """The probe of the host."""
 
-from typing import Any, final
+from typing import TypedDict, final, type_check_only
+
+from leadline._core.capture import ProbeFinal, ProbeStatus
 
 __all__ = ["HostProbe"]
+
+@type_check_only
+class HostAccess(TypedDict):
+    """Which ways to look are open."""
+
+    taskstats: bool
+    exits: bool
+    delays: bool
+    pressure: bool
+    io_of_others: bool
 
 @final
 class HostProbe:
@@ -19,12 +31,8 @@ class HostProbe:
     ) -> HostProbe:
         """Opens every way to look that our rights allow. taskstats: False does without that interface."""
 
-    def describe(self) -> dict[str, bool]:
-        """{taskstats, exits, delays, pressure, io_of_others}: which ways to look were open"""
-
+    def describe(self) -> HostAccess: ...
     def start(self) -> None: ...
-    def status(self) -> dict[str, Any]:
-        """As of Keeper."""
-
-    def stop(self) -> dict[str, Any]:
-        """As of Keeper, with {"loss": {ticks_taken, ticks_missed, exit_overruns, cgroups_left_out}}."""
+    def status(self) -> ProbeStatus: ...
+    def stop(self) -> ProbeFinal:
+        """Flushes and joins. loss: ticks_taken, ticks_missed, exit_overruns, cgroups_left_out."""

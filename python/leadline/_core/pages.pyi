@@ -2,16 +2,112 @@
 
 from typing import Any, TypedDict, final, type_check_only
 
+from leadline._core.datadir import Remark
+from typing_extensions import NotRequired
+
 __all__ = ["PageRun", "PageValues", "informix_page", "informix_page_type", "page_read"]
 
-def page_read(path: str, block: int, block_size: int | None = None) -> dict[str, Any]:
-    """One page of a file: {path, engine, block, fork, fork_block, block_size, kind, checksums, computed_checksum, raw,
-    parts: [{part, number, offset, length, fields: {name: {value, offset, length, flags?, words?}}}],
-    problems: [{class, what, item, offset, wanted, found, message}],
-    regions: [(start, end, part, number, field, kind)]}"""
+_Class = TypedDict("_Class", {"class": str})  # a keyword, so no class statement can have it
 
-def informix_page(page: bytes, *, version_15: bool = False, row_size: int | None = None) -> dict[str, Any]:
-    """One page of Informix: {kind, computed_checksum, parts, problems, regions}, as in page_read."""
+@type_check_only
+class Field(TypedDict):
+    """A field of a part. value: int, float, bool, text, or a list of numbers or texts. offset: in the page; None of a dump."""
+
+    value: Any
+    offset: int | None
+    length: int | None
+    flags: NotRequired[list[str]]
+    words: NotRequired[str]
+
+@type_check_only
+class Part(TypedDict):
+    """A part of a page: its header, a line pointer, a tuple. values: those of an item by column, from leadline.files.pages.values."""
+
+    part: str
+    number: int | None
+    offset: int | None
+    length: int | None
+    fields: dict[str, Field]
+    values: NotRequired[dict[str, str | None]]
+
+@type_check_only
+class Wrong(_Class):
+    """What is wrong in a page."""
+
+    what: str
+    item: int | None
+    offset: int | None
+    wanted: str
+    found: str
+    message: str
+
+@type_check_only
+class Problem(_Class):
+    """What is wrong with a file, whether with one of its pages or the whole of it."""
+
+    path: str
+    block: int
+    kind: str
+    what: str
+    item: int | None
+    message: str
+
+@type_check_only
+class PageProblem(Problem):
+    """What is wrong with a page of a file."""
+
+    offset: int
+    wanted: str
+    found: str
+
+_Region = tuple[int, int, str, int | None, str, str]  # start, end, part, number, field, kind
+
+@type_check_only
+class Dissected(TypedDict):
+    """A page taken apart. The regions tile the page."""
+
+    kind: str
+    computed_checksum: int | None
+    parts: list[Part]
+    problems: list[Wrong]
+    regions: list[_Region]
+
+@type_check_only
+class Dump(TypedDict):
+    """The text that a page was read from. missing_bytes: bytes of the page that it lacks; None where it has no bytes at all."""
+
+    tool: str
+    missing_bytes: int | None
+
+@type_check_only
+class Page(Dissected):
+    """A page and where it is. checksums: whether its file keeps them, None where nobody knows.
+
+    leadline.files.pages gives pages of dumps too, which may have no raw bytes and no block_size, and adds the keys that are not required:
+    relation and columns (name, type), or untyped, which says why there are none; encoding and how many characters could not be converted.
+    """
+
+    path: str
+    engine: str
+    block: int
+    fork: str
+    fork_block: int
+    block_size: int | None
+    checksums: bool | None
+    raw: bytes | None
+    dump: NotRequired[Dump]
+    relation: NotRequired[str | None]
+    columns: NotRequired[list[tuple[str, str]] | None]
+    untyped: NotRequired[str]
+    encoding: NotRequired[str]
+    unconverted_characters: NotRequired[int]
+    notes: NotRequired[list[Remark]]
+
+def page_read(path: str, block: int, block_size: int | None = None) -> Page:
+    """One page of a file."""
+
+def informix_page(page: bytes, *, version_15: bool = False, row_size: int | None = None) -> Dissected:
+    """One page of Informix."""
 
 def informix_page_type(flags: int) -> str:
     """What pg_flags (pgflgs of onstat, 16 bits) says a page is."""
@@ -25,6 +121,26 @@ class PageRunStatus(TypedDict):
     total_bytes: int
     problems: int
 
+@type_check_only
+class PageRunSummary(TypedDict):
+    """What was seen, in sum. checksums: pages whose checksum was compared. kinds, classes, rows: pages, problems and rows by name.
+
+    vanished: files that were gone when their turn came; absent: links of tablespaces that lead nowhere; shrunk: parts of files that
+    became shorter meanwhile.
+    """
+
+    files: int
+    bytes: int
+    pages: int
+    items: int
+    checksums: int
+    kinds: dict[str, int]
+    classes: dict[str, int]
+    rows: dict[str, int]
+    vanished: int
+    shrunk: int
+    absent: list[str]
+
 @final
 class PageRun:
     """All pages of files, folders and data directories, looked at by threads of its own; with capture_dir written as tables."""
@@ -32,16 +148,14 @@ class PageRun:
     def __new__(cls, paths: list[str], *, block_size: int | None = None, capture_dir: str | None = None, threads: int = 0) -> PageRun: ...
     def status(self) -> PageRunStatus: ...
 
-    def take(self, most: int, wait_s: float) -> list[dict[str, Any]] | None:
-        """Problems found since, as in page_read with path, block, kind; waits for the first. None: no more will come."""
+    def take(self, most: int, wait_s: float) -> list[PageProblem] | None:
+        """Problems found since the last call; waits for the first. None: no more will come."""
 
     def stop(self) -> None:
         """Tells the threads to stop soon."""
 
-    def finish(self) -> dict[str, Any]:
-        """Waits for the end: {files, bytes, pages, items, checksums, kinds, classes, rows, vanished, shrunk}.
-
-        Raises what ended it early."""
+    def finish(self) -> PageRunSummary:
+        """Waits for the end. Raises what ended it early."""
 
 @final
 class PageValues:

@@ -1,9 +1,33 @@
 """Rows and indexes in an old form."""
 
 from collections.abc import Callable
-from typing import Any, final
+from typing import TypedDict, final, type_check_only
 
 __all__ = ["REASONS", "OldPages", "pending_scan"]
+
+@type_check_only
+class Pending(TypedDict):
+    """What is in an old form in one relation.
+
+    reasons: (rows, pages, bytes) of each reason that there is; any: of all of them, each row and page once. in_progress: of these rows,
+    those of transactions that had not ended. vanished: the file was gone when its turn came; absent: why there is no file to look at.
+    """
+
+    database: str
+    relation: str
+    oid: int
+    is_unlogged: bool
+    is_table: bool
+    blocks: int
+    pages: int
+    reasons: dict[str, tuple[int, int, int]]
+    any: tuple[int, int, int]
+    in_progress: int
+    unread_pages: int
+    unread_rows: int
+    gone_pages: int
+    vanished: bool
+    absent: str | None
 
 def pending_scan(
     path: str,
@@ -13,10 +37,8 @@ def pending_scan(
     progress: Callable[[int, int], None] | None = None,
     threads: int = 0,
     verify: bool = False,
-) -> list[dict[str, Any]]:
-    """What is in an old form, relation by relation, old or not: [{database, relation, oid, is_table, is_unlogged, blocks, pages,
-    reasons: {reason: (rows, pages, bytes)} without those that are not there, any: (rows, pages, bytes),
-    in_progress, unread_pages, unread_rows, gone_pages, vanished}].
+) -> list[Pending]:
+    """What is in an old form, relation by relation, old or not.
 
     path: a data directory, or the file of a relation. table: [database.][schema.]table, or its oid; so of database. oldest_running:
     a transaction before it that neither committed nor aborted was ended by a crash. progress: gets bytes done and all, may raise.

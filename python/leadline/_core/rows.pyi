@@ -1,9 +1,48 @@
 """Rows of a table, from files."""
 
 from collections.abc import Callable
-from typing import Any, final
+from typing import TypedDict, final, type_check_only
 
 __all__ = ["RowScan"]
+
+@type_check_only
+class RowsDescription(TypedDict):
+    """What the rows are of. columns: (name, type); provenance: columns that say where a row is; unknown: columns whose values are hex;
+    virtual: generated columns that no row keeps a value of; encoding: that of its texts where it is not UTF-8."""
+
+    relation: str
+    columns: list[tuple[str, str]]
+    provenance: list[str]
+    unknown: list[str]
+    virtual: list[str]
+    unlogged: bool
+    encoding: str | None
+
+@type_check_only
+class Loss(TypedDict):
+    """A page, row or value that could not be read. ctid: None of a whole page; column: None of a whole row."""
+
+    ctid: str | None
+    block: int
+    column: str | None
+    reason: str
+
+@type_check_only
+class RowsStatus(TypedDict):
+    """How far the file was read, and what could not be read so far. unreadable: the first losses; unreadable_left_out: how many more."""
+
+    block: int
+    blocks: int
+    unread_pages: int
+    torn_pages: int
+    wrong_checksums: int
+    gone_blocks: int
+    unread_rows: int
+    unread_values: int
+    vacuumed_values: int
+    unreadable: list[Loss]
+    unreadable_left_out: int
+    unconverted_characters: int
 
 @final
 class RowScan:
@@ -15,15 +54,8 @@ class RowScan:
     def __new__(cls, path: str, *, relation: str | None = None, database: str | None = None, dead: bool = False) -> RowScan:
         """path: a data directory, then relation is [schema.]name; or the file of a relation. dead: rows not visible too."""
 
-    def describe(self) -> dict[str, Any]:
-        """{relation, columns: [(name, type)], provenance: [name], unknown: [name of a column whose values are hex],
-        virtual: [name of a generated column that no row keeps a value of], unlogged: bool,
-        encoding: that of its texts where it is not UTF-8}"""
-
-    def status(self) -> dict[str, int]:
-        """{block, blocks, gone_blocks, unread_pages, torn_pages, wrong_checksums, unread_rows, unread_values,
-        unconverted_characters}: as far as was read"""
-
+    def describe(self) -> RowsDescription: ...
+    def status(self) -> RowsStatus: ...
     def rows(self, about: int) -> list[list[str | None]] | None:
         """The next rows: provenance, then columns, as text; an empty list is not the end, None is."""
 

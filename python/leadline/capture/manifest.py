@@ -11,10 +11,13 @@ import platform
 from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from leadline.errors import LeadlineError, cannot_be_written
 from leadline.version import version
+
+if TYPE_CHECKING:
+    from leadline._core.capture import ErrorObject, Written
 
 FORMAT_VERSION = 2
 MANIFEST = "manifest.json"
@@ -119,12 +122,12 @@ class Manifest:
 
     target: Target
     status: str = "recording"
-    error: dict[str, Any] | None = None
+    error: ErrorObject | None = None
     clock: Clock = field(default_factory=Clock)
     host: Host = field(default_factory=Host.this)
     probes: dict[str, ProbeState] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    tables: dict[str, dict[str, int]] = field(default_factory=dict)
+    tables: dict[str, Written] = field(default_factory=dict)
     cost: Cost = field(default_factory=Cost)
     options: dict[str, Any] = field(default_factory=dict)
     product_version: str = field(default_factory=version)

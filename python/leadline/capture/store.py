@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from leadline.tables import all_tables
+
+if TYPE_CHECKING:
+    from leadline._core.capture import Written
 
 KEYS = {
     "relation": ("datid", "relid", "relfilenode"),
@@ -22,7 +25,7 @@ class Writer(Protocol):
 
     def append(self, rows: list[Row]) -> None: ...
     def flush(self) -> None: ...
-    def close(self) -> dict[str, Any]: ...
+    def close(self) -> Written: ...
 
 
 OpenWriter = Callable[[str, str], Writer]
@@ -56,8 +59,8 @@ class Store:
         for table, part in rows.items():
             self.add(table, part)
 
-    def close(self) -> dict[str, dict[str, Any]]:
-        """{table: {rows, bytes, segments}} of what was written."""
+    def close(self) -> dict[str, Written]:
+        """What was written, by table."""
         return {table: writer.close() for table, writer in self._writers.items()}
 
     def _unseen(self, table: str, rows: Iterable[Row]) -> list[Row]:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from leadline.cli import OUTCOME_FINDINGS, OUTCOME_FINE, SETTINGS, force
 from leadline.output import to_json
+
+if TYPE_CHECKING:
+    from leadline._core.pages import Page
+    from leadline.files.pages import Place
+    from leadline.files.pages.run import Pages
 
 block_size = click.option("--block-size", type=int, metavar="BYTES", help="Page size.  [default: from pg_control or the file]")
 dsn = click.option("--dsn", metavar="DSN", help="Read FILE as the name of a relation on this server (on this host).")
@@ -19,7 +24,7 @@ as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 engine = click.option("--engine", type=click.Choice(["informix"]), help="Read Informix pages (2 kB unless --block-size is given).")
 
 
-def _read(place: Any, block_size: int | None, engine: str | None, **more: Any) -> dict[str, Any]:
+def _read(place: Place, block_size: int | None, engine: str | None, **more: Any) -> Page:
     """The page at a place; `more` is what only pages of Informix have."""
     from leadline.errors import LeadlineError
     from leadline.files import pages
@@ -52,7 +57,7 @@ def command() -> None:
     """
 
 
-def _place(text: str, dsn: str | None, fork: str) -> Any:
+def _place(text: str, dsn: str | None, fork: str) -> Place:
     """The page a command line names: in a file, or with a DSN in a relation."""
     from leadline.files.pages import parse_place
 
@@ -210,7 +215,7 @@ def check(paths: tuple[Path, ...], block_size: int | None, as_json: bool) -> int
     return OUTCOME_FINDINGS if found.summary["classes"] or found.summary["absent"] else OUTCOME_FINE
 
 
-def _json_list(found: Any) -> None:
+def _json_list(found: Pages) -> None:
     """{"problems": [...], "summary": {...}}, printed as it comes."""
     before = '{"problems": ['
     for problem in found:

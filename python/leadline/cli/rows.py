@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from leadline.cli import SETTINGS, force
 from leadline.figures import unconverted
 from leadline.output import print_json_list, to_json, to_table
+
+if TYPE_CHECKING:
+    from leadline._core.datadir import Condition
+    from leadline._core.rows import RowScan, RowsDescription, RowsStatus
 
 UNLOGGED = {
     True: "CHECKPOINT does not write it, so its file may be out of date while the server runs",
@@ -92,15 +96,16 @@ def command(
             count, as_text = scan.export(str(output), threads or threads_here(), progress)
         finally:
             line.done()
-        made = {"relation": about["relation"], "rows": count, "file": str(output), "as_text": as_text}
-        made |= {name: about[name] for name in ("virtual", "unlogged", "encoding")}
-        made |= scan.status() | {"notes": around["remarks"] if around else []}
-        unreadable.write(beside, made["unreadable"])
+        status = scan.status()
+        made: dict[str, Any] = {"relation": about["relation"], "rows": count, "file": str(output), "as_text": as_text}
+        made |= {"virtual": about["virtual"], "unlogged": about["unlogged"], "encoding": about["encoding"]}
+        made |= {**status, "notes": around["remarks"] if around else []}
+        unreadable.write(beside, status["unreadable"])
         if as_text and not as_json:
-            names = ", ".join(as_text)
-            click.echo(f"note: written as text, because the Parquet type cannot hold all values (such as infinity): {names}", err=True)
+            those = ", ".join(as_text)
+            click.echo(f"note: written as text, because the Parquet type cannot hold all values (such as infinity): {those}", err=True)
         click.echo(to_json(made) if as_json else f"{count} rows of {about['relation']} written to {output}")
-        if made["unreadable"] and not as_json:
+        if status["unreadable"] and not as_json:
             click.echo(f"{beside} lists the data that could not be read")
     elif as_json:
         found = (dict(zip(names, row)) for row in islice(_rows(scan), limit))
@@ -112,19 +117,19 @@ def command(
     _notes(about, scan.status(), around)
 
 
-def _rows(scan: Any) -> Iterator[list[str | None]]:
+def _rows(scan: RowScan) -> Iterator[list[str | None]]:
     while (rows := scan.rows(BATCH)) is not None:
         yield from rows
 
 
-def _notes(about: dict[str, Any], status: dict[str, Any], around: Any) -> None:
+def _notes(about: RowsDescription, status: RowsStatus, around: Condition | None) -> None:
     from leadline.files import condition, unreadable
 
     for remark in around["remarks"] if around else []:
         click.echo(condition.text(remark), err=True)
     if about["unknown"]:
         click.echo(f"note: printed as hex, because the type is unknown: {', '.join(about['unknown'])}", err=True)
-    if number := status["unconverted_characters"]:
+    if (number := status["unconverted_characters"]) and about["encoding"]:
         click.echo(f"warning: {unconverted(number, about['encoding'])}", err=True)
     if about["virtual"]:
         click.echo(f"note: omitted, because virtual generated columns are not stored: {', '.join(about['virtual'])}", err=True)
@@ -132,8 +137,8 @@ def _notes(about: dict[str, Any], status: dict[str, Any], around: Any) -> None:
         click.echo(f"note: this is an unlogged table: {UNLOGGED[around['server'] == 'running']}", err=True)
     if gone := status["gone_blocks"]:
         click.echo(f"warning: the file was truncated while it was being read: {gone} blocks are gone, so rows may be missing", err=True)
-    for what in ("pages", "rows", "values"):
-        if count := status[f"unread_{what}"]:
+    for what, count in (("pages", status["unread_pages"]), ("rows", status["unread_rows"]), ("values", status["unread_values"])):
+        if count:
             more = "; run leadline page check for details" if what == "pages" else ""
             click.echo(f"warning: {count} {what} could not be read{more}", err=True)
     for line in unreadable.lines(status):

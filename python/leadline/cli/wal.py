@@ -7,14 +7,21 @@ import textwrap
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from leadline.cli import force
 from leadline.output import print_json_list, to_json, to_table
 
+if TYPE_CHECKING:
+    from leadline._core.wal import Change, StatsRow, WalRecord
+    from leadline.files.server import ServerFiles
+    from leadline.files.wal import Sent
+
 WIDTH = 80
+SUMMED: tuple[Literal["records", "record_bytes", "fpi_bytes", "superseded_fpi_bytes"], ...]
+SUMMED = ("records", "record_bytes", "fpi_bytes", "superseded_fpi_bytes")
 
 
 def _options(*groups: Callable[..., Any]) -> Callable[..., Any]:
@@ -110,7 +117,7 @@ def show(path: str, limit: int | None, as_json: bool, **wish: Any) -> None:
 
     wanted = wish_of(path, **wish)[0]
     log = wanted.open()
-    rows = batches(log, "records", limit)
+    rows = batches(log.records, limit)
     if as_json:
         print_json_list(rows)
     else:
@@ -121,7 +128,7 @@ def show(path: str, limit: int | None, as_json: bool, **wish: Any) -> None:
     _tell_damage(wanted.path)
 
 
-def _record_text(row: dict[str, Any]) -> str:
+def _record_text(row: WalRecord) -> str:
     from leadline.files.wal import block_text, description_text
 
     xid = f"xid {row['xid']}  " if row["xid"] else ""
@@ -169,8 +176,8 @@ def stats(path: str, by: str, limit: int | None, threads: int | None, as_json: b
     if by == "hour":
         rows = found["rows"]
     rows = rows[:limit]
-    for row in rows:
-        if name := names.get((row.get("spcnode"), row.get("dbnode"), row.get("relfilenode"))):
+    for row in rows if names else ():
+        if name := names.get((row["spcnode"] or 0, row["dbnode"] or 0, row["relfilenode"] or 0)):
             row["relation"] = name
     if as_json:
         click.echo(to_json(rows))
@@ -183,13 +190,13 @@ def stats(path: str, by: str, limit: int | None, threads: int | None, as_json: b
         click.echo(f"note: {forgotten:,} pages with images could not be tracked: superseded_fpi_bytes is a lower bound", err=True)
 
 
-def _names(path: str, live: Any) -> dict[tuple[int, int, int], str]:
+def _names(path: str, live: ServerFiles | None) -> dict[tuple[int, int, int], str]:
     """Names of relations by their files, of a server or a data directory; of an archive or a segment alone nobody knows them."""
     from leadline.errors import LeadlineError
     from leadline.files.wal import names_of
 
     if live and (names := live.names()):
-        return dict(names)
+        return names
     if not (Path(path) / "global" / "pg_control").exists():
         return {}
     try:
@@ -199,27 +206,27 @@ def _names(path: str, live: Any) -> dict[tuple[int, int, int], str]:
         return {}
 
 
-def _stats_text(by: str, rows: list[dict[str, Any]], every: list[dict[str, Any]]) -> str:
+def _stats_text(by: str, rows: list[StatsRow], every: list[StatsRow]) -> str:
     table = []
-    sums = [sum(r[name] for r in every) for name in ("records", "record_bytes", "fpi_bytes", "superseded_fpi_bytes")]
+    sums = [sum(r[name] for r in every) for name in SUMMED]
     whole = (sums[1] + sums[2]) or 1
     for r in rows:
         share = f"{100 * (r['record_bytes'] + r['fpi_bytes']) / whole:.1f}%"
-        table.append([_key_text(by, r), r["records"], r["record_bytes"], r["fpi_bytes"], r["superseded_fpi_bytes"], share])
+        table.append([_key_text(by, r), *(r[name] for name in SUMMED), share])
     table.append(["total", *sums, "100%"])
     return to_table([by, "records", "record_bytes", "fpi_bytes", "superseded", "share"], table)
 
 
-def _key_text(by: str, row: dict[str, Any]) -> str:
+def _key_text(by: str, row: StatsRow) -> str:
     if by == "type":
         return f"{row['rmgr']}/{row['record_type']}"
     if by == "rmgr":
-        return str(row["rmgr"])
+        return row["rmgr"]
     if by == "hour":
         return "before the first time" if row["hour"] is None else row["hour"][:13].replace("T", " ") + " UTC"
     if "relation" in row:
-        return str(row["relation"])
-    parts = [row[name] for name in ("spcnode", "dbnode", "relfilenode") if name in row]
+        return row["relation"]
+    parts = [row["dbnode"]] if by == "database" else [row["spcnode"], row["dbnode"], row["relfilenode"]]
     return "no block" if parts[0] is None else "/".join(map(str, parts))
 
 
@@ -303,7 +310,7 @@ def history(path: str, relation: str, block: int, as_json: bool, **wish: Any) ->
     _tell_damage(wanted.path)
 
 
-def _change_text(change: dict[str, Any]) -> str:
+def _change_text(change: Change) -> str:
     from leadline.files.wal import description_text
 
     when = (change["outcome_time"] or (f"~{change['log_time']}" if change["log_time"] else "")).replace("T", " ").replace("Z", "")
@@ -350,7 +357,7 @@ def inval(path: str, limit: int | None, as_json: bool, **wish: Any) -> None:
     _tell_damage(wanted.path)
 
 
-def _inval_text(row: dict[str, Any]) -> str:
+def _inval_text(row: Sent) -> str:
     when = (row["time"] or "").replace("T", " ").replace("Z", "")
     xid = f"xid {row['xid']}  " if row["xid"] else ""
     counted = Counter((m["kind"], m["db"], m["object"]) for m in row["messages"])

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from leadline._core.datadir import condition
 
 if TYPE_CHECKING:
     from leadline._core.datadir import Condition, Remark
+    from leadline._core.pages import Problem
 
 FIRST_MAJOR = 13
 
@@ -48,8 +49,15 @@ def text(remark: Remark) -> str:
     return f"{'error' if remark['is_error'] else 'note'}: {remark['message']}{hint}"
 
 
-def as_problem(root: str, remark: Remark) -> dict[str, Any]:
+def as_problem(root: str, remark: Remark) -> Problem:
     """An error of a directory in the shape of what `page check` finds in pages."""
     name = "PG_VERSION" if remark["name"] == "version" else "global/pg_control"
-    where = {"path": f"{root}/{name}", "block": 0, "kind": "control"}
-    return {"class": remark["name"], "what": "file", "item": None, "message": remark["message"], **where}
+    return {
+        "class": remark["name"],
+        "what": "file",
+        "item": None,
+        "message": remark["message"],
+        "path": f"{root}/{name}",
+        "block": 0,
+        "kind": "control",
+    }

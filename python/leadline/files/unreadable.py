@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from leadline._core.rows import Loss, RowScan, RowsStatus
 
 COLUMNS = ("ctid", "block", "column", "reason")
 SHOWN = 20
@@ -15,27 +18,28 @@ def place(output: Path) -> Path:
     return output.with_name(f"{output.stem}.unreadable.csv")
 
 
-def write(path: Path, losses: list[dict[str, Any]]) -> None:
+def write(path: Path, losses: list[Loss]) -> None:
     """The side table; none, not even an old one, where all could be read. Raises LeadlineError."""
     from leadline.errors import cannot_be_written
     from leadline.output import to_csv
 
     try:
         if losses:
-            path.write_text("".join(to_csv(COLUMNS, [[loss[name] for name in COLUMNS] for loss in losses])))
+            rows = ([loss["ctid"], loss["block"], loss["column"], loss["reason"]] for loss in losses)
+            path.write_text("".join(to_csv(COLUMNS, rows)))
         else:
             path.unlink(missing_ok=True)
     except OSError as e:
         raise cannot_be_written("the list of unreadable data", e, path) from e
 
 
-def as_rows(scan: Any) -> Iterator[dict[str, Any]]:
+def as_rows(scan: RowScan) -> Iterator[dict[str, Any]]:
     """Behind the rows in JSON: ctid, column and `unreadable`, the reason. Asked for when all rows were read."""
     for loss in scan.status()["unreadable"]:
         yield {"ctid": loss["ctid"], "block": loss["block"], "column": loss["column"], "unreadable": loss["reason"]}
 
 
-def lines(status: dict[str, Any]) -> Iterator[str]:
+def lines(status: RowsStatus) -> Iterator[str]:
     """For people."""
     losses = status["unreadable"]
     for loss in losses[:SHOWN]:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from leadline._core.catalog import relation_names
 from leadline._core.wal import WalLog
@@ -15,6 +15,15 @@ from leadline.errors import LeadlineError
 from leadline.figures import one_line
 from leadline.files.server import ServerFiles, names_a_server, server_files
 from leadline.progress import TerminalLine
+
+if TYPE_CHECKING:
+    from leadline._core.wal import BlockReference, Ending, Invalidation
+
+    class Sent(Invalidation):
+        """Some messages of a record. messages_before: how many of its messages earlier rows have."""
+
+        messages_before: int
+
 
 FORKS = ("main", "fsm", "vm", "init")
 BATCH = 2000
@@ -127,29 +136,29 @@ def threads_here() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def batches(log: WalLog, what: str, limit: int | None) -> Iterator[dict[str, Any]]:
-    """Rows of `records` or `invalidations`, at most `limit`."""
+def batches(read: Callable[[int], list[T] | None], limit: int | None) -> Iterator[T]:
+    """Rows of `records` or `invalidations` of a log, at most `limit`."""
     left = limit
     while left is None or left > 0:
-        rows = getattr(log, what)(BATCH if left is None else min(BATCH, left))
+        rows = read(BATCH if left is None else min(BATCH, left))
         if rows is None:
             return
         left = None if left is None else left - len(rows)
         yield from rows
 
 
-def invalidations(log: WalLog, limit: int | None) -> Iterator[dict[str, Any]]:
+def invalidations(log: WalLog, limit: int | None) -> Iterator[Sent]:
     """Rows of records that send invalidation messages, at most `limit` records.
 
     A record that has many has several rows, one after the other: `messages_before` says how many were in the rows before,
     `message_count` how many the record has.
     """
-    for row in batches(log, "invalidations", limit):
+    for row in batches(log.invalidations, limit):
         before = 0
-        yield row | {"messages_before": before}
+        yield {**row, "messages_before": before}
         while (before := before + len(row["messages"])) < row["message_count"] and (more := log.more_messages()):
             row["messages"] = more
-            yield row | {"messages_before": before}
+            yield {**row, "messages_before": before}
 
 
 class Bar:
@@ -168,17 +177,17 @@ class Bar:
         self.line.done()
 
 
-def ending_text(ending: dict[str, Any]) -> str | None:
+def ending_text(ending: Ending) -> str | None:
     """Why the log ends before what was asked for; None when it does not."""
     return None if ending["end_lsn"] is None else f"the WAL ends at {ending['end_lsn']}: {ending['why']}"
 
 
-def relation_text(block: dict[str, Any]) -> str:
+def relation_text(block: BlockReference) -> str:
     fork = "" if block["fork"] == "main" else f" {block['fork']}"
     return f"{block['spcnode']}/{block['dbnode']}/{block['relfilenode']}{fork}"
 
 
-def block_text(block: dict[str, Any]) -> str:
+def block_text(block: BlockReference) -> str:
     """One block reference in words."""
     text = f"block {block['block_id']}: {relation_text(block)} page {block['block']}"
     if block["has_image"]:
@@ -215,7 +224,7 @@ def export(wish: Wish, out: Path, *, overwrite: bool, threads: int) -> dict[str,
     directory = capture_folder(out, overwrite=overwrite)
     make_folder(directory)
     place = str(Path(wish.path).resolve())
-    target = Target("wal", place, version_num=about["major"] * 10_000, version=str(about["major"]), detail={"data_dir": place} | about)
+    target = Target("wal", place, version_num=about["major"] * 10_000, version=str(about["major"]), detail={"data_dir": place, **about})
     making = Making(directory, target, asdict(wish) | {"threads": threads})
     making.manifest.probes["wal"] = probe = ProbeState(tier="files")
     with making.from_files() as manifest:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 from leadline import _core
 from leadline.capture.manifest import Manifest, ProbeState
 from leadline.capture.store import Store
 from leadline.errors import LeadlineError
 from leadline.host.facts import StoredPath, read_host, read_this_host
-from leadline.probes.probe import Status
+
+if TYPE_CHECKING:
+    from leadline._core.capture import ProbeFinal, ProbeStatus
 
 MIN_RATE_HZ, MAX_RATE_HZ = 0.1, 10.0
 DEFAULT_RATE_HZ = 1.0
@@ -50,10 +53,10 @@ class HostProbe:
     def start(self) -> None:
         self._core.start()
 
-    def status(self) -> Status:
+    def status(self) -> ProbeStatus:
         return self._core.status()
 
-    def stop(self) -> Status:
+    def stop(self) -> ProbeFinal:
         return self._core.stop()
 
     def describe(self, manifest: Manifest) -> None:
@@ -68,18 +71,19 @@ class HostProbe:
 
     def after(self, store: Store, manifest: Manifest) -> None: ...
 
-    def progress(self, status: Status) -> str:
-        return f"host: {status.get('ticks', 0)} readings"
+    def progress(self) -> str:
+        return f"host: {self._core.status()['ticks']} readings"
 
 
-_MISSING = {
+_Way = Literal["taskstats", "exits", "delays", "pressure", "io_of_others"]
+_MISSING: dict[_Way, str] = {
     "taskstats": "run-queue time and context switches are known only for single-threaded processes: no permission for taskstats",
     "exits": "processes that start and end between two readings are counted but not named: no permission for exit events of the kernel",
     "delays": "waits of processes for block I/O are not counted: kernel.task_delayacct is off",
     "pressure": "host-wide stalls are not counted: the kernel has no /proc/pressure",
     "io_of_others": "no permission to see the I/O of processes of other users",
 }
-_HINTS = {
+_HINTS: dict[_Way, str] = {
     "taskstats": "run as root on the host itself, or: setcap cap_net_admin+ep on the Python that runs leadline",
     "exits": "run as root on the host itself, or: setcap cap_net_admin+ep on the Python that runs leadline",
     "delays": "sysctl kernel.task_delayacct=1 (costs little, and processes started before count too)",

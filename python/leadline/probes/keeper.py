@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from leadline import _core
 from leadline.capture.manifest import Manifest, ProbeState
 from leadline.capture.store import Store
-from leadline.probes.probe import Status
+
+if TYPE_CHECKING:
+    from leadline._core.capture import ProbeFinal, ProbeStatus
 
 
 class Keeper:
@@ -24,16 +27,16 @@ class Keeper:
     def start(self) -> None:
         self._core.start()
 
-    def status(self) -> Status:
+    def status(self) -> ProbeStatus:
         return self._core.status()
 
-    def stop(self) -> Status:
-        return self._core.stop() | {"loss": {}}
+    def stop(self) -> ProbeFinal:
+        return self._core.stop()
 
     def describe(self, manifest: Manifest) -> None:
         manifest.probes.setdefault(self.name, ProbeState(rate_hz=1.0))
 
     def after(self, store: Store, manifest: Manifest) -> None: ...
 
-    def progress(self, status: Status) -> str:
+    def progress(self) -> str:
         return ""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from leadline.capture.manifest import Manifest
 from leadline.capture.store import Store
 
-Status = dict[str, Any]  # running, error (dict or None), ts_from, ticks, missed, rows, bytes_written; after the stop tables, loss, ts_to
+if TYPE_CHECKING:
+    from leadline._core.capture import ProbeFinal, ProbeStatus
 
 
 class Probe(Protocol):
@@ -25,11 +26,11 @@ class Probe(Protocol):
     def start(self) -> None:
         """Begins to look."""
 
-    def status(self) -> Status:
+    def status(self) -> ProbeStatus:
         """How it goes."""
 
-    def stop(self) -> Status:
-        """Ends it and writes everything out; the final status. Calling again gives the same."""
+    def stop(self) -> ProbeFinal:
+        """Ends it and writes everything out. Calling again gives the same."""
 
     def describe(self, manifest: Manifest) -> None:
         """Puts its state into the manifest: rights, tier, rate; again at the end, when it knows more."""
@@ -37,5 +38,5 @@ class Probe(Protocol):
     def after(self, store: Store, manifest: Manifest) -> None:
         """Writes what is read once, after the window; the others too have ended. Raises LeadlineError."""
 
-    def progress(self, status: Status) -> str:
-        """A few words for the terminal."""
+    def progress(self) -> str:
+        """How it goes, in a few words for the terminal."""

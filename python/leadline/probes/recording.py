@@ -10,18 +10,21 @@ import resource
 import signal
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from leadline.capture.making import Making
 from leadline.capture.manifest import ProbeState, Target
 from leadline.capture.store import Store
 from leadline.errors import LeadlineError
-from leadline.probes.probe import Probe, Status
+from leadline.probes.probe import Probe
 from leadline.progress import Progress
+
+if TYPE_CHECKING:
+    from leadline._core.capture import ProbeFinal, ProbeStatus, Written
 
 MANIFEST_EVERY_S = 5.0
 POLL_S = 1.0
@@ -93,7 +96,7 @@ class Recording:
             going = [probe for probe in self.probes if probe.name in states and probe.name not in self.failed and probe.name != "self"]
             if self.error is not None or not going or elapsed >= for_s or stop.is_set():
                 break
-            self.progress_to.update(elapsed, for_s, ", ".join(filter(None, (p.progress(states[p.name]) for p in going))))
+            self.progress_to.update(elapsed, for_s, ", ".join(filter(None, (p.progress() for p in going))))
             if time.monotonic() - written >= MANIFEST_EVERY_S:
                 written = time.monotonic()
                 self._count(states, elapsed, cpu_s() - cpu_at_start)
@@ -110,7 +113,7 @@ class Recording:
         if stop.is_set() and elapsed < for_s and self.error is None:
             self.manifest.note(f"stopped by the user after {elapsed:.1f} of {for_s:g} s")
 
-    def _look_for_failures(self, states: dict[str, Status], elapsed: float, for_s: float) -> None:
+    def _look_for_failures(self, states: Mapping[str, ProbeStatus], elapsed: float, for_s: float) -> None:
         for probe in self.probes:
             state = states.get(probe.name)
             if state is None or (state["error"] is None and (state["running"] or elapsed >= for_s)):
@@ -126,7 +129,7 @@ class Recording:
             self.manifest.note(text)
             self.progress_to.note(f"note: {text}")
 
-    def _end(self, finals: dict[str, Status], elapsed: float, for_s: float, cpu: float) -> None:
+    def _end(self, finals: Mapping[str, ProbeFinal], elapsed: float, for_s: float, cpu: float) -> None:
         """What the probes say at their end, into the manifest."""
         for probe in self.probes:
             final = finals[probe.name]
@@ -139,19 +142,20 @@ class Recording:
         for name, final in finals.items():
             self._state(name).loss = final["loss"]
             for table, figures in final["tables"].items():
-                before = self.manifest.tables.get(table, {})
-                self.manifest.tables[table] = {key: value + before.get(key, 0) for key, value in figures.items()}
-        whole = [final["ts_to"] for name, final in finals.items() if name not in self.failed]
-        self.manifest.clock.ts_to = whole[0] if whole else max(final["ts_to"] for final in finals.values())
+                before = self.manifest.tables.get(table)
+                self.manifest.tables[table] = _sum(before, figures) if before else figures
+        ends = {name: final["ts_to"] for name, final in finals.items() if final["ts_to"] is not None}
+        whole = [ts for name, ts in ends.items() if name not in self.failed]
+        self.manifest.clock.ts_to = whole[0] if whole else max(ends.values(), default=None)
 
-    def _tell(self, probe: Probe, error: LeadlineError, final: Status) -> None:
+    def _tell(self, probe: Probe, error: LeadlineError, final: ProbeFinal) -> None:
         """A probe that ended early has seen a part of the window, or nothing."""
         state = self._state(probe.name)
-        state.status = "partial" if final.get("rows") else "off"
+        state.status = "partial" if final["rows"] else "off"
         state.why = "; ".join(part for part in (f"ended early: {error.message}", error.detail, state.why) if part)
         state.hint = error.hint or state.hint
 
-    def _count(self, states: dict[str, Status], window_s: float, cpu: float) -> None:
+    def _count(self, states: Mapping[str, ProbeStatus], window_s: float, cpu: float) -> None:
         """Loss and cost so far."""
         for name, status in states.items():
             state = self._state(name)
@@ -181,11 +185,15 @@ class Recording:
             self.error = self.error or e
 
 
-def _failure(state: Status, elapsed: float, for_s: float) -> LeadlineError:
+def _failure(state: ProbeStatus, elapsed: float, for_s: float) -> LeadlineError:
     if state["error"] is not None:
         return LeadlineError(**state["error"])
     detail = f"after {elapsed:.1f} of {for_s:g} s"
     return LeadlineError("invalid", "the recorder stopped unexpectedly", detail=detail, hint="please report it")
+
+
+def _sum(a: Written, b: Written) -> Written:
+    return {"rows": a["rows"] + b["rows"], "bytes": a["bytes"] + b["bytes"], "segments": a["segments"] + b["segments"]}
 
 
 @contextmanager

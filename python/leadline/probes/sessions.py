@@ -7,15 +7,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from leadline.capture.manifest import Manifest, ProbeState
 from leadline.capture.store import Store
 from leadline.errors import LeadlineError
 from leadline.postgres.catalog.collect import CatalogReader
 from leadline.postgres.target import Target, socket_dsn
-from leadline.probes.probe import Status
 from leadline.probes.sql_tier import SqlRecorder
+
+if TYPE_CHECKING:
+    from leadline._core.recorder import SamplerFinal, SamplerStatus, ServerDescription
 
 FLUSH_INTERVAL_S = 5.0
 SAMPLED = ("sessions", "locks", "buffers", "deltas")  # what comes of its passes
@@ -24,10 +26,10 @@ SAMPLED = ("sessions", "locks", "buffers", "deltas")  # what comes of its passes
 class Sampler(Protocol):
     """What samples a server: `_core.recorder.Recorder` or SqlRecorder."""
 
-    def describe(self) -> dict[str, Any]: ...
+    def describe(self) -> ServerDescription: ...
     def start(self) -> None: ...
-    def status(self) -> dict[str, Any]: ...
-    def stop(self) -> dict[str, Any]: ...
+    def status(self) -> SamplerStatus: ...
+    def stop(self) -> SamplerFinal: ...
 
 
 @dataclass
@@ -106,13 +108,13 @@ def describe(manifest: Manifest, attached: Attached) -> None:
     target = manifest.target
     target.version_num = found["server_version_num"] or target.version_num
     target.version = target.version or short_version(found["server_version"])
-    for key in ("max_connections", "data_dir"):
-        target.detail[key] = found.get(key) or target.detail.get(key)
+    target.detail["max_connections"] = found["max_connections"] or target.detail.get("max_connections")
+    target.detail["data_dir"] = found["data_dir"] or target.detail.get("data_dir")
     for name, state in found["probes"].items():
         manifest.probes[name] = made = ProbeState(**state)
         made.tier = attached.tier if name in SAMPLED else None
     sessions = manifest.probes["sessions"]
-    sessions.rate_hz, sessions.access = attached.rate_hz, found["access"]
+    sessions.rate_hz, sessions.access = attached.rate_hz, {**found["access"]}
     sessions.detail = {"layout_checks": found["layout_checks"]}
 
 
@@ -131,7 +133,7 @@ class SessionsProbe:
         self._sampler = attached.probe
         self._on_this_host = target.pid is not None
         self._catalog = CatalogReader(target, attached.dsn)
-        self._final: Status | None = None
+        self._final: SamplerFinal | None = None
 
     def before(self, store: Store, manifest: Manifest) -> None:
         if not self._on_this_host:
@@ -143,10 +145,10 @@ class SessionsProbe:
     def start(self) -> None:
         self._sampler.start()
 
-    def status(self) -> Status:
+    def status(self) -> SamplerStatus:
         return self._sampler.status()
 
-    def stop(self) -> Status:
+    def stop(self) -> SamplerFinal:
         self._final = self._final or self._sampler.stop()
         return self._final
 
@@ -154,14 +156,16 @@ class SessionsProbe:
         describe(manifest, self.attached)
 
     def after(self, store: Store, manifest: Manifest) -> None:
-        if self._final is not None and (self._final["error"] or {}).get("kind") == "gone":  # another server may answer, with other counters
+        error = self._final["error"] if self._final else None
+        if error is not None and error["kind"] == "gone":  # another server may answer, with other counters
             manifest.note("the catalog was not read after the window: the server had ended or restarted")
         else:
             self._collect("after", store, manifest)
 
-    def progress(self, status: Status) -> str:
-        missed = f", {status['missed']} missed" if status.get("missed") else ""
-        return f"{status.get('ticks', 0)} passes{missed}, {status.get('sessions', 0)} sessions"
+    def progress(self) -> str:
+        status = self._sampler.status()
+        missed = f", {status['missed']} missed" if status["missed"] else ""
+        return f"{status['ticks']} passes{missed}, {status['sessions']} sessions"
 
     def _collect(self, phase: str, store: Store, manifest: Manifest) -> None:
         found = self._catalog.read(phase)

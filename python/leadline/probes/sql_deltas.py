@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 
@@ -17,6 +17,9 @@ from leadline.postgres import postmaster
 from leadline.postgres.catalog.connection import Connection
 from leadline.probes.sql_activity import Server
 from leadline.tables import all_tables
+
+if TYPE_CHECKING:
+    from leadline._core.recorder import ProbeFound
 
 _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 Counters = dict[str, int]
@@ -57,7 +60,7 @@ class DeltaReader:
     def tables(self) -> list[str]:
         return ["session_delta"] if self._postmaster is not None or self._backend_sql else []
 
-    def probe(self) -> dict[str, str]:
+    def probe(self) -> ProbeFound:
         missing = []
         if self._postmaster is None:
             missing.append("CPU, faults and I/O per session: the server does not run on this host")

@@ -12,7 +12,7 @@ import resource
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import psycopg
 
@@ -24,6 +24,10 @@ from leadline.postgres.target import Target
 from leadline.probes.sql_activity import STATE_CODES, WAIT_CLASSES, Activity, activity_sql, locks_sql, parse_locks, prepare
 from leadline.probes.sql_deltas import DeltaReader
 from leadline.probes.sql_locks import blocked
+
+if TYPE_CHECKING:
+    from leadline._core.capture import ErrorObject
+    from leadline._core.recorder import ProbeFound, SamplerFinal, SamplerStatus, ServerDescription
 
 MAX_RATE_HZ = 10.0
 MAX_TEXTS = 20_000  # statements remembered at once; beyond that texts are looked up anew
@@ -62,7 +66,7 @@ class SqlRecorder:
         self._writers: dict[str, Writer] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="leadline-sql", daemon=True)
-        self._error: dict[str, Any] | None = None
+        self._error: ErrorObject | None = None
         self._sessions: dict[tuple[int, int], int] = {}
         self._by_pid: dict[int, int] = {}
         self._described: dict[int, Row] = {}
@@ -77,7 +81,7 @@ class SqlRecorder:
         self._bytes = 0
         self._usage_at_start: resource.struct_rusage | None = None
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> ServerDescription:
         """As Recorder.describe: the server, and what each probe can do over SQL."""
         s = self._server
         return {
@@ -91,9 +95,9 @@ class SqlRecorder:
             "probes": self.probes(),
         }
 
-    def probes(self) -> dict[str, dict[str, str]]:
+    def probes(self) -> dict[str, ProbeFound]:
         """The state of each probe, with what was found out while sampling."""
-        sessions = {"status": "ok", "why": "", "hint": ""}
+        sessions: ProbeFound = {"status": "ok", "why": "", "hint": ""}
         if not self._server.sees_all:
             sessions = {
                 "status": "partial",
@@ -115,7 +119,7 @@ class SqlRecorder:
         self._ts_from = self._ts_now = time.monotonic_ns()
         self._thread.start()
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> SamplerStatus:
         return {
             "running": self._thread.is_alive(),
             "error": self._error,
@@ -125,12 +129,13 @@ class SqlRecorder:
             "missed": self._missed,
             "torn": 0,
             "sessions": self._live,
+            "realtime_priority": False,
             "rows": self._rows,
             "bytes_written": self._bytes,
             "cpu_ns": self._cpu_ns,
         }
 
-    def stop(self) -> dict[str, Any]:
+    def stop(self) -> SamplerFinal:
         """Ends the thread, writes what is left and closes the connection."""
         self._stop.set()
         if self._thread.ident is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from leadline.errors import LeadlineError
 from leadline.files.alter import pending
@@ -11,8 +11,16 @@ from leadline.files.alter.table import Table
 from leadline.postgres.catalog.connection import Connection
 from leadline.progress import TerminalLine
 
+if TYPE_CHECKING:
+    from leadline._core.pending import Pending
+
+    class Looked(Pending):
+        """doubts: why the figures prove nothing."""
+
+        doubts: list[str]
+
+
 LOOKS = 5  # at files that were replaced while they were looked at
-UNREAD = {"unread_pages": "pages", "unread_rows": "rows"}
 
 
 class Looker:
@@ -24,10 +32,10 @@ class Looker:
         self._connection = connection
         self._progress = progress
 
-    def look(self, wanted: int, tables: list[Table]) -> dict[int, dict[str, Any]]:
+    def look(self, wanted: int, tables: list[Table]) -> dict[int, Looked]:
         """By oid what `pending.scan` gives of some tables, which are those of the relation `wanted`; one that was dropped is not there.
 
-        Each has `doubts` too: why its figures prove nothing. Files that were replaced meanwhile, and a catalog that was read while it was
+        Files that were replaced meanwhile, and a catalog that was read while it was
         being changed, are looked at again.
         """
         for is_last in [False] * (LOOKS - 1) + [True]:
@@ -39,16 +47,16 @@ class Looker:
             found, is_settled = self._scan(wanted, files, is_last=is_last or why_old is not None)
             if is_settled or why_old is not None:
                 break
+        looked: dict[int, Looked] = {}
         for table in tables:
             if files[table.oid] and table.oid not in found:
                 raise _not_in_the_files(table, why_old)
-            if table.oid in found:
-                each = found[table.oid]
-                each["relation"] = table.label  # in SQL_ASCII the files do not tell what their names are
-                each["doubts"] = _doubts(each, why_old, is_settled)
-        return found
+            if each := found.get(table.oid):
+                # In SQL_ASCII the files do not tell what their names are.
+                looked[table.oid] = {**each, "relation": table.label, "doubts": _doubts(each, why_old, is_settled)}
+        return looked
 
-    def _scan(self, wanted: int, files: dict[int, int | None], *, is_last: bool) -> tuple[dict[int, dict[str, Any]], bool]:
+    def _scan(self, wanted: int, files: dict[int, int | None], *, is_last: bool) -> tuple[dict[int, Pending], bool]:
         """What is found of the relations that have files, and whether those stayed theirs."""
         if not any(files.values()):
             return {}, True
@@ -83,9 +91,10 @@ def _not_in_the_files(table: Table, why_old: str | None) -> LeadlineError:
     return LeadlineError("not_found", message, detail=f"this role cannot run CHECKPOINT: {why_old}", hint=hint)
 
 
-def _doubts(found: dict[str, Any], why_old: str | None, is_settled: bool) -> list[str]:
+def _doubts(found: Pending, why_old: str | None, is_settled: bool) -> list[str]:
     doubts = []
-    if unread := [f"{found[key]} {what}" for key, what in UNREAD.items() if found[key]]:
+    unread_of = (("pages", found["unread_pages"]), ("rows", found["unread_rows"]))
+    if unread := [f"{number} {what}" for what, number in unread_of if number]:
         doubts.append(f"{' and '.join(unread)} could not be decoded and are not counted: run leadline page check")
     if why_old is not None:
         doubts.append(f"CHECKPOINT was refused ({why_old}): the figures are those of the last checkpoint")

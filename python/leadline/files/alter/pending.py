@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leadline._core.pending import REASONS, pending_scan
 from leadline.figures import count
 from leadline.files.server import check_readable, server_files
 from leadline.progress import TerminalLine
+
+if TYPE_CHECKING:
+    from leadline._core.pending import Pending
 
 COMMAND = "leadline alter"
 ROW_REASONS = [name for name, _, is_of_rows in REASONS if is_of_rows]
@@ -63,8 +67,8 @@ def scan(
     oldest_running: int | None = None,
     verify: bool = False,
     progress: TerminalLine | None = None,
-) -> list[dict[str, Any]]:
-    """One dict for each relation, as of `pending_scan`; with a bar. verify: pages torn by a write are found out by their checksums."""
+) -> list[Pending]:
+    """What `pending_scan` finds in each relation; with a bar. verify: pages torn by a write are found out by their checksums."""
 
     def show(done: int, total: int) -> None:
         if progress:
@@ -77,7 +81,7 @@ def scan(
             progress.done()
 
 
-def rows(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def rows(found: Sequence[Pending]) -> list[dict[str, Any]]:
     """What `alter pending --json` prints: one row for each relation and reason, in the order of relations and reasons."""
     listed = []
     for relation in sorted(found, key=lambda r: (r["database"], r["relation"])):
@@ -87,33 +91,35 @@ def rows(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return listed
 
 
-def notes(where: Place, found: list[dict[str, Any]]) -> list[str]:
+def notes(where: Place, found: Sequence[Pending]) -> list[str]:
     """What the reader of the figures has to know."""
     said = []
-    sums = {key: sum(r[key] for r in found) for key in ("in_progress", "unread_pages", "unread_rows", "gone_pages", "vanished")}
+    in_progress = sum(r["in_progress"] for r in found)
+    unread_pages, unread_rows = sum(r["unread_pages"] for r in found), sum(r["unread_rows"] for r in found)
+    gone_pages, vanished = sum(r["gone_pages"] for r in found), sum(r["vanished"] for r in found)
     unlogged = [r["relation"] for r in found if r["is_unlogged"] and r["is_table"]]
     if where.is_live and unlogged:
         more = f" and {len(unlogged) - 3} more" if len(unlogged) > 3 else ""
         said.append(f"unlogged tables are written only when the server stops, not by a checkpoint: {', '.join(unlogged[:3])}{more}")
-    if sums["in_progress"]:
-        said.append(f"{sums['in_progress']} of the rows belong to transactions that, according to the files, had not ended")
-    if sums["unread_pages"] or sums["unread_rows"]:
-        said.append(f"not counted: {sums['unread_pages']} pages and {sums['unread_rows']} rows that cannot be decoded: leadline page check")
-    if sums["gone_pages"]:
-        said.append(f"not looked at: {sums['gone_pages']} pages that disappeared before being read (truncated, dropped or rewritten)")
-    if vanished := sums["vanished"] + (len(absent(found)) if where.is_live else 0):
+    if in_progress:
+        said.append(f"{in_progress} of the rows belong to transactions that, according to the files, had not ended")
+    if unread_pages or unread_rows:
+        said.append(f"not counted: {unread_pages} pages and {unread_rows} rows that cannot be decoded: leadline page check")
+    if gone_pages:
+        said.append(f"not looked at: {gone_pages} pages that disappeared before being read (truncated, dropped or rewritten)")
+    if vanished := vanished + (len(absent(found)) if where.is_live else 0):
         said.append(f"{vanished} relations disappeared before being read")
     if not where.is_live:
         said += [f"not looked at: {relation['relation']}: {relation['absent']}" for relation in absent(found)]
     return said
 
 
-def absent(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def absent(found: Sequence[Pending]) -> list[Pending]:
     """The relations that have no file which could be looked at: `absent` says why."""
     return [relation for relation in found if relation["absent"]]
 
 
-def text(found: list[dict[str, Any]]) -> str:
+def text(found: Sequence[Pending]) -> str:
     """A table for people: each reason, and each row once where a relation has several."""
     from leadline.output import to_table
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 
@@ -27,6 +27,9 @@ from leadline.files.alter.session import narrow_search_path, open_session, told
 from leadline.files.alter.table import Table, find, plan_again, shape, tables
 from leadline.postgres.server.interrupt import deferred_interrupts, terminated_as_interrupted
 from leadline.progress import TerminalLine
+
+if TYPE_CHECKING:
+    from leadline.files.alter.looking import Looked
 
 ROUNDS = 5
 WINDOW_ROWS = 20_000  # rows of neighbouring pages that are worked on together
@@ -193,7 +196,7 @@ class Resolver:
             if outcome.is_interrupted:
                 return
 
-    def _resolve(self, table: Table, found: dict[str, Any] | None) -> Outcome:
+    def _resolve(self, table: Table, found: Looked | None) -> Outcome:
         """Of one table, in which this was found; None: it is gone."""
         started = time.monotonic()
         self._table = table
@@ -241,7 +244,7 @@ class Resolver:
         outcome.seconds = time.monotonic() - started
         return outcome
 
-    def _round_of(self, table: Table, found: dict[str, Any], outcome: Outcome) -> tuple[Table, bool]:
+    def _round_of(self, table: Table, found: Looked, outcome: Outcome) -> tuple[Table, bool]:
         """One round; the table as it is planned from then on, and whether that changed."""
         if table.replication_role:
             self.connection.execute(f"set session_replication_role = {table.replication_role}")

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from leadline._core.capture import TableWriter
 from leadline._core.pages import informix_page_type
@@ -18,6 +18,9 @@ from leadline.errors import LeadlineError
 from leadline.files.informix.oncheck import Chunk, Extent, Report
 from leadline.files.informix.onstat import Buffer, Listing, Sample
 from leadline.files.informix.text import INT32, INT64, Unknown
+
+if TYPE_CHECKING:
+    from leadline._core.capture import Written
 
 TABLES = ("informix_sample", "informix_buffer", "informix_chunk", "informix_extent")
 SYSTEM_PAGE_SIZES = (2048, 4096)
@@ -80,7 +83,7 @@ def _refuse_before_writing(onstat: list[Path], oncheck: Path | None) -> None:
 
 def _write_tables(
     onstat: list[Path], oncheck: Path | None, directory: str, sizes: Sizes
-) -> tuple[dict[str, dict[str, int]], dict[str, Unknown]]:
+) -> tuple[dict[str, Written], dict[str, Unknown]]:
     writers = {name: TableWriter(directory, name) for name in TABLES}
     unknown: dict[str, Unknown] = {}
     numbers = itertools.count(1)

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from leadline._core.pages import page_read
 from leadline.errors import LeadlineError
+
+if TYPE_CHECKING:
+    from leadline._core.pages import Page, Part
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,7 @@ def parse_place(text: str, *, block_needed: bool = False) -> Place:
     return Place(Path(text))
 
 
-def read_page(place: Place, block_size: int | None = None) -> dict[str, Any]:
+def read_page(place: Place, block_size: int | None = None) -> Page:
     """A page taken apart, as leadline._core.pages.page_read gives it; of a text, the page it is a dump of. Raises LeadlineError."""
     from leadline.files.pages import dump_text, oracle_dump
 
@@ -48,11 +51,11 @@ def read_page(place: Place, block_size: int | None = None) -> dict[str, Any]:
     return page_read(str(place.path), place.block, block_size)
 
 
-def as_json(page: dict[str, Any]) -> dict[str, Any]:
+def as_json(page: Page) -> dict[str, object]:
     """What --json prints of a page: all but its bytes and the regions, which page hex prints."""
     return {key: value for key, value in page.items() if key not in ("raw", "regions")}
 
 
-def named(part: dict[str, Any]) -> str:
+def named(part: Part) -> str:
     """A part's name with its number: tuple 3."""
     return part["part"] if part["number"] is None else f"{part['part']} {part['number']}"

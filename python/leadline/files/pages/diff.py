@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from leadline.files.pages import named
+
+if TYPE_CHECKING:
+    from leadline._core.pages import Field, Page, Part
 
 NOT_COMPARED = frozenset({"padding", "free"})
 
 
-def differences(a: dict[str, Any], b: dict[str, Any]) -> list[dict[str, Any]]:
+def differences(a: Page, b: Page) -> list[dict[str, Any]]:
     """Rows {part, field, a, b}: values that differ; field "" where only one page has the part. Empty: the same content."""
     found: list[dict[str, Any]] = []
     if a["kind"] != b["kind"]:
@@ -24,8 +27,8 @@ def differences(a: dict[str, Any], b: dict[str, Any]) -> list[dict[str, Any]]:
     return found
 
 
-def _parts(page: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    parts: dict[str, dict[str, Any]] = {}
+def _parts(page: Page) -> dict[str, Part]:
+    parts: dict[str, Part] = {}
     for part in page["parts"]:
         name, n = named(part), 2
         while name in parts:  # two parts of one name and no number
@@ -35,7 +38,7 @@ def _parts(page: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return parts
 
 
-def _fields(part: str, a: dict[str, Any], b: dict[str, Any]) -> list[dict[str, Any]]:
+def _fields(part: str, a: dict[str, Field], b: dict[str, Field]) -> list[dict[str, Any]]:
     rows = []
     for name in dict.fromkeys([*a, *b]):
         x, y = a.get(name), b.get(name)
@@ -45,14 +48,14 @@ def _fields(part: str, a: dict[str, Any], b: dict[str, Any]) -> list[dict[str, A
     return rows
 
 
-def _text(field: dict[str, Any] | None) -> Any:
+def _text(field: Field | None) -> Any:
     """The value; with its words where it has some."""
     if field is None:
         return None
     return f"{field['value']} ({field['words']})" if field.get("words") else field["value"]
 
 
-def _summary(part: dict[str, Any] | None) -> str | None:
+def _summary(part: Part | None) -> str | None:
     if part is None:
         return None
     return "there" if part["offset"] is None else f"{part['length']} bytes at {part['offset']}"

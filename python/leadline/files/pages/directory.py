@@ -4,11 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from leadline._core.catalog import file_faults
 from leadline.errors import LeadlineError
 from leadline.files import condition
+
+if TYPE_CHECKING:
+    from leadline._core.pages import Problem
+
+    class FileProblem(Problem):
+        """A fault that the catalogs tell of, with what they say."""
+
+        relation: str
+        bytes: int
+        wanted: str
+        found: str
+
 
 WORDS = {
     "missing": "{relation} has no file",
@@ -19,7 +31,7 @@ WORDS = {
 }
 
 
-def problems(paths: list[Path]) -> Iterator[dict[str, Any]]:
+def problems(paths: list[Path]) -> Iterator[Problem]:
     """In the shape of what is found in pages. Files are compared with catalogs of whole data directories, in which both are."""
     seen = set()
     for path in paths:
@@ -39,7 +51,7 @@ def has_catalogs(root: str) -> bool:
     return any(place.glob("base/*/pg_filenode.map")) or (place / "global" / "pg_filenode.map").exists()
 
 
-def _faults(root: str, *, is_certain: bool) -> Iterator[dict[str, Any]]:
+def _faults(root: str, *, is_certain: bool) -> Iterator[Problem]:
     try:
         faults = file_faults(root)
     except LeadlineError as e:
@@ -49,4 +61,5 @@ def _faults(root: str, *, is_certain: bool) -> Iterator[dict[str, Any]]:
         return
     for fault in faults:
         message = WORDS[fault["class"]].format_map(fault)
-        yield {**fault, "block": 0, "kind": "file", "what": "file", "item": None, "message": message}
+        problem: FileProblem = {**fault, "block": 0, "kind": "file", "what": "file", "item": None, "message": message}
+        yield problem

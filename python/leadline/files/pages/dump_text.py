@@ -11,12 +11,15 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from leadline._core.pages import page_read
 from leadline.errors import LeadlineError
 from leadline.files.pages import Place
 from leadline.files.pages.text import checksum_words
+
+if TYPE_CHECKING:
+    from leadline._core.pages import Page
 
 HEX = "[0-9a-fA-F]"
 LARGEST_TEXT = 16 << 20  # of one page; more is no dump of one
@@ -48,7 +51,7 @@ def is_text(head: bytes) -> bool:
     return bool(head) and all(byte >= 0x20 or byte in b"\t\n\r" for byte in head) and b"\n" in head
 
 
-def read_dump(place: Place, text: str, block_size: int | None = None) -> dict[str, Any]:
+def read_dump(place: Place, text: str, block_size: int | None = None) -> Page:
     """The page in a dump, as page_read gives it, with `dump`: {tool, missing_bytes}. Raises LeadlineError.
 
     The first page of the text counts, and what the text says before and after it does not matter.
@@ -132,7 +135,7 @@ def _size(chunks: list[tuple[int, bytes]]) -> int:
     return 1 << max(10, min(end - 1, 32767).bit_length())
 
 
-def _taken_apart(page: bytes, size: int) -> dict[str, Any]:
+def _taken_apart(page: bytes, size: int) -> Page:
     with tempfile.NamedTemporaryFile(prefix="leadline-dump-") as file:
         file.write(page)
         file.flush()

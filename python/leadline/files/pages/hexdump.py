@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from leadline._core.pages import Page
 
 PER_LINE = 16
 # The kinds of regions and their colours on a terminal. Nothing is told by colour alone.
@@ -22,9 +25,9 @@ COLOURS = {
 }
 
 
-def hex_lines(page: dict[str, Any], *, colour: bool) -> Iterator[str]:
+def hex_lines(page: Page, *, colour: bool) -> Iterator[str]:
     """Lines of offset, at most 16 bytes of one region, and the region's name; runs of zeros are folded."""
-    raw: bytes = page["raw"]
+    raw = page["raw"] or b""
     for start, end, part, number, field, kind in page["regions"]:
         name = " ".join(str(word) for word in (part, number, field) if word not in ("", None))
         if end - start > 2 * PER_LINE and not any(raw[start:end]):
@@ -42,7 +45,8 @@ def _line(at: int, text: str, name: str, kind: str, colour: bool) -> str:
     return f"{at:5}  {body}  {name}".rstrip()
 
 
-def hex_json(page: dict[str, Any]) -> list[dict[str, Any]]:
+def hex_json(page: Page) -> list[dict[str, Any]]:
     """The regions as rows, with their bytes."""
     names = ("start", "end", "part", "number", "field", "kind")
-    return [dict(zip(names, region)) | {"bytes": page["raw"][region[0] : region[1]].hex()} for region in page["regions"]]
+    raw = page["raw"] or b""
+    return [dict(zip(names, region)) | {"bytes": raw[region[0] : region[1]].hex()} for region in page["regions"]]

@@ -2,24 +2,40 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from leadline._core.pages import informix_page
 from leadline.errors import LeadlineError
 from leadline.files.pages import Place
 
+if TYPE_CHECKING:
+    from leadline._core.pages import Page
+
 PAGE_SIZES = (2048, 4096, 6144, 8192, 10240, 12288, 14336, 16384)
 
 
-def read_page(place: Place, page_size: int | None = None, *, version_15: bool = False, row_size: int | None = None) -> dict[str, Any]:
+def read_page(place: Place, page_size: int | None = None, *, version_15: bool = False, row_size: int | None = None) -> Page:
     """A page taken apart, in the shape of leadline._core.pages.page_read. Raises LeadlineError."""
     size = page_size or PAGE_SIZES[0]
     if size not in PAGE_SIZES:
         raise LeadlineError("usage", f"Informix has no {size}-byte pages", hint="use a multiple of 2048, up to 16384")
     raw = _read(place, size)
     page = informix_page(raw, version_15=version_15, row_size=row_size)
-    about = {"path": str(place.path), "engine": "informix", "block": place.block, "fork": "", "fork_block": place.block}
-    return about | {"block_size": size, "checksums": None if version_15 else True, "raw": raw} | page
+    return {
+        "path": str(place.path),
+        "engine": "informix",
+        "block": place.block,
+        "fork": "",
+        "fork_block": place.block,
+        "block_size": size,
+        "checksums": None if version_15 else True,
+        "raw": raw,
+        "kind": page["kind"],
+        "computed_checksum": page["computed_checksum"],
+        "parts": page["parts"],
+        "problems": page["problems"],
+        "regions": page["regions"],
+    }
 
 
 def _read(place: Place, size: int) -> bytes:

@@ -6,10 +6,13 @@ Names are those of the dump. It carries no bytes, so there are no offsets, and n
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from leadline.errors import LeadlineError
 from leadline.files.pages import Place
+
+if TYPE_CHECKING:
+    from leadline._core.pages import Field, Page, Part, Wrong
 
 ENCRYPTED = 0x10  # of flg
 BEGINS = re.compile(r"^\s*(buffer tsn: |Block header dump: )", re.MULTILINE)
@@ -23,14 +26,12 @@ DIRECTORY = ("tsiz", "hsiz", "pbl", "ntab", "nrow", "frre", "fsbo", "fseo", "avs
 HEADER = ("tsn", "rdba", "scn", "seq", "flg", "tail", "frmt", "chkval", "type")
 BLOCK = ("seg/obj", "csc", "itc", "flg", "typ", "brn", "bdba", "ver", "opc", "inc", "exflg")
 
-Part = dict[str, Any]
-
 
 def is_dump(text: str) -> bool:
     return BEGINS.search(text) is not None
 
 
-def read_dump(place: Place, text: str) -> dict[str, Any]:
+def read_dump(place: Place, text: str) -> Page:
     """The first block that the text dumps. Raises LeadlineError."""
     where = str(place.path)
     if place.block:
@@ -42,12 +43,12 @@ def read_dump(place: Place, text: str) -> dict[str, Any]:
     if not any(part["fields"] for part in parts):
         raise LeadlineError("invalid", "the block dump contains no block", where=where)
     header = parts[0]["fields"]
-    encrypted = bool(header.get("flg", {}).get("value", 0) & ENCRYPTED)
+    encrypted = bool(_number_of(header, "flg") & ENCRYPTED)
     kind = next((f["words"] for p in parts for n, f in p["fields"].items() if n in ("type", "typ") and f.get("words")), "block")
     return {
         "path": where,
         "engine": "oracle",
-        "block": header.get("rdba", {}).get("value", 0),
+        "block": _number_of(header, "rdba"),
         "fork": "",
         "fork_block": 0,
         "block_size": None,
@@ -104,8 +105,14 @@ def _part(name: str, number: int | None = None) -> Part:
 
 
 def _set(part: Part, name: str, value: Any, words: str = "") -> None:
-    field = {"value": value, "offset": None, "length": None}
-    part["fields"][name] = field | ({"words": words} if words else {})
+    part["fields"][name] = {"value": value, "offset": None, "length": None}
+    if words:
+        part["fields"][name]["words"] = words
+
+
+def _number_of(fields: dict[str, Field], name: str) -> Any:
+    """0 where the dump does not tell it."""
+    return fields[name]["value"] if name in fields else 0
 
 
 def _words(line: str, names: tuple[str, ...], part: Part) -> None:
@@ -132,14 +139,22 @@ def _entry(match: re.Match[str]) -> Part:
     return part
 
 
-def _problems(parts: list[Part]) -> list[dict[str, Any]]:
+def _problems(parts: list[Part]) -> list[Wrong]:
     """Columns whose bytes are fewer or more than the dump says they are: a line is missing."""
-    found = []
+    found: list[Wrong] = []
     for part in parts:
         for name, field in part["fields"].items():
             wanted, got = field["length"], len(field["value"]) // 2 if name.startswith("col ") else None
             if got is not None and got != wanted:
                 message = f"row {part['number']} {name} has {got} bytes in the dump, expected {wanted}"
-                problem = {"class": "dump", "what": name, "item": part["number"], "offset": None}
-                found.append(problem | {"wanted": str(wanted), "found": str(got), "message": message})
+                wrong: Wrong = {
+                    "class": "dump",
+                    "what": name,
+                    "item": part["number"],
+                    "offset": None,
+                    "wanted": str(wanted),
+                    "found": str(got),
+                    "message": message,
+                }
+                found.append(wrong)
     return found

@@ -6,12 +6,24 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from leadline._core.pages import PageRun
 from leadline.files import condition
 from leadline.files.pages import directory
 from leadline.progress import TerminalLine
+
+if TYPE_CHECKING:
+    from leadline._core.capture import Written
+    from leadline._core.datadir import Remark
+    from leadline._core.pages import PageRunSummary, Problem
+
+    class Summary(PageRunSummary):
+        """What a run saw. notes: what to know of the data directories that the files are in."""
+
+        notes: list[Remark]
+        seconds: float
+
 
 MOST = 256
 WAIT_S = 0.1
@@ -33,9 +45,9 @@ class Pages:
         self._progress = progress
         self._paths = paths
         self.remarks = condition.remarks(str(path) for path in paths)
-        self.summary: dict[str, Any] = {}
+        self.summary: Summary  # at the end
 
-    def __iter__(self) -> Iterator[dict[str, Any]]:
+    def __iter__(self) -> Iterator[Problem]:
         """Problems as they are found, those of whole directories first. Ends when all pages were looked at; raises what ended the run
         early."""
         classes: Counter[str] = Counter()
@@ -54,10 +66,13 @@ class Pages:
         finally:
             if self._progress:
                 self._progress.done()
-        self.summary = self._run.finish()
-        self.summary["classes"] = dict(sorted((classes + Counter(self.summary["classes"])).items()))
-        self.summary["notes"] = [remark for remark in self.remarks if not remark["is_error"]]
-        self.summary["seconds"] = round(time.monotonic() - self._started, 3)
+        finished = self._run.finish()
+        self.summary = {
+            **finished,
+            "classes": dict(sorted((classes + Counter(finished["classes"])).items())),
+            "notes": [remark for remark in self.remarks if not remark["is_error"]],
+            "seconds": round(time.monotonic() - self._started, 3),
+        }
 
     def _draw(self) -> None:
         if self._progress:
@@ -94,6 +109,11 @@ def scan(
         for _ in pages:
             pass
         rows = pages.summary["rows"] | {"page_file": pages.summary["files"]}
-        manifest.tables = {name: {"rows": rows.get(name, 0)} for name in TABLES}
-        manifest.target.detail = pages.summary
+        manifest.tables = {name: _written(directory / name, rows.get(name, 0)) for name in TABLES}
+        manifest.target.detail = {**pages.summary}
     return pages
+
+
+def _written(table: Path, rows: int) -> Written:
+    sizes = [segment.stat().st_size for segment in table.glob("*.parquet")]
+    return {"rows": rows, "bytes": sum(sizes), "segments": len(sizes)}

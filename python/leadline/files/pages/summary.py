@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from leadline.figures import count, quantity
 
+if TYPE_CHECKING:
+    from leadline.files.pages.run import Summary
 
-def _read(summary: dict[str, Any]) -> list[str]:
+
+def _read(summary: Summary) -> list[str]:
     took = summary["seconds"]
     rate = f"{quantity(summary['bytes'] / took)}B/s" if took > 0 else ""
     pages, files = count(summary["pages"], "page"), count(summary["files"], "file")
@@ -23,7 +26,7 @@ def _read(summary: dict[str, Any]) -> list[str]:
     return lines
 
 
-def check_text(summary: dict[str, Any]) -> str:
+def check_text(summary: Summary) -> str:
     """Pages by kind, then problems by class, or that there are none."""
     lines = _read(summary)
     lines.append(f"checksums verified on {count(summary['checksums'], 'page')}")
@@ -35,7 +38,7 @@ def check_text(summary: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def scan_text(summary: dict[str, Any], output: Path) -> str:
+def scan_text(summary: Summary, output: Path) -> str:
     """Pages by kind and rows by table."""
     lines = _read(summary)
     lines += [f"  {rows:>12,}  rows of {name}" for name, rows in sorted(summary["rows"].items())]

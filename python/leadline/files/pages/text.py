@@ -5,11 +5,14 @@ from __future__ import annotations
 import itertools
 import textwrap
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from leadline.figures import unconverted
 from leadline.files.pages import named
 from leadline.output import to_table
+
+if TYPE_CHECKING:
+    from leadline._core.pages import Field, Page, Part
 
 WIDTH = 80
 BYTES_SHOWN = 24
@@ -18,17 +21,16 @@ CHECKSUMS = ("pd_checksum", "chkval_kcbh", "pg_cksum", "crc")
 HIDDEN = frozenset({"padding", "ItemIdData", "free", "special"})
 
 
-def show_text(page: dict[str, Any]) -> str:
+def show_text(page: Page) -> str:
     """All of a page, 80 columns wide where numbers allow it."""
     lines = [
         f"{page['path']} block {page['block']}: {page['kind']}",
         _what_there_is(page),
     ]
-    if page.get("dump", {}).get("missing_bytes"):
-        missing, tool = page["dump"]["missing_bytes"], page["dump"]["tool"]
-        lines.append(f"from a dump of {tool} without {missing} bytes; zeros there make the checksum right")
+    if (dump := page.get("dump")) and (missing := dump["missing_bytes"]):
+        lines.append(f"from a dump of {dump['tool']} without {missing} bytes; zeros there make the checksum right")
     if page.get("relation"):
-        columns = ", ".join(f"{name} {type_name}" for name, type_name in page["columns"])
+        columns = ", ".join(f"{name} {type_name}" for name, type_name in page["columns"] or [])
         lines += textwrap.wrap(f"{page['relation']} ({columns})", WIDTH, subsequent_indent="  ")
         if number := page.get("unconverted_characters"):
             lines.append(unconverted(number, page["encoding"]))
@@ -41,18 +43,18 @@ def show_text(page: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _what_there_is(page: dict[str, Any]) -> str:
+def _what_there_is(page: Page) -> str:
     if page["raw"] is None:
         return "no bytes: read from a formatted dump"
     return f"{_fork(page)}{page['block_size']} bytes; {checksum_words(page)}"
 
 
-def _fork(page: dict[str, Any]) -> str:
+def _fork(page: Page) -> str:
     """Which fork of its relation; nothing for engines that have none."""
     return f"{page['fork']} fork, block {page['fork_block']} of it, " if page["fork"] else ""
 
 
-def checksum_words(page: dict[str, Any]) -> str:
+def checksum_words(page: Page) -> str:
     """What the checksum says, and whether it was expected to say anything."""
     computed = page["computed_checksum"]
     # That of a file is at its end, that of a page at its beginning.
@@ -74,7 +76,7 @@ def hidden(name: str) -> bool:
     return name in HIDDEN or name.startswith("padding ")
 
 
-def _group(name: str, parts: list[dict[str, Any]]) -> list[str]:
+def _group(name: str, parts: list[Part]) -> list[str]:
     if len(parts) == 1 and parts[0]["number"] is None:
         return [name, *_fields(parts[0])]
     names = list(dict.fromkeys(n for part in parts for n in part["fields"] if not hidden(n)))
@@ -86,7 +88,7 @@ def _group(name: str, parts: list[dict[str, Any]]) -> list[str]:
     return [name, *_records(parts)]
 
 
-def _records(parts: list[dict[str, Any]]) -> Iterator[str]:
+def _records(parts: list[Part]) -> Iterator[str]:
     """Items with many fields and words: a line of values each, then a line of words."""
     for part in parts:
         values = [f"{n} {_value(f)}" for n, f in part["fields"].items() if not hidden(n) and (f["length"] or not f.get("words"))]
@@ -95,8 +97,8 @@ def _records(parts: list[dict[str, Any]]) -> Iterator[str]:
         words = _words(part)
         if words:
             yield from textwrap.wrap("; ".join(words), WIDTH, initial_indent=" " * 6 + "= ", subsequent_indent=" " * 8)
-        if part.get("values"):
-            yield from textwrap.wrap(_typed(part["values"]), WIDTH, initial_indent=" " * 6 + ": ", subsequent_indent=" " * 8)
+        if values_of := part.get("values"):
+            yield from textwrap.wrap(_typed(values_of), WIDTH, initial_indent=" " * 6 + ": ", subsequent_indent=" " * 8)
 
 
 def _typed(values: dict[str, str | None]) -> str:
@@ -115,7 +117,7 @@ def _literal(text: str | None) -> str:
     return f"{escape}'{shown}'" if len(text) <= 2 * BYTES_SHOWN else f"{escape}'{shown}…' {len(text)} characters"
 
 
-def _fields(part: dict[str, Any]) -> Iterator[str]:
+def _fields(part: Part) -> Iterator[str]:
     fields = {n: f for n, f in part["fields"].items() if not hidden(n)}
     width = max((len(n) for n in fields), default=0)
     if not fields:
@@ -130,11 +132,11 @@ def _fields(part: dict[str, Any]) -> Iterator[str]:
             yield head + (f"  {words}" if words else "")
 
 
-def _words(part: dict[str, Any]) -> list[str]:
+def _words(part: Part) -> list[str]:
     return [f["words"] for n, f in part["fields"].items() if f.get("words") and not hidden(n)]
 
 
-def _value(field: dict[str, Any] | None) -> Any:
+def _value(field: Field | None) -> Any:
     """A value, cut where it is long: page show --json and page hex have all of it."""
     if field is None:
         return None
@@ -149,6 +151,6 @@ def _value(field: dict[str, Any] | None) -> Any:
     return value
 
 
-def part_title(part: dict[str, Any]) -> str:
+def part_title(part: Part) -> str:
     """tuple 3 at 8032, 39 bytes"""
     return f"{named(part)} at {part['offset']}, {part['length']} bytes"

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from leadline._core.pages import PageValues
 from leadline.errors import LeadlineError
 
+if TYPE_CHECKING:
+    from leadline._core.pages import Page
 
-def add_values(page: dict[str, Any], relation: PageValues | None = None) -> None:
+
+def add_values(page: Page, relation: PageValues | None = None) -> None:
     """Sets `relation` and `columns` [(name, type)] of a page, and `values` {name: text} of each item that has some; where texts are not
     in UTF-8 `encoding`, and `unconverted_characters`, how many characters of the page's are U+FFFD instead.
 
@@ -16,12 +19,13 @@ def add_values(page: dict[str, Any], relation: PageValues | None = None) -> None
     Where no catalog says what the columns are, `relation` is None and `untyped` says why.
     """
     page["relation"] = page["columns"] = None
-    if page["engine"] != "postgres" or page["fork"] != "main" or "dump" in page:
+    raw = page["raw"]
+    if page["engine"] != "postgres" or page["fork"] != "main" or "dump" in page or raw is None:
         return
     try:
         relation = relation or PageValues(page["path"])
         before = relation.unconverted_characters
-        found = dict(relation.of(page["raw"], page["fork_block"]))
+        found = dict(relation.of(raw, page["fork_block"]))
     except LeadlineError as e:
         page["untyped"] = e.message + (f": {e.detail}" if e.detail else "")
         return
@@ -31,5 +35,6 @@ def add_values(page: dict[str, Any], relation: PageValues | None = None) -> None
         page["encoding"] = relation.encoding
         page["unconverted_characters"] = lost
     for part in page["parts"]:
-        if part["part"] in ("tuple", "item", "range") and part["number"] in found:
-            part["values"] = dict(found[part["number"]])
+        number = part["number"]
+        if part["part"] in ("tuple", "item", "range") and number in found:
+            part["values"] = dict(found[number])

@@ -62,7 +62,8 @@ def _read(of: Context) -> str:
 def _tiles(of: Context, _: Any) -> list[Tile]:
     found = objects(of.capture)
     waiters, pages = sum(row["waiters"] for row in found), sum(row["pages"] for row in found)
-    samples = of.capture.manifest.tables.get("informix_sample", {}).get("rows", 0)
+    about = of.capture.manifest.tables.get("informix_sample")
+    samples = about["rows"] if about else 0
     return [
         Tile("Waiters", f"{waiters:,}", f"for buffers, in {count(samples, 'sample')}"),
         Tile("Objects", f"{len(found):,}", "with a buffer held or waited for"),
