@@ -31,14 +31,19 @@ COUNTERS += ("pswpin", "pswpout", "oom_kill")
 
 
 def host(tmp_path: Path, facts: dict[str, object] | None = None, **settings: object) -> SyntheticCapture:
-    """A sound host and server with what is given changed. A fact of None is left out, as a kernel without it does."""
+    """A sound host and server with what is given changed. A fact of None is left out, as a kernel without it does.
+
+    settings: values, or (value, unit).
+    """
     cap = SyntheticCapture(tmp_path, seconds=60)
     cap.background()
     for name, value in (FACTS | (facts or {})).items():
         if value is not None:
             cap.fact(name, value)
     for name, (value, unit) in SETTINGS.items():
-        cap.setting(name, settings.pop(name, value), unit=unit)
+        given = settings.pop(name, value)
+        amount, of = given if isinstance(given, tuple) else (given, unit)
+        cap.setting(name, amount, unit=of)
     for name, value in settings.items():
         cap.setting(name, value)
     return cap
@@ -166,6 +171,9 @@ def test_a_host_that_only_pushes_out_is_low(tmp_path: Path) -> None:
         ({"shared_buffers": 8 * 131072}, 0, 1),
         ({"shared_buffers": "16GB"}, 0, 1),
         ({"shared_buffers": 8 * 131072 - 1}, 0, 0),
+        ({"shared_buffers": (8 * 131072, "")}, 0, 1),
+        ({"shared_buffers": (4 * 131072, ""), "block_size": 16384}, 0, 1),
+        ({"shared_buffers": (4 * 131072 - 1, ""), "block_size": 16384}, 0, 0),
         ({"shared_buffers": 8 * 131072}, 5000, 0),
         ({"shared_buffers": 8 * 131072, "huge_pages": "off"}, 5000, 1),
         ({"shared_buffers": 8 * 131072, "huge_pages": "on"}, 5000, 0),

@@ -247,10 +247,9 @@ impl Condition {
 /// either way; it tells for certain only how far it replayed.
 fn replayed_since(control: &ControlState) -> Option<Lsn> {
     const RECORD: u64 = 120; // a checkpoint's, of 114 bytes and aligned, in each major
-    const PAGE: u64 = 8192;
     const PAGE_HEADER: u64 = 40; // the longer one: with the shorter, what is over has no room for a record
-    let at = control.checkpoint.0;
-    let crosses = at % PAGE + RECORD > PAGE;
+    let (at, page) = (control.checkpoint.0, u64::from(control.xlog_blcksz));
+    let crosses = at % page + RECORD > page;
     let end = at.saturating_add(RECORD + if crosses { PAGE_HEADER } else { 0 });
     (control.min_recovery_point.0 > end).then_some(control.checkpoint)
 }

@@ -27,6 +27,7 @@ pub use condition::{Condition, Remark, Server};
 pub use control::{above, read_bytes, read_control, root_above, ControlBytes};
 pub use dir::{DataDir, DATA_FILE};
 pub use ids::{BlockId, RelFile};
+pub use leadline_page::postgres::{is_block_size, is_log_block_size, BLOCK_SIZES, LARGEST_BLOCK_SIZE};
 pub use leadline_page::Lsn;
 pub use majors::{major_of_catalog, majors_of_control, read_version, MAJORS};
 pub use name::{of_path, segment_path, FileName, DEFAULT_BLOCK_SIZE, DEFAULT_SEGMENT_BLOCKS, SEGMENT_BYTES};

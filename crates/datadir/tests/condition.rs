@@ -8,7 +8,9 @@ use leadline_datadir::{Condition, DataDir, Lsn, Server};
 const IN_PRODUCTION: u32 = 6;
 const SHUT_DOWN: u32 = 1;
 const SHUT_DOWN_IN_RECOVERY: u32 = 2;
-const MIN_RECOVERY_POINT: usize = 136; // its offset
+// Offsets in the file.
+const MIN_RECOVERY_POINT: usize = 136;
+const XLOG_BLCKSZ: usize = 224;
 
 /// A folder that is removed at the end.
 struct Made(PathBuf);
@@ -65,17 +67,20 @@ fn of_a_server_that_was_shut_down_there_is_nothing_to_say() {
 fn a_standby_that_replayed_nothing_after_its_checkpoint_is_whole() {
     let made = Made::new("standby", SHUT_DOWN_IN_RECOVERY);
     // Where the checkpoint's record is, how far it replayed, and whether that is more than the record. The second record ends on the
-    // next page, the third in the next segment, whose first page has a longer header.
+    // next page, the third in the next segment, whose first page has a longer header. Then pages of other sizes than the usual one.
     let cases = [
-        (0x100_0028, 0x100_00a0, false),
-        (0x100_0028, 0x100_00b8, true),
-        (0x100_1fd0, 0x100_2060, false),
-        (0x100_1fd0, 0x100_2078, true),
-        (0x1ff_ffd0, 0x200_0070, false),
-        (0x1ff_ffd0, 0x200_0088, true),
+        (8192, 0x100_0028, 0x100_00a0, false),
+        (8192, 0x100_0028, 0x100_00b8, true),
+        (8192, 0x100_1fd0, 0x100_2060, false),
+        (8192, 0x100_1fd0, 0x100_2078, true),
+        (8192, 0x1ff_ffd0, 0x200_0070, false),
+        (8192, 0x1ff_ffd0, 0x200_0088, true),
+        (16384, 0x100_1fd0, 0x100_2060, true),
+        (4096, 0x100_0fd0, 0x100_1060, false),
     ];
-    for (checkpoint, replayed, is_behind) in cases {
+    for (page, checkpoint, replayed, is_behind) in cases {
         let mut file = control(SHUT_DOWN_IN_RECOVERY, 202_307_071);
+        file[XLOG_BLCKSZ..XLOG_BLCKSZ + 4].copy_from_slice(&u32::to_le_bytes(page));
         file[32..40].copy_from_slice(&u64::to_le_bytes(checkpoint));
         file[MIN_RECOVERY_POINT..MIN_RECOVERY_POINT + 8].copy_from_slice(&u64::to_le_bytes(replayed));
         let crc = leadline_page::postgres::describe_control(&file).2;

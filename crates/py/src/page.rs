@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use leadline_datadir::{read_control, DEFAULT_BLOCK_SIZE};
+use leadline_datadir::read_control;
 use leadline_page::postgres::{check, checksum, dissect_block, Header};
 use leadline_page::{oracle, regions, Field, Part, Value, Wrong};
 use leadline_pagescan::{Engine, Other, Problem, RelationFile, Run};
@@ -17,9 +17,7 @@ use crate::error::Error;
 #[pyfunction]
 pub(crate) fn block_sizes(data_dir: PathBuf) -> PyResult<(u32, u32)> {
     let (control, _) = read_control(&data_dir).map_err(Error::from)?;
-    // The log has pages of 8 kB where this makes no sense.
-    let is_size = control.xlog_blcksz.is_power_of_two() && (1024..=65536).contains(&control.xlog_blcksz);
-    Ok((control.blcksz, if is_size { control.xlog_blcksz } else { DEFAULT_BLOCK_SIZE }))
+    Ok((control.blcksz, control.xlog_blcksz))
 }
 
 /// One page of a file, taken apart.

@@ -59,17 +59,17 @@ fn server(major: u32) -> (FakeMemory, Layout, Anchors) {
         mem.put_u32(proc + layout.proc_wait_event_info, 0x0300_0005);
         mem.put_u64(proc + layout.proc_wait_lock, LOCKS);
         mem.put_u32(proc + layout.proc_wait_lock_mode, 5);
-        mem.put_u32(entry + 4, pid);
-        mem.put_u32(entry + 8, if major >= 17 { 1 } else { 3 });
-        mem.put_u64(entry + 16, 1_000 + i);
+        mem.put_u32(entry + layout.be_procpid, pid);
+        mem.put_u32(entry + layout.be_backend_type, if major >= 17 { 1 } else { 3 });
+        mem.put_u64(entry + layout.be_proc_start, 1_000 + i);
         mem.put_u32(entry + layout.be_state, if major >= 18 { 3 } else { 2 });
         mem.put_u64(entry + layout.be_appname, TEXTS + i * 64);
         mem.put_u64(entry + layout.be_activity, TEXTS + 4096 + i * 1024);
         mem.put(TEXTS + 4096 + i * 1024, b"select * from t where id = 4711");
     }
     mem.put(LOCKS, &[1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4, 0, 4, 1]);
-    mem.put_u64(LOCKS + layout.lock_proc_locks + 8, LOCKS + layout.lock_proc_locks);
-    mem.put_u64(LOCKS + layout.lock_wait_procs + 8, LOCKS + layout.lock_wait_procs);
+    mem.put_u64(LOCKS + layout.lock_proc_locks + layout.list_next, LOCKS + layout.lock_proc_locks);
+    mem.put_u64(LOCKS + layout.lock_wait_procs + layout.list_next, LOCKS + layout.lock_wait_procs);
     for i in 0..64 {
         let at = BUFFERS + i * layout.buf_size;
         mem.put_u32(at + layout.buf_state, 1 << 25);
@@ -159,8 +159,8 @@ fn a_slot_taken_over_by_a_new_process_is_a_new_session() {
     let (proc, entry) = (PROC_ARRAY + 3 * layout.proc_size, STATUS + 3 * layout.be_size);
     mem.put_u32(proc + layout.proc_pid, 999);
     mem.put_u32(proc + layout.proc_latch_owner_pid(), 999);
-    mem.put_u32(entry, 2);
-    mem.put_u32(entry + 4, 999);
+    mem.put_u32(entry + layout.be_changecount, 2);
+    mem.put_u32(entry + layout.be_procpid, 999);
     let after = look(&mem, &layout, &anchors, &mut sessions, 1);
     assert_eq!(after.sessions.len(), 1);
     assert_eq!(after.sessions[0].identity.pid, 999);
@@ -183,8 +183,8 @@ fn a_session_that_shows_the_same_again_is_one_run() {
                 3 => mem.put_u32(wait, 0x0100_0009),
                 5 => {
                     mem.put_u32(wait, 0);
-                    mem.put_u64(entry + 40, 77); // state_change
-                    mem.put_u32(entry, 2);
+                    mem.put_u64(entry + layout.be_state_start, 77);
+                    mem.put_u32(entry + layout.be_changecount, 2);
                 }
                 _ => {}
             }

@@ -620,7 +620,7 @@ impl Sessions {
         let name_at = mem.u64(entry + self.layout.be_appname)?;
         self.text.clear();
         if name_at != 0 {
-            mem.c_string(name_at, 64, &mut self.text)?;
+            mem.c_string(name_at, status::NAMEDATALEN, &mut self.text)?;
         }
         let known = &self.cold[at];
         let leader_pid = self.leader(mem, proc, known.identity.pid);

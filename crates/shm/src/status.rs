@@ -5,7 +5,15 @@
 
 use crate::layout::Layout;
 use crate::memory::{Memory, Read};
+use libc::{sockaddr_in, sockaddr_in6};
+use std::mem::{offset_of, size_of};
 use std::net::{Ipv4Addr, Ipv6Addr};
+
+/// Bytes of a name with the zero behind it.
+pub(crate) const NAMEDATALEN: usize = 64;
+
+/// Bytes of the longest address of interest.
+const ADDRESS: usize = size_of::<sockaddr_in6>();
 
 /// Server timestamps count microseconds from 2000-01-01; ours from 1970.
 pub const UNIX_EPOCH_OFFSET_US: i64 = 946_684_800_000_000;
@@ -92,13 +100,13 @@ pub fn read_activity<M: Memory>(mem: &M, layout: &Layout, entry: u64) -> Read<Ac
 
 /// The fields that say who it is.
 pub fn read_identity<M: Memory>(mem: &M, layout: &Layout, entry: u64) -> Read<Identity> {
-    let mut addr = [0u8; 28]; // sockaddr_in6 is the longest of interest
+    let mut addr = [0u8; ADDRESS];
     mem.read(entry + layout.be_client_addr, &mut addr)?;
     let (client_addr, client_port) = decode_address(&addr);
     let mut name = Vec::new();
     let name_at = mem.u64(entry + layout.be_appname)?;
     if name_at != 0 {
-        mem.c_string(name_at, 64, &mut name)?;
+        mem.c_string(name_at, NAMEDATALEN, &mut name)?;
     }
     Ok(Identity {
         pid: mem.u32(entry + layout.be_procpid)? as i32,
@@ -114,18 +122,20 @@ pub fn read_identity<M: Memory>(mem: &M, layout: &Layout, entry: u64) -> Read<Id
 }
 
 /// Address and port of the first bytes of a sockaddr_storage; "local" for a unix socket, "" for none.
-fn decode_address(bytes: &[u8; 28]) -> (String, i32) {
-    let port = i32::from(u16::from_be_bytes([bytes[2], bytes[3]]));
-    match i32::from(u16::from_le_bytes([bytes[0], bytes[1]])) {
+fn decode_address(bytes: &[u8; ADDRESS]) -> (String, i32) {
+    // Family and port are at the same place in both kinds of address.
+    let port = u16::from_be_bytes(field(bytes, offset_of!(sockaddr_in, sin_port))).into();
+    match u16::from_ne_bytes(field(bytes, offset_of!(sockaddr_in, sin_family))).into() {
         libc::AF_UNIX => ("local".into(), -1),
-        libc::AF_INET => (Ipv4Addr::new(bytes[4], bytes[5], bytes[6], bytes[7]).to_string(), port),
-        libc::AF_INET6 => {
-            let mut octets = [0u8; 16];
-            octets.copy_from_slice(&bytes[8..24]);
-            (Ipv6Addr::from(octets).to_string(), port)
-        }
+        libc::AF_INET => (Ipv4Addr::from(field(bytes, offset_of!(sockaddr_in, sin_addr))).to_string(), port),
+        libc::AF_INET6 => (Ipv6Addr::from(field(bytes, offset_of!(sockaddr_in6, sin6_addr))).to_string(), port),
         _ => (String::new(), -1),
     }
+}
+
+/// The bytes of a field of an address.
+fn field<const N: usize>(bytes: &[u8; ADDRESS], offset: usize) -> [u8; N] {
+    bytes.get(offset..).and_then(|rest| rest.first_chunk()).copied().unwrap_or([0; N])
 }
 
 #[cfg(test)]
@@ -160,8 +170,24 @@ mod tests {
     fn an_entry_being_written_is_torn_never_half_read() {
         let layout = Layout::of(15).unwrap();
         let mut mem = entry(&layout);
-        mem.put_u32(0x1000, 3);
+        mem.put_u32(0x1000 + layout.be_changecount, 3);
         assert_eq!(read_whole(&mem, &layout, 0x1000, |m| read_activity(m, &layout, 0x1000)), Ok(Entry::Torn));
+    }
+
+    #[test]
+    fn an_address_is_of_its_family() {
+        let decoded = |start: &[u8]| {
+            let mut bytes = [0; ADDRESS];
+            bytes[..start.len()].copy_from_slice(start);
+            decode_address(&bytes)
+        };
+        let (family, port) = (|family: i32| (family as u16).to_ne_bytes(), 5432u16.to_be_bytes());
+        let v4 = [family(libc::AF_INET), port, [192, 0], [2, 7]].concat();
+        assert_eq!(decoded(&v4), ("192.0.2.7".into(), 5432));
+        let v6 = [&family(libc::AF_INET6)[..], &port, &[9; 4], &[0x20, 1, 0xd, 0xb8], &[0; 11], &[7], &[9; 4]].concat();
+        assert_eq!(decoded(&v6), ("2001:db8::7".into(), 5432));
+        assert_eq!(decoded(&family(libc::AF_UNIX)), ("local".into(), -1));
+        assert_eq!(decoded(&[]), (String::new(), -1));
     }
 
     #[test]

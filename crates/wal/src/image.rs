@@ -4,8 +4,9 @@ use std::borrow::Cow;
 
 use leadline_bytes::pglz;
 
-use crate::record::{Block, Record, BLOCK_SIZES};
+use crate::record::{Block, Record};
 use crate::version::image_info::{COMPRESSED, LZ4, PGLZ, ZSTD};
+use leadline_datadir::BLOCK_SIZES;
 use leadline_errors::{Error, Kind, Result};
 
 /// The whole page of a block's image, its unused middle filled with zeros; none when the block has no image.
@@ -27,8 +28,8 @@ pub fn page(record: &Record<'_>, block: &Block) -> Result<Option<Vec<u8>>> {
             .at(format!("LSN {}", record.start))
     };
     // How large the page is shows when it is unpacked: to one of the sizes there are, and to no other.
-    let whole = |size: &usize| unpack(method, stored, size.checked_sub(hole)?).filter(|u| u.len() + hole == *size);
-    let stored = BLOCK_SIZES.iter().find_map(whole).ok_or_else(damaged)?;
+    let whole = |size: usize| unpack(method, stored, size.checked_sub(hole)?).filter(|u| u.len() + hole == size);
+    let stored = BLOCK_SIZES.into_iter().find_map(|size| whole(size as usize)).ok_or_else(damaged)?;
     let (before, after) = stored.split_at_checked(usize::from(block.hole_offset)).ok_or_else(damaged)?;
     let mut page = Vec::with_capacity(stored.len() + hole);
     page.extend_from_slice(before);

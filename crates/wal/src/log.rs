@@ -7,7 +7,7 @@ use crate::kept::{Kept, KEPT};
 use crate::page::{PageHeader, SegmentHeader, LONG, LONG_HEADER};
 use crate::segment::{Packing, SegmentFile};
 use crate::version::{known, magic};
-use leadline_datadir::Lsn;
+use leadline_datadir::{is_log_block_size, Lsn};
 use leadline_errors::{Error, Kind, Result};
 
 /// One log: segments without a gap, of one server.
@@ -299,8 +299,7 @@ fn first_page(file: &SegmentFile) -> Result<(SegmentHeader, PageHeader)> {
         .map_err(|e| Error::new(Kind::Invalid, "the segment is truncated").detail(e.to_string()).at(place.clone()))?;
     let sizes_fit = header.seg_size.is_power_of_two()
         && (1 << 20..=1 << 30).contains(&header.seg_size)
-        && header.xlog_blcksz.is_power_of_two()
-        && (1 << 10..=1 << 16).contains(&header.xlog_blcksz);
+        && is_log_block_size(header.xlog_blcksz);
     if page.info & LONG_HEADER == 0 || !sizes_fit {
         return Err(Error::new(Kind::Invalid, "the first page of the segment is damaged")
             .detail(format!(

@@ -3,13 +3,10 @@
 //! Source: `access/xlogrecord.h`, `DecodeXLogRecord` in `access/transam/xlogreader.c`.
 
 use crate::version::{image_info, image_info_of};
-use leadline_datadir::{Lsn, RelFile as Relation};
+use leadline_datadir::{is_block_size, Lsn, RelFile as Relation, DEFAULT_BLOCK_SIZE, LARGEST_BLOCK_SIZE};
 
 /// Size of `XLogRecord`.
 pub(crate) const HEADER: usize = 24;
-
-/// Sizes that a page of a relation can have, the usual one first: a server is built with one of them.
-pub(crate) const BLOCK_SIZES: [usize; 6] = [8192, 16384, 32768, 4096, 2048, 1024];
 
 /// Where a page says its size, `pd_pagesize_version`.
 const PAGE_SIZE_AT: usize = 18;
@@ -365,13 +362,13 @@ impl Block {
             self.hole_length = u16_at(bytes, next).ok_or(cut)?;
             next += 2;
         }
-        let largest = *BLOCK_SIZES.iter().max().unwrap_or(&0);
+        let largest = LARGEST_BLOCK_SIZE as usize;
         let (length, hole) = (usize::from(self.image_length), usize::from(self.hole_length));
         let fits = match (has_hole, compressed) {
             (true, false) => self.hole_offset > 0, // more is known with the image, see `find_hole`
             (true, true) => self.hole_offset > 0 && hole > 0 && length + hole < largest,
             (false, true) => length < largest && self.hole_offset == 0,
-            (false, false) => BLOCK_SIZES.contains(&length) && self.hole_offset == 0,
+            (false, false) => is_block_size(self.image_length.into()) && self.hole_offset == 0,
         };
         if !fits || usize::from(self.hole_offset) + hole > largest {
             return Err(self.wrong_image(at));
@@ -385,8 +382,8 @@ impl Block {
     fn find_hole(&mut self, image: &[u8]) -> Result<(), Wrong> {
         let (length, offset) = (usize::from(self.image_length), usize::from(self.hole_offset));
         let said = u16_at(&image[..length.min(offset).min(image.len())], PAGE_SIZE_AT)
-            .map_or(0, |word| usize::from(word & 0xFF00));
-        let size = if BLOCK_SIZES.contains(&said) { said } else { BLOCK_SIZES[0] };
+            .map_or(0, |word| u32::from(word & 0xFF00));
+        let size = if is_block_size(said) { said } else { DEFAULT_BLOCK_SIZE } as usize;
         // `offset` is also where the bytes after the hole begin in the image.
         if length >= size || offset > length {
             return Err(self.wrong_image(self.image_at as usize));

@@ -14,6 +14,7 @@ use super::index_tuple::{IndexTuple, INDEX_AM_RESERVED_BIT, INDEX_SIZE_MASK};
 use super::kind::{kind, Fork, Items, Kind};
 use super::line_pointer::{line_pointers, LinePointer, LP_DEAD, LP_NORMAL, LP_REDIRECT, LP_UNUSED};
 use super::spgist::{self, SpgistTuple, SPGIST_MAGIC_NUMBER};
+use super::LARGEST_BLOCK_SIZE;
 use crate::part::Wrong;
 
 /// What was found about one page.
@@ -28,7 +29,8 @@ pub struct Verdict {
 }
 
 /// Items begin at multiples of 8: one bit for each such place on the largest page.
-type Places = [u64; 32768 / 8 / 64];
+type Places = [u64; PLACES];
+const PLACES: usize = LARGEST_BLOCK_SIZE as usize / 8 / 64;
 
 /// Checks one page. With `block` (counted from the beginning of the fork) its checksum too, as a server with data checksums
 /// would.
@@ -177,7 +179,7 @@ fn check_items(page: &[u8], header: &Header, items: Items, kind: Kind, found: &m
 
 /// Items that share bytes with one before them.
 fn find_overlaps(page: &[u8], header: &Header, found: &mut Vec<Wrong>) {
-    let mut taken: Places = [0; 64];
+    let mut taken: Places = [0; PLACES];
     let (upper, special) = (usize::from(header.pd_upper), usize::from(header.pd_special));
     for (number, lp) in line_pointers(page, header) {
         let inside = lp.off() >= upper && lp.off() + lp.len() <= special && lp.off() % 8 == 0;

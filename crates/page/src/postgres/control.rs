@@ -9,6 +9,7 @@
 
 use leadline_bytes::Endian;
 
+use super::{is_block_size, is_log_block_size, DEFAULT_BLOCK_SIZE};
 use crate::part::{FieldKind, Part, Wrong};
 use crate::reader::{Flag, Reader};
 
@@ -20,7 +21,7 @@ pub struct Control {
     pub blcksz: u32,
     /// Blocks in a file before the next one begins.
     pub relseg_size: u32,
-    /// Bytes of a page of the log; not looked at, as pages can be read without.
+    /// Bytes of a page of the log; the usual number if the file has none that makes sense, as pages can be read without.
     pub xlog_blcksz: u32,
     /// 0: pages have no checksums.
     pub data_checksum_version: u32,
@@ -60,20 +61,29 @@ impl Control {
             pg_control_version: u32_at("pg_control_version", 8)?,
             blcksz: u32_at("blcksz", BLCKSZ)?,
             relseg_size: u32_at("relseg_size", BLCKSZ + 4)?,
-            xlog_blcksz: u32_at("xlog_blcksz", BLCKSZ + 8)?,
+            xlog_blcksz: log_block_size(u32_at("xlog_blcksz", BLCKSZ + 8)?),
             data_checksum_version: u32_at("data_checksum_version", BLCKSZ + 36)?,
         };
         if !(1201..10_000).contains(&control.pg_control_version) {
             let found = control.pg_control_version.to_string();
             return Err(wrong("pg_control_version", 8, "1201 (PostgreSQL 12) or later", found));
         }
-        if !super::is_block_size(control.blcksz) {
+        if !is_block_size(control.blcksz) {
             return Err(wrong("blcksz", BLCKSZ, "a power of two from 1024 to 32768", control.blcksz.to_string()));
         }
         if control.relseg_size == 0 {
             return Err(wrong("relseg_size", BLCKSZ + 4, "at least 1", "0".into()));
         }
         Ok(control)
+    }
+}
+
+/// Bytes of a page of the log by what the file says.
+pub(super) fn log_block_size(said: u32) -> u32 {
+    if is_log_block_size(said) {
+        said
+    } else {
+        DEFAULT_BLOCK_SIZE
     }
 }
 

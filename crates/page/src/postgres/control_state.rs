@@ -1,6 +1,6 @@
 //! What pg_control says of the server: its state, its last checkpoint, and how far its log must be replayed.
 
-use super::control::describe_control;
+use super::control::{describe_control, log_block_size};
 use crate::lsn::Lsn;
 use crate::part::{Value, Wrong};
 
@@ -62,6 +62,8 @@ pub struct ControlState {
     pub next_multi_offset: u32,
     /// How far the log must be replayed before the files fit each other; 0 of a primary.
     pub min_recovery_point: Lsn,
+    /// Bytes of a page of the log.
+    pub xlog_blcksz: u32,
     /// Where the backup began that is being restored; 0 when there is none.
     pub backup_start_point: Lsn,
     /// The checksum that is not as it should be: then nothing else here is certain.
@@ -103,6 +105,7 @@ impl ControlState {
             next_xid: lower("nextXid")?,
             next_multi_offset: lower("nextMultiOffset")?,
             min_recovery_point: lsn("minRecoveryPoint")?,
+            xlog_blcksz: log_block_size(lower("xlog_blcksz")?),
             backup_start_point: lsn("backupStartPoint")?,
             wrong_crc: crc.into_iter().next(),
         })

@@ -42,9 +42,21 @@ use line_pointer::{line_pointers, LinePointer, LP_DEAD, LP_NORMAL};
 /// Bytes of a page unless the server was built otherwise, and of a page of the log.
 pub const DEFAULT_BLOCK_SIZE: u32 = 8192;
 
+/// Sizes that pages can have, the usual one first: a server is built with one of them.
+pub const BLOCK_SIZES: [u32; 6] = [DEFAULT_BLOCK_SIZE, 16384, 32768, 4096, 2048, 1024];
+
+/// The largest of them.
+pub const LARGEST_BLOCK_SIZE: u32 = 32768;
+
 /// Whether pages can be of this size.
+#[inline]
 pub fn is_block_size(bytes: u32) -> bool {
-    bytes.is_power_of_two() && (1024..=32768).contains(&bytes)
+    BLOCK_SIZES.contains(&bytes)
+}
+
+/// Whether pages of the log can be of this size.
+pub fn is_log_block_size(bytes: u32) -> bool {
+    bytes.is_power_of_two() && (1024..=65536).contains(&bytes)
 }
 
 /// A page taken apart.

@@ -82,7 +82,7 @@ def read_dump(place: Place, text: str, block_size: int | None = None) -> Page:
             "invalid",
             f"{missing} bytes of the page are missing from the dump",
             detail=f"the first missing byte is at {first} (0x{first:x}); with zeros in place of missing bytes: {checksum_words(found)}",
-            hint="dump the whole page, for example x/8192bx in gdb",
+            hint=f"dump the whole page, for example x/{size}bx in gdb",
             where=where,
         )
     found["path"] = where

@@ -14,11 +14,13 @@ with given as (
   select max(lower(setting)) filter (where name = 'huge_pages') as huge_pages,
          max(lower(setting)) filter (where name = 'huge_pages_status') as status,
          max(setting) filter (where name = 'shared_buffers') as amount,
-         max(unit) filter (where name = 'shared_buffers') as unit
+         max(unit) filter (where name = 'shared_buffers') as unit,
+         block_bytes_of(max(setting) filter (where name = 'block_size')) as block_bytes
   from setting
 ),
-measured as (  -- 1048576 with unit 8kB from pg_settings (16kB where blocks are so large), '8GB' from the file
-  select *, lower(coalesce(nullif(regexp_extract(amount, '([A-Za-z]+)\s*$', 1), ''), nullif(unit, ''), '8kB')) as of from given
+measured as (  -- blocks: 1048576 with unit 8kB from pg_settings (16kB where they are so large), without a unit from the file; or '8GB'
+  select *, lower(coalesce(nullif(regexp_extract(amount, '([A-Za-z]+)\s*$', 1), ''), nullif(unit, ''), format('{}B', block_bytes))) as of
+  from given
 ),
 shared as (
   select huge_pages, status,
