@@ -37,7 +37,7 @@ COLUMNS = {
 }
 SEVERITIES = ("critical", "high", "medium", "low", "info")
 CONFIDENCES = ("high", "medium", "low")
-WORKERS = 2  # rules of a held capture that run at once: planning them takes most of their time, and one thread plans a query
+WORKERS = 2  # rules that run at once: planning them takes most of their time, and one thread plans a query
 
 
 @dataclass(frozen=True)
@@ -115,19 +115,19 @@ class _Answer:
 
 
 def _answers(capture: Capture, chosen: list[Definition], thresholds: Mapping[str, float]) -> dict[str, _Answer]:
-    """Every chosen rule by id. Of a held capture they run beside each other; one that stays in its files gives a query all CPUs."""
+    """Every chosen rule of a held capture by id. They run beside each other."""
     shared = {t.name: thresholds[t.name] for t in shared_thresholds() if t.name in thresholds}
 
     def work(part: list[Definition]) -> dict[str, _Answer]:
         with closing(capture.db.cursor()) as db:  # variables and temporary views end with the cursor
             for name, value in shared.items():
                 db.execute(f"set variable {name} = {number(value)}")
-            if shared and capture.held:  # what was computed with other thresholds
+            if shared:  # what was computed with other thresholds
                 create_views(db, held=True, every=capture.every_pass, temporary=True)
             told = _told(capture, db, part)
             return {d.id: _answer(capture, db, d, shared | _values(d, thresholds), told) for d in part}
 
-    workers = WORKERS if capture.held and not shared else 1
+    workers = 1 if shared else WORKERS
     parts = [part for n in range(workers) if (part := chosen[n::workers])]
     if len(parts) < 2:
         return work(chosen)
@@ -181,7 +181,7 @@ def _check_names(given: Mapping[str, float]) -> None:
 
 def _told(capture: Capture, db: duckdb.DuckDBPyConnection, rules: list[Definition]) -> dict[str, Any]:
     """What the header lines of the rules ask, in one query: the value of each expression. Empty when it does not run."""
-    asked = [q for d in rules if not any(capture.unavailable(table) for table in d.needs) for q in _questions(d, capture.held)]
+    asked = [q for d in rules if not any(capture.unavailable(table) for table in d.needs) for q in _questions(d)]
     unique = list(dict.fromkeys(asked))
     if not unique:
         return {}
@@ -192,11 +192,11 @@ def _told(capture: Capture, db: duckdb.DuckDBPyConnection, rules: list[Definitio
     return dict(zip(unique, row or ()))
 
 
-def _questions(definition: Definition, held: bool) -> list[str]:
-    """The expressions of the header lines. silent unless: only where it is cheap, in memory."""
+def _questions(definition: Definition) -> list[str]:
+    """The expressions of the header lines."""
     counted = [_count(table) for table, _ in definition.minimums]
     needed = [condition for condition, _ in definition.conditions]
-    return [*counted, *needed, *([definition.silent_unless] if held and definition.silent_unless else [])]
+    return [*counted, *needed, *([definition.silent_unless] if definition.silent_unless else [])]
 
 
 def _count(table: str) -> str:
