@@ -89,7 +89,10 @@ def json_of(capsys: pytest.CaptureFixture[str], *line: Any, code: int = 0) -> An
 @pytest.mark.live
 def test_history_of_a_page_has_every_change_with_its_end(log: Log, capsys: pytest.CaptureFixture[str]) -> None:
     relation = "/".join(log.facts["path"].split("/")[1:])  # base/DATABASE/FILE
-    changes = [c for c in json_of(capsys, "history", log.folder, relation, 0) if c["xid"]]
+    every = json_of(capsys, "history", log.folder, relation, 0)
+    history = WalLog(str(log.folder), rel=int(relation.split("/")[1]), fork=0, block=0).history(None)
+    assert [len(history.changes(1) or []) for _ in every] == [1] * len(every) and history.changes(1) is None
+    changes = [c for c in every if c["xid"]]
     assert [(c["xid"], c["outcome"]) for c in changes] == log.facts["changes"]
     kinds = [c["record_type"] for c in changes]
     assert kinds[0].startswith("INSERT") and kinds[1:] == ["HOT_UPDATE", "HOT_UPDATE", "DELETE"]

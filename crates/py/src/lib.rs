@@ -57,7 +57,10 @@ fn _core(core: &Bound<'_, PyModule>) -> PyResult<()> {
         module.add_function(wrap_pyfunction!(statement::normalise, module)?)
     })?;
     submodule(core, "rows", |module| module.add_class::<rows::RowScan>())?;
-    submodule(core, "wal", |module| module.add_class::<wal::WalLog>())
+    submodule(core, "wal", |module| {
+        module.add_class::<wal::History>()?;
+        module.add_class::<wal::WalLog>()
+    })
 }
 
 /// Adds a submodule. `import` looks among the loaded modules only: there is no file of that name.

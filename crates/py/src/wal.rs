@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use leadline_wal::describe::{self, time_text, Message, Value};
 use leadline_wal::export::export;
-use leadline_wal::history::history;
+use leadline_wal::history::{history, Change};
 use leadline_wal::kept::{List, KEPT};
 use leadline_wal::stats::{stats, By, Key};
 use leadline_wal::times::at_time;
@@ -154,30 +154,12 @@ impl WalLog {
     }
 
     /// Every change of the blocks that the filter names.
-    fn history<'py>(&self, py: Python<'py>, progress: Option<Py<PyAny>>) -> PyResult<Bound<'py, PyDict>> {
+    fn history(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<History> {
         let mut look = Look { callback: progress, failed: None };
         let found = py.detach(|| history(&self.log, self.range, &self.filter, &mut |done| look.go_on(done)));
         let (changes, ending) = look.outcome(found)?;
-        let rows = PyList::empty(py);
-        for change in &changes {
-            let row = PyDict::new(py);
-            let (rmgr, record_type) = rmgr::type_names(self.log.major, change.type_id);
-            row.set_item("lsn", change.lsn.to_string())?;
-            row.set_item("end_lsn", change.end.to_string())?;
-            row.set_item("xid", change.xid)?;
-            row.set_item("rmgr", rmgr)?;
-            row.set_item("record_type", record_type)?;
-            row.set_item("block", change.block.map(|b| block_dict(py, &b)).transpose()?)?;
-            row.set_item("description", fields_dict(py, &change.description)?)?;
-            row.set_item("log_time", change.log_time.map(time_text))?;
-            row.set_item("outcome", change.outcome.map(|o| o.0))?;
-            row.set_item("outcome_time", change.outcome.map(|o| time_text(o.1)))?;
-            rows.append(row)?;
-        }
-        let out = PyDict::new(py);
-        out.set_item("changes", rows)?;
-        out.set_item("ending", ending_dict(py, &self.whole_ending(ending))?)?;
-        Ok(out)
+        let changes = Mutex::new(changes.into_iter());
+        Ok(History { major: self.log.major, changes, ending: self.whole_ending(ending) })
     }
 
     /// Sums over the records. `by`: type, rmgr, relation, database, hour.
@@ -239,6 +221,33 @@ impl WalLog {
         out.set_item("tables", tables_dict(py, found.tables)?)?;
         out.set_item("ending", ending_dict(py, &self.whole_ending(found.ending))?)?;
         Ok(out)
+    }
+}
+
+/// The changes of some blocks: how each ended is known only when all of the log was read, so they are all there. As dictionaries they
+/// take many times the memory, and are made a few at a time.
+#[pyclass(frozen, module = "leadline._core.wal")]
+pub(crate) struct History {
+    major: u8,
+    changes: Mutex<std::vec::IntoIter<Change>>,
+    ending: Ending,
+}
+
+#[pymethods]
+impl History {
+    fn ending<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        ending_dict(py, &self.ending)
+    }
+
+    /// The next changes, at most `limit` of them; none at the end.
+    fn changes<'py>(&self, py: Python<'py>, limit: usize) -> PyResult<Option<Bound<'py, PyList>>> {
+        py.check_signals()?;
+        let mut changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        let rows = PyList::empty(py);
+        for change in changes.by_ref().take(limit) {
+            rows.append(change_dict(py, self.major, &change)?)?;
+        }
+        Ok((!rows.is_empty()).then_some(rows))
     }
 }
 
@@ -371,6 +380,22 @@ fn block_dict<'py>(py: Python<'py>, b: &Block) -> PyResult<Bound<'py, PyDict>> {
     out.set_item("fpi_compression", compression)?;
     out.set_item("hole_offset", b.hole_offset)?;
     out.set_item("hole_length", b.hole_length)?;
+    Ok(out)
+}
+
+fn change_dict<'py>(py: Python<'py>, major: u8, change: &Change) -> PyResult<Bound<'py, PyDict>> {
+    let out = PyDict::new(py);
+    let (rmgr, record_type) = rmgr::type_names(major, change.type_id);
+    out.set_item("lsn", change.lsn.to_string())?;
+    out.set_item("end_lsn", change.end.to_string())?;
+    out.set_item("xid", change.xid)?;
+    out.set_item("rmgr", rmgr)?;
+    out.set_item("record_type", record_type)?;
+    out.set_item("block", change.block.map(|b| block_dict(py, &b)).transpose()?)?;
+    out.set_item("description", fields_dict(py, &change.description)?)?;
+    out.set_item("log_time", change.log_time.map(time_text))?;
+    out.set_item("outcome", change.outcome.map(|o| o.0))?;
+    out.set_item("outcome_time", change.outcome.map(|o| time_text(o.1)))?;
     Ok(out)
 }
 

@@ -6,7 +6,7 @@ from typing import Any, TypedDict, final, type_check_only
 from leadline._core.capture import Written
 from typing_extensions import NotRequired
 
-__all__ = ["WalLog"]
+__all__ = ["History", "WalLog"]
 
 @type_check_only
 class WalDescription(TypedDict):
@@ -104,13 +104,6 @@ class Change(TypedDict):
     outcome_time: str | None
 
 @type_check_only
-class History(TypedDict):
-    """Every change of the blocks that were asked for, in the order of the log."""
-
-    changes: list[Change]
-    ending: Ending
-
-@type_check_only
 class StatsRow(TypedDict):
     """Sums over some records. Which ones say the first keys, of which there are those of `by`; relation: its name, if somebody adds it."""
 
@@ -141,6 +134,14 @@ class Exported(TypedDict):
 
     tables: dict[str, Written]
     ending: Ending
+
+@final
+class History:
+    """Every change of the blocks that were asked for, in the order of the log."""
+
+    def ending(self) -> Ending: ...
+    def changes(self, limit: int) -> list[Change] | None:
+        """The next changes, at most `limit`; None at the end."""
 
 @final
 class WalLog:

@@ -294,18 +294,21 @@ def history(path: str, relation: str, block: int, as_json: bool, **wish: Any) ->
     recorded in the WAL before it, marked with ~. A truncation that removed the page is listed as a change. WAL does not
     usually name the visibility map bits that a row change clears.
     """
-    from leadline.files.wal import ending_text, whole, wish_of
+    from leadline.files.wal import batches, ending_text, whole, wish_of
 
     wanted = wish_of(path, relation, block=block, **wish)[0]
     found = whole(wanted, "read", lambda log, bar: log.history(bar))
+    changes = batches(found.changes, None)
     if as_json:
-        click.echo(to_json(found["changes"]))
+        print_json_list(changes)
     else:
-        for change in found["changes"]:
+        is_empty = True
+        for change in changes:
             click.echo(_change_text(change))
-        if not found["changes"]:
+            is_empty = False
+        if is_empty:
             click.echo("no changes to this page found in the WAL", err=True)
-    if text := ending_text(found["ending"]):
+    if text := ending_text(found.ending()):
         click.echo(text, err=True)
     _tell_damage(wanted.path)
 

@@ -137,7 +137,7 @@ def threads_here() -> int:
 
 
 def batches(read: Callable[[int], list[T] | None], limit: int | None) -> Iterator[T]:
-    """Rows of `records` or `invalidations` of a log, at most `limit`."""
+    """Rows of what gives them a few at a time, such as `WalLog.records`; at most `limit`."""
     left = limit
     while left is None or left > 0:
         rows = read(BATCH if left is None else min(BATCH, left))
