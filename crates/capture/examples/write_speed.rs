@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Int32Array, Int64Array, RecordBatch, UInt32Array};
 use leadline_capture::{spec, Error, Stats, TableWriter, WriterOptions};
+use leadline_noise::Random;
 
 const SESSIONS: usize = 64;
 const TICKS_PER_BATCH: usize = 250;
@@ -15,22 +16,9 @@ const BATCHES_PER_SEGMENT: usize = 8;
 const SEGMENTS: usize = 30;
 const PERIOD_NS: i64 = 1_000_000;
 
-/// splitmix64: enough to make values that do not compress by accident.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// True in `percent` of calls.
-    fn chance(&mut self, percent: u64) -> bool {
-        self.next() % 100 < percent
-    }
+/// True in `percent` of calls.
+fn chance(random: &mut Random, percent: u64) -> bool {
+    random.below(100) < percent
 }
 
 #[derive(Clone, Copy, Default, PartialEq)]
@@ -88,19 +76,19 @@ impl Load {
                 continue;
             }
             let r = &mut self.random;
-            if r.chance(self.busy) {
+            if chance(r, self.busy) {
                 let started = now_us - (r.next() % 1000) as i64;
                 session.statement = self.statements[(r.next() % 12) as usize];
                 session.query_start = started;
                 session.state_change = started + (r.next() % 900) as i64;
                 session.state = [2, 2, 2, 2, 2, 3, 4][(r.next() % 7) as usize];
-                if r.chance(30) {
+                if chance(r, 30) {
                     session.xact_start = started;
                     session.backend_xid = (now_us / 150) as u32 + (r.next() % 64) as u32;
                 }
                 session.backend_xmin = if session.state == 2 { (now_us / 150) as u32 } else { 0 };
             }
-            if r.chance(40) {
+            if chance(r, 40) {
                 const WAITS: [u32; 8] = [0, 0, 0, 0x0600_0000, 0x0100_003c, 0x0100_0008, 0x0a00_0015, 0x0400_0004];
                 session.wait_event_info = WAITS[(r.next() % 8) as usize];
             }

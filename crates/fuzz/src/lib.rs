@@ -13,10 +13,8 @@ mod elf;
 mod folder;
 // The records of the log's own tests are laid out by the same code.
 #[allow(missing_docs, unreachable_pub)]
-#[allow(clippy::should_implement_trait)] // named as in the tests it is shared with
 #[path = "../../wal/tests/made/mod.rs"]
 mod made;
-mod noise;
 mod page;
 mod page_seeds;
 mod page_values;
@@ -30,7 +28,6 @@ mod wal;
 
 pub use cursor::cursor;
 pub use elf::elf;
-pub use made::Random;
 pub use page::{clog, control, informix, oracle, page, relmap};
 pub use page_values::page_values;
 pub use pending::pending;

@@ -1,9 +1,10 @@
 //! Inputs to begin with whose pages have items as each access method makes them.
 
+use leadline_noise::{noise, plausible, put, Random};
+
 use crate::data_dir::{self, BLOCK, FIRST_FUNCTIONS};
-use crate::noise::{column, noise, plausible, put};
 use crate::page_values::ACCESS_METHODS;
-use crate::Random;
+use crate::types::column;
 
 /// A page with these items, the first at its end.
 fn page_of(items: &[Vec<u8>], special: &[u8]) -> Vec<u8> {

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-pub use crate::noise::noise;
-use crate::noise::{column, plausible, put};
-use crate::types::SCALARS;
-use crate::{data_dir, page_seeds, Random, TARGETS};
+use leadline_noise::{noise, plausible, put, Random};
+
+use crate::types::{column, SCALARS};
+use crate::{data_dir, page_seeds, TARGETS};
 
 /// The seeds of a target, the same at every call.
 pub fn seeds(target: &str) -> Vec<Vec<u8>> {

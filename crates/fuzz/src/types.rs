@@ -9,6 +9,11 @@ pub(crate) const SCALARS: [u32; 44] = [
 ];
 pub(crate) const UNKNOWN: u32 = 9999;
 
+/// Where a type stands among those that the columns of a table are chosen from.
+pub(crate) fn column(oid: u32) -> u8 {
+    SCALARS.iter().position(|known| *known == oid).expect("a known type") as u8
+}
+
 /// How values of a type lie in a row.
 pub(crate) fn storage(oid: u32) -> Storage {
     let (attlen, attalign) = match oid {

@@ -6,8 +6,9 @@ use std::collections::BTreeSet;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-use leadline_fuzz::seeds::{mutate, noise, seeds};
-use leadline_fuzz::{Random, TARGETS};
+use leadline_fuzz::seeds::{mutate, seeds};
+use leadline_fuzz::TARGETS;
+use leadline_noise::{noise, Random};
 
 /// Memory that one input may take at a time: all inputs here are shorter than 150 kB.
 const MOST_BYTES: i64 = 128 << 20;

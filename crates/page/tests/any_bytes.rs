@@ -1,23 +1,8 @@
 //! Whatever the bytes, a page is taken apart without a panic, its regions tile it, and both ways of checking agree.
 
+use leadline_noise::{plausible, put, Random};
 use leadline_page::postgres::{check, checksum, dissect_block, Fork, Kind};
 use leadline_page::{regions, FieldKind};
-
-/// A generator of numbers that is the same everywhere (xorshift64*).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit as u64) as usize
-    }
-}
 
 fn assert_sound(page: &[u8], fork: Fork) {
     let found = dissect_block(page, fork, 7);
@@ -57,33 +42,6 @@ fn specials() -> Vec<Vec<u8>> {
     all
 }
 
-fn put(page: &mut [u8], at: usize, value: u16) {
-    page[at..at + 2].copy_from_slice(&value.to_le_bytes());
-}
-
-/// A page of random bytes with a header and line pointers that mostly make sense, so that the items are reached.
-fn plausible(random: &mut Random, size: usize, special: &[u8]) -> Vec<u8> {
-    let mut page: Vec<u8> = (0..size).map(|_| random.next() as u8).collect();
-    let items = random.below(12);
-    let lower = 24 + 4 * items;
-    let special_at = size - special.len();
-    let upper = (lower + random.below(special_at - lower)).next_multiple_of(8).min(special_at);
-    page[..24].fill(0);
-    put(&mut page, 12, lower as u16);
-    put(&mut page, 14, upper as u16);
-    put(&mut page, 16, special_at as u16);
-    put(&mut page, 18, size as u16 | 4);
-    page[special_at..].copy_from_slice(special);
-    for i in 0..items {
-        let off = upper + random.below(special_at - upper + 1) / 8 * 8;
-        let len = random.below(special_at.saturating_sub(off) + 9);
-        let flags = if random.below(4) == 0 { random.below(4) } else { 1 };
-        let lp = (off & 0x7fff) as u32 | (flags as u32) << 15 | (len as u32 & 0x7fff) << 17;
-        page[24 + 4 * i..28 + 4 * i].copy_from_slice(&lp.to_le_bytes());
-    }
-    page
-}
-
 #[test]
 fn random_bytes_of_any_length() {
     let mut random = Random(1);
@@ -108,11 +66,11 @@ fn pages_of_every_kind_with_random_items() {
                 assert_sound(&page, Fork::Main);
                 kinds.insert(check(&page, Fork::Main, None).kind);
                 for _ in 0..8 {
-                    let at = random.below(64.min(size));
+                    let at = random.index(64.min(size));
                     page[at] = random.next() as u8;
                     assert_sound(&page, Fork::Main);
                 }
-                page.truncate(random.below(size));
+                page.truncate(random.index(size));
                 assert_sound(&page, Fork::Main);
             }
         }
@@ -137,9 +95,9 @@ fn real_pages_with_flipped_bytes() {
             assert_sound(&page, Fork::Main);
             for _ in 0..2000 {
                 let mut broken = page.clone();
-                for _ in 0..=random.below(4) {
-                    let at = random.below(page.len());
-                    broken[at] ^= 1 << random.below(8);
+                for _ in 0..=random.index(4) {
+                    let at = random.index(page.len());
+                    broken[at] ^= 1 << random.index(8);
                 }
                 assert_sound(&broken, Fork::Main);
             }

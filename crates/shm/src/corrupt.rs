@@ -7,6 +7,7 @@ use crate::memory::{FakeMemory, MappedSegment, Memory};
 use crate::process::ServerProcess;
 use crate::sessions::{Pass, Sessions};
 use crate::{locks, lwlocks, procfs};
+use leadline_noise::Random;
 
 const PROCS: u32 = 16;
 const PROC_ARRAY: u64 = 0x7000_0010_0000;
@@ -17,21 +18,6 @@ const BUFFERS: u64 = 0x7000_0050_0000;
 const BLOCKS: u64 = 0x7000_0060_0000;
 const LWLOCKS: u64 = 0x7000_0070_0000;
 const PIECES: [u64; 7] = [PROC_ARRAY, STATUS, TEXTS, LOCKS, BUFFERS, BLOCKS, LWLOCKS];
-
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-}
 
 fn process() -> ServerProcess {
     let segment = procfs::read_maps(std::process::id() as i32).unwrap().remove(0);

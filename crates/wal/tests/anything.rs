@@ -4,30 +4,12 @@ mod made;
 
 use std::sync::Arc;
 
+use leadline_noise::{noise, Random};
 use leadline_wal::describe::{describe, messages, outcome, time_of};
 use leadline_wal::{history, image, rmgr, stats, Filter, Log, Reader};
-use made::{Folder, Random, Writer};
+use made::{Folder, Writer};
 
 const MAGICS: [u16; 6] = [0xD106, 0xD10D, 0xD110, 0xD113, 0xD116, 0xD118];
-
-/// Numbers of the sizes that counts and lengths have: small ones, and the largest.
-fn bytes(random: &mut Random, length: usize) -> Vec<u8> {
-    let style = random.below(4);
-    let mut out: Vec<u8> = (0..length)
-        .map(|_| match style {
-            0 => 0,
-            1 => 0xFF,
-            2 => random.below(4) as u8,
-            _ => random.next() as u8,
-        })
-        .collect();
-    for _ in 0..random.below(8) {
-        if let Some(byte) = (!out.is_empty()).then(|| random.below(out.len() as u64) as usize) {
-            out[byte] = random.next() as u8;
-        }
-    }
-    out
-}
 
 /// A body with block headers that are often right, and parts of the length they say.
 fn body(random: &mut Random, major_at_15: bool) -> Vec<u8> {
@@ -44,15 +26,15 @@ fn body(random: &mut Random, major_at_15: bool) -> Vec<u8> {
             head.extend(100u16.to_le_bytes());
             head.push(1 | method);
             head.extend(50u16.to_le_bytes());
-            parts.extend(bytes(random, length));
+            parts.extend(noise(random, length));
         }
         [1663, 5, 16384 + random.below(3) as u32].iter().for_each(|w| head.extend(w.to_le_bytes()));
         head.extend((random.below(5) as u32).to_le_bytes());
-        parts.extend(bytes(random, data));
+        parts.extend(noise(random, data));
     }
     let main = random.below(200) as usize;
     head.extend([255, main as u8]);
-    parts.extend(bytes(random, main));
+    parts.extend(noise(random, main));
     [head, parts].concat()
 }
 

@@ -6,8 +6,9 @@ use std::io::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 
+use leadline_noise::Random;
 use leadline_wal::{Error, Kind, Log, Lsn, Reader};
-use made::{block_body, name, Folder, Random, Writer, MAGIC_18, PAGE, SEGMENT};
+use made::{block_body, name, Folder, Writer, MAGIC_18, PAGE, SEGMENT};
 
 type Seen = Vec<(u64, u64, u32, usize)>;
 

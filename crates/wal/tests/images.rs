@@ -4,8 +4,9 @@ mod made;
 
 use std::sync::Arc;
 
+use leadline_noise::Random;
 use leadline_wal::{image, Log, Reader};
-use made::{Folder, Random, Writer, MAGIC_18};
+use made::{Folder, Writer, MAGIC_18};
 
 const HAS_HOLE: u8 = 0x01;
 const APPLY: u8 = 0x02;

@@ -5,11 +5,12 @@ mod made;
 use std::path::Path;
 use std::sync::Arc;
 
+use leadline_noise::Random;
 use leadline_wal::describe::{describe, messages, outcome, time_of, Fields, Message, Value};
 use leadline_wal::kept::{Kept, List, KEPT};
 use leadline_wal::Again;
 use leadline_wal::{history, stats, Error, Filter, Log, Lsn, Reader, Record};
-use made::{block_body, Folder, Random, Writer, MAGIC_18, SEGMENT};
+use made::{block_body, Folder, Writer, MAGIC_18, SEGMENT};
 
 const MAGICS: [(u8, u16); 6] = [(13, 0xD106), (14, 0xD10D), (15, 0xD110), (16, 0xD113), (17, 0xD116), (18, 0xD118)];
 

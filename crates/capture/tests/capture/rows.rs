@@ -8,7 +8,8 @@ use leadline_capture::{
     spec, specs, BatchBuilder, ColumnType, Error, Kind, TableSpec, TableWriter, Value, WriterOptions,
 };
 
-use crate::scratch::{read, Random, Scratch};
+use crate::scratch::{read, Scratch};
+use leadline_noise::Random;
 
 /// Asserts that a segment has exactly these rows under the table's types.
 fn assert_rows(segment: &std::path::Path, schema: &SchemaRef, written: &[RecordBatch]) {

@@ -7,23 +7,6 @@ pub const SEGMENT: u64 = 1 << 20;
 pub const PAGE: u64 = 8192;
 pub const MAGIC_18: u16 = 0xD118;
 
-/// splitmix64: the same numbers in every run.
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    pub fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-}
-
 /// Writes records one after the other; bytes from the first segment on.
 pub struct Writer {
     pub magic: u16,
