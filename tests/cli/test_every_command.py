@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -48,16 +49,27 @@ LINES = {
     "wal inval": "{segment}",
     "wal show": "{segment} --limit 5",
     "wal stats": "{segment}",
-    "import onstat": "{onstat} -o {new}.leadline",
+    "import onstat": "{onstat} --oncheck {oncheck} -o {new}.leadline",
 }
-FILES, FOLDERS = ("page", "segment", "onstat"), ("capture", "data", "live", "bin")
+FILES, FOLDERS = ("page", "segment", "onstat", "oncheck"), ("capture", "data", "live", "bin")
 READ = {name: [kind for kind in FILES + FOLDERS if f"{{{kind}}}" in line] for name, line in LINES.items()}
 # Zeros are pages that were never used.
 FINE = {(f"page {verb}", "a sparse file") for verb in ("check", "diff", "hex", "show")}
 
-# A row for each page is what it is asked for: of so many it is at work for hours, and can be interrupted.
+# A row for each page is what it is asked for, and a row that stands for many would make every count of pages wrong. Files of a server
+# have 1 GB at most; of so many pages as here it is at work for hours, and can be interrupted.
 LONG = {("page scan", "a sparse file")}
 SLOW = {"demo"}  # its output is tried with the full device alone
+
+
+ONCHECK = """
+ Chunk Pathname                             Pagesize(k)  Size(p)  Used(p)  Free(p)
+   124 /dev/informix/124                             16  4000000  3999000     1000
+
+ Description                                                   Offset(p)  Size(p)
+ ------------------------------------------------------------- -------- --------
+ shop:'thompson'.order_line                                     3199651     1000
+"""
 
 
 def line_of(name: str) -> str:
@@ -84,6 +96,7 @@ def places(server: Server, tmp_path_factory: pytest.TempPathFactory) -> dict[str
     shutil.copytree(server.private.data_dir, data)
     server.private.start()
     [[path]] = server.sql("select pg_relation_filepath('t')")
+    (oncheck := folder / "oncheck.txt").write_text(ONCHECK)
     return {
         "bin": server.fetched.bin_dir,
         "live": str(server.private.data_dir),
@@ -92,6 +105,7 @@ def places(server: Server, tmp_path_factory: pytest.TempPathFactory) -> dict[str
         "page": shutil.copy(data / path, folder / "16384"),
         "segment": shutil.copy(data / "pg_wal" / SEGMENT, folder),
         "onstat": str(TESTDATA / "informix" / "listing" / "onstat_x.txt"),
+        "oncheck": str(oncheck),
         "dsn": server.dsn,
     }
 
@@ -193,10 +207,22 @@ def test_odd_input_is_one_error(name: str, kind: str, odd: str, places: dict[str
         assert (done.returncode, len(errors_of(done.stderr)), done.stdout) == (2, 1, ""), done.stderr
 
 
-def test_each_command_that_reads_files_is_tried_on_odd_ones() -> None:
-    """Where an argument is a path and the line names no input, it would not be."""
+WRITTEN = {"output", "out"}
+SAME = {("top", "data_dir")}  # as its argument
+
+
+def names_a_path(parameter: click.Parameter) -> bool:
+    """Also one that is declared as text, such as FILE:BLOCK."""
+    return isinstance(parameter.type, click.Path) or re.search("FILE|PATH|DIR", parameter.metavar or "") is not None
+
+
+def test_each_path_that_a_command_reads_is_tried_as_something_odd() -> None:
+    """Where an argument is a path and the line names no input, or leaves out an option that takes a path, it would not be."""
     for name, command in LEAVES.items():
-        line_of(name)
-        if any(isinstance(p, click.Argument) and p.required and isinstance(p.type, click.Path) for p in command.params):
-            assert READ[name], f"the line of `leadline {name}` reads none of {', '.join(FILES + FOLDERS)}"
+        words = line_of(name).split()
+        for parameter in filter(names_a_path, command.params):
+            if isinstance(parameter, click.Argument):
+                assert READ[name], f"the line of `leadline {name}` reads none of {', '.join(FILES + FOLDERS)}"
+            elif parameter.name not in WRITTEN and (name, parameter.name) not in SAME:
+                assert set(parameter.opts) & set(words), f"the line of `leadline {name}` has no {parameter.opts[0]}"
     assert LINES.keys() <= LEAVES.keys()
