@@ -106,10 +106,11 @@ if ! command -v chromium >/dev/null && [ "$$(id -u)" = 0 ] && command -v apt-get
 fi
 endef
 
-# A compiler for C (zstd, and to link Rust) and Python's venv module come from the system; Rust comes from its own installer.
+# A compiler for C (zstd, and to link Rust), clang (BPF programs) and Python's venv module come from the system; Rust comes from its own installer.
 define CHECK_SYSTEM
 missing=; \
 command -v cc >/dev/null || missing="$$missing gcc libc6-dev"; \
+command -v clang >/dev/null || missing="$$missing clang"; \
 $(PYTHON) -c 'import ensurepip' 2>/dev/null || [ -x $(BIN)/python ] || missing="$$missing python3-venv"; \
 [ -z "$$missing" ] || { $(call INSTALL,$$missing) }; \
 $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \

@@ -22,7 +22,7 @@ from typing import Any
 import duckdb
 from leadline.capture.manifest import Clock, Host, Manifest, ProbeState, Target, write_manifest
 from leadline.capture.reader import Capture, open_capture
-from leadline.tables import DUCKDB_TYPES, all_tables
+from leadline.tables import all_tables, duckdb_type
 
 TS_FROM = 5_000_000_000_000  # CLOCK_MONOTONIC at the start of the window, ns
 WALL_FROM_NS = 1_760_000_000_000_000_000  # the wall clock at the same moment, ns since 1970
@@ -315,7 +315,7 @@ class SyntheticCapture:
         spec = all_tables()[name]
         if spec.kind != "table":
             return 0
-        columns = ", ".join(f'"{c.name}" {DUCKDB_TYPES[c.type]}{"" if c.nullable else " not null"}' for c in spec.columns)
+        columns = ", ".join(f'"{c.name}" {duckdb_type(c.type)}{"" if c.nullable else " not null"}' for c in spec.columns)
         db.execute(f'create table "{name}" ({columns})')
         if name == "tick":
             self._insert_ticks(db)
@@ -328,7 +328,7 @@ class SyntheticCapture:
         if rows:  # NDJSON is far quicker than executemany
             source = self.path / f"{name}.ndjson"
             source.write_text("\n".join(json.dumps(row) for row in rows))
-            types = ", ".join(f"'{c.name}': '{DUCKDB_TYPES[c.type]}'" for c in spec.columns)
+            types = ", ".join(f"'{c.name}': '{duckdb_type(c.type)}'" for c in spec.columns)
             names = ", ".join(f'"{c.name}"' for c in spec.columns)
             reader = f"read_json('{source}', format = 'newline_delimited', columns = {{{types}}})"
             db.execute(f'insert into "{name}" select {names} from {reader}')

@@ -5,6 +5,7 @@ Deliberately small: it runs while the server is measured, and its CPU counts as 
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from typing import Protocol, TextIO
@@ -49,6 +50,9 @@ class TerminalLine:
 
     def update(self, elapsed_s: float, total_s: float, seen: str) -> None:
         if not self.live:
+            return
+        if math.isinf(total_s):  # nobody knows how long it takes
+            self._draw(f"{elapsed_s:.0f} s  {seen}")
             return
         share = min(1.0, elapsed_s / total_s) if total_s > 0 else 1.0
         bar = "#" * int(share * self.WIDTH)

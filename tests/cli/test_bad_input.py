@@ -213,7 +213,7 @@ def test_a_table_that_shrinks_is_told(
 
 @pytest.fixture
 def full_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system with 40 kB of room beside what a capture sets aside."""
+    """A file system with 52 kB of room beside what a capture sets aside."""
     if not ROOT:
         pytest.skip("mounting a small file system needs root")
     folder = tmp_path / "small"
@@ -222,7 +222,7 @@ def full_disk(tmp_path: Path) -> Iterator[Path]:
     if done.returncode != 0:
         pytest.skip(f"a small file system cannot be mounted here: {done.stderr.strip()}")
     try:
-        (folder / "ballast").write_bytes(b"\0" * (shutil.disk_usage(folder).free - RESERVE_BYTES - (40 << 10)))
+        (folder / "ballast").write_bytes(b"\0" * (shutil.disk_usage(folder).free - RESERVE_BYTES - (52 << 10)))
         yield folder
     finally:
         subprocess.run(["umount", "-l", str(folder)], check=True)

@@ -282,7 +282,7 @@ def test_findings_all_names_every_rule_once(capture: str, capsys: pytest.Capture
     assert run(["findings", capture, "--json", "--all"]) == 1
     answer = json.loads(capsys.readouterr().out)
     found = {f["id"] for f in answer["findings"]}
-    rest = [n["id"] for n in answer["not_evaluated"]] + answer["clean"]
+    rest = [n["id"] for n in answer["not_evaluated"] + answer["not_applicable"]] + answer["clean"]
     assert all(n["reason"] for n in answer["not_evaluated"])
     assert sorted([*found, *rest]) == sorted(d.id for d in all_findings())
 

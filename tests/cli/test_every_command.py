@@ -19,6 +19,7 @@ import click
 import pytest
 from commands import leaves
 from conftest import Server, running
+from trace_synthetic import trace_of_semget
 
 TESTDATA = Path(__file__).resolve().parents[2] / "testdata"
 LEAVES = {" ".join(words): command for words, command in leaves()}
@@ -29,6 +30,9 @@ PATIENCE_S = 10  # per process; what takes longer hangs
 LINES = {
     "demo": "--pg-bin {bin} --seconds 2 -o {new}",
     "take": "--data-dir {live} --for 500ms --json -o {new}.leadline",
+    "trace": "-o {new}.leadline --json -- true",
+    "threads": "{trace}",
+    "events": "{trace}",
     "top": "{live} --once --window 1s",
     "show": "{capture}",
     "findings": "{capture}",
@@ -51,7 +55,7 @@ LINES = {
     "wal stats": "{segment}",
     "import onstat": "{onstat} --oncheck {oncheck} -o {new}.leadline",
 }
-FILES, FOLDERS = ("page", "segment", "onstat", "oncheck"), ("capture", "data", "live", "bin")
+FILES, FOLDERS = ("page", "segment", "onstat", "oncheck"), ("capture", "trace", "data", "live", "bin")
 READ = {name: [kind for kind in FILES + FOLDERS if f"{{{kind}}}" in line] for name, line in LINES.items()}
 # Zeros are pages that were never used.
 FINE = {(f"page {verb}", "a sparse file") for verb in ("check", "diff", "hex", "show")}
@@ -102,6 +106,7 @@ def places(server: Server, tmp_path_factory: pytest.TempPathFactory) -> dict[str
         "live": str(server.private.data_dir),
         "data": str(data),
         "capture": str(TESTDATA / "capture" / "format1"),
+        "trace": str(trace_of_semget(folder / "trace.leadline")),
         "page": shutil.copy(data / path, folder / "16384"),
         "segment": shutil.copy(data / "pg_wal" / SEGMENT, folder),
         "onstat": str(TESTDATA / "informix" / "listing" / "onstat_x.txt"),

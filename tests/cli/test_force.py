@@ -18,6 +18,7 @@ ONSTAT = Path(__file__).parents[2] / "testdata/informix/listing/onstat_x.txt"
 # What is typed, and the name of what it writes. SERVER: its pid; DATA: its data directory; the others are files made here.
 WRITERS: dict[str, tuple[list[str], str]] = {
     "take": (["take", "--pid", "SERVER", "--for", "100ms"], "out.leadline"),
+    "trace": (["trace", "-p", "SERVER", "--for", "100ms"], "out.leadline"),
     "report": (["report", "CAPTURE"], "out.html"),
     "rows": (["rows", "DATA", "written", "--database", "postgres"], "out.csv"),
     "rows to Parquet": (["rows", "DATA", "written", "--database", "postgres"], "out.parquet"),

@@ -3,7 +3,7 @@
 use crate::clock::{monotonic_ns, thread_cpu_ns};
 use crate::segments::SegmentPolicy;
 use crate::tables::OpenTables;
-use leadline_capture::{Error as CaptureError, Stats};
+use leadline_capture::Stats;
 use leadline_errors::{Error, Kind};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,7 +15,18 @@ use std::time::Duration;
 /// What a probe does at each beat.
 pub trait Work: Send + 'static {
     /// Looks once and writes what it found. `ts`: when the beat began.
-    fn beat(&mut self, ts: i64, tables: &mut OpenTables) -> Result<(), CaptureError>;
+    ///
+    /// # Errors
+    /// Ends the probe; what it wrote before is kept.
+    fn beat(&mut self, ts: i64, tables: &mut OpenTables) -> Result<(), Error>;
+
+    /// The last beat, at the end of the window.
+    ///
+    /// # Errors
+    /// As [`Work::beat`].
+    fn last(&mut self, ts: i64, tables: &mut OpenTables) -> Result<(), Error> {
+        self.beat(ts, tables)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -152,7 +163,7 @@ fn run(
     period_ns: i64,
     mut policy: SegmentPolicy,
 ) -> BTreeMap<&'static str, Stats> {
-    let mut record = || -> Result<(), CaptureError> {
+    let mut record = || -> Result<(), Error> {
         let mut moment: i64 = 0;
         loop {
             let due = start + moment * period_ns;
@@ -160,7 +171,11 @@ fn run(
                 std::thread::park_timeout(Duration::from_nanos((due - monotonic_ns()).max(0) as u64));
             }
             let (ts, stopping) = (monotonic_ns(), shared.stop.load(Relaxed));
-            work.beat(ts, &mut tables)?; // also when asked to stop: the last interval reaches to the end of the window
+            if stopping {
+                work.last(ts, &mut tables)?; // the last interval reaches to the end of the window
+            } else {
+                work.beat(ts, &mut tables)?;
+            }
             shared.beats.fetch_add(1, Relaxed);
             if stopping {
                 return Ok(());
@@ -177,7 +192,7 @@ fn run(
         }
     };
     if let Err(e) = record() {
-        shared.fail(e.into());
+        shared.fail(e);
     }
     if let Err(e) = tables.roll() {
         shared.fail(e.into());

@@ -4,7 +4,8 @@ use crate::beat::Work;
 use crate::clock::ClockReading;
 use crate::self_cost::{process_cpu_ns, rss_bytes, Cost};
 use crate::tables::OpenTables;
-use leadline_capture::{Error, Value};
+use leadline_capture::Value;
+use leadline_errors::Error;
 
 /// Writes a row of `clock` and one of `self_cost` at each beat.
 #[derive(Debug)]
@@ -34,6 +35,7 @@ impl Work for Keeper {
             bytes: written.values().map(|s| s.bytes as i64).sum(),
             rows: written.values().map(|s| s.rows as i64).sum(),
         };
-        tables.write_rows("self_cost", [cost.row()])
+        tables.write_rows("self_cost", [cost.row()])?;
+        Ok(())
     }
 }

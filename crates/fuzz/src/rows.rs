@@ -43,7 +43,7 @@ pub fn value(data: &[u8]) -> &'static str {
         let (Some([kind, a, b, c]), after) = (rest.first_chunk(), rest.get(4..).unwrap_or_default()) else { break };
         rest = after;
         let of = any(*a);
-        let field = |b: u8| (any(b), if b % 2 == 0 { varlena } else { Storage { attlen: 4, attalign: b'i' } });
+        let field = |b: u8| (any(b), if b.is_multiple_of(2) { varlena } else { Storage { attlen: 4, attalign: b'i' } });
         let kind = match kind % 6 {
             0 => Kind::Array(of),
             1 => Kind::Enum(HashMap::from([(1, "label".into()), (u32::from(*b), "a \"b\"".into())])),

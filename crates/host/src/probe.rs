@@ -6,8 +6,9 @@ use crate::devices::Devices;
 use crate::exits::Exits;
 use crate::processes::Processes;
 use crate::taskstats::Accounting;
-use leadline_capture::{Error, Value};
+use leadline_capture::Value;
 use leadline_clockwork::{thread_cpu_ns, ClockReading, OpenTables, OwnedRow, Work, SECOND};
+use leadline_errors::Error;
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -108,7 +109,8 @@ impl HostProbe {
         tables.write_rows(
             "host_stat",
             rows.iter().map(|(metric, value)| vec![Value::Int(ts), Value::Text(metric), Value::Int(*value)]),
-        )
+        )?;
+        Ok(())
     }
 }
 

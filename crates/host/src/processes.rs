@@ -128,7 +128,7 @@ impl Processes {
         match self.known.get_mut(&pid) {
             Some(known) if known.idle >= IDLE_AFTER => {
                 let every = if known.stat.is_kernel { IDLE_KERNEL_EVERY } else { IDLE_EVERY };
-                let is_due = (self.reading + known.id as u64) % every == 0;
+                let is_due = (self.reading + known.id as u64).is_multiple_of(every);
                 if !is_due {
                     known.absent = 0;
                 }
@@ -177,7 +177,7 @@ impl Processes {
             known.rows += 1;
         }
         let renamed = stat.comm != known.stat.comm;
-        if renamed || known.rows == 1 || known.rows % REGROUP == 0 {
+        if renamed || known.rows == 1 || known.rows.is_multiple_of(REGROUP) {
             let cgroup = self.files.cgroup(pid).unwrap_or_default();
             if renamed || cgroup != known.cgroup {
                 known.cgroup = cgroup;

@@ -62,7 +62,7 @@ mod tests {
     fn looks(first: u8, reads: &[u8]) -> (bool, bool, u8) {
         let mut page = [first];
         let mut reads = reads.iter();
-        let sound = |p: &[u8]| p[0] % 2 == 0;
+        let sound = |p: &[u8]| p[0].is_multiple_of(2);
         let read = |p: &mut [u8]| reads.next().map(|b| p[0] = *b).is_some();
         let (sound, changed) = look_again(&mut page, false, sound, |sound| *sound, read);
         (sound, changed, page[0])

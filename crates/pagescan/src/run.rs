@@ -301,7 +301,8 @@ impl Worker<'_> {
         let size = u64::from(about.layout.block_size);
         let end = (offset + PIECE).min(about.bytes);
         // A page that is cut off is not passed over.
-        let Some(data) = hole_at(file, offset, about.bytes).filter(|data| *data >= end && end % size == 0) else {
+        let Some(data) = hole_at(file, offset, about.bytes).filter(|data| *data >= end && end.is_multiple_of(size))
+        else {
             return false;
         };
         let (mut bytes, until) = (end - offset, data / PIECE * PIECE);

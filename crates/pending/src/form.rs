@@ -525,7 +525,7 @@ mod tests {
         for _ in 0..20_000 {
             let mut bytes = sound.clone();
             for _ in 0..1 + random() % 8 {
-                let at = if random() % 2 == 0 { random() % 40 } else { PAGE - 1 - random() % 96 };
+                let at = if random().is_multiple_of(2) { random() % 40 } else { PAGE - 1 - random() % 96 };
                 bytes[at] = random() as u8;
             }
             let looked = form().old_rows(&bytes, |_| true, |_| old += 1);

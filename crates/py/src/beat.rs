@@ -14,22 +14,22 @@ use std::sync::Arc;
 const KEEPER_HZ: f64 = 1.0;
 
 /// What is the same for every beat: where, how long rows wait in memory, and the thread once it runs.
-struct Runner {
-    capture_dir: PathBuf,
-    rate_hz: f64,
-    flush_interval_s: f64,
-    growing_segments: bool,
-    beat: Option<Beat>,
+pub(crate) struct Runner {
+    pub(crate) capture_dir: PathBuf,
+    pub(crate) rate_hz: f64,
+    pub(crate) flush_interval_s: f64,
+    pub(crate) growing_segments: bool,
+    pub(crate) beat: Option<Beat>,
 }
 
 impl Runner {
-    fn start(&mut self, name: &str, work: impl leadline_clockwork::Work) -> Result<(), Error> {
+    pub(crate) fn start(&mut self, name: &str, work: impl leadline_clockwork::Work) -> Result<(), Error> {
         let flush_ns = (self.flush_interval_s.clamp(0.01, 3600.0) * 1e9) as i64;
         self.beat = Some(Beat::start(name, &self.capture_dir, self.rate_hz, flush_ns, self.growing_segments, work)?);
         Ok(())
     }
 
-    fn status<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+    pub(crate) fn status<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let out = PyDict::new(py);
         let Some(beat) = &self.beat else {
             return Err(Error::closed("a probe that was not started").into());
@@ -46,7 +46,7 @@ impl Runner {
         Ok(out)
     }
 
-    fn stop<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+    pub(crate) fn stop<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         if let Some(beat) = &mut self.beat {
             py.detach(|| beat.stop());
         }

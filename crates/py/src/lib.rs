@@ -10,6 +10,7 @@ mod clock;
 mod data_dir;
 mod error;
 mod informix;
+mod kernel;
 mod page;
 mod page_values;
 mod pending;
@@ -40,6 +41,7 @@ fn _core(core: &Bound<'_, PyModule>) -> PyResult<()> {
         module.add_function(wrap_pyfunction!(data_dir::condition, module)?)
     })?;
     submodule(core, "host", |module| module.add_class::<beat::HostProbe>())?;
+    submodule(core, "kernel", |module| module.add_class::<kernel::KernelProbe>())?;
     submodule(core, "pages", |module| {
         module.add_class::<page::PageRun>()?;
         module.add_class::<page_values::PageValues>()?;

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use leadline_capture::{BatchBuilder, Stats, TableSpec, Value, WriterOptions};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
+use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 
 use crate::error::Error;
 
@@ -108,10 +108,20 @@ fn append_row(spec: &'static TableSpec, builder: &mut BatchBuilder, row: &Bound<
         return Err(unfit("", format!("expected a tuple, got {}", type_name(row))).into());
     };
     let items: Vec<Bound<'_, PyAny>> = row.iter().collect();
+    let column = |at: usize| spec.columns.get(at).map_or("", |c| c.name);
+    let lists: Vec<Vec<Bound<'_, PyAny>>> =
+        items.iter().map(|item| item.cast::<PyList>().map(|list| list.iter().collect()).unwrap_or_default()).collect();
+    let mut of_lists = Vec::with_capacity(items.len());
+    for (at, list) in lists.iter().enumerate() {
+        let values: Result<Vec<_>, _> = list.iter().map(value).collect();
+        of_lists.push(values.map_err(|detail| unfit(column(at), detail))?);
+    }
     let mut values = Vec::with_capacity(items.len());
-    for (at, item) in items.iter().enumerate() {
-        let column = spec.columns.get(at).map_or("", |c| c.name);
-        values.push(value(item).map_err(|detail| unfit(column, detail))?);
+    for (at, (item, list)) in items.iter().zip(&of_lists).enumerate() {
+        values.push(match item.cast::<PyList>() {
+            Ok(_) => Value::List(list),
+            Err(_) => value(item).map_err(|detail| unfit(column(at), detail))?,
+        });
     }
     Ok(builder.append(&values).map_err(Error::from)?)
 }
@@ -132,6 +142,8 @@ fn value<'a>(item: &'a Bound<'_, PyAny>) -> Result<Value<'a>, String> {
         item.extract().map(Value::Int).or_else(|_| wide())
     } else if let Ok(number) = item.cast::<PyFloat>() {
         Ok(Value::Float(number.value()))
+    } else if let Ok(bytes) = item.cast::<PyBytes>() {
+        Ok(Value::Bytes(bytes.as_bytes()))
     } else {
         Err(format!("a {} cannot be stored in a table", type_name(item)))
     }

@@ -400,8 +400,10 @@ fn check_processes(
         max_backends > 0 && count >= max_backends && count < max_backends + 100_000 && segment.contains(&(end - 1)),
         format!("allProcCount {count}, MaxBackends {max_backends}"),
     );
-    let off_stride =
-        children.iter().filter(|c| c.my_proc < all_procs || (c.my_proc - all_procs) % layout.proc_size != 0).count();
+    let off_stride = children
+        .iter()
+        .filter(|c| c.my_proc < all_procs || !(c.my_proc - all_procs).is_multiple_of(layout.proc_size))
+        .count();
     checks.note(
         "PGPROC stride",
         off_stride == 0,

@@ -366,7 +366,7 @@ mod tests {
                 let piece = &mut broken.pieces[(seed >> 60) as usize % 2].1;
                 let at = (seed >> 20) as usize % (piece.len() - 8);
                 // half of the damage points back into the structures, which makes rings
-                let value = if seed % 2 == 0 { seed } else { LOCK + (seed >> 30) % 4096 / 8 * 8 };
+                let value = if seed.is_multiple_of(2) { seed } else { LOCK + (seed >> 30) % 4096 / 8 * 8 };
                 piece[at / 8 * 8..at / 8 * 8 + 8].copy_from_slice(&value.to_le_bytes());
             }
             read_edges(&broken, &layout, &anchors, &waiters(&layout, &anchors), &mut 0);

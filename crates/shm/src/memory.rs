@@ -150,7 +150,7 @@ impl Memory for MappedSegment {
     #[inline]
     fn u32(&self, addr: u64) -> Read<u32> {
         let from = self.locate(addr, 4)?;
-        if addr % 4 != 0 {
+        if !addr.is_multiple_of(4) {
             return Err(Fault { addr });
         }
         // SAFETY: in bounds and aligned (the segment starts on a page).
@@ -160,7 +160,7 @@ impl Memory for MappedSegment {
     #[inline]
     fn u64(&self, addr: u64) -> Read<u64> {
         let from = self.locate(addr, 8)?;
-        if addr % 8 != 0 {
+        if !addr.is_multiple_of(8) {
             return Err(Fault { addr });
         }
         // SAFETY: in bounds and aligned (the segment starts on a page).

@@ -440,7 +440,7 @@ impl Reader {
         if let Err((what, detail)) = self.check_page(page, &header) {
             return Err(broken(page, what, detail));
         }
-        if page % self.log.segment_size == 0 {
+        if page.is_multiple_of(self.log.segment_size) {
             let sysid = SegmentHeader::parse(&self.window[at..self.window_len]).map_or(0, |h| h.sysid);
             if sysid != self.log.system_id {
                 let detail = format!("xlp_sysid is {sysid}, expected {}", self.log.system_id);
@@ -468,7 +468,7 @@ impl Reader {
         if header.pageaddr != page {
             return Err(("the page contains older WAL", format!("xlp_pageaddr is {}", Lsn(header.pageaddr))));
         }
-        let first = page % self.log.segment_size == 0;
+        let first = page.is_multiple_of(self.log.segment_size);
         if header.info & !ALL_FLAGS != 0 || first != (header.info & LONG_HEADER != 0) {
             return Err(("the page header is damaged", format!("xlp_info 0x{:04X}", header.info)));
         }

@@ -4,7 +4,8 @@ from typing import TypedDict, final, type_check_only
 
 __all__ = ["Keeper", "TableWriter", "clock"]
 
-_Value = int | float | str | bool | None
+_Single = int | float | str | bool | bytes | None
+_Value = _Single | list[int] | list[float] | list[str] | list[bool] | list[bytes]
 
 def clock() -> tuple[int, int]:
     """(CLOCK_MONOTONIC ns, CLOCK_REALTIME ns) of the same moment."""

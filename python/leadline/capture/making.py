@@ -55,9 +55,9 @@ class Making:
     def from_files(self) -> Iterator[Manifest]:
         """A capture that is made from files within the block: `complete` when it ends, else `failed` with the error."""
         self.reserve()
-        self.write()
         began, cpu = time.monotonic(), time.process_time()
         try:
+            self.write()
             yield self.manifest
         except BaseException as e:
             error = e if isinstance(e, LeadlineError) else LeadlineError("gone", f"interrupted by {type(e).__name__}")

@@ -25,6 +25,9 @@ from leadline.version import version
 COMMANDS = {
     "demo": "Start a private PostgreSQL with planted problems, capture it and write a report.",
     "take": "Capture the activity of a PostgreSQL server and its host, or of a host alone.",
+    "trace": "Trace system calls, sleeps and waits for a CPU of any process.",
+    "threads": "Show where the threads of a trace spent their time.",
+    "events": "List system calls and stays off the CPU in the order in which they began.",
     "top": "Watch a running PostgreSQL: waits, sessions, locks, hot blocks.",
     "show": "Show what is in a capture: where the time went, and why.",
     "findings": "List what is wrong in a capture, most costly first.",

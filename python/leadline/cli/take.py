@@ -43,7 +43,8 @@ def parse_rate(text: str) -> float:
 @click.option(
     "--rate", metavar="HZ", help="Passes per second: 1 to 10000; over SQL up to 10; with --host 0.1 to 10.  [default: 100; with --host 1]"
 )
-@click.option("--probes", metavar="NAMES", help="Probes to use: sessions,host.  [default: all available]")
+@click.option("--probes", metavar="NAMES", help="Probes to use: sessions,host,kernel.  [default: sessions,host]")
+@click.option("--kernel", is_flag=True, help="Also trace system calls and scheduling of the server's processes (see leadline trace).")
 @click.option("--keep-going", is_flag=True, help="If one probe fails (for example, the server stops), continue with the others.")
 @click.option(
     "-o", "--output", "out", type=click.Path(path_type=Path), metavar="DIR", help="Capture folder to create, or a folder to create it in."
@@ -61,6 +62,7 @@ def command(
     duration: str,
     rate: str | None,
     probes: str | None,
+    kernel: bool,
     keep_going: bool,
     out: Path | None,
     tier: str,
@@ -73,11 +75,13 @@ def command(
     is made unless a DSN is also given; it then supplies names and counters. Ctrl-C ends the capture early and keeps everything.
     """
     from leadline.capture.manifest import read_manifest
-    from leadline.probes.take import take
+    from leadline.probes.take import UNASKED, take
     from leadline.progress import Silent, TerminalLine
 
     for_s, rate_hz = parse_duration(duration), None if rate is None else parse_rate(rate)
     names = None if probes is None else [name.strip() for name in probes.split(",") if name.strip()]
+    if kernel:
+        names = [*(UNASKED if names is None else names), "kernel"]
     path = take(
         dsn=dsn, pid=pid, data_dir=data_dir, host=host, for_s=for_s, rate_hz=rate_hz, out=out, overwrite=force, tier=tier,
         probes=names, keep_going=keep_going, progress=Silent() if as_json else TerminalLine(),

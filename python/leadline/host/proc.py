@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 PROC = Path("/proc")
@@ -61,3 +62,17 @@ def uid_of(pid: int) -> int | None:
 def root_path(pid: int, path: str) -> Path:
     """A path of the server's own file tree, as seen from here."""
     return PROC / str(pid) / "root" / path.lstrip("/")
+
+
+def descendants(pids: Iterable[int]) -> set[int]:
+    """These processes, and those that have descended from them and still run."""
+    children: dict[int, list[int]] = {}
+    for pid in all_pids():
+        children.setdefault(parent_of(pid), []).append(pid)
+    found, waiting = set(), list(pids)
+    while waiting:
+        pid = waiting.pop()
+        if pid not in found:
+            found.add(pid)
+            waiting += children.get(pid, ())
+    return found

@@ -10,7 +10,7 @@ import resource
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 MANIFEST_EVERY_S = 5.0
 POLL_S = 1.0
+POLL_UNTIL_S = 0.02
 
 
 class Recording:
@@ -56,8 +57,11 @@ class Recording:
             self.manifest.note(note)
             progress.note(f"note: {note}")
 
-    def run(self, for_s: float) -> None:
-        """Records for for_s seconds. Raises LeadlineError when the capture ended early by a fault; it is kept all the same."""
+    def run(self, for_s: float, until: Callable[[], bool] | None = None) -> None:
+        """Records for for_s seconds, at most until `until` is true.
+
+        Raises LeadlineError when the capture ended early by a fault; it is kept all the same.
+        """
         with stop_on_signal() as stop:
             try:
                 self.making.reserve()
@@ -67,7 +71,7 @@ class Recording:
             except LeadlineError as e:
                 self.error = e
             if self.error is None and not stop.is_set():
-                self._record(for_s, stop)
+                self._record(for_s, stop, until)
             self._finish()
         if self.error is not None:
             raise LeadlineError(
@@ -78,7 +82,7 @@ class Recording:
                 where=str(self.directory),
             )
 
-    def _record(self, for_s: float, stop: threading.Event) -> None:
+    def _record(self, for_s: float, stop: threading.Event, until: Callable[[], bool] | None) -> None:
         """The window itself: waits, reports once a second, refreshes the manifest."""
         clock = self.manifest.clock
         cpu_at_start = cpu_s()
@@ -94,7 +98,7 @@ class Recording:
             states = {probe.name: probe.status() for probe in self.probes if probe.name not in self.failed}
             self._look_for_failures(states, elapsed, for_s)
             going = [probe for probe in self.probes if probe.name in states and probe.name not in self.failed and probe.name != "self"]
-            if self.error is not None or not going or elapsed >= for_s or stop.is_set():
+            if self.error is not None or not going or elapsed >= for_s or stop.is_set() or (until is not None and until()):
                 break
             self.progress_to.update(elapsed, for_s, ", ".join(filter(None, (p.progress() for p in going))))
             if time.monotonic() - written >= MANIFEST_EVERY_S:
@@ -105,7 +109,7 @@ class Recording:
                 except LeadlineError as e:
                     self.error = e
                     break
-            stop.wait(min(POLL_S, max(0.0, for_s - elapsed)))
+            _pause(min(POLL_S, max(0.0, for_s - elapsed)), stop, until)
         elapsed = time.monotonic() - started
         finals = {probe.name: probe.stop() for probe in self.probes}
         self.progress_to.done()
@@ -183,6 +187,16 @@ class Recording:
             self.making.end(self.error)
         except LeadlineError as e:
             self.error = self.error or e
+
+
+def _pause(seconds: float, stop: threading.Event, until: Callable[[], bool] | None) -> None:
+    """Waits for so long, or for the end."""
+    if until is None:
+        stop.wait(seconds)
+        return
+    end = time.monotonic() + seconds
+    while not until() and not stop.wait(min(POLL_UNTIL_S, max(0.0, end - time.monotonic()))) and time.monotonic() < end:
+        pass
 
 
 def _failure(state: ProbeStatus, elapsed: float, for_s: float) -> LeadlineError:

@@ -16,6 +16,7 @@ from leadline.postgres.target import Target, resolve
 from leadline.probes.host import DEFAULT_RATE_HZ as HOST_RATE_HZ
 from leadline.probes.host import HostProbe
 from leadline.probes.keeper import Keeper
+from leadline.probes.kernel import KernelProbe
 from leadline.probes.probe import Probe
 from leadline.probes.recording import Recording, cpu_s
 from leadline.probes.sessions import SessionsProbe, attach
@@ -23,7 +24,8 @@ from leadline.probes.sql_tier import MAX_RATE_HZ
 from leadline.progress import Progress, Silent
 
 TIERS = ("auto", "shm", "sql")
-PROBES = ("sessions", "host")
+PROBES = ("sessions", "host", "kernel")
+UNASKED = ("sessions", "host")  # without --probes
 MIN_RATE_HZ, MAX_SHM_RATE_HZ = 1.0, 10_000.0
 
 
@@ -46,8 +48,9 @@ def take(
 
     for_s: seconds. rate_hz: passes a second, 1 to 10,000 (over SQL at most 10), 100 unless given; with `host`, which needs no
     server, readings of the host, 0.1 to 10, 1 unless given. out: the capture folder, or an existing folder to put it in; None for
-    leadline-DATE-TIME.leadline here. overwrite: replace a capture that is there. probes: names of PROBES; None for all that the
-    target allows. keep_going: when one probe fails, the others go on. Ctrl-C or SIGTERM ends the window early and keeps everything.
+    leadline-DATE-TIME.leadline here. overwrite: replace a capture that is there. probes: names of PROBES; None
+    for sessions and host, as far as the target allows. keep_going: when one probe fails, the others go on. Ctrl-C or SIGTERM ends the
+    window early and keeps everything.
     Raises LeadlineError; when the capture had begun, its `where` is the folder that was kept.
     """
     progress = progress or Silent()
@@ -104,6 +107,16 @@ def _attach(
             probes.append(HostProbe(directory, HOST_RATE_HZ, required=alone, pid=target.pid, stored=postmaster.stored_paths(target.pid)))
         elif not probes:
             raise LeadlineError("usage", "the server does not run on this host", hint="take the capture on the server's host")
+    if "kernel" in chosen:
+        if target.pid is None:
+            raise LeadlineError("usage", "the server does not run on this host", hint="take the capture on the server's host")
+        try:
+            probes.append(KernelProbe(directory, [target.pid], required=not keep_going))
+        except LeadlineError as e:
+            if not keep_going:
+                raise
+            absent["kernel"] = manifest.ProbeState("off", "; ".join(part for part in (e.message, e.detail) if part), e.hint)
+            notes.append(f"threads are not traced: {e.message}")
     return probes, absent, notes
 
 
@@ -125,4 +138,4 @@ def check_options(for_s: float, rate_hz: float, tier: str, host: bool, probes: C
             f"a rate of {rate_hz:g} passes a second is not possible",
             hint=f"{MIN_RATE_HZ:g} to {MAX_SHM_RATE_HZ:,.0f} passes per second; over SQL at most {MAX_RATE_HZ:g}",
         )
-    return ("host",) if host else tuple(name for name in PROBES if probes is None or name in probes)
+    return ("host",) if host else tuple(name for name in PROBES if name in (UNASKED if probes is None else probes))

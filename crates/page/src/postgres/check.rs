@@ -146,7 +146,7 @@ fn bad_checksum(page: &[u8], header: &Header, computed: u16) -> Wrong {
 fn check_items(page: &[u8], header: &Header, items: Items, kind: Kind, found: &mut Vec<Wrong>) {
     let count = header.line_pointers(page.len()) as u32;
     let (upper, special) = (usize::from(header.pd_upper), usize::from(header.pd_special));
-    if (header.pd_lower as usize - HEADER) % 4 != 0 {
+    if !(header.pd_lower as usize - HEADER).is_multiple_of(4) {
         let wanted = format!("{HEADER} and a multiple of 4");
         found.push(wrong("header", "pd_lower", None, 12, wanted, header.pd_lower.to_string()));
     }

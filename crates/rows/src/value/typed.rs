@@ -84,7 +84,7 @@ fn short_decimal(number: &Numeric<'_>, precision: u8, scale: u8) -> Option<i128>
     let unit = *POWERS.get(power.unsigned_abs() as usize)?;
     let value = match power {
         0.. => value.checked_mul(unit)?,
-        _ if value % unit == 0 => value / unit,
+        _ if value.is_multiple_of(unit) => value / unit,
         _ => return None,
     };
     let value = i64::try_from(value).ok().filter(|v| (*v as u64) < POWERS[usize::from(precision)])?;

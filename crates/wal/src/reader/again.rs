@@ -52,7 +52,7 @@ impl Again {
             self.left -= part.len();
             self.at += part.len() as u64;
             let log = self.reader.log();
-            if self.at % log.page_size == 0 {
+            if self.at.is_multiple_of(log.page_size) {
                 self.at += header_size(log, self.at);
             }
         }
@@ -62,7 +62,7 @@ impl Again {
 
 /// Bytes of the header of the page that begins here.
 fn header_size(log: &Log, page: u64) -> u64 {
-    if page % log.segment_size == 0 {
+    if page.is_multiple_of(log.segment_size) {
         LONG as u64
     } else {
         SHORT as u64

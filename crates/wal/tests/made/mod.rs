@@ -66,10 +66,10 @@ impl Writer {
     }
 
     fn page_header(&mut self, rem_len: u32) {
-        if self.at % self.page != 0 {
+        if !self.at.is_multiple_of(self.page) {
             return;
         }
-        let long = self.at % SEGMENT == 0;
+        let long = self.at.is_multiple_of(SEGMENT);
         let info = u16::from(rem_len > 0) | u16::from(long) << 1;
         self.bytes.extend(self.magic.to_le_bytes());
         self.bytes.extend(info.to_le_bytes());

@@ -86,11 +86,12 @@ def plain(data: Any) -> Any:
 @functools.cache
 def all_sections() -> tuple[Section, ...]:
     """Every section, in the order in which views have them."""
-    from leadline.views.sections import files, frame, host, informix, sessions, wal
+    from leadline.views.sections import files, frame, host, informix, kernel, sessions, wal
 
     return (
         *sessions.TIME,
         *host.SECTIONS,
+        *kernel.SECTIONS,
         *wal.SECTIONS,
         *files.SECTIONS,
         *informix.SECTIONS,

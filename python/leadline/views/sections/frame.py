@@ -29,6 +29,7 @@ def title(of: Context) -> str:
         "host": f"What kept host {of.capture.manifest.host.name} busy",
         "wal": f"What is in the WAL of PostgreSQL{version}",
         "files": "What is in the pages of these files",
+        "process": f"Where the time of {target.name} went",
         "informix": "Which buffers of Informix were waited for",
     }
     return named.get(target.kind, f"Evidence of {target.name or target.kind}")
@@ -65,6 +66,9 @@ def facts(of: Context) -> list[tuple[str, str]]:
         found.append(("sampling", f"{tier} at {sessions.rate_hz:g} Hz: {of.window.ticks:,} passes taken, {missed}"))
     elif (host := m.probe("host")).looked and host.rate_hz:
         found.append(("sampling", f"{TIERS.get(host.tier or '', host.tier or '')} at {host.rate_hz:g} Hz"))
+    if (kernel := m.probe("kernel")).looked:
+        lost = kernel.loss.get("records_lost", 0)
+        found.append(("trace", f"{kernel.loss.get('records', 0):,} events of threads, {f'{lost:,} lost' if lost else 'none lost'}"))
     return found
 
 

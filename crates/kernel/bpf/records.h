@@ -1,0 +1,92 @@
+/* The records that the programs hand over. src/record.rs reads them; a test there compares the sizes. */
+#ifndef LEADLINE_RECORDS_H
+#define LEADLINE_RECORDS_H
+
+#include "helpers.h"
+
+enum kind { BEGIN = 1, FORK = 2, EXEC = 3, END = 4, CALL = 5, OFF_CPU = 6, SLEPT = 7 };
+
+/* Every record. seq counts the records of a thread, also those for which there was no room. */
+struct head {
+  u32 kind;
+  u32 cpu;
+  u32 tid;
+  u32 seq;
+  u64 ts;
+};
+
+/* A thread as it is found (BEGIN), made (FORK) or given another program (EXEC). other_tid: of its parent, or of its maker (FORK), or
+ * its own before (EXEC). */
+struct named {
+  struct head head;
+  u32 tgid;
+  u32 other_tid;
+  u64 start_ns;
+  char comm[16];
+};
+
+/* What a thread did in the window. Kept in the kernel, so that it is exact when records are lost. */
+struct totals {
+  u64 since;
+  u64 user_ns;
+  u64 system_ns;
+  u64 runq_preempt_ns;
+  u64 runq_wake_ns;
+  u64 sleep_ns;
+  u64 sleep_d_ns;
+  u64 stopped_ns;
+  u64 unknown_ns;
+  u64 calls;
+  u64 failed_calls;
+  u64 sleeps;
+  u64 preemptions;
+  u64 migrations;
+  u64 lost;
+  u64 stat_run_ns;
+  u64 stat_runq_ns;
+  u64 stat_slices;
+};
+
+/* The end of a thread, or of the window; exited: which of the two. */
+struct end {
+  struct head head;
+  u32 tgid;
+  u32 exited;
+  struct totals totals;
+};
+
+/* A system call that returned. head.ts: when it began, or when the window did (partial). */
+struct call {
+  struct head head;
+  u64 duration_ns;
+  s64 ret;
+  u64 args[6];
+  u64 sleep_ns;
+  u64 runq_ns;
+  u64 unknown_ns;
+  u32 sleeps;
+  u16 nr;
+  u16 partial;
+};
+
+/* A stay off the CPU, up to its end. head.ts: when it began. woken_ns: until the waking, of a sleep that was ended by one.
+ * state: the task's state as the kernel has it; 0: preempted. nr: of the system call; -1: in none. */
+struct off_cpu {
+  struct head head;
+  u64 duration_ns;
+  u64 sleep_ns;
+  u32 state;
+  u32 waker_tid;
+  s32 nr;
+  u32 frames;
+};
+
+#define FRAMES 12
+
+/* One with the functions of the kernel that it slept in, the innermost first. */
+struct slept {
+  struct off_cpu off;
+  u64 ips[FRAMES];
+};
+
+#endif

@@ -1,0 +1,442 @@
+/* Threads of chosen processes: each system call, each stay off the CPU, and sums of both.
+ *
+ * The state of a thread is in its task storage: what has none is not traced, which costs one look. Threads that exist when the
+ * trace begins get theirs from an iteration over all tasks, their children from the fork. The times between two events of a
+ * thread are added to exactly one sum, so the sums of a thread close; they are handed over at its end and at the end of the
+ * window, and stay right when the ring has no room for a record. */
+#include "records.h"
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+struct sched_entity {
+  u64 sum_exec_runtime;
+};
+struct sched_info {
+  unsigned long pcount;
+  unsigned long long run_delay;
+};
+struct task_struct {
+  unsigned int __state;
+  int on_cpu;
+  int pid;
+  int tgid;
+  u64 start_time;
+  char comm[16];
+  struct task_struct *real_parent;
+  struct sched_entity se;
+  struct sched_info sched_info;
+};
+struct pt_regs {
+  unsigned long r10, r9, r8, dx, si, di, orig_ax;
+};
+struct bpf_iter_meta {
+  u64 session_id;
+};
+struct bpf_iter__task {
+  struct bpf_iter_meta *meta;
+  struct task_struct *task;
+};
+#pragma clang attribute pop
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+/* Set before loading. */
+volatile const u32 has_prev_state = 1; /* sched_switch has a fourth argument: kernel 5.18 and later */
+volatile const u64 stack_from_ns = 100000; /* sleeps this long have their functions */
+
+
+/* What a thread is doing. */
+enum state { ABSENT, RUNNING, SLEEPING, WOKEN, PREEMPTED, DEAD };
+
+struct thread {
+  u64 since; /* when the present stretch of time began */
+  u64 off_since; /* when it left the CPU */
+  u64 slept_ns; /* of the present stay off the CPU, until the waking */
+  u64 call_since; /* 0: in no call */
+  u64 call_sleep_ns;
+  u64 call_runq_ns;
+  u64 call_unknown_ns;
+  u64 args[6];
+  struct totals totals;
+  u32 call_sleeps;
+  u32 seq;
+  u32 state; /* enum state; written last when the rest is ready */
+  u32 task_state;
+  u32 waker_tid;
+  u32 cpu;
+  u16 nr;
+  u16 partial;
+};
+
+struct {
+  __uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+  __uint(map_flags, BPF_F_NO_PREALLOC);
+  __type(key, int);
+  __type(value, struct thread);
+} threads SEC(".maps");
+
+/* Processes that are traced when the trace begins. */
+struct {
+  __uint(type, BPF_MAP_TYPE_HASH);
+  __uint(max_entries, 65536);
+  __type(key, u32);
+  __type(value, u32);
+} targets SEC(".maps");
+
+struct {
+  __uint(type, BPF_MAP_TYPE_RINGBUF);
+  __uint(max_entries, 1 << 25);
+} ring SEC(".maps");
+
+/* until: end of the window, nothing later is counted; 0: not yet known. */
+struct {
+  __uint(type, BPF_MAP_TYPE_ARRAY);
+  __uint(max_entries, 1);
+  __type(key, u32);
+  __type(value, u64);
+} until SEC(".maps");
+
+#define TASK_UNINTERRUPTIBLE 0x2
+#define TASK_STOPPED_TRACED 0xc
+#define TASK_DEAD 0x80
+#define TASK_NOLOAD 0x400
+#define ERRNO_MAX 4095
+#define RESTART_FIRST -516 /* ERESTART_RESTARTBLOCK */
+#define RESTART_LAST -512 /* ERESTARTSYS; nobody outside the kernel sees these */
+
+INLINE struct thread *thread_of(struct task_struct *task) {
+  struct thread *t = bpf_task_storage_get(&threads, task, NULL, 0);
+  return t && t->state ? t : NULL;
+}
+
+/* The end of the window when it is known, else 0. */
+INLINE u64 end_of_window(void) {
+  u32 zero = 0;
+  u64 *end = bpf_map_lookup_elem(&until, &zero);
+  return end ? *end : 0;
+}
+
+/* The time; 0 when the window is over. */
+INLINE u64 now_in_window(void) {
+  return end_of_window() ? 0 : bpf_ktime_get_ns();
+}
+
+INLINE void put_head(struct head *head, u32 kind, struct task_struct *task, u32 seq, u64 ts) {
+  head->kind = kind;
+  head->cpu = bpf_get_smp_processor_id();
+  head->tid = task->pid;
+  head->seq = seq;
+  head->ts = ts;
+}
+
+/* Room for a record; the number of one that is lost is used up all the same. */
+#define RESERVE(type, t) ({ \
+  type *record = bpf_ringbuf_reserve(&ring, sizeof(type), 0); \
+  if (!record) (t)->totals.lost++; \
+  record; \
+})
+
+/* Submits without waking the reader, who comes by itself. */
+#define SUBMIT(record) bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP)
+
+/* The time since the last event goes to one sum. */
+INLINE void account(struct thread *t, u64 now) {
+  u64 d = now > t->since ? now - t->since : 0;
+  struct totals *sum = &t->totals;
+  switch (t->state) {
+  case RUNNING:
+    if (t->call_since)
+      sum->system_ns += d;
+    else
+      sum->user_ns += d;
+    break;
+  case SLEEPING:
+    if (t->task_state & TASK_STOPPED_TRACED)
+      sum->stopped_ns += d;
+    else if ((t->task_state & (TASK_UNINTERRUPTIBLE | TASK_NOLOAD)) == TASK_UNINTERRUPTIBLE)
+      sum->sleep_d_ns += d;
+    else
+      sum->sleep_ns += d;
+    t->call_sleep_ns += d;
+    break;
+  case WOKEN:
+    sum->runq_wake_ns += d;
+    t->call_runq_ns += d;
+    break;
+  case PREEMPTED:
+    sum->runq_preempt_ns += d;
+    t->call_runq_ns += d;
+    break;
+  }
+  t->since = now;
+}
+
+/* An event says that the thread is on a CPU, or comes to one, against what is known of it: another event was missed. The time since
+ * then is nobody's. */
+INLINE void missed(struct thread *t, u64 now) {
+  u64 d = now > t->since ? now - t->since : 0;
+  t->totals.unknown_ns += d;
+  t->call_unknown_ns += d;
+  t->since = now;
+  t->state = RUNNING;
+}
+
+INLINE void put_name(struct thread *t, struct task_struct *task, u32 kind, u64 now, u32 other_tid) {
+  struct named *r = RESERVE(struct named, t);
+  u32 seq = t->seq++;
+  if (!r)
+    return;
+  put_head(&r->head, kind, task, seq, now);
+  r->tgid = task->tgid;
+  r->other_tid = other_tid;
+  r->start_ns = task->start_time;
+  bpf_probe_read_kernel(r->comm, sizeof(r->comm), task->comm);
+  SUBMIT(r);
+}
+
+/* Reads what the kernel itself has counted; the sums of a thread hold where that began. */
+INLINE void put_end(struct thread *t, struct task_struct *task, u64 now, u32 exited) {
+  struct end *r = RESERVE(struct end, t);
+  u32 seq = t->seq++;
+  if (!r)
+    return;
+  put_head(&r->head, END, task, seq, now);
+  r->tgid = task->tgid;
+  r->exited = exited;
+  r->totals = t->totals;
+  r->totals.stat_run_ns = task->se.sum_exec_runtime - t->totals.stat_run_ns;
+  r->totals.stat_runq_ns = task->sched_info.run_delay - t->totals.stat_runq_ns;
+  r->totals.stat_slices = task->sched_info.pcount - t->totals.stat_slices;
+  SUBMIT(r);
+}
+
+INLINE void begin(struct thread *t, struct task_struct *task, u64 now) {
+  t->since = t->off_since = t->totals.since = now;
+  t->totals.stat_run_ns = task->se.sum_exec_runtime;
+  t->totals.stat_runq_ns = task->sched_info.run_delay;
+  t->totals.stat_slices = task->sched_info.pcount;
+}
+
+SEC("iter/task")
+int each_task(struct bpf_iter__task *ctx) {
+  struct task_struct *task = ctx->task;
+  if (!task)
+    return 0;
+  u32 tgid = task->tgid;
+  u64 end = end_of_window();
+  if (end) {
+    struct thread *t = thread_of(task);
+    if (t && t->state != DEAD) {
+      account(t, end);
+      put_end(t, task, end, 0);
+      t->state = DEAD;
+    }
+    return 0;
+  }
+  if (!bpf_map_lookup_elem(&targets, &tgid))
+    return 0;
+  struct thread *t = bpf_task_storage_get(&threads, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+  if (!t || t->state)
+    return 0;
+  u64 now = bpf_ktime_get_ns();
+  begin(t, task, now);
+  u32 state = RUNNING;
+  if (!task->on_cpu) {
+    t->task_state = task->__state;
+    state = t->task_state ? SLEEPING : PREEMPTED;
+    struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
+    long nr = -1;
+    bpf_probe_read_kernel(&nr, sizeof(nr), &regs->orig_ax);
+    if (state == SLEEPING && nr >= 0 && nr < 0x10000) {
+      t->call_since = now;
+      t->nr = nr;
+      t->partial = 1;
+    }
+  }
+  put_name(t, task, BEGIN, now, task->real_parent->pid);
+  t->state = state;
+  return 0;
+}
+
+SEC("tp_btf/sched_process_fork")
+int forked(u64 *ctx) {
+  struct task_struct *parent = (void *)ctx[0], *child = (void *)ctx[1];
+  if (!thread_of(parent))
+    return 0;
+  u64 now = now_in_window();
+  if (!now)
+    return 0;
+  struct thread *t = bpf_task_storage_get(&threads, child, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+  if (!t)
+    return 0;
+  begin(t, child, now);
+  put_name(t, child, FORK, now, parent->pid);
+  t->state = WOKEN;
+  return 0;
+}
+
+SEC("tp_btf/sched_process_exec")
+int executed(u64 *ctx) {
+  struct task_struct *task = (void *)ctx[0];
+  struct thread *t = thread_of(task);
+  u64 now = now_in_window();
+  if (t && now)
+    put_name(t, task, EXEC, now, (u32)ctx[1]);
+  return 0;
+}
+
+INLINE void leave(struct thread *t, struct task_struct *task, u32 preempted, u32 task_state, u64 now) {
+  if (t->state != RUNNING)
+    missed(t, now);
+  account(t, now);
+  t->cpu = bpf_get_smp_processor_id();
+  t->off_since = now;
+  t->slept_ns = 0;
+  t->waker_tid = 0;
+  if (task_state & TASK_DEAD) {
+    put_end(t, task, now, 1);
+    t->state = DEAD;
+  } else if (preempted || !task_state) {
+    t->totals.preemptions++;
+    t->task_state = 0;
+    t->state = PREEMPTED;
+  } else {
+    t->totals.sleeps++;
+    t->call_sleeps++;
+    t->task_state = task_state;
+    t->state = SLEEPING;
+  }
+}
+
+INLINE void enter_cpu(struct thread *t, struct task_struct *task, u64 now) {
+  if (t->state == RUNNING) {
+    missed(t, now);
+    return;
+  }
+  u64 slept = t->state == SLEEPING ? now - t->off_since : t->slept_ns;
+  account(t, now);
+  t->state = RUNNING;
+  if (t->cpu != bpf_get_smp_processor_id())
+    t->totals.migrations++;
+  struct off_cpu *r;
+  if (t->task_state && slept >= stack_from_ns) {
+    struct slept *s = RESERVE(struct slept, t);
+    if (s) {
+      long bytes = bpf_get_task_stack(task, s->ips, sizeof(s->ips), 0);
+      s->off.frames = bytes > 0 ? bytes / sizeof(u64) : 0;
+      put_head(&s->off.head, SLEPT, task, t->seq, t->off_since);
+    }
+    r = &s->off;
+    if (!s)
+      r = NULL;
+  } else {
+    r = RESERVE(struct off_cpu, t);
+    if (r) {
+      r->frames = 0;
+      put_head(&r->head, OFF_CPU, task, t->seq, t->off_since);
+    }
+  }
+  t->seq++;
+  if (!r)
+    return;
+  r->duration_ns = now - t->off_since;
+  r->sleep_ns = slept;
+  r->state = t->task_state;
+  r->waker_tid = t->waker_tid;
+  r->nr = t->call_since ? t->nr : -1;
+  SUBMIT(r);
+}
+
+SEC("tp_btf/sched_switch")
+int switched(u64 *ctx) {
+  u32 preempted = (u8)ctx[0];
+  struct task_struct *prev = (void *)ctx[1], *next = (void *)ctx[2];
+  struct thread *leaving = thread_of(prev), *entering = thread_of(next);
+  if (!leaving && !entering)
+    return 0;
+  u64 now = now_in_window();
+  if (!now)
+    return 0;
+  if (leaving && leaving->state != DEAD)
+    leave(leaving, prev, preempted, has_prev_state ? (u32)ctx[3] : prev->__state, now);
+  if (entering && entering->state != DEAD)
+    enter_cpu(entering, next, now);
+  return 0;
+}
+
+SEC("tp_btf/sched_waking")
+int waking(u64 *ctx) {
+  struct task_struct *task = (void *)ctx[0];
+  struct thread *t = thread_of(task);
+  if (!t || t->state != SLEEPING)
+    return 0;
+  u64 now = now_in_window();
+  if (!now)
+    return 0;
+  account(t, now);
+  t->slept_ns = now - t->off_since;
+  t->waker_tid = bpf_get_current_task_btf()->pid;
+  t->state = WOKEN;
+  return 0;
+}
+
+SEC("tp_btf/sys_enter")
+int call_begins(u64 *ctx) {
+  struct thread *t = thread_of(bpf_get_current_task_btf());
+  if (!t)
+    return 0;
+  u64 now = now_in_window();
+  if (!now)
+    return 0;
+  struct pt_regs *regs = (void *)ctx[0];
+  if (t->state != RUNNING)
+    missed(t, now);
+  account(t, now);
+  t->call_since = now;
+  t->call_sleep_ns = t->call_runq_ns = t->call_unknown_ns = 0;
+  t->call_sleeps = 0;
+  t->nr = ctx[1];
+  t->partial = 0;
+  t->args[0] = regs->di;
+  t->args[1] = regs->si;
+  t->args[2] = regs->dx;
+  t->args[3] = regs->r10;
+  t->args[4] = regs->r8;
+  t->args[5] = regs->r9;
+  return 0;
+}
+
+SEC("tp_btf/sys_exit")
+int call_ends(u64 *ctx) {
+  struct task_struct *task = bpf_get_current_task_btf();
+  struct thread *t = thread_of(task);
+  if (!t || !t->call_since)
+    return 0;
+  u64 now = now_in_window();
+  if (!now)
+    return 0;
+  if (t->state != RUNNING)
+    missed(t, now);
+  account(t, now);
+  s64 ret = ctx[1];
+  t->totals.calls++;
+  if (ret < 0 && ret >= -ERRNO_MAX && !(ret >= RESTART_FIRST && ret <= RESTART_LAST))
+    t->totals.failed_calls++;
+  struct call *r = RESERVE(struct call, t);
+  u32 seq = t->seq++;
+  if (r) {
+    put_head(&r->head, CALL, task, seq, t->call_since);
+    r->duration_ns = now - t->call_since;
+    r->ret = ret;
+    for (int i = 0; i < 6; i++)
+      r->args[i] = t->args[i];
+    r->sleep_ns = t->call_sleep_ns;
+    r->runq_ns = t->call_runq_ns;
+    r->unknown_ns = t->call_unknown_ns;
+    r->sleeps = t->call_sleeps;
+    r->nr = t->nr;
+    r->partial = t->partial;
+    SUBMIT(r);
+  }
+  t->call_since = 0;
+  return 0;
+}

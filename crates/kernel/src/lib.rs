@@ -1,0 +1,15 @@
+//! Where threads spend their time, call by call: system calls, sleeps and waits for a CPU of any process, traced by BPF.
+//!
+//! [`programs`] loads the programs of `bpf/` and hands over their records, [`record`] reads them, [`KernelProbe`] is the work of one
+//! beat of `leadline_clockwork` and writes the tables. Accounting happens in the kernel (bpf/trace.bpf.c): what a thread did is exact even
+//! when the buffer between kernel and reader was full, and how much of the detail was lost is known.
+
+mod probe;
+pub mod programs;
+pub mod record;
+mod symbols;
+mod syscalls;
+mod threads;
+
+pub use probe::{Counts, KernelProbe};
+pub use programs::Options;

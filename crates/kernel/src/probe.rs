@@ -1,0 +1,260 @@
+//! One trace as the work of a beat: what the programs handed over since the last beat, into the tables.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, Int32Array, Int64Array};
+use leadline_capture::Value;
+use leadline_clockwork::{monotonic_ns, OpenTables, Work};
+use leadline_errors::Error;
+
+use crate::programs::{Options, Programs};
+use crate::record::{parse, Call, End, Head, OffCpu, Record};
+use crate::symbols::KernelSymbols;
+use crate::syscalls;
+use crate::threads::{ThreadRow, Threads};
+
+/// Records taken into memory before they are written as columns.
+const AT_ONCE: usize = 1 << 16;
+
+/// What is counted while the trace goes on.
+#[derive(Debug, Default)]
+pub struct Counts {
+    /// Records read.
+    pub records: AtomicU64,
+    /// Records for which the ring had no room, as far as is known yet.
+    pub lost: AtomicU64,
+    /// Threads seen.
+    pub threads: AtomicU64,
+}
+
+/// Traces threads.
+pub struct KernelProbe {
+    programs: Programs,
+    pids: Vec<u32>,
+    named: bool,
+    symbols: KernelSymbols,
+    threads: Threads,
+    stacks: HashMap<Vec<u8>, i32>,
+    counts: Arc<Counts>,
+    records: u64,
+}
+
+impl KernelProbe {
+    /// Loads the programs; the processes `pids` are traced from [`KernelProbe::begin`] on, with all that they start.
+    ///
+    /// # Errors
+    /// Kinds rights and unsupported.
+    pub fn open(pids: &[u32], options: Options) -> Result<KernelProbe, Error> {
+        Ok(KernelProbe {
+            programs: Programs::load(options)?,
+            pids: pids.to_vec(),
+            named: false,
+            symbols: KernelSymbols::read(),
+            threads: Threads::default(),
+            stacks: HashMap::new(),
+            counts: Arc::default(),
+            records: 0,
+        })
+    }
+
+    /// Begins to trace: what the processes do from now on is handed over at the beats.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn begin(&mut self) -> Result<(), Error> {
+        self.programs.begin(&self.pids)
+    }
+
+    /// What is counted, also while the probe works elsewhere.
+    pub fn counts(&self) -> Arc<Counts> {
+        self.counts.clone()
+    }
+
+    fn drain(&mut self, tables: &mut OpenTables) -> Result<(), Error> {
+        let (mut calls, mut stays, mut ends) = (Vec::new(), Vec::new(), Vec::new());
+        let mut stacks: Vec<(i32, Vec<u64>)> = Vec::new();
+        let mut outcome = Ok(());
+        let (threads, known, records) = (&mut self.threads, &mut self.stacks, &mut self.records);
+        self.programs.drain(|bytes| {
+            *records += 1;
+            match parse(bytes) {
+                Some(Record::Named(head, named)) => threads.named(head, &named),
+                Some(Record::Call(head, call)) => calls.push((threads.of(head), head, call)),
+                Some(Record::OffCpu(head, stay, frames)) => {
+                    let stack_id = match known.get(frames) {
+                        Some(id) => *id,
+                        None if frames.is_empty() => 0,
+                        None => {
+                            let id = known.len() as i32 + 1;
+                            known.insert(frames.to_vec(), id);
+                            let addresses =
+                                frames.chunks_exact(8).filter_map(|b| b.first_chunk().map(|b| u64::from_ne_bytes(*b)));
+                            stacks.push((id, addresses.collect()));
+                            id
+                        }
+                    };
+                    stays.push((threads.of(head), head, stay, stack_id));
+                }
+                Some(Record::End(head, end)) => {
+                    ends.push((threads.of(head), head, end));
+                    if end.exited {
+                        threads.ended(head.tid);
+                    }
+                }
+                None => {}
+            }
+            if outcome.is_ok() && calls.len() >= AT_ONCE {
+                outcome = write_calls(tables, &mut calls);
+            }
+            if outcome.is_ok() && stays.len() >= AT_ONCE {
+                outcome = write_stays(tables, &mut stays);
+            }
+        });
+        outcome?;
+        write_calls(tables, &mut calls)?;
+        write_stays(tables, &mut stays)?;
+        tables.write_rows("thread", self.threads.new.iter().map(thread_row))?;
+        self.threads.new.clear();
+        ends.sort_by_key(|(_, head, _)| head.ts);
+        tables.write_rows("thread_time", ends.iter().map(|(id, head, end)| end_row(*id, *head, end)))?;
+        self.write_stacks(tables, &stacks)?;
+        self.counts.records.store(self.records, Relaxed);
+        self.counts.lost.store(self.threads.lost, Relaxed);
+        Ok(())
+    }
+
+    fn write_stacks(&self, tables: &mut OpenTables, stacks: &[(i32, Vec<u64>)]) -> Result<(), Error> {
+        for (id, addresses) in stacks {
+            let name = |a: &u64| self.symbols.name(*a).map_or_else(|| format!("{a:#x}"), ToOwned::to_owned);
+            let names: Vec<String> = addresses.iter().map(name).collect();
+            let functions: Vec<Value<'_>> = names.iter().map(|n| Value::Text(n)).collect();
+            let addresses: Vec<Value<'_>> = addresses.iter().map(|a| Value::UInt(*a)).collect();
+            let innermost = names.first().map_or("", String::as_str);
+            let row = vec![
+                Value::Int((*id).into()),
+                Value::Text(innermost),
+                Value::List(&functions),
+                Value::List(&addresses),
+            ];
+            tables.write_rows("kernel_stack", [row])?;
+        }
+        Ok(())
+    }
+}
+
+impl Work for KernelProbe {
+    fn beat(&mut self, _ts: i64, tables: &mut OpenTables) -> Result<(), Error> {
+        if !self.named {
+            self.named = true;
+            tables.write_rows(
+                "syscall_name",
+                syscalls::all().map(|(nr, name)| vec![Value::Int(nr.into()), Value::Text(name)]),
+            )?;
+        }
+        self.drain(tables)
+    }
+
+    fn last(&mut self, ts: i64, tables: &mut OpenTables) -> Result<(), Error> {
+        self.beat(ts, tables)?;
+        self.programs.end(monotonic_ns() as u64)?;
+        self.drain(tables)
+    }
+}
+
+fn ints(values: impl Iterator<Item = i32>) -> ArrayRef {
+    Arc::new(values.collect::<Int32Array>())
+}
+
+fn longs(values: impl Iterator<Item = i64>) -> ArrayRef {
+    Arc::new(Int64Array::from_iter_values(values))
+}
+
+fn write_calls(tables: &mut OpenTables, calls: &mut Vec<(i32, Head, Call)>) -> Result<(), Error> {
+    if calls.is_empty() {
+        return Ok(());
+    }
+    calls.sort_by_key(|(_, head, call)| head.ts + call.duration_ns); // nearly in order already
+    let of = |f: fn(&Call) -> u64| longs(calls.iter().map(|(_, _, c)| f(c) as i64));
+    let arg = |i: usize| longs(calls.iter().map(|(_, _, c)| c.args[i] as i64));
+    let columns = vec![
+        longs(calls.iter().map(|(_, head, c)| (head.ts + c.duration_ns) as i64)),
+        of(|c| c.duration_ns),
+        ints(calls.iter().map(|(id, ..)| *id)),
+        ints(calls.iter().map(|(_, _, c)| c.nr.into())),
+        longs(calls.iter().map(|(_, _, c)| c.ret)),
+        of(|c| c.sleep_ns),
+        of(|c| c.runq_ns),
+        of(|c| c.unknown_ns),
+        ints(calls.iter().map(|(_, _, c)| c.sleeps as i32)),
+        arg(0),
+        arg(1),
+        arg(2),
+        arg(3),
+        arg(4),
+        arg(5),
+        ints(calls.iter().map(|(_, _, c)| c.partial.into())),
+    ];
+    calls.clear();
+    tables.write_columns("syscall", columns)?;
+    Ok(())
+}
+
+fn write_stays(tables: &mut OpenTables, stays: &mut Vec<(i32, Head, OffCpu, i32)>) -> Result<(), Error> {
+    if stays.is_empty() {
+        return Ok(());
+    }
+    stays.sort_by_key(|(_, head, s, _)| head.ts + s.duration_ns);
+    let of = |f: fn(&OffCpu) -> u64| longs(stays.iter().map(|(_, _, s, _)| f(s) as i64));
+    let columns = vec![
+        longs(stays.iter().map(|(_, head, s, _)| (head.ts + s.duration_ns) as i64)),
+        of(|s| s.duration_ns),
+        of(|s| s.sleep_ns),
+        ints(stays.iter().map(|(id, ..)| *id)),
+        ints(stays.iter().map(|(_, _, s, _)| s.state as i32)),
+        ints(stays.iter().map(|(_, _, s, _)| s.nr)),
+        ints(stays.iter().map(|(_, _, _, stack)| *stack)),
+        ints(stays.iter().map(|(_, _, s, _)| s.waker_tid as i32)),
+        ints(stays.iter().map(|(_, head, ..)| head.cpu as i32)),
+    ];
+    stays.clear();
+    tables.write_columns("off_cpu", columns)?;
+    Ok(())
+}
+
+fn thread_row(t: &ThreadRow) -> Vec<Value<'_>> {
+    vec![
+        Value::Int(t.thread_id.into()),
+        Value::Int(t.ts),
+        Value::Int(t.tid.into()),
+        Value::Int(t.pid.into()),
+        Value::Int(t.parent_tid.into()),
+        Value::Int(t.start_ns),
+        Value::Text(&t.comm),
+    ]
+}
+
+fn end_row(thread_id: i32, head: Head, end: &End) -> Vec<Value<'static>> {
+    let t = &end.totals;
+    let parts = [
+        t.user_ns,
+        t.system_ns,
+        t.runq_preempt_ns,
+        t.runq_wake_ns,
+        t.sleep_ns,
+        t.sleep_d_ns,
+        t.stopped_ns,
+        t.unknown_ns,
+    ];
+    let counts = [t.calls, t.failed_calls, t.sleeps, t.preemptions, t.migrations, t.lost];
+    let kernels = [t.stat_run_ns, t.stat_runq_ns, t.stat_slices];
+    let mut row = vec![
+        Value::Int(head.ts as i64),
+        Value::Int(thread_id.into()),
+        Value::Int(head.ts.saturating_sub(t.since) as i64),
+    ];
+    row.extend(parts.iter().chain(&counts).chain(&kernels).map(|n| Value::Int(*n as i64)));
+    row.push(Value::Bool(end.exited));
+    row
+}

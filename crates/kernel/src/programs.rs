@@ -1,0 +1,162 @@
+//! The BPF programs: compiled in, loaded, attached, and told when the window ends.
+
+use std::io::Read;
+
+use aya::maps::{Array, HashMap, MapData, RingBuf};
+use aya::programs::{BtfTracePoint, Iter};
+use aya::{Btf, Ebpf, EbpfLoader};
+use leadline_errors::{Error, Kind, Result};
+
+static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/trace.bpf.o"));
+
+/// Program and the tracepoint it is for.
+const TRACEPOINTS: [(&str, &str); 7] = [
+    ("forked", "sched_process_fork"),
+    ("executed", "sched_process_exec"),
+    ("switched", "sched_switch"),
+    ("waking", "sched_waking"),
+    ("call_ends", "sys_exit"),
+    ("call_begins", "sys_enter"),
+    ("each_task", ""),
+];
+
+/// How much is handed over, and how.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// Bytes of the ring between kernel and reader; a power of two.
+    pub ring_bytes: u32,
+    /// Sleeps at least this long have the functions of the kernel they slept in.
+    pub stack_from_ns: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { ring_bytes: 32 << 20, stack_from_ns: 100_000 }
+    }
+}
+
+/// The loaded programs. They are gone from the kernel when this is dropped.
+pub struct Programs {
+    ebpf: Ebpf,
+    ring: RingBuf<MapData>,
+}
+
+impl Programs {
+    /// Loads and attaches. Nothing is traced until [`Programs::begin`].
+    ///
+    /// # Errors
+    /// Kind rights or unsupported: the kernel refuses.
+    pub fn load(options: Options) -> Result<Programs> {
+        let btf = Btf::from_sys_fs().map_err(|e| {
+            Error::new(Kind::Unsupported, "the kernel does not describe its types")
+                .detail(format!("/sys/kernel/btf/vmlinux: {e}"))
+                .hint("boot a kernel with CONFIG_DEBUG_INFO_BTF")
+        })?;
+        let has_prev_state = u32::from(at_least(5, 18));
+        let mut loader = EbpfLoader::new();
+        loader
+            .btf(Some(&btf))
+            .allow_unsupported_maps()
+            .override_global("has_prev_state", &has_prev_state, true)
+            .override_global("stack_from_ns", &options.stack_from_ns, true)
+            .map_max_entries("ring", options.ring_bytes);
+        let mut ebpf = loader.load(OBJECT).map_err(|e| refused(&e))?;
+        for (name, tracepoint) in TRACEPOINTS {
+            let program = ebpf.program_mut(name).ok_or_else(|| missing(name))?;
+            if tracepoint.is_empty() {
+                let program: &mut Iter = program.try_into().map_err(|e| refused(&e))?;
+                program.load("task", &btf).map_err(|e| refused(&e))?;
+            } else {
+                let program: &mut BtfTracePoint = program.try_into().map_err(|e| refused(&e))?;
+                program.load(tracepoint, &btf).map_err(|e| refused(&e))?;
+            }
+        }
+        let ring = ebpf.take_map("ring").ok_or_else(|| missing("ring"))?;
+        let ring = RingBuf::try_from(ring).map_err(|e| refused(&e))?;
+        Ok(Programs { ebpf, ring })
+    }
+
+    /// Traces these processes, their threads, and whatever they start from now on.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn begin(&mut self, tgids: &[u32]) -> Result<()> {
+        let map = self.ebpf.map_mut("targets").ok_or_else(|| missing("targets"))?;
+        let mut targets: HashMap<_, u32, u32> = HashMap::try_from(map).map_err(|e| refused(&e))?;
+        for tgid in tgids {
+            targets.insert(tgid, 1, 0).map_err(|e| refused(&e))?;
+        }
+        for (name, _) in TRACEPOINTS.iter().filter(|(_, tracepoint)| !tracepoint.is_empty()) {
+            let program = self.ebpf.program_mut(name).ok_or_else(|| missing(name))?;
+            let program: &mut BtfTracePoint = program.try_into().map_err(|e| refused(&e))?;
+            program.attach().map_err(|e| refused(&e))?;
+        }
+        // Twice: a thread that one of them made while the first pass went on may have been passed over.
+        self.each_task()?;
+        self.each_task()
+    }
+
+    /// Ends the window at `ts`, ns on CLOCK_MONOTONIC: each thread hands over its sums, nothing later is traced.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn end(&mut self, ts: u64) -> Result<()> {
+        let map = self.ebpf.map_mut("until").ok_or_else(|| missing("until"))?;
+        let mut until: Array<_, u64> = Array::try_from(map).map_err(|e| refused(&e))?;
+        until.set(0, ts, 0).map_err(|e| refused(&e))?;
+        // Waits until every program that may not have seen it is through: all CPUs have then left what RCU protects.
+        // SAFETY: a system call without pointers.
+        unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_GLOBAL, 0, 0) };
+        self.each_task()
+    }
+
+    /// Calls `each` with each record that is there.
+    pub fn drain(&mut self, mut each: impl FnMut(&[u8])) {
+        while let Some(record) = self.ring.next() {
+            each(&record);
+        }
+    }
+
+    fn each_task(&mut self) -> Result<()> {
+        let program = self.ebpf.program_mut("each_task").ok_or_else(|| missing("each_task"))?;
+        let program: &mut Iter = program.try_into().map_err(|e| refused(&e))?;
+        let id = program.attach().map_err(|e| refused(&e))?;
+        let link = program.take_link(id).map_err(|e| refused(&e))?;
+        let mut nothing = Vec::new();
+        let mut file = link.into_file().map_err(|e| refused(&e))?;
+        file.read_to_end(&mut nothing).map_err(|e| refused(&e))?;
+        Ok(())
+    }
+}
+
+fn missing(name: &str) -> Error {
+    Error::new(Kind::Unsupported, format!("the BPF programs lack {name}"))
+}
+
+/// The kernel, or the loader, says no.
+fn refused(e: &(dyn std::error::Error + 'static)) -> Error {
+    let mut causes = vec![e.to_string()];
+    let (mut cause, mut denied) = (Some(e), false);
+    while let Some(e) = cause {
+        let code = e.downcast_ref::<std::io::Error>().and_then(std::io::Error::raw_os_error);
+        denied |= matches!(code, Some(libc::EPERM | libc::EACCES));
+        cause = e.source();
+        causes.extend(
+            cause.map(ToString::to_string).filter(|text| !causes.contains(text)).into_iter().collect::<Vec<_>>(),
+        );
+    }
+    let kind = if denied { Kind::Rights } else { Kind::Unsupported };
+    let hint = if denied {
+        "run as root, or: setcap cap_bpf,cap_perfmon+ep on the Python that runs leadline"
+    } else {
+        "a kernel from 5.11 on x86-64 with BTF is needed"
+    };
+    Error::new(kind, "the kernel does not take the BPF programs").detail(causes.join(": ")).hint(hint)
+}
+
+/// Whether the kernel is of this version or a later one.
+fn at_least(major: u32, minor: u32) -> bool {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut parts = release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().unwrap_or(0));
+    (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) >= (major, minor)
+}

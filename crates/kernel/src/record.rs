@@ -1,0 +1,254 @@
+//! The records that the BPF programs hand over (bpf/records.h).
+
+/// What every record begins with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Head {
+    /// CPU that wrote it.
+    pub cpu: u32,
+    /// Thread it is about.
+    pub tid: u32,
+    /// Number of the record among those of its thread; one that is missing was lost.
+    pub seq: u32,
+    /// See each record; ns on CLOCK_MONOTONIC.
+    pub ts: u64,
+}
+
+/// One record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(clippy::large_enum_variant)] // copied out of the ring once
+pub enum Record<'a> {
+    /// A thread was found, made, or given another program.
+    Named(Head, Named),
+    /// A thread or the window ended.
+    End(Head, End),
+    /// A system call returned; `head.ts` is when it began.
+    Call(Head, Call),
+    /// A stay off the CPU ended, which began at `head.ts`; the functions of the kernel it slept in, innermost first.
+    OffCpu(Head, OffCpu, &'a [u8]),
+}
+
+/// How a thread came into the trace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// It was there when the trace began.
+    Begin,
+    /// It was made by another.
+    Fork,
+    /// It was given another program; `other_tid` was its number until then.
+    Exec,
+}
+
+/// Who a thread is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct Named {
+    pub origin: Origin,
+    pub tgid: u32,
+    pub other_tid: u32,
+    pub start_ns: u64,
+    pub comm: [u8; 16],
+}
+
+/// What a thread did in the window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[allow(missing_docs)]
+pub struct Totals {
+    pub since: u64,
+    pub user_ns: u64,
+    pub system_ns: u64,
+    pub runq_preempt_ns: u64,
+    pub runq_wake_ns: u64,
+    pub sleep_ns: u64,
+    pub sleep_d_ns: u64,
+    pub stopped_ns: u64,
+    pub unknown_ns: u64,
+    pub calls: u64,
+    pub failed_calls: u64,
+    pub sleeps: u64,
+    pub preemptions: u64,
+    pub migrations: u64,
+    pub lost: u64,
+    pub stat_run_ns: u64,
+    pub stat_runq_ns: u64,
+    pub stat_slices: u64,
+}
+
+/// The end of a thread (`exited`), or of the window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct End {
+    pub tgid: u32,
+    pub exited: bool,
+    pub totals: Totals,
+}
+
+/// A system call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct Call {
+    pub duration_ns: u64,
+    pub ret: i64,
+    pub args: [u64; 6],
+    pub sleep_ns: u64,
+    pub runq_ns: u64,
+    /// An event was missed: nobody knows what it did.
+    pub unknown_ns: u64,
+    pub sleeps: u32,
+    pub nr: u16,
+    /// It had begun before the trace; its arguments and its first part are not known.
+    pub partial: bool,
+}
+
+/// A stay off the CPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct OffCpu {
+    pub duration_ns: u64,
+    /// Until the waking; the rest it waited for a CPU.
+    pub sleep_ns: u64,
+    /// The task's state as the kernel has it; 0: it was preempted.
+    pub state: u32,
+    /// Who woke it; 0: an interrupt on an idle CPU.
+    pub waker_tid: u32,
+    /// System call; -1: none.
+    pub nr: i32,
+}
+
+const HEAD: usize = 24;
+const NAMED: usize = HEAD + 32;
+const TOTALS: usize = 18;
+const END: usize = HEAD + 8 + 8 * TOTALS;
+const CALL: usize = HEAD + 96;
+const OFF_CPU: usize = HEAD + 32;
+
+/// Reads a record; None when it is none of these.
+pub fn parse(bytes: &[u8]) -> Option<Record<'_>> {
+    let h = Fields(bytes.get(..HEAD)?);
+    let head = Head { cpu: h.u32(4), tid: h.u32(8), seq: h.u32(12), ts: h.u64(16) };
+    let origin = match h.u32(0) {
+        1 => Origin::Begin,
+        2 => Origin::Fork,
+        3 => Origin::Exec,
+        4 => return Some(Record::End(head, end(Fields(bytes.get(..END)?)))),
+        5 => return Some(Record::Call(head, call(Fields(bytes.get(..CALL)?)))),
+        6 | 7 => {
+            let f = Fields(bytes.get(..OFF_CPU)?);
+            let frames = bytes.get(OFF_CPU..OFF_CPU + 8 * f.u32(HEAD + 28) as usize)?;
+            return Some(Record::OffCpu(head, off_cpu(f), frames));
+        }
+        _ => return None,
+    };
+    let f = Fields(bytes.get(..NAMED)?);
+    let comm = f.0.last_chunk().copied().unwrap_or_default();
+    let (tgid, other_tid, start_ns) = (f.u32(HEAD), f.u32(HEAD + 4), f.u64(HEAD + 8));
+    Some(Record::Named(head, Named { origin, tgid, other_tid, start_ns, comm }))
+}
+
+/// Bytes long enough for every field that is asked for.
+struct Fields<'a>(&'a [u8]);
+
+impl Fields<'_> {
+    #[inline]
+    fn u32(&self, at: usize) -> u32 {
+        self.0.get(at..).and_then(|b| b.first_chunk()).map_or(0, |b| u32::from_ne_bytes(*b))
+    }
+
+    #[inline]
+    fn u64(&self, at: usize) -> u64 {
+        self.0.get(at..).and_then(|b| b.first_chunk()).map_or(0, |b| u64::from_ne_bytes(*b))
+    }
+}
+
+fn call(f: Fields<'_>) -> Call {
+    let last = f.u32(HEAD + 92);
+    Call {
+        duration_ns: f.u64(HEAD),
+        ret: f.u64(HEAD + 8) as i64,
+        args: std::array::from_fn(|i| f.u64(HEAD + 16 + 8 * i)),
+        sleep_ns: f.u64(HEAD + 64),
+        runq_ns: f.u64(HEAD + 72),
+        unknown_ns: f.u64(HEAD + 80),
+        sleeps: f.u32(HEAD + 88),
+        nr: last as u16,
+        partial: last >> 16 != 0,
+    }
+}
+
+fn off_cpu(f: Fields<'_>) -> OffCpu {
+    OffCpu {
+        duration_ns: f.u64(HEAD),
+        sleep_ns: f.u64(HEAD + 8),
+        state: f.u32(HEAD + 16),
+        waker_tid: f.u32(HEAD + 20),
+        nr: f.u32(HEAD + 24) as i32,
+    }
+}
+
+fn end(f: Fields<'_>) -> End {
+    let n = |i: usize| f.u64(HEAD + 8 + 8 * i);
+    let totals = Totals {
+        since: n(0),
+        user_ns: n(1),
+        system_ns: n(2),
+        runq_preempt_ns: n(3),
+        runq_wake_ns: n(4),
+        sleep_ns: n(5),
+        sleep_d_ns: n(6),
+        stopped_ns: n(7),
+        unknown_ns: n(8),
+        calls: n(9),
+        failed_calls: n(10),
+        sleeps: n(11),
+        preemptions: n(12),
+        migrations: n(13),
+        lost: n(14),
+        stat_run_ns: n(15),
+        stat_runq_ns: n(16),
+        stat_slices: n(17),
+    };
+    End { tgid: f.u32(HEAD), exited: f.u32(HEAD + 4) != 0, totals }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_shorter_than_their_kind_are_refused() {
+        for kind in 0..9u32 {
+            for len in 0..300 {
+                let mut bytes = vec![0xff; len];
+                bytes.iter_mut().zip(kind.to_ne_bytes()).for_each(|(to, from)| *to = from);
+                let size = match kind {
+                    1..=3 => NAMED,
+                    4 => END,
+                    5 => CALL,
+                    _ => usize::MAX, // no such kind, or more frames than there are bytes
+                };
+                assert_eq!(parse(&bytes).is_some(), len >= size, "kind {kind}, {len} bytes");
+            }
+        }
+    }
+
+    #[test]
+    fn a_call_is_read_field_by_field() {
+        let mut bytes = Vec::new();
+        [5u32, 1, 4711, 9].iter().for_each(|v| bytes.extend(v.to_ne_bytes()));
+        let words = [100u64, 50, -2i64 as u64, 1, 2, 3, 4, 5, 6, 30, 7, 8];
+        words.iter().for_each(|v| bytes.extend(v.to_ne_bytes()));
+        [2u32, 64 | 1 << 16].iter().for_each(|v| bytes.extend(v.to_ne_bytes()));
+        let head = Head { cpu: 1, tid: 4711, seq: 9, ts: 100 };
+        let call = Call {
+            duration_ns: 50,
+            ret: -2,
+            args: [1, 2, 3, 4, 5, 6],
+            sleep_ns: 30,
+            runq_ns: 7,
+            unknown_ns: 8,
+            sleeps: 2,
+            nr: 64,
+            partial: true,
+        };
+        assert_eq!(parse(&bytes), Some(Record::Call(head, call)));
+    }
+}

@@ -1,0 +1,144 @@
+//! Which thread a record is about: threads get numbers of their own, because the kernel uses tids again.
+
+use crate::record::{Head, Named, Origin};
+use std::collections::HashMap;
+
+/// A thread as it is to be written down.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct ThreadRow {
+    pub thread_id: i32,
+    pub ts: i64,
+    pub tid: i32,
+    pub pid: i32,
+    pub parent_tid: i32,
+    pub start_ns: i64,
+    pub comm: String,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    thread_id: i32,
+    next_seq: u32,
+}
+
+/// The threads of a trace.
+#[derive(Debug, Default)]
+pub struct Threads {
+    by_tid: HashMap<u32, Known>,
+    last_id: i32,
+    /// Rows not yet written.
+    pub new: Vec<ThreadRow>,
+    /// Records that are known to be missing.
+    pub lost: u64,
+}
+
+impl Threads {
+    /// A thread was found, made, or given another program.
+    pub fn named(&mut self, head: Head, named: &Named) {
+        if named.origin == Origin::Exec && named.other_tid != head.tid {
+            // Not the first thread did it: it has the number of the first one now.
+            if let Some(known) = self.by_tid.remove(&named.other_tid) {
+                self.by_tid.insert(head.tid, known);
+            }
+        } else if named.origin != Origin::Exec {
+            self.by_tid.remove(&head.tid);
+        }
+        let parent = if named.origin == Origin::Exec { 0 } else { named.other_tid };
+        let comm = named.comm.split(|b| *b == 0).next().map(|b| String::from_utf8_lossy(b).into_owned());
+        let thread_id = self.number(head);
+        self.new.push(ThreadRow {
+            thread_id,
+            ts: head.ts as i64,
+            tid: head.tid as i32,
+            pid: named.tgid as i32,
+            parent_tid: parent as i32,
+            start_ns: named.start_ns as i64,
+            comm: comm.unwrap_or_default(),
+        });
+    }
+
+    /// The number of the thread a record is about; counts the records that are missing before it.
+    pub fn of(&mut self, head: Head) -> i32 {
+        if !self.by_tid.contains_key(&head.tid) {
+            // Its first record was lost.
+            let thread_id = self.number(head);
+            let (ts, tid) = (head.ts as i64, head.tid as i32);
+            let comm = std::fs::read_to_string(format!("/proc/{tid}/comm"))
+                .map_or_else(|_| String::new(), |c| c.trim_end().into());
+            let pid = process_of(tid).unwrap_or(tid);
+            self.new.push(ThreadRow { thread_id, ts, tid, pid, parent_tid: 0, start_ns: 0, comm });
+            return thread_id;
+        }
+        self.number(head)
+    }
+
+    /// The thread has ended.
+    pub fn ended(&mut self, tid: u32) {
+        self.by_tid.remove(&tid);
+    }
+
+    fn number(&mut self, head: Head) -> i32 {
+        let (last_id, lost) = (&mut self.last_id, &mut self.lost);
+        let known = self.by_tid.entry(head.tid).or_insert_with(|| {
+            *last_id += 1;
+            Known { thread_id: *last_id, next_seq: 0 }
+        });
+        *lost += u64::from(head.seq.wrapping_sub(known.next_seq));
+        known.next_seq = head.seq.wrapping_add(1);
+        known.thread_id
+    }
+}
+
+/// The process of a thread that still lives.
+fn process_of(tid: i32) -> Option<i32> {
+    let status = std::fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(tid: u32, seq: u32) -> Head {
+        Head { cpu: 0, tid, seq, ts: 5 }
+    }
+
+    fn named(origin: Origin, other_tid: u32) -> Named {
+        Named { origin, tgid: 7, other_tid, start_ns: 1, comm: *b"sh\0\0\0\0\0\0\0\0\0\0\0\0\0\0" }
+    }
+
+    #[test]
+    fn a_tid_that_is_used_again_is_another_thread() {
+        let mut threads = Threads::default();
+        threads.named(head(7, 0), &named(Origin::Begin, 1));
+        threads.named(head(8, 0), &named(Origin::Fork, 7));
+        assert_eq!((threads.of(head(7, 1)), threads.of(head(8, 1))), (1, 2));
+        threads.ended(8);
+        threads.named(head(8, 0), &named(Origin::Fork, 7));
+        assert_eq!((threads.of(head(8, 1)), threads.lost), (3, 0));
+        assert_eq!(
+            threads.new.iter().map(|t| (t.thread_id, t.comm.as_str())).collect::<Vec<_>>(),
+            [(1, "sh"), (2, "sh"), (3, "sh")]
+        );
+    }
+
+    #[test]
+    fn records_that_are_missing_are_counted() {
+        let mut threads = Threads::default();
+        threads.named(head(7, 0), &named(Origin::Begin, 1));
+        threads.of(head(7, 1));
+        threads.of(head(7, 5));
+        assert_eq!(threads.lost, 3);
+    }
+
+    #[test]
+    fn exec_by_another_thread_than_the_first_keeps_who_it_is() {
+        let mut threads = Threads::default();
+        threads.named(head(7, 0), &named(Origin::Begin, 1));
+        threads.named(head(8, 0), &named(Origin::Fork, 7));
+        threads.ended(7);
+        threads.named(head(7, 1), &named(Origin::Exec, 8));
+        assert_eq!((threads.of(head(7, 2)), threads.lost), (2, 0));
+    }
+}

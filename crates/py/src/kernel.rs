@@ -1,0 +1,68 @@
+//! `KernelProbe`: the trace of threads by `leadline_kernel`.
+
+use crate::beat::Runner;
+use crate::error::Error;
+use leadline_kernel::{Counts, KernelProbe as KernelWork, Options};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::Arc;
+
+/// How often the buffer is emptied.
+const DRAINS_HZ: f64 = 20.0;
+
+/// Threads of processes, traced by BPF.
+#[pyclass(module = "leadline._core.kernel")]
+pub(crate) struct KernelProbe {
+    runner: Runner,
+    work: Option<KernelWork>,
+    counts: Arc<Counts>,
+}
+
+#[pymethods]
+impl KernelProbe {
+    #[new]
+    #[pyo3(signature = (capture_dir, pids, *, ring_bytes=None, stack_from_ns=None, flush_interval_s=5.0, growing_segments=true))]
+    fn new(
+        py: Python<'_>,
+        capture_dir: PathBuf,
+        pids: Vec<u32>,
+        ring_bytes: Option<u32>,
+        stack_from_ns: Option<u64>,
+        flush_interval_s: f64,
+        growing_segments: bool,
+    ) -> Result<Self, Error> {
+        let default = Options::default();
+        let options = Options {
+            ring_bytes: ring_bytes.unwrap_or(default.ring_bytes),
+            stack_from_ns: stack_from_ns.unwrap_or(default.stack_from_ns),
+        };
+        let work = py.detach(|| KernelWork::open(&pids, options))?;
+        let counts = work.counts();
+        let runner = Runner { capture_dir, rate_hz: DRAINS_HZ, flush_interval_s, growing_segments, beat: None };
+        Ok(KernelProbe { runner, work: Some(work), counts })
+    }
+
+    fn start(&mut self) -> Result<(), Error> {
+        let Some(mut work) = self.work.take() else { return Err(Error::closed("the kernel probe")) };
+        work.begin()?;
+        self.runner.start("leadline-kernel", work)
+    }
+
+    fn status<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let out = self.runner.status(py)?;
+        out.set_item("records", self.counts.records.load(Relaxed))?;
+        out.set_item("lost", self.counts.lost.load(Relaxed))?;
+        Ok(out)
+    }
+
+    fn stop<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let out = self.runner.stop(py)?;
+        let loss = PyDict::new(py);
+        loss.set_item("records", self.counts.records.load(Relaxed))?;
+        loss.set_item("records_lost", self.counts.lost.load(Relaxed))?;
+        out.set_item("loss", loss)?;
+        Ok(out)
+    }
+}

@@ -1,0 +1,37 @@
+"""The trace of threads."""
+
+from typing import final, type_check_only
+
+from leadline._core.capture import ProbeFinal, ProbeStatus
+
+__all__ = ["KernelProbe"]
+
+@type_check_only
+class KernelStatus(ProbeStatus):
+    """records: events read; lost: those for which the buffer had no room, as far as is known."""
+
+    records: int
+    lost: int
+
+@final
+class KernelProbe:
+    """System calls and scheduling of processes and all that they start, traced by BPF programs."""
+
+    def __new__(
+        cls,
+        capture_dir: str,
+        pids: list[int],
+        *,
+        ring_bytes: int | None = None,
+        stack_from_ns: int | None = None,
+        flush_interval_s: float = 5.0,
+        growing_segments: bool = True,
+    ) -> KernelProbe:
+        """Loads the programs. ring_bytes: of the buffer, a power of two. stack_from_ns: sleeps this long have their functions.
+
+        Raises kinds rights, unsupported."""
+
+    def start(self) -> None: ...
+    def status(self) -> KernelStatus: ...
+    def stop(self) -> ProbeFinal:
+        """Flushes and joins. loss: records, records_lost."""

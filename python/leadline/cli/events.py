@@ -1,0 +1,94 @@
+"""leadline events: the system calls and stays off the CPU of a trace, one by one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from leadline.errors import LeadlineError
+from leadline.output import print_json_list
+
+_SQL = """
+with c as (select ts_from from capture),
+event as (
+  select ts_from as began, ts, tid, pid, comm, call as what, duration_ns, ret, error, partial, sleep_ns, runq_ns,
+         [arg0, arg1, arg2, arg3, arg4, arg5] as args, '' as slept_in, 0 as waker_tid
+  from call {calls}
+  union all
+  select o.ts - o.duration_ns, o.ts, n.tid, n.pid, n.comm, case when o.state = 0 then 'preempted' else 'sleep' end, o.duration_ns, null,
+         null, false, o.sleep_ns, o.duration_ns - o.sleep_ns, [], coalesce(k.wait_function, ''), o.waker_tid
+  from off_cpu o join thread_name n using (thread_id) left join kernel_stack k using (stack_id) {stays}
+)
+select (began - c.ts_from) / 1e9 as from_s, event.* exclude (began) from event cross join c
+where {where} order by began, ts limit {limit}
+"""
+
+
+@click.command(
+    "events",
+    epilog="\b\nExamples:\n  leadline events slow.leadline --pid 4711 --limit 50\n  leadline events slow.leadline --call semget --failed\n"
+    "  leadline events slow.leadline --from 1.5 --to 1.6 --json",
+)
+@click.argument("capture", type=click.Path(path_type=Path))
+@click.option("--pid", type=int, metavar="PID", help="Only this process or thread.")
+@click.option("--from", "from_s", type=float, metavar="SECONDS", help="Events that began this late or later, counted from the start.")
+@click.option("--to", "to_s", type=float, metavar="SECONDS", help="Events that began before this.")
+@click.option("--call", "call", metavar="NAME", help="Only this system call.")
+@click.option("--failed", is_flag=True, help="Only calls that failed.")
+@click.option("--limit", type=int, default=1000, show_default=True, metavar="N", help="Print at most N events.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list; times in ns, from_s in seconds from the start.")
+def command(
+    capture: Path, pid: int | None, from_s: float | None, to_s: float | None, call: str | None, failed: bool, limit: int, as_json: bool
+) -> None:
+    """List system calls and stays off the CPU in the order in which they began.
+
+    Each line: seconds from the start, thread, command, call with its arguments, return value, and elapsed time in microseconds, with
+    the time asleep and the time in the run queue when there was any.
+    """
+    from leadline.capture.reader import open_capture
+
+    if limit < 1:
+        raise LeadlineError("usage", f"{limit} events cannot be printed", hint="--limit 1000")
+    opened = open_capture(capture)
+    try:
+        if why := opened.unavailable("syscall"):
+            raise LeadlineError("not_found", "this capture has no trace of threads", detail=why, hint="leadline trace -p PID --for 20s")
+        conditions = ["true"]
+        if pid is not None:
+            conditions.append(f"(pid = {pid} or tid = {pid})")
+        if from_s is not None:
+            conditions.append(f"began >= c.ts_from + {int(from_s * 1e9)}")
+        if to_s is not None:
+            conditions.append(f"began < c.ts_from + {int(to_s * 1e9)}")
+        if failed:
+            conditions.append("error is not null")
+        calls = ""
+        if call is not None:
+            quoted = call.replace("'", "''")
+            conditions.append(f"what = '{quoted}'")
+        rows = opened.rows(_SQL.format(calls=calls, stays="", where=" and ".join(conditions), limit=limit))
+    finally:
+        opened.close()
+    if as_json:
+        print_json_list(rows)
+        return
+    for row in rows:
+        click.echo(_line(row))
+
+
+def _line(e: dict[str, Any]) -> str:
+    us = f"{e['duration_ns'] / 1e3:.1f} us"
+    off = "".join(f", {name} {e[key] / 1e3:.1f}" for key, name in (("sleep_ns", "sleep"), ("runq_ns", "run queue")) if e[key])
+    if e["ret"] is None:
+        text = e["what"] + (f" in {e['slept_in']}" if e["slept_in"] else "") + (f", woken by {e['waker_tid']}" if e["waker_tid"] else "")
+    else:
+        args = "..." if e["partial"] else ", ".join(_argument(a) for a in e["args"])
+        text = f"{e['what']}({args}) = {e['error'] or e['ret']}"
+    return f"{e['from_s']:12.6f} {e['tid']:>7} {e['comm'] or '':<15} {text}  {us}{off}"
+
+
+def _argument(value: int) -> str:
+    """As strace would: small numbers in decimal, others in hex."""
+    return str(value) if abs(value) < 1 << 16 else hex(value % (1 << 64))

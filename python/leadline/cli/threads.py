@@ -1,0 +1,127 @@
+"""leadline threads: where the threads of a trace spent their time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from leadline.figures import fit
+from leadline.output import to_json, to_table
+from leadline.views.threads import PARTS, Report, report, thread_list
+
+MOST_THREADS, MOST_CALLS, MOST_WAITS = 40, 30, 5
+
+
+@click.command(
+    "threads",
+    epilog="\b\nExamples:\n  leadline threads slow.leadline\n  leadline threads slow.leadline 4711\n"
+    "  leadline threads slow.leadline 4711 --json | jq '.calls[0]'",
+)
+@click.argument("capture", type=click.Path(path_type=Path))
+@click.argument("pid", type=int, required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print all numbers as JSON; times in ns.")
+def command(capture: Path, pid: int | None, as_json: bool) -> None:
+    """Show where the threads of a trace spent their time.
+
+    Without PID: all threads. With the id of a process or thread: its scheduling, its system calls with sleep, run queue and CPU,
+    what it slept in, and who woke it.
+    """
+    from leadline.capture.reader import open_capture
+
+    opened = open_capture(capture)
+    try:
+        if pid is None:
+            threads = thread_list(opened)
+            click.echo(to_json(threads) if as_json else _list(threads))
+        else:
+            found = report(opened, pid)
+            click.echo(to_json(asdict(found)) if as_json else "\n".join(_report(found)))
+    finally:
+        opened.close()
+
+
+def _list(threads: list[dict[str, Any]]) -> str:
+    def ms(*values: int) -> float:
+        return round(sum(values) / 1e6, 1)
+
+    names = ("pid", "tid", "comm", "user ms", "sys ms", "runq ms", "sleep ms", "calls", "failed")
+    rows = [
+        (
+            t["pid"], t["tid"], t["comm"], ms(t["user_ns"]), ms(t["system_ns"]), ms(t["runq_preempt_ns"], t["runq_wake_ns"]),
+            ms(t["sleep_ns"], t["sleep_d_ns"], t["stopped_ns"]), t["calls"], t["failed_calls"],
+        )
+        for t in threads[:MOST_THREADS]
+    ]  # fmt: skip
+    more = len(threads) - MOST_THREADS
+    return to_table(names, rows) + (f"\n{more} more: --json lists all" if more > 0 else "")
+
+
+def _report(r: Report) -> Iterator[str]:
+    time, traced = r.time, r.time["traced_ns"] or 1
+    comm = r.threads[-1]["comm"]
+    yield f"PID {r.pid} {comm}: {len(r.threads)} thread{'s' if len(r.threads) > 1 else ''}, traced {traced / 1e9:.3f} s"
+    yield ""
+    yield "SCHEDULER ACTIVITY                  seconds   share"
+    for name, label in PARTS:
+        if time[name] or not label.startswith(("stopped", "sleep,", "unknown")):
+            yield f"  {label:<30}{time[name] / 1e9:>11.6f}  {time[name] / traced:>6.2%}"
+    yield (
+        f"  {time['sleeps']:,} sleeps, {time['preemptions']:,} preemptions, {time['migrations']:,} migrations, "
+        f"{time['calls']:,} calls, {time['failed_calls']:,} failed"
+    )
+    yield ""
+    yield f"{'SYSTEM CALLS':<26}{'count':>8}{'total s':>11}{'avg us':>9}{'p99 us':>9}{'max us':>10}{'errors':>7}"
+    for call in r.calls[:MOST_CALLS]:
+        yield _line(call["call"], call["count"], call["elapsed_ns"], call["p99_ns"], call["max_ns"], call["failed"])
+        if call["sleeps"]:
+            yield _line("  sleep", call["sleeps"], call["sleep_ns"])
+            for wait in [w for w in call["waits"] if w["wait_function"]][:MOST_WAITS]:
+                yield _line(f"    {wait['wait_function']}", wait["sleeps"], wait["sleep_ns"], None, wait["max_ns"])
+        if call["sleep_ns"] or call["runq_ns"]:
+            yield _line("  run queue", None, call["runq_ns"])
+            yield _line("  CPU", None, call["cpu_ns"])
+        for error, count in call["errors"].items():
+            yield _line(f"  {error}", count)
+    if len(r.calls) > MOST_CALLS:
+        yield f"{len(r.calls) - MOST_CALLS} more: --json lists all"
+    short = "(shorter than the threshold)"
+    slept = [(w["wait_function"] or short, w["sleeps"], w["sleep_ns"] / 1e9, round(w["max_ns"] / 1e3, 1)) for w in r.waits]
+    yield from _table("SLEPT IN", ("function", "sleeps", "total s", "max us"), slept)
+    for title, wakings in (("WOKEN BY", r.wakers), ("WOKE", r.woken)):
+        rows = [(w["tid"], w["comm"], w["wakings"], w["sleep_ns"] / 1e9) for w in wakings]
+        yield from _table(title, ("tid", "comm", "wakings", "after s"), rows)
+    yield ""
+    yield f"check: the parts differ from the traced time by {r.closes_ns} ns"
+    ran, stat = time["user_ns"] + time["system_ns"], time["stat_run_ns"]
+    yield f"check: the scheduler counted {stat / 1e9:.6f} s on a CPU, {(ran - stat) / 1e6:+.3f} ms from the trace"
+    if time["lost_records"]:
+        yield f"lost: {time['lost_records']:,} events are missing above, except in the scheduler activity"
+
+
+def _line(
+    name: str,
+    count: int | None = None,
+    ns: int | None = None,
+    p99_ns: int | None = None,
+    max_ns: int | None = None,
+    failed: int | None = None,
+) -> str:
+    mean = "" if not count or ns is None else f"{ns / count / 1e3:.1f}"
+    return (
+        f"{fit(name, 25):<26}{'' if count is None else count:>8}{'' if ns is None else f'{ns / 1e9:.6f}':>11}{mean:>9}"
+        f"{'' if p99_ns is None else f'{p99_ns / 1e3:.1f}':>9}{'' if max_ns is None else f'{max_ns / 1e3:.1f}':>10}{failed or '':>7}"
+    ).rstrip()
+
+
+def _table(title: str, names: tuple[str, ...], rows: list[tuple[Any, ...]]) -> Iterator[str]:
+    if not rows:
+        return
+    yield ""
+    yield title
+    yield to_table(names, rows[:12])
+    if len(rows) > 12:
+        yield f"{len(rows) - 12} more: --json lists all"

@@ -1,0 +1,43 @@
+-- id: FAILING-CALL-STORM
+-- title: A system call fails over and over, always in the same way
+-- question: Which call fails again and again with the same arguments and the same error, in which programs, and how long does it take them?
+-- domain: kernel
+-- needs: call
+-- unit: failed calls per second; seconds in them
+-- cost: wall time
+-- threshold: storm_per_s = 50 (failed calls a second; LinuxKI warns of SAP workers from 50 failed semget calls of a process in its 20 s)
+-- threshold: storm_min = 500 (failed calls in the window: less is a start of a program)
+-- threshold: waiting_part = 0.5 (of their time asleep or in the run queue: they fail slowly, and disturb each other)
+-- threshold: confident_calls = 5000 (failed calls)
+-- silent unless: exists (from syscall where ret between -4095 and -1)
+-- wrong when: the program polls on purpose, and the error is its way to see that nothing has changed
+with failed as (
+  select comm, call, error, errno, arg0, arg1, count(*) as calls, count(distinct pid) as processes, count(distinct thread_id) as threads,
+         sum(duration_ns) / 1e9 as seconds, sum(sleep_ns + runq_ns) / 1e9 as waited_s, max(duration_ns) / 1e6 as max_ms, min(ts_from) as ts_from, max(ts) as ts_to,
+         any_value(pid) as pid
+  from call
+  where error is not null and not partial
+    and error not in ('EAGAIN', 'EINTR', 'ETIMEDOUT', 'EINPROGRESS', 'EALREADY')  -- how calls that do not wait, or wait for so long, say so
+  group by comm, call, error, errno, arg0, arg1
+),
+slept as (
+  select c.comm, c.call, arg_max(k.wait_function, k.sleep_ns) as wait_function
+  from (select distinct comm, call, nr from call) c
+  join (select n.comm, o.nr, s.wait_function, sum(o.sleep_ns) as sleep_ns
+        from off_cpu o join thread_name n using (thread_id) join kernel_stack s using (stack_id) group by all) k on k.comm = c.comm and k.nr = c.nr
+  group by c.comm, c.call
+)
+select 'FAILING-CALL-STORM' as id, severity_of(seconds / (threads * w.window_s), seconds, w.window_s) as severity,
+       case when calls >= getvariable('confident_calls') then 'high' else 'medium' end as confidence,
+       format('{} of {}', call, f.comm) as subject,
+       format('{} of {}{} failed {} times with {} ({:.0f} a second), always with the arguments {}, {}: {:.3f} s in all, {:.1f} us each{}',
+              call, f.comm, case when processes > 1 then format(' ({} processes)', processes) else format(' (pid {})', pid) end,
+              calls, error, calls / w.window_s, printf('0x%x', arg0), printf('0x%x', arg1), seconds, seconds / calls * 1e6,
+              case when waited_s >= getvariable('waiting_part') * seconds
+                   then format(', {:.3f} s of it waiting{}', waited_s, coalesce(' in ' || s.wait_function, '')) else '' end) as statement,
+       seconds as cost_s, null::double as share_of_db_time, calls as samples, f.ts_from, f.ts_to,
+       to_json([{call: call, error: error, arg0: printf('0x%x', arg0), arg1: printf('0x%x', arg1), calls: calls, per_second: round(calls / w.window_s, 1),
+                 processes: processes, threads: threads, seconds: round(seconds, 6), waited_s: round(waited_s, 6), max_ms: round(max_ms, 3)}]) as evidence
+from failed f left join slept s using (comm, call) cross join capture w
+where calls >= greatest(getvariable('storm_min'), getvariable('storm_per_s') * w.window_s)
+order by subject

@@ -1,0 +1,121 @@
+"""Takes a capture of processes alone: their threads, traced in the kernel."""
+
+from __future__ import annotations
+
+import math
+import os
+import pwd
+import shutil
+import subprocess
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+from leadline.capture.folder import capture_folder, make_folder
+from leadline.capture.manifest import Target
+from leadline.errors import LeadlineError
+from leadline.host.proc import all_pids, read_text, uid_of
+from leadline.probes.keeper import Keeper
+from leadline.probes.kernel import KernelProbe
+from leadline.probes.recording import Recording, cpu_s
+from leadline.progress import Progress, Silent
+
+# Waits for a line before it becomes the command, so that the trace is there before the command begins.
+_HELD = 'read _ <&"$1"; shift; exec "$@"'
+
+
+def trace(
+    *,
+    pids: Collection[int] = (),
+    user: str | None = None,
+    command: Sequence[str] = (),
+    for_s: float | None = None,
+    out: Path | None = None,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+    ring_bytes: int | None = None,
+) -> tuple[Path, int | None]:
+    """Traces processes, or those of a user, or a command from its start to its end; the folder, and the command's exit status.
+
+    for_s: seconds; None for until the command ends, or Ctrl-C. The status is negative when a signal ended it, None when it still runs.
+    Raises LeadlineError.
+    """
+    progress, cpu_at_call = progress or Silent(), cpu_s()
+    if sum(map(bool, (pids, user, command))) != 1:
+        raise LeadlineError("usage", "no process was chosen", hint="name one of: -p PID, -u USER, -- COMMAND")
+    chosen = set(pids) or (processes_of(user) if user else set())
+    gone = sorted(pid for pid in chosen if not Path(f"/proc/{pid}").exists())
+    if gone:
+        raise LeadlineError("not_found", f"no process {gone[0]}", hint="ps -e lists processes")
+    directory = capture_folder(out, overwrite=overwrite)
+    made = make_folder(directory)
+    # Arguments of a command may hold passwords.
+    program = Path(command[0]).name if command else None
+    options: dict[str, Any] = {"for_s": for_s, "pids": sorted(pids), "user": user, "program": program}
+    child = None
+    try:
+        child = _Held(command) if command else None
+        probe = _Traced(directory, [child.process.pid] if child else chosen, child, ring_bytes)
+        target = _target(chosen, user, program, child)
+        recording = Recording(directory, target, [probe, Keeper(directory)], progress, options, (), cpu_at_call)
+    except LeadlineError:
+        if child is not None:
+            child.process.kill()
+            child.process.wait()
+        if made:
+            shutil.rmtree(directory, ignore_errors=True)
+        raise
+    recording.run(for_s or math.inf, (lambda: child.status() is not None) if child else None)
+    return directory, child.status() if child else None
+
+
+def processes_of(user: str) -> set[int]:
+    """Processes that run as a user (name or number). Raises LeadlineError."""
+    try:
+        uid = int(user) if user.isdigit() else pwd.getpwnam(user).pw_uid
+    except KeyError:
+        raise LeadlineError("not_found", f"no user {user}", hint="getent passwd lists users") from None
+    found = {pid for pid in all_pids() if uid_of(pid) == uid} - {os.getpid()}
+    if not found:
+        raise LeadlineError("not_found", f"user {user} runs no process")
+    return found
+
+
+def _target(pids: Collection[int], user: str | None, program: str | None, child: _Held | None) -> Target:
+    if child is not None:
+        return Target("process", program or "", child.process.pid, os.cpu_count())
+    if user is not None:
+        return Target("process", f"processes of {user}", None, os.cpu_count())
+    names = [f"{(read_text(f'/proc/{pid}/comm') or '').strip()} {pid}" for pid in sorted(pids)]
+    return Target("process", ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else ""), min(pids), os.cpu_count())
+
+
+class _Held:
+    """A command that has not yet begun."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        if shutil.which(command[0]) is None:
+            raise LeadlineError("not_found", f"no command {command[0]}", hint="give its path")
+        waits, self._tells = os.pipe()
+        self.process = subprocess.Popen(["/bin/sh", "-c", _HELD, "sh", str(waits), *command], pass_fds=(waits,))
+        os.close(waits)
+
+    def go(self) -> None:
+        os.write(self._tells, b"\n")
+        os.close(self._tells)
+
+    def status(self) -> int | None:
+        return self.process.poll()
+
+
+class _Traced(KernelProbe):
+    """The trace; with a command it lets that begin."""
+
+    def __init__(self, directory: Path, pids: Collection[int], child: _Held | None, ring_bytes: int | None) -> None:
+        super().__init__(directory, pids, required=True, ring_bytes=ring_bytes)
+        self._child = child
+
+    def start(self) -> None:
+        super().start()
+        if self._child is not None:
+            self._child.go()

@@ -1,0 +1,109 @@
+"""Sections of a trace of threads: where their time went, in which calls, and in what they slept."""
+
+from __future__ import annotations
+
+from leadline.figures import percent, quantity, seconds
+from leadline.views.grid import Column, Grid
+from leadline.views.sections import Context, Section, Tile
+
+MOST = 12
+
+
+def _threads(of: Context) -> Grid:
+    """Threads of one process and name together: a process starts many."""
+    rows = of.capture.rows(
+        """
+        select n.comm, n.pid, count(*) as threads, sum(user_ns) / 1e9 as user_s,
+               sum(system_ns) / 1e9 as system_s, sum(runq_preempt_ns + runq_wake_ns) / 1e9 as runq_s,
+               sum(sleep_ns + stopped_ns) / 1e9 as sleep_s, sum(sleep_d_ns) / 1e9 as disk_s,
+               sum(unknown_ns) / 1e9 as unknown_s, sum(calls)::bigint as calls, sum(failed_calls)::bigint as failed
+        from thread_time join thread_name n using (thread_id) group by n.comm, n.pid
+        order by sum(user_ns + system_ns + runq_preempt_ns + runq_wake_ns) desc, sum(calls) desc, n.pid
+        """
+    )
+    columns = (
+        Column("comm", "process", "text"),
+        Column("pid", "pid", "text"),
+        Column("threads", "threads", minor=True),
+        Column("user_s", "user, s", "seconds"),
+        Column("system_s", "system, s", "seconds"),
+        Column("runq_s", "run queue, s", "seconds"),
+        Column("sleep_s", "sleep, s", "seconds"),
+        Column("disk_s", "sleep in D, s", "seconds", minor=True),
+        Column("unknown_s", "unknown, s", "seconds", minor=True),
+        Column("calls", "calls", "rate"),
+        Column("failed", "failed", "rate"),
+    )
+    note = "Each thread's parts sum to the time it was traced."
+    path = of.capture.path
+    more = f"{len(rows) - MOST} more: leadline threads {path}" if len(rows) > MOST else f"one process: leadline threads {path} PID"
+    return Grid(columns, [tuple(r[c.name] for c in columns) for r in rows[:MOST]], note, more, "no thread was traced")
+
+
+def _tiles(of: Context, grid: Grid) -> list[Tile]:
+    [sums] = of.capture.rows(
+        """
+        select sum(user_ns + system_ns) / 1e9 as cpu_s, sum(runq_preempt_ns + runq_wake_ns) / 1e9 as runq_s, sum(calls)::bigint as calls,
+               sum(failed_calls) / greatest(sum(calls), 1) as failed
+        from thread_time
+        """
+    )
+    return [
+        Tile("On a CPU", seconds(sums["cpu_s"] or 0), "of all traced threads", " s"),
+        Tile("In the run queue", seconds(sums["runq_s"] or 0), "ready, without a CPU", " s"),
+        Tile("System calls", quantity(sums["calls"] or 0), f"{percent(sums['failed'] or 0)} of them failed"),
+    ]
+
+
+def _calls(of: Context) -> Grid:
+    rows = of.capture.rows(
+        """
+        select call, count(*) as calls, count(errno) as failed, sum(duration_ns) / 1e9 as elapsed_s, sum(sleep_ns) / 1e9 as sleep_s,
+               sum(runq_ns) / 1e9 as runq_s, sum(cpu_ns) / 1e9 as cpu_s, quantile_disc(duration_ns, 0.99) / 1e9 as p99_s,
+               mode(error) as error
+        from call group by call order by elapsed_s desc, call
+        """
+    )
+    columns = (
+        Column("call", "call", "text"),
+        Column("calls", "calls", "rate"),
+        Column("failed", "failed", "rate"),
+        Column("elapsed_s", "elapsed, s", "seconds"),
+        Column("sleep_s", "sleep, s", "seconds"),
+        Column("runq_s", "run queue, s", "seconds"),
+        Column("cpu_s", "CPU, s", "seconds"),
+        Column("p99_s", "p99, s", "seconds", minor=True),
+        Column("error", "most often", "text", minor=True),
+    )
+    more = f"{len(rows) - MOST} more: leadline sql {of.capture.path} \"from call\"" if len(rows) > MOST else ""
+    note = "Elapsed time is sleep, run queue and CPU together."
+    return Grid(columns, [tuple(r[c.name] for c in columns) for r in rows[:MOST]], note, more, "no call returned")
+
+
+def _sleeps(of: Context) -> Grid:
+    rows = of.capture.rows(
+        """
+        select coalesce(k.wait_function, '') as wait_function, coalesce(n.name, '') as call, count(*) as sleeps,
+               sum(o.sleep_ns) / 1e9 as sleep_s, max(o.sleep_ns) / 1e9 as max_s,
+               array_to_string(any_value(k.functions)[2:5], ' < ') as below
+        from off_cpu o left join kernel_stack k using (stack_id) left join syscall_name n using (nr)
+        where o.state <> 0 group by 1, 2 order by sleep_s desc, 1, 2
+        """
+    )
+    columns = (
+        Column("wait_function", "slept in", "text"),
+        Column("call", "call", "text"),
+        Column("sleeps", "sleeps", "rate"),
+        Column("sleep_s", "seconds", "seconds"),
+        Column("max_s", "longest, s", "seconds"),
+        Column("below", "called by", "text", minor=True),
+    )
+    note = "Functions of the kernel; short sleeps have none."
+    return Grid(columns, [tuple(r[c.name] for c in columns) for r in rows[:MOST]], note, empty="no thread slept")
+
+
+SECTIONS = (
+    Section("threads", "Threads", ("thread_time",), _threads, tiles=_tiles),
+    Section("calls", "System calls", ("call",), _calls),
+    Section("kernel_sleeps", "Sleeps in the kernel", ("off_cpu",), _sleeps),
+)

@@ -1,0 +1,145 @@
+"""Threads of a trace: what they did with their time, call by call. One set of numbers for the terminal, JSON and later views.
+
+Times are seconds, shares are of the traced time. A thread's parts sum to its traced time; a call's sleep, run queue and CPU to
+its elapsed time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from leadline.capture.reader import Capture
+from leadline.errors import LeadlineError
+
+# Columns of thread_time whose sum is traced_ns, with the name of each for people.
+PARTS = (
+    ("user_ns", "user"),
+    ("system_ns", "system"),
+    ("runq_preempt_ns", "run queue, preempted"),
+    ("runq_wake_ns", "run queue, woken"),
+    ("sleep_ns", "sleep"),
+    ("sleep_d_ns", "sleep, uninterruptible"),
+    ("stopped_ns", "stopped"),
+    ("unknown_ns", "unknown (an event was missed)"),
+)
+_SUMS = ", ".join(f"sum({name})::bigint as {name}" for name, _ in PARTS)
+_COUNTS = ("calls", "failed_calls", "sleeps", "preemptions", "migrations", "lost_records")
+_STATS = ("traced_ns", "stat_run_ns", "stat_runq_ns", "stat_slices")
+_ALL = _SUMS + "".join(f", sum({name})::bigint as {name}" for name in (*_COUNTS, *_STATS))
+
+
+def thread_list(capture: Capture) -> list[dict[str, Any]]:
+    """Every traced thread with its sums, in ns; those that did most come first."""
+    _need(capture)
+    return capture.rows(
+        f"""
+        select n.pid, n.tid, n.comm, bool_or(t.exited) as exited, {_ALL}
+        from thread_time t join thread_name n using (thread_id) group by n.pid, n.tid, n.comm, t.thread_id
+        order by sum(user_ns + system_ns + runq_preempt_ns + runq_wake_ns) desc, sum(calls) desc, n.pid, n.tid
+        """
+    )
+
+
+@dataclass(frozen=True)
+class Report:
+    """What the threads of one process, or one thread, did. Rows are in the order of their cost."""
+
+    pid: int
+    threads: list[dict[str, Any]]  # tid, comm
+    time: dict[str, int]  # the sums of thread_time
+    calls: list[dict[str, Any]]  # call, count, failed, elapsed_ns, p50_ns, p99_ns, max_ns, sleep_ns, sleeps, runq_ns, cpu_ns, errors, waits
+    waits: list[dict[str, Any]]  # wait_function, call, sleeps, sleep_ns, max_ns
+    wakers: list[dict[str, Any]]  # tid, comm, wakings, sleep_ns
+    woken: list[dict[str, Any]]  # threads that these woke
+
+    @property
+    def closes_ns(self) -> int:
+        """Traced time less its parts: 0 when the accounting closes."""
+        return self.time["traced_ns"] - sum(self.time[name] for name, _ in PARTS)
+
+
+def report(capture: Capture, pid: int) -> Report:
+    """The report of a process, or of a thread when `pid` is one. Raises LeadlineError('not_found')."""
+    _need(capture)
+    threads = capture.rows(
+        f"select thread_id, tid, pid, comm from thread_name where pid = {pid} or tid = {pid} order by pid <> {pid}, ts_from, thread_id"
+    )
+    if not threads:
+        known = capture.rows("select distinct pid from thread_name order by pid limit 12")
+        hint = "traced processes: " + ", ".join(str(row["pid"]) for row in known)
+        raise LeadlineError("not_found", f"no process or thread {pid} in this trace", hint=hint)
+    if threads[0]["pid"] == pid:
+        threads = [t for t in threads if t["pid"] == pid]
+    mine = f"thread_id in ({', '.join(str(t['thread_id']) for t in threads)})"
+    time = capture.rows(f"select {_ALL} from thread_time where {mine}")[0]
+    return Report(
+        threads[0]["pid"],
+        [{"tid": t["tid"], "comm": t["comm"]} for t in threads],
+        {name: value or 0 for name, value in time.items()},
+        _calls(capture, mine),
+        _waits(capture, mine, "wait_function"),
+        _wakers(capture, mine),
+        _woken(capture, threads),
+    )
+
+
+def _need(capture: Capture) -> None:
+    if why := capture.unavailable("thread_time"):
+        raise LeadlineError("not_found", "this capture has no trace of threads", detail=why, hint="leadline trace -p PID --for 20s")
+
+
+def _calls(capture: Capture, mine: str) -> list[dict[str, Any]]:
+    calls = capture.rows(
+        f"""
+        select call, count(*) as count, count(errno) as failed, sum(duration_ns)::bigint as elapsed_ns,
+               quantile_disc(duration_ns, 0.5) as p50_ns, quantile_disc(duration_ns, 0.99) as p99_ns, max(duration_ns) as max_ns,
+               sum(sleep_ns)::bigint as sleep_ns, sum(sleeps)::bigint as sleeps, sum(runq_ns)::bigint as runq_ns,
+               sum(cpu_ns)::bigint as cpu_ns
+        from call where {mine} group by call order by elapsed_ns desc, call
+        """
+    )
+    errors = capture.rows(
+        f"select call, error, count(*) as count from call where {mine} and errno is not null group by all order by 3 desc, 2"
+    )
+    waits = _waits(capture, mine, "call, wait_function")
+    for call in calls:
+        call["errors"] = {row["error"]: row["count"] for row in errors if row["call"] == call["call"]}
+        call["waits"] = [{k: v for k, v in row.items() if k != "call"} for row in waits if row["call"] == call["call"]]
+    return calls
+
+
+def _waits(capture: Capture, mine: str, by: str) -> list[dict[str, Any]]:
+    """Sleeps by the function of the kernel they were in; '' for those shorter than the threshold of the trace."""
+    return capture.rows(
+        f"""
+        select {by}, count(*) as sleeps, sum(sleep_ns)::bigint as sleep_ns, max(sleep_ns) as max_ns from (
+          select o.thread_id, o.sleep_ns, coalesce(k.wait_function, '') as wait_function,
+                 coalesce(n.name, case when o.nr >= 0 then 'syscall_' || o.nr end, '') as call
+          from off_cpu o left join kernel_stack k using (stack_id) left join syscall_name n using (nr)
+          where o.state <> 0 and {mine}
+        ) group by {by} order by sleep_ns desc, {by}
+        """
+    )
+
+
+def _wakers(capture: Capture, mine: str) -> list[dict[str, Any]]:
+    return capture.rows(
+        f"""
+        select waker_tid as tid, coalesce(any_value(n.comm), case when waker_tid = 0 then 'interrupt' else '' end) as comm,
+               count(*) as wakings, sum(sleep_ns)::bigint as sleep_ns
+        from off_cpu o left join (select tid, arg_max(comm, ts_from) as comm from thread_name group by tid) n on n.tid = o.waker_tid
+        where o.state <> 0 and {mine} group by waker_tid order by sleep_ns desc, tid
+        """
+    )
+
+
+def _woken(capture: Capture, threads: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    tids = ", ".join(str(t["tid"]) for t in threads)
+    return capture.rows(
+        f"""
+        select n.tid, n.comm, count(*) as wakings, sum(o.sleep_ns)::bigint as sleep_ns
+        from off_cpu o join thread_name n using (thread_id) where o.state <> 0 and o.waker_tid in ({tids})
+        group by n.tid, n.comm order by wakings desc, n.tid
+        """
+    )

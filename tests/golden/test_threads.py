@@ -1,0 +1,127 @@
+"""threads and events of a trace whose numbers are known."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from leadline.capture.reader import open_capture
+from leadline.errors import LeadlineError
+from leadline.findings import evaluate
+from leadline.views.threads import report
+from trace_synthetic import OTHER, PID, trace_of_semget
+
+
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return trace_of_semget(tmp_path_factory.mktemp("trace") / "semget.leadline")
+
+
+def leadline(*words: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "leadline", *map(str, words)], capture_output=True, text=True, check=False)
+
+
+def test_the_report_of_a_process(trace: Path) -> None:
+    done = leadline("threads", trace, PID)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == """\
+PID 1026 dw.work: 1 thread, traced 3.970 s
+
+SCHEDULER ACTIVITY                  seconds   share
+  user                             2.000000  50.37%
+  system                           0.010500   0.26%
+  run queue, preempted             0.000000   0.00%
+  run queue, woken                 0.060000   1.51%
+  sleep                            1.900000  47.85%
+  1,100 sleeps, 0 preemptions, 7 migrations, 1,100 calls, 1,000 failed
+
+SYSTEM CALLS                 count    total s   avg us   p99 us    max us errors
+read                           100   1.000500  10005.0  10005.0   10005.0
+  sleep                        100   1.000000  10000.0
+    wait_woken                 100   1.000000  10000.0            10000.0
+  run queue                          0.000000
+  CPU                                0.000500
+semget                        1000   0.970000    970.0    970.0     970.0   1000
+  sleep                       1000   0.900000    900.0
+    rwsem_down_write_slo…     1000   0.900000    900.0              900.0
+  run queue                          0.060000
+  CPU                                0.010000
+  ENOENT                      1000
+
+SLEPT IN
+function                   sleeps  total s  max us
+-------------------------  ------  -------  ------
+wait_woken                    100      1.0   10000
+rwsem_down_write_slowpath    1000      0.9     900
+
+WOKEN BY
+ tid  comm       wakings  after s
+----  ---------  -------  -------
+   0  interrupt      100      1.0
+1027  dw.other      1000      0.9
+
+check: the parts differ from the traced time by 0 ns
+check: the scheduler counted 2.011000 s on a CPU, -0.500 ms from the trace
+"""
+
+
+def test_the_report_as_json_has_the_same_numbers(trace: Path) -> None:
+    found = json.loads(leadline("threads", trace, PID, "--json").stdout)
+    semget = next(call for call in found["calls"] if call["call"] == "semget")
+    assert semget["errors"] == {"ENOENT": 1000}
+    assert (semget["sleep_ns"], semget["runq_ns"], semget["cpu_ns"]) == (900_000_000, 60_000_000, 10_000_000)
+    assert semget["elapsed_ns"] == semget["sleep_ns"] + semget["runq_ns"] + semget["cpu_ns"]
+
+
+def test_who_woke_whom(trace: Path) -> None:
+    capture = open_capture(trace)
+    try:
+        assert report(capture, OTHER).woken == [{"tid": PID, "comm": "dw.work", "wakings": 1000, "sleep_ns": 900_000_000}]
+        with pytest.raises(LeadlineError, match="no process or thread 5 in this trace"):
+            report(capture, 5)
+    finally:
+        capture.close()
+
+
+def test_all_threads(trace: Path) -> None:
+    done = leadline("threads", trace)
+    assert done.stdout == """\
+ pid   tid  comm      user ms  sys ms  runq ms  sleep ms  calls  failed
+----  ----  --------  -------  ------  -------  --------  -----  ------
+1026  1026  dw.work      2000    10.5       60    1900.0   1100    1000
+1027  1027  dw.other        0     0.0        0    3970.5      0       0
+"""
+
+
+def test_events_one_by_one(trace: Path) -> None:
+    done = leadline("events", trace, "--pid", PID, "--limit", 2)
+    assert done.stdout == """\
+    0.002000    1026 dw.work         semget(0x10cabb74, 1, 0, 0, 0, 0) = ENOENT  970.0 us, sleep 900.0, run queue 60.0
+    0.002005    1026 dw.work         sleep in rwsem_down_write_slowpath, woken by 1027  960.0 us, sleep 900.0, run queue 60.0
+"""
+    assert leadline("events", trace, "--call", "read", "--limit", 500).stdout.count("read(3, ") == 100
+    assert leadline("events", trace, "--failed", "--from", 0, "--to", 0.0297, "--json").stdout.count("ENOENT") == 10
+
+
+def test_a_capture_without_a_trace_says_so(tmp_path: Path) -> None:
+    done = leadline("threads", "testdata/capture/format1")
+    assert (done.returncode, "no trace of threads" in done.stderr) == (2, True)
+
+
+def test_a_call_that_fails_over_and_over_is_found(trace: Path) -> None:
+    capture = open_capture(trace)
+    try:
+        found = evaluate(capture)
+        assert [f.id for f in found.findings] == ["FAILING-CALL-STORM"]
+        [finding] = found.findings
+        assert finding.subject == "semget of dw.work" and finding.cost_s == 0.97
+        assert finding.statement == (
+            "semget of dw.work (pid 1026) failed 1000 times with ENOENT (252 a second), always with the arguments 0x10cabb74, 0x1: "
+            "0.970 s in all, 970.0 us each, 0.960 s of it waiting in rwsem_down_write_slowpath"
+        )
+        assert evaluate(capture, thresholds={"storm_min": 1001}).findings == []
+    finally:
+        capture.close()

@@ -1,0 +1,254 @@
+"""leadline trace on programs whose calls are known: every call counted, times that close, losses that are told."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import background
+from leadline.capture.manifest import read_manifest
+from leadline.capture.reader import Capture, open_capture
+from leadline.errors import LeadlineError
+from leadline.probes.trace import trace
+from leadline.progress import Silent
+from leadline.views.threads import PARTS, report
+
+pytestmark = pytest.mark.skipif(
+    os.geteuid() != 0 or not Path("/sys/kernel/btf/vmlinux").exists(), reason="BPF programs need root and a kernel with BTF"
+)
+KEY = 0x10CABB74  # a semaphore that nobody has
+
+# Each program waits for a line, does what its name says, answers with a line, and waits for the end of its input.
+COMMON = """
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/sem.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+static void work(long n);
+int main(int argc, char **argv) {
+  char line[8];
+  long n = argc > 1 ? atol(argv[1]) : 0;
+  if (read(0, line, 1) != 1) return 1;
+  work(n);
+  if (write(1, "done\\n", 5) != 5) return 1;
+  return read(0, line, 1) != 0;
+}
+"""
+PROGRAMS = {
+    "known": """
+static void work(long n) {
+  for (int i = 0; i < 5; i++) syscall(SYS_getppid);
+  for (int i = 0; i < 4; i++) semget(0x10cabb74, 1, 0);
+  for (int i = 0; i < 3; i++) open("/nowhere/at/all", O_RDONLY);
+  for (int i = 0; i < 2; i++) nanosleep(&(struct timespec){0, 5000000}, NULL);
+  for (int i = 0; i < 6; i++) sched_yield();
+  for (int i = 0; i < 3; i++) close(-1);
+}
+""",
+    "many": "static void work(long n) { for (long i = 0; i < n; i++) syscall(SYS_getppid); }",
+    "children": """
+static void work(long n) {
+  for (long i = 0; i < n; i++) {
+    if (fork() == 0) { semget(0x10cabb74, 1, 0); _exit(0); }
+    wait(NULL);
+  }
+}
+""",
+    "threads": """
+static void *one(void *n) { for (long i = 0; i < (long)n; i++) semget(0x10cabb74, 1, 0); return NULL; }
+static void work(long n) {
+  pthread_t t[8];
+  for (int i = 0; i < 8; i++) pthread_create(&t[i], NULL, one, (void *)n);
+  for (int i = 0; i < 8; i++) pthread_join(t[i], NULL);
+}
+""",
+    "spin": """
+static void work(long n) {
+  struct timespec now;
+  do clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now); while (now.tv_sec * 1000 + now.tv_nsec / 1000000 < n);
+}
+""",
+}
+
+
+@pytest.fixture(scope="session")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("traced")
+    for name, code in PROGRAMS.items():
+        source = folder / f"{name}.c"
+        source.write_text(COMMON + code)
+        subprocess.run(["cc", "-O2", "-pthread", "-o", folder / name, source], check=True)
+    return folder
+
+
+def leadline(*words: object, before: Callable[[], None] | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "leadline", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, preexec_fn=before, check=False)
+
+
+def as_one_without_rights() -> None:
+    for capability in (21, 38, 39):  # CAP_SYS_ADMIN, CAP_PERFMON, CAP_BPF
+        ctypes.CDLL(None).prctl(24, capability, 0, 0, 0)  # PR_CAPBSET_DROP: a program that is started has it no more
+
+
+class Goes(Silent):
+    """Lets the program go when the trace has begun, and ends it when it is done."""
+
+    def __init__(self, program: subprocess.Popen[bytes]) -> None:
+        self.program, self.gone = program, False
+
+    def update(self, elapsed_s: float, total_s: float, seen: str) -> None:
+        if not self.gone:
+            self.gone = True
+            assert self.program.stdin is not None and self.program.stdout is not None
+            self.program.stdin.write(b"\n")
+            self.program.stdin.flush()
+            assert self.program.stdout.readline() == b"done\n"
+
+
+@contextmanager
+def traced(programs: Path, name: str, *arguments: int, out: Path, for_s: float = 0.3, **options: Any) -> Iterator[tuple[Capture, int]]:
+    """The capture of one program, and its pid."""
+    command = [programs / name, *arguments]
+    with background(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as program:
+        path, _ = trace(pids=[program.pid], for_s=for_s, out=out / f"{name}.leadline", progress=Goes(program), **options)
+        capture = open_capture(path)
+        try:
+            yield capture, program.pid
+        finally:
+            capture.close()
+
+
+def test_23_calls_give_23(programs: Path, tmp_path: Path) -> None:
+    with traced(programs, "known", out=tmp_path) as (capture, pid):
+        found = {row["call"]: row for row in report(capture, pid).calls}
+        counts = {name: (row["count"], row["failed"]) for name, row in found.items()}
+        # before and after the work: the waiting read, and the answer
+        known = {
+            "getppid": (5, 0), "semget": (4, 4), "openat": (3, 3), "clock_nanosleep": (2, 0), "sched_yield": (6, 0), "close": (3, 3),
+            "read": (1, 0), "write": (1, 0),
+        }  # fmt: skip
+        assert counts == known
+        assert sum(n for n, _ in counts.values()) - 2 == 23
+        assert found["semget"]["errors"] == {"ENOENT": 4} and found["close"]["errors"] == {"EBADF": 3}
+        keys = capture.rows("select distinct arg0, arg1, arg2 from call where call = 'semget'")
+        assert keys == [{"arg0": KEY, "arg1": 1, "arg2": 0}]
+        slept = found["clock_nanosleep"]
+        assert slept["sleeps"] == 2 and slept["sleep_ns"] >= 10_000_000
+        assert [w["wait_function"] for w in slept["waits"]] == ["hrtimer_nanosleep"]
+
+
+def test_100_000_calls_give_100_000(programs: Path, tmp_path: Path) -> None:
+    with traced(programs, "many", 100_000, out=tmp_path) as (capture, _):
+        assert capture.scalar("select count(*) from call where call = 'getppid'") == 100_000
+        assert capture.scalar("select sum(lost_records) from thread_time") == 0
+
+
+def test_what_is_lost_is_told_and_sums_stay_exact(programs: Path, tmp_path: Path) -> None:
+    with traced(programs, "many", 100_000, out=tmp_path, ring_bytes=1 << 16) as (capture, pid):
+        lost = capture.scalar("select sum(lost_records)::bigint from thread_time")
+        calls, stays = (capture.scalar(f"select count(*) from {table}") for table in ("syscall", "off_cpu"))
+        time = report(capture, pid).time
+        assert lost > 0 and time["calls"] == 100_002
+        state = capture.manifest.probe("kernel")
+        assert state.status == "partial" and state.loss["records_lost"] == lost
+        # every call and stay has its row or is counted as lost
+        assert calls + stays + lost >= 100_002 and calls < 100_002
+
+
+def test_times_close(programs: Path, tmp_path: Path) -> None:
+    with traced(programs, "threads", 2_000, out=tmp_path) as (capture, pid):
+        parts = " + ".join(name for name, _ in PARTS)
+        assert capture.rows(f"select * from thread_time where traced_ns <> {parts}") == []
+        assert capture.rows("select * from call where cpu_ns < 0 or sleep_ns + runq_ns + cpu_ns + unknown_ns <> duration_ns") == []
+        found = report(capture, pid)
+        assert found.closes_ns == 0 and len(found.threads) == 9
+        semget = next(row for row in found.calls if row["call"] == "semget")
+        assert (semget["count"], semget["failed"]) == (16_000, 16_000)
+        # time on a CPU within calls is the calls' own, but for those that never return: the exits of the threads
+        within = sum(row["cpu_ns"] for row in found.calls)
+        assert 0.8 * found.time["system_ns"] <= within <= found.time["system_ns"]
+
+
+def test_cpu_agrees_with_the_scheduler(programs: Path, tmp_path: Path) -> None:
+    with traced(programs, "spin", 500, out=tmp_path) as (capture, pid):
+        time = report(capture, pid).time
+        ran, stat = time["user_ns"] + time["system_ns"], time["stat_run_ns"]
+        wakings = time["sleeps"]
+        assert ran >= 490_000_000
+        assert abs(ran - stat) <= max(0.01 * stat, 2_000_000) + 20_000 * wakings
+
+
+def test_processes_of_a_few_milliseconds_are_counted(programs: Path, tmp_path: Path) -> None:
+    with traced(programs, "children", 200, out=tmp_path) as (capture, pid):
+        children = capture.rows(f"select comm, count(*) as n from thread_name where pid <> {pid} group by comm")
+        assert children == [{"comm": "children", "n": 200}]
+        calls = capture.rows("select call, count(*) as n, count(distinct pid) as pids from call where call = 'semget' group by call")
+        assert calls == [{"call": "semget", "n": 200, "pids": 200}]
+        assert capture.scalar(f"select count(*) from thread_time join thread_name using (thread_id) where exited and pid <> {pid}") == 200
+
+
+def test_a_command_is_traced_from_start_to_end(tmp_path: Path) -> None:
+    done = leadline("trace", "-o", tmp_path / "c.leadline", "--json", "--", sys.executable, "-c", "import os; os._exit(7)")
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    assert summary["exit_status"] == 7 and summary["target"]["kind"] == "process"
+    capture = open_capture(tmp_path / "c.leadline")
+    try:
+        assert capture.scalar("select count(*) from call where call = 'execve' and ret = 0") == 1
+        assert capture.scalar("select bool_and(exited) from thread_time")
+    finally:
+        capture.close()
+
+
+def test_nothing_is_left_in_the_kernel(programs: Path, tmp_path: Path) -> None:
+    with traced(programs, "known", out=tmp_path):
+        pass
+    held = [str(link.readlink()) for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
+    assert not [link for link in held if "bpf" in link]
+
+
+def test_without_rights_the_error_says_which(tmp_path: Path) -> None:
+    done = leadline("trace", "-p", os.getpid(), "--for", "1s", "-o", tmp_path / "n.leadline", before=as_one_without_rights)
+    assert done.returncode == 2
+    assert "the kernel does not take the BPF programs" in done.stderr and "cap_bpf" in done.stderr
+    assert not (tmp_path / "n.leadline").exists()
+
+
+def test_processes_that_are_not_there(tmp_path: Path) -> None:
+    with pytest.raises(LeadlineError, match="no process 4194305"):
+        trace(pids=[4194305], out=tmp_path / "x.leadline")
+    with pytest.raises(LeadlineError, match="no command"):
+        trace(command=["/no/such/command"], out=tmp_path / "x.leadline")
+    with pytest.raises(LeadlineError, match="no process was chosen"):
+        trace(out=tmp_path / "x.leadline")
+    assert not (tmp_path / "x.leadline").exists()
+
+
+def test_the_report_on_a_terminal(programs: Path, tmp_path: Path) -> None:
+    with traced(programs, "known", out=tmp_path) as (capture, pid):
+        path = capture.path
+    shown = leadline("threads", path, pid)
+    assert shown.returncode == 0, shown.stderr
+    assert "check: the parts differ from the traced time by 0 ns" in shown.stdout
+    assert max(map(len, shown.stdout.splitlines())) <= 80
+    listed = leadline("threads", path)
+    assert "known" in listed.stdout
+    events = leadline("events", path, "--call", "semget")
+    assert events.stdout.count("semget(0x10cabb74, 1, 0") == 4 and events.stdout.count("= ENOENT") == 4
+    assert read_manifest(path).status == "complete"

@@ -1,0 +1,58 @@
+"""A trace of threads with known numbers, written without a kernel: the case of the missing semaphore."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from leadline._core.capture import TableWriter
+from leadline.capture.manifest import Manifest, ProbeState, Target, write_manifest
+
+BEGIN, SECOND = 1_000_000_000_000, 1_000_000_000
+PID, OTHER = 1026, 1027
+SEMGETS, READS = 1000, 100
+KEY = 0x10CABB74
+
+
+def trace_of_semget(folder: Path) -> Path:
+    """4 s of one process: 1000 calls of semget that fail after 900 us asleep, 60 us in the run queue and 10 us on a CPU; 100 reads of
+    10 ms asleep; the rest is user code, and what is left of the 4 s another sleep. A second process is there and only woke it."""
+    folder.mkdir()
+    calls, stays = [], []
+    now = BEGIN
+    for i in range(SEMGETS):
+        now += 2_000_000  # user
+        stays.append((now + 965_000, 960_000, 900_000, 1, 1, 64, 1, OTHER, i % 2))
+        now += 970_000
+        calls.append((now, 970_000, 1, 64, -2, 900_000, 60_000, 0, 1, KEY, 1, 0, 0, 0, 0, 0))
+    for _ in range(READS):
+        stays.append((now + 10_004_000, 10_000_000, 10_000_000, 1, 1, 0, 2, 0, 0))
+        now += 10_005_000
+        calls.append((now, 10_005_000, 1, 0, 8, 10_000_000, 0, 0, 1, 3, 0x7FFF0000, 4096, 0, 0, 0, 0))
+    traced = now - BEGIN
+    sleep = SEMGETS * 900_000 + READS * 10_000_000
+    time = (2_000_000 * SEMGETS, 10_000 * SEMGETS + 5_000 * READS, 0, 60_000 * SEMGETS, sleep, 0, 0, 0)
+    assert sum(time) == traced
+    counts = (SEMGETS + READS, SEMGETS, SEMGETS + READS, 0, 7, 0)
+    rows = {
+        "thread": [(1, BEGIN, PID, PID, 1, BEGIN - SECOND, "dw.work"), (2, BEGIN, OTHER, OTHER, 1, BEGIN - SECOND, "dw.other")],
+        "thread_time": [
+            (now, 1, traced, *time, *counts, 2_011_000_000, 50_000_000, 1200, False),
+            (now, 2, traced, 0, 0, 0, 0, traced, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, False),
+        ],
+        "syscall": calls,
+        "syscall_name": [(0, "read"), (64, "semget")],
+        "off_cpu": stays,
+        "kernel_stack": [
+            (1, "rwsem_down_write_slowpath", ["rwsem_down_write_slowpath", "ipcget", "do_syscall_64"], [1, 2, 3]),
+            (2, "wait_woken", ["wait_woken", "sk_wait_data", "tcp_recvmsg"], [4, 5, 6]),
+        ],
+    }
+    manifest = Manifest(Target("process", "dw.work 1026", PID, 2), status="complete")
+    manifest.clock.ts_from, manifest.clock.ts_to, manifest.clock.wall_offset_ns = BEGIN, now, 0
+    manifest.probes = {"kernel": ProbeState("ok", tier="bpf"), "self": ProbeState()}
+    for table, values in rows.items():
+        writer = TableWriter(str(folder), table)
+        writer.append(values)
+        manifest.tables[table] = writer.close()
+    write_manifest(folder, manifest)
+    return folder
