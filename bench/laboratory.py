@@ -174,7 +174,8 @@ class Laboratory:
         if preload != self._preload:
             if not self._second_runs:
                 self.second.start()
-            execute(self.second, f"alter system set shared_preload_libraries = '{preload}'")
+            change = f"set shared_preload_libraries = '{preload}'" if preload else "reset shared_preload_libraries"  # '' is a library named ""
+            execute(self.second, f"alter system {change}")
             self.second.stop()
             self._second_runs, self._preload = False, preload
         if not self._second_runs:

@@ -9,7 +9,7 @@ const PAGE: usize = 4096;
 ///
 /// Large blocks of the allocator begin 16 bytes behind the beginning of a page, and there, of all places, some processors
 /// copy from the page cache at a sixth of their speed: `pread` of 256 kB took 290 us instead of 62 us on an AMD EPYC
-/// (bench/runs/2026-11-23-2).
+/// (bench/runs/2026-11-23-3).
 #[derive(Debug, Default)]
 pub struct ReadBuffer {
     bytes: Vec<u8>,
