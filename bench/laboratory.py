@@ -174,7 +174,8 @@ class Laboratory:
         if preload != self._preload:
             if not self._second_runs:
                 self.second.start()
-            change = f"set shared_preload_libraries = '{preload}'" if preload else "reset shared_preload_libraries"  # '' is a library named ""
+            # Set to '', it is a list with one library that has no name.
+            change = f"set shared_preload_libraries = '{preload}'" if preload else "reset shared_preload_libraries"
             execute(self.second, f"alter system {change}")
             self.second.stop()
             self._second_runs, self._preload = False, preload
