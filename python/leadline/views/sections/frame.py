@@ -9,7 +9,7 @@ from typing import Any
 from rich.text import Text
 
 from leadline.capture.manifest import Manifest
-from leadline.figures import fit, one_line, quantity, seconds
+from leadline.figures import count, fit, one_line, quantity, seconds
 from leadline.views import where
 from leadline.views.sections import Context, Section, Tile
 from leadline.views.text import WIDTH, finding_line, section, wrapped
@@ -96,7 +96,8 @@ def _findings(of: Context, _: Any) -> Iterator[Text]:
 def _finding_tiles(of: Context, _: Any) -> list[Tile]:
     found = of.evaluation.findings
     levels = [(level, sum(f.severity == level for f in found)) for level in ("critical", "high", "medium", "low", "info")]
-    note = ", ".join(f"{number} {level}" for level, number in levels if number) or f"{len(of.evaluation.clean)} rules found nothing"
+    silent = f"{count(len(of.evaluation.clean), 'rule')} found nothing"
+    note = ", ".join(f"{number} {level}" for level, number in levels if number) or silent
     return [Tile("Findings", str(len(found)), note)]
 
 

@@ -59,7 +59,7 @@ def _calls(of: Context) -> Grid:
     rows = of.capture.rows(
         """
         select call, count(*) as calls, count(errno) as failed, sum(duration_ns) / 1e9 as elapsed_s, sum(sleep_ns) / 1e9 as sleep_s,
-               sum(runq_ns) / 1e9 as runq_s, sum(cpu_ns) / 1e9 as cpu_s, quantile_disc(duration_ns, 0.99) / 1e9 as p99_s,
+               sum(runq_ns) / 1e9 as runq_s, sum(cpu_ns) / 1e9 as cpu_s, quantile_disc(duration_ns, 0.99) / 1e6 as p99_ms,
                mode(error) as error
         from call group by call order by elapsed_s desc, call
         """
@@ -72,7 +72,7 @@ def _calls(of: Context) -> Grid:
         Column("sleep_s", "sleep, s", "seconds"),
         Column("runq_s", "run queue, s", "seconds"),
         Column("cpu_s", "CPU, s", "seconds"),
-        Column("p99_s", "p99, s", "seconds", minor=True),
+        Column("p99_ms", "p99, ms", "seconds", minor=True),
         Column("error", "most often", "text", minor=True),
     )
     more = f"{len(rows) - MOST} more: leadline sql {of.capture.path} \"from call\"" if len(rows) > MOST else ""
@@ -83,8 +83,8 @@ def _calls(of: Context) -> Grid:
 def _sleeps(of: Context) -> Grid:
     rows = of.capture.rows(
         """
-        select coalesce(k.wait_function, '') as wait_function, coalesce(n.name, '') as call, count(*) as sleeps,
-               sum(o.sleep_ns) / 1e9 as sleep_s, max(o.sleep_ns) / 1e9 as max_s,
+        select coalesce(k.wait_function, '(short sleeps)') as wait_function, coalesce(n.name, '(no call)') as call, count(*) as sleeps,
+               sum(o.sleep_ns) / 1e9 as sleep_s, max(o.sleep_ns) / 1e6 as max_ms,
                array_to_string(any_value(k.functions)[2:5], ' < ') as below
         from off_cpu o left join kernel_stack k using (stack_id) left join syscall_name n using (nr)
         where o.state <> 0 group by 1, 2 order by sleep_s desc, 1, 2
@@ -95,10 +95,10 @@ def _sleeps(of: Context) -> Grid:
         Column("call", "call", "text"),
         Column("sleeps", "sleeps", "rate"),
         Column("sleep_s", "seconds", "seconds"),
-        Column("max_s", "longest, s", "seconds"),
+        Column("max_ms", "longest, ms", "seconds"),
         Column("below", "called by", "text", minor=True),
     )
-    note = "Functions of the kernel; short sleeps have none."
+    note = "Functions of the kernel. Without a call, a thread mostly waits for a page to be read."
     return Grid(columns, [tuple(r[c.name] for c in columns) for r in rows[:MOST]], note, empty="no thread slept")
 
 
