@@ -17,6 +17,7 @@ from typing import Any
 import psycopg
 
 from leadline._core.datadir import MAJORS
+from leadline._core.kernel import check as check_bpf
 from leadline.errors import LeadlineError
 from leadline.host import proc
 from leadline.postgres import postmaster
@@ -100,6 +101,16 @@ def _host_checks() -> Iterator[Check]:
     pressure = Path("/proc/pressure/cpu").exists()
     found = "/proc/pressure" if pressure else "no /proc/pressure"
     yield judge("host", "pressure", pressure, found, "host-wide stalls cannot be seen", "boot the kernel with psi=1")
+    yield _bpf()
+
+
+def _bpf() -> Check:
+    try:
+        check_bpf()
+    except LeadlineError as e:
+        effect = "leadline trace and take --kernel cannot trace threads"
+        return Check("host", "BPF programs", MISSING, e.message, effect, e.hint.replace("run as root, or: ", "sudo "))
+    return Check("host", "BPF programs", OK, "the kernel takes them: threads can be traced")
 
 
 def has_capability(bit: int) -> bool:

@@ -236,6 +236,9 @@ def test_without_rights_the_error_says_which(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "the kernel does not take the BPF programs" in done.stderr and "cap_bpf" in done.stderr
     assert not (tmp_path / "n.leadline").exists()
+    checks = json.loads(leadline("doctor", "--json", before=as_one_without_rights).stdout)["checks"]
+    [bpf] = [check for check in checks if check["name"] == "BPF programs"]
+    assert bpf["status"] == "missing" and bpf["command"].startswith("sudo setcap cap_bpf,cap_perfmon+ep")
 
 
 def test_processes_that_are_not_there(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 use crate::beat::Runner;
 use crate::error::Error;
+use leadline_kernel::programs::Programs;
 use leadline_kernel::{Counts, KernelProbe as KernelWork, Options};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -11,6 +12,14 @@ use std::sync::Arc;
 
 /// How often the buffer is emptied.
 const DRAINS_HZ: f64 = 20.0;
+/// Bytes of a ring that nothing is put into.
+const SMALLEST_RING: u32 = 4096;
+
+/// Loads the programs and drops them again: raises what the kernel says against them.
+#[pyfunction]
+pub(crate) fn check(py: Python<'_>) -> Result<(), Error> {
+    Ok(py.detach(|| Programs::load(Options { ring_bytes: SMALLEST_RING, ..Options::default() })).map(drop)?)
+}
 
 /// Threads of processes, traced by BPF.
 #[pyclass(module = "leadline._core.kernel")]

@@ -41,7 +41,10 @@ fn _core(core: &Bound<'_, PyModule>) -> PyResult<()> {
         module.add_function(wrap_pyfunction!(data_dir::condition, module)?)
     })?;
     submodule(core, "host", |module| module.add_class::<beat::HostProbe>())?;
-    submodule(core, "kernel", |module| module.add_class::<kernel::KernelProbe>())?;
+    submodule(core, "kernel", |module| {
+        module.add_class::<kernel::KernelProbe>()?;
+        module.add_function(wrap_pyfunction!(kernel::check, module)?)
+    })?;
     submodule(core, "pages", |module| {
         module.add_class::<page::PageRun>()?;
         module.add_class::<page_values::PageValues>()?;

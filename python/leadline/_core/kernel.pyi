@@ -4,7 +4,10 @@ from typing import final, type_check_only
 
 from leadline._core.capture import ProbeFinal, ProbeStatus
 
-__all__ = ["KernelProbe"]
+__all__ = ["KernelProbe", "check"]
+
+def check() -> None:
+    """Loads the BPF programs and drops them again. Raises kinds rights, unsupported: what the kernel says against them."""
 
 @type_check_only
 class KernelStatus(ProbeStatus):
