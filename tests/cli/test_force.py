@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 import pytest
+from bpf import needs_bpf
 from conftest import Server
 from example_capture import example
 from leadline.cli import force as force_option
@@ -83,7 +84,7 @@ def contents(path: Path) -> dict[str, bytes]:
     return {str(file.relative_to(path.parent)): file.read_bytes() for file in files}
 
 
-@pytest.mark.parametrize("line", WRITERS)
+@pytest.mark.parametrize("line", [pytest.param(line, marks=needs_bpf) if line == "trace" else line for line in WRITERS])
 def test_what_is_there_is_replaced_with_force_and_only_then(
     line: str, places: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bpf import needs_bpf
 from conftest import background, wait_until
 from leadline.capture.manifest import read_manifest
 from leadline.capture.reader import Capture, open_capture
@@ -22,9 +23,7 @@ from leadline.probes.trace import trace
 from leadline.progress import Silent
 from leadline.views.threads import PARTS, report
 
-pytestmark = pytest.mark.skipif(
-    os.geteuid() != 0 or not Path("/sys/kernel/btf/vmlinux").exists(), reason="BPF programs need root and a kernel with BTF"
-)
+pytestmark = needs_bpf
 KEY = 0x10CABB74  # a semaphore that nobody has
 
 # Each program waits for a line, does what its name says, answers with a line, and waits for the end of its input.
