@@ -141,9 +141,10 @@ fn refused(e: &(dyn std::error::Error + 'static)) -> Error {
         let code = e.downcast_ref::<std::io::Error>().and_then(std::io::Error::raw_os_error);
         denied |= matches!(code, Some(libc::EPERM | libc::EACCES));
         cause = e.source();
-        causes.extend(
-            cause.map(ToString::to_string).filter(|text| !causes.contains(text)).into_iter().collect::<Vec<_>>(),
-        );
+        let text = cause.map(ToString::to_string).unwrap_or_default();
+        if !causes.iter().any(|before| before.contains(&text)) {
+            causes.push(text);
+        }
     }
     let kind = if denied { Kind::Rights } else { Kind::Unsupported };
     let hint = if denied {
