@@ -66,21 +66,22 @@ def lock_trees(capture: Capture, limit: int = 5) -> list[LockTree]:
         """,
         [limit],
     )
-    return [_tree(capture, root) for root in roots]
+    described = _describe_waiters(capture) if roots else {}
+    return [_tree(capture, root, described) for root in roots]
 
 
 def count_roots(capture: Capture) -> int:
     return int(capture.scalar("select count(*) from (select distinct root_pid, root_session_id from lock_chain)"))
 
 
-def _tree(capture: Capture, root: dict[str, Any]) -> LockTree:
+def _tree(capture: Capture, root: dict[str, Any], described: dict[int, tuple[str, str]]) -> LockTree:
     session_id, pid = root["root_session_id"], root["root_pid"]
     tree = LockTree(pid, "", "", "", None, "", root["seconds"], root["victims"])
     if pid == 0:
         tree.who, tree.state = _name_prepared(capture), "prepared"
     else:
         _describe_root(capture, tree, session_id)
-    tree.waiters = _hang(_edges(capture, session_id, pid), pid)
+    tree.waiters = _hang(_edges(capture, session_id, pid, described), pid)
     return tree
 
 
@@ -93,11 +94,11 @@ def _describe_root(capture: Capture, tree: LockTree, session_id: int) -> None:
     rows = capture.rows(
         """
         with while_blocking as (
-          select s.* from session_sample s
-          where s.session_id = $1 and s.ts in (select ts from lock_chain where root_session_id = $1))
+          select *, coalesce(state, 'background') as doing, coalesce(wait_class || ':' || wait_event, 'CPU') as waits_for
+          from session_sample where session_id = $1 and ts in (select ts from lock_chain where root_session_id = $1))
         select any_value(usename) as usename, any_value(application_name) as application_name, any_value(backend_type) as backend_type,
-               mode(coalesce(state, 'background')) as state, mode(coalesce(wait_class || ':' || wait_event, 'CPU')) as wait,
-               max(xact_age_s) as xact_age_s, mode(statement_id) as statement_id
+               mode(doing order by doing) as state, mode(waits_for order by waits_for) as wait,
+               max(xact_age_s) as xact_age_s, mode(statement_id order by statement_id) as statement_id
         from while_blocking
         """,
         [session_id],
@@ -125,7 +126,9 @@ def _statement(capture: Capture, statement_id: int | None) -> str:
     return " ".join((rows[0]["query"] or "").split())
 
 
-def _edges(capture: Capture, root_session_id: int, root_pid: int) -> list[tuple[int, float, Waiter]]:
+def _edges(
+    capture: Capture, root_session_id: int, root_pid: int, described: dict[int, tuple[str, str]]
+) -> list[tuple[int, float, Waiter]]:
     """(blocker pid, seconds behind it, waiter) in the chains of this root, most seconds first.
 
     Someone who holds the lock comes before someone who only stands ahead in its queue.
@@ -140,15 +143,14 @@ def _edges(capture: Capture, root_session_id: int, root_pid: int) -> list[tuple[
           from lock_wait l join chain c on c.ts = l.ts and c.pid = l.pid
           left join relation r on r.datid = l.datid and r.relid = l.relid and l.relid <> 0)
         select e.blocker_pid, e.pid, e.session_id, sum(e.period_ns) / 1e9 as behind_s, any_value(t.seconds) as seconds,
-               mode(target) as target, count(distinct target) as targets, mode(e.mode) as mode, mode(blocker_mode) as blocker_mode,
-               bool_and(blocker_kind = 'queue') as queued
+               mode(target order by target) as target, count(distinct target) as targets, mode(e.mode order by e.mode) as mode,
+               mode(blocker_mode order by blocker_mode) as blocker_mode, bool_and(blocker_kind = 'queue') as queued
         from edge e join total t on t.pid = e.pid
         where blocker_kind = 'holder' or not has_holder
         group by all order by behind_s desc, e.pid, e.blocker_pid
         """,
         [root_session_id, root_pid],
     )
-    described = _describe_waiters(capture)
     edges = []
     for row in rows:
         name, statement = described.get(row["session_id"], ("", ""))
@@ -164,7 +166,7 @@ def _describe_waiters(capture: Capture) -> dict[int, tuple[str, str]]:
         """
         with waiting as (
           select s.session_id, any_value(usename) as usename, any_value(application_name) as application_name,
-                 any_value(backend_type) as backend_type, mode(statement_id) as statement_id
+                 any_value(backend_type) as backend_type, mode(statement_id order by statement_id) as statement_id
           from session_sample s where wait_class = 'Lock' and session_id in (select session_id from lock_wait) group by 1)
         select w.*, (select any_value(query) from statement t where t.statement_id = w.statement_id) as query from waiting w
         """

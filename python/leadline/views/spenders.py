@@ -170,9 +170,10 @@ def hot_blocks(capture: Capture, limit: int = 10) -> list[HotBlock]:
     rows = capture.rows(
         f"""
         with {BLOCK_TIME}
-        select object, coalesce(any_value(relkind), '') as relkind, fork, arg_max(block, waiters) as block, count(*) as blocks,
-               page_kind, wait_kind, sum(seconds) as seconds, sum(waiters)::bigint as waiters, max(most_waiters) as most_waiters,
-               sum(exclusive)::bigint as exclusive, coalesce(mode(holder) filter (holder <> ''), '') as holder
+        select object, coalesce(any_value(relkind), '') as relkind, fork, arg_max(block, waiters order by block) as block,
+               count(*) as blocks, page_kind, wait_kind, sum(seconds) as seconds,
+               sum(waiters)::bigint as waiters, max(most_waiters) as most_waiters,
+               sum(exclusive)::bigint as exclusive, coalesce(mode(holder order by holder) filter (holder <> ''), '') as holder
         from block_time group by object, fork, page_kind, wait_kind
         order by seconds desc, object, fork, page_kind, wait_kind limit $1
         """,
