@@ -17,12 +17,12 @@ with about as (select window_s, tier, cpu_count from capture),
 base as (select sum(weight_s) as db_time_s from db_time),
 idle as materialized (  -- each sample of a session that leaves its transaction alone; a pause is one (session, state_change)
   select s.ts, s.session_id, s.pid, s.state, s.statement_id, s.application_name, s.usename, s.client_addr, s.weight_s,
-         s.state_age_s, s.xact_age_s, s.backend_xid, s.backend_xmin, s.xmin_age, k.state_change
-  from session_sample s join session_tick k using (ts, session_id)
+         s.state_age_s, s.xact_age_s, s.backend_xid, s.backend_xmin, s.xmin_age, s.state_change
+  from session_sample s
   where s.state in ('idle in transaction', 'idle in transaction (aborted)')
 ),
 pause as (
-  select session_id, state_change, any_value(pid) as pid, mode(state order by state) as state, mode(statement_id order by statement_id) as statement_id,
+  select session_id, state_change, any_value(pid) as pid, min(state) as state, min(statement_id) as statement_id,  -- they change with state_change
          any_value(application_name) as application_name, any_value(usename) as usename, any_value(client_addr) as client_addr,
          sum(weight_s) as seen_s, count(*) as samples, max(state_age_s) as idle_s, max(xact_age_s) as xact_s,
          bool_or(backend_xid is not null or backend_xmin is not null) as holds, max(xmin_age) as xmin_age,

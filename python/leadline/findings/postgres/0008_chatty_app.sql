@@ -2,7 +2,7 @@
 -- title: Transactions spend most of their time waiting for the client's next statement
 -- question: Which application keeps its transactions open mainly for round trips, and how much time would sending statements together save?
 -- domain: postgres
--- needs: session_sample, session_tick, tick
+-- needs: session_sample, tick
 -- unit: seconds that transactions were open while the server waited for the client
 -- cost: round trips
 -- threshold: chatty_share = 0.5 (half of the transaction's time; above it the client and the network cost more than the database)
@@ -22,9 +22,9 @@ with about as (select window_s, tier, cpu_count from capture),
 observed as (select sum(period_ns) / 1e9 as observed_s from tick),
 transaction as materialized (
   select s.ts, s.session_id, s.pid, s.application_name, s.client_addr, s.usename, s.state, s.statement_id, s.weight_s,
-         s.state_age_s, s.xact_age_s, s.xact_start, t.next_xid - s.xmin_age as xmin, k.state_change,
+         s.state_age_s, s.xact_age_s, s.xact_start, t.next_xid - s.xmin_age as xmin, s.state_change,
          s.state = 'idle in transaction' and s.wait_event = 'ClientRead' as in_gap
-  from session_sample s join session_tick k using (ts, session_id) join tick t using (ts)
+  from session_sample s join tick t using (ts)
   where s.backend_type = 'client backend' and s.xact_start is not null and s.state in ('active', 'fastpath function call', 'idle in transaction')
 ),
 long_pause as (

@@ -2,7 +2,7 @@
 -- title: A client reads a large result a few rows at a time
 -- question: Which session fetches one result in many small parts and mostly waits for round trips?
 -- domain: postgres
--- needs: session_sample, session_tick, tick
+-- needs: session_sample, tick
 -- unit: seconds between the parts of a result, while the server waited for the next request
 -- cost: round trips
 -- threshold: fetch_trips_per_s = 10 (parts per second of one session while it reads; with fewer, each part is large enough)
@@ -23,8 +23,8 @@ with about as (select window_s, tier, cpu_count from capture),
 observed as (select sum(period_ns) / 1e9 as observed_s from tick),
 reading as materialized (
   select s.ts, s.session_id, s.pid, s.application_name, s.client_addr, s.usename, s.state, s.statement_id, s.weight_s, s.state_age_s,
-         t.next_xid - s.xmin_age as xmin, k.state_change, s.state = 'idle in transaction' and s.wait_event = 'ClientRead' as in_gap
-  from session_sample s join session_tick k using (ts, session_id) join tick t using (ts)
+         t.next_xid - s.xmin_age as xmin, s.state_change, s.state = 'idle in transaction' and s.wait_event = 'ClientRead' as in_gap
+  from session_sample s join tick t using (ts)
   where s.backend_type = 'client backend' and s.xact_start is not null and s.state in ('active', 'idle in transaction')
 ),
 long_pause as (

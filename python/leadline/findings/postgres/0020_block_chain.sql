@@ -22,11 +22,10 @@ chain as materialized (  -- each look at a victim, shared equally between its ro
   select l.ts, l.period_ns, l.session_id, l.pid, l.depth, l.root_session_id, l.root_pid,
          l.period_ns / 1e9 / count(*) over (partition by l.ts, l.session_id) as look_s,
          -- outside a transaction: a root that ended it since the look, or the holder of a session's advisory lock
-         coalesce(r.xact_start, k.state_change) as held_since,
+         coalesce(r.xact_start, r.state_change) as held_since,
          r.state, r.application_name, r.usename, r.backend_type, r.statement_id, r.xact_age_s
   from lock_chain l
   left join session_sample r on r.ts = l.ts and r.session_id = l.root_session_id
-  left join session_tick k on k.ts = l.ts and k.session_id = l.root_session_id
 ),
 root_transaction as (  -- how long each transaction of a root blocked somebody
   select root_session_id, root_pid, held_since, count(*) as looks, sum(period_ns) / 1e9 as blocked_s

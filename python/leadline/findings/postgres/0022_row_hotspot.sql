@@ -20,8 +20,8 @@ victim as (
   group by session_id
 ),
 chain as (
-  select l.ts, l.period_ns, l.session_id, l.root_session_id, l.root_pid, coalesce(nullif(k.xact_start, 0), k.state_change) as held_since
-  from lock_chain l left join session_tick k on k.ts = l.ts and k.session_id = l.root_session_id
+  select l.ts, l.period_ns, l.session_id, l.root_session_id, l.root_pid, coalesce(r.xact_start, r.state_change) as held_since
+  from lock_chain l left join session_sample r on r.ts = l.ts and r.session_id = l.root_session_id
 ),
 long_root as (
   select root_session_id, root_pid, held_since
