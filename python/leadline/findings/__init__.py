@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, fields
 from typing import Any
@@ -13,6 +12,7 @@ import duckdb
 
 from leadline.capture.hold import create_views
 from leadline.capture.reader import Capture, open_capture
+from leadline.capture.steps import for_each
 from leadline.errors import LeadlineError
 from leadline.findings.domain import not_applicable
 from leadline.findings.rules import COST_BASES, SECTIONS, Definition, all_findings, parse_finding
@@ -37,7 +37,6 @@ COLUMNS = {
 }
 SEVERITIES = ("critical", "high", "medium", "low", "info")
 CONFIDENCES = ("high", "medium", "low")
-WORKERS = 2  # rules that run at once: planning them takes most of their time, and one thread plans a query
 
 
 @dataclass(frozen=True)
@@ -117,22 +116,28 @@ class _Answer:
 def _answers(capture: Capture, chosen: list[Definition], thresholds: Mapping[str, float]) -> dict[str, _Answer]:
     """Every chosen rule of a held capture by id. They run beside each other."""
     shared = {t.name: thresholds[t.name] for t in shared_thresholds() if t.name in thresholds}
-
-    def work(part: list[Definition]) -> dict[str, _Answer]:
+    values = {d.id: _values(d, thresholds) for d in chosen}
+    asked = _asked(capture, chosen, values)
+    if shared:
         with closing(capture.db.cursor()) as db:  # variables and temporary views end with the cursor
             for name, value in shared.items():
                 db.execute(f"set variable {name} = {number(value)}")
-            if shared:  # what was computed with other thresholds
-                create_views(db, held=True, every=capture.every_pass, temporary=True)
-            told = _told(capture, db, part)
-            return {d.id: _answer(capture, db, d, shared | _values(d, thresholds), told) for d in part}
+            create_views(db, held=True, every=capture.every_pass, temporary=True)  # they were computed with other thresholds
+            told = _told(db, asked)
+            return {d.id: _answer(capture, db, d, shared | values[d.id], told) for d in chosen}
 
-    workers = 1 if shared else WORKERS
-    parts = [part for n in range(workers) if (part := chosen[n::workers])]
-    if len(parts) < 2:
-        return work(chosen)
-    with ThreadPoolExecutor(len(parts)) as pool:
-        return {rule: answer for answers in pool.map(work, parts) for rule, answer in answers.items()}
+    answers: dict[str, _Answer] = {}
+    told = {}
+
+    def ask(cursor: duckdb.DuckDBPyConnection, part: list[str]) -> None:
+        told.update(_told(cursor, part))
+
+    def work(cursor: duckdb.DuckDBPyConnection, rule: Definition) -> None:
+        answers[rule.id] = _answer(capture, cursor, rule, values[rule.id], told)
+
+    for_each(capture.db, [asked[::2], asked[1::2]], ask)
+    for_each(capture.db, chosen, work)
+    return answers
 
 
 def _answer(
@@ -141,7 +146,7 @@ def _answer(
     try:
         if reason := _not_evaluable(capture, db, definition, told):
             return _Answer([], reason)
-        if definition.silent_unless and told.get(definition.silent_unless) is False:
+        if not told.get(definition.silent(values), True):
             return _Answer([])
         return _Answer(_run(db, definition, values))
     except LeadlineError as e:
@@ -179,24 +184,30 @@ def _check_names(given: Mapping[str, float]) -> None:
         raise LeadlineError("usage", f"no threshold named {unknown[0]}", hint=f"known: {', '.join([*own, *shared])}")
 
 
-def _told(capture: Capture, db: duckdb.DuckDBPyConnection, rules: list[Definition]) -> dict[str, Any]:
-    """What the header lines of the rules ask, in one query: the value of each expression. Empty when it does not run."""
-    asked = [q for d in rules if not any(capture.unavailable(table) for table in d.needs) for q in _questions(d)]
-    unique = list(dict.fromkeys(asked))
-    if not unique:
+def _asked(capture: Capture, rules: list[Definition], values: Mapping[str, Mapping[str, float]]) -> list[str]:
+    """What the header lines of the rules ask, each expression once."""
+    known = [d for d in rules if not any(capture.unavailable(table) for table in d.needs)]
+    asked = [question for d in known for question in _questions(d, values[d.id])]
+    return list(dict.fromkeys(asked))
+
+
+def _told(db: duckdb.DuckDBPyConnection, asked: list[str]) -> dict[str, Any]:
+    """The value of each expression, from one query. Empty when it does not run."""
+    if not asked:
         return {}
     try:
-        row = db.execute(f"select {', '.join(unique)}").fetchone()
+        row = db.execute(f"select {', '.join(asked)}").fetchone()
     except duckdb.Error:  # each rule then asks for itself and says what is wrong
         return {}
-    return dict(zip(unique, row or ()))
+    return dict(zip(asked, row or ()))
 
 
-def _questions(definition: Definition) -> list[str]:
-    """The expressions of the header lines."""
+def _questions(definition: Definition, values: Mapping[str, float]) -> list[str]:
+    """The expressions of the header lines, with these thresholds."""
     counted = [_count(table) for table, _ in definition.minimums]
     needed = [condition for condition, _ in definition.conditions]
-    return [*counted, *needed, *([definition.silent_unless] if definition.silent_unless else [])]
+    silent = definition.silent(values)
+    return [*counted, *needed, *([silent] if silent else [])]
 
 
 def _count(table: str) -> str:

@@ -10,7 +10,7 @@ One rule is NNNN_name.sql and NNNN_name.md. The SQL begins with a header of `-- 
     minimum: table rows                        any number of lines; with fewer rows the rule is not evaluated
     evaluable when: condition | reason         any number of lines; a SQL condition, and why the rule is silent without it
     silent unless: condition                   at most one; a cheap SQL condition without which the query has no rows, so that it
-                                               need not run. It may not depend on thresholds
+                                               need not run; it may read the rule's thresholds
 
 and is one query with the columns of a finding (docs/concepts/contracts.md). Macros that rules share: tables/macros.sql.
 """
@@ -53,6 +53,10 @@ class Definition:
     file: str
     query: str
     sections: Mapping[str, str] = field(hash=False)
+
+    def silent(self, values: Mapping[str, float]) -> str:
+        """The condition of `silent unless` with these thresholds; empty when the rule has none."""
+        return re.sub(r"getvariable\('(\w+)'\)", lambda match: number(values[match[1]]), self.silent_unless)
 
     def sql(self, thresholds: Mapping[str, float] | None = None) -> str:
         """The query with its thresholds set: paste it into DuckDB after the capture's views.sql.

@@ -7,6 +7,7 @@
 -- cost: none
 -- threshold: zone_reclaim_off = 0 (kernel documentation: 0 is the default, and the right value for file servers and databases)
 -- evaluable when: exists (from host_fact where name = 'vm.zone_reclaim_mode') | this kernel has no vm.zone_reclaim_mode (built without NUMA)
+-- silent unless: exists (from host_fact where name = 'vm.zone_reclaim_mode' and try_cast(value as int) <> getvariable('zone_reclaim_off'))
 -- wrong when: each server is bound to one node on purpose and fits into it
 with fact as (
   select max(value) filter (where name = 'vm.zone_reclaim_mode') as mode,

@@ -13,7 +13,7 @@
 -- threshold: checkpointer_busy_part = 0.5 (share of the samples in a second; above it the checkpointer worked for most of that second)
 -- threshold: confident_readings = 10 (readings of the counters; with fewer, a single burst determines the rate)
 -- evaluable when: (select count(distinct ts) from host_stat where metric like 'vmstat.allocstall%') >= 3 | fewer than three readings of the kernel's reclaim counters
--- silent unless: exists (from host_rate where metric like 'vmstat.allocstall%' and grown > 0)
+-- silent unless: exists (select 1 from host_stat where metric like 'vmstat.allocstall%' group by metric having max(value) > min(value))
 -- wrong when: another process of the host filled the memory for a moment, such as a build or a backup
 with reading as (
   select h.metric, h.ts, (h.ts - c.ts_from) // 1000000000 as second, h.value - lag(h.value) over (partition by h.metric order by h.ts) as grown

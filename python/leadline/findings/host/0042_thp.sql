@@ -9,6 +9,7 @@
 -- threshold: compact_stalls_high_per_s = 100 (at milliseconds each this is a tenth of each second or more)
 -- threshold: confident_readings = 10 (readings of the counters; with fewer, a single burst determines the rate)
 -- evaluable when: exists (from host_fact where name = 'thp.enabled') | this kernel has no transparent huge pages
+-- silent unless: exists (from host_fact where name = 'thp.enabled' and value like '%always%' and value not like '%[madvise]%' and value not like '%[never]%')
 -- wrong when: measurements showed that huge pages speed up the server's sorts and hashes, and there were no stalls
 with fact as (
   select max(value) filter (where name = 'thp.enabled') as enabled, max(value) filter (where name = 'thp.defrag') as defrag from host_fact

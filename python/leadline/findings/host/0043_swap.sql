@@ -9,7 +9,7 @@
 -- threshold: swap_out_per_s = 100 (a slow trickle of unused pages to swap is normal)
 -- threshold: swap_in_high_per_s = 1000 (at 0.1 ms each this is a tenth of each second)
 -- evaluable when: (select count(distinct ts) from host_stat where metric in ('vmstat.pswpin', 'vmstat.pswpout')) >= 3 | fewer than three readings of the kernel's swap counters
--- silent unless: exists (from host_rate where metric in ('vmstat.pswpin', 'vmstat.pswpout') and grown > 0)
+-- silent unless: exists (select 1 from host_stat where metric in ('vmstat.pswpin', 'vmstat.pswpout') group by metric having max(value) > min(value))
 -- wrong when: swap is compressed memory (zram, zswap), or the pages belong to another process that nobody waits for
 with reading as (
   select metric, ts, (ts - ts_from) // 1000000000 as second, value - lag(value) over (partition by metric order by ts) as grown

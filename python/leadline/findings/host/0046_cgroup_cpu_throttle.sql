@@ -11,7 +11,7 @@
 -- threshold: quota_high_share = 0.8 (share of the seconds measured; from here on the quota limits the server's work)
 -- evaluable when: exists (from host_fact where name = 'cgroup.cpu_max') | the CPU quota of the server's control group could not be read
 -- evaluable when: exists (from session_delta where cpu_run_ns is not null) | the CPU times of the sessions could not be read
--- silent unless: exists (from host_fact where name = 'cgroup.cpu_max')
+-- silent unless: exists (from host_fact where name = 'cgroup.cpu_max' and try_cast(split_part(value, ' ', 1) as double) > 0)
 -- wrong when: other processes of the same control group use the quota; they are not counted, so nothing is reported
 with quota as (
   select value, try_cast(split_part(value, ' ', 1) as double) / nullif(try_cast(split_part(value, ' ', 2) as double), 0) as cpus

@@ -10,7 +10,7 @@
 -- threshold: waiting_min_s = 2 (seconds waited by all processes in the window: less is a burst)
 -- threshold: confident_readings = 10 (readings of the processes: with fewer a single burst makes the figure)
 -- threshold: named_processes = 3 (names told in the sentence; the evidence has more)
--- evaluable when: exists (from process_use where cpu_queue_ns is not null) | the kernel's run-queue times could not be read
+-- evaluable when: exists (from process_delta where cpu_queue_ns is not null) or exists (from process_exit where cpu_queue_ns is not null) | the kernel's run-queue times could not be read
 -- wrong when: the waiting processes are a batch that runs at low priority on purpose, and nobody waits for it
 with cpus as (
   select coalesce((select max(try_cast(value as double)) from host_fact where name = 'cpu.count'), max(cpu_count)) as cpus,

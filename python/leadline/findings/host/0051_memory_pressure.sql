@@ -10,8 +10,8 @@
 -- threshold: limit_hits_per_s = 10 (times a second that a control group reached its limit: at some 1 ms each, 1 % of a second)
 -- threshold: confident_readings = 10 (readings of the counters: with fewer a single burst makes the rate)
 -- threshold: named_processes = 3 (names told in the sentence; the evidence has more)
--- evaluable when: exists (from host_rate where metric = 'pressure.memory_some_ns') or exists (from cgroup_delta where memory_limit_hits is not null) | this kernel counts neither pressure (/proc/pressure) nor limits reached by control groups
--- silent unless: exists (from host_rate where metric = 'pressure.memory_some_ns' and grown > 0) or exists (from cgroup_delta)
+-- evaluable when: (select count(distinct ts) from host_stat where metric = 'pressure.memory_some_ns') >= 2 or exists (from cgroup_delta where memory_limit_hits is not null) | this kernel counts neither pressure (/proc/pressure) nor limits reached by control groups
+-- silent unless: (select 2 * (max(value) - min(value)) >= getvariable('stalled_part') * (max(ts) - min(ts)) from host_stat where metric = 'pressure.memory_some_ns') or exists (from cgroup_delta where memory_limit_hits > 0 or oom_kills > 0) or getvariable('limit_hits_per_s') <= 0
 -- wrong when: a control group has its limit so that a batch or a backup does not fill the page cache, and nobody waits for it
 with process_memory as (
   select process_id, any_value(pid) as pid, any_value(comm) as comm, any_value(cgroup) as cgroup, max(rss_bytes) as rss_bytes, sum(majflt) as majflt,

@@ -14,7 +14,7 @@
 -- threshold: service_high_ms = 10 (a request takes as long as a seek of a disk)
 -- threshold: confident_readings = 10 (intervals: with fewer a single burst makes the figure)
 -- threshold: named_processes = 3 (names told in the sentence; the evidence has more)
--- silent unless: exists (from device_delta)
+-- silent unless: exists (select 1 from device_delta where dt_ns > 0 and busy_ns / dt_ns >= getvariable('busy_part') and queue_ns / dt_ns >= getvariable('busy_queue') group by device having 2 * sum(dt_ns) / 1e9 >= getvariable('busy_min_s'))
 -- wrong when: the device does many requests at once (NVMe, arrays, cloud volumes): all the time one request is then far from its limit, so look at the time a request takes
 with step as (
   select device, ts, dt_ns, busy_ns / dt_ns as busy, queue_ns / dt_ns as queue, queue_ns, reads + writes as requests, read_bytes, write_bytes,

@@ -11,6 +11,7 @@
 -- threshold: confident_readings = 10 (readings of the counters)
 -- threshold: named_processes = 3 (names told in the sentence; the evidence has more)
 -- evaluable when: exists (from host_stat where metric = 'vmstat.nr_dirty_threshold') | the kernel does not tell its limits of dirty pages
+-- silent unless: exists (from process_delta where state = 'D' and wchan like '%balance\_dirty%' escape '\') or (select max(value) filter (metric = 'vmstat.nr_dirty') + coalesce(max(value) filter (metric = 'vmstat.nr_writeback'), 0) >= (min(value) filter (metric = 'vmstat.nr_dirty_background_threshold') + min(value) filter (metric = 'vmstat.nr_dirty_threshold')) / 2 from host_stat) or getvariable('dirty_seconds') <= 0
 -- wrong when: the writer is a copy or a backup that nobody waits for
 with dirty as (
   select ts, max(value) filter (where metric = 'vmstat.nr_dirty') + coalesce(max(value) filter (where metric = 'vmstat.nr_writeback'), 0) as dirty,

@@ -10,7 +10,8 @@
 -- threshold: retransmitted_part_high = 0.05 (of segments sent)
 -- threshold: shortest_timeout_s = 0.2 (the least time for which the kernel waits before it sends again, TCP_RTO_MIN)
 -- threshold: confident_readings = 10 (readings of the counters)
--- evaluable when: exists (from host_rate where metric = 'tcp.segments_out') | the TCP counters could not be read
+-- evaluable when: (select count(distinct ts) from host_stat where metric = 'tcp.segments_out') >= 2 | the TCP counters could not be read
+-- silent unless: (select max(value) - min(value) from host_stat where metric = 'tcp.segments_retransmitted') >= getvariable('retransmitted_min')
 -- wrong when: a scan or a client tries addresses that do not answer: connection attempts sent again count too (see the evidence)
 with counted as (select metric, sum(grown) as grown from host_rate where metric like 'tcp.%' group by metric),
 found as (

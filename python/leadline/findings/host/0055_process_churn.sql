@@ -11,6 +11,7 @@
 -- threshold: confident_readings = 10 (intervals)
 -- threshold: named_processes = 3 (names told in the sentence; the evidence has more)
 -- evaluable when: (select count(distinct ts) from host_stat where metric = 'stat.processes') >= 3 | fewer than three readings of the kernel's count of tasks
+-- silent unless: (select sum(processes) from process_exit) >= getvariable('churn_min') or (not exists (from process_exit) and (select max(value) - min(value) from host_stat where metric = 'stat.processes') >= getvariable('churn_min'))
 -- wrong when: the host is there to start processes (a build machine, a host of CGI or shell scripts)
 with span as (
   select sum(grown) as tasks, min(ts - dt_ns) as ts_from, max(ts) as ts_to, (max(ts) - min(ts - dt_ns)) / 1e9 as span_s, count(*) as readings

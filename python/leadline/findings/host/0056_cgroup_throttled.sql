@@ -11,6 +11,7 @@
 -- threshold: confident_readings = 10 (intervals with something counted)
 -- threshold: named_processes = 3 (names told in the sentence; the evidence has more)
 -- evaluable when: exists (from cgroup_delta where cpu_periods is not null) | no control group with a CPU quota was seen
+-- silent unless: exists (select 1 from cgroup_delta group by cgroup having 2 * sum(throttled_ns) / 1e9 >= getvariable('throttled_min_s'))
 -- wrong when: the quota is there on purpose, for a batch that nobody waits for
 with found as (
   select cgroup, sum(cpu_periods) as periods, sum(throttled_periods) as throttled, sum(throttled_ns) / 1e9 as throttled_s, sum(cpu_ns) / 1e9 as cpu_s,

@@ -11,7 +11,7 @@
 -- threshold: idle_min_s = 60 (when it blocks nobody: a minute idle while it holds a transaction id or a snapshot)
 -- threshold: idle_xmin_age = 1000000 (transactions whose dead rows vacuum may not remove; a busy server runs a million in minutes)
 -- threshold: idle_looks = 10 (scans of lock waiters needed for medium confidence; there are at most ten per second)
--- silent unless: exists (from session_sample where state like 'idle in transaction%')
+-- silent unless: exists (from wait_time where state like 'idle in transaction%')
 -- wrong when: a person works in the session by hand on a server nobody else uses
 with about as (select window_s, tier, cpu_count from capture),
 base as (select sum(weight_s) as db_time_s from db_time),

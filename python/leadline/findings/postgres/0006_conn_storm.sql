@@ -10,6 +10,7 @@
 -- threshold: storm_high = 100 (new sessions per second; at 5 ms of CPU each this is half a core)
 -- threshold: storm_medium = 20 (new sessions per second; a tenth of a core)
 -- minimum: tick 30
+-- silent unless: (select count(distinct session_id) from session where backend_type = 'client backend') >= getvariable('storm_per_s') * (select sum(period_ns) / 1e9 from tick)
 -- wrong when: a load test opens and closes its sessions on purpose
 with about as (select window_s, tier, cpu_count from capture),
 observed as (select sum(period_ns) / 1e9 as observed_s, max(ts) as last_ts, any_value(period_ns) as period_ns from tick),

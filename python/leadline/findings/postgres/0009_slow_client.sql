@@ -9,7 +9,7 @@
 -- threshold: slow_client_sessions = 0.05 (sessions waiting on average; fewer are the normal filling of socket buffers)
 -- threshold: slow_client_own_share = 0.25 (a quarter of the client's own active time; a fast reader stays far below)
 -- minimum: tick 30
--- silent unless: exists (from session_sample where wait_event = 'ClientWrite')
+-- silent unless: exists (from wait_time where wait_event = 'ClientWrite')
 -- wrong when: a dump or an export is limited by the disk or the network it writes to, and nobody waits for it
 with about as (select window_s, tier, cpu_count from capture),
 observed as (select sum(period_ns) / 1e9 as observed_s from tick),

@@ -10,7 +10,7 @@
 -- threshold: min_samples = 10 (with fewer, the sampling error is as large as the number)
 -- threshold: small_table_bytes = 1048576 (bytes; tables up to this size belong to HOT-HEAP-PAGE)
 -- threshold: min_named = 5 (waiters seen on pages; with fewer, their shares mean little: see BUFFER-WAITS-UNNAMED)
--- silent unless: exists (from page_wait where not at_right_edge and page_kind <> 'sequence')
+-- silent unless: exists (select 1 from page_wait where not at_right_edge and page_kind <> 'sequence' group by object, relid, page_kind having 2 * sum(share_of_page_waits) >= getvariable('min_part') and 2 * sum(samples) >= getvariable('min_samples'))
 -- wrong when: few waiters were seen, so that 30 % of them are only a handful
 with base as (
   select sum(weight_s) as db_time_s from session_sample where in_db_time

@@ -8,7 +8,7 @@
 -- threshold: min_share = 0.01 (1 % of database time; less has no visible effect on throughput)
 -- threshold: min_samples = 10 (with fewer, the sampling error is as large as the number)
 -- threshold: min_looks = 3 (scans that saw a holder; fewer may be chance)
--- silent unless: exists (from session_sample where wait_class = 'LWLock')
+-- silent unless: (select count(*) from hot_block where holder_pid <> 0 and holder_wait_event is not null) + (select count(*) from lwlock_wait where holder_pid <> 0 and holder_wait_event_info <> 0) >= getvariable('min_looks')
 -- wrong when: few holders were seen; long holds are seen more often than short ones, so their share is not their share of all holds
 with base as (
   select sum(weight_s) as db_time_s from session_sample where in_db_time

@@ -13,7 +13,7 @@
 -- threshold: wal_high_sessions = 1 (sessions waiting on average)
 -- threshold: wal_medium_share = 0.2 (share of database time)
 -- threshold: wal_medium_sessions = 0.25 (sessions waiting on average)
--- silent unless: exists (from session_sample where wait_class in ('LWLock', 'IO') and lower(wait_event) like 'wal%')
+-- silent unless: (select sum(samples) >= getvariable('min_samples') and (2 * sum(share) >= getvariable('min_share') or 2 * sum(share) filter (wait_class = 'LWLock' and replace(lower(wait_event), '_', '') not like 'walwrite%') >= getvariable('min_insert_share')) from wait_time where in_db_time and wait_class in ('LWLock', 'IO') and lower(wait_event) like 'wal%')
 -- wrong when: the load is a bulk load or a benchmark of commits, where this is the expected limit
 with base as (
   select sum(weight_s) as db_time_s from session_sample where in_db_time

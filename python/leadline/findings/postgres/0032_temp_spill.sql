@@ -9,7 +9,7 @@
 -- threshold: min_share = 0.02 (2 % of database time in waits for temporary files)
 -- threshold: min_samples = 10 (for the share; with fewer, the sampling error is as large as the number)
 -- threshold: spill_medium_mb_per_s = 10 (megabytes per second written by one statement; a tenth of what an ordinary disk can write)
--- silent unless: exists (from session_delta where temp_blks_written > 0 or temp_blks_read > 0) or exists (from session_sample where wait_class = 'IO' and lower(wait_event) like 'buffile%')
+-- silent unless: exists (from session_delta where temp_blks_written > 0 or temp_blks_read > 0) or exists (from wait_time where wait_class = 'IO' and lower(wait_event) like 'buffile%')
 -- wrong when: the statement sorts or hashes more data than any work_mem could hold
 with base as (
   select sum(weight_s) as db_time_s from session_sample where in_db_time

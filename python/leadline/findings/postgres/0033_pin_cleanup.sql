@@ -8,7 +8,7 @@
 -- threshold: min_wait_s = 1.0 (seconds; cleanup skips pinned pages where it may, so it waits this long only for a page it must clean)
 -- threshold: min_samples = 5 (with fewer, the number says little)
 -- threshold: pin_medium_sessions = 0.5 (processes waiting on average; vacuum was stopped for half of the window)
--- silent unless: exists (from session_sample where wait_class = 'BufferPin')
+-- silent unless: exists (from wait_time where wait_class = 'BufferPin')
 -- wrong when: a cursor was left open on purpose and VACUUM may wait
 with base as (
   select sum(weight_s) as db_time_s from session_sample where in_db_time

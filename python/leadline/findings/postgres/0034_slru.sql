@@ -7,7 +7,7 @@
 -- cost: database time
 -- threshold: min_share = 0.02 (2 % of database time; any busy server has less than this)
 -- threshold: min_samples = 10 (with fewer, the sampling error is as large as the number)
--- silent unless: exists (from session_sample where wait_class in ('LWLock', 'IPC', 'IO') and regexp_matches(lower(wait_event), 'slru|subtrans|xact|clog|committs|notify|async|serial'))
+-- silent unless: exists (from wait_time where wait_class in ('LWLock', 'IPC', 'IO') and regexp_matches(lower(wait_event), 'slru|subtrans|xact|clog|committs|notify|async|serial'))
 -- wrong when: the server was just started and the caches were cold
 with base as (
   select sum(weight_s) as db_time_s from session_sample where in_db_time

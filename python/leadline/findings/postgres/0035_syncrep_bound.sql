@@ -8,7 +8,7 @@
 -- threshold: min_share = 0.1 (10 % of database time; a synchronous standby always costs some time)
 -- threshold: min_sessions = 0.2 (sessions waiting on average; with fewer, the server is quiet and the share means little)
 -- threshold: min_samples = 10 (with fewer, the sampling error is as large as the number)
--- silent unless: exists (from session_sample where lower(wait_event) like 'syncrep%')
+-- silent unless: exists (from wait_time where lower(wait_event) like 'syncrep%')
 -- wrong when: the delay is intended, because it is the price for losing no commits
 with base as (
   select sum(weight_s) as db_time_s from session_sample where in_db_time

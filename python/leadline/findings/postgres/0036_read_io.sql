@@ -12,7 +12,7 @@
 -- threshold: read_high_sessions = 1 (sessions waiting on average)
 -- threshold: read_medium_share = 0.25 (share of database time)
 -- threshold: read_medium_sessions = 0.25 (sessions waiting on average)
--- silent unless: exists (from session_sample where wait_class in ('LWLock', 'IPC', 'IO') and regexp_matches(lower(wait_event), '^(datafile|buffer|aioio)'))
+-- silent unless: (select sum(samples) >= getvariable('min_samples') and 2 * sum(share) >= getvariable('min_share') from wait_time where in_db_time and wait_class in ('IO', 'IPC', 'LWLock') and replace(lower(wait_event), '_', '') in ('datafileread', 'datafileprefetch', 'bufferio', 'aioiocompletion', 'aioiouringexecution'))
 -- wrong when: the server was just started and its cache was cold
 with base as (
   select sum(weight_s) as db_time_s from session_sample where in_db_time

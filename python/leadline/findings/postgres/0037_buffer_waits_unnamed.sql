@@ -9,7 +9,7 @@
 -- threshold: min_samples = 10 (with fewer, the sampling error is as large as the number)
 -- threshold: min_named = 5 (waiters seen on pages; with this many, the findings about pages say more)
 -- threshold: samples_medium = 100 (a sampling error of 10 %; without known pages the confidence is never higher than medium)
--- silent unless: exists (from session_sample where wait_class = 'LWLock' and lower(wait_event) like 'buffer%content')
+-- silent unless: (select sum(samples) >= getvariable('min_samples') and 2 * sum(share) >= getvariable('min_share') from wait_time where in_db_time and wait_class = 'LWLock' and lower(wait_event) like 'buffer%content') and (select coalesce(sum(waiters), 0) from buffer_wait where wait_kind = 'content') < getvariable('min_named')
 -- wrong when: the waits spread over many pages, so that no page is hot
 with base as (
   select sum(weight_s) as db_time_s from session_sample where in_db_time

@@ -7,7 +7,7 @@
 -- cost: database time
 -- threshold: min_share = 0.02 (2 % of database time; any bulk load has less than this)
 -- threshold: min_samples = 10 (with fewer, the sampling error is as large as the number)
--- silent unless: exists (from session_sample where wait_class = 'Lock' and wait_event = 'extend')
+-- silent unless: (select sum(samples) >= getvariable('min_samples') and 2 * sum(share) >= getvariable('min_share') from wait_time where in_db_time and wait_class = 'Lock' and wait_event = 'extend')
 -- wrong when: a bulk load was the only writer that mattered in the window
 with base as (
   select sum(weight_s) as db_time_s from session_sample where in_db_time

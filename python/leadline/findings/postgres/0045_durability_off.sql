@@ -6,6 +6,7 @@
 -- unit: server setting
 -- cost: none
 -- evaluable when: exists (from setting where name in ('fsync', 'full_page_writes')) | fsync and full_page_writes could not be read
+-- silent unless: exists (from setting where name in ('fsync', 'full_page_writes') and lower(setting) in ('off', 'false', 'no', '0'))
 -- wrong when: the data can be thrown away (tests), or the file system never tears a page (ZFS) and only full_page_writes is off
 with data_mount as (select max(fstype) as fstype from mount where holds like '%data%')
 select 'DURABILITY-OFF' as id,
