@@ -12,12 +12,13 @@ from pathlib import Path
 import duckdb
 
 from leadline.capture.views import read_segments, views_in_order
-from leadline.tables import all_tables
+from leadline.tables import Table, all_tables
 
 # 270 bytes a row of the samples, measured, and two views have nearly all rows: 0.8 GB at the limit.
 SAMPLES_LIMIT = 1_500_000
 THINNED_SAMPLES = 1_000_000  # what is left of more: a share of a tenth of them is then known to 0.03 %
 TABLE_LIMIT = 8 << 20  # bytes of segments, which are several times as much in memory; a larger table stays in its files
+SMALL_SAMPLES, SMALL_BYTES = 250_000, 4 << 20  # to divide less among threads costs more than it saves
 ALWAYS = "capture"  # one row, made of the manifest's text, that nearly every query reads
 
 # Each Nth pass, and those at which waiters were looked at, which rules join to the samples of the same moment. A pass stands for
@@ -35,30 +36,46 @@ def held_tables(directory: Path) -> set[str]:
     return {name for name in tables if sum(segment.stat().st_size for segment in (directory / name).glob("*.parquet")) <= TABLE_LIMIT}
 
 
-def passes_to_read(db: duckdb.DuckDBPyConnection, directory: Path) -> int:
-    """1: every pass; N: every Nth. db: any connection; it reads the number of samples from the segments."""
+def samples_of(db: duckdb.DuckDBPyConnection, directory: Path) -> int:
+    """How many samples the capture has. db: any connection; it reads them from the segments."""
     runs = [segment for segment in sorted((directory / "session_run").glob("*.parquet")) if segment.stat().st_size > 0]
     if not runs:
-        return 1
+        return 0
     try:
         row = db.execute(f"select coalesce(sum(ticks), 0)::bigint from {read_segments(runs)}").fetchone()
     except duckdb.Error:  # the query that needs them says why
-        return 1
-    samples = row[0] if row else 0
+        return 0
+    return row[0] if row else 0
+
+
+def passes_to_read(samples: int) -> int:
+    """1: every pass; N: every Nth."""
     return 1 if samples <= SAMPLES_LIMIT else -(-samples // THINNED_SAMPLES)
 
 
-def create_views(db: duckdb.DuckDBPyConnection, *, held: bool, every: int = 1, temporary: bool = False) -> None:
-    """Every view of the contracts over the tables that are there; held: those worth it as tables. every: see passes_to_read.
+def is_small(directory: Path, samples: int) -> bool:
+    """Whether one thread answers a query as fast as many."""
+    if samples > min(SMALL_SAMPLES, SAMPLES_LIMIT):
+        return False
+    return sum(segment.stat().st_size for segment in directory.glob("*/*.parquet")) <= SMALL_BYTES
 
-    temporary: for this cursor alone, in front of those of the main schema, with the values that its variables have now.
+
+def create_views(db: duckdb.DuckDBPyConnection, *, held: bool, every: int = 1, temporary: bool = False) -> None:
+    """Every view of the contracts over the tables that are there, as create_view makes it."""
+    for view in views_in_order():
+        create_view(db, view, held=held, every=every, temporary=temporary)
+
+
+def create_view(db: duckdb.DuckDBPyConnection, view: Table, *, held: bool, every: int = 1, temporary: bool = False) -> None:
+    """One view; held: as a table where that is worth it. every: see passes_to_read.
+
+    temporary: for this cursor alone, in front of that of the main schema, with the values that its variables have now.
     """
     temp = "temp " if temporary else ""
-    for view in views_in_order():
-        thinned = view.name == "sampled_pass" and every > 1
-        sql = THINNED.format(every=every) if thinned else view.sql
-        if held and (view.materialise or view.name == ALWAYS or thinned):
-            with contextlib.suppress(duckdb.Error):  # a damaged segment: the query that needs it says why
-                db.execute(f'create {temp}table "{view.name}" as {sql}')
-                continue
-        db.execute(f'create {temp}view "{view.name}" as {sql}')
+    thinned = view.name == "sampled_pass" and every > 1
+    sql = THINNED.format(every=every) if thinned else view.sql
+    if held and (view.materialise or view.name == ALWAYS or thinned):
+        with contextlib.suppress(duckdb.Error):  # a damaged segment: the query that needs it says why
+            db.execute(f'create {temp}table "{view.name}" as {sql}')
+            return
+    db.execute(f'create {temp}view "{view.name}" as {sql}')

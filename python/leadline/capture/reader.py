@@ -8,14 +8,16 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import duckdb
 
-from leadline.capture.hold import create_views, held_tables, passes_to_read
+from leadline.capture.hold import create_view, create_views, held_tables, is_small, passes_to_read, samples_of
 from leadline.capture.manifest import Manifest, read_manifest
-from leadline.capture.views import empty_table, manifest_view, read_segments
+from leadline.capture.steps import Step, run_steps
+from leadline.capture.views import empty_table, manifest_view, read_segments, views_in_order
 from leadline.errors import LeadlineError
 from leadline.tables import Table, all_tables
 from leadline.tables.macros import macros
@@ -88,15 +90,25 @@ def open_capture(path: str | Path, *, hold: bool = False) -> Capture:
     """
     path = Path(path)
     manifest = read_manifest(path)
-    capture = Capture(path, manifest, memory_database())
+    capture = Capture(path, manifest, memory_database(), held=hold)
     capture.db.execute(macros().sql)
-    capture.held = hold
-    capture.every_pass = passes_to_read(capture.db, path) if hold else 1
+    capture.db.execute(manifest_view(manifest))
+    samples = samples_of(capture.db, path) if hold else 0
+    capture.every_pass = passes_to_read(samples)
     in_memory = held_tables(path) if hold else set()
+    tables = {}
     for table in all_tables().values():
         if table.kind == "table":
-            _create_table(capture, table, "table" if table.name in in_memory else "view")
-    capture.db.execute(manifest_view(manifest))
+            tables[table.name] = partial(_create_table, path=path, table=table, kind="table" if table.name in in_memory else "view")
+    if hold and is_small(path, samples):
+        capture.db.execute("set threads = 1")
+        steps = {name: Step(set(), create) for name, create in tables.items()}
+        for view in views_in_order():
+            steps[view.name] = Step({*view.needs, *view.uses}, partial(create_view, view=view, held=True))
+        run_steps(capture.db, steps)
+        return capture
+    for create in tables.values():
+        create(capture.db)
     create_views(capture.db, held=hold, every=capture.every_pass)
     return capture
 
@@ -114,25 +126,25 @@ def memory_database() -> duckdb.DuckDBPyConnection:
     return db
 
 
-def _create_table(capture: Capture, table: Table, kind: str) -> None:
+def _create_table(db: duckdb.DuckDBPyConnection, path: Path, table: Table, kind: str) -> None:
     """A stored table: its segments, with the columns of the contract (absent ones null: an older format)."""
     empty = empty_table(table)
-    segments = [s for s in sorted((capture.path / table.name).glob("*.parquet")) if s.stat().st_size > 0]
+    segments = [s for s in sorted((path / table.name).glob("*.parquet")) if s.stat().st_size > 0]
     if not segments:
-        capture.db.execute(f'create {kind} "{table.name}" as {empty}')
+        db.execute(f'create {kind} "{table.name}" as {empty}')
         return
     query = f"{empty} union all by name select * from {read_segments(segments)}"
     if kind == "table":
         with contextlib.suppress(duckdb.Error):  # a damaged page: the query that needs it says why
-            capture.db.execute(f'create table "{table.name}" as {query}')
+            db.execute(f'create table "{table.name}" as {query}')
             return
     try:
-        capture.db.execute(f'create view "{table.name}" as {query}')
+        db.execute(f'create view "{table.name}" as {query}')
     except duckdb.Error as e:
         raise LeadlineError(
             "invalid",
             f"table {table.name} of the capture is damaged",
             detail=str(e).splitlines()[0],
             hint="remove the segment named in the detail to open the rest",
-            where=str(capture.path / table.name),
+            where=str(path / table.name),
         ) from e

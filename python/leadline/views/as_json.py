@@ -13,13 +13,15 @@ from leadline.views.sections import Context, plain
 def as_dict(capture: Capture, evaluation: Evaluation) -> dict[str, Any]:
     """What `show` prints, as numbers."""
     of = Context(capture, evaluation)
+    sections = [section for section in of.sections() if section.in_json]
+    of.prepare(sections)
     m = capture.manifest
     return {
         "path": str(capture.path),
         "status": m.status,
         "target": asdict(m.target),
         "rows": {name: about.get("rows") for name, about in m.tables.items()},
-        **{section.key: plain(of.data(section)) for section in of.sections() if section.in_json},
+        **{section.key: plain(of.data(section)) for section in sections},
         "not_evaluated": [{"id": name, "reason": reason} for name, reason in evaluation.not_evaluated],
         "notes": m.notes,
         "cost": asdict(m.cost),

@@ -24,10 +24,10 @@ def print_capture(capture: Capture, evaluation: Evaluation, console: Console) ->
 def lines(capture: Capture, evaluation: Evaluation) -> Iterator[Text]:
     """The view line by line."""
     of = Context(capture, evaluation)
+    sections = [section for section in of.sections() if section.in_text]
+    of.prepare(sections)
     yield from header(of)
-    for section in of.sections():
-        if not section.in_text:
-            continue
+    for section in sections:
         data = of.data(section)
         if section.text is not None:
             yield from section.text(of, data)

@@ -7,16 +7,18 @@ once; the views only lay them out. A new depth adds a file here and a line in `a
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, is_dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from leadline.capture.reader import Capture
+from leadline.capture.steps import for_each
 from leadline.findings import Evaluation
 from leadline.views import where
 from leadline.views.grid import Grid
 
 if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
     from rich.text import Text
 
 
@@ -30,6 +32,14 @@ class Context:
     @functools.cached_property
     def window(self) -> where.Window:
         return where.window(self.capture)
+
+    def prepare(self, sections: Iterable[Section]) -> None:
+        """Makes their numbers, of a few at once."""
+
+        def make(cursor: DuckDBPyConnection, section: Section) -> None:
+            self._data[section.key] = section.data(Context(replace(self.capture, db=cursor), self.evaluation))
+
+        for_each(self.capture.db, sections, make)
 
     def data(self, section: Section) -> Any:
         if section.key not in self._data:
