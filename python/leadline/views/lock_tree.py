@@ -46,6 +46,8 @@ class LockTree:
         return f"pid {self.pid} {self.who}" if self.pid else self.who
 
 
+Root = tuple[int, int]  # session_id and pid
+
 # What a lock is on, with the row where there is one, from lock_wait l and relation r.
 LOCK_TARGET = """case
     when l.relid <> 0 then
@@ -66,23 +68,24 @@ def lock_trees(capture: Capture, limit: int = 5) -> list[LockTree]:
         """,
         [limit],
     )
-    described = _describe_waiters(capture) if roots else {}
-    return [_tree(capture, root, described) for root in roots]
+    if not roots:
+        return []
+    keys = [(root["root_session_id"], root["root_pid"]) for root in roots]
+    described, edges = _describe_roots(capture, keys), _edges(capture, keys)
+    trees = []
+    for root, (session_id, pid) in zip(roots, keys):
+        tree = LockTree(pid, "", "", "", None, "", root["seconds"], root["victims"])
+        if pid == 0:
+            tree.who, tree.state = _name_prepared(capture), "prepared"
+        else:
+            _describe(tree, described.get(session_id))
+        tree.waiters = _hang(edges[session_id, pid], pid)
+        trees.append(tree)
+    return trees
 
 
 def count_roots(capture: Capture) -> int:
     return int(capture.scalar("select count(*) from (select distinct root_pid, root_session_id from lock_chain)"))
-
-
-def _tree(capture: Capture, root: dict[str, Any], described: dict[int, tuple[str, str]]) -> LockTree:
-    session_id, pid = root["root_session_id"], root["root_pid"]
-    tree = LockTree(pid, "", "", "", None, "", root["seconds"], root["victims"])
-    if pid == 0:
-        tree.who, tree.state = _name_prepared(capture), "prepared"
-    else:
-        _describe_root(capture, tree, session_id)
-    tree.waiters = _hang(_edges(capture, session_id, pid, described), pid)
-    return tree
 
 
 def _name_prepared(capture: Capture) -> str:
@@ -90,26 +93,34 @@ def _name_prepared(capture: Capture) -> str:
     return "a prepared transaction" + (f" (listed: {', '.join(row['object'] for row in listed)})" if listed else "")
 
 
-def _describe_root(capture: Capture, tree: LockTree, session_id: int) -> None:
+def _describe_roots(capture: Capture, roots: list[Root]) -> dict[int, dict[str, Any]]:
+    """By session: who each root is, and what it did while others waited for it."""
     rows = capture.rows(
+        f"""
+        with blocked as (
+          select distinct root_session_id, ts from lock_chain
+          where root_session_id in ({", ".join(str(session) for session, _ in roots)})),
+        while_blocking as (
+          select s.*, coalesce(state, 'background') as doing, coalesce(wait_class || ':' || wait_event, 'CPU') as waits_for
+          from session_sample s join blocked b on b.root_session_id = s.session_id and b.ts = s.ts),
+        root as (
+          select session_id, any_value(usename) as usename, any_value(application_name) as application_name,
+                 any_value(backend_type) as backend_type, mode(doing order by doing) as state, mode(waits_for order by waits_for) as wait,
+                 max(xact_age_s) as xact_age_s, mode(statement_id order by statement_id) as statement_id
+          from while_blocking group by session_id)
+        select r.*, (select any_value(query) from statement t where t.statement_id = r.statement_id) as query from root r
         """
-        with while_blocking as (
-          select *, coalesce(state, 'background') as doing, coalesce(wait_class || ':' || wait_event, 'CPU') as waits_for
-          from session_sample where session_id = $1 and ts in (select ts from lock_chain where root_session_id = $1))
-        select any_value(usename) as usename, any_value(application_name) as application_name, any_value(backend_type) as backend_type,
-               mode(doing order by doing) as state, mode(waits_for order by waits_for) as wait,
-               max(xact_age_s) as xact_age_s, mode(statement_id order by statement_id) as statement_id
-        from while_blocking
-        """,
-        [session_id],
     )
-    row = rows[0]
-    if row["state"] is None:
+    return {row["session_id"]: row for row in rows}
+
+
+def _describe(tree: LockTree, row: dict[str, Any] | None) -> None:
+    if row is None:
         tree.who, tree.state = "a session not in the samples", "not seen"
         return
     tree.who = who(row)
     tree.state, tree.wait, tree.xact_age_s = row["state"], row["wait"], row["xact_age_s"]
-    tree.statement = _statement(capture, row["statement_id"])
+    tree.statement = " ".join((row["query"] or "").split())
 
 
 def who(row: dict[str, Any]) -> str:
@@ -119,44 +130,38 @@ def who(row: dict[str, Any]) -> str:
     return str(row["application_name"] or row["usename"] or "")
 
 
-def _statement(capture: Capture, statement_id: int | None) -> str:
-    if statement_id is None:
-        return ""
-    rows = capture.rows("select any_value(query) as query from statement where statement_id = $1", [statement_id])
-    return " ".join((rows[0]["query"] or "").split())
-
-
-def _edges(
-    capture: Capture, root_session_id: int, root_pid: int, described: dict[int, tuple[str, str]]
-) -> list[tuple[int, float, Waiter]]:
-    """(blocker pid, seconds behind it, waiter) in the chains of this root, most seconds first.
+def _edges(capture: Capture, roots: list[Root]) -> dict[Root, list[tuple[int, float, Waiter]]]:
+    """(blocker pid, seconds behind it, waiter) in the chains of each root, most seconds first.
 
     Someone who holds the lock comes before someone who only stands ahead in its queue.
     """
     rows = capture.rows(
         f"""
-        with chain as (select distinct ts, period_ns, pid from lock_chain where root_pid = $2 and root_session_id = $1),
-        total as (select pid, sum(period_ns) / 1e9 as seconds from chain group by 1),
+        with chain as (
+          select distinct root_session_id, root_pid, ts, period_ns, pid from lock_chain
+          where (root_session_id, root_pid) in ({", ".join(map(str, roots))})),
+        total as (select root_session_id, root_pid, pid, sum(period_ns) / 1e9 as seconds from chain group by all),
         edge as (
-          select l.*, {LOCK_TARGET} as target,
-                 bool_or(l.blocker_kind = 'holder') over (partition by l.ts, l.pid) as has_holder
+          select l.*, c.root_session_id, c.root_pid, {LOCK_TARGET} as target,
+                 bool_or(l.blocker_kind = 'holder') over (partition by c.root_session_id, c.root_pid, l.ts, l.pid) as has_holder
           from lock_wait l join chain c on c.ts = l.ts and c.pid = l.pid
           left join relation r on r.datid = l.datid and r.relid = l.relid and l.relid <> 0)
-        select e.blocker_pid, e.pid, e.session_id, sum(e.period_ns) / 1e9 as behind_s, any_value(t.seconds) as seconds,
-               mode(target order by target) as target, count(distinct target) as targets, mode(e.mode order by e.mode) as mode,
+        select root_session_id, root_pid, e.blocker_pid, e.pid, e.session_id,
+               sum(e.period_ns) / 1e9 as behind_s, any_value(t.seconds) as seconds, mode(target order by target) as target,
+               count(distinct target) as targets, mode(e.mode order by e.mode) as mode,
                mode(blocker_mode order by blocker_mode) as blocker_mode, bool_and(blocker_kind = 'queue') as queued
-        from edge e join total t on t.pid = e.pid
+        from edge e join total t using (root_session_id, root_pid, pid)
         where blocker_kind = 'holder' or not has_holder
         group by all order by behind_s desc, e.pid, e.blocker_pid
-        """,
-        [root_session_id, root_pid],
+        """
     )
-    edges = []
+    described = _describe_waiters(capture)
+    edges: dict[Root, list[tuple[int, float, Waiter]]] = {root: [] for root in roots}
     for row in rows:
         name, statement = described.get(row["session_id"], ("", ""))
         target = row["target"] + (f" and {row['targets'] - 1} more" if row["targets"] > 1 else "")
         waiter = Waiter(row["pid"], name, row["seconds"], target, row["mode"], row["blocker_mode"], row["queued"], statement)
-        edges.append((row["blocker_pid"], row["behind_s"], waiter))
+        edges[row["root_session_id"], row["root_pid"]].append((row["blocker_pid"], row["behind_s"], waiter))
     return edges
 
 
