@@ -16,5 +16,5 @@ def refusal() -> str:
     return ""
 
 
-REFUSAL = refusal()
-needs_bpf = pytest.mark.skipif(bool(REFUSAL), reason=REFUSAL or "BPF")
+KERNEL_REFUSES = refusal()
+needs_bpf = pytest.mark.skipif(bool(KERNEL_REFUSES), reason=KERNEL_REFUSES or "BPF")

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import click
 import pytest
-from bpf import REFUSAL
+from bpf import KERNEL_REFUSES
 from commands import leaves
 from conftest import Server, running
 from trace_synthetic import trace_of_semget
@@ -78,8 +78,8 @@ ONCHECK = """
 
 
 def line_of(name: str) -> str:
-    if name == "trace" and REFUSAL:
-        pytest.skip(REFUSAL)
+    if name == "trace" and KERNEL_REFUSES:
+        pytest.skip(KERNEL_REFUSES)
     if name not in LINES:
         pytest.fail(f"`leadline {name}` is new: add to LINES in tests/cli/test_every_command.py a line of it that prints something")
     return LINES[name]

@@ -16,7 +16,7 @@ from leadline.errors import LeadlineError
 from leadline.tables import Column, all_tables
 
 STORED = [table for table in all_tables().values() if table.kind == "table"]
-LIMITS = {"int32": (-(2**31), 2**31 - 1), "uint32": (0, 2**32 - 1), "int64": (-(2**63), 2**63 - 1)}
+LIMITS = {"int32": (-(2**31), 2**31 - 1), "uint32": (0, 2**32 - 1), "int64": (-(2**63), 2**63 - 1), "uint64": (0, 2**64 - 1)}
 
 
 @pytest.fixture
@@ -36,12 +36,18 @@ def opened(folder: Path) -> Iterator[list[Capture]]:
 def some_value(column: Column, source: random.Random) -> object:
     if column.nullable and source.random() < 0.3:
         return None
-    if column.type in LIMITS:
-        low, high = LIMITS[column.type]
+    if column.type.startswith("list<"):
+        return [some_of(column.type[len("list<") : -1], source) for _ in range(source.randint(0, 5))]
+    return some_of(column.type, source)
+
+
+def some_of(type_: str, source: random.Random) -> object:
+    if type_ in LIMITS:
+        low, high = LIMITS[type_]
         return source.choice([low, high, 0, source.randint(low, high)])
-    if column.type == "float64":
+    if type_ == "float64":
         return source.choice([source.uniform(-1e9, 1e9), 0.5, -0.0])
-    if column.type == "bool":
+    if type_ == "bool":
         return source.random() < 0.5
     return source.choice(["", "select $1", "ünïcode 行", "a'b\"c\n", "x" * 500])
 
@@ -110,7 +116,8 @@ def test_a_run_is_a_row_for_each_pass_that_was_made(folder, opened):
         ((1, "vmstat.pgfault", True), ("row 1 does not fit host_stat.value", "expected int64, got a bool")),
         ((2**63, "vmstat.pgfault", 1), ("row 1 does not fit host_stat.ts", "out of range for int64")),
         ((1, "\ud800", 1), ("row 1 does not fit host_stat.metric", "surrogates")),
-        ((1, b"x", 1), ("row 1 does not fit host_stat.metric", "a bytes cannot be stored in a table")),
+        ((1, b"x", 1), ("row 1 does not fit host_stat.metric", "expected string, got bytes")),
+        ((1, {1}, 1), ("row 1 does not fit host_stat.metric", "a set cannot be stored in a table")),
     ],
 )
 def test_a_row_that_does_not_fit_is_named_and_nothing_is_written(row, says, folder):

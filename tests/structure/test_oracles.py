@@ -39,7 +39,7 @@ def test_a_missing_oracle_fails_in_ci(variables: dict[str, str], code: int, told
 
 SKIPS = ("pytest.skip", "pytest.mark.skip", "pytest.mark.skipif", "pytest.importorskip")
 # Skips for other reasons: a right or a feature of the kernel that the host does not give.
-OF_THE_HOST = ("root", "kernel", "may not be written", "cannot be mounted", "control group", "CPU quota", "namespace")
+OF_THE_HOST = ("root", "kernel", "KERNEL_REFUSES", "may not be written", "cannot be mounted", "control group", "CPU quota", "namespace")
 
 
 def test_other_skips_are_for_rights_and_kernels() -> None:
