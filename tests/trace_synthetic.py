@@ -46,6 +46,21 @@ def trace_of_semget(folder: Path) -> Path:
             (1, "rwsem_down_write_slowpath", ["rwsem_down_write_slowpath", "ipcget", "do_syscall_64"], [1, 2, 3]),
             (2, "wait_woken", ["wait_woken", "sk_wait_data", "tcp_recvmsg"], [4, 5, 6]),
         ],
+        # The client library has no names; the last of 17 stacks of failures was taken elsewhere, and cut.
+        "stack_sample": [
+            *((BEGIN + 2_970_000 * i, 1, "failed", 1, 64, 2, 1, 1, OTHER) for i in range(1, 17)),
+            (BEGIN + 2_970_000 * 32, 1, "failed", 1, 64, 2, 1, 2, OTHER),
+            *((BEGIN + 10_000_000 * i, 1, "on_cpu", 10_000_000, -1, 0, 0, 3, 0) for i in range(200)),
+            *((BEGIN + 50_000_000 * i, 1, "asleep", 90_000_000, 64, 2, 1, 1, OTHER) for i in range(10)),
+            *((BEGIN + 50_000_000 * i, 1, "asleep", 100_000_000, 0, 0, 2, 3, 0) for i in range(10)),
+        ],
+        "user_stack": [
+            (1, [1, 2, 2, 3], [0x11CF5A, 0x1AF3, 0x1B07, 0x1133], True),
+            (2, [1, 2], [0x11CF5A, 0x1C00], False),
+            (3, [3, 0], [0x1240, 0x7F0000001234], True),
+        ],
+        "mapped_file": [(1, "/lib/libc.so.6", "aa"), (2, "/opt/client/libtrace.so", "bb"), (3, "/opt/app/dw", "")],
+        "user_function": [(1, 0x11CF5A, "semget", "", 0), (3, 0x1133, "main", "dw.c", 12), (3, 0x1240, "work", "dw.c", 20)],
     }
     manifest = Manifest(Target("process", "dw.work 1026", PID, 2), status="complete")
     manifest.clock.ts_from, manifest.clock.ts_to, manifest.clock.wall_offset_ns = BEGIN, now, 0

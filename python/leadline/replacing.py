@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from leadline.errors import LeadlineError
+from leadline.errors import LeadlineError, cannot_be_written
 
 if TYPE_CHECKING:
     from pathlib import Path  # not when a command starts
@@ -36,6 +37,20 @@ def make_room(path: Path, *, overwrite: bool, capture: bool = False) -> None:
         raise LeadlineError("usage", EXISTS, hint="use --force to replace it, or -o to write elsewhere", where=str(path))
     if capture:
         _remove_capture(path)
+
+
+def write_whole(path: Path, text: str, what: str, *, overwrite: bool) -> Path:
+    """Writes a file that is there only when it is whole; the path. Raises LeadlineError, which names `what`."""
+    make_room(path, overwrite=overwrite)
+    temporary = path.with_name(path.name + ".tmp")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+    except OSError as e:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise cannot_be_written(what, e, path) from e
+    return path
 
 
 def _remove_capture(directory: Path) -> None:

@@ -33,6 +33,7 @@ LINES = {
     "take": "--data-dir {live} --for 500ms --json -o {new}.leadline",
     "trace": "-o {new}.leadline --json -- true",
     "threads": "{trace}",
+    "flame": "{trace} --folded",
     "events": "{trace}",
     "top": "{live} --once --window 1s",
     "show": "{capture}",

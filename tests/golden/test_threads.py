@@ -51,6 +51,13 @@ semget                        1000   0.970000    970.0    970.0     970.0   1000
   CPU                                0.010000
   ENOENT                      1000
 
+FAILED CALLS, AND WHERE MOST WERE MADE
+semget ENOENT, 1,000 in 0.970000 s (16 of 17 stacks taken)
+  semget
+  libtrace.so+0x1af3
+  libtrace.so+0x1b07
+  main
+
 SLEPT IN
 function                   sleeps  total s  max us
 -------------------------  ------  -------  ------
@@ -120,7 +127,8 @@ def test_a_call_that_fails_over_and_over_is_found(trace: Path) -> None:
         assert finding.subject == "semget of dw.work" and finding.cost_s == 0.97
         assert finding.statement == (
             "semget of dw.work (pid 1026) failed 1000 times with ENOENT (252 a second), always with the arguments 0x10cabb74, 0x1: "
-            "0.970 s in all, 970.0 us each, 0.960 s of it waiting in rwsem_down_write_slowpath"
+            "0.970 s in all, 970.0 us each, 0.960 s of it waiting in rwsem_down_write_slowpath. "
+                "Called from semget < libtrace.so+0x1af3 < libtrace.so+0x1b07 < main"
         )
         assert evaluate(capture, thresholds={"storm_min": 1001}).findings == []
     finally:

@@ -21,6 +21,7 @@ from leadline.errors import LeadlineError
 from leadline.findings import evaluate
 from leadline.probes.trace import trace
 from leadline.progress import Silent
+from leadline.views.flame import folded, functions
 from leadline.views.threads import PARTS, report
 
 pytestmark = needs_bpf
@@ -277,6 +278,78 @@ def test_a_missing_semaphore_is_found(name: str, times: int, processes: int, pro
         assert evidence["calls"] == (8 * times if name == "threads" else times)
         spent = capture.scalar("select sum(duration_ns) / 1e9 from call where call = 'semget'")
         assert finding.cost_s == pytest.approx(spent)
+
+
+LIBRARY = """
+#include <sys/sem.h>
+static __attribute__((noinline)) int look(int key) { int id = semget(key, 1, 0); __asm__ volatile("" ::: "memory"); return id + 1; }
+int client_call(int key) { int sum = 0; for (int i = 0; i < 3; i++) sum += look(key + sum); return sum; }
+"""
+
+
+@pytest.mark.parametrize("children", [0, 300])
+def test_the_caller_of_a_failing_call_is_found_in_a_stripped_library(children: int, tmp_path: Path) -> None:
+    """No symbols, no frame pointers; with children it is processes that live for a moment."""
+    for name, code, more in (
+        ("libclient.so", LIBRARY, ["-shared", "-fPIC"]),
+        (
+            "user",
+            """
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+int client_call(int key);
+static __attribute__((noinline)) int request(int key) { int sum = client_call(key); __asm__ volatile("" ::: "memory"); return sum; }
+int main(int argc, char **argv) {
+  int children = atoi(argv[1]);
+  if (!children) return request(0x10cabb74);
+  for (int i = 0; i < children; i++) {
+    if (fork() == 0) _exit(request(0x10cabb74));
+    wait(NULL);
+  }
+  return 0;
+}
+""",
+            [f"-L{tmp_path}", "-lclient", f"-Wl,-rpath,{tmp_path}"],
+        ),
+    ):
+        (tmp_path / f"{name}.c").write_text(code)
+        built = ["cc", "-O2", "-fomit-frame-pointer", "-o", tmp_path / name, tmp_path / f"{name}.c", *more]
+        subprocess.run(built, check=True)
+    symbols = subprocess.run(["nm", "-S", tmp_path / "libclient.so"], check=True, capture_output=True, text=True).stdout
+    subprocess.run(["strip", tmp_path / "libclient.so", tmp_path / "user"], check=True)
+    path, status = trace(command=[str(tmp_path / "user"), str(children)], out=tmp_path / "c.leadline")
+    assert status == 0
+    capture = open_capture(path)
+    try:
+        stacks = capture.rows(
+            """
+            select u.frames, u.complete, f.addresses[2] as second, count(*) as n, count(distinct n.pid) as processes
+            from stack_sample s join user_frames u using (user_stack_id) join user_stack f using (user_stack_id)
+            join thread_name n using (thread_id) join syscall_name c using (nr) where s.kind = 'failed' and c.name = 'semget' group by all
+            """
+        )
+        [library] = capture.rows("select build_id from mapped_file where path like '%/libclient.so'")
+    finally:
+        capture.close()
+    assert library["build_id"]
+    [stack] = stacks
+    assert (stack["n"], stack["processes"], stack["complete"]) == (max(3 * children, 3), max(children, 1), True)
+    frames = stack["frames"]
+    assert frames[0] == "semget" and frames[2] == "client_call"  # the one name that a stripped library has to keep
+    assert frames[1].startswith("libclient.so+0x") and frames[3].startswith("user+0x")
+    begin, size = next((int(a, 16), int(b, 16)) for a, b, _, name in (line.split() for line in symbols.splitlines() if line.count(" ") == 3)
+                       if name == "look")  # fmt: skip
+    assert begin < stack["second"] < begin + size
+
+
+def test_what_runs_and_what_sleeps_has_its_functions(programs: Path, tmp_path: Path) -> None:
+    with traced(programs, "spin", 400, out=tmp_path) as (capture, pid):
+        on_cpu = functions(folded(capture, "on-cpu", pid))
+        [spent] = capture.rows(f"select user_ns + system_ns as ns from thread_time join thread_name using (thread_id) where pid = {pid}")
+    # 99 samples a second of 0.4 s and more.
+    total = {f.name: f.total for f in on_cpu}
+    assert total["main"] == pytest.approx(spent["ns"], rel=0.25)
 
 
 def test_a_killed_trace_can_be_read(programs: Path, tmp_path: Path) -> None:

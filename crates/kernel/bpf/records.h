@@ -4,7 +4,7 @@
 
 #include "helpers.h"
 
-enum kind { BEGIN = 1, FORK = 2, EXEC = 3, END = 4, CALL = 5, OFF_CPU = 6, SLEPT = 7 };
+enum kind { BEGIN = 1, FORK = 2, EXEC = 3, END = 4, CALL = 5, OFF_CPU = 6, SLEPT = 7, STACK = 8 };
 
 /* Every record. seq counts the records of a thread, also those for which there was no room. */
 struct head {
@@ -82,11 +82,36 @@ struct off_cpu {
 };
 
 #define FRAMES 12
+#define SAMPLE_FRAMES 32
+#define USER_STACK 16384
 
 /* One with the functions of the kernel that it slept in, the innermost first. */
 struct slept {
   struct off_cpu off;
   u64 ips[FRAMES];
+};
+
+/* Why a stack was taken, and what its weight counts: ns on a CPU, ns asleep in system calls, failed calls. */
+enum why { ON_CPU = 1, ASLEEP = 2, FAILED = 3 };
+
+/* Where a thread was: the functions of the kernel, its registers of user mode, and the bytes of its user stack from sp on, as many as
+ * were there. Not counted in seq. nr: system call, -1: none; error: of the call that failed. */
+struct stack {
+  struct head head;
+  u32 why;
+  u32 tgid;
+  s32 nr;
+  u32 error;
+  u64 weight;
+  u64 ip;
+  u64 sp;
+  u64 bp;
+  u32 waker_tid;
+  u32 frames;
+  u32 bytes;
+  u32 unused;
+  u64 ips[SAMPLE_FRAMES];
+  u8 user[USER_STACK];
 };
 
 #endif

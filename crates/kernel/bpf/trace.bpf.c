@@ -26,7 +26,7 @@ struct task_struct {
   struct sched_info sched_info;
 };
 struct pt_regs {
-  unsigned long r10, r9, r8, dx, si, di, orig_ax;
+  unsigned long bp, r10, r9, r8, dx, si, di, orig_ax, ip, sp;
 };
 struct bpf_iter_meta {
   u64 session_id;
@@ -42,7 +42,9 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 /* Set before loading. */
 volatile const u32 has_prev_state = 1; /* sched_switch has a fourth argument: kernel 5.18 and later */
 volatile const u64 stack_from_ns = 100000; /* sleeps this long have their functions */
-
+volatile const u64 sample_asleep_ns = 0; /* a user stack for each so many ns of sleep in calls; 0: none */
+volatile const u64 sample_cpu_ns = 0; /* what a sample of the CPU stands for */
+volatile const u32 first_failures = 0; /* of a process, call and errno that have their user stack; then each 2^n-th */
 
 /* What a thread is doing. */
 enum state { ABSENT, RUNNING, SLEEPING, WOKEN, PREEMPTED, DEAD };
@@ -57,6 +59,13 @@ struct thread {
   u64 call_unknown_ns;
   u64 args[6];
   struct totals totals;
+  u64 unsampled_sleep_ns; /* in calls, since the last one whose stack was taken */
+  u64 longest_ns; /* sleep in the call, of which are: */
+  u64 wait_ips[FRAMES];
+  u32 wait_frames;
+  u32 wait_waker_tid;
+  u32 failures; /* with failed_nr and failed_error, one after another */
+  u32 failed_error;
   u32 call_sleeps;
   u32 seq;
   u32 state; /* enum state; written last when the rest is ready */
@@ -65,6 +74,7 @@ struct thread {
   u32 cpu;
   u16 nr;
   u16 partial;
+  u16 failed_nr;
 };
 
 struct {
@@ -94,6 +104,36 @@ struct {
   __type(key, u32);
   __type(value, u64);
 } until SEC(".maps");
+
+/* A stack while it is put together. A sample of the CPU may come while one of a call is made. */
+enum scratch { OF_CALL, OF_CPU };
+struct {
+  __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+  __uint(max_entries, 2);
+  __type(key, u32);
+  __type(value, struct stack);
+} scratch SEC(".maps");
+
+/* How often a process has failed in a call with an error. */
+struct failure {
+  u32 tgid;
+  u16 nr;
+  u16 error;
+};
+struct {
+  __uint(type, BPF_MAP_TYPE_LRU_HASH);
+  __uint(max_entries, 32768);
+  __type(key, struct failure);
+  __type(value, u32);
+} failures SEC(".maps");
+
+/* Stacks for which the ring had no room. */
+struct {
+  __uint(type, BPF_MAP_TYPE_ARRAY);
+  __uint(max_entries, 1);
+  __type(key, u32);
+  __type(value, u64);
+} lost_stacks SEC(".maps");
 
 #define TASK_UNINTERRUPTIBLE 0x2
 #define TASK_STOPPED_TRACED 0xc
@@ -216,6 +256,96 @@ INLINE void begin(struct thread *t, struct task_struct *task, u64 now) {
   t->totals.stat_slices = task->sched_info.pcount;
 }
 
+#define CHUNK 1024
+
+/* Fills in the user's side and hands the stack over. */
+INLINE void put_stack(struct stack *s, struct task_struct *task, struct thread *t, struct pt_regs *user, u64 now) {
+  put_head(&s->head, STACK, task, 0, now);
+  s->tgid = task->tgid;
+  bpf_probe_read_kernel(&s->ip, sizeof(s->ip), &user->ip);
+  bpf_probe_read_kernel(&s->sp, sizeof(s->sp), &user->sp);
+  bpf_probe_read_kernel(&s->bp, sizeof(s->bp), &user->bp);
+  u32 bytes = 0;
+  for (u32 i = 0; i < USER_STACK / CHUNK; i++) {
+    if (bpf_probe_read_user(s->user + i * CHUNK, CHUNK, (void *)(s->sp + i * CHUNK)))
+      break;
+    bytes = (i + 1) * CHUNK;
+  }
+  s->bytes = bytes;
+  if (bytes > USER_STACK)
+    return;
+  if (bpf_ringbuf_output(&ring, s, sizeof(*s) - USER_STACK + bytes, BPF_RB_NO_WAKEUP)) {
+    u32 zero = 0;
+    u64 *lost = bpf_map_lookup_elem(&lost_stacks, &zero);
+    if (lost)
+      __sync_fetch_and_add(lost, 1);
+  }
+}
+
+/* Where a call was made from, and where it slept longest. */
+INLINE void put_call_stack(struct task_struct *task, struct thread *t, struct pt_regs *user, u32 why, u32 error, u64 weight, u64 now) {
+  u32 slot = OF_CALL;
+  struct stack *s = bpf_map_lookup_elem(&scratch, &slot);
+  if (!s)
+    return;
+  s->why = why;
+  s->nr = t->nr;
+  s->error = error;
+  s->weight = weight;
+  s->waker_tid = t->wait_waker_tid;
+  s->frames = t->wait_frames;
+  for (int i = 0; i < FRAMES; i++)
+    s->ips[i] = t->wait_ips[i];
+  put_stack(s, task, t, user, now);
+}
+
+/* Whether the stack of this failure is wanted: the first ones of a process, then ever fewer. A thread that fails over and over asks
+ * seldom: each of its first, then each 2^n-th. */
+INLINE u32 failure_is_wanted(struct thread *t, u32 tgid, u32 error) {
+  if (t->failed_nr != t->nr || t->failed_error != error) {
+    t->failed_nr = t->nr;
+    t->failed_error = error;
+    t->failures = 0;
+  }
+  u32 n = ++t->failures;
+  if (n > first_failures && n & (n - 1))
+    return 0;
+  struct failure key = {.tgid = tgid, .nr = t->nr, .error = error};
+  u32 *known = bpf_map_lookup_elem(&failures, &key);
+  if (!known) {
+    u32 one = 1;
+    bpf_map_update_elem(&failures, &key, &one, 0);
+    return 1;
+  }
+  n = __sync_fetch_and_add(known, 1) + 1;
+  return n <= first_failures || !(n & (n - 1));
+}
+
+/* What runs on this CPU now. */
+SEC("perf_event")
+int on_cpu(struct pt_regs *ctx) {
+  struct task_struct *task = bpf_get_current_task_btf();
+  struct thread *t = thread_of(task);
+  if (!t || t->state == DEAD)
+    return 0;
+  u64 now = now_in_window();
+  if (!now)
+    return 0;
+  u32 slot = OF_CPU;
+  struct stack *s = bpf_map_lookup_elem(&scratch, &slot);
+  if (!s)
+    return 0;
+  long bytes = bpf_get_stack(ctx, s->ips, sizeof(s->ips), 0);
+  s->why = ON_CPU;
+  s->nr = t->call_since ? t->nr : -1;
+  s->error = 0;
+  s->weight = sample_cpu_ns;
+  s->waker_tid = 0;
+  s->frames = bytes > 0 ? bytes / sizeof(u64) : 0;
+  put_stack(s, task, t, (struct pt_regs *)bpf_task_pt_regs(task), now);
+  return 0;
+}
+
 SEC("iter/task")
 int each_task(struct bpf_iter__task *ctx) {
   struct task_struct *task = ctx->task;
@@ -324,6 +454,13 @@ INLINE void enter_cpu(struct thread *t, struct task_struct *task, u64 now) {
       long bytes = bpf_get_task_stack(task, s->ips, sizeof(s->ips), 0);
       s->off.frames = bytes > 0 ? bytes / sizeof(u64) : 0;
       put_head(&s->off.head, SLEPT, task, t->seq, t->off_since);
+      if (slept > t->longest_ns) {
+        t->longest_ns = slept;
+        t->wait_waker_tid = t->waker_tid;
+        t->wait_frames = s->off.frames;
+        for (int i = 0; i < FRAMES; i++)
+          t->wait_ips[i] = s->ips[i];
+      }
     }
     r = &s->off;
     if (!s)
@@ -393,7 +530,8 @@ int call_begins(u64 *ctx) {
   account(t, now);
   t->call_since = now;
   t->call_sleep_ns = t->call_runq_ns = t->call_unknown_ns = 0;
-  t->call_sleeps = 0;
+  t->call_sleeps = t->wait_frames = t->wait_waker_tid = 0;
+  t->longest_ns = 0;
   t->nr = ctx[1];
   t->partial = 0;
   t->args[0] = regs->di;
@@ -418,9 +556,12 @@ int call_ends(u64 *ctx) {
     missed(t, now);
   account(t, now);
   s64 ret = ctx[1];
+  u32 error = 0;
   t->totals.calls++;
-  if (ret < 0 && ret >= -ERRNO_MAX && !(ret >= RESTART_FIRST && ret <= RESTART_LAST))
+  if (ret < 0 && ret >= -ERRNO_MAX && !(ret >= RESTART_FIRST && ret <= RESTART_LAST)) {
+    error = -ret;
     t->totals.failed_calls++;
+  }
   struct call *r = RESERVE(struct call, t);
   u32 seq = t->seq++;
   if (r) {
@@ -436,6 +577,15 @@ int call_ends(u64 *ctx) {
     r->nr = t->nr;
     r->partial = t->partial;
     SUBMIT(r);
+  }
+  if (error && first_failures && failure_is_wanted(t, task->tgid, error))
+    put_call_stack(task, t, (struct pt_regs *)ctx[0], FAILED, error, 1, now);
+  if (sample_asleep_ns && t->call_sleep_ns) {
+    t->unsampled_sleep_ns += t->call_sleep_ns;
+    if (t->unsampled_sleep_ns >= sample_asleep_ns) {
+      put_call_stack(task, t, (struct pt_regs *)ctx[0], ASLEEP, error, t->unsampled_sleep_ns, now);
+      t->unsampled_sleep_ns = 0;
+    }
   }
   t->call_since = 0;
   return 0;

@@ -4,12 +4,18 @@
 //! beat of `leadline_clockwork` and writes the tables. Accounting happens in the kernel (bpf/trace.bpf.c): what a thread did is exact even
 //! when the buffer between kernel and reader was full, and how much of the detail was lost is known.
 
+mod functions;
+mod kernel_stacks;
+mod objects;
 mod probe;
 pub mod programs;
 pub mod record;
+mod sideband;
+mod stacks;
 mod symbols;
 mod syscalls;
 mod threads;
+mod unwind;
 
 pub use probe::{Counts, KernelProbe};
 pub use programs::Options;

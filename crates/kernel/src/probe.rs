@@ -1,6 +1,5 @@
 //! One trace as the work of a beat: what the programs handed over since the last beat, into the tables.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 
@@ -9,9 +8,10 @@ use leadline_capture::Value;
 use leadline_clockwork::{monotonic_ns, OpenTables, Work};
 use leadline_errors::Error;
 
+use crate::kernel_stacks::KernelStacks;
 use crate::programs::{Options, Programs};
 use crate::record::{parse, Call, End, Head, OffCpu, Record};
-use crate::symbols::KernelSymbols;
+use crate::stacks::Stacks;
 use crate::syscalls;
 use crate::threads::{ThreadRow, Threads};
 
@@ -33,10 +33,11 @@ pub struct Counts {
 pub struct KernelProbe {
     programs: Programs,
     pids: Vec<u32>,
+    cpus: Vec<u32>,
     named: bool,
-    symbols: KernelSymbols,
     threads: Threads,
-    stacks: HashMap<Vec<u8>, i32>,
+    kernel_stacks: KernelStacks,
+    stacks: Option<Stacks>,
     counts: Arc<Counts>,
     records: u64,
 }
@@ -47,13 +48,18 @@ impl KernelProbe {
     /// # Errors
     /// Kinds rights and unsupported.
     pub fn open(pids: &[u32], options: Options) -> Result<KernelProbe, Error> {
+        let with_stacks = options.sample_cpu_hz > 0 || options.sample_asleep_ns > 0 || options.first_failures > 0;
+        let cpus = online_cpus();
+        let programs = Programs::load(options)?;
+        let stacks = if with_stacks { Some(Stacks::open(&cpus)?) } else { None };
         Ok(KernelProbe {
-            programs: Programs::load(options)?,
+            programs,
+            cpus,
             pids: pids.to_vec(),
             named: false,
-            symbols: KernelSymbols::read(),
             threads: Threads::default(),
-            stacks: HashMap::new(),
+            kernel_stacks: KernelStacks::new(),
+            stacks,
             counts: Arc::default(),
             records: 0,
         })
@@ -64,7 +70,10 @@ impl KernelProbe {
     /// # Errors
     /// When the kernel refuses.
     pub fn begin(&mut self) -> Result<(), Error> {
-        self.programs.begin(&self.pids)
+        if let Some(stacks) = &mut self.stacks {
+            stacks.begin(&self.pids);
+        }
+        self.programs.begin(&self.pids, &self.cpus)
     }
 
     /// What is counted, also while the probe works elsewhere.
@@ -74,33 +83,29 @@ impl KernelProbe {
 
     fn drain(&mut self, tables: &mut OpenTables) -> Result<(), Error> {
         let (mut calls, mut stays, mut ends) = (Vec::new(), Vec::new(), Vec::new());
-        let mut stacks: Vec<(i32, Vec<u64>)> = Vec::new();
         let mut outcome = Ok(());
-        let (threads, known, records) = (&mut self.threads, &mut self.stacks, &mut self.records);
+        // Stacks from before are all in the ring now.
+        let until = monotonic_ns() as u64;
+        let (threads, records) = (&mut self.threads, &mut self.records);
+        let (kernel_stacks, stacks) = (&mut self.kernel_stacks, &mut self.stacks);
         self.programs.drain(|bytes| {
             *records += 1;
             match parse(bytes) {
                 Some(Record::Named(head, named)) => threads.named(head, &named),
                 Some(Record::Call(head, call)) => calls.push((threads.of(head), head, call)),
                 Some(Record::OffCpu(head, stay, frames)) => {
-                    let stack_id = match known.get(frames) {
-                        Some(id) => *id,
-                        None if frames.is_empty() => 0,
-                        None => {
-                            let id = known.len() as i32 + 1;
-                            known.insert(frames.to_vec(), id);
-                            let addresses =
-                                frames.chunks_exact(8).filter_map(|b| b.first_chunk().map(|b| u64::from_ne_bytes(*b)));
-                            stacks.push((id, addresses.collect()));
-                            id
-                        }
-                    };
+                    let stack_id = kernel_stacks.id(frames);
                     stays.push((threads.of(head), head, stay, stack_id));
                 }
                 Some(Record::End(head, end)) => {
                     ends.push((threads.of(head), head, end));
                     if end.exited {
                         threads.ended(head.tid);
+                    }
+                }
+                Some(Record::Stack(head, stack, frames, bytes)) => {
+                    if let (Some(stacks), Some(thread_id)) = (stacks.as_mut(), threads.known(head.tid)) {
+                        stacks.push(head, thread_id, stack, kernel_stacks.id(frames), bytes);
                     }
                 }
                 None => {}
@@ -119,27 +124,12 @@ impl KernelProbe {
         self.threads.new.clear();
         ends.sort_by_key(|(_, head, _)| head.ts);
         tables.write_rows("thread_time", ends.iter().map(|(id, head, end)| end_row(*id, *head, end)))?;
-        self.write_stacks(tables, &stacks)?;
+        self.kernel_stacks.write(tables)?;
+        if let Some(stacks) = &mut self.stacks {
+            stacks.write(tables, until)?;
+        }
         self.counts.records.store(self.records, Relaxed);
         self.counts.lost.store(self.threads.lost, Relaxed);
-        Ok(())
-    }
-
-    fn write_stacks(&self, tables: &mut OpenTables, stacks: &[(i32, Vec<u64>)]) -> Result<(), Error> {
-        for (id, addresses) in stacks {
-            let name = |a: &u64| self.symbols.name(*a).map_or_else(|| format!("{a:#x}"), ToOwned::to_owned);
-            let names: Vec<String> = addresses.iter().map(name).collect();
-            let functions: Vec<Value<'_>> = names.iter().map(|n| Value::Text(n)).collect();
-            let addresses: Vec<Value<'_>> = addresses.iter().map(|a| Value::UInt(*a)).collect();
-            let innermost = names.first().map_or("", String::as_str);
-            let row = vec![
-                Value::Int((*id).into()),
-                Value::Text(innermost),
-                Value::List(&functions),
-                Value::List(&addresses),
-            ];
-            tables.write_rows("kernel_stack", [row])?;
-        }
         Ok(())
     }
 }
@@ -159,8 +149,22 @@ impl Work for KernelProbe {
     fn last(&mut self, ts: i64, tables: &mut OpenTables) -> Result<(), Error> {
         self.beat(ts, tables)?;
         self.programs.end(monotonic_ns() as u64)?;
-        self.drain(tables)
+        self.drain(tables)?;
+        match &mut self.stacks {
+            Some(stacks) => stacks.write_functions(tables),
+            None => Ok(()),
+        }
     }
+}
+
+/// Numbers of the CPUs that are online.
+fn online_cpus() -> Vec<u32> {
+    let text = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_else(|_| "0".into());
+    let ranges = text.trim().split(',').filter_map(|range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        Some(first.parse().ok()?..=last.parse().ok()?)
+    });
+    ranges.flatten().collect()
 }
 
 fn ints(values: impl Iterator<Item = i32>) -> ArrayRef {

@@ -3,7 +3,8 @@
 use std::io::Read;
 
 use aya::maps::{Array, HashMap, MapData, RingBuf};
-use aya::programs::{BtfTracePoint, Iter};
+use aya::programs::perf_event::{PerfEventConfig, PerfEventScope, SamplePolicy, SoftwareEvent};
+use aya::programs::{BtfTracePoint, Iter, PerfEvent, Program, ProgramError};
 use aya::{Btf, Ebpf, EbpfLoader};
 use leadline_errors::{Error, Kind, Result};
 
@@ -27,11 +28,23 @@ pub struct Options {
     pub ring_bytes: u32,
     /// Sleeps at least this long have the functions of the kernel they slept in.
     pub stack_from_ns: u64,
+    /// A stack for so many ns of sleep in the calls of a thread; 0: none.
+    pub sample_asleep_ns: u64,
+    /// Stacks of what runs, per second and CPU; 0: none.
+    pub sample_cpu_hz: u32,
+    /// Of a process, call and errno, the failures that have their stack; after that each 2^n-th. 0: none.
+    pub first_failures: u32,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { ring_bytes: 32 << 20, stack_from_ns: 100_000 }
+        Options {
+            ring_bytes: 32 << 20,
+            stack_from_ns: 100_000,
+            sample_asleep_ns: 100_000_000,
+            sample_cpu_hz: 99,
+            first_failures: 16,
+        }
     }
 }
 
@@ -39,6 +52,7 @@ impl Default for Options {
 pub struct Programs {
     ebpf: Ebpf,
     ring: RingBuf<MapData>,
+    sample_cpu_hz: u32,
 }
 
 impl Programs {
@@ -53,43 +67,56 @@ impl Programs {
                 .hint("boot a kernel with CONFIG_DEBUG_INFO_BTF")
         })?;
         let has_prev_state = u32::from(at_least(5, 18));
+        let sample_cpu_ns = 1_000_000_000 / u64::from(options.sample_cpu_hz.max(1));
         let mut loader = EbpfLoader::new();
         loader
             .btf(Some(&btf))
             .allow_unsupported_maps()
             .override_global("has_prev_state", &has_prev_state, true)
             .override_global("stack_from_ns", &options.stack_from_ns, true)
+            .override_global("sample_asleep_ns", &options.sample_asleep_ns, true)
+            .override_global("sample_cpu_ns", &sample_cpu_ns, true)
+            .override_global("first_failures", &options.first_failures, true)
             .map_max_entries("ring", options.ring_bytes);
         let mut ebpf = loader.load(OBJECT).map_err(|e| refused(&e))?;
         for (name, tracepoint) in TRACEPOINTS {
-            let program = ebpf.program_mut(name).ok_or_else(|| missing(name))?;
             if tracepoint.is_empty() {
-                let program: &mut Iter = program.try_into().map_err(|e| refused(&e))?;
+                let program: &mut Iter = program_of(&mut ebpf, name)?;
                 program.load("task", &btf).map_err(|e| refused(&e))?;
             } else {
-                let program: &mut BtfTracePoint = program.try_into().map_err(|e| refused(&e))?;
+                let program: &mut BtfTracePoint = program_of(&mut ebpf, name)?;
                 program.load(tracepoint, &btf).map_err(|e| refused(&e))?;
             }
         }
+        let program: &mut PerfEvent = program_of(&mut ebpf, "on_cpu")?;
+        program.load().map_err(|e| refused(&e))?;
         let ring = ebpf.take_map("ring").ok_or_else(|| missing("ring"))?;
         let ring = RingBuf::try_from(ring).map_err(|e| refused(&e))?;
-        Ok(Programs { ebpf, ring })
+        Ok(Programs { ebpf, ring, sample_cpu_hz: options.sample_cpu_hz })
     }
 
     /// Traces these processes, their threads, and whatever they start from now on.
     ///
     /// # Errors
     /// When the kernel refuses.
-    pub fn begin(&mut self, tgids: &[u32]) -> Result<()> {
+    pub fn begin(&mut self, tgids: &[u32], cpus: &[u32]) -> Result<()> {
         let map = self.ebpf.map_mut("targets").ok_or_else(|| missing("targets"))?;
         let mut targets: HashMap<_, u32, u32> = HashMap::try_from(map).map_err(|e| refused(&e))?;
         for tgid in tgids {
             targets.insert(tgid, 1, 0).map_err(|e| refused(&e))?;
         }
         for (name, _) in TRACEPOINTS.iter().filter(|(_, tracepoint)| !tracepoint.is_empty()) {
-            let program = self.ebpf.program_mut(name).ok_or_else(|| missing(name))?;
-            let program: &mut BtfTracePoint = program.try_into().map_err(|e| refused(&e))?;
+            let program: &mut BtfTracePoint = program_of(&mut self.ebpf, name)?;
             program.attach().map_err(|e| refused(&e))?;
+        }
+        if self.sample_cpu_hz > 0 {
+            let program: &mut PerfEvent = program_of(&mut self.ebpf, "on_cpu")?;
+            for cpu in cpus {
+                let scope = PerfEventScope::AllProcessesOneCpu { cpu: *cpu };
+                let often = SamplePolicy::Frequency(self.sample_cpu_hz.into());
+                let clock = PerfEventConfig::Software(SoftwareEvent::CpuClock);
+                program.attach(clock, scope, often, false).map_err(|e| refused(&e))?;
+            }
         }
         // Twice: a thread that one of them made while the first pass went on may have been passed over.
         self.each_task()?;
@@ -117,9 +144,14 @@ impl Programs {
         }
     }
 
+    /// Stacks for which the ring had no room so far.
+    pub fn lost_stacks(&mut self) -> u64 {
+        let map = self.ebpf.map("lost_stacks").and_then(|map| Array::<_, u64>::try_from(map).ok());
+        map.and_then(|map| map.get(&0, 0).ok()).unwrap_or(0)
+    }
+
     fn each_task(&mut self) -> Result<()> {
-        let program = self.ebpf.program_mut("each_task").ok_or_else(|| missing("each_task"))?;
-        let program: &mut Iter = program.try_into().map_err(|e| refused(&e))?;
+        let program: &mut Iter = program_of(&mut self.ebpf, "each_task")?;
         let id = program.attach().map_err(|e| refused(&e))?;
         let link = program.take_link(id).map_err(|e| refused(&e))?;
         let mut nothing = Vec::new();
@@ -127,6 +159,13 @@ impl Programs {
         file.read_to_end(&mut nothing).map_err(|e| refused(&e))?;
         Ok(())
     }
+}
+
+fn program_of<'a, P>(ebpf: &'a mut Ebpf, name: &str) -> Result<&'a mut P>
+where
+    &'a mut P: TryFrom<&'a mut Program, Error = ProgramError>,
+{
+    ebpf.program_mut(name).ok_or_else(|| missing(name))?.try_into().map_err(|e| refused(&e))
 }
 
 fn missing(name: &str) -> Error {

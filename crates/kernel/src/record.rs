@@ -25,6 +25,36 @@ pub enum Record<'a> {
     Call(Head, Call),
     /// A stay off the CPU ended, which began at `head.ts`; the functions of the kernel it slept in, innermost first.
     OffCpu(Head, OffCpu, &'a [u8]),
+    /// Where a thread was at `head.ts`; functions of the kernel, innermost first.
+    Stack(Head, Stack, &'a [u8], &'a [u8]),
+}
+
+/// Why a stack was taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Why {
+    /// It was on a CPU; the weight is ns.
+    OnCpu,
+    /// It had slept in calls, most recently in this one; the weight is ns.
+    Asleep,
+    /// A call failed; the weight is calls.
+    Failed,
+}
+
+/// Where a thread was: registers of user mode; the bytes of its user stack follow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct Stack {
+    pub why: Why,
+    pub tgid: u32,
+    /// System call; -1: none.
+    pub nr: i32,
+    /// Error of the call; 0: none.
+    pub error: u32,
+    pub weight: u64,
+    pub ip: u64,
+    pub sp: u64,
+    pub bp: u64,
+    pub waker_tid: u32,
 }
 
 /// How a thread came into the trace.
@@ -120,6 +150,8 @@ const TOTALS: usize = 18;
 const END: usize = HEAD + 8 + 8 * TOTALS;
 const CALL: usize = HEAD + 96;
 const OFF_CPU: usize = HEAD + 32;
+const STACK_FRAMES: usize = HEAD + 64;
+const STACK: usize = STACK_FRAMES + 8 * 32;
 
 /// Reads a record; None when it is none of these.
 pub fn parse(bytes: &[u8]) -> Option<Record<'_>> {
@@ -135,6 +167,12 @@ pub fn parse(bytes: &[u8]) -> Option<Record<'_>> {
             let f = Fields(bytes.get(..OFF_CPU)?);
             let frames = bytes.get(OFF_CPU..OFF_CPU + 8 * f.u32(HEAD + 28) as usize)?;
             return Some(Record::OffCpu(head, off_cpu(f), frames));
+        }
+        8 => {
+            let f = Fields(bytes.get(..STACK)?);
+            let kernel = bytes.get(STACK_FRAMES..STACK)?.get(..8 * f.u32(HEAD + 52) as usize)?;
+            let user = bytes.get(STACK..)?.get(..f.u32(HEAD + 56) as usize)?;
+            return Some(Record::Stack(head, stack(f)?, kernel, user));
         }
         _ => return None,
     };
@@ -184,6 +222,26 @@ fn off_cpu(f: Fields<'_>) -> OffCpu {
     }
 }
 
+fn stack(f: Fields<'_>) -> Option<Stack> {
+    let why = match f.u32(HEAD) {
+        1 => Why::OnCpu,
+        2 => Why::Asleep,
+        3 => Why::Failed,
+        _ => return None,
+    };
+    Some(Stack {
+        why,
+        tgid: f.u32(HEAD + 4),
+        nr: f.u32(HEAD + 8) as i32,
+        error: f.u32(HEAD + 12),
+        weight: f.u64(HEAD + 16),
+        ip: f.u64(HEAD + 24),
+        sp: f.u64(HEAD + 32),
+        bp: f.u64(HEAD + 40),
+        waker_tid: f.u32(HEAD + 48),
+    })
+}
+
 fn end(f: Fields<'_>) -> End {
     let n = |i: usize| f.u64(HEAD + 8 + 8 * i);
     let totals = Totals {
@@ -215,7 +273,7 @@ mod tests {
 
     #[test]
     fn records_shorter_than_their_kind_are_refused() {
-        for kind in 0..9u32 {
+        for kind in 0..10u32 {
             for len in 0..300 {
                 let mut bytes = vec![0xff; len];
                 bytes.iter_mut().zip(kind.to_ne_bytes()).for_each(|(to, from)| *to = from);
@@ -227,6 +285,26 @@ mod tests {
                 };
                 assert_eq!(parse(&bytes).is_some(), len >= size, "kind {kind}, {len} bytes");
             }
+        }
+    }
+
+    #[test]
+    fn a_stack_is_as_long_as_it_says() {
+        let mut bytes = Vec::new();
+        [8u32, 1, 4711, 0].iter().for_each(|v| bytes.extend(v.to_ne_bytes()));
+        bytes.extend(100u64.to_ne_bytes());
+        [3u32, 4710, 64, 2].iter().for_each(|v| bytes.extend(v.to_ne_bytes()));
+        [1u64, 7, 8, 9].iter().for_each(|v| bytes.extend(v.to_ne_bytes()));
+        [5u32, 2, 3, 0].iter().for_each(|v| bytes.extend(v.to_ne_bytes()));
+        (1..=32u64).for_each(|v| bytes.extend(v.to_ne_bytes()));
+        bytes.extend([1, 2, 3]);
+        let head = Head { cpu: 1, tid: 4711, seq: 0, ts: 100 };
+        let stack =
+            Stack { why: Why::Failed, tgid: 4710, nr: 64, error: 2, weight: 1, ip: 7, sp: 8, bp: 9, waker_tid: 5 };
+        let kernel: Vec<u8> = [1u64, 2].iter().flat_map(|v| v.to_ne_bytes()).collect();
+        assert_eq!(parse(&bytes), Some(Record::Stack(head, stack, &kernel, &[1, 2, 3])));
+        for len in 0..bytes.len() {
+            assert_eq!(parse(&bytes[..len]), None);
         }
     }
 

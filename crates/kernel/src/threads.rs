@@ -73,6 +73,11 @@ impl Threads {
         self.number(head)
     }
 
+    /// The number of the thread of a record that is not counted among its others; None when nothing is known of the thread.
+    pub fn known(&self, tid: u32) -> Option<i32> {
+        self.by_tid.get(&tid).map(|known| known.thread_id)
+    }
+
     /// The thread has ended.
     pub fn ended(&mut self, tid: u32) {
         self.by_tid.remove(&tid);

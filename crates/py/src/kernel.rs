@@ -46,6 +46,7 @@ impl KernelProbe {
         let options = Options {
             ring_bytes: ring_bytes.unwrap_or(default.ring_bytes),
             stack_from_ns: stack_from_ns.unwrap_or(default.stack_from_ns),
+            ..default
         };
         let work = py.detach(|| KernelWork::open(&pids, options))?;
         let counts = work.counts();

@@ -10,10 +10,11 @@ from typing import Any
 import click
 
 from leadline.figures import fit
-from leadline.output import to_json, to_table
+from leadline.output import to_json, to_table, width_here
 from leadline.views.threads import PARTS, Report, report, thread_list
 
 MOST_THREADS, MOST_CALLS, MOST_WAITS = 40, 30, 5
+MOST_FAILURES, MOST_FRAMES = 5, 8
 
 
 @click.command(
@@ -88,6 +89,7 @@ def _report(r: Report) -> Iterator[str]:
             yield _line(f"  {error}", count)
     if len(r.calls) > MOST_CALLS:
         yield f"{len(r.calls) - MOST_CALLS} more: --json lists all"
+    yield from _failures(r)
     short = "(shorter than the threshold)"
     slept = [(w["wait_function"] or short, w["sleeps"], w["sleep_ns"] / 1e9, round(w["max_ns"] / 1e3, 1)) for w in r.waits]
     yield from _table("SLEPT IN", ("function", "sleeps", "total s", "max us"), slept)
@@ -100,6 +102,21 @@ def _report(r: Report) -> Iterator[str]:
     yield f"check: the scheduler counted {stat / 1e9:.6f} s on a CPU, {(ran - stat) / 1e6:+.3f} ms from the trace"
     if time["lost_records"]:
         yield f"lost: {time['lost_records']:,} events are missing above, except in the scheduler activity"
+
+
+def _failures(r: Report) -> Iterator[str]:
+    known = [f for f in r.failures if f["frames"]]
+    if not known:
+        return
+    yield ""
+    yield "FAILED CALLS, AND WHERE MOST WERE MADE"
+    for failure in known[:MOST_FAILURES]:
+        of = f" ({failure['samples']} of {failure['of_samples']} stacks taken)"
+        yield fit(f"{failure['call']} {failure['error']}, {failure['count']:,} in {failure['elapsed_ns'] / 1e9:.6f} s{of}", width_here())
+        for frame in failure["frames"][:MOST_FRAMES]:
+            yield fit(f"  {frame}", width_here())
+        if len(failure["frames"]) > MOST_FRAMES:
+            yield f"  {len(failure['frames']) - MOST_FRAMES} more"
 
 
 def _line(

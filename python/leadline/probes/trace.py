@@ -6,6 +6,7 @@ import math
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -20,8 +21,8 @@ from leadline.probes.kernel import KernelProbe
 from leadline.probes.recording import Recording, cpu_s
 from leadline.progress import Progress, Silent
 
-# Waits for a line before it becomes the command, so that the trace is there before the command begins.
-_HELD = 'read _ <&"$1"; shift; exec "$@"'
+# Stops before it becomes the command, so that the trace is there before the command begins.
+_HELD = 'kill -STOP $$; exec "$@"'
 
 
 def trace(
@@ -96,13 +97,11 @@ class _Held:
     def __init__(self, command: Sequence[str]) -> None:
         if shutil.which(command[0]) is None:
             raise LeadlineError("not_found", f"no command {command[0]}", hint="give its path")
-        waits, self._tells = os.pipe()
-        self.process = subprocess.Popen(["/bin/sh", "-c", _HELD, "sh", str(waits), *command], pass_fds=(waits,))
-        os.close(waits)
+        self.process = subprocess.Popen(["/bin/sh", "-c", _HELD, "sh", *command])
+        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def go(self) -> None:
-        os.write(self._tells, b"\n")
-        os.close(self._tells)
+        self.process.send_signal(signal.SIGCONT)
 
     def status(self) -> int | None:
         return self.process.poll()

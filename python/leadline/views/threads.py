@@ -50,6 +50,7 @@ class Report:
     time: dict[str, int]  # the sums of thread_time
     calls: list[dict[str, Any]]  # call, count, failed, elapsed_ns, p50_ns, p99_ns, max_ns, sleep_ns, sleeps, runq_ns, cpu_ns, errors, waits
     waits: list[dict[str, Any]]  # wait_function, call, sleeps, sleep_ns, max_ns
+    failures: list[dict[str, Any]]  # call, error, count, elapsed_ns, frames (the most frequent stack, innermost first), samples, of_samples
     wakers: list[dict[str, Any]]  # tid, comm, wakings, sleep_ns
     woken: list[dict[str, Any]]  # threads that these woke
 
@@ -79,6 +80,7 @@ def report(capture: Capture, pid: int) -> Report:
         {name: value or 0 for name, value in time.items()},
         _calls(capture, mine),
         _waits(capture, mine, "wait_function"),
+        _failures(capture, mine),
         _wakers(capture, mine),
         _woken(capture, threads),
     )
@@ -119,6 +121,23 @@ def _waits(capture: Capture, mine: str, by: str) -> list[dict[str, Any]]:
           from off_cpu o left join kernel_stack k using (stack_id) left join syscall_name n using (nr)
           where o.state <> 0 and {mine}
         ) group by {by} order by sleep_ns desc, {by}
+        """
+    )
+
+
+def _failures(capture: Capture, mine: str) -> list[dict[str, Any]]:
+    """Failed calls, and from where most of them were made as far as stacks were taken."""
+    return capture.rows(
+        f"""
+        with stack as (
+          select nr, errno, arg_max(frames, samples) as frames, max(samples) as samples, sum(samples)::bigint as of_samples
+          from (select s.nr, s.errno, u.frames, count(*) as samples from stack_sample s join user_frames u using (user_stack_id)
+                where s.kind = 'failed' and {mine} group by all) group by all
+        )
+        select call, error, count(*) as count, sum(duration_ns)::bigint as elapsed_ns, coalesce(any_value(s.frames), []) as frames,
+               coalesce(any_value(s.samples), 0) as samples, coalesce(any_value(s.of_samples), 0) as of_samples
+        from call c left join stack s on (s.nr, s.errno) = (c.nr, c.errno) where {mine} and c.errno is not null
+        group by call, error order by count desc, call, error
         """
     )
 

@@ -12,13 +12,13 @@
 -- silent unless: exists (from syscall where ret between -4095 and -1)
 -- wrong when: the program polls on purpose, and the error is its way to see that nothing has changed
 with failed as (
-  select comm, call, error, errno, arg0, arg1, count(*) as calls, count(distinct pid) as processes, count(distinct thread_id) as threads,
+  select comm, call, nr, error, errno, arg0, arg1, count(*) as calls, count(distinct pid) as processes, count(distinct thread_id) as threads,
          sum(duration_ns) / 1e9 as seconds, sum(sleep_ns + runq_ns) / 1e9 as waited_s, max(duration_ns) / 1e6 as max_ms, min(ts_from) as ts_from, max(ts) as ts_to,
          any_value(pid) as pid
   from call
   where error is not null and not partial
     and error not in ('EAGAIN', 'EINTR', 'ETIMEDOUT', 'EINPROGRESS', 'EALREADY')  -- how calls that do not wait, or wait for so long, say so
-  group by comm, call, error, errno, arg0, arg1
+  group by comm, call, nr, error, errno, arg0, arg1
 ),
 slept as (
   select c.comm, c.call, arg_max(k.wait_function, k.sleep_ns) as wait_function
@@ -26,6 +26,12 @@ slept as (
   join (select n.comm, o.nr, s.wait_function, sum(o.sleep_ns) as sleep_ns
         from off_cpu o join thread_name n using (thread_id) join kernel_stack s using (stack_id) group by all) k on k.comm = c.comm and k.nr = c.nr
   group by c.comm, c.call
+), caller as (
+  select comm, nr, errno, arg_max(frames, samples) as frames, max(samples) as samples, sum(samples)::bigint as of_samples
+  from (select n.comm, s.nr, s.errno, u.frames, count(*) as samples
+        from stack_sample s join thread_name n using (thread_id) join user_frames u using (user_stack_id)
+        where s.kind = 'failed' group by n.comm, s.nr, s.errno, u.frames)
+  group by comm, nr, errno
 )
 select 'FAILING-CALL-STORM' as id, severity_of(seconds / (threads * w.window_s), seconds, w.window_s) as severity,
        case when calls >= getvariable('confident_calls') then 'high' else 'medium' end as confidence,
@@ -34,10 +40,12 @@ select 'FAILING-CALL-STORM' as id, severity_of(seconds / (threads * w.window_s),
               call, f.comm, case when processes > 1 then format(' ({} processes)', processes) else format(' (pid {})', pid) end,
               calls, error, calls / w.window_s, printf('0x%x', arg0), printf('0x%x', arg1), seconds, seconds / calls * 1e6,
               case when waited_s >= getvariable('waiting_part') * seconds
-                   then format(', {:.3f} s of it waiting{}', waited_s, coalesce(' in ' || s.wait_function, '')) else '' end) as statement,
+                   then format(', {:.3f} s of it waiting{}', waited_s, coalesce(' in ' || s.wait_function, '')) else '' end)
+       || coalesce(format('. Called from {}', array_to_string(c.frames[:5], ' < ')), '') as statement,
        seconds as cost_s, null::double as share_of_db_time, calls as samples, f.ts_from, f.ts_to,
        to_json([{call: call, error: error, arg0: printf('0x%x', arg0), arg1: printf('0x%x', arg1), calls: calls, per_second: round(calls / w.window_s, 1),
-                 processes: processes, threads: threads, seconds: round(seconds, 6), waited_s: round(waited_s, 6), max_ms: round(max_ms, 3)}]) as evidence
-from failed f left join slept s using (comm, call) cross join capture w
+                 processes: processes, threads: threads, seconds: round(seconds, 6), waited_s: round(waited_s, 6), max_ms: round(max_ms, 3),
+                 stack: c.frames, stack_samples: c.samples, of_stack_samples: c.of_samples}]) as evidence
+from failed f left join slept s using (comm, call) left join caller c on (c.comm, c.nr, c.errno) = (f.comm, f.nr, f.errno) cross join capture w
 where calls >= greatest(getvariable('storm_min'), getvariable('storm_per_s') * w.window_s)
 order by subject

@@ -7,16 +7,14 @@ findings. Everything that comes from a server is escaped by the template.
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
 
 from leadline.capture.reader import open_capture
-from leadline.errors import cannot_be_written
 from leadline.findings import evaluate
-from leadline.replacing import make_room
+from leadline.replacing import make_room, write_whole
 
 
 def write_report(capture_path: str | Path, out_html: str | Path, *, overwrite: bool = False) -> Path:
@@ -33,15 +31,7 @@ def write_report(capture_path: str | Path, out_html: str | Path, *, overwrite: b
         page = render(build(capture, evaluate(capture)))
     finally:
         capture.close()
-    temporary = out.with_name(out.name + ".tmp")
-    try:
-        temporary.write_text(page, encoding="utf-8")
-        temporary.replace(out)
-    except OSError as e:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        raise cannot_be_written("the report", e, out) from e
-    return out
+    return write_whole(out, page, "the report", overwrite=overwrite)
 
 
 def breakable(name: str) -> Markup:

@@ -1,0 +1,70 @@
+"""leadline flame: where the threads of a trace were, function by function."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from leadline.cli import force
+from leadline.figures import percent
+from leadline.output import to_json, to_table
+
+MOST = 30
+
+
+@click.command(
+    "flame",
+    epilog="\b\nExamples:\n  leadline flame slow.leadline\n  leadline flame slow.leadline --off-cpu -o slow.svg\n"
+    "  leadline flame slow.leadline --failed --pid 4711 --folded",
+)
+@click.argument("capture", type=click.Path(path_type=Path))
+@click.option("--on-cpu", "kind", flag_value="on-cpu", help="What ran, 99 samples a second and CPU.  [default]")
+@click.option("--off-cpu", "kind", flag_value="off-cpu", help="What slept in system calls, by time.")
+@click.option("--waker", "kind", flag_value="waker", help="As --off-cpu, with who ended the sleep.")
+@click.option("--failed", "kind", flag_value="failed", help="What made system calls that failed.")
+@click.option("--pid", type=int, help="Only this process.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write a flame graph (SVG) that opens offline.")
+@force
+@click.option("--folded", "as_folded", is_flag=True, help="Print a line for each stack: root;caller;function weight.")
+@click.option("--json", "as_json", is_flag=True, help="Print the functions as JSON.")
+def command(capture: Path, kind: str | None, pid: int | None, output: Path | None, force: bool, as_folded: bool, as_json: bool) -> None:
+    """Show which functions the threads of a trace spent their time in.
+
+    Prints a table of functions; with -o writes a flame graph. Names of functions of the kernel end in _[k]. Where a program or library has
+    no names, the address in the file stands for the function.
+    """
+    from leadline.capture.reader import open_capture
+    from leadline.replacing import write_whole
+    from leadline.views.flame import KINDS, as_lines, folded, functions
+    from leadline.views.flame_svg import flame_svg
+
+    kind = kind or "on-cpu"
+    opened = open_capture(capture)
+    try:
+        paths = folded(opened, kind, pid)
+        window_s = opened.scalar("select window_s from capture")
+        target = opened.manifest.target.name
+    finally:
+        opened.close()
+    _, title, unit = KINDS[kind]
+    if output is not None:
+        subtitle = f"{target}{'' if pid is None else f', process {pid}'}, {window_s:.1f} s"
+        click.echo(write_whole(output, flame_svg(paths, title, subtitle, unit), "the flame graph", overwrite=force))
+        return
+    if as_folded:
+        for line in as_lines(paths):
+            click.echo(line)
+        return
+    whole, found = sum(paths.values()), functions(paths)
+    if as_json:
+        click.echo(to_json({"kind": kind, "unit": unit, "sum": whole, "functions": [f.__dict__ for f in found]}))
+        return
+    of = 1e9 if unit == "ns" else 1
+    label = "s" if unit == "ns" else unit
+    rows = [(f.name, f.itself / of, percent(f.itself / whole), f.total / of, percent(f.total / whole)) for f in found[:MOST]]
+    click.echo(f"{title}: {whole / of:.3f} {label}" if unit == "ns" else f"{title}: {whole:,}")
+    click.echo(to_table(("function", f"self {label}", "self", f"total {label}", "total"), rows))
+    if len(found) > MOST:
+        click.echo(f"{len(found) - MOST} more: --json lists all")
+    click.echo(f"next: leadline flame {capture} --{kind} -o {kind}.svg", err=True)
