@@ -227,8 +227,9 @@ def fresh_server() -> Iterator[Callable[..., Server]]:
 
 
 def pytest_configure() -> None:
-    """A shell starts what runs in its background with SIGINT ignored, and so would be all that a test interrupts."""
+    """A shell starts what runs in its background with SIGINT ignored, nohup with SIGHUP, and so would be all that a test ends by them."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.hookimpl(hookwrapper=True)
