@@ -21,23 +21,23 @@ def trace_of_semget(folder: Path) -> Path:
     now = BEGIN
     for i in range(SEMGETS):
         now += 2_000_000  # user
-        stays.append((now + 965_000, 960_000, 900_000, 1, 1, 64, 1, OTHER, i % 2))
+        stays.append((now + 965_000, 960_000, 900_000, 1, 1, 64, 1, OTHER, OTHER, i % 2))
         now += 970_000
         calls.append((now, 970_000, 1, 64, -2, 900_000, 60_000, 0, 1, KEY, 1, 0, 0, 0, 0, 0))
     for _ in range(READS):
-        stays.append((now + 10_004_000, 10_000_000, 10_000_000, 1, 1, 0, 2, 0, 0))
+        stays.append((now + 10_004_000, 10_000_000, 10_000_000, 1, 1, 0, 2, 0, 0, 0))
         now += 10_005_000
         calls.append((now, 10_005_000, 1, 0, 8, 10_000_000, 0, 0, 1, 3, 0x7FFF0000, 4096, 0, 0, 0, 0))
     traced = now - BEGIN
     sleep = SEMGETS * 900_000 + READS * 10_000_000
     time = (2_000_000 * SEMGETS, 10_000 * SEMGETS + 5_000 * READS, 0, 60_000 * SEMGETS, sleep, 0, 0, 0)
     assert sum(time) == traced
-    counts = (SEMGETS + READS, SEMGETS, SEMGETS + READS, 0, 7, 0)
+    counts = (SEMGETS + READS, SEMGETS, SEMGETS + READS, 0, 7, 40, 2, 0)
     rows = {
         "thread": [(1, BEGIN, PID, PID, 1, BEGIN - SECOND, "dw.work"), (2, BEGIN, OTHER, OTHER, 1, BEGIN - SECOND, "dw.other")],
         "thread_time": [
             (now, 1, traced, *time, *counts, 2_011_000_000, 50_000_000, 1200, False),
-            (now, 2, traced, 0, 0, 0, 0, traced, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, False),
+            (now, 2, traced, 0, 0, 0, 0, traced, 0, 0, 0, *[0] * 11, False),
         ],
         "syscall": calls,
         "syscall_name": [(0, "read"), (64, "semget")],
@@ -47,6 +47,11 @@ def trace_of_semget(folder: Path) -> Path:
             (2, "wait_woken", ["wait_woken", "sk_wait_data", "tcp_recvmsg"], [4, 5, 6]),
         ],
         # The client library has no names; the last of 17 stacks of failures was taken elsewhere, and cut.
+        # A worker of the kernel writes too.
+        "block_io": [
+            *((BEGIN + 1_000_000 * i, 20_000, 80_000 + 1_000 * i, "vda", "read", 8, 800 * i, 8192, 0, 1, PID, "dw.work") for i in range(1, 11)),
+            (BEGIN + 50_000_000, 5_000_000, 1_000_000, "vda", "write", 0, 99, 1 << 20, 0, 0, 77, "kworker/u8:1"),
+        ],
         "stack_sample": [
             *((BEGIN + 2_970_000 * i, 1, "failed", 1, 64, 2, 1, 1, OTHER) for i in range(1, 17)),
             (BEGIN + 2_970_000 * 32, 1, "failed", 1, 64, 2, 1, 2, OTHER),
@@ -64,7 +69,7 @@ def trace_of_semget(folder: Path) -> Path:
     }
     manifest = Manifest(Target("process", "dw.work 1026", PID, 2), status="complete")
     manifest.clock.ts_from, manifest.clock.ts_to, manifest.clock.wall_offset_ns = BEGIN, now, 0
-    manifest.probes = {"kernel": ProbeState("ok", tier="bpf"), "self": ProbeState()}
+    manifest.probes = {"kernel": ProbeState("ok", tier="bpf", detail={"waking_run_ns": 9_000, "waking_runq_ns": 14_000}), "self": ProbeState()}
     for table, values in rows.items():
         writer = TableWriter(str(folder), table)
         writer.append(values)

@@ -37,6 +37,7 @@ SCHEDULER ACTIVITY                  seconds   share
   run queue, woken                 0.060000   1.51%
   sleep                            1.900000  47.85%
   1,100 sleeps, 0 preemptions, 7 migrations, 1,100 calls, 1,000 failed
+  40 page faults, 2 more with I/O
 
 SYSTEM CALLS                 count    total s   avg us   p99 us    max us errors
 read                           100   1.000500  10005.0  10005.0   10005.0
@@ -70,8 +71,16 @@ WOKEN BY
    0  interrupt      100      1.0
 1027  dw.other      1000      0.9
 
+DISKS
+device  operation  count  bytes   queue us  device us  p99 us  max us
+------  ---------  -----  ------  --------  ---------  ------  ------
+vda     read          10  81.9kB        20       85.5     110     110
+
 check: the parts differ from the traced time by 0 ns
-check: the scheduler counted 2.011000 s on a CPU, -0.500 ms from the trace
+check: the scheduler counted 2.011000 s on a CPU
+       the trace differs by -0.500 ms, within the 30.010 ms that are allowed
+check: the scheduler counted 0.050000 s in the run queue
+       the trace differs by +10.000 ms, within the 17.400 ms that are allowed
 """
 
 

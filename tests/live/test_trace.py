@@ -78,6 +78,7 @@ static void work(long n) {
   for (int i = 0; i < 8; i++) pthread_join(t[i], NULL);
 }
 """,
+    "naps": "static void work(long n) { while (n--) nanosleep(&(struct timespec){0, 50000}, NULL); }",
     "spin": """
 static void work(long n) {
   struct timespec now;
@@ -200,6 +201,19 @@ def test_cpu_agrees_with_the_scheduler(programs: Path, tmp_path: Path) -> None:
         ran, stat = time["user_ns"] + time["system_ns"], time["stat_run_ns"]
         assert ran >= 990_000_000 and time["unknown_ns"] <= 0.02 * ran
         assert -time["unknown_ns"] - 0.01 * stat <= ran - stat <= 0.01 * stat + left_out
+
+
+def test_wakings_are_within_what_the_calibration_allows(programs: Path, tmp_path: Path) -> None:
+    with traced(programs, "naps", 1_000, out=tmp_path) as (capture, pid):
+        found = report(capture, pid)
+        assert found.time["sleeps"] >= 1_000
+        detail = capture.manifest.probe("kernel").detail
+        # Some us each; a machine where it is ten times as much has another problem.
+        assert 0 < detail["waking_run_ns"] < 100_000 and 0 < detail["waking_runq_ns"] < 1_000_000
+        ran, waited = found.checks
+        # The scheduler leaves out what a hypervisor took; the trace cannot.
+        assert ran["holds"] or ran["trace_ns"] > ran["kernel_ns"]
+        assert waited["kernel_ns"] - waited["trace_ns"] <= waited["allowed_ns"]
 
 
 def test_processes_of_a_few_milliseconds_are_counted(programs: Path, tmp_path: Path) -> None:
@@ -350,6 +364,64 @@ def test_what_runs_and_what_sleeps_has_its_functions(programs: Path, tmp_path: P
     # 99 samples a second of 0.4 s and more.
     total = {f.name: f.total for f in on_cpu}
     assert total["main"] == pytest.approx(spent["ns"], rel=0.25)
+
+
+@contextmanager
+def loop_device(folder: Path) -> Iterator[str]:
+    """A block device of 64 MB that nobody else uses."""
+    backing = folder / "disk"
+    backing.write_bytes(bytes(64 << 20))
+    made = subprocess.run(["losetup", "--find", "--show", "--direct-io=off", backing], capture_output=True, text=True, check=False)
+    if made.returncode:
+        pytest.skip(f"the kernel gives no loop device: {made.stderr}")
+    device = made.stdout.strip()
+    try:
+        yield device
+    finally:
+        subprocess.run(["losetup", "--detach", device], check=True)
+
+
+def disk_counters(device: str) -> dict[str, tuple[int, int]]:
+    """Requests and bytes by operation, as /proc/diskstats has them."""
+    [words] = [line.split() for line in Path("/proc/diskstats").read_text().splitlines() if line.split()[2] == Path(device).name]
+    numbers = [int(word) for word in words[3:]]
+    return {
+        "read": (numbers[0], numbers[2] * 512),
+        "write": (numbers[4], numbers[6] * 512),
+        "discard": (numbers[11], numbers[13] * 512),
+        "flush": (numbers[15], 0),
+    }
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a block device")
+def test_requests_of_a_disk_are_those_that_diskstats_counts(tmp_path: Path) -> None:
+    with loop_device(tmp_path) as device:
+        before = disk_counters(device)
+        script = f"""
+            dd if=/dev/zero of={device} bs=8k count=500 oflag=direct status=none
+            dd if=/dev/zero of={device} bs=1M count=20 conv=fsync status=none
+            dd if={device} of=/dev/null bs=4k count=300 iflag=direct status=none
+            blkdiscard -o 1M -l 2M {device} || true
+        """
+        path, _ = trace(command=["sh", "-c", script], out=tmp_path / "disk.leadline")
+        after = disk_counters(device)
+    counted = {name: (after[name][0] - before[name][0], after[name][1] - before[name][1]) for name in before}
+    capture = open_capture(path)
+    try:
+        rows = capture.rows(
+            f"""
+            select operation, count(*) as n, sum(bytes)::bigint as bytes, min(least(queue_ns, service_ns)) as least,
+                   count(*) filter (where thread_id > 0) as ours
+            from block_io where device = '{Path(device).name}' group by operation
+            """
+        )
+    finally:
+        capture.close()
+    traced_io = {row["operation"]: (row["n"], row["bytes"]) for row in rows}
+    assert traced_io == {name: both for name, both in counted.items() if both != (0, 0)}
+    assert counted["read"][0] >= 300 and counted["write"][0] >= 520 and counted["flush"][0] >= 1
+    assert all(row["least"] >= 0 for row in rows)
+    assert next(row for row in rows if row["operation"] == "read")["ours"] == counted["read"][0]
 
 
 def test_a_killed_trace_can_be_read(programs: Path, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@
 
 #include "helpers.h"
 
-enum kind { BEGIN = 1, FORK = 2, EXEC = 3, END = 4, CALL = 5, OFF_CPU = 6, SLEPT = 7, STACK = 8 };
+enum kind { BEGIN = 1, FORK = 2, EXEC = 3, END = 4, CALL = 5, OFF_CPU = 6, SLEPT = 7, STACK = 8, BLOCK_IO = 9 };
 
 /* Every record. seq counts the records of a thread, also those for which there was no room. */
 struct head {
@@ -41,6 +41,8 @@ struct totals {
   u64 sleeps;
   u64 preemptions;
   u64 migrations;
+  u64 minor_faults;
+  u64 major_faults;
   u64 lost;
   u64 stat_run_ns;
   u64 stat_runq_ns;
@@ -70,7 +72,8 @@ struct call {
 };
 
 /* A stay off the CPU, up to its end. head.ts: when it began. woken_ns: until the waking, of a sleep that was ended by one.
- * state: the task's state as the kernel has it; 0: preempted. nr: of the system call; -1: in none. */
+ * state: the task's state as the kernel has it; 0: preempted. nr: of the system call; -1: in none. before_tid: who was on the CPU just
+ * before; 0: nobody, it was idle. */
 struct off_cpu {
   struct head head;
   u64 duration_ns;
@@ -79,6 +82,8 @@ struct off_cpu {
   u32 waker_tid;
   s32 nr;
   u32 frames;
+  u32 before_tid;
+  u32 unused;
 };
 
 #define FRAMES 12
@@ -89,6 +94,20 @@ struct off_cpu {
 struct slept {
   struct off_cpu off;
   u64 ips[FRAMES];
+};
+
+/* A request of a block device that was done at head.ts; head.tid: who asked for it, 0 when that is not known. Not counted in seq.
+ * queue_ns: until the device got it; operation: REQ_OP_*. */
+struct block_io {
+  struct head head;
+  u64 sector;
+  u64 queue_ns;
+  u64 service_ns;
+  u32 bytes;
+  u32 error;
+  u32 device; /* as in /proc/diskstats: major << 20 | minor, of the whole disk */
+  u32 flags; /* operation in the low 8 bits */
+  char comm[16];
 };
 
 /* Why a stack was taken, and what its weight counts: ns on a CPU, ns asleep in system calls, failed calls. */

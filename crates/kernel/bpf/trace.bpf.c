@@ -20,6 +20,8 @@ struct task_struct {
   int pid;
   int tgid;
   u64 start_time;
+  unsigned long min_flt;
+  unsigned long maj_flt;
   char comm[16];
   struct task_struct *real_parent;
   struct sched_entity se;
@@ -34,6 +36,22 @@ struct bpf_iter_meta {
 struct bpf_iter__task {
   struct bpf_iter_meta *meta;
   struct task_struct *task;
+};
+struct gendisk {
+  int major;
+  int first_minor;
+};
+struct request_queue {
+  struct gendisk *disk;
+};
+struct bio {};
+struct request {
+  struct request_queue *q;
+  struct bio *bio;
+  unsigned int cmd_flags;
+  unsigned int __data_len;
+  u64 __sector;
+  u64 start_time_ns;
 };
 #pragma clang attribute pop
 
@@ -97,13 +115,14 @@ struct {
   __uint(max_entries, 1 << 25);
 } ring SEC(".maps");
 
-/* until: end of the window, nothing later is counted; 0: not yet known. */
+/* UNTIL: end of the window, nothing later is counted; 0: not yet known. SINCE: its begin. */
+enum window { UNTIL, SINCE };
 struct {
   __uint(type, BPF_MAP_TYPE_ARRAY);
-  __uint(max_entries, 1);
+  __uint(max_entries, 2);
   __type(key, u32);
   __type(value, u64);
-} until SEC(".maps");
+} window SEC(".maps");
 
 /* A stack while it is put together. A sample of the CPU may come while one of a call is made. */
 enum scratch { OF_CALL, OF_CPU };
@@ -127,13 +146,41 @@ struct {
   __type(value, u32);
 } failures SEC(".maps");
 
-/* Stacks for which the ring had no room. */
+/* Who asked for a bio, and when; a bio that was merged into the request of another is forgotten in time. */
+struct asked {
+  u64 ts;
+  u32 tid;
+  char comm[16];
+};
+struct {
+  __uint(type, BPF_MAP_TYPE_LRU_HASH);
+  __uint(max_entries, 16384);
+  __type(key, u64);
+  __type(value, struct asked);
+} asked SEC(".maps");
+
+/* Requests that a device has. */
+struct issued {
+  struct asked by;
+  u64 ts;
+  u64 sector;
+  u32 bytes;
+};
+struct {
+  __uint(type, BPF_MAP_TYPE_LRU_HASH);
+  __uint(max_entries, 16384);
+  __type(key, u64);
+  __type(value, struct issued);
+} issued SEC(".maps");
+
+/* Records that belong to no thread's count for which the ring had no room. */
+enum lost { LOST_STACKS, LOST_BLOCK_IOS };
 struct {
   __uint(type, BPF_MAP_TYPE_ARRAY);
-  __uint(max_entries, 1);
+  __uint(max_entries, 2);
   __type(key, u32);
   __type(value, u64);
-} lost_stacks SEC(".maps");
+} lost SEC(".maps");
 
 #define TASK_UNINTERRUPTIBLE 0x2
 #define TASK_STOPPED_TRACED 0xc
@@ -150,8 +197,8 @@ INLINE struct thread *thread_of(struct task_struct *task) {
 
 /* The end of the window when it is known, else 0. */
 INLINE u64 end_of_window(void) {
-  u32 zero = 0;
-  u64 *end = bpf_map_lookup_elem(&until, &zero);
+  u32 which = UNTIL;
+  u64 *end = bpf_map_lookup_elem(&window, &which);
   return end ? *end : 0;
 }
 
@@ -246,6 +293,8 @@ INLINE void put_end(struct thread *t, struct task_struct *task, u64 now, u32 exi
   r->totals.stat_run_ns = task->se.sum_exec_runtime - t->totals.stat_run_ns;
   r->totals.stat_runq_ns = task->sched_info.run_delay - t->totals.stat_runq_ns;
   r->totals.stat_slices = task->sched_info.pcount - t->totals.stat_slices;
+  r->totals.minor_faults = task->min_flt - t->totals.minor_faults;
+  r->totals.major_faults = task->maj_flt - t->totals.major_faults;
   SUBMIT(r);
 }
 
@@ -254,6 +303,14 @@ INLINE void begin(struct thread *t, struct task_struct *task, u64 now) {
   t->totals.stat_run_ns = task->se.sum_exec_runtime;
   t->totals.stat_runq_ns = task->sched_info.run_delay;
   t->totals.stat_slices = task->sched_info.pcount;
+  t->totals.minor_faults = task->min_flt;
+  t->totals.major_faults = task->maj_flt;
+}
+
+INLINE void count_lost(u32 what) {
+  u64 *n = bpf_map_lookup_elem(&lost, &what);
+  if (n)
+    __sync_fetch_and_add(n, 1);
 }
 
 #define CHUNK 1024
@@ -274,12 +331,8 @@ INLINE void put_stack(struct stack *s, struct task_struct *task, struct thread *
   s->bytes = bytes;
   if (bytes > USER_STACK)
     return;
-  if (bpf_ringbuf_output(&ring, s, sizeof(*s) - USER_STACK + bytes, BPF_RB_NO_WAKEUP)) {
-    u32 zero = 0;
-    u64 *lost = bpf_map_lookup_elem(&lost_stacks, &zero);
-    if (lost)
-      __sync_fetch_and_add(lost, 1);
-  }
+  if (bpf_ringbuf_output(&ring, s, sizeof(*s) - USER_STACK + bytes, BPF_RB_NO_WAKEUP))
+    count_lost(LOST_STACKS);
 }
 
 /* Where a call was made from, and where it slept longest. */
@@ -437,7 +490,7 @@ INLINE void leave(struct thread *t, struct task_struct *task, u32 preempted, u32
   }
 }
 
-INLINE void enter_cpu(struct thread *t, struct task_struct *task, u64 now) {
+INLINE void enter_cpu(struct thread *t, struct task_struct *task, u32 before_tid, u64 now) {
   if (t->state == RUNNING) {
     missed(t, now);
     return;
@@ -479,6 +532,8 @@ INLINE void enter_cpu(struct thread *t, struct task_struct *task, u64 now) {
   r->sleep_ns = slept;
   r->state = t->task_state;
   r->waker_tid = t->waker_tid;
+  r->before_tid = before_tid;
+  r->unused = 0;
   r->nr = t->call_since ? t->nr : -1;
   SUBMIT(r);
 }
@@ -496,7 +551,7 @@ int switched(u64 *ctx) {
   if (leaving && leaving->state != DEAD)
     leave(leaving, prev, preempted, has_prev_state ? (u32)ctx[3] : prev->__state, now);
   if (entering && entering->state != DEAD)
-    enter_cpu(entering, next, now);
+    enter_cpu(entering, next, prev->pid, now);
   return 0;
 }
 
@@ -588,5 +643,96 @@ int call_ends(u64 *ctx) {
     }
   }
   t->call_since = 0;
+  return 0;
+}
+
+/* Block devices: all requests of the host, since they wait for each other. A request is asked for as a bio (block_bio_queue), by the
+ * thread that needs it or by a kernel worker that writes back; the device gets it (block_rq_issue), and does it. */
+SEC("tp_btf/block_bio_queue")
+int bio_queued(u64 *ctx) {
+  u64 now = now_in_window();
+  if (!now)
+    return 0;
+  u64 key = ctx[0];
+  struct task_struct *task = bpf_get_current_task_btf();
+  struct asked by = {.ts = now, .tid = task->pid};
+  bpf_probe_read_kernel(by.comm, sizeof(by.comm), task->comm);
+  bpf_map_update_elem(&asked, &key, &by, 0);
+  return 0;
+}
+
+/* Who asked for a request: of its first bio; when that is not known, when the request was made. */
+INLINE void who_asked(struct request *rq, struct asked *to, u64 now) {
+  u64 bio = (u64)rq->bio;
+  struct asked *by = bio ? bpf_map_lookup_elem(&asked, &bio) : NULL;
+  if (by) {
+    *to = *by;
+    bpf_map_delete_elem(&asked, &bio);
+    return;
+  }
+  u64 since = rq->start_time_ns;
+  __builtin_memset(to, 0, sizeof(*to));
+  to->ts = since && since < now ? since : now;
+}
+
+SEC("tp_btf/block_rq_issue")
+int request_issued(u64 *ctx) {
+  struct request *rq = (void *)ctx[0];
+  u64 now = now_in_window();
+  if (!now)
+    return 0;
+  u64 key = (u64)rq;
+  struct issued i = {.ts = now, .sector = rq->__sector, .bytes = rq->__data_len};
+  who_asked(rq, &i.by, now);
+  bpf_map_update_elem(&issued, &key, &i, 0);
+  return 0;
+}
+
+INLINE void put_block_io(struct request *rq, struct issued *i, u64 now, u32 error) {
+  struct block_io *r = bpf_ringbuf_reserve(&ring, sizeof(struct block_io), 0);
+  if (!r) {
+    count_lost(LOST_BLOCK_IOS);
+    return;
+  }
+  r->head.kind = BLOCK_IO;
+  r->head.cpu = bpf_get_smp_processor_id();
+  r->head.tid = i->by.tid;
+  r->head.seq = 0;
+  r->head.ts = now;
+  r->sector = i->sector;
+  r->queue_ns = i->ts - i->by.ts;
+  r->service_ns = now - i->ts;
+  r->bytes = i->bytes;
+  r->error = error;
+  struct gendisk *disk = rq->q->disk;
+  r->device = (u32)disk->major << 20 | (u32)disk->first_minor;
+  r->flags = rq->cmd_flags;
+  __builtin_memcpy(r->comm, i->by.comm, sizeof(r->comm));
+  SUBMIT(r);
+}
+
+SEC("tp_btf/block_rq_complete")
+int request_done(u64 *ctx) {
+  struct request *rq = (void *)ctx[0];
+  u32 error = (u8)ctx[1];
+  u64 now = now_in_window();
+  if (!now || rq->__data_len > (u32)ctx[2])
+    return 0; /* a part of it; the rest follows */
+  u64 key = (u64)rq;
+  struct issued *i = bpf_map_lookup_elem(&issued, &key);
+  if (i) {
+    put_block_io(rq, i, now, error);
+    bpf_map_delete_elem(&issued, &key);
+    return 0;
+  }
+  /* Of an fsync without data the device only gets a flush that the kernel makes itself. Others are from before the trace. */
+  u32 which = SINCE;
+  u64 *since = bpf_map_lookup_elem(&window, &which);
+  if (rq->__data_len || !since || rq->start_time_ns < *since)
+    return 0;
+  struct issued none = {.sector = rq->__sector};
+  who_asked(rq, &none.by, now);
+  none.ts = none.by.ts;
+  put_block_io(rq, &none, now, error);
   return 0;
 }

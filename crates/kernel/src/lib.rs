@@ -4,6 +4,8 @@
 //! beat of `leadline_clockwork` and writes the tables. Accounting happens in the kernel (bpf/trace.bpf.c): what a thread did is exact even
 //! when the buffer between kernel and reader was full, and how much of the detail was lost is known.
 
+mod block;
+mod calibration;
 mod functions;
 mod kernel_stacks;
 mod objects;
@@ -17,5 +19,6 @@ mod syscalls;
 mod threads;
 mod unwind;
 
+pub use calibration::PerWaking;
 pub use probe::{Counts, KernelProbe};
 pub use programs::Options;

@@ -8,6 +8,8 @@ use leadline_capture::Value;
 use leadline_clockwork::{monotonic_ns, OpenTables, Work};
 use leadline_errors::Error;
 
+use crate::block::BlockIos;
+use crate::calibration::{calibrate, PerWaking};
 use crate::kernel_stacks::KernelStacks;
 use crate::programs::{Options, Programs};
 use crate::record::{parse, Call, End, Head, OffCpu, Record};
@@ -25,6 +27,10 @@ pub struct Counts {
     pub records: AtomicU64,
     /// Records for which the ring had no room, as far as is known yet.
     pub lost: AtomicU64,
+    /// Stacks that could not be taken, for the same reason.
+    pub lost_stacks: AtomicU64,
+    /// Requests of block devices likewise.
+    pub lost_block_ios: AtomicU64,
     /// Threads seen.
     pub threads: AtomicU64,
 }
@@ -34,10 +40,12 @@ pub struct KernelProbe {
     programs: Programs,
     pids: Vec<u32>,
     cpus: Vec<u32>,
+    per_waking: PerWaking,
     named: bool,
     threads: Threads,
     kernel_stacks: KernelStacks,
     stacks: Option<Stacks>,
+    block_ios: BlockIos,
     counts: Arc<Counts>,
     records: u64,
 }
@@ -55,11 +63,13 @@ impl KernelProbe {
         Ok(KernelProbe {
             programs,
             cpus,
+            per_waking: PerWaking::default(),
             pids: pids.to_vec(),
             named: false,
             threads: Threads::default(),
             kernel_stacks: KernelStacks::new(),
             stacks,
+            block_ios: BlockIos::default(),
             counts: Arc::default(),
             records: 0,
         })
@@ -73,7 +83,14 @@ impl KernelProbe {
         if let Some(stacks) = &mut self.stacks {
             stacks.begin(&self.pids);
         }
-        self.programs.begin(&self.pids, &self.cpus)
+        self.programs.attach(&self.cpus)?;
+        self.per_waking = calibrate(&mut self.programs)?;
+        self.programs.trace(&self.pids)
+    }
+
+    /// How far the scheduler's own counters may differ from the trace; known from [`KernelProbe::begin`] on.
+    pub fn per_waking(&self) -> PerWaking {
+        self.per_waking
     }
 
     /// What is counted, also while the probe works elsewhere.
@@ -87,7 +104,7 @@ impl KernelProbe {
         // Stacks from before are all in the ring now.
         let until = monotonic_ns() as u64;
         let (threads, records) = (&mut self.threads, &mut self.records);
-        let (kernel_stacks, stacks) = (&mut self.kernel_stacks, &mut self.stacks);
+        let (kernel_stacks, stacks, block_ios) = (&mut self.kernel_stacks, &mut self.stacks, &mut self.block_ios);
         self.programs.drain(|bytes| {
             *records += 1;
             match parse(bytes) {
@@ -108,6 +125,7 @@ impl KernelProbe {
                         stacks.push(head, thread_id, stack, kernel_stacks.id(frames), bytes);
                     }
                 }
+                Some(Record::BlockIo(head, io)) => block_ios.push(head, io, threads.known(head.tid).unwrap_or(0)),
                 None => {}
             }
             if outcome.is_ok() && calls.len() >= AT_ONCE {
@@ -125,11 +143,15 @@ impl KernelProbe {
         ends.sort_by_key(|(_, head, _)| head.ts);
         tables.write_rows("thread_time", ends.iter().map(|(id, head, end)| end_row(*id, *head, end)))?;
         self.kernel_stacks.write(tables)?;
+        self.block_ios.write(tables)?;
         if let Some(stacks) = &mut self.stacks {
             stacks.write(tables, until)?;
         }
         self.counts.records.store(self.records, Relaxed);
+        let [stacks, block_ios] = self.programs.lost();
         self.counts.lost.store(self.threads.lost, Relaxed);
+        self.counts.lost_block_ios.store(block_ios, Relaxed);
+        self.counts.lost_stacks.store(stacks + self.stacks.as_ref().map_or(0, |s| s.lost()), Relaxed);
         Ok(())
     }
 }
@@ -220,6 +242,7 @@ fn write_stays(tables: &mut OpenTables, stays: &mut Vec<(i32, Head, OffCpu, i32)
         ints(stays.iter().map(|(_, _, s, _)| s.nr)),
         ints(stays.iter().map(|(_, _, _, stack)| *stack)),
         ints(stays.iter().map(|(_, _, s, _)| s.waker_tid as i32)),
+        ints(stays.iter().map(|(_, _, s, _)| s.before_tid as i32)),
         ints(stays.iter().map(|(_, head, ..)| head.cpu as i32)),
     ];
     stays.clear();
@@ -251,7 +274,8 @@ fn end_row(thread_id: i32, head: Head, end: &End) -> Vec<Value<'static>> {
         t.stopped_ns,
         t.unknown_ns,
     ];
-    let counts = [t.calls, t.failed_calls, t.sleeps, t.preemptions, t.migrations, t.lost];
+    let counts =
+        [t.calls, t.failed_calls, t.sleeps, t.preemptions, t.migrations, t.minor_faults, t.major_faults, t.lost];
     let kernels = [t.stat_run_ns, t.stat_runq_ns, t.stat_slices];
     let mut row = vec![
         Value::Int(head.ts as i64),

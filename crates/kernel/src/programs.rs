@@ -6,20 +6,28 @@ use aya::maps::{Array, HashMap, MapData, RingBuf};
 use aya::programs::perf_event::{PerfEventConfig, PerfEventScope, SamplePolicy, SoftwareEvent};
 use aya::programs::{BtfTracePoint, Iter, PerfEvent, Program, ProgramError};
 use aya::{Btf, Ebpf, EbpfLoader};
+use leadline_clockwork::monotonic_ns;
 use leadline_errors::{Error, Kind, Result};
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/trace.bpf.o"));
 
 /// Program and the tracepoint it is for.
-const TRACEPOINTS: [(&str, &str); 7] = [
+const TRACEPOINTS: [(&str, &str); 10] = [
     ("forked", "sched_process_fork"),
     ("executed", "sched_process_exec"),
     ("switched", "sched_switch"),
     ("waking", "sched_waking"),
     ("call_ends", "sys_exit"),
     ("call_begins", "sys_enter"),
+    ("bio_queued", "block_bio_queue"),
+    ("request_issued", "block_rq_issue"),
+    ("request_done", "block_rq_complete"),
     ("each_task", ""),
 ];
+
+/// Places in the map `window`.
+const UNTIL: u32 = 0;
+const SINCE: u32 = 1;
 
 /// How much is handed over, and how.
 #[derive(Debug, Clone, Copy)]
@@ -56,7 +64,7 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// Loads and attaches. Nothing is traced until [`Programs::begin`].
+    /// Loads the programs.
     ///
     /// # Errors
     /// Kind rights or unsupported: the kernel refuses.
@@ -95,16 +103,11 @@ impl Programs {
         Ok(Programs { ebpf, ring, sample_cpu_hz: options.sample_cpu_hz })
     }
 
-    /// Traces these processes, their threads, and whatever they start from now on.
+    /// Attaches the programs. Nothing is traced until [`Programs::trace`].
     ///
     /// # Errors
     /// When the kernel refuses.
-    pub fn begin(&mut self, tgids: &[u32], cpus: &[u32]) -> Result<()> {
-        let map = self.ebpf.map_mut("targets").ok_or_else(|| missing("targets"))?;
-        let mut targets: HashMap<_, u32, u32> = HashMap::try_from(map).map_err(|e| refused(&e))?;
-        for tgid in tgids {
-            targets.insert(tgid, 1, 0).map_err(|e| refused(&e))?;
-        }
+    pub fn attach(&mut self, cpus: &[u32]) -> Result<()> {
         for (name, _) in TRACEPOINTS.iter().filter(|(_, tracepoint)| !tracepoint.is_empty()) {
             let program: &mut BtfTracePoint = program_of(&mut self.ebpf, name)?;
             program.attach().map_err(|e| refused(&e))?;
@@ -118,6 +121,20 @@ impl Programs {
                 program.attach(clock, scope, often, false).map_err(|e| refused(&e))?;
             }
         }
+        Ok(())
+    }
+
+    /// Traces these processes, their threads, and whatever they start from now on.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn trace(&mut self, tgids: &[u32]) -> Result<()> {
+        self.set_window(SINCE, monotonic_ns() as u64)?;
+        let map = self.ebpf.map_mut("targets").ok_or_else(|| missing("targets"))?;
+        let mut targets: HashMap<_, u32, u32> = HashMap::try_from(map).map_err(|e| refused(&e))?;
+        for tgid in tgids {
+            targets.insert(tgid, 1, 0).map_err(|e| refused(&e))?;
+        }
         // Twice: a thread that one of them made while the first pass went on may have been passed over.
         self.each_task()?;
         self.each_task()
@@ -128,13 +145,17 @@ impl Programs {
     /// # Errors
     /// When the kernel refuses.
     pub fn end(&mut self, ts: u64) -> Result<()> {
-        let map = self.ebpf.map_mut("until").ok_or_else(|| missing("until"))?;
-        let mut until: Array<_, u64> = Array::try_from(map).map_err(|e| refused(&e))?;
-        until.set(0, ts, 0).map_err(|e| refused(&e))?;
+        self.set_window(UNTIL, ts)?;
         // Waits until every program that may not have seen it is through: all CPUs have then left what RCU protects.
         // SAFETY: a system call without pointers.
         unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_GLOBAL, 0, 0) };
         self.each_task()
+    }
+
+    fn set_window(&mut self, which: u32, ts: u64) -> Result<()> {
+        let map = self.ebpf.map_mut("window").ok_or_else(|| missing("window"))?;
+        let mut window: Array<_, u64> = Array::try_from(map).map_err(|e| refused(&e))?;
+        window.set(which, ts, 0).map_err(|e| refused(&e))
     }
 
     /// Calls `each` with each record that is there.
@@ -144,10 +165,10 @@ impl Programs {
         }
     }
 
-    /// Stacks for which the ring had no room so far.
-    pub fn lost_stacks(&mut self) -> u64 {
-        let map = self.ebpf.map("lost_stacks").and_then(|map| Array::<_, u64>::try_from(map).ok());
-        map.and_then(|map| map.get(&0, 0).ok()).unwrap_or(0)
+    /// Stacks and requests of block devices for which the ring had no room so far.
+    pub fn lost(&self) -> [u64; 2] {
+        let map = self.ebpf.map("lost").and_then(|map| Array::<_, u64>::try_from(map).ok());
+        [0, 1].map(|what| map.as_ref().and_then(|map| map.get(&what, 0).ok()).unwrap_or(0))
     }
 
     fn each_task(&mut self) -> Result<()> {
@@ -189,7 +210,7 @@ fn refused(e: &(dyn std::error::Error + 'static)) -> Error {
     let hint = if denied {
         "run as root, or: setcap cap_bpf,cap_perfmon+ep on the Python that runs leadline"
     } else {
-        "a kernel from 5.11 on x86-64 with BTF is needed"
+        "a kernel from 5.14 on x86-64 with BTF is needed"
     };
     Error::new(kind, "the kernel does not take the BPF programs").detail(causes.join(": ")).hint(hint)
 }

@@ -27,6 +27,27 @@ pub enum Record<'a> {
     OffCpu(Head, OffCpu, &'a [u8]),
     /// Where a thread was at `head.ts`; functions of the kernel, innermost first.
     Stack(Head, Stack, &'a [u8], &'a [u8]),
+    /// A request of a block device was done at `head.ts`; `head.tid`: who asked for it, 0 when that is not known.
+    BlockIo(Head, BlockIo),
+}
+
+/// A request of a block device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct BlockIo {
+    pub sector: u64,
+    /// Until the device got it.
+    pub queue_ns: u64,
+    /// From then on.
+    pub service_ns: u64,
+    pub bytes: u32,
+    /// Status of the block layer; 0: done.
+    pub error: u32,
+    /// `major << 20 | minor` of the whole disk.
+    pub device: u32,
+    /// Operation in the low 8 bits; flags.
+    pub flags: u32,
+    pub comm: [u8; 16],
 }
 
 /// Why a stack was taken.
@@ -97,6 +118,8 @@ pub struct Totals {
     pub sleeps: u64,
     pub preemptions: u64,
     pub migrations: u64,
+    pub minor_faults: u64,
+    pub major_faults: u64,
     pub lost: u64,
     pub stat_run_ns: u64,
     pub stat_runq_ns: u64,
@@ -142,16 +165,19 @@ pub struct OffCpu {
     pub waker_tid: u32,
     /// System call; -1: none.
     pub nr: i32,
+    /// Who was on the CPU just before; 0: nobody.
+    pub before_tid: u32,
 }
 
 const HEAD: usize = 24;
 const NAMED: usize = HEAD + 32;
-const TOTALS: usize = 18;
+const TOTALS: usize = 20;
 const END: usize = HEAD + 8 + 8 * TOTALS;
 const CALL: usize = HEAD + 96;
-const OFF_CPU: usize = HEAD + 32;
+const OFF_CPU: usize = HEAD + 40;
 const STACK_FRAMES: usize = HEAD + 64;
 const STACK: usize = STACK_FRAMES + 8 * 32;
+const BLOCK_IO: usize = HEAD + 56;
 
 /// Reads a record; None when it is none of these.
 pub fn parse(bytes: &[u8]) -> Option<Record<'_>> {
@@ -174,6 +200,7 @@ pub fn parse(bytes: &[u8]) -> Option<Record<'_>> {
             let user = bytes.get(STACK..)?.get(..f.u32(HEAD + 56) as usize)?;
             return Some(Record::Stack(head, stack(f)?, kernel, user));
         }
+        9 => return Some(Record::BlockIo(head, block_io(bytes.get(..BLOCK_IO)?))),
         _ => return None,
     };
     let f = Fields(bytes.get(..NAMED)?);
@@ -219,6 +246,7 @@ fn off_cpu(f: Fields<'_>) -> OffCpu {
         state: f.u32(HEAD + 16),
         waker_tid: f.u32(HEAD + 20),
         nr: f.u32(HEAD + 24) as i32,
+        before_tid: f.u32(HEAD + 32),
     }
 }
 
@@ -242,6 +270,20 @@ fn stack(f: Fields<'_>) -> Option<Stack> {
     })
 }
 
+fn block_io(bytes: &[u8]) -> BlockIo {
+    let f = Fields(bytes);
+    BlockIo {
+        sector: f.u64(HEAD),
+        queue_ns: f.u64(HEAD + 8),
+        service_ns: f.u64(HEAD + 16),
+        bytes: f.u32(HEAD + 24),
+        error: f.u32(HEAD + 28),
+        device: f.u32(HEAD + 32),
+        flags: f.u32(HEAD + 36),
+        comm: bytes.last_chunk().copied().unwrap_or_default(),
+    }
+}
+
 fn end(f: Fields<'_>) -> End {
     let n = |i: usize| f.u64(HEAD + 8 + 8 * i);
     let totals = Totals {
@@ -259,10 +301,12 @@ fn end(f: Fields<'_>) -> End {
         sleeps: n(11),
         preemptions: n(12),
         migrations: n(13),
-        lost: n(14),
-        stat_run_ns: n(15),
-        stat_runq_ns: n(16),
-        stat_slices: n(17),
+        minor_faults: n(14),
+        major_faults: n(15),
+        lost: n(16),
+        stat_run_ns: n(17),
+        stat_runq_ns: n(18),
+        stat_slices: n(19),
     };
     End { tgid: f.u32(HEAD), exited: f.u32(HEAD + 4) != 0, totals }
 }
@@ -273,7 +317,7 @@ mod tests {
 
     #[test]
     fn records_shorter_than_their_kind_are_refused() {
-        for kind in 0..10u32 {
+        for kind in 0..11u32 {
             for len in 0..300 {
                 let mut bytes = vec![0xff; len];
                 bytes.iter_mut().zip(kind.to_ne_bytes()).for_each(|(to, from)| *to = from);
@@ -281,6 +325,7 @@ mod tests {
                     1..=3 => NAMED,
                     4 => END,
                     5 => CALL,
+                    9 => BLOCK_IO,
                     _ => usize::MAX, // no such kind, or more frames than there are bytes
                 };
                 assert_eq!(parse(&bytes).is_some(), len >= size, "kind {kind}, {len} bytes");

@@ -53,6 +53,11 @@ impl Stacks {
         }
     }
 
+    /// News of mappings that were lost: stacks through such files cannot be followed.
+    pub fn lost(&self) -> u64 {
+        self.sideband.lost
+    }
+
     /// A stack was taken.
     pub fn push(&mut self, head: Head, thread_id: i32, stack: Stack, kernel_stack_id: i32, bytes: &[u8]) {
         self.pending.push(Pending { ts: head.ts, thread_id, stack, kernel_stack_id, bytes: bytes.to_vec() });

@@ -3,7 +3,7 @@
 use crate::beat::Runner;
 use crate::error::Error;
 use leadline_kernel::programs::Programs;
-use leadline_kernel::{Counts, KernelProbe as KernelWork, Options};
+use leadline_kernel::{Counts, KernelProbe as KernelWork, Options, PerWaking};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::path::PathBuf;
@@ -27,6 +27,7 @@ pub(crate) struct KernelProbe {
     runner: Runner,
     work: Option<KernelWork>,
     counts: Arc<Counts>,
+    per_waking: PerWaking,
 }
 
 #[pymethods]
@@ -51,13 +52,18 @@ impl KernelProbe {
         let work = py.detach(|| KernelWork::open(&pids, options))?;
         let counts = work.counts();
         let runner = Runner { capture_dir, rate_hz: DRAINS_HZ, flush_interval_s, growing_segments, beat: None };
-        Ok(KernelProbe { runner, work: Some(work), counts })
+        Ok(KernelProbe { runner, work: Some(work), counts, per_waking: PerWaking::default() })
     }
 
     fn start(&mut self) -> Result<(), Error> {
         let Some(mut work) = self.work.take() else { return Err(Error::closed("the kernel probe")) };
         work.begin()?;
+        self.per_waking = work.per_waking();
         self.runner.start("leadline-kernel", work)
+    }
+
+    fn per_waking(&self) -> (u64, u64) {
+        (self.per_waking.run_ns, self.per_waking.runq_ns)
     }
 
     fn status<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
@@ -72,6 +78,8 @@ impl KernelProbe {
         let loss = PyDict::new(py);
         loss.set_item("records", self.counts.records.load(Relaxed))?;
         loss.set_item("records_lost", self.counts.lost.load(Relaxed))?;
+        loss.set_item("requests_lost", self.counts.lost_block_ios.load(Relaxed))?;
+        loss.set_item("stacks_lost", self.counts.lost_stacks.load(Relaxed))?;
         out.set_item("loss", loss)?;
         Ok(out)
     }

@@ -35,6 +35,10 @@ class KernelProbe:
         Raises kinds rights, unsupported."""
 
     def start(self) -> None: ...
+    def per_waking(self) -> tuple[int, int]:
+        """How far time on a CPU and time in the run queue may differ from the scheduler's own counters, in ns for each waking; measured at
+        the start, 0 before it."""
+
     def status(self) -> KernelStatus: ...
     def stop(self) -> ProbeFinal:
-        """Flushes and joins. loss: records, records_lost."""
+        """Flushes and joins. loss: records, records_lost, requests_lost, stacks_lost."""

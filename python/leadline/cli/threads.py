@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from leadline.figures import fit
+from leadline.figures import fit, quantity
 from leadline.output import to_json, to_table, width_here
 from leadline.views.threads import PARTS, Report, report, thread_list
 
@@ -74,6 +74,8 @@ def _report(r: Report) -> Iterator[str]:
         f"  {time['sleeps']:,} sleeps, {time['preemptions']:,} preemptions, {time['migrations']:,} migrations, "
         f"{time['calls']:,} calls, {time['failed_calls']:,} failed"
     )
+    if time["minor_faults"] or time["major_faults"]:
+        yield f"  {time['minor_faults']:,} page faults, {time['major_faults']:,} more with I/O"
     yield ""
     yield f"{'SYSTEM CALLS':<26}{'count':>8}{'total s':>11}{'avg us':>9}{'p99 us':>9}{'max us':>10}{'errors':>7}"
     for call in r.calls[:MOST_CALLS]:
@@ -96,10 +98,19 @@ def _report(r: Report) -> Iterator[str]:
     for title, wakings in (("WOKEN BY", r.wakers), ("WOKE", r.woken)):
         rows = [(w["tid"], w["comm"], w["wakings"], w["sleep_ns"] / 1e9) for w in wakings]
         yield from _table(title, ("tid", "comm", "wakings", "after s"), rows)
+    disks = [
+        (d["device"], d["operation"], d["requests"], quantity(d["bytes"], "B"), *(round(d[n] / d["requests"] / 1e3, 1) for n in
+         ("queue_ns", "service_ns")), round(d["p99_ns"] / 1e3, 1), round(d["max_ns"] / 1e3, 1))
+        for d in r.disks
+    ]  # fmt: skip
+    yield from _table("DISKS", ("device", "operation", "count", "bytes", "queue us", "device us", "p99 us", "max us"), disks)
     yield ""
     yield f"check: the parts differ from the traced time by {r.closes_ns} ns"
-    ran, stat = time["user_ns"] + time["system_ns"], time["stat_run_ns"]
-    yield f"check: the scheduler counted {stat / 1e9:.6f} s on a CPU, {(ran - stat) / 1e6:+.3f} ms from the trace"
+    for check in r.checks:
+        apart, allowed = (check["trace_ns"] - check["kernel_ns"]) / 1e6, check["allowed_ns"] / 1e6
+        yield f"check: the scheduler counted {check['kernel_ns'] / 1e9:.6f} s {check['what']}"
+        verdict = "within" if check["holds"] else "more than"
+        yield f"       the trace differs by {apart:+.3f} ms, {verdict} the {allowed:.3f} ms that are allowed"
     if time["lost_records"]:
         yield f"lost: {time['lost_records']:,} events are missing above, except in the scheduler activity"
 

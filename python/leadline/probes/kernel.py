@@ -49,9 +49,14 @@ class KernelProbe:
     def describe(self, manifest: Manifest) -> None:
         state = manifest.probes.setdefault(self.name, ProbeState())
         state.tier = "bpf"
-        if lost := state.loss.get("records_lost"):
+        run_ns, runq_ns = self._core.per_waking()
+        state.detail = {"waking_run_ns": run_ns, "waking_runq_ns": runq_ns}
+        lost = state.loss.get("records_lost", 0)
+        others = {"stacks": state.loss.get("stacks_lost", 0), "requests of disks": state.loss.get("requests_lost", 0)}
+        if lost or any(others.values()):
+            parts = [f"{lost:,} of {lost + state.loss['records']:,} events"] + [f"{n:,} {what}" for what, n in others.items() if n]
             state.status = "partial"
-            state.why = f"the buffer had no room for {lost:,} of {lost + state.loss['records']:,} events"
+            state.why = f"the buffer had no room for {', '.join(parts)}"
             state.hint = "sums per thread are exact all the same; for every event trace fewer processes"
 
     def after(self, store: Store, manifest: Manifest) -> None:

@@ -24,7 +24,7 @@ PARTS = (
     ("unknown_ns", "unknown (an event was missed)"),
 )
 _SUMS = ", ".join(f"sum({name})::bigint as {name}" for name, _ in PARTS)
-_COUNTS = ("calls", "failed_calls", "sleeps", "preemptions", "migrations", "lost_records")
+_COUNTS = ("calls", "failed_calls", "sleeps", "preemptions", "migrations", "minor_faults", "major_faults", "lost_records")
 _STATS = ("traced_ns", "stat_run_ns", "stat_runq_ns", "stat_slices")
 _ALL = _SUMS + "".join(f", sum({name})::bigint as {name}" for name in (*_COUNTS, *_STATS))
 
@@ -53,6 +53,8 @@ class Report:
     failures: list[dict[str, Any]]  # call, error, count, elapsed_ns, frames (the most frequent stack, innermost first), samples, of_samples
     wakers: list[dict[str, Any]]  # tid, comm, wakings, sleep_ns
     woken: list[dict[str, Any]]  # threads that these woke
+    disks: list[dict[str, Any]]  # device, operation, requests, bytes, queue_ns, service_ns, p99_ns, max_ns (of both together)
+    checks: list[dict[str, Any]]  # what, trace_ns, kernel_ns, allowed_ns, holds: against the scheduler's own counters
 
     @property
     def closes_ns(self) -> int:
@@ -73,17 +75,37 @@ def report(capture: Capture, pid: int) -> Report:
     if threads[0]["pid"] == pid:
         threads = [t for t in threads if t["pid"] == pid]
     mine = f"thread_id in ({', '.join(str(t['thread_id']) for t in threads)})"
-    time = capture.rows(f"select {_ALL} from thread_time where {mine}")[0]
+    [sums] = capture.rows(f"select {_ALL} from thread_time where {mine}")
+    time = {name: value or 0 for name, value in sums.items()}
     return Report(
         threads[0]["pid"],
         [{"tid": t["tid"], "comm": t["comm"]} for t in threads],
-        {name: value or 0 for name, value in time.items()},
+        time,
         _calls(capture, mine),
         _waits(capture, mine, "wait_function"),
         _failures(capture, mine),
         _wakers(capture, mine),
         _woken(capture, threads),
+        _disks(capture, mine),
+        _checks(time, capture.manifest.probe("kernel").detail),
     )
+
+
+def _checks(time: dict[str, int], detail: dict[str, Any]) -> list[dict[str, Any]]:
+    """What the scheduler itself counted, beside the trace. Both look at the clock at different places of a waking: for each, as much
+    is allowed as the probe measured at its start; and 1 % or 2 ms for interrupts, which the scheduler leaves out."""
+    pairs = (
+        ("on a CPU", ("user_ns", "system_ns"), "stat_run_ns", "waking_run_ns"),
+        ("in the run queue", ("runq_preempt_ns", "runq_wake_ns"), "stat_runq_ns", "waking_runq_ns"),
+    )
+    checks = []
+    for what, parts, counter, calibrated in pairs:
+        traced, counted = sum(time[part] for part in parts), time[counter]
+        allowed = max(counted // 100, 2_000_000) + detail.get(calibrated, 0) * time["sleeps"]
+        checks.append(
+            {"what": what, "trace_ns": traced, "kernel_ns": counted, "allowed_ns": allowed, "holds": abs(traced - counted) <= allowed}
+        )
+    return checks
 
 
 def _need(capture: Capture) -> None:
@@ -160,5 +182,15 @@ def _woken(capture: Capture, threads: list[dict[str, Any]]) -> list[dict[str, An
         select n.tid, n.comm, count(*) as wakings, sum(o.sleep_ns)::bigint as sleep_ns
         from off_cpu o join thread_name n using (thread_id) where o.state <> 0 and o.waker_tid in ({tids})
         group by n.tid, n.comm order by wakings desc, n.tid
+        """
+    )
+
+
+def _disks(capture: Capture, mine: str) -> list[dict[str, Any]]:
+    return capture.rows(
+        f"""
+        select device, operation, count(*) as requests, sum(bytes)::bigint as bytes, sum(queue_ns)::bigint as queue_ns,
+               sum(service_ns)::bigint as service_ns, quantile_disc(queue_ns + service_ns, 0.99) as p99_ns, max(queue_ns + service_ns) as max_ns
+        from block_io where {mine} group by device, operation order by sum(queue_ns + service_ns) desc, device, operation
         """
     )

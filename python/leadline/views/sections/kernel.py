@@ -102,8 +102,31 @@ def _sleeps(of: Context) -> Grid:
     return Grid(columns, [tuple(r[c.name] for c in columns) for r in rows[:MOST]], note, empty="no thread slept")
 
 
+def _disks(of: Context) -> Grid:
+    rows = of.capture.rows(
+        """
+        select device, operation, count(*) as requests, sum(bytes)::bigint as bytes, sum(queue_ns) / 1e9 as queue_s, sum(service_ns) / 1e9 as device_s,
+               quantile_disc(queue_ns + service_ns, 0.99) / 1e6 as p99_ms, mode(comm) as most_by
+        from block_io group by device, operation order by sum(queue_ns + service_ns) desc, device, operation
+        """
+    )
+    columns = (
+        Column("device", "device", "text"),
+        Column("operation", "operation", "text"),
+        Column("requests", "requests", "rate"),
+        Column("bytes", "bytes", "bytes"),
+        Column("queue_s", "queued, s", "seconds"),
+        Column("device_s", "in the device, s", "seconds"),
+        Column("p99_ms", "p99, ms", "seconds"),
+        Column("most_by", "most often by", "text", minor=True),
+    )
+    note = "Of the whole host. The 99th percentile is of queue and device together."
+    return Grid(columns, [tuple(r[c.name] for c in columns) for r in rows[:MOST]], note, empty="no request was made")
+
+
 SECTIONS = (
     Section("threads", "Threads", ("thread_time",), _threads, tiles=_tiles),
     Section("calls", "System calls", ("call",), _calls),
     Section("kernel_sleeps", "Sleeps in the kernel", ("off_cpu",), _sleeps),
+    Section("disk_requests", "Requests of disks", ("block_io",), _disks),
 )

@@ -1,0 +1,102 @@
+//! How far the trace and the scheduler's own counters differ for each waking on this machine: the two look at the clock at different
+//! places of a waking. Measured with a process that does nothing but sleep and wake.
+
+use leadline_errors::Result;
+
+use crate::programs::Programs;
+use crate::record::{parse, Record, Totals};
+
+const ROUNDS: usize = 4;
+const NAPS: u64 = 50;
+const NAP_NS: i64 = 50_000;
+
+/// The largest difference of a waking in any round, ns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PerWaking {
+    /// Of the time on a CPU.
+    pub run_ns: u64,
+    /// Of the time in the run queue.
+    pub runq_ns: u64,
+}
+
+/// Lets processes nap under the trace. What they did is not told to anybody else.
+///
+/// # Errors
+/// When the kernel refuses.
+pub fn calibrate(programs: &mut Programs) -> Result<PerWaking> {
+    let mut worst = PerWaking::default();
+    for _ in 0..ROUNDS {
+        let Some(napper) = Napper::start() else { break };
+        programs.trace(&[napper.pid as u32])?;
+        let pid = napper.pid as u32;
+        napper.nap();
+        programs.drain(|bytes| {
+            if let Some(Record::End(head, end)) = parse(bytes) {
+                if head.tid == pid {
+                    let per = per_waking(&end.totals);
+                    worst = PerWaking { run_ns: worst.run_ns.max(per.run_ns), runq_ns: worst.runq_ns.max(per.runq_ns) };
+                }
+            }
+        });
+    }
+    Ok(worst)
+}
+
+fn per_waking(t: &Totals) -> PerWaking {
+    let wakings = t.sleeps.max(1);
+    let run = (t.user_ns + t.system_ns).abs_diff(t.stat_run_ns);
+    let runq = (t.runq_wake_ns + t.runq_preempt_ns).abs_diff(t.stat_runq_ns);
+    PerWaking { run_ns: run / wakings, runq_ns: runq / wakings }
+}
+
+/// A process that waits for a word, naps, and ends.
+struct Napper {
+    pid: libc::pid_t,
+    tells: libc::c_int,
+}
+
+impl Napper {
+    fn start() -> Option<Napper> {
+        let mut ends = [0; 2];
+        // SAFETY: the array has room for both ends.
+        if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
+            return None;
+        }
+        let [waits, tells] = ends;
+        // SAFETY: the child makes system calls only, with its own variables, and never returns: nothing that another thread of this
+        // process may hold (a lock, the allocator) is touched.
+        let pid = unsafe { libc::fork() };
+        if pid == 0 {
+            // SAFETY: as said.
+            unsafe {
+                let mut word = 0u8;
+                libc::close(tells);
+                libc::read(waits, (&raw mut word).cast(), 1);
+                for _ in 0..NAPS {
+                    let nap = libc::timespec { tv_sec: 0, tv_nsec: NAP_NS };
+                    libc::nanosleep(&raw const nap, std::ptr::null_mut());
+                }
+                libc::_exit(0);
+            }
+        }
+        // SAFETY: descriptors of this function.
+        unsafe {
+            libc::close(waits);
+            if pid < 0 {
+                libc::close(tells);
+                return None;
+            }
+        }
+        Some(Napper { pid, tells })
+    }
+
+    /// Lets it nap, and waits for its end.
+    fn nap(self) {
+        let mut status = 0;
+        // SAFETY: the end of the pipe and the child belong to this value.
+        unsafe {
+            libc::close(self.tells); // the read of the child ends
+            libc::waitpid(self.pid, &raw mut status, 0);
+        }
+    }
+}
