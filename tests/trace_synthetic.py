@@ -49,7 +49,10 @@ def trace_of_semget(folder: Path) -> Path:
         # The client library has no names; the last of 17 stacks of failures was taken elsewhere, and cut.
         # A worker of the kernel writes too.
         "block_io": [
-            *((BEGIN + 1_000_000 * i, 20_000, 80_000 + 1_000 * i, "vda", "read", 8, 800 * i, 8192, 0, 1, PID, "dw.work") for i in range(1, 11)),
+            *(
+                (BEGIN + 1_000_000 * i, 20_000, 80_000 + 1_000 * i, "vda", "read", 8, 800 * i, 8192, 0, 1, PID, "dw.work")
+                for i in range(1, 11)
+            ),
             (BEGIN + 50_000_000, 5_000_000, 1_000_000, "vda", "write", 0, 99, 1 << 20, 0, 0, 77, "kworker/u8:1"),
         ],
         "stack_sample": [

@@ -211,8 +211,8 @@ def test_wakings_are_within_what_the_calibration_allows(programs: Path, tmp_path
         # Some us each; a machine where it is ten times as much has another problem.
         assert 0 < detail["waking_run_ns"] < 100_000 and 0 < detail["waking_runq_ns"] < 1_000_000
         ran, waited = found.checks
-        # The scheduler leaves out what a hypervisor took; the trace cannot.
-        assert ran["holds"] or ran["trace_ns"] > ran["kernel_ns"]
+        # The scheduler leaves out what a hypervisor took, so that the trace may have more.
+        assert ran["kernel_ns"] - ran["trace_ns"] <= ran["allowed_ns"]
         assert waited["kernel_ns"] - waited["trace_ns"] <= waited["allowed_ns"]
 
 

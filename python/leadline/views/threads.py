@@ -190,7 +190,8 @@ def _disks(capture: Capture, mine: str) -> list[dict[str, Any]]:
     return capture.rows(
         f"""
         select device, operation, count(*) as requests, sum(bytes)::bigint as bytes, sum(queue_ns)::bigint as queue_ns,
-               sum(service_ns)::bigint as service_ns, quantile_disc(queue_ns + service_ns, 0.99) as p99_ns, max(queue_ns + service_ns) as max_ns
+               sum(service_ns)::bigint as service_ns, quantile_disc(queue_ns + service_ns, 0.99) as p99_ns,
+               max(queue_ns + service_ns) as max_ns
         from block_io where {mine} group by device, operation order by sum(queue_ns + service_ns) desc, device, operation
         """
     )

@@ -105,8 +105,8 @@ def _sleeps(of: Context) -> Grid:
 def _disks(of: Context) -> Grid:
     rows = of.capture.rows(
         """
-        select device, operation, count(*) as requests, sum(bytes)::bigint as bytes, sum(queue_ns) / 1e9 as queue_s, sum(service_ns) / 1e9 as device_s,
-               quantile_disc(queue_ns + service_ns, 0.99) / 1e6 as p99_ms, mode(comm) as most_by
+        select device, operation, count(*) as requests, sum(bytes)::bigint as bytes, sum(queue_ns) / 1e9 as queue_s,
+               sum(service_ns) / 1e9 as device_s, quantile_disc(queue_ns + service_ns, 0.99) / 1e6 as p99_ms, mode(comm) as most_by
         from block_io group by device, operation order by sum(queue_ns + service_ns) desc, device, operation
         """
     )
