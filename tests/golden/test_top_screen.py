@@ -302,6 +302,16 @@ def test_an_error_of_the_view_itself_is_not_silent(live: LiveCapture) -> None:
     on_screen(live, drive)
 
 
+def test_a_frame_that_comes_while_the_screen_is_taken_down_is_dropped(live: LiveCapture) -> None:
+    async def drive(app: TopApp, pilot: Pilot[None], replay: Replay) -> None:
+        await app.query_one("#head").remove()
+        asked = len(replay.requests)
+        await until(pilot, lambda: len(replay.requests) > asked + 1)
+        assert app.is_running
+
+    on_screen(live, drive)
+
+
 def test_nothing_active_says_so(tmp_path: Path) -> None:
     cap = SyntheticCapture(tmp_path, seconds=40)
     cap.sample(cap.add_session(), "idle", "Client:ClientRead", 0, 40)

@@ -199,7 +199,7 @@ class TopApp(App[None]):
         self._show()
 
     def _show(self) -> None:
-        if not self.query("#page"):
+        if not (self.query("#head") and self.query("#page")):  # the first part to come and go, and the last
             return
         with self.batch_update():
             self._show_head()
