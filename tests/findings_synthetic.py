@@ -41,6 +41,7 @@ STATES = {
 WAIT_CLASSES = {"LWLock": 0x01, "Lock": 0x03, "BufferPin": 0x04, "Activity": 0x05, "Client": 0x06}
 WAIT_CLASSES |= {"Extension": 0x07, "IPC": 0x08, "Timeout": 0x09, "IO": 0x0A}
 EMPTY = {"int32": 0, "int64": 0, "uint32": 0, "float64": 0.0, "string": "", "bool": False}
+MADE = {"tick", "session_run", "wait_event"}  # tables whose rows are made when all else is known
 PROBES = ("sessions", "locks", "buffers", "deltas", "host", "catalog", "self")
 
 
@@ -313,7 +314,7 @@ class SyntheticCapture:
 
     def _write_table(self, db: duckdb.DuckDBPyConnection, name: str) -> int:
         spec = all_tables()[name]
-        if spec.kind != "table":
+        if spec.kind != "table" or name not in self._rows.keys() | MADE:
             return 0
         columns = ", ".join(f'"{c.name}" {duckdb_type(c.type)}{"" if c.nullable else " not null"}' for c in spec.columns)
         db.execute(f'create table "{name}" ({columns})')

@@ -31,13 +31,13 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def capture(path: Path) -> Iterator[Capture]:
-    opened = open_capture(path)
+    opened = open_capture(path, hold=True)
     yield opened
     opened.close()
 
 
 def shown(path: Path, *, colour: bool = False) -> str:
-    capture = open_capture(path)
+    capture = open_capture(path, hold=True)
     out = io.StringIO()
     console = Console(file=out, width=WIDTH, highlight=False, force_terminal=colour, color_system="truecolor" if colour else None)
     print_capture(capture, evaluate(capture), console)
@@ -88,7 +88,7 @@ def test_missed_passes_leave_a_gap_and_do_not_lower_the_average(tmp_path: Path) 
     db.execute(f"create table tick as select {counted} from '{segment}' where ts < {from_ts} or ts >= {to_ts}")
     db.execute(f"copy tick to '{segment}' (format parquet)")
     db.close()
-    opened = open_capture(path)
+    opened = open_capture(path, hold=True)
     of = where.window(opened)
     assert (of.observed_s, of.unknown_s, of.missed) == (8, 2, 200)
     assert of.aas == pytest.approx(1)
