@@ -72,7 +72,8 @@ def trace_of_semget(folder: Path) -> Path:
     }
     manifest = Manifest(Target("process", "dw.work 1026", PID, 2), status="complete")
     manifest.clock.ts_from, manifest.clock.ts_to, manifest.clock.wall_offset_ns = BEGIN, now, 0
-    manifest.probes = {"kernel": ProbeState("ok", tier="bpf", detail={"waking_run_ns": 9_000, "waking_runq_ns": 14_000}), "self": ProbeState()}
+    calibrated = {"waking_run_ns": 9_000, "waking_runq_ns": 14_000}
+    manifest.probes = {"kernel": ProbeState("ok", tier="bpf", detail=calibrated), "self": ProbeState()}
     for table, values in rows.items():
         writer = TableWriter(str(folder), table)
         writer.append(values)

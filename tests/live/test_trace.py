@@ -78,6 +78,19 @@ static void work(long n) {
   for (int i = 0; i < 8; i++) pthread_join(t[i], NULL);
 }
 """,
+    "crowd": """
+static pthread_barrier_t together;
+static void *one(void *p) { pthread_barrier_wait(&together); semget(0x10cabb74, 1, 0); return NULL; }
+static void work(long n) {
+  pthread_t *t = malloc(n * sizeof *t);
+  pthread_attr_t small;
+  pthread_attr_init(&small);
+  pthread_attr_setstacksize(&small, 65536);
+  pthread_barrier_init(&together, NULL, n);
+  for (long i = 0; i < n; i++) if (pthread_create(&t[i], &small, one, NULL)) abort();
+  for (long i = 0; i < n; i++) pthread_join(t[i], NULL);
+}
+""",
     "naps": "static void work(long n) { while (n--) nanosleep(&(struct timespec){0, 50000}, NULL); }",
     "spin": """
 static void work(long n) {
@@ -223,6 +236,44 @@ def test_processes_of_a_few_milliseconds_are_counted(programs: Path, tmp_path: P
         calls = capture.rows("select call, count(*) as n, count(distinct pid) as pids from call where call = 'semget' group by call")
         assert calls == [{"call": "semget", "n": 200, "pids": 200}]
         assert capture.scalar(f"select count(*) from thread_time join thread_name using (thread_id) where exited and pid <> {pid}") == 200
+
+
+def test_five_thousand_threads(programs: Path, tmp_path: Path) -> None:
+    with traced(programs, "crowd", 5_000, out=tmp_path) as (capture, pid):
+        assert capture.manifest.probe("kernel").loss["records_lost"] == 0
+        threads = capture.rows(f"select count(*) as n, count(distinct tid) as tids from thread_name where pid = {pid}")
+        assert threads == [{"n": 5_001, "tids": 5_001}]
+        calls = capture.rows("select count(*) as n, count(distinct thread_id) as threads from call where call = 'semget' and errno = 2")
+        assert calls == [{"n": 5_000, "threads": 5_000}]
+        assert capture.scalar("select count(*) from thread_time where exited") == 5_000
+        assert report(capture, pid).closes_ns == 0
+
+
+def test_a_program_that_becomes_another_keeps_its_thread(tmp_path: Path) -> None:
+    script = "import os, threading\nthreading.Thread(target=lambda: os.execvp('sh', ['sh', '-c', 'exec true'])).start()"
+    path, status = trace(command=[sys.executable, "-c", script], out=tmp_path / "e.leadline")
+    assert status == 0
+    capture = open_capture(path)
+    try:
+        names = capture.rows("select thread_id, comm, tid = pid as is_first from thread order by ts")
+        # A thread that is not the first one execs: it goes on under the number of the process.
+        assert [row["comm"] for row in names][-2:] == ["sh", "true"] and names[-1]["is_first"]
+        assert len({row["thread_id"] for row in names[-2:]}) == 1
+        execs = capture.rows("select ret, count(*) as n from call where call = 'execve' and not partial group by ret order by ret")
+        assert next(row for row in execs if row["ret"] == 0)["n"] >= 3
+        assert capture.scalar("select sum(lost_records) from thread_time") == 0
+    finally:
+        capture.close()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can hide what the kernel says of its types")
+def test_a_kernel_that_does_not_describe_its_types(tmp_path: Path) -> None:
+    out = tmp_path / "no.leadline"
+    command = f"mount -t tmpfs none /sys/kernel/btf && exec {sys.executable} -m leadline trace -o {out} -- true"
+    done = subprocess.run(["unshare", "--mount", "sh", "-c", command], capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and not out.exists()
+    assert "the kernel does not describe its types" in done.stderr and "CONFIG_DEBUG_INFO_BTF" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_a_command_is_traced_from_start_to_end(tmp_path: Path) -> None:

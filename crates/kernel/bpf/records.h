@@ -83,7 +83,7 @@ struct off_cpu {
   s32 nr;
   u32 frames;
   u32 before_tid;
-  u32 unused;
+  u32 open; /* it goes on when the window ends */
 };
 
 #define FRAMES 12

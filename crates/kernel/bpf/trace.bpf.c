@@ -189,6 +189,7 @@ struct {
 #define ERRNO_MAX 4095
 #define RESTART_FIRST -516 /* ERESTART_RESTARTBLOCK */
 #define RESTART_LAST -512 /* ERESTARTSYS; nobody outside the kernel sees these */
+#define NR_RT_SIGRETURN 15 /* returns what the interrupted code had in the register */
 
 INLINE struct thread *thread_of(struct task_struct *task) {
   struct thread *t = bpf_task_storage_get(&threads, task, NULL, 0);
@@ -399,6 +400,44 @@ int on_cpu(struct pt_regs *ctx) {
   return 0;
 }
 
+/* A stay off the CPU, up to now; open: it goes on. */
+INLINE void put_stay(struct thread *t, struct task_struct *task, u64 slept, u32 before_tid, u32 open, u64 now) {
+  struct off_cpu *r;
+  if (t->task_state && slept >= stack_from_ns) {
+    struct slept *s = RESERVE(struct slept, t);
+    r = s ? &s->off : NULL;
+    if (s) {
+      long bytes = bpf_get_task_stack(task, s->ips, sizeof(s->ips), 0);
+      s->off.frames = bytes > 0 ? bytes / sizeof(u64) : 0;
+      put_head(&s->off.head, SLEPT, task, t->seq, t->off_since);
+      if (slept > t->longest_ns) {
+        t->longest_ns = slept;
+        t->wait_waker_tid = t->waker_tid;
+        t->wait_frames = s->off.frames;
+        for (int i = 0; i < FRAMES; i++)
+          t->wait_ips[i] = s->ips[i];
+      }
+    }
+  } else {
+    r = RESERVE(struct off_cpu, t);
+    if (r) {
+      r->frames = 0;
+      put_head(&r->head, OFF_CPU, task, t->seq, t->off_since);
+    }
+  }
+  t->seq++;
+  if (!r)
+    return;
+  r->duration_ns = now - t->off_since;
+  r->sleep_ns = slept;
+  r->state = t->task_state;
+  r->waker_tid = t->waker_tid;
+  r->before_tid = before_tid;
+  r->open = open;
+  r->nr = t->call_since ? t->nr : -1;
+  SUBMIT(r);
+}
+
 SEC("iter/task")
 int each_task(struct bpf_iter__task *ctx) {
   struct task_struct *task = ctx->task;
@@ -409,6 +448,8 @@ int each_task(struct bpf_iter__task *ctx) {
   if (end) {
     struct thread *t = thread_of(task);
     if (t && t->state != DEAD) {
+      if (t->state != RUNNING)
+        put_stay(t, task, t->state == SLEEPING ? end - t->off_since : t->slept_ns, 0, 1, end);
       account(t, end);
       put_end(t, task, end, 0);
       t->state = DEAD;
@@ -500,42 +541,7 @@ INLINE void enter_cpu(struct thread *t, struct task_struct *task, u32 before_tid
   t->state = RUNNING;
   if (t->cpu != bpf_get_smp_processor_id())
     t->totals.migrations++;
-  struct off_cpu *r;
-  if (t->task_state && slept >= stack_from_ns) {
-    struct slept *s = RESERVE(struct slept, t);
-    if (s) {
-      long bytes = bpf_get_task_stack(task, s->ips, sizeof(s->ips), 0);
-      s->off.frames = bytes > 0 ? bytes / sizeof(u64) : 0;
-      put_head(&s->off.head, SLEPT, task, t->seq, t->off_since);
-      if (slept > t->longest_ns) {
-        t->longest_ns = slept;
-        t->wait_waker_tid = t->waker_tid;
-        t->wait_frames = s->off.frames;
-        for (int i = 0; i < FRAMES; i++)
-          t->wait_ips[i] = s->ips[i];
-      }
-    }
-    r = &s->off;
-    if (!s)
-      r = NULL;
-  } else {
-    r = RESERVE(struct off_cpu, t);
-    if (r) {
-      r->frames = 0;
-      put_head(&r->head, OFF_CPU, task, t->seq, t->off_since);
-    }
-  }
-  t->seq++;
-  if (!r)
-    return;
-  r->duration_ns = now - t->off_since;
-  r->sleep_ns = slept;
-  r->state = t->task_state;
-  r->waker_tid = t->waker_tid;
-  r->before_tid = before_tid;
-  r->unused = 0;
-  r->nr = t->call_since ? t->nr : -1;
-  SUBMIT(r);
+  put_stay(t, task, slept, before_tid, 0, now);
 }
 
 SEC("tp_btf/sched_switch")
@@ -613,7 +619,7 @@ int call_ends(u64 *ctx) {
   s64 ret = ctx[1];
   u32 error = 0;
   t->totals.calls++;
-  if (ret < 0 && ret >= -ERRNO_MAX && !(ret >= RESTART_FIRST && ret <= RESTART_LAST)) {
+  if (ret < 0 && ret >= -ERRNO_MAX && !(ret >= RESTART_FIRST && ret <= RESTART_LAST) && t->nr != NR_RT_SIGRETURN) {
     error = -ret;
     t->totals.failed_calls++;
   }

@@ -243,7 +243,7 @@ fn write_stays(tables: &mut OpenTables, stays: &mut Vec<(i32, Head, OffCpu, i32)
         ints(stays.iter().map(|(_, _, _, stack)| *stack)),
         ints(stays.iter().map(|(_, _, s, _)| s.waker_tid as i32)),
         ints(stays.iter().map(|(_, _, s, _)| s.before_tid as i32)),
-        ints(stays.iter().map(|(_, head, ..)| head.cpu as i32)),
+        ints(stays.iter().map(|(_, head, s, _)| if s.open { -1 } else { head.cpu as i32 })),
     ];
     stays.clear();
     tables.write_columns("off_cpu", columns)?;

@@ -167,6 +167,8 @@ pub struct OffCpu {
     pub nr: i32,
     /// Who was on the CPU just before; 0: nobody.
     pub before_tid: u32,
+    /// It went on when the window ended.
+    pub open: bool,
 }
 
 const HEAD: usize = 24;
@@ -247,6 +249,7 @@ fn off_cpu(f: Fields<'_>) -> OffCpu {
         waker_tid: f.u32(HEAD + 20),
         nr: f.u32(HEAD + 24) as i32,
         before_tid: f.u32(HEAD + 32),
+        open: f.u32(HEAD + 36) != 0,
     }
 }
 

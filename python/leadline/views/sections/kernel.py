@@ -124,7 +124,39 @@ def _disks(of: Context) -> Grid:
     return Grid(columns, [tuple(r[c.name] for c in columns) for r in rows[:MOST]], note, empty="no request was made")
 
 
+def _sessions(of: Context) -> Grid:
+    """What the kernel saw while sessions waited: time by wait event, and the requests of disks made by those calls."""
+    rows = of.capture.rows(
+        """
+        with requests as (
+          select event, sum(b.queue_ns) / 1e9 as queue_s, sum(b.service_ns) / 1e9 as device_s
+          from (select distinct event, thread_id, call_from, call_to from session_in_kernel where in_db_time and call_from is not null) c
+          join block_io b on b.thread_id = c.thread_id and b.ts between c.call_from and c.call_to
+          group by event
+        )
+        select wait_class, event, sum(weight_s) as seconds, sum(weight_s) filter (doing = 'on CPU') as cpu_s,
+               sum(weight_s) filter (doing = 'run queue') as runq_s, sum(weight_s) filter (doing = 'asleep') as sleep_s,
+               mode(call) as call, mode(wait_function) as wait_function, any_value(r.queue_s) as queue_s, any_value(r.device_s) as device_s
+        from session_in_kernel left join requests r using (event) where in_db_time group by wait_class, event order by seconds desc, event
+        """
+    )
+    columns = (
+        Column("event", "wait event", "text"),
+        Column("seconds", "seconds", "seconds"),
+        Column("cpu_s", "on CPU, s", "seconds"),
+        Column("runq_s", "run queue, s", "seconds"),
+        Column("sleep_s", "asleep, s", "seconds"),
+        Column("call", "mostly in", "text"),
+        Column("wait_function", "slept in", "text", minor=True),
+        Column("queue_s", "disk queue, s", "seconds", minor=True),
+        Column("device_s", "in the disk, s", "seconds", minor=True),
+    )
+    note = "Database time, and what the kernel saw the processes do at the same moments. Disk: requests of the calls that were seen."
+    return Grid(columns, [tuple(r[c.name] for c in columns) for r in rows[:MOST]], note, empty="no session was sampled")
+
+
 SECTIONS = (
+    Section("sessions_in_kernel", "Wait events in the kernel", ("session_in_kernel",), _sessions),
     Section("threads", "Threads", ("thread_time",), _threads, tiles=_tiles),
     Section("calls", "System calls", ("call",), _calls),
     Section("kernel_sleeps", "Sleeps in the kernel", ("off_cpu",), _sleeps),

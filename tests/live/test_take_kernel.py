@@ -1,0 +1,75 @@
+"""take --kernel: the threads of a real server beside its sessions, on one clock."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+
+import psycopg
+from bpf import needs_bpf
+from conftest import Server
+from leadline.capture.reader import open_capture
+from leadline.probes.take import PROBES, take
+from leadline.views.sections import all_sections
+from leadline.views.threads import report, thread_list
+
+pytestmark = needs_bpf
+WINDOW_S = 4.0
+
+
+@contextmanager
+def busy(server: Server) -> Iterator[int]:
+    """One session that sleeps, and one that writes and commits; gives the pid of the second."""
+    done = threading.Event()
+
+    def write() -> None:
+        with server.connect() as connection:
+            while not done.is_set():
+                connection.execute("insert into t select generate_series(1, 100)")
+
+    def nap() -> None:
+        with suppress(psycopg.errors.QueryCanceled):
+            sleeper.execute(f"select pg_sleep({WINDOW_S + 3})")
+
+    with server.connect() as sleeper, server.connect() as first:
+        first.execute("create table t (n int)")
+        [pid] = first.execute("select pg_backend_pid()").fetchone()
+        writer = threading.Thread(target=write)
+        writer.start()
+        asleep = threading.Thread(target=nap)
+        asleep.start()
+        try:
+            yield pid
+        finally:
+            done.set()
+            writer.join()
+            sleeper.cancel()
+            asleep.join()
+
+
+def test_wait_events_are_opened_in_the_kernel(servers: Callable[[int], Server], tmp_path: Path) -> None:
+    server = servers(18)
+    with busy(server):
+        path = take(dsn=server.dsn, for_s=WINDOW_S, out=tmp_path / "k.leadline", probes=[*PROBES])
+    with closing(open_capture(path)) as capture:
+        assert capture.manifest.probe("kernel").status == "ok"
+        seen = capture.rows(
+            """
+            select event, doing, call, wait_function, sum(weight_s) as seconds from session_in_kernel where in_db_time
+            group by all order by seconds desc
+            """
+        )
+        # The session in pg_sleep is asleep in the kernel too, in the call that waits for its latch.
+        [nap] = [row for row in seen if row["event"] == "PgSleep" and row["doing"] == "asleep"]
+        assert (nap["call"] or "epoll_wait") == "epoll_wait" and nap["wait_function"] and nap["seconds"] > 0.8 * WINDOW_S
+        threads = {t["comm"] for t in thread_list(capture)}
+        assert "postgres" in threads
+        for pid in {t["pid"] for t in thread_list(capture)}:
+            found = report(capture, pid)
+            assert found.closes_ns == 0
+            for call in found.calls:
+                assert call["sleep_ns"] + call["runq_ns"] + call["cpu_ns"] <= call["elapsed_ns"]
+        titles = {section.key for section in all_sections() if section.needs == ("session_in_kernel",)}
+        assert titles == {"sessions_in_kernel"}
