@@ -146,7 +146,7 @@ def measure(server: PrivateServer, file: str, scratch: Path, pairs: int, rng: ra
 
     def leadline(kind: str) -> Cost:
         out = scratch / f"t.{kind}"
-        command = ["rows", str(data_dir), "t", "--database", "postgres", "-o", str(out)]
+        command = ["rows", str(data_dir), "t", "--database", "postgres", "-o", str(out), "--force"]
         return process([sys.executable, "-c", LEADLINE, *command], out)
 
     comparisons: list[tuple[str, Callable[[], Cost], str]] = [
