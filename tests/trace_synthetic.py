@@ -16,7 +16,6 @@ KEY = 0x10CABB74
 def trace_of_semget(folder: Path) -> Path:
     """4 s of one process: 1000 calls of semget that fail after 900 us asleep, 60 us in the run queue and 10 us on a CPU; 100 reads of
     10 ms asleep; the rest is user code, and what is left of the 4 s another sleep. A second process is there and only woke it."""
-    folder.mkdir()
     calls, stays = [], []
     now = BEGIN
     for i in range(SEMGETS):
@@ -33,7 +32,7 @@ def trace_of_semget(folder: Path) -> Path:
     time = (2_000_000 * SEMGETS, 10_000 * SEMGETS + 5_000 * READS, 0, 60_000 * SEMGETS, sleep, 0, 0, 0)
     assert sum(time) == traced
     counts = (SEMGETS + READS, SEMGETS, SEMGETS + READS, 0, 7, 40, 2, 0)
-    rows = {
+    rows: dict[str, list[tuple[object, ...]]] = {
         "thread": [(1, BEGIN, PID, PID, 1, BEGIN - SECOND, "dw.work"), (2, BEGIN, OTHER, OTHER, 1, BEGIN - SECOND, "dw.other")],
         "thread_time": [
             (now, 1, traced, *time, *counts, 2_011_000_000, 50_000_000, 1200, False),
@@ -70,8 +69,14 @@ def trace_of_semget(folder: Path) -> Path:
         "mapped_file": [(1, "/lib/libc.so.6", "aa"), (2, "/opt/client/libtrace.so", "bb"), (3, "/opt/app/dw", "")],
         "user_function": [(1, 0x11CF5A, "semget", "", 0), (3, 0x1133, "main", "dw.c", 12), (3, 0x1240, "work", "dw.c", 20)],
     }
+    return write_trace(folder, rows, now)
+
+
+def write_trace(folder: Path, rows: dict[str, list[tuple[object, ...]]], end: int) -> Path:
+    """A trace of these rows, from BEGIN to `end`."""
+    folder.mkdir(exist_ok=True)
     manifest = Manifest(Target("process", "dw.work 1026", PID, 2), status="complete")
-    manifest.clock.ts_from, manifest.clock.ts_to, manifest.clock.wall_offset_ns = BEGIN, now, 0
+    manifest.clock.ts_from, manifest.clock.ts_to, manifest.clock.wall_offset_ns = BEGIN, end, 0
     calibrated = {"waking_run_ns": 9_000, "waking_runq_ns": 14_000}
     manifest.probes = {"kernel": ProbeState("ok", tier="bpf", detail=calibrated), "self": ProbeState()}
     for table, values in rows.items():

@@ -6,11 +6,11 @@ use leadline_errors::Result;
 use crate::programs::Programs;
 use crate::record::{parse, Record, Totals};
 
-const ROUNDS: usize = 4;
+const ROUNDS: usize = 5;
 const NAPS: u64 = 50;
 const NAP_NS: i64 = 50_000;
 
-/// The largest difference of a waking in any round, ns.
+/// The difference of a waking, ns: the median of some rounds, since other work of the machine disturbs single ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PerWaking {
     /// Of the time on a CPU.
@@ -24,7 +24,7 @@ pub struct PerWaking {
 /// # Errors
 /// When the kernel refuses.
 pub fn calibrate(programs: &mut Programs) -> Result<PerWaking> {
-    let mut worst = PerWaking::default();
+    let mut rounds = Vec::new();
     for _ in 0..ROUNDS {
         let Some(napper) = Napper::start() else { break };
         programs.trace(&[napper.pid as u32])?;
@@ -33,13 +33,18 @@ pub fn calibrate(programs: &mut Programs) -> Result<PerWaking> {
         programs.drain(|bytes| {
             if let Some(Record::End(head, end)) = parse(bytes) {
                 if head.tid == pid {
-                    let per = per_waking(&end.totals);
-                    worst = PerWaking { run_ns: worst.run_ns.max(per.run_ns), runq_ns: worst.runq_ns.max(per.runq_ns) };
+                    rounds.push(per_waking(&end.totals));
                 }
             }
         });
     }
-    Ok(worst)
+    Ok(PerWaking { run_ns: median(rounds.iter().map(|r| r.run_ns)), runq_ns: median(rounds.iter().map(|r| r.runq_ns)) })
+}
+
+fn median(values: impl Iterator<Item = u64>) -> u64 {
+    let mut values: Vec<u64> = values.collect();
+    values.sort_unstable();
+    values.get(values.len() / 2).copied().unwrap_or(0)
 }
 
 fn per_waking(t: &Totals) -> PerWaking {

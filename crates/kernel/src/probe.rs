@@ -39,7 +39,6 @@ pub struct Counts {
 pub struct KernelProbe {
     programs: Programs,
     pids: Vec<u32>,
-    cpus: Vec<u32>,
     per_waking: PerWaking,
     named: bool,
     threads: Threads,
@@ -51,19 +50,20 @@ pub struct KernelProbe {
 }
 
 impl KernelProbe {
-    /// Loads the programs; the processes `pids` are traced from [`KernelProbe::begin`] on, with all that they start.
+    /// Loads the programs and measures what a waking does to the figures; the processes `pids` are traced from [`KernelProbe::begin`] on, with all that they start.
     ///
     /// # Errors
     /// Kinds rights and unsupported.
     pub fn open(pids: &[u32], options: Options) -> Result<KernelProbe, Error> {
         let with_stacks = options.sample_cpu_hz > 0 || options.sample_asleep_ns > 0 || options.first_failures > 0;
         let cpus = online_cpus();
-        let programs = Programs::load(options)?;
+        let mut programs = Programs::load(options)?;
+        programs.attach(&cpus)?;
+        let per_waking = calibrate(&mut programs)?;
         let stacks = if with_stacks { Some(Stacks::open(&cpus)?) } else { None };
         Ok(KernelProbe {
             programs,
-            cpus,
-            per_waking: PerWaking::default(),
+            per_waking,
             pids: pids.to_vec(),
             named: false,
             threads: Threads::default(),
@@ -83,12 +83,10 @@ impl KernelProbe {
         if let Some(stacks) = &mut self.stacks {
             stacks.begin(&self.pids);
         }
-        self.programs.attach(&self.cpus)?;
-        self.per_waking = calibrate(&mut self.programs)?;
         self.programs.trace(&self.pids)
     }
 
-    /// How far the scheduler's own counters may differ from the trace; known from [`KernelProbe::begin`] on.
+    /// How far the scheduler's own counters may differ from the trace.
     pub fn per_waking(&self) -> PerWaking {
         self.per_waking
     }

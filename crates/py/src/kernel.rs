@@ -50,15 +50,14 @@ impl KernelProbe {
             ..default
         };
         let work = py.detach(|| KernelWork::open(&pids, options))?;
-        let counts = work.counts();
+        let (counts, per_waking) = (work.counts(), work.per_waking());
         let runner = Runner { capture_dir, rate_hz: DRAINS_HZ, flush_interval_s, growing_segments, beat: None };
-        Ok(KernelProbe { runner, work: Some(work), counts, per_waking: PerWaking::default() })
+        Ok(KernelProbe { runner, work: Some(work), counts, per_waking })
     }
 
     fn start(&mut self) -> Result<(), Error> {
         let Some(mut work) = self.work.take() else { return Err(Error::closed("the kernel probe")) };
         work.begin()?;
-        self.per_waking = work.per_waking();
         self.runner.start("leadline-kernel", work)
     }
 

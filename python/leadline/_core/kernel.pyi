@@ -36,8 +36,8 @@ class KernelProbe:
 
     def start(self) -> None: ...
     def per_waking(self) -> tuple[int, int]:
-        """How far time on a CPU and time in the run queue may differ from the scheduler's own counters, in ns for each waking; measured at
-        the start, 0 before it."""
+        """How far time on a CPU and time in the run queue may differ from the scheduler's own counters, in ns for each waking; measured
+        when the programs were loaded."""
 
     def status(self) -> KernelStatus: ...
     def stop(self) -> ProbeFinal:

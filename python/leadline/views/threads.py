@@ -93,7 +93,7 @@ def report(capture: Capture, pid: int) -> Report:
 
 def _checks(time: dict[str, int], detail: dict[str, Any]) -> list[dict[str, Any]]:
     """What the scheduler itself counted, beside the trace. Both look at the clock at different places of a waking: for each, as much
-    is allowed as the probe measured at its start; and 1 % or 2 ms for interrupts, which the scheduler leaves out."""
+    is allowed as the probe measured at its start; 1 % or 2 ms for interrupts, which the scheduler leaves out; and unknown time."""
     pairs = (
         ("on a CPU", ("user_ns", "system_ns"), "stat_run_ns", "waking_run_ns"),
         ("in the run queue", ("runq_preempt_ns", "runq_wake_ns"), "stat_runq_ns", "waking_runq_ns"),
@@ -101,7 +101,7 @@ def _checks(time: dict[str, int], detail: dict[str, Any]) -> list[dict[str, Any]
     checks = []
     for what, parts, counter, calibrated in pairs:
         traced, counted = sum(time[part] for part in parts), time[counter]
-        allowed = max(counted // 100, 2_000_000) + detail.get(calibrated, 0) * time["sleeps"]
+        allowed = max(counted // 100, 2_000_000) + detail.get(calibrated, 0) * time["sleeps"] + time["unknown_ns"]
         checks.append(
             {"what": what, "trace_ns": traced, "kernel_ns": counted, "allowed_ns": allowed, "holds": abs(traced - counted) <= allowed}
         )
