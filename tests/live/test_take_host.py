@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -66,6 +67,18 @@ def test_a_host_is_captured_without_a_server(tmp_path: Path) -> None:
     assert capture.scalar(f"select count(*) from host_stat where ts < {clock.ts_from} or ts > {clock.ts_to}") == 0
     assert capture.scalar("select count(*) from (select metric, ts from host_stat group by all having count(*) > 1)") == 0
     capture.close()
+
+
+def test_a_probe_that_is_slow_to_start_leaves_the_window_as_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    start = HostProbe.start
+
+    def slowly(probe: HostProbe) -> None:
+        time.sleep(0.4)
+        start(probe)
+
+    monkeypatch.setattr(HostProbe, "start", slowly)
+    clock = read_manifest(take(host=True, for_s=0.3, out=tmp_path / "c.leadline")).clock
+    assert clock.ts_to - clock.ts_from >= 300_000_000
 
 
 def test_take_and_top_of_a_host_on_the_command_line(tmp_path: Path) -> None:

@@ -87,9 +87,9 @@ class Recording:
         clock = self.manifest.clock
         cpu_at_start = cpu_s()
         self.manifest.cost.setup_cpu_s = round(cpu_at_start - self.cpu_at_call, 6)
-        started = time.monotonic()
         for probe in self.probes:
             probe.start()
+        started = time.monotonic()  # to load programs into a busy kernel takes longer than a short window
         monotonic_ns, wall_ns = _clock()
         clock.ts_from, clock.wall_offset_ns = self.probes[0].status()["ts_from"] or monotonic_ns, wall_ns - monotonic_ns
         written = started - MANIFEST_EVERY_S
