@@ -8,6 +8,9 @@ What tests compare with (a server of each major, pg_waldump, Chromium, ...) and 
 (`no_oracle`). With CI=true, which continuous integration sets, it is a failure: there, nothing may go untested unseen. With
 LEADLINE_FORBID_SKIPS=1 every skip of the run is a failure, also one for lack of a right or of a feature of the kernel.
 Which exact builds were used: the last lines of the run, and .pytest_cache/v/leadline/servers (JSON).
+
+With pytest -n 2, as `make test` has it, the files are shared out between two processes, and each has servers of
+its own. The files of tests/live measure a host: one of the two processes runs all of them, one after another.
 """
 
 from __future__ import annotations
@@ -242,10 +245,32 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         report.longrepr = f"skips are forbidden (LEADLINE_FORBID_SKIPS=1): {reason}"
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """What runs in one process with others: see above."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class LiveTogether(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return "live" if nodeid.startswith("tests/live/") else super()._split_scope(nodeid)
+
+    return LiveTogether(config, log)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """The servers that another process has used."""
+    used.update({given["major"]: Fetched(**given) for given in getattr(node, "workeroutput", {}).get("servers", ())})
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
+    servers = [asdict(used[major]) for major in sorted(used)]
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["servers"] = servers
+        return
     cache = getattr(session.config, "cache", None)  # absent with -p no:cacheprovider
-    if used and cache is not None:
-        cache.set("leadline/servers", [asdict(used[major]) for major in sorted(used)])
+    if servers and cache is not None:
+        cache.set("leadline/servers", servers)
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
