@@ -14,6 +14,7 @@ from example_capture import example
 from leadline.cli import force as force_option
 from leadline.cli import group, run
 from leadline.replacing import EXISTS
+from trace_synthetic import trace_of_semget
 
 ONSTAT = Path(__file__).parents[2] / "testdata/informix/listing/onstat_x.txt"
 # What is typed, and the name of what it writes. SERVER: its pid; DATA: its data directory; the others are files made here.
@@ -21,6 +22,7 @@ WRITERS: dict[str, tuple[list[str], str]] = {
     "take": (["take", "--pid", "SERVER", "--for", "100ms"], "out.leadline"),
     "trace": (["trace", "-p", "SERVER", "--for", "100ms"], "out.leadline"),
     "report": (["report", "CAPTURE"], "out.html"),
+    "flame": (["flame", "OF_SEMGET"], "out.svg"),
     "rows": (["rows", "DATA", "written", "--database", "postgres"], "out.csv"),
     "rows to Parquet": (["rows", "DATA", "written", "--database", "postgres"], "out.parquet"),
     "page scan": (["page", "scan", "DATA/global/1262"], "out.leadline"),
@@ -75,6 +77,7 @@ def places(servers: Callable[[int], Server], tmp_path_factory: pytest.TempPathFa
         "SERVER": str(server.pid),
         "DATA": str(server.private.data_dir),
         "CAPTURE": str(example(folder).write()),
+        "OF_SEMGET": str(trace_of_semget(folder / "semget.leadline")),
         "ONSTAT": str(ONSTAT),
     }
 
