@@ -35,6 +35,7 @@ LINES = {
     "threads": "{trace}",
     "flame": "{trace} --folded",
     "events": "{trace}",
+    "why": "--json -- true",
     "top": "{live} --once --window 1s",
     "show": "{capture}",
     "findings": "{capture}",

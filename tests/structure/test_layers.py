@@ -13,7 +13,7 @@ PACKAGE = Path(leadline.__file__).parent
 LAYERS = (
     ("__main__", "docs"),
     ("api", "cli"),
-    ("demo", "doctor", "top"),
+    ("demo", "doctor", "top", "why"),
     ("views.report",),
     ("views",),
     ("files", "probes"),

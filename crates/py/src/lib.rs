@@ -9,6 +9,7 @@ mod catalog_names;
 mod clock;
 mod data_dir;
 mod error;
+mod follow;
 mod informix;
 mod kernel;
 mod page;
@@ -40,6 +41,7 @@ fn _core(core: &Bound<'_, PyModule>) -> PyResult<()> {
         module.add_function(wrap_pyfunction!(page::block_sizes, module)?)?;
         module.add_function(wrap_pyfunction!(data_dir::condition, module)?)
     })?;
+    submodule(core, "follow", |module| module.add_function(wrap_pyfunction!(follow::run, module)?))?;
     submodule(core, "host", |module| module.add_class::<beat::HostProbe>())?;
     submodule(core, "kernel", |module| {
         module.add_class::<kernel::KernelProbe>()?;

@@ -29,6 +29,7 @@ COMMANDS = {
     "threads": "Show where the threads of a trace spent their time.",
     "events": "List system calls and stays off the CPU in the order in which they began.",
     "flame": "Show which functions the threads of a trace spent their time in.",
+    "why": "Run a command that fails, or succeeds wrongly, and explain why.",
     "top": "Watch a running PostgreSQL: waits, sessions, locks, hot blocks.",
     "show": "Show what is in a capture: where the time went, and why.",
     "findings": "List what is wrong in a capture, most costly first.",

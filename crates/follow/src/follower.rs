@@ -1,0 +1,255 @@
+//! The loop: waits for stops of the followed threads, and lets them run on.
+//!
+//! A thread stops where the filter says so (PTRACE_EVENT_SECCOMP), runs to the end of that call, and runs on freely. A process with another
+//! filter stops at each call, because that filter may refuse one before ours stops it.
+
+use crate::outcome;
+use crate::tracee::{self, Stop};
+use crate::tree::{Process, Signal, Tree};
+use libc::{PTRACE_CONT, PTRACE_LISTEN, PTRACE_SYSCALL};
+use std::collections::{HashMap, VecDeque};
+use std::fs;
+use std::time::{Duration, Instant};
+
+/// If the follower is killed, calls that stop would fail; the command is then killed too.
+pub(crate) const OPTIONS: i32 = libc::PTRACE_O_TRACESYSGOOD
+    | libc::PTRACE_O_TRACEFORK
+    | libc::PTRACE_O_TRACEVFORK
+    | libc::PTRACE_O_TRACECLONE
+    | libc::PTRACE_O_TRACEEXEC
+    | libc::PTRACE_O_TRACESECCOMP
+    | libc::PTRACE_O_EXITKILL;
+
+/// A call that has begun.
+pub(crate) struct Begun {
+    pub(crate) nr: i64,
+    pub(crate) args: [u64; 6],
+    /// Our filter stopped it: no other filter answers it.
+    pub(crate) reached: bool,
+    /// The program of an exec: if it succeeds, the memory with its name is gone.
+    pub(crate) program: Option<Vec<u8>>,
+}
+
+struct Thread {
+    pid: i32,
+    begun: Option<Begun>,
+}
+
+/// What is known of a process while it runs.
+pub(crate) struct Running {
+    /// Its place in the tree; None where there was no room.
+    pub(crate) at: Option<usize>,
+    /// Stops at each call.
+    pub(crate) every: bool,
+    pub(crate) recent: VecDeque<outcome::Recent>,
+    /// Sockets that are being connected: descriptor and address.
+    pub(crate) connecting: HashMap<i32, String>,
+}
+
+pub(crate) struct Follower {
+    pub(crate) tree: Tree,
+    pub(crate) running: HashMap<i32, Running>,
+    threads: HashMap<i32, Thread>,
+    began: Instant,
+    /// Our filter has stopped a call: it could be set.
+    pub(crate) filtered: bool,
+    /// Files that were refused, by their last name: places in `tree.failures`. A later success with the name resolves them.
+    pub(crate) refused: HashMap<Vec<u8>, Vec<usize>>,
+}
+
+impl Follower {
+    /// `every`: a filter that was there before ours may refuse calls.
+    pub(crate) fn new(main: i32, every: bool) -> Follower {
+        let mut follower = Follower {
+            tree: Tree::default(),
+            running: HashMap::new(),
+            threads: HashMap::new(),
+            began: Instant::now(),
+            filtered: false,
+            refused: HashMap::new(),
+        };
+        follower.know(main);
+        if let Some(running) = follower.running.get_mut(&main) {
+            running.every = every;
+        }
+        follower
+    }
+
+    pub(crate) fn now_ns(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// Processes that have not ended.
+    pub(crate) fn left(&self) -> usize {
+        self.running.len()
+    }
+
+    /// Follows until every process has ended; with `until`, at most for this long after that process has.
+    pub(crate) fn follow(&mut self, until: Option<(i32, Duration)>) {
+        let mut end: Option<Instant> = None;
+        loop {
+            if let Some((_, linger)) = until.filter(|(main, _)| end.is_none() && !self.running.contains_key(main)) {
+                end = Some(Instant::now() + linger);
+            }
+            let mut status = 0;
+            let how = libc::__WALL | if end.is_some() { libc::WNOHANG } else { 0 };
+            // SAFETY: status is a place for an int.
+            match unsafe { libc::waitpid(-1, &mut status, how) } {
+                0 => {
+                    let left = end.map_or(Duration::ZERO, |end| end.saturating_duration_since(Instant::now()));
+                    if left.is_zero() {
+                        return;
+                    }
+                    wait_for_child(left);
+                }
+                tid if tid > 0 => self.stopped(tid, status),
+                _ if std::io::Error::last_os_error().raw_os_error() == Some(libc::EINTR) => {}
+                _ => return,
+            }
+        }
+    }
+
+    fn stopped(&mut self, tid: i32, status: i32) {
+        if libc::WIFEXITED(status) || libc::WIFSIGNALED(status) {
+            return self.ended(tid, status);
+        }
+        if !libc::WIFSTOPPED(status) {
+            return;
+        }
+        self.tree.stops += 1;
+        self.know(tid);
+        let signal = libc::WSTOPSIG(status);
+        match status >> 16 {
+            libc::PTRACE_EVENT_SECCOMP => self.begins(tid, true),
+            libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_VFORK | libc::PTRACE_EVENT_CLONE => {
+                if let Some(new) = tracee::event_message(tid) {
+                    self.know(new);
+                }
+                self.resume(tid, 0);
+            }
+            libc::PTRACE_EVENT_EXEC => self.executes(tid),
+            libc::PTRACE_EVENT_STOP => {
+                if [libc::SIGSTOP, libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU].contains(&signal) {
+                    tracee::resume(PTRACE_LISTEN, tid, 0);
+                } else {
+                    self.resume(tid, 0);
+                }
+            }
+            0 if signal == libc::SIGTRAP | 0x80 => match tracee::stop(tid) {
+                Stop::Exit { result } => self.returns(tid, result),
+                _ => self.begins(tid, false),
+            },
+            0 => self.signalled(tid, signal),
+            _ => self.resume(tid, 0),
+        }
+    }
+
+    fn resume(&self, tid: i32, signal: i32) {
+        let thread = self.threads.get(&tid);
+        let every = thread.and_then(|thread| self.running.get(&thread.pid)).is_some_and(|running| running.every);
+        let within = thread.is_some_and(|thread| thread.begun.is_some());
+        tracee::resume(if every || within { PTRACE_SYSCALL } else { PTRACE_CONT }, tid, signal);
+    }
+
+    fn begins(&mut self, tid: i32, by_filter: bool) {
+        let (nr, args) = match tracee::stop(tid) {
+            Stop::Filtered { nr, args } | Stop::Entry { nr, args } => (nr, args),
+            _ => return self.resume(tid, 0),
+        };
+        self.filtered |= by_filter;
+        let pid = self.threads.get(&tid).map_or(tid, |thread| thread.pid);
+        let program = outcome::program_of(pid, nr, &args);
+        if let Some(thread) = self.threads.get_mut(&tid) {
+            thread.begun = Some(Begun { nr, args, reached: by_filter, program });
+        }
+        self.resume(tid, 0);
+    }
+
+    fn returns(&mut self, tid: i32, result: i64) {
+        let thread = self.threads.get_mut(&tid);
+        if let Some((pid, begun)) = thread.and_then(|thread| Some((thread.pid, thread.begun.take()?))) {
+            outcome::judge(self, pid, &begun, result);
+        }
+        self.resume(tid, 0);
+    }
+
+    /// All threads but one are gone; that one has the id of the process now.
+    fn executes(&mut self, tid: i32) {
+        let former = tracee::event_message(tid).unwrap_or(tid);
+        let begun = self.threads.get_mut(&former).and_then(|thread| thread.begun.take());
+        let program = begun.and_then(|begun| begun.program).unwrap_or_default();
+        self.threads.retain(|other, thread| thread.pid != tid || *other == tid);
+        self.threads.insert(tid, Thread { pid: tid, begun: None });
+        if let Some(running) = self.running.get_mut(&tid) {
+            running.every |= !self.filtered;
+            running.recent.clear();
+            running.connecting.clear();
+        }
+        outcome::executed(self, tid, program);
+        // The return of the call: nothing is known of it that would be of use.
+        self.resume(tid, 0);
+    }
+
+    fn signalled(&mut self, tid: i32, number: i32) {
+        let pid = self.threads.get(&tid).map_or(tid, |thread| thread.pid);
+        let at = self.running.get(&pid).and_then(|running| running.at);
+        if let (Some(process), Some(info)) =
+            (at.and_then(|at| self.tree.processes.get_mut(at)), tracee::signal_info(tid))
+        {
+            // SAFETY: a code of 0 or less is of a signal that a process sent, which has the sender's id.
+            let sender = (info.si_code <= 0).then(|| unsafe { info.si_pid() });
+            process.signal = Some(Signal { number, code: info.si_code, sender });
+        }
+        self.resume(tid, number);
+    }
+
+    fn ended(&mut self, tid: i32, status: i32) {
+        let Some(thread) = self.threads.remove(&tid) else { return };
+        if tid != thread.pid {
+            return;
+        }
+        let now = self.now_ns();
+        if let Some(process) = self.running.remove(&tid).and_then(|gone| self.tree.processes.get_mut(gone.at?)) {
+            process.status = Some(status);
+            process.ended_ns = Some(now);
+        }
+    }
+
+    /// Makes a thread known that is seen for the first time: by its creator, or because it stopped before that was told.
+    fn know(&mut self, tid: i32) {
+        if self.threads.contains_key(&tid) {
+            return;
+        }
+        let status = fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
+        let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<i32>().ok());
+        let pid = field("Tgid:").unwrap_or(tid);
+        self.threads.insert(tid, Thread { pid, begun: None });
+        if self.running.contains_key(&pid) {
+            return;
+        }
+        let parent = field("PPid:").and_then(|parent| self.running.get(&parent));
+        let (place, every) = parent.map_or((None, false), |parent| (parent.at, parent.every));
+        let program = place.and_then(|at| self.tree.processes.get(at)).map(|process| process.program.clone());
+        let at = self.tree.add_process(Process {
+            pid,
+            parent: place,
+            program: program.unwrap_or_default(),
+            started_ns: self.now_ns(),
+            ..Process::default()
+        });
+        let running = Running { at, every, recent: VecDeque::new(), connecting: HashMap::new() };
+        self.running.insert(pid, running);
+    }
+}
+
+/// Waits until a child stops or ends, or for this long. SIGCHLD is blocked, so that none is missed.
+fn wait_for_child(left: Duration) {
+    let time = libc::timespec { tv_sec: left.as_secs() as libc::time_t, tv_nsec: left.subsec_nanos().into() };
+    // SAFETY: the set is filled before it is used; no information is asked for.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut set);
+        libc::sigaddset(&mut set, libc::SIGCHLD);
+        libc::sigtimedwait(&set, std::ptr::null_mut(), &time);
+    }
+}

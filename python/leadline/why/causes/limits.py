@@ -1,0 +1,65 @@
+"""Limits of processes, users and control groups."""
+
+from __future__ import annotations
+
+from leadline.figures import quantity
+from leadline.why.cause import Cause
+from leadline.why.seen import Failure
+
+
+def _limit(failure: Failure, name: str) -> int | None:
+    """The soft limit; None for unlimited."""
+    values = (failure.facts.get("limits") or {}).get(name) or [None]
+    value = values[0]
+    return value if isinstance(value, int) else None
+
+
+def _cause(kind: str, failure: Failure, statement: str, evidence: str, fix: str) -> Cause:
+    return Cause(kind, 86, statement, [failure.as_call(), evidence], fix, failure.process, hard=True, failure=failure)
+
+
+def open_files(failure: Failure) -> Cause | None:
+    if not failure.matters or failure.error not in ("EMFILE", "ENFILE"):
+        return None
+    if failure.error == "ENFILE":
+        return _cause("open_files", failure, "The host has no room for more open files.", "see /proc/sys/fs/file-nr", "sysctl fs.file-max=N")
+    limit, used = _limit(failure, "Max open files"), failure.facts.get("open_files")
+    statement = f"{failure.process.name} may have {limit} files open, and has no descriptor left."
+    fix = "ulimit -n N before the command, or LimitNOFILE=N in its systemd unit"
+    return _cause("open_files", failure, statement, f"limit on open files: {limit}; open: {used}", fix)
+
+
+def processes(failure: Failure) -> Cause | None:
+    if not failure.matters or failure.error != "EAGAIN" or failure.call not in ("clone", "clone3", "fork", "vfork"):
+        return None
+    limit, most, used = _limit(failure, "Max processes"), failure.facts.get("pids_max"), failure.facts.get("pids")
+    if most is not None and used is not None and used >= most:
+        statement, fix = f"The control group may have {most} processes and threads, and has {used}.", "raise pids.max (TasksMax= in systemd)"
+        return _cause("processes", failure, statement, f"pids.max {most}, pids.current {used}", fix)
+    user = (failure.facts.get("who") or {}).get("uid")
+    statement = f"User {user} may have {limit} processes and threads, and cannot start one more."
+    return _cause("processes", failure, statement, f"limit on processes: {limit}", "ulimit -u N, or nproc in /etc/security/limits.conf")
+
+
+def file_size(failure: Failure) -> Cause | None:
+    limit = _limit(failure, "Max file size")
+    if not failure.matters or failure.error != "EFBIG":
+        return None
+    statement = f"{failure.path} cannot grow: files may have {quantity(limit, 'B') or 'no more than the file system allows'}."
+    return _cause("file_size", failure, statement, f"limit on file size: {limit}", "ulimit -f unlimited before the command")
+
+
+def memory(failure: Failure) -> Cause | None:
+    if not failure.matters or failure.error != "ENOMEM":
+        return None
+    limit, size = _limit(failure, "Max address space"), failure.facts.get("size_bytes")
+    if limit is not None:
+        statement = f"{failure.process.name} may map {quantity(limit, 'B')} of memory, and asked for more."
+        evidence = f"limit on address space: {limit}; mapped: {size}"
+        return _cause("memory", failure, statement, evidence, "ulimit -v unlimited before the command")
+    if failure.call in ("mlock", "mlockall"):
+        limit = _limit(failure, "Max locked memory")
+        statement = f"{failure.process.name} may lock {quantity(limit, 'B')} of memory, and asked for more."
+        return _cause("locked_memory", failure, statement, f"limit on locked memory: {limit}", "ulimit -l N before the command")
+    statement = f"The kernel gave {failure.process.name} no more memory."
+    return _cause("memory", failure, statement, f"mapped: {size}", "free -m; sysctl vm.overcommit_memory vm.max_map_count")

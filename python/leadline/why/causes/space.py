@@ -1,0 +1,32 @@
+"""No space, no inodes, no quota left."""
+
+from __future__ import annotations
+
+from shlex import quote
+
+from leadline.figures import quantity
+from leadline.why.cause import Cause
+from leadline.why.seen import Failure
+
+
+def no_space(failure: Failure) -> Cause | None:
+    if failure.error not in ("ENOSPC", "EDQUOT") or not failure.matters:
+        return None
+    if failure.call == "inotify_add_watch":
+        return Cause(
+            "watches", 85, "The user watches as many files as the kernel allows.", [failure.as_call()],
+            "sysctl fs.inotify.max_user_watches=524288", failure.process, hard=failure.said, failure=failure,
+        )  # fmt: skip
+    if not failure.path.startswith("/"):
+        return None
+    place, space = failure.mount.get("point", "?"), failure.facts.get("space") or {}
+    if failure.error == "EDQUOT":
+        what, fix = f"the quota on {place} is used up", "quota -s; free space, or ask for more"
+    elif not space.get("free_inodes", 1) and space.get("total_inodes"):
+        what, fix = f"{place} has no inode left, of {space['total_inodes']:,}", f"delete files: df -i {quote(place)}"
+    else:
+        what = f"{place} is full: {quantity(space.get('free_bytes'), 'B')} of {quantity(space.get('total_bytes'), 'B')} are free"
+        fix = f"free space on {place} (df -h {quote(place)}), or write elsewhere"
+    mount = f"mount: {failure.mount.get('source', '?')} on {place} type {failure.mount.get('type', '?')}"
+    kind = "no_quota" if failure.error == "EDQUOT" else "no_space"
+    return Cause(kind, 90, f"{failure.path} cannot be written: {what}.", [failure.as_call(), mount], fix, failure.process, True, failure)

@@ -1,0 +1,116 @@
+"""What the follower saw of a command: its processes, and their calls that failed."""
+
+from __future__ import annotations
+
+import json
+import signal
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Process:
+    """One process. said: the end of its error output. libraries: looked for in these folders and not found."""
+
+    at: int
+    pid: int
+    parent: int | None
+    program: str
+    exit_code: int | None
+    signal: int | None
+    core: bool
+    sender: int | None
+    killed_by_own: bool
+    said: str
+    lookups: list[dict[str, Any]]
+    libraries: list[dict[str, Any]]
+    ended_ns: int | None
+
+    @property
+    def name(self) -> str:
+        return self.program.rsplit("/", 1)[-1] or "the command"
+
+    @property
+    def failed(self) -> bool:
+        return self.signal is not None or bool(self.exit_code)
+
+    @property
+    def outcome(self) -> str:
+        if self.signal is not None:
+            return f"ended by {signal_name(self.signal)}"
+        return "still running" if self.exit_code is None else f"exit code {self.exit_code}"
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A call that failed. said: the process then wrote of it. resolved: another attempt succeeded. by_filter: seccomp refused it."""
+
+    process: Process
+    call: str
+    error: str
+    path: str
+    address: str
+    count: int
+    said: bool
+    resolved: bool
+    by_filter: bool
+    ts_ns: int
+    facts: dict[str, Any]
+
+    @property
+    def mount(self) -> dict[str, str]:
+        return self.facts.get("mount") or {}
+
+    @property
+    def matters(self) -> bool:
+        """Nothing made up for it, and its process did not end well or spoke of it."""
+        return not self.resolved and (self.process.failed or self.said)
+
+    def as_call(self) -> str:
+        about = f'"{self.path}"' if self.path else self.address
+        times = f", {self.count:,} times" if self.count > 1 else ""
+        return f"{self.call}({about}) = {self.error}{times}, by {self.process.name} (pid {self.process.pid})"
+
+
+@dataclass(frozen=True)
+class Seen:
+    """All of one run."""
+
+    processes: list[Process]
+    failures: list[Failure]
+    filtered: bool
+    left_running: int
+    left_out: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def main(self) -> Process:
+        return self.processes[0]
+
+    @cached_property
+    def parents(self) -> set[int]:
+        return {process.parent for process in self.processes if process.parent is not None}
+
+
+def seen_of(text: str) -> Seen:
+    """From the follower's JSON."""
+    raw = json.loads(text)
+    names = Process.__dataclass_fields__.keys() - {"at"}
+    processes = [Process(at=at, **{name: one[name] for name in names}) for at, one in enumerate(raw["processes"])]
+    failures = [
+        Failure(
+            process=processes[one["process"]], call=one["call"], error=one["error"], path=one["path"] or "", address=one["address"] or "",
+            count=one["count"], said=one["said"], resolved=one["resolved"], by_filter=one["by_filter"], ts_ns=one["ts_ns"],
+            facts=one["facts"] or {},
+        )
+        for one in raw["failures"]
+    ]  # fmt: skip
+    left_out = {name: raw[name] for name in ("processes_left_out", "failures_left_out")}
+    return Seen(processes, failures, raw["filtered"], raw["left_running"], left_out)
+
+
+def signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
