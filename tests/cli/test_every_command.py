@@ -35,6 +35,7 @@ LINES = {
     "threads": "{trace}",
     "flame": "{trace} --folded",
     "events": "{trace}",
+    "calls": "{calls}",
     "why": "--json -- true",
     "top": "{live} --once --window 1s",
     "show": "{capture}",
@@ -58,7 +59,7 @@ LINES = {
     "wal stats": "{segment}",
     "import onstat": "{onstat} --oncheck {oncheck} -o {new}.leadline",
 }
-FILES, FOLDERS = ("page", "segment", "onstat", "oncheck"), ("capture", "trace", "data", "live", "bin")
+FILES, FOLDERS = ("page", "segment", "onstat", "oncheck", "calls"), ("capture", "trace", "data", "live", "bin")
 READ = {name: [kind for kind in FILES + FOLDERS if f"{{{kind}}}" in line] for name, line in LINES.items()}
 # Zeros are pages that were never used.
 FINE = {(f"page {verb}", "a sparse file") for verb in ("check", "diff", "hex", "show")}
@@ -116,6 +117,7 @@ def places(server: Server, tmp_path_factory: pytest.TempPathFactory) -> dict[str
         "segment": shutil.copy(data / "pg_wal" / SEGMENT, folder),
         "onstat": str(TESTDATA / "informix" / "listing" / "onstat_x.txt"),
         "oncheck": str(oncheck),
+        "calls": str(TESTDATA / "calls" / "ltrace.txt"),
         "dsn": server.dsn,
     }
 

@@ -37,9 +37,8 @@ class Told:
 
 
 def why(*command: str, cwd: Path | None = None, env: dict[str, str] | None = None) -> Told:
-    done = subprocess.run(
-        [*WHY, "--json", "--linger", "10", "--", *command], capture_output=True, text=True, timeout=60, cwd=cwd, env={**os.environ, **(env or {})}
-    )
+    words = [*WHY, "--json", "--linger", "10", "--", *command]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, cwd=cwd, env={**os.environ, **(env or {})})
     assert done.returncode in (0, 1, 3), done.stderr
     told = json.loads(done.stdout[done.stdout.index('{"explained"') :])
     return Told(done.returncode, told["command"], told["causes"], told["failed_processes"], done.stderr)
@@ -200,7 +199,7 @@ def test_refused_connection() -> None:
 
 @needs_root
 def test_name_that_no_server_answers() -> None:
-    best = why("unshare", "-n", "getent", "ahostsv4", "db.planted.example").best
+    best = why("unshare", "-n", "getent", "hosts", "db.planted.example").best
     assert best["kind"] == "name_resolution", best
     assert "ENETUNREACH" in str(best["evidence"])
 

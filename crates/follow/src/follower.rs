@@ -4,8 +4,9 @@
 //! filter stops at each call, because that filter may refuse one before ours stops it.
 
 use crate::outcome;
+use crate::state::{Begun, Running, State};
 use crate::tracee::{self, Stop};
-use crate::tree::{Process, Signal, Tree};
+use crate::tree::{Process, Signal};
 use libc::{PTRACE_CONT, PTRACE_LISTEN, PTRACE_SYSCALL};
 use std::collections::{HashMap, VecDeque};
 use std::fs;
@@ -20,75 +21,38 @@ pub(crate) const OPTIONS: i32 = libc::PTRACE_O_TRACESYSGOOD
     | libc::PTRACE_O_TRACESECCOMP
     | libc::PTRACE_O_EXITKILL;
 
-/// A call that has begun.
-pub(crate) struct Begun {
-    pub(crate) nr: i64,
-    pub(crate) args: [u64; 6],
-    /// Our filter stopped it: no other filter answers it.
-    pub(crate) reached: bool,
-    /// The program of an exec: if it succeeds, the memory with its name is gone.
-    pub(crate) program: Option<Vec<u8>>,
-}
-
 struct Thread {
     pid: i32,
     begun: Option<Begun>,
 }
 
-/// What is known of a process while it runs.
-pub(crate) struct Running {
-    /// Its place in the tree; None where there was no room.
-    pub(crate) at: Option<usize>,
-    /// Stops at each call.
-    pub(crate) every: bool,
-    pub(crate) recent: VecDeque<outcome::Recent>,
-    /// Sockets that are being connected: descriptor and address.
-    pub(crate) connecting: HashMap<i32, String>,
-}
-
 pub(crate) struct Follower {
-    pub(crate) tree: Tree,
-    pub(crate) running: HashMap<i32, Running>,
+    pub(crate) state: State,
     threads: HashMap<i32, Thread>,
-    began: Instant,
-    /// Our filter has stopped a call: it could be set.
-    pub(crate) filtered: bool,
-    /// Files that were refused, by their last name: places in `tree.failures`. A later success with the name resolves them.
-    pub(crate) refused: HashMap<Vec<u8>, Vec<usize>>,
 }
 
 impl Follower {
     /// `every`: a filter that was there before ours may refuse calls.
     pub(crate) fn new(main: i32, every: bool) -> Follower {
-        let mut follower = Follower {
-            tree: Tree::default(),
-            running: HashMap::new(),
-            threads: HashMap::new(),
-            began: Instant::now(),
-            filtered: false,
-            refused: HashMap::new(),
-        };
+        let mut follower = Follower { state: State::new(), threads: HashMap::new() };
         follower.know(main);
-        if let Some(running) = follower.running.get_mut(&main) {
+        if let Some(running) = follower.state.running.get_mut(&main) {
             running.every = every;
         }
         follower
     }
 
-    pub(crate) fn now_ns(&self) -> u64 {
-        u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)
-    }
-
     /// Processes that have not ended.
     pub(crate) fn left(&self) -> usize {
-        self.running.len()
+        self.state.running.len()
     }
 
     /// Follows until every process has ended; with `until`, at most for this long after that process has.
     pub(crate) fn follow(&mut self, until: Option<(i32, Duration)>) {
         let mut end: Option<Instant> = None;
         loop {
-            if let Some((_, linger)) = until.filter(|(main, _)| end.is_none() && !self.running.contains_key(main)) {
+            if let Some((_, linger)) = until.filter(|(main, _)| end.is_none() && !self.state.running.contains_key(main))
+            {
                 end = Some(Instant::now() + linger);
             }
             let mut status = 0;
@@ -116,7 +80,7 @@ impl Follower {
         if !libc::WIFSTOPPED(status) {
             return;
         }
-        self.tree.stops += 1;
+        self.state.tree.stops += 1;
         self.know(tid);
         let signal = libc::WSTOPSIG(status);
         match status >> 16 {
@@ -146,7 +110,7 @@ impl Follower {
 
     fn resume(&self, tid: i32, signal: i32) {
         let thread = self.threads.get(&tid);
-        let every = thread.and_then(|thread| self.running.get(&thread.pid)).is_some_and(|running| running.every);
+        let every = thread.and_then(|thread| self.state.running.get(&thread.pid)).is_some_and(|running| running.every);
         let within = thread.is_some_and(|thread| thread.begun.is_some());
         tracee::resume(if every || within { PTRACE_SYSCALL } else { PTRACE_CONT }, tid, signal);
     }
@@ -156,7 +120,7 @@ impl Follower {
             Stop::Filtered { nr, args } | Stop::Entry { nr, args } => (nr, args),
             _ => return self.resume(tid, 0),
         };
-        self.filtered |= by_filter;
+        self.state.filtered |= by_filter;
         let pid = self.threads.get(&tid).map_or(tid, |thread| thread.pid);
         let program = outcome::program_of(pid, nr, &args);
         if let Some(thread) = self.threads.get_mut(&tid) {
@@ -168,7 +132,7 @@ impl Follower {
     fn returns(&mut self, tid: i32, result: i64) {
         let thread = self.threads.get_mut(&tid);
         if let Some((pid, begun)) = thread.and_then(|thread| Some((thread.pid, thread.begun.take()?))) {
-            outcome::judge(self, pid, &begun, result);
+            outcome::judge(&mut self.state, pid, &begun, result);
         }
         self.resume(tid, 0);
     }
@@ -180,21 +144,21 @@ impl Follower {
         let program = begun.and_then(|begun| begun.program).unwrap_or_default();
         self.threads.retain(|other, thread| thread.pid != tid || *other == tid);
         self.threads.insert(tid, Thread { pid: tid, begun: None });
-        if let Some(running) = self.running.get_mut(&tid) {
-            running.every |= !self.filtered;
+        if let Some(running) = self.state.running.get_mut(&tid) {
+            running.every |= !self.state.filtered;
             running.recent.clear();
             running.connecting.clear();
         }
-        outcome::executed(self, tid, program);
+        outcome::executed(&mut self.state, tid, program);
         // The return of the call: nothing is known of it that would be of use.
         self.resume(tid, 0);
     }
 
     fn signalled(&mut self, tid: i32, number: i32) {
         let pid = self.threads.get(&tid).map_or(tid, |thread| thread.pid);
-        let at = self.running.get(&pid).and_then(|running| running.at);
+        let at = self.state.running.get(&pid).and_then(|running| running.at);
         if let (Some(process), Some(info)) =
-            (at.and_then(|at| self.tree.processes.get_mut(at)), tracee::signal_info(tid))
+            (at.and_then(|at| self.state.tree.processes.get_mut(at)), tracee::signal_info(tid))
         {
             // SAFETY: a code of 0 or less is of a signal that a process sent, which has the sender's id.
             let sender = (info.si_code <= 0).then(|| unsafe { info.si_pid() });
@@ -208,8 +172,10 @@ impl Follower {
         if tid != thread.pid {
             return;
         }
-        let now = self.now_ns();
-        if let Some(process) = self.running.remove(&tid).and_then(|gone| self.tree.processes.get_mut(gone.at?)) {
+        let now = self.state.now_ns();
+        if let Some(process) =
+            self.state.running.remove(&tid).and_then(|gone| self.state.tree.processes.get_mut(gone.at?))
+        {
             process.status = Some(status);
             process.ended_ns = Some(now);
         }
@@ -224,21 +190,21 @@ impl Follower {
         let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<i32>().ok());
         let pid = field("Tgid:").unwrap_or(tid);
         self.threads.insert(tid, Thread { pid, begun: None });
-        if self.running.contains_key(&pid) {
+        if self.state.running.contains_key(&pid) {
             return;
         }
-        let parent = field("PPid:").and_then(|parent| self.running.get(&parent));
+        let parent = field("PPid:").and_then(|parent| self.state.running.get(&parent));
         let (place, every) = parent.map_or((None, false), |parent| (parent.at, parent.every));
-        let program = place.and_then(|at| self.tree.processes.get(at)).map(|process| process.program.clone());
-        let at = self.tree.add_process(Process {
+        let program = place.and_then(|at| self.state.tree.processes.get(at)).map(|process| process.program.clone());
+        let at = self.state.tree.add_process(Process {
             pid,
             parent: place,
             program: program.unwrap_or_default(),
-            started_ns: self.now_ns(),
+            started_ns: self.state.now_ns(),
             ..Process::default()
         });
         let running = Running { at, every, recent: VecDeque::new(), connecting: HashMap::new() };
-        self.running.insert(pid, running);
+        self.state.running.insert(pid, running);
     }
 }
 

@@ -14,6 +14,7 @@ mod look;
 mod memory;
 mod outcome;
 mod run;
+mod state;
 mod tracee;
 mod tree;
 

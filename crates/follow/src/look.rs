@@ -86,7 +86,8 @@ fn content(pid: i32, seen: &Path) -> Value {
     }
     if let Some(line) = head.strip_prefix(b"#!") {
         let line = line.split(|byte| *byte == b'\n').next().unwrap_or_default();
-        let program = line.trim_ascii().split(|byte| byte.is_ascii_whitespace()).next().unwrap_or_default();
+        // Only blanks and tabs end it: a carriage return is part of the name.
+        let program = line.split(|byte| b" \t".contains(byte)).find(|word| !word.is_empty()).unwrap_or_default();
         return json!({"form": "script", "interpreter": text(program), "interpreter_exists": in_root(pid, program).exists(),
             "carriage_return": line.ends_with(b"\r")});
     }

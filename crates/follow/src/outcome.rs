@@ -2,22 +2,14 @@
 
 use crate::calls::{self, About, Call, Class};
 use crate::dns;
-use crate::follower::{Begun, Follower};
+
 use crate::look;
 use crate::memory;
+use crate::state::{Begun, Recent, State};
 use crate::tree::{Failure, Lookup};
 use libc as c;
 use serde_json::Value;
 
-/// Failures that a process may speak of soon: files that are not there are so frequent that only these are kept.
-pub(crate) struct Recent {
-    call: &'static Call,
-    errno: i32,
-    name: Vec<u8>,
-    ts_ns: u64,
-    /// Where it is kept, if it is.
-    kept: Option<usize>,
-}
 const MOST_RECENT: usize = 64;
 const MOST_LIBRARIES: usize = 64;
 const MOST_LOOKUPS: usize = 64;
@@ -45,7 +37,7 @@ fn base(path: &[u8]) -> &[u8] {
 }
 
 /// `result` is the kernel's: -4095 to -1 is an error.
-pub(crate) fn judge(f: &mut Follower, pid: i32, begun: &Begun, result: i64) {
+pub(crate) fn judge(f: &mut State, pid: i32, begun: &Begun, result: i64) {
     let Some(call) = calls::find(begun.nr) else { return };
     match i32::try_from(result) {
         Ok(negative @ -4095..=-1) => failed(f, pid, call, begun, -negative),
@@ -55,7 +47,7 @@ pub(crate) fn judge(f: &mut Follower, pid: i32, begun: &Begun, result: i64) {
 
 // -- failures ----------------------------------------------------------------------------------------------------------
 
-fn failed(f: &mut Follower, pid: i32, call: &'static Call, begun: &Begun, errno: i32) {
+fn failed(f: &mut State, pid: i32, call: &'static Call, begun: &Begun, errno: i32) {
     f.tree.failed_calls += 1;
     if call.class == Class::Net && [c::EINPROGRESS, c::EALREADY].contains(&errno) {
         remember_address(f, pid, call, begun);
@@ -93,7 +85,7 @@ fn failed(f: &mut Follower, pid: i32, call: &'static Call, begun: &Begun, errno:
 }
 
 /// The call did not reach our filter: another answered it. Two calls pass ours unseen for some arguments.
-fn may_be_refused(f: &Follower, pid: i32, call: &Call, errno: i32) -> bool {
+fn may_be_refused(f: &State, pid: i32, call: &Call, errno: i32) -> bool {
     let every = f.running.get(&pid).is_some_and(|running| running.every);
     let partly = [c::SYS_newfstatat, c::SYS_mprotect].contains(&call.nr);
     every && f.filtered && !partly && [c::EPERM, c::EACCES, c::ENOSYS].contains(&errno)
@@ -101,7 +93,7 @@ fn may_be_refused(f: &Follower, pid: i32, call: &Call, errno: i32) -> bool {
 
 #[allow(clippy::too_many_arguments)] // a failure has that many parts
 fn keep(
-    f: &mut Follower,
+    f: &mut State,
     pid: i32,
     at: usize,
     call: &'static Call,
@@ -139,7 +131,7 @@ fn facts(pid: i32, errno: i32, path: Option<&[u8]>) -> Value {
     }
 }
 
-fn library_absent(f: &mut Follower, at: usize, path: &[u8]) {
+fn library_absent(f: &mut State, at: usize, path: &[u8]) {
     let name = base(path);
     let is_library = name.ends_with(b".so") || name.windows(4).any(|part| part == b".so.");
     let Some(process) = f.tree.processes.get_mut(at).filter(|_| is_library) else { return };
@@ -155,7 +147,7 @@ fn library_absent(f: &mut Follower, at: usize, path: &[u8]) {
 
 // -- sockets -----------------------------------------------------------------------------------------------------------
 
-fn address_of(f: &Follower, pid: i32, call: &Call, begun: &Begun) -> Option<(String, Option<u16>)> {
+fn address_of(f: &State, pid: i32, call: &Call, begun: &Begun) -> Option<(String, Option<u16>)> {
     if let About::Address(at, length) = call.about {
         return memory::address(&memory::read(pid, begun.args[at], (begun.args[length] as usize).min(128)));
     }
@@ -167,7 +159,7 @@ fn address_of(f: &Follower, pid: i32, call: &Call, begun: &Begun) -> Option<(Str
     )
 }
 
-fn remember_address(f: &mut Follower, pid: i32, call: &Call, begun: &Begun) {
+fn remember_address(f: &mut State, pid: i32, call: &Call, begun: &Begun) {
     if !matches!(call.about, About::Address(..)) || call.nr != c::SYS_connect {
         return;
     }
@@ -182,7 +174,7 @@ fn remember_address(f: &mut Follower, pid: i32, call: &Call, begun: &Begun) {
 }
 
 /// A question to a name server, or its answer.
-fn asked(f: &mut Follower, pid: i32, fd: i32, server: &str, message: Option<(String, Option<u8>)>) {
+fn asked(f: &mut State, pid: i32, fd: i32, server: &str, message: Option<(String, Option<u8>)>) {
     let Some(process) = f.running.get(&pid).and_then(|running| running.at).and_then(|at| f.tree.processes.get_mut(at))
     else {
         return;
@@ -207,7 +199,7 @@ fn asked(f: &mut Follower, pid: i32, fd: i32, server: &str, message: Option<(Str
 
 // -- successes ---------------------------------------------------------------------------------------------------------
 
-fn succeeded(f: &mut Follower, pid: i32, call: &'static Call, begun: &Begun, result: i64) {
+fn succeeded(f: &mut State, pid: i32, call: &'static Call, begun: &Begun, result: i64) {
     let args = &begun.args;
     match call.class {
         Class::Open => opened(f, pid, call, args),
@@ -245,7 +237,7 @@ fn is_exec_question(call: &Call, args: &[u64; 6]) -> bool {
 }
 
 /// A file of this name was found, may be executed, or was: what was refused before does not matter any more.
-fn resolve(f: &mut Follower, name: &[u8]) {
+fn resolve(f: &mut State, name: &[u8]) {
     for at in f.refused.remove(name).unwrap_or_default() {
         if let Some(failure) = f.tree.failures.get_mut(at) {
             failure.resolved = true;
@@ -253,7 +245,7 @@ fn resolve(f: &mut Follower, name: &[u8]) {
     }
 }
 
-fn opened(f: &mut Follower, pid: i32, call: &Call, args: &[u64; 6]) {
+fn opened(f: &mut State, pid: i32, call: &Call, args: &[u64; 6]) {
     let Some(at) = f.running.get(&pid).and_then(|running| running.at) else { return };
     if f.tree.processes.get(at).is_none_or(|process| process.libraries.is_empty()) {
         return;
@@ -265,7 +257,7 @@ fn opened(f: &mut Follower, pid: i32, call: &Call, args: &[u64; 6]) {
 }
 
 /// A program took the place of the process.
-pub(crate) fn executed(f: &mut Follower, pid: i32, program: Vec<u8>) {
+pub(crate) fn executed(f: &mut State, pid: i32, program: Vec<u8>) {
     resolve(f, base(&program));
     let Some(at) = f.running.get(&pid).and_then(|running| running.at) else { return };
     if let Some(process) = f.tree.processes.get_mut(at) {
@@ -274,16 +266,15 @@ pub(crate) fn executed(f: &mut Follower, pid: i32, program: Vec<u8>) {
         process.libraries.clear();
         process.said.clear();
     }
-    // Tried in other places, or as a script, before.
-    for failure in
-        f.tree.failures.iter_mut().filter(|failure| failure.process == at && failure.call.class == Class::Exec)
-    {
-        failure.resolved = true;
+    // Tried in other places, or as a script, before. A program of another machine is no script, though execvp has a shell read it.
+    let elf = |failure: &Failure| failure.errno == c::ENOEXEC && failure.facts["content"]["form"] == "elf";
+    for failure in f.tree.failures.iter_mut().filter(|f| f.process == at && f.call.class == Class::Exec) {
+        failure.resolved |= !elf(failure);
     }
 }
 
 /// Words on the error output: of which of the last failures do they speak? By the system's text for the error, or the file's name.
-fn said(f: &mut Follower, pid: i32, call: &Call, args: &[u64; 6]) {
+fn said(f: &mut State, pid: i32, call: &Call, args: &[u64; 6]) {
     let words = match call.nr {
         c::SYS_write => memory::read(pid, args[1], (args[2] as usize).min(SAID)),
         c::SYS_writev => memory::gathered(pid, args[1], args[2], SAID),
@@ -325,7 +316,7 @@ fn error_text(errno: i32) -> String {
     text.split(" (os error").next().unwrap_or_default().to_string()
 }
 
-fn talked(f: &mut Follower, pid: i32, call: &'static Call, begun: &Begun, result: i64) {
+fn talked(f: &mut State, pid: i32, call: &'static Call, begun: &Begun, result: i64) {
     let (fd, args) = (begun.args[0] as i32, &begun.args);
     match call.nr {
         c::SYS_connect => {
@@ -371,7 +362,7 @@ fn talked(f: &mut Follower, pid: i32, call: &'static Call, begun: &Begun, result
 }
 
 /// A connection resolves the attempts before it of this process. Name servers are asked over sockets of their own.
-fn connected(f: &mut Follower, pid: i32, fd: i32) {
+fn connected(f: &mut State, pid: i32, fd: i32) {
     let Some(running) = f.running.get(&pid) else { return };
     let (at, name) = (running.at, running.connecting.get(&fd));
     if name.is_none_or(|name| name.ends_with(":53") || name.starts_with('/')) {
@@ -385,7 +376,7 @@ fn connected(f: &mut Follower, pid: i32, fd: i32) {
 }
 
 /// A signal that a process of the command sent: if it ends another of them, that was meant.
-fn killed(f: &mut Follower, call: &Call, args: &[u64; 6]) {
+fn killed(f: &mut State, call: &Call, args: &[u64; 6]) {
     let Ok(pid) = i32::try_from(args[0] as i64) else { return };
     if call.nr == c::SYS_pidfd_send_signal || args[1] == 0 && call.nr == c::SYS_kill {
         return;

@@ -184,7 +184,7 @@ fn follower_main(words: &[CString], before: &libc::sigset_t, mut report: File, l
     }
     let mut follower = Follower::new(main, outer);
     follower.follow(Some((main, linger)));
-    let seen = follower.tree.as_json(follower.filtered, follower.left());
+    let seen = follower.state.tree.as_json(follower.state.filtered, follower.left());
     let _ = report.write_all(&[b"+", seen.to_string().as_bytes()].concat());
     drop(report);
     follower.follow(None);

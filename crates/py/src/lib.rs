@@ -5,6 +5,7 @@
 use pyo3::prelude::*;
 
 mod beat;
+mod calltrace;
 mod catalog_names;
 mod clock;
 mod data_dir;
@@ -25,6 +26,10 @@ mod wal;
 #[pymodule]
 fn _core(core: &Bound<'_, PyModule>) -> PyResult<()> {
     core.add("VERSION", env!("CARGO_PKG_VERSION"))?;
+    submodule(core, "calltrace", |module| {
+        module.add("FORMATS", calltrace::formats())?;
+        module.add_function(wrap_pyfunction!(calltrace::fold, module)?)
+    })?;
     submodule(core, "capture", |module| {
         module.add_class::<table_writer::TableWriter>()?;
         module.add_class::<beat::Keeper>()?;

@@ -1,7 +1,21 @@
 """The compiled part of leadline (crates/py). Every error is a leadline.errors.LeadlineError."""
 
-from leadline._core import capture, catalog, datadir, follow, host, kernel, pages, pending, recorder, rows, wal
+from leadline._core import calltrace, capture, catalog, datadir, follow, host, kernel, pages, pending, recorder, rows, wal
 
-__all__ = ["VERSION", "capture", "catalog", "datadir", "follow", "host", "kernel", "pages", "pending", "recorder", "rows", "wal"]
+__all__ = [
+    "VERSION",
+    "calltrace",
+    "capture",
+    "catalog",
+    "datadir",
+    "follow",
+    "host",
+    "kernel",
+    "pages",
+    "pending",
+    "recorder",
+    "rows",
+    "wal",
+]
 
 VERSION: str

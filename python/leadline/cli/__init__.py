@@ -29,6 +29,7 @@ COMMANDS = {
     "threads": "Show where the threads of a trace spent their time.",
     "events": "List system calls and stays off the CPU in the order in which they began.",
     "flame": "Show which functions the threads of a trace spent their time in.",
+    "calls": "Fold a function-call trace into a tree with counts.",
     "why": "Run a command that fails, or succeeds wrongly, and explain why.",
     "top": "Watch a running PostgreSQL: waits, sessions, locks, hot blocks.",
     "show": "Show what is in a capture: where the time went, and why.",

@@ -36,8 +36,8 @@ def command(command_line: tuple[str, ...], linger_s: float, as_json: bool) -> in
         click.echo(to_json({"explained": bool(causes), "command": ended, "causes": [c.as_dict() for c in causes], "failed_processes": wrong}
             | seen.left_out))  # fmt: skip
         return outcome
-    ended = f"leadline why: {main.name}: {main.outcome}, {len(seen.processes):,} process{'es' if len(seen.processes) > 1 else ''}"
-    click.echo(f"{ended}, {seen.left_running} left running" if seen.left_running else ended, err=True)
+    line = f"leadline why: {main.name}: {main.outcome}, {len(seen.processes):,} process{'es' if len(seen.processes) > 1 else ''}"
+    click.echo(f"{line}, {seen.left_running} left running" if seen.left_running else line, err=True)
     for number, cause in enumerate(causes[:MOST_CAUSES]):
         if number == 1:
             click.echo("also:", err=True)

@@ -16,7 +16,8 @@ def program_not_found(failure: Failure) -> Cause | None:
     if not (failure.said or failure.call in EXECS) or name.endswith(".so") or ".so." in name:
         return None
     statement = f"There is no program {name}: it is in none of the folders of PATH, or not at {failure.path}."
-    return Cause("program_not_found", 64, statement, [failure.as_call()], f"install {name}, or add its folder to PATH", failure.process, failure=failure)
+    fix = f"install {name}, or add its folder to PATH"
+    return Cause("program_not_found", 64, statement, [failure.as_call()], fix, failure.process, failure=failure)
 
 
 def absent(failure: Failure) -> Cause | None:

@@ -22,7 +22,8 @@ def open_files(failure: Failure) -> Cause | None:
     if not failure.matters or failure.error not in ("EMFILE", "ENFILE"):
         return None
     if failure.error == "ENFILE":
-        return _cause("open_files", failure, "The host has no room for more open files.", "see /proc/sys/fs/file-nr", "sysctl fs.file-max=N")
+        statement = "The host has no room for more open files."
+        return _cause("open_files", failure, statement, "see /proc/sys/fs/file-nr", "sysctl fs.file-max=N")
     limit, used = _limit(failure, "Max open files"), failure.facts.get("open_files")
     statement = f"{failure.process.name} may have {limit} files open, and has no descriptor left."
     fix = "ulimit -n N before the command, or LimitNOFILE=N in its systemd unit"
@@ -34,7 +35,8 @@ def processes(failure: Failure) -> Cause | None:
         return None
     limit, most, used = _limit(failure, "Max processes"), failure.facts.get("pids_max"), failure.facts.get("pids")
     if most is not None and used is not None and used >= most:
-        statement, fix = f"The control group may have {most} processes and threads, and has {used}.", "raise pids.max (TasksMax= in systemd)"
+        statement = f"The control group may have {most} processes and threads, and has {used}."
+        fix = "raise pids.max (TasksMax= in systemd)"
         return _cause("processes", failure, statement, f"pids.max {most}, pids.current {used}", fix)
     user = (failure.facts.get("who") or {}).get("uid")
     statement = f"User {user} may have {limit} processes and threads, and cannot start one more."

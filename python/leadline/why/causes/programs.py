@@ -9,7 +9,7 @@ from leadline.why.seen import Failure, Process, Seen
 
 EXECS = ("execve", "execveat")
 # e_machine of ELF: include/uapi/linux/elf-em.h
-MACHINES = {3: "i386", 8: "MIPS", 20: "PowerPC", 21: "PowerPC64", 22: "S/390", 40: "ARM", 62: "x86-64", 183: "AArch64", 243: "RISC-V", 258: "LoongArch"}
+MACHINES = {3: "i386", 8: "MIPS", 20: "PowerPC", 21: "PowerPC64", 22: "S/390", 40: "ARM", 62: "x86-64", 183: "AArch64", 243: "RISC-V"}
 LOADER_FAILED = 127
 
 

@@ -10,7 +10,7 @@ from leadline.why.seen import Failure
 
 BITS = {"r": 4, "w": 2, "x": 1}
 CAP_DAC_OVERRIDE = 1
-CHANGES_FOLDER = ("mkdir", "mkdirat", "unlink", "unlinkat", "rmdir", "rename", "renameat", "renameat2", "link", "linkat", "symlink", "symlinkat")
+CHANGES_FOLDER = ("mkdir", "mkdirat", "unlink", "unlinkat", "rmdir", "rename", "renameat", "renameat2", "link", "linkat", "symlink")
 
 
 def _allows(part: dict[str, Any], who: dict[str, Any], right: str) -> bool:
@@ -52,7 +52,8 @@ def denied(failure: Failure) -> Cause | None:
     path, verb = refused["path"], refused["right"]
     owner = f"owner {refused['uid']}, group {refused['gid']}, mode {refused['mode']:04o}"
     letter = {"enter": "x", "execute": "x", "read": "r", "write": "w"}[verb]
-    fix = f"chmod +x {quote(path)}" if verb == "execute" else f"setfacl -m u:{who.get('uid')}:{letter} {quote(path)}, or run as another user"
+    grant = f"setfacl -m u:{who.get('uid')}:{letter} {quote(path)}, or run as another user"
+    fix = f"chmod +x {quote(path)}" if verb == "execute" else grant
     statement = f"User {who.get('uid')} may not {verb} {path}" + (f", which {failure.path} needs." if path != failure.path else ".")
     return Cause("permission", 72, statement, [failure.as_call(), f"{path}: {owner}"], fix, failure.process, failure=failure)
 
@@ -64,7 +65,8 @@ def not_permitted(failure: Failure) -> Cause | None:
     user = f"user {who['uid']}" if "uid" in who else "the process"
     about = f" of {failure.path}" if failure.path else ""
     statement = f"The kernel does not permit {failure.call}{about} to {user}: a capability is missing, or the file is immutable."
-    return Cause("not_permitted", 60, statement, [failure.as_call()], "run it as root, or with the capability", failure.process, failure=failure)
+    fix = "run it as root, or with the capability"
+    return Cause("not_permitted", 60, statement, [failure.as_call()], fix, failure.process, failure=failure)
 
 
 def refused_by_filter(failure: Failure) -> Cause | None:
