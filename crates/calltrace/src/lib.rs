@@ -16,6 +16,8 @@ use std::io::BufRead;
 
 /// Bytes of a line that are looked at. The rest of a longer one is skipped.
 const LONGEST_LINE: usize = 64 * 1024;
+/// No text has longer lines.
+const NO_TEXT: u64 = 64 << 20;
 /// Lines by which the format is recognised.
 const SAMPLE: usize = 400;
 
@@ -67,6 +69,7 @@ fn recognise(lines: &[Vec<u8>]) -> Result<Format> {
 fn read_line(input: &mut impl BufRead, line: &mut Vec<u8>, bytes: &mut u64) -> Result<bool> {
     line.clear();
     let mut any = false;
+    let begins = *bytes;
     loop {
         let piece = match input.fill_buf() {
             Ok(piece) => piece,
@@ -84,6 +87,9 @@ fn read_line(input: &mut impl BufRead, line: &mut Vec<u8>, bytes: &mut u64) -> R
         let used = end.map_or(piece.len(), |end| end + 1);
         input.consume(used);
         *bytes += used as u64;
+        if *bytes - begins > NO_TEXT {
+            return Err(Error::new(Kind::Invalid, "this is no text: a line has more than 64 MB"));
+        }
         if end.is_some() {
             if line.last() == Some(&b'\r') {
                 line.pop();
