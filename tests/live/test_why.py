@@ -242,6 +242,11 @@ def test_filter_of_its_own(tmp_path: Path) -> None:
     assert (told.ended["exit_code"], told.best["kind"], told.best["call"]) == (4, "seccomp", "mkdir")
 
 
+def test_a_missing_translation_of_the_error_is_not_its_cause() -> None:
+    told = why("ls", "/nowhere/at/all", env={"LANG": "C.UTF-8", "LC_ALL": "C.UTF-8"})
+    assert [cause["statement"] for cause in told.causes] == ["/nowhere/at/all does not exist."]
+
+
 def test_file_that_is_not_there() -> None:
     best = why("cat", "/no/such/file").best
     assert (best["kind"], best["path"]) == ("file_not_found", "/no/such/file")
