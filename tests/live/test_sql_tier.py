@@ -116,7 +116,8 @@ def test_samples_say_what_pg_stat_activity_says(pg: Server, tmp_path: Path) -> N
 def test_the_sampler_does_not_sample_itself(servers: Callable[[int], Server], tmp_path: Path) -> None:
     capture = capture_of(servers(16), tmp_path)
     assert capture.rows("select * from session where application_name = 'leadline'") == []
-    assert capture.scalar("select count(*) from session_sample where in_db_time") == 0
+    # Autovacuum may be at work beside it.
+    assert capture.rows("select * from session_sample where in_db_time and backend_type = 'client backend'") == []
 
 
 def test_passes_and_cost_are_counted(servers: Callable[[int], Server], tmp_path: Path) -> None:
