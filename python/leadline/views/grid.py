@@ -5,7 +5,7 @@ Values stay numbers here; each view writes them for people by the kind of their 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -56,6 +56,19 @@ class Grid:
     rest: str = ""
     empty: str = "none"
     stack: Stack | None = field(default=None, compare=False)
+
+    @classmethod
+    def of(
+        cls,
+        columns: tuple[Column, ...],
+        rows: Sequence[Mapping[str, Any]],
+        note: str = "",
+        rest: str = "",
+        empty: str = "none",
+        stack: Stack | None = None,
+    ) -> Grid:
+        """From rows by name, as a query gives them."""
+        return cls(columns, [tuple(row[c.name] for c in columns) for row in rows], note, rest, empty, stack)
 
     def as_dicts(self) -> list[dict[str, Any]]:
         return [dict(zip((c.name for c in self.columns), row)) for row in self.rows]

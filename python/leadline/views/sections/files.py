@@ -34,7 +34,7 @@ def _kinds(of: Context) -> Grid:
         Column("unused", "unused", "rate", minor=True),
     )
     note = "Fill: the part of a page that is not free, on average. Items, dead, unused: line pointers."
-    return Grid(columns, [tuple(r[c.name] for c in columns) for r in rows], note)
+    return Grid.of(columns, rows, note)
 
 
 def _files(of: Context) -> Grid:
@@ -60,7 +60,7 @@ def _files(of: Context) -> Grid:
         Column("dead", "dead", "rate"),
     )
     rest = f'{len(rows) - MOST} more: leadline sql {of.capture.path} "from page_file"' if len(rows) > MOST else ""
-    return Grid(columns, [tuple(r[c.name] for c in columns) for r in rows[:MOST]], rest=rest)
+    return Grid.of(columns, rows[:MOST], rest=rest)
 
 
 def _tiles(of: Context, kinds: Grid) -> list[Tile]:

@@ -92,7 +92,7 @@ def _processes(of: Context) -> Grid:
     )
     note = "Seconds on a CPU, ready and waiting for one, and waiting for block I/O, of all threads."
     more = f'{len(rows) - MOST} more: leadline sql {of.capture.path} "from process_use"' if len(rows) > MOST else ""
-    return Grid(columns, [tuple(r[c.name] for c in columns) for r in rows[:MOST]], note, more, "no process did anything")
+    return Grid.of(columns, rows[:MOST], note, more, "no process did anything")
 
 
 def _short(of: Context) -> Grid:
@@ -113,7 +113,7 @@ def _short(of: Context) -> Grid:
         Column("mean_life_s", "mean life, s", "seconds"),
         Column("cpu_s", "CPU, s", "seconds"),
     )
-    return Grid(columns, [tuple(r[c.name] for c in columns) for r in rows[:MOST]], empty="no process ended")
+    return Grid.of(columns, rows[:MOST], empty="no process ended")
 
 
 def _pressure(of: Context) -> Grid:
@@ -134,7 +134,7 @@ def _pressure(of: Context) -> Grid:
         Column("worst", "worst interval", "share"),
     )
     note = "Time in which at least one task, or all runnable tasks, were stalled on the resource (PSI)."
-    return Grid(columns, [tuple(r[c.name] for c in columns) for r in rows], note, empty="this kernel does not count pressure")
+    return Grid.of(columns, rows, note, empty="this kernel does not count pressure")
 
 
 def _devices(of: Context) -> Grid:
@@ -159,7 +159,7 @@ def _devices(of: Context) -> Grid:
         Column("write_ms", "write, ms", "seconds"),
     )
     note = "Busy: at least one request was there. Queue: requests there on average. Milliseconds: a request, with its time in the queue."
-    return Grid(columns, [tuple(r[c.name] for c in columns) for r in rows[:MOST]], note, empty="no device did anything")
+    return Grid.of(columns, rows[:MOST], note, empty="no device did anything")
 
 
 def _network(of: Context) -> Grid:
@@ -180,7 +180,7 @@ def _network(of: Context) -> Grid:
         Column("errors", "errors"),
         Column("dropped", "dropped"),
     )
-    return Grid(columns, [tuple(r[c.name] for c in columns) for r in rows[:MOST]], empty="nothing was sent or received")
+    return Grid.of(columns, rows[:MOST], empty="nothing was sent or received")
 
 
 def _cgroups(of: Context) -> Grid:
@@ -201,7 +201,7 @@ def _cgroups(of: Context) -> Grid:
         Column("limit_hits", "limit hits", "rate"),
         Column("oom_kills", "killed"),
     )
-    return Grid(columns, [tuple(r[c.name] for c in columns) for r in rows[:MOST]], empty="no control group did anything")
+    return Grid.of(columns, rows[:MOST], empty="no control group did anything")
 
 
 def _is_host(of: Context) -> bool:

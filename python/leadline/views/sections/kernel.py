@@ -37,7 +37,7 @@ def _threads(of: Context) -> Grid:
     note = "Each thread's parts sum to the time it was traced."
     path = of.capture.path
     more = f"{len(rows) - MOST} more: leadline threads {path}" if len(rows) > MOST else f"one process: leadline threads {path} PID"
-    return Grid(columns, [tuple(r[c.name] for c in columns) for r in rows[:MOST]], note, more, "no thread was traced")
+    return Grid.of(columns, rows[:MOST], note, more, "no thread was traced")
 
 
 def _tiles(of: Context, grid: Grid) -> list[Tile]:
@@ -75,9 +75,9 @@ def _calls(of: Context) -> Grid:
         Column("p99_ms", "p99, ms", "seconds", minor=True),
         Column("error", "most often", "text", minor=True),
     )
-    more = f"{len(rows) - MOST} more: leadline sql {of.capture.path} \"from call\"" if len(rows) > MOST else ""
+    more = f'{len(rows) - MOST} more: leadline sql {of.capture.path} "from call"' if len(rows) > MOST else ""
     note = "Elapsed time is sleep, run queue and CPU together."
-    return Grid(columns, [tuple(r[c.name] for c in columns) for r in rows[:MOST]], note, more, "no call returned")
+    return Grid.of(columns, rows[:MOST], note, more, "no call returned")
 
 
 def _sleeps(of: Context) -> Grid:
@@ -99,7 +99,7 @@ def _sleeps(of: Context) -> Grid:
         Column("below", "called by", "text", minor=True),
     )
     note = "Functions of the kernel. Without a call, a thread mostly waits for a page to be read."
-    return Grid(columns, [tuple(r[c.name] for c in columns) for r in rows[:MOST]], note, empty="no thread slept")
+    return Grid.of(columns, rows[:MOST], note, empty="no thread slept")
 
 
 def _disks(of: Context) -> Grid:
@@ -121,7 +121,7 @@ def _disks(of: Context) -> Grid:
         Column("most_by", "most often by", "text", minor=True),
     )
     note = "Of the whole host. The 99th percentile is of queue and device together."
-    return Grid(columns, [tuple(r[c.name] for c in columns) for r in rows[:MOST]], note, empty="no request was made")
+    return Grid.of(columns, rows[:MOST], note, empty="no request was made")
 
 
 def _sessions(of: Context) -> Grid:
@@ -152,7 +152,7 @@ def _sessions(of: Context) -> Grid:
         Column("device_s", "in the disk, s", "seconds", minor=True),
     )
     note = "Database time, and what the kernel saw the processes do at the same moments. Disk: requests of the calls that were seen."
-    return Grid(columns, [tuple(r[c.name] for c in columns) for r in rows[:MOST]], note, empty="no session was sampled")
+    return Grid.of(columns, rows[:MOST], note, empty="no session was sampled")
 
 
 SECTIONS = (

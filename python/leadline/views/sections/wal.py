@@ -63,8 +63,7 @@ def _kinds(of: Context) -> Grid:
         Column("image_bytes", "page images", "bytes", minor=True),
         Column("share", "share", "share"),
     )
-    shown = [tuple(r[c.name] for c in columns) for r in rows]
-    return Grid(columns, shown[:MOST], rest=_rest(of, len(shown), "kind", "wal_record"))
+    return Grid.of(columns, rows[:MOST], rest=_rest(of, len(rows), "kind", "wal_record"))
 
 
 def _relations(of: Context) -> Grid:
@@ -86,13 +85,12 @@ def _relations(of: Context) -> Grid:
         Column("image_bytes", "page images", "bytes", minor=True),
         Column("share", "share", "share"),
     )
-    shown = [tuple(r[c.name] for c in columns) for r in rows]
     note = "Bytes that records contain for blocks of a relation: data and page images. Numbers are tablespace/database/file."
     parts = f"""
       with {_NAMED}
       select b.start_lsn, {_RELATION} as name, b.data_length + b.fpi_length as bytes
       from wal_block_raw b left join named n using (dbnode, relfilenode)"""
-    return Grid(columns, shown[:MOST], note, _rest(of, len(shown), "relation", "wal_block"), stack=_picture(of, parts))
+    return Grid.of(columns, rows[:MOST], note, _rest(of, len(rows), "relation", "wal_block"), stack=_picture(of, parts))
 
 
 def _images(of: Context) -> Grid:
@@ -117,9 +115,8 @@ def _images(of: Context) -> Grid:
         Column("superseded", "superseded"),
         Column("superseded_bytes", "their bytes", "bytes"),
     )
-    shown = [tuple(r[c.name] for c in columns) for r in rows]
     note = "Page images that replay restores. Superseded: a later image of the same page is in this log too."
-    return Grid(columns, shown[:MOST], note, _rest(of, len(shown), "relation", "wal_block"), "no page images")
+    return Grid.of(columns, rows[:MOST], note, _rest(of, len(rows), "relation", "wal_block"), "no page images")
 
 
 def _transactions(of: Context) -> Grid:
@@ -139,13 +136,12 @@ def _transactions(of: Context) -> Grid:
         Column("spans", "spans log of", "bytes"),
         Column("share", "share", "share"),
     )
-    shown = [tuple(r[c.name] for c in columns) for r in rows]
-    return Grid(columns, shown[:MOST], rest=_rest(of, len(shown), "transaction", "wal_record"), empty="no transaction wrote a record")
+    return Grid.of(columns, rows[:MOST], rest=_rest(of, len(rows), "transaction", "wal_record"), empty="no transaction wrote a record")
 
 
 def _rest(of: Context, rows: int, thing: str, table: str) -> str:
     more = count(rows - MOST, f"more {thing}")
-    return f"{more}: leadline sql {of.capture.path} \"from {table}\"" if rows > MOST else ""
+    return f'{more}: leadline sql {of.capture.path} "from {table}"' if rows > MOST else ""
 
 
 def _tiles(of: Context, _: Grid) -> list[Tile]:
