@@ -31,3 +31,16 @@ create or replace macro confidence_of_seen(samples, seen, named, waiting) as
   case when samples >= getvariable('confident_samples') and seen >= getvariable('confident_seen')
             and named >= getvariable('named_part') * waiting then 'high'
        when samples >= getvariable('some_samples') and seen >= getvariable('some_seen') then 'medium' else 'low' end;
+
+-- A program in a sentence: its processes together, or the one it was.
+create or replace macro program(comm, processes, pid) as
+  coalesce(comm, '?') || case when processes = 1 and pid is not null then format(' (pid {})', pid)
+                              else format(' ({} processes)', processes::bigint) end;
+
+-- Functions in which the kernel sleeps on one of its own locks, and the system calls that force data to disk or ask whether something
+-- has happened.
+create or replace macro is_kernel_lock(function) as
+  regexp_matches(function, '^(rwsem_|__?mutex_lock|mutex_lock|percpu_rwsem|__?down|down_)');
+create or replace macro is_sync_call(call) as call in ('fsync', 'fdatasync', 'sync_file_range', 'syncfs', 'sync', 'msync');
+create or replace macro is_poll_call(call) as
+  call in ('poll', 'ppoll', 'select', 'pselect6', 'epoll_wait', 'epoll_pwait', 'epoll_pwait2');

@@ -23,8 +23,7 @@ by_name as (
   from process_use where not kernel group by comm
 ),
 labelled as (
-  select *, coalesce(comm, '?') || case when processes = 1 and pid is not null then format(' (pid {})', pid)
-                                        else format(' ({} processes)', processes::bigint) end as who
+  select *, program(comm, processes, pid) as who
   from by_name
 ),
 total as (

@@ -38,7 +38,7 @@ user_of as (  -- bytes are counted per process and not per device: those of the 
   group by f.device, u.comm having sum(u.read_bytes + u.write_bytes) > 0
 ),
 named as (
-  select device, string_agg(coalesce(comm, '?') || case when processes = 1 and pid is not null then format(' (pid {})', pid) else format(' ({} processes)', processes::bigint) end
+  select device, string_agg(program(comm, processes, pid)
                             || format(' {:.0f} MiB', (read_bytes + write_bytes) / 1048576.0)
                             || case when coalesce(waited_s, seen_waiting_s, 0) > 0 then format(', waited {:.1f} s', coalesce(waited_s, seen_waiting_s)) else '' end,
                             '; ' order by read_bytes + write_bytes desc, comm) as processes

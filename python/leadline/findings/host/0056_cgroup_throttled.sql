@@ -26,7 +26,7 @@ user_of as (
   from process_use where cgroup is not null group by cgroup, comm
 ),
 named as (
-  select cgroup, string_agg(comm || case when processes = 1 then format(' (pid {})', pid) else format(' ({} processes)', processes) end || format(' {:.1f} s', cpu_s),
+  select cgroup, string_agg(program(comm, processes, pid) || format(' {:.1f} s', cpu_s),
                             ', ' order by place) as processes
   from user_of where place <= getvariable('named_processes') group by cgroup
 )

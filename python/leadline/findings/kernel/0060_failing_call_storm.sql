@@ -36,8 +36,8 @@ slept as (
 select 'FAILING-CALL-STORM' as id, severity_of(seconds / (threads * w.window_s), seconds, w.window_s) as severity,
        case when calls >= getvariable('confident_calls') then 'high' else 'medium' end as confidence,
        format('{} of {}', call, f.comm) as subject,
-       format('{} of {}{} failed {} times with {} ({:.0f} a second), always with the arguments {}, {}: {:.3f} s in all, {:.1f} us each{}',
-              call, f.comm, case when processes > 1 then format(' ({} processes)', processes) else format(' (pid {})', pid) end,
+       format('{} of {} failed {} times with {} ({:.0f} a second), always with the arguments {}, {}: {:.3f} s in all, {:.1f} us each{}',
+              call, program(f.comm, processes, pid),
               calls, error, calls / w.window_s, printf('0x%x', arg0), printf('0x%x', arg1), seconds, seconds / calls * 1e6,
               case when waited_s >= getvariable('waiting_part') * seconds
                    then format(', {:.3f} s of it waiting{}', waited_s, coalesce(' in ' || s.wait_function, '')) else '' end)

@@ -30,8 +30,8 @@ with waits as (
 select 'RUNQ-DELAY' as id, severity_of(seconds / (threads * w.window_s), seconds, w.window_s) as severity,
        case when waits >= getvariable('confident_waits') then 'high' else 'medium' end as confidence,
        f.comm as subject,
-       format('{}{} was ready to run for {:.1f} s while other threads had its CPU, and ran for {:.1f} s; it waited behind {}; the longest wait {:.1f} ms',
-              f.comm, case when processes > 1 then format(' ({} processes)', processes) else format(' (pid {})', pid) end, seconds, cpu_s,
+       format('{} was ready to run for {:.1f} s while other threads had its CPU, and ran for {:.1f} s; it waited behind {}; the longest wait {:.1f} ms',
+              program(f.comm, processes, pid), seconds, cpu_s,
               (select string_agg(format('{} {:.1f} s', before, b.seconds), ', ' order by b.seconds desc, before)
                from (select * from behind b where b.comm = f.comm order by b.seconds desc, before limit getvariable('named_threads')::int) b),
               max_ms) as statement,

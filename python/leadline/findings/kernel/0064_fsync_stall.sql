@@ -8,10 +8,10 @@
 -- threshold: fsync_min_s = 1 (seconds in the window, of all threads of a program: less is ordinary)
 -- threshold: fsync_slow_ms = 20 (milliseconds that one of 100 takes at least: a commit that waits for it is felt)
 -- threshold: confident_syncs = 100 (calls)
--- silent unless: exists (from syscall_name where name in ('fsync', 'fdatasync', 'sync_file_range', 'syncfs', 'sync', 'msync'))
+-- silent unless: exists (from syscall where nr in (select nr from syscall_name where is_sync_call(name)))
 -- wrong when: only a checkpoint or a backup forces data to disk, and nobody waits for it
 with sync as (
-  select * from call where call in ('fsync', 'fdatasync', 'sync_file_range', 'syncfs', 'sync', 'msync') and not partial
+  select * from call where is_sync_call(call) and not partial
 ), disk as (
   select s.comm, s.call, sum(b.queue_ns) / 1e9 as queue_s, sum(b.service_ns) / 1e9 as service_s, count(*) as requests,
          mode(b.device) as device
@@ -25,8 +25,8 @@ with sync as (
 select 'FSYNC-STALL' as id, severity_of(seconds / (threads * w.window_s), seconds, w.window_s) as severity,
        case when calls >= getvariable('confident_syncs') then 'high' else 'medium' end as confidence,
        format('{} of {}', f.call, f.comm) as subject,
-       format('{} of {}{} took {:.1f} s in {} calls: half of them up to {:.1f} ms, one of 100 {:.1f} ms or more, the longest {:.1f} ms{}', f.call, f.comm,
-              case when processes > 1 then format(' ({} processes)', processes) else format(' (pid {})', pid) end, seconds, calls, p50_ms, p99_ms, max_ms,
+       format('{} of {} took {:.1f} s in {} calls: half of them up to {:.1f} ms, one of 100 {:.1f} ms or more, the longest {:.1f} ms{}',
+              f.call, program(f.comm, processes, pid), seconds, calls, p50_ms, p99_ms, max_ms,
               coalesce(format('. Its {} requests were {:.3f} s in the queue of {} and {:.3f} s in the disk', d.requests, d.queue_s, d.device, d.service_s), '')) as statement,
        seconds as cost_s, null::double as share_of_db_time, calls as samples, f.ts_from, f.ts_to,
        to_json([{call: f.call, calls: calls, seconds: round(seconds, 6), p50_ms: round(p50_ms, 3), p99_ms: round(p99_ms, 3), max_ms: round(max_ms, 3),
