@@ -34,7 +34,6 @@ impl BlockIos {
     }
 
     fn row<'a>(&'a self, head: Head, io: &'a BlockIo, thread_id: i32) -> Row<'a> {
-        let end = io.comm.iter().position(|b| *b == 0).unwrap_or(io.comm.len());
         vec![
             Value::Int(head.ts as i64),
             Value::Int(io.queue_ns as i64),
@@ -47,7 +46,7 @@ impl BlockIos {
             Value::Int(io.error.into()),
             Value::Int(thread_id.into()),
             Value::Int(head.tid.into()),
-            Value::Text(std::str::from_utf8(&io.comm[..end]).unwrap_or("?")),
+            Value::Text(&io.comm),
         ]
     }
 }

@@ -14,7 +14,7 @@ pub struct Head {
 }
 
 /// One record.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(clippy::large_enum_variant)] // copied out of the ring once
 pub enum Record<'a> {
     /// A thread was found, made, or given another program.
@@ -32,7 +32,7 @@ pub enum Record<'a> {
 }
 
 /// A request of a block device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct BlockIo {
     pub sector: u64,
@@ -47,7 +47,7 @@ pub struct BlockIo {
     pub device: u32,
     /// Operation in the low 8 bits; flags.
     pub flags: u32,
-    pub comm: [u8; 16],
+    pub comm: String,
 }
 
 /// Why a stack was taken.
@@ -90,14 +90,14 @@ pub enum Origin {
 }
 
 /// Who a thread is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct Named {
     pub origin: Origin,
     pub tgid: u32,
     pub other_tid: u32,
     pub start_ns: u64,
-    pub comm: [u8; 16],
+    pub comm: String,
 }
 
 /// What a thread did in the window.
@@ -206,9 +206,15 @@ pub fn parse(bytes: &[u8]) -> Option<Record<'_>> {
         _ => return None,
     };
     let f = Fields(bytes.get(..NAMED)?);
-    let comm = f.0.last_chunk().copied().unwrap_or_default();
+    let comm = comm(f.0);
     let (tgid, other_tid, start_ns) = (f.u32(HEAD), f.u32(HEAD + 4), f.u64(HEAD + 8));
     Some(Record::Named(head, Named { origin, tgid, other_tid, start_ns, comm }))
+}
+
+/// The name of a task, which is what a record of 16 bytes and more ends with.
+fn comm(record: &[u8]) -> String {
+    let name = record.last_chunk::<16>().into_iter().flatten().copied().take_while(|b| *b != 0);
+    String::from_utf8_lossy(&name.collect::<Vec<_>>()).into_owned()
 }
 
 /// Bytes long enough for every field that is asked for.
@@ -283,7 +289,7 @@ fn block_io(bytes: &[u8]) -> BlockIo {
         error: f.u32(HEAD + 28),
         device: f.u32(HEAD + 32),
         flags: f.u32(HEAD + 36),
-        comm: bytes.last_chunk().copied().unwrap_or_default(),
+        comm: comm(bytes),
     }
 }
 

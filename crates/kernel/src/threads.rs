@@ -45,7 +45,6 @@ impl Threads {
             self.by_tid.remove(&head.tid);
         }
         let parent = if named.origin == Origin::Exec { 0 } else { named.other_tid };
-        let comm = named.comm.split(|b| *b == 0).next().map(|b| String::from_utf8_lossy(b).into_owned());
         let thread_id = self.number(head);
         self.new.push(ThreadRow {
             thread_id,
@@ -54,7 +53,7 @@ impl Threads {
             pid: named.tgid as i32,
             parent_tid: parent as i32,
             start_ns: named.start_ns as i64,
-            comm: comm.unwrap_or_default(),
+            comm: named.comm.clone(),
         });
     }
 
@@ -110,7 +109,7 @@ mod tests {
     }
 
     fn named(origin: Origin, other_tid: u32) -> Named {
-        Named { origin, tgid: 7, other_tid, start_ns: 1, comm: *b"sh\0\0\0\0\0\0\0\0\0\0\0\0\0\0" }
+        Named { origin, tgid: 7, other_tid, start_ns: 1, comm: "sh".into() }
     }
 
     #[test]
