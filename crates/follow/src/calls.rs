@@ -161,51 +161,6 @@ pub(crate) fn find(nr: i64) -> Option<&'static Call> {
     CALLS.iter().find(|call| call.nr == nr)
 }
 
-/// The C name of an error number.
-pub(crate) fn error_name(errno: i32) -> String {
-    const NAMES: &[(i32, &str)] = &[
-        (c::EPERM, "EPERM"),
-        (c::ENOENT, "ENOENT"),
-        (c::EIO, "EIO"),
-        (c::E2BIG, "E2BIG"),
-        (c::ENOEXEC, "ENOEXEC"),
-        (c::EAGAIN, "EAGAIN"),
-        (c::ENOMEM, "ENOMEM"),
-        (c::EACCES, "EACCES"),
-        (c::EBUSY, "EBUSY"),
-        (c::EXDEV, "EXDEV"),
-        (c::ENODEV, "ENODEV"),
-        (c::ENOTDIR, "ENOTDIR"),
-        (c::EISDIR, "EISDIR"),
-        (c::ENFILE, "ENFILE"),
-        (c::EMFILE, "EMFILE"),
-        (c::ETXTBSY, "ETXTBSY"),
-        (c::EFBIG, "EFBIG"),
-        (c::ENOSPC, "ENOSPC"),
-        (c::EROFS, "EROFS"),
-        (c::EMLINK, "EMLINK"),
-        (c::ENAMETOOLONG, "ENAMETOOLONG"),
-        (c::ENOSYS, "ENOSYS"),
-        (c::ENOTEMPTY, "ENOTEMPTY"),
-        (c::ELOOP, "ELOOP"),
-        (c::ELIBBAD, "ELIBBAD"),
-        (c::EADDRINUSE, "EADDRINUSE"),
-        (c::EADDRNOTAVAIL, "EADDRNOTAVAIL"),
-        (c::ENETDOWN, "ENETDOWN"),
-        (c::ENETUNREACH, "ENETUNREACH"),
-        (c::ECONNREFUSED, "ECONNREFUSED"),
-        (c::ECONNRESET, "ECONNRESET"),
-        (c::ETIMEDOUT, "ETIMEDOUT"),
-        (c::EHOSTUNREACH, "EHOSTUNREACH"),
-        (c::ESTALE, "ESTALE"),
-        (c::EDQUOT, "EDQUOT"),
-    ];
-    NAMES
-        .iter()
-        .find(|(number, _)| *number == errno)
-        .map_or_else(|| format!("error {errno}"), |(_, name)| (*name).to_string())
-}
-
 /// Failures that belong to the normal life of a call, and explain nothing.
 pub(crate) fn is_routine(call: &Call, errno: i32) -> bool {
     match errno {

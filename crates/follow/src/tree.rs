@@ -1,6 +1,6 @@
 //! What was seen: processes and failures, with bounds, and as JSON.
 
-use crate::calls::{error_name, Call};
+use crate::calls::Call;
 use crate::memory::text;
 use serde_json::{json, Value};
 use std::collections::HashMap;
@@ -138,7 +138,7 @@ fn process_json(p: &Process) -> Value {
 
 fn failure_json(f: &Failure) -> Value {
     json!({
-        "process": f.process, "call": f.call.name, "error": error_name(f.errno), "path": f.path.as_deref().map(text),
+        "process": f.process, "call": f.call.name, "errno": f.errno, "path": f.path.as_deref().map(text),
         "address": f.address, "ts_ns": f.ts_ns, "count": f.count, "said": f.said, "resolved": f.resolved, "by_filter": f.by_filter,
         "facts": f.facts,
     })

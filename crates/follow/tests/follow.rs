@@ -24,7 +24,10 @@ fn what_a_message_speaks_of() {
     let seen = seen(&["sh", "-c", "cat /no/such/file 2>/dev/null"]);
     let failure =
         seen["failures"].as_array().and_then(|list| list.iter().find(|f| f["said"] == true)).expect("a failure");
-    assert_eq!((failure["path"].as_str(), failure["error"].as_str()), (Some("/no/such/file"), Some("ENOENT")));
+    assert_eq!(
+        (failure["path"].as_str(), failure["errno"].as_i64()),
+        (Some("/no/such/file"), Some(libc::ENOENT.into()))
+    );
 }
 
 #[test]

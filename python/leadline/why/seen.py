@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import signal
 from dataclasses import dataclass, field
@@ -99,9 +100,9 @@ def seen_of(text: str) -> Seen:
     processes = [Process(at=at, **{name: one[name] for name in names}) for at, one in enumerate(raw["processes"])]
     failures = [
         Failure(
-            process=processes[one["process"]], call=one["call"], error=one["error"], path=one["path"] or "", address=one["address"] or "",
-            count=one["count"], said=one["said"], resolved=one["resolved"], by_filter=one["by_filter"], ts_ns=one["ts_ns"],
-            facts=one["facts"] or {},
+            process=processes[one["process"]], call=one["call"], error=errno.errorcode.get(one["errno"], f"error {one['errno']}"),
+            path=one["path"] or "", address=one["address"] or "", count=one["count"], said=one["said"],
+            resolved=one["resolved"], by_filter=one["by_filter"], ts_ns=one["ts_ns"], facts=one["facts"] or {},
         )
         for one in raw["failures"]
     ]  # fmt: skip
