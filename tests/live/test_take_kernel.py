@@ -63,7 +63,9 @@ def test_wait_events_are_opened_in_the_kernel(servers: Callable[[int], Server], 
         )
         # The session in pg_sleep is asleep in the kernel too, in the call that waits for its latch.
         [nap] = [row for row in seen if row["event"] == "PgSleep" and row["doing"] == "asleep"]
-        assert (nap["call"] or "epoll_wait") == "epoll_wait" and nap["wait_function"] and nap["seconds"] > 0.8 * WINDOW_S
+        assert nap["call"] in (None, "epoll_wait")  # None: the call goes on when the window ends
+        assert nap["wait_function"]
+        assert nap["seconds"] > 0.8 * WINDOW_S
         threads = {t["comm"] for t in thread_list(capture)}
         assert "postgres" in threads
         for pid in {t["pid"] for t in thread_list(capture)}:
