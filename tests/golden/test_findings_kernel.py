@@ -14,7 +14,7 @@ from trace_synthetic import BEGIN, OTHER, PID, SECOND, write_trace
 Rows = dict[str, list[tuple[object, ...]]]
 END = BEGIN + 20 * SECOND
 MS = 1_000_000
-NAMES = [(0, "read"), (7, "poll"), (9, "mmap"), (74, "fsync"), (75, "fdatasync")]
+NAMES = [(0, "read"), (7, "poll"), (9, "mmap"), (21, "access"), (74, "fsync"), (75, "fdatasync")]
 RWSEM = (1, "rwsem_down_write_slowpath", ["rwsem_down_write_slowpath", "down_write", "vm_mmap_pgoff", "do_syscall_64"], [1, 2, 3, 4])
 READ = (2, "wait_woken", ["wait_woken", "sk_wait_data", "tcp_recvmsg"], [4, 5, 6])
 
@@ -72,7 +72,17 @@ def polls(times: int) -> Rows:
     return frame(SECOND) | {"syscall": idle + useful + [call(7, BEGIN + i * 200_000 + 99_000, 1_000, ret=1) for i in range(1, 200)]}
 
 
+def missing_files(times: int) -> Rows:
+    """Each asks for a path at an address of its own; found ones are beside it."""
+    tried = [(*call(21, BEGIN + i * 10 * MS, MS, ret=-2)[:9], 0x7FFE_0000_0000 + i, 4, 0, 0, 0, 0, 0) for i in range(1, times + 1)]
+    return frame(SECOND) | {"syscall": tried + [call(21, BEGIN + i * 10 * MS + 2 * MS, MS) for i in range(1, 1500)]}
+
+
 CASES = [
+    (
+        "FAILING-CALL-STORM", missing_files, 1500, 900, "access of server",
+        ["failed 1500 times with ENOENT (75 a second), always with the arguments an address, 0x4: 1.500 s in all, 1000.0 us each"], 1.5,
+    ),
     (
         "KERNEL-LOCK-CONTENTION", kernel_locks, 1000, 200, "mmap of server in vm_mmap_pgoff",
         ["1 thread of server (pid 1026) slept 2.000 s", "1000 times in mmap", "called by vm_mmap_pgoff", "longest 2.0 ms"], 2.0,

@@ -44,3 +44,9 @@ create or replace macro is_kernel_lock(function) as
 create or replace macro is_sync_call(call) as call in ('fsync', 'fdatasync', 'sync_file_range', 'syncfs', 'sync', 'msync');
 create or replace macro is_poll_call(call) as
   call in ('poll', 'ppoll', 'select', 'pselect6', 'epoll_wait', 'epoll_pwait', 'epoll_pwait2');
+
+-- An argument of a system call that can be compared between processes: null for what looks like an address of user space.
+create or replace macro plain_argument(argument) as case when argument not between 4294967296 and 140737488355327 then argument end;
+
+-- A function in a sentence: without the parameters that a C++ name has.
+create or replace macro short_function(name) as regexp_replace(name, '\(.*', '()');

@@ -12,13 +12,13 @@
 -- silent unless: exists (from syscall where ret between -4095 and -1)
 -- wrong when: the program polls on purpose, and the error is its way to see that nothing has changed
 with failed as (
-  select comm, call, nr, error, errno, arg0, arg1, count(*) as calls, count(distinct pid) as processes, count(distinct thread_id) as threads,
+  select comm, call, nr, error, errno, plain_argument(arg0) as arg0, plain_argument(arg1) as arg1, count(*) as calls, count(distinct pid) as processes, count(distinct thread_id) as threads,
          sum(duration_ns) / 1e9 as seconds, sum(sleep_ns + runq_ns) / 1e9 as waited_s, max(duration_ns) / 1e6 as max_ms, min(ts_from) as ts_from, max(ts) as ts_to,
          any_value(pid) as pid
   from call
   where error is not null and not partial
     and error not in ('EAGAIN', 'EINTR', 'ETIMEDOUT', 'EINPROGRESS', 'EALREADY')  -- how calls that do not wait, or wait for so long, say so
-  group by comm, call, nr, error, errno, arg0, arg1
+  group by all
 ),
 slept as (
   select c.comm, c.call, arg_max(k.wait_function, k.sleep_ns) as wait_function
@@ -38,10 +38,10 @@ select 'FAILING-CALL-STORM' as id, severity_of(seconds / (threads * w.window_s),
        format('{} of {}', call, f.comm) as subject,
        format('{} of {} failed {} times with {} ({:.0f} a second), always with the arguments {}, {}: {:.3f} s in all, {:.1f} us each{}',
               call, program(f.comm, processes, pid),
-              calls, error, calls / w.window_s, printf('0x%x', arg0), printf('0x%x', arg1), seconds, seconds / calls * 1e6,
+              calls, error, calls / w.window_s, coalesce(printf('0x%x', arg0), 'an address'), coalesce(printf('0x%x', arg1), 'an address'), seconds, seconds / calls * 1e6,
               case when waited_s >= getvariable('waiting_part') * seconds
                    then format(', {:.3f} s of it waiting{}', waited_s, coalesce(' in ' || s.wait_function, '')) else '' end)
-       || coalesce(format('. Called from {}', array_to_string(c.frames[:5], ' < ')), '') as statement,
+       || coalesce(format('. Called from {}', array_to_string(list_transform(c.frames[:5], f -> short_function(f)), ' < ')), '') as statement,
        seconds as cost_s, null::double as share_of_db_time, calls as samples, f.ts_from, f.ts_to,
        to_json([{call: call, error: error, arg0: printf('0x%x', arg0), arg1: printf('0x%x', arg1), calls: calls, per_second: round(calls / w.window_s, 1),
                  processes: processes, threads: threads, seconds: round(seconds, 6), waited_s: round(waited_s, 6), max_ms: round(max_ms, 3),
