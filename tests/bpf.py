@@ -10,7 +10,7 @@ from leadline.errors import LeadlineError
 def refusal() -> str:
     """What the kernel says against it; empty when it takes them."""
     try:
-        kernel.check()
+        kernel.check("bpf")
     except LeadlineError as e:
         return f"{e.message}: {e.detail}"
     return ""

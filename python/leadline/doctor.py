@@ -17,7 +17,7 @@ from typing import Any
 import psycopg
 
 from leadline._core.datadir import MAJORS
-from leadline._core.kernel import check as check_bpf
+from leadline._core.kernel import check as check_kernel_tier
 from leadline.errors import LeadlineError
 from leadline.host import proc
 from leadline.postgres import postmaster
@@ -106,7 +106,7 @@ def _host_checks() -> Iterator[Check]:
 
 def _bpf() -> Check:
     try:
-        check_bpf()
+        check_kernel_tier("bpf")
     except LeadlineError as e:
         effect = "leadline trace and take --kernel cannot trace threads"
         return Check("host", "BPF programs", MISSING, e.message, effect, e.hint.replace("run as root, or: ", "sudo "))

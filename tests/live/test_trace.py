@@ -269,7 +269,7 @@ def test_a_program_that_becomes_another_keeps_its_thread(tmp_path: Path) -> None
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can hide what the kernel says of its types")
 def test_a_kernel_that_does_not_describe_its_types(tmp_path: Path) -> None:
     out = tmp_path / "no.leadline"
-    command = f"mount -t tmpfs none /sys/kernel/btf && exec {sys.executable} -m leadline trace -o {out} -- true"
+    command = f"mount -t tmpfs none /sys/kernel/btf && exec {sys.executable} -m leadline trace --kernel-tier bpf -o {out} -- true"
     done = subprocess.run(["unshare", "--mount", "sh", "-c", command], capture_output=True, text=True, check=False)
     assert done.returncode == 2 and not out.exists()
     assert "the kernel does not describe its types" in done.stderr and "CONFIG_DEBUG_INFO_BTF" in done.stderr
@@ -297,13 +297,36 @@ def test_nothing_is_left_in_the_kernel(programs: Path, tmp_path: Path) -> None:
 
 
 def test_without_rights_the_error_says_which(tmp_path: Path) -> None:
-    done = leadline("trace", "-p", os.getpid(), "--for", "1s", "-o", tmp_path / "n.leadline", before=as_one_without_rights)
+    command = ("trace", "--kernel-tier", "bpf", "-p", os.getpid(), "--for", "1s", "-o", tmp_path / "n.leadline")
+    done = leadline(*command, before=as_one_without_rights)
     assert done.returncode == 2
     assert "the kernel does not take the BPF programs" in done.stderr and "cap_bpf" in done.stderr
     assert not (tmp_path / "n.leadline").exists()
     checks = json.loads(leadline("doctor", "--json", before=as_one_without_rights).stdout)["checks"]
     [bpf] = [check for check in checks if check["name"] == "BPF programs"]
     assert bpf["status"] == "missing" and bpf["command"].startswith("sudo setcap cap_bpf,cap_perfmon+ep")
+
+
+def test_without_rights_processes_are_read_from_proc(tmp_path: Path) -> None:
+    done = leadline("trace", "-p", os.getpid(), "--for", "500ms", "-o", tmp_path / "n.leadline", before=as_one_without_rights)
+    assert done.returncode == 0, done.stderr
+    assert "no kernel tier bpf: the kernel does not take the BPF programs" in done.stderr
+    assert "note: threads are not traced: processes are read from /proc, without calls and sleeps (to trace: run as root" in done.stderr
+    state = read_manifest(tmp_path / "n.leadline").probe("kernel")
+    assert (state.status, state.tier) == ("off", "proc") and "cap_bpf" in state.hint
+    shown = leadline("threads", tmp_path / "n.leadline")
+    assert shown.returncode == 2 and "threads are not traced: processes are read from /proc" in shown.stderr
+    capture = open_capture(tmp_path / "n.leadline")
+    try:
+        assert capture.scalar(f"select count(*) from process where pid = {os.getpid()}") >= 1
+    finally:
+        capture.close()
+
+
+def test_a_kernel_tier_that_nobody_knows(tmp_path: Path) -> None:
+    with pytest.raises(LeadlineError, match="no kernel tier named magic"):
+        trace(pids=[os.getpid()], tier="magic", for_s=0.1, out=tmp_path / "x.leadline")
+    assert not (tmp_path / "x.leadline").exists()
 
 
 def test_processes_that_are_not_there(tmp_path: Path) -> None:

@@ -3,8 +3,8 @@
 
 use leadline_errors::Result;
 
-use crate::programs::Programs;
-use crate::record::{parse, Record, Totals};
+use crate::record::{Record, Totals};
+use crate::source::Source;
 
 const ROUNDS: usize = 5;
 const NAPS: u64 = 50;
@@ -23,15 +23,15 @@ pub struct PerWaking {
 ///
 /// # Errors
 /// When the kernel refuses.
-pub fn calibrate(programs: &mut Programs) -> Result<PerWaking> {
+pub fn calibrate(source: &mut Source) -> Result<PerWaking> {
     let mut rounds = Vec::new();
     for _ in 0..ROUNDS {
         let Some(napper) = Napper::start() else { break };
-        programs.trace(&[napper.pid as u32])?;
+        source.trace(&[napper.pid as u32])?;
         let pid = napper.pid as u32;
         napper.nap();
-        programs.drain(|bytes| {
-            if let Some(Record::End(head, end)) = parse(bytes) {
+        source.drain(|record| {
+            if let Record::End(head, end) = record {
                 if head.tid == pid {
                     rounds.push(per_waking(&end.totals));
                 }

@@ -11,8 +11,9 @@ use leadline_errors::Error;
 use crate::block::BlockIos;
 use crate::calibration::{calibrate, PerWaking};
 use crate::kernel_stacks::KernelStacks;
-use crate::programs::{Options, Programs};
-use crate::record::{parse, Call, End, Head, OffCpu, Record};
+use crate::programs::Options;
+use crate::record::{Call, End, Head, OffCpu, Record};
+use crate::source::{Source, Tier};
 use crate::stacks::Stacks;
 use crate::syscalls;
 use crate::threads::{ThreadRow, Threads};
@@ -37,7 +38,7 @@ pub struct Counts {
 
 /// Traces threads.
 pub struct KernelProbe {
-    programs: Programs,
+    source: Source,
     pids: Vec<u32>,
     per_waking: PerWaking,
     named: bool,
@@ -50,19 +51,19 @@ pub struct KernelProbe {
 }
 
 impl KernelProbe {
-    /// Loads the programs and measures what a waking does to the figures; the processes `pids` are traced from [`KernelProbe::begin`] on, with all that they start.
+    /// Attaches, and measures what a waking does to the figures; the processes `pids` are traced from [`KernelProbe::begin`] on, with
+    /// all that they start.
     ///
     /// # Errors
     /// Kinds rights and unsupported.
-    pub fn open(pids: &[u32], options: Options) -> Result<KernelProbe, Error> {
+    pub fn open(pids: &[u32], tier: Tier, options: Options) -> Result<KernelProbe, Error> {
         let with_stacks = options.sample_cpu_hz > 0 || options.sample_asleep_ns > 0 || options.first_failures > 0;
         let cpus = online_cpus();
-        let mut programs = Programs::load(options)?;
-        programs.attach(&cpus)?;
-        let per_waking = calibrate(&mut programs)?;
+        let mut source = Source::open(tier, options, &cpus)?;
+        let per_waking = calibrate(&mut source)?;
         let stacks = if with_stacks { Some(Stacks::open(&cpus)?) } else { None };
         Ok(KernelProbe {
-            programs,
+            source,
             per_waking,
             pids: pids.to_vec(),
             named: false,
@@ -83,7 +84,7 @@ impl KernelProbe {
         if let Some(stacks) = &mut self.stacks {
             stacks.begin(&self.pids);
         }
-        self.programs.trace(&self.pids)
+        self.source.trace(&self.pids)
     }
 
     /// How far the scheduler's own counters may differ from the trace.
@@ -103,28 +104,27 @@ impl KernelProbe {
         let until = monotonic_ns() as u64;
         let (threads, records) = (&mut self.threads, &mut self.records);
         let (kernel_stacks, stacks, block_ios) = (&mut self.kernel_stacks, &mut self.stacks, &mut self.block_ios);
-        self.programs.drain(|bytes| {
+        self.source.drain(|record| {
             *records += 1;
-            match parse(bytes) {
-                Some(Record::Named(head, named)) => threads.named(head, &named),
-                Some(Record::Call(head, call)) => calls.push((threads.of(head), head, call)),
-                Some(Record::OffCpu(head, stay, frames)) => {
+            match record {
+                Record::Named(head, named) => threads.named(head, &named),
+                Record::Call(head, call) => calls.push((threads.of(head), head, call)),
+                Record::OffCpu(head, stay, frames) => {
                     let stack_id = kernel_stacks.id(frames);
                     stays.push((threads.of(head), head, stay, stack_id));
                 }
-                Some(Record::End(head, end)) => {
+                Record::End(head, end) => {
                     ends.push((threads.of(head), head, end));
                     if end.exited {
                         threads.ended(head.tid);
                     }
                 }
-                Some(Record::Stack(head, stack, frames, bytes)) => {
+                Record::Stack(head, stack, frames, bytes) => {
                     if let (Some(stacks), Some(thread_id)) = (stacks.as_mut(), threads.known(head.tid)) {
                         stacks.push(head, thread_id, stack, kernel_stacks.id(frames), bytes);
                     }
                 }
-                Some(Record::BlockIo(head, io)) => block_ios.push(head, io, threads.known(head.tid).unwrap_or(0)),
-                None => {}
+                Record::BlockIo(head, io) => block_ios.push(head, io, threads.known(head.tid).unwrap_or(0)),
             }
             if outcome.is_ok() && calls.len() >= AT_ONCE {
                 outcome = write_calls(tables, &mut calls);
@@ -146,10 +146,10 @@ impl KernelProbe {
             stacks.write(tables, until)?;
         }
         self.counts.records.store(self.records, Relaxed);
-        let [stacks, block_ios] = self.programs.lost();
-        self.counts.lost.store(self.threads.lost, Relaxed);
-        self.counts.lost_block_ios.store(block_ios, Relaxed);
-        self.counts.lost_stacks.store(stacks + self.stacks.as_ref().map_or(0, |s| s.lost()), Relaxed);
+        let lost = self.source.lost();
+        self.counts.lost.store(self.threads.lost + lost.events, Relaxed);
+        self.counts.lost_block_ios.store(lost.block_ios, Relaxed);
+        self.counts.lost_stacks.store(lost.stacks + self.stacks.as_ref().map_or(0, |s| s.lost()), Relaxed);
         Ok(())
     }
 }
@@ -168,7 +168,7 @@ impl Work for KernelProbe {
 
     fn last(&mut self, ts: i64, tables: &mut OpenTables) -> Result<(), Error> {
         self.beat(ts, tables)?;
-        self.programs.end(monotonic_ns() as u64)?;
+        self.source.end(monotonic_ns() as u64)?;
         self.drain(tables)?;
         match &mut self.stacks {
             Some(stacks) => stacks.write_functions(tables),

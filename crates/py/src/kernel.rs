@@ -2,8 +2,7 @@
 
 use crate::beat::Runner;
 use crate::error::Error;
-use leadline_kernel::programs::Programs;
-use leadline_kernel::{Counts, KernelProbe as KernelWork, Options, PerWaking};
+use leadline_kernel::{Counts, KernelProbe as KernelWork, Options, PerWaking, Tier};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::path::PathBuf;
@@ -12,16 +11,22 @@ use std::sync::Arc;
 
 /// How often the buffer is emptied.
 const DRAINS_HZ: f64 = 20.0;
-/// Bytes of a ring that nothing is put into.
-const SMALLEST_RING: u32 = 4096;
 
-/// Loads the programs and drops them again: raises what the kernel says against them.
+/// Asks the kernel for what a tier needs and gives it back: raises what the kernel says against it.
 #[pyfunction]
-pub(crate) fn check(py: Python<'_>) -> Result<(), Error> {
-    Ok(py.detach(|| Programs::load(Options { ring_bytes: SMALLEST_RING, ..Options::default() })).map(drop)?)
+pub(crate) fn check(py: Python<'_>, tier: &str) -> Result<(), Error> {
+    let tier = tier_of(tier)?;
+    Ok(py.detach(|| tier.check())?)
 }
 
-/// Threads of processes, traced by BPF.
+fn tier_of(name: &str) -> Result<Tier, Error> {
+    match name {
+        "bpf" => Ok(Tier::Bpf),
+        _ => Err(leadline_errors::Error::new(leadline_errors::Kind::Usage, format!("no tier named {name}")).into()),
+    }
+}
+
+/// Threads of processes, traced by the kernel.
 #[pyclass(module = "leadline._core.kernel")]
 pub(crate) struct KernelProbe {
     runner: Runner,
@@ -33,11 +38,12 @@ pub(crate) struct KernelProbe {
 #[pymethods]
 impl KernelProbe {
     #[new]
-    #[pyo3(signature = (capture_dir, pids, *, ring_bytes=None, stack_from_ns=None, flush_interval_s=5.0, growing_segments=true))]
+    #[pyo3(signature = (capture_dir, pids, *, tier="bpf", ring_bytes=None, stack_from_ns=None, flush_interval_s=5.0, growing_segments=true))]
     fn new(
         py: Python<'_>,
         capture_dir: PathBuf,
         pids: Vec<u32>,
+        tier: &str,
         ring_bytes: Option<u32>,
         stack_from_ns: Option<u64>,
         flush_interval_s: f64,
@@ -49,7 +55,8 @@ impl KernelProbe {
             stack_from_ns: stack_from_ns.unwrap_or(default.stack_from_ns),
             ..default
         };
-        let work = py.detach(|| KernelWork::open(&pids, options))?;
+        let tier = tier_of(tier)?;
+        let work = py.detach(|| KernelWork::open(&pids, tier, options))?;
         let (counts, per_waking) = (work.counts(), work.per_waking());
         let runner = Runner { capture_dir, rate_hz: DRAINS_HZ, flush_interval_s, growing_segments, beat: None };
         Ok(KernelProbe { runner, work: Some(work), counts, per_waking })

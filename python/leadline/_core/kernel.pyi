@@ -6,8 +6,8 @@ from leadline._core.capture import ProbeFinal, ProbeStatus
 
 __all__ = ["KernelProbe", "check"]
 
-def check() -> None:
-    """Loads the BPF programs and drops them again. Raises kinds rights, unsupported: what the kernel says against them."""
+def check(tier: str) -> None:
+    """Asks the kernel for what a tier (bpf) needs and gives it back. Raises kinds rights, unsupported: what the kernel says against it."""
 
 @type_check_only
 class KernelStatus(ProbeStatus):
@@ -18,26 +18,27 @@ class KernelStatus(ProbeStatus):
 
 @final
 class KernelProbe:
-    """System calls and scheduling of processes and all that they start, traced by BPF programs."""
+    """System calls and scheduling of processes and all that they start, traced by the kernel."""
 
     def __new__(
         cls,
         capture_dir: str,
         pids: list[int],
         *,
+        tier: str = "bpf",
         ring_bytes: int | None = None,
         stack_from_ns: int | None = None,
         flush_interval_s: float = 5.0,
         growing_segments: bool = True,
     ) -> KernelProbe:
-        """Loads the programs. ring_bytes: of the buffer, a power of two. stack_from_ns: sleeps this long have their functions.
+        """Attaches. tier: bpf. ring_bytes: of the buffer, a power of two. stack_from_ns: sleeps this long have their functions.
 
         Raises kinds rights, unsupported."""
 
     def start(self) -> None: ...
     def per_waking(self) -> tuple[int, int]:
         """How far time on a CPU and time in the run queue may differ from the scheduler's own counters, in ns for each waking; measured
-        when the programs were loaded."""
+        when the probe was made."""
 
     def status(self) -> KernelStatus: ...
     def stop(self) -> ProbeFinal:

@@ -47,6 +47,10 @@ COMMANDS = {
 OUTCOME_FINE, OUTCOME_FINDINGS, OUTCOME_ERROR, OUTCOME_INTERRUPTED = 0, 1, 2, 130
 COMPLETE_VARIABLE = "_LEADLINE_COMPLETE"
 force = click.option("--force", is_flag=True, help=FORCE_HELP)  # of every command that writes what -o names
+kernel_tier = click.option(  # of every command that traces threads
+    "--kernel-tier", type=click.Choice(["auto", "bpf", "perf", "proc"]), default="auto", show_default=True,
+    help="Trace by BPF programs or perf events, or only read /proc.",
+)  # fmt: skip
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 80}
 
 

@@ -1,19 +1,61 @@
-"""Threads as a probe: their system calls, sleeps and waits for a CPU, traced by BPF (crates/kernel)."""
+"""Threads as a probe: their system calls, sleeps and waits for a CPU, traced by the kernel (crates/kernel), on one of several tiers."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from leadline import _core
 from leadline.capture.manifest import Manifest, ProbeState
 from leadline.capture.store import Store
+from leadline.errors import LeadlineError
 from leadline.host.proc import descendants
 
 if TYPE_CHECKING:
     from leadline._core.capture import ProbeFinal
     from leadline._core.kernel import KernelStatus
+
+TRACING = ("bpf",)  # tiers that trace, the best first
+TIERS = ("auto", *TRACING, "proc")
+_WITHOUT_TRACE = "threads are not traced: processes are read from /proc, without calls and sleeps"
+
+
+@dataclass
+class Attached:
+    """The probe of the best tier that could be had; None on the tier proc, where the probe of the host looks.
+
+    state: what the manifest says of the kernel probe then. notes: why no better tier, and what is less.
+    """
+
+    probe: KernelProbe | None
+    state: ProbeState | None = None
+    notes: tuple[str, ...] = ()
+
+
+def attach(directory: Path, pids: Collection[int], tier: str, *, required: bool = False, ring_bytes: int | None = None) -> Attached:
+    """Attaches on a tier; `auto` takes the best one that the kernel and our rights allow.
+
+    Raises LeadlineError: what stands against the one tier that was asked for.
+    """
+    if tier not in TIERS:
+        raise LeadlineError("usage", f"no kernel tier named {tier}", hint="kernel tiers: " + ", ".join(TIERS))
+    notes: list[str] = []
+    best: LeadlineError | None = None
+    for name in TRACING if tier == "auto" else () if tier == "proc" else (tier,):
+        try:
+            probe = KernelProbe(directory, pids, tier=name, required=required, ring_bytes=ring_bytes)
+        except LeadlineError as e:
+            if tier != "auto" or e.kind not in ("rights", "unsupported"):
+                raise
+            best = best or e
+            notes.append(f"no kernel tier {name}: {e.message}" + (f": {e.detail}" if e.detail else ""))
+            continue
+        return Attached(probe, None, tuple(notes))
+    why = "; ".join([*notes, _WITHOUT_TRACE])
+    hint = best.hint if best else "leave out --kernel-tier proc"
+    return Attached(None, ProbeState("off", why, hint, "proc"), (*notes, _WITHOUT_TRACE + (f" (to trace: {hint})" if best else "")))
 
 
 class KernelProbe:
@@ -26,13 +68,14 @@ class KernelProbe:
         directory: Path,
         pids: Collection[int],
         *,
+        tier: str = "bpf",
         required: bool = False,
         flush_interval_s: float = 5.0,
         ring_bytes: int | None = None,
     ) -> None:
-        self.required = required
+        self.tier, self.required = tier, required
         self._core = _core.kernel.KernelProbe(
-            str(directory), sorted(descendants(pids)), ring_bytes=ring_bytes, flush_interval_s=flush_interval_s
+            str(directory), sorted(descendants(pids)), tier=tier, ring_bytes=ring_bytes, flush_interval_s=flush_interval_s
         )
 
     def before(self, store: Store, manifest: Manifest) -> None: ...
@@ -48,7 +91,7 @@ class KernelProbe:
 
     def describe(self, manifest: Manifest) -> None:
         state = manifest.probes.setdefault(self.name, ProbeState())
-        state.tier = "bpf"
+        state.tier = self.tier
         run_ns, runq_ns = self._core.per_waking()
         state.detail = {"waking_run_ns": run_ns, "waking_runq_ns": runq_ns}
         lost = state.loss.get("records_lost", 0)

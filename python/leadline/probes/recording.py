@@ -57,8 +57,8 @@ class Recording:
             self.manifest.note(note)
             progress.note(f"note: {note}")
 
-    def run(self, for_s: float, until: Callable[[], bool] | None = None) -> None:
-        """Records for for_s seconds, at most until `until` is true.
+    def run(self, for_s: float, until: Callable[[], bool] | None = None, begun: Callable[[], None] | None = None) -> None:
+        """Records for for_s seconds, at most until `until` is true; calls `begun` when all probes look.
 
         Raises LeadlineError when the capture ended early by a fault; it is kept all the same.
         """
@@ -71,7 +71,7 @@ class Recording:
             except LeadlineError as e:
                 self.error = e
             if self.error is None and not stop.is_set():
-                self._record(for_s, stop, until)
+                self._record(for_s, stop, until, begun)
             self._finish()
         if self.error is not None:
             raise LeadlineError(
@@ -82,13 +82,25 @@ class Recording:
                 where=str(self.directory),
             )
 
-    def _record(self, for_s: float, stop: threading.Event, until: Callable[[], bool] | None) -> None:
+    def _record(
+        self, for_s: float, stop: threading.Event, until: Callable[[], bool] | None, begun: Callable[[], None] | None
+    ) -> None:
         """The window itself: waits, reports once a second, refreshes the manifest."""
         clock = self.manifest.clock
         cpu_at_start = cpu_s()
         self.manifest.cost.setup_cpu_s = round(cpu_at_start - self.cpu_at_call, 6)
-        for probe in self.probes:
-            probe.start()
+        started_probes: list[Probe] = []
+        try:
+            for probe in self.probes:
+                probe.start()
+                started_probes.append(probe)
+            if begun is not None:
+                begun()
+        except LeadlineError as e:
+            self.error = e
+            for probe in started_probes:
+                probe.stop()
+            return
         started = time.monotonic()  # to load programs into a busy kernel takes longer than a short window
         monotonic_ns, wall_ns = _clock()
         clock.ts_from, clock.wall_offset_ns = self.probes[0].status()["ts_from"] or monotonic_ns, wall_ns - monotonic_ns

@@ -16,7 +16,7 @@ from leadline.postgres.target import Target, resolve
 from leadline.probes.host import DEFAULT_RATE_HZ as HOST_RATE_HZ
 from leadline.probes.host import HostProbe
 from leadline.probes.keeper import Keeper
-from leadline.probes.kernel import KernelProbe
+from leadline.probes.kernel import attach as attach_kernel
 from leadline.probes.probe import Probe
 from leadline.probes.recording import Recording, cpu_s
 from leadline.probes.sessions import SessionsProbe, attach
@@ -42,6 +42,7 @@ def take(
     progress: Progress | None = None,
     tier: str = "auto",
     probes: Collection[str] | None = None,
+    kernel_tier: str = "auto",
     keep_going: bool = False,
 ) -> Path:
     """Takes a capture and gives its folder.
@@ -49,8 +50,8 @@ def take(
     for_s: seconds. rate_hz: passes a second, 1 to 10,000 (over SQL at most 10), 100 unless given; with `host`, which needs no
     server, readings of the host, 0.1 to 10, 1 unless given. out: the capture folder, or an existing folder to put it in; None for
     leadline-DATE-TIME.leadline here. overwrite: replace a capture that is there. probes: names of PROBES; None
-    for sessions and host, as far as the target allows. keep_going: when one probe fails, the others go on. Ctrl-C or SIGTERM ends the
-    window early and keeps everything.
+    for sessions and host, as far as the target allows. kernel_tier: how threads are traced, one of kernel.TIERS.
+    keep_going: when one probe fails, the others go on. Ctrl-C or SIGTERM ends the window early and keeps everything.
     Raises LeadlineError; when the capture had begun, its `where` is the folder that was kept.
     """
     progress = progress or Silent()
@@ -63,8 +64,10 @@ def take(
     directory = capture_folder(out, overwrite=overwrite)
     made = make_folder(directory)
     options: dict[str, Any] = {"for_s": for_s, "rate_hz": rate_hz, "tier": tier, "probes": list(chosen), "keep_going": keep_going}
+    if "kernel" in chosen:
+        options["kernel_tier"] = kernel_tier
     try:
-        attached, absent, notes = _attach(target, directory, rate_hz, tier, chosen, keep_going)
+        attached, absent, notes = _attach(target, directory, rate_hz, tier, chosen, kernel_tier, keep_going)
     except LeadlineError:
         if made:
             shutil.rmtree(directory, ignore_errors=True)
@@ -82,7 +85,7 @@ def this_host() -> manifest.Target:
 
 
 def _attach(
-    target: Target | None, directory: Path, rate_hz: float, tier: str, chosen: Collection[str], keep_going: bool
+    target: Target | None, directory: Path, rate_hz: float, tier: str, chosen: Collection[str], kernel_tier: str, keep_going: bool
 ) -> tuple[list[Probe], dict[str, manifest.ProbeState], list[str]]:
     """The probes, those that were wanted and cannot be had, and what the user should know."""
     if target is None:
@@ -111,12 +114,20 @@ def _attach(
         if target.pid is None:
             raise LeadlineError("usage", "the server does not run on this host", hint="take the capture on the server's host")
         try:
-            probes.append(KernelProbe(directory, [target.pid], required=not keep_going))
+            traced = attach_kernel(directory, [target.pid], kernel_tier, required=not keep_going)
         except LeadlineError as e:
             if not keep_going:
                 raise
             absent["kernel"] = manifest.ProbeState("off", "; ".join(part for part in (e.message, e.detail) if part), e.hint)
             notes.append(f"threads are not traced: {e.message}")
+        else:
+            notes += traced.notes
+            if traced.probe is not None:
+                probes.append(traced.probe)
+            elif "host" not in chosen:
+                probes.append(HostProbe(directory, HOST_RATE_HZ, required=not keep_going, pid=target.pid))
+            if traced.state is not None:
+                absent["kernel"] = traced.state
     return probes, absent, notes
 
 

@@ -16,8 +16,9 @@ from leadline.capture.folder import capture_folder, make_folder
 from leadline.capture.manifest import Target
 from leadline.errors import LeadlineError
 from leadline.host.proc import all_pids, read_text, uid_of
+from leadline.probes.host import HostProbe
 from leadline.probes.keeper import Keeper
-from leadline.probes.kernel import KernelProbe
+from leadline.probes.kernel import attach
 from leadline.probes.recording import Recording, cpu_s
 from leadline.progress import Progress, Silent
 
@@ -34,12 +35,13 @@ def trace(
     out: Path | None = None,
     overwrite: bool = False,
     progress: Progress | None = None,
+    tier: str = "auto",
     ring_bytes: int | None = None,
 ) -> tuple[Path, int | None]:
     """Traces processes, or those of a user, or a command from its start to its end; the folder, and the command's exit status.
 
     for_s: seconds; None for until the command ends, or Ctrl-C. The status is negative when a signal ended it, None when it still runs.
-    Raises LeadlineError.
+    tier: one of kernel.TIERS. Raises LeadlineError.
     """
     progress, cpu_at_call = progress or Silent(), cpu_s()
     if sum(map(bool, (pids, user, command))) != 1:
@@ -52,22 +54,30 @@ def trace(
     made = make_folder(directory)
     # Arguments of a command may hold passwords.
     program = Path(command[0]).name if command else None
-    options: dict[str, Any] = {"for_s": for_s, "pids": sorted(pids), "user": user, "program": program}
+    options: dict[str, Any] = {"for_s": for_s, "pids": sorted(pids), "user": user, "program": program, "kernel_tier": tier}
     child = None
     try:
         child = _Held(command) if command else None
-        probe = _Traced(directory, [child.process.pid] if child else chosen, child, ring_bytes)
+        attached = attach(directory, [child.process.pid] if child else chosen, tier, required=True, ring_bytes=ring_bytes)
+        probe = attached.probe or HostProbe(directory, required=True)
         target = _target(chosen, user, program, child)
-        recording = Recording(directory, target, [probe, Keeper(directory)], progress, options, (), cpu_at_call)
+        recording = Recording(directory, target, [probe, Keeper(directory)], progress, options, attached.notes, cpu_at_call)
+        if attached.state is not None:
+            recording.manifest.probes["kernel"] = attached.state
     except LeadlineError:
         if child is not None:
-            child.process.kill()
-            child.process.wait()
+            child.drop()
         if made:
             shutil.rmtree(directory, ignore_errors=True)
         raise
-    recording.run(for_s or math.inf, (lambda: child.status() is not None) if child else None)
-    return directory, child.status() if child else None
+    if child is None:
+        recording.run(for_s or math.inf)
+        return directory, None
+    try:
+        recording.run(for_s or math.inf, until=lambda: child.status() is not None, begun=child.go)
+    finally:
+        child.drop()
+    return directory, child.status()
 
 
 def processes_of(user: str) -> set[int]:
@@ -97,24 +107,19 @@ class _Held:
     def __init__(self, command: Sequence[str]) -> None:
         if shutil.which(command[0]) is None:
             raise LeadlineError("not_found", f"no command {command[0]}", hint="give its path")
+        self.gone = False
         self.process = subprocess.Popen(["/bin/sh", "-c", _HELD, "sh", *command])
         os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def go(self) -> None:
+        self.gone = True
         self.process.send_signal(signal.SIGCONT)
+
+    def drop(self) -> None:
+        """Ends the command if it never began."""
+        if not self.gone:
+            self.process.kill()
+            self.process.wait()
 
     def status(self) -> int | None:
         return self.process.poll()
-
-
-class _Traced(KernelProbe):
-    """The trace; with a command it lets that begin."""
-
-    def __init__(self, directory: Path, pids: Collection[int], child: _Held | None, ring_bytes: int | None) -> None:
-        super().__init__(directory, pids, required=True, ring_bytes=ring_bytes)
-        self._child = child
-
-    def start(self) -> None:
-        super().start()
-        if self._child is not None:
-            self._child.go()

@@ -1,0 +1,101 @@
+//! Where the records of a trace come from: the tier.
+
+use leadline_errors::Result;
+
+use crate::programs::{Options, Programs};
+use crate::record::{parse, Record};
+
+/// A way to trace threads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tier {
+    /// Programs of BPF, which add up in the kernel.
+    Bpf,
+}
+
+/// Bytes of a ring that nothing is put into.
+const SMALLEST_RING: u32 = 4096;
+
+impl Tier {
+    /// Asks the kernel for what the tier needs, and gives it back.
+    ///
+    /// # Errors
+    /// Kinds rights and unsupported: what the kernel says against it.
+    pub fn check(self) -> Result<()> {
+        match self {
+            Tier::Bpf => Programs::load(Options { ring_bytes: SMALLEST_RING, ..Options::default() }).map(drop),
+        }
+    }
+}
+
+/// What there was no room for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Lost {
+    /// Events beside those that are known by the numbers of the records.
+    pub events: u64,
+    /// Stacks.
+    pub stacks: u64,
+    /// Requests of block devices.
+    pub block_ios: u64,
+}
+
+/// A trace on one of the tiers. It is gone from the kernel when this is dropped.
+pub(crate) enum Source {
+    Bpf(Programs),
+}
+
+impl Source {
+    /// Attaches; nothing is traced until [`Source::trace`].
+    ///
+    /// # Errors
+    /// Kinds rights and unsupported: the kernel refuses.
+    pub fn open(tier: Tier, options: Options, cpus: &[u32]) -> Result<Source> {
+        match tier {
+            Tier::Bpf => {
+                let mut programs = Programs::load(options)?;
+                programs.attach(cpus)?;
+                Ok(Source::Bpf(programs))
+            }
+        }
+    }
+
+    /// Traces these processes, their threads, and whatever they start from now on.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn trace(&mut self, pids: &[u32]) -> Result<()> {
+        match self {
+            Source::Bpf(programs) => programs.trace(pids),
+        }
+    }
+
+    /// Calls `each` with each record that is there.
+    pub fn drain(&mut self, mut each: impl FnMut(Record<'_>)) {
+        match self {
+            Source::Bpf(programs) => programs.drain(|bytes| {
+                if let Some(record) = parse(bytes) {
+                    each(record);
+                }
+            }),
+        }
+    }
+
+    /// Ends the window at `ts`, ns on CLOCK_MONOTONIC: each thread hands over its sums at the next [`Source::drain`].
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn end(&mut self, ts: u64) -> Result<()> {
+        match self {
+            Source::Bpf(programs) => programs.end(ts),
+        }
+    }
+
+    /// What was lost so far.
+    pub fn lost(&self) -> Lost {
+        match self {
+            Source::Bpf(programs) => {
+                let [stacks, block_ios] = programs.lost();
+                Lost { events: 0, stacks, block_ios }
+            }
+        }
+    }
+}
