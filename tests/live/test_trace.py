@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,17 @@ static void work(long n) {
     if (fork() == 0) { semget(0x10cabb74, 1, 0); _exit(0); }
     wait(NULL);
   }
+}
+""",
+    "kinds": """
+#include <sys/time.h>
+static void work(long n) {
+  for (long i = 0; i < n; i++) {
+    syscall(SYS_getpid); syscall(SYS_getppid); syscall(SYS_getuid); syscall(SYS_geteuid); syscall(SYS_getgid);
+    syscall(SYS_getegid); syscall(SYS_getpgrp); syscall(SYS_gettid); sched_yield(); syscall(SYS_getitimer, 99, NULL);
+    semget(0x10cabb74, 1, 0); close(-1); dup(-1); close(dup(0));
+  }
+  for (int i = 0; i < 60; i++) nanosleep(&(struct timespec){0, 20000000}, NULL);
 }
 """,
     "threads": """
@@ -172,6 +184,45 @@ def test_100_000_calls_give_100_000(programs: Path, tmp_path: Path) -> None:
     with traced(programs, "many", 100_000, out=tmp_path) as (capture, _):
         assert capture.scalar("select count(*) from call where call = 'getppid'") == 100_000
         assert capture.scalar("select sum(lost_records) from thread_time") == 0
+
+
+def test_calls_that_the_kernel_sums_are_those_that_were_made(programs: Path, tmp_path: Path) -> None:
+    """Of more kinds than a thread has room for, some at once and some a second later: all are counted, and times close."""
+    with traced(programs, "kinds", 40_000, out=tmp_path, detail="sums", for_s=2.5) as (capture, pid):
+        found = report(capture, pid)
+        counts = {row["call"]: (row["count"], row["failed"], row["errors"]) for row in found.calls}
+        for name in ("getpid", "getppid", "getuid", "geteuid", "getgid", "getegid", "getpgrp", "gettid", "sched_yield", "getitimer"):
+            assert counts[name][:2] == (40_000, 40_000 if name == "getitimer" else 0), name
+        assert counts["semget"] == (40_000, 40_000, {"ENOENT": 40_000})
+        assert counts["close"] == (80_000, 40_000, {"EBADF": 40_000})
+        assert counts["dup"] == (80_000, 40_000, {"EBADF": 40_000})
+        assert counts["clock_nanosleep"] == (60, 0, {})
+        assert sum(row["count"] for row in found.calls) == found.time["calls"]
+        assert sum(row["failed"] for row in found.calls) == found.time["failed_calls"]
+        parts = " + ".join(name for name, _ in PARTS)
+        assert capture.rows(f"select * from thread_time where traced_ns <> {parts}") == [] and found.closes_ns == 0
+        nap = next(row for row in found.calls if row["call"] == "clock_nanosleep")
+        assert nap["sleeps"] == 60 and 60 * 20_000_000 <= nap["sleep_ns"] <= nap["elapsed_ns"] <= found.time["traced_ns"]
+        # rows for about each second, one after another, and neither calls nor sleeps one by one
+        steps = capture.rows("select ts, traced_ns from thread_time order by ts")
+        assert len(steps) >= 2
+        assert all(before["ts"] == after["ts"] - after["traced_ns"] for before, after in pairwise(steps))
+        assert [capture.scalar(f"select count(*) from {table}") for table in ("syscall", "off_cpu")] == [0, 0]
+        assert [w["wait_function"] for w in found.waits] == ["hrtimer_nanosleep"]
+        [storm] = [f for f in evaluate(capture, only=["FAILING-CALL-STORM"]).findings if f.subject.startswith("semget")]
+        assert "failed 40000 times with ENOENT" in storm.statement and "argument" not in storm.statement
+        assert "Called from semget" in storm.statement
+        assert [name for name, _ in evaluate(capture, only=["FSYNC-STALL"]).not_evaluated] == ["FSYNC-STALL"]
+    assert leadline("events", capture.path).stderr.startswith("error: this trace has sums of calls")
+
+
+def test_threads_whose_sums_found_no_room_are_counted(programs: Path, tmp_path: Path) -> None:
+    """300 processes that live for a moment; the buffer has room for the sums of a few."""
+    with traced(programs, "children", 300, out=tmp_path, detail="sums", ring_bytes=1 << 12) as (capture, _):
+        state = capture.manifest.probe("kernel")
+        known = capture.scalar("select count(distinct thread_id) from thread_time")
+        assert state.loss["threads_lost"] == 301 - known > 0
+        assert state.status == "partial" and f"{301 - known} ends of threads with their sums" in state.why
 
 
 def test_what_is_lost_is_told_and_sums_stay_exact(programs: Path, tmp_path: Path) -> None:

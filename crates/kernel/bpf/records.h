@@ -4,7 +4,7 @@
 
 #include "helpers.h"
 
-enum kind { BEGIN = 1, FORK = 2, EXEC = 3, END = 4, CALL = 5, OFF_CPU = 6, SLEPT = 7, STACK = 8, BLOCK_IO = 9 };
+enum kind { BEGIN = 1, FORK = 2, EXEC = 3, END = 4, CALL = 5, OFF_CPU = 6, SLEPT = 7, STACK = 8, BLOCK_IO = 9, CALL_SUM = 10 };
 
 /* Every record. seq counts the records of a thread, also those for which there was no room. */
 struct head {
@@ -69,6 +69,26 @@ struct call {
   u32 sleeps;
   u16 nr;
   u16 partial;
+};
+
+/* The calls of a thread that had the same number and error, from `since` to head.ts: instead of a record for each of them. error: 0: they
+ * did not fail. */
+struct sum {
+  u64 since;
+  u64 duration_ns;
+  u64 sleep_ns;
+  u64 runq_ns;
+  u64 unknown_ns;
+  u64 longest_ns;
+  u64 calls;
+  u64 sleeps;
+  u16 nr;
+  u16 error;
+  u32 used;
+};
+struct call_sum {
+  struct head head;
+  struct sum sum;
 };
 
 /* A stay off the CPU, up to its end. head.ts: when it began. woken_ns: until the waking, of a sleep that was ended by one.

@@ -64,6 +64,8 @@ volatile const u64 sample_asleep_ns = 0; /* a user stack for each so many ns of 
 volatile const u64 sample_cpu_ns = 0; /* what a sample of the CPU stands for */
 volatile const u32 first_failures = 0; /* of a process, call and errno that have their user stack; then each 2^n-th */
 
+#define SUM_SLOTS 16 /* calls of a thread that are summed at the same time; a power of two */
+
 /* What a thread is doing. */
 enum state { ABSENT, RUNNING, SLEEPING, WOKEN, PREEMPTED, DEAD };
 
@@ -82,6 +84,8 @@ struct thread {
   u64 wait_ips[FRAMES];
   u32 wait_frames;
   u32 wait_waker_tid;
+  struct sum sums[SUM_SLOTS];
+  u64 summed_since;
   u32 failures; /* with failed_nr and failed_error, one after another */
   u32 failed_error;
   u32 call_sleeps;
@@ -115,11 +119,11 @@ struct {
   __uint(max_entries, 1 << 25);
 } ring SEC(".maps");
 
-/* UNTIL: end of the window, nothing later is counted; 0: not yet known. SINCE: its begin. */
-enum window { UNTIL, SINCE };
+/* UNTIL: end of the window, nothing later is counted; 0: not yet known. SINCE: its begin. LEFT_OUT: see enum left_out. */
+enum window { UNTIL, SINCE, LEFT_OUT };
 struct {
   __uint(type, BPF_MAP_TYPE_ARRAY);
-  __uint(max_entries, 2);
+  __uint(max_entries, 3);
   __type(key, u32);
   __type(value, u64);
 } window SEC(".maps");
@@ -173,14 +177,18 @@ struct {
   __type(value, struct issued);
 } issued SEC(".maps");
 
-/* Records that belong to no thread's count for which the ring had no room. */
-enum lost { LOST_STACKS, LOST_BLOCK_IOS };
+/* Records that belong to no thread's count for which the ring had no room; threads that ended so. */
+enum lost { LOST_STACKS, LOST_BLOCK_IOS, LOST_THREADS };
 struct {
   __uint(type, BPF_MAP_TYPE_ARRAY);
-  __uint(max_entries, 2);
+  __uint(max_entries, 3);
   __type(key, u32);
   __type(value, u64);
 } lost SEC(".maps");
+
+/* What is not handed over: stacks; single calls and stays off the CPU, instead of which calls are summed. */
+enum left_out { NO_STACKS = 1, NO_EVENTS = 2 };
+#define SUMS_EVERY_NS 1000000000ull
 
 #define TASK_UNINTERRUPTIBLE 0x2
 #define TASK_STOPPED_TRACED 0xc
@@ -201,6 +209,12 @@ INLINE u64 end_of_window(void) {
   u32 which = UNTIL;
   u64 *end = bpf_map_lookup_elem(&window, &which);
   return end ? *end : 0;
+}
+
+INLINE u64 left_out(void) {
+  u32 which = LEFT_OUT;
+  u64 *parts = bpf_map_lookup_elem(&window, &which);
+  return parts ? *parts : 0;
 }
 
 /* The time; 0 when the window is over. */
@@ -281,12 +295,12 @@ INLINE void put_name(struct thread *t, struct task_struct *task, u32 kind, u64 n
   SUBMIT(r);
 }
 
-/* Reads what the kernel itself has counted; the sums of a thread hold where that began. */
-INLINE void put_end(struct thread *t, struct task_struct *task, u64 now, u32 exited) {
+/* Reads what the kernel itself has counted; the sums of a thread hold where that began. Whether there was room. */
+INLINE u32 put_end(struct thread *t, struct task_struct *task, u64 now, u32 exited) {
   struct end *r = RESERVE(struct end, t);
   u32 seq = t->seq++;
   if (!r)
-    return;
+    return 0;
   put_head(&r->head, END, task, seq, now);
   r->tgid = task->tgid;
   r->exited = exited;
@@ -297,15 +311,90 @@ INLINE void put_end(struct thread *t, struct task_struct *task, u64 now, u32 exi
   r->totals.minor_faults = task->min_flt - t->totals.minor_faults;
   r->totals.major_faults = task->maj_flt - t->totals.major_faults;
   SUBMIT(r);
+  return 1;
 }
 
-INLINE void begin(struct thread *t, struct task_struct *task, u64 now) {
-  t->since = t->off_since = t->totals.since = now;
+/* The totals count from now on. */
+INLINE void begin_totals(struct thread *t, struct task_struct *task, u64 now) {
+  __builtin_memset(&t->totals, 0, sizeof(t->totals));
+  t->totals.since = now;
   t->totals.stat_run_ns = task->se.sum_exec_runtime;
   t->totals.stat_runq_ns = task->sched_info.run_delay;
   t->totals.stat_slices = task->sched_info.pcount;
   t->totals.minor_faults = task->min_flt;
   t->totals.major_faults = task->maj_flt;
+}
+
+INLINE void begin(struct thread *t, struct task_struct *task, u64 now) {
+  t->since = t->off_since = t->summed_since = now;
+  begin_totals(t, task, now);
+}
+
+/* Hands the sums of calls over. What finds no room stays and goes on; the last time it is lost. */
+static __attribute__((noinline)) void put_sums(struct thread *t, struct task_struct *task, u64 now, u32 last) {
+  for (u32 i = 0; i < SUM_SLOTS; i++) {
+    struct sum *sum = &t->sums[i];
+    if (!sum->used)
+      continue;
+    struct call_sum *r = bpf_ringbuf_reserve(&ring, sizeof(*r), 0);
+    if (!r) {
+      t->totals.lost += last;
+      t->seq += last;
+      continue;
+    }
+    put_head(&r->head, CALL_SUM, task, 0, now);
+    r->sum = *sum;
+    sum->used = 0;
+    SUBMIT(r);
+  }
+}
+
+/* The sums of calls, and of everything, once in a while. The thread itself does it, so that nothing is added meanwhile. */
+INLINE void put_sums_when_due(struct thread *t, struct task_struct *task, u64 now) {
+  if (now - t->summed_since < SUMS_EVERY_NS)
+    return;
+  t->summed_since = now;
+  put_sums(t, task, now, 0);
+  if (put_end(t, task, now, 0))
+    begin_totals(t, task, now);
+}
+
+/* Adds a call that ends now. */
+INLINE void add_to_sums(struct thread *t, struct task_struct *task, u32 error, u64 now) {
+  u32 first = (t->nr * 7 + error) & (SUM_SLOTS - 1);
+  struct sum *sum = NULL;
+  for (u32 i = 0; i < SUM_SLOTS; i++) {
+    struct sum *one = &t->sums[(first + i) & (SUM_SLOTS - 1)];
+    if (!one->used || (one->nr == t->nr && one->error == error)) {
+      sum = one;
+      break;
+    }
+  }
+  if (!sum) { /* more kinds of calls than slots: makes room */
+    put_sums(t, task, now, 0);
+    sum = &t->sums[first];
+    if (sum->used) {
+      t->totals.lost++;
+      t->seq++;
+      return;
+    }
+  }
+  if (!sum->used) {
+    __builtin_memset(sum, 0, sizeof(*sum));
+    sum->used = 1;
+    sum->nr = t->nr;
+    sum->error = error;
+    sum->since = t->call_since;
+  }
+  u64 duration = now - t->call_since;
+  sum->calls++;
+  sum->duration_ns += duration;
+  sum->sleep_ns += t->call_sleep_ns;
+  sum->runq_ns += t->call_runq_ns;
+  sum->unknown_ns += t->call_unknown_ns;
+  sum->sleeps += t->call_sleeps;
+  if (duration > sum->longest_ns)
+    sum->longest_ns = duration;
 }
 
 INLINE void count_lost(u32 what) {
@@ -383,7 +472,7 @@ int on_cpu(struct pt_regs *ctx) {
   if (!t || t->state == DEAD)
     return 0;
   u64 now = now_in_window();
-  if (!now)
+  if (!now || left_out() & NO_STACKS)
     return 0;
   u32 slot = OF_CPU;
   struct stack *s = bpf_map_lookup_elem(&scratch, &slot);
@@ -400,19 +489,29 @@ int on_cpu(struct pt_regs *ctx) {
   return 0;
 }
 
-/* A stay off the CPU, up to now; open: it goes on. */
+/* A stay off the CPU, up to now; open: it goes on. Of the longest sleep of a call the functions are kept, for its stack. */
 INLINE void put_stay(struct thread *t, struct task_struct *task, u64 slept, u32 before_tid, u32 open, u64 now) {
   struct off_cpu *r;
-  if (t->task_state && slept >= stack_from_ns) {
+  u32 has_functions = t->task_state && slept >= stack_from_ns, is_longest = has_functions && slept > t->longest_ns;
+  if (is_longest) {
+    t->longest_ns = slept;
+    t->wait_waker_tid = t->waker_tid;
+  }
+  if (left_out() & NO_EVENTS) {
+    if (is_longest && sample_asleep_ns) {
+      long bytes = bpf_get_task_stack(task, t->wait_ips, sizeof(t->wait_ips), 0);
+      t->wait_frames = bytes > 0 ? bytes / sizeof(u64) : 0;
+    }
+    return;
+  }
+  if (has_functions) {
     struct slept *s = RESERVE(struct slept, t);
     r = s ? &s->off : NULL;
     if (s) {
       long bytes = bpf_get_task_stack(task, s->ips, sizeof(s->ips), 0);
       s->off.frames = bytes > 0 ? bytes / sizeof(u64) : 0;
       put_head(&s->off.head, SLEPT, task, t->seq, t->off_since);
-      if (slept > t->longest_ns) {
-        t->longest_ns = slept;
-        t->wait_waker_tid = t->waker_tid;
+      if (is_longest) {
         t->wait_frames = s->off.frames;
         for (int i = 0; i < FRAMES; i++)
           t->wait_ips[i] = s->ips[i];
@@ -451,7 +550,9 @@ int each_task(struct bpf_iter__task *ctx) {
       if (t->state != RUNNING)
         put_stay(t, task, t->state == SLEEPING ? end - t->off_since : t->slept_ns, 0, 1, end);
       account(t, end);
-      put_end(t, task, end, 0);
+      put_sums(t, task, end, 1);
+      if (!put_end(t, task, end, 0))
+        count_lost(LOST_THREADS);
       t->state = DEAD;
     }
     return 0;
@@ -517,7 +618,9 @@ INLINE void leave(struct thread *t, struct task_struct *task, u32 preempted, u32
   t->slept_ns = 0;
   t->waker_tid = 0;
   if (task_state & TASK_DEAD) {
-    put_end(t, task, now, 1);
+    put_sums(t, task, now, 1);
+    if (!put_end(t, task, now, 1))
+      count_lost(LOST_THREADS);
     t->state = DEAD;
   } else if (preempted || !task_state) {
     t->totals.preemptions++;
@@ -542,6 +645,8 @@ INLINE void enter_cpu(struct thread *t, struct task_struct *task, u32 before_tid
   if (t->cpu != bpf_get_smp_processor_id())
     t->totals.migrations++;
   put_stay(t, task, slept, before_tid, 0, now);
+  if (left_out() & NO_EVENTS)
+    put_sums_when_due(t, task, now);
 }
 
 SEC("tp_btf/sched_switch")
@@ -604,6 +709,38 @@ int call_begins(u64 *ctx) {
   return 0;
 }
 
+INLINE void put_call(struct thread *t, struct task_struct *task, s64 ret, u64 now) {
+  struct call *r = RESERVE(struct call, t);
+  u32 seq = t->seq++;
+  if (!r)
+    return;
+  put_head(&r->head, CALL, task, seq, t->call_since);
+  r->duration_ns = now - t->call_since;
+  r->ret = ret;
+  for (int i = 0; i < 6; i++)
+    r->args[i] = t->args[i];
+  r->sleep_ns = t->call_sleep_ns;
+  r->runq_ns = t->call_runq_ns;
+  r->unknown_ns = t->call_unknown_ns;
+  r->sleeps = t->call_sleeps;
+  r->nr = t->nr;
+  r->partial = t->partial;
+  SUBMIT(r);
+}
+
+/* The stacks that a call deserves: because it failed, and because its thread has slept long enough since the last one. */
+INLINE void put_stacks_of_call(struct thread *t, struct task_struct *task, struct pt_regs *user, u32 error, u64 now) {
+  if (error && first_failures && failure_is_wanted(t, task->tgid, error))
+    put_call_stack(task, t, user, FAILED, error, 1, now);
+  if (sample_asleep_ns && t->call_sleep_ns) {
+    t->unsampled_sleep_ns += t->call_sleep_ns;
+    if (t->unsampled_sleep_ns >= sample_asleep_ns) {
+      put_call_stack(task, t, user, ASLEEP, error, t->unsampled_sleep_ns, now);
+      t->unsampled_sleep_ns = 0;
+    }
+  }
+}
+
 SEC("tp_btf/sys_exit")
 int call_ends(u64 *ctx) {
   struct task_struct *task = bpf_get_current_task_btf();
@@ -623,32 +760,16 @@ int call_ends(u64 *ctx) {
     error = -ret;
     t->totals.failed_calls++;
   }
-  struct call *r = RESERVE(struct call, t);
-  u32 seq = t->seq++;
-  if (r) {
-    put_head(&r->head, CALL, task, seq, t->call_since);
-    r->duration_ns = now - t->call_since;
-    r->ret = ret;
-    for (int i = 0; i < 6; i++)
-      r->args[i] = t->args[i];
-    r->sleep_ns = t->call_sleep_ns;
-    r->runq_ns = t->call_runq_ns;
-    r->unknown_ns = t->call_unknown_ns;
-    r->sleeps = t->call_sleeps;
-    r->nr = t->nr;
-    r->partial = t->partial;
-    SUBMIT(r);
-  }
-  if (error && first_failures && failure_is_wanted(t, task->tgid, error))
-    put_call_stack(task, t, (struct pt_regs *)ctx[0], FAILED, error, 1, now);
-  if (sample_asleep_ns && t->call_sleep_ns) {
-    t->unsampled_sleep_ns += t->call_sleep_ns;
-    if (t->unsampled_sleep_ns >= sample_asleep_ns) {
-      put_call_stack(task, t, (struct pt_regs *)ctx[0], ASLEEP, error, t->unsampled_sleep_ns, now);
-      t->unsampled_sleep_ns = 0;
-    }
-  }
+  u64 without = left_out();
+  if (without & NO_EVENTS)
+    add_to_sums(t, task, error, now);
+  else
+    put_call(t, task, ret, now);
+  if (!(without & NO_STACKS))
+    put_stacks_of_call(t, task, (struct pt_regs *)ctx[0], error, now);
   t->call_since = 0;
+  if (without & NO_EVENTS)
+    put_sums_when_due(t, task, now);
   return 0;
 }
 

@@ -12,7 +12,7 @@ use crate::block::BlockIos;
 use crate::calibration::{calibrate, PerWaking};
 use crate::kernel_stacks::KernelStacks;
 use crate::programs::Options;
-use crate::record::{Call, End, Head, OffCpu, Record};
+use crate::record::{Call, CallSum, End, Head, OffCpu, Record};
 use crate::source::{Source, Tier};
 use crate::stacks::Stacks;
 use crate::syscalls;
@@ -32,8 +32,8 @@ pub struct Counts {
     pub lost_stacks: AtomicU64,
     /// Requests of block devices likewise.
     pub lost_block_ios: AtomicU64,
-    /// Threads seen.
-    pub threads: AtomicU64,
+    /// Threads that ended, whose sums were lost likewise.
+    pub lost_threads: AtomicU64,
 }
 
 /// Traces threads.
@@ -98,7 +98,7 @@ impl KernelProbe {
     }
 
     fn drain(&mut self, tables: &mut OpenTables) -> Result<(), Error> {
-        let (mut calls, mut stays, mut ends) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut calls, mut stays, mut ends, mut sums) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let mut outcome = Ok(());
         // Stacks from before are all in the ring now.
         let until = monotonic_ns() as u64;
@@ -109,6 +109,7 @@ impl KernelProbe {
             match record {
                 Record::Named(head, named) => threads.named(head, &named),
                 Record::Call(head, call) => calls.push((threads.of(head), head, call)),
+                Record::CallSum(head, sum) => sums.push((threads.known(head.tid).unwrap_or(0), head, sum)),
                 Record::OffCpu(head, stay, frames) => {
                     let stack_id = kernel_stacks.id(frames);
                     stays.push((threads.of(head), head, stay, stack_id));
@@ -138,6 +139,8 @@ impl KernelProbe {
         write_stays(tables, &mut stays)?;
         tables.write_rows("thread", self.threads.new.iter().map(thread_row))?;
         self.threads.new.clear();
+        sums.sort_by_key(|(_, head, _)| head.ts);
+        tables.write_rows("syscall_sum", sums.iter().map(|(id, head, sum)| sum_row(*id, *head, sum)))?;
         ends.sort_by_key(|(_, head, _)| head.ts);
         tables.write_rows("thread_time", ends.iter().map(|(id, head, end)| end_row(*id, *head, end)))?;
         self.kernel_stacks.write(tables)?;
@@ -148,6 +151,7 @@ impl KernelProbe {
         self.counts.records.store(self.records, Relaxed);
         let lost = self.source.lost();
         self.counts.lost.store(self.threads.lost + lost.events, Relaxed);
+        self.counts.lost_threads.store(lost.threads, Relaxed);
         self.counts.lost_block_ios.store(lost.block_ios, Relaxed);
         self.counts.lost_stacks.store(lost.stacks + self.stacks.as_ref().map_or(0, |s| s.lost()), Relaxed);
         Ok(())
@@ -258,6 +262,19 @@ fn thread_row(t: &ThreadRow) -> Vec<Value<'_>> {
         Value::Int(t.start_ns),
         Value::Text(&t.comm),
     ]
+}
+
+fn sum_row(thread_id: i32, head: Head, sum: &CallSum) -> Vec<Value<'static>> {
+    let ints = [sum.calls, sum.duration_ns, sum.sleep_ns, sum.runq_ns, sum.unknown_ns, sum.longest_ns, sum.sleeps];
+    let mut row = vec![
+        Value::Int(head.ts as i64),
+        Value::Int(sum.since as i64),
+        Value::Int(thread_id.into()),
+        Value::Int(sum.nr.into()),
+        if sum.error > 0 { Value::Int(sum.error.into()) } else { Value::Null },
+    ];
+    row.extend(ints.iter().map(|n| Value::Int(*n as i64)));
+    row
 }
 
 fn end_row(thread_id: i32, head: Head, end: &End) -> Vec<Value<'static>> {

@@ -28,6 +28,10 @@ const TRACEPOINTS: [(&str, &str); 10] = [
 /// Places in the map `window`.
 const UNTIL: u32 = 0;
 const SINCE: u32 = 1;
+const LEFT_OUT: u32 = 2;
+
+/// What is left out at `LEFT_OUT`.
+const NO_EVENTS: u64 = 2;
 
 /// How much is handed over, and how.
 #[derive(Debug, Clone, Copy)]
@@ -42,6 +46,8 @@ pub struct Options {
     pub sample_cpu_hz: u32,
     /// Of a process, call and errno, the failures that have their stack; after that each 2^n-th. 0: none.
     pub first_failures: u32,
+    /// Each call and each stay off the CPU; without, calls are summed in the kernel once a second.
+    pub events: bool,
 }
 
 impl Default for Options {
@@ -52,6 +58,7 @@ impl Default for Options {
             sample_asleep_ns: 100_000_000,
             sample_cpu_hz: 99,
             first_failures: 16,
+            events: true,
         }
     }
 }
@@ -100,7 +107,11 @@ impl Programs {
         program.load().map_err(|e| refused(&e))?;
         let ring = ebpf.take_map("ring").ok_or_else(|| missing("ring"))?;
         let ring = RingBuf::try_from(ring).map_err(|e| refused(&e))?;
-        Ok(Programs { ebpf, ring, sample_cpu_hz: options.sample_cpu_hz })
+        let mut programs = Programs { ebpf, ring, sample_cpu_hz: options.sample_cpu_hz };
+        if !options.events {
+            programs.set_window(LEFT_OUT, NO_EVENTS)?;
+        }
+        Ok(programs)
     }
 
     /// Attaches the programs. Nothing is traced until [`Programs::trace`].
@@ -165,10 +176,10 @@ impl Programs {
         }
     }
 
-    /// Stacks and requests of block devices for which the ring had no room so far.
-    pub fn lost(&self) -> [u64; 2] {
+    /// Stacks, requests of block devices, and sums of threads that ended, for which the ring had no room so far.
+    pub fn lost(&self) -> [u64; 3] {
         let map = self.ebpf.map("lost").and_then(|map| Array::<_, u64>::try_from(map).ok());
-        [0, 1].map(|what| map.as_ref().and_then(|map| map.get(&what, 0).ok()).unwrap_or(0))
+        [0, 1, 2].map(|what| map.as_ref().and_then(|map| map.get(&what, 0).ok()).unwrap_or(0))
     }
 
     fn each_task(&mut self) -> Result<()> {

@@ -27,8 +27,27 @@ pub enum Record<'a> {
     OffCpu(Head, OffCpu, &'a [u8]),
     /// Where a thread was at `head.ts`; functions of the kernel, innermost first.
     Stack(Head, Stack, &'a [u8], &'a [u8]),
+    /// Calls of one kind that a thread made up to `head.ts`.
+    CallSum(Head, CallSum),
     /// A request of a block device was done at `head.ts`; `head.tid`: who asked for it, 0 when that is not known.
     BlockIo(Head, BlockIo),
+}
+
+/// The calls of a thread with one number and error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct CallSum {
+    pub since: u64,
+    pub duration_ns: u64,
+    pub sleep_ns: u64,
+    pub runq_ns: u64,
+    pub unknown_ns: u64,
+    pub longest_ns: u64,
+    pub calls: u64,
+    pub sleeps: u64,
+    pub nr: u16,
+    /// 0: they did not fail.
+    pub error: u16,
 }
 
 /// A request of a block device.
@@ -180,6 +199,7 @@ const OFF_CPU: usize = HEAD + 40;
 const STACK_FRAMES: usize = HEAD + 64;
 const STACK: usize = STACK_FRAMES + 8 * 32;
 const BLOCK_IO: usize = HEAD + 56;
+const CALL_SUM: usize = HEAD + 72;
 
 /// Reads a record; None when it is none of these.
 pub fn parse(bytes: &[u8]) -> Option<Record<'_>> {
@@ -203,6 +223,7 @@ pub fn parse(bytes: &[u8]) -> Option<Record<'_>> {
             return Some(Record::Stack(head, stack(f)?, kernel, user));
         }
         9 => return Some(Record::BlockIo(head, block_io(bytes.get(..BLOCK_IO)?))),
+        10 => return Some(Record::CallSum(head, call_sum(Fields(bytes.get(..CALL_SUM)?)))),
         _ => return None,
     };
     let f = Fields(bytes.get(..NAMED)?);
@@ -279,6 +300,23 @@ fn stack(f: Fields<'_>) -> Option<Stack> {
     })
 }
 
+fn call_sum(f: Fields<'_>) -> CallSum {
+    let n = |i: usize| f.u64(HEAD + 8 * i);
+    let kind = f.u32(HEAD + 64);
+    CallSum {
+        since: n(0),
+        duration_ns: n(1),
+        sleep_ns: n(2),
+        runq_ns: n(3),
+        unknown_ns: n(4),
+        longest_ns: n(5),
+        calls: n(6),
+        sleeps: n(7),
+        nr: kind as u16,
+        error: (kind >> 16) as u16,
+    }
+}
+
 fn block_io(bytes: &[u8]) -> BlockIo {
     let f = Fields(bytes);
     BlockIo {
@@ -335,6 +373,7 @@ mod tests {
                     4 => END,
                     5 => CALL,
                     9 => BLOCK_IO,
+                    10 => CALL_SUM,
                     _ => usize::MAX, // no such kind, or more frames than there are bytes
                 };
                 assert_eq!(parse(&bytes).is_some(), len >= size, "kind {kind}, {len} bytes");

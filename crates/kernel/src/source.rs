@@ -36,6 +36,8 @@ pub struct Lost {
     pub stacks: u64,
     /// Requests of block devices.
     pub block_ios: u64,
+    /// Sums of threads that ended.
+    pub threads: u64,
 }
 
 /// A trace on one of the tiers. It is gone from the kernel when this is dropped.
@@ -93,8 +95,8 @@ impl Source {
     pub fn lost(&self) -> Lost {
         match self {
             Source::Bpf(programs) => {
-                let [stacks, block_ios] = programs.lost();
-                Lost { events: 0, stacks, block_ios }
+                let [stacks, block_ios, threads] = programs.lost();
+                Lost { events: 0, stacks, block_ios, threads }
             }
         }
     }

@@ -51,6 +51,10 @@ kernel_tier = click.option(  # of every command that traces threads
     "--kernel-tier", type=click.Choice(["auto", "bpf", "perf", "proc"]), default="auto", show_default=True,
     help="Trace by BPF programs or perf events, or only read /proc.",
 )  # fmt: skip
+kernel_detail = click.option(
+    "--kernel-detail", type=click.Choice(["events", "sums"]), default="events", show_default=True,
+    help="Record every call and sleep, or, for long traces, sums of the calls of each thread once a second.",
+)  # fmt: skip
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 80}
 
 

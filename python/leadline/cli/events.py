@@ -55,6 +55,12 @@ def command(
     try:
         if why := opened.unavailable("syscall"):
             raise LeadlineError("not_found", "this capture has no trace of threads", detail=why, hint="leadline trace -p PID --for 20s")
+        if opened.scalar("select not exists (from syscall) and exists (from syscall_sum)"):
+            raise LeadlineError(
+                "not_found",
+                "this trace has sums of calls, not single calls",
+                hint="leadline threads shows the sums; for single calls trace with --kernel-detail events",
+            )
         conditions = ["true"]
         if pid is not None:
             conditions.append(f"(pid = {pid} or tid = {pid})")

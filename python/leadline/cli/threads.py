@@ -93,7 +93,7 @@ def _report(r: Report) -> Iterator[str]:
         yield f"{len(r.calls) - MOST_CALLS} more: --json lists all"
     yield from _failures(r)
     short = "(shorter than the threshold)"
-    slept = [(w["wait_function"] or short, w["sleeps"], w["sleep_ns"] / 1e9, round(w["max_ns"] / 1e3, 1)) for w in r.waits]
+    slept = [(w["wait_function"] or short, w["sleeps"], w["sleep_ns"] / 1e9, w["max_ns"] and round(w["max_ns"] / 1e3, 1)) for w in r.waits]
     yield from _table("SLEPT IN", ("function", "sleeps", "total s", "max us"), slept)
     for title, wakings in (("WOKEN BY", r.wakers), ("WOKE", r.woken)):
         rows = [(w["tid"], w["comm"], w["wakings"], w["sleep_ns"] / 1e9) for w in wakings]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from leadline.cli import force, kernel_tier
+from leadline.cli import force, kernel_detail, kernel_tier
 from leadline.cli.take import parse_duration
 
 
@@ -24,11 +24,12 @@ from leadline.cli.take import parse_duration
     "-o", "--output", "out", type=click.Path(path_type=Path), metavar="DIR", help="Capture folder to create, or a folder to create it in."
 )
 @kernel_tier
+@kernel_detail
 @force
 @click.option("--json", "as_json", is_flag=True, help="Print a summary of the capture as JSON.")
 def command(
     pids: str | None, user: str | None, command_line: tuple[str, ...], duration: str | None, out: Path | None, kernel_tier: str,
-    force: bool, as_json: bool,
+    kernel_detail: str, force: bool, as_json: bool,
 ) -> None:
     """Trace system calls, sleeps and waits for a CPU of any process.
 
@@ -47,7 +48,8 @@ def command(
         raise LeadlineError("usage", f"{pids!r} is not a list of process ids", hint="-p 4711,4712") from None
     progress = Silent() if as_json else TerminalLine()
     path, status = trace(
-        pids=chosen, user=user, command=command_line, for_s=for_s, out=out, overwrite=force, progress=progress, tier=kernel_tier
+        pids=chosen, user=user, command=command_line, for_s=for_s, out=out, overwrite=force, progress=progress, tier=kernel_tier,
+        detail=kernel_detail,
     )
     manifest = read_manifest(path)
     if as_json:

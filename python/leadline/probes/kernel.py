@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 TRACING = ("bpf",)  # tiers that trace, the best first
 TIERS = ("auto", *TRACING, "proc")
+DETAILS = ("events", "sums")
 _WITHOUT_TRACE = "threads are not traced: processes are read from /proc, without calls and sleeps"
 
 
@@ -34,7 +35,9 @@ class Attached:
     notes: tuple[str, ...] = ()
 
 
-def attach(directory: Path, pids: Collection[int], tier: str, *, required: bool = False, ring_bytes: int | None = None) -> Attached:
+def attach(
+    directory: Path, pids: Collection[int], tier: str, *, detail: str = "events", required: bool = False, ring_bytes: int | None = None
+) -> Attached:
     """Attaches on a tier; `auto` takes the best one that the kernel and our rights allow.
 
     Raises LeadlineError: what stands against the one tier that was asked for.
@@ -45,7 +48,7 @@ def attach(directory: Path, pids: Collection[int], tier: str, *, required: bool 
     best: LeadlineError | None = None
     for name in TRACING if tier == "auto" else () if tier == "proc" else (tier,):
         try:
-            probe = KernelProbe(directory, pids, tier=name, required=required, ring_bytes=ring_bytes)
+            probe = KernelProbe(directory, pids, tier=name, detail=detail, required=required, ring_bytes=ring_bytes)
         except LeadlineError as e:
             if tier != "auto" or e.kind not in ("rights", "unsupported"):
                 raise
@@ -59,7 +62,10 @@ def attach(directory: Path, pids: Collection[int], tier: str, *, required: bool 
 
 
 class KernelProbe:
-    """Traces these processes, what has descended from them, and all that they start in the window."""
+    """Traces these processes, what has descended from them, and all that they start in the window.
+
+    detail: events: every call and stay off the CPU; sums: of the calls of each thread only, about once a second.
+    """
 
     name = "kernel"
 
@@ -72,10 +78,14 @@ class KernelProbe:
         required: bool = False,
         flush_interval_s: float = 5.0,
         ring_bytes: int | None = None,
+        detail: str = "events",
     ) -> None:
-        self.tier, self.required = tier, required
+        if detail not in DETAILS:
+            raise LeadlineError("usage", f"no kernel detail named {detail}", hint="kernel details: " + ", ".join(DETAILS))
+        self.tier, self.detail, self.required = tier, detail, required
         self._core = _core.kernel.KernelProbe(
-            str(directory), sorted(descendants(pids)), tier=tier, ring_bytes=ring_bytes, flush_interval_s=flush_interval_s
+            str(directory), sorted(descendants(pids)), tier=tier, ring_bytes=ring_bytes, events=detail == "events",
+            flush_interval_s=flush_interval_s,
         )
 
     def before(self, store: Store, manifest: Manifest) -> None: ...
@@ -93,9 +103,10 @@ class KernelProbe:
         state = manifest.probes.setdefault(self.name, ProbeState())
         state.tier = self.tier
         run_ns, runq_ns = self._core.per_waking()
-        state.detail = {"waking_run_ns": run_ns, "waking_runq_ns": runq_ns}
+        state.detail = {"waking_run_ns": run_ns, "waking_runq_ns": runq_ns, "recorded": self.detail}
         lost = state.loss.get("records_lost", 0)
-        others = {"stacks": state.loss.get("stacks_lost", 0), "requests of disks": state.loss.get("requests_lost", 0)}
+        names = {"stacks_lost": "stacks", "requests_lost": "requests of disks", "threads_lost": "ends of threads with their sums"}
+        others = {what: state.loss.get(name, 0) for name, what in names.items()}
         if lost or any(others.values()):
             parts = [f"{lost:,} of {lost + state.loss['records']:,} events"] + [f"{n:,} {what}" for what, n in others.items() if n]
             state.status = "partial"

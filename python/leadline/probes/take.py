@@ -43,6 +43,7 @@ def take(
     tier: str = "auto",
     probes: Collection[str] | None = None,
     kernel_tier: str = "auto",
+    kernel_detail: str = "events",
     keep_going: bool = False,
 ) -> Path:
     """Takes a capture and gives its folder.
@@ -50,7 +51,8 @@ def take(
     for_s: seconds. rate_hz: passes a second, 1 to 10,000 (over SQL at most 10), 100 unless given; with `host`, which needs no
     server, readings of the host, 0.1 to 10, 1 unless given. out: the capture folder, or an existing folder to put it in; None for
     leadline-DATE-TIME.leadline here. overwrite: replace a capture that is there. probes: names of PROBES; None
-    for sessions and host, as far as the target allows. kernel_tier: how threads are traced, one of kernel.TIERS.
+    for sessions and host, as far as the target allows. kernel_tier: how threads are traced, one of kernel.TIERS;
+    kernel_detail: one of kernel.DETAILS.
     keep_going: when one probe fails, the others go on. Ctrl-C or SIGTERM ends the window early and keeps everything.
     Raises LeadlineError; when the capture had begun, its `where` is the folder that was kept.
     """
@@ -65,9 +67,9 @@ def take(
     made = make_folder(directory)
     options: dict[str, Any] = {"for_s": for_s, "rate_hz": rate_hz, "tier": tier, "probes": list(chosen), "keep_going": keep_going}
     if "kernel" in chosen:
-        options["kernel_tier"] = kernel_tier
+        options |= {"kernel_tier": kernel_tier, "kernel_detail": kernel_detail}
     try:
-        attached, absent, notes = _attach(target, directory, rate_hz, tier, chosen, kernel_tier, keep_going)
+        attached, absent, notes = _attach(target, directory, rate_hz, tier, chosen, kernel_tier, kernel_detail, keep_going)
     except LeadlineError:
         if made:
             shutil.rmtree(directory, ignore_errors=True)
@@ -85,7 +87,8 @@ def this_host() -> manifest.Target:
 
 
 def _attach(
-    target: Target | None, directory: Path, rate_hz: float, tier: str, chosen: Collection[str], kernel_tier: str, keep_going: bool
+    target: Target | None, directory: Path, rate_hz: float, tier: str, chosen: Collection[str], kernel_tier: str, kernel_detail: str,
+    keep_going: bool,
 ) -> tuple[list[Probe], dict[str, manifest.ProbeState], list[str]]:
     """The probes, those that were wanted and cannot be had, and what the user should know."""
     if target is None:
@@ -114,7 +117,7 @@ def _attach(
         if target.pid is None:
             raise LeadlineError("usage", "the server does not run on this host", hint="take the capture on the server's host")
         try:
-            traced = attach_kernel(directory, [target.pid], kernel_tier, required=not keep_going)
+            traced = attach_kernel(directory, [target.pid], kernel_tier, detail=kernel_detail, required=not keep_going)
         except LeadlineError as e:
             if not keep_going:
                 raise

@@ -36,6 +36,7 @@ def trace(
     overwrite: bool = False,
     progress: Progress | None = None,
     tier: str = "auto",
+    detail: str = "events",
     ring_bytes: int | None = None,
 ) -> tuple[Path, int | None]:
     """Traces processes, or those of a user, or a command from its start to its end; the folder, and the command's exit status.
@@ -58,7 +59,7 @@ def trace(
     child = None
     try:
         child = _Held(command) if command else None
-        attached = attach(directory, [child.process.pid] if child else chosen, tier, required=True, ring_bytes=ring_bytes)
+        attached = attach(directory, [child.process.pid] if child else chosen, tier, detail=detail, required=True, ring_bytes=ring_bytes)
         probe = attached.probe or HostProbe(directory, required=True)
         target = _target(chosen, user, program, child)
         recording = Recording(directory, target, [probe, Keeper(directory)], progress, options, attached.notes, cpu_at_call)

@@ -116,15 +116,19 @@ def _need(capture: Capture) -> None:
 def _calls(capture: Capture, mine: str) -> list[dict[str, Any]]:
     calls = capture.rows(
         f"""
-        select call, count(*) as count, count(errno) as failed, sum(duration_ns)::bigint as elapsed_ns,
-               quantile_disc(duration_ns, 0.5) as p50_ns, quantile_disc(duration_ns, 0.99) as p99_ns, max(duration_ns) as max_ns,
-               sum(sleep_ns)::bigint as sleep_ns, sum(sleeps)::bigint as sleeps, sum(runq_ns)::bigint as runq_ns,
-               sum(cpu_ns)::bigint as cpu_ns
-        from call where {mine} group by call order by elapsed_ns desc, call
+        with part as (
+          select call, quantile_disc(duration_ns, 0.5) as p50_ns, quantile_disc(duration_ns, 0.99) as p99_ns
+          from call where {mine} group by call
+        )
+        select call, sum(calls)::bigint as count, coalesce(sum(calls) filter (errno is not null), 0)::bigint as failed,
+               sum(duration_ns)::bigint as elapsed_ns, any_value(p50_ns) as p50_ns, any_value(p99_ns) as p99_ns,
+               max(max_ns) as max_ns, sum(sleep_ns)::bigint as sleep_ns, sum(sleeps)::bigint as sleeps,
+               sum(runq_ns)::bigint as runq_ns, sum(cpu_ns)::bigint as cpu_ns
+        from call_sum left join part using (call) where {mine} group by call order by elapsed_ns desc, call
         """
     )
     errors = capture.rows(
-        f"select call, error, count(*) as count from call where {mine} and errno is not null group by all order by 3 desc, 2"
+        f"select call, error, sum(calls)::bigint as count from call_sum where {mine} and errno is not null group by all order by 3 desc, 2"
     )
     waits = _waits(capture, mine, "call, wait_function")
     for call in calls:
@@ -134,15 +138,13 @@ def _calls(capture: Capture, mine: str) -> list[dict[str, Any]]:
 
 
 def _waits(capture: Capture, mine: str, by: str) -> list[dict[str, Any]]:
-    """Sleeps by the function of the kernel they were in; '' for those shorter than the threshold of the trace."""
+    """Sleeps by the function of the kernel they were in; '' for those shorter than the threshold of the trace. Of a trace with
+    sums, sleeps and max_ns are null."""
     return capture.rows(
         f"""
-        select {by}, count(*) as sleeps, sum(sleep_ns)::bigint as sleep_ns, max(sleep_ns) as max_ns from (
-          select o.thread_id, o.sleep_ns, coalesce(k.wait_function, '') as wait_function,
-                 coalesce(n.name, case when o.nr >= 0 then 'syscall_' || o.nr end, '') as call
-          from off_cpu o left join kernel_stack k using (stack_id) left join syscall_name n using (nr)
-          where o.state <> 0 and {mine}
-        ) group by {by} order by sleep_ns desc, {by}
+        select {by}, sum(sleeps)::bigint as sleeps, sum(sleep_ns)::bigint as sleep_ns, max(max_ns) as max_ns
+        from (select * replace (coalesce(wait_function, '') as wait_function, coalesce(call, '') as call) from sleep_sum where {mine})
+        group by {by} order by sleep_ns desc, {by}
         """
     )
 
@@ -156,9 +158,10 @@ def _failures(capture: Capture, mine: str) -> list[dict[str, Any]]:
           from (select s.nr, s.errno, u.frames, count(*) as samples from stack_sample s join user_frames u using (user_stack_id)
                 where s.kind = 'failed' and {mine} group by all) group by all
         )
-        select call, error, count(*) as count, sum(duration_ns)::bigint as elapsed_ns, coalesce(any_value(s.frames), []) as frames,
-               coalesce(any_value(s.samples), 0) as samples, coalesce(any_value(s.of_samples), 0) as of_samples
-        from call c left join stack s on (s.nr, s.errno) = (c.nr, c.errno) where {mine} and c.errno is not null
+        select call, error, sum(c.calls)::bigint as count, sum(duration_ns)::bigint as elapsed_ns,
+               coalesce(any_value(s.frames), []) as frames, coalesce(any_value(s.samples), 0) as samples,
+               coalesce(any_value(s.of_samples), 0) as of_samples
+        from call_sum c left join stack s on (s.nr, s.errno) = (c.nr, c.errno) where {mine} and c.errno is not null
         group by call, error order by count desc, call, error
         """
     )

@@ -9,20 +9,28 @@
 -- threshold: storm_min = 500 (failed calls in the window: less is a start of a program)
 -- threshold: waiting_part = 0.5 (of their time asleep or in the run queue: they fail slowly, and disturb each other)
 -- threshold: confident_calls = 5000 (failed calls)
--- silent unless: exists (from syscall where ret between -4095 and -1)
+-- silent unless: exists (from syscall where ret between -4095 and -1) or exists (from syscall_sum where errno is not null)
 -- wrong when: the program polls on purpose, and the error is its way to see that nothing has changed
-with failed as (
-  select comm, call, nr, error, errno, plain_argument(arg0) as arg0, plain_argument(arg1) as arg1, count(*) as calls, count(distinct pid) as processes, count(distinct thread_id) as threads,
-         sum(duration_ns) / 1e9 as seconds, sum(sleep_ns + runq_ns) / 1e9 as waited_s, max(duration_ns) / 1e6 as max_ms, min(ts_from) as ts_from, max(ts) as ts_to,
-         any_value(pid) as pid
-  from call
-  where error is not null and not partial
-    and error not in ('EAGAIN', 'EINTR', 'ETIMEDOUT', 'EINPROGRESS', 'EALREADY')  -- how calls that do not wait, or wait for so long, say so
+with call_or_sum as (  -- of calls that the kernel summed, the arguments are not known
+  select comm, call, nr, error, errno, pid, thread_id, plain_argument(arg0) as arg0, plain_argument(arg1) as arg1, 1 as calls,
+         duration_ns, sleep_ns, runq_ns, duration_ns as max_ns, ts_from, ts, false as summed
+  from call where error is not null and not partial
+  union all by name
+  select comm, call, nr, error, errno, pid, thread_id, null as arg0, null as arg1, calls, duration_ns, sleep_ns, runq_ns, max_ns, ts_from, ts,
+         summed
+  from call_sum where error is not null and summed
+),
+failed as (
+  select comm, call, nr, error, errno, arg0, arg1, summed, sum(calls)::bigint as calls, count(distinct pid) as processes,
+         count(distinct thread_id) as threads, sum(duration_ns) / 1e9 as seconds, sum(sleep_ns + runq_ns) / 1e9 as waited_s,
+         max(max_ns) / 1e6 as max_ms, min(ts_from) as ts_from, max(ts) as ts_to, any_value(pid) as pid
+  from call_or_sum
+  where error not in ('EAGAIN', 'EINTR', 'ETIMEDOUT', 'EINPROGRESS', 'EALREADY')  -- how calls that do not wait, or wait for so long, say so
   group by all
 ),
 slept as (
   select c.comm, c.call, arg_max(k.wait_function, k.sleep_ns) as wait_function
-  from (select distinct comm, call, nr from call) c
+  from (select distinct comm, call, nr from call_sum) c
   join (select n.comm, o.nr, s.wait_function, sum(o.sleep_ns) as sleep_ns
         from off_cpu o join thread_name n using (thread_id) join kernel_stack s using (stack_id) group by all) k on k.comm = c.comm and k.nr = c.nr
   group by c.comm, c.call
@@ -36,9 +44,11 @@ slept as (
 select 'FAILING-CALL-STORM' as id, severity_of(seconds / (threads * w.window_s), seconds, w.window_s) as severity,
        case when calls >= getvariable('confident_calls') then 'high' else 'medium' end as confidence,
        format('{} of {}', call, f.comm) as subject,
-       format('{} of {} failed {} times with {} ({:.0f} a second), always with the arguments {}, {}: {:.3f} s in all, {:.1f} us each{}',
+       format('{} of {} failed {} times with {} ({:.0f} a second){}: {:.3f} s in all, {:.1f} us each{}',
               call, program(f.comm, processes, pid),
-              calls, error, calls / w.window_s, coalesce(printf('0x%x', arg0), 'an address'), coalesce(printf('0x%x', arg1), 'an address'), seconds, seconds / calls * 1e6,
+              calls, error, calls / w.window_s, 
+              case when summed then '' else format(', always with the arguments {}, {}', coalesce(printf('0x%x', arg0), 'an address'),
+                                                   coalesce(printf('0x%x', arg1), 'an address')) end, seconds, seconds / calls * 1e6,
               case when waited_s >= getvariable('waiting_part') * seconds
                    then format(', {:.3f} s of it waiting{}', waited_s, coalesce(' in ' || s.wait_function, '')) else '' end)
        || coalesce(format('. Called from {}', array_to_string(list_transform(c.frames[:5], f -> short_function(f)), ' < ')), '') as statement,

@@ -13,7 +13,7 @@ def _threads(of: Context) -> Grid:
     """Threads of one process and name together: a process starts many."""
     rows = of.capture.rows(
         """
-        select n.comm, n.pid, count(*) as threads, sum(user_ns) / 1e9 as user_s,
+        select n.comm, n.pid, count(distinct thread_id) as threads, sum(user_ns) / 1e9 as user_s,
                sum(system_ns) / 1e9 as system_s, sum(runq_preempt_ns + runq_wake_ns) / 1e9 as runq_s,
                sum(sleep_ns + stopped_ns) / 1e9 as sleep_s, sum(sleep_d_ns) / 1e9 as disk_s,
                sum(unknown_ns) / 1e9 as unknown_s, sum(calls)::bigint as calls, sum(failed_calls)::bigint as failed
@@ -58,10 +58,11 @@ def _tiles(of: Context, grid: Grid) -> list[Tile]:
 def _calls(of: Context) -> Grid:
     rows = of.capture.rows(
         """
-        select call, count(*) as calls, count(errno) as failed, sum(duration_ns) / 1e9 as elapsed_s, sum(sleep_ns) / 1e9 as sleep_s,
-               sum(runq_ns) / 1e9 as runq_s, sum(cpu_ns) / 1e9 as cpu_s, quantile_disc(duration_ns, 0.99) / 1e6 as p99_ms,
-               mode(error) as error
-        from call group by call order by elapsed_s desc, call
+        with part as (select call, quantile_disc(duration_ns, 0.99) / 1e6 as p99_ms from call group by call)
+        select call, sum(calls)::bigint as calls, coalesce(sum(calls) filter (errno is not null), 0)::bigint as failed,
+               sum(duration_ns) / 1e9 as elapsed_s, sum(sleep_ns) / 1e9 as sleep_s, sum(runq_ns) / 1e9 as runq_s,
+               sum(cpu_ns) / 1e9 as cpu_s, any_value(p99_ms) as p99_ms, max(max_ns) / 1e6 as max_ms, arg_max(error, calls) as error
+        from call_sum left join part using (call) group by call order by elapsed_s desc, call
         """
     )
     columns = (
@@ -73,9 +74,10 @@ def _calls(of: Context) -> Grid:
         Column("runq_s", "run queue, s", "seconds"),
         Column("cpu_s", "CPU, s", "seconds"),
         Column("p99_ms", "p99, ms", "seconds", minor=True),
+        Column("max_ms", "longest, ms", "seconds", minor=True),
         Column("error", "most often", "text", minor=True),
     )
-    more = f'{len(rows) - MOST} more: leadline sql {of.capture.path} "from call"' if len(rows) > MOST else ""
+    more = f'{len(rows) - MOST} more: leadline sql {of.capture.path} "from call_sum"' if len(rows) > MOST else ""
     note = "Elapsed time is sleep, run queue and CPU together."
     return Grid.of(columns, rows[:MOST], note, more, "no call returned")
 
@@ -83,11 +85,9 @@ def _calls(of: Context) -> Grid:
 def _sleeps(of: Context) -> Grid:
     rows = of.capture.rows(
         """
-        select coalesce(k.wait_function, '(short sleeps)') as wait_function, coalesce(n.name, '(no call)') as call, count(*) as sleeps,
-               sum(o.sleep_ns) / 1e9 as sleep_s, max(o.sleep_ns) / 1e6 as max_ms,
-               array_to_string(any_value(k.functions)[2:5], ' < ') as below
-        from off_cpu o left join kernel_stack k using (stack_id) left join syscall_name n using (nr)
-        where o.state <> 0 group by 1, 2 order by sleep_s desc, 1, 2
+        select coalesce(wait_function, '(short sleeps)') as wait_function, coalesce(call, '(no call)') as call,
+               sum(sleeps)::bigint as sleeps, sum(sleep_ns) / 1e9 as sleep_s, max(max_ns) / 1e6 as max_ms, any_value(below) as below
+        from sleep_sum group by 1, 2 order by sleep_s desc, 1, 2
         """
     )
     columns = (
@@ -99,6 +99,8 @@ def _sleeps(of: Context) -> Grid:
         Column("below", "called by", "text", minor=True),
     )
     note = "Functions of the kernel. Without a call, a thread mostly waits for a page to be read."
+    if any(row["sleeps"] is None for row in rows):
+        note += " Calls were summed in the kernel: this is from samples of stacks, one for each 100 ms of sleep."
     return Grid.of(columns, rows[:MOST], note, empty="no thread slept")
 
 
@@ -158,7 +160,7 @@ def _sessions(of: Context) -> Grid:
 SECTIONS = (
     Section("sessions_in_kernel", "Wait events in the kernel", ("session_in_kernel",), _sessions),
     Section("threads", "Threads", ("thread_time",), _threads, tiles=_tiles),
-    Section("calls", "System calls", ("call",), _calls),
-    Section("kernel_sleeps", "Sleeps in the kernel", ("off_cpu",), _sleeps),
+    Section("calls", "System calls", ("call_sum",), _calls),
+    Section("kernel_sleeps", "Sleeps in the kernel", ("sleep_sum",), _sleeps),
     Section("disk_requests", "Requests of disks", ("block_io",), _disks),
 )
