@@ -26,6 +26,7 @@ from leadline.views.flame import folded, functions
 from leadline.views.threads import PARTS, report
 
 pytestmark = needs_bpf
+MS = 1_000_000
 KEY = 0x10CABB74  # a semaphore that nobody has
 
 # Each program waits for a line, does what its name says, answers with a line, and waits for the end of its input.
@@ -69,6 +70,11 @@ static void work(long n) {
     if (fork() == 0) { semget(0x10cabb74, 1, 0); _exit(0); }
     wait(NULL);
   }
+}
+""",
+    "seconds": """
+static void work(long n) {
+  for (long i = 0; i < n * 1000; i++) { nanosleep(&(struct timespec){0, 900000}, NULL); for (int j = 0; j < 50; j++) syscall(SYS_getppid); }
 }
 """,
     "kinds": """
@@ -214,6 +220,22 @@ def test_calls_that_the_kernel_sums_are_those_that_were_made(programs: Path, tmp
         assert "Called from semget" in storm.statement
         assert [name for name, _ in evaluate(capture, only=["FSYNC-STALL"]).not_evaluated] == ["FSYNC-STALL"]
     assert leadline("events", capture.path).stderr.startswith("error: this trace has sums of calls")
+
+
+def test_a_trace_keeps_to_its_budget(programs: Path, tmp_path: Path) -> None:
+    """It has almost none: two seconds later there are no stacks any more, and after another two only sums. Nothing is lost by that."""
+    with traced(programs, "seconds", 6, out=tmp_path, budget=0.0001) as (capture, pid):
+        steps = capture.rows("select detail, ts, cpu_share from kernel_detail order by ts")
+        assert [step["detail"] for step in steps] == ["events", "sums"]
+        assert all(step["cpu_share"] > 0.0001 for step in steps)
+        state = capture.manifest.probe("kernel")
+        assert state.status == "partial" and "took more than its budget" in state.why and "calls were summed" in state.why
+        assert state.loss["records_lost"] == 0
+        last = [capture.scalar(f"select max(ts) from {table}") for table in ("stack_sample", "syscall", "syscall_sum")]
+        assert last[0] <= steps[0]["ts"] + MS < last[1] <= steps[1]["ts"] + MS < last[2]
+        found = report(capture, pid)
+        assert found.closes_ns == 0
+        assert sum(row["count"] for row in found.calls) == found.time["calls"] > 6_000
 
 
 def test_threads_whose_sums_found_no_room_are_counted(programs: Path, tmp_path: Path) -> None:

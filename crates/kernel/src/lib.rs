@@ -7,6 +7,7 @@
 mod block;
 mod calibration;
 mod functions;
+mod governor;
 mod kernel_stacks;
 mod objects;
 mod probe;

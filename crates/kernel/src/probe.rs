@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Int32Array, Int64Array};
 use leadline_capture::Value;
-use leadline_clockwork::{monotonic_ns, OpenTables, Work};
+use leadline_clockwork::{monotonic_ns, thread_cpu_ns, OpenTables, Work};
 use leadline_errors::Error;
 
 use crate::block::BlockIos;
 use crate::calibration::{calibrate, PerWaking};
+use crate::governor::{Detail, Governor};
 use crate::kernel_stacks::KernelStacks;
 use crate::programs::Options;
 use crate::record::{Call, CallSum, End, Head, OffCpu, Record};
@@ -32,6 +33,8 @@ pub struct Counts {
     pub lost_stacks: AtomicU64,
     /// Requests of block devices likewise.
     pub lost_block_ios: AtomicU64,
+    /// Times it began to record less.
+    pub steps: AtomicU64,
     /// Threads that ended, whose sums were lost likewise.
     pub lost_threads: AtomicU64,
 }
@@ -48,6 +51,7 @@ pub struct KernelProbe {
     block_ios: BlockIos,
     counts: Arc<Counts>,
     records: u64,
+    governor: Governor,
 }
 
 impl KernelProbe {
@@ -73,6 +77,7 @@ impl KernelProbe {
             block_ios: BlockIos::default(),
             counts: Arc::default(),
             records: 0,
+            governor: Governor::new(options.budget, if options.events { Detail::All } else { Detail::Sums }),
         })
     }
 
@@ -95,6 +100,22 @@ impl KernelProbe {
     /// What is counted, also while the probe works elsewhere.
     pub fn counts(&self) -> Arc<Counts> {
         self.counts.clone()
+    }
+
+    /// Records less when it takes too much.
+    fn govern(&mut self, tables: &mut OpenTables) -> Result<(), Error> {
+        let lost = self.counts.lost.load(Relaxed) + self.counts.lost_stacks.load(Relaxed);
+        let Some(step) = self.governor.look(monotonic_ns(), thread_cpu_ns(), lost) else { return Ok(()) };
+        self.source.record(step.detail)?;
+        let row = vec![
+            Value::Int(step.ts),
+            Value::Text(step.detail.name()),
+            Value::Float(step.cpu_share),
+            Value::Int(step.lost as i64),
+        ];
+        tables.write_rows("kernel_detail", [row])?;
+        self.counts.steps.fetch_add(1, Relaxed);
+        Ok(())
     }
 
     fn drain(&mut self, tables: &mut OpenTables) -> Result<(), Error> {
@@ -167,7 +188,8 @@ impl Work for KernelProbe {
                 syscalls::all().map(|(nr, name)| vec![Value::Int(nr.into()), Value::Text(name)]),
             )?;
         }
-        self.drain(tables)
+        self.drain(tables)?;
+        self.govern(tables)
     }
 
     fn last(&mut self, ts: i64, tables: &mut OpenTables) -> Result<(), Error> {

@@ -9,6 +9,8 @@ use aya::{Btf, Ebpf, EbpfLoader};
 use leadline_clockwork::monotonic_ns;
 use leadline_errors::{Error, Kind, Result};
 
+use crate::governor::Detail;
+
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/trace.bpf.o"));
 
 /// Program and the tracepoint it is for.
@@ -31,6 +33,7 @@ const SINCE: u32 = 1;
 const LEFT_OUT: u32 = 2;
 
 /// What is left out at `LEFT_OUT`.
+const NO_STACKS: u64 = 1;
 const NO_EVENTS: u64 = 2;
 
 /// How much is handed over, and how.
@@ -48,6 +51,8 @@ pub struct Options {
     pub first_failures: u32,
     /// Each call and each stay off the CPU; without, calls are summed in the kernel once a second.
     pub events: bool,
+    /// CPU time that the reader may take, as a share of one core; above it, less is recorded.
+    pub budget: f64,
 }
 
 impl Default for Options {
@@ -59,6 +64,7 @@ impl Default for Options {
             sample_cpu_hz: 99,
             first_failures: 16,
             events: true,
+            budget: 0.3,
         }
     }
 }
@@ -161,6 +167,19 @@ impl Programs {
         // SAFETY: a system call without pointers.
         unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_GLOBAL, 0, 0) };
         self.each_task()
+    }
+
+    /// Records less from now on.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn record(&mut self, detail: Detail) -> Result<()> {
+        let left_out = match detail {
+            Detail::All => 0,
+            Detail::Events => NO_STACKS,
+            Detail::Sums => NO_STACKS | NO_EVENTS,
+        };
+        self.set_window(LEFT_OUT, left_out)
     }
 
     fn set_window(&mut self, which: u32, ts: u64) -> Result<()> {

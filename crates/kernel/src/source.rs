@@ -2,6 +2,7 @@
 
 use leadline_errors::Result;
 
+use crate::governor::Detail;
 use crate::programs::{Options, Programs};
 use crate::record::{parse, Record};
 
@@ -88,6 +89,16 @@ impl Source {
     pub fn end(&mut self, ts: u64) -> Result<()> {
         match self {
             Source::Bpf(programs) => programs.end(ts),
+        }
+    }
+
+    /// Records less from now on.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn record(&mut self, detail: Detail) -> Result<()> {
+        match self {
+            Source::Bpf(programs) => programs.record(detail),
         }
     }
 

@@ -38,7 +38,7 @@ pub(crate) struct KernelProbe {
 #[pymethods]
 impl KernelProbe {
     #[new]
-    #[pyo3(signature = (capture_dir, pids, *, tier="bpf", ring_bytes=None, stack_from_ns=None, events=true, flush_interval_s=5.0, growing_segments=true))]
+    #[pyo3(signature = (capture_dir, pids, *, tier="bpf", ring_bytes=None, stack_from_ns=None, events=true, budget=None, flush_interval_s=5.0, growing_segments=true))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
@@ -48,6 +48,7 @@ impl KernelProbe {
         ring_bytes: Option<u32>,
         stack_from_ns: Option<u64>,
         events: bool,
+        budget: Option<f64>,
         flush_interval_s: f64,
         growing_segments: bool,
     ) -> Result<Self, Error> {
@@ -56,6 +57,7 @@ impl KernelProbe {
             ring_bytes: ring_bytes.unwrap_or(default.ring_bytes),
             stack_from_ns: stack_from_ns.unwrap_or(default.stack_from_ns),
             events,
+            budget: budget.unwrap_or(default.budget),
             ..default
         };
         let tier = tier_of(tier)?;
@@ -88,6 +90,7 @@ impl KernelProbe {
         loss.set_item("records", self.counts.records.load(Relaxed))?;
         loss.set_item("records_lost", self.counts.lost.load(Relaxed))?;
         loss.set_item("requests_lost", self.counts.lost_block_ios.load(Relaxed))?;
+        loss.set_item("times_less_recorded", self.counts.steps.load(Relaxed))?;
         loss.set_item("threads_lost", self.counts.lost_threads.load(Relaxed))?;
         loss.set_item("stacks_lost", self.counts.lost_stacks.load(Relaxed))?;
         out.set_item("loss", loss)?;

@@ -55,6 +55,10 @@ kernel_detail = click.option(
     "--kernel-detail", type=click.Choice(["events", "sums"]), default="events", show_default=True,
     help="Record every call and sleep, or, for long traces, sums of the calls of each thread once a second.",
 )  # fmt: skip
+kernel_budget = click.option(
+    "--kernel-budget", type=click.FloatRange(min=0.1), default=30.0, show_default=True, metavar="PERCENT",
+    help="CPU time the trace may take, in percent of one core. Above it, stacks are left out, then single events.",
+)  # fmt: skip
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 80}
 
 

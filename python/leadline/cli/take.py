@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from leadline.cli import force, kernel_detail, kernel_tier
+from leadline.cli import force, kernel_budget, kernel_detail, kernel_tier
 from leadline.errors import LeadlineError
 
 _UNITS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
@@ -47,6 +47,7 @@ def parse_rate(text: str) -> float:
 @click.option("--kernel", is_flag=True, help="Also trace system calls and scheduling of the server's processes (see leadline trace).")
 @kernel_tier
 @kernel_detail
+@kernel_budget
 @click.option("--keep-going", is_flag=True, help="If one probe fails (for example, the server stops), continue with the others.")
 @click.option(
     "-o", "--output", "out", type=click.Path(path_type=Path), metavar="DIR", help="Capture folder to create, or a folder to create it in."
@@ -67,6 +68,7 @@ def command(
     kernel: bool,
     kernel_tier: str,
     kernel_detail: str,
+    kernel_budget: float,
     keep_going: bool,
     out: Path | None,
     tier: str,
@@ -88,7 +90,7 @@ def command(
         names = [*(UNASKED if names is None else names), "kernel"]
     path = take(
         dsn=dsn, pid=pid, data_dir=data_dir, host=host, for_s=for_s, rate_hz=rate_hz, out=out, overwrite=force, tier=tier,
-        probes=names, kernel_tier=kernel_tier, kernel_detail=kernel_detail, keep_going=keep_going,
+        probes=names, kernel_tier=kernel_tier, kernel_detail=kernel_detail, kernel_budget=kernel_budget / 100, keep_going=keep_going,
         progress=Silent() if as_json else TerminalLine(),
     )  # fmt: skip
     manifest = read_manifest(path)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from leadline.cli import force, kernel_detail, kernel_tier
+from leadline.cli import force, kernel_budget, kernel_detail, kernel_tier
 from leadline.cli.take import parse_duration
 
 
@@ -25,11 +25,12 @@ from leadline.cli.take import parse_duration
 )
 @kernel_tier
 @kernel_detail
+@kernel_budget
 @force
 @click.option("--json", "as_json", is_flag=True, help="Print a summary of the capture as JSON.")
 def command(
     pids: str | None, user: str | None, command_line: tuple[str, ...], duration: str | None, out: Path | None, kernel_tier: str,
-    kernel_detail: str, force: bool, as_json: bool,
+    kernel_detail: str, kernel_budget: float, force: bool, as_json: bool,
 ) -> None:
     """Trace system calls, sleeps and waits for a CPU of any process.
 
@@ -49,7 +50,7 @@ def command(
     progress = Silent() if as_json else TerminalLine()
     path, status = trace(
         pids=chosen, user=user, command=command_line, for_s=for_s, out=out, overwrite=force, progress=progress, tier=kernel_tier,
-        detail=kernel_detail,
+        detail=kernel_detail, budget=kernel_budget / 100,
     )
     manifest = read_manifest(path)
     if as_json:

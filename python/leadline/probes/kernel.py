@@ -36,7 +36,14 @@ class Attached:
 
 
 def attach(
-    directory: Path, pids: Collection[int], tier: str, *, detail: str = "events", required: bool = False, ring_bytes: int | None = None
+    directory: Path,
+    pids: Collection[int],
+    tier: str,
+    *,
+    detail: str = "events",
+    budget: float = 0.3,
+    required: bool = False,
+    ring_bytes: int | None = None,
 ) -> Attached:
     """Attaches on a tier; `auto` takes the best one that the kernel and our rights allow.
 
@@ -48,7 +55,7 @@ def attach(
     best: LeadlineError | None = None
     for name in TRACING if tier == "auto" else () if tier == "proc" else (tier,):
         try:
-            probe = KernelProbe(directory, pids, tier=name, detail=detail, required=required, ring_bytes=ring_bytes)
+            probe = KernelProbe(directory, pids, tier=name, detail=detail, budget=budget, required=required, ring_bytes=ring_bytes)
         except LeadlineError as e:
             if tier != "auto" or e.kind not in ("rights", "unsupported"):
                 raise
@@ -65,6 +72,7 @@ class KernelProbe:
     """Traces these processes, what has descended from them, and all that they start in the window.
 
     detail: events: every call and stay off the CPU; sums: of the calls of each thread only, about once a second.
+    budget: CPU time it may take, as a share of one core; above it, it leaves out stacks, then single events.
     """
 
     name = "kernel"
@@ -79,13 +87,14 @@ class KernelProbe:
         flush_interval_s: float = 5.0,
         ring_bytes: int | None = None,
         detail: str = "events",
+        budget: float = 0.3,
     ) -> None:
         if detail not in DETAILS:
             raise LeadlineError("usage", f"no kernel detail named {detail}", hint="kernel details: " + ", ".join(DETAILS))
         self.tier, self.detail, self.required = tier, detail, required
         self._core = _core.kernel.KernelProbe(
             str(directory), sorted(descendants(pids)), tier=tier, ring_bytes=ring_bytes, events=detail == "events",
-            flush_interval_s=flush_interval_s,
+            budget=budget, flush_interval_s=flush_interval_s,
         )
 
     def before(self, store: Store, manifest: Manifest) -> None: ...
@@ -107,11 +116,18 @@ class KernelProbe:
         lost = state.loss.get("records_lost", 0)
         names = {"stacks_lost": "stacks", "requests_lost": "requests of disks", "threads_lost": "ends of threads with their sums"}
         others = {what: state.loss.get(name, 0) for name, what in names.items()}
+        steps = state.loss.get("times_less_recorded", 0)
+        whys, hints = [], []
         if lost or any(others.values()):
             parts = [f"{lost:,} of {lost + state.loss['records']:,} events"] + [f"{n:,} {what}" for what, n in others.items() if n]
-            state.status = "partial"
-            state.why = f"the buffer had no room for {', '.join(parts)}"
-            state.hint = "sums per thread are exact all the same; for every event trace fewer processes"
+            whys.append(f"the buffer had no room for {', '.join(parts)}")
+            hints.append("sums per thread are exact all the same; for every event trace fewer processes")
+        if steps:
+            left_out = "stacks were left out" + (" and calls were summed" if steps > 1 else "")
+            whys.append(f"the trace lost events or took more than its budget: from then on {left_out} (table kernel_detail)")
+            hints.append("raise --kernel-budget, or trace fewer processes")
+        if whys:
+            state.status, state.why, state.hint = "partial", "; ".join(whys), "; ".join(hints)
 
     def after(self, store: Store, manifest: Manifest) -> None:
         self.describe(manifest)

@@ -44,6 +44,7 @@ def take(
     probes: Collection[str] | None = None,
     kernel_tier: str = "auto",
     kernel_detail: str = "events",
+    kernel_budget: float = 0.3,
     keep_going: bool = False,
 ) -> Path:
     """Takes a capture and gives its folder.
@@ -52,7 +53,7 @@ def take(
     server, readings of the host, 0.1 to 10, 1 unless given. out: the capture folder, or an existing folder to put it in; None for
     leadline-DATE-TIME.leadline here. overwrite: replace a capture that is there. probes: names of PROBES; None
     for sessions and host, as far as the target allows. kernel_tier: how threads are traced, one of kernel.TIERS;
-    kernel_detail: one of kernel.DETAILS.
+    kernel_detail: one of kernel.DETAILS. kernel_budget: CPU time that tracing may take, as a share of one core.
     keep_going: when one probe fails, the others go on. Ctrl-C or SIGTERM ends the window early and keeps everything.
     Raises LeadlineError; when the capture had begun, its `where` is the folder that was kept.
     """
@@ -67,9 +68,9 @@ def take(
     made = make_folder(directory)
     options: dict[str, Any] = {"for_s": for_s, "rate_hz": rate_hz, "tier": tier, "probes": list(chosen), "keep_going": keep_going}
     if "kernel" in chosen:
-        options |= {"kernel_tier": kernel_tier, "kernel_detail": kernel_detail}
+        options |= {"kernel_tier": kernel_tier, "kernel_detail": kernel_detail, "kernel_budget": kernel_budget}
     try:
-        attached, absent, notes = _attach(target, directory, rate_hz, tier, chosen, kernel_tier, kernel_detail, keep_going)
+        attached, absent, notes = _attach(target, directory, rate_hz, tier, chosen, kernel_tier, kernel_detail, kernel_budget, keep_going)
     except LeadlineError:
         if made:
             shutil.rmtree(directory, ignore_errors=True)
@@ -88,7 +89,7 @@ def this_host() -> manifest.Target:
 
 def _attach(
     target: Target | None, directory: Path, rate_hz: float, tier: str, chosen: Collection[str], kernel_tier: str, kernel_detail: str,
-    keep_going: bool,
+    kernel_budget: float, keep_going: bool,
 ) -> tuple[list[Probe], dict[str, manifest.ProbeState], list[str]]:
     """The probes, those that were wanted and cannot be had, and what the user should know."""
     if target is None:
@@ -117,7 +118,9 @@ def _attach(
         if target.pid is None:
             raise LeadlineError("usage", "the server does not run on this host", hint="take the capture on the server's host")
         try:
-            traced = attach_kernel(directory, [target.pid], kernel_tier, detail=kernel_detail, required=not keep_going)
+            traced = attach_kernel(
+                directory, [target.pid], kernel_tier, detail=kernel_detail, budget=kernel_budget, required=not keep_going
+            )
         except LeadlineError as e:
             if not keep_going:
                 raise

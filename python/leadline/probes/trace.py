@@ -37,6 +37,7 @@ def trace(
     progress: Progress | None = None,
     tier: str = "auto",
     detail: str = "events",
+    budget: float = 0.3,
     ring_bytes: int | None = None,
 ) -> tuple[Path, int | None]:
     """Traces processes, or those of a user, or a command from its start to its end; the folder, and the command's exit status.
@@ -59,7 +60,8 @@ def trace(
     child = None
     try:
         child = _Held(command) if command else None
-        attached = attach(directory, [child.process.pid] if child else chosen, tier, detail=detail, required=True, ring_bytes=ring_bytes)
+        first = [child.process.pid] if child else chosen
+        attached = attach(directory, first, tier, detail=detail, budget=budget, required=True, ring_bytes=ring_bytes)
         probe = attached.probe or HostProbe(directory, required=True)
         target = _target(chosen, user, program, child)
         recording = Recording(directory, target, [probe, Keeper(directory)], progress, options, attached.notes, cpu_at_call)

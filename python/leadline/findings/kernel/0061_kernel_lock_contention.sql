@@ -8,7 +8,7 @@
 -- threshold: kernel_lock_min_s = 0.5 (seconds in the window, of all threads of a program in one call: less is ordinary sharing)
 -- threshold: kernel_lock_share = 0.02 (of the window: a fiftieth of one thread's time)
 -- threshold: confident_sleeps = 500 (sleeps that were seen)
--- evaluable when: not exists (from syscall_sum) | the trace has sums of calls, not every call and sleep (--kernel-detail events)
+-- evaluable when: not exists (from syscall_sum) | the trace has sums of calls instead of every call and sleep, at least from some moment on
 -- silent unless: exists (from kernel_stack where is_kernel_lock(wait_function))
 -- wrong when: the threads have nothing else to do, as workers that take turns by design
 with waits as (

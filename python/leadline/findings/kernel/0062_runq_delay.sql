@@ -9,7 +9,7 @@
 -- threshold: runq_delay_share = 0.25 (of the time the program wanted a CPU: a quarter of its speed)
 -- threshold: confident_waits = 500 (waits that were seen)
 -- threshold: named_threads = 3 (names told in the sentence; the evidence has more)
--- evaluable when: not exists (from syscall_sum) | the trace has sums of calls, not every call and sleep (--kernel-detail events)
+-- evaluable when: not exists (from syscall_sum) | the trace has sums of calls instead of every call and sleep, at least from some moment on
 -- silent unless: exists (from off_cpu where before_tid <> 0 and duration_ns > sleep_ns)
 -- wrong when: the program runs at low priority on purpose
 with waits as (

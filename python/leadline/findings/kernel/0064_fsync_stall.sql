@@ -8,7 +8,7 @@
 -- threshold: fsync_min_s = 1 (seconds in the window, of all threads of a program: less is ordinary)
 -- threshold: fsync_slow_ms = 20 (milliseconds that one of 100 takes at least: a commit that waits for it is felt)
 -- threshold: confident_syncs = 100 (calls)
--- evaluable when: not exists (from syscall_sum) | the trace has sums of calls, not every call and sleep (--kernel-detail events)
+-- evaluable when: not exists (from syscall_sum) | the trace has sums of calls instead of every call and sleep, at least from some moment on
 -- silent unless: exists (from syscall where nr in (select nr from syscall_name where is_sync_call(name)))
 -- wrong when: only a checkpoint or a backup forces data to disk, and nobody waits for it
 with sync as (

@@ -8,7 +8,7 @@
 -- threshold: poll_per_s = 2000 (calls a second in vain; LinuxKI warns of Oracle processes from 10,000 calls in its 20 s with a mean below 2 us)
 -- threshold: poll_min = 10000 (calls in vain in the window)
 -- threshold: poll_share = 0.5 (of these calls of the program: most of them are in vain)
--- evaluable when: not exists (from syscall_sum) | the trace has sums of calls, not every call and sleep (--kernel-detail events)
+-- evaluable when: not exists (from syscall_sum) | the trace has sums of calls instead of every call and sleep, at least from some moment on
 -- silent unless: exists (from syscall where nr in (select nr from syscall_name where is_poll_call(name)))
 -- wrong when: the program trades a CPU for the shortest delay on purpose
 with polls as (
