@@ -1,4 +1,4 @@
-"""Whether this kernel takes BPF programs from us: without them nothing can be traced, and tests of it are skipped."""
+"""Which tiers this kernel allows us to trace on: tests of the others are skipped."""
 
 from __future__ import annotations
 
@@ -7,14 +7,19 @@ from leadline._core import kernel
 from leadline.errors import LeadlineError
 
 
-def refusal() -> str:
-    """What the kernel says against it; empty when it takes them."""
+def refusal(tier: str) -> str:
+    """What the kernel says against a tier; empty when it works."""
     try:
-        kernel.check("bpf")
+        kernel.check(tier)
     except LeadlineError as e:
         return f"{e.message}: {e.detail}"
     return ""
 
 
-KERNEL_REFUSES = refusal()
-needs_bpf = pytest.mark.skipif(bool(KERNEL_REFUSES), reason=KERNEL_REFUSES or "BPF")
+def needs(tier: str) -> pytest.MarkDecorator:
+    why = refusal(tier)
+    return pytest.mark.skipif(bool(why), reason=why or tier)
+
+
+needs_bpf, needs_perf = needs("bpf"), needs("perf")
+on_each_tier = pytest.mark.parametrize("tier", [pytest.param("bpf", marks=needs_bpf), pytest.param("perf", marks=needs_perf)])

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bpf import needs_bpf
+from bpf import needs_bpf, needs_perf, on_each_tier
 from conftest import background, wait_until
 from leadline.capture.manifest import read_manifest
 from leadline.capture.reader import Capture, open_capture
@@ -25,7 +25,6 @@ from leadline.progress import Silent
 from leadline.views.flame import folded, functions
 from leadline.views.threads import PARTS, report
 
-pytestmark = needs_bpf
 MS = 1_000_000
 KEY = 0x10CABB74  # a semaphore that nobody has
 
@@ -167,8 +166,9 @@ def traced(programs: Path, name: str, *arguments: int, out: Path, for_s: float =
             capture.close()
 
 
-def test_23_calls_give_23(programs: Path, tmp_path: Path) -> None:
-    with traced(programs, "known", out=tmp_path) as (capture, pid):
+@on_each_tier
+def test_23_calls_give_23(tier: str, programs: Path, tmp_path: Path) -> None:
+    with traced(programs, "known", out=tmp_path, tier=tier) as (capture, pid):
         found = {row["call"]: row for row in report(capture, pid).calls}
         counts = {name: (row["count"], row["failed"]) for name, row in found.items()}
         # before and after the work: the waiting read, and the answer
@@ -186,8 +186,9 @@ def test_23_calls_give_23(programs: Path, tmp_path: Path) -> None:
         assert [w["wait_function"] for w in slept["waits"]] == ["hrtimer_nanosleep"]
 
 
-def test_100_000_calls_give_100_000(programs: Path, tmp_path: Path) -> None:
-    with traced(programs, "many", 100_000, out=tmp_path) as (capture, _):
+@on_each_tier
+def test_100_000_calls_give_100_000(tier: str, programs: Path, tmp_path: Path) -> None:
+    with traced(programs, "many", 100_000, out=tmp_path, tier=tier) as (capture, _):
         assert capture.scalar("select count(*) from call where call = 'getppid'") == 100_000
         assert capture.scalar("select sum(lost_records) from thread_time") == 0
 
@@ -247,6 +248,7 @@ def test_threads_whose_sums_found_no_room_are_counted(programs: Path, tmp_path: 
         assert state.status == "partial" and f"{301 - known} ends of threads with their sums" in state.why
 
 
+@needs_bpf
 def test_what_is_lost_is_told_and_sums_stay_exact(programs: Path, tmp_path: Path) -> None:
     with traced(programs, "many", 100_000, out=tmp_path, ring_bytes=1 << 16) as (capture, pid):
         lost = capture.scalar("select sum(lost_records)::bigint from thread_time")
@@ -259,8 +261,9 @@ def test_what_is_lost_is_told_and_sums_stay_exact(programs: Path, tmp_path: Path
         assert calls + stays + lost >= 100_002 and calls < 100_002
 
 
-def test_times_close(programs: Path, tmp_path: Path) -> None:
-    with traced(programs, "threads", 2_000, out=tmp_path) as (capture, pid):
+@on_each_tier
+def test_times_close(tier: str, programs: Path, tmp_path: Path) -> None:
+    with traced(programs, "threads", 2_000, out=tmp_path, tier=tier) as (capture, pid):
         parts = " + ".join(name for name, _ in PARTS)
         assert capture.rows(f"select * from thread_time where traced_ns <> {parts}") == []
         assert capture.rows("select * from call where cpu_ns < 0 or sleep_ns + runq_ns + cpu_ns + unknown_ns <> duration_ns") == []
@@ -279,9 +282,10 @@ def left_out_ns() -> int:
     return sum(int(fields[i]) for i in (6, 7, 8)) * 10_000_000
 
 
-def test_cpu_agrees_with_the_scheduler(programs: Path, tmp_path: Path) -> None:
+@on_each_tier
+def test_cpu_agrees_with_the_scheduler(tier: str, programs: Path, tmp_path: Path) -> None:
     before = left_out_ns()
-    with traced(programs, "spin", 1_000, out=tmp_path) as (capture, pid):
+    with traced(programs, "spin", 1_000, out=tmp_path, tier=tier) as (capture, pid):
         left_out = left_out_ns() - before + 10_000_000
         time = report(capture, pid).time
         ran, stat = time["user_ns"] + time["system_ns"], time["stat_run_ns"]
@@ -289,9 +293,10 @@ def test_cpu_agrees_with_the_scheduler(programs: Path, tmp_path: Path) -> None:
         assert -time["unknown_ns"] - 0.01 * stat <= ran - stat <= 0.01 * stat + left_out
 
 
-def test_the_check_allows_for_each_waking_what_was_measured(programs: Path, tmp_path: Path) -> None:
+@on_each_tier
+def test_the_check_allows_for_each_waking_what_was_measured(tier: str, programs: Path, tmp_path: Path) -> None:
     """Whether it holds depends on what a hypervisor takes from this machine while the test runs: the report says so, the test cannot."""
-    with traced(programs, "naps", 1_000, out=tmp_path) as (capture, pid):
+    with traced(programs, "naps", 1_000, out=tmp_path, tier=tier) as (capture, pid):
         found = report(capture, pid)
         detail = capture.manifest.probe("kernel").detail
     assert detail["waking_run_ns"] > 0 and detail["waking_runq_ns"] > 0
@@ -302,17 +307,19 @@ def test_the_check_allows_for_each_waking_what_was_measured(programs: Path, tmp_
         assert check["holds"] is (abs(check["trace_ns"] - check["kernel_ns"]) <= check["allowed_ns"])
 
 
-def test_processes_of_a_few_milliseconds_are_counted(programs: Path, tmp_path: Path) -> None:
-    with traced(programs, "children", 200, out=tmp_path) as (capture, pid):
+@on_each_tier
+def test_processes_of_a_few_milliseconds_are_counted(tier: str, programs: Path, tmp_path: Path) -> None:
+    with traced(programs, "children", 1_000, out=tmp_path, tier=tier) as (capture, pid):
         children = capture.rows(f"select comm, count(*) as n from thread_name where pid <> {pid} group by comm")
-        assert children == [{"comm": "children", "n": 200}]
+        assert children == [{"comm": "children", "n": 1_000}]
         calls = capture.rows("select call, count(*) as n, count(distinct pid) as pids from call where call = 'semget' group by call")
-        assert calls == [{"call": "semget", "n": 200, "pids": 200}]
-        assert capture.scalar(f"select count(*) from thread_time join thread_name using (thread_id) where exited and pid <> {pid}") == 200
+        assert calls == [{"call": "semget", "n": 1_000, "pids": 1_000}]
+        assert capture.scalar(f"select count(*) from thread_time join thread_name using (thread_id) where exited and pid <> {pid}") == 1_000
 
 
-def test_five_thousand_threads(programs: Path, tmp_path: Path) -> None:
-    with traced(programs, "crowd", 5_000, out=tmp_path) as (capture, pid):
+@on_each_tier
+def test_five_thousand_threads(tier: str, programs: Path, tmp_path: Path) -> None:
+    with traced(programs, "crowd", 5_000, out=tmp_path, tier=tier) as (capture, pid):
         assert capture.manifest.probe("kernel").loss["records_lost"] == 0
         threads = capture.rows(f"select count(*) as n, count(distinct tid) as tids from thread_name where pid = {pid}")
         assert threads == [{"n": 5_001, "tids": 5_001}]
@@ -322,9 +329,10 @@ def test_five_thousand_threads(programs: Path, tmp_path: Path) -> None:
         assert report(capture, pid).closes_ns == 0
 
 
-def test_a_program_that_becomes_another_keeps_its_thread(tmp_path: Path) -> None:
+@on_each_tier
+def test_a_program_that_becomes_another_keeps_its_thread(tier: str, tmp_path: Path) -> None:
     script = "import os, threading\nthreading.Thread(target=lambda: os.execvp('sh', ['sh', '-c', 'exec true'])).start()"
-    path, status = trace(command=[sys.executable, "-c", script], out=tmp_path / "e.leadline")
+    path, status = trace(command=[sys.executable, "-c", script], tier=tier, out=tmp_path / "e.leadline")
     assert status == 0
     capture = open_capture(path)
     try:
@@ -339,6 +347,7 @@ def test_a_program_that_becomes_another_keeps_its_thread(tmp_path: Path) -> None
         capture.close()
 
 
+@needs_bpf
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can hide what the kernel says of its types")
 def test_a_kernel_that_does_not_describe_its_types(tmp_path: Path) -> None:
     out = tmp_path / "no.leadline"
@@ -349,8 +358,9 @@ def test_a_kernel_that_does_not_describe_its_types(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_a_command_is_traced_from_start_to_end(tmp_path: Path) -> None:
-    done = leadline("trace", "-o", tmp_path / "c.leadline", "--json", "--", sys.executable, "-c", "import os; os._exit(7)")
+@on_each_tier
+def test_a_command_is_traced_from_start_to_end(tier: str, tmp_path: Path) -> None:
+    done = leadline("trace", "--kernel-tier", tier, "-o", tmp_path / "c.leadline", "--json", "--", sys.executable, "-c", "import os; os._exit(7)")
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout)
     assert summary["exit_status"] == 7 and summary["target"]["kind"] == "process"
@@ -362,13 +372,15 @@ def test_a_command_is_traced_from_start_to_end(tmp_path: Path) -> None:
         capture.close()
 
 
-def test_nothing_is_left_in_the_kernel(programs: Path, tmp_path: Path) -> None:
-    with traced(programs, "known", out=tmp_path):
+@on_each_tier
+def test_nothing_is_left_in_the_kernel(tier: str, programs: Path, tmp_path: Path) -> None:
+    with traced(programs, "known", out=tmp_path, tier=tier):
         pass
     held = [str(link.readlink()) for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
-    assert not [link for link in held if "bpf" in link]
+    assert not [link for link in held if "bpf" in link or "perf_event" in link]
 
 
+@needs_bpf
 def test_without_rights_the_error_says_which(tmp_path: Path) -> None:
     command = ("trace", "--kernel-tier", "bpf", "-p", os.getpid(), "--for", "1s", "-o", tmp_path / "n.leadline")
     done = leadline(*command, before=as_one_without_rights)
@@ -412,8 +424,9 @@ def test_processes_that_are_not_there(tmp_path: Path) -> None:
     assert not (tmp_path / "x.leadline").exists()
 
 
-def test_the_report_on_a_terminal(programs: Path, tmp_path: Path) -> None:
-    with traced(programs, "known", out=tmp_path) as (capture, pid):
+@on_each_tier
+def test_the_report_on_a_terminal(tier: str, programs: Path, tmp_path: Path) -> None:
+    with traced(programs, "known", out=tmp_path, tier=tier) as (capture, pid):
         path = capture.path
     shown = leadline("threads", path, pid)
     assert shown.returncode == 0, shown.stderr
@@ -426,10 +439,11 @@ def test_the_report_on_a_terminal(programs: Path, tmp_path: Path) -> None:
     assert read_manifest(path).status == "complete"
 
 
+@on_each_tier
 @pytest.mark.parametrize(("name", "times", "processes"), [("threads", 1_000, 1), ("children", 700, 700)])
-def test_a_missing_semaphore_is_found(name: str, times: int, processes: int, programs: Path, tmp_path: Path) -> None:
+def test_a_missing_semaphore_is_found(tier: str, name: str, times: int, processes: int, programs: Path, tmp_path: Path) -> None:
     """The case of the Db2 client: threads of one process, and processes that live for a moment, each asking once."""
-    with traced(programs, name, times, out=tmp_path) as (capture, _):
+    with traced(programs, name, times, out=tmp_path, tier=tier) as (capture, _):
         found = evaluate(capture, only=["FAILING-CALL-STORM"])
         assert not found.not_evaluated
         [finding] = found.findings
@@ -448,6 +462,7 @@ int client_call(int key) { int sum = 0; for (int i = 0; i < 3; i++) sum += look(
 """
 
 
+@needs_bpf
 @pytest.mark.parametrize("children", [0, 300])
 def test_the_caller_of_a_failing_call_is_found_in_a_stripped_library(children: int, tmp_path: Path) -> None:
     """No symbols, no frame pointers; with children it is processes that live for a moment."""
@@ -504,8 +519,9 @@ int main(int argc, char **argv) {
     assert begin < stack["second"] < begin + size
 
 
-def test_what_runs_and_what_sleeps_has_its_functions(programs: Path, tmp_path: Path) -> None:
-    with traced(programs, "spin", 400, out=tmp_path) as (capture, pid):
+@on_each_tier
+def test_what_runs_and_what_sleeps_has_its_functions(tier: str, programs: Path, tmp_path: Path) -> None:
+    with traced(programs, "spin", 400, out=tmp_path, tier=tier) as (capture, pid):
         on_cpu = functions(folded(capture, "on-cpu", pid))
         [spent] = capture.rows(f"select user_ns + system_ns as ns from thread_time join thread_name using (thread_id) where pid = {pid}")
     # 99 samples a second of 0.4 s and more.
@@ -540,6 +556,7 @@ def disk_counters(device: str) -> dict[str, tuple[int, int]]:
     }
 
 
+@needs_bpf
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a block device")
 def test_requests_of_a_disk_are_those_that_diskstats_counts(tmp_path: Path) -> None:
     with loop_device(tmp_path) as device:
@@ -571,10 +588,11 @@ def test_requests_of_a_disk_are_those_that_diskstats_counts(tmp_path: Path) -> N
     assert next(row for row in rows if row["operation"] == "read")["ours"] == counted["read"][0]
 
 
-def test_a_killed_trace_can_be_read(programs: Path, tmp_path: Path) -> None:
+@on_each_tier
+def test_a_killed_trace_can_be_read(tier: str, programs: Path, tmp_path: Path) -> None:
     out = tmp_path / "killed.leadline"
     with background([programs / "many", 10], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as program:
-        command = [sys.executable, "-m", "leadline", "trace", "-p", program.pid, "--for", "60s", "-o", out]
+        command = [sys.executable, "-m", "leadline", "trace", "--kernel-tier", tier, "-p", program.pid, "--for", "60s", "-o", out]
         with background(command, stderr=subprocess.DEVNULL) as recorder:
             wait_until(lambda: list(out.glob("syscall_name/*.parquet")), what="the first segment")
             recorder.kill()
@@ -591,6 +609,7 @@ def test_a_killed_trace_can_be_read(programs: Path, tmp_path: Path) -> None:
         capture.close()
 
 
+@needs_bpf
 def test_a_process_that_ends_in_the_window(programs: Path, tmp_path: Path) -> None:
     done = leadline("trace", "--for", "20s", "-o", tmp_path / "e.leadline", "--", "true")
     assert done.returncode == 0 and "the command ended with exit code 0" in done.stderr

@@ -1,14 +1,27 @@
 //! How far the trace and the scheduler's own counters differ for each waking on this machine: the two look at the clock at different
 //! places of a waking. Measured with a process that does nothing but sleep and wake.
 
+use leadline_clockwork::monotonic_ns;
 use leadline_errors::Result;
 
+use crate::cpus::online_cpus;
+use crate::perf::PerfTrace;
+use crate::programs::Options;
 use crate::record::{Record, Totals};
 use crate::source::Source;
 
 const ROUNDS: usize = 5;
 const NAPS: u64 = 50;
 const NAP_NS: i64 = 50_000;
+const SMALL: Options = Options {
+    ring_bytes: 1 << 21,
+    stack_from_ns: 0,
+    sample_asleep_ns: 0,
+    sample_cpu_hz: 0,
+    first_failures: 0,
+    events: true,
+    budget: 1.0,
+};
 
 /// The difference of a waking, ns: the median of some rounds, since other work of the machine disturbs single ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -27,16 +40,31 @@ pub fn calibrate(source: &mut Source) -> Result<PerWaking> {
     let mut rounds = Vec::new();
     for _ in 0..ROUNDS {
         let Some(napper) = Napper::start() else { break };
-        source.trace(&[napper.pid as u32])?;
         let pid = napper.pid as u32;
-        napper.nap();
-        source.drain(|record| {
+        let note = |record: Record<'_>| {
             if let Record::End(head, end) = record {
-                if head.tid == pid {
+                if head.tid == pid && end.counted {
                     rounds.push(per_waking(&end.totals));
                 }
             }
-        });
+        };
+        match source {
+            Source::Bpf(_) => {
+                source.trace(&[pid])?;
+                napper.nap();
+                napper.end(); // the sums come with it
+                source.drain(note);
+            }
+            Source::Perf(_) => {
+                // What the kernel has counted can be read only while it lives, so a window of its own ends before that.
+                let mut trace = PerfTrace::open(SMALL, &online_cpus())?;
+                trace.trace(&[pid])?;
+                napper.nap();
+                trace.end(monotonic_ns() as u64);
+                trace.drain(note);
+                napper.end();
+            }
+        }
     }
     Ok(PerWaking { run_ns: median(rounds.iter().map(|r| r.run_ns)), runq_ns: median(rounds.iter().map(|r| r.runq_ns)) })
 }
@@ -54,20 +82,21 @@ fn per_waking(t: &Totals) -> PerWaking {
     PerWaking { run_ns: run / wakings, runq_ns: runq / wakings }
 }
 
-/// A process that waits for a word, naps, and ends.
+/// A process that waits for a word, naps, answers, and ends when nobody listens.
 struct Napper {
     pid: libc::pid_t,
-    tells: libc::c_int,
+    ours: libc::c_int,
 }
 
 impl Napper {
     fn start() -> Option<Napper> {
         let mut ends = [0; 2];
         // SAFETY: the array has room for both ends.
-        if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
+        if unsafe { libc::socketpair(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0, ends.as_mut_ptr()) } != 0
+        {
             return None;
         }
-        let [waits, tells] = ends;
+        let [ours, its] = ends;
         // SAFETY: the child makes system calls only, with its own variables, and never returns: nothing that another thread of this
         // process may hold (a lock, the allocator) is touched.
         let pid = unsafe { libc::fork() };
@@ -75,32 +104,44 @@ impl Napper {
             // SAFETY: as said.
             unsafe {
                 let mut word = 0u8;
-                libc::close(tells);
-                libc::read(waits, (&raw mut word).cast(), 1);
+                libc::close(ours);
+                libc::read(its, (&raw mut word).cast(), 1);
                 for _ in 0..NAPS {
                     let nap = libc::timespec { tv_sec: 0, tv_nsec: NAP_NS };
                     libc::nanosleep(&raw const nap, std::ptr::null_mut());
                 }
+                libc::write(its, (&raw const word).cast(), 1);
+                libc::read(its, (&raw mut word).cast(), 1);
                 libc::_exit(0);
             }
         }
         // SAFETY: descriptors of this function.
         unsafe {
-            libc::close(waits);
+            libc::close(its);
             if pid < 0 {
-                libc::close(tells);
+                libc::close(ours);
                 return None;
             }
         }
-        Some(Napper { pid, tells })
+        Some(Napper { pid, ours })
     }
 
-    /// Lets it nap, and waits for its end.
-    fn nap(self) {
-        let mut status = 0;
-        // SAFETY: the end of the pipe and the child belong to this value.
+    /// Lets it nap, and waits until it has.
+    fn nap(&self) {
+        let mut word = 0u8;
+        // SAFETY: a descriptor of this value, and a byte of this function.
         unsafe {
-            libc::close(self.tells); // the read of the child ends
+            libc::write(self.ours, (&raw const word).cast(), 1);
+            libc::read(self.ours, (&raw mut word).cast(), 1);
+        }
+    }
+
+    /// Waits for its end.
+    fn end(self) {
+        let mut status = 0;
+        // SAFETY: the end of the pair and the child belong to this value.
+        unsafe {
+            libc::close(self.ours); // the read of the child ends
             libc::waitpid(self.pid, &raw mut status, 0);
         }
     }

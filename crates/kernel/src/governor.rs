@@ -42,6 +42,7 @@ pub struct Step {
 pub struct Governor {
     budget: f64,
     detail: Detail,
+    least: Detail,
     since: Option<Reading>,
     over: u32,
 }
@@ -54,9 +55,9 @@ struct Reading {
 }
 
 impl Governor {
-    /// budget: CPU time of the reader, as a share of one core.
-    pub fn new(budget: f64, detail: Detail) -> Governor {
-        Governor { budget, detail, since: None, over: 0 }
+    /// budget: CPU time of the reader, as a share of one core. least: after this there is no further step.
+    pub fn new(budget: f64, detail: Detail, least: Detail) -> Governor {
+        Governor { budget, detail, least, since: None, over: 0 }
     }
 
     /// Takes note of the reader's CPU time and of the events lost so far; a step when one is due.
@@ -74,6 +75,9 @@ impl Governor {
             return None;
         }
         self.over = 0;
+        if self.detail >= self.least {
+            return None;
+        }
         self.detail = match self.detail {
             Detail::All => Detail::Events,
             Detail::Events => Detail::Sums,
@@ -91,7 +95,7 @@ mod tests {
 
     /// Steps of a governor with a budget of 0.1 that looks four times a second; each second has its CPU share and events lost.
     fn steps(seconds: &[(f64, u64)]) -> Vec<(i64, &'static str)> {
-        let mut governor = Governor::new(0.1, Detail::All);
+        let mut governor = Governor::new(0.1, Detail::All, Detail::Sums);
         let (mut cpu, mut lost, mut found) = (0, 0, Vec::new());
         governor.look(0, 0, 0);
         for (i, (share, events)) in seconds.iter().enumerate() {

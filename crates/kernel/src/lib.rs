@@ -4,21 +4,27 @@
 //! beat of `leadline_clockwork` and writes the tables. Accounting happens in the kernel (bpf/trace.bpf.c): what a thread did is exact even
 //! when the buffer between kernel and reader was full, and how much of the detail was lost is known.
 
+mod accounting;
 mod block;
 mod calibration;
+mod cpus;
 mod functions;
 mod governor;
 mod kernel_stacks;
+mod look;
 mod objects;
+mod perf;
 mod probe;
 pub mod programs;
 pub mod record;
+mod ring;
 mod sideband;
 mod source;
 mod stacks;
 mod symbols;
 mod syscalls;
 mod threads;
+mod tracepoints;
 mod unwind;
 
 pub use calibration::PerWaking;

@@ -10,6 +10,7 @@ use leadline_errors::Error;
 
 use crate::block::BlockIos;
 use crate::calibration::{calibrate, PerWaking};
+use crate::cpus::online_cpus;
 use crate::governor::{Detail, Governor};
 use crate::kernel_stacks::KernelStacks;
 use crate::programs::Options;
@@ -77,7 +78,11 @@ impl KernelProbe {
             block_ios: BlockIos::default(),
             counts: Arc::default(),
             records: 0,
-            governor: Governor::new(options.budget, if options.events { Detail::All } else { Detail::Sums }),
+            governor: Governor::new(
+                options.budget,
+                if options.events { Detail::All } else { Detail::Sums },
+                tier.least(),
+            ),
         })
     }
 
@@ -203,16 +208,6 @@ impl Work for KernelProbe {
     }
 }
 
-/// Numbers of the CPUs that are online.
-fn online_cpus() -> Vec<u32> {
-    let text = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_else(|_| "0".into());
-    let ranges = text.trim().split(',').filter_map(|range| {
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        Some(first.parse().ok()?..=last.parse().ok()?)
-    });
-    ranges.flatten().collect()
-}
-
 fn ints(values: impl Iterator<Item = i32>) -> ArrayRef {
     Arc::new(values.collect::<Int32Array>())
 }
@@ -311,15 +306,19 @@ fn end_row(thread_id: i32, head: Head, end: &End) -> Vec<Value<'static>> {
         t.stopped_ns,
         t.unknown_ns,
     ];
-    let counts =
-        [t.calls, t.failed_calls, t.sleeps, t.preemptions, t.migrations, t.minor_faults, t.major_faults, t.lost];
+    let counts = [t.calls, t.failed_calls, t.sleeps, t.preemptions, t.migrations];
     let kernels = [t.stat_run_ns, t.stat_runq_ns, t.stat_slices];
+    let int = |n: &u64| Value::Int(*n as i64);
+    let if_counted = |n: &u64| if end.counted { int(n) } else { Value::Null };
     let mut row = vec![
         Value::Int(head.ts as i64),
         Value::Int(thread_id.into()),
         Value::Int(head.ts.saturating_sub(t.since) as i64),
     ];
-    row.extend(parts.iter().chain(&counts).chain(&kernels).map(|n| Value::Int(*n as i64)));
+    row.extend(parts.iter().chain(&counts).map(int));
+    row.extend([t.minor_faults, t.major_faults].iter().map(if_counted));
+    row.push(int(&t.lost));
+    row.extend(kernels.iter().map(if_counted));
     row.push(Value::Bool(end.exited));
     row
 }

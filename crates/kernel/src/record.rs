@@ -151,6 +151,8 @@ pub struct Totals {
 pub struct End {
     pub tgid: u32,
     pub exited: bool,
+    /// The fields `stat_*` and `*_faults` say what the kernel has counted; else nobody knows.
+    pub counted: bool,
     pub totals: Totals,
 }
 
@@ -355,7 +357,7 @@ fn end(f: Fields<'_>) -> End {
         stat_runq_ns: n(18),
         stat_slices: n(19),
     };
-    End { tgid: f.u32(HEAD), exited: f.u32(HEAD + 4) != 0, totals }
+    End { tgid: f.u32(HEAD), exited: f.u32(HEAD + 4) != 0, counted: true, totals }
 }
 
 #[cfg(test)]

@@ -3,11 +3,12 @@
 //! One ring for each CPU, of a software event that never counts: what is wanted is what the kernel says beside it. It tells of
 //! all processes of the host.
 
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::io;
 
 use leadline_errors::{Error, Kind, Result};
-use perf_event_open_sys::bindings::{self, perf_event_attr, perf_event_mmap_page};
+use perf_event_open_sys::bindings;
+
+use crate::ring::{attributes, open_event, records, time_at_end, word, Ring};
 
 /// Something that changed what a process maps.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,26 +50,16 @@ pub struct Event {
     pub change: Change,
 }
 
-/// Pages of a ring for data: a power of two.
-const PAGES: usize = 128;
-const PAGE: usize = 4096;
+/// Bytes of a ring.
+const RING: usize = 512 << 10;
 
 /// The rings.
 pub struct Sideband {
     rings: Vec<Ring>,
+    copy: Vec<u8>,
     /// Events for which a ring had no room.
     pub lost: u64,
 }
-
-struct Ring {
-    _event: OwnedFd,
-    base: *mut u8,
-}
-
-// SAFETY: the mapping belongs to this value alone and is used through &mut.
-unsafe impl Send for Ring {}
-// SAFETY: nothing can be done with a shared reference.
-unsafe impl Sync for Ring {}
 
 impl Sideband {
     /// Opens a ring for each CPU that is online.
@@ -76,101 +67,33 @@ impl Sideband {
     /// # Errors
     /// Kind rights or unsupported: the kernel refuses.
     pub fn open(cpus: &[u32]) -> Result<Sideband> {
-        let rings = cpus.iter().map(|cpu| Ring::open(*cpu)).collect::<Result<_>>()?;
-        Ok(Sideband { rings, lost: 0 })
+        let rings = cpus.iter().map(|cpu| open(*cpu)).collect::<Result<_>>()?;
+        Ok(Sideband { rings, copy: Vec::new(), lost: 0 })
     }
 
     /// Appends what happened since the last time.
     pub fn drain(&mut self, events: &mut Vec<Event>) {
         for ring in &mut self.rings {
-            self.lost += ring.drain(events);
+            ring.read(&mut self.copy);
+            self.lost += parse(&self.copy, events);
         }
     }
 }
 
-impl Ring {
-    fn open(cpu: u32) -> Result<Ring> {
-        let mut attr = perf_event_attr {
-            type_: bindings::PERF_TYPE_SOFTWARE,
-            size: size_of::<perf_event_attr>() as u32,
-            config: u64::from(bindings::PERF_COUNT_SW_DUMMY),
-            sample_type: u64::from(bindings::PERF_SAMPLE_TID | bindings::PERF_SAMPLE_TIME),
-            clockid: libc::CLOCK_MONOTONIC,
-            ..perf_event_attr::default()
-        };
-        attr.set_mmap(1);
-        attr.set_mmap2(1);
-        attr.set_comm(1);
-        attr.set_comm_exec(1);
-        attr.set_task(1);
-        attr.set_sample_id_all(1);
-        attr.set_use_clockid(1);
-        // SAFETY: the structure lives through the call and says its own size.
-        let fd = unsafe {
-            perf_event_open_sys::perf_event_open(
-                &raw mut attr,
-                -1,
-                cpu as i32,
-                -1,
-                u64::from(bindings::PERF_FLAG_FD_CLOEXEC),
-            )
-        };
-        if fd < 0 {
-            return Err(refused("perf_event_open"));
-        }
-        // SAFETY: a descriptor that the kernel just gave to us.
-        let event = unsafe { OwnedFd::from_raw_fd(fd) };
-        // SAFETY: a new mapping at a place that the kernel chooses.
-        let base = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                (1 + PAGES) * PAGE,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED,
-                event.as_raw_fd(),
-                0,
-            )
-        };
-        if base == libc::MAP_FAILED {
-            return Err(refused("mmap of a perf event"));
-        }
-        Ok(Ring { _event: event, base: base.cast() })
-    }
-
-    /// Reads what is there; the number of events that were lost.
-    fn drain(&mut self, events: &mut Vec<Event>) -> u64 {
-        let page = self.base.cast::<perf_event_mmap_page>();
-        // SAFETY: the first page of the mapping, which the kernel keeps as this structure; both fields are written whole.
-        let (head, tail) = unsafe {
-            (
-                AtomicU64::from_ptr(&raw mut (*page).data_head).load(Ordering::Acquire),
-                AtomicU64::from_ptr(&raw mut (*page).data_tail).load(Ordering::Relaxed),
-            )
-        };
-        let bytes = (head.wrapping_sub(tail) as usize).min(PAGES * PAGE);
-        let mut copy = vec![0; bytes];
-        let from = tail as usize % (PAGES * PAGE);
-        let first = bytes.min(PAGES * PAGE - from);
-        // SAFETY: both parts lie in the data pages; the kernel does not write them again before data_tail has moved.
-        unsafe {
-            let data = self.base.add(PAGE);
-            std::ptr::copy_nonoverlapping(data.add(from), copy.as_mut_ptr(), first);
-            std::ptr::copy_nonoverlapping(data, copy.as_mut_ptr().add(first), bytes - first);
-            AtomicU64::from_ptr(&raw mut (*page).data_tail).store(head, Ordering::Release);
-        }
-        parse(&copy, events)
-    }
+fn open(cpu: u32) -> Result<Ring> {
+    let dummy = u64::from(bindings::PERF_COUNT_SW_DUMMY);
+    let sample_type = bindings::PERF_SAMPLE_TID | bindings::PERF_SAMPLE_TIME;
+    let mut attr = attributes(bindings::PERF_TYPE_SOFTWARE, dummy, sample_type);
+    attr.set_mmap(1);
+    attr.set_mmap2(1);
+    attr.set_comm(1);
+    attr.set_comm_exec(1);
+    attr.set_task(1);
+    let event = open_event(&mut attr, -1, cpu).map_err(|e| refused("perf_event_open", &e))?;
+    Ring::map(event, RING).map_err(|e| refused("mmap of a perf event", &e))
 }
 
-impl Drop for Ring {
-    fn drop(&mut self) {
-        // SAFETY: the mapping made in `open`, which nothing else uses.
-        unsafe { libc::munmap(self.base.cast(), (1 + PAGES) * PAGE) };
-    }
-}
-
-fn refused(call: &str) -> Error {
-    let error = std::io::Error::last_os_error();
+fn refused(call: &str, error: &io::Error) -> Error {
     let denied = matches!(error.raw_os_error(), Some(libc::EPERM | libc::EACCES));
     let kind = if denied { Kind::Rights } else { Kind::Unsupported };
     Error::new(kind, "the kernel does not say which files processes map")
@@ -182,19 +105,13 @@ fn refused(call: &str) -> Error {
 const TRAILER: usize = 16;
 
 /// Reads records; returns how many the kernel says were lost.
-fn parse(mut bytes: &[u8], events: &mut Vec<Event>) -> u64 {
+fn parse(bytes: &[u8], events: &mut Vec<Event>) -> u64 {
     let mut lost = 0;
-    while let Some((header, _)) = bytes.split_first_chunk::<8>() {
-        let [a, b, c, d, e, f, g, h] = *header;
-        let (kind, misc) = (u32::from_ne_bytes([a, b, c, d]), u32::from(u16::from_ne_bytes([e, f])));
-        let size = usize::from(u16::from_ne_bytes([g, h]));
-        let Some(record) = bytes.get(8..size) else { break };
-        bytes = bytes.get(size..).unwrap_or_default();
+    for (kind, misc, record) in records(bytes) {
         if kind == bindings::PERF_RECORD_LOST {
             lost += word(record, 8);
         } else if let Some((pid, change)) = change(kind, misc, record) {
-            let ts = record.len().checked_sub(8).map_or(0, |at| word(record, at));
-            events.push(Event { ts, pid, change });
+            events.push(Event { ts: time_at_end(record), pid, change });
         }
     }
     lost
@@ -222,10 +139,6 @@ fn change(kind: u32, misc: u32, record: &[u8]) -> Option<(u32, Change)> {
         bindings::PERF_RECORD_EXIT if pid == half(8)? => Some((pid, Change::Exited)),
         _ => None,
     }
-}
-
-fn word(record: &[u8], at: usize) -> u64 {
-    record.get(at..).and_then(|b| b.first_chunk()).map_or(0, |b| u64::from_ne_bytes(*b))
 }
 
 #[cfg(test)]

@@ -2,7 +2,9 @@
 
 use leadline_errors::Result;
 
+use crate::cpus::online_cpus;
 use crate::governor::Detail;
+use crate::perf::PerfTrace;
 use crate::programs::{Options, Programs};
 use crate::record::{parse, Record};
 
@@ -11,12 +13,22 @@ use crate::record::{parse, Record};
 pub enum Tier {
     /// Programs of BPF, which add up in the kernel.
     Bpf,
+    /// Events of perf, which are added up here.
+    Perf,
 }
 
 /// Bytes of a ring that nothing is put into.
 const SMALLEST_RING: u32 = 4096;
 
 impl Tier {
+    /// The least that the tier can record.
+    pub fn least(self) -> Detail {
+        match self {
+            Tier::Bpf => Detail::Sums,
+            Tier::Perf => Detail::Events,
+        }
+    }
+
     /// Asks the kernel for what the tier needs, and gives it back.
     ///
     /// # Errors
@@ -24,6 +36,11 @@ impl Tier {
     pub fn check(self) -> Result<()> {
         match self {
             Tier::Bpf => Programs::load(Options { ring_bytes: SMALLEST_RING, ..Options::default() }).map(drop),
+            Tier::Perf => {
+                let options = Options { ring_bytes: SMALLEST_RING, ..Options::default() };
+                let mut trace = PerfTrace::open(options, &online_cpus())?;
+                trace.trace(&[std::process::id()])
+            }
         }
     }
 }
@@ -44,6 +61,7 @@ pub struct Lost {
 /// A trace on one of the tiers. It is gone from the kernel when this is dropped.
 pub(crate) enum Source {
     Bpf(Programs),
+    Perf(PerfTrace),
 }
 
 impl Source {
@@ -58,6 +76,7 @@ impl Source {
                 programs.attach(cpus)?;
                 Ok(Source::Bpf(programs))
             }
+            Tier::Perf => Ok(Source::Perf(PerfTrace::open(options, cpus)?)),
         }
     }
 
@@ -68,6 +87,7 @@ impl Source {
     pub fn trace(&mut self, pids: &[u32]) -> Result<()> {
         match self {
             Source::Bpf(programs) => programs.trace(pids),
+            Source::Perf(trace) => trace.trace(pids),
         }
     }
 
@@ -79,6 +99,7 @@ impl Source {
                     each(record);
                 }
             }),
+            Source::Perf(trace) => trace.drain(each),
         }
     }
 
@@ -89,6 +110,10 @@ impl Source {
     pub fn end(&mut self, ts: u64) -> Result<()> {
         match self {
             Source::Bpf(programs) => programs.end(ts),
+            Source::Perf(trace) => {
+                trace.end(ts);
+                Ok(())
+            }
         }
     }
 
@@ -99,6 +124,7 @@ impl Source {
     pub fn record(&mut self, detail: Detail) -> Result<()> {
         match self {
             Source::Bpf(programs) => programs.record(detail),
+            Source::Perf(trace) => trace.record(detail),
         }
     }
 
@@ -109,6 +135,7 @@ impl Source {
                 let [stacks, block_ios, threads] = programs.lost();
                 Lost { events: 0, stacks, block_ios, threads }
             }
+            Source::Perf(trace) => Lost { events: trace.lost[0], stacks: trace.lost[1], ..Lost::default() },
         }
     }
 }

@@ -22,6 +22,7 @@ pub(crate) fn check(py: Python<'_>, tier: &str) -> Result<(), Error> {
 fn tier_of(name: &str) -> Result<Tier, Error> {
     match name {
         "bpf" => Ok(Tier::Bpf),
+        "perf" => Ok(Tier::Perf),
         _ => Err(leadline_errors::Error::new(leadline_errors::Kind::Usage, format!("no tier named {name}")).into()),
     }
 }

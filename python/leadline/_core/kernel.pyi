@@ -7,7 +7,7 @@ from leadline._core.capture import ProbeFinal, ProbeStatus
 __all__ = ["KernelProbe", "check"]
 
 def check(tier: str) -> None:
-    """Asks the kernel for what a tier (bpf) needs and gives it back. Raises kinds rights, unsupported: what the kernel says against it."""
+    """Asks the kernel for what a tier (bpf, perf) needs and gives it back. Raises kinds rights, unsupported: what the kernel says against it."""
 
 @type_check_only
 class KernelStatus(ProbeStatus):
@@ -33,7 +33,7 @@ class KernelProbe:
         flush_interval_s: float = 5.0,
         growing_segments: bool = True,
     ) -> KernelProbe:
-        """Attaches. tier: bpf. ring_bytes: of the buffer, a power of two. stack_from_ns: sleeps this long have their functions.
+        """Attaches. tier: bpf or perf. ring_bytes: of the buffer, a power of two. stack_from_ns: sleeps this long have their functions.
         events: each call and stay off the CPU; False: sums of calls only, made in the kernel (tier bpf).
         budget: CPU time it may take, as a share of one core; above it, it leaves out stacks, then single events (tier bpf).
 

@@ -57,7 +57,8 @@ class Capture:
         if any((self.path / table).glob("*.parquet")):
             return None
         probe = self.manifest.probe(spec.probe)
-        return None if probe.looked else probe.why or f"probe {spec.probe} was not run"
+        without: str | None = probe.detail.get("without", {}).get(table)
+        return without if probe.looked else probe.why or f"probe {spec.probe} was not run"
 
     def rows(self, sql: str, parameters: Sequence[int | float | str | None] = ()) -> list[dict[str, Any]]:
         """The rows of a query as dictionaries. Raises LeadlineError('query') when it does not run."""

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from leadline._core.capture import ProbeFinal
     from leadline._core.kernel import KernelStatus
 
-TRACING = ("bpf",)  # tiers that trace, the best first
+TRACING = ("bpf", "perf")  # tiers that trace, the best first
 TIERS = ("auto", *TRACING, "proc")
 DETAILS = ("events", "sums")
+_LESS = "no requests of disks, no stacks of sleeps and of failing calls"
 _WITHOUT_TRACE = "threads are not traced: processes are read from /proc, without calls and sleeps"
 
 
@@ -62,6 +63,8 @@ def attach(
             best = best or e
             notes.append(f"no kernel tier {name}: {e.message}" + (f": {e.detail}" if e.detail else ""))
             continue
+        if best is not None:
+            notes.append(f"threads are traced by perf events: {_LESS}, and what is traced is slowed down more (for all: {best.hint})")
         return Attached(probe, None, tuple(notes))
     why = "; ".join([*notes, _WITHOUT_TRACE])
     hint = best.hint if best else "leave out --kernel-tier proc"
@@ -91,6 +94,8 @@ class KernelProbe:
     ) -> None:
         if detail not in DETAILS:
             raise LeadlineError("usage", f"no kernel detail named {detail}", hint="kernel details: " + ", ".join(DETAILS))
+        if detail == "sums" and tier != "bpf":
+            raise LeadlineError("unsupported", f"calls cannot be summed on the tier {tier}", hint="leave out --kernel-detail sums")
         self.tier, self.detail, self.required = tier, detail, required
         self._core = _core.kernel.KernelProbe(
             str(directory), sorted(descendants(pids)), tier=tier, ring_bytes=ring_bytes, events=detail == "events",
@@ -118,10 +123,15 @@ class KernelProbe:
         others = {what: state.loss.get(name, 0) for name, what in names.items()}
         steps = state.loss.get("times_less_recorded", 0)
         whys, hints = [], []
+        if self.tier == "perf":
+            state.detail["without"] = {"block_io": "perf events tell of no requests of disks"}
+            whys.append(f"traced by perf events: {_LESS}")
+            hints.append("leadline doctor says what stands against the tier bpf")
         if lost or any(others.values()):
             parts = [f"{lost:,} of {lost + state.loss['records']:,} events"] + [f"{n:,} {what}" for what, n in others.items() if n]
             whys.append(f"the buffer had no room for {', '.join(parts)}")
-            hints.append("sums per thread are exact all the same; for every event trace fewer processes")
+            sums = "the time around them is unknown" if self.tier == "perf" else "sums per thread are exact all the same"
+            hints.append(f"{sums}; for every event trace fewer processes")
         if steps:
             left_out = "stacks were left out" + (" and calls were summed" if steps > 1 else "")
             whys.append(f"the trace lost events or took more than its budget: from then on {left_out} (table kernel_detail)")

@@ -77,6 +77,7 @@ def report(capture: Capture, pid: int) -> Report:
     mine = f"thread_id in ({', '.join(str(t['thread_id']) for t in threads)})"
     [sums] = capture.rows(f"select {_ALL} from thread_time where {mine}")
     time = {name: value or 0 for name, value in sums.items()}
+    [counted] = capture.rows(f"select {_ALL} from thread_time where {mine} and stat_run_ns is not null")
     return Report(
         threads[0]["pid"],
         [{"tid": t["tid"], "comm": t["comm"]} for t in threads],
@@ -87,21 +88,22 @@ def report(capture: Capture, pid: int) -> Report:
         _wakers(capture, mine),
         _woken(capture, threads),
         _disks(capture, mine),
-        _checks(time, capture.manifest.probe("kernel").detail),
+        _checks(counted, capture.manifest.probe("kernel").detail),
     )
 
 
-def _checks(time: dict[str, int], detail: dict[str, Any]) -> list[dict[str, Any]]:
-    """What the scheduler itself counted, beside the trace. Both look at the clock at different places of a waking: for each, as much
+def _checks(time: dict[str, int | None], detail: dict[str, Any]) -> list[dict[str, Any]]:
+    """What the scheduler itself counted, beside the trace, of the threads of which that is known. Both look at the clock at different places of a waking: for each, as much
     is allowed as the probe measured at its start; 1 % or 2 ms for interrupts, which the scheduler leaves out; and unknown time."""
     pairs = (
         ("on a CPU", ("user_ns", "system_ns"), "stat_run_ns", "waking_run_ns"),
         ("in the run queue", ("runq_preempt_ns", "runq_wake_ns"), "stat_runq_ns", "waking_runq_ns"),
     )
     checks = []
-    for what, parts, counter, calibrated in pairs:
-        traced, counted = sum(time[part] for part in parts), time[counter]
-        allowed = max(counted // 100, 2_000_000) + detail.get(calibrated, 0) * time["sleeps"] + time["unknown_ns"]
+    known = {name: value for name, value in time.items() if value is not None}
+    for what, parts, counter, calibrated in pairs if known else ():
+        traced, counted = sum(known[part] for part in parts), known[counter]
+        allowed = max(counted // 100, 2_000_000) + detail.get(calibrated, 0) * known["sleeps"] + known["unknown_ns"]
         checks.append(
             {"what": what, "trace_ns": traced, "kernel_ns": counted, "allowed_ns": allowed, "holds": abs(traced - counted) <= allowed}
         )
