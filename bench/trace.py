@@ -1,6 +1,8 @@
-"""Measures what a trace costs the program that is traced: leadline, `perf trace -s` and `strace -c -f`, each in pairs with the bare run.
+"""Measures what a trace costs the program that is traced: leadline on each tier, `perf trace -s` and `strace -c -f`, each in pairs
+with the bare run.
 
     python bench/trace.py                            10 pairs of each workload with leadline, 4 with the others
+    python bench/trace.py --tiers perf               one tier
     python bench/trace.py --pairs 2 --seconds 2      does everything work?
 
 semget: a loop of failing calls, pinned to one CPU: ns per call. select, tpcb: pgbench with 32 clients on a private server; the trace
@@ -56,11 +58,11 @@ seen: dict[str, list[dict[str, Any]]] = {}
 
 
 @contextmanager
-def by_leadline(workload: str, pid: int) -> Iterator[None]:
+def by_leadline(workload: str, tier: str, pid: int) -> Iterator[None]:
     """With everything that `leadline trace` records; notes how many bytes an event takes."""
     with tempfile.TemporaryDirectory() as folder:
         write_manifest(Path(folder), Manifest(Target("process"), clock=Clock(0, 1)))
-        probe = _core.kernel.KernelProbe(folder, sorted(descendants([pid])))
+        probe = _core.kernel.KernelProbe(folder, sorted(descendants([pid])), tier=tier)
         probe.start()
         try:
             yield
@@ -68,7 +70,7 @@ def by_leadline(workload: str, pid: int) -> Iterator[None]:
             final = probe.stop()
             loss, size = final["loss"], sum(table["bytes"] for table in final["tables"].values())
             figures = {"events": loss["records"], "lost": loss["records_lost"], "bytes_per_event": size / max(loss["records"], 1)}
-            seen.setdefault(workload, []).append(figures | {"own_cpu_s": final["cpu_ns"] / 1e9})
+            seen.setdefault(f"{workload}, {tier}", []).append(figures | {"own_cpu_s": final["cpu_ns"] / 1e9})
 
 
 @contextmanager
@@ -147,6 +149,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", type=int, default=10)
     parser.add_argument("--peer-pairs", type=int, default=4)
+    parser.add_argument("--tiers", default="bpf,perf", help="of leadline")
     parser.add_argument("--seconds", type=float, default=6, help="of each run of pgbench")
     parser.add_argument("--pg-bin", help="folder with postgres, initdb and pgbench")
     parser.add_argument("--seed", type=int, default=1)
@@ -167,8 +170,9 @@ def main() -> None:
                 "tpcb": lambda traced: pgbench(server, [], options.seconds, traced),
             }
             for name, run in workloads.items():
-                ours = lambda pid, name=name: by_leadline(name, pid)  # noqa: E731
-                results.append(compare(name, "leadline", run, ours, options.pairs, rng))
+                for tier in options.tiers.split(","):
+                    ours = lambda pid, name=name, tier=tier: by_leadline(name, tier, pid)  # noqa: E731
+                    results.append(compare(name, f"leadline, {tier}", run, ours, options.pairs, rng))
                 for tool, traced in peers().items():
                     results.append(compare(name, tool, run, traced, min(options.peer_pairs, options.pairs), rng))
     json.dump({"environment": environment, "options": vars(options), "results": results, "leadline": seen}, sys.stdout, indent=1)

@@ -16,10 +16,10 @@ def refusal(tier: str) -> str:
     return ""
 
 
-def needs(tier: str) -> pytest.MarkDecorator:
-    why = refusal(tier)
+def needs(tier: str, why: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(bool(why), reason=why or tier)
 
 
-needs_bpf, needs_perf = needs("bpf"), needs("perf")
+KERNEL_REFUSES = refusal("bpf")
+needs_bpf, needs_perf = needs("bpf", KERNEL_REFUSES), needs("perf", refusal("perf"))
 on_each_tier = pytest.mark.parametrize("tier", [pytest.param("bpf", marks=needs_bpf), pytest.param("perf", marks=needs_perf)])

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import platform
 import re
+import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -101,16 +102,34 @@ def _host_checks() -> Iterator[Check]:
     pressure = Path("/proc/pressure/cpu").exists()
     found = "/proc/pressure" if pressure else "no /proc/pressure"
     yield judge("host", "pressure", pressure, found, "host-wide stalls cannot be seen", "boot the kernel with psi=1")
-    yield _bpf()
+    yield from _kernel_tiers()
 
 
-def _bpf() -> Check:
-    try:
-        check_kernel_tier("bpf")
-    except LeadlineError as e:
+def _kernel_tiers() -> Iterator[Check]:
+    """How threads can be traced, and what stands against a better way."""
+    refused: dict[str, LeadlineError] = {}
+    for tier, name in (("bpf", "BPF programs"), ("perf", "perf events")):
+        try:
+            check_kernel_tier(tier)
+        except LeadlineError as e:
+            refused[tier] = e
+        effect = "" if tier not in refused else f"threads cannot be traced with --kernel-tier {tier}"
+        found = refused[tier].message if tier in refused else "the kernel gives them"
+        yield judge("host", name, tier not in refused, found, effect, _command(refused.get(tier)))
+    if "bpf" not in refused:
+        yield Check("host", "kernel tier", OK, "bpf: threads are traced, and added up in the kernel")
+    elif "perf" not in refused:
+        effect = "requests of disks, stacks of sleeps and of failing calls"
+        yield Check("host", "kernel tier", LIMITED, "perf: threads are traced at a higher cost", effect, _command(refused["bpf"]))
+    else:
         effect = "leadline trace and take --kernel cannot trace threads"
-        return Check("host", "BPF programs", MISSING, e.message, effect, e.hint.replace("run as root, or: ", "sudo "))
-    return Check("host", "BPF programs", OK, "the kernel takes them: threads can be traced")
+        yield Check("host", "kernel tier", MISSING, "proc: processes are read from /proc", effect, _command(refused["bpf"]))
+
+
+def _command(error: LeadlineError | None) -> str:
+    """What would mend it, for this Python."""
+    python = os.path.realpath(sys.executable)
+    return "" if error is None else error.hint.replace("run as root, or: ", "sudo ").replace("on the Python that runs leadline", python)
 
 
 def has_capability(bit: int) -> bool:

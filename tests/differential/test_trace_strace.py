@@ -9,11 +9,10 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from bpf import needs_bpf
+from bpf import on_each_tier
 from conftest import no_oracle
 from leadline.capture.reader import open_capture
 
-pytestmark = needs_bpf
 TESTDATA = Path(__file__).resolve().parents[2] / "testdata"
 FORKS = """
 import os
@@ -46,13 +45,14 @@ def by_strace(command: list[str], folder: Path) -> dict[str, tuple[int, int]]:
     return found
 
 
+@on_each_tier
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_calls_are_those_that_strace_counts(name: str, tmp_path: Path) -> None:
+def test_calls_are_those_that_strace_counts(name: str, tier: str, tmp_path: Path) -> None:
     if shutil.which("strace") is None:
         no_oracle("no strace")
     expected = by_strace(PROGRAMS[name], tmp_path)
     path = tmp_path / "t.leadline"
-    command = [sys.executable, "-m", "leadline", "trace", "-o", path, "--", *PROGRAMS[name]]
+    command = [sys.executable, "-m", "leadline", "trace", "--kernel-tier", tier, "-o", path, "--", *PROGRAMS[name]]
     subprocess.run(command, check=True, capture_output=True)  # the same kinds of stdin, stdout and stderr as under strace
     with closing(open_capture(path)) as capture:
         # The shell that held the command is left out: what counts begins with the program.

@@ -261,6 +261,20 @@ def test_what_is_lost_is_told_and_sums_stay_exact(programs: Path, tmp_path: Path
         assert calls + stays + lost >= 100_002 and calls < 100_002
 
 
+@needs_perf
+def test_what_perf_events_lose_is_counted_and_its_time_is_unknown(programs: Path, tmp_path: Path) -> None:
+    with traced(programs, "many", 100_000, out=tmp_path, tier="perf", ring_bytes=1 << 16) as (capture, pid):
+        state = capture.manifest.probe("kernel")
+        found = report(capture, pid)
+        calls = capture.scalar("select count(*) from call")
+        assert state.loss["records_lost"] > 0 and "the buffer had no room for" in state.why
+        assert "the time around them is unknown" in state.hint
+        # What is not lost is there: of each call that was, its begin, its end, or both.
+        assert calls == found.time["calls"] < 100_002 <= calls + state.loss["records_lost"]
+        assert found.time["unknown_ns"] > 0 and found.closes_ns == 0
+        assert capture.rows("select * from call where sleep_ns + runq_ns + cpu_ns + unknown_ns <> duration_ns or cpu_ns < 0") == []
+
+
 @on_each_tier
 def test_times_close(tier: str, programs: Path, tmp_path: Path) -> None:
     with traced(programs, "threads", 2_000, out=tmp_path, tier=tier) as (capture, pid):
@@ -299,8 +313,10 @@ def test_the_check_allows_for_each_waking_what_was_measured(tier: str, programs:
     with traced(programs, "naps", 1_000, out=tmp_path, tier=tier) as (capture, pid):
         found = report(capture, pid)
         detail = capture.manifest.probe("kernel").detail
+        [naps] = capture.rows("select count(*) as n, sum(sleeps)::bigint as sleeps from call where call = 'clock_nanosleep'")
     assert detail["waking_run_ns"] > 0 and detail["waking_runq_ns"] > 0
-    assert found.time["sleeps"] >= 1_000
+    # A nap whose timer fires before the thread has left the CPU is none.
+    assert naps["n"] == 1_000 and 900 <= naps["sleeps"] <= found.time["sleeps"]
     for check, each in zip(found.checks, (detail["waking_run_ns"], detail["waking_runq_ns"])):
         counted = max(check["kernel_ns"] // 100, 2_000_000)
         assert check["allowed_ns"] == counted + each * found.time["sleeps"] + found.time["unknown_ns"]
@@ -358,11 +374,39 @@ def test_a_kernel_that_does_not_describe_its_types(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+@needs_perf
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can hide what the kernel says of its types, and its tracepoints")
+@pytest.mark.parametrize("hidden", ["/sys/kernel/btf", "/sys/kernel/btf /sys/kernel/tracing /sys/kernel/debug"])
+def test_without_types_perf_events_are_taken(hidden: str, tmp_path: Path) -> None:
+    """Also where tracefs is not mounted: it is, for the thread that reads it."""
+    out = tmp_path / "p.leadline"
+    hide = " && ".join(f"mount -t tmpfs none {place}" for place in hidden.split() if Path(place).exists())
+    trace_it = f"{sys.executable} -m leadline trace -o {out} -- true"
+    command = f"{hide} && cat /proc/mounts >{tmp_path}/a && {trace_it} && cat /proc/mounts >{tmp_path}/b"
+    done = subprocess.run(["unshare", "--mount", "sh", "-c", command], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "a").read_text() == (tmp_path / "b").read_text()
+    assert "note: no kernel tier bpf: the kernel does not describe its types" in done.stderr
+    assert "note: threads are traced by perf events: no requests of disks" in done.stderr
+    assert "CONFIG_DEBUG_INFO_BTF" in done.stderr  # what would help
+    state = read_manifest(out).probe("kernel")
+    assert (state.status, state.tier) == ("partial", "perf")
+    capture = open_capture(out)
+    try:
+        assert capture.scalar("select count(*) from call where call = 'execve' and ret = 0") == 1
+        assert capture.unavailable("thread_time") is None
+        assert capture.unavailable("block_io") == "perf events tell of no requests of disks"
+    finally:
+        capture.close()
+
+
 @on_each_tier
 def test_a_command_is_traced_from_start_to_end(tier: str, tmp_path: Path) -> None:
-    done = leadline("trace", "--kernel-tier", tier, "-o", tmp_path / "c.leadline", "--json", "--", sys.executable, "-c", "import os; os._exit(7)")
+    command = ("--json", "--", sys.executable, "-c", "import os; os._exit(7)")
+    done = leadline("trace", "--kernel-tier", tier, "-o", tmp_path / "c.leadline", *command)
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout)
+    assert summary["probes"]["kernel"]["tier"] == tier
     assert summary["exit_status"] == 7 and summary["target"]["kind"] == "process"
     capture = open_capture(tmp_path / "c.leadline")
     try:
@@ -388,8 +432,23 @@ def test_without_rights_the_error_says_which(tmp_path: Path) -> None:
     assert "the kernel does not take the BPF programs" in done.stderr and "cap_bpf" in done.stderr
     assert not (tmp_path / "n.leadline").exists()
     checks = json.loads(leadline("doctor", "--json", before=as_one_without_rights).stdout)["checks"]
-    [bpf] = [check for check in checks if check["name"] == "BPF programs"]
+    named = {check["name"]: check for check in checks}
+    bpf, perf, tier = named["BPF programs"], named["perf events"], named["kernel tier"]
     assert bpf["status"] == "missing" and bpf["command"].startswith("sudo setcap cap_bpf,cap_perfmon+ep")
+    assert perf["status"] == "missing" and perf["command"].startswith("sudo setcap cap_perfmon,cap_dac_read_search+ep /")
+    assert (tier["status"], tier["command"]) == ("missing", bpf["command"]) and tier["found"].startswith("proc:")
+
+
+@needs_bpf
+@needs_perf
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can hide what the kernel says of its types")
+def test_the_doctor_names_the_kernel_tier() -> None:
+    hidden = f"mount -t tmpfs none /sys/kernel/btf && {sys.executable} -m leadline doctor --json"
+    for command, status, tier in ((f"{sys.executable} -m leadline doctor --json", "ok", "bpf:"), (hidden, "limited", "perf:")):
+        done = subprocess.run(["unshare", "--mount", "sh", "-c", command], capture_output=True, text=True, check=False)
+        [found] = [check for check in json.loads(done.stdout)["checks"] if check["name"] == "kernel tier"]
+        assert (found["status"], found["found"][: len(tier)]) == (status, tier)
+        assert ("CONFIG_DEBUG_INFO_BTF" in found["command"]) is (status == "limited")
 
 
 def test_without_rights_processes_are_read_from_proc(tmp_path: Path) -> None:
@@ -432,6 +491,9 @@ def test_the_report_on_a_terminal(tier: str, programs: Path, tmp_path: Path) -> 
     assert shown.returncode == 0, shown.stderr
     assert "check: the parts differ from the traced time by 0 ns" in shown.stdout
     assert max(map(len, shown.stdout.splitlines())) <= 80
+    assert ("traced by perf events: " in shown.stdout) is (tier == "perf")
+    header = leadline("show", path).stdout.splitlines()
+    assert [line for line in header if line.startswith("trace ") and f"by {'BPF' if tier == 'bpf' else 'perf events'}: " in line]
     listed = leadline("threads", path)
     assert "known" in listed.stdout
     events = leadline("events", path, "--call", "semget")

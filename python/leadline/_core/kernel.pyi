@@ -7,7 +7,9 @@ from leadline._core.capture import ProbeFinal, ProbeStatus
 __all__ = ["KernelProbe", "check"]
 
 def check(tier: str) -> None:
-    """Asks the kernel for what a tier (bpf, perf) needs and gives it back. Raises kinds rights, unsupported: what the kernel says against it."""
+    """Asks the kernel for what a tier (bpf, perf) needs and gives it back.
+
+    Raises kinds rights, unsupported: what the kernel says against it."""
 
 @type_check_only
 class KernelStatus(ProbeStatus):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -41,6 +42,9 @@ def command(capture: Path, pid: int | None, as_json: bool) -> None:
         else:
             found = report(opened, pid)
             click.echo(to_json(asdict(found)) if as_json else "\n".join(_report(found)))
+        traced = opened.manifest.probe("kernel")
+        if traced.tier == "perf" and not as_json:
+            click.echo(textwrap.fill(traced.why, 80))
     finally:
         opened.close()
 

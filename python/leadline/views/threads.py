@@ -93,8 +93,9 @@ def report(capture: Capture, pid: int) -> Report:
 
 
 def _checks(time: dict[str, int | None], detail: dict[str, Any]) -> list[dict[str, Any]]:
-    """What the scheduler itself counted, beside the trace, of the threads of which that is known. Both look at the clock at different places of a waking: for each, as much
-    is allowed as the probe measured at its start; 1 % or 2 ms for interrupts, which the scheduler leaves out; and unknown time."""
+    """What the scheduler itself counted, beside the trace, of the threads of which that is known. Both look at the clock at
+    different places of a waking: for each, as much is allowed as the probe measured at its start; 1 % or 2 ms for interrupts, which the
+    scheduler leaves out; and unknown time."""
     pairs = (
         ("on a CPU", ("user_ns", "system_ns"), "stat_run_ns", "waking_run_ns"),
         ("in the run queue", ("runq_preempt_ns", "runq_wake_ns"), "stat_runq_ns", "waking_runq_ns"),

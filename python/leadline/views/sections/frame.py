@@ -16,7 +16,7 @@ from leadline.views.text import WIDTH, finding_line, section, wrapped
 
 MOST_FINDINGS = 12
 SAMPLED = ("postgres", "host", "process")  # targets that are watched; of others the tables are what a reader wants next
-TIERS = {"shm": "shared memory", "sql": "SQL", "procfs": "/proc"}
+TIERS = {"shm": "shared memory", "sql": "SQL", "procfs": "/proc", "bpf": "by BPF", "perf": "by perf events"}
 
 
 def title(of: Context) -> str:
@@ -68,7 +68,8 @@ def facts(of: Context) -> list[tuple[str, str]]:
         found.append(("sampling", f"{TIERS.get(host.tier or '', host.tier or '')} at {host.rate_hz:g} Hz"))
     if (kernel := m.probe("kernel")).looked:
         lost = kernel.loss.get("records_lost", 0)
-        found.append(("trace", f"{kernel.loss.get('records', 0):,} events of threads, {f'{lost:,} lost' if lost else 'none lost'}"))
+        by = TIERS.get(kernel.tier or "", kernel.tier or "")
+        found.append(("trace", f"{by}: {kernel.loss.get('records', 0):,} events of threads, {f'{lost:,} lost' if lost else 'none lost'}"))
     return found
 
 
