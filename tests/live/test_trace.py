@@ -193,6 +193,7 @@ def test_100_000_calls_give_100_000(tier: str, programs: Path, tmp_path: Path) -
         assert capture.scalar("select sum(lost_records) from thread_time") == 0
 
 
+@needs_bpf
 def test_calls_that_the_kernel_sums_are_those_that_were_made(programs: Path, tmp_path: Path) -> None:
     """Of more kinds than a thread has room for, some at once and some a second later: all are counted, and times close."""
     with traced(programs, "kinds", 40_000, out=tmp_path, detail="sums", for_s=2.5) as (capture, pid):
@@ -223,6 +224,7 @@ def test_calls_that_the_kernel_sums_are_those_that_were_made(programs: Path, tmp
     assert leadline("events", capture.path).stderr.startswith("error: this trace has sums of calls")
 
 
+@needs_bpf
 def test_a_trace_keeps_to_its_budget(programs: Path, tmp_path: Path) -> None:
     """It has almost none: two seconds later there are no stacks any more, and after another two only sums. Nothing is lost by that."""
     with traced(programs, "seconds", 6, out=tmp_path, budget=0.0001) as (capture, pid):
@@ -239,6 +241,7 @@ def test_a_trace_keeps_to_its_budget(programs: Path, tmp_path: Path) -> None:
         assert sum(row["count"] for row in found.calls) == found.time["calls"] > 6_000
 
 
+@needs_bpf
 def test_threads_whose_sums_found_no_room_are_counted(programs: Path, tmp_path: Path) -> None:
     """300 processes that live for a moment; the buffer has room for the sums of a few."""
     with traced(programs, "children", 300, out=tmp_path, detail="sums", ring_bytes=1 << 12) as (capture, _):
