@@ -22,11 +22,11 @@ def trace_of_semget(folder: Path) -> Path:
         now += 2_000_000  # user
         stays.append((now + 965_000, 960_000, 900_000, 1, 1, 64, 1, OTHER, OTHER, i % 2))
         now += 970_000
-        calls.append((now, 970_000, 1, 64, -2, 900_000, 60_000, 0, 1, KEY, 1, 0, 0, 0, 0, 0))
+        calls.append((now, 970_000, 1, 64, -2, 900_000, 60_000, 0, 1, KEY, 1, 0, 0, 0, 0, 0, 0))
     for _ in range(READS):
         stays.append((now + 10_004_000, 10_000_000, 10_000_000, 1, 1, 0, 2, 0, 0, 0))
         now += 10_005_000
-        calls.append((now, 10_005_000, 1, 0, 8, 10_000_000, 0, 0, 1, 3, 0x7FFF0000, 4096, 0, 0, 0, 0))
+        calls.append((now, 10_005_000, 1, 0, 8, 10_000_000, 0, 0, 1, 3, 0x7FFF0000, 4096, 0, 0, 0, 0, 1))
     traced = now - BEGIN
     sleep = SEMGETS * 900_000 + READS * 10_000_000
     time = (2_000_000 * SEMGETS, 10_000 * SEMGETS + 5_000 * READS, 0, 60_000 * SEMGETS, sleep, 0, 0, 0)
@@ -39,6 +39,7 @@ def trace_of_semget(folder: Path) -> Path:
             (now, 2, traced, 0, 0, 0, 0, traced, 0, 0, 0, *[0] * 11, False),
         ],
         "syscall": calls,
+        "open_file": [(BEGIN, 1, PID, "socket", "tcp 10.0.0.1:5432 to 10.0.0.2:41000", 0, 8, 77, 2, False, 5432, 41000)],
         "syscall_name": [(0, "read"), (64, "semget")],
         "off_cpu": stays,
         "kernel_stack": [

@@ -68,3 +68,8 @@ def one_line(text: str) -> str:
 def fit(text: str, width: int) -> str:
     """At most `width` characters, an ellipsis for what is cut."""
     return text if len(text) <= width else text[: max(width - 1, 0)] + "…"
+
+
+def fit_path(text: str, width: int) -> str:
+    """The same for a path, of which the end says most."""
+    return text if len(text) <= width else "…" + text[len(text) - max(width - 1, 0) :]

@@ -20,7 +20,7 @@ READ = (2, "wait_woken", ["wait_woken", "sk_wait_data", "tcp_recvmsg"], [4, 5, 6
 
 
 def call(nr: int, ts: int, duration: int, sleep: int = 0, ret: int = 0, thread: int = 1) -> tuple[object, ...]:
-    return (ts, duration, thread, nr, ret, sleep, 0, 0, int(sleep > 0), 3, 0, 0, 0, 0, 0, 0)
+    return (ts, duration, thread, nr, ret, sleep, 0, 0, int(sleep > 0), 3, 0, 0, 0, 0, 0, 0, 0)
 
 
 def stay(nr: int, ts: int, sleep: int, runq: int, stack: int, before: int = 0) -> tuple[object, ...]:
@@ -74,7 +74,7 @@ def polls(times: int) -> Rows:
 
 def missing_files(times: int) -> Rows:
     """Each asks for a path at an address of its own; found ones are beside it."""
-    tried = [(*call(21, BEGIN + i * 10 * MS, MS, ret=-2)[:9], 0x7FFE_0000_0000 + i, 4, 0, 0, 0, 0, 0) for i in range(1, times + 1)]
+    tried = [(*call(21, BEGIN + i * 10 * MS, MS, ret=-2)[:9], 0x7FFE_0000_0000 + i, 4, 0, 0, 0, 0, 0, 0) for i in range(1, times + 1)]
     return frame(SECOND) | {"syscall": tried + [call(21, BEGIN + i * 10 * MS + 2 * MS, MS) for i in range(1, 1500)]}
 
 

@@ -4,7 +4,7 @@
 
 #include "helpers.h"
 
-enum kind { BEGIN = 1, FORK = 2, EXEC = 3, END = 4, CALL = 5, OFF_CPU = 6, SLEPT = 7, STACK = 8, BLOCK_IO = 9, CALL_SUM = 10 };
+enum kind { BEGIN = 1, FORK = 2, EXEC = 3, END = 4, CALL = 5, OFF_CPU = 6, SLEPT = 7, STACK = 8, BLOCK_IO = 9, CALL_SUM = 10, OPEN_FILE = 11 };
 
 /* Every record. seq counts the records of a thread, also those for which there was no room. */
 struct head {
@@ -69,6 +69,8 @@ struct call {
   u32 sleeps;
   u16 nr;
   u16 partial;
+  u32 file_id; /* what its descriptor stands for; 0: it has none */
+  u32 unused;
 };
 
 /* The calls of a thread that had the same number and error, from `since` to head.ts: instead of a record for each of them. error: 0: they
@@ -128,6 +130,34 @@ struct block_io {
   u32 device; /* as in /proc/diskstats: major << 20 | minor, of the whole disk */
   u32 flags; /* operation in the low 8 bits */
   char comm[16];
+};
+
+#define NAMES 2048
+#define NAME_MAX 256
+#define OPEN_FILE_HEAD __builtin_offsetof(struct open_file, names)
+
+/* What an open file is; handed over again when a socket has got its addresses. Not counted in seq. names: of its path, the last one
+ * first, each with a zero at its end. whole: up to the root. Ports: remote_port in network order, as the kernel has it. */
+struct open_file {
+  struct head head;
+  u64 inode;
+  u64 magic;
+  u32 file_id;
+  u32 tgid;
+  u32 device;
+  u32 mode;
+  u32 flags;
+  u32 nlink;
+  u16 family;
+  u16 type;
+  u16 protocol;
+  u16 local_port;
+  u16 remote_port;
+  u16 whole;
+  u32 name_bytes;
+  u8 local[16];
+  u8 remote[16];
+  u8 names[NAMES];
 };
 
 /* Why a stack was taken, and what its weight counts: ns on a CPU, ns asleep in system calls, failed calls. */

@@ -26,6 +26,7 @@ struct task_struct {
   struct task_struct *real_parent;
   struct sched_entity se;
   struct sched_info sched_info;
+  struct files_struct *files;
 };
 struct pt_regs {
   unsigned long bp, r10, r9, r8, dx, si, di, orig_ax, ip, sp;
@@ -94,6 +95,7 @@ struct thread {
   u32 task_state;
   u32 waker_tid;
   u32 cpu;
+  u32 file_id;
   u16 nr;
   u16 partial;
   u16 failed_nr;
@@ -229,6 +231,8 @@ INLINE void put_head(struct head *head, u32 kind, struct task_struct *task, u32 
   head->seq = seq;
   head->ts = ts;
 }
+
+#include "files.h"
 
 /* Room for a record; the number of one that is lost is used up all the same. */
 #define RESERVE(type, t) ({ \
@@ -406,7 +410,7 @@ INLINE void count_lost(u32 what) {
 #define CHUNK 1024
 
 /* Fills in the user's side and hands the stack over. */
-INLINE void put_stack(struct stack *s, struct task_struct *task, struct thread *t, struct pt_regs *user, u64 now) {
+INLINE void put_stack(struct stack *s, struct task_struct *task, struct pt_regs *user, u64 now) {
   put_head(&s->head, STACK, task, 0, now);
   s->tgid = task->tgid;
   bpf_probe_read_kernel(&s->ip, sizeof(s->ip), &user->ip);
@@ -439,7 +443,7 @@ INLINE void put_call_stack(struct task_struct *task, struct thread *t, struct pt
   s->frames = t->wait_frames;
   for (int i = 0; i < FRAMES; i++)
     s->ips[i] = t->wait_ips[i];
-  put_stack(s, task, t, user, now);
+  put_stack(s, task, user, now);
 }
 
 /* Whether the stack of this failure is wanted: the first ones of a process, then ever fewer. A thread that fails over and over asks
@@ -485,7 +489,7 @@ int on_cpu(struct pt_regs *ctx) {
   s->weight = sample_cpu_ns;
   s->waker_tid = 0;
   s->frames = bytes > 0 ? bytes / sizeof(u64) : 0;
-  put_stack(s, task, t, (struct pt_regs *)bpf_task_pt_regs(task), now);
+  put_stack(s, task, (struct pt_regs *)bpf_task_pt_regs(task), now);
   return 0;
 }
 
@@ -684,7 +688,8 @@ int waking(u64 *ctx) {
 
 SEC("tp_btf/sys_enter")
 int call_begins(u64 *ctx) {
-  struct thread *t = thread_of(bpf_get_current_task_btf());
+  struct task_struct *task = bpf_get_current_task_btf();
+  struct thread *t = thread_of(task);
   if (!t)
     return 0;
   u64 now = now_in_window();
@@ -706,10 +711,17 @@ int call_begins(u64 *ctx) {
   t->args[3] = regs->r10;
   t->args[4] = regs->r8;
   t->args[5] = regs->r9;
+  t->file_id = 0;
+  if (is_among(calls_with_file, t->nr) && !(left_out() & NO_EVENTS))
+    t->file_id = file_of(task, t->args[0], AS_KNOWN, now);
   return 0;
 }
 
 INLINE void put_call(struct thread *t, struct task_struct *task, s64 ret, u64 now) {
+  if (ret >= 0 && is_among(calls_that_open, t->nr))
+    t->file_id = file_of(task, ret, OPENED, now);
+  if ((ret == 0 || ret == IN_PROGRESS) && (t->nr == NR_CONNECT || t->nr == NR_BIND))
+    file_of(task, t->args[0], ADDRESSED, now);
   struct call *r = RESERVE(struct call, t);
   u32 seq = t->seq++;
   if (!r)
@@ -725,6 +737,7 @@ INLINE void put_call(struct thread *t, struct task_struct *task, s64 ret, u64 no
   r->sleeps = t->call_sleeps;
   r->nr = t->nr;
   r->partial = t->partial;
+  r->file_id = t->file_id;
   SUBMIT(r);
 }
 

@@ -145,6 +145,7 @@ const NO_CALL: Call = Call {
     sleeps: 0,
     nr: 0,
     partial: false,
+    file_id: 0,
 };
 
 impl Thread {

@@ -8,6 +8,7 @@ mod accounting;
 mod block;
 mod calibration;
 mod cpus;
+mod files;
 mod functions;
 mod governor;
 mod kernel_stacks;

@@ -11,6 +11,7 @@ use leadline_errors::Error;
 use crate::block::BlockIos;
 use crate::calibration::{calibrate, PerWaking};
 use crate::cpus::online_cpus;
+use crate::files::Files;
 use crate::governor::{Detail, Governor};
 use crate::kernel_stacks::KernelStacks;
 use crate::programs::Options;
@@ -50,6 +51,7 @@ pub struct KernelProbe {
     kernel_stacks: KernelStacks,
     stacks: Option<Stacks>,
     block_ios: BlockIos,
+    files: Files,
     counts: Arc<Counts>,
     records: u64,
     governor: Governor,
@@ -76,6 +78,7 @@ impl KernelProbe {
             kernel_stacks: KernelStacks::new(),
             stacks,
             block_ios: BlockIos::default(),
+            files: Files::default(),
             counts: Arc::default(),
             records: 0,
             governor: Governor::new(
@@ -130,6 +133,7 @@ impl KernelProbe {
         let until = monotonic_ns() as u64;
         let (threads, records) = (&mut self.threads, &mut self.records);
         let (kernel_stacks, stacks, block_ios) = (&mut self.kernel_stacks, &mut self.stacks, &mut self.block_ios);
+        let files = &mut self.files;
         self.source.drain(|record| {
             *records += 1;
             match record {
@@ -151,6 +155,7 @@ impl KernelProbe {
                         stacks.push(head, thread_id, stack, kernel_stacks.id(frames), bytes);
                     }
                 }
+                Record::OpenFile(head, file, names) => files.push(head, &file, names),
                 Record::BlockIo(head, io) => block_ios.push(head, io, threads.known(head.tid).unwrap_or(0)),
             }
             if outcome.is_ok() && calls.len() >= AT_ONCE {
@@ -171,6 +176,7 @@ impl KernelProbe {
         tables.write_rows("thread_time", ends.iter().map(|(id, head, end)| end_row(*id, *head, end)))?;
         self.kernel_stacks.write(tables)?;
         self.block_ios.write(tables)?;
+        self.files.write(tables)?;
         if let Some(stacks) = &mut self.stacks {
             stacks.write(tables, until)?;
         }
@@ -240,6 +246,7 @@ fn write_calls(tables: &mut OpenTables, calls: &mut Vec<(i32, Head, Call)>) -> R
         arg(4),
         arg(5),
         ints(calls.iter().map(|(_, _, c)| c.partial.into())),
+        ints(calls.iter().map(|(_, _, c)| c.file_id as i32)),
     ];
     calls.clear();
     tables.write_columns("syscall", columns)?;

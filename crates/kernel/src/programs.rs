@@ -10,6 +10,7 @@ use leadline_clockwork::monotonic_ns;
 use leadline_errors::{Error, Kind, Result};
 
 use crate::governor::Detail;
+use crate::{files, syscalls};
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/trace.bpf.o"));
 
@@ -89,6 +90,7 @@ impl Programs {
         })?;
         let has_prev_state = u32::from(at_least(5, 18));
         let sample_cpu_ns = 1_000_000_000 / u64::from(options.sample_cpu_hz.max(1));
+        let (with_file, that_open) = (syscalls::bits(files::CALLS_WITH_FILE), syscalls::bits(files::CALLS_THAT_OPEN));
         let mut loader = EbpfLoader::new();
         loader
             .btf(Some(&btf))
@@ -97,6 +99,8 @@ impl Programs {
             .override_global("stack_from_ns", &options.stack_from_ns, true)
             .override_global("sample_asleep_ns", &options.sample_asleep_ns, true)
             .override_global("sample_cpu_ns", &sample_cpu_ns, true)
+            .override_global("calls_with_file", &with_file, true)
+            .override_global("calls_that_open", &that_open, true)
             .override_global("first_failures", &options.first_failures, true)
             .map_max_entries("ring", options.ring_bytes);
         let mut ebpf = loader.load(OBJECT).map_err(|e| refused(&e))?;

@@ -29,8 +29,37 @@ pub enum Record<'a> {
     Stack(Head, Stack, &'a [u8], &'a [u8]),
     /// Calls of one kind that a thread made up to `head.ts`.
     CallSum(Head, CallSum),
+    /// What an open file is; the names of its path, the last one first, each with a zero at its end.
+    OpenFile(Head, OpenFile, &'a [u8]),
     /// A request of a block device was done at `head.ts`; `head.tid`: who asked for it, 0 when that is not known.
     BlockIo(Head, BlockIo),
+}
+
+/// What a file descriptor stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct OpenFile {
+    pub inode: u64,
+    /// Of the file system.
+    pub magic: u64,
+    pub file_id: u32,
+    pub tgid: u32,
+    /// `major << 20 | minor`.
+    pub device: u32,
+    pub mode: u32,
+    /// As of open(2).
+    pub flags: u32,
+    pub nlink: u32,
+    /// AF_* of a socket, else 0.
+    pub family: u16,
+    pub socket_type: u16,
+    pub protocol: u16,
+    pub local_port: u16,
+    pub remote_port: u16,
+    /// The names lead up to the root.
+    pub whole: bool,
+    pub local: [u8; 16],
+    pub remote: [u8; 16],
 }
 
 /// The calls of a thread with one number and error.
@@ -171,6 +200,8 @@ pub struct Call {
     pub nr: u16,
     /// It had begun before the trace; its arguments and its first part are not known.
     pub partial: bool,
+    /// What its descriptor stands for; 0: nothing, or not known.
+    pub file_id: u32,
 }
 
 /// A stay off the CPU.
@@ -196,12 +227,13 @@ const HEAD: usize = 24;
 const NAMED: usize = HEAD + 32;
 const TOTALS: usize = 20;
 const END: usize = HEAD + 8 + 8 * TOTALS;
-const CALL: usize = HEAD + 96;
+const CALL: usize = HEAD + 104;
 const OFF_CPU: usize = HEAD + 40;
 const STACK_FRAMES: usize = HEAD + 64;
 const STACK: usize = STACK_FRAMES + 8 * 32;
 const BLOCK_IO: usize = HEAD + 56;
 const CALL_SUM: usize = HEAD + 72;
+const OPEN_FILE: usize = HEAD + 88;
 
 /// Reads a record; None when it is none of these.
 pub fn parse(bytes: &[u8]) -> Option<Record<'_>> {
@@ -225,6 +257,11 @@ pub fn parse(bytes: &[u8]) -> Option<Record<'_>> {
             return Some(Record::Stack(head, stack(f)?, kernel, user));
         }
         9 => return Some(Record::BlockIo(head, block_io(bytes.get(..BLOCK_IO)?))),
+        11 => {
+            let f = Fields(bytes.get(..OPEN_FILE)?);
+            let names = bytes.get(OPEN_FILE..)?.get(..f.u32(HEAD + 52) as usize)?;
+            return Some(Record::OpenFile(head, open_file(f), names));
+        }
         10 => return Some(Record::CallSum(head, call_sum(Fields(bytes.get(..CALL_SUM)?)))),
         _ => return None,
     };
@@ -249,6 +286,14 @@ impl Fields<'_> {
         self.0.get(at..).and_then(|b| b.first_chunk()).map_or(0, |b| u32::from_ne_bytes(*b))
     }
 
+    fn u16(&self, at: usize) -> u16 {
+        self.0.get(at..).and_then(|b| b.first_chunk()).map_or(0, |b| u16::from_ne_bytes(*b))
+    }
+
+    fn bytes16(&self, at: usize) -> [u8; 16] {
+        self.0.get(at..).and_then(|b| b.first_chunk()).copied().unwrap_or_default()
+    }
+
     #[inline]
     fn u64(&self, at: usize) -> u64 {
         self.0.get(at..).and_then(|b| b.first_chunk()).map_or(0, |b| u64::from_ne_bytes(*b))
@@ -267,6 +312,7 @@ fn call(f: Fields<'_>) -> Call {
         sleeps: f.u32(HEAD + 88),
         nr: last as u16,
         partial: last >> 16 != 0,
+        file_id: f.u32(HEAD + 96),
     }
 }
 
@@ -300,6 +346,27 @@ fn stack(f: Fields<'_>) -> Option<Stack> {
         bp: f.u64(HEAD + 40),
         waker_tid: f.u32(HEAD + 48),
     })
+}
+
+fn open_file(f: Fields<'_>) -> OpenFile {
+    OpenFile {
+        inode: f.u64(HEAD),
+        magic: f.u64(HEAD + 8),
+        file_id: f.u32(HEAD + 16),
+        tgid: f.u32(HEAD + 20),
+        device: f.u32(HEAD + 24),
+        mode: f.u32(HEAD + 28),
+        flags: f.u32(HEAD + 32),
+        nlink: f.u32(HEAD + 36),
+        family: f.u16(HEAD + 40),
+        socket_type: f.u16(HEAD + 42),
+        protocol: f.u16(HEAD + 44),
+        local_port: f.u16(HEAD + 46),
+        remote_port: u16::from_be(f.u16(HEAD + 48)),
+        whole: f.u16(HEAD + 50) != 0,
+        local: f.bytes16(HEAD + 56),
+        remote: f.bytes16(HEAD + 72),
+    }
 }
 
 fn call_sum(f: Fields<'_>) -> CallSum {
@@ -366,7 +433,7 @@ mod tests {
 
     #[test]
     fn records_shorter_than_their_kind_are_refused() {
-        for kind in 0..11u32 {
+        for kind in 0..12u32 {
             for len in 0..300 {
                 let mut bytes = vec![0xff; len];
                 bytes.iter_mut().zip(kind.to_ne_bytes()).for_each(|(to, from)| *to = from);
@@ -409,7 +476,7 @@ mod tests {
         [5u32, 1, 4711, 9].iter().for_each(|v| bytes.extend(v.to_ne_bytes()));
         let words = [100u64, 50, -2i64 as u64, 1, 2, 3, 4, 5, 6, 30, 7, 8];
         words.iter().for_each(|v| bytes.extend(v.to_ne_bytes()));
-        [2u32, 64 | 1 << 16].iter().for_each(|v| bytes.extend(v.to_ne_bytes()));
+        [2u32, 64 | 1 << 16, 77, 0].iter().for_each(|v| bytes.extend(v.to_ne_bytes()));
         let head = Head { cpu: 1, tid: 4711, seq: 9, ts: 100 };
         let call = Call {
             duration_ns: 50,
@@ -421,6 +488,7 @@ mod tests {
             sleeps: 2,
             nr: 64,
             partial: true,
+            file_id: 77,
         };
         assert_eq!(parse(&bytes), Some(Record::Call(head, call)));
     }

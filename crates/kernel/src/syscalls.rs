@@ -10,6 +10,15 @@ pub fn all() -> impl Iterator<Item = (i32, &'static str)> {
     })
 }
 
+/// A bit for each of these calls, by number.
+pub fn bits(names: &[&str]) -> [u64; 8] {
+    let mut bits = [0; 8];
+    for (nr, _) in all().filter(|(nr, name)| *nr < 512 && names.contains(name)) {
+        bits[nr as usize / 64] |= 1 << (nr % 64);
+    }
+    bits
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

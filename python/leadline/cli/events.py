@@ -10,15 +10,16 @@ import click
 from leadline.errors import LeadlineError
 from leadline.output import print_json_list
 
+_OPENING = ("open", "openat", "openat2", "creat", "socket", "accept", "accept4")
 _SQL = """
 with c as (select ts_from from capture),
 event as (
   select ts_from as began, ts, tid, pid, comm, call as what, duration_ns, ret, error, partial, sleep_ns, runq_ns,
-         [arg0, arg1, arg2, arg3, arg4, arg5] as args, '' as slept_in, 0 as waker_tid
+         [arg0, arg1, arg2, arg3, arg4, arg5] as args, '' as slept_in, 0 as waker_tid, file
   from call {calls}
   union all
   select o.ts - o.duration_ns, o.ts, n.tid, n.pid, n.comm, case when o.state = 0 then 'preempted' else 'sleep' end, o.duration_ns, null,
-         null, false, o.sleep_ns, o.duration_ns - o.sleep_ns, [], coalesce(k.wait_function, ''), o.waker_tid
+         null, false, o.sleep_ns, o.duration_ns - o.sleep_ns, [], coalesce(k.wait_function, ''), o.waker_tid, null
   from off_cpu o join thread_name n using (thread_id) left join kernel_stack k using (stack_id) {stays}
 )
 select (began - c.ts_from) / 1e9 as from_s, event.* exclude (began) from event cross join c
@@ -91,7 +92,11 @@ def _line(e: dict[str, Any]) -> str:
         text = e["what"] + (f" in {e['slept_in']}" if e["slept_in"] else "") + (f", woken by {e['waker_tid']}" if e["waker_tid"] else "")
     else:
         args = "..." if e["partial"] else ", ".join(_argument(a) for a in e["args"])
-        text = f"{e['what']}({args}) = {e['error'] or e['ret']}"
+        if e["file"] and not e["partial"] and e["what"] not in _OPENING:  # as strace -y
+            first, _, rest = args.partition(",")
+            args = f"{first}<{e['file']}>,{rest}"
+        opened = f"<{e['file']}>" if e["file"] and e["what"] in _OPENING else ""
+        text = f"{e['what']}({args}) = {e['error'] or e['ret']}{opened}"
     return f"{e['from_s']:12.6f} {e['tid']:>7} {e['comm'] or '':<15} {text}  {us}{off}"
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from leadline.figures import fit, quantity
+from leadline.figures import fit, fit_path, quantity
 from leadline.output import to_json, to_table, width_here
 from leadline.views.threads import PARTS, Report, report, thread_list
 
@@ -102,6 +102,12 @@ def _report(r: Report) -> Iterator[str]:
     for title, wakings in (("WOKEN BY", r.wakers), ("WOKE", r.woken)):
         rows = [(w["tid"], w["comm"], w["wakings"], w["sleep_ns"] / 1e9) for w in wakings]
         yield from _table(title, ("tid", "comm", "wakings", "after s"), rows)
+    files = [
+        (fit_path(f["file"], 29), f["calls"], *(quantity(f[n], "B") if f[n] else "" for n in ("read_bytes", "written_bytes")),
+         round(f["elapsed_ns"] / 1e9, 6), round(f["p99_ns"] / 1e3, 1), round(f["max_ns"] / 1e3, 1))
+        for f in r.files
+    ]  # fmt: skip
+    yield from _table("FILES AND SOCKETS", ("file", "calls", "read", "written", "total s", "p99 us", "max us"), files)
     disks = [
         (d["device"], d["operation"], d["requests"], quantity(d["bytes"], "B"), *(round(d[n] / d["requests"] / 1e3, 1) for n in
          ("queue_ns", "service_ns")), round(d["p99_ns"] / 1e3, 1), round(d["max_ns"] / 1e3, 1))

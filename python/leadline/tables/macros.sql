@@ -50,3 +50,9 @@ create or replace macro plain_argument(argument) as case when argument not betwe
 
 -- A function in a sentence: without the parameters that a C++ name has.
 create or replace macro short_function(name) as regexp_replace(name, '\(.*', '()');
+
+-- System calls whose result is the number of bytes that were read or written.
+create or replace macro is_read_call(call) as
+  call in ('read', 'pread64', 'readv', 'preadv', 'preadv2', 'recvfrom', 'recvmsg');
+create or replace macro is_write_call(call) as
+  call in ('write', 'pwrite64', 'writev', 'pwritev', 'pwritev2', 'sendto', 'sendmsg');

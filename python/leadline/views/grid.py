@@ -9,17 +9,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from leadline.figures import cell, fit, percent, quantity, seconds
+from leadline.figures import cell, fit, fit_path, percent, quantity, seconds
 
 WIDTH = 80
 FORMATS: dict[str, Callable[[Any], str]] = {
     "text": cell,
+    "path": cell,
     "count": lambda v: f"{v:,.0f}",
     "bytes": lambda v: quantity(v, "B"),
     "seconds": seconds,
     "share": percent,
     "rate": quantity,
 }
+
+FITTED = {"text": fit, "path": fit_path}  # kinds that give way where there is little room
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,7 @@ class Grid:
             cells = [[row[i] for i in picked] for row in self.cells()]
             widths = [max([len(c.head), *(len(row[i]) for row in cells)]) for i, c in enumerate(columns)]
             over = sum(widths) + 2 * (len(widths) - 1) - width
-            elastic = max((i for i, c in enumerate(columns) if c.kind == "text"), key=lambda i: widths[i], default=0)
+            elastic = max((i for i, c in enumerate(columns) if c.kind in FITTED), key=lambda i: widths[i], default=0)
             if over <= 0:
                 break
             if widths[elastic] - over >= 16 or not any(c.minor for c in columns):
@@ -95,5 +98,5 @@ class Grid:
 
     @staticmethod
     def _line(values: Sequence[str], columns: Sequence[Column], widths: Sequence[int]) -> str:
-        parts = [fit(v, w).ljust(w) if c.kind == "text" else v.rjust(w) for v, c, w in zip(values, columns, widths)]
+        parts = [FITTED[c.kind](v, w).ljust(w) if c.kind in FITTED else v.rjust(w) for v, c, w in zip(values, columns, widths)]
         return "  ".join(parts).rstrip()

@@ -53,6 +53,7 @@ class Report:
     failures: list[dict[str, Any]]  # call, error, count, elapsed_ns, frames (the most frequent stack, innermost first), samples, of_samples
     wakers: list[dict[str, Any]]  # tid, comm, wakings, sleep_ns
     woken: list[dict[str, Any]]  # threads that these woke
+    files: list[dict[str, Any]]  # file, kind, calls, failed, read_bytes, written_bytes, elapsed_ns, sleep_ns, p50_ns, p99_ns, max_ns
     disks: list[dict[str, Any]]  # device, operation, requests, bytes, queue_ns, service_ns, p99_ns, max_ns (of both together)
     checks: list[dict[str, Any]]  # what, trace_ns, kernel_ns, allowed_ns, holds: against the scheduler's own counters
 
@@ -87,6 +88,7 @@ def report(capture: Capture, pid: int) -> Report:
         _failures(capture, mine),
         _wakers(capture, mine),
         _woken(capture, threads),
+        _files(capture, mine),
         _disks(capture, mine),
         _checks(counted, capture.manifest.probe("kernel").detail),
     )
@@ -188,6 +190,21 @@ def _woken(capture: Capture, threads: list[dict[str, Any]]) -> list[dict[str, An
         select n.tid, n.comm, count(*) as wakings, sum(o.sleep_ns)::bigint as sleep_ns
         from off_cpu o join thread_name n using (thread_id) where o.state <> 0 and o.waker_tid in ({tids})
         group by n.tid, n.comm order by wakings desc, n.tid
+        """
+    )
+
+
+def _files(capture: Capture, mine: str) -> list[dict[str, Any]]:
+    """Calls by what their descriptor stands for; those that took longest come first."""
+    return capture.rows(
+        f"""
+        select any_value(file) as file, any_value(file_kind) as kind, count(*) as calls, count(error) as failed,
+               coalesce(sum(ret) filter (is_read_call(call) and ret > 0), 0)::bigint as read_bytes,
+               coalesce(sum(ret) filter (is_write_call(call) and ret > 0), 0)::bigint as written_bytes,
+               sum(duration_ns)::bigint as elapsed_ns, sum(sleep_ns)::bigint as sleep_ns, quantile_disc(duration_ns, 0.5) as p50_ns,
+               quantile_disc(duration_ns, 0.99) as p99_ns, max(duration_ns) as max_ns
+        from call where {mine} and file is not null group by coalesce(nullif(file, ''), file_id::text)
+        order by sum(duration_ns) desc, 1
         """
     )
 

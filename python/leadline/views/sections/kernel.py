@@ -82,6 +82,35 @@ def _calls(of: Context) -> Grid:
     return Grid.of(columns, rows[:MOST], note, more, "no call returned")
 
 
+def _files(of: Context) -> Grid:
+    """Where calls name a file: which one, how often, how much, and how long."""
+    rows = of.capture.rows(
+        """
+        select any_value(file) as file, any_value(file_kind) as kind, count(*) as calls, count(error) as failed,
+               (sum(ret) filter (is_read_call(call) and ret > 0))::bigint as read_bytes,
+               (sum(ret) filter (is_write_call(call) and ret > 0))::bigint as written_bytes,
+               sum(duration_ns) / 1e9 as elapsed_s, sum(sleep_ns) / 1e9 as sleep_s, quantile_disc(duration_ns, 0.99) / 1e6 as p99_ms,
+               arg_max(call, duration_ns) as longest
+        from call where file is not null group by coalesce(nullif(file, ''), file_id::text) order by sum(duration_ns) desc, 1
+        """
+    )
+    columns = (
+        Column("file", "file or socket", "path"),
+        Column("kind", "kind", "text", minor=True),
+        Column("calls", "calls", "rate"),
+        Column("failed", "failed", "rate", minor=True),
+        Column("read_bytes", "read", "bytes"),
+        Column("written_bytes", "written", "bytes"),
+        Column("elapsed_s", "elapsed, s", "seconds"),
+        Column("sleep_s", "sleep, s", "seconds", minor=True),
+        Column("p99_ms", "p99, ms", "seconds", minor=True),
+        Column("longest", "longest in", "text", minor=True),
+    )
+    more = f"{len(rows) - MOST} more: leadline sql {of.capture.path} \"from call where file_id > 0\"" if len(rows) > MOST else ""
+    note = "Calls by what their file descriptor stands for. Of a socket, the local address comes first."
+    return Grid.of(columns, rows[:MOST], note, more, "no call with a descriptor returned")
+
+
 def _sleeps(of: Context) -> Grid:
     rows = of.capture.rows(
         """
@@ -161,6 +190,7 @@ SECTIONS = (
     Section("sessions_in_kernel", "Wait events in the kernel", ("session_in_kernel",), _sessions),
     Section("threads", "Threads", ("thread_time",), _threads, tiles=_tiles),
     Section("calls", "System calls", ("call_sum",), _calls),
+    Section("files", "Files and sockets", ("call", "open_file"), _files),
     Section("kernel_sleeps", "Sleeps in the kernel", ("sleep_sum",), _sleeps),
     Section("disk_requests", "Requests of disks", ("block_io",), _disks),
 )
