@@ -72,6 +72,12 @@ def test_wait_events_are_opened_in_the_kernel(servers: Callable[[int], Server], 
             """
         )
         assert 0.9 * traced < nap["seconds"] <= WINDOW_S + 1
+        # What the session writes has its names: the log, and the file of the table.
+        written = capture.rows("select file, sum(ret)::bigint as bytes from call where is_write_call(call) and ret > 0 group by file")
+        assert sum(row["bytes"] for row in written if "/pg_wal/0000" in (row["file"] or "")) > 100_000
+        with server.connect() as connection:
+            [relation] = connection.execute("select pg_relation_filepath('t')").fetchone()
+        assert any((row["file"] or "").endswith(f"/{relation}") for row in written)
         threads = {t["comm"] for t in thread_list(capture)}
         assert "postgres" in threads
         for pid in {t["pid"] for t in thread_list(capture)}:

@@ -56,3 +56,15 @@ create or replace macro is_read_call(call) as
   call in ('read', 'pread64', 'readv', 'preadv', 'preadv2', 'recvfrom', 'recvmsg');
 create or replace macro is_write_call(call) as
   call in ('write', 'pwrite64', 'writev', 'pwritev', 'pwritev2', 'sendto', 'sendmsg');
+
+-- Files that the kernel makes when they are read.
+create or replace macro is_kernel_file(name) as starts_with(name, '/proc/') or starts_with(name, '/sys/');
+
+-- System calls by which a program waits for a moment, and those that read the clock.
+create or replace macro is_sleep_call(call) as call in ('nanosleep', 'clock_nanosleep', 'sched_yield');
+create or replace macro is_clock_call(call) as call in ('clock_gettime', 'gettimeofday', 'time');
+
+-- Whether functions of the kernel are those that free memory for the thread that asks.
+create or replace macro is_reclaim(functions) as
+  list_bool_or(list_transform(functions, f -> regexp_matches(f,
+    '^(try_to_free_(mem_cgroup_)?pages|__perform_reclaim|__alloc_pages_direct_|try_to_compact_pages|compact_zone|shrink_(node|lruvec|folio_list)|node_reclaim)')));

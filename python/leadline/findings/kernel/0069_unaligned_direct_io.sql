@@ -1,0 +1,37 @@
+-- id: UNALIGNED-DIRECT-IO
+-- title: Direct I/O is not aligned to blocks
+-- question: Which files are opened with O_DIRECT and read or written at places or with lengths that are no whole blocks?
+-- domain: kernel
+-- needs: call, open_file
+-- unit: unaligned calls; seconds in them
+-- cost: wall time
+-- threshold: direct_block = 4096 (bytes: the block of nearly every file system and disk of today)
+-- threshold: direct_min = 100 (unaligned calls in the window)
+-- threshold: confident_direct = 1000 (unaligned calls)
+-- evaluable when: not exists (from syscall_sum) | the trace has sums of calls instead of every call and sleep, at least from some moment on
+-- silent unless: exists (from open_file where flags & 16384 <> 0)
+-- wrong when: the file system has smaller blocks (statx with STATX_DIOALIGN tells)
+with direct as (
+  select c.*, case when c.call in ('pread64', 'pwrite64') then c.arg3 else 0 end as place, c.error = 'EINVAL' as refused
+  from call c join file_name f using (file_id)
+  where f.flags & 16384 <> 0 and c.call in ('read', 'write', 'pread64', 'pwrite64') and not c.partial
+),
+part as (
+  select comm, file, count(*) as calls, count(*) filter (refused) as refused, sum(duration_ns) / 1e9 as seconds, sum(sleep_ns) / 1e9 as sleep_s,
+         count(distinct pid) as processes, count(distinct thread_id) as threads, any_value(pid) as pid, any_value(arg2) as length, any_value(place) as place,
+         min(ts_from) as ts_from, max(ts) as ts_to
+  from direct
+  where refused or arg2 % getvariable('direct_block')::bigint <> 0 or place % getvariable('direct_block')::bigint <> 0
+  group by comm, file
+)
+select 'UNALIGNED-DIRECT-IO' as id, severity_of(seconds / (threads * w.window_s), seconds, w.window_s) as severity,
+       case when calls >= getvariable('confident_direct') then 'high' else 'medium' end as confidence,
+       format('{} of {}', file, f.comm) as subject,
+       format('{} made {} reads and writes of {} with O_DIRECT that were not aligned to {:.0f} bytes (one had {} bytes at {}){}: {:.3f} s in them',
+              program(f.comm, processes, pid), calls, file, getvariable('direct_block'), length, place,
+              case when refused > 0 then format('; {} were refused with EINVAL', refused) else '' end, seconds) as statement,
+       seconds as cost_s, null::double as share_of_db_time, calls as samples, f.ts_from, f.ts_to,
+       to_json([{file: file, calls: calls, refused: refused, length: length, place: place, seconds: round(seconds, 6), sleep_s: round(sleep_s, 6)}]) as evidence
+from part f cross join capture w
+where calls >= getvariable('direct_min')
+order by cost_s desc, subject

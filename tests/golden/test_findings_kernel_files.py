@@ -1,0 +1,130 @@
+"""The findings of a trace that look at files, locks of user space, the clock and memory: each planted, and with less of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from test_findings_kernel import BEGIN, END, MS, PID, SECOND, Rows, found, frame, stay
+
+US = 1_000
+NAMES = [
+    (0, "read"), (1, "write"), (18, "pwrite64"), (24, "sched_yield"), (202, "futex"), (228, "clock_gettime"), (230, "clock_nanosleep"),
+]  # fmt: skip
+FILES = [
+    (1, "file", "/srv/export.csv", 0), (2, "file", "/proc/4711/smaps", 0), (3, "file", "/data/rootdbs", 0o40002), (4, "socket", "tcp", 2),
+]  # fmt: skip
+RECLAIM = (3, "io_schedule", ["io_schedule", "shrink_folio_list", "shrink_node", "try_to_free_pages", "alloc_pages"], [1, 2, 3, 4, 5])
+FAULT = (4, "wait_woken", ["wait_woken", "sk_wait_data"], [1, 2])
+
+
+Call = tuple[object, ...]
+
+
+def one(nr: int, ts: int, duration: int, *arguments: int, ret: int = 0, sleep: int = 0, file: int = 0, thread: int = 1) -> Call:
+    given = (*arguments, *[0] * (6 - len(arguments)))
+    return (ts, duration, thread, nr, ret, sleep, 0, 0, int(sleep > 0), *given, 0, file)
+
+
+def many(times: int, every: int, nr: int, duration: int, *arguments: int, ret: int = 0, sleep: int = 0, file: int = 0) -> list[Call]:
+    return [one(nr, BEGIN + (i + 1) * every, duration, *arguments, ret=ret, sleep=sleep, file=file) for i in range(times)]
+
+
+def trace_of(calls: list[Call]) -> Rows:
+    files = [(BEGIN, number, PID, kind, name, 0, 8, number, flags, False, None, None) for number, kind, name, flags in FILES]
+    return frame(SECOND) | {"syscall_name": NAMES, "open_file": files, "syscall": calls}
+
+
+def small_io(times: int) -> Rows:
+    """40 bytes each; whole pages of the same file, and small messages of a socket, are no finding."""
+    pages = many(6_000, 3 * MS, 0, 5 * US, 5, 0, 8192, ret=8192, file=1)
+    return trace_of(many(times, MS, 1, 20 * US, 5, 0, 40, ret=40, file=1) + pages + many(15_000, MS, 1, 5 * US, 6, 0, 9, ret=9, file=4))
+
+
+def proc_readers(times: int) -> Rows:
+    return trace_of(many(times, MS, 0, 100 * US, 3, 0, 4096, ret=900, file=2))
+
+
+def futexes(times: int) -> Rows:
+    """Three threads at one address; a fourth address has a worker that waits for long."""
+    calls = [one(202, BEGIN + (i + 1) * 2 * MS, 900 * US, 0x5555_0000_1040, 128, 2, sleep=800 * US, thread=1 + i % 3) for i in range(times)]
+    idle = [one(202, BEGIN + (i + 1) * 100 * MS, 99 * MS, 0x5555_0000_2040, 128, 0, sleep=99 * MS, thread=2) for i in range(190)]
+    rows = trace_of(calls + idle)
+    rows["thread"] = [*rows["thread"], (3, BEGIN, PID + 5, PID, 1, 0, "server")]
+    rows["thread"] = [(number, ts, tid, PID, *rest) for number, ts, tid, _, *rest in rows["thread"]]
+    rows["thread"] = [(number, ts, tid, pid, parent, start, "server") for number, ts, tid, pid, parent, start, _ in rows["thread"]]
+    return rows
+
+
+def unaligned(times: int) -> Rows:
+    """512 bytes at 1536; aligned writes of the file beside them, and the same lengths in a file without O_DIRECT."""
+    odd = many(times, 10 * MS, 18, 3 * MS, 7, 0, 512, 1536, ret=512, file=3)
+    even = many(500, 20 * MS, 18, MS, 7, 0, 8192, 16384, ret=8192, file=3)
+    return trace_of(odd + even + many(400, 20 * MS, 18, MS, 5, 0, 512, 1536, ret=512, file=1))
+
+
+def short_sleeps(times: int) -> Rows:
+    naps = many(times, 600 * US, 230, 60 * US, 0, 0, 0, 0, sleep=50 * US)
+    return trace_of(naps + many(900, 20 * MS, 24, US))
+
+
+def clock_calls(times: int) -> Rows:
+    """The monotonic clock; the CPU time of the thread needs the kernel anyway."""
+    return trace_of(many(times, 500 * US, 228, 2 * US, 1, 0) + many(30_000, 500 * US, 228, 2 * US, 3, 0))
+
+
+def reclaim(times: int) -> Rows:
+    """5 ms asleep each, and 20 samples of 10 ms on a CPU; other sleeps are beside them."""
+    stays = [stay(0, BEGIN + i * 20 * MS, 5 * MS, 0, 3) for i in range(1, times + 1)] + [stay(0, END - SECOND, 9 * SECOND, 0, 4)]
+    samples = [(BEGIN + i * 20 * MS, 1, "on_cpu", 10 * MS, -1, 0, 3, 0, 0) for i in range(1, 1 + times // 5)]
+    return trace_of([]) | {"off_cpu": stays, "stack_sample": samples, "kernel_stack": [RECLAIM, FAULT]}
+
+
+CASES = [
+    (
+        "SMALL-IO", small_io, 15_000, 9_000, "/srv/export.csv of server",
+        ["server (pid 1026) wrote /srv/export.csv 15000 times (750 a second) with 40 bytes each: 0.300 s in write, 20.0 us"], 0.3,
+    ),
+    (
+        "PROC-READERS", proc_readers, 12_000, 9_000, "server",
+        ["made 12000 calls (600 a second) on files of /proc and /sys: 1.200 s", "most of it for /proc/PID/smaps 1.200 s"], 1.2,
+    ),
+    (
+        "FUTEX-CONTENTION", futexes, 6_000, 1_100, "0x555500001040 of server (pid 1026)",
+        ["3 threads of server (pid 1026) waited 6000 times (300 a second) for the lock at 0x555500001040: 4.800 s", "800.0 us each"], 4.8,
+    ),
+    (
+        "UNALIGNED-DIRECT-IO", unaligned, 1_000, 90, "/data/rootdbs of server",
+        ["made 1000 reads and writes of /data/rootdbs with O_DIRECT", "(one had 512 bytes at 1536): 3.000 s"], 3.0,
+    ),
+    (
+        "SHORT-SLEEPS", short_sleeps, 30_000, 19_000, "clock_nanosleep of server",
+        ["called clock_nanosleep 30000 times (1500 a second), 60.0 us each: 0.300 s on a CPU"], 0.3,
+    ),
+    (
+        "CLOCK-CALLS", clock_calls, 30_000, 19_000, "clock_gettime of server",
+        ["called clock_gettime 30000 times (1500 a second), 2000 ns each: 0.060 s"], 0.06,
+    ),
+    (
+        "MEMORY-RECLAIM", reclaim, 200, 20, "server",
+        ["freed memory for 1.40 s before it got some: 0.40 s on a CPU and 1.00 s asleep, mostly in try_to_free_pages"], 1.4,
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("rule", "plant", "times", "fewer", "subject", "says", "cost_s"), CASES, ids=[case[0] for case in CASES])
+def test_what_is_planted_is_found_and_less_of_it_is_not(
+    rule: str, plant: Callable[[int], Rows], times: int, fewer: int, subject: str, says: list[str], cost_s: float, tmp_path: Path
+) -> None:
+    [finding] = found(tmp_path / "many", plant(times))
+    assert (finding.id, finding.subject) == (rule, subject)
+    assert finding.cost_s == pytest.approx(cost_s)
+    for words in says:
+        assert words in finding.statement, finding.statement
+    assert found(tmp_path / "few", plant(fewer)) == []
+
+
+def test_direct_io_that_is_refused_says_so(tmp_path: Path) -> None:
+    [finding] = found(tmp_path, trace_of(many(200, 10 * MS, 18, MS, 7, 0, 8192, 16384, ret=-22, file=3)))
+    assert finding.id == "UNALIGNED-DIRECT-IO" and "200 were refused with EINVAL" in finding.statement
