@@ -551,6 +551,8 @@ int each_task(struct bpf_iter__task *ctx) {
   if (end) {
     struct thread *t = thread_of(task);
     if (t && t->state != DEAD) {
+      if (t->since > end) /* an event that was on its way when the window ended */
+        end = t->since;
       if (t->state != RUNNING)
         put_stay(t, task, t->state == SLEEPING ? end - t->off_since : t->slept_ns, 0, 1, end);
       account(t, end);
