@@ -184,6 +184,8 @@ def test_23_calls_give_23(tier: str, programs: Path, tmp_path: Path) -> None:
         slept = found["clock_nanosleep"]
         assert slept["sleeps"] == 2 and slept["sleep_ns"] >= 10_000_000
         assert [w["wait_function"] for w in slept["waits"]] == ["hrtimer_nanosleep"]
+        # It slept in the read since before the trace.
+        assert ["pipe" in w["wait_function"] for w in found["read"]["waits"]] == [True]
 
 
 @on_each_tier

@@ -58,6 +58,8 @@ pub struct Found {
     pub asleep: Option<u32>,
     /// The system call it is in, with arguments; `Some(None)`: it is in none; None: not known.
     pub call: Option<Option<(u16, [u64; 6])>>,
+    /// The functions of the kernel in which it sleeps, innermost first.
+    pub chain: Vec<u8>,
     pub counters: Counters,
 }
 
@@ -348,7 +350,7 @@ impl Accounting {
         };
         let mut t = Thread::new(found.pid, found.comm, state, mode, ts);
         t.task_state = found.asleep.unwrap_or(0);
-        t.counters = found.counters;
+        (t.counters, t.chain) = (found.counters, found.chain);
         let (nr, args) = found.call.flatten().unwrap_or_default();
         t.call = Call { nr, args, partial: true, ..NO_CALL };
         let named = Named {

@@ -5,6 +5,7 @@ use leadline_clockwork::monotonic_ns;
 use leadline_errors::Result;
 
 use crate::cpus::online_cpus;
+use crate::look::Addresses;
 use crate::perf::PerfTrace;
 use crate::programs::Options;
 use crate::record::{Record, Totals};
@@ -57,7 +58,7 @@ pub fn calibrate(source: &mut Source) -> Result<PerWaking> {
             }
             Source::Perf(_) => {
                 // What the kernel has counted can be read only while it lives, so a window of its own ends before that.
-                let mut trace = PerfTrace::open(SMALL, &online_cpus())?;
+                let mut trace = PerfTrace::open(SMALL, &online_cpus(), Addresses::default())?;
                 trace.trace(&[pid])?;
                 napper.nap();
                 trace.end(monotonic_ns() as u64);

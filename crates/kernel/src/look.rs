@@ -1,5 +1,7 @@
 //! A thread as /proc shows it when the trace begins and ends.
 
+use std::collections::HashMap;
+
 use leadline_clockwork::ClockReading;
 
 use crate::accounting::{Counters, Found};
@@ -11,7 +13,7 @@ pub fn threads_of(pid: u32) -> Vec<u32> {
 }
 
 /// What a thread of process `pid` does; None when it is gone.
-pub fn look(pid: u32, tid: u32) -> Option<Found> {
+pub fn look(pid: u32, tid: u32, addresses: &Addresses) -> Option<Found> {
     let read = |name: &str| std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/{name}"));
     let stat = read("stat").ok()?;
     let call = read("syscall").ok();
@@ -36,8 +38,49 @@ pub fn look(pid: u32, tid: u32) -> Option<Found> {
         comm,
         asleep,
         call: if asleep.is_some() { call.as_deref().and_then(call_of) } else { None },
+        chain: match asleep {
+            Some(_) => read("stack").map_or_else(|_| Vec::new(), |text| addresses.chain(&text)),
+            None => Vec::new(),
+        },
         counters: counters_of(&fields, &read("schedstat").unwrap_or_default()),
     })
+}
+
+/// Addresses of the functions of the kernel by their names, which is how /proc/PID/stack has them.
+#[derive(Default)]
+pub struct Addresses(HashMap<String, u64>);
+
+impl Addresses {
+    /// Of the running kernel; none where it hides them.
+    pub fn read() -> Addresses {
+        Addresses::of(&std::fs::read_to_string("/proc/kallsyms").unwrap_or_default())
+    }
+
+    /// Of the text of /proc/kallsyms.
+    fn of(text: &str) -> Addresses {
+        let line = |line: &str| {
+            let mut words = line.split_ascii_whitespace();
+            let address = u64::from_str_radix(words.next()?, 16).ok().filter(|address| *address != 0)?;
+            matches!(words.next()?, "t" | "T" | "w" | "W").then_some(())?;
+            Some((words.next()?.to_owned(), address))
+        };
+        Addresses(text.lines().filter_map(line).collect())
+    }
+
+    /// The address of a name; None when the kernel does not say.
+    pub fn get(&self, name: &str) -> Option<u64> {
+        self.0.get(name).copied()
+    }
+
+    /// The addresses of lines such as `[<0>] do_epoll_wait+0x6d2/0x8f0`.
+    fn chain(&self, stack: &str) -> Vec<u8> {
+        let address = |line: &str| {
+            let (name, offset) = line.split_ascii_whitespace().nth(1)?.split_once("+0x")?;
+            let offset = u64::from_str_radix(offset.split('/').next()?, 16).ok()?;
+            Some(self.get(name)?.wrapping_add(offset).to_ne_bytes())
+        };
+        stack.lines().filter_map(address).flatten().collect()
+    }
 }
 
 /// What the kernel has counted of a thread; None when it is gone.
@@ -101,12 +144,23 @@ mod tests {
     }
 
     #[test]
+    fn names_of_a_stack_become_addresses() {
+        let addresses =
+            Addresses::of("0000000000001000 t do_wait\n0000000000002000 T sys_read [m]\n0000000000003000 d data\nx\n");
+        let chain =
+            addresses.chain("[<0>] do_wait+0x1f/0x20\n[<0>] unknown+0x1/0x2\n[<0>] sys_read+0x2/0x9 [m]\n[<0>] \n");
+        assert_eq!(chain, [0x101fu64, 0x2002].iter().flat_map(|a| a.to_ne_bytes()).collect::<Vec<_>>());
+        assert_eq!((addresses.get("data"), addresses.get("do_wait")), (None, Some(0x1000)));
+    }
+
+    #[test]
     fn this_thread_is_found_as_it_is() {
         let (pid, tid) = (std::process::id(), own_tid());
         assert!(threads_of(pid).contains(&tid));
-        let found = look(pid, tid).expect("it is there");
+        let none = Addresses::default();
+        let found = look(pid, tid, &none).expect("it is there");
         assert_eq!((found.pid, found.asleep, found.call), (pid, None, None));
-        assert_eq!((look(pid, 0), counters(0)), (None, None));
+        assert_eq!((look(pid, 0, &none), counters(0)), (None, None));
         let line = "7 (a) b) S 1 7 7 0 -1 64 11 0 12 0 0 0 0 0 20 0 1 0 500 0";
         let stat = Stat::of(line).expect("a line");
         assert_eq!(

@@ -14,7 +14,7 @@ use perf_event_open_sys::ioctls;
 
 use crate::accounting::{Accounting, Event, Sampled, What};
 use crate::governor::Detail;
-use crate::look::{counters, look, threads_of};
+use crate::look::{counters, look, threads_of, Addresses};
 use crate::programs::Options;
 use crate::record::Record;
 use crate::ring::{attributes, half, open_event, records, time_at_end, word, Ring};
@@ -62,7 +62,8 @@ pub struct PerfTrace {
     accounting: Accounting,
     pending: Vec<Event>,
     copy: Vec<u8>,
-    /// Functions of the scheduler itself, which are in every sleep.
+    addresses: Addresses,
+    /// From where to where the kernel keeps the functions of its scheduler, which are in every sleep; nowhere when it does not say.
     scheduler: (u64, u64),
     /// When the last drain began: what is older than this is in the rings.
     drained: u64,
@@ -72,11 +73,11 @@ pub struct PerfTrace {
 }
 
 impl PerfTrace {
-    /// Opens what is told of all threads.
+    /// Opens what is told of all threads. addresses: of functions of the kernel, for the sleeps that began before.
     ///
     /// # Errors
     /// Kinds rights and unsupported: the kernel refuses.
-    pub fn open(options: Options, cpus: &[u32]) -> Result<PerfTrace> {
+    pub fn open(options: Options, cpus: &[u32], addresses: Addresses) -> Result<PerfTrace> {
         if !in_the_hosts_namespace() {
             return Err(Error::new(
                 Kind::Unsupported,
@@ -89,6 +90,7 @@ impl PerfTrace {
         let bytes = (options.ring_bytes as usize / cpus.len().clamp(1, SHARING)).max(SMALLEST_RING);
         let bytes = 1 << bytes.ilog2();
         let cpus = cpus.iter().map(|cpu| Cpu::open(*cpu, &tracepoints, options, bytes)).collect::<io::Result<Vec<_>>>();
+        let address = |name| addresses.get(name).unwrap_or(0);
         Ok(PerfTrace {
             tracepoints,
             cpus: cpus.map_err(|e| refused(&e))?,
@@ -96,7 +98,8 @@ impl PerfTrace {
             accounting: Accounting::new(options.stack_from_ns, 1_000_000_000 / u64::from(options.sample_cpu_hz.max(1))),
             pending: Vec::new(),
             copy: Vec::new(),
-            scheduler: scheduler_functions(),
+            scheduler: (address("__sched_text_start"), address("__sched_text_end")),
+            addresses,
             drained: 0,
             until: None,
             lost: [0; 2],
@@ -123,7 +126,7 @@ impl PerfTrace {
             for (pid, tid) in new {
                 self.open_thread(tid).map_err(|e| refused(&e))?;
                 let ts = monotonic_ns() as u64;
-                if let Some(found) = look(pid, tid) {
+                if let Some(found) = look(pid, tid, &self.addresses) {
                     self.pending.push(Event { ts, cpu: 0, tid, what: What::Found(Box::new(found)) });
                 }
             }
@@ -455,16 +458,6 @@ fn in_the_hosts_namespace() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
     numbers.is_none_or(|numbers| numbers.split_ascii_whitespace().count() == 1)
-}
-
-/// From where to where the kernel keeps the functions of its scheduler; nowhere when it does not say.
-fn scheduler_functions() -> (u64, u64) {
-    let text = std::fs::read_to_string("/proc/kallsyms").unwrap_or_default();
-    let address = |name: &str| {
-        let line = text.lines().find(|line| line.ends_with(name))?;
-        u64::from_str_radix(line.split(' ').next()?, 16).ok()
-    };
-    (address(" __sched_text_start").unwrap_or(0), address(" __sched_text_end").unwrap_or(0))
 }
 
 fn refused(error: &io::Error) -> Error {

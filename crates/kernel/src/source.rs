@@ -4,6 +4,7 @@ use leadline_errors::Result;
 
 use crate::cpus::online_cpus;
 use crate::governor::Detail;
+use crate::look::Addresses;
 use crate::perf::PerfTrace;
 use crate::programs::{Options, Programs};
 use crate::record::{parse, Record};
@@ -38,7 +39,7 @@ impl Tier {
             Tier::Bpf => Programs::load(Options { ring_bytes: SMALLEST_RING, ..Options::default() }).map(drop),
             Tier::Perf => {
                 let options = Options { ring_bytes: SMALLEST_RING, ..Options::default() };
-                let mut trace = PerfTrace::open(options, &online_cpus())?;
+                let mut trace = PerfTrace::open(options, &online_cpus(), Addresses::default())?;
                 trace.trace(&[std::process::id()])
             }
         }
@@ -76,7 +77,7 @@ impl Source {
                 programs.attach(cpus)?;
                 Ok(Source::Bpf(programs))
             }
-            Tier::Perf => Ok(Source::Perf(PerfTrace::open(options, cpus)?)),
+            Tier::Perf => Ok(Source::Perf(PerfTrace::open(options, cpus, Addresses::read())?)),
         }
     }
 

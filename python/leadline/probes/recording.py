@@ -78,7 +78,7 @@ class Recording:
                 self.error.kind,
                 self.error.message,
                 detail=self.error.detail,
-                hint=f"what was captured before is kept: leadline show {self.directory}",
+                hint="; ".join(filter(None, (self.error.hint, f"what was captured before is kept: leadline show {self.directory}"))),
                 where=str(self.directory),
             )
 
