@@ -30,6 +30,8 @@ pub enum What {
     Renamed { pid: u32, comm: [u8; 16], exec: bool },
     /// It left the CPU to `next`. state: as sched_switch prints it.
     Switched { state: u64, next: u32 },
+    /// It came to the CPU after `before`: told once more after the switch, which the idle task does not always tell.
+    Came { before: u32 },
     /// `waker` woke it.
     Woken { waker: u32 },
     /// It began a system call.
@@ -267,6 +269,12 @@ impl Accounting {
             What::Switched { state, next } => {
                 self.leaves(tid, state, ts, cpu, &mut each);
                 self.comes(next, tid, ts, cpu, &mut each);
+            }
+            What::Came { before } => {
+                let known = |t: &Thread| t.state == State::Running && t.cpu == Some(cpu);
+                if self.threads.get(&tid).is_some_and(|t| !known(t)) {
+                    self.comes(tid, before, ts, cpu, &mut each);
+                }
             }
             What::GapBegins => {
                 self.gaps.push(cpu);
@@ -636,6 +644,17 @@ mod tests {
         assert_eq!((t.user_ns, t.system_ns, t.sleep_ns, t.sleep_d_ns), (70, 31, 50, 29));
         assert_eq!((t.runq_wake_ns, t.runq_preempt_ns, t.unknown_ns), (15, 5, 0));
         assert_eq!((t.calls, t.failed_calls, t.sleeps, t.preemptions, t.migrations), (2, 1, 1, 1, 1));
+    }
+
+    #[test]
+    fn a_switch_by_the_idle_task_that_is_not_told_is_known_from_what_follows() {
+        let came = |ts| at(ts, 0, What::Came { before: 0 });
+        let events =
+            [at(100, 0, asleep_in(0)), came(150), at(160, 0, returned(0, 1)), came(170), at(180, 0, entered(3))];
+        let seen = play(events, 200);
+        let t = seen.ends[0].2;
+        assert_eq!((t.sleep_ns, t.system_ns, t.user_ns, t.unknown_ns), (50, 30, 20, 0));
+        assert_eq!(seen.stays.iter().map(|(_, s, _)| (s.duration_ns, s.sleep_ns)).collect::<Vec<_>>(), [(50, 50)]);
     }
 
     #[test]

@@ -3,6 +3,9 @@
 //! Switches, wakings and forks are told of all threads of the host, by one event for each CPU. System calls are told of the traced
 //! threads alone, by events of each thread for each CPU, which their children inherit; so are the functions in which they sleep. Each
 //! kind of record has a ring of its own for each CPU, so that stacks take no room from what the sums are made of.
+//!
+//! There are kernels (6.18) on which tracepoints in the idle task tell nothing for seconds. So who comes to a CPU is also told by
+//! PERF_RECORD_SWITCH. A waking by an interrupt on such a CPU is not told: that sleep lasts until the switch.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -222,8 +225,11 @@ impl Cpu {
         let waking = open_event(&mut attr, -1, number)?;
         send_to(&waking, &events)?;
         let dummy = u64::from(bindings::PERF_COUNT_SW_DUMMY);
-        let mut attr = attributes(bindings::PERF_TYPE_SOFTWARE, dummy, Form::Events.sample_type());
+        // Says of whom it tells; there are no samples of it.
+        let with_tid = bindings::PERF_SAMPLE_TID | bindings::PERF_SAMPLE_TIME;
+        let mut attr = attributes(bindings::PERF_TYPE_SOFTWARE, dummy, with_tid);
         attr.set_disabled(1);
+        attr.set_context_switch(1);
         attr.set_task(1);
         attr.set_comm(1);
         attr.set_comm_exec(1);
@@ -315,8 +321,13 @@ impl Tracepoints {
                     let exec = misc & bindings::PERF_RECORD_MISC_COMM_EXEC != 0;
                     events.push(Event { ts, cpu, tid, what: What::Renamed { pid, comm, exec } });
                 }
+                bindings::PERF_RECORD_SWITCH_CPU_WIDE if misc & bindings::PERF_RECORD_MISC_SWITCH_OUT == 0 => {
+                    let tid = half(record, record.len().saturating_sub(12));
+                    events.push(Event { ts, cpu, tid, what: What::Came { before: half(record, 4) } });
+                }
                 bindings::PERF_RECORD_LOST => {
                     lost += word(record, 8);
+                    let ts = ts.max(*last_ts);
                     events.push(Event { ts: *last_ts, cpu, tid: 0, what: What::GapBegins });
                     events.push(Event { ts, cpu, tid: 0, what: What::GapEnds });
                 }
@@ -527,6 +538,9 @@ mod tests {
         bytes.extend(sample(100, 1, &[0, 0, 8, 2, 0, 0, 9]));
         bytes.extend(record(bindings::PERF_RECORD_FORK, 0, &words(&[21 | 20 << 32, 22 | 20 << 32, 109, 110])));
         bytes.extend(record(bindings::PERF_RECORD_COMM, 0x2000, &words(&[20 | 20 << 32, 0x736c, 0, 120])));
+        let (out, came) = (bindings::PERF_RECORD_MISC_SWITCH_OUT, words(&[5 | 6 << 32, 7 | 8 << 32, 130]));
+        bytes.extend(record(bindings::PERF_RECORD_SWITCH_CPU_WIDE, out, &came));
+        bytes.extend(record(bindings::PERF_RECORD_SWITCH_CPU_WIDE, 0, &came));
         bytes
     }
 
@@ -545,9 +559,10 @@ mod tests {
             (100, 8, What::Switched { state: 2, next: 9 }),
             (110, 22, What::Forked { pid: 21, parent: 20 }),
             (120, 20, What::Renamed { pid: 20, comm, exec: true }),
+            (130, 8, What::Came { before: 6 }),
         ];
         assert_eq!(events, expected.map(|(ts, tid, what)| Event { ts, cpu: 1, tid, what }));
-        assert_eq!(last_ts, 120);
+        assert_eq!(last_ts, 130);
     }
 
     #[test]
