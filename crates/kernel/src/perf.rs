@@ -362,7 +362,13 @@ fn sleeps(bytes: &[u8], cpu: u32, (begin, end): (u64, u64), events: &mut Vec<Eve
     let mut lost = 0;
     for (kind, _, record) in records(bytes) {
         if kind == bindings::PERF_RECORD_SAMPLE {
-            let frames = chain(record, |address| !(begin..end).contains(&address));
+            // What stands before the scheduler is the tracepoint itself, when others look at it too.
+            let mut inside = end <= begin;
+            let frames = chain(record, |address| {
+                let scheduler = (begin..end).contains(&address);
+                inside |= scheduler;
+                inside && !scheduler
+            });
             events.push(Event { ts: word(record, 8), cpu, tid: half(record, 4), what: What::Chain { frames } });
         } else if kind == bindings::PERF_RECORD_LOST {
             lost += word(record, 8);
@@ -401,7 +407,7 @@ fn sampled(bytes: &[u8], cpu: u32, events: &mut Vec<Event>) -> u64 {
 }
 
 /// The addresses of a chain that `wanted` wants, without the marks between kernel and user.
-fn chain(record: &[u8], wanted: impl Fn(u64) -> bool) -> Vec<u8> {
+fn chain(record: &[u8], mut wanted: impl FnMut(u64) -> bool) -> Vec<u8> {
     let n = usize::try_from(word(record, 16)).unwrap_or(0);
     let addresses = record.get(24..).unwrap_or_default().chunks_exact(8).take(n);
     let kept = addresses.filter(|bytes| {
@@ -567,7 +573,7 @@ mod tests {
 
     #[test]
     fn chains_and_stacks_are_read_without_marks_and_as_long_as_they_say() {
-        let frames = [7 | 8 << 32, 50, 4, -128i64 as u64, 0x150, 0x250, 0x350];
+        let frames = [7 | 8 << 32, 50, 5, -128i64 as u64, 0x050, 0x150, 0x250, 0x350];
         let sleep = record(bindings::PERF_RECORD_SAMPLE, 0, &words(&frames));
         let mut events = Vec::new();
         assert_eq!(sleeps(&sleep, 0, (0x100, 0x200), &mut events), 0);
@@ -577,7 +583,7 @@ mod tests {
         let sample = record(bindings::PERF_RECORD_SAMPLE, 0, &body);
         events.clear();
         assert_eq!(sampled(&sample, 0, &mut events), 0);
-        let kernel = words(&[0x150, 0x250, 0x350]);
+        let kernel = words(&[0x050, 0x150, 0x250, 0x350]);
         let expected = Sampled { pid: 7, kernel, ip: 1, sp: 5, bp: 0xb, user: words(&[41]) };
         assert_eq!(events, [Event { ts: 50, cpu: 0, tid: 8, what: What::Sampled(Box::new(expected)) }]);
     }
