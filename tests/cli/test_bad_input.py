@@ -19,6 +19,7 @@ from example_capture import example
 from leadline._core.rows import RowScan
 from leadline.capture.making import RESERVE_BYTES, Making
 from leadline.capture.manifest import Target
+from leadline.capture.views import VIEWS_FILE, write_views
 from leadline.cli import run
 from leadline.errors import KINDS
 from leadline.postgres.server.user import server_user
@@ -213,7 +214,7 @@ def test_a_table_that_shrinks_is_told(
 
 @pytest.fixture
 def full_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system with 52 kB of room beside what a capture sets aside."""
+    """A file system with 12 kB of room beside what a capture sets aside and the views it begins with."""
     if not ROOT:
         pytest.skip("mounting a small file system needs root")
     folder = tmp_path / "small"
@@ -222,7 +223,9 @@ def full_disk(tmp_path: Path) -> Iterator[Path]:
     if done.returncode != 0:
         pytest.skip(f"a small file system cannot be mounted here: {done.stderr.strip()}")
     try:
-        (folder / "ballast").write_bytes(b"\0" * (shutil.disk_usage(folder).free - RESERVE_BYTES - (52 << 10)))
+        write_views(tmp_path, set())
+        room = (tmp_path / VIEWS_FILE).stat().st_size + (12 << 10)
+        (folder / "ballast").write_bytes(b"\0" * (shutil.disk_usage(folder).free - RESERVE_BYTES - room))
         yield folder
     finally:
         subprocess.run(["umount", "-l", str(folder)], check=True)
