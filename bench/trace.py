@@ -50,6 +50,13 @@ int main(int argc, char **argv) {
   return 0;
 }
 """
+# Counts calls and failures, and sums their time: less than a trace records.
+BPFTRACE = """
+tracepoint:raw_syscalls:sys_enter /comm == "postgres" || comm == "semget"/ { @begin[tid] = nsecs; }
+tracepoint:raw_syscalls:sys_exit /@begin[tid]/ {
+  @ns[args->id] = sum(nsecs - @begin[tid]); @calls[args->id, args->ret < 0] = count(); delete(@begin[tid]);
+}
+"""
 CALLS = 300_000
 CLIENTS, SCALE = 32, 50
 SETTINGS = {"fsync": False, "shared_buffers": "2GB", "max_wal_size": "8GB", "max_connections": 60, "autovacuum": False}
@@ -62,7 +69,7 @@ def by_leadline(workload: str, tier: str, pid: int) -> Iterator[None]:
     """With everything that `leadline trace` records; notes how many bytes an event takes."""
     with tempfile.TemporaryDirectory() as folder:
         write_manifest(Path(folder), Manifest(Target("process"), clock=Clock(0, 1)))
-        probe = _core.kernel.KernelProbe(folder, sorted(descendants([pid])), tier=tier)
+        probe = _core.kernel.KernelProbe(folder, sorted(descendants([pid])), tier="bpf" if tier == "sums" else tier, events=tier != "sums")
         probe.start()
         try:
             yield
@@ -104,6 +111,8 @@ def peers() -> dict[str, Callable[[int], AbstractContextManager[None]]]:
         found["perf trace -s"] = lambda pid: by_peer(["perf", "trace", "-s", "-p", str(pid)], "perf")
     if shutil.which("strace"):
         found["strace -c -f"] = lambda pid: by_peer(["strace", "-c", "-f", "-p", str(pid)], "ptrace")
+    if shutil.which("bpftrace"):
+        found["bpftrace"] = lambda pid: by_peer(["bpftrace", "-p", str(pid), "-e", BPFTRACE], "perf")
     return found
 
 
@@ -149,7 +158,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", type=int, default=10)
     parser.add_argument("--peer-pairs", type=int, default=4)
-    parser.add_argument("--tiers", default="bpf,perf", help="of leadline")
+    parser.add_argument("--tiers", default="bpf,sums,perf", help="of leadline; sums: bpf with --kernel-detail sums")
     parser.add_argument("--seconds", type=float, default=6, help="of each run of pgbench")
     parser.add_argument("--pg-bin", help="folder with postgres, initdb and pgbench")
     parser.add_argument("--seed", type=int, default=1)
