@@ -27,6 +27,8 @@ OF_THE_WHOLE_SERVER = {  # one row at most: nothing to order
     "BUFFERMAPPING",
     "WAL-CONTENTION",
     "CKPT-REQUESTED",
+    "CPU-STEAL",
+    "INTERRUPT-LOAD",
     "PIN-CLEANUP",
     "REPLAY-CONFLICT",
     "SYNCREP-BOUND",

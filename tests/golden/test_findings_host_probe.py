@@ -152,3 +152,34 @@ def test_what_a_process_used_counts_once(tmp_path: Path) -> None:
     cap.add("process_exit", ts=cap.ts(6), dt_ns=10**9, comm="job", processes=1, unseen=0, cpu_run_ns=40 * MS)
     with cap.open() as capture:
         assert capture.scalar("select sum(cpu_ns) from process_use where comm = 'job'") == 540 * MS
+
+
+def cpus(cap: HostCapture, **seconds_per_s: float) -> HostCapture:
+    """CPU time of the host by kind; what is not named is 0."""
+    for kind in ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal"):
+        cap.counter(f"stat.cpu_{kind}_ns", 10**12, seconds_per_s.get(kind, 0) * 1e9)
+    return cap
+
+
+def test_stolen_cpu_time(tmp_path: Path) -> None:
+    found = only(cpus(quiet(tmp_path), user=1.5, system=0.5, idle=1.5, steal=0.5), "CPU-STEAL")
+    assert found.severity == "high" and found.cost_s == pytest.approx(10)
+    assert "took 10.0 s of the 50.0 CPU seconds that this host wanted in 20 s (20 %)" in found.statement
+
+
+def test_a_little_stolen_time_is_no_finding(tmp_path: Path) -> None:
+    assert evaluated(cpus(quiet(tmp_path), user=1.5, system=0.5, idle=1.95, steal=0.05)).findings == []
+
+
+def test_interrupts_that_take_much_time(tmp_path: Path) -> None:
+    cap = cpus(quiet(tmp_path), user=1.0, system=0.6, idle=1.9, softirq=0.4, irq=0.1)
+    cap.counter("softirq.NET_RX", 5, 90_000)
+    cap.counter("softirq.TIMER", 5, 500)
+    found = only(cap, "INTERRUPT-LOAD")
+    assert found.severity == "medium" and found.cost_s == pytest.approx(10)
+    assert "Interrupts took 10.0 s of the 42.0 CPU seconds" in found.statement
+    assert "NET_RX 90000 a second, TIMER 500 a second" in found.statement
+
+
+def test_ordinary_interrupts_are_no_finding(tmp_path: Path) -> None:
+    assert evaluated(cpus(quiet(tmp_path), user=1.4, system=0.6, idle=1.8, softirq=0.2)).findings == []
