@@ -19,7 +19,7 @@ KINDS = (
     "rights",  # a right is missing; the hint has the command that grants it
     "unsupported",  # a server major, build or platform leadline does not know
     "layout",  # shared memory does not look as the layout tables say
-    "connection",  # the server cannot be reached over SQL
+    "connection",  # the server cannot be reached, or does not answer as it should
     "gone",  # the server went away or was restarted
     "storage",  # evidence cannot be written or read
     "invalid",  # a file or memory holds what it should not

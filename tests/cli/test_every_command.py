@@ -20,6 +20,7 @@ import pytest
 from bpf import KERNEL_REFUSES
 from commands import leaves
 from conftest import Server, running
+from leadline._core.net import Echo
 from trace_synthetic import trace_of_semget
 
 TESTDATA = Path(__file__).resolve().parents[2] / "testdata"
@@ -57,6 +58,13 @@ LINES = {
     "wal inval": "{segment}",
     "wal show": "{segment} --limit 5",
     "wal stats": "{segment}",
+    "net echo": "--serve :0 --for 200ms",
+    "net rtt": "{echo} --for 200ms",
+    "net dbping": "{dsn} --connects 2 --count 10",
+    "net compare": "{echo} --application none --count 2",
+    "net connect": "{dsn} --logins 2",
+    "net fetch": "{dsn} --query values(1),(2) --sizes 100,all --repeat 1",
+    "net delay": "--listen :0 --to {echo} --rtt 1ms --for 200ms",
     "import onstat": "{onstat} --oncheck {oncheck} -o {new}.leadline",
 }
 FILES, FOLDERS = ("page", "segment", "onstat", "oncheck", "calls"), ("capture", "trace", "data", "live", "bin")
@@ -98,7 +106,14 @@ def server() -> Iterator[Server]:
 
 
 @pytest.fixture(scope="module")
-def places(server: Server, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def echo() -> Iterator[str]:
+    server = Echo("127.0.0.1", 0)
+    yield "{}:{}".format(*server.address())
+    server.stop()
+
+
+@pytest.fixture(scope="module")
+def places(server: Server, echo: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What stands for the words in braces."""
     folder = tmp_path_factory.mktemp("places")
     data = folder / "data"
@@ -119,6 +134,7 @@ def places(server: Server, tmp_path_factory: pytest.TempPathFactory) -> dict[str
         "oncheck": str(oncheck),
         "calls": str(TESTDATA / "calls" / "ltrace.txt"),
         "dsn": server.dsn,
+        "echo": echo,
     }
 
 

@@ -16,7 +16,7 @@ LAYERS = (
     ("demo", "doctor", "top", "why"),
     ("views.report",),
     ("views",),
-    ("files", "probes"),
+    ("files", "net", "probes"),
     ("postgres",),
     ("findings",),
     ("capture",),

@@ -23,6 +23,8 @@ pub enum Kind {
     Rights,
     Unsupported,
     Layout,
+    /// A server that cannot be reached or does not answer as it should.
+    Connection,
     Gone,
     Storage,
     Invalid,
@@ -39,6 +41,7 @@ impl Kind {
             Kind::Rights => "rights",
             Kind::Unsupported => "unsupported",
             Kind::Layout => "layout",
+            Kind::Connection => "connection",
             Kind::Gone => "gone",
             Kind::Storage => "storage",
             Kind::Invalid => "invalid",

@@ -13,6 +13,7 @@ mod error;
 mod follow;
 mod informix;
 mod kernel;
+mod net;
 mod page;
 mod page_values;
 mod pending;
@@ -51,6 +52,17 @@ fn _core(core: &Bound<'_, PyModule>) -> PyResult<()> {
     submodule(core, "kernel", |module| {
         module.add_class::<kernel::KernelProbe>()?;
         module.add_function(wrap_pyfunction!(kernel::check, module)?)
+    })?;
+    submodule(core, "net", |module| {
+        module.add_class::<net::Delay>()?;
+        module.add_class::<net::Echo>()?;
+        module.add_class::<net::Fetcher>()?;
+        module.add_class::<net::Login>()?;
+        module.add_function(wrap_pyfunction!(net::clock_cost, module)?)?;
+        module.add_function(wrap_pyfunction!(net::compare, module)?)?;
+        module.add_function(wrap_pyfunction!(net::dbping, module)?)?;
+        module.add_function(wrap_pyfunction!(net::postgres_login, module)?)?;
+        module.add_function(wrap_pyfunction!(net::rtt, module)?)
     })?;
     submodule(core, "pages", |module| {
         module.add_class::<page::PageRun>()?;

@@ -1,6 +1,6 @@
 """The compiled part of leadline (crates/py). Every error is a leadline.errors.LeadlineError."""
 
-from leadline._core import calltrace, capture, catalog, datadir, follow, host, kernel, pages, pending, recorder, rows, wal
+from leadline._core import calltrace, capture, catalog, datadir, follow, host, kernel, net, pages, pending, recorder, rows, wal
 
 __all__ = [
     "VERSION",
@@ -11,6 +11,7 @@ __all__ = [
     "follow",
     "host",
     "kernel",
+    "net",
     "pages",
     "pending",
     "recorder",

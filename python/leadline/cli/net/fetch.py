@@ -1,0 +1,84 @@
+"""leadline net fetch: how many rows each round trip should bring."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from leadline.cli import OUTCOME_INTERRUPTED
+from leadline.cli.net.options import as_json, quantity, span
+
+
+@click.command(
+    "fetch",
+    epilog="""\b
+Examples:
+  leadline net fetch postgresql://app@db01/shop --query "select * from orders"
+  leadline net fetch DSN --query "table orders" --rtt 1ms,20ms,100ms
+  leadline net fetch DSN --query "table orders" --sizes 4kB,64kB,all --json""",
+)
+@click.argument("dsn", metavar="DSN")
+@click.option("--query", required=True, metavar="SQL", help="The query to fetch, run in a transaction that is rolled back.")
+@click.option(
+    "--sizes",
+    default="1,10,100,1000,10000,all",
+    show_default=True,
+    metavar="N,N",
+    help="Rows of each fetch, or bytes with a B: 4kB,64kB.",
+)
+@click.option("--rtt", default="0", show_default=True, metavar="TIME,..", help="Round trips to add with `net delay`, one curve each.")
+@click.option("--window", metavar="BYTES", help="Most bytes under way in each direction while a round trip is added.")
+@click.option("--repeat", type=click.IntRange(1, 1000), default=3, show_default=True, metavar="N", help="Runs of each size.")
+@click.option("--timeout", default="30s", show_default=True, metavar="TIME", help="How long to wait for each answer.")
+@as_json
+def command(dsn: str, query: str, sizes: str, rtt: str, window: str | None, repeat: int, timeout: str, as_json: bool) -> int:
+    """Fetch a query with different fetch sizes, and recommend one.
+
+    PostgreSQL only. Each fetch is one round trip (Execute with a limit of rows). The recommended size is the smallest whose time is
+    within 5 % of the best. Sizes in bytes are converted by the mean size of a row, which is found first; no fetch is smaller than a row.
+
+    If the server is on this host and is connected over TCP, the largest send queue of its socket is shown: what it had sent and the client,
+    or the proxy, had not acknowledged.
+    """
+    from leadline.net import fetch
+    from leadline.net.login import server_of
+    from leadline.output import to_json
+    from leadline.progress import TerminalLine
+
+    rtts = [span(part) for part in rtt.split(",")]
+    plan = fetch.Plan(query, fetch.parse_sizes(sizes), rtts, None if window is None else int(quantity(window)), repeat, span(timeout))
+    server = server_of(dsn)
+    line = TerminalLine()
+    found = fetch.measure(server, plan, line.share)
+    line.done()
+    click.echo(to_json({"server": str(server), **found}) if as_json else _text(found))
+    return OUTCOME_INTERRUPTED if found["interrupted"] else 0
+
+
+def _text(found: dict[str, Any]) -> str:
+    from leadline.figures import quantity as figures
+    from leadline.output import to_table
+
+    lines = [f"{found['rows']:,} rows, {figures(found['bytes'], 'B')}, {found['row_bytes']:.0f} bytes a row"]
+    names = ["rows", "bytes", "round trips", "s", "best", "peak send queue"]
+    for curve in found["curves"]:
+        added = curve["added_rtt_p50_ns"]
+        lines += ["", f"rtt {curve['rtt_ns'] / 1e6:g} ms added" + (f", measured {added / 1e6:.3f} ms" if added else "")]
+        rows = [
+            [
+                point["rows_per_fetch"] or "all",
+                figures(point["bytes_per_fetch"], "B"),
+                point["round_trips"],
+                f"{point['time_ns'] / 1e9:.4g}",
+                f"x{point['time_ns'] / curve['best_ns']:.2f}",
+                figures(point["peak_send_queue_bytes"], "B"),
+            ]
+            for point in curve["points"]
+        ]
+        lines.append(to_table(names, rows))
+        if curve["recommended_rows"] is not None:
+            lines.append(f"recommended: {curve['recommended_rows'] or 'all'} rows for each fetch, within 5 % of the best time")
+        if curve["knee_rows"] is not None:
+            lines.append(f"the curve bends at {curve['knee_rows'] or 'all'} rows")
+    return "\n".join(lines)

@@ -1,0 +1,207 @@
+"""`net echo`, `net rtt` and `net delay` from the command line and as a capture: counts against what was asked for."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from leadline._core.net import Delay, Echo, rtt
+from leadline.capture.reader import open_capture
+from leadline.cli import run
+from leadline.errors import LeadlineError
+from leadline.net import rtt as measuring
+from leadline.net.address import Address, parse_address
+from net_servers import serving, until_closed
+
+
+@pytest.fixture
+def echo() -> Iterator[Echo]:
+    server = Echo("127.0.0.1", 0)
+    yield server
+    server.stop()
+
+
+def measure(server: Echo | Delay, **more: Any) -> dict[str, Any]:
+    found, interrupted = rtt(*server.address(), **{"request": 0, "response": 0, "for_s": 60.0, **more})
+    assert not interrupted
+    return json.loads(found)
+
+
+def test_a_thousand_requests_are_a_thousand_replies(echo: Echo) -> None:
+    found = measure(echo, request=250, response=8192, requests=1000)
+    assert (found["requests"], found["replies"], found["rtt"]["count"], found["unsent"]) == (1000, 1000, 1000, 0)
+    assert found["rtt"]["min_ns"] <= found["rtt"]["p50_ns"] <= found["rtt"]["p99_99_ns"] <= found["rtt"]["max_ns"]
+    counts = json.loads(echo.counts())
+    assert (counts["requests"], counts["bytes_in"], counts["bytes_out"]) == (1001, 1001 * 270, 1001 * 8212)
+
+
+def test_what_went_through_a_proxy_is_what_it_says(echo: Echo) -> None:
+    proxy = Delay("127.0.0.1", 0, *echo.address(), rtt_s=0.001)
+    found = measure(proxy, request=100, response=10, requests=50, connections=2)
+    told = json.loads(proxy.stop())
+    assert (found["replies"], told["connections"]) == (100, 2)
+    assert (told["to_server"]["bytes"], told["to_client"]["bytes"]) == (102 * 120, 102 * 30)
+    assert found["rtt"]["min_ns"] > 900_000 and told["to_server"]["added"]["min_ns"] > 450_000
+
+
+def test_histograms_of_a_capture_merge_by_sql(echo: Echo, tmp_path: Path) -> None:
+    plan = measuring.Plan(sizes=[0, 100], connections=2, rate_hz=2000.0, for_s=0.5)
+    found = measuring.capture(Address(*echo.address()), plan, tmp_path / "net.leadline", overwrite=False)
+    with closing(open_capture(tmp_path / "net.leadline")) as capture:
+        assert capture.manifest.status == "complete" and capture.manifest.target.kind == "net"
+        for number, run in enumerate(found["runs"]):
+            of = capture.rows("select sum(requests) as requests, sum(replies) as replies from net_rtt where run = ?", [number])[0]
+            assert (of["requests"], of["replies"]) == (run["requests"], run["replies"])
+            merged = capture.rows(
+                """select high_ns from (select high_ns, sum(n) over (order by high_ns) as below, sum(n) over () as n
+                   from (select high_ns, sum(count) as n from net_rtt_bucket where run = ? and kind = 'rtt' group by all))
+                   where below >= 0.5 * n order by high_ns limit 1""",
+                [number],
+            )
+            assert merged[0]["high_ns"] == pytest.approx(run["rtt"]["p50_ns"], rel=0.001)
+        [kinds] = capture.rows("select count(distinct kind) as kinds, count(distinct connection) as connections from net_rtt_bucket")
+        assert (kinds["kinds"], kinds["connections"]) == (2, 2)
+
+
+def test_echo_serves_until_it_is_interrupted_and_says_what_it_did() -> None:
+    command = [sys.executable, "-m", "leadline", "net", "echo", "--serve", "127.0.0.1:0", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        said = process.stderr.readline()
+        port = int(re.search(r":(\d+);", said)[1])
+        rtt("127.0.0.1", port, request=0, response=0, requests=9)
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=20)
+    told = json.loads(out)
+    assert (process.returncode, told["requests"], told["connections"]) == (0, 10, 1)
+
+
+def test_only_loopback_unless_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    assert parse_address(":0") == Address("127.0.0.1", 0)
+    assert run(["net", "echo", "--serve", ":0", "--for", "0"]) == 0
+    assert "warning" not in capsys.readouterr().err
+    assert run(["net", "echo", "--serve", "0.0.0.0:0", "--for", "0"]) == 0
+    assert "no login" in capsys.readouterr().err
+
+
+def test_the_text_of_rtt_names_what_it_measured(echo: Echo, capsys: pytest.CaptureFixture[str]) -> None:
+    host, port = echo.address()
+    assert run(["net", "rtt", f"{host}:{port}", "--size", "0,250", "--rate", "500", "--for", "100ms"]) == 0
+    out = capsys.readouterr().out
+    for part in ("reading the clock costs", "rtt in us: there and back", "response in us", "first rtt", "p99.99"):
+        assert part in out
+    assert max(map(len, out.splitlines())) <= 80
+
+
+# -- faults: one error each, in time -----------------------------------------------------------------------------------
+
+
+def error_of(words: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
+    assert run([*words, "--json"]) == 2
+    return json.loads(capsys.readouterr().out)["error"]
+
+
+def full_queue() -> tuple[socket.socket, list[socket.socket]]:
+    """A listener that takes no more: what connects to it now hears nothing, as behind a firewall that drops SYN."""
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(0)
+    kept = []
+    for _ in range(8):
+        client = socket.socket()
+        client.settimeout(0.2)
+        try:
+            client.connect(listener.getsockname())
+        except TimeoutError:
+            client.close()
+            return listener, kept
+        kept.append(client)
+    pytest.fail("the queue is never full")
+
+
+CLIENTS = {
+    "rtt": ["net", "rtt", "{}", "--for", "1s", "--timeout", "300ms"],
+    "dbping": ["net", "dbping", "{}", "--timeout", "300ms"],
+    "dbping tcp": ["net", "dbping", "{}", "--protocol", "tcp", "--timeout", "300ms"],
+}
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_nobody_listening_a_dropped_syn_and_an_unknown_name(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def of(address: str) -> dict[str, str]:
+        return error_of([word.format(address) for word in CLIENTS[name]], capsys)
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        refused = of(f"127.0.0.1:{free.getsockname()[1]}")
+    assert (refused["kind"], refused["message"]) == ("connection", "nobody listens there")
+    listener, kept = full_queue()
+    dropped = of(f"127.0.0.1:{listener.getsockname()[1]}")
+    assert (dropped["kind"], dropped["message"]) == ("connection", "no answer to the connection attempt")
+    for one in (listener, *kept):
+        one.close()
+    assert of("no-such-host.invalid:5432")["message"] == "the name of the host cannot be resolved"
+
+
+def test_garbage_and_silence(capsys: pytest.CaptureFixture[str]) -> None:
+    def garbage(connection: socket.socket, _: int) -> None:
+        connection.sendall(b"220 mail.example.com ESMTP\r\n" * 10)
+        until_closed(connection)
+
+    def silent(connection: socket.socket, _: int) -> None:
+        until_closed(connection)
+
+    for serve, message in ((garbage, "the server does not speak this protocol"), (silent, "no answer in time")):
+        with serving(serve) as port:
+            for name in ("rtt", "dbping"):
+                told = error_of([word.format(f"127.0.0.1:{port}") for word in CLIENTS[name]], capsys)
+                assert (told["kind"], told["message"]) == ("connection", message), name
+
+
+def test_a_server_that_goes_away_leaves_a_row_of_what_was_measured(echo: Echo, capsys: pytest.CaptureFixture[str]) -> None:
+    def relay(connection: socket.socket, _: int) -> None:
+        """The first ten replies, then an end in the middle of the eleventh."""
+        with socket.create_connection(echo.address()) as far:
+            for _ in range(10):
+                far.sendall(connection.recv(20))
+                connection.sendall(far.recv(20))
+            connection.recv(20)
+
+    with serving(relay) as port:
+        assert run(["net", "rtt", f"127.0.0.1:{port}", "--for", "30s", "--json"]) == 0
+    [told] = json.loads(capsys.readouterr().out)["runs"]
+    assert (told["replies"], [fault["cause"] for fault in told["faults"]]) == (9, ["closed"])
+
+
+def test_ipv6() -> None:
+    try:
+        server = Echo("::1", 0)
+    except LeadlineError:
+        pytest.skip("the kernel has no IPv6")
+    host, port = server.address()
+    assert parse_address(f"[::1]:{port}") == Address(host, port)
+    assert measure(server, requests=5)["replies"] == 5
+    proxy = Delay("::1", 0, host, port, rtt_s=0)
+    assert measure(proxy, requests=5)["replies"] == 5
+
+
+@pytest.mark.parametrize("text", ["", "db01", "db01:", "db01:x", "db01:70000", "::1:5432", "[::1:5432", "db01:-1"])
+def test_what_is_no_address(text: str) -> None:
+    with pytest.raises(LeadlineError, match="not an address"):
+        parse_address(text)
+
+
+def test_an_address_that_is_taken_is_one_error(echo: Echo) -> None:
+    for start in (lambda: Echo(*echo.address()), lambda: Delay(*echo.address(), "127.0.0.1", 1, rtt_s=0)):
+        with pytest.raises(LeadlineError) as raised:
+            start()
+        assert (raised.value.kind, raised.value.message) == ("connection", "cannot listen there")
