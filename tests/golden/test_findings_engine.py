@@ -27,6 +27,7 @@ OF_THE_WHOLE_SERVER = {  # one row at most: nothing to order
     "BUFFERMAPPING",
     "WAL-CONTENTION",
     "CKPT-REQUESTED",
+    "CPU-FREQUENCY",
     "CPU-STEAL",
     "INTERRUPT-LOAD",
     "PIN-CLEANUP",

@@ -183,3 +183,15 @@ def test_interrupts_that_take_much_time(tmp_path: Path) -> None:
 
 def test_ordinary_interrupts_are_no_finding(tmp_path: Path) -> None:
     assert evaluated(cpus(quiet(tmp_path), user=1.4, system=0.6, idle=1.8, softirq=0.2)).findings == []
+
+
+@pytest.mark.parametrize(
+    ("governor", "khz", "times"), [("powersave", 1_200_000, 1), ("powersave", 2_900_000, 0), ("performance", 1_200_000, 0)]
+)
+def test_slow_cpus(tmp_path: Path, governor: str, khz: int, times: int) -> None:
+    cap = quiet(tmp_path)
+    for name, value in (("governor", governor), ("frequency_khz", khz), ("max_frequency_khz", 3_000_000)):
+        cap.add("host_fact", name=f"cpu.{name}", value=str(value))
+    found = evaluated(cap).findings
+    said = [f.statement for f in found if f.id == "CPU-FREQUENCY"]
+    assert said == [f"The frequency governor is powersave, and the first CPU ran at {khz / 1e6:.2f} of at most 3.00 GHz"] * times

@@ -1,4 +1,4 @@
-"""The findings of a trace that look at files, locks of user space, the clock and memory: each planted, and with less of it."""
+"""The findings of a trace that look at files, disks, locks of user space, the clock and memory: each planted, and with less of it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from test_findings_kernel import BEGIN, END, MS, PID, SECOND, Rows, found, frame, stay
+from trace_synthetic import OTHER
 
 US = 1_000
 NAMES = [
@@ -16,7 +17,10 @@ FILES = [
     (1, "file", "/srv/export.csv", 0), (2, "file", "/proc/4711/smaps", 0), (3, "file", "/data/rootdbs", 0o40002), (4, "socket", "tcp", 2),
 ]  # fmt: skip
 RECLAIM = (3, "io_schedule", ["io_schedule", "shrink_folio_list", "shrink_node", "try_to_free_pages", "alloc_pages"], [1, 2, 3, 4, 5])
-FAULT = (4, "wait_woken", ["wait_woken", "sk_wait_data"], [1, 2])
+SOCKET = (4, "wait_woken", ["wait_woken", "sk_wait_data"], [1, 2])
+FAULT = (5, "clear_page_erms", ["clear_page_erms", "handle_mm_fault", "exc_page_fault", "asm_exc_page_fault"], [1, 2, 3, 4])
+HUGE = (6, "clear_page_erms", ["clear_page_erms", "folio_zero_user", "do_huge_pmd_anonymous_page", "handle_mm_fault"], [1, 2, 3, 4])
+NUMA = (7, "folio_copy", ["folio_copy", "migrate_misplaced_folio", "do_numa_page", "handle_mm_fault"], [1, 2, 3, 4])
 
 
 Call = tuple[object, ...]
@@ -74,11 +78,36 @@ def clock_calls(times: int) -> Rows:
     return trace_of(many(times, 500 * US, 228, 2 * US, 1, 0) + many(30_000, 500 * US, 228, 2 * US, 3, 0))
 
 
-def reclaim(times: int) -> Rows:
-    """5 ms asleep each, and 20 samples of 10 ms on a CPU; other sleeps are beside them."""
-    stays = [stay(0, BEGIN + i * 20 * MS, 5 * MS, 0, 3) for i in range(1, times + 1)] + [stay(0, END - SECOND, 9 * SECOND, 0, 4)]
-    samples = [(BEGIN + i * 20 * MS, 1, "on_cpu", 10 * MS, -1, 0, 3, 0, 0) for i in range(1, 1 + times // 5)]
-    return trace_of([]) | {"off_cpu": stays, "stack_sample": samples, "kernel_stack": [RECLAIM, FAULT]}
+def work_of_the_kernel(stack: Call) -> Callable[[int], Rows]:
+    """5 ms asleep each, and a sample of 10 ms on a CPU for each fifth; other sleeps, and one sample of each kind, are beside them."""
+
+    def plant(times: int) -> Rows:
+        stays = [stay(0, BEGIN + i * 20 * MS, 5 * MS, 0, stack[0]) for i in range(1, times + 1)]
+        stays += [stay(0, END - SECOND, 9 * SECOND, 0, SOCKET[0])]
+        samples = [(BEGIN + i * 20 * MS, 1, "on_cpu", 10 * MS, -1, 0, stack[0], 0, 0) for i in range(1, 1 + times // 5)]
+        samples += [(BEGIN + i * 30 * MS, 1, "on_cpu", 10 * MS, -1, 0, other, 0, 0) for i, other in enumerate((3, 4, 5, 6, 7), 1)]
+        rows = trace_of([]) | {"off_cpu": stays, "stack_sample": samples, "kernel_stack": [RECLAIM, SOCKET, FAULT, HUGE, NUMA]}
+        rows["thread_time"] = [(*row[:16], 300 * times, 5, *row[18:]) for row in rows["thread_time"]]
+        return rows
+
+    return plant
+
+
+def flushes(times: int) -> Rows:
+    """50 ms each; half of them as writes through the cache. Ordinary writes take longer together."""
+    kinds = [("flush", 0, 0), ("write", 1 << 9, 8192)]
+    flushed = [(BEGIN + i * 90 * MS, 0, 50 * MS, "sda", *kinds[i % 2][:2], i, kinds[i % 2][2], 0, 1, PID, "server") for i in range(times)]
+    others = [(BEGIN + i * 90 * MS, 0, 80 * MS, "sdb", "write", 0, i, 8192, 0, 1, PID, "server") for i in range(200)]
+    return trace_of([]) | {"block_io": flushed + others}
+
+
+def large_requests(times: int) -> Rows:
+    """Small reads take 1 ms on both disks, and 9 ms in the 10 ms in which a disk has 4 MB to write."""
+    large = [(BEGIN + i * 60 * MS, 0, 10 * MS, "sda", "write", 0, i, 4 << 20, 0, 2, OTHER, "batch") for i in range(1, times + 1)]
+    behind = [(BEGIN + i * 60 * MS - US, 8 * MS, MS, "sda", "read", 0, i, 8192, 0, 1, PID, "server") for i in range(1, times + 1)]
+    alone = [(BEGIN + i * 60 * MS + 30 * MS, 0, MS, "sda", "read", 0, i, 8192, 0, 1, PID, "server") for i in range(1, 300)]
+    elsewhere = [(BEGIN + i * 60 * MS, 0, MS, "sdb", "read", 0, i, 8192, 0, 1, PID, "server") for i in range(1, 300)]
+    return trace_of([]) | {"block_io": large + behind + alone + elsewhere}
 
 
 CASES = [
@@ -107,8 +136,29 @@ CASES = [
         ["called clock_gettime 30000 times (1500 a second), 2000 ns each: 0.060 s"], 0.06,
     ),
     (
-        "MEMORY-RECLAIM", reclaim, 200, 20, "server",
-        ["freed memory for 1.40 s before it got some: 0.40 s on a CPU and 1.00 s asleep, mostly in try_to_free_pages"], 1.4,
+        "MEMORY-RECLAIM", work_of_the_kernel(RECLAIM), 200, 20, "server",
+        ["freed memory for 1.41 s before it got some: 0.41 s on a CPU and 1.00 s asleep, mostly in try_to_free_pages"], 1.41,
+    ),
+    (
+        "PAGE-FAULT-STORM", work_of_the_kernel(FAULT), 200, 20, "server",
+        ["had 60005 page faults (3000 a second, 5 read from disk): 0.41 s of its 1.00 s on a CPU, and 1.00 s asleep"], 1.41,
+    ),
+    (
+        "HUGE-PAGES", work_of_the_kernel(HUGE), 200, 20, "server",
+        ["worked on huge pages for 1.41 s in the time of server (pid 1026)", "mostly in do_huge_pmd_anonymous_page"], 1.41,
+    ),
+    (
+        "NUMA-MIGRATION", work_of_the_kernel(NUMA), 200, 20, "server",
+        ["moved pages between NUMA nodes for 1.41 s in the time of server (pid 1026)", "mostly in do_numa_page"], 1.41,
+    ),
+    (
+        "BARRIER-WRITES", flushes, 200, 100, "sda",
+        ["sda did 200 flushes and writes through its cache (10 a second): 10.0 s, 50.00 ms at the median", "by server 200 times"], 10.0,
+    ),
+    (
+        "LARGE-IO", large_requests, 200, 50, "sda",
+        ["200 small requests of sda took 9.00 ms at the median while it had requests of 1 MB and more, and 1.00 ms otherwise: 1.6 s longer",
+         "batch asked for most of the large ones (200, 839 MB)"], 1.6,
     ),
 ]  # fmt: skip
 

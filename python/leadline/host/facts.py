@@ -31,6 +31,8 @@ FACTS: tuple[tuple[str, str], ...] = (  # name, file whose whole text is the val
     ("cpu.online", "/sys/devices/system/cpu/online"),
     ("cpu.smt", "/sys/devices/system/cpu/smt/control"),
     ("cpu.governor", "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+    ("cpu.frequency_khz", "/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq"),
+    ("cpu.max_frequency_khz", "/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq"),
     ("numa.online", "/sys/devices/system/node/online"),
     ("vm.zone_reclaim_mode", "/proc/sys/vm/zone_reclaim_mode"),
     ("vm.swappiness", "/proc/sys/vm/swappiness"),

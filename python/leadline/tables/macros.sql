@@ -64,7 +64,14 @@ create or replace macro is_kernel_file(name) as starts_with(name, '/proc/') or s
 create or replace macro is_sleep_call(call) as call in ('nanosleep', 'clock_nanosleep', 'sched_yield');
 create or replace macro is_clock_call(call) as call in ('clock_gettime', 'gettimeofday', 'time');
 
--- Whether functions of the kernel are those that free memory for the thread that asks.
-create or replace macro is_reclaim(functions) as
-  list_bool_or(list_transform(functions, f -> regexp_matches(f,
-    '^(try_to_free_(mem_cgroup_)?pages|__perform_reclaim|__alloc_pages_direct_|try_to_compact_pages|compact_zone|shrink_(node|lruvec|folio_list)|node_reclaim)')));
+-- What a function of the kernel does for a thread that did not ask for it; null for all others.
+create or replace macro kernel_work_of(function) as
+  case when regexp_matches(function, '^(try_to_free_(mem_cgroup_)?pages|__perform_reclaim|__alloc_pages_direct_|try_to_compact_pages|compact_zone|shrink_(node|lruvec|folio_list)|node_reclaim)')
+            then 'reclaim'
+       when regexp_matches(function, '^(do_numa_page|do_huge_pmd_numa_page|migrate_misplaced_|numamigrate_|task_numa_work|change_prot_numa)')
+            then 'NUMA'
+       when regexp_matches(function, '^(__)?(do_huge_pmd_|split_huge_|collapse_huge_|hugetlb_|clear_huge_|copy_huge_|clear_gigantic_|folio_zero_user|copy_user_large_)')
+            then 'huge pages'
+       when regexp_matches(function, '^((asm_)?exc_page_fault|do_user_addr_fault|handle_mm_fault)$') then 'page faults' end;
+-- Requests of block devices for the sake of order and safety: flushes, and writes through the cache (flags 9 and 10).
+create or replace macro is_barrier(operation, flags) as operation = 'flush' or flags & 1536 <> 0;

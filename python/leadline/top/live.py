@@ -21,6 +21,7 @@ from leadline.capture.reader import Capture, memory_database
 from leadline.capture.views import manifest_view, views_in_order
 from leadline.errors import LeadlineError
 from leadline.tables import Table, all_tables, duckdb_type
+from leadline.tables.macros import macros
 
 RAW = "session_run"  # goes into session_sample as soon as its ticks are there
 SAMPLE = "session_sample"
@@ -62,6 +63,7 @@ class LiveCapture(Capture):
             if table.kind == "table":
                 self._create_table(table)
         self._set_limits(0, END_OF_TIME)
+        self.db.execute(macros().sql)
         for view in views_in_order():
             if view.materialise == "append":
                 self.db.execute(f"create view {view.name}_new as {view.sql}")

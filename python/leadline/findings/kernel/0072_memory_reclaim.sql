@@ -2,27 +2,17 @@
 -- title: Threads free memory before they get some
 -- question: Which programs had to reclaim or compact memory themselves, and for how long did it stop them?
 -- domain: kernel
--- needs: stack_sample, off_cpu
+-- needs: kernel_work
 -- unit: seconds asleep or on a CPU in the reclaim of memory
 -- cost: wall time
 -- threshold: reclaim_min_s = 0.2 (seconds in the window, of all threads of a program: less is a moment)
 -- threshold: confident_reclaims = 50 (samples and sleeps)
--- silent unless: exists (from kernel_stack where is_reclaim(functions))
+-- silent unless: exists (from kernel_work where work = 'reclaim')
 -- wrong when: a control group is meant to hold the program to its memory limit
-with part as (
-  select n.comm, n.pid, s.thread_id, s.weight / 1e9 as cpu_s, 0.0 as sleep_s, s.ts, k.functions
-  from stack_sample s join kernel_stack k using (stack_id) join thread_name n using (thread_id)
-  where s.kind = 'on_cpu' and is_reclaim(k.functions)
-  union all
-  select n.comm, n.pid, o.thread_id, 0.0, o.sleep_ns / 1e9, o.ts, k.functions
-  from off_cpu o join kernel_stack k using (stack_id) join thread_name n using (thread_id)
-  where o.state <> 0 and is_reclaim(k.functions)
-),
-total as (
+with total as (
   select comm, count(*) as samples, count(distinct pid) as processes, count(distinct thread_id) as threads, any_value(pid) as pid,
-         sum(cpu_s) as cpu_s, sum(sleep_s) as sleep_s, min(ts) as ts_from, max(ts) as ts_to,
-         mode(list_filter(functions, f -> is_reclaim([f]))[-1]) as place
-  from part group by comm
+         sum(cpu_ns) / 1e9 as cpu_s, sum(sleep_ns) / 1e9 as sleep_s, min(ts) as ts_from, max(ts) as ts_to, mode(function) as place
+  from kernel_work where work = 'reclaim' group by comm
 )
 select 'MEMORY-RECLAIM' as id, severity_of((cpu_s + sleep_s) / (threads * w.window_s), cpu_s + sleep_s, w.window_s) as severity,
        case when samples >= getvariable('confident_reclaims') then 'high' else 'medium' end as confidence,
