@@ -93,8 +93,12 @@ def by_peer(command: list[str], begun: str) -> Iterator[None]:
         try:
             yield
         finally:
-            peer.send_signal(signal.SIGINT)
-            peer.wait()
+            ended = False
+            while not ended:  # bpftrace does not always take the first one
+                peer.send_signal(signal.SIGINT)
+                with suppress(subprocess.TimeoutExpired):
+                    peer.wait(5)
+                    ended = True
 
 
 def _attached(pid: str, peer: int, begun: str) -> bool:

@@ -35,8 +35,8 @@ def trace_of_semget(folder: Path) -> Path:
     rows: dict[str, list[tuple[object, ...]]] = {
         "thread": [(1, BEGIN, PID, PID, 1, BEGIN - SECOND, "dw.work"), (2, BEGIN, OTHER, OTHER, 1, BEGIN - SECOND, "dw.other")],
         "thread_time": [
-            (now, 1, traced, *time, *counts, 2_011_000_000, 50_000_000, 1200, False),
-            (now, 2, traced, 0, 0, 0, 0, traced, 0, 0, 0, *[0] * 11, False),
+            (now, 1, traced, *time, *counts, 2_011_000_000, 50_000_000, 1200, False, 3_000_000),
+            (now, 2, traced, 0, 0, 0, 0, traced, 0, 0, 0, *[0] * 11, False, 0),
         ],
         "syscall": calls,
         "open_file": [(BEGIN, 1, PID, "socket", "tcp 10.0.0.1:5432 to 10.0.0.2:41000", 0, 8, 77, 2, False, 5432, 41000)],

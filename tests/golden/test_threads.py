@@ -38,6 +38,7 @@ SCHEDULER ACTIVITY                  seconds   share
   sleep                            1.900000  47.85%
   1,100 sleeps, 0 preemptions, 7 migrations, 1,100 calls, 1,000 failed
   40 page faults, 2 more with I/O
+  0.003000 s of user and system were interrupts
 
 SYSTEM CALLS                 count    total s   avg us   p99 us    max us errors
 read                           100   1.000500  10005.0  10005.0   10005.0

@@ -47,6 +47,7 @@ struct totals {
   u64 stat_run_ns;
   u64 stat_runq_ns;
   u64 stat_slices;
+  u64 interrupt_ns; /* of user_ns and system_ns */
 };
 
 /* The end of a thread, or of the window; exited: which of the two. */

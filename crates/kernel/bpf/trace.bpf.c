@@ -14,6 +14,9 @@ struct sched_info {
   unsigned long pcount;
   unsigned long long run_delay;
 };
+struct thread_struct {
+  unsigned long sp;
+};
 struct task_struct {
   unsigned int __state;
   int on_cpu;
@@ -27,6 +30,7 @@ struct task_struct {
   struct sched_entity se;
   struct sched_info sched_info;
   struct files_struct *files;
+  struct thread_struct thread;
 };
 struct pt_regs {
   unsigned long bp, r10, r9, r8, dx, si, di, orig_ax, ip, sp;
@@ -67,6 +71,8 @@ volatile const u32 first_failures = 0; /* of a process, call and errno that have
 
 #define SUM_SLOTS 16 /* calls of a thread that are summed at the same time; a power of two */
 
+#include "known_stack.h"
+
 /* What a thread is doing. */
 enum state { ABSENT, RUNNING, SLEEPING, WOKEN, PREEMPTED, DEAD };
 
@@ -84,6 +90,7 @@ struct thread {
   u64 longest_ns; /* sleep in the call, of which are: */
   u64 wait_ips[FRAMES];
   u32 wait_frames;
+  struct known_stack known;
   u32 wait_waker_tid;
   struct sum sums[SUM_SLOTS];
   u64 summed_since;
@@ -468,6 +475,8 @@ INLINE u32 failure_is_wanted(struct thread *t, u32 tgid, u32 error) {
   return n <= first_failures || !(n & (n - 1));
 }
 
+#include "interrupts.h"
+
 /* What runs on this CPU now. */
 SEC("perf_event")
 int on_cpu(struct pt_regs *ctx) {
@@ -502,18 +511,16 @@ INLINE void put_stay(struct thread *t, struct task_struct *task, u64 slept, u32 
     t->wait_waker_tid = t->waker_tid;
   }
   if (left_out() & NO_EVENTS) {
-    if (is_longest && sample_asleep_ns) {
-      long bytes = bpf_get_task_stack(task, t->wait_ips, sizeof(t->wait_ips), 0);
-      t->wait_frames = bytes > 0 ? bytes / sizeof(u64) : 0;
-    }
+    /* Its stack is only needed for the sample that is due when the call ends. */
+    if (is_longest && sample_asleep_ns && t->unsampled_sleep_ns + t->call_sleep_ns >= sample_asleep_ns)
+      t->wait_frames = functions_of(task, &t->known, t->wait_ips);
     return;
   }
   if (has_functions) {
     struct slept *s = RESERVE(struct slept, t);
     r = s ? &s->off : NULL;
     if (s) {
-      long bytes = bpf_get_task_stack(task, s->ips, sizeof(s->ips), 0);
-      s->off.frames = bytes > 0 ? bytes / sizeof(u64) : 0;
+      s->off.frames = functions_of(task, &t->known, s->ips);
       put_head(&s->off.head, SLEPT, task, t->seq, t->off_since);
       if (is_longest) {
         t->wait_frames = s->off.frames;

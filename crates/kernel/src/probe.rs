@@ -205,8 +205,17 @@ impl Work for KernelProbe {
 
     fn last(&mut self, ts: i64, tables: &mut OpenTables) -> Result<(), Error> {
         self.beat(ts, tables)?;
-        self.source.end(monotonic_ns() as u64)?;
+        let end = monotonic_ns();
+        self.source.end(end as u64)?;
         self.drain(tables)?;
+        let interrupts = self.source.interrupts();
+        tables.write_rows(
+            "interrupt_sum",
+            interrupts.iter().map(|(cpu, kind, count, time_ns)| {
+                let [cpu, count, time_ns] = [u64::from(*cpu), *count, *time_ns].map(|n| Value::Int(n as i64));
+                vec![Value::Int(end), cpu, Value::Text(kind), count, time_ns]
+            }),
+        )?;
         match &mut self.stacks {
             Some(stacks) => stacks.write_functions(tables),
             None => Ok(()),
@@ -327,5 +336,6 @@ fn end_row(thread_id: i32, head: Head, end: &End) -> Vec<Value<'static>> {
     row.push(int(&t.lost));
     row.extend(kernels.iter().map(if_counted));
     row.push(Value::Bool(end.exited));
+    row.push(t.interrupt_ns.as_ref().map_or(Value::Null, int));
     row
 }

@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use aya::maps::{Array, HashMap, MapData, RingBuf};
+use aya::maps::{Array, HashMap, MapData, PerCpuArray, RingBuf};
 use aya::programs::perf_event::{PerfEventConfig, PerfEventScope, SamplePolicy, SoftwareEvent};
 use aya::programs::{BtfTracePoint, Iter, PerfEvent, Program, ProgramError};
 use aya::{Btf, Ebpf, EbpfLoader};
@@ -15,7 +15,7 @@ use crate::{files, syscalls};
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/trace.bpf.o"));
 
 /// Program and the tracepoint it is for.
-const TRACEPOINTS: [(&str, &str); 10] = [
+const TRACEPOINTS: [(&str, &str); 14] = [
     ("forked", "sched_process_fork"),
     ("executed", "sched_process_exec"),
     ("switched", "sched_switch"),
@@ -25,8 +25,16 @@ const TRACEPOINTS: [(&str, &str); 10] = [
     ("bio_queued", "block_bio_queue"),
     ("request_issued", "block_rq_issue"),
     ("request_done", "block_rq_complete"),
+    ("softirq_ends", "softirq_exit"),
+    ("softirq_begins", "softirq_entry"),
+    ("interrupt_handler_ends", "irq_handler_exit"),
+    ("interrupt_handler_begins", "irq_handler_entry"),
     ("each_task", ""),
 ];
+
+/// Kinds of interrupts: soft ones as /proc/softirqs names them, and those of devices.
+const INTERRUPTS: [&str; 11] =
+    ["HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU", "device"];
 
 /// Places in the map `window`.
 const UNTIL: u32 = 0;
@@ -203,6 +211,19 @@ impl Programs {
     pub fn lost(&self) -> [u64; 3] {
         let map = self.ebpf.map("lost").and_then(|map| Array::<_, u64>::try_from(map).ok());
         [0, 1, 2].map(|what| map.as_ref().and_then(|map| map.get(&what, 0).ok()).unwrap_or(0))
+    }
+
+    /// Interrupts of the host so far: CPU, kind, how many, ns. Kinds without one are left out.
+    pub fn interrupts(&self) -> Vec<(u32, &'static str, u64, u64)> {
+        let map = self.ebpf.map("interrupt_sums").and_then(|map| PerCpuArray::<_, [u64; 2]>::try_from(map).ok());
+        let sums = |kind: u32| map.as_ref().and_then(|map| map.get(&kind, 0).ok());
+        let mut found = Vec::new();
+        for (kind, name) in (0..).zip(INTERRUPTS) {
+            let each_cpu = sums(kind);
+            let with_cpu = each_cpu.iter().flat_map(|sums| (0..).zip(sums.iter()));
+            found.extend(with_cpu.filter(|(_, sum)| sum[0] > 0).map(|(cpu, sum)| (cpu, name, sum[0], sum[1])));
+        }
+        found
     }
 
     fn each_task(&mut self) -> Result<()> {

@@ -172,6 +172,8 @@ pub struct Totals {
     pub stat_run_ns: u64,
     pub stat_runq_ns: u64,
     pub stat_slices: u64,
+    /// Of `user_ns` and `system_ns`, the part in interrupts; None: nobody knows.
+    pub interrupt_ns: Option<u64>,
 }
 
 /// The end of a thread (`exited`), or of the window.
@@ -225,7 +227,7 @@ pub struct OffCpu {
 
 const HEAD: usize = 24;
 const NAMED: usize = HEAD + 32;
-const TOTALS: usize = 20;
+const TOTALS: usize = 21;
 const END: usize = HEAD + 8 + 8 * TOTALS;
 const CALL: usize = HEAD + 104;
 const OFF_CPU: usize = HEAD + 40;
@@ -423,6 +425,7 @@ fn end(f: Fields<'_>) -> End {
         stat_run_ns: n(17),
         stat_runq_ns: n(18),
         stat_slices: n(19),
+        interrupt_ns: Some(n(20)),
     };
     End { tgid: f.u32(HEAD), exited: f.u32(HEAD + 4) != 0, counted: true, totals }
 }

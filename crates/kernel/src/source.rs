@@ -129,6 +129,14 @@ impl Source {
         }
     }
 
+    /// Interrupts of the host so far: CPU, kind, how many, ns.
+    pub fn interrupts(&self) -> Vec<(u32, &'static str, u64, u64)> {
+        match self {
+            Source::Bpf(programs) => programs.interrupts(),
+            Source::Perf(_) => Vec::new(),
+        }
+    }
+
     /// What was lost so far.
     pub fn lost(&self) -> Lost {
         match self {

@@ -80,6 +80,8 @@ def _report(r: Report) -> Iterator[str]:
     )
     if time["minor_faults"] or time["major_faults"]:
         yield f"  {time['minor_faults']:,} page faults, {time['major_faults']:,} more with I/O"
+    if time["interrupt_ns"]:
+        yield f"  {time['interrupt_ns'] / 1e9:.6f} s of user and system were interrupts"
     yield ""
     yield f"{'SYSTEM CALLS':<26}{'count':>8}{'total s':>11}{'avg us':>9}{'p99 us':>9}{'max us':>10}{'errors':>7}"
     for call in r.calls[:MOST_CALLS]:

@@ -24,7 +24,7 @@ PARTS = (
     ("unknown_ns", "unknown (an event was missed)"),
 )
 _SUMS = ", ".join(f"sum({name})::bigint as {name}" for name, _ in PARTS)
-_COUNTS = ("calls", "failed_calls", "sleeps", "preemptions", "migrations", "minor_faults", "major_faults", "lost_records")
+_COUNTS = ("calls", "failed_calls", "sleeps", "preemptions", "migrations", "minor_faults", "major_faults", "lost_records", "interrupt_ns")
 _STATS = ("traced_ns", "stat_run_ns", "stat_runq_ns", "stat_slices")
 _ALL = _SUMS + "".join(f", sum({name})::bigint as {name}" for name in (*_COUNTS, *_STATS))
 

@@ -155,6 +155,26 @@ def _disks(of: Context) -> Grid:
     return Grid.of(columns, rows[:MOST], note, empty="no request was made")
 
 
+def _interrupts(of: Context) -> Grid:
+    rows = of.capture.rows(
+        """
+        select kind, sum(count)::bigint as count, sum(time_ns) / 1e9 as seconds, sum(time_ns) / sum(count) / 1e3 as each_us,
+               arg_max(cpu, time_ns) as cpu, max(time_ns) / sum(time_ns) as share
+        from interrupt_sum group by kind order by seconds desc, kind
+        """
+    )
+    columns = (
+        Column("kind", "kind", "text"),
+        Column("count", "interrupts", "rate"),
+        Column("seconds", "seconds", "seconds"),
+        Column("each_us", "each, us", "seconds"),
+        Column("cpu", "most on CPU"),
+        Column("share", "share of it", "share", minor=True),
+    )
+    note = "Of the whole host. Their time is part of the user and system time of the threads they interrupt."
+    return Grid.of(columns, rows, note, empty="no interrupt was seen")
+
+
 def _sessions(of: Context) -> Grid:
     """What the kernel saw while sessions waited: time by wait event, and the requests of disks made by those calls."""
     rows = of.capture.rows(
@@ -193,4 +213,5 @@ SECTIONS = (
     Section("files", "Files and sockets", ("call", "open_file"), _files),
     Section("kernel_sleeps", "Sleeps in the kernel", ("sleep_sum",), _sleeps),
     Section("disk_requests", "Requests of disks", ("block_io",), _disks),
+    Section("interrupts", "Interrupts", ("interrupt_sum",), _interrupts),
 )
