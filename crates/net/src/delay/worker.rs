@@ -14,8 +14,11 @@ use crate::delay::pipe::Pipe;
 use crate::delay::{socket, Plan, Report, Upstream};
 use crate::fault::Fault;
 
-/// Shorter than this before something is due, the thread watches the clock and does not sleep.
-const SPIN_NS: i64 = 60_000;
+/// Shortly before something is due, the thread watches the clock and does not sleep: as long before as wakings come late here, within
+/// these bounds.
+const SPIN_NS: (i64, i64) = (60_000, 500_000);
+/// How much earlier than the usual waking comes late.
+const SPARE_NS: i64 = 20_000;
 /// A server that does not answer a connection attempt within this time is a failure.
 const CONNECT_NS: i64 = 10_000_000_000;
 const STOP: u64 = 0;
@@ -45,7 +48,23 @@ pub(super) struct Worker {
     waiting: HashMap<u64, Waiting>,
     pairs: HashMap<u64, Pair>,
     number: u64,
+    spin: Spin,
     report: Report,
+}
+
+/// How long before its time the thread has to wake up.
+struct Spin {
+    ns: i64,
+    /// The moment for which the timer is set.
+    wake_ns: i64,
+}
+
+impl Spin {
+    /// The timer has woken us: a late waking counts at once, punctual ones little by little.
+    fn woken(&mut self, now: i64) {
+        let needed = (now - self.wake_ns + SPARE_NS).clamp(SPIN_NS.0, SPIN_NS.1);
+        self.ns = if needed > self.ns { needed } else { self.ns - (self.ns - needed) / 16 };
+    }
 }
 
 impl Worker {
@@ -66,8 +85,10 @@ impl Worker {
         };
         let report = Report { write_cost_ns: socket::cost_of_a_write(), ..Report::default() };
         let (waiting, pairs) = (HashMap::new(), HashMap::new());
+        let spin = Spin { ns: SPIN_NS.0, wake_ns: 0 };
+        let number = FIRST;
         let worker =
-            Worker { listener, addresses, plan, stop, upstream, epoll, timer, waiting, pairs, number: FIRST, report };
+            Worker { listener, addresses, plan, stop, upstream, epoll, timer, waiting, pairs, number, spin, report };
         worker.watch(worker.stop.as_raw_fd(), STOP, libc::EPOLLIN as u32)?;
         worker.watch(worker.listener.as_raw_fd(), LISTENER, libc::EPOLLIN as u32)?;
         worker.watch(worker.timer.as_raw_fd(), TIMER, (libc::EPOLLIN | libc::EPOLLET) as u32)?;
@@ -86,14 +107,15 @@ impl Worker {
     }
 
     /// How long epoll may sleep: not at all when something is due soon, else until the timer, which is set here.
-    fn wait_ms(&self, next: i64) -> i32 {
+    fn wait_ms(&mut self, next: i64) -> i32 {
         if next == i64::MAX {
             return -1;
         }
-        let wake = next - SPIN_NS;
+        let wake = next - self.spin.ns;
         if wake <= now_ns() {
             return 0;
         }
+        self.spin.wake_ns = wake;
         let at = libc::timespec { tv_sec: wake / 1_000_000_000, tv_nsec: wake % 1_000_000_000 };
         let spec = libc::itimerspec { it_interval: libc::timespec { tv_sec: 0, tv_nsec: 0 }, it_value: at };
         let absolute = libc::TFD_TIMER_ABSTIME;
@@ -112,7 +134,7 @@ impl Worker {
             match what {
                 STOP => return false,
                 LISTENER => self.accept(),
-                TIMER => {}
+                TIMER => self.spin.woken(now_ns()),
                 _ => self.socket_event(what / 2, (what % 2) as usize, flags),
             }
         }
@@ -278,4 +300,20 @@ unsafe fn owned(fd: i32) -> io::Result<OwnedFd> {
     }
     // SAFETY: as above.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn late_wakings_make_the_next_ones_earlier_and_punctual_ones_later_again() {
+        let mut spin = Spin { ns: SPIN_NS.0, wake_ns: 1000 };
+        spin.woken(1000 + 200_000);
+        assert_eq!(spin.ns, 220_000);
+        spin.woken(1000 + 9_000_000);
+        assert_eq!(spin.ns, SPIN_NS.1);
+        (0..200).for_each(|_| spin.woken(1000));
+        assert!((SPIN_NS.0..SPIN_NS.0 + 16).contains(&spin.ns), "{}", spin.ns);
+    }
 }
