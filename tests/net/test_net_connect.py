@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import shutil
 import socket
+import subprocess
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import psycopg
 import pytest
-from conftest import fetched_or_skip, wait_until
+from conftest import fetched_or_skip, no_oracle, wait_until
 from leadline.cli import run
 from leadline.errors import LeadlineError
 from leadline.net.login import server_of
@@ -153,6 +156,47 @@ def test_every_method_of_a_password(method: str, tcp: PrivateServer, monkeypatch
     monkeypatch.setenv("PGPASSFILE", "/nonexistent")
     outcome, told = connect(where, "--logins", "1")
     assert (outcome, [c["cause"] for c in told["causes"]]) == (1, ["password"])
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An authority and a certificate of it for localhost: ca.crt, server.crt, server.key."""
+    if shutil.which("openssl") is None:
+        no_oracle("openssl, which makes certificates, is not installed")
+    folder = tmp_path_factory.mktemp("certificates")
+    new = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "30"]
+    authority = ["req", "-x509", *new, "-subj", "/CN=test", "-keyout", "ca.key", "-out", "ca.crt"]
+    request = ["req", *new, "-subj", "/CN=localhost", "-keyout", "server.key", "-out", "server.csr"]
+    (folder / "names").write_text("subjectAltName=DNS:localhost\n")
+    signed = ["x509", "-req", "-in", "server.csr", "-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", "names"]
+    for words in (authority, request, [*signed, "-days", "30", "-out", "server.crt"]):
+        subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True)
+    return folder
+
+
+@pytest.mark.live
+def test_tls_is_used_and_certificates_are_checked_when_asked_for(certificates: Path, tcp: PrivateServer) -> None:
+    data = Path(tcp.data_dir)
+    owner = data.stat()
+    for name in ("server.crt", "server.key"):
+        shutil.copy(certificates / name, data)
+        os.chown(data / name, owner.st_uid, owner.st_gid)
+        (data / name).chmod(0o600)
+    with psycopg.connect(tcp.dsn, autocommit=True) as connection:
+        connection.execute("alter system set ssl = on")
+        connection.execute("select pg_reload_conf()")
+    plain = tcp.loopback_dsn
+    wait_until(lambda: connect(plain, "--logins", "1")[1]["encrypted"], what="TLS")
+    root = f"sslrootcert={certificates}/ca.crt"
+    for more in ("sslmode=require", f"sslmode=verify-ca {root}", f"host=localhost sslmode=verify-full {root}"):
+        outcome, told = connect(f"{plain} {more}", "--logins", "3")
+        assert (outcome, told["encrypted"], told["times"]["tls_ns"]["count"]) == (0, True, 3), more
+    outcome, told = connect(f"{plain} sslmode=disable", "--logins", "3")
+    assert (outcome, told["encrypted"]) == (0, False)
+    # Another authority; a certificate for another name.
+    for more in (f"sslmode=verify-ca sslrootcert={certificates}/server.crt", f"sslmode=verify-full {root}"):
+        outcome, told = connect(f"{plain} {more}", "--logins", "1")
+        assert (outcome, [(c["phase"], c["cause"]) for c in told["causes"]]) == (1, [("tls", "tls")]), more
 
 
 # -- passwords ---------------------------------------------------------------------------------------------------------

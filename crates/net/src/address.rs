@@ -70,6 +70,10 @@ pub fn resolve(place: &Place, timeout: Duration) -> Outcome<(Vec<Address>, i64)>
         Place::Tcp(host, port) => (host.clone(), *port),
     };
     let began = now_ns();
+    if let Ok(ip) = host.parse() {
+        return Ok((vec![Address::Tcp(SocketAddr::new(ip, port))], now_ns() - began));
+        // nothing to look up
+    }
     let (tell, told) = mpsc::channel();
     thread::spawn(move || {
         let found = (host.as_str(), port).to_socket_addrs().map(Iterator::collect::<Vec<_>>);

@@ -70,8 +70,11 @@ def command(
 
 
 def _text(told: dict[str, Any], server: Server) -> str:
+    import textwrap
+
+    from leadline.figures import one_line
     from leadline.net.text import us
-    from leadline.output import to_table
+    from leadline.output import to_table, width_here
 
     n, failed, (low, high) = told["logins"], told["failures"], told["interval"]
     how = f" by {told['method']}, {'with' if told['encrypted'] else 'without'} TLS" if told["method"] else ""
@@ -82,9 +85,9 @@ def _text(told: dict[str, Any], server: Server) -> str:
         verdict = "is below" if told["below_max_rate"] else "may be above"
         bound = f"one-sided bound {100 * told['upper_bound']:.3g} %"
         lines.append(f"the rate {verdict} {100 * told['max_rate']:g} % at a confidence of {sure} ({bound})")
-    if told["causes"]:
-        rows = [[c["count"], c["phase"], c["cause"], c["first"], c["text"]] for c in told["causes"]]
-        lines += ["", to_table(["failed", "phase", "cause", "first at", "message"], rows)]
+    for cause in told["causes"]:
+        where = f"{cause['count']} failed to {cause['phase']} ({cause['cause']}), the first was login {cause['first']}: "
+        lines += textwrap.wrap(where + one_line(cause["text"]), width_here(), subsequent_indent="    ")
     if told["times"]:
         columns = ("p50_ns", "p90_ns", "p99_ns", "max_ns")
         rows = [[name.removesuffix("_ns"), *(us(times[c]) for c in columns)] for name, times in told["times"].items()]

@@ -12,15 +12,15 @@ from leadline.cli.net.options import as_json, span, timeout
 
 PROTOCOLS = ("postgres", "mysql", "tds", "oracle", "tcp")
 MEANINGS = {
-    "resolve": "look-up of the host's name",
-    "connect": "TCP handshake: SYN to SYN/ACK",
-    "greeting": "TCP handshake to the server's greeting",
-    "tls": "question for TLS, and its handshake",
-    "ask for tls": "question for TLS: answered by a new process",
-    "login": "authentication, start of the session",
+    "resolve": "look-up of the name",
+    "connect": "TCP handshake",
+    "greeting": "then the greeting",
+    "tls": "TLS handshake",
+    "ask for tls": "by a new process",
+    "login": "authentication, start",
     "ping": "one empty round trip",
-    "prepare": "prepare a statement",
-    "execute": "execute it: SELECT 1",
+    "prepare": "a statement",
+    "execute": "it: SELECT 1",
 }
 
 
