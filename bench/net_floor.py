@@ -5,7 +5,8 @@
 
 rtt: `leadline net rtt` in pairs with a ping-pong in C (pingpong.c), and with `sockperf ping-pong --tcp --full-rtt` where there is one: it
 prints half of the round trip unless it is told otherwise. All messages have the same size; leadline's have 20 bytes of header in it.
-delay: the round trip through `leadline net delay` less the one without it, in pairs, from 0.1 to 100 ms.
+delay: the round trip through `leadline net delay` less the one without it, in pairs, from 0.1 to 100 ms. Both have as long a pause between
+requests: a server that has slept wakes up more slowly, with and without a proxy. `told`: what the proxy says that it added.
 relay: bytes a second through the proxy with a delay of 1 ms, in pairs with a relay in C. Output: JSON; ratios are leadline by peer.
 """
 
@@ -60,9 +61,9 @@ def echo() -> Iterator[tuple[str, int]]:
             process.kill()
 
 
-def by_leadline(address: tuple[str, int], size: int, seconds: float, requests: int | None = None) -> Times:
+def by_leadline(address: tuple[str, int], size: int, seconds: float, requests: int | None = None, rate: float | None = None) -> Times:
     payload = size - HEADER
-    found = json.loads(rtt(*address, request=payload, response=payload, for_s=seconds, requests=requests)[0])["rtt"]
+    found = json.loads(rtt(*address, request=payload, response=payload, for_s=seconds, requests=requests, rate_hz=rate)[0])["rtt"]
     return {"p50_ns": found["p50_ns"], "p99_ns": found["p99_ns"]}
 
 
@@ -125,7 +126,7 @@ def delays(options: argparse.Namespace, rng: random.Random) -> list[dict[str, An
             proxy = Delay("127.0.0.1", 0, *address, rtt_s=ms / 1000)
             requests = max(20, min(2000, round(1000 * options.seconds / ms)))
             through = lambda proxy=proxy, n=requests: by_leadline(proxy.address(), 270, 60.0, n)  # noqa: E731
-            bare = lambda n=requests: by_leadline(address, 270, 60.0, n)  # noqa: E731
+            bare = lambda n=requests, ms=ms: by_leadline(address, 270, 60.0, n, 1000 / ms)  # noqa: E731
             run = list(interleave.legs(bare, through, options.pairs, rng))
             by_pair: dict[int, dict[bool, float]] = {}
             for leg in run:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -20,7 +22,7 @@ from leadline.cli import run
 from leadline.errors import LeadlineError
 from leadline.net import rtt as measuring
 from leadline.net.address import Address, parse_address
-from net_servers import serving, until_closed
+from net_servers import read, serving, until_closed
 
 
 @pytest.fixture
@@ -51,6 +53,29 @@ def test_what_went_through_a_proxy_is_what_it_says(echo: Echo) -> None:
     assert (found["replies"], told["connections"]) == (100, 2)
     assert (told["to_server"]["bytes"], told["to_client"]["bytes"]) == (102 * 120, 102 * 30)
     assert found["rtt"]["min_ns"] > 900_000 and told["to_server"]["added"]["min_ns"] > 450_000
+
+
+def test_a_pause_counts_for_every_request_that_was_due_in_it(echo: Echo) -> None:
+    """The server stops once, for 0.4 s, in which 200 requests are due: those of the first 0.3 s have a response of 0.1 s or more."""
+
+    def stops_once(connection: socket.socket, _: int) -> None:
+        with socket.create_connection(echo.address()) as far:
+            for number in itertools.count():
+                far.sendall(read(connection, 20))
+                if number == 100:
+                    threading.Event().wait(0.4)
+                connection.sendall(read(far, 20))
+
+    with serving(stops_once) as port:
+        found = json.loads(rtt("127.0.0.1", port, request=0, response=0, rate_hz=500.0, for_s=2.0)[0])
+
+    def long(kind: str) -> int:
+        return sum(count for row in found["rows"] for low, _, count in row[kind]["buckets"] if low >= 100_000_000)
+
+    assert long("rtt") >= 1
+    assert long("response") >= 140
+    assert long("rtt") < long("response") / 10
+    assert found["requests"] + found["unsent"] == 1000
 
 
 def test_histograms_of_a_capture_merge_by_sql(echo: Echo, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::Barrier;
 use std::thread;
 use std::time::Duration;
 
@@ -27,18 +28,25 @@ pub fn run(
     stop: &AtomicBool,
 ) -> Outcome<Value> {
     let (over, peak, looks) = (AtomicBool::new(false), AtomicU32::new(0), AtomicU32::new(0));
+    let begun = Barrier::new(2);
     let diag = server.and_then(|socket| Some((Diag::open().ok()?, socket)));
     thread::scope(|scope| {
         if let Some((diag, (local, remote))) = &diag {
             scope.spawn(|| {
-                while !over.load(Relaxed) {
+                let look = || {
                     if let Some(queues) = diag.queues(*local, *remote) {
                         peak.fetch_max(queues.send, Relaxed);
                         looks.fetch_add(1, Relaxed);
                     }
+                };
+                look();
+                begun.wait();
+                while !over.load(Relaxed) {
+                    look();
                     thread::sleep(LOOK);
                 }
             });
+            begun.wait();
         }
         let found = read(session, sql, rows, stop);
         over.store(true, Relaxed);

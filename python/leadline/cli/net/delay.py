@@ -42,8 +42,9 @@ def command(
     Bytes are under way as on a long line: many at a time, in order. The TCP handshake of the client is not delayed; all
     bytes after it are. Only this host can connect, unless --listen names another address: the proxy has no login of its own.
 
-    The report has the delay of each part of the stream, from its arrival in the kernel to the end of its writing. Parts that the
-    receiver did not take in time are counted as held back, and are not in it.
+    The report has the delay of each part of the stream, from its arrival at the proxy to its arrival at the other end, as far as the proxy
+    can tell: of parts above 4 kB to the end of their writing. Parts that the receiver did not take in time are counted as held back, and
+    are not in it.
     """
     import json
     import threading
