@@ -22,6 +22,7 @@ mod rows;
 mod statement;
 mod table_writer;
 mod wal;
+mod wire;
 
 /// The compiled part of leadline.
 #[pymodule]
@@ -84,6 +85,10 @@ fn _core(core: &Bound<'_, PyModule>) -> PyResult<()> {
     submodule(core, "wal", |module| {
         module.add_class::<wal::History>()?;
         module.add_class::<wal::WalLog>()
+    })?;
+    submodule(core, "wire", |module| {
+        module.add_class::<wire::Sniffer>()?;
+        module.add_function(wrap_pyfunction!(wire::read_file, module)?)
     })
 }
 

@@ -1,0 +1,299 @@
+//! Packets in, connections and round trips out.
+
+use std::collections::HashMap;
+
+use crate::connection::{Connection, Known};
+use crate::histogram::Histogram;
+use crate::packet::{flag, Content, End, Packet, Segment};
+use crate::sizes::Sizes;
+use crate::talk::trip::Trip;
+use crate::talk::Side;
+
+const SECOND: i64 = 1_000_000_000;
+/// A closed connection stays for its last packets; a SYN without an answer for its repetitions.
+const KEEP_CLOSED_NS: i64 = 5 * SECOND;
+const KEEP_UNANSWERED_NS: i64 = 60 * SECOND;
+/// Connections that are followed at a time.
+const MOST_CONNECTIONS: usize = 200_000;
+/// Round trips and connections that wait to be written or told.
+const MOST_ROWS: usize = 100_000;
+
+/// What to look at.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Ports of servers; none for all.
+    pub ports: Vec<u16>,
+    /// Length of an interval in ns.
+    pub interval_ns: i64,
+    /// Rows are taken away as they come: nothing may be dropped. Without, only the first connections are kept.
+    pub keep_rows: bool,
+}
+
+/// What was seen, and what was passed over.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct Counts {
+    pub packets: u64,
+    pub wire_bytes: u64,
+    pub tcp_packets: u64,
+    pub other_ports: u64,
+    pub not_tcp: u64,
+    pub fragments: u64,
+    pub cut_headers: u64,
+    pub bad_headers: u64,
+    pub connections: u64,
+    /// Connections given up because there were too many.
+    pub evicted: u64,
+    /// Connections that are counted but have no row.
+    pub not_listed: u64,
+}
+
+/// Sizes of one interval.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Interval {
+    /// When it began.
+    pub ts: i64,
+    /// By direction, as [`crate::sizes::WAYS`].
+    pub ways: [Sizes; 3],
+}
+
+/// Follows connections.
+pub struct Analyser {
+    options: Options,
+    connections: HashMap<(End, End), Connection>,
+    /// Connections by the port of an end that may be the server.
+    ports_seen: HashMap<u16, u32>,
+    interval: Option<Interval>,
+    swept: i64,
+    next_id: i64,
+    /// Counts of everything.
+    pub counts: Counts,
+    /// First and last packet.
+    pub span: Option<(i64, i64)>,
+    /// Sizes of the whole.
+    pub total: [Sizes; 3],
+    /// From the last byte of a request to the first of its answer; from the first byte of a request to the last of its answer; from an
+    /// answer to the next request.
+    pub answer: Histogram,
+    #[allow(missing_docs)]
+    pub whole: Histogram,
+    #[allow(missing_docs)]
+    pub gap: Histogram,
+    /// Rows that wait.
+    pub trips: Vec<(i64, Trip)>,
+    #[allow(missing_docs)]
+    pub intervals: Vec<Interval>,
+    #[allow(missing_docs)]
+    pub closed: Vec<Connection>,
+}
+
+impl Analyser {
+    /// With nothing seen.
+    pub fn new(options: Options) -> Analyser {
+        Analyser {
+            options: Options { interval_ns: options.interval_ns.max(1), ..options },
+            connections: HashMap::new(),
+            ports_seen: HashMap::new(),
+            interval: None,
+            swept: i64::MIN,
+            next_id: 1,
+            counts: Counts::default(),
+            span: None,
+            total: Default::default(),
+            answer: Histogram::default(),
+            whole: Histogram::default(),
+            gap: Histogram::default(),
+            trips: Vec::new(),
+            intervals: Vec::new(),
+            closed: Vec::new(),
+        }
+    }
+
+    /// Length of an interval.
+    pub fn interval_ns(&self) -> i64 {
+        self.options.interval_ns
+    }
+
+    /// Takes one packet.
+    pub fn take(&mut self, packet: &Packet<'_>) {
+        let (ts, wire) = (packet.ts, packet.wire_len);
+        self.counts.packets += 1;
+        self.counts.wire_bytes += u64::from(wire);
+        self.span = Some(self.span.map_or((ts, ts), |(from, to)| (from.min(ts), to.max(ts))));
+        match packet.content() {
+            Content::Tcp(segment) => self.tcp(ts, wire, &segment),
+            Content::Fragment => {
+                self.counts.fragments += 1;
+                self.size(ts, 2, wire, 0);
+            }
+            Content::Other => {
+                self.counts.not_tcp += 1;
+                if self.options.ports.is_empty() {
+                    self.size(ts, 2, wire, 0);
+                }
+            }
+            Content::Cut => self.counts.cut_headers += 1,
+            Content::Bad => self.counts.bad_headers += 1,
+        }
+    }
+
+    fn is_wanted(&self, port: u16) -> bool {
+        self.options.ports.contains(&port)
+    }
+
+    fn tcp(&mut self, ts: i64, wire: u32, s: &Segment<'_>) {
+        if !self.options.ports.is_empty() && !self.is_wanted(s.from.port) && !self.is_wanted(s.to.port) {
+            self.counts.other_ports += 1;
+            return;
+        }
+        self.counts.tcp_packets += 1;
+        let key = if s.from <= s.to { (s.from, s.to) } else { (s.to, s.from) };
+        if self.connections.len() >= MOST_CONNECTIONS && !self.connections.contains_key(&key) {
+            self.evict(ts);
+        }
+        let is_other = self.connections.get(&key).map(|c| c.is_other(s));
+        if is_other == Some(true) {
+            if let Some(old) = self.connections.remove(&key) {
+                self.end_connection(old);
+            }
+        }
+        if is_other != Some(false) {
+            let (client, server, known) = self.ends(s);
+            let from_start = s.flags & flag::SYN != 0;
+            self.connections.insert(key, Connection::new(self.next_id, client, server, known, ts, from_start));
+            self.next_id += 1;
+            self.counts.connections += 1;
+        }
+        let Some(connection) = self.connections.get_mut(&key) else { return };
+        let side = if connection.client == s.from { Side::Client } else { Side::Server };
+        let id = connection.id;
+        let (trips, keep) = (&mut self.trips, self.options.keep_rows);
+        let (answer, whole, gap) = (&mut self.answer, &mut self.whole, &mut self.gap);
+        connection.take(ts, wire, s, side, &mut |trip| {
+            tally(answer, whole, gap, &trip);
+            if keep {
+                trips.push((id, trip));
+            }
+        });
+        self.size(ts, if side == Side::Client { 0 } else { 1 }, wire, s.payload_len);
+    }
+
+    /// Which end is the client.
+    fn ends(&mut self, s: &Segment<'_>) -> (End, End, Known) {
+        let forward = (s.from, s.to);
+        let back = (s.to, s.from);
+        let ((client, server), known) = if s.flags & flag::SYN != 0 {
+            (if s.flags & flag::ACK == 0 { forward } else { back }, Known::Syn)
+        } else if self.is_wanted(s.to.port) != self.is_wanted(s.from.port) {
+            (if self.is_wanted(s.to.port) { forward } else { back }, Known::Port)
+        } else {
+            // The port that more connections share is the server's; else the lower one, which was not given out by chance.
+            let seen = |port| self.ports_seen.get(&port).copied().unwrap_or(0);
+            let (to, from) = (seen(s.to.port), seen(s.from.port));
+            let is_forward = if to == from { s.to.port <= s.from.port } else { to > from };
+            (if is_forward { forward } else { back }, Known::Guess)
+        };
+        if self.ports_seen.len() < MOST_CONNECTIONS {
+            *self.ports_seen.entry(server.port).or_default() += 1;
+        }
+        (client, server, known)
+    }
+
+    fn size(&mut self, ts: i64, way: usize, wire: u32, payload: u32) {
+        let begin = ts - ts.rem_euclid(self.options.interval_ns);
+        let present = self.interval.get_or_insert(Interval { ts: begin, ways: Default::default() });
+        if begin > present.ts {
+            let done = std::mem::replace(present, Interval { ts: begin, ways: Default::default() });
+            self.end_interval(done);
+            self.sweep(ts);
+        }
+        if let Some(present) = &mut self.interval {
+            present.ways[way].add(wire, payload);
+        }
+    }
+
+    fn end_interval(&mut self, done: Interval) {
+        for (total, way) in self.total.iter_mut().zip(&done.ways) {
+            total.join(way);
+        }
+        if self.options.keep_rows || self.intervals.len() < MOST_ROWS {
+            self.intervals.push(done);
+        }
+    }
+
+    /// Takes connections out that ended some time ago.
+    fn sweep(&mut self, ts: i64) {
+        if ts < self.swept.saturating_add(SECOND) {
+            return;
+        }
+        self.swept = ts;
+        self.take_out(|c| {
+            let idle = ts - c.to;
+            (c.is_closed() && idle > KEEP_CLOSED_NS) || (c.end_name() == "no answer" && idle > KEEP_UNANSWERED_NS)
+        });
+    }
+
+    /// Makes room: half of the connections go, those that were silent longest.
+    fn evict(&mut self, ts: i64) {
+        self.swept = i64::MIN;
+        self.sweep(ts);
+        if self.connections.len() < MOST_CONNECTIONS {
+            return;
+        }
+        let mut last: Vec<i64> = self.connections.values().map(|c| c.to).collect();
+        let middle = last.len() / 2;
+        let (_, limit, _) = last.select_nth_unstable(middle);
+        let limit = *limit;
+        self.counts.evicted += self.take_out(|c| c.to <= limit);
+    }
+
+    fn take_out(&mut self, mut is_over: impl FnMut(&Connection) -> bool) -> u64 {
+        let over: Vec<_> = self.connections.iter().filter(|(_, c)| is_over(c)).map(|(key, c)| (c.id, *key)).collect();
+        let mut over = over;
+        over.sort_unstable_by_key(|(id, _)| *id);
+        for (_, key) in &over {
+            if let Some(connection) = self.connections.remove(key) {
+                self.end_connection(connection);
+            }
+        }
+        over.len() as u64
+    }
+
+    fn end_connection(&mut self, mut connection: Connection) {
+        let id = connection.id;
+        let (trips, keep) = (&mut self.trips, self.options.keep_rows);
+        let (answer, whole, gap) = (&mut self.answer, &mut self.whole, &mut self.gap);
+        connection.finish(&mut |trip| {
+            tally(answer, whole, gap, &trip);
+            if keep {
+                trips.push((id, trip));
+            }
+        });
+        self.close(connection);
+    }
+
+    fn close(&mut self, connection: Connection) {
+        if self.options.keep_rows || self.closed.len() < MOST_ROWS {
+            self.closed.push(connection);
+        } else {
+            self.counts.not_listed += 1;
+        }
+    }
+
+    /// The end of the capture: what is open is told as it is.
+    pub fn finish(&mut self) {
+        self.take_out(|_| true);
+        if let Some(last) = self.interval.take() {
+            self.end_interval(last);
+        }
+    }
+}
+
+fn tally(answer: &mut Histogram, whole: &mut Histogram, gap: &mut Histogram, trip: &Trip) {
+    let (Some(first), Some(last), false) = (trip.first, trip.last, trip.purpose.is_setup()) else { return };
+    answer.add(first - trip.request_last);
+    whole.add(last - trip.ts);
+    if let Some(ns) = trip.client_gap {
+        gap.add(ns);
+    }
+}

@@ -1,0 +1,206 @@
+//! Files of packets: pcap and pcapng, read from the beginning to the end through one buffer.
+
+mod pcap;
+mod pcapng;
+
+use crate::packet::{Link, Packet};
+use leadline_errors::{Error, Kind, Result};
+use pcap::Pcap;
+use pcapng::PcapNg;
+use std::io::Read;
+
+/// A packet or block beyond this is damage; the kernel makes packets of at most 512 kB.
+const MOST: usize = 1 << 20;
+/// Bytes read at once.
+const PIECE: usize = 1 << 18;
+
+/// What else was in the file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FileCounts {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes of the file that were read.
+    pub bytes: u64,
+    /// Blocks of a kind that is not read.
+    pub skipped_blocks: u64,
+    /// Packets without a time of their own; they take that of the packet before.
+    pub without_time: u64,
+    /// Packets lost while the file was written, as the file says.
+    pub dropped: u64,
+    /// Why the file ends before its end: damage, or a last packet that is not whole.
+    pub ended_early: Option<String>,
+}
+
+/// Where a packet lies in the bytes that were looked at.
+#[derive(Debug, Clone, Copy)]
+struct Found {
+    ts: i64,
+    wire_len: u32,
+    link: Link,
+    from: usize,
+    to: usize,
+}
+
+/// What the bytes at the present place are.
+enum Step {
+    /// So many bytes are a packet.
+    Packet(usize, Found),
+    /// So many bytes are something else.
+    Skip(usize),
+    /// So many bytes are needed to tell.
+    More(usize),
+}
+
+enum Format {
+    Pcap(Pcap),
+    PcapNg(PcapNg),
+}
+
+/// Packets of a file in its order.
+pub struct PacketReader<R> {
+    input: R,
+    buffer: Vec<u8>,
+    start: usize,
+    end: usize,
+    at_end: bool,
+    format: Format,
+    counts: FileCounts,
+    done: bool,
+}
+
+impl<R: Read> PacketReader<R> {
+    /// Reads the beginning of a file.
+    ///
+    /// # Errors
+    /// It is no file of packets, or cannot be read.
+    pub fn new(mut input: R) -> Result<PacketReader<R>> {
+        let mut buffer = vec![0; PIECE];
+        let (mut end, mut at_end) = (0, false);
+        while end < pcap::HEADER && !at_end {
+            at_end = fill(&mut input, &mut buffer, &mut end)?;
+        }
+        let head = &buffer[..end];
+        let (format, start) = if let Some(found) = Pcap::begin(head)? {
+            (Format::Pcap(found), pcap::HEADER)
+        } else if PcapNg::begins(head) {
+            (Format::PcapNg(PcapNg::default()), 0)
+        } else {
+            let mut error = Error::new(Kind::Invalid, "this is not a file of packets")
+                .detail("it begins like neither pcap nor pcapng");
+            if head.starts_with(&[0x1F, 0x8B]) {
+                error = error.hint("it is compressed: gunzip it first");
+            }
+            return Err(error);
+        };
+        let counts = FileCounts { bytes: start as u64, ..FileCounts::default() };
+        Ok(PacketReader { input, buffer, start, end, at_end, format, counts, done: false })
+    }
+
+    /// What was in the file besides packets, as far as it was read.
+    pub fn counts(&self) -> FileCounts {
+        let mut counts = self.counts.clone();
+        if let Format::PcapNg(format) = &self.format {
+            counts.dropped = format.dropped();
+            counts.without_time = format.without_time;
+        }
+        counts
+    }
+
+    /// The next packet; none at the end. Damage behind the first packets ends the file early, which [`FileCounts`] tells.
+    ///
+    /// # Errors
+    /// The link type is unknown, or the file cannot be read.
+    pub fn next_packet(&mut self) -> Result<Option<Packet<'_>>> {
+        let found = loop {
+            if self.done {
+                return Ok(None);
+            }
+            let bytes = &self.buffer[self.start..self.end];
+            let step = match &mut self.format {
+                Format::Pcap(format) => format.step(bytes),
+                Format::PcapNg(format) => format.step(bytes),
+            };
+            match step {
+                Ok(Step::Packet(length, found)) => {
+                    let base = self.start;
+                    self.pass(length);
+                    self.counts.packets += 1;
+                    break Found { from: base + found.from, to: base + found.to, ..found };
+                }
+                Ok(Step::Skip(length)) => {
+                    self.counts.skipped_blocks += u64::from(matches!(&self.format, Format::PcapNg(f) if f.skipped));
+                    self.pass(length);
+                }
+                Ok(Step::More(wanted)) => {
+                    if self.at_end {
+                        let left = self.end - self.start;
+                        self.done = true;
+                        if left > 0 {
+                            self.counts.ended_early = Some(format!(
+                                "the last packet is not whole: {left} bytes are left at offset {}",
+                                self.counts.bytes
+                            ));
+                        }
+                        return Ok(None);
+                    }
+                    self.more(wanted)?;
+                }
+                Err(e) if e.kind == Kind::Invalid => {
+                    self.done = true;
+                    if self.counts.packets == 0 {
+                        return Err(e.detail(format!("at offset {} of the file", self.counts.bytes)));
+                    }
+                    self.counts.ended_early = Some(format!("damaged at offset {}: {}", self.counts.bytes, e.message));
+                    return Ok(None);
+                }
+                Err(e) => return Err(e),
+            }
+        };
+        Ok(Some(Packet {
+            ts: found.ts,
+            wire_len: found.wire_len,
+            link: found.link,
+            data: &self.buffer[found.from..found.to],
+        }))
+    }
+
+    fn pass(&mut self, length: usize) {
+        self.start += length;
+        self.counts.bytes += length as u64;
+    }
+
+    fn more(&mut self, wanted: usize) -> Result<()> {
+        self.buffer.copy_within(self.start..self.end, 0);
+        self.end -= self.start;
+        self.start = 0;
+        if self.buffer.len() < wanted {
+            self.buffer.resize(wanted, 0); // at most MOST and the headers
+        }
+        self.at_end = fill(&mut self.input, &mut self.buffer, &mut self.end)?;
+        Ok(())
+    }
+}
+
+/// Whether the input is at its end.
+fn fill(input: &mut impl Read, buffer: &mut [u8], end: &mut usize) -> Result<bool> {
+    loop {
+        match input.read(&mut buffer[*end..]) {
+            Ok(read) => {
+                *end += read;
+                return Ok(read == 0);
+            }
+            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(Error::new(Kind::Storage, format!("the packets cannot be read: {e}"))),
+        }
+    }
+}
+
+fn invalid(message: String) -> Error {
+    Error::new(Kind::Invalid, message)
+}
+
+fn unknown_link(number: u32) -> Error {
+    Error::new(Kind::Unsupported, format!("packets of link type {number} are not read"))
+        .detail(format!("known are {}", Link::KNOWN))
+        .hint("capture on the interface itself, such as tcpdump -i eth0 -w FILE")
+}

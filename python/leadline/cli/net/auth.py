@@ -1,0 +1,74 @@
+"""leadline net auth: which authentication was used, and whether a password was readable on the wire."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from leadline.cli.net.options import as_json, span
+from leadline.cli.net.wire import interface, pcap, ports_of, ports_option
+
+
+@click.command(
+    "auth",
+    epilog="""\b
+Examples:
+  leadline net auth -i eth0 --port 5432 --for 60s
+  leadline net auth --pcap traffic.pcap
+  leadline net auth postgresql://app@db1/shop""",
+)
+@click.argument("dsn", required=False)
+@interface
+@pcap
+@ports_option
+@click.option("--for", "duration", metavar="TIME", help="With -i: how long.  [default: 10s]")
+@as_json
+def command(
+    dsn: str | None, interface: str | None, pcap: str | None, ports: tuple[str, ...], duration: str | None, as_json: bool
+) -> None:
+    """Show how clients logged in, and whether a password was readable on the wire.
+
+    The verdict comes from the packets of logins. With DSN, the rules of pg_hba.conf that allow readable or weak passwords are listed.
+    A password itself is never printed or stored.
+    """
+    from leadline.net import auth, packets
+    from leadline.output import to_json
+
+    if not any((dsn, interface, pcap)) or (interface and pcap):
+        raise click.UsageError("name an interface with -i, a file with --pcap, or a server")
+    chosen = ports_of(ports)
+    found: dict[str, Any] = {}
+    lines: list[str] = []
+    if pcap or interface:
+        if pcap:
+            seen: Any = packets.read(pcap, chosen)
+        else:
+            from leadline.probes import wire
+            from leadline.progress import Silent, TerminalLine
+
+            assert interface is not None
+            seen = wire.watch(interface, chosen, for_s=span(duration or "10s"), progress=Silent() if as_json else TerminalLine())
+        ways = auth.logins(seen["connections"])
+        found["logins"] = [vars(way) for way in ways]
+        lines += auth.lines(ways)
+    if dsn:
+        weak = auth.rules(_rules(dsn))
+        found["rules"] = weak
+        lines += ([""] if lines else []) + list(auth.rule_lines(weak))
+    click.echo(to_json(found) if as_json else "\n".join(lines))
+
+
+def _rules(dsn: str) -> list[tuple[Any, ...]]:
+    import psycopg
+
+    from leadline.errors import LeadlineError
+    from leadline.postgres.catalog.connection import connect
+    from leadline.postgres.catalog.queries import HBA_RULES
+
+    with connect(dsn) as conn:
+        try:
+            return conn.execute(HBA_RULES.encode()).fetchall()
+        except psycopg.errors.InsufficientPrivilege as e:
+            detail = " ".join(str(e).split())
+            raise LeadlineError("rights", "pg_hba_file_rules cannot be read", detail=detail, hint="connect as a superuser") from None

@@ -1,0 +1,51 @@
+"""leadline net budget: round trips for each transaction, and what other round-trip times would give."""
+
+from __future__ import annotations
+
+import click
+
+from leadline.cli.net.options import as_json, bits, span
+from leadline.cli.net.wire import ports_of, ports_option
+
+DEFAULT = "0.021ms,0.161ms,0.685ms,5ms,20ms"
+
+
+@click.command(
+    "budget",
+    epilog="""\b
+Examples:
+  leadline net budget traffic.leadline
+  leadline net budget traffic.pcap --port 5432 --rtt 0.5ms,1ms,2ms
+  leadline net budget traffic.leadline --base-rtt 0.1ms --bandwidth 100mbit""",
+)
+@click.argument("source", metavar="CAPTURE|PCAP", type=click.Path())
+@click.option("--rtt", "rtts", default=DEFAULT, show_default=True, metavar="TIME[,TIME...]", help="Round-trip times to look at.")
+@click.option("--base-rtt", metavar="TIME", help="Round-trip time of the packets.  [default: from their handshakes]")
+@click.option("--bandwidth", metavar="RATE", help="Also count the time of the data on a line of this rate, such as 100mbit.")
+@ports_option
+@as_json
+def command(source: str, rtts: str, base_rtt: str | None, bandwidth: str | None, ports: tuple[str, ...], as_json: bool) -> None:
+    """Count round trips for each transaction and predict the throughput at other round-trip times.
+
+    The time of a transaction is a + N * RTT. N is counted in the packets, RTT is the time of their handshakes. The prediction holds if
+    the same connections stay busy. Intervals are 95 % by bootstrap over connections and seconds.
+    """
+    import tempfile
+    from contextlib import closing
+    from pathlib import Path
+
+    from leadline.capture.reader import open_capture
+    from leadline.net import budget
+    from leadline.output import to_json
+
+    wanted = [1000 * span(part) for part in rtts.split(",")]
+    base = None if base_rtt is None else 1000 * span(base_rtt)
+    with tempfile.TemporaryDirectory(prefix="leadline-") as folder:
+        directory = budget.capture_of(source, ports_of(ports), Path(folder))
+        with closing(open_capture(directory)) as capture:
+            found = budget.budget(capture, wanted, base_rtt_ms=base, bits_per_s=None if bandwidth is None else bits(bandwidth))
+    if as_json:
+        click.echo(to_json(found.as_dict()))
+        return
+    for line in budget.lines(found):
+        click.echo(line)

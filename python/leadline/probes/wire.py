@@ -1,0 +1,115 @@
+"""Packets of an interface: caught in a ring, followed to connections and round trips (crates/wire), alone or into a capture."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Collection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from leadline import _core
+from leadline.capture.folder import capture_folder, make_folder
+from leadline.capture.manifest import Manifest, ProbeState, Target
+from leadline.capture.store import Store
+from leadline.probes.keeper import Keeper
+from leadline.probes.recording import Recording, stop_on_signal
+from leadline.progress import Progress, Silent
+
+if TYPE_CHECKING:
+    from leadline._core.capture import ProbeFinal, ProbeStatus
+    from leadline._core.wire import LiveSummary
+
+RING_BYTES = 32 << 20
+SNAPLEN = 262_144
+WAIT_S = 0.5
+
+
+class WireProbe:
+    """Catches packets. Without a directory nothing is written, and `summary` has the connections."""
+
+    name = "wire"
+
+    def __init__(
+        self, directory: Path | None, interface: str, ports: Collection[int], *, interval_s: float = 1.0, ring_bytes: int = RING_BYTES,
+        snaplen: int = SNAPLEN, required: bool = True,
+    ) -> None:  # fmt: skip
+        self.required = required
+        place = None if directory is None else str(directory)
+        self._core = _core.wire.Sniffer(place, interface, list(ports), interval_s=interval_s, ring_bytes=ring_bytes, snaplen=snaplen)
+        self._lost = 0
+
+    def before(self, store: Store, manifest: Manifest) -> None: ...
+
+    def start(self) -> None:
+        self._core.start()
+
+    def status(self) -> ProbeStatus:
+        return self._core.status()
+
+    def stop(self) -> ProbeFinal:
+        final = self._core.stop()
+        self._lost = final["lost"]
+        return final
+
+    def describe(self, manifest: Manifest) -> None:
+        state = manifest.probes.setdefault(self.name, ProbeState(tier="packets"))
+        if self._lost:
+            state.status = "partial"
+            state.why = f"{self._lost} packets were lost: the ring was full"
+            state.hint = "take a larger ring (--ring), or fewer ports"
+
+    def after(self, store: Store, manifest: Manifest) -> None: ...
+
+    def progress(self) -> str:
+        status = self._core.status()
+        lost = f", {status['lost']:,} lost" if status["lost"] else ""
+        return f"{status['packets']:,} packets{lost}"
+
+    def summary(self) -> LiveSummary:
+        return self._core.summary()
+
+
+def name_of(interface: str, ports: Collection[int]) -> str:
+    """What is looked at, for people."""
+    return f"{interface} port {', '.join(map(str, ports))}" if ports else interface
+
+
+def watch(interface: str, ports: Collection[int], *, for_s: float | None, progress: Progress | None = None, **more: Any) -> LiveSummary:
+    """Catches packets for some time or until Ctrl-C; what was seen. Raises LeadlineError."""
+    progress = progress or Silent()
+    probe = WireProbe(None, interface, ports, **more)
+    with stop_on_signal() as stop:
+        probe.start()
+        began = time.monotonic()
+        while not stop.is_set() and (left := (for_s or math.inf) - (time.monotonic() - began)) > 0:
+            progress.update(time.monotonic() - began, for_s or math.inf, probe.progress())
+            stop.wait(min(WAIT_S, left))
+        final = probe.stop()
+    progress.done()
+    if final["error"] is not None:
+        from leadline.errors import LeadlineError
+
+        raise LeadlineError(**final["error"])
+    return probe.summary()
+
+
+def record(
+    interface: str, ports: Collection[int], *, for_s: float | None, out: Path | None, overwrite: bool = False,
+    progress: Progress | None = None, **more: Any,
+) -> tuple[Path, LiveSummary]:  # fmt: skip
+    """The same into a capture: its folder, and what was seen; connections are in its tables. Raises LeadlineError."""
+    import shutil
+
+    directory = capture_folder(out, overwrite=overwrite)
+    made = make_folder(directory)
+    try:
+        probe = WireProbe(directory, interface, ports, **more)
+    except Exception:
+        if made:
+            shutil.rmtree(directory, ignore_errors=True)
+        raise
+    target = Target("network", name_of(interface, ports), detail={"interface": interface, "ports": list(ports)})
+    options = {"interface": interface, "ports": list(ports), "for_s": for_s} | more
+    Recording(directory, target, [probe, Keeper(directory)], progress or Silent(), options).run(for_s or math.inf)
+    return directory, probe.summary()

@@ -1,0 +1,171 @@
+"""leadline net packets, budget and auth over files of packets with known contents."""
+
+from __future__ import annotations
+
+import json
+import struct
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from leadline.capture.reader import open_capture
+from leadline.cli import run
+from leadline.errors import LeadlineError
+from leadline.net import auth, budget, packets
+from packets_made import GSS_REQUEST, IN_TRANSACTION, OK, READY, SSL_REQUEST, Packets, message, startup
+
+SECRET = b"swordfish-4711"
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Packets:
+    return Packets(tmp_path / "made.pcap")
+
+
+def transactions(made: Packets, number: int = 40, client_ms: float = 0.3, server_ms: float = 0.5) -> None:
+    """Each has begin, two statements and commit: four round trips of 0.1 ms."""
+    line = made.line().login()
+    for _ in range(number):
+        for ready in (IN_TRANSACTION, IN_TRANSACTION, IN_TRANSACTION, READY):
+            line.wait(client_ms).client(b"Q\0\0\0\x08go\0\0"[:9]).wait(server_ms).server(message("C", b"x\0") + ready)
+    line.close()
+
+
+def shown(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert run(["net", *arguments]) == 0
+    return capsys.readouterr().out
+
+
+def test_packets_of_a_file_as_text_and_json(made: Packets, capsys: pytest.CaptureFixture[str]) -> None:
+    transactions(made)
+    made.line(at_ms=1).login("report").ask(rows=50).close()
+    path = made.write()
+    text = shown(capsys, "packets", "--pcap", path, "--port", "5432", "--interval", "1s")
+    assert "2 connections" in text and "server 10.0.0.2:5432" in text and "4.00" in text
+    assert all(len(line) <= 80 for line in text.removeprefix(f"{path}: ").splitlines())
+    found = json.loads(shown(capsys, "packets", "--pcap", path, "--json"))
+    first, second = found["connections"]
+    assert (first["round_trips"], first["transactions"], first["handshake_ns"]) == (160, 40, 100_000)
+    assert (second["user_name"], second["rows"]) == ("report", 50)
+    assert sum(s["packets"] for s in found["sizes"]) == found["counts"]["packets"]
+    assert found["answer"]["p50_ns"] == pytest.approx(550_000, rel=0.02)
+
+
+def test_a_capture_has_the_same_connections_and_every_round_trip(made: Packets, tmp_path: Path) -> None:
+    transactions(made)
+    path = made.write()
+    directory, seen = packets.read_into(path, [5432], out=tmp_path / "c")
+    with closing(open_capture(directory)) as capture:
+        [row] = capture.rows("from wire_connection")
+        assert row == packets.read(path, [5432])["connections"][0]
+        trips = capture.rows("from wire_roundtrip where purpose = 'simple query' order by ts")
+        assert len(trips) == 160 and sum(t["transactions"] for t in trips) == 40
+        assert {(t["first_ns"], t["last_ns"], t["client_gap_ns"]) for t in trips} == {(550_000, 550_000, 350_000)}
+        assert [t["in_transaction"] for t in trips[:4]] == [True, True, True, False]
+        sizes = capture.rows("select direction, sum(packets)::int as packets from wire_interval group by 1 order by 1")
+    assert sum(s["packets"] for s in sizes) == seen["counts"]["packets"]
+
+
+def test_the_budget_counts_round_trips_and_predicts(made: Packets, tmp_path: Path) -> None:
+    transactions(made, client_ms=0.3, server_ms=0.5)
+    directory, _ = packets.read_into(made.write(), [], out=tmp_path / "c")
+    with closing(open_capture(directory)) as capture:
+        found = budget.budget(capture, [0.1, 5.0], bits_per_s=None)
+    assert (found.unit, found.trips_each.value, found.rtt_ms) == ("transaction", 4.0, 0.1)
+    # Each round trip: 0.35 ms of the client, 0.55 ms until the answer.
+    assert found.cycle_ms.value == pytest.approx(3.6, rel=0.01)
+    assert found.rest_ms.value == pytest.approx(3.2, rel=0.01)
+    same, far = found.what_if
+    assert same.per_second.value == pytest.approx(found.per_second, rel=0.01)
+    assert far.transaction_ms.value == pytest.approx(3.2 + 20, rel=0.01) and far.network_share == pytest.approx(20 / 23.2, rel=0.01)
+    assert far.per_second.low <= far.per_second.value <= far.per_second.high
+
+
+def test_a_budget_without_round_trips_or_without_their_time_says_so(made: Packets, tmp_path: Path) -> None:
+    made.line().handshake()
+    directory, _ = packets.read_into(made.write(), [], out=tmp_path / "c")
+    with closing(open_capture(directory)) as capture, pytest.raises(LeadlineError, match="no round trips"):
+        budget.budget(capture, [1.0])
+
+
+def login(made: Packets, code: int, proof: bytes, outcome: bytes = OK + READY, **ends: Any) -> None:
+    line = made.line(**ends).handshake().client(SSL_REQUEST).server(b"N").client(startup())
+    line.server(message("R", struct.pack("!I", code))).client(message("p", proof)).server(outcome)
+
+
+def every_login(made: Packets) -> None:
+    login(made, 3, SECRET + b"\0")
+    login(made, 5, b"md5" + b"0" * 32 + b"\0")
+    scram = message("R", struct.pack("!I", 10) + b"SCRAM-SHA-256\0\0")
+    made.line().handshake().client(GSS_REQUEST).server(b"N").client(startup()).server(scram).client(message("p", b"n,,")).server(OK + READY)
+    made.line().handshake().client(SSL_REQUEST).server(b"S").client(b"\x16\3\1\0\1\1").server(b"\x16\3\3\0\1\1")
+    made.line().login("trusted")
+    made.line().client(b"Q\0\0\0\x08go\0\0"[:9]).server(message("C", b"x\0") + READY)
+
+
+def test_the_verdict_on_each_way_to_log_in(made: Packets) -> None:
+    every_login(made)
+    ways = auth.logins(packets.read(made.write(), [])["connections"])
+    assert [(w.verdict, w.auth, w.tls, w.gss) for w in ways] == [
+        (auth.READABLE, "cleartext", "refused", "not asked"),
+        (auth.WEAK, "md5", "refused", "not asked"),
+        (auth.OPEN, "not asked", "not asked", "not asked"),
+        (auth.SAFE, "scram-sha-256", "not asked", "refused"),
+        (auth.ENCRYPTED, "unseen", "accepted", "not asked"),
+        (auth.UNKNOWN, "unseen", "not asked", "not asked"),
+    ]
+
+
+def test_no_password_is_in_any_output_or_capture(made: Packets, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    every_login(made)
+    path = made.write()
+    assert SECRET in Path(path).read_bytes()
+    texts = [shown(capsys, command, "--pcap", path, *more) for command in ("auth", "packets") for more in ((), ("--json",))]
+    assert "password readable: 1 connection" in texts[0]
+    directory, _ = packets.read_into(path, [], out=tmp_path / "c")
+    contents = [file.read_bytes() for file in directory.rglob("*") if file.is_file()]
+    assert len(contents) > 4 and not any(SECRET in content for content in contents)
+    assert not any(SECRET.decode() in text for text in texts)
+
+
+def test_rules_that_allow_readable_passwords() -> None:
+    rows = [
+        (1, "local", "all", "all", "", "", "trust", ""),
+        (2, "host", "all", "all", "10.0.0.0", "255.0.0.0", "password", ""),
+        (3, "hostssl", "all", "all", "all", "", "password", ""),
+        (4, "host", "all", "all", "all", "", "md5", ""),
+        (5, "host", "all", "all", "all", "", "scram-sha-256", ""),
+        (6, "hostssl", "all", "all", "all", "", "trust", ""),
+    ]
+    found = auth.rules(rows)
+    assert [(r["line_number"], r["verdict"]) for r in found] == [(2, auth.READABLE), (4, auth.WEAK), (6, auth.OPEN)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["packets"], "name an interface with -i, or a file with --pcap"),
+        (["packets", "--pcap", "x.pcap", "-i", "lo"], "name an interface with -i, or a file with --pcap"),
+        (["packets", "--pcap", "/nonexistent"], "no such file or folder"),
+        (["packets", "--pcap", "FILE", "--port", "http"], "'http' is not a port"),
+        (["packets", "-i", "nosuch0"], "no network interface nosuch0"),
+        (["auth"], "name an interface with -i, a file with --pcap, or a server"),
+        (["packets", "--pcap", "FILE"], "this is not a file of packets"),
+    ],
+)
+def test_a_call_that_makes_no_sense_is_one_error(
+    arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "f").write_text("hello, this is text")
+    assert run(["net", *(str(tmp_path / "f") if a == "FILE" else a for a in arguments)]) == 2
+    assert capsys.readouterr().err.startswith(f"error: {message}")
+
+
+def test_a_damaged_file_gives_what_is_whole_and_a_warning(made: Packets, capsys: pytest.CaptureFixture[str]) -> None:
+    made.line().login()
+    path = Path(made.write())
+    path.write_bytes(path.read_bytes()[:-10])
+    assert run(["net", "packets", "--pcap", str(path)]) == 0
+    printed = capsys.readouterr()
+    assert "4 packets" in printed.out and printed.err.startswith("warning: the last packet is not whole")

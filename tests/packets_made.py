@@ -1,0 +1,119 @@
+"""Files of packets as a small writer makes them: connections of PostgreSQL, packet by packet, with known times."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+FIN, SYN, RST, ACK = 1, 2, 4, 16
+BEGAN_NS = 1_700_000_000 * 10**9
+MS = 1_000_000
+
+
+def message(kind: str, body: bytes = b"") -> bytes:
+    return kind.encode() + struct.pack("!I", len(body) + 4) + body
+
+
+def first(code: int, body: bytes = b"") -> bytes:
+    return struct.pack("!II", len(body) + 8, code) + body
+
+
+def startup(user: str = "app", database: str = "shop") -> bytes:
+    return first(196608, f"user\0{user}\0database\0{database}\0\0".encode())
+
+
+SSL_REQUEST, GSS_REQUEST = first(80877103), first(80877104)
+OK = message("R", struct.pack("!I", 0))
+READY, IN_TRANSACTION = message("Z", b"I"), message("Z", b"T")
+
+
+def query(text: str = "select") -> bytes:
+    return message("Q", text.encode() + b"\0")
+
+
+def answer(rows: int = 1, ready: bytes = READY) -> bytes:
+    return message("T", b"\0\0") + message("D", b"\0" * 30) * rows + message("C", b"SELECT\0") + ready
+
+
+class Packets:
+    """A pcap file of Ethernet frames."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._rows: list[tuple[int, bytes]] = []
+        self._ports = 40_000
+
+    def line(self, client: int = 1, server: int = 2, port: int = 5432, at_ms: float = 0) -> Line:
+        """A connection. client, server: last byte of the address."""
+        self._ports += 1
+        return Line(self, (client, self._ports), (server, port), BEGAN_NS + int(at_ms * MS))
+
+    def add(self, ts_ns: int, frame: bytes) -> None:
+        self._rows.append((ts_ns, frame))
+
+    def write(self) -> str:
+        with self.path.open("wb") as out:
+            out.write(struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 262144, 1))
+            for ts, frame in sorted(self._rows, key=lambda row: row[0]):
+                out.write(struct.pack("<IIII", ts // 10**9, ts % 10**9, len(frame), len(frame)) + frame)
+        return str(self.path)
+
+
+class Line:
+    """One connection; time goes on by rtt_ms / 2 with each packet, unless told otherwise."""
+
+    def __init__(self, packets: Packets, client: tuple[int, int], server: tuple[int, int], ts: int) -> None:
+        self.packets, self.client_end, self.server_end, self.ts = packets, client, server, ts
+        self.step_ns = MS // 20
+        self.seqs = [1000, 5000]
+
+    def raw(self, from_client: bool, flags: int, data: bytes = b"", seq: int | None = None) -> None:
+        me = 0 if from_client else 1
+        (src, sport), (dst, dport) = (self.client_end, self.server_end) if from_client else (self.server_end, self.client_end)
+        tcp = struct.pack("!HHIIBBHHH", sport, dport, self.seqs[me] if seq is None else seq, self.seqs[1 - me], 0x50, flags, 512, 0, 0)
+        head = struct.pack("!BBHHHBBHBBBBBBBB", 0x45, 0, 40 + len(data), 0, 0x4000, 64, 6, 0, 10, 0, 0, src, 10, 0, 0, dst)
+        self.packets.add(self.ts, b"\2" * 12 + b"\x08\0" + head + tcp + data)
+        self.ts += self.step_ns
+
+    def wait(self, ms: float) -> Line:
+        self.ts += int(ms * MS)
+        return self
+
+    def handshake(self) -> Line:
+        self.raw(True, SYN)
+        self.seqs[0] += 1
+        self.raw(False, SYN | ACK)
+        self.seqs[1] += 1
+        self.raw(True, ACK)
+        return self
+
+    def client(self, data: bytes) -> Line:
+        self.raw(True, ACK, data)
+        self.seqs[0] += len(data)
+        return self
+
+    def server(self, data: bytes) -> Line:
+        self.raw(False, ACK, data)
+        self.seqs[1] += len(data)
+        return self
+
+    def again(self, data: bytes, *, from_client: bool = False) -> Line:
+        """What was sent last comes again."""
+        self.raw(from_client, ACK, data, seq=self.seqs[0 if from_client else 1] - len(data))
+        return self
+
+    def login(self, user: str = "app") -> Line:
+        return self.handshake().client(startup(user)).server(OK + READY)
+
+    def ask(self, ready: bytes = READY, rows: int = 1, after_ms: float = 0, server_ms: float = 0) -> Line:
+        """A query and its answer."""
+        return self.wait(after_ms).client(query()).wait(server_ms).server(answer(rows, ready))
+
+    def close(self) -> Line:
+        self.client(message("X"))
+        self.raw(True, FIN | ACK)
+        self.seqs[0] += 1
+        self.raw(False, FIN | ACK)
+        self.seqs[1] += 1
+        self.raw(True, ACK)
+        return self
