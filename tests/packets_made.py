@@ -117,3 +117,10 @@ class Line:
         self.seqs[1] += 1
         self.raw(True, ACK)
         return self
+
+
+def a_login(path: Path) -> str:
+    """A file with one connection that logs in and asks something."""
+    made = Packets(path)
+    made.line().login().ask().close()
+    return made.write()

@@ -21,6 +21,7 @@ from bpf import KERNEL_REFUSES
 from commands import leaves
 from conftest import Server, running
 from leadline._core.net import Echo
+from packets_made import a_login
 from trace_synthetic import trace_of_semget
 
 TESTDATA = Path(__file__).resolve().parents[2] / "testdata"
@@ -65,9 +66,12 @@ LINES = {
     "net connect": "{dsn} --logins 2",
     "net fetch": "{dsn} --query values(1),(2) --sizes 100,all --repeat 1",
     "net delay": "--listen :0 --to {echo} --rtt 1ms --for 200ms",
+    "net packets": "--pcap {pcap}",
+    "net budget": "{pcap}",
+    "net auth": "--pcap {pcap}",
     "import onstat": "{onstat} --oncheck {oncheck} -o {new}.leadline",
 }
-FILES, FOLDERS = ("page", "segment", "onstat", "oncheck", "calls"), ("capture", "trace", "data", "live", "bin")
+FILES, FOLDERS = ("page", "segment", "onstat", "oncheck", "calls", "pcap"), ("capture", "trace", "data", "live", "bin")
 READ = {name: [kind for kind in FILES + FOLDERS if f"{{{kind}}}" in line] for name, line in LINES.items()}
 # Zeros are pages that were never used.
 FINE = {(f"page {verb}", "a sparse file") for verb in ("check", "diff", "hex", "show")}
@@ -135,6 +139,7 @@ def places(server: Server, echo: str, tmp_path_factory: pytest.TempPathFactory) 
         "calls": str(TESTDATA / "calls" / "ltrace.txt"),
         "dsn": server.dsn,
         "echo": echo,
+        "pcap": a_login(folder / "login.pcap"),
     }
 
 

@@ -14,6 +14,7 @@ from example_capture import example
 from leadline.cli import force as force_option
 from leadline.cli import group, run
 from leadline.replacing import EXISTS
+from packets_made import a_login
 from trace_synthetic import trace_of_semget
 
 ONSTAT = Path(__file__).parents[2] / "testdata/informix/listing/onstat_x.txt"
@@ -27,6 +28,7 @@ WRITERS: dict[str, tuple[list[str], str]] = {
     "rows to Parquet": (["rows", "DATA", "written", "--database", "postgres"], "out.parquet"),
     "page scan": (["page", "scan", "DATA/global/1262"], "out.leadline"),
     "wal export": (["wal", "export", "DATA", "--rmgr", "Transaction"], "out.leadline"),
+    "net packets": (["net", "packets", "--pcap", "PCAP"], "out.leadline"),
     "import onstat": (["import", "onstat", "ONSTAT"], "out.leadline"),
 }
 # demo replaces what an earlier demo left in a folder of its own name, and refuses a folder with anything else in it.
@@ -79,6 +81,7 @@ def places(servers: Callable[[int], Server], tmp_path_factory: pytest.TempPathFa
         "CAPTURE": str(example(folder).write()),
         "OF_SEMGET": str(trace_of_semget(folder / "semget.leadline")),
         "ONSTAT": str(ONSTAT),
+        "PCAP": a_login(folder / "login.pcap"),
     }
 
 

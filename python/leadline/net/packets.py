@@ -10,6 +10,7 @@ from leadline import _core
 from leadline.capture.folder import capture_folder, make_folder
 from leadline.capture.making import Making
 from leadline.capture.manifest import Clock, ProbeState, Target
+from leadline.errors import LeadlineError
 from leadline.figures import count, quantity
 from leadline.output import to_table
 
@@ -23,13 +24,23 @@ PERCENTILES = ("p50_ns", "p90_ns", "p99_ns", "p999_ns", "max_ns")
 
 def read(path: str, ports: Collection[int], *, interval_s: float = 1.0) -> FileSummary:
     """What is in a file of packets. Raises LeadlineError."""
+    _check(path)
     return _core.wire.read_file(path, ports=list(ports), interval_s=interval_s)
+
+
+def _check(path: str) -> None:
+    """A pipe that nobody writes to would be waited for without end."""
+    if (file := Path(path)).exists() and not file.is_file():
+        raise LeadlineError("invalid", "this is not a file of packets", detail="it is no regular file", where=path)
 
 
 def read_into(
     path: str, ports: Collection[int], *, interval_s: float = 1.0, out: Path | None, overwrite: bool = False
 ) -> tuple[Path, FileSummary]:
     """A file of packets as a capture: its folder, and what was seen. Times of its tables are CLOCK_REALTIME. Raises LeadlineError."""
+    _check(path)
+    with Path(path).open("rb"):  # before anything is written
+        pass
     directory = capture_folder(out, overwrite=overwrite)
     make_folder(directory)
     place = str(Path(path).resolve())
