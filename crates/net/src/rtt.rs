@@ -304,7 +304,8 @@ pub(crate) struct Line<'a> {
     stream: TcpStream,
     stop: &'a AtomicBool,
     timeout: Duration,
-    /// The request as it is sent, header first.
+    /// The request as it is sent, header first, if `buffer` is too small for it. The payload means nothing, and memory that was just read is
+    /// in the cache.
     out: Vec<u8>,
     buffer: Vec<u8>,
     response: u32,
@@ -317,6 +318,7 @@ impl<'a> Line<'a> {
     /// sizes: payload of a request and of a reply.
     pub(crate) fn new(stream: TcpStream, sizes: (u32, u32), timeout: Duration, stop: &'a AtomicBool) -> Line<'a> {
         let (request, response) = sizes;
+        let size = HEADER + request as usize;
         // A socket that refuses it would wait without end; the replies then show that it does not.
         let _ = stream.set_read_timeout(Some(LOOK.min(timeout)));
         let _ = stream.set_write_timeout(Some(timeout));
@@ -324,7 +326,7 @@ impl<'a> Line<'a> {
             stream,
             stop,
             timeout,
-            out: vec![0; HEADER + request as usize],
+            out: vec![0; if size > PIECE { size } else { 0 }],
             buffer: vec![0; PIECE],
             response,
             request,
@@ -336,10 +338,12 @@ impl<'a> Line<'a> {
     /// Sends a request and reads its reply: the time between.
     pub(crate) fn round_trip(&mut self) -> Outcome<i64> {
         let header = Header { seq: self.seq, here: self.request, wanted: self.response };
-        let head: &mut [u8; HEADER] = (&mut self.out[..HEADER]).try_into().expect("as many bytes");
+        let size = HEADER + self.request as usize;
+        let out = if self.out.is_empty() { &mut self.buffer[..size] } else { &mut self.out[..] };
+        let head: &mut [u8; HEADER] = (&mut out[..HEADER]).try_into().expect("as many bytes");
         header.put(head);
         let sent = now_ns();
-        self.stream.write_all(&self.out).map_err(|e| Fault::io("request", &e))?;
+        self.stream.write_all(out).map_err(|e| Fault::io("request", &e))?;
         let until = sent + self.timeout.as_nanos() as i64;
         let mut filled = self.read(0, PIECE, until)?;
         while filled < HEADER {
