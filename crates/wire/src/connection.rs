@@ -153,7 +153,7 @@ impl Connection {
 
     /// The shortest times in which data was acknowledged, both ways together: the round trip is at most that.
     pub fn least_ack_ns(&self) -> Option<i64> {
-        Some(self.acks[0].least_ns? + self.acks[1].least_ns?)
+        Some(self.acks[0].least_ns?.saturating_add(self.acks[1].least_ns?))
     }
 
     /// From the first packet to the first moment at which the server was ready for a query.
@@ -163,7 +163,7 @@ impl Connection {
 
     /// Data that waited for an acknowledgement, both ways: how often and how long.
     pub fn held(&self) -> (u64, i64) {
-        (self.acks[0].held + self.acks[1].held, self.acks[0].held_ns + self.acks[1].held_ns)
+        (self.acks[0].held + self.acks[1].held, self.acks[0].held_ns.saturating_add(self.acks[1].held_ns))
     }
 
     /// Takes a packet that `side` sent.
@@ -250,7 +250,7 @@ impl Connection {
         let (at, took) = late.filter(|(at, _)| !again && ts - at <= AT_ONCE_NS)?;
         debug_assert!(at <= ts || took >= 0);
         acks.held += 1;
-        acks.held_ns += took;
+        acks.held_ns = acks.held_ns.saturating_add(took);
         Some(took)
     }
 }
@@ -273,8 +273,8 @@ impl Trips {
         self.transactions += u64::from(trip.transactions);
         self.errors += u64::from(trip.errors);
         self.pipelined += u64::from(trip.pipelined);
-        self.answer_ns += (first - trip.request_last).max(0);
-        self.transfer_ns += (last - first).max(0);
-        self.client_ns += trip.client_gap.unwrap_or(0);
+        self.answer_ns = self.answer_ns.saturating_add((first - trip.request_last).max(0));
+        self.transfer_ns = self.transfer_ns.saturating_add((last - first).max(0));
+        self.client_ns = self.client_ns.saturating_add(trip.client_gap.unwrap_or(0));
     }
 }

@@ -13,13 +13,14 @@ DOMAINS = {
     "postgres": ("sessions", "locks", "buffers", "deltas", "catalog"),
     "host": ("host",),
     "kernel": ("kernel",),
+    "wire": ("wire",),
     "wal": ("wal",),
     "pages": ("pages",),
     "informix": ("informix",),
 }
 # Targets that are files: of these, nothing was looked at but what a probe names. Of a running one, a probe that was refused is
 # told as missing evidence.
-FILES = ("wal", "files", "informix")
+FILES = ("wal", "files", "informix", "pcap")
 
 
 def not_applicable(capture: Capture, domain: str) -> str | None:

@@ -16,6 +16,8 @@ const PACKET: u32 = 6;
 /// A block around a packet: type, two lengths and what the packet's header has.
 const OVERHEAD: usize = 4096;
 const MOST_INTERFACES: usize = 1 << 16;
+/// Times beyond this (the year 2116) are damage, and sums of them do not fit.
+const LAST: i64 = 1 << 62;
 const IF_TSRESOL: u16 = 9;
 const IF_TSOFFSET: u16 = 14;
 const ISB_IFDROP: u16 = 5;
@@ -36,7 +38,7 @@ impl Interface {
             1_000_000_000 => i64::try_from(ts).ok(),
             units => i64::try_from(u128::from(ts) * 1_000_000_000 / units).ok(),
         };
-        ns.unwrap_or(i64::MAX / 2).saturating_add(self.offset_s.saturating_mul(1_000_000_000))
+        ns.unwrap_or(LAST).saturating_add(self.offset_s.saturating_mul(1_000_000_000)).clamp(0, LAST)
     }
 }
 

@@ -196,7 +196,7 @@ impl Talk {
     /// Data of the present round trip was held back.
     pub fn held(&mut self, ns: i64) {
         if let Some(trip) = &mut self.trip {
-            trip.held_ns += ns;
+            trip.held_ns = trip.held_ns.saturating_add(ns);
         }
     }
 

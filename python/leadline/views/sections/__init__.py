@@ -96,12 +96,13 @@ def plain(data: Any) -> Any:
 @functools.cache
 def all_sections() -> tuple[Section, ...]:
     """Every section, in the order in which views have them."""
-    from leadline.views.sections import files, frame, host, informix, kernel, sessions, wal
+    from leadline.views.sections import files, frame, host, informix, kernel, sessions, wal, wire
 
     return (
         *sessions.TIME,
         *host.SECTIONS,
         *kernel.SECTIONS,
+        *wire.SECTIONS,
         *wal.SECTIONS,
         *files.SECTIONS,
         *informix.SECTIONS,

@@ -1,0 +1,117 @@
+"""Packets of a real server on the loopback: how clients logged in, and how many round trips they took."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import psycopg
+import pytest
+from conftest import fetched_or_skip, wait_until
+from leadline.capture.reader import open_capture
+from leadline.net import auth
+from leadline.postgres.server import PrivateServer
+from leadline.probes.wire import WireProbe, record
+
+pytestmark = [pytest.mark.live, pytest.mark.skipif(os.geteuid() != 0, reason="capturing packets needs root")]
+
+METHODS = {"plain": ("password", "md5"), "hashed": ("md5", "md5"), "scrammed": ("scram-sha-256", "scram-sha-256")}
+SECRET = "swordfish-0815"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PrivateServer]:
+    with PrivateServer(fetched_or_skip(16).bin_dir, loopback=True) as private:
+        with psycopg.connect(private.dsn, autocommit=True) as db:
+            for role, (_, encryption) in METHODS.items():
+                db.execute(f"set password_encryption = '{encryption}'")
+                db.execute(f"create role {role} login password '{SECRET}'")
+            rules = private.data_dir / "pg_hba.conf"
+            lines = [f"host all {role} 127.0.0.1/32 {method}" for role, (method, _) in METHODS.items()]
+            rules.write_text("\n".join(lines) + "\n" + rules.read_text())
+            db.execute("select pg_reload_conf()")
+            wait_until(lambda: db.execute("select count(*) from pg_hba_file_rules where auth_method = 'password'").fetchone() == (1,))
+        yield private
+
+
+def over_tcp(server: PrivateServer, user: str) -> psycopg.Connection[tuple[object, ...]]:
+    return psycopg.connect(host="127.0.0.1", port=server.port, user=user, password=SECRET, dbname="postgres", gssencmode="disable")
+
+
+def test_each_way_to_log_in_has_its_verdict_and_the_password_is_nowhere(server: PrivateServer, tmp_path: Path) -> None:
+    probe = WireProbe(tmp_path, "lo", [server.port])
+    probe.start()
+    for role in METHODS:
+        over_tcp(server, role).close()
+    assert probe.stop()["error"] is None
+    from leadline.capture.making import Making
+    from leadline.capture.manifest import ProbeState, Target
+
+    making = Making(tmp_path, Target("network", "lo"), {})
+    making.manifest.probes["wire"] = ProbeState()
+    making.end(None)
+    with closing(open_capture(tmp_path)) as capture:
+        ways = auth.logins(capture.rows("from wire_connection"))
+    assert {(w.user, w.auth, w.verdict, w.let_in) for w in ways} == {
+        ("plain", "cleartext", auth.READABLE, True),
+        ("hashed", "md5", auth.WEAK, True),
+        ("scrammed", "scram-sha-256", auth.SAFE, True),
+    }
+    assert {w.tls for w in ways} == {"refused"}
+    files = [file for file in tmp_path.rglob("*") if file.is_file()]
+    assert (tmp_path / "wire_connection" / "000001.parquet") in files
+    assert [file for file in files if SECRET.encode() in file.read_bytes()] == []
+
+
+def test_round_trips_and_transactions_are_those_that_the_client_made(server: PrivateServer, tmp_path: Path) -> None:
+    done = threading.Event()
+
+    def work() -> None:
+        with over_tcp(server, "scrammed") as db:
+            for _ in range(7):  # begin, two statements, commit
+                with db.transaction():
+                    db.execute("select 1", prepare=False)
+                    db.execute("select generate_series(1, 30)", prepare=False)
+        done.set()
+
+    thread = threading.Thread(target=work)
+    probe = WireProbe(None, "lo", [server.port])
+    probe.start()
+    thread.start()
+    thread.join(60)
+    assert done.is_set()
+    final = probe.stop()
+    [c] = probe.summary()["connections"]
+    assert (final["lost"], c["transactions"], c["round_trips"], c["rows"]) == (0, 7, 28, 7 * 31)
+    assert c["user_name"] == "scrammed" and c["ended"].startswith(("closed", "half closed", "open"))
+    assert c["handshake_ns"] > 0 and c["connect_ns"] > c["handshake_ns"]
+
+
+def test_a_capture_of_an_interface_is_whole(server: PrivateServer, tmp_path: Path) -> None:
+    db = over_tcp(server, "scrammed")
+    stop = threading.Event()
+
+    def work() -> None:
+        while not stop.is_set():
+            db.execute("select 1")
+            db.commit()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        directory, seen = record("lo", [server.port], for_s=1.0, out=tmp_path / "c")
+    finally:
+        stop.set()
+        thread.join()
+        db.close()
+    with closing(open_capture(directory)) as capture:
+        assert capture.manifest.status == "complete" and capture.manifest.probe("wire").loss["packets_lost"] == 0
+        [row] = capture.rows(
+            """select count(*) as trips, min(r.ts) >= any_value(c.ts_from) - 1e8 and max(r.ts) <= any_value(c.ts_to) + 1e8 as within
+               from wire_roundtrip r cross join capture c"""
+        )
+        assert seen["whole"] is not None and row["trips"] == seen["whole"]["count"] > 10
+        assert row["within"]
