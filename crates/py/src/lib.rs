@@ -20,6 +20,7 @@ mod pending;
 mod recorder;
 mod rows;
 mod statement;
+mod table_files;
 mod table_writer;
 mod wal;
 mod wire;
@@ -35,7 +36,8 @@ fn _core(core: &Bound<'_, PyModule>) -> PyResult<()> {
     submodule(core, "capture", |module| {
         module.add_class::<table_writer::TableWriter>()?;
         module.add_class::<beat::Keeper>()?;
-        module.add_function(wrap_pyfunction!(clock::clock, module)?)
+        module.add_function(wrap_pyfunction!(clock::clock, module)?)?;
+        module.add_function(wrap_pyfunction!(table_files::parse_toml, module)?)
     })?;
     submodule(core, "catalog", |module| {
         module.add_class::<catalog_names::CatalogNames>()?;

@@ -1,14 +1,17 @@
 """Tables of a capture written from Python, and its clocks."""
 
-from typing import TypedDict, final, type_check_only
+from typing import Any, TypedDict, final, type_check_only
 
-__all__ = ["Keeper", "TableWriter", "clock"]
+__all__ = ["Keeper", "TableWriter", "clock", "parse_toml"]
 
 _Single = int | float | str | bool | bytes | None
 _Value = _Single | list[int] | list[float] | list[str] | list[bool] | list[bytes]
 
 def clock() -> tuple[int, int]:
     """(CLOCK_MONOTONIC ns, CLOCK_REALTIME ns) of the same moment."""
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """What a TOML file says; dates as text. Raises kind invalid."""
 
 @type_check_only
 class ErrorObject(TypedDict):

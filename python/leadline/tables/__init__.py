@@ -6,16 +6,11 @@ Each TOML file beside this one is one table. crates/capture embeds the same file
 from __future__ import annotations
 
 import functools
-import sys
 from dataclasses import dataclass
 from importlib import resources
 
+from leadline._core.capture import parse_toml
 from leadline.tables.thresholds import Threshold, parse_threshold, with_defaults
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 DUCKDB_TYPES = {
     "int32": "INTEGER",
@@ -81,7 +76,7 @@ def all_tables() -> dict[str, Table]:
     for entry in resources.files(__package__).iterdir():
         if not entry.name.endswith(".toml"):
             continue
-        raw = tomllib.loads(entry.read_text(encoding="utf-8"))
+        raw = parse_toml(entry.read_text(encoding="utf-8"))
         columns = tuple(Column(**column) for column in raw.pop("columns"))
         raw["needs"], raw["uses"] = tuple(raw.get("needs", ())), tuple(raw.get("uses", ()))
         raw["thresholds"] = tuple(parse_threshold(entry.name, text) for text in raw.get("thresholds", ()))

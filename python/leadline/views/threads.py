@@ -78,14 +78,15 @@ def report(capture: Capture, pid: int) -> Report:
     mine = f"thread_id in ({', '.join(str(t['thread_id']) for t in threads)})"
     [sums] = capture.rows(f"select {_ALL} from thread_time where {mine}")
     time = {name: value or 0 for name, value in sums.items()}
+    summed = _summed(capture, mine)
     [counted] = capture.rows(f"select {_ALL} from thread_time where {mine} and stat_run_ns is not null")
     return Report(
         threads[0]["pid"],
         [{"tid": t["tid"], "comm": t["comm"]} for t in threads],
         time,
-        _calls(capture, mine),
+        _calls(capture, mine, summed),
         _waits(capture, mine, "wait_function"),
-        _failures(capture, mine),
+        _failures(capture, mine, summed),
         _wakers(capture, mine),
         _woken(capture, threads),
         _files(capture, mine),
@@ -118,28 +119,39 @@ def _need(capture: Capture) -> None:
         raise LeadlineError("not_found", "this capture has no trace of threads", detail=why, hint="leadline trace -p PID --for 20s")
 
 
-def _calls(capture: Capture, mine: str) -> list[dict[str, Any]]:
-    calls = capture.rows(
+def _summed(capture: Capture, mine: str) -> list[dict[str, Any]]:
+    """Sums of the calls with one name and error; what the parts of the report about calls are made of."""
+    return capture.rows(
         f"""
-        with part as (
-          select call, quantile_disc(duration_ns, 0.5) as p50_ns, quantile_disc(duration_ns, 0.99) as p99_ns
-          from call where {mine} group by call
-        )
-        select call, sum(calls)::bigint as count, coalesce(sum(calls) filter (errno is not null), 0)::bigint as failed,
-               sum(duration_ns)::bigint as elapsed_ns, any_value(p50_ns) as p50_ns, any_value(p99_ns) as p99_ns,
-               max(max_ns) as max_ns, sum(sleep_ns)::bigint as sleep_ns, sum(sleeps)::bigint as sleeps,
-               sum(runq_ns)::bigint as runq_ns, sum(cpu_ns)::bigint as cpu_ns
-        from call_sum left join part using (call) where {mine} group by call order by elapsed_ns desc, call
+        select call, nr, errno, error, sum(calls)::bigint as count, sum(duration_ns)::bigint as elapsed_ns, max(max_ns) as max_ns,
+               sum(sleep_ns)::bigint as sleep_ns, sum(sleeps)::bigint as sleeps, sum(runq_ns)::bigint as runq_ns,
+               sum(cpu_ns)::bigint as cpu_ns
+        from call_sum where {mine} group by all order by count desc, call, error
         """
     )
-    errors = capture.rows(
-        f"select call, error, sum(calls)::bigint as count from call_sum where {mine} and errno is not null group by all order by 3 desc, 2"
-    )
+
+
+def _calls(capture: Capture, mine: str, summed: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    quantiles = {
+        row["nr"]: row["durations"]
+        for row in capture.rows(f"select nr, quantile_disc(duration_ns, [0.5, 0.99]) as durations from syscall where {mine} group by nr")
+    }
     waits = _waits(capture, mine, "call, wait_function")
-    for call in calls:
-        call["errors"] = {row["error"]: row["count"] for row in errors if row["call"] == call["call"]}
-        call["waits"] = [{k: v for k, v in row.items() if k != "call"} for row in waits if row["call"] == call["call"]]
-    return calls
+    calls = []
+    for name in {row["call"]: None for row in summed}:
+        parts = [row for row in summed if row["call"] == name]
+        total = {key: sum(row[key] for row in parts) for key in ("count", "elapsed_ns", "sleep_ns", "sleeps", "runq_ns", "cpu_ns")}
+        failed = {row["error"]: row["count"] for row in parts if row["errno"] is not None}
+        p50, p99 = quantiles.get(parts[0]["nr"], (None, None))
+        calls.append(
+            {
+                "call": name, "count": total["count"], "failed": sum(failed.values()), "elapsed_ns": total["elapsed_ns"],
+                "p50_ns": p50, "p99_ns": p99, "max_ns": max(row["max_ns"] for row in parts), "sleep_ns": total["sleep_ns"],
+                "sleeps": total["sleeps"], "runq_ns": total["runq_ns"], "cpu_ns": total["cpu_ns"], "errors": failed,
+                "waits": [{k: v for k, v in row.items() if k != "call"} for row in waits if row["call"] == name],
+            }
+        )  # fmt: skip
+    return sorted(calls, key=lambda call: (-call["elapsed_ns"], call["call"]))
 
 
 def _waits(capture: Capture, mine: str, by: str) -> list[dict[str, Any]]:
@@ -154,22 +166,24 @@ def _waits(capture: Capture, mine: str, by: str) -> list[dict[str, Any]]:
     )
 
 
-def _failures(capture: Capture, mine: str) -> list[dict[str, Any]]:
+def _failures(capture: Capture, mine: str, summed: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Failed calls, and from where most of them were made as far as stacks were taken."""
-    return capture.rows(
+    stacks = capture.rows(
         f"""
-        with stack as (
-          select nr, errno, arg_max(frames, samples) as frames, max(samples) as samples, sum(samples)::bigint as of_samples
-          from (select s.nr, s.errno, u.frames, count(*) as samples from stack_sample s join user_frames u using (user_stack_id)
-                where s.kind = 'failed' and {mine} group by all) group by all
-        )
-        select call, error, sum(c.calls)::bigint as count, sum(duration_ns)::bigint as elapsed_ns,
-               coalesce(any_value(s.frames), []) as frames, coalesce(any_value(s.samples), 0) as samples,
-               coalesce(any_value(s.of_samples), 0) as of_samples
-        from call_sum c left join stack s on (s.nr, s.errno) = (c.nr, c.errno) where {mine} and c.errno is not null
-        group by call, error order by count desc, call, error
+        select nr, errno, arg_max(frames, samples) as frames, max(samples) as samples, sum(samples)::bigint as of_samples
+        from (select s.nr, s.errno, u.frames, count(*) as samples from stack_sample s join user_frames u using (user_stack_id)
+              where s.kind = 'failed' and {mine} group by all) group by all
         """
     )
+    known = {(row["nr"], row["errno"]): row for row in stacks}
+    none = {"frames": [], "samples": 0, "of_samples": 0}
+    failures = []
+    for row in summed:
+        if row["errno"] is not None:
+            stack = known.get((row["nr"], row["errno"]), none)
+            said = {key: row[key] for key in ("call", "error", "count", "elapsed_ns")}
+            failures.append(said | {key: stack[key] for key in none})
+    return failures
 
 
 def _wakers(capture: Capture, mine: str) -> list[dict[str, Any]]:
