@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
@@ -11,6 +11,7 @@ import pytest
 from bpf import needs_bpf
 from conftest import Server
 from example_capture import example
+from leadline._core.net import Echo
 from leadline.cli import force as force_option
 from leadline.cli import group, run
 from leadline.replacing import EXISTS
@@ -28,6 +29,7 @@ WRITERS: dict[str, tuple[list[str], str]] = {
     "rows to Parquet": (["rows", "DATA", "written", "--database", "postgres"], "out.parquet"),
     "page scan": (["page", "scan", "DATA/global/1262"], "out.leadline"),
     "wal export": (["wal", "export", "DATA", "--rmgr", "Transaction"], "out.leadline"),
+    "net rtt": (["net", "rtt", "ECHO", "--for", "100ms"], "out.leadline"),
     "net packets": (["net", "packets", "--pcap", "PCAP"], "out.leadline"),
     "import onstat": (["import", "onstat", "ONSTAT"], "out.leadline"),
 }
@@ -69,20 +71,24 @@ def test_every_command_with_an_output_is_in_the_table_and_has_the_option() -> No
 
 
 @pytest.fixture(scope="module")
-def places(servers: Callable[[int], Server], tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def places(servers: Callable[[int], Server], tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    echo = Echo("127.0.0.1", 0)
+    host, port = echo.address()
     server = servers(16)
     server.sql("drop table if exists written")
     server.sql("create table written as select 1 as id")
     server.sql("checkpoint")
     folder = tmp_path_factory.mktemp("force")
-    return {
+    yield {
         "SERVER": str(server.pid),
         "DATA": str(server.private.data_dir),
         "CAPTURE": str(example(folder).write()),
         "OF_SEMGET": str(trace_of_semget(folder / "semget.leadline")),
         "ONSTAT": str(ONSTAT),
         "PCAP": a_login(folder / "login.pcap"),
+        "ECHO": f"{host}:{port}",
     }
+    echo.stop()
 
 
 def contents(path: Path) -> dict[str, bytes]:

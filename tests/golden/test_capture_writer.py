@@ -49,6 +49,8 @@ def some_of(type_: str, source: random.Random) -> object:
         return source.choice([source.uniform(-1e9, 1e9), 0.5, -0.0])
     if type_ == "bool":
         return source.random() < 0.5
+    if type_ == "binary":
+        return source.choice([b"", b"\0\xff", source.randbytes(300)])
     return source.choice(["", "select $1", "ünïcode 行", "a'b\"c\n", "x" * 500])
 
 
