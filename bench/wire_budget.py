@@ -1,0 +1,118 @@
+"""Measures how well `leadline net budget` predicts: a load at several round-trip times, each beside what was predicted from the shortest.
+
+    python bench/wire_budget.py                                  5 rounds of 8 s at each round-trip time: about 5 minutes
+    python bench/wire_budget.py --rounds 1 --seconds 2           does everything work?
+
+pgbench (TPC-B-like) runs through `leadline net delay`, in each round once at every round-trip time, in an order drawn at random. Packets
+between pgbench and the proxy are captured at each, so that all bear the same cost; those of the shortest are what the prediction is made
+from: N counted, and a as what is left of the time. The measured rate is that of pgbench. Output: JSON; --plot writes a picture too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import re
+import subprocess
+import sys
+import tempfile
+from contextlib import closing
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from leadline._core.net import Delay
+from leadline.capture.reader import open_capture
+from leadline.lab.paired import quantile
+from leadline.net.budget import budget
+from leadline.postgres.server import PrivateServer, find_binaries
+from leadline.probes.wire import record
+from leadline.views.report.charts import SCHEMA
+from record import read_environment
+
+RTTS_MS = (0.0, 0.021, 0.161, 0.685, 5.0, 20.0)  # of seed 002, and two that are farther away
+SETTINGS = {"fsync": False, "shared_buffers": "256MB", "autovacuum": False, "max_wal_size": "8GB"}
+SCALE = 10
+SPARE_S = 0.5  # for pgbench to connect, within the capture
+
+
+def leg(server: PrivateServer, bin_dir: Path, rtt_ms: float, clients: int, seconds: int, out: Path) -> tuple[float, dict[str, Any]]:
+    """Transactions a second by pgbench, and what the proxy says; the packets are in the capture `out`."""
+    proxy = Delay("127.0.0.1", 0, "127.0.0.1", server.port, rtt_s=rtt_ms / 1000)
+    _, port = proxy.address()
+    through = server.loopback_dsn.replace(f"port={server.port}", f"port={port}")
+    options = ["-n", "-c", str(clients), "-j", "1", "-T", str(seconds), through]
+    load = subprocess.Popen([bin_dir / "pgbench", *options], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    record("lo", [port], for_s=seconds - SPARE_S, out=out)
+    said, _ = load.communicate()
+    found = re.search(r"tps = ([\d.]+)", said)
+    if not found:
+        raise RuntimeError(f"pgbench said: {said}")
+    return float(found[1]), json.loads(proxy.stop())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=int, default=8, help="of each run of pgbench")
+    parser.add_argument("--clients", type=int, default=1)
+    parser.add_argument("--pg-bin", help="folder with postgres, initdb and pgbench")
+    parser.add_argument("--plot", type=Path, help="PNG of the rates measured and predicted")
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    rng, environment, binaries = random.Random(options.seed), read_environment(), find_binaries(options.pg_bin)
+    measured: dict[float, list[float]] = {rtt: [] for rtt in RTTS_MS}
+    predicted: dict[float, list[float]] = {rtt: [] for rtt in RTTS_MS}
+    trips, added = [], {}
+    with PrivateServer(binaries.bin_dir, settings=SETTINGS, loopback=True) as server, tempfile.TemporaryDirectory() as folder:
+        tables = [binaries.bin_dir / "pgbench", "-i", "-q", "-s", str(SCALE), server.dsn]
+        subprocess.run(tables, check=True, capture_output=True)
+        for round_ in range(options.rounds):
+            for rtt in rng.sample(RTTS_MS, len(RTTS_MS)):
+                out = Path(folder) / f"{round_}-{rtt}.leadline"
+                rate, added[rtt] = leg(server, binaries.bin_dir, rtt, options.clients, options.seconds, out)
+                measured[rtt].append(rate)
+                print(f"round {round_ + 1}, {rtt:g} ms: {rate:,.1f} transactions a second", file=sys.stderr)
+                if rtt == RTTS_MS[0]:
+                    with closing(open_capture(out)) as capture:
+                        found = budget(capture, RTTS_MS, base_rtt_ms=0.0)
+                    trips.append(found.trips_each.value)
+            for at in found.what_if:
+                predicted[at.rtt_ms].append(at.per_second.value)
+    rows = []
+    for rtt in RTTS_MS:
+        ratios = sorted(p / m for p, m in zip(predicted[rtt], measured[rtt]))
+        rows.append(
+            {"rtt_ms": rtt, "measured_per_s": median(measured[rtt]), "predicted_per_s": median(predicted[rtt]), "ratio": median(ratios),
+             "ratio_low": quantile(ratios, 0.025), "ratio_high": quantile(ratios, 0.975), "proxy": added[rtt]}
+        )  # fmt: skip
+        print(f"{rtt:g} ms: predicted by measured {rows[-1]['ratio']:.3f}", file=sys.stderr)
+    result = {"round_trips_per_transaction": trips, "rows": rows}
+    json.dump({"environment": environment, "options": vars(options) | {"plot": None}, "result": result}, sys.stdout, indent=1)
+    print()
+    if options.plot:
+        draw(rows, options.plot)
+
+
+def draw(rows: list[dict[str, Any]], path: Path) -> None:
+    """Both rates over the round-trip time."""
+    from vl_convert import vegalite_to_png
+
+    points = [
+        {"rtt_ms": row["rtt_ms"], "rate": row[f"{kind}_per_s"], "kind": kind} for row in rows for kind in ("measured", "predicted")
+    ]  # fmt: skip
+    x = {"field": "rtt_ms", "type": "quantitative", "scale": {"type": "symlog", "constant": 0.02}, "title": "round-trip time, ms"}
+    y = {"field": "rate", "type": "quantitative", "scale": {"type": "log"}, "title": "transactions a second"}
+    colour = {"field": "kind", "type": "nominal", "title": None}
+    marks = [
+        {"mark": {"type": "line"}, "transform": [{"filter": "datum.kind == 'predicted'"}], "encoding": {"x": x, "y": y, "color": colour}},
+        {"mark": {"type": "point", "filled": True, "size": 70}, "transform": [{"filter": "datum.kind == 'measured'"}],
+         "encoding": {"x": x, "y": y, "color": colour}},
+    ]  # fmt: skip
+    spec = {"$schema": SCHEMA, "width": 560, "height": 320, "data": {"values": points}, "layer": marks}
+    path.write_bytes(vegalite_to_png(json.dumps(spec), scale=2))
+
+
+if __name__ == "__main__":
+    main()
