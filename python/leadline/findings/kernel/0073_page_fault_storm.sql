@@ -2,21 +2,16 @@
 -- title: A program spends much of its time on page faults
 -- question: Which programs spend much of their CPU time on page faults, and how many faults are there?
 -- domain: kernel
--- needs: kernel_work, thread_time
+-- needs: kernel_work_sum, thread_time
 -- unit: seconds asleep or on a CPU in page faults
 -- cost: wall time
 -- threshold: faults_min_s = 0.2 (seconds in the window, of all threads of a program: less is a moment)
 -- threshold: confident_faults = 50 (samples and sleeps)
 -- threshold: faults_share = 0.05 (of the CPU time of the program: a twentieth)
 -- threshold: faults_per_s = 1000 (a second: fewer that take long are disks, or reclaim)
--- silent unless: exists (from kernel_work where work = 'page faults')
+-- silent unless: exists (from kernel_work_sum where work = 'page faults')
 -- wrong when: the program starts, or reads a file by mmap for the first time
-with total as (
-  select comm, count(*) as samples, count(distinct pid) as processes, count(distinct thread_id) as threads, any_value(pid) as pid,
-         sum(cpu_ns) / 1e9 as cpu_s, sum(sleep_ns) / 1e9 as sleep_s, min(ts) as ts_from, max(ts) as ts_to, mode(function) as place
-  from kernel_work where work = 'page faults' group by comm
-),
-faults as (
+with faults as (
   select n.comm, sum(t.minor_faults)::bigint as minor, sum(t.major_faults)::bigint as major, sum(t.user_ns + t.system_ns) / 1e9 as ran_s
   from thread_time t join thread_name n using (thread_id) group by n.comm
 )
@@ -27,7 +22,7 @@ select 'PAGE-FAULT-STORM' as id, severity_of((cpu_s + sleep_s) / (threads * w.wi
               program(f.comm, processes, pid), minor + major, (minor + major) / w.window_s, major, cpu_s, ran_s, sleep_s) as statement,
        cpu_s + sleep_s as cost_s, null::double as share_of_db_time, samples, f.ts_from, f.ts_to,
        to_json([{cpu_s: round(cpu_s, 6), sleep_s: round(sleep_s, 6), place: place, processes: processes, threads: threads, minor_faults: minor, major_faults: major}]) as evidence
-from total f cross join capture w join faults using (comm)
-where cpu_s + sleep_s >= getvariable('faults_min_s')
+from kernel_work_sum f cross join capture w join faults using (comm)
+where work = 'page faults' and cpu_s + sleep_s >= getvariable('faults_min_s')
   and cpu_s + sleep_s >= getvariable('faults_share') * ran_s and minor + major >= getvariable('faults_per_s') * w.window_s
 order by cost_s desc, subject

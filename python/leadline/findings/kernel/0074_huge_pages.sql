@@ -2,18 +2,13 @@
 -- title: The kernel makes or splits huge pages in the time of a program
 -- question: Which programs wait while the kernel fills, splits or joins huge pages?
 -- domain: kernel
--- needs: kernel_work
+-- needs: kernel_work_sum
 -- unit: seconds asleep or on a CPU in functions for huge pages
 -- cost: wall time
 -- threshold: huge_min_s = 0.2 (seconds in the window, of all threads of a program: less is a moment)
 -- threshold: confident_huge = 50 (samples and sleeps)
--- silent unless: exists (from kernel_work where work = 'huge pages')
+-- silent unless: exists (from kernel_work_sum where work = 'huge pages')
 -- wrong when: the program touches its memory for the first time, with huge pages that were reserved for it
-with total as (
-  select comm, count(*) as samples, count(distinct pid) as processes, count(distinct thread_id) as threads, any_value(pid) as pid,
-         sum(cpu_ns) / 1e9 as cpu_s, sum(sleep_ns) / 1e9 as sleep_s, min(ts) as ts_from, max(ts) as ts_to, mode(function) as place
-  from kernel_work where work = 'huge pages' group by comm
-)
 select 'HUGE-PAGES' as id, severity_of((cpu_s + sleep_s) / (threads * w.window_s), cpu_s + sleep_s, w.window_s) as severity,
        case when samples >= getvariable('confident_huge') then 'high' else 'medium' end as confidence,
        f.comm as subject,
@@ -21,6 +16,6 @@ select 'HUGE-PAGES' as id, severity_of((cpu_s + sleep_s) / (threads * w.window_s
               cpu_s + sleep_s, program(f.comm, processes, pid), cpu_s, sleep_s, place) as statement,
        cpu_s + sleep_s as cost_s, null::double as share_of_db_time, samples, f.ts_from, f.ts_to,
        to_json([{cpu_s: round(cpu_s, 6), sleep_s: round(sleep_s, 6), place: place, processes: processes, threads: threads}]) as evidence
-from total f cross join capture w
-where cpu_s + sleep_s >= getvariable('huge_min_s')
+from kernel_work_sum f cross join capture w
+where work = 'huge pages' and cpu_s + sleep_s >= getvariable('huge_min_s')
 order by cost_s desc, subject
