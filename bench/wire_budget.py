@@ -5,19 +5,26 @@
 
 pgbench (TPC-B-like) runs through `leadline net delay`, in each round once at every round-trip time, in an order drawn at random. Packets
 between pgbench and the proxy are captured at each, so that all bear the same cost; those of the shortest are what the prediction is made
-from: N counted, and a as what is left of the time. The measured rate is that of pgbench. Output: JSON; --plot writes a picture too.
+from: N counted, and a as what is left of the time. The measured rate is that of pgbench. A round trip is what the proxy says that it added,
+its own work included, in the mean: with nothing asked for, that is not nothing. A process of the lowest priority on each CPU keeps it from
+sleeping: to wake a CPU takes longer the longer it slept, so that a would grow with the round trip.
+
+Output: JSON; --plot writes a picture too.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
+import os
 import random
 import re
 import subprocess
 import sys
 import tempfile
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -37,8 +44,29 @@ SCALE = 10
 SPARE_S = 0.5  # for pgbench to connect, within the capture
 
 
-def leg(server: PrivateServer, bin_dir: Path, rtt_ms: float, clients: int, seconds: int, out: Path) -> tuple[float, dict[str, Any]]:
-    """Transactions a second by pgbench, and what the proxy says; the packets are in the capture `out`."""
+@contextmanager
+def awake() -> Iterator[None]:
+    """Keeps every CPU from sleeping; any other thread comes first."""
+
+    def spin(cpu: int) -> None:
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+        os.sched_setaffinity(0, {cpu})
+        while True:
+            pass
+
+    spinners = [multiprocessing.Process(target=spin, args=(cpu,), daemon=True) for cpu in os.sched_getaffinity(0)]
+    for spinner in spinners:
+        spinner.start()
+    try:
+        yield
+    finally:
+        for spinner in spinners:
+            spinner.kill()
+            spinner.join()
+
+
+def leg(server: PrivateServer, bin_dir: Path, rtt_ms: float, clients: int, seconds: int, out: Path) -> tuple[float, float]:
+    """Transactions a second by pgbench, and the round trip in ms that the proxy added; the packets are in the capture `out`."""
     proxy = Delay("127.0.0.1", 0, "127.0.0.1", server.port, rtt_s=rtt_ms / 1000)
     _, port = proxy.address()
     through = server.loopback_dsn.replace(f"port={server.port}", f"port={port}")
@@ -49,7 +77,8 @@ def leg(server: PrivateServer, bin_dir: Path, rtt_ms: float, clients: int, secon
     found = re.search(r"tps = ([\d.]+)", said)
     if not found:
         raise RuntimeError(f"pgbench said: {said}")
-    return float(found[1]), json.loads(proxy.stop())
+    told = json.loads(proxy.stop())
+    return float(found[1]), sum(told[way]["added"]["mean_ns"] for way in ("to_server", "to_client")) / 1e6
 
 
 def main() -> None:
@@ -57,6 +86,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=8, help="of each run of pgbench")
     parser.add_argument("--clients", type=int, default=1)
+    parser.add_argument("--let-sleep", action="store_true", help="do not keep the CPUs awake")
     parser.add_argument("--pg-bin", help="folder with postgres, initdb and pgbench")
     parser.add_argument("--plot", type=Path, help="PNG of the rates measured and predicted")
     parser.add_argument("--seed", type=int, default=1)
@@ -64,30 +94,35 @@ def main() -> None:
     rng, environment, binaries = random.Random(options.seed), read_environment(), find_binaries(options.pg_bin)
     measured: dict[float, list[float]] = {rtt: [] for rtt in RTTS_MS}
     predicted: dict[float, list[float]] = {rtt: [] for rtt in RTTS_MS}
-    trips, added = [], {}
+    added: dict[float, list[float]] = {rtt: [] for rtt in RTTS_MS}
+    trips = []
     with PrivateServer(binaries.bin_dir, settings=SETTINGS, loopback=True) as server, tempfile.TemporaryDirectory() as folder:
         tables = [binaries.bin_dir / "pgbench", "-i", "-q", "-s", str(SCALE), server.dsn]
         subprocess.run(tables, check=True, capture_output=True)
         for round_ in range(options.rounds):
             for rtt in rng.sample(RTTS_MS, len(RTTS_MS)):
                 out = Path(folder) / f"{round_}-{rtt}.leadline"
-                rate, added[rtt] = leg(server, binaries.bin_dir, rtt, options.clients, options.seconds, out)
+                with nullcontext() if options.let_sleep else awake():
+                    rate, really = leg(server, binaries.bin_dir, rtt, options.clients, options.seconds, out)
                 measured[rtt].append(rate)
-                print(f"round {round_ + 1}, {rtt:g} ms: {rate:,.1f} transactions a second", file=sys.stderr)
-                if rtt == RTTS_MS[0]:
-                    with closing(open_capture(out)) as capture:
-                        found = budget(capture, RTTS_MS, base_rtt_ms=0.0)
-                    trips.append(found.trips_each.value)
-            for at in found.what_if:
-                predicted[at.rtt_ms].append(at.per_second.value)
+                added[rtt].append(really)
+                print(f"round {round_ + 1}, {rtt:g} ms ({really:.3f} added): {rate:,.1f} transactions a second", file=sys.stderr)
+            shortest = Path(folder) / f"{round_}-{RTTS_MS[0]}.leadline"
+            with closing(open_capture(shortest)) as capture:
+                found = budget(capture, [added[rtt][-1] for rtt in RTTS_MS], base_rtt_ms=added[RTTS_MS[0]][-1])
+            trips.append(found.trips_each.value)
+            for rtt, at in zip(RTTS_MS, found.what_if):
+                predicted[rtt].append(at.per_second.value)
     rows = []
     for rtt in RTTS_MS:
         ratios = sorted(p / m for p, m in zip(predicted[rtt], measured[rtt]))
         rows.append(
-            {"rtt_ms": rtt, "measured_per_s": median(measured[rtt]), "predicted_per_s": median(predicted[rtt]), "ratio": median(ratios),
-             "ratio_low": quantile(ratios, 0.025), "ratio_high": quantile(ratios, 0.975), "proxy": added[rtt]}
+            {"asked_rtt_ms": rtt, "rtt_ms": median(added[rtt]), "measured_per_s": median(measured[rtt]),
+             "predicted_per_s": median(predicted[rtt]), "ratio": median(ratios),
+             "ratio_low": quantile(ratios, 0.025), "ratio_high": quantile(ratios, 0.975), "ratios": ratios}
         )  # fmt: skip
-        print(f"{rtt:g} ms: predicted by measured {rows[-1]['ratio']:.3f}", file=sys.stderr)
+        row = rows[-1]
+        print(f"{rtt:g} ms: predicted by measured {row['ratio']:.3f} [{row['ratio_low']:.3f}, {row['ratio_high']:.3f}]", file=sys.stderr)
     result = {"round_trips_per_transaction": trips, "rows": rows}
     json.dump({"environment": environment, "options": vars(options) | {"plot": None}, "result": result}, sys.stdout, indent=1)
     print()

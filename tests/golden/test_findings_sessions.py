@@ -481,6 +481,21 @@ def test_a_portal_read_in_parts_is_known_by_its_old_snapshot(cap: SyntheticCaptu
     assert rows(cap, "CHATTY-APP") == []
 
 
+@pytest.mark.parametrize(("version", "changes", "is_portal"), [(160000, 2, True), (160000, 4, False), (130000, 2, False)])
+def test_a_portal_read_alone_is_known_by_its_status_reports(tmp_path: Path, version: int, changes: int, is_portal: bool) -> None:
+    """Two for each round trip; with a statement in it, four or more. Version 13 reports less."""
+    cap = SyntheticCapture(tmp_path, server_version_num=version)
+    cap.add("statement", statement_id=78, id_source="server", query="SELECT * FROM big")
+    java = cap.add_session(application_name="java", client_addr="10.0.0.9")
+    cap.cycle(java, [("active", None, 1), ("idle in transaction", READ, 9)], 0, 60, statement_id=78, state_age_s=0.045, xact_age_s=30)
+    cap.delta(java, 0, 60, status_changes=10 * changes, voluntary_ctxt_switches=10)
+    found, other = ("FETCH-SIZE", "CHATTY-APP") if is_portal else ("CHATTY-APP", "FETCH-SIZE")
+    assert one(cap, found).subject == "application java from 10.0.0.9"
+    assert rows(cap, other) == []
+    if is_portal:
+        assert "in about 600 round trips (10 a second)" in one(cap, found).statement
+
+
 def test_a_loop_of_queries_takes_new_snapshots(cap: SyntheticCapture) -> None:
     """The extended protocol keeps the last snapshot until the next statement: holding one proves no open result."""
     cap.add("statement", statement_id=78, id_source="server", query="SELECT * FROM big where id = $1")

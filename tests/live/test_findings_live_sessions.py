@@ -229,6 +229,24 @@ def test_a_portal_read_in_small_parts_is_told_from_a_loop_of_queries(servers: Ca
     assert found["CHATTY-APP"].subject == "application orm from local"
 
 
+def test_a_portal_alone_on_a_slow_line_is_a_fetch_size(servers: Callable[[int], Server], tmp_path: Path) -> None:
+    """Nothing else runs: no snapshot moves on, and with a round trip of 100 ms there are ten parts a second."""
+    server = servers(16)
+    prepare(server)
+    portal = Portal(server, "java", "select * from account, account b")
+
+    def read_on(db: psycopg.Connection[Any], stop: threading.Event) -> None:
+        assert portal.execute(5) == 5
+        stop.wait(0.1)
+
+    with clients(server, ("beside", read_on)) as running:
+        wait_until(lambda: all(client.done for client in running))
+        found = by_rule(captured(server, tmp_path, 6, ["FETCH-SIZE", "CHATTY-APP"]))
+    portal.socket.close()
+    assert set(found) == {"FETCH-SIZE"} and found["FETCH-SIZE"].subject == "application java from local"
+    assert found["FETCH-SIZE"].cost_s == pytest.approx(6, rel=0.1)
+
+
 def test_more_work_than_cpus(servers: Callable[[int], Server], tmp_path: Path) -> None:
     server = servers(16)
     cpus = len(os.sched_getaffinity(0))

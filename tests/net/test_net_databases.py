@@ -93,6 +93,7 @@ def test_the_recommended_size_is_the_smallest_that_is_good_enough() -> None:
     assert (fetch._judged(flat)["recommended_rows"], fetch._judged(flat)["knee_rows"]) == (1, None)
     bent = [point(rows, 10_000 // rows, 10_000 + 10 * (10_000 // rows)) for rows in (1, 10, 100, 1000, 10_000)]
     assert fetch._judged(bent)["knee_rows"] == 10
+    assert (fetch._judged(points)["first_gain_rows"], fetch._judged(flat)["first_gain_rows"]) == (10, None)
 
 
 def mysql_packet(sequence: int, body: bytes) -> bytes:

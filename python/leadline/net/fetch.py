@@ -122,11 +122,16 @@ def _point(size: Size, results: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _judged(points: list[dict[str, Any]]) -> dict[str, Any]:
-    """recommended: the smallest size whose time is within ENOUGH of the best. knee: where the curve bends most."""
+    """recommended: the smallest size whose time is within ENOUGH of the best. knee: where the curve bends most.
+
+    first_gain: the first size that is faster than one row each time by more than ENOUGH; below it nothing is gained.
+    """
     ordered = sorted(points, key=lambda p: -p["round_trips"])
     best = min((p["time_ns"] for p in ordered), default=0)
     recommended = next((p["rows_per_fetch"] for p in ordered if p["time_ns"] <= ENOUGH * best), None)
-    return {"points": points, "best_ns": best, "recommended_rows": recommended, "knee_rows": _knee(ordered)}
+    one = next((p["time_ns"] for p in ordered if p["rows_per_fetch"] == 1), None)
+    gain = next((p["rows_per_fetch"] for p in ordered if one is not None and ENOUGH * p["time_ns"] <= one), None)
+    return {"points": points, "best_ns": best, "recommended_rows": recommended, "knee_rows": _knee(ordered), "first_gain_rows": gain}
 
 
 def _knee(ordered: list[dict[str, Any]]) -> int | None:

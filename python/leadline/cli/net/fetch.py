@@ -79,6 +79,8 @@ def _text(found: dict[str, Any]) -> str:
         lines.append(to_table(names, rows))
         if curve["recommended_rows"] is not None:
             lines.append(f"recommended: {curve['recommended_rows'] or 'all'} rows for each fetch, within 5 % of the best time")
+        if curve["first_gain_rows"] is not None:
+            lines.append(f"the first size that is faster than one row at a time: {curve['first_gain_rows'] or 'all'} rows")
         if curve["knee_rows"] is not None:
             lines.append(f"the curve bends at {curve['knee_rows'] or 'all'} rows")
     return "\n".join(lines)

@@ -38,10 +38,11 @@ newest_snapshot as (  -- the highest xmin any session had shown by then: a snaps
   from session_sample s join tick t using (ts)
   where s.xmin_age < 2147483648 group by s.ts
 ),
-cursor_gap as (  -- FETCH, or a snapshot older than any gap: the parts of one result
+cursor_gap as (  -- FETCH, a snapshot older than any gap, or nothing but Execute: the parts of one result
   select g.session_id, g.statement_id, sum(g.weight_s) as gap_s,
          bool_or(q.query is not null and regexp_matches(q.query, '^\s*(fetch|move)\b', 'i'))
-           or (avg(coalesce(g.xmin < n.newest_xmin, false)::int) >= getvariable('old_snapshot_part')
+           or ((avg(coalesce(g.xmin < n.newest_xmin, false)::int) >= getvariable('old_snapshot_part')
+                or g.session_id in (select session_id from portal_session))
                and coalesce(bool_and(not regexp_matches(q.query, '^\s*(insert|update|delete|merge|begin|start|commit|end|set|savepoint|release)\b', 'i')), true)) as is_cursor
   from (select * from step where in_gap) g
   asof left join newest_snapshot n on g.ts - getvariable('cursor_snapshot_s') * 1e9 >= n.ts

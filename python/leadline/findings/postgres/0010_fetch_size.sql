@@ -5,7 +5,7 @@
 -- needs: session_sample, tick
 -- unit: seconds between the parts of a result, while the server waited for the next request
 -- cost: round trips
--- threshold: fetch_trips_per_s = 10 (parts per second of one session while it reads; with fewer, each part is large enough)
+-- threshold: fetch_part_s = 0.07 (seconds of the server's work for each part; with more, each part is large enough)
 -- threshold: fetch_gap_share = 0.3 (a third of the reading time goes to round trips)
 -- threshold: fetch_min_s = 1.0 (seconds in the window; with less there are too few samples)
 -- threshold: fetch_gap_s = 0.5 (seconds; a longer pause is the client's own work, not a round trip)
@@ -40,7 +40,7 @@ part as (
   from (select * from reading anti join long_pause using (session_id, state_change)) r
   asof left join newest_snapshot n on r.ts - getvariable('fetch_snapshot_s') * 1e9 >= n.ts
 ),
-cursor as (  -- FETCH by name, or the same statement goes on with a snapshot older than any gap: a portal is open
+cursor as (  -- FETCH by name, or the same statement goes on with a snapshot older than any gap, or with nothing but Execute: a portal is open
   select p.session_id, p.statement_id, any_value(p.pid) as pid, any_value(p.application_name) as application_name,
          any_value(p.client_addr) as client_addr, any_value(p.usename) as usename, any_value(q.query) as query,
          sum(p.weight_s) as read_s, sum(p.weight_s) filter (where p.in_gap) as gap_s, count(*) filter (where p.in_gap) as samples,
@@ -50,7 +50,8 @@ cursor as (  -- FETCH by name, or the same statement goes on with a snapshot old
   from part p left join statement q using (statement_id)
   group by p.session_id, p.statement_id
   having bool_or(q.query is not null and regexp_matches(q.query, '^\s*(fetch|move)\b', 'i'))
-      or (avg(coalesce(p.old_snapshot, false)::int) filter (where p.in_gap) >= getvariable('old_snapshot_part')
+      or ((avg(coalesce(p.old_snapshot, false)::int) filter (where p.in_gap) >= getvariable('old_snapshot_part')
+           or p.session_id in (select session_id from portal_session))
           and coalesce(bool_and(not regexp_matches(q.query, '^\s*(insert|update|delete|merge|begin|start|commit|end|set|savepoint|release)\b', 'i')), true))
 ),
 gap_of_session as (select session_id, sum(weight_s) as all_gaps_s from part where in_gap group by session_id),
@@ -60,7 +61,7 @@ trip as (  -- of the whole session; each round trip reports its status twice or 
 small_part as (  -- over SQL the ages are off by the time of the query: there each sample must show another gap
   select c.* replace (case when a.tier = 'shm' then greatest(typical_gap_s, 1e-5) end as typical_gap_s), t.counted_trips,
          case when a.tier = 'shm' then gap_s / greatest(typical_gap_s, 1e-5) end as seen_trips,
-         case when a.tier = 'shm' then gap_s / greatest(typical_gap_s, 1e-5) / read_s >= getvariable('fetch_trips_per_s')
+         case when a.tier = 'shm' then read_s - gap_s <= getvariable('fetch_part_s') * gap_s / greatest(typical_gap_s, 1e-5)
               else seen_gaps >= getvariable('small_part_gaps') * samples end as is_small
   from cursor c cross join about a join gap_of_session g using (session_id) left join trip t using (session_id)
   where c.gap_s >= getvariable('gap_part') * g.all_gaps_s
