@@ -4,9 +4,11 @@
     python bench/net_floor.py --pairs 2 --seconds 0.5    does everything work?
 
 rtt: `leadline net rtt` in pairs with a ping-pong in C (pingpong.c), and with `sockperf ping-pong --tcp --full-rtt` where there is one: it
-prints half of the round trip unless it is told otherwise. All messages have the same size; leadline's have 20 bytes of header in it.
+prints half of the round trip unless it is told otherwise. All messages have the same size; leadline's have 20 bytes of header in it. The
+clients run on one CPU, the servers on another.
 delay: the round trip through `leadline net delay` less the one without it, in pairs, from 0.1 to 100 ms. Both have as long a pause between
 requests: a server that has slept wakes up more slowly, with and without a proxy. `told`: what the proxy says that it added.
+In both no CPU sleeps, unless --let-sleep: to wake one up takes longer the longer it slept, which is not what is measured here.
 relay: bytes a second through the proxy with a delay of 1 ms, in pairs with a relay in C. Output: JSON; ratios are leadline by peer.
 """
 
@@ -14,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import re
 import shutil
@@ -21,12 +24,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+from cpus import awake, on
 from leadline._core.net import Delay, rtt
 from leadline.lab import interleave
 from record import read_environment
@@ -49,11 +53,19 @@ def child(*command: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
             process.kill()
 
 
+def ends() -> tuple[int, int]:
+    """The CPUs of a client and of its server."""
+    near, *_, far = sorted(os.sched_getaffinity(0))
+    return near, far
+
+
 @contextmanager
-def echo() -> Iterator[tuple[str, int]]:
+def echo(cpu: int) -> Iterator[tuple[str, int]]:
     """`leadline net echo` in a process of its own, as the others have theirs."""
     code = "from leadline._core.net import Echo; e = Echo('127.0.0.1', 0); print(e.address()[1], flush=True); input()"
-    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with on({cpu}):
+        process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    with process:
         assert process.stdout is not None
         try:
             yield "127.0.0.1", int(process.stdout.readline())
@@ -90,23 +102,24 @@ def pairs(peer: Callable[[], Times], own: Callable[[], Times], number: int, rng:
 
 def round_trips(program: str, options: argparse.Namespace, rng: random.Random) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    with echo() as address:
+    near, far = ends()
+    with echo(far) as address, on({near}):
         for size in SIZES:
             own = lambda size=size: by_leadline(address, size, options.seconds)  # noqa: E731
-            with child(program, "serve", str(size)) as (_, port):
+            with child("taskset", "-c", str(far), program, "serve", str(size)) as (_, port):
                 peer = lambda size=size, port=port: by_c(program, port, size, options.seconds)  # noqa: E731
                 found[f"c, {size} bytes"] = pairs(peer, own, options.pairs, rng)
             if shutil.which("sockperf"):
-                with sockperf_server() as port_of:
+                with sockperf_server(far) as port_of:
                     peer = lambda size=size, port=port_of: by_sockperf(port, size, options.seconds)  # noqa: E731
                     found[f"sockperf, {size} bytes"] = pairs(peer, own, options.pairs, rng)
     return found
 
 
 @contextmanager
-def sockperf_server() -> Iterator[int]:
+def sockperf_server(cpu: int) -> Iterator[int]:
     port = 11_111
-    command = ["sockperf", "server", "--tcp", "-i", "127.0.0.1", "-p", str(port)]
+    command = ["taskset", "-c", str(cpu), "sockperf", "server", "--tcp", "-i", "127.0.0.1", "-p", str(port)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         assert process.stdout is not None
         for line in process.stdout:
@@ -121,13 +134,15 @@ def sockperf_server() -> Iterator[int]:
 def delays(options: argparse.Namespace, rng: random.Random) -> list[dict[str, Any]]:
     """Of each delay the median over the pairs of what the proxy really added, by the client's clock and by its own."""
     rows = []
-    with echo() as address:
+    near, far = ends()
+    with echo(far) as address:
         for ms in DELAYS_MS:
-            proxy = Delay("127.0.0.1", 0, *address, rtt_s=ms / 1000)
+            proxy = Delay("127.0.0.1", 0, *address, rtt_s=ms / 1000)  # on any CPU
             requests = max(20, min(2000, round(1000 * options.seconds / ms)))
             through = lambda proxy=proxy, n=requests: by_leadline(proxy.address(), 270, 60.0, n)  # noqa: E731
             bare = lambda n=requests, ms=ms: by_leadline(address, 270, 60.0, n, 1000 / ms)  # noqa: E731
-            run = list(interleave.legs(bare, through, options.pairs, rng))
+            with on({near}):
+                run = list(interleave.legs(bare, through, options.pairs, rng))
             by_pair: dict[int, dict[bool, float]] = {}
             for leg in run:
                 by_pair.setdefault(leg.pair, {})[leg.on] = leg.result["p50_ns"]
@@ -173,6 +188,7 @@ def main() -> int:
     parser.add_argument("--pairs", type=int, default=10)
     parser.add_argument("--seconds", type=float, default=3.0, help="of each leg")
     parser.add_argument("--gigabytes", type=float, default=4.0, help="of each leg of the relays")
+    parser.add_argument("--let-sleep", action="store_true", help="do not keep the CPUs awake")
     parser.add_argument("--only", choices=["rtt", "delay", "relay"])
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
@@ -181,10 +197,11 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         program = f"{folder}/pingpong"
         subprocess.run(["cc", "-O2", "-o", program, str(SOURCE)], check=True)
-        if options.only in (None, "rtt"):
-            result["rtt"] = round_trips(program, options, rng)
-        if options.only in (None, "delay"):
-            result["delay"] = delays(options, rng)
+        with nullcontext() if options.let_sleep else awake():
+            if options.only in (None, "rtt"):
+                result["rtt"] = round_trips(program, options, rng)
+            if options.only in (None, "delay"):
+                result["delay"] = delays(options, rng)
         if options.only in (None, "relay"):
             result["relay"] = throughput(program, options, rng)
     json.dump(result, sys.stdout, indent=1)

@@ -16,19 +16,17 @@ from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
-import os
 import random
 import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, nullcontext
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+from cpus import awake
 from leadline._core.net import Delay
 from leadline.capture.reader import open_capture
 from leadline.lab.paired import quantile
@@ -42,27 +40,6 @@ RTTS_MS = (0.0, 0.021, 0.161, 0.685, 5.0, 20.0)  # of seed 002, and two that are
 SETTINGS = {"fsync": False, "shared_buffers": "256MB", "autovacuum": False, "max_wal_size": "8GB"}
 SCALE = 10
 SPARE_S = 0.5  # for pgbench to connect, within the capture
-
-
-@contextmanager
-def awake() -> Iterator[None]:
-    """Keeps every CPU from sleeping; any other thread comes first."""
-
-    def spin(cpu: int) -> None:
-        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-        os.sched_setaffinity(0, {cpu})
-        while True:
-            pass
-
-    spinners = [multiprocessing.Process(target=spin, args=(cpu,), daemon=True) for cpu in os.sched_getaffinity(0)]
-    for spinner in spinners:
-        spinner.start()
-    try:
-        yield
-    finally:
-        for spinner in spinners:
-            spinner.kill()
-            spinner.join()
 
 
 def leg(server: PrivateServer, bin_dir: Path, rtt_ms: float, clients: int, seconds: int, out: Path) -> tuple[float, float]:

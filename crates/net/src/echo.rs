@@ -10,9 +10,8 @@ use leadline_errors::{Error, Kind};
 use serde_json::{json, Value};
 
 use crate::frame::{Header, HEADER};
+use crate::piece::{Piece, PIECE};
 
-/// Bytes that are read or written at once.
-const PIECE: usize = 64 << 10;
 /// Connections at a time; more are closed at once and counted.
 const MOST_CONNECTIONS: usize = 1024;
 
@@ -159,9 +158,9 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
 /// Answers requests until the other end closes.
 fn serve(mut stream: TcpStream, counts: &Counts) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    let mut buffer = vec![0; PIECE];
+    let mut buffer = Piece::new();
     let mut filled = 0;
-    let mut out = vec![0; PIECE];
+    let mut out = Piece::new();
     loop {
         while filled < HEADER {
             match stream.read(&mut buffer[filled..])? {

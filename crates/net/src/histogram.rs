@@ -1,5 +1,6 @@
 //! Times in an HDR histogram: three significant digits from 1 ns to an hour, so that any percentile is right within 0.1 %, and histograms
-//! of many threads, seconds and runs can be added.
+//! of many threads, seconds and runs can be added. While there are few values, percentiles are exact: 0.1 % of a long delay is more than
+//! what a proxy adds to it by itself.
 
 use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
 use hdrhistogram::Histogram;
@@ -7,10 +8,15 @@ use serde_json::{json, Value};
 
 const LONGEST_NS: u64 = 3_600_000_000_000;
 const DIGITS: u8 = 3;
+const FEW: usize = 1024;
 
 /// Durations in nanoseconds.
 #[derive(Clone)]
-pub struct Times(Histogram<u64>);
+pub struct Times {
+    histogram: Histogram<u64>,
+    /// Every value, or, when it holds fewer than the histogram counts, nothing of use.
+    few: Vec<u64>,
+}
 
 impl Default for Times {
     fn default() -> Times {
@@ -21,27 +27,51 @@ impl Default for Times {
 impl Times {
     /// None yet.
     pub fn new() -> Times {
-        Times(Histogram::new_with_bounds(1, LONGEST_NS, DIGITS).expect("the bounds are constants that it takes"))
+        let histogram = Histogram::new_with_bounds(1, LONGEST_NS, DIGITS);
+        Times { histogram: histogram.expect("the bounds are constants that it takes"), few: Vec::new() }
     }
 
     /// Counts one; what is longer than an hour counts as an hour, what is shorter than 1 ns as 1 ns.
     pub fn record(&mut self, ns: i64) {
-        self.0.saturating_record(ns.max(1) as u64);
+        let ns = (ns.max(1) as u64).min(LONGEST_NS);
+        self.histogram.saturating_record(ns);
+        if self.few.len() < FEW {
+            self.few.push(ns);
+        }
     }
 
     /// Adds all of another.
     pub fn add(&mut self, other: &Times) {
-        self.0.add(&other.0).expect("both have the same bounds");
+        let whole = self.is_exact() && other.is_exact() && self.few.len() + other.few.len() <= FEW;
+        self.histogram.add(&other.histogram).expect("both have the same bounds");
+        if whole {
+            self.few.extend_from_slice(&other.few);
+        } else {
+            self.few.truncate(0);
+            self.few.shrink_to_fit();
+        }
+    }
+
+    fn is_exact(&self) -> bool {
+        self.few.len() as u64 == self.count()
     }
 
     /// How many.
     pub fn count(&self) -> u64 {
-        self.0.len()
+        self.histogram.len()
     }
 
     /// The value below or at which this share lies; None without values.
     pub fn quantile(&self, share: f64) -> Option<u64> {
-        (!self.0.is_empty()).then(|| self.0.value_at_quantile(share))
+        if self.count() == 0 {
+            return None;
+        }
+        if !self.is_exact() {
+            return Some(self.histogram.value_at_quantile(share));
+        }
+        let rank = (share * self.few.len() as f64).ceil() as usize;
+        let mut values = self.few.clone();
+        Some(*values.select_nth_unstable(rank.clamp(1, self.few.len()) - 1).1)
     }
 
     /// The largest; None without values.
@@ -51,11 +81,11 @@ impl Times {
 
     /// Count, mean, least, percentiles and largest; null where there are no values.
     pub fn summary(&self) -> Value {
-        let some = !self.0.is_empty();
+        let some = self.count() > 0;
         json!({
             "count": self.count(),
-            "min_ns": some.then(|| self.0.min()),
-            "mean_ns": some.then(|| self.0.mean()),
+            "min_ns": some.then(|| self.histogram.min()),
+            "mean_ns": some.then(|| self.histogram.mean()),
             "p50_ns": self.quantile(0.5),
             "p90_ns": self.quantile(0.9),
             "p99_ns": self.quantile(0.99),
@@ -68,14 +98,14 @@ impl Times {
     /// In the form `V2 compressed`, which the libraries of HdrHistogram in every language read.
     pub fn v2_compressed(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
-        V2DeflateSerializer::new().serialize(&self.0, &mut bytes).expect("a Vec takes all bytes");
+        V2DeflateSerializer::new().serialize(&self.histogram, &mut bytes).expect("a Vec takes all bytes");
         bytes
     }
 
     /// Buckets that hold values: least and largest value of each, and the count.
     pub fn buckets(&self) -> Vec<(u64, u64, u64)> {
-        let of = |value: u64| (self.0.lowest_equivalent(value), self.0.highest_equivalent(value));
-        self.0
+        let of = |value: u64| (self.histogram.lowest_equivalent(value), self.histogram.highest_equivalent(value));
+        self.histogram
             .iter_recorded()
             .map(|step| {
                 let (low, high) = of(step.value_iterated_to());
@@ -100,6 +130,35 @@ mod tests {
     }
 
     #[test]
+    fn percentiles_of_few_values_are_exact_also_of_sums() {
+        let (mut a, mut b) = (Times::new(), Times::new());
+        [100_007_001, 100_000_003, 100_000_002].into_iter().for_each(|ns| a.record(ns));
+        [100_000_001, 100_000_000].into_iter().for_each(|ns| b.record(ns));
+        assert_eq!(
+            (a.quantile(0.5), a.quantile(0.0), a.max()),
+            (Some(100_000_003), Some(100_000_002), Some(100_007_001))
+        );
+        a.add(&b);
+        assert_eq!((a.count(), a.quantile(0.5), a.quantile(0.2)), (5, Some(100_000_002), Some(100_000_000)));
+    }
+
+    #[test]
+    fn values_beyond_the_few_leave_it_to_the_histogram() {
+        let within = |times: &Times, ns: u64| times.quantile(0.5).unwrap().abs_diff(ns) <= ns / 1000;
+        let (mut a, mut b) = (Times::new(), Times::new());
+        (0..FEW as i64 - 1).for_each(|n| a.record(5_000_000 + n));
+        b.add(&a);
+        assert_eq!(b.quantile(0.5), Some(5_000_000 + FEW as u64 / 2 - 1));
+        b.add(&a); // too many together
+        assert!(within(&b, 5_000_500) && b.count() == 2 * (FEW as u64 - 1));
+        b.add(&a); // and it stays so
+        b.record(9_000_000);
+        assert!(within(&b, 5_000_500) && b.max() >= Some(9_000_000));
+        (0..2 * FEW as i64).for_each(|_| a.record(9_000_000));
+        assert!(within(&a, 9_000_000));
+    }
+
+    #[test]
     fn buckets_and_sums_keep_the_count() {
         let (mut a, mut b) = (Times::new(), Times::new());
         (0..100).for_each(|_| a.record(7));
@@ -118,6 +177,6 @@ mod tests {
         let bytes = times.v2_compressed();
         let back: Histogram<u64> =
             hdrhistogram::serialization::Deserializer::new().deserialize(&mut bytes.as_slice()).unwrap();
-        assert_eq!(back, times.0);
+        assert_eq!(back, times.histogram);
     }
 }

@@ -20,6 +20,7 @@ pub mod histogram;
 pub mod icmp;
 pub mod link;
 pub mod mysql;
+mod piece;
 pub mod postgres;
 pub mod rtt;
 pub mod tcp_info;

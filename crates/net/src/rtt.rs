@@ -24,13 +24,12 @@ use crate::clock::{exact_timers, now_ns, wait_until};
 use crate::fault::{Fault, Outcome};
 use crate::frame::{Header, HEADER, LONGEST};
 use crate::histogram::Times;
+use crate::piece::{Piece, PIECE};
 use crate::tcp_info::TcpInfo;
 
 const SECOND: i64 = 1_000_000_000;
 /// How long a read waits before it looks whether it shall stop.
 const LOOK: Duration = Duration::from_millis(100);
-/// Bytes that are read or written at once.
-const PIECE: usize = 64 << 10;
 
 /// What to measure.
 #[derive(Debug, Clone)]
@@ -307,7 +306,7 @@ pub(crate) struct Line<'a> {
     /// The request as it is sent, header first, if `buffer` is too small for it. The payload means nothing, and memory that was just read is
     /// in the cache.
     out: Vec<u8>,
-    buffer: Vec<u8>,
+    buffer: Piece,
     response: u32,
     request: u32,
     seq: u64,
@@ -327,7 +326,7 @@ impl<'a> Line<'a> {
             stop,
             timeout,
             out: vec![0; if size > PIECE { size } else { 0 }],
-            buffer: vec![0; PIECE],
+            buffer: Piece::new(),
             response,
             request,
             seq: 0,
