@@ -1,14 +1,16 @@
-/* What net_floor.py compares with: the least that a program can do on sockets of this host.
+/* What net_floor.py and wire_loss.py compare with: the least that a program can do on sockets of this host.
  *
  *   pingpong serve SIZE             sends each SIZE bytes back; prints its port
  *   pingpong ping PORT SIZE SECONDS prints the median and the 99th percentile of the round trips in ns, and how many there were
  *   pingpong relay PORT             passes on to PORT, 256 kB at a time, one connection; prints its port
  *   pingpong sink                   reads one connection to its end; prints its port, then bytes a second
  *   pingpong source PORT BYTES      sends so many
+ *   pingpong drip PORT RATE SECONDS sends one byte RATE times a second, each in a segment of its own; prints how many it sent, and the
+ *                                   segments that its TCP says it sent and received
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
-#include <netinet/tcp.h>
+#include <linux/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -113,6 +115,23 @@ static void sink(void) {
   printf("%.0f\n", total / ((now() - from) / 1e9));
 }
 
+static void drip(const char *port, double rate, double seconds) {
+  int fd = connected(port);
+  struct tcp_info info;
+  socklen_t n = sizeof info;
+  long begin = now(), count = (long)(rate * seconds);
+  for (long i = 0; i < count; i++) {
+    while (now() < begin + (long)(i / rate * 1e9)) {
+    }
+    if (!sent(fd, buffer, 1)) fail("send");
+  }
+  shutdown(fd, SHUT_WR);
+  while (read(fd, buffer, sizeof buffer) > 0) {
+  }
+  if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &n)) fail("TCP_INFO");
+  printf("%ld %.6f %u %u\n", count, (now() - begin) / 1e9, info.tcpi_segs_out, info.tcpi_segs_in);
+}
+
 int main(int argc, char **argv) {
   const char *mode = argc > 1 ? argv[1] : "";
   if (!strcmp(mode, "serve") && argc == 3) {
@@ -133,6 +152,8 @@ int main(int argc, char **argv) {
     int fd = connected(argv[2]);
     for (long left = atol(argv[3]); left > 0; left -= sizeof buffer)
       if (!sent(fd, buffer, left < (long)sizeof buffer ? left : (long)sizeof buffer)) fail("source");
+  } else if (!strcmp(mode, "drip") && argc == 5) {
+    drip(argv[2], atof(argv[3]), atof(argv[4]));
   } else {
     fprintf(stderr, "usage: see the head of pingpong.c\n");
     return 2;
