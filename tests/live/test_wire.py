@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import socket
+import struct
 import threading
 from collections.abc import Iterator
 from contextlib import closing
@@ -117,3 +119,27 @@ def test_a_capture_of_an_interface_is_whole(server: PrivateServer, tmp_path: Pat
         # The capture may end between a request and its answer.
         assert seen["whole"] is not None and row["trips"] == seen["whole"]["count"] > 10 and row["open"] <= 1
         assert row["within"]
+
+
+SEGMENTS = struct.Struct("=136x2I")  # of struct tcp_info: segs_out, segs_in
+
+
+@pytest.mark.parametrize("is_looking", [True, False])
+def test_every_packet_is_seen_or_counted_as_lost(is_looking: bool) -> None:
+    """TCP says how many segments a connection had. Nobody empties the ring until they are all there, or somebody does all the time."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        probe = WireProbe(None, "lo", [listener.getsockname()[1]], ring_bytes=(32 if is_looking else 2) << 20)
+        if is_looking:
+            probe.start()
+        with socket.create_connection(listener.getsockname()) as client, listener.accept()[0] as peer:
+            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            for _ in range(20_000 if is_looking else 60_000):
+                client.send(b"x")
+                peer.recv(100)
+            sent, received = SEGMENTS.unpack(client.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, SEGMENTS.size))
+            if not is_looking:
+                probe.start()
+            final = probe.stop()
+    seen = probe.summary()["counts"]["packets"]
+    assert seen + final["lost"] == sent + received
+    assert (final["lost"] == 0) if is_looking else (final["lost"] > 0 < seen)
