@@ -25,7 +25,8 @@ MOST_CELLS = 400  # with more, seconds of all connections together are drawn
 # One row for each connection and second. The time of a round trip begins where the answer before it ended.
 CELLS = """
 with work as (
-  select t.*, c.client_payload_bytes from wire_roundtrip t join wire_connection c using (connection_id)
+  select t.* exclude (transactions), case when c.transactions is not null then t.transactions end as transactions
+  from wire_roundtrip t join wire_connection c using (connection_id)
   where t.purpose not in ('start-up', 'authentication', 'encryption request', 'cancel', 'terminate') and t.last_ns is not null
 )
 select connection_id, ts // 1000000000 as second, count(*) as trips, sum(transactions)::bigint as transactions,
@@ -59,10 +60,14 @@ class WhatIf:
 
 @dataclass(frozen=True)
 class Budget:
-    """unit: transaction, or round trip where transactions cannot be told. rtt_from: how the present round-trip time is known."""
+    """unit: transaction, or round trip where transactions cannot be told. rtt_from: how the present round-trip time is known.
+
+    unread_connections: left out, because their messages cannot be read while those of others can.
+    """
 
     unit: str
     connections: int
+    unread_connections: int
     transactions: int
     round_trips: int
     window_s: float
@@ -85,13 +90,16 @@ def budget(
 ) -> Budget:
     """The budget of the packets of a capture. base_rtt_ms: the present round-trip time, when it is known better. Raises LeadlineError."""
     cells = capture.rows(CELLS)
-    trips, transactions = sum(c["trips"] for c in cells), sum(c["transactions"] for c in cells)
-    if not trips:
+    if not cells:
         hint = "leadline net packets shows what is there"
         raise LeadlineError("not_found", "no round trips in the packets", hint=hint, where=str(capture.path))
     rtt_ms, rtt_from = (base_rtt_ms, "given") if base_rtt_ms is not None else _rtt(capture)
+    all_connections = _connections(cells)
+    if any(c["transactions"] for c in cells):
+        cells = [c for c in cells if c["transactions"] is not None]
+    trips, transactions = sum(c["trips"] for c in cells), sum(c["transactions"] or 0 for c in cells)
     unit = "transaction" if transactions else "round trip"
-    connections = len({c["connection_id"] for c in cells})
+    connections = _connections(cells)
     counted = "transactions" if transactions else "trips"
     numbers: list[tuple[int, ...]] = [(c["trips"], c[counted], c["cycle_ns"], c["bytes"]) for c in cells]
     if len(numbers) > MOST_CELLS:
@@ -125,9 +133,14 @@ def budget(
         for rtt in rtts_ms
     ]
     return Budget(
-        unit, connections, int(whole[1]), trips, window_s, rtt_ms, rtt_from, estimate(lambda d: d[0] / d[1]), whole[3] / whole[1],
+        unit, connections, all_connections - connections, int(whole[1]), trips,
+        window_s, rtt_ms, rtt_from, estimate(lambda d: d[0] / d[1]), whole[3] / whole[1],
         estimate(lambda d: d[2] / d[1] / 1e6), estimate(rest), whole[1] / window_s if window_s else 0.0, busy, what_if,
     )  # fmt: skip
+
+
+def _connections(cells: Sequence[dict[str, Any]]) -> int:
+    return len({c["connection_id"] for c in cells})
 
 
 def _sums(cells: Sequence[tuple[int, ...]]) -> tuple[float, ...]:
@@ -159,6 +172,8 @@ def lines(found: Budget) -> Iterator[str]:
     trips, cycle, rest = found.trips_each, found.cycle_ms, found.rest_ms
     seen = f"{count(found.transactions, found.unit)} in {found.window_s:.2f} s on {count(found.connections, 'connection')}"
     yield f"{seen}: {found.per_second:,.1f} a second"
+    if found.unread_connections:
+        yield f"{count(found.unread_connections, 'connection')} left out: the messages could not be read"
     if found.unit != "transaction":
         yield "transactions cannot be told: the budget is that of one round trip"
     yield f"round-trip time   {found.rtt_ms:.4g} ms ({found.rtt_from})"
@@ -184,6 +199,8 @@ def capture_of(path: str, ports: Sequence[int], into: Path) -> Path:
     """The folder of a capture as it is, or a file of packets read into a new capture below `into`."""
     if Path(path).is_dir():
         return Path(path)
+    if not Path(path).exists():
+        raise LeadlineError("not_found", "no such file or folder", hint="name a capture or a file of packets (pcap, pcapng)", where=path)
     from leadline.net.packets import read_into
 
     directory, _ = read_into(path, ports, out=into / "packets.leadline")
