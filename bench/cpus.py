@@ -38,3 +38,9 @@ def on(cpus: Collection[int]) -> Iterator[None]:
         yield
     finally:
         os.sched_setaffinity(0, before)
+
+
+def ends() -> tuple[int, int]:
+    """The CPUs of a client and of its server."""
+    near, *_, far = sorted(os.sched_getaffinity(0))
+    return near, far

@@ -3,9 +3,10 @@
     python bench/fetch_size.py > fetch.json                        about an hour: one row at a time alone takes 17 minutes
     python bench/fetch_size.py --rows 500 --rtt 5 --check 1        does everything work?
 
-Three parts. The sweep reads the table once with each size, from less than a row to everything at once. The limited sweep does so with at
-most 256 kB under way, as a small socket buffer has it. The check reads with the larger sizes in turn, in random order, to see how far the
-size that the sweep recommends is from the best. While a client reads a few rows at a time, and while one has the limit, a capture is taken;
+The sweep reads the table once with each size, from less than a row to everything at once, on a line that is as fast as this host. The
+`line` sweep has 160 Mbit a second, as the line of seed 000 seems to have had. The limited sweep has at most 256 kB under way, as a small
+socket buffer has it. The check reads over the line with the larger sizes, in random order in each round, to see how far the size that its
+sweep recommends is from the best. While a client reads a few rows at a time, and while one has the limit, a capture is taken;
 what its findings say is in the result. Output: JSON; --plot writes a picture too.
 """
 
@@ -37,12 +38,15 @@ from record import read_environment
 
 ROW_BYTES = 5970  # with the headers of row and column, 6,000
 SIZES = "4kB,8kB,12kB,16kB,32kB,64kB,128kB,256kB,512kB,1MB,2MB,4MB,8MB,16MB,32MB,all"
+FROM_FIVE_ROWS = "32kB,64kB,128kB,256kB,512kB,1MB,2MB,4MB,8MB,16MB,32MB,all"
 LIMITED = "32kB,64kB,128kB,256kB,512kB,1MB,4MB,16MB,all"
 CHECKED = "512kB,1MB,2MB,4MB,8MB,16MB,32MB,all"
 WINDOW = 256 << 10
+RATE_BIT = 160e6
 BAD_ROWS = 20
 LIVE_S = 15.0
 QUERY = "select * from wide"
+TITLES = {"sweep": "no limit", "line": "160 Mbit a second", "limited": "256 kB under way"}
 RESAMPLES = 2000
 SETTINGS = {"fsync": False, "autovacuum": False, "shared_buffers": "256MB"}
 
@@ -110,10 +114,10 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=10_000)
     parser.add_argument("--rtt", type=float, default=100.0, metavar="MS")
     parser.add_argument("--check", type=int, default=9, metavar="N", help="rounds of the check")
-    parser.add_argument("--parts", default="sweep,limited,live,check", help="what to do")
-    parser.add_argument("--recommended", type=int, metavar="ROWS", help="for a check without a sweep")
+    parser.add_argument("--parts", default="sweep,line,limited,live,check", help="what to do")
+    parser.add_argument("--recommended", type=int, metavar="ROWS", help="for a check without the sweep of the line")
     parser.add_argument("--pg-bin", help="folder with postgres and initdb")
-    parser.add_argument("--plot", type=Path, help="PNG of the two sweeps")
+    parser.add_argument("--plot", type=Path, help="PNG of the sweeps")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     rng, environment, parts = random.Random(options.seed), read_environment(), options.parts.split(",")
@@ -124,6 +128,9 @@ def main() -> None:
         server = server_of(private.loopback_dsn)
         if "sweep" in parts:
             result["sweep"] = fetch.measure(server, whole, tell("sweep"))
+        line = replace(whole, sizes=fetch.parse_sizes(FROM_FIVE_ROWS), rate_bit=RATE_BIT)
+        if "line" in parts:
+            result["line"] = fetch.measure(server, line, tell("line"))
         if "limited" in parts:
             limited = replace(whole, sizes=fetch.parse_sizes(LIMITED), window=WINDOW)
             result["limited"] = fetch.measure(server, limited, tell("limited"))
@@ -133,22 +140,21 @@ def main() -> None:
                 result[name] = live(private, server, proxy, rows, Path(folder) / f"{name}.leadline")
                 proxy.stop()
         if "check" in parts:
-            rounds = check(server, replace(whole, sizes=fetch.parse_sizes(CHECKED)), options.check, rng)
-            rows = result["sweep"]["curves"][0]["recommended_rows"] if "sweep" in result else options.recommended
+            rounds = check(server, replace(line, sizes=fetch.parse_sizes(CHECKED)), options.check, rng)
+            rows = result["line"]["curves"][0]["recommended_rows"] if "line" in result else options.recommended
             result["check"] = compared(rounds, rows, rng)
     json.dump({"environment": environment, "options": vars(options) | {"plot": None}, "result": result}, sys.stdout, indent=1)
     print()
     if options.plot:
-        draw({name: result[name] for name in ("sweep", "limited") if name in result}, options.plot)
+        draw({name: result[name] for name in TITLES if name in result}, options.plot)
 
 
 def draw(sweeps: dict[str, Any], path: Path) -> None:
     """Time and peak send queue over the size, one line for each sweep."""
     from vl_convert import vegalite_to_png
 
-    titles = {"sweep": "no limit", "limited": f"{WINDOW >> 10} kB under way"}
     points = [
-        {"kind": titles[name], "bytes": p["asked_bytes"] or p["bytes_per_fetch"], "s": p["time_ns"] / 1e9,
+        {"kind": TITLES[name], "bytes": p["asked_bytes"] or p["bytes_per_fetch"], "s": p["time_ns"] / 1e9,
          "queue": p["peak_send_queue_bytes"]}
         for name, sweep in sweeps.items()
         for p in sweep["curves"][0]["points"]

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
 import re
 import shutil
@@ -30,7 +29,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from cpus import awake, on
+from cpus import awake, ends, on
 from leadline._core.net import Delay, rtt
 from leadline.lab import interleave
 from record import read_environment
@@ -51,12 +50,6 @@ def child(*command: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
             yield process, process.stdout.readline().strip()
         finally:
             process.kill()
-
-
-def ends() -> tuple[int, int]:
-    """The CPUs of a client and of its server."""
-    near, *_, far = sorted(os.sched_getaffinity(0))
-    return near, far
 
 
 @contextmanager

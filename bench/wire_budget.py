@@ -7,7 +7,8 @@ pgbench (TPC-B-like) runs through `leadline net delay`, in each round once at ev
 between pgbench and the proxy are captured at each, so that all bear the same cost; those of the shortest are what the prediction is made
 from: N counted, and a as what is left of the time. The measured rate is that of pgbench. A round trip is what the proxy says that it added,
 its own work included, in the mean: with nothing asked for, that is not nothing. A process of the lowest priority on each CPU keeps it from
-sleeping: to wake a CPU takes longer the longer it slept, so that a would grow with the round trip.
+sleeping: to wake a CPU takes longer the longer it slept, so that a would grow with the round trip. pgbench runs on one CPU, the server on
+another: where both ends of a socket run decides how long a byte takes.
 
 Output: JSON; --plot writes a picture too.
 """
@@ -21,12 +22,12 @@ import re
 import subprocess
 import sys
 import tempfile
-from contextlib import closing, nullcontext
+from contextlib import ExitStack, closing, nullcontext
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from cpus import awake
+from cpus import awake, ends, on
 from leadline._core.net import Delay
 from leadline.capture.reader import open_capture
 from leadline.lab.paired import quantile
@@ -48,7 +49,8 @@ def leg(server: PrivateServer, bin_dir: Path, rtt_ms: float, clients: int, secon
     _, port = proxy.address()
     through = server.loopback_dsn.replace(f"port={server.port}", f"port={port}")
     options = ["-n", "-c", str(clients), "-j", "1", "-T", str(seconds), through]
-    load = subprocess.Popen([bin_dir / "pgbench", *options], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    with on({ends()[0]}):
+        load = subprocess.Popen([bin_dir / "pgbench", *options], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     record("lo", [port], for_s=seconds - SPARE_S, out=out)
     said, _ = load.communicate()
     found = re.search(r"tps = ([\d.]+)", said)
@@ -73,7 +75,10 @@ def main() -> None:
     predicted: dict[float, list[float]] = {rtt: [] for rtt in RTTS_MS}
     added: dict[float, list[float]] = {rtt: [] for rtt in RTTS_MS}
     trips = []
-    with PrivateServer(binaries.bin_dir, settings=SETTINGS, loopback=True) as server, tempfile.TemporaryDirectory() as folder:
+    with ExitStack() as stack:
+        with on({ends()[1]}):
+            server = stack.enter_context(PrivateServer(binaries.bin_dir, settings=SETTINGS, loopback=True))
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
         tables = [binaries.bin_dir / "pgbench", "-i", "-q", "-s", str(SCALE), server.dsn]
         subprocess.run(tables, check=True, capture_output=True)
         for round_ in range(options.rounds):

@@ -80,6 +80,15 @@ def test_fetches_are_as_many_as_rows_and_size_make(capsys: pytest.CaptureFixture
     assert curve["recommended_rows"] in (300, 9, 0)
 
 
+def test_a_line_of_a_given_rate_is_no_faster(capsys: pytest.CaptureFixture[str]) -> None:
+    with serving(Portal()) as port:
+        dsn = f"host=127.0.0.1 port={port} user=app"
+        found = told(["net", "fetch", dsn, "--query", "select 1", "--sizes", "all", "--rate", "8mbit", "--repeat", "1"], capsys)
+    [point] = found["curves"][0]["points"]
+    assert point["received_bytes"] > ROWS * len(ROW)
+    assert point["time_ns"] / 1000 >= point["received_bytes"]  # a byte takes a microsecond
+
+
 def test_the_recommended_size_is_the_smallest_that_is_good_enough() -> None:
     def point(rows: int, trips: int, time_ns: int) -> dict[str, Any]:
         return {"rows_per_fetch": rows, "round_trips": trips, "bytes_per_fetch": 1e6 / trips, "time_ns": time_ns}

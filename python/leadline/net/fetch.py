@@ -55,6 +55,7 @@ class Plan:
     query: str
     sizes: Sequence[Size]
     rtts_s: Sequence[float] = (0.0,)
+    rate_bit: float | None = None
     window: int | None = None
     repeat: int = 3
     timeout_s: float = 30.0
@@ -92,10 +93,10 @@ def measure(server: Server, plan: Plan, progress: Callable[[int, int, str], None
 def _way(server: Server, plan: Plan, rtt_s: float, direct: Fetcher) -> Iterator[tuple[Fetcher, ServerSocket | None, Delay | None]]:
     """A session, the server's socket of it (if both are known), and the proxy that delays it."""
     far = direct.addresses()
-    if not rtt_s and plan.window is None:
+    if not rtt_s and plan.window is None and plan.rate_bit is None:
         yield direct, far and (far[1], far[0]), None
         return
-    proxy = Delay(LOOPBACK, 0, server.host, server.port, rtt_s=rtt_s, window=plan.window)
+    proxy = Delay(LOOPBACK, 0, server.host, server.port, rtt_s=rtt_s, rate_bit=plan.rate_bit, window=plan.window)
     fetcher = Fetcher(server.login(plan.timeout_s, through=proxy.address()))
     upstream = proxy.upstream()
     yield fetcher, (far[1], upstream[0]) if far and upstream else None, proxy

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from leadline.cli import OUTCOME_INTERRUPTED
-from leadline.cli.net.options import as_json, quantity, span
+from leadline.cli.net.options import as_json, bits, quantity, span
 
 
 @click.command(
@@ -28,11 +28,14 @@ Examples:
     help="Rows of each fetch, or bytes with a B: 4kB,64kB.",
 )
 @click.option("--rtt", default="0", show_default=True, metavar="TIME,..", help="Round trips to add with `net delay`, one curve each.")
+@click.option("--rate", metavar="RATE", help="Bits a second in each direction on the way: 100mbit, 1gbit.")
 @click.option("--window", metavar="BYTES", help="Most bytes under way in each direction while a round trip is added.")
 @click.option("--repeat", type=click.IntRange(1, 1000), default=3, show_default=True, metavar="N", help="Runs of each size.")
 @click.option("--timeout", default="30s", show_default=True, metavar="TIME", help="How long to wait for each answer.")
 @as_json
-def command(dsn: str, query: str, sizes: str, rtt: str, window: str | None, repeat: int, timeout: str, as_json: bool) -> int:
+def command(
+    dsn: str, query: str, sizes: str, rtt: str, rate: str | None, window: str | None, repeat: int, timeout: str, as_json: bool
+) -> int:
     """Fetch a query with different fetch sizes, and recommend one.
 
     PostgreSQL only. Each fetch is one round trip (Execute with a limit of rows). The recommended size is the smallest whose time is
@@ -46,8 +49,15 @@ def command(dsn: str, query: str, sizes: str, rtt: str, window: str | None, repe
     from leadline.output import to_json
     from leadline.progress import TerminalLine
 
-    rtts = [span(part) for part in rtt.split(",")]
-    plan = fetch.Plan(query, fetch.parse_sizes(sizes), rtts, None if window is None else int(quantity(window)), repeat, span(timeout))
+    plan = fetch.Plan(
+        query,
+        fetch.parse_sizes(sizes),
+        [span(part) for part in rtt.split(",")],
+        None if rate is None else bits(rate),
+        None if window is None else int(quantity(window)),
+        repeat,
+        span(timeout),
+    )
     server = server_of(dsn)
     line = TerminalLine()
     found = fetch.measure(server, plan, line.share)
