@@ -10,6 +10,8 @@ from typing import Any
 
 import psycopg
 from conftest import Server, wait_until
+from leadline.capture.making import Making
+from leadline.capture.manifest import ProbeState, Target
 from leadline.capture.reader import open_capture
 from leadline.findings import Evaluation, Finding, all_findings, evaluate
 from leadline.probes.take import take
@@ -137,3 +139,15 @@ def planted(server: Server, folder: Path) -> Finding:
     findings = by_rule(captured(server, folder, WINDOW_S, SERVER_RULES))
     assert len(findings) == 1, [f"{f.id} {f.subject}: {f.statement}" for f in findings.values()]
     return next(iter(findings.values()))
+
+
+def wire_connections(folder: Path) -> list[dict[str, Any]]:
+    """Those that a WireProbe wrote into a folder, which becomes a capture."""
+    making = Making(folder, Target("network", "lo"), {})
+    making.manifest.probes["wire"] = ProbeState()
+    making.end(None)
+    capture = open_capture(folder)
+    try:
+        return capture.rows("from wire_connection")
+    finally:
+        capture.close()

@@ -17,6 +17,7 @@ from leadline.capture.reader import open_capture
 from leadline.net import auth
 from leadline.postgres.server import PrivateServer
 from leadline.probes.wire import WireProbe, record
+from live import wire_connections
 
 pytestmark = [pytest.mark.live, pytest.mark.skipif(os.geteuid() != 0, reason="capturing packets needs root")]
 
@@ -49,14 +50,7 @@ def test_each_way_to_log_in_has_its_verdict_and_the_password_is_nowhere(server: 
     for role in METHODS:
         over_tcp(server, role).close()
     assert probe.stop()["error"] is None
-    from leadline.capture.making import Making
-    from leadline.capture.manifest import ProbeState, Target
-
-    making = Making(tmp_path, Target("network", "lo"), {})
-    making.manifest.probes["wire"] = ProbeState()
-    making.end(None)
-    with closing(open_capture(tmp_path)) as capture:
-        ways = auth.logins(capture.rows("from wire_connection"))
+    ways = auth.logins(wire_connections(tmp_path))
     assert {(w.user, w.auth, w.verdict, w.let_in) for w in ways} == {
         ("plain", "cleartext", auth.READABLE, True),
         ("hashed", "md5", auth.WEAK, True),

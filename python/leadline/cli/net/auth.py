@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from leadline.cli.net.options import as_json, span
+from leadline.cli.net.options import as_json, span, timeout
 from leadline.cli.net.wire import interface, pcap, ports_of, ports_option
 
 
@@ -16,27 +16,39 @@ from leadline.cli.net.wire import interface, pcap, ports_of, ports_option
 Examples:
   leadline net auth -i eth0 --port 5432 --for 60s
   leadline net auth --pcap traffic.pcap
-  leadline net auth postgresql://app@db1/shop""",
+  leadline net auth postgresql://app@db1/shop
+  leadline net auth postgresql://app@db1/shop --cost 50""",
 )
 @click.argument("dsn", required=False)
 @interface
 @pcap
 @ports_option
 @click.option("--for", "duration", metavar="TIME", help="With -i: how long.  [default: 10s]")
+@click.option("--cost", type=click.IntRange(2, 100_000), metavar="N", help="With DSN: log in N times with TLS and N times without.")
+@timeout
 @as_json
 def command(
-    dsn: str | None, interface: str | None, pcap: str | None, ports: tuple[str, ...], duration: str | None, as_json: bool
+    dsn: str | None,
+    interface: str | None,
+    pcap: str | None,
+    ports: tuple[str, ...],
+    duration: str | None,
+    cost: int | None,
+    timeout: str,
+    as_json: bool,
 ) -> None:
     """Show how clients logged in, and whether a password was readable on the wire.
 
     The verdict comes from the packets of logins. With DSN, the rules of pg_hba.conf that allow readable or weak passwords are listed.
-    A password itself is never printed or stored.
+    With --cost, logins with and without TLS are timed by turns. A password itself is never printed or stored.
     """
-    from leadline.net import auth, packets
+    from leadline.net import auth, auth_cost, packets
     from leadline.output import to_json
 
     if not any((dsn, interface, pcap)) or (interface and pcap):
         raise click.UsageError("name an interface with -i, a file with --pcap, or a server")
+    if cost and not dsn:
+        raise click.UsageError("--cost needs the connection string of a server")
     chosen = ports_of(ports)
     found: dict[str, Any] = {}
     lines: list[str] = []
@@ -56,6 +68,9 @@ def command(
         weak = auth.rules(_rules(dsn))
         found["rules"] = weak
         lines += ([""] if lines else []) + list(auth.rule_lines(weak))
+        if cost:
+            found["cost"] = _cost(dsn, cost, span(timeout))
+            lines += ["", *auth_cost.lines(found["cost"])]
     click.echo(to_json(found) if as_json else "\n".join(lines))
 
 
@@ -72,3 +87,14 @@ def _rules(dsn: str) -> list[tuple[Any, ...]]:
         except psycopg.errors.InsufficientPrivilege as e:
             detail = " ".join(str(e).split())
             raise LeadlineError("rights", "pg_hba_file_rules cannot be read", detail=detail, hint="connect as a superuser") from None
+
+
+def _cost(dsn: str, pairs: int, timeout_s: float) -> dict[str, Any]:
+    from leadline.net import auth_cost
+    from leadline.net.login import server_of
+    from leadline.progress import TerminalLine
+
+    line = TerminalLine()
+    found = auth_cost.measure(server_of(dsn), pairs, timeout_s, lambda n: line.share(n, 2 * pairs, f"{n} logins"))
+    line.done()
+    return found

@@ -1,0 +1,65 @@
+"""What TLS costs a login: logins with and without it by turns, each pair's ratio, and what the ratios say."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from statistics import median
+from typing import Any
+
+from leadline._core.net import postgres_login
+from leadline.errors import LeadlineError
+from leadline.lab.paired import leg_order, pair_up, paired_ratio, quantile
+from leadline.net.login import Server
+from leadline.output import to_table
+
+RESAMPLES = 2000
+PARTS = ("connect_ns", "tls_ns", "login_ns")
+
+
+def measure(server: Server, pairs: int, timeout_s: float, progress: Callable[[int], None], seed: int = 1) -> dict[str, Any]:
+    """Pairs of a login without and one with TLS; the first of each kind is not counted. Raises LeadlineError."""
+    if server.host.startswith("/"):
+        hint = "name an address with host="
+        raise LeadlineError("usage", "TLS is for TCP, and the connection string names a unix socket", hint=hint, where=server.host)
+    encrypted = server.sslmode if server.sslmode.startswith("verify") else "require"
+    logins = {False: replace(server, sslmode="disable").login(timeout_s), True: replace(server, sslmode=encrypted).login(timeout_s)}
+
+    def once(tls: bool) -> dict[str, Any]:
+        text, interrupted = postgres_login(logins[tls])
+        told: dict[str, Any] = json.loads(text)
+        if interrupted:
+            raise KeyboardInterrupt
+        if fault := told.get("fault"):
+            hint = "the server must allow both, for this user from this host"
+            way = "with" if tls else "without"
+            raise LeadlineError("connection", f"cannot log in {way} TLS", detail=fault["text"], hint=hint, where=str(server))
+        return told
+
+    method, rng = once(False)["method"], random.Random(seed)
+    once(True)
+    legs = []
+    for tls in leg_order(pairs, rng):
+        told = once(tls)
+        legs.append((tls, sum(told[part] or 0 for part in PARTS) / 1e6))
+        progress(len(legs))
+    ratio = paired_ratio(pair_up(legs), rng, RESAMPLES)
+    times = {name: _times([ms for tls, ms in legs if tls == wanted], rng) for name, wanted in (("plain", False), ("tls", True))}
+    return {"method": method, **times, "ratio": vars(ratio)}
+
+
+def _times(values: list[float], rng: random.Random) -> dict[str, Any]:
+    drawn = sorted(median(rng.choices(values, k=len(values))) for _ in range(RESAMPLES))
+    return {"logins": len(values), "median_ms": median(values), "low_ms": quantile(drawn, 0.025), "high_ms": quantile(drawn, 0.975)}
+
+
+def lines(cost: dict[str, Any]) -> Iterator[str]:
+    rows = []
+    for name, way in (("without TLS", cost["plain"]), ("with TLS", cost["tls"])):
+        rows.append([name, way["logins"], f"{way['median_ms']:.3g}", f"{way['low_ms']:.3g} to {way['high_ms']:.3g}"])
+    yield f"a login by {cost['method']}, from connect to the first prompt"
+    yield to_table(["", "logins", "median, ms", "95 %"], rows)
+    ratio = cost["ratio"]
+    yield f"with TLS a login takes {ratio['estimate']:.3g} times as long, 95 % interval {ratio['low']:.3g} to {ratio['high']:.3g}"
