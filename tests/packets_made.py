@@ -65,13 +65,15 @@ class Line:
     def __init__(self, packets: Packets, client: tuple[int, int], server: tuple[int, int], ts: int) -> None:
         self.packets, self.client_end, self.server_end, self.ts = packets, client, server, ts
         self.step_ns = MS // 20
+        self.client_net = (10, 0, 0)
         self.seqs = [1000, 5000]
 
     def raw(self, from_client: bool, flags: int, data: bytes = b"", seq: int | None = None) -> None:
         me = 0 if from_client else 1
-        (src, sport), (dst, dport) = (self.client_end, self.server_end) if from_client else (self.server_end, self.client_end)
+        ends = [(self.client_end, self.client_net), (self.server_end, (10, 0, 0))]
+        ((src, sport), src_net), ((dst, dport), dst_net) = ends if from_client else ends[::-1]
         tcp = struct.pack("!HHIIBBHHH", sport, dport, self.seqs[me] if seq is None else seq, self.seqs[1 - me], 0x50, flags, 512, 0, 0)
-        head = struct.pack("!BBHHHBBHBBBBBBBB", 0x45, 0, 40 + len(data), 0, 0x4000, 64, 6, 0, 10, 0, 0, src, 10, 0, 0, dst)
+        head = struct.pack("!BBHHHBBHBBBBBBBB", 0x45, 0, 40 + len(data), 0, 0x4000, 64, 6, 0, *src_net, src, *dst_net, dst)
         self.packets.add(self.ts, b"\2" * 12 + b"\x08\0" + head + tcp + data)
         self.ts += self.step_ns
 

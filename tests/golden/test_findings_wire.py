@@ -12,7 +12,7 @@ from leadline.capture.reader import open_capture
 from leadline.cli import run
 from leadline.findings import Evaluation, Finding, evaluate
 from leadline.net.packets import read_into
-from packets_made import ACK, IN_TRANSACTION, MS, OK, READY, Packets, message, startup
+from packets_made import ACK, IN_TRANSACTION, MS, OK, READY, SSL_REQUEST, Packets, message, startup
 
 
 @pytest.fixture
@@ -54,6 +54,35 @@ def pieces(made: Packets, delay_ms: float, number: int = 20) -> None:
         line.client(b"\x08go\0\0"[:5]).server(message("C", b"x\0") + READY)
 
 
+def fetched(made: Packets, parts: int, rows: int, way_ms: float) -> None:
+    """One result by a portal, `rows` with each Execute."""
+    line = made.line()
+    line.step_ns = int(way_ms * MS / 2)
+    line.login()
+    for part in range(parts):
+        execute = message("E", b"c\0" + struct.pack("!i", rows)) + message("S")
+        end = message("s") + IN_TRANSACTION if part < parts - 1 else message("C", b"SELECT\0") + READY
+        line.client(execute).wait(0.4).server(message("D", b"\0" * 30) * rows + end)
+
+
+def short_lives(made: Packets, asks: int) -> None:
+    for n in range(30):
+        line = made.line(at_ms=100 * n)
+        line.step_ns = MS // 2
+        line.login()
+        for _ in range(asks):
+            line.ask(server_ms=2)
+        line.close()
+
+
+def from_outside(made: Packets, said: bytes) -> None:
+    line = made.line()
+    line.client_net = (203, 0, 113)
+    line.handshake().client(SSL_REQUEST).server(said)
+    if said == b"N":
+        line.client(startup()).server(OK + READY).ask()
+
+
 def test_show_and_report_have_the_round_trips(made: Packets, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     transactions(made, 4, 1.0)
     directory, _ = read_into(made.write(), [], out=tmp_path / "c")
@@ -72,9 +101,14 @@ def test_ordinary_packets_have_no_finding(made: Packets) -> None:
     transactions(made, 3, 1.0)  # three round trips
     transactions(made, 9, 0.02)  # many, on a fast network
     pieces(made, 0.05)
+    fetched(made, 60, 10, 0.02)  # small parts on a fast network
+    fetched(made, 10, 60, 10.0)  # few parts on a slow one
+    short_lives(made, 50)
+    from_outside(made, b"S")
     result = evaluated(made)
     assert result.findings == []
     assert {"WIRE-CLEARTEXT", "WIRE-MD5", "WIRE-CHATTY", "DELAYED-ACK"} <= set(result.clean)
+    assert {"WIRE-FETCH-SIZE", "NETWORK-BOUND", "CONNECT-COST", "WIRE-NONTLS"} <= set(result.clean)
     assert {"CHATTY-APP", "TCP-RETRANSMITS"} <= {name for name, _ in result.not_applicable}
 
 
@@ -104,3 +138,52 @@ def test_requests_in_two_pieces_that_wait_for_delayed_acknowledgements(made: Pac
     found = only(made)
     assert found.id == "DELAYED-ACK" and found.cost_s == pytest.approx(20 * 0.040, rel=0.02)
     assert "20 times" in found.statement and "40 ms each" in found.statement
+
+
+def test_a_result_in_small_parts_over_a_slow_network_is_counted(made: Packets) -> None:
+    fetched(made, 60, 10, 10.0)
+    found = only(made)
+    assert found.id == "WIRE-FETCH-SIZE" and found.cost_s == pytest.approx(59 * 0.010, rel=0.02) and found.samples == 60
+    assert "60 parts of 10 rows" in found.statement and "with 600 rows" in found.statement
+
+
+def test_the_rows_that_are_enough_leave_round_trips_a_twentieth_of_the_rest(made: Packets) -> None:
+    line = made.line()
+    line.step_ns = 5 * MS
+    line.login()
+    for part in range(100):  # 20 ms of the server and 10 ms of the way for 10 rows: 2 s of work, so 100 ms for 10 round trips
+        end = message("s") + IN_TRANSACTION if part < 99 else message("C", b"SELECT\0") + READY
+        line.client(message("E", b"c\0" + struct.pack("!i", 10)) + message("S")).wait(20).server(message("D", b"\0" * 30) * 10 + end)
+    found = only(made)
+    assert found.id == "WIRE-FETCH-SIZE" and found.cost_s == pytest.approx(90 * 0.010, rel=0.02)
+    assert "with 100 rows" in found.statement
+
+
+def test_few_round_trips_on_a_long_way_are_bound_by_the_network(made: Packets) -> None:
+    transactions(made, 3, 10.0)
+    found = only(made)
+    assert found.id == "NETWORK-BOUND" and found.cost_s == pytest.approx(60 * 3 * 0.010, rel=0.01)
+    assert "3.0 for each of 60 transactions" in found.statement and found.cost_base == "round trips"
+
+
+def test_short_connections_cost_their_login(made: Packets) -> None:
+    short_lives(made, 1)
+    found = only(made)
+    assert (found.id, found.samples) == ("CONNECT-COST", 30) and found.cost_s == pytest.approx(30 * 0.002, rel=0.01)
+    assert found.statement.startswith("30 connections (") and "took 2.00 ms each" in found.statement
+
+
+def test_a_client_from_outside_without_tls(made: Packets) -> None:
+    from_outside(made, b"N")
+    found = only(made)
+    assert (found.id, found.subject) == ("WIRE-NONTLS", "client 203.0.113.1 of 10.0.0.2:5432")
+    assert "the server refused TLS 1 times" in found.statement
+
+
+def test_private_addresses_without_tls_are_reported_when_asked(made: Packets) -> None:
+    made.line().login().ask()
+    directory, _ = read_into(made.write(), [], out=made.path.with_suffix(".leadline"))
+    with closing(open_capture(directory)) as capture:
+        assert evaluate(capture).findings == []
+        [found] = evaluate(capture, thresholds={"wire_nontls_private": 1}).findings
+    assert found.id == "WIRE-NONTLS"

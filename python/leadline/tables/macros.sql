@@ -75,3 +75,12 @@ create or replace macro kernel_work_of(function) as
        when regexp_matches(function, '^((asm_)?exc_page_fault|do_user_addr_fault|handle_mm_fault)$') then 'page faults' end;
 -- Requests of block devices for the sake of order and safety: flushes, and writes through the cache (flags 9 and 10).
 create or replace macro is_barrier(operation, flags) as operation = 'flush' or flags & 1536 <> 0;
+
+-- An address of the server's own host, as packets, sessions and rules of pg_hba.conf write it.
+create or replace macro is_of_this_host(address) as
+  address in ('', 'local', 'samehost', 'localhost', '::1', '::ffff:127.0.0.1') or address like '127.%';
+
+-- An address that does not go over the internet: private, of the link, or of the host.
+create or replace macro is_private(address) as
+  is_of_this_host(address) or regexp_matches(lower(address),
+    '^(::ffff:)?(10\.|192\.168\.|169\.254\.|172\.(1[6-9]|2[0-9]|3[01])\.)|^f[cd][0-9a-f]{2}:|^fe[89ab][0-9a-f]:');

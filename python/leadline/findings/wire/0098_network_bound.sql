@@ -1,0 +1,36 @@
+-- id: NETWORK-BOUND
+-- title: Most of the time of transactions goes to the way
+-- question: For which clients do round trips take most of the time, though they make few of them?
+-- domain: wire
+-- needs: wire_connection, wire_roundtrip
+-- unit: seconds on the way
+-- cost: round trips
+-- threshold: network_bound_share = 0.5 (of the time of requests, answers and the client between them: the network takes more than all else)
+-- threshold: network_bound_s = 1.0 (seconds on the way; with less there is little to gain)
+-- threshold: network_chatty_trips = 5 (round trips for each transaction: with as many, WIRE-CHATTY says what to do)
+-- threshold: network_chatty_min = 50 (transactions, as of WIRE-CHATTY)
+-- wrong when: the packets were captured before a proxy that answers the handshake itself
+with trip as (  -- as the round-trip budget counts them; parts of results are WIRE-FETCH-SIZE's
+  select connection_id, count(*) as trips, sum(coalesce(client_gap_ns, 0) + last_ns) as took_ns
+  from wire_roundtrip
+  where last_ns is not null and fetches = 0 and purpose not in ('start-up', 'authentication', 'encryption request', 'cancel', 'terminate')
+  group by all
+),
+client as (
+  select client_addr, server_addr || ':' || server_port as server, application_name, sum(trips)::bigint as trips, sum(took_ns) / 1e9 as took_s,
+         sum(transactions)::bigint as transactions, coalesce(median(handshake_ns), min(least_ack_ns)) as rtt_ns, count(*) as connections,
+         min(ts) as ts_from, max(ts_to) as ts_to,
+         to_json(list({connection_id: connection_id, round_trips: trips, transactions: transactions, took_s: round(took_ns / 1e9, 3)}
+                      order by trips desc, connection_id)[:20]) as evidence
+  from trip join wire_connection using (connection_id) group by all
+),
+found as (select *, trips * rtt_ns / 1e9 as way_s from client)
+select 'NETWORK-BOUND' as id, severity_of(way_s / nullif(took_s, 0), way_s, c.window_s) as severity, 'high' as confidence,
+       'client ' || client_addr || ' of ' || server as subject,
+       format('{} round trips of {:.3f} ms took {:.1f} s of {:.1f} s ({:.0f} %){}', trips, rtt_ns / 1e6, way_s, took_s, 100 * way_s / took_s,
+              case when transactions > 0 then format('; {:.1f} for each of {} transactions', trips / transactions, transactions) else '' end) as statement,
+       way_s as cost_s, null::double as share_of_db_time, trips as samples, f.ts_from, f.ts_to, evidence
+from found f cross join capture c
+where way_s >= getvariable('network_bound_share') * took_s and way_s >= getvariable('network_bound_s')
+  and not coalesce(trips >= getvariable('network_chatty_trips') * transactions and transactions >= getvariable('network_chatty_min'), false)
+order by cost_s desc, subject
