@@ -11,7 +11,7 @@ import psycopg
 from bpf import on_each_tier
 from conftest import Server
 from leadline.capture.reader import Capture, open_capture
-from leadline.probes.take import PROBES, take
+from leadline.probes.take import UNASKED, take
 from leadline.views.sections import all_sections
 from leadline.views.threads import report, thread_list
 
@@ -62,7 +62,7 @@ def check_names_of_what_is_written(capture: Capture, server: Server) -> None:
 def test_wait_events_are_opened_in_the_kernel(tier: str, servers: Callable[[int], Server], tmp_path: Path) -> None:
     server = servers(18)
     with busy(server):
-        path = take(dsn=server.dsn, for_s=WINDOW_S, out=tmp_path / "k.leadline", probes=[*PROBES], kernel_tier=tier)
+        path = take(dsn=server.dsn, for_s=WINDOW_S, out=tmp_path / "k.leadline", probes=[*UNASKED, "kernel"], kernel_tier=tier)
     with closing(open_capture(path)) as capture:
         assert capture.manifest.probe("kernel").status == ("ok" if tier == "bpf" else "partial")
         seen = capture.rows(

@@ -43,8 +43,9 @@ def parse_rate(text: str) -> float:
 @click.option(
     "--rate", metavar="HZ", help="Passes per second: 1 to 10000; over SQL up to 10; with --host 0.1 to 10.  [default: 100; with --host 1]"
 )
-@click.option("--probes", metavar="NAMES", help="Probes to use: sessions,host,kernel.  [default: sessions,host]")
+@click.option("--probes", metavar="NAMES", help="Probes to use: sessions,host,kernel,wire.  [default: sessions,host]")
 @click.option("--kernel", is_flag=True, help="Also trace system calls and scheduling of the server's processes (see leadline trace).")
+@click.option("--packets", is_flag=True, help="Also capture the packets of the server's port (see leadline net packets).")
 @kernel_tier
 @kernel_detail
 @kernel_budget
@@ -66,6 +67,7 @@ def command(
     rate: str | None,
     probes: str | None,
     kernel: bool,
+    packets: bool,
     kernel_tier: str,
     kernel_detail: str,
     kernel_budget: float,
@@ -86,8 +88,8 @@ def command(
 
     for_s, rate_hz = parse_duration(duration), None if rate is None else parse_rate(rate)
     names = None if probes is None else [name.strip() for name in probes.split(",") if name.strip()]
-    if kernel:
-        names = [*(UNASKED if names is None else names), "kernel"]
+    if kernel or packets:
+        names = [*(UNASKED if names is None else names), *(["kernel"] if kernel else []), *(["wire"] if packets else [])]
     path = take(
         dsn=dsn, pid=pid, data_dir=data_dir, host=host, for_s=for_s, rate_hz=rate_hz, out=out, overwrite=force, tier=tier,
         probes=names, kernel_tier=kernel_tier, kernel_detail=kernel_detail, kernel_budget=kernel_budget / 100, keep_going=keep_going,

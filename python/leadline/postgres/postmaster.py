@@ -56,12 +56,17 @@ def data_path(pid: int) -> Path:
 
 
 class PidFile(NamedTuple):
-    """postmaster.pid: the server's own note of who it is. port 0 and socket_dir '' until it listens."""
+    """postmaster.pid: the server's own note of who it is. port 0 and socket_dir '' until it listens; address '' without TCP."""
 
     pid: int
     data_dir: str
     port: int
     socket_dir: str
+    address: str = ""
+
+    @property
+    def listens_on_tcp(self) -> bool:
+        return bool(self.address and self.port)
 
 
 def read_pid_file(data_dir: Path) -> PidFile | None:
@@ -72,7 +77,7 @@ def read_pid_file(data_dir: Path) -> PidFile | None:
     lines = [line.strip() for line in text.splitlines()] + [""] * 6
     if not lines[0].lstrip("-").isdigit():
         return None
-    return PidFile(abs(int(lines[0])), lines[1], int(lines[3]) if lines[3].isdigit() else 0, lines[4])
+    return PidFile(abs(int(lines[0])), lines[1], int(lines[3]) if lines[3].isdigit() else 0, lines[4], lines[5])
 
 
 def find_by_data_dir(data_dir: Path) -> int | None:

@@ -21,11 +21,13 @@ from leadline.probes.probe import Probe
 from leadline.probes.recording import Recording, cpu_s
 from leadline.probes.sessions import SessionsProbe, attach
 from leadline.probes.sql_tier import MAX_RATE_HZ
+from leadline.probes.wire import WireProbe
 from leadline.progress import Progress, Silent
 
 TIERS = ("auto", "shm", "sql")
-PROBES = ("sessions", "host", "kernel")
+PROBES = ("sessions", "host", "kernel", "wire")
 UNASKED = ("sessions", "host")  # without --probes
+EVERY_INTERFACE = "any"  # clients come from this host and from others
 MIN_RATE_HZ, MAX_SHM_RATE_HZ = 1.0, 10_000.0
 
 
@@ -105,9 +107,8 @@ def _attach(
         except LeadlineError as e:
             if not keep_going or "host" not in chosen or target.pid is None:
                 raise
-            why = "; ".join(part for part in (e.message, e.detail) if part)
-            absent["sessions"] = manifest.ProbeState("off", why, e.hint)
-            notes.append(f"sessions are not sampled: {why}")
+            absent["sessions"] = _absent(e)
+            notes.append(f"sessions are not sampled: {absent['sessions'].why}")
     if "host" in chosen:
         if target.pid is not None:
             alone = not probes
@@ -124,7 +125,7 @@ def _attach(
         except LeadlineError as e:
             if not keep_going:
                 raise
-            absent["kernel"] = manifest.ProbeState("off", "; ".join(part for part in (e.message, e.detail) if part), e.hint)
+            absent["kernel"] = _absent(e)
             notes.append(f"threads are not traced: {e.message}")
         else:
             notes += traced.notes
@@ -134,7 +135,32 @@ def _attach(
                 probes.append(HostProbe(directory, HOST_RATE_HZ, required=not keep_going, pid=target.pid))
             if traced.state is not None:
                 absent["kernel"] = traced.state
+    if "wire" in chosen:
+        try:
+            probes.append(WireProbe(directory, EVERY_INTERFACE, [_port(target)], required=not keep_going))
+        except LeadlineError as e:
+            if not keep_going:
+                raise
+            absent["wire"] = _absent(e)
+            notes.append(f"packets are not captured: {e.message}")
     return probes, absent, notes
+
+
+def _absent(e: LeadlineError) -> manifest.ProbeState:
+    return manifest.ProbeState("off", "; ".join(part for part in (e.message, e.detail) if part), e.hint)
+
+
+def _port(target: Target) -> int:
+    """The TCP port of a server on this host. Raises LeadlineError."""
+    if target.pid is None:
+        raise LeadlineError("usage", "the server does not run on this host", hint="take the capture on the server's host")
+    found = postmaster.read_pid_file(postmaster.data_path(target.pid))
+    if found is None:
+        hint = "run as the owner of the files (often postgres), or as root"
+        raise LeadlineError("rights", "cannot tell the server's port: its postmaster.pid cannot be read", hint=hint)
+    if not found.listens_on_tcp:
+        raise LeadlineError("usage", "the server does not listen on TCP: it has no packets", hint="leave out the probe wire (--packets)")
+    return found.port
 
 
 def check_options(for_s: float, rate_hz: float, tier: str, host: bool, probes: Collection[str] | None) -> tuple[str, ...]:

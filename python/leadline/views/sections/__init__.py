@@ -96,13 +96,14 @@ def plain(data: Any) -> Any:
 @functools.cache
 def all_sections() -> tuple[Section, ...]:
     """Every section, in the order in which views have them."""
-    from leadline.views.sections import files, frame, host, informix, kernel, sessions, wal, wire
+    from leadline.views.sections import files, frame, host, informix, kernel, sessions, wal, wire, wire_sessions
 
     return (
         *sessions.TIME,
         *host.SECTIONS,
         *kernel.SECTIONS,
         *wire.SECTIONS,
+        *wire_sessions.SECTIONS,
         *wal.SECTIONS,
         *files.SECTIONS,
         *informix.SECTIONS,
