@@ -87,6 +87,23 @@ fn bytes_come_in_order_and_more_than_one_part_is_under_way() {
     }
 }
 
+/// No more than a window in each round trip: 32 windows take 31 round trips and half of one at the least.
+#[test]
+fn a_window_limits_the_throughput() {
+    const WINDOW: usize = 64 << 10;
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let plan = Plan { window: Some(WINDOW), ..Plan::new(Duration::from_millis(20)) };
+    let proxy = Delay::start("127.0.0.1", 0, &to(server.local_addr().unwrap()), plan).unwrap();
+    let mut near = TcpStream::connect(proxy.address()).unwrap();
+    let mut far = server.accept().unwrap().0;
+    let began = Instant::now();
+    let sender = thread::spawn(move || near.write_all(&pattern(32 * WINDOW)).unwrap());
+    assert_eq!(std::io::copy(&mut far, &mut std::io::sink()).unwrap(), 32 * WINDOW as u64);
+    sender.join().unwrap();
+    // Less what a write takes, for which the proxy begins earlier each time.
+    assert!(began.elapsed() > Duration::from_millis(31 * 20 + 10 - 20), "{:?}", began.elapsed());
+}
+
 #[test]
 fn a_receiver_that_reads_nothing_holds_the_sender_back_at_the_bound() {
     let server = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -25,6 +25,8 @@ pub(super) struct Pipe {
     /// When the other side hears of bytes that were delivered, and how many: with a window only.
     acks: VecDeque<(i64, usize)>,
     in_flight: usize,
+    /// When the window last opened after it was full: what had come before sets out then.
+    opened_ns: i64,
     /// When the link has sent all that it has.
     link_free_ns: i64,
     last_due_ns: i64,
@@ -41,6 +43,7 @@ impl Pipe {
             parts: VecDeque::new(),
             acks: VecDeque::new(),
             in_flight: 0,
+            opened_ns: i64::MIN,
             link_free_ns: 0,
             last_due_ns: 0,
             end_due_ns: None,
@@ -51,8 +54,12 @@ impl Pipe {
 
     /// How many bytes may be read now.
     pub(super) fn room(&mut self, plan: &Plan, now: i64) -> usize {
-        while self.acks.front().is_some_and(|(due, _)| *due <= now) {
-            self.in_flight -= self.acks.pop_front().map_or(0, |(_, n)| n);
+        while let Some(&(due, n)) = self.acks.front().filter(|(due, _)| *due <= now) {
+            self.acks.pop_front();
+            if plan.window.is_some_and(|window| self.in_flight >= window) {
+                self.opened_ns = due;
+            }
+            self.in_flight -= n;
         }
         let window = plan.window.map_or(usize::MAX, |window| window.saturating_sub(self.in_flight));
         self.ring.room().min(window).min(plan.quantum())
@@ -61,6 +68,7 @@ impl Pipe {
     /// Bytes were read into the ring: when they are due.
     pub(super) fn arrived(&mut self, n: usize, at_ns: i64, plan: &Plan) {
         self.ring.filled(n);
+        let at_ns = at_ns.max(self.opened_ns);
         let mut sent = at_ns;
         if let Some(rate) = plan.rate_bit {
             sent = sent.max(self.link_free_ns) + (n as f64 * 8.0 / rate * SECOND) as i64;
@@ -159,6 +167,9 @@ mod tests {
         pipe.delivered(1000, 10_000_000, &plan);
         assert_eq!((pipe.room(&plan, 19_999_999), pipe.next_ns(true)), (0, 20_000_000));
         assert_eq!(pipe.room(&plan, 20_000_000), 1000);
+        pipe.ring.free();
+        pipe.arrived(1000, 5_000_000, &plan); // it came early, and waited for the window
+        assert_eq!(dues(&pipe), [30_000_000]);
     }
 
     #[test]
