@@ -33,7 +33,7 @@ def test_a_vacuum_that_needs_a_page_which_a_cursor_stands_on(servers: Callable[[
             finding = planted(server, tmp_path)
     assert (finding.id, finding.subject) == ("PIN-CLEANUP", "pins on public.pinned")
     assert f"mostly block {page} of public.pinned: client backend {vacuum_pid}" in finding.statement
-    assert finding.share_of_db_time is not None and finding.share_of_db_time > 0.9  # nobody else does anything
+    assert finding.cost_s is not None and finding.cost_s > 2.7  # of 3 s
     assert finding.evidence[0]["query"] == "vacuum (freeze) pinned"
 
 

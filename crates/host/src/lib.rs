@@ -2,7 +2,7 @@
 //!
 //! [`HostProbe`] is the work of one beat of `leadline_clockwork`: counters of the whole host ([`counters`]), what each process used
 //! ([`processes`]), processes that ended between two readings ([`exits`]), block devices and network interfaces ([`devices`]) and
-//! control groups ([`cgroups`]). Everything here reads only, and what cannot be read gives no row.
+//! control groups ([`cgroups`]). [`SocketsProbe`] is another such work: the TCP connections of one server. Everything here reads only, and what cannot be read gives no row.
 
 mod cgroups;
 mod counters;
@@ -11,7 +11,9 @@ mod exits;
 mod probe;
 mod processes;
 pub mod procfile;
+mod sockets;
 mod task;
 pub mod taskstats;
 
 pub use probe::{Access, HostProbe, Losses};
+pub use sockets::SocketsProbe;

@@ -1,9 +1,9 @@
-//! `Keeper` and `HostProbe`: work of `leadline_clockwork` in threads of its own.
+//! `Keeper`, `HostProbe` and `SocketsProbe`: work of `leadline_clockwork` in threads of its own.
 
 use crate::error::{error_dict, Error};
 use crate::table_writer::tables_dict;
 use leadline_clockwork::{Beat, Keeper as KeeperWork};
-use leadline_host::{HostProbe as HostWork, Losses};
+use leadline_host::{HostProbe as HostWork, Losses, SocketsProbe as SocketsWork};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::path::PathBuf;
@@ -138,6 +138,55 @@ impl HostProbe {
         loss.set_item("ticks_missed", out.get_item("missed")?)?;
         loss.set_item("exit_overruns", self.losses.exit_overruns.load(Relaxed))?;
         loss.set_item("cgroups_left_out", self.losses.cgroups_left_out.load(Relaxed))?;
+        out.set_item("loss", loss)?;
+        Ok(out)
+    }
+}
+
+/// The TCP connections of one server, by sock_diag.
+#[pyclass(module = "leadline._core.host")]
+pub(crate) struct SocketsProbe {
+    runner: Runner,
+    work: Option<SocketsWork>,
+    owners: bool,
+}
+
+#[pymethods]
+impl SocketsProbe {
+    #[new]
+    #[pyo3(signature = (capture_dir, pid, port, rate_hz, *, flush_interval_s=5.0, growing_segments=true))]
+    fn new(
+        py: Python<'_>,
+        capture_dir: PathBuf,
+        pid: u32,
+        port: u16,
+        rate_hz: f64,
+        flush_interval_s: f64,
+        growing_segments: bool,
+    ) -> Result<Self, Error> {
+        let work = py.detach(|| SocketsWork::open(pid, port))?;
+        let runner = Runner { capture_dir, rate_hz, flush_interval_s, growing_segments, beat: None };
+        Ok(SocketsProbe { runner, owners: work.sees_owners(), work: Some(work) })
+    }
+
+    fn sees_owners(&self) -> bool {
+        self.owners
+    }
+
+    fn start(&mut self) -> Result<(), Error> {
+        let Some(work) = self.work.take() else { return Err(Error::closed("the probe of sockets")) };
+        self.runner.start("leadline-socks", work)
+    }
+
+    fn status<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        self.runner.status(py)
+    }
+
+    fn stop<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let out = self.runner.stop(py)?;
+        let loss = PyDict::new(py);
+        loss.set_item("ticks_taken", out.get_item("ticks")?)?;
+        loss.set_item("ticks_missed", out.get_item("missed")?)?;
         out.set_item("loss", loss)?;
         Ok(out)
     }

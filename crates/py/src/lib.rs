@@ -51,7 +51,10 @@ fn _core(core: &Bound<'_, PyModule>) -> PyResult<()> {
         module.add_function(wrap_pyfunction!(data_dir::condition, module)?)
     })?;
     submodule(core, "follow", |module| module.add_function(wrap_pyfunction!(follow::run, module)?))?;
-    submodule(core, "host", |module| module.add_class::<beat::HostProbe>())?;
+    submodule(core, "host", |module| {
+        module.add_class::<beat::HostProbe>()?;
+        module.add_class::<beat::SocketsProbe>()
+    })?;
     submodule(core, "kernel", |module| {
         module.add_class::<kernel::KernelProbe>()?;
         module.add_function(wrap_pyfunction!(kernel::check, module)?)

@@ -1,10 +1,10 @@
-"""The probe of the host."""
+"""The probes of the host and of the connections of a server."""
 
 from typing import TypedDict, final, type_check_only
 
 from leadline._core.capture import ProbeFinal, ProbeStatus
 
-__all__ = ["HostProbe"]
+__all__ = ["HostProbe", "SocketsProbe"]
 
 @type_check_only
 class HostAccess(TypedDict):
@@ -36,3 +36,20 @@ class HostProbe:
     def status(self) -> ProbeStatus: ...
     def stop(self) -> ProbeFinal:
         """Flushes and joins. loss: ticks_taken, ticks_missed, exit_overruns, cgroups_left_out."""
+
+@final
+class SocketsProbe:
+    """The TCP connections of one server as the kernel sees them (sock_diag), read in a thread of its own."""
+
+    def __new__(
+        cls, capture_dir: str, pid: int, port: int, rate_hz: float, *, flush_interval_s: float = 5.0, growing_segments: bool = True
+    ) -> SocketsProbe:
+        """port: that of the server. Raises LeadlineError (unsupported) where the kernel does not tell."""
+
+    def sees_owners(self) -> bool:
+        """Whether it may see which process has which connection."""
+
+    def start(self) -> None: ...
+    def status(self) -> ProbeStatus: ...
+    def stop(self) -> ProbeFinal:
+        """Flushes and joins. loss: ticks_taken, ticks_missed."""

@@ -43,7 +43,7 @@ def parse_rate(text: str) -> float:
 @click.option(
     "--rate", metavar="HZ", help="Passes per second: 1 to 10000; over SQL up to 10; with --host 0.1 to 10.  [default: 100; with --host 1]"
 )
-@click.option("--probes", metavar="NAMES", help="Probes to use: sessions,host,kernel,wire.  [default: sessions,host]")
+@click.option("--probes", metavar="NAMES", help="Probes to use: sessions,host,sockets,kernel,wire.  [default: the first three]")
 @click.option("--kernel", is_flag=True, help="Also trace system calls and scheduling of the server's processes (see leadline trace).")
 @click.option("--packets", is_flag=True, help="Also capture the packets of the server's port (see leadline net packets).")
 @kernel_tier

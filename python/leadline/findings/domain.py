@@ -12,6 +12,7 @@ from leadline.tables import all_tables
 DOMAINS = {
     "postgres": ("sessions", "locks", "buffers", "deltas", "catalog"),
     "host": ("host",),
+    "sockets": ("sockets",),
     "kernel": ("kernel",),
     "wire": ("wire",),
     "wal": ("wal",),

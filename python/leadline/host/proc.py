@@ -54,6 +54,14 @@ def start_unix_s(pid: int) -> float | None:
     return None if ticks is None or boot is None else int(boot) + ticks / _CLOCK_TICKS
 
 
+def in_our_network(pid: int) -> bool:
+    """Whether the process is in our network namespace; true where that cannot be seen."""
+    try:
+        return (PROC / str(pid) / "ns/net").readlink() == (PROC / "self/ns/net").readlink()
+    except OSError:
+        return True
+
+
 def uid_of(pid: int) -> int | None:
     uid = status_fields(pid).get("Uid", "").split()
     return int(uid[0]) if uid else None

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from leadline import _core
 from leadline.capture.manifest import Manifest, ProbeState
 from leadline.capture.store import Store
 from leadline.errors import LeadlineError
 from leadline.host.facts import StoredPath, read_host, read_this_host
-
-if TYPE_CHECKING:
-    from leadline._core.capture import ProbeFinal, ProbeStatus
+from leadline.probes.probe import ThreadProbe
 
 MIN_RATE_HZ, MAX_RATE_HZ = 0.1, 10.0
 DEFAULT_RATE_HZ = 1.0
 
 
-class HostProbe:
+class HostProbe(ThreadProbe["_core.host.HostProbe"]):
     """Looks at this host. pid, stored: the server that is measured and what it keeps where, for its limits and mounts."""
 
     name = "host"
@@ -41,7 +39,7 @@ class HostProbe:
         self.required, self.rate_hz = required, rate_hz
         self._pid, self._stored = pid, tuple(stored)
         growing = flush_interval_s >= 5.0
-        self._core = _core.host.HostProbe(str(directory), rate_hz, flush_interval_s=flush_interval_s, growing_segments=growing)
+        super().__init__(_core.host.HostProbe(str(directory), rate_hz, flush_interval_s=flush_interval_s, growing_segments=growing))
 
     def before(self, store: Store, manifest: Manifest) -> None:
         found = read_this_host() if self._pid is None else read_host(self._pid, self._stored)
@@ -49,15 +47,6 @@ class HostProbe:
         store.add("mount", found.mounts)
         store.add("block_device", found.devices)
         manifest.note(*found.notes)
-
-    def start(self) -> None:
-        self._core.start()
-
-    def status(self) -> ProbeStatus:
-        return self._core.status()
-
-    def stop(self) -> ProbeFinal:
-        return self._core.stop()
 
     def describe(self, manifest: Manifest) -> None:
         access = self._core.describe()
@@ -68,8 +57,6 @@ class HostProbe:
         manifest.probes[self.name] = ProbeState(
             "partial" if missing else "ok", "; ".join(missing), "; ".join(hints), "procfs", self.rate_hz, access=dict(access)
         )
-
-    def after(self, store: Store, manifest: Manifest) -> None: ...
 
     def progress(self) -> str:
         return f"host: {self._core.status()['ticks']} readings"

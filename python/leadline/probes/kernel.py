@@ -5,17 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from leadline import _core
 from leadline.capture.manifest import Manifest, ProbeState
 from leadline.capture.store import Store
 from leadline.errors import LeadlineError
 from leadline.host.proc import descendants
-
-if TYPE_CHECKING:
-    from leadline._core.capture import ProbeFinal
-    from leadline._core.kernel import KernelStatus
+from leadline.probes.probe import ThreadProbe
 
 TRACING = ("bpf", "perf")  # tiers that trace, the best first
 TIERS = ("auto", *TRACING, "proc")
@@ -71,7 +67,7 @@ def attach(
     return Attached(None, ProbeState("off", why, hint, "proc"), (*notes, _WITHOUT_TRACE + (f" (to trace: {hint})" if best else "")))
 
 
-class KernelProbe:
+class KernelProbe(ThreadProbe["_core.kernel.KernelProbe"]):
     """Traces these processes, what has descended from them, and all that they start in the window.
 
     detail: events: every call and stay off the CPU; sums: of the calls of each thread only, about once a second.
@@ -97,21 +93,11 @@ class KernelProbe:
         if detail == "sums" and tier != "bpf":
             raise LeadlineError("unsupported", f"calls cannot be summed on the tier {tier}", hint="leave out --kernel-detail sums")
         self.tier, self.detail, self.required = tier, detail, required
-        self._core = _core.kernel.KernelProbe(
+        core = _core.kernel.KernelProbe(
             str(directory), sorted(descendants(pids)), tier=tier, ring_bytes=ring_bytes, events=detail == "events",
             budget=budget, flush_interval_s=flush_interval_s,
-        )
-
-    def before(self, store: Store, manifest: Manifest) -> None: ...
-
-    def start(self) -> None:
-        self._core.start()
-
-    def status(self) -> KernelStatus:
-        return self._core.status()
-
-    def stop(self) -> ProbeFinal:
-        return self._core.stop()
+        )  # fmt: skip
+        super().__init__(core)
 
     def describe(self, manifest: Manifest) -> None:
         state = manifest.probes.setdefault(self.name, ProbeState())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from leadline.capture.manifest import Manifest
 from leadline.capture.store import Store
@@ -40,3 +40,37 @@ class Probe(Protocol):
 
     def progress(self) -> str:
         """How it goes, in a few words for the terminal."""
+
+
+class Thread(Protocol):
+    """What looks in a thread of its own, compiled."""
+
+    def start(self) -> None: ...
+    def status(self) -> ProbeStatus: ...
+    def stop(self) -> ProbeFinal: ...
+
+
+Core = TypeVar("Core", bound=Thread)
+
+
+class ThreadProbe(Generic[Core]):
+    """What the probes have in common that are one thread of the compiled part, and read nothing before and after the window."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    def before(self, store: Store, manifest: Manifest) -> None: ...
+
+    def start(self) -> None:
+        self._core.start()
+
+    def status(self) -> ProbeStatus:
+        return self._core.status()
+
+    def stop(self) -> ProbeFinal:
+        return self._core.stop()
+
+    def after(self, store: Store, manifest: Manifest) -> None: ...
+
+    def progress(self) -> str:
+        return ""

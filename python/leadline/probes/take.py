@@ -20,13 +20,14 @@ from leadline.probes.kernel import attach as attach_kernel
 from leadline.probes.probe import Probe
 from leadline.probes.recording import Recording, cpu_s
 from leadline.probes.sessions import SessionsProbe, attach
+from leadline.probes.sockets import SocketsProbe
 from leadline.probes.sql_tier import MAX_RATE_HZ
 from leadline.probes.wire import WireProbe
 from leadline.progress import Progress, Silent
 
 TIERS = ("auto", "shm", "sql")
-PROBES = ("sessions", "host", "kernel", "wire")
-UNASKED = ("sessions", "host")  # without --probes
+PROBES = ("sessions", "host", "sockets", "kernel", "wire")
+UNASKED = ("sessions", "host", "sockets")  # without --probes
 EVERY_INTERFACE = "any"  # clients come from this host and from others
 MIN_RATE_HZ, MAX_SHM_RATE_HZ = 1.0, 10_000.0
 
@@ -54,7 +55,7 @@ def take(
     for_s: seconds. rate_hz: passes a second, 1 to 10,000 (over SQL at most 10), 100 unless given; with `host`, which needs no
     server, readings of the host, 0.1 to 10, 1 unless given. out: the capture folder, or an existing folder to put it in; None for
     leadline-DATE-TIME.leadline here. overwrite: replace a capture that is there. probes: names of PROBES; None
-    for sessions and host, as far as the target allows. kernel_tier: how threads are traced, one of kernel.TIERS;
+    for those of UNASKED, as far as the target allows. kernel_tier: how threads are traced, one of kernel.TIERS;
     kernel_detail: one of kernel.DETAILS. kernel_budget: CPU time that tracing may take, as a share of one core.
     keep_going: when one probe fails, the others go on. Ctrl-C or SIGTERM ends the window early and keeps everything.
     Raises LeadlineError; when the capture had begun, its `where` is the folder that was kept.
@@ -115,6 +116,13 @@ def _attach(
             probes.append(HostProbe(directory, HOST_RATE_HZ, required=alone, pid=target.pid, stored=postmaster.stored_paths(target.pid)))
         elif not probes:
             raise LeadlineError("usage", "the server does not run on this host", hint="take the capture on the server's host")
+    if "sockets" in chosen and (target.pid is not None or not probes):
+        try:
+            probes.append(SocketsProbe(directory, *_pid_and_port(target)))
+        except LeadlineError as e:
+            if not probes:
+                raise
+            absent["sockets"] = _absent(e)
     if "kernel" in chosen:
         if target.pid is None:
             raise LeadlineError("usage", "the server does not run on this host", hint="take the capture on the server's host")
@@ -137,7 +145,7 @@ def _attach(
                 absent["kernel"] = traced.state
     if "wire" in chosen:
         try:
-            probes.append(WireProbe(directory, EVERY_INTERFACE, [_port(target)], required=not keep_going))
+            probes.append(WireProbe(directory, EVERY_INTERFACE, [_pid_and_port(target)[1]], required=not keep_going))
         except LeadlineError as e:
             if not keep_going:
                 raise
@@ -150,8 +158,8 @@ def _absent(e: LeadlineError) -> manifest.ProbeState:
     return manifest.ProbeState("off", "; ".join(part for part in (e.message, e.detail) if part), e.hint)
 
 
-def _port(target: Target) -> int:
-    """The TCP port of a server on this host. Raises LeadlineError."""
+def _pid_and_port(target: Target) -> tuple[int, int]:
+    """Of a server on this host that listens on TCP. Raises LeadlineError."""
     if target.pid is None:
         raise LeadlineError("usage", "the server does not run on this host", hint="take the capture on the server's host")
     found = postmaster.read_pid_file(postmaster.data_path(target.pid))
@@ -159,8 +167,8 @@ def _port(target: Target) -> int:
         hint = "run as the owner of the files (often postgres), or as root"
         raise LeadlineError("rights", "cannot tell the server's port: its postmaster.pid cannot be read", hint=hint)
     if not found.listens_on_tcp:
-        raise LeadlineError("usage", "the server does not listen on TCP: it has no packets", hint="leave out the probe wire (--packets)")
-    return found.port
+        raise LeadlineError("usage", "the server does not listen on TCP", "Unix sockets have no packets and no windows")
+    return target.pid, found.port
 
 
 def check_options(for_s: float, rate_hz: float, tier: str, host: bool, probes: Collection[str] | None) -> tuple[str, ...]:

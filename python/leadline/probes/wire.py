@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 from leadline import _core
 from leadline.capture.folder import capture_folder, make_folder
 from leadline.capture.manifest import Manifest, ProbeState, Target
-from leadline.capture.store import Store
 from leadline.probes.keeper import Keeper
+from leadline.probes.probe import ThreadProbe
 from leadline.probes.recording import Recording, stop_on_signal
 from leadline.progress import Progress, Silent
 
 if TYPE_CHECKING:
-    from leadline._core.capture import ProbeFinal, ProbeStatus
+    from leadline._core.capture import ProbeFinal
     from leadline._core.wire import LiveSummary
 
 RING_BYTES = 32 << 20
@@ -25,7 +25,7 @@ SNAPLEN = 262_144
 WAIT_S = 0.5
 
 
-class WireProbe:
+class WireProbe(ThreadProbe["_core.wire.Sniffer"]):
     """Catches packets. Without a directory nothing is written, and `summary` has the connections."""
 
     name = "wire"
@@ -36,16 +36,8 @@ class WireProbe:
     ) -> None:  # fmt: skip
         self.required = required
         place = None if directory is None else str(directory)
-        self._core = _core.wire.Sniffer(place, interface, list(ports), interval_s=interval_s, ring_bytes=ring_bytes, snaplen=snaplen)
+        super().__init__(_core.wire.Sniffer(place, interface, list(ports), interval_s=interval_s, ring_bytes=ring_bytes, snaplen=snaplen))
         self._lost = 0
-
-    def before(self, store: Store, manifest: Manifest) -> None: ...
-
-    def start(self) -> None:
-        self._core.start()
-
-    def status(self) -> ProbeStatus:
-        return self._core.status()
 
     def stop(self) -> ProbeFinal:
         final = self._core.stop()
@@ -58,8 +50,6 @@ class WireProbe:
             state.status = "partial"
             state.why = f"{self._lost} packets were lost: the ring was full"
             state.hint = "take a larger ring (--ring), or fewer ports"
-
-    def after(self, store: Store, manifest: Manifest) -> None: ...
 
     def progress(self) -> str:
         status = self._core.status()

@@ -49,7 +49,8 @@ class PrivateServer:
     bin_dir: folder with postgres and initdb. data_dir: where the cluster is made, empty or absent; by default in the temporary
     folder. A folder given by the caller is kept. settings: server parameters written to postgresql.conf.
     loopback: also listen on 127.0.0.1, on a free port, open to every user of this host; otherwise only a unix socket in a
-    folder of mode 0700. Raises LeadlineError when it cannot be started, with the last lines of the server's log.
+    folder of mode 0700. address: with loopback, one more address of this host to listen on, open to nobody until pg_hba.conf
+    says so. Raises LeadlineError when it cannot be started, with the last lines of the server's log.
 
     Attributes while it runs: pid (of the postmaster), dsn, socket_dir, port, data_dir, version_num (e.g. 180004), user, notes.
     """
@@ -61,11 +62,12 @@ class PrivateServer:
         settings: Mapping[str, object] | None = None,
         *,
         loopback: bool = False,
+        address: str | None = None,
         start_timeout_s: float = 60.0,
     ) -> None:
         self.bin_dir = Path(bin_dir)
         self.settings = dict(settings or {})
-        self.loopback = loopback
+        self.loopback, self.address = loopback, address
         self.start_timeout_s = start_timeout_s
         self.notes: list[str] = []
         self.port = PORT
@@ -117,7 +119,7 @@ class PrivateServer:
 
     def start(self) -> None:
         """Starts the server; for one that was stopped, again with the same data."""
-        listen = "127.0.0.1" if self.loopback else ""
+        listen = ",".join(filter(None, ("127.0.0.1", self.address))) if self.loopback else ""
         arguments = [self.bin_dir / "postgres", "-D", self.data_dir, "-k", self.socket_dir, "-p", self.port]
         command = [str(a) for a in arguments] + ["-c", f"listen_addresses={listen}", "-c", "logging_collector=off"]
         self._process = self._spawn(command)

@@ -96,12 +96,13 @@ def plain(data: Any) -> Any:
 @functools.cache
 def all_sections() -> tuple[Section, ...]:
     """Every section, in the order in which views have them."""
-    from leadline.views.sections import files, frame, host, informix, kernel, sessions, wal, wire, wire_sessions
+    from leadline.views.sections import files, frame, host, informix, kernel, sessions, sockets, wal, wire, wire_sessions
 
     return (
         *sessions.TIME,
         *host.SECTIONS,
         *kernel.SECTIONS,
+        *sockets.SECTIONS,
         *wire.SECTIONS,
         *wire_sessions.SECTIONS,
         *wal.SECTIONS,
