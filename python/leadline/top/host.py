@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from rich.text import Text
 from textual.app import App, ComposeResult
-from textual.containers import VerticalScroll
+from textual.containers import ScrollableContainer
 from textual.widgets import Footer, Static
 
 from leadline import _core
@@ -96,7 +97,8 @@ def frame_lines(of: Context) -> Iterator[Text]:
             continue
         data = of.data(section)
         if isinstance(data, Grid) and (data.rows or section.key == "host_processes"):
-            yield from grid_lines(section.title, data)
+            # The folder of a screen goes away with it: no command for later.
+            yield from grid_lines(section.title, replace(data, rest=data.rest.partition(":")[0]))
 
 
 def frame_json(of: Context) -> dict[str, Any]:
@@ -129,7 +131,8 @@ class HostApp(App[None]):
     """The frame, made anew every refresh_s seconds in a thread of its own."""
 
     ENABLE_COMMAND_PALETTE = False
-    CSS = "Screen { background: #12161b; color: #e3e8ee; } #frame { padding: 0 1; height: auto; text-wrap: nowrap; }"
+    # The frame is as wide as its lines: a narrow terminal scrolls sideways, and no line of a table is broken.
+    CSS = "Screen { background: #12161b; color: #e3e8ee; } #frame { padding: 0 1; height: auto; width: auto; }"
     BINDINGS = [("q", "quit", "quit")]  # noqa: RUF012
 
     def __init__(self, feed: HostFeed, refresh_s: float) -> None:
@@ -139,7 +142,7 @@ class HostApp(App[None]):
         self._ended = threading.Event()
 
     def compose(self) -> ComposeResult:
-        yield VerticalScroll(Static("reading the host ...", id="frame"))
+        yield ScrollableContainer(Static("reading the host ...", id="frame"))
         yield Footer()
 
     def on_mount(self) -> None:
