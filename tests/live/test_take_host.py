@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import wait_until
+from far_away import FAR, NEAR, FarAway
 from leadline.capture.manifest import read_manifest
 from leadline.capture.reader import open_capture
 from leadline.errors import LeadlineError
@@ -209,6 +212,45 @@ def test_direct_io_is_found_at_its_device(tmp_path: Path) -> None:
         path = take(host=True, for_s=8.0, out=tmp_path / "c.leadline")
     (finding,) = found(path, "DEVICE-SATURATED")
     assert "leaddirect" in finding.statement and finding.cost_s is not None and finding.cost_s > 1
+
+
+@pytest.mark.skipif(not ROOT, reason="only root may make a device of packets")
+def test_segments_that_are_lost_are_found(tmp_path: Path) -> None:
+    """Every third segment with data is lost. Connections send on as soon as the last segment has come."""
+    code = (
+        "import socket, sys, threading\n"
+        "def talk():\n"
+        "    with socket.create_connection((sys.argv[1], int(sys.argv[2]))) as s:\n"
+        "        while s.sendall(b'x' * 500) is None and s.recv(1): pass\n"
+        "for _ in range(16): threading.Thread(target=talk).start()"
+    )
+    with FarAway(0.001, drop=range(0, 1 << 40, 3)), socket.create_server((NEAR, 0)) as listening:
+        answering = threading.Thread(target=answer_each, args=(listening, 500), daemon=True)
+        answering.start()
+        with load(code, FAR, str(listening.getsockname()[1]), name="leadloss"):
+            path = take(host=True, for_s=6.0, out=tmp_path / "c.leadline")
+        listening.shutdown(socket.SHUT_RDWR)
+        answering.join()
+    (finding,) = found(path, "TCP-RETRANSMITS")
+    assert finding.severity == "high" and finding.cost_s is not None and finding.cost_s > 6
+    counted = re.match(r"(\d+) of (\d+) segments .* (\d+) after a timeout", finding.statement)
+    assert counted is not None, finding.statement
+    again, sent, timeouts = map(int, counted.groups())
+    assert 20 <= again < sent
+    assert 0 < timeouts <= again
+
+
+def answer_each(listening: socket.socket, size: int) -> None:
+    """A byte for each `size` bytes of each connection, until `listening` is shut and the other ends are gone."""
+
+    def answer(connection: socket.socket) -> None:
+        with connection, suppress(ConnectionError):
+            while connection.recv(size, socket.MSG_WAITALL):
+                connection.sendall(b"y")
+
+    with suppress(OSError):
+        while True:
+            threading.Thread(target=answer, args=listening.accept()[:1], daemon=True).start()
 
 
 def new_group(limit: int) -> Path | None:
