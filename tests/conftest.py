@@ -44,6 +44,7 @@ SETTINGS = {
 FORBID_SKIPS = os.environ.get("LEADLINE_FORBID_SKIPS") == "1"
 IN_CI = os.environ.get("CI", "").lower() in ("true", "1")
 used: dict[int, Fetched] = {}
+pytest_plugins = ["books"]
 
 
 @pytest.fixture(autouse=True)
@@ -227,6 +228,10 @@ def fresh_server() -> Iterator[Callable[..., Server]]:
     """fresh_server(major, **settings): a server for this test alone."""
     with ExitStack() as stack:
         yield lambda major, **settings: stack.enter_context(running(major, **settings))
+
+
+_book = tempfile.TemporaryDirectory(prefix="leadline-book-", ignore_cleanup_errors=True)
+os.environ["LEADLINE_BOOK"] = _book.name  # what tests run is recorded there, and not in the book of who tests
 
 
 def pytest_configure() -> None:

@@ -6,6 +6,7 @@ A command that is new is in the table by itself (tests/commands.py), and fails u
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import re
 import shutil
@@ -70,6 +71,15 @@ LINES = {
     "net budget": "{pcap}",
     "net auth": "--pcap {pcap}",
     "import onstat": "{onstat} --oncheck {oncheck} -o {new}.leadline",
+    "run": "-- echo done",
+    "book list": "",
+    "book show": "{run}",
+    "book log": "{run}",
+    "book search": "done",
+    "book diff": "{run}",
+    "book label": "{run} release=7.2",
+    "book pin": "{run}",
+    "book prune": "--older 900d --dry-run",
 }
 FILES, FOLDERS = ("page", "segment", "onstat", "oncheck", "calls", "pcap"), ("capture", "trace", "data", "live", "bin")
 READ = {name: [kind for kind in FILES + FOLDERS if f"{{{kind}}}" in line] for name, line in LINES.items()}
@@ -140,7 +150,17 @@ def places(server: Server, echo: str, tmp_path_factory: pytest.TempPathFactory) 
         "dsn": server.dsn,
         "echo": echo,
         "pcap": a_login(folder / "login.pcap"),
+        "run": recorded_run(),
     }
+
+
+def recorded_run() -> str:
+    """The id of a run in the book that has an output."""
+    subprocess.run([sys.executable, "-m", "leadline", "run", "--name", "planted", "--", "echo", "done"], check=True, capture_output=True)
+    listed = subprocess.run(
+        [sys.executable, "-m", "leadline", "book", "list", "--name", "planted", "--json"], check=True, capture_output=True
+    )  # fmt: skip
+    return str(json.loads(listed.stdout)["runs"][0]["uid"])
 
 
 @pytest.fixture

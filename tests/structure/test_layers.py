@@ -13,6 +13,7 @@ PACKAGE = Path(leadline.__file__).parent
 LAYERS = (
     ("__main__", "docs"),
     ("api", "cli"),
+    ("server",),
     ("demo", "doctor", "top", "why"),
     ("views.report",),
     ("views",),
@@ -20,6 +21,7 @@ LAYERS = (
     ("postgres",),
     ("findings",),
     ("capture",),
+    ("book",),
     ("host", "lab", "tables"),
     ("output",),
     ("figures", "progress", "replacing"),

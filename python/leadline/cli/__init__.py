@@ -2,7 +2,8 @@
 
 A command is cli/NAME.py with a click command called `command`. It is imported only when it is asked for, so that
 `leadline --help` needs neither DuckDB nor rich; its line in the list of commands therefore stands here too (a test
-compares the two). A command whose module is not there is not listed.
+compares the two). A command whose module is not there is not listed. Each command that begins is recorded in the logbook
+(recorded.py).
 
 Completion is click's: eval "$(_LEADLINE_COMPLETE=bash_source leadline)", or zsh_source, fish_source.
 """
@@ -17,6 +18,7 @@ from collections.abc import Sequence
 
 import click
 
+from leadline.cli.recorded import end_of_command, recorded, summarise, with_arguments
 from leadline.cli.streams import OutputLost, forget_stdout
 from leadline.errors import LeadlineError
 from leadline.replacing import FORCE_HELP
@@ -43,7 +45,12 @@ COMMANDS = {
     "alter": "Find rows that ALTER TABLE left in an old form, and rewrite only those.",
     "wal": "Read PostgreSQL WAL without a server: what is in it and what it costs.",
     "net": "Measure round trips, logins and fetches, and delay them.",
+    "serve": "Serve the logbook as pages and REST.",
+    "user": "Manage users, projects and roles of the served logbook; show its audit.",
+    "token": "Manage the tokens with which programs log in.",
     "import": "Import the output of another database's own tools as tables.",
+    "run": "Run a command and record it: output, exit code, cost, labels.",
+    "book": "Show what was run: commands of leadline, and those given to `leadline run`.",
 }
 OUTCOME_FINE, OUTCOME_FINDINGS, OUTCOME_ERROR, OUTCOME_INTERRUPTED = 0, 1, 2, 130
 COMPLETE_VARIABLE = "_LEADLINE_COMPLETE"
@@ -63,8 +70,15 @@ kernel_budget = click.option(
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 80}
 
 
+FILES = {"run": "run_"}  # `leadline.cli.run` is a function
+
+
+def _module(name: str) -> str:
+    return f"leadline.cli.{FILES.get(name, name)}"
+
+
 def _is_there(name: str) -> bool:
-    return importlib.util.find_spec(f"leadline.cli.{name}") is not None
+    return importlib.util.find_spec(_module(name)) is not None
 
 
 class LazyGroup(click.Group):
@@ -76,9 +90,9 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS or not _is_there(cmd_name):
             return None
-        command = importlib.import_module(f"leadline.cli.{cmd_name}").command
+        command = importlib.import_module(_module(cmd_name)).command
         assert isinstance(command, click.Command)
-        return command
+        return recorded(command, cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -107,6 +121,12 @@ def group() -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Runs one command line and gives its exit code. Errors are printed here, in the one shape, and nowhere else."""
+    with end_of_command() as end:
+        end.rc = _run(arguments)
+    return end.rc
+
+
+def _run(arguments: Sequence[str]) -> int:
     as_json = "--json" in arguments
     try:
         outcome = _outcome(arguments)
@@ -137,6 +157,7 @@ def _outcome(arguments: Sequence[str]) -> int:
 
             return shell_complete(group, {}, "leadline", COMPLETE_VARIABLE, instruction)
         with group.make_context("leadline", list(arguments)) as context:  # not main(): it exits 1 on a closed pipe
+            with_arguments(context, arguments)
             outcome = group.invoke(context)
         return outcome if isinstance(outcome, int) else OUTCOME_FINE
     except click.exceptions.NoArgsIsHelpError as e:
@@ -153,6 +174,7 @@ def _usage_error(e: click.ClickException) -> LeadlineError:
 
 
 def _fail(error: LeadlineError, *, as_json: bool) -> int:
+    summarise(f"error: {error.message}")
     try:
         if as_json:
             from leadline.output import to_json

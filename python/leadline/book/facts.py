@@ -1,0 +1,90 @@
+"""What a run finds around it: facts of the host, the files it was given, what it has made. What cannot be read is left out."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from typing import Any
+
+from leadline.book.redact import redact_text
+from leadline.host.proc import read_text
+
+# Names as in the table host_fact of a capture.
+FACTS = (
+    ("kernel.release", "/proc/sys/kernel/osrelease"),
+    ("kernel.version", "/proc/sys/kernel/version"),
+    ("clock.source", "/sys/devices/system/clocksource/clocksource0/current_clocksource"),
+    ("cpu.online", "/sys/devices/system/cpu/online"),
+    ("cpu.governor", "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+    ("thp.enabled", "/sys/kernel/mm/transparent_hugepage/enabled"),
+    ("vm.swappiness", "/proc/sys/vm/swappiness"),
+    ("vm.overcommit_memory", "/proc/sys/vm/overcommit_memory"),
+    ("vm.dirty_ratio", "/proc/sys/vm/dirty_ratio"),
+    ("vm.dirty_background_ratio", "/proc/sys/vm/dirty_background_ratio"),
+    ("cgroup.cpu_max", "/sys/fs/cgroup/cpu.max"),
+    ("cgroup.memory_max", "/sys/fs/cgroup/memory.max"),
+    ("dmi.product_name", "/sys/class/dmi/id/product_name"),
+)
+KEPT_TEXT = 64 << 10  # bytes of a file that are kept
+READ_AT_MOST = 4 << 20  # bytes that are read for a hash
+MOST_FILES = 10_000
+
+
+def facts() -> dict[str, str]:
+    out = {name: value.strip() for name, path in FACTS if (value := read_text(path))}
+    out["cpu.usable"] = str(len(os.sched_getaffinity(0)))
+    out["memory.total_bytes"] = str(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    release = (read_text("/etc/os-release") or "").partition("PRETTY_NAME=")[2]
+    out["os.name"] = release.partition("\n")[0].strip('"')
+    out["python.version"] = sys.version.partition(" ")[0]
+    out["limit.open_files"] = str(os.sysconf("SC_OPEN_MAX"))
+    return out
+
+
+def file_event(path: str) -> dict[str, Any] | None:
+    """What is known of a file that a run was given: path, size, time, hash, and its text where it is small. None: it is no file."""
+    try:
+        at = os.stat(path)
+        if not stat.S_ISREG(at.st_mode):
+            return None
+        out: dict[str, Any] = {"path": os.path.abspath(path), "size": at.st_size, "modified": at.st_mtime_ns // 1000}
+        if at.st_size > READ_AT_MOST:
+            return out
+        with open(path, "rb") as file:
+            body = file.read(READ_AT_MOST)
+    except OSError:
+        return None
+    out["hash"] = _sha256(body)
+    if len(body) <= KEPT_TEXT and b"\0" not in body:
+        out["text"] = redact_text(body.decode("utf-8", "replace"))
+    return out
+
+
+def size_and_hash(path: str) -> tuple[int, str | None] | None:
+    """Of a file, or of all files in a folder. No hash if there is much to read; None if nothing is there."""
+    try:
+        files = sorted(_files(path)) if os.path.isdir(path) else [path]
+        sizes = [os.stat(file).st_size for file in files]
+        if sum(sizes) > READ_AT_MOST or len(files) > MOST_FILES:
+            return sum(sizes), None
+        hashes = []
+        for file in files:
+            with open(file, "rb") as opened:
+                hashes.append(_sha256(opened.read(READ_AT_MOST)))
+    except OSError:
+        return None
+    if files == [path]:
+        return sizes[0], hashes[0]
+    named = (f"{hash} {os.path.relpath(file, path)}\n" for file, hash in zip(files, hashes))
+    return sum(sizes), _sha256("".join(named).encode("utf-8", "surrogateescape"))
+
+
+def _files(folder: str) -> list[str]:
+    return [os.path.join(where, name) for where, _, names in os.walk(folder) for name in names if os.path.isfile(os.path.join(where, name))]
+
+
+def _sha256(body: bytes) -> str:
+    import hashlib
+
+    return hashlib.sha256(body).hexdigest()

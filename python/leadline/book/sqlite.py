@@ -1,0 +1,68 @@
+"""The store as an SQLite file: what is particular to it."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Any
+
+from leadline.book.place import Place
+from leadline.book.store import AS_BEFORE, where
+from leadline.errors import LeadlineError
+
+BUSY_MS = 30_000
+
+
+class Sqlite:
+    dialect = "sqlite"
+    errors: type[Exception] = sqlite3.Error
+
+    def __init__(self, place: Place) -> None:
+        try:
+            place.make()
+            self._db = sqlite3.connect(place.store, isolation_level=None, check_same_thread=False)
+            place.store.chmod(0o600)
+            self._db.row_factory = _as_dict
+            for pragma in (f"busy_timeout = {BUSY_MS}", "journal_mode = wal", "synchronous = normal", "foreign_keys = on"):
+                self._db.execute(f"pragma {pragma}")
+        except (sqlite3.Error, OSError) as e:
+            raise LeadlineError("storage", "the book cannot be opened", detail=str(e), hint=AS_BEFORE, where=where(place)) from e
+
+    def execute(self, sql: str, parameters: Sequence[Any] = ()) -> sqlite3.Cursor:
+        return self._db.execute(sql, parameters)
+
+    def executemany(self, sql: str, parameters: Sequence[Sequence[Any]]) -> None:
+        self._db.executemany(sql, parameters)
+
+    def begin(self) -> None:
+        self._db.execute("begin immediate")
+
+    def begin_reading(self) -> None:
+        self._db.execute("begin")
+
+    def commit(self) -> None:
+        self._db.execute("commit")
+
+    def rollback(self) -> None:
+        if self._db.in_transaction:
+            self._db.execute("rollback")
+
+    def version(self) -> int:
+        return int(self._db.execute("pragma user_version").fetchone()["user_version"])
+
+    def set_version(self, number: int) -> None:
+        self._db.execute(f"pragma user_version = {number:d}")
+
+    def put_words(self, run: int, words: str) -> None:
+        self._db.execute("delete from run_words where rowid = ?", (run,))
+        self._db.execute("insert into run_words (rowid, words) values (?, ?)", (run, words))
+
+    def with_words(self, words: Sequence[str]) -> tuple[str, list[Any]]:
+        return "run.id in (select rowid from run_words where run_words match ?)", [" ".join(f'"{word}" *' for word in words)]
+
+    def close(self) -> None:
+        self._db.close()
+
+
+def _as_dict(cursor: sqlite3.Cursor, row: tuple[Any, ...]) -> dict[str, Any]:
+    return {column[0]: value for column, value in zip(cursor.description, row)}

@@ -1,0 +1,32 @@
+"""leadline book: the logbook of what was run. One file per group of subcommands."""
+
+from __future__ import annotations
+
+import click
+
+from leadline.cli import SETTINGS
+from leadline.cli.book import change, look
+
+
+@click.group(
+    "book",
+    context_settings=SETTINGS,
+    epilog="""\b
+Examples:
+  leadline book list --status failed --since 7d
+  leadline book show last
+  leadline book log last | less -R
+  leadline book search "could not extend"
+  leadline book diff 4k7q2 last
+  leadline book prune --older 90d --dry-run""",
+)
+def command() -> None:
+    """Show what was run: commands of leadline, and those given to `leadline run`.
+
+    A run is named by the first letters of its id, or by `last`. The book is in LEADLINE_BOOK or ~/.local/state/leadline/book;
+    LEADLINE_BOOK=off records nothing.
+    """
+
+
+for _subcommand in (look.list_runs, look.show, look.log, look.search, look.diff, change.label, change.pin, change.prune):
+    command.add_command(_subcommand)

@@ -1,0 +1,189 @@
+"""leadline book list, show, log, search, diff: what does not change the book."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from typing import Any
+
+import click
+
+from leadline.cli.book.options import ago_us, as_json, duration, ended, labels_of, limit, when
+from leadline.errors import LeadlineError
+
+PIECE = 1 << 20
+STEERING = r"\x1b(?!\[[\d;]*m)|[\x00-\x08\x0b-\x0c\x0e-\x1a\x1c-\x1f\x7f\x80-\x9f]"
+
+
+def _short(run: dict[str, Any]) -> str:
+    from leadline.book.query import SHORT
+
+    return str(run["uid"])[:SHORT]
+
+
+def _table(runs: list[dict[str, Any]], last: str, of: str) -> str:
+    from leadline.output import to_table
+
+    rows = [[_short(r), when(r["started"]), r["name"], ended(r), duration(r["duration_s"]), r[of]] for r in runs]
+    return to_table(["id", "started", "name", "status", "took", last], rows)
+
+
+def _next(text: str) -> None:
+    click.echo(f"next: {text}", err=True)
+
+
+@click.command("list")
+@click.option("--kind", metavar="KIND", help="leadline (its own commands), command (of `leadline run`), ansible.")
+@click.option("--name", metavar="NAME", help="Runs of this name, such as take or load.")
+@click.option("--status", type=click.Choice(["running", "ok", "failed", "cancelled", "lost"]), help="Runs that are or ended so.")
+@click.option("--label", "labels", multiple=True, metavar="KEY[=VALUE]", help="Runs with this label; all of several.")
+@click.option("--since", metavar="TIME", help="Runs that began within this time: 30m, 12h, 7d.")
+@click.option("--words", default="", metavar="TEXT", help="Runs with words in their name, command or summary that begin with these.")
+@limit
+@as_json
+def list_runs(
+    kind: str | None, name: str | None, status: str | None, labels: tuple[str, ...], since: str | None, words: str, limit: int,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """List runs, the newest first."""
+    from leadline.book.query import Book, Filter
+    from leadline.output import to_json
+
+    book = Book()
+    wanted = Filter(kind, name, status, since=None if since is None else ago_us(since), labels=tuple(labels_of(labels)), words=words)
+    runs = book.runs(wanted, limit)
+    if as_json:
+        click.echo(to_json({"runs": runs}))
+        return
+    if not runs:
+        click.echo("no such run in the book", err=True)
+        return
+    click.echo(_table(runs, "summary", "summary"))
+    _next(f"leadline book show {_short(runs[0])}")
+
+
+@click.command("show")
+@click.argument("run", default="last")
+@as_json
+def show(run: str, as_json: bool) -> None:
+    """Show one run: what, where, how it ended, what it made and cost."""
+    from leadline.book.query import Book, log_size, printable
+    from leadline.output import to_json
+
+    book = Book()
+    found = book.details(book.find(run))
+    if as_json:
+        click.echo(to_json(found))
+        return
+    took = f", took {duration(found['duration_s'])}" if found["duration_s"] is not None else ""
+    facts = found["facts"]
+    host = (facts.get("os.name", ""), f"Linux {facts.get('kernel.release', '')}", f"{facts.get('cpu.usable', '')} CPUs")
+    lines = {
+        "run": f"{found['uid']}{', pinned' if found['pinned'] else ''}",
+        "name": found["name"],
+        "command": printable(shlex.join(found["argv"])),
+        "status": ended(found),
+        "summary": printable(found["summary"]),
+        "started": f"{when(found['started'])}{took}",
+        "folder": printable(found["cwd"]),
+        "by": f"{found['user_name']} on {found['host']}, pid {found['pid']}",
+        "host": printable(", ".join(host)) if facts else "",
+        "leadline": found["version"],
+        "part of": found["parent"] or "",
+        "parts": ", ".join(found["children"]),
+        "labels": ", ".join(f"{key}={value}" for key, value in found["labels"].items()),
+    }
+    lines |= {artifact["kind"]: printable(artifact["path"]) for artifact in found["artifacts"]}
+    lines |= {name: f"{value:,.4g}" for name, value in found["metrics"].items() if name != "wall_s"}
+    if size := log_size(book.place, found["uid"]):
+        lines["output"] = f"{size:,} bytes"
+    if found["events_lost"]:
+        lines["lost"] = f"{found['events_lost']} events could not be written"
+    for name, value in lines.items():
+        if value:
+            click.echo(f"{name:<14}{value}")
+    if size:
+        _next(f"leadline book log {_short(found)}")
+
+
+@click.command("log")
+@click.argument("run", default="last")
+@click.option("--from", "start", type=int, default=0, metavar="BYTE", help="Begin at this byte; negative: so many before the end.")
+@click.option("--bytes", "length", type=click.IntRange(0), metavar="N", help="At most so many bytes.")
+def log(run: str, start: int, length: int | None) -> None:
+    """Print what a command printed, byte for byte.
+
+    On a terminal, what could steer it is taken out, but for colours.
+    """
+    import re
+
+    from leadline.book.query import Book
+
+    book = Book()
+    found = book.find(run)
+    place = book.place.log_of(found["uid"])
+    try:
+        with open(place, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            file.seek(max(0, size + start) if start < 0 else start)
+            left = size if length is None else length
+            tame = sys.stdout.isatty()
+            while left > 0 and (piece := file.read(min(PIECE, left))):
+                left -= len(piece)
+                if tame:
+                    click.echo(re.sub(STEERING, "\ufffd", piece.decode("utf-8", "replace")), nl=False)
+                else:
+                    sys.stdout.buffer.write(piece)
+            sys.stdout.flush()
+    except FileNotFoundError:
+        hint = "the output of leadline's own commands is not stored" if found["kind"] == "leadline" else ""
+        raise LeadlineError("not_found", f"run {found['uid']} has no output", hint=hint) from None
+
+
+@click.command("search")
+@click.argument("text")
+@limit
+@as_json
+def search(text: str, limit: int, as_json: bool) -> None:
+    """Find runs by the words of their name, command or summary, or a text in their output."""
+    from leadline.book.query import SEARCH_S, Book
+    from leadline.output import to_json
+
+    book = Book()
+    runs, whole = book.search(text, limit)
+    if as_json:
+        click.echo(to_json({"runs": runs, "all_output_searched": whole}))
+        return
+    if runs:
+        click.echo(_table([run | {"line": run["line"] or run["summary"]} for run in runs], "line", "line"))
+        _next(f"leadline book show {_short(runs[0])}")
+    else:
+        click.echo("not found", err=True)
+    if not whole:
+        click.echo(f"older output was not looked at: the search ends after {SEARCH_S:g} s", err=True)
+
+
+@click.command("diff")
+@click.argument("one")
+@click.argument("other", default="last")
+@as_json
+def diff(one: str, other: str, as_json: bool) -> None:
+    """Show what differs between two runs."""
+    from leadline.book.query import Book, differences
+    from leadline.output import to_json, to_table
+
+    book = Book()
+    runs = [book.details(book.find(text)) for text in (one, other)]
+    found = differences(*runs)
+    if as_json:
+        click.echo(to_json({"runs": [run["uid"] for run in runs], "differences": [{"what": w, "one": a, "other": b} for w, a, b in found]}))
+        return
+    if not found:
+        click.echo("no difference")
+        return
+
+    def cell(value: Any) -> str:
+        return "" if value is None else f"{value:,.4g}" if isinstance(value, float) else str(value)
+
+    click.echo(to_table(["what", *(_short(run) for run in runs)], [[what, cell(a), cell(b)] for what, a, b in found]))

@@ -1,0 +1,57 @@
+"""What the subcommands of `leadline book` share."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+import click
+
+from leadline.errors import LeadlineError
+
+as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+limit = click.option("--limit", type=click.IntRange(1, 100_000), default=20, show_default=True, metavar="N", help="Most runs to print.")
+_SPANS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+
+
+def labels_of(texts: Iterable[str]) -> list[tuple[str, str | None]]:
+    """KEY=VALUE, or KEY alone, whose value is None. Raises LeadlineError."""
+    out = []
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not re.fullmatch(r"[\w.-]{1,64}", key):
+            raise LeadlineError("usage", f"{text!r} is not a label", hint="labels are KEY=VALUE; a key has letters, digits, _ . and -")
+        out.append((key, value if equals else None))
+    return out
+
+
+def ago_us(text: str) -> int:
+    """Microseconds since 1970 of a moment so long ago: 90d, 12h, 30m. Raises LeadlineError."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhdw])", text.strip())
+    if found is None:
+        raise LeadlineError("usage", f"{text!r} is not a time", hint="use a form such as 30m, 12h, 7d or 4w")
+    return time.time_ns() // 1000 - int(float(found[1]) * _SPANS[found[2]] * 1e6)
+
+
+def when(us: int | None) -> str:
+    """Local time."""
+    return "" if us is None else datetime.fromtimestamp(us / 1e6).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def duration(seconds: float | None) -> str:
+    if seconds is None:
+        return ""
+    if seconds < 60:
+        return f"{seconds:.3f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"
+
+
+def ended(run: dict[str, Any]) -> str:
+    """The status, with what it ended with when that was not well."""
+    if run["signal"] is not None:
+        return f"{run['status']} (signal {run['signal']})"
+    return f"{run['status']} ({run['rc']})" if run["status"] in ("failed", "cancelled") and run["rc"] else str(run["status"])

@@ -1,0 +1,27 @@
+"""leadline run: runs a command and records it in the logbook. (The file is not run.py: `leadline.cli.run` is a function.)"""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command(
+    "run",
+    epilog="\b\nExamples:\n  leadline run -- ./nightly_load.sh\n  leadline run --name load --label release=7.2 -- psql -f load.sql\n"
+    "  leadline book log last",
+)
+@click.argument("command_line", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
+@click.option("--name", default="", metavar="NAME", help="Name of the run.  [default: that of the program]")
+@click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="A label to find it by; may be given more than once.")
+def command(command_line: tuple[str, ...], name: str, labels: tuple[str, ...]) -> int:
+    """Run a command and record it: output, exit code, cost, labels.
+
+    The command runs as it would without: its output goes to the same places, its exit code is that of leadline, signals are passed on.
+    Only its output is a pipe, not a terminal. Passwords in its arguments are not stored; what it prints is stored as it is, for its
+    owner alone. `leadline book` shows what was recorded.
+    """
+    from leadline.book.command import run_command
+    from leadline.cli.book.options import labels_of
+
+    pairs = {key: value or "" for key, value in labels_of(labels)}
+    return run_command(command_line, name, pairs)
