@@ -1,15 +1,15 @@
 //! `net fetch`: the rows of a query, a number of them with each round trip.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering::Relaxed};
 use std::sync::Barrier;
 use std::thread;
 use std::time::Duration;
 
+use leadline_sockdiag::Diag;
 use serde_json::{json, Value};
 
 use crate::clock::now_ns;
-use crate::diag::Diag;
 use crate::fault::Outcome;
 use crate::postgres::Session;
 
@@ -27,15 +27,16 @@ pub fn run(
     server: Option<ServerSocket>,
     stop: &AtomicBool,
 ) -> Outcome<Value> {
-    let (over, peak, looks) = (AtomicBool::new(false), AtomicU32::new(0), AtomicU32::new(0));
+    let (over, peak, looks) = (AtomicBool::new(false), AtomicI64::new(0), AtomicU32::new(0));
     let begun = Barrier::new(2);
     let diag = server.and_then(|socket| Some((Diag::open().ok()?, socket)));
     thread::scope(|scope| {
-        if let Some((diag, (local, remote))) = &diag {
-            scope.spawn(|| {
-                let look = || {
-                    if let Some(queues) = diag.queues(*local, *remote) {
-                        peak.fetch_max(queues.send, Relaxed);
+        if let Some((mut diag, (local, remote))) = diag {
+            let (over, peak, looks, begun) = (&over, &peak, &looks, &begun);
+            scope.spawn(move || {
+                let mut look = || {
+                    if let Some(socket) = diag.one(local, remote) {
+                        peak.fetch_max(socket.send_queue, Relaxed);
                         looks.fetch_add(1, Relaxed);
                     }
                 };

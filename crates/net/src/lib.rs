@@ -11,7 +11,6 @@ pub mod clock;
 pub mod compare;
 pub mod dbping;
 pub mod delay;
-pub mod diag;
 pub mod echo;
 pub mod fault;
 pub mod fetch;
