@@ -15,6 +15,7 @@ mod folder;
 #[allow(missing_docs, unreachable_pub)]
 #[path = "../../wal/tests/made/mod.rs"]
 mod made;
+mod packets;
 mod page;
 mod page_seeds;
 mod page_values;
@@ -25,9 +26,15 @@ pub mod seeds;
 mod sql;
 mod types;
 mod wal;
+// Files of packets, too.
+#[allow(missing_docs, unreachable_pub, dead_code)]
+#[path = "../../wire/tests/made/mod.rs"]
+mod wire_made;
+mod wire_seeds;
 
 pub use cursor::cursor;
 pub use elf::elf;
+pub use packets::{conversation, packets};
 pub use page::{clog, control, informix, oracle, page, relmap};
 pub use page_values::page_values;
 pub use pending::pending;
@@ -40,7 +47,7 @@ pub use wal::{wal_image, wal_record, wal_segment};
 pub type Target = fn(&[u8]) -> &'static str;
 
 /// Every target by its name in `fuzz/fuzz_targets`.
-pub const TARGETS: [(&str, Target); 18] = [
+pub const TARGETS: [(&str, Target); 20] = [
     ("cursor", cursor),
     ("page", page),
     ("oracle", oracle),
@@ -59,6 +66,8 @@ pub const TARGETS: [(&str, Target); 18] = [
     ("elf", elf),
     ("relmap", relmap),
     ("clog", clog),
+    ("packets", packets),
+    ("conversation", conversation),
 ];
 
 /// The input's first byte as a choice, and what follows it; 0 when there is none.

@@ -5,7 +5,7 @@ use std::path::Path;
 use leadline_noise::{noise, plausible, put, Random};
 
 use crate::types::{column, SCALARS};
-use crate::{data_dir, page_seeds, TARGETS};
+use crate::{data_dir, page_seeds, wire_seeds as wire, TARGETS};
 
 /// The seeds of a target, the same at every call.
 pub fn seeds(target: &str) -> Vec<Vec<u8>> {
@@ -29,6 +29,8 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
         "elf" => vec![elf(&[]), elf(&[b'n'; 64 << 10]), b"\x7fELF".to_vec()],
         "relmap" => data_dir::maps(),
         "clog" => (0..16).map(|n| [&[n, 0, 0, 0], &noise(&mut random, 1024)[..]].concat()).collect(),
+        "packets" => wire::files(&mut random),
+        "conversation" => wire::conversations(),
         _ => (0..16).map(|_| noise(&mut random, 64)).collect(),
     }
 }

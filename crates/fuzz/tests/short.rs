@@ -207,3 +207,13 @@ fn relmap() {
 fn clog() {
     assert_reached("clog", 5_000, &["many runs", "all runs"]);
 }
+
+#[test]
+fn packets() {
+    assert_reached("packets", 30_000, &["connections", "packets", "ended early", "invalid", "unsupported"]);
+}
+
+#[test]
+fn conversation() {
+    assert_reached("conversation", 20_000, &["postgresql", "mysql", "tls", "unknown"]);
+}
