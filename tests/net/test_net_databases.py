@@ -137,10 +137,53 @@ def test_mysql(capsys: pytest.CaptureFixture[str]) -> None:
     assert (found["about"]["version"], found["about"]["method"]) == ("8.0.36", "mysql_native_password")
 
 
+def sql_server(connection: socket.socket, _: int) -> None:
+    """SQL Server 2022 (16.0.4105) that has TLS for the login alone."""
+    head = read(connection, 8)
+    assert head[:2] == b"\x12\1"
+    read(connection, struct.unpack(">H", head[2:4])[0] - 8)
+    body = bytes([0, 0, 11, 0, 6, 1, 0, 17, 0, 1, 0xFF]) + bytes([16, 0, 0x10, 0x09, 0, 0]) + b"\0"
+    connection.sendall(struct.pack(">BBHHBB", 4, 1, 8 + len(body), 0, 1, 0) + body)
+
+
+def listener(connection: socket.socket, _: int) -> None:
+    """A listener of Oracle 19 that asks once to send the packet again, as they do."""
+    for again in (True, False):
+        (length,) = struct.unpack(">H", read(connection, 2))
+        assert b"(COMMAND=ping)" in read(connection, length - 2)
+        text = b"(DESCRIPTION=(TMP=)(VSNNUM=318767104)(ERR=0)(ALIAS=LISTENER))"
+        body = b"" if again else b"\x22\0" + struct.pack(">H", len(text)) + text
+        connection.sendall(struct.pack(">HHBBH", 8 + len(body), 0, 11 if again else 4, 0, 0) + body)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "server", "phase", "about"),
+    [
+        ("tds", sql_server, "prelogin", {"version": "16.0.4105", "encryption": "of the login"}),
+        ("oracle", listener, "listener", {"version": "19.0.0.0.0", "error": 0}),
+    ],
+)
+def test_the_first_answer_of_other_databases(
+    protocol: str, server: Any, phase: str, about: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with serving(server) as port:
+        words = ["net", "dbping", f"127.0.0.1:{port}", "--protocol", protocol, "--connects", "7"]
+        found = told(words, capsys)
+        assert run(words) == 0
+    assert phases(found) == {"resolve": 7, "connect": 7, phase: 7}
+    assert found["about"] == about
+    assert f"version {about['version']}" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("protocol", ["tds", "oracle"])
-def test_what_is_not_spoken_is_said(protocol: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["net", "dbping", "127.0.0.1:1", "--protocol", protocol]) == 2
-    assert "--protocol tcp" in capsys.readouterr().err
+def test_what_answers_in_other_words_is_no_such_database(protocol: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def garbage(connection: socket.socket, _: int) -> None:
+        connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n" * 9)
+        until_closed(connection)
+
+    with serving(garbage) as port:
+        assert run(["net", "dbping", f"127.0.0.1:{port}", "--protocol", protocol]) == 2
+    assert "does not speak this protocol" in capsys.readouterr().err
 
 
 def test_compare_has_a_row_for_each_way_whatever_happens(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,6 +7,7 @@ use serde_json::{json, Value};
 
 use crate::address::{connect, resolve, Place};
 use crate::fault::Outcome;
+use crate::first_answer::{self, Answer};
 use crate::histogram::Times;
 use crate::mysql;
 use crate::postgres::{ask_for_tls, Login, Session};
@@ -98,6 +99,37 @@ pub fn postgres_without_login(place: &Place, plan: Plan, timeout: Duration, stop
     })?;
     phases.push(asked);
     Ok(outcome("postgres", &phases, json!({ "server_speaks_tls": speaks_tls })))
+}
+
+/// A SQL Server or an Oracle listener to which nobody logs in. name: of the phase in which it answers.
+fn without_login(
+    protocol: &str,
+    name: &'static str,
+    place: &Place,
+    plan: Plan,
+    timeout: Duration,
+    stop: &AtomicBool,
+    ask: fn(&Place, Duration) -> Outcome<Answer>,
+) -> Outcome<Value> {
+    let mut phases = tcp_phases(place, plan, timeout, stop)?;
+    let mut about = Value::Null;
+    let asked = repeat(name, plan.connects, stop, || {
+        let (took, said) = ask(place, timeout)?;
+        about = said;
+        Ok(took)
+    })?;
+    phases.push(asked);
+    Ok(outcome(protocol, &phases, about))
+}
+
+/// A SQL Server.
+pub fn tds(place: &Place, plan: Plan, timeout: Duration, stop: &AtomicBool) -> Outcome<Value> {
+    without_login("tds", "prelogin", place, plan, timeout, stop, first_answer::tds)
+}
+
+/// An Oracle listener.
+pub fn oracle(place: &Place, plan: Plan, timeout: Duration, stop: &AtomicBool) -> Outcome<Value> {
+    without_login("oracle", "listener", place, plan, timeout, stop, first_answer::oracle)
 }
 
 /// Any server: the look-up and the handshake of TCP.

@@ -14,6 +14,7 @@ pub mod delay;
 pub mod echo;
 pub mod fault;
 pub mod fetch;
+pub mod first_answer;
 pub mod frame;
 pub mod histogram;
 pub mod icmp;

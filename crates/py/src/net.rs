@@ -250,6 +250,8 @@ pub(crate) fn dbping(
             }
             "postgres" => phases::postgres(&login, plan, stop),
             "mysql" => phases::mysql(&login, plan, stop),
+            "tds" => phases::tds(&login.place, plan, login.timeout, stop),
+            "oracle" => phases::oracle(&login.place, plan, login.timeout, stop),
             _ => phases::tcp(&login.place, plan, login.timeout, stop),
         };
         found.map_err(|fault| fault_of(&login.place, &fault))

@@ -17,6 +17,8 @@ MEANINGS = {
     "greeting": "then the greeting",
     "tls": "TLS handshake",
     "ask for tls": "by a new process",
+    "prelogin": "question of version",
+    "listener": "as tnsping asks",
     "login": "authentication, start",
     "ping": "one empty round trip",
     "prepare": "a statement",
@@ -31,7 +33,8 @@ Examples:
   leadline net dbping postgresql://app@db01/shop
   leadline net dbping db01:5432
   leadline net dbping mysql://app@db02/shop --protocol mysql
-  leadline net dbping db03:1521 --protocol tcp --json""",
+  leadline net dbping db03:1433 --protocol tds
+  leadline net dbping db04:1521 --protocol oracle --json""",
 )
 @click.argument("target", metavar="DSN|HOST:PORT")
 @click.option("--protocol", type=click.Choice(PROTOCOLS), help="What the server speaks.  [default: by DSN, else postgres]")
@@ -45,8 +48,8 @@ def command(target: str, protocol: str | None, connects: int, count: int, timeou
     An empty round trip is Sync in PostgreSQL and COM_PING in MySQL: it runs no statement. `execute` is one round trip too, with a
     prepared SELECT 1: what it takes more is the server's work. The first of each phase is shown apart, and is not in the percentiles.
 
-    HOST:PORT without a DSN needs no login: of PostgreSQL it measures the question for TLS. SQL Server (tds) and Oracle are not
-    supported: use --protocol tcp, which measures the connection alone.
+    HOST:PORT without a DSN needs no login. Of PostgreSQL it measures the question for TLS, of SQL Server (tds) the answer to PRELOGIN,
+    of Oracle that of the listener to the question of tnsping. Nobody logs in to these two.
     """
     import json
 
@@ -57,8 +60,6 @@ def command(target: str, protocol: str | None, connects: int, count: int, timeou
     from leadline.output import to_json
 
     protocol = protocol or ("mysql" if target.startswith("mysql://") else "postgres")
-    if protocol in ("tds", "oracle"):
-        raise LeadlineError("unsupported", f"leadline does not speak {protocol}", hint="--protocol tcp measures the connection alone")
     if protocol == "mysql" and "://" in target:
         server = mysql_server_of(target)
     elif re.fullmatch(r"[^=/@\s]*:\d+", target):
@@ -82,6 +83,10 @@ def _text(found: dict[str, Any]) -> str:
 
     about = found["about"] or {}
     lines = [f"{found['server']}, protocol {found['protocol']}"]
+    if about.get("version") and "method" not in about:
+        lines.append(f"version {about['version']}")
+    if about.get("encryption"):
+        lines.append(f"encryption {about['encryption']}")
     if "method" in about:
         lines.append(f"login by {about['method']}, {'with' if about['encrypted'] else 'without'} TLS")
     if "server_speaks_tls" in about:
