@@ -93,7 +93,7 @@ def budget(
     if not cells:
         hint = "leadline net packets shows what is there"
         raise LeadlineError("not_found", "no round trips in the packets", hint=hint, where=str(capture.path))
-    rtt_ms, rtt_from = (base_rtt_ms, "given") if base_rtt_ms is not None else _rtt(capture)
+    rtt_ms, rtt_from = (base_rtt_ms, "given") if base_rtt_ms is not None else present_rtt(capture)
     all_connections = _connections(cells)
     if any(c["transactions"] for c in cells):
         cells = [c for c in cells if c["transactions"] is not None]
@@ -156,7 +156,8 @@ def _by_second(cells: Sequence[dict[str, Any]], counted: str) -> list[tuple[int,
     return [tuple(sums) for sums in seconds.values()]
 
 
-def _rtt(capture: Capture) -> tuple[float, str]:
+def present_rtt(capture: Capture) -> tuple[float, str]:
+    """The round-trip time in ms, and how it is known. Raises LeadlineError."""
     [row] = capture.rows(RTT)
     if row["handshake_ns"] is not None:
         return row["handshake_ns"] / 1e6, f"median of {row['handshakes']} handshakes"

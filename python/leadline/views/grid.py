@@ -50,6 +50,21 @@ class Stack:
 
 
 @dataclass(frozen=True)
+class Curves:
+    """A picture: `values` are (x, y, name), points joined by a line for each name. log_x, log_y: logarithmic axes.
+
+    x_text: what stands below a place on the x axis, as an expression of Vega about `datum.value`; empty for the number.
+    """
+
+    values: list[tuple[float, float, str]]
+    axis: str
+    amount: str
+    log_x: bool = True
+    log_y: bool = True
+    x_text: str = ""
+
+
+@dataclass(frozen=True)
 class Grid:
     """rows: values in the order of columns. note: what the numbers are; rest: what was left out of rows, and how to see it."""
 
@@ -58,7 +73,7 @@ class Grid:
     note: str = ""
     rest: str = ""
     empty: str = "none"
-    stack: Stack | None = field(default=None, compare=False)
+    picture: Stack | Curves | None = field(default=None, compare=False)
 
     @classmethod
     def of(
@@ -68,10 +83,10 @@ class Grid:
         note: str = "",
         rest: str = "",
         empty: str = "none",
-        stack: Stack | None = None,
+        picture: Stack | Curves | None = None,
     ) -> Grid:
         """From rows by name, as a query gives them."""
-        return cls(columns, [tuple(row[c.name] for c in columns) for row in rows], note, rest, empty, stack)
+        return cls(columns, [tuple(row[c.name] for c in columns) for row in rows], note, rest, empty, picture)
 
     def as_dicts(self) -> list[dict[str, Any]]:
         return [dict(zip((c.name for c in self.columns), row)) for row in self.rows]

@@ -8,7 +8,7 @@ from typing import Any
 
 import vl_convert
 
-from leadline.views.grid import Stack
+from leadline.views.grid import Curves, Stack
 from leadline.views.wait_classes import ORDER, rank, wait_class
 from leadline.views.where import Slice, Window
 
@@ -114,6 +114,10 @@ def session_chart(rows: list[dict[str, Any]], sessions: list[str], of: Window) -
 STACK_COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#b5a72c", "#8a8f98")
 
 
+def chart(picture: Stack | Curves) -> dict[str, Any]:
+    return stack_chart(picture) if isinstance(picture, Stack) else curve_chart(picture)
+
+
 def stack_chart(stack: Stack) -> dict[str, Any]:
     """Amounts by name, stacked along an axis."""
     names = list(dict.fromkeys(name for _, _, name, _ in sorted(stack.values, key=lambda v: (v[2].startswith("other"),))))
@@ -154,6 +158,41 @@ def stack_chart(stack: Stack) -> dict[str, Any]:
                 {"field": "amount", "title": stack.unit or stack.amount, "format": ".3~g"},
                 {"field": "from", "title": "from", "format": "~g"},
                 {"field": "to", "title": "to", "format": "~g"},
+            ],
+        },
+    }
+
+
+def curve_chart(curves: Curves) -> dict[str, Any]:
+    """Lines with a point at each value that was taken or reckoned."""
+    names = list(dict.fromkeys(name for _, _, name in curves.values))
+    text = {"labelExpr": curves.x_text} if curves.x_text else {}
+    x_scale, y_scale = ({"type": "log" if log else "linear", "nice": False} for log in (curves.log_x, curves.log_y))
+    return {
+        "$schema": SCHEMA,
+        "width": "container",
+        "height": HEIGHT,
+        "autosize": {"type": "fit-x", "contains": "padding"},
+        "data": {"values": [{"x": x, "y": y, "name": name} for x, y, name in curves.values]},
+        "mark": {"type": "line", "point": {"size": 30}, "tooltip": True, "strokeWidth": 1.8},
+        "encoding": {
+            "x": {"field": "x", "type": "quantitative", "scale": x_scale, "axis": {"title": curves.axis, "grid": False, **text}},
+            "y": {
+                "field": "y",
+                "type": "quantitative",
+                "scale": y_scale | {"nice": True, "zero": not curves.log_y},
+                "axis": {"title": curves.amount, "tickCount": 5, "minExtent": 28, "format": "~g"},
+            },
+            "color": {
+                "field": "name",
+                "type": "nominal",
+                "scale": {"domain": names, "range": list(STACK_COLOURS[: len(names)])},
+                "legend": {"orient": "top", "title": None, "labelLimit": 150} if len(names) > 1 else None,
+            },
+            "tooltip": [
+                {"field": "name", "title": "of"},
+                {"field": "x", "title": curves.axis, "format": ".4~g"},
+                {"field": "y", "title": curves.amount, "format": ".4~g"},
             ],
         },
     }

@@ -30,8 +30,7 @@ def build(capture: Capture, evaluation: Evaluation) -> dict[str, Any]:
     shown = [section for section in at.sections() if section.in_html]
     data = {section.key: at.data(section) for section in shown}
     tiles = [tile for section in shown if section.tiles for tile in section.tiles(at, data[section.key])]
-    pictures = {key: grid.stack for key, grid in data.items() if isinstance(grid, Grid) and grid.stack and grid.stack.values}
-    stacks = {f"{key}_chart": charts.stack_chart(stack) for key, stack in pictures.items()}
+    pictures = {key: grid.picture for key, grid in data.items() if isinstance(grid, Grid) and grid.picture and grid.picture.values}
     m, of = capture.manifest, at.window
     model = {
         "name": capture.path.resolve().name,
@@ -39,7 +38,7 @@ def build(capture: Capture, evaluation: Evaluation) -> dict[str, Any]:
         "sections": shown,
         "data_of": data,
         "tiles": tiles,
-        "charts": stacks,
+        "charts": {f"{key}_chart": charts.chart(picture) for key, picture in pictures.items()},
         "window": replace(of, began=m.clock.began),
         "how": _how(m) if m.target.kind in SAMPLED else "; ".join(text for label, text in facts(at) if label not in ("tables", "window")),
         **_manifest(m),

@@ -49,7 +49,7 @@ def _cpu(of: Context) -> Grid:
     window_s = of.window.window_s or max((r["to_s"] for r in steps), default=1.0)
     values = [(max(r["from_s"], 0.0), min(r["to_s"], window_s), r["kind"], r["cpus"]) for r in steps if r["to_s"] > 0]
     values.sort(key=lambda v: (v[0], order.index(v[2])))
-    return Grid(columns, found, stack=Stack(values, window_s, "seconds from the start", "CPUs in use", "CPUs"))
+    return Grid(columns, found, picture=Stack(values, window_s, "seconds from the start", "CPUs in use", "CPUs"))
 
 
 def _tiles(of: Context, grid: Grid) -> list[Tile]:

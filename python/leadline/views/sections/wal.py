@@ -44,7 +44,7 @@ def _along(of: Context) -> Grid:
     parts = """
       select r.start_lsn, coalesce(t.rmgr || ' ' || t.record_type, 'type ' || r.type_id) as name, r.record_length as bytes
       from wal_record_raw r left join wal_record_type t using (type_id)"""
-    return Grid((), [], stack=_picture(of, parts))
+    return Grid((), [], picture=_picture(of, parts))
 
 
 def _kinds(of: Context) -> Grid:
@@ -90,7 +90,7 @@ def _relations(of: Context) -> Grid:
       with {_NAMED}
       select b.start_lsn, {_RELATION} as name, b.data_length + b.fpi_length as bytes
       from wal_block_raw b left join named n using (dbnode, relfilenode)"""
-    return Grid.of(columns, rows[:MOST], note, _rest(of, len(rows), "relation", "wal_block"), stack=_picture(of, parts))
+    return Grid.of(columns, rows[:MOST], note, _rest(of, len(rows), "relation", "wal_block"), picture=_picture(of, parts))
 
 
 def _images(of: Context) -> Grid:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from leadline.views.grid import Column, Grid
+from leadline.views.grid import Column, Curves, Grid
 from leadline.views.sections import Context, Section
+from leadline.views.sections.wire_budget import has_budget, has_parts, wire_budget, wire_fetch, wire_time
 
 MOST = 20
+IN_PICTURE = 5  # purposes with a line of their own
+PERCENTILES = (0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 0.9999)
+# The axis of percentiles is that of 1 / (1 - p): 2 is the median, 100 is p99.
+PERCENTILE_TEXT = "'p' + format(100 - 100 / datum.value, '.4~r')"
 
 
 def _latency(of: Context) -> Grid:
@@ -30,7 +35,20 @@ def _latency(of: Context) -> Grid:
         Column("again", "again", "rate", minor=True),
     )
     note = "From the last byte of a request to the first of its answer; longest: to the last. Client: between answer and next request."
-    return Grid.of(columns, rows, note, empty="no request was answered")
+    return Grid.of(columns, rows, note, empty="no request was answered", picture=_percentiles(of))
+
+
+def _percentiles(of: Context) -> Curves:
+    """What part of the requests was answered within which time. A percentile is shown if as many requests lie above it."""
+    rows = of.capture.rows(
+        f"""
+        select purpose, count(*) as trips, quantile_disc(first_ns - request_ns, {list(PERCENTILES)}) as ns
+        from wire_roundtrip where first_ns is not null group by purpose order by trips desc, purpose limit {IN_PICTURE}
+        """
+    )
+    found = ((row, p, ns) for row in rows for p, ns in zip(PERCENTILES, row["ns"]))
+    values = [(1 / (1 - p), ns / 1e6, row["purpose"]) for row, p, ns in found if ns > 0 and (1 - p) * row["trips"] >= 1]
+    return Curves(values, "percentile", "ms to the first of the answer", x_text=PERCENTILE_TEXT)
 
 
 def _connections(of: Context) -> Grid:
@@ -65,6 +83,12 @@ def _connections(of: Context) -> Grid:
 
 
 SECTIONS = (
+    Section(
+        "wire_time", "Connections along the time", ("wire_roundtrip", "wire_connection"), wire_time, html="stack.html.j2", in_text=False,
+        in_json=False,
+    ),
     Section("wire_latency", "Round trips", ("wire_roundtrip",), _latency),
+    Section("wire_budget", "Round-trip budget", ("wire_roundtrip", "wire_connection"), wire_budget, applies=has_budget),
+    Section("wire_fetch", "Results read in parts", ("wire_roundtrip", "wire_connection"), wire_fetch, applies=has_parts),
     Section("wire_connections", "Connections", ("wire_connection",), _connections),
 )
