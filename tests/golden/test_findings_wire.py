@@ -12,7 +12,7 @@ from leadline.capture.reader import open_capture
 from leadline.cli import run
 from leadline.findings import Evaluation, Finding, evaluate
 from leadline.net.packets import read_into
-from packets_made import ACK, IN_TRANSACTION, MS, OK, READY, SSL_REQUEST, Packets, message, startup
+from packets_made import ACK, IN_TRANSACTION, MS, OK, READY, SSL_REQUEST, Packets, answer, message, query, startup
 
 
 @pytest.fixture
@@ -187,3 +187,37 @@ def test_private_addresses_without_tls_are_reported_when_asked(made: Packets) ->
         assert evaluate(capture).findings == []
         [found] = evaluate(capture, thresholds={"wire_nontls_private": 1}).findings
     assert found.id == "WIRE-NONTLS"
+
+
+def pooled(made: Packets, wait_ms: float, asks: int = 40, direct: int = 0) -> None:
+    """Three clients of a pooler on port 6432 that has one connection to the server; `direct` requests come to the server past it."""
+    fronts = [made.line(client=7, server=2, port=6432).login() for _ in range(3)]
+    back = made.line(client=2, server=3, at_ms=1).login()
+    for _ in range(asks):
+        for front in fronts:
+            front.ts = max(front.ts, back.ts)  # each after the other: none waits for another's request
+            front.wait(1).client(query())
+            back.ts = front.ts + int(wait_ms * MS)
+            back.ask(server_ms=5)
+            front.ts = back.ts
+            front.server(answer())
+    for _ in range(direct):
+        back.ask(server_ms=5)
+
+
+def test_requests_that_wait_in_a_pooler(made: Packets) -> None:
+    pooled(made, 20)
+    found = only(made)
+    assert (found.id, found.subject) == ("POOLER-WAIT", "pooler 10.0.0.2:6432 of 10.0.0.3:5432")
+    assert found.cost_s == pytest.approx(120 * 0.020, rel=0.05)
+    assert "3 connections of clients shared 1 to the server" in found.statement
+
+
+def test_a_pooler_that_passes_on_at_once_and_ports_that_are_none(made: Packets) -> None:
+    pooled(made, 0.05)
+    assert "POOLER-WAIT" in evaluated(made).clean
+
+
+def test_a_server_that_gets_other_transactions_is_behind_no_pooler(made: Packets) -> None:
+    pooled(made, 20, direct=20)
+    assert "POOLER-WAIT" in evaluated(made).clean
