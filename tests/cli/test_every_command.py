@@ -22,6 +22,9 @@ from bpf import KERNEL_REFUSES
 from commands import leaves
 from conftest import Server, running
 from leadline._core.net import Echo
+from leadline.book.place import Place
+from leadline.book.query import Book
+from leadline.cli.recorded import UNRECORDED
 from packets_made import a_login
 from trace_synthetic import trace_of_semget
 
@@ -202,6 +205,21 @@ def test_a_reader_that_has_seen_enough_is_no_error(name: str, places: dict[str, 
     finally:
         os.close(write)
     assert (done.returncode, errors_of(done.stderr)) == (0, []), done.stderr
+
+
+@pytest.mark.parametrize("name", [name for name in LEAVES if name not in SLOW and name.split()[0] not in UNRECORDED])
+def test_each_command_is_a_run_of_the_logbook(name: str, places: dict[str, str], new: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "leadline", *words_of(name, {**places, "new": new})]
+    environment = os.environ | {"LEADLINE_BOOK": str(tmp_path / "book")}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    book = Book(Place(tmp_path / "book"))
+    [found] = book.runs()
+    details = book.details(found)
+    book.close()
+    assert (found["name"], found["argv"][1:], found["rc"], found["status"]) == (name, command[3:], done.returncode, "ok")
+    assert details["metrics"].keys() >= {"wall_s", "cpu_s", "max_rss_bytes", "record_s"}
+    made = [a["path"] for a in details["artifacts"]]
+    assert made == [str(path) for path in sorted(Path(new).parent.iterdir())]
 
 
 # -- input -------------------------------------------------------------------------------------------------------------

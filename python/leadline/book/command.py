@@ -8,10 +8,10 @@ import selectors
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, Protocol
 
 from leadline.book.place import find_place
 from leadline.book.recorder import PARENT, Recorder
@@ -40,21 +40,43 @@ class Log:
         self.lost_bytes += len(piece) - written
 
 
-def run_command(command: Sequence[str], name: str, labels: Mapping[str, str]) -> int:
-    """The exit code of the command; 128 + N if signal N ended it. Raises LeadlineError if it cannot be started."""
+class Hiding(Protocol):
+    """Takes out of an output what must not be stored."""
+
+    def feed(self, piece: bytes) -> bytes: ...
+    def flush(self) -> bytes: ...
+
+
+class NothingToHide:
+    def feed(self, piece: bytes) -> bytes:
+        return piece
+
+    def flush(self) -> bytes:
+        return b""
+
+
+def run_command(
+    command: Sequence[str], name: str, labels: Mapping[str, str], *, uid: str = "", kind: str = "command",
+    files: Sequence[str] | None = None, environment: Mapping[str, str] | None = None, hiding: Callable[[], Hiding] = NothingToHide,
+) -> int:  # fmt: skip
+    """The exit code of the command; 128 + N if signal N ended it. Raises LeadlineError if it cannot be started.
+
+    uid, kind: of the run. files: what it was given; by default the arguments that are files. environment: what to add to ours.
+    hiding: made for each output; what it takes out is printed, but not stored.
+    """
     place = find_place()
-    recorder = Recorder(place)
-    files = [word for word in command if os.path.isfile(word)]
-    recorder.begin("command", name or os.path.basename(command[0]), command, labels=labels, files=files)
+    recorder = Recorder(place, uid)
+    given = [word for word in command if os.path.isfile(word)] if files is None else files
+    recorder.begin(kind, name or os.path.basename(command[0]), command, labels=labels, files=given)
     log = Log(None if place is None else place.log_of(recorder.uid))
-    environment = os.environ | ({PARENT: recorder.uid} if place is not None else {})
+    own = {PARENT: recorder.uid} if place is not None else {}
     try:
-        child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, bufsize=0)
+        child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ | (environment or {}) | own, bufsize=0)
     except OSError as e:
         recorder.summary(f"not started: {e.strerror}")
         recorder.end(127 if isinstance(e, FileNotFoundError) else 126)
-        kind = "not_found" if isinstance(e, FileNotFoundError) else "rights"
-        raise LeadlineError(kind, f"the command cannot be started: {e.strerror}", where=command[0]) from e
+        what = "not_found" if isinstance(e, FileNotFoundError) else "rights"
+        raise LeadlineError(what, f"the command cannot be started: {e.strerror}", where=command[0]) from e
 
     def pass_on(number: int, _frame: FrameType | None) -> None:
         child.send_signal(number)
@@ -62,7 +84,7 @@ def run_command(command: Sequence[str], name: str, labels: Mapping[str, str]) ->
     # Ctrl-C reaches the command by the terminal; it decides what to do.
     before = {number: signal.signal(number, pass_on) for number in PASSED_ON} | {signal.SIGINT: signal.signal(signal.SIGINT, _nothing)}
     try:
-        _copy(child, log)
+        _copy(child, log, hiding)
         code, usage = _wait(child)
     finally:
         for number, handler in before.items():
@@ -75,9 +97,10 @@ def run_command(command: Sequence[str], name: str, labels: Mapping[str, str]) ->
 def _nothing(_number: int, _frame: FrameType | None) -> None: ...
 
 
-def _copy(child: subprocess.Popen[bytes], log: Log) -> None:
+def _copy(child: subprocess.Popen[bytes], log: Log, hiding: Callable[[], Hiding]) -> None:
     """Both outputs to ours and into the log, in the order in which they come, until the command and what it left behind close them."""
     out: dict[Any, Any] = {child.stdout: sys.stdout.buffer, child.stderr: sys.stderr.buffer}
+    hidden = {pipe: hiding() for pipe in out}
     read_no_more: set[Any] = set()
     with selectors.DefaultSelector() as selector:
         for pipe in out:
@@ -87,10 +110,11 @@ def _copy(child: subprocess.Popen[bytes], log: Log) -> None:
                 stream: Any = key.fileobj
                 piece = os.read(stream.fileno(), PIECE)
                 if not piece:
+                    log.add(hidden[stream].flush())
                     selector.unregister(stream)
                     stream.close()
                     continue
-                log.add(piece)
+                log.add(hidden[stream].feed(piece))
                 if stream in read_no_more:
                     continue
                 try:

@@ -8,7 +8,6 @@ import sys
 from typing import Any
 
 from leadline.book.redact import redact_text
-from leadline.host.proc import read_text
 
 # Names as in the table host_fact of a capture.
 FACTS = (
@@ -31,11 +30,32 @@ READ_AT_MOST = 4 << 20  # bytes that are read for a hash
 MOST_FILES = 10_000
 
 
+def read_text(path: str) -> str:
+    """A small file; empty if it cannot be read. (leadline.host.proc does the same with pathlib.)"""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    try:
+        return os.read(fd, 1 << 16).decode("utf-8", "replace")
+    except OSError:
+        return ""
+    finally:
+        os.close(fd)
+
+
+def process() -> dict[str, Any]:
+    """What names this process for good, on this host since it was started."""
+    ticks = read_text("/proc/self/stat").rpartition(")")[2].split()
+    boot = read_text("/proc/sys/kernel/random/boot_id").strip()
+    return {"pid": os.getpid(), "pid_start": int(ticks[19]) if ticks else None, "boot": boot}
+
+
 def facts() -> dict[str, str]:
     out = {name: value.strip() for name, path in FACTS if (value := read_text(path))}
     out["cpu.usable"] = str(len(os.sched_getaffinity(0)))
     out["memory.total_bytes"] = str(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    release = (read_text("/etc/os-release") or "").partition("PRETTY_NAME=")[2]
+    release = read_text("/etc/os-release").partition("PRETTY_NAME=")[2]
     out["os.name"] = release.partition("\n")[0].strip('"')
     out["python.version"] = sys.version.partition(" ")[0]
     out["limit.open_files"] = str(os.sysconf("SC_OPEN_MAX"))

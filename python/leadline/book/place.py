@@ -1,25 +1,35 @@
-"""Where the book is: LEADLINE_BOOK names a folder, a PostgreSQL database, or `off`; by default it is among the user's own state."""
+"""Where the book is: LEADLINE_BOOK names a folder, a PostgreSQL database, or `off`; by default it is among the user's own state.
+
+Without pathlib where a run is recorded: its import would take as long as all the rest.
+"""
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 VARIABLE = "LEADLINE_BOOK"
 OFF = "off"
 SCHEMES = ("postgresql://", "postgres://")
 
 
-@dataclass(frozen=True)
 class Place:
     """Folders and files of a book on this host. Only their owner may read them: command lines and output are in there.
 
     dsn: the database whose tables are the store; without one, it is an SQLite file in the folder.
     """
 
-    root: Path
-    dsn: str | None = None
+    def __init__(self, folder: str | os.PathLike[str], dsn: str | None = None) -> None:
+        self.folder, self.dsn = os.fspath(folder), dsn
+
+    @property
+    def root(self) -> Path:
+        from pathlib import Path
+
+        return Path(self.folder)
 
     @property
     def spool(self) -> Path:
@@ -38,12 +48,19 @@ class Place:
     @property
     def variable(self) -> str:
         """What LEADLINE_BOOK must be to mean this book."""
-        return self.dsn or str(self.root)
+        return self.dsn or self.folder
 
     def make(self) -> None:
         """Raises OSError."""
-        for folder in (self.root, self.spool, self.logs):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for folder in (f"{self.folder}/spool", f"{self.folder}/logs"):
+            if not os.path.isdir(folder):
+                os.makedirs(os.path.dirname(self.folder), exist_ok=True)
+                if not os.path.isdir(self.folder):
+                    os.makedirs(self.folder, 0o700, exist_ok=True)
+                os.makedirs(folder, mode=0o700, exist_ok=True)
+
+    def spool_name(self, uid: str) -> str:
+        return f"{self.folder}/spool/{uid}.jsonl"
 
     def spool_of(self, uid: str) -> Path:
         return self.spool / f"{uid}.jsonl"
@@ -57,18 +74,24 @@ class Place:
 
 
 def find_place() -> Place | None:
-    """The book of this user; None where it is off."""
+    """The book of this user; None where it is off, or where there is no place for one."""
     said = os.environ.get(VARIABLE, "")
     if said.lower() == OFF:
         return None
-    if said.startswith(SCHEMES):
-        return Place(_state() / f"book-{_name_of(said)}", said)
-    return Place(Path(said).expanduser().absolute() if said else _state() / "book")
+    try:
+        if said.startswith(SCHEMES):
+            folder = os.path.join(_state(), f"book-{_name_of(said)}")
+            return Place(folder, said) if os.path.isabs(folder) else None
+        folder = os.path.expanduser(said) if said else os.path.join(_state(), "book")
+        return Place(os.path.abspath(folder)) if said or os.path.isabs(folder) else None
+    except OSError:  # the current folder is gone
+        return None
 
 
-def _state() -> Path:
+def _state() -> str:
+    """Relative, with its ~, for a user without a home."""
     state = os.environ.get("XDG_STATE_HOME", "")
-    return (Path(state) if os.path.isabs(state) else Path.home() / ".local" / "state") / "leadline"
+    return os.path.join(state if os.path.isabs(state) else os.path.expanduser("~/.local/state"), "leadline")
 
 
 def _name_of(dsn: str) -> str:

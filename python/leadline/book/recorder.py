@@ -43,15 +43,12 @@ class Recorder:
         if self._spool is None:
             return
         with self._own_time(self._spool):
-            from leadline.book.facts import facts, file_event
-            from leadline.host import proc
+            from leadline.book.facts import facts, file_event, process
 
-            pid = os.getpid()
-            boot = (proc.read_text("/proc/sys/kernel/random/boot_id") or "").strip()
             self._spool.event(
                 "begin", uid=self.uid, run_kind=kind, name=name, argv=redact(argv), labels=dict(labels or {}), inputs=_inputs(inputs or {}),
                 parent=parent or os.environ.get(PARENT), cwd=cwd or _cwd(), user=_user(), host=os.uname().nodename, facts=facts(),
-                pid=pid, pid_start=proc.start_ticks(pid), boot=boot, version=version(),
+                version=version(), **process(),
             )  # fmt: skip
             for path in files:
                 if (body := file_event(path)) is not None:
@@ -95,8 +92,9 @@ class Recorder:
         self._ended = True
         with self._own_time(self._spool):
             for path, kind in self._made.items():
-                if (found := size_and_hash(path)) is not None:
-                    self._spool.event("artifact", artifact_kind=kind, path=path, size=found[0], hash=found[1])
+                found = size_and_hash(path)
+                more = {"gone": True} if found is None else {"size": found[0], "hash": found[1]}
+                self._spool.event("artifact", artifact_kind=kind, path=path, **more)
         spent = [usage] if usage is not None else [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
         metrics = {
             "wall_s": time.monotonic() - self._began,

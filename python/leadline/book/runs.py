@@ -54,8 +54,11 @@ def file(db: Db, event: Event) -> None:
 
 @taken("artifact")
 def artifact(db: Db, event: Event) -> None:
-    """Said when it begins to be made, and once more with its size and hash when it is whole."""
+    """Said when it begins to be made, and once more with its size and hash when it is whole, or that it was removed again."""
     body = event.body
+    if body.get("gone"):
+        db.execute("delete from artifact where run = ? and path = ?", (run_id(db, event.uid), text(body["path"])))
+        return
     values = (run_id(db, event.uid), event.n, text(body["artifact_kind"], 60), text(body["path"]))
     more = (_or_none(body.get("size"), whole), _or_none(body.get("hash"), text))
     known = "on conflict (run, path) do update set size = excluded.size, hash = excluded.hash"
@@ -73,8 +76,10 @@ def end(db: Db, event: Event) -> None:
     body, run = event.body, run_id(db, event.uid)
     rc, signal = _or_none(body["rc"], whole), _or_none(body["signal"], whole)
     status = "ok" if rc == 0 or body.get("fine") else "cancelled" if body.get("cancelled") or rc == 130 or signal in (2, 15) else "failed"
-    values = (event.ts, rc, signal, status, text(body["summary"]), whole(body["lost"]), log_bytes(event), run)
-    db.execute("update run set ended = ?, rc = ?, signal = ?, status = ?, summary = ?, events_lost = ?, log_bytes = ? where id = ?", values)
+    lost = (whole(body["lost"]), whole(body.get("log_lost_bytes", 0)))
+    columns = ("ended", "rc", "signal", "status", "summary", "log_bytes", "events_lost", "log_lost_bytes")
+    sql = f"update run set {', '.join(f'{column} = ?' for column in columns)} where id = ?"
+    db.execute(sql, (event.ts, rc, signal, status, text(body["summary"]), log_bytes(event), *lost, run))
     metrics = [(run, text(name, 200), number(value)) for name, value in _pairs(body["metrics"])]
     db.executemany("insert into metric values (?, ?, ?) on conflict (run, name) do update set value = excluded.value", metrics)
     if body["summary"]:

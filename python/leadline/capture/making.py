@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from leadline.book.recorder import current
 from leadline.capture.manifest import Manifest, Target, write_manifest
 from leadline.capture.views import tables_with_rows, write_views
 from leadline.errors import LeadlineError, cannot_be_written
@@ -27,6 +28,7 @@ class Making:
         self.directory = directory
         self.manifest = Manifest(target, options=options)
         self._viewed: set[str] | None = None
+        current().artifact("capture", directory)
 
     def reserve(self) -> None:
         """Sets room aside so that the end can still be written on a full disk."""

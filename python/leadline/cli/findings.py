@@ -8,7 +8,9 @@ from pathlib import Path
 import click
 
 from leadline.capture.reader import open_capture
+from leadline.cli.recorded import summarise
 from leadline.errors import LeadlineError
+from leadline.figures import count
 from leadline.findings import Definition, Evaluation, all_findings, evaluate
 from leadline.findings.rules import TEXTS
 from leadline.output import to_json
@@ -76,6 +78,8 @@ def command(
         evaluation = evaluate(opened, chosen, parse_thresholds(thresholds))
     finally:
         opened.close()
+    worst = f"; most costly: {evaluation.findings[0].id} {evaluation.findings[0].subject}" if evaluation.findings else ""
+    summarise(count(len(evaluation.findings), "finding") + worst)
     if as_json:
         _print_json(evaluation, with_all)
     else:

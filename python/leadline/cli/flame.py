@@ -34,6 +34,7 @@ def command(capture: Path, kind: str | None, pid: int | None, output: Path | Non
     Prints a table of functions; with -o writes a flame graph. Names of functions of the kernel end in _[k]. Where a program or library has
     no names, the address in the file stands for the function.
     """
+    from leadline.book.recorder import current
     from leadline.capture.reader import open_capture
     from leadline.replacing import write_whole
     from leadline.views.flame import KINDS, as_lines, folded, functions
@@ -50,6 +51,7 @@ def command(capture: Path, kind: str | None, pid: int | None, output: Path | Non
     _, title, unit = KINDS[kind]
     if output is not None:
         subtitle = f"{target}{'' if pid is None else f', process {pid}'}, {window_s:.1f} s"
+        current().artifact("flame graph", output)
         click.echo(write_whole(output, flame_svg(paths, title, subtitle, unit), "the flame graph", overwrite=force))
         return
     if as_folded:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from leadline.cli import OUTCOME_FINDINGS, OUTCOME_FINE, SETTINGS, force
+from leadline.cli.recorded import summarise
 from leadline.output import to_json
 
 if TYPE_CHECKING:
@@ -210,6 +211,7 @@ def check(paths: tuple[Path, ...], block_size: int | None, as_json: bool) -> int
             block = "" if problem["kind"] in ("file", "control") else f":{problem['block']}"
             click.echo(f"{problem['path']}{block}: {problem['class']}: {problem['message']}")
         click.echo(check_text(found.summary))
+    summarise(check_text(found.summary))
     for remark in found.remarks:
         click.echo(condition.text(remark), err=True)
     return OUTCOME_FINDINGS if found.summary["classes"] or found.summary["absent"] else OUTCOME_FINE

@@ -14,6 +14,8 @@ from typing import Any
 
 import click
 
+from leadline.cli.streams import last_said
+
 # What records by itself, what looks at the book, and what sets it up.
 UNRECORDED = ("run", "ansible", "book", "serve", "project", "template", "schedule", "user", "token", "secret", "hook", "inventory")
 _ARGUMENTS = "leadline.arguments"
@@ -78,6 +80,8 @@ def end_of_command() -> Iterator[End]:
         yield end
     finally:
         if (recorder := sys.modules.get("leadline.book.recorder")) is not None:
+            if not recorder.current().has_summary:
+                recorder.current().summary(last_said())
             # Exit code 1 tells of findings, 3 that `why` knows no cause.
             recorder.end_command(end.rc, fine=end.rc in (0, 1, 3) and sys.exc_info()[0] is None, parent=parent)
 

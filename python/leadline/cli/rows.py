@@ -65,6 +65,7 @@ def command(
     only in its memory cannot be seen: run CHECKPOINT to write them. With --dsn, the server is only asked where the table is.
     """
     from leadline._core.rows import RowScan
+    from leadline.book.recorder import current
     from leadline.errors import LeadlineError
     from leadline.files import condition, unreadable
     from leadline.files.wal import threads_here
@@ -87,6 +88,7 @@ def command(
         make_room(output, overwrite=force)
         beside = unreadable.place(output)
         make_room(beside, overwrite=force)
+        current().artifact("rows", output)
         line = TerminalLine()
 
         def progress(done: int, blocks: int) -> None:
@@ -104,6 +106,7 @@ def command(
         if as_text and not as_json:
             those = ", ".join(as_text)
             click.echo(f"note: written as text, because the Parquet type cannot hold all values (such as infinity): {those}", err=True)
+        current().summary(f"{count} rows of {about['relation']}")
         click.echo(to_json(made) if as_json else f"{count} rows of {about['relation']} written to {output}")
         if status["unreadable"] and not as_json:
             click.echo(f"{beside} lists the data that could not be read")

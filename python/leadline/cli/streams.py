@@ -14,6 +14,7 @@ from leadline.errors import LeadlineError
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+PASSING = (b"next: ", b"note: ", b"warning: ", b"  ", b"\n", b"\r")
 STDIN, STDOUT, STDERR = 0, 1, 2
 
 
@@ -38,7 +39,14 @@ class _Stdout(io.FileIO):
 
 
 class _Stderr(io.FileIO):
+    """last: what was said last that is no note and no advice."""
+
+    last = b""
+
     def write(self, data: Buffer, /) -> int:
+        said = bytes(data)
+        if not said.startswith(PASSING):
+            self.last = said
         try:
             return super().write(data)
         except OSError:
@@ -65,6 +73,13 @@ def _text(raw: io.FileIO, usual: TextIO | None, errors: str = "strict") -> io.Te
     errors = getattr(usual, "errors", None) or errors
     is_talk = raw.fileno() == STDERR
     return io.TextIOWrapper(io.BufferedWriter(raw), encoding=encoding, errors=errors, line_buffering=is_talk or raw.isatty())
+
+
+def last_said() -> str:
+    """The last line on stderr that tells what came of the command."""
+    raw = getattr(getattr(sys.stderr, "buffer", None), "raw", None)
+    lines = getattr(raw, "last", b"").decode("utf-8", "replace").rpartition("\r")[2].split("\n")
+    return next((line for line in reversed(lines) if line.strip()), "")
 
 
 def forget_stdout() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from leadline.cli import force, kernel_budget, kernel_detail, kernel_tier
+from leadline.cli.recorded import summarise
 from leadline.errors import LeadlineError
 
 _UNITS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
@@ -96,13 +97,14 @@ def command(
         progress=Silent() if as_json else TerminalLine(),
     )  # fmt: skip
     manifest = read_manifest(path)
-    if as_json:
-        click.echo(json.dumps({"capture": str(path)} | manifest.as_dict(), ensure_ascii=False, indent=1))
-        return
     cost = manifest.cost
     main, word = ("sessions", "passes") if "sessions" in manifest.probes else ("host", "readings")
     loss = manifest.probe(main).loss
     missed = f", {loss['ticks_missed']} missed" if loss.get("ticks_missed") else ""
     seen = f"{cost.window_s or 0:.1f} s, {loss.get('ticks_taken', 0)} {word}{missed}"
+    summarise(f"{manifest.target.name}: {seen}")
+    if as_json:
+        click.echo(json.dumps({"capture": str(path)} | manifest.as_dict(), ensure_ascii=False, indent=1))
+        return
     click.echo(f"{path}: {seen}, own CPU {cost.cpu_percent_of_core or 0:.2f} % of a core", err=True)
     click.echo(f"next: leadline show {path}", err=True)

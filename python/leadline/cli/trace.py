@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from leadline.cli import force, kernel_budget, kernel_detail, kernel_tier
+from leadline.cli.recorded import summarise
 from leadline.cli.take import parse_duration
 
 
@@ -53,12 +54,13 @@ def command(
         detail=kernel_detail, budget=kernel_budget / 100,
     )
     manifest = read_manifest(path)
-    if as_json:
-        click.echo(json.dumps({"capture": str(path), "exit_status": status} | manifest.as_dict(), ensure_ascii=False, indent=1))
-        return
     loss, cost = manifest.probe("kernel").loss, manifest.cost
     lost = f", {loss['records_lost']:,} lost" if loss.get("records_lost") else ""
     ended = "" if status is None else f"; the command ended with {'signal' if status < 0 else 'exit code'} {abs(status)}"
     seen = f"{cost.window_s or 0:.1f} s, {loss.get('records', 0):,} events{lost}"
+    summarise(seen + ended)
+    if as_json:
+        click.echo(json.dumps({"capture": str(path), "exit_status": status} | manifest.as_dict(), ensure_ascii=False, indent=1))
+        return
     click.echo(f"{path}: {seen}, own CPU {cost.cpu_percent_of_core or 0:.2f} % of a core{ended}", err=True)
     click.echo(f"next: leadline threads {path}", err=True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from leadline.cli.recorded import summarise
+
 OUTCOME_NOTHING_WRONG, OUTCOME_EXPLAINED, OUTCOME_UNEXPLAINED = 0, 1, 3
 MOST_CAUSES, MOST_PROCESSES = 3, 5
 
@@ -29,6 +31,7 @@ def command(command_line: tuple[str, ...], linger_s: float, as_json: bool) -> in
 
     seen = follow(command_line, linger_s=linger_s)
     causes, main = explain(seen), seen.main
+    summarise(causes[0].statement if causes else f"{main.name}: {main.outcome}")
     outcome = OUTCOME_EXPLAINED if causes else OUTCOME_UNEXPLAINED if main.failed else OUTCOME_NOTHING_WRONG
     if as_json:
         wrong = [{"pid": p.pid, "program": p.program, "exit_code": p.exit_code, "signal": p.signal} for p in went_wrong(seen)]

@@ -24,6 +24,7 @@ create table run (
   boot text not null,
   pinned bigint not null default 0,
   log_bytes bigint,
+  log_lost_bytes bigint not null default 0,
   events_lost bigint not null default 0
 );
 create index run_started on run (started desc, id desc);

@@ -82,19 +82,19 @@ def show(run: str, as_json: bool) -> None:
     lines = {
         "run": f"{found['uid']}{', pinned' if found['pinned'] else ''}",
         "name": found["name"],
-        "command": printable(shlex.join(found["argv"])),
+        "command": shlex.join(found["argv"]),
         "status": ended(found),
-        "summary": printable(found["summary"]),
+        "summary": found["summary"],
         "started": f"{when(found['started'])}{took}",
-        "folder": printable(found["cwd"]),
+        "folder": found["cwd"],
         "by": f"{found['user_name']} on {found['host']}, pid {found['pid']}",
-        "host": printable(", ".join(host)) if facts else "",
+        "host": ", ".join(host) if facts else "",
         "leadline": found["version"],
         "part of": found["parent"] or "",
         "parts": ", ".join(found["children"]),
         "labels": ", ".join(f"{key}={value}" for key, value in found["labels"].items()),
     }
-    lines |= {artifact["kind"]: printable(artifact["path"]) for artifact in found["artifacts"]}
+    lines |= {artifact["kind"]: artifact["path"] for artifact in found["artifacts"]}
     lines |= {name: f"{value:,.4g}" for name, value in found["metrics"].items() if name != "wall_s"}
     if size := log_size(book.place, found["uid"]):
         lines["output"] = f"{size:,} bytes"
@@ -102,7 +102,7 @@ def show(run: str, as_json: bool) -> None:
         lines["lost"] = f"{found['events_lost']} events could not be written"
     for name, value in lines.items():
         if value:
-            click.echo(f"{name:<14}{value}")
+            click.echo(printable(f"{name:<14}{value}"))
     if size:
         _next(f"leadline book log {_short(found)}")
 

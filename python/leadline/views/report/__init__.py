@@ -12,6 +12,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from leadline.book.recorder import current
 from leadline.capture.reader import open_capture
 from leadline.findings import evaluate
 from leadline.replacing import make_room, write_whole
@@ -31,6 +32,7 @@ def write_report(capture_path: str | Path, out_html: str | Path, *, overwrite: b
         page = render(build(capture, evaluate(capture)))
     finally:
         capture.close()
+    current().artifact("report", out)
     return write_whole(out, page, "the report", overwrite=overwrite)
 
 
