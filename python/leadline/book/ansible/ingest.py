@@ -6,7 +6,7 @@ import hashlib
 import json
 from typing import Any
 
-from leadline.book.events import Event, run_id, taken, text, whole
+from leadline.book.events import Event, number, run_id, taken, text, whole
 from leadline.book.runs import index_words
 from leadline.book.store import Db
 
@@ -40,6 +40,20 @@ def playbook(db: Db, event: Event) -> None:
     db.execute("insert into playbook values (?, ?, ?, ?, ?, 0) on conflict (run) do nothing", values)
 
 
+@taken("ansible.joined")
+def joined(db: Db, event: Event) -> None:
+    """Of a run that leadline had begun before Ansible was there."""
+    _labels(db, run_id(db, event.uid), dict(event.body["labels"]))
+
+
+@taken("ansible.end")
+def ended(db: Db, event: Event) -> None:
+    run = run_id(db, event.uid)
+    db.execute("update run set summary = ? where id = ?", (text(event.body["summary"]), run))
+    known = "on conflict (run, name) do update set value = excluded.value"
+    db.execute(f"insert into metric values (?, 'ansible_record_s', ?) {known}", (run, number(event.body["record_s"])))
+
+
 @taken("ansible.play")
 def play(db: Db, event: Event) -> None:
     body, run = event.body, run_id(db, event.uid)
@@ -49,9 +63,7 @@ def play(db: Db, event: Event) -> None:
     if body.get("run_name") is not None:
         db.execute("update run set name = ? where id = ?", (text(body["run_name"], 200), run))
         index_words(db, run)
-    for key, value in list(dict(body.get("labels") or {}).items())[:1000]:
-        sql = "insert into label values (?, ?, ?) on conflict (run, key) do update set value = excluded.value"
-        db.execute(sql, (run, text(key, 200), text(str(value), 1000)))
+    _labels(db, run, dict(body.get("labels") or {}))
 
 
 @taken("ansible.task")
@@ -167,6 +179,12 @@ def message_of(content: dict[str, Any]) -> str:
                 said = f"{said}: {content['stderr'].strip()}"
             return text(" ".join(said.split()), LONGEST_MESSAGE)
     return ""
+
+
+def _labels(db: Db, run: int, labels: dict[str, Any]) -> None:
+    sql = "insert into label values (?, ?, ?) on conflict (run, key) do update set value = excluded.value"
+    for key, value in list(labels.items())[:1000]:
+        db.execute(sql, (run, text(key, 200), text(str(value), 1000)))
 
 
 def _facts(db: Db, run: int, host: str, action: str, content: dict[str, Any]) -> None:

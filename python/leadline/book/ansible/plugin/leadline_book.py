@@ -4,7 +4,8 @@ Ansible loads this file in its own interpreter, where leadline is not installed:
 later, nothing else. It appends one line for each event to a file of its own in the book, by one write, and waits for nothing. What
 cannot be written is counted. Nothing here raises: Ansible's output and exit code are the same with it and without.
 
-The lines are those of leadline/book/spool.py; leadline/book/ansible/taking.py reads them. LEADLINE_BOOK=off records nothing.
+The lines are those of leadline/book/spool.py; leadline/book/ansible/ingest.py reads them. LEADLINE_BOOK=off records nothing. What
+leadline starts itself has a run already, which LEADLINE_ANSIBLE_RUN names: the events become part of it.
 """
 
 from __future__ import annotations
@@ -24,12 +25,16 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from ansible.plugins.callback import CallbackBase  # type: ignore[import-not-found]
+try:
+    from ansible.plugins.callback import CallbackBase  # type: ignore[import-not-found]
+except ImportError:  # leadline itself uses what takes secrets out of texts
+    CallbackBase = object
 
 FORMAT = 1
 LONGEST_EVENT = 1 << 20
 LONGEST_FILE = 64 << 10
 LONGEST_MESSAGE = 1000
+FIRST_JOINED = 1_000_000
 KEPT_OF_LONG = ("rc", "msg", "cmd", "delta", "start", "end", "stdout", "stderr")
 TOTALS = {"ok": "ok", "changed": "changed", "failures": "failed", "dark": "unreachable", "skipped": "skipped"}
 TOTALS |= {"rescued": "rescued", "ignored": "ignored"}
@@ -62,7 +67,7 @@ class Hider:
     """Takes secrets out of texts: values that it was told of, and values of names that say secret."""
 
     def __init__(self) -> None:
-        self._forms: list[str] = []
+        self.forms: list[str] = []  # the longest first
 
     def learn(self, value: Any) -> None:
         """A secret: whatever holds it from now on, as it is, quoted or in base64, is stored without."""
@@ -73,7 +78,7 @@ class Hider:
         raw = text.encode("utf-8", "surrogateescape")
         forms = {text, text.strip(), urllib.parse.quote(text, safe=""), base64.b64encode(raw).decode(), *lines}
         forms |= {json.dumps(form, ensure_ascii=plain)[1:-1] for form in (text, *lines) for plain in (True, False)}
-        self._forms = sorted({*self._forms, *(f for f in forms if len(f) >= SHORTEST_SECRET)}, key=len, reverse=True)
+        self.forms = sorted({*self.forms, *(f for f in forms if len(f) >= SHORTEST_SECRET)}, key=len, reverse=True)
 
     def learn_from(self, variables: Any, depth: int = 0) -> None:
         """Values of names that say secret, and values that were in a vault."""
@@ -92,7 +97,7 @@ class Hider:
                         self.learn_from(one, depth + 1)
 
     def text(self, text: str) -> str:
-        for form in self._forms:
+        for form in self.forms:
             if form in text:
                 text = text.replace(form, HIDDEN)
         return text
@@ -104,7 +109,7 @@ class Hider:
     def line(self, body: Any) -> str:
         """JSON without secrets. Most events have nothing that looks like one: these are written as they are."""
         line = json.dumps(body, ensure_ascii=False, default=str, skipkeys=True)
-        if _MAY_HAVE_ONE.search(line) or any(form in line for form in self._forms) or "://" in line:
+        if _MAY_HAVE_ONE.search(line) or any(form in line for form in self.forms) or "://" in line:
             line = json.dumps(self.clean(body), ensure_ascii=False, default=str, skipkeys=True)
         return line
 
@@ -226,7 +231,10 @@ class Spool:
     def __init__(self, folder: Path) -> None:
         self.uid = "".join(UID_LETTERS[byte & 31] for byte in os.urandom(UID_LENGTH))
         self.lost, self.why, self._n, self._fd = 0, "", 0, -1
+        self.joined = self._join(folder, os.environ.pop("LEADLINE_ANSIBLE_RUN", ""))
         self._wall_us, self._began_ns = time.time_ns() // 1000, time.monotonic_ns()
+        if self.joined:
+            return
         try:
             for made in (folder, folder / "spool", folder / "logs"):
                 made.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -234,6 +242,17 @@ class Spool:
             self._fd = os.open(folder / "spool" / f"{self.uid}.jsonl", flags, 0o600)
         except OSError as e:
             self.lost, self.why = 1, e.strerror or ""
+
+    def _join(self, folder: Path, uid: str) -> bool:
+        """Appends to the spool of this run, if it has one. Its other events are counted from 1, ours from FIRST_JOINED."""
+        if len(uid) != UID_LENGTH or set(uid) - set(UID_LETTERS):
+            return False
+        try:
+            self._fd = os.open(folder / "spool" / f"{uid}.jsonl", os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            return False
+        self.uid, self._n = uid, FIRST_JOINED
+        return True
 
     def now_us(self) -> int:
         """Since 1970; a clock that is set during the run changes no duration."""
@@ -275,18 +294,17 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
         self._rescued: dict[str, bool] = {}
         self._ended = False
         try:
-            folder = find_place()
+            self._folder = find_place()
         except RuntimeError:  # no home
-            folder = None
-        if folder is not None:
-            self._folder = folder
+            self._folder = None
 
     # the run
 
     def _begin(self, name: str, path: str, first_file: bool) -> None:
         """Once, at the first event: `ansible` has no playbook, but a play."""
-        if self.spool is not None or self._ended or not hasattr(self, "_folder"):
+        if self.spool is not None or self._ended or self._folder is None or getattr(sys, "_leadline_book", None) == self._pid:
             return
+        setattr(sys, "_leadline_book", self._pid)  # noqa: B010 - found in two folders, this file is loaded twice
         self.spool = Spool(self._folder)
         atexit.register(self._left_early)
         for secret in self._told():
@@ -294,6 +312,19 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
         arguments = self._arguments()
         given = {label: arguments.get(key) for key, label in LABELLED.items()}
         labels = {label: _joined(value) for label, value in given.items() if value and list_of(value) != ["all"]}
+        if self.spool.joined:
+            self._event("ansible.joined", labels=labels)
+        else:
+            self._own_run(name, labels)
+        os.environ.setdefault("LEADLINE_RUN", self.spool.uid)  # what tasks start on this host knows it as its parent
+        self._event(
+            "ansible.playbook", format=FORMAT, path=path, ansible=_ansible_version(), python=sys.version.split()[0], arguments=arguments,
+        )  # fmt: skip
+        if first_file:
+            self._file(path)
+
+    def _own_run(self, name: str, labels: dict[str, str]) -> None:
+        assert self.spool is not None
         stat = _read("/proc/self/stat").rpartition(")")[2].split()
         self._event(
             "begin", uid=self.spool.uid, run_kind="ansible", name=name, argv=self._argv(), labels=labels,
@@ -302,12 +333,6 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
             version=f"Ansible plugin {FORMAT}",
             facts={"ansible.version": _ansible_version(), "python.version": sys.version.split()[0], "kernel.release": os.uname().release},
         )  # fmt: skip
-        os.environ.setdefault("LEADLINE_RUN", self.spool.uid)  # what tasks start on this host knows it as its parent
-        self._event(
-            "ansible.playbook", format=FORMAT, path=path, ansible=_ansible_version(), python=sys.version.split()[0], arguments=arguments,
-        )  # fmt: skip
-        if first_file:
-            self._file(path)
 
     def _argv(self) -> list[str]:
         """The command line. Of extra variables only the names: their values were given to this run alone, and may be secret."""
@@ -369,6 +394,9 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
             "max_rss_bytes": max(u.ru_maxrss for u in spent) * 1024, "record_s": self.own_ns / 1e9,
         }  # fmt: skip
         text = self._hide.text(" ".join(summary.split()))[:500]
+        if self.spool.joined:
+            self._event("ansible.end", summary=text, record_s=metrics["record_s"], lost=self.spool.lost)
+            return
         self._event("end", rc=None, signal=None, summary=text, metrics=metrics, lost=self.spool.lost, fine=fine, cancelled=cancelled)
 
     def _event(self, kind: str, **body: Any) -> None:
