@@ -103,7 +103,9 @@ def commands_page() -> str:
         assert command is not None
         context = click.Context(command, info_name=name, parent=top, terminal_width=80)
         out += [f"## leadline {name}", "", "```text", command.get_help(context).rstrip(), "```", ""]
-        for verb, below in getattr(command, "commands", {}).items():
+        for verb in command.list_commands(context) if isinstance(command, click.Group) else ():
+            below = command.get_command(context, verb)
+            assert below is not None
             inner = click.Context(below, info_name=verb, parent=context, terminal_width=80)
             out += [f"### leadline {name} {verb}", "", "```text", below.get_help(inner).rstrip(), "```", ""]
     return _page(out)

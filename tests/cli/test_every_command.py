@@ -25,11 +25,14 @@ from leadline._core.net import Echo
 from leadline.book.place import Place
 from leadline.book.query import Book
 from leadline.cli.recorded import UNRECORDED
+from leadline.server.table import OPERATIONS
 from packets_made import a_login
 from trace_synthetic import trace_of_semget
 
 TESTDATA = Path(__file__).resolve().parents[2] / "testdata"
-LEAVES = {" ".join(words): command for words, command in leaves()}
+APART = {"serve"}  # it does not end: tests/server
+# Commands that are made of the table of operations: one function runs and prints all of them, so some stand for all (LINES).
+OPERATIONAL = {f"{operation.group} {operation.verb}" for operation in OPERATIONS if not operation.command}
 SEGMENT = "000000010000000000000001"
 PATIENCE_S = 10  # per process; what takes longer hangs
 # Of each command a line that prints something. What FILES and FOLDERS name is what it reads,
@@ -75,6 +78,10 @@ LINES = {
     "net auth": "--pcap {pcap}",
     "import onstat": "{onstat} --oncheck {oncheck} -o {new}.leadline",
     "run": "-- echo done",
+    "user projects": "",
+    "user verify": "",
+    "template metrics": "",
+    "template history": "wall_s",
     "book list": "",
     "book show": "{run}",
     "book log": "{run}",
@@ -84,6 +91,8 @@ LINES = {
     "book pin": "{run}",
     "book prune": "--older 900d --dry-run",
 }
+LEAVES = {" ".join(words): command for words, command in leaves()}
+LEAVES = {name: command for name, command in LEAVES.items() if name in LINES or name not in OPERATIONAL | APART}
 FILES, FOLDERS = ("page", "segment", "onstat", "oncheck", "calls", "pcap"), ("capture", "trace", "data", "live", "bin")
 READ = {name: [kind for kind in FILES + FOLDERS if f"{{{kind}}}" in line] for name, line in LINES.items()}
 # Zeros are pages that were never used.

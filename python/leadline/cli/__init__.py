@@ -46,6 +46,8 @@ COMMANDS = {
     "wal": "Read PostgreSQL WAL without a server: what is in it and what it costs.",
     "net": "Measure round trips, logins and fetches, and delay them.",
     "serve": "Serve the logbook as pages and REST.",
+    "template": "Manage what can be started; start, end and approve its runs.",
+    "secret": "Store secrets, which runs get and nobody is shown.",
     "user": "Manage users, projects and roles of the served logbook; show its audit.",
     "token": "Manage the tokens with which programs log in.",
     "import": "Import the output of another database's own tools as tables.",

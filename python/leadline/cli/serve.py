@@ -1,0 +1,60 @@
+"""leadline serve: the logbook as pages and REST."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command(
+    "serve",
+    epilog="\b\nExamples:\n  leadline serve\n  leadline serve --background\n  leadline serve --stop\n"
+    "  leadline user create ann --admin && leadline serve --listen 0.0.0.0:9191",
+)
+@click.option(
+    "--listen", default="127.0.0.1:9191", show_default=True, metavar="HOST:PORT", help="Where to listen; port 0 takes a free one."
+)
+@click.option("--background", is_flag=True, help="Start it in the background and print its address.")
+@click.option("--stop", is_flag=True, help="Stop the one in the background. Runs go on.")
+@click.option("--tls-cert", default="", metavar="FILE", help="Certificate (PEM), to serve https.")
+@click.option("--tls-key", default="", metavar="FILE", help="Its key (PEM).")
+@click.option(
+    "--proxy", "proxies", multiple=True, metavar="ADDRESS", help="Believe this proxy what it says of its clients (X-Forwarded-For, -Proto)."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print address and process as JSON.")
+def command(listen: str, background: bool, stop: bool, tls_cert: str, tls_key: str, proxies: tuple[str, ...], as_json: bool) -> None:
+    """Serve the logbook as pages and REST.
+
+    Without users it listens on loopback alone, and answers only the user who runs it. With the first user, everybody must log in; then
+    it may listen elsewhere. The same user's book is served that `leadline book` shows.
+    """
+    import os
+
+    from leadline.book.place import find_place
+    from leadline.errors import LeadlineError
+    from leadline.output import to_json
+    from leadline.server import background as behind
+    from leadline.server.serving import Options, serve
+
+    place = find_place()
+    if place is None:
+        raise LeadlineError("usage", "the book is off (LEADLINE_BOOK=off)", hint="LEADLINE_BOOK=FOLDER leadline serve")
+    if stop:
+        ended = behind.stop(place)
+        click.echo(to_json({"stopped": ended}) if as_json else f"stopped: process {ended}")
+        return
+    if background:
+        options = [
+            "--listen",
+            listen,
+            *(word for name, value in (("--tls-cert", tls_cert), ("--tls-key", tls_key)) if value for word in (name, value)),
+        ]
+        pid, url = behind.start(place, [*options, *(word for proxy in proxies for word in ("--proxy", proxy))])
+        click.echo(to_json({"url": url, "pid": pid}) if as_json else f"{url} (process {pid}; output in {behind.log_of(place)})")
+        return
+
+    def ready(url: str) -> None:
+        behind.announce(place, url)
+        click.echo(to_json({"url": url, "pid": os.getpid()}) if as_json else url)
+        click.echo("Ctrl-C ends it", err=True)
+
+    serve(place, Options(listen, tls_cert, tls_key, proxies), ready)

@@ -1,0 +1,281 @@
+"""Operations that start, stop, repeat and approve runs of templates, and what starts those whose turn it is.
+
+An operation only writes down what is wanted, with its audit entry. `dispatch` starts it: a server does so all the time, a command of the
+shell once before it ends. Claiming is one UPDATE, so that two servers of a book start a run once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from leadline.book.place import Place
+from leadline.book.spool import new_uid
+from leadline.book.store import Store
+from leadline.errors import LeadlineError
+from leadline.server import audit, starting, survey, vault
+from leadline.server.login import account_caller
+from leadline.server.operation import Call, Input, Operation
+from leadline.server.rights import Caller
+from leadline.server.runs import ENDED, RUN
+from leadline.server.templates import TEMPLATE, find_template, spec_of
+
+HIDDEN = "***"
+AT_ONCE = 20  # runs of all templates at the same time on this host
+
+
+def ask_for(
+    call: Call, template: Mapping[str, Any], given: Mapping[str, Any], cause: str, *, after: str | None = None, wait: bool = True
+) -> str:
+    """Writes a launch down; the id that its run will have. Raises LeadlineError for inputs that are wrong."""
+    spec = json.loads(template["spec_json"])
+    questions = survey.read_survey(spec["survey"])
+    values = survey.answers(questions, given)
+    if spec["kind"] != "ansible":
+        survey.filled(spec["command"], values)  # what cannot be started is refused now
+    uid = new_uid()
+    kept = {name: _locked(call, uid, name, value) if questions[name].kind == "secret" else value for name, value in values.items()}
+    status = "waiting" if after and wait else "approval" if spec["approval"] else "queued"
+    row = (
+        uid,
+        template["project"],
+        template["uid"],
+        template["version"],
+        status,
+        json.dumps(kept, ensure_ascii=False),
+        call.caller.name,
+        cause,
+        after,
+        call.now,
+    )
+    columns = "uid, project, template, version, status, inputs_json, by_account, cause, after, asked"
+    call.execute(f"insert into launch ({columns}) values ({', '.join('?' * len(row))})", *row)
+    return uid
+
+
+def _locked(call: Call, uid: str, name: str, value: Any) -> Any:
+    if value is None:
+        return None
+    return {"secret": vault.lock(call.place, value, f"{uid} {name}")}
+
+
+def _opened(place: Place, uid: str, name: str, value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    key_id, nonce, ciphertext = value["secret"]
+    return vault.unlock(place, key_id, nonce, ciphertext, f"{uid} {name}")
+
+
+def without_secrets(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: HIDDEN if isinstance(value, dict) else value for name, value in inputs.items()}
+
+
+# --- operations
+
+
+def _start(call: Call, inputs: dict[str, Any]) -> Any:
+    after = inputs["after"]
+    if after is not None:
+        from leadline.server.runs import find_run
+
+        after = find_run(call, after)["uid"]
+        call.object = call.found["uid"]
+    uid = ask_for(call, call.found, inputs["inputs"] or {}, "by hand", after=after)
+    return _told(call, uid)
+
+
+def _told(call: Call, uid: str) -> Any:
+    row = call.rows("select status, inputs_json, template from launch where uid = ?", uid)[0]
+    call.detail = {"run": uid, "inputs": without_secrets(json.loads(row["inputs_json"]))}
+    return {"run": uid, "status": row["status"], "template": row["template"]}
+
+
+def _launch(call: Call) -> dict[str, Any]:
+    """The launch of the run that was found. Raises LeadlineError."""
+    row = call.one("select * from launch where uid = ?", call.found["uid"])
+    if row is None:
+        raise LeadlineError(
+            "usage", f"run {call.found['uid']} was not started from a template", hint="it can be ended where it was started"
+        )
+    return row
+
+
+def _cancel(call: Call, _inputs: dict[str, Any]) -> Any:
+    row = _launch(call)
+    uid = row["uid"]
+    if row["status"] in ("waiting", "approval", "queued"):
+        call.execute("update launch set status = 'cancelled', note = ? where uid = ?", f"cancelled by {call.caller.name}", uid)
+        return {"run": uid, "status": "cancelled"}
+    if call.found["status"] in ENDED:
+        raise LeadlineError("usage", f"run {uid} has ended: {call.found['status']}")
+    if call.found["id"] is None:  # it is just beginning: as soon as it has
+        call.execute("update launch set status = 'cancelling' where uid = ?", uid)
+    else:
+        starting.cancel(call.found)
+    call.execute("update launch set note = ? where uid = ?", f"cancelled by {call.caller.name}", uid)
+    return {"run": uid, "status": "cancelling"}
+
+
+def _rerun(call: Call, _inputs: dict[str, Any]) -> Any:
+    row = _launch(call)
+    template = find_template(call, row["template"])
+    version = call.one("select spec_json from template_version where template = ? and version = ?", row["template"], row["version"])
+    if version is None:
+        raise LeadlineError("not_found", "the version of the template is gone")
+    values = {
+        name: _opened(call.place, row["uid"], name, value) for name, value in json.loads(row["inputs_json"]).items() if value is not None
+    }
+    as_then = template | {"version": row["version"], "spec_json": version["spec_json"]}
+    uid = ask_for(call, as_then, values, f"again {row['uid']}")
+    return _told(call, uid)
+
+
+def _approve(call: Call, inputs: dict[str, Any]) -> Any:
+    row = _launch(call)
+    if row["status"] != "approval":
+        raise LeadlineError("usage", f"run {row['uid']} does not wait for approval")
+    status, verb = ("queued", "approved") if inputs["approved"] else ("refused", "refused")
+    call.execute("update launch set status = ?, note = ? where uid = ?", status, f"{verb} by {call.caller.name}", row["uid"])
+    call.detail = {"approved": inputs["approved"]}
+    return {"run": row["uid"], "status": status}
+
+
+# --- what is due
+
+
+def dispatch(place: Place, store: Store) -> None:
+    """Starts what is queued and has a place, and what follows runs that have ended."""
+    starting.collect()
+    follow_up(place, store)
+    for row in store.rows("select * from launch where status = 'queued' order by asked, uid limit 100"):
+        spec = _spec(store, row)
+        if spec is None or _has_place(store, row, spec):
+            with store.writing() as db:
+                claimed = db.execute(
+                    "update launch set status = 'started', started = ? where uid = ? and status = 'queued'", (_now(), row["uid"])
+                ).rowcount
+            if claimed == 1:
+                _begin(place, store, row, spec)
+
+
+def _now() -> int:
+    import time
+
+    return time.time_ns() // 1000
+
+
+def _spec(store: Store, row: Mapping[str, Any]) -> dict[str, Any] | None:
+    found = store.rows("select spec_json from template_version where template = ? and version = ?", (row["template"], row["version"]))
+    return spec_of(found[0]) if found else None
+
+
+UNDER_WAY = """
+    select count(*) as n from launch l left join run r on r.uid = l.uid
+    where l.status in ('started', 'cancelling') and (r.status = 'running' or (r.uid is null and l.started > ?))"""
+BEGINS_WITHIN_US = 30 * 1_000_000
+
+
+def _has_place(store: Store, row: Mapping[str, Any], spec: Mapping[str, Any]) -> bool:
+    since = _now() - BEGINS_WITHIN_US
+    of_template = store.rows(UNDER_WAY + " and l.template = ?", (since, row["template"]))[0]["n"]
+    return bool(of_template < spec["at_once"] and store.rows(UNDER_WAY, (since,))[0]["n"] < AT_ONCE)
+
+
+def _begin(place: Place, store: Store, row: Mapping[str, Any], spec: Mapping[str, Any] | None) -> None:
+    try:
+        if spec is None:
+            raise LeadlineError("not_found", "the version of the template is gone")
+        values = {name: _opened(place, row["uid"], name, value) for name, value in json.loads(row["inputs_json"]).items()}
+        hidden = {name for name, question in survey.read_survey(spec["survey"]).items() if question.kind == "secret"}
+        secrets = {}
+        for name, secret in spec["secrets"].items():
+            found = store.rows("select * from secret where project = ? and name = ?", (row["project"], secret))
+            if not found:
+                raise LeadlineError("not_found", f"there is no secret {secret} in {row['project']}")
+            secrets[name] = vault.value_of(place, found[0])
+        name = store.rows("select name from template where uid = ?", (row["template"],))
+        open_values = {n: v for n, v in values.items() if n not in hidden}
+        secrets |= {n: v for n, v in values.items() if n in hidden and v is not None}
+        starting.start(place, str(row["uid"]), spec, name[0]["name"] if name else row["template"], open_values, secrets)
+    except LeadlineError as e:
+        with store.writing() as db:
+            db.execute("update launch set status = 'refused', note = ? where uid = ?", (e.message, row["uid"]))
+
+
+ENDED_NOW = """
+    select l.*, r.status as run_status from launch l join run r on r.uid = l.uid
+    where l.status in ('started', 'cancelling') and r.status in ('ok', 'failed', 'cancelled', 'lost') order by l.asked limit 100"""
+WAITED_FOR = """
+    select l.*, r.status as run_status from launch l join run r on r.uid = l.after
+    where l.status = 'waiting' and r.status in ('ok', 'failed', 'cancelled', 'lost') order by l.asked limit 100"""
+
+
+def follow_up(place: Place, store: Store) -> None:
+    """Of runs that have ended: what follows by their template, and what was asked for to begin after them."""
+    for run in store.rows("select r.* from launch l join run r on r.uid = l.uid where l.status = 'cancelling' and r.status = 'running'"):
+        with store.writing() as db:
+            db.execute("update launch set status = 'started' where uid = ?", (run["uid"],))
+        starting.cancel(run)
+    for row in store.rows(ENDED_NOW):
+        starting.tidy(place, row["uid"])
+        with store.writing() as db:
+            if (
+                db.execute(
+                    "update launch set status = 'done' where uid = ? and status in ('started', 'cancelling')", (row["uid"],)
+                ).rowcount
+                == 1
+            ):
+                _then(place, store, row)
+    for row in store.rows(WAITED_FOR):
+        status, note = ("queued", "") if row["run_status"] == "ok" else ("refused", f"run {row['after']} ended {row['run_status']}")
+        with store.writing() as db:
+            db.execute("update launch set status = ?, note = ? where uid = ? and status = 'waiting'", (status, note, row["uid"]))
+
+
+def _then(place: Place, store: Store, row: Mapping[str, Any]) -> None:
+    """Within the transaction that notes the end: each follower is asked for once."""
+    spec = _spec(store, row)
+    values = json.loads(row["inputs_json"])
+    for uid, about in (spec or {}).get("then", {}).items():
+        if about["when"] not in ("always", "ok" if row["run_status"] == "ok" else "failed"):
+            continue
+        found = store.rows("select * from template where uid = ?", (uid,))
+        caller = caller_for(store, row["by_account"])
+        given = {theirs: survey.as_text(values[mine]) for theirs, mine in about["pass"].items() if values.get(mine) is not None}
+        refusal = "the template was removed" if not found else ""
+        if found and (caller is None or not caller.may("runner", found[0]["project"], uid)):
+            refusal = f"{row['by_account']} may not start it"
+        if not refusal and caller is not None:
+            try:
+                follower = ask_for(Call(START, caller, store, place), found[0], given, "chain", after=str(row["uid"]), wait=False)
+                audit.append(store, caller, "template.start", uid, {"run": follower, "after": row["uid"]}, "done")
+            except LeadlineError as e:
+                refusal = e.message
+        if refusal:
+            audit.append(
+                store, caller or Caller(row["by_account"], False), "template.start", uid, {"error": refusal, "after": row["uid"]}, "refused"
+            )
+
+
+def caller_for(store: Store, account: str) -> Caller | None:
+    """Who something is done for later, with the rights of now; None if there is no such user any more."""
+    return Caller() if account == "owner" else account_caller(store, account)
+
+
+START = Operation(
+    "template.start", "POST", "/templates/{template}/start", "runner", "template", "Start a run of a template.", _start,
+    (
+        TEMPLATE, Input("inputs", 'values that its survey asks for: {"size": 1000}', "json", False),
+        Input("after", "begin when this run has ended well", required=False, pattern=RUN.pattern),
+    ), follows="leadline book log {run}",
+)  # fmt: skip
+OPERATIONS = (
+    START,
+    Operation("template.cancel", "POST", "/runs/{run}/cancel", "runner", "run", "End a run with all its processes.", _cancel, (RUN,)),
+    Operation("template.rerun", "POST", "/runs/{run}/rerun", "runner", "run", "Run again with the same inputs.", _rerun, (RUN,)),
+    Operation(
+        "template.approve", "POST", "/runs/{run}/approval", "editor", "run", "Approve a run that waits for it, or refuse it.", _approve,
+        (RUN, Input("approved", "false: refuse it", "bool", False, True)),
+    ),
+)  # fmt: skip

@@ -1,0 +1,112 @@
+"""Who a request comes from: by a session, a token, or by being the owner of the book on loopback."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+import time
+
+from leadline.book.store import Store
+from leadline.server import audit, passwords
+from leadline.server.operation import Refused
+from leadline.server.rights import Caller
+
+IDLE_US, LONGEST_US = 12 * 3600 * 1_000_000, 7 * 86400 * 1_000_000
+TOUCH_US = 60 * 1_000_000
+TOKEN_FORM = re.compile(r"ll_([a-z0-9]{10})_([A-Za-z0-9_-]{43})")
+
+
+def digest(text: str) -> str:
+    """For ids that are random enough to need no salt."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def new_token() -> tuple[str, str]:
+    """Prefix and whole token."""
+    prefix = "".join(secrets.choice("abcdefghijkmnpqrstuvwxyz23456789") for _ in range(10))
+    return prefix, f"ll_{prefix}_{secrets.token_urlsafe(32)}"
+
+
+def has_users(store: Store) -> bool:
+    return bool(store.rows("select 1 from account limit 1"))
+
+
+def log_in(store: Store, throttle: passwords.Throttle, account: str, password: str, address: str) -> str:
+    """The id of a new session. Raises Refused."""
+    if wait := throttle.wait_s(account, address):
+        raise Refused(429, "rights", "too many wrong passwords", detail=f"wait {wait} s")
+    rows = store.rows("select password, disabled from account where name = ?", (account,))
+    known = bool(rows) and not rows[0]["disabled"]
+    if not passwords.matches(rows[0]["password"] if known else None, password):
+        throttle.was_wrong(account, address)
+        with store.writing():
+            audit.append(store, Caller(account or "?", False, address=address), "login", account, {}, "refused")
+        raise Refused(401, "rights", "account or password is wrong")
+    throttle.was_right(account)
+    return new_session(store, account, address)
+
+
+def new_session(store: Store, account: str, address: str) -> str:
+    session, now = secrets.token_urlsafe(32), time.time_ns() // 1000
+    with store.writing() as db:
+        db.execute("delete from session where used < ? or created < ?", (now - IDLE_US, now - LONGEST_US))
+        db.execute("insert into session values (?, ?, ?, ?, ?)", (digest(session), account, now, now, address))
+        audit.append(store, Caller(account, False, address=address), "login", account, {}, "done")
+    return session
+
+
+def log_out(store: Store, session: str) -> None:
+    with store.writing() as db:
+        db.execute("delete from session where hash = ?", (digest(session),))
+
+
+def caller_of_session(store: Store, session: str, address: str) -> Caller | None:
+    now = time.time_ns() // 1000
+    rows = store.rows("select account, created, used from session where hash = ?", (digest(session),))
+    if not rows or rows[0]["used"] < now - IDLE_US or rows[0]["created"] < now - LONGEST_US:
+        return None
+    if rows[0]["used"] < now - TOUCH_US:
+        with store.writing() as db:
+            db.execute("update session set used = ? where hash = ?", (now, digest(session)))
+    return _caller(store, rows[0]["account"], address, session=digest(session))
+
+
+def caller_of_token(store: Store, token: str, address: str) -> Caller | None:
+    """None: no such token, or it has expired, or its account was disabled or removed."""
+    found = TOKEN_FORM.fullmatch(token)
+    if found is None:
+        return None
+    now = time.time_ns() // 1000
+    rows = store.rows("select * from token where prefix = ?", (found[1],))
+    if not rows or not hmac.compare_digest(rows[0]["hash"], digest(token)) or rows[0]["expires"] <= now:
+        return None
+    row = rows[0]
+    if (row["used"] or 0) < now - TOUCH_US:
+        with store.writing() as db:
+            db.execute("update token set used = ? where prefix = ?", (now, row["prefix"]))
+    return _caller(store, row["account"], address, scope=row["scope"], only_project=row["project"], token=row["prefix"])
+
+
+def _caller(
+    store: Store,
+    account: str,
+    address: str,
+    *,
+    scope: str = "admin",
+    only_project: str | None = None,
+    token: str | None = None,
+    session: str | None = None,
+) -> Caller | None:
+    rows = store.rows("select admin, disabled from account where name = ?", (account,))
+    if not rows or rows[0]["disabled"]:
+        return None
+    members = {r["project"]: r["role"] for r in store.rows("select project, role from member where account = ?", (account,))}
+    grants = {r["template"]: r["role"] for r in store.rows("select template, role from template_grant where account = ?", (account,))}
+    return Caller(account, bool(rows[0]["admin"]), scope, only_project, token, session, address, members, grants)
+
+
+def account_caller(store: Store, account: str) -> Caller | None:
+    """With all rights the account has now: of what is done in its name later (schedules)."""
+    return _caller(store, account, "")

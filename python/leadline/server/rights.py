@@ -1,0 +1,76 @@
+"""Roles, and what a caller has of them: by membership in a project, or by a grant for one template."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+ROLES = ("viewer", "runner", "editor", "admin")
+RANK = {role: rank for rank, role in enumerate(ROLES)}
+GRANTABLE = ("viewer", "runner")  # for one template
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who asks. account "": the owner of the book himself, at the shell or on a loopback server without users.
+
+    scope and only_project: the limits of the token that was used, if one was.
+    """
+
+    account: str = ""
+    is_admin: bool = True
+    scope: str = "admin"
+    only_project: str | None = None
+    token: str | None = None
+    session: str | None = None
+    address: str = ""
+    members: Mapping[str, str] = field(default_factory=dict)
+    grants: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.account or "owner"
+
+    @property
+    def sees_all(self) -> bool:
+        """Runs of no project yet, too."""
+        return self.is_admin and self.only_project is None
+
+    @property
+    def is_site_admin(self) -> bool:
+        return self.sees_all and self.scope == "admin"
+
+    def role(self, project: str | None, template: str | None = None) -> str | None:
+        """The role for what belongs to a project and perhaps a template. None: it does not exist for this caller."""
+        if self.only_project is not None and project != self.only_project:
+            return None
+        if self.is_admin:
+            return self.scope
+        if project is None:
+            return None
+        found = [role for role in (self.members.get(project), self.grants.get(template or "")) if role is not None]
+        return min(max(found, key=RANK.__getitem__), self.scope, key=RANK.__getitem__) if found else None
+
+    def may(self, right: str, project: str | None, template: str | None = None) -> bool:
+        role = self.role(project, template)
+        return role is not None and RANK[role] >= RANK[right]
+
+    def visible(self, table: str = "") -> tuple[str, tuple[Any, ...]]:
+        """SQL that is true for rows with columns project and template that this caller may see."""
+        if self.sees_all:
+            return "true", ()
+        dot = f"{table}." if table else ""
+        projects = [self.only_project] if self.is_admin else [p for p in self.members if self.only_project in (None, p)]
+        parts, values = [], list[Any]()
+        if projects:
+            parts.append(f"{dot}project in ({', '.join('?' * len(projects))})")
+            values += projects
+        if self.grants and not self.is_admin:
+            within = f" and {dot}project = ?" if self.only_project is not None else ""
+            parts.append(f"({dot}template in ({', '.join('?' * len(self.grants))}){within})")
+            values += [*self.grants, *([self.only_project] if within else [])]
+        return f"({' or '.join(parts)})" if parts else "false", tuple(values)
+
+
+OWNER = Caller()

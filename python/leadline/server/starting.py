@@ -1,0 +1,100 @@
+"""Starts the run of a template as a process of its own, which survives the server, and ends it with all that it started."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from leadline.book.place import VARIABLE, Place
+from leadline.errors import LeadlineError
+from leadline.host import proc
+from leadline.server import survey
+
+INPUTS = "LEADLINE_INPUTS"  # in the environment of a run: a JSON file of its inputs, for its user alone
+PARENT = "LEADLINE_RUN"
+
+
+def folder_of(place: Place, uid: str) -> Path:
+    """What a run gets and where it may work. The part with secrets is in memory where the host has such a place."""
+    return place.root / "work" / uid
+
+
+def inputs_of(uid: str) -> Path:
+    memory = Path("/dev/shm")
+    base = memory if os.access(memory, os.W_OK) else Path("/tmp")
+    return base / f"leadline-{os.getuid()}" / uid
+
+
+def start(place: Place, uid: str, spec: Mapping[str, Any], name: str, values: Mapping[str, Any], secrets: Mapping[str, Any]) -> None:
+    """Raises LeadlineError when it cannot even begin; what goes wrong later is in its output."""
+    if spec["kind"] == "ansible":
+        raise LeadlineError("unsupported", "templates of kind ansible cannot be started yet")
+    words = survey.filled(spec["command"], values)
+    argv = [sys.executable, "-m", "leadline", *words] if spec["kind"] == "leadline" else words
+    work = Path(spec["folder"]) if spec["folder"] else folder_of(place, uid)
+    try:
+        if not spec["folder"]:
+            work.mkdir(mode=0o700, parents=True, exist_ok=True)
+        inputs = _write_inputs(uid, dict(values) | dict(secrets))
+        environment = {k: v for k, v in os.environ.items() if k not in (PARENT, INPUTS)} | {VARIABLE: place.variable, INPUTS: str(inputs)}
+        about = {"uid": uid, "argv": argv, "name": name, "inputs": values, "cwd": str(work), "labels": {}}
+        supervisor = subprocess.Popen(
+            [sys.executable, "-m", "leadline.server.supervisor"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            env=environment,
+            cwd="/",
+        )
+        assert supervisor.stdin is not None
+        supervisor.stdin.write(json.dumps(about).encode())
+        supervisor.stdin.close()
+    except OSError as e:
+        raise LeadlineError("storage", f"the run cannot be started: {e.strerror}", where=str(e.filename or "")) from e
+    _children.append(supervisor)
+
+
+_children: list[subprocess.Popen[bytes]] = []
+
+
+def collect() -> None:
+    """Lets go of watchers that have ended: until then, they would still look as if they watched."""
+    _children[:] = [child for child in _children if child.poll() is None]
+
+
+def _write_inputs(uid: str, values: Mapping[str, Any]) -> Path:
+    folder = inputs_of(uid)
+    folder.parent.mkdir(mode=0o700, exist_ok=True)
+    about = folder.parent.lstat()
+    if about.st_uid != os.getuid() or about.st_mode & 0o077 or folder.parent.is_symlink():
+        raise LeadlineError("rights", "the folder for inputs belongs to somebody else", where=str(folder.parent))
+    folder.mkdir(mode=0o700)
+    file = folder / "inputs.json"
+    fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with open(fd, "w", encoding="utf-8") as out:
+        json.dump(values, out, ensure_ascii=False)
+    return file
+
+
+def tidy(place: Place, uid: str) -> None:
+    """What a run that has ended needs no more: its inputs, and its folder if nothing was left in it."""
+    shutil.rmtree(inputs_of(uid), ignore_errors=True)
+    with contextlib.suppress(OSError):
+        folder_of(place, uid).rmdir()
+
+
+def cancel(run: Mapping[str, Any]) -> None:
+    """Tells the process that watches a run to end it. Raises LeadlineError."""
+    if run["host"] != os.uname().nodename or proc.start_ticks(run["pid"]) != run["pid_start"]:
+        raise LeadlineError("gone", f"what watches run {run['uid']} is not on this host any more")
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(run["pid"], signal.SIGTERM)

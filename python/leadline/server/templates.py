@@ -1,0 +1,222 @@
+"""Operations on templates: what can be started, by whom, with which questions. What starts it is launches.py."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from typing import Any
+
+from leadline.book.spool import new_uid
+from leadline.errors import LeadlineError
+from leadline.server import survey
+from leadline.server.accounts import PROJECT
+from leadline.server.operation import Call, Input, Operation, finder
+
+KINDS = ("command", "leadline", "ansible")
+WHEN = ("ok", "failed", "always")
+MOST_WORDS = 1000
+ANSIBLE = {"playbook", "inventory", "limit", "tags", "skip_tags", "check", "diff", "variables"}
+# Commands of leadline that would change who may do what, or start what is not watched.
+NOT_FROM_TEMPLATES = ("serve", "user", "token", "secret", "template", "schedule", "hook", "book")
+
+
+LAUNCHES_END = """
+    update launch set status = 'cancelled', note = 'the template was removed'
+    where template = ? and status in ('waiting', 'approval', 'queued')"""
+
+
+@finder("template")
+def find_template(call: Call, text: str) -> dict[str, Any]:
+    """By its id, or by project/name."""
+    project, slash, name = text.partition("/")
+    row = (
+        call.one("select * from template where project = ? and name = ?", project, name)
+        if slash
+        else call.one("select * from template where uid = ?", text)
+    )
+    if row is None or call.caller.role(row["project"], row["uid"]) is None:
+        raise LeadlineError("not_found", f"there is no template {text[:80]}", hint="leadline template list")
+    call.object = row["uid"]
+    return row | {"template": row["uid"]}
+
+
+def spec_of(row: dict[str, Any]) -> dict[str, Any]:
+    spec: dict[str, Any] = json.loads(row["spec_json"])
+    return spec
+
+
+def shown(row: dict[str, Any]) -> dict[str, Any]:
+    names = ("uid", "project", "name", "version", "changed", "changed_by")
+    return {name: row[name] for name in names} | spec_of(row)
+
+
+def _list(call: Call, inputs: dict[str, Any]) -> Any:
+    rows = call.rows("select * from template order by project, name")
+    found = []
+    for row in rows:
+        if call.caller.role(row["project"], row["uid"]) is None or inputs["project"] not in (None, row["project"]):
+            continue
+        last = call.one("select uid, status, started from run where template = ? order by started desc limit 1", row["uid"])
+        found.append(shown(row) | {"last_run": last["uid"] if last else None, "last_status": last["status"] if last else None})
+    return {"templates": found}
+
+
+def _show(call: Call, _inputs: dict[str, Any]) -> Any:
+    row = call.found
+    role = call.caller.role(row["project"], row["uid"])
+    return {"template": shown(row), "role": role}
+
+
+def _save(call: Call, inputs: dict[str, Any]) -> Any:
+    project, name = inputs["project"], inputs["name"]
+    call.object = f"{project}/{name}"
+    spec = read_spec(call, inputs)
+    text = json.dumps(spec, ensure_ascii=False, sort_keys=True)
+    old = call.one("select * from template where project = ? and name = ?", project, name)
+    uid, version = (old["uid"], old["version"] + 1) if old else (new_uid(), 1)
+    if old and old["spec_json"] == text:
+        return {"template": uid, "version": old["version"]}
+    if old:
+        call.execute(
+            "update template set version = ?, spec_json = ?, changed = ?, changed_by = ? where uid = ?",
+            version,
+            text,
+            call.now,
+            call.caller.name,
+            uid,
+        )
+    else:
+        call.execute("insert into template values (?, ?, ?, ?, ?, ?, ?)", uid, project, name, version, text, call.now, call.caller.name)
+    call.execute("insert into template_version values (?, ?, ?, ?, ?)", uid, version, text, call.now, call.caller.name)
+    call.detail = {"template": uid, "version": version, "before": spec_of(old) if old else None, "after": spec}
+    return {"template": uid, "version": version}
+
+
+def read_spec(call: Call, inputs: dict[str, Any]) -> dict[str, Any]:
+    """What is kept of a template. Raises LeadlineError."""
+    kind = inputs["kind"]
+    questions = survey.read_survey(inputs["survey"] or {})
+    secrets = _secrets(inputs["secrets"] or {}, questions)
+    spec: dict[str, Any] = {
+        "kind": kind, "about": inputs["about"] or "", "survey": inputs["survey"] or {}, "secrets": secrets, "approval": inputs["approval"],
+        "at_once": inputs["at_once"], "then": _then(call, inputs["then"] or {}, questions),
+    }  # fmt: skip
+    if kind == "ansible":
+        return spec | {"command": [], "folder": inputs["folder"] or "", "ansible": _ansible(inputs["ansible"] or {})}
+    words = _words(inputs["command"] or "")
+    if kind == "leadline" and words[0] in NOT_FROM_TEMPLATES:
+        raise LeadlineError("usage", f"a template cannot start leadline {words[0]}", where="command")
+    for name in sorted(survey.placeholders(words)):
+        if name in secrets or (name in questions and questions[name].kind == "secret"):
+            raise LeadlineError(
+                "usage", f"{name} is a secret: it cannot be part of a command, which every user of the host can see",
+                hint="read it from the JSON file that LEADLINE_INPUTS names", where="command",
+            )  # fmt: skip
+    folder = inputs["folder"] or ""
+    if folder and not folder.startswith("/"):
+        raise LeadlineError("usage", "the folder does not begin with /", where="folder")
+    return spec | {"command": words, "folder": folder, "ansible": {}}
+
+
+def _words(command: str) -> list[str]:
+    """As a shell divides it; nothing else of a shell is done."""
+    try:
+        words = shlex.split(command)
+    except ValueError as e:
+        raise LeadlineError("usage", "the command cannot be divided into words", detail=str(e), where="command") from None
+    if not words or len(words) > MOST_WORDS:
+        raise LeadlineError("usage", f"the command has not 1 to {MOST_WORDS} words", where="command")
+    if survey.placeholders(words[:1]):
+        raise LeadlineError(
+            "usage", "the program itself cannot be asked for", hint="begin with a program, as in ./load.sh {size}", where="command"
+        )
+    return words
+
+
+def _secrets(given: dict[str, Any], questions: dict[str, Input]) -> dict[str, str]:
+    for name, secret in given.items():
+        if not isinstance(secret, str) or not re.fullmatch(survey.NAME, name) or name in questions:
+            raise LeadlineError("usage", "secrets are not names with the names of secrets", hint='{"password": "prod-db"}', where="secrets")
+    return dict(given)
+
+
+def _then(call: Call, given: dict[str, Any], questions: dict[str, Input]) -> dict[str, Any]:
+    """What is started when a run of this one has ended: project/name or id, with when and pass."""
+    out = {}
+    for text, about in given.items():
+        about = {} if about is None else about
+        if (
+            not isinstance(about, dict)
+            or set(about) - {"when", "pass"}
+            or about.get("when", "ok") not in WHEN
+            or not isinstance(about.get("pass", {}), dict)
+        ):
+            raise LeadlineError(
+                "usage",
+                "then does not have its form",
+                hint='{"main/check": {"when": "ok", "pass": {"their_input": "my_input"}}}',
+                where="then",
+            )
+        found = find_template(Call(call.operation, call.caller, call.store, call.place), text)
+        call.need("runner", found["project"], found["uid"])
+        for mine in about.get("pass", {}).values():
+            if mine not in questions or questions[mine].kind == "secret":
+                raise LeadlineError("usage", f"{str(mine)[:60]} cannot be passed on: it is not asked for, or a secret", where="then")
+        out[found["uid"]] = {"when": about.get("when", "ok"), "pass": about.get("pass", {})}
+    return out
+
+
+def _ansible(given: dict[str, Any]) -> dict[str, Any]:
+    if set(given) - ANSIBLE or not isinstance(given.get("playbook"), str):
+        raise LeadlineError(
+            "usage", f"ansible does not have a playbook, or something else than {', '.join(sorted(ANSIBLE))}", where="ansible"
+        )
+    for name, value in given.items():
+        kind: type = bool if name in ("check", "diff") else dict if name == "variables" else str
+        if not isinstance(value, kind) or (isinstance(value, str) and (value.startswith("-") or "\0" in value)):
+            raise LeadlineError("usage", f"{name} of ansible has a wrong value", where="ansible")
+    return dict(given)
+
+
+def _delete(call: Call, _inputs: dict[str, Any]) -> Any:
+    uid = call.found["uid"]
+    for table in ("template_grant", "template_version"):
+        call.execute(f"delete from {table} where template = ?", uid)
+    call.execute("delete from schedule_fire where schedule in (select uid from schedule where template = ?)", uid)
+    call.execute("delete from schedule where template = ?", uid)
+    call.execute("delete from hook where template = ?", uid)
+    call.execute(LAUNCHES_END, uid)
+    call.execute("delete from template where uid = ?", uid)
+    call.detail = {"before": spec_of(call.found)}
+    return {"deleted": uid}
+
+
+TEMPLATE = Input("template", "id of the template, or project/name")
+NAME = Input("name", "name of the template: letters, digits, . _ - and blanks", pattern=r"[\w.-][\w. -]{0,99}")
+OPERATIONS = (
+    Operation(
+        "template.list", "GET", "/templates", "anyone", "", "List the templates that you may see.", _list,
+        (Input("project", "of this project", required=False),), rows="templates",
+        columns=("uid", "project", "name", "kind", "about", "last_status", "last_run"),
+    ),
+    Operation("template.show", "GET", "/templates/{template}", "viewer", "template", "Show a template.", _show, (TEMPLATE,)),
+    Operation(
+        "template.save", "PUT", "/projects/{project}/templates/{name}", "editor", "project", "Create a template, or change it.", _save,
+        (
+            PROJECT, NAME, Input("kind", "what it runs", "enum", False, "command", KINDS),
+            Input("command", "program and arguments, without a shell; {name} stands for a value of the survey", required=False),
+            Input("about", "what it does, in a sentence", required=False),
+            Input("survey", 'what is asked before it starts: {"size": {"kind": "int", "help": "rows", "default": 1000}}', "json", False),
+            Input("secrets", 'secrets of the project that it gets in the file LEADLINE_INPUTS: {"password": "prod-db"}', "json", False),
+            Input("folder", "where it runs; by default a new folder of its own", required=False),
+            Input("approval", "wait until an editor approves", "bool", False, False),
+            Input("at_once", "most runs of it at the same time", "int", False, 1, least=1, most=100),
+            Input("then", 'what follows when it has ended: {"main/check": {"when": "ok", "pass": {"their": "mine"}}}', "json", False),
+            Input("ansible", 'of kind ansible: {"playbook": "/srv/site.yml", "inventory": "/srv/hosts"}', "json", False),
+        ), follows="leadline template start {template}",
+    ),
+    Operation(
+        "template.delete", "DELETE", "/templates/{template}", "editor", "template", "Remove a template, not its runs.", _delete, (TEMPLATE,)
+    ),
+)  # fmt: skip

@@ -1,0 +1,329 @@
+"""The application: a route for each operation, the pages and forms, login, and what every answer carries."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl
+
+from anyio.to_thread import run_sync
+from starlette.applications import Starlette
+from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
+from starlette.responses import FileResponse, JSONResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from leadline.errors import LeadlineError
+from leadline.output import to_json
+from leadline.server import login
+from leadline.server.openapi import PREFIX, document
+from leadline.server.operation import Operation, Refused, status_of
+from leadline.server.output import File, Follow, Page
+from leadline.server.table import BY_NAME, OPERATIONS
+from leadline.server.web import live, pages
+from leadline.server.web.site import COOKIE, Asked, Site, check_origin, error_text, own_path
+from leadline.version import version
+
+MOST_BODY = 1 << 20
+STATIC = Path(__file__).parent / "static"
+HEADERS = {
+    "content-security-policy": "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
+# A page that leadline made, with scripts in it: it may run them, but belongs to no site and can load and send nothing.
+REPORT = "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; font-src data:"
+
+
+def asked(request: Request) -> Asked:
+    client = request.client
+    address = (client.host, client.port) if client else ("", 0)
+    return Asked(request.method, request.url.scheme, request.headers.get("host", ""), address, request.headers)
+
+
+class Guard:
+    """The same headers on every answer."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_with(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
+                if scope["scheme"] == "https":
+                    headers["strict-transport-security"] = "max-age=31536000"
+            await send(message)
+
+        await self.app(scope, receive, send_with if scope["type"] == "http" else send)
+
+
+async def body_of(request: Request) -> bytes:
+    """Raises Refused: 413 beyond MOST_BODY."""
+    out = b""
+    async for piece in request.stream():
+        out += piece
+        if len(out) > MOST_BODY:
+            raise Refused(413, "usage", f"the request has more than {MOST_BODY} bytes")
+    return out
+
+
+async def given_to(operation: Operation, request: Request) -> dict[str, Any]:
+    """Inputs from the path, and from the query or a JSON body."""
+    given: dict[str, Any] = {}
+    for name, value in request.query_params.multi_items():
+        if name in given:
+            raise LeadlineError("usage", f"{name[:60]} is given twice")
+        given[name] = value
+    if operation.writes:
+        if given:
+            raise LeadlineError("usage", "a change takes its values from the body, not the address")
+        body = await body_of(request)
+        if body:
+            if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+                raise Refused(415, "usage", "the body must be JSON", hint="Content-Type: application/json")
+            given = read_json(body)
+    clash = set(given) & set(request.path_params)
+    if clash:
+        raise LeadlineError("usage", f"{clash.pop()[:60]} is given twice")
+    return given | request.path_params
+
+
+def read_json(body: bytes) -> dict[str, Any]:
+    try:
+        given = json.loads(body)
+    except (ValueError, RecursionError) as e:
+        raise LeadlineError("usage", "the body is not JSON", detail=str(e)[:200]) from None
+    if not isinstance(given, dict):
+        raise LeadlineError("usage", "the body is not a JSON object")
+    return given
+
+
+def as_json(value: Any, status: int = 200) -> Response:
+    return Response(to_json(value), status, media_type="application/json")
+
+
+def failed(error: LeadlineError) -> Response:
+    status = status_of(error)
+    response = as_json(error_text(error), status)
+    if status == 401:
+        response.headers["www-authenticate"] = "Bearer"
+    if status == 429:
+        response.headers["retry-after"] = error.detail.split()[1] if error.detail.startswith("wait ") else "60"
+    return response
+
+
+async def answer(site: Site, operation: Operation, request: Request, value: Any) -> Response:
+    """What an operation gave, as a response."""
+    if isinstance(value, Follow):
+        who = asked(request)
+
+        async def status() -> str | None:
+            try:
+                shown = await run_sync(site.perform, BY_NAME["run.show"], who, {"run": value.uid})
+            except LeadlineError:
+                return None
+            return str(shown["run"]["status"])
+
+        headers = {"x-accel-buffering": "no"}
+        if operation.name == "run.stream":
+            return StreamingResponse(live.as_events(value, status), media_type="text/event-stream", headers=headers)
+        return StreamingResponse(live.as_bytes(value, status), media_type="text/plain; charset=utf-8", headers=headers)
+    if isinstance(value, File):
+        from urllib.parse import quote
+
+        file = open(value.fd, "rb")
+        headers = {
+            "content-length": str(value.size),
+            "content-disposition": f"attachment; filename*=UTF-8''{quote(value.name, errors='replace')}",
+        }
+        return StreamingResponse(_file(file, value.size), media_type="application/octet-stream", headers=headers)
+    if isinstance(value, Page):
+        return FileResponse(value.path, media_type="text/html", headers={"content-security-policy": REPORT})
+    return as_json(value)
+
+
+async def _file(file: Any, size: int) -> AsyncIterator[bytes]:
+    """Not more than was said: it may grow meanwhile."""
+    with file:
+        while size > 0 and (piece := await run_sync(file.read, min(size, 256 << 10))):
+            size -= len(piece)
+            yield piece
+
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+def rest(site: Site, operation: Operation) -> Handler:
+    async def handle(request: Request) -> Response:
+        try:
+            if operation.writes:
+                await run_sync(site.caller, asked(request))  # before anything is read from one who may not write
+            given = await given_to(operation, request)
+            if operation.name == "run.stream" and (last := request.headers.get("last-event-id", "")).isdecimal():
+                given["from"] = last
+            return await answer(site, operation, request, await run_sync(site.perform, operation, asked(request), given))
+        except LeadlineError as e:
+            return failed(e)
+
+    return handle
+
+
+def page(site: Site, of: pages.Page, *, json_twin: bool) -> Handler:
+    async def handle(request: Request) -> Response:
+        try:
+            given = dict(request.query_params.multi_items()) | request.path_params
+            shown = await run_sync(partial(pages.data, site, of, asked(request), given))
+            if json_twin:
+                return as_json(shown.data)
+            return html(await run_sync(partial(pages.render, of.template, shown)))
+        except LeadlineError as e:
+            if json_twin:
+                return failed(e)
+            if status_of(e) == 401:
+                return RedirectResponse(
+                    f"/login?{pages.query({'next': request.url.path + ('?' + request.url.query if request.url.query else '')})}", 303
+                )
+            return html(await run_sync(partial(pages.error, site, asked(request), e)), status_of(e))
+
+    return handle
+
+
+def html(text: str, status: int = 200) -> Response:
+    return Response(text.encode("utf-8", "replace"), status, media_type="text/html; charset=utf-8")
+
+
+def form(site: Site, operation: Operation) -> Handler:
+    """A form of a page: the same operation, then on to the page that the form names."""
+
+    async def handle(request: Request) -> Response:
+        who = asked(request)
+        try:
+            await run_sync(site.caller, who)
+            fields = await fields_of(request)
+            on = own_path(fields.pop("then", "/"))
+            value = await run_sync(site.perform, operation, who, pages.of_form(operation, fields))
+            if operation.name == "token.create":
+                return html(await run_sync(partial(pages.token, site, who, value)))
+            return RedirectResponse(pages.filled(on, value), 303)
+        except LeadlineError as e:
+            return html(await run_sync(partial(pages.error, site, who, e)), status_of(e))
+
+    return handle
+
+
+async def fields_of(request: Request) -> dict[str, str]:
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/x-www-form-urlencoded":
+        raise Refused(415, "usage", "a form must be sent as application/x-www-form-urlencoded")
+    try:
+        return dict(parse_qsl((await body_of(request)).decode(), keep_blank_values=True, strict_parsing=False, max_num_fields=200))
+    except ValueError:
+        raise LeadlineError("usage", "the form cannot be read") from None
+
+
+def login_routes(site: Site) -> list[BaseRoute]:
+    async def show(request: Request) -> Response:
+        return html(pages.login_page(own_path(request.query_params.get("next", "/"))))
+
+    async def log_in(request: Request) -> Response:
+        who = asked(request)
+        try:
+            check_origin(who, True)
+            fields = await fields_of(request)
+            on = own_path(fields.get("next", "/"))
+            try:
+                session = await run_sync(site.log_in, fields.get("account", ""), fields.get("password", ""), who.client[0])
+            except Refused as e:
+                response = html(pages.login_page(on, e), e.status)
+                if e.status == 429:
+                    response.headers["retry-after"] = e.detail.split()[1]
+                return response
+        except LeadlineError as e:
+            return failed(e)
+        response = RedirectResponse(on, 303)
+        response.set_cookie(
+            COOKIE, session, max_age=login.LONGEST_US // 1_000_000, httponly=True, samesite="lax", secure=who.scheme == "https", path="/"
+        )
+        return response
+
+    async def log_out(request: Request) -> Response:
+        who = asked(request)
+        try:
+            check_origin(who, True)
+            await run_sync(site.log_out, who.session)
+        except LeadlineError as e:
+            return failed(e)
+        response = RedirectResponse("/login", 303)
+        response.delete_cookie(COOKIE, path="/")
+        return response
+
+    return [Route("/login", show), Route("/login", log_in, methods=["POST"]), Route("/logout", log_out, methods=["POST"])]
+
+
+def static_routes() -> list[BaseRoute]:
+    """Each file by its own name: no path is made of what is asked for."""
+
+    def of(path: Path) -> Handler:
+        async def handle(_request: Request) -> Response:
+            return FileResponse(path, headers={"cache-control": "public, max-age=300"})
+
+        return handle
+
+    return [Route(f"/static/{path.name}", of(path)) for path in sorted(STATIC.iterdir())]
+
+
+def build(site: Site, beside: Callable[[], Any] | None = None) -> ASGIApp:
+    """beside: a context manager of what runs beside the answers (housekeeping)."""
+
+    async def openapi(_request: Request) -> Response:
+        return JSONResponse(document(OPERATIONS, version()))
+
+    async def health(_request: Request) -> Response:
+        return JSONResponse({"ok": True})
+
+    async def start(_request: Request) -> Response:
+        return RedirectResponse("/runs", 303)
+
+    routes: list[BaseRoute] = [
+        Route("/", start),
+        Route("/openapi.json", openapi),
+        Route("/healthz", health),
+        *static_routes(),
+        *login_routes(site),
+    ]
+    routes += [
+        Route(PREFIX + operation.path, rest(site, operation), methods=[operation.method], name=operation.name) for operation in OPERATIONS
+    ]
+    routes += [Route(f"/form/{operation.name}", form(site, operation), methods=["POST"]) for operation in OPERATIONS if operation.writes]
+    for one in pages.PAGES:
+        routes += [Route(f"{one.path}.json", page(site, one, json_twin=True)), Route(one.path, page(site, one, json_twin=False))]
+
+    @asynccontextmanager
+    async def lifespan(_app: Starlette) -> AsyncIterator[None]:
+        if beside is None:
+            yield
+        else:
+            with beside():
+                yield
+
+    async def missing(request: Request, _error: Exception) -> Response:
+        return failed(LeadlineError("not_found", "there is no such page"))
+
+    async def not_allowed(request: Request, _error: Exception) -> Response:
+        return failed(Refused(405, "usage", "this address does not take that method"))
+
+    async def broken(request: Request, error: Exception) -> Response:
+        return failed(LeadlineError("fault", "leadline itself failed", hint="please report it; the server's own output says more"))
+
+    handlers: Mapping[Any, Any] = {404: missing, 405: not_allowed, 500: broken}
+    return Guard(Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers))  # outside of all: its headers are on errors, too

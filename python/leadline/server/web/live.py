@@ -1,0 +1,84 @@
+"""The output of a run as it comes: plain bytes, or server-sent events whose id is the byte at which the next one begins."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+from leadline.server.output import Follow, as_text, cut
+from leadline.server.runs import ENDED
+from leadline.server.web.ansi import Colours
+
+PIECE = 64 << 10
+LOOK_S = 0.1
+STATUS_S = 0.5
+RIGHTS_S = 3.0
+COMMENT_S = 15.0
+Status = Callable[[], Awaitable[str | None]]  # of the run; None: the caller may not see it any more
+
+
+async def pieces(of: Follow, status: Status) -> AsyncIterator[tuple[bytes, int] | str | None]:
+    """Bytes with the offset after them; None now and then while nothing comes; at last, as text, how the run ended or `refused`."""
+    at, fd, ended = of.start, -1, None if of.follow else "ok"
+    looked = wrote = time.monotonic()
+    looked -= STATUS_S
+    try:
+        while True:
+            if fd < 0:
+                try:
+                    fd = os.open(of.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+                except OSError:
+                    fd = -1
+            while fd >= 0 and (read := os.pread(fd, PIECE, at)):
+                piece = cut(read, whole=ended is not None and len(read) < PIECE)
+                if not piece:
+                    break
+                at += len(piece)
+                wrote = time.monotonic()
+                yield piece, at
+            if ended is not None:
+                yield ended
+                return
+            now = time.monotonic()
+            if now - looked >= STATUS_S:
+                looked = now
+                found = await status()
+                if found is None:
+                    yield "refused"
+                    return
+                if found in ENDED:
+                    ended = found
+                    continue  # once more: what was printed before the end
+            if now - wrote >= COMMENT_S:
+                wrote = now
+                yield None
+            await asyncio.sleep(LOOK_S)
+    finally:
+        if fd >= 0:
+            os.close(fd)
+
+
+async def as_bytes(of: Follow, status: Status) -> AsyncIterator[bytes]:
+    async for piece in pieces(of, status):
+        if isinstance(piece, tuple):
+            yield piece[0]
+
+
+async def as_events(of: Follow, status: Status) -> AsyncIterator[bytes]:
+    colours = Colours()
+    async for piece in pieces(of, status):
+        if piece is None:
+            yield b": still running\n\n"
+        elif isinstance(piece, str):
+            yield f"event: done\ndata: {json.dumps({'status': piece})}\n\n".encode()
+        else:
+            data = {"parts": in_parts(piece[0], colours)} if of.in_parts else as_text(piece[0])
+            yield f"id: {piece[1]}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n".encode("utf-8", "replace")
+
+
+def in_parts(piece: bytes, colours: Colours) -> list[list[tuple[str, str]]]:
+    """Lines of classes and texts; each but the last ended with a line break, and that too if its own text is empty."""
+    return [colours.parts(line) for line in piece.decode("utf-8", "replace").split("\n")]

@@ -1,0 +1,287 @@
+"""The pages: which operation each shows, and by which template. Every page has a twin, PATH.json, with the same values."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import jinja2
+from markupsafe import Markup, escape
+
+from leadline import figures
+from leadline.errors import LeadlineError
+from leadline.server import login
+from leadline.server.operation import Input, Operation
+from leadline.server.rights import Caller
+from leadline.server.runs import ENDED
+from leadline.server.survey import read_survey
+from leadline.server.table import BY_NAME
+from leadline.server.web import chart
+from leadline.server.web.ansi import Colours, visible
+from leadline.server.web.live import in_parts
+from leadline.server.web.site import Asked, Site
+from leadline.version import version
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Page:
+    """operation: what it shows. beside: other operations whose answers the page needs, with their inputs. forms: operations that it offers:
+    above the rows, or for each row, where `key` is the column with the row's own name and `key_input` the input that takes it."""
+
+    path: str
+    operation: str
+    template: str
+    title: str
+    menu: str = ""
+    beside: tuple[tuple[str, str, Mapping[str, Any]], ...] = ()
+    forms: tuple[str, ...] = ()
+    row_forms: tuple[str, ...] = ()
+    key: str = ""
+    key_input: str = ""
+    site_only: bool = False
+    about: str = ""
+
+
+@dataclass
+class Shown:
+    page: Page
+    data: Any
+    given: Mapping[str, Any] = field(default_factory=dict)
+    caller: Caller | None = None
+    has_users: bool = False
+    beside: Row = field(default_factory=dict)
+    path: str = ""
+
+
+PAGES = (
+    Page("/runs", "run.list", "runs.html.j2", "Runs", "Runs"),
+    Page("/runs/{run}", "run.show", "run.html.j2", "Run", beside=(("log", "run.log", {"from": -(48 << 10)}),)),
+    Page("/search", "run.search", "search.html.j2", "Search in output", "Search"),
+    Page("/compare", "run.compare", "compare.html.j2", "Compare two runs", "Compare"),
+    Page("/history", "template.history", "history.html.j2", "Figures over time", "Figures", beside=(("names", "template.metrics", {}),)),
+    Page(
+        "/templates", "template.list", "rows.html.j2", "Templates", "Templates", forms=("template.save",),
+        about="What can be started, with which questions. Who may edit one can run any command as the user who runs this server.",
+    ),
+    Page("/templates/{template}", "template.show", "template.html.j2", "Template"),
+    Page("/projects/{project}/secrets", "secret.list", "rows.html.j2", "Secrets of", forms=("secret.set", "secret.key"),
+         row_forms=("secret.delete",), key="secret", key_input="secret"),
+    Page(
+        "/tokens", "token.list", "rows.html.j2", "Tokens", "Tokens", forms=("token.create",), row_forms=("token.revoke",), key="token",
+        key_input="token", about="Programs log in with a token. It is shown once, when it is made.",
+    ),
+    Page(
+        "/projects", "user.projects", "rows.html.j2", "Projects", "Projects", forms=("user.project", "user.role"),
+        about="A role in a project covers all its templates and runs: viewer sees, runner starts, editor changes, admin gives roles.",
+    ),
+    Page("/projects/{project}", "user.members", "rows.html.j2", "Members of", row_forms=("user.role",), key="user", key_input="user"),
+    Page(
+        "/users", "user.list", "rows.html.j2", "Users", "Users", forms=("user.create",), key="user", key_input="user", site_only=True,
+        row_forms=("user.disable", "user.password", "user.delete"),
+    ),
+    Page(
+        "/audit", "user.audit", "rows.html.j2", "Audit", "Audit", site_only=True,
+        about="Every change and every refused attempt, each chained to the one before.",
+    ),
+)  # fmt: skip
+TIMES = {"started", "ended", "created", "expires", "used", "ts", "asked", "changed", "next_due", "sent", "due"}
+
+
+def data(site: Site, page: Page, asked: Asked, given: Mapping[str, Any]) -> Shown:
+    """Raises LeadlineError. A page that needs values it was not given shows its form alone."""
+    operation = BY_NAME[page.operation]
+    shown = Shown(page, None, given, site.caller(asked), login.has_users(site.store), path=page.path)
+    given = {name: value for name, value in given.items() if value != ""}
+    if all(given.get(i.name) for i in operation.inputs if i.required):
+        shown.data = site.perform(operation, asked, given)
+    else:
+        for name in given:
+            if name not in {i.name for i in operation.inputs}:
+                operation.read(given)
+    for name, beside, more in page.beside:
+        known = {i.name for i in BY_NAME[beside].inputs}
+        shown.beside[name] = site.perform(BY_NAME[beside], asked, {k: v for k, v in given.items() if k in known} | dict(more))
+    return shown
+
+
+def render(template: str, shown: Shown) -> str:
+    operation = BY_NAME[shown.page.operation]
+    rows = shown.data[operation.rows] if operation.rows and shown.data is not None else []
+    return environment().get_template(template).render(
+        page=shown.page, operation=operation, data=shown.data, given=shown.given, caller=shown.caller, has_users=shown.has_users, rows=rows,
+        beside=shown.beside, menu=_menu(shown.caller), operations=BY_NAME, title=shown.page.title,
+    )  # fmt: skip
+
+
+def _menu(caller: Caller | None) -> list[Page]:
+    return [page for page in PAGES if page.menu and (not page.site_only or (caller is not None and caller.is_site_admin))]
+
+
+def error(site: Site, asked: Asked, e: LeadlineError) -> str:
+    try:
+        caller = site.caller(asked)
+    except LeadlineError:
+        caller = None
+    return (
+        environment()
+        .get_template("error.html.j2")
+        .render(error=e, caller=caller, menu=_menu(caller) if caller else [], title="Not done", has_users=True, page=None)
+    )
+
+
+def token(site: Site, asked: Asked, value: Row) -> str:
+    caller = site.caller(asked)
+    return (
+        environment()
+        .get_template("token.html.j2")
+        .render(value=value, caller=caller, menu=_menu(caller), title="New token", has_users=True, page=None)
+    )
+
+
+def login_page(on: str, e: LeadlineError | None = None) -> str:
+    return (
+        environment()
+        .get_template("login.html.j2")
+        .render(next=on, error=e, caller=None, menu=[], title="Log in", has_users=True, page=None)
+    )
+
+
+def of_form(operation: Operation, fields: Mapping[str, str]) -> Row:
+    """What an operation is given by the fields of a form. input.NAME are values of the survey; an empty field is none."""
+    out: Row = {}
+    survey: Row = {}
+    for name, value in fields.items():
+        if name.startswith("input."):
+            if value != "":
+                survey[name[6:]] = value
+        elif value != "":
+            out[name] = value
+    if survey or any(name.startswith("input.") for name in fields):
+        out["inputs"] = survey
+    return out
+
+
+def filled(path: str, value: Any) -> str:
+    """The path with {name} replaced by what the operation answered."""
+    for name, text in value.items() if isinstance(value, dict) else ():
+        path = path.replace("{" + name + "}", quote(str(text), safe=""))
+    return path
+
+
+def query(values: Mapping[str, Any], **more: Any) -> str:
+    return urlencode({name: value for name, value in (dict(values) | more).items() if value not in (None, "")})
+
+
+# --- what templates use
+
+
+@cache
+def environment() -> jinja2.Environment:
+    out = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"), autoescape=True, undefined=jinja2.StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True, finalize=_plain,
+    )  # fmt: skip
+    out.filters |= {
+        "moment": moment, "took": took, "cell": cell, "words": shlex.join, "figure": figure, "quantity": figures.quantity,
+        "pretty": lambda v: json.dumps(v, ensure_ascii=False, indent=2), "log": log, "ended": ended,
+    }  # fmt: skip
+    out.globals |= {
+        "version": version(),
+        "chart": chart.of_points,
+        "ENDED": ENDED,
+        "short": lambda uid: str(uid)[:5],
+        "query": query,
+        "questions": questions,
+    }
+    return out
+
+
+def _plain(value: Any) -> Any:
+    """What was recorded may hold characters that turn a line around or are not seen."""
+    if value is None:
+        return ""
+    return visible_lines(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def visible_lines(text: str) -> str:
+    return "\n".join(map(visible, text.split("\n")))
+
+
+def moment(us: int | None) -> Markup:
+    if us is None:
+        return Markup("")
+    try:
+        at = datetime.fromtimestamp(us / 1e6, timezone.utc)
+    except (ValueError, OverflowError, OSError):
+        return Markup(escape(us))
+    text = at.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(at.isoformat(), ago(us), text)
+
+
+def ago(us: int) -> str:
+    s = time.time() - us / 1e6
+    for size, name in ((86400, "d"), (3600, "h"), (60, "min")):
+        if abs(s) >= size:
+            return f"{abs(s) / size:.0f} {name} {'ago' if s > 0 else 'from now'}"
+    return "now"
+
+
+def took(seconds: float | None) -> str:
+    if seconds is None:
+        return ""
+    if seconds < 60:
+        return f"{seconds:.3f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"
+
+
+def figure(value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}" if abs(value) < 1e6 else f"{value:,.0f}"
+
+
+def cell(value: Any, column: str) -> Any:
+    if column in TIMES and isinstance(value, int):
+        return moment(value)
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, dict):
+        return ", ".join(f"{k}: {v}" for k, v in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return figure(value) if isinstance(value, int | float) else str(value)
+
+
+def questions(survey: Row) -> list[Input]:
+    """As fields of a form, whose names say that they are of the survey."""
+    return [replace(question, name=f"input.{name}") for name, question in read_survey(survey).items()]
+
+
+def ended(run: Row) -> str:
+    if run["signal"] is not None:
+        return f"{run['status']} (signal {run['signal']})"
+    return f"{run['status']} ({run['rc']})" if run["status"] in ("failed", "cancelled") and run["rc"] else str(run["status"])
+
+
+def log(of: Row) -> Markup:
+    """A page of output as HTML: coloured, with all text escaped."""
+    import base64
+
+    piece = of["text"].encode() if "text" in of else base64.b64decode(of["base64"])
+    lines = in_parts(piece, Colours())
+    return Markup("\n").join(
+        Markup("").join(Markup('<span class="{}">{}</span>').format(c, t) if c else escape(t) for c, t in parts) for parts in lines
+    )

@@ -1,0 +1,70 @@
+// What the pages do without being asked: follow the output of a run, renew the list of runs, and a few keys.
+"use strict";
+
+const MOST_LINES = 5000;
+
+function follow(log) {
+  const live = document.getElementById("live");
+  let from = log.dataset.from;
+  const atEnd = () => log.scrollHeight - log.scrollTop - log.clientHeight < 40;
+  const source = new EventSource(`${log.dataset.stream}?form=parts&from=${from}`);
+  log.scrollTop = log.scrollHeight;
+  source.onmessage = (event) => {
+    const stay = atEnd();
+    const all = document.createDocumentFragment();
+    JSON.parse(event.data).parts.forEach((parts, n) => {
+      if (n) all.append("\n");
+      for (const [classes, text] of parts) {
+        if (!classes) { all.append(text); continue; }
+        const span = document.createElement("span");
+        span.className = classes;
+        span.textContent = text;
+        all.append(span);
+      }
+    });
+    log.append(all);
+    while (log.childNodes.length > MOST_LINES * 2) log.firstChild.remove();
+    if (stay) log.scrollTop = log.scrollHeight;
+  };
+  source.onopen = () => { live.textContent = "live"; };
+  source.onerror = () => { live.textContent = "connection lost, trying again"; };
+  source.addEventListener("done", (event) => {
+    source.close();
+    live.textContent = JSON.parse(event.data).status;
+    // Once more as a whole: now it has an end, figures and files.
+    setTimeout(() => location.reload(), 700);
+  });
+}
+
+async function renew(list) {
+  if (document.hidden || list.contains(document.activeElement)) return;
+  const answer = await fetch(location.href, { headers: { accept: "text/html" } }).catch(() => null);
+  if (!answer || !answer.ok) return;
+  const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+  const fresh = page.getElementById("list");
+  if (fresh && fresh.textContent !== list.textContent) list.replaceChildren(...fresh.childNodes);
+}
+
+const log = document.getElementById("log");
+if (log && log.dataset.stream) follow(log);
+const list = document.getElementById("list");
+if (list && "refresh" in list.dataset) setInterval(() => renew(list), 3000);
+
+document.addEventListener("keydown", (event) => {
+  const field = event.target.closest("input, select, textarea");
+  if (field || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.key === "/") {
+    const search = document.querySelector("[data-key='/']");
+    if (search) { search.focus(); event.preventDefault(); } else location.href = "/search";
+  }
+  if (event.key === "j" || event.key === "k") {
+    const rows = [...document.querySelectorAll(".runs tbody a[href^='/runs/']")];
+    const at = rows.indexOf(document.activeElement);
+    const to = rows[at < 0 ? 0 : at + (event.key === "j" ? 1 : -1)];
+    if (to) to.focus();
+  }
+});
+document.addEventListener("submit", (event) => {
+  const button = event.target.querySelector("button");
+  if (event.target.method === "post" && button) setTimeout(() => { button.disabled = true; }, 0);
+});
