@@ -36,9 +36,10 @@ class Told:
         return self.causes[0]
 
 
-def why(*command: str, cwd: Path | None = None, env: dict[str, str] | None = None) -> Told:
-    words = [*WHY, "--json", "--linger", "10", "--", *command]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60, cwd=cwd, env={**os.environ, **(env or {})})
+def why(*command: str, cwd: Path | None = None, env: dict[str, str] | None = None, by: tuple[str, ...] = ()) -> Told:
+    """by: what starts leadline."""
+    words = [*by, *WHY, "--json", "--linger", "10", "--", *command]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, cwd=cwd, env={**os.environ, **(env or {})}, input="")
     assert done.returncode in (0, 1, 3), done.stderr
     told = json.loads(done.stdout[done.stdout.index('{"explained"') :])
     return Told(done.returncode, told["command"], told["causes"], told["failed_processes"], done.stderr)
@@ -161,6 +162,61 @@ def test_limits(tmp_path: Path) -> None:
     assert (best["kind"], best["path"]) == ("file_size", f"{tmp_path}/big")
     best = why("bash", "-c", f"ulimit -v 200000; {sys.executable} -c 'bytearray(1 << 30)'").best
     assert best["kind"] == "memory" and "may map 205MB of memory" in best["statement"]
+
+
+AS_NOBODY = ("setpriv", "--reuid=65533", "--regid=65534", "--clear-groups")  # with a number that runs nothing else
+
+
+@needs_root
+def test_limits_of_a_user(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    best = why(*AS_NOBODY, "bash", "-c", "ulimit -u 1; /bin/true; exit 3").best
+    assert (best["kind"], best["call"], best["error"]) == ("processes", "clone", "EAGAIN")
+    assert "User 65533 may have 1 processes and threads" in best["statement"] and best["fix"].startswith("ulimit -u")
+    locks = "#include <stdio.h>\n#include <sys/mman.h>\nchar c[1 << 20];\n"
+    locks += 'int main(void) { if (!mlock(c, sizeof c)) return 0; perror("mlock"); return 4; }'
+    program = compiled(Path("/var/tmp") / f"leadline-why-{os.getpid()}", locks)
+    try:
+        told = why(*AS_NOBODY, "bash", "-c", f"ulimit -l 64; {program}; exit 0")
+    finally:
+        Path(program).unlink()
+        Path(program).with_suffix(".c").unlink()
+    assert (told.ended["exit_code"], told.best["kind"], told.best["call"]) == (0, "locked_memory", "mlock")
+    assert "may lock 65.5kB of memory" in told.best["statement"] and told.best["fix"].startswith("ulimit -l")
+
+
+@needs_root
+def test_mount_that_is_read_only(mounted: Any) -> None:
+    point = mounted("ro")
+    told = why("sh", "-c", f"echo x > '{point}/file'")
+    assert (told.code, told.best["kind"], told.best["path"], told.best["error"]) == (1, "read_only", f"{point}/file", "EROFS")
+    assert f"{point} is mounted read-only" in told.best["statement"]
+    assert told.best["fix"].startswith(f"mount -o remount,rw '{point}'")
+
+
+# As a user who may do nothing but read the files of this Python, which may lie in root's home.
+BY_A_USER = (*AS_NOBODY, "--inh-caps=-all,+dac_override", "--ambient-caps=-all,+dac_override")
+
+
+@needs_root
+def test_without_root_ones_own_processes_are_followed(tmp_path: Path) -> None:
+    program = compiled(tmp_path / "crash", "int main(void) { volatile int *p = 0; return *p; }")
+    told = why("sh", "-c", f"cat /no/such/file; {program}; exit 0", by=BY_A_USER)
+    assert (told.code, told.ended["processes"]) == (1, 3)
+    assert [(cause["kind"], cause["program"]) for cause in told.causes] == [("signal", program)]
+    told = why("sh", "-c", "id -u; cat /no/such/file", by=BY_A_USER)
+    assert (told.best["kind"], told.best["path"]) == ("file_not_found", "/no/such/file")
+
+
+@needs_root
+def test_setuid_programs_lose_their_rights_without_root() -> None:
+    if shutil.which("su") is None:
+        pytest.skip("no su")
+    told = why("su", "-c", "true", by=BY_A_USER)
+    assert (told.code, told.best["kind"]) == (1, "setuid_lost")
+    assert "su ran without the rights of user 0" in told.best["statement"] and told.best["fix"].startswith("run leadline why as root")
+    told = why(*AS_NOBODY, "su", "-c", "true")  # root may follow it without taking a right from it: only the password is missing
+    assert told.causes == []
 
 
 @needs_root

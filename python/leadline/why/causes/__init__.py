@@ -26,4 +26,9 @@ OF_CALLS: tuple[Callable[[Failure], Cause | None], ...] = (
     files.program_not_found,
     files.absent,
 )
-OF_PROCESSES: tuple[Callable[[Seen, Process], Cause | None], ...] = (programs.missing_library, network.name_not_found, signals.died)
+OF_PROCESSES: tuple[Callable[[Seen, Process], Cause | None], ...] = (
+    programs.missing_library,
+    network.name_not_found,
+    rights.setuid_lost,
+    signals.died,
+)

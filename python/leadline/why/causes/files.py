@@ -27,6 +27,8 @@ def absent(failure: Failure) -> Cause | None:
         return None
     if "/LC_MESSAGES/" in failure.path:  # looked for in order to say what failed
         return None
+    if failure.path.rsplit("/", 1)[-1] == failure.process.name and failure.path not in failure.process.said:
+        return None  # the message begins with the name of the program, and speaks of no file
     walk = failure.facts.get("walk") or []
     first = walk[-1]["path"] if walk and "error" in walk[-1] else failure.path
     text = {"ENOENT": "does not exist", "ENOTDIR": "needs a folder where there is a file", "EISDIR": "is a folder"}[failure.error]

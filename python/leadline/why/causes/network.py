@@ -12,6 +12,8 @@ TEXTS = {
     "ETIMEDOUT": "nothing answered",
     "ENOENT": "the socket does not exist",
 }
+# Sockets of the cache of names, of systemd and of the system's log: programs go on without them.
+DONE_WITHOUT = ("/var/run/nscd", "/run/systemd", "/dev/log")
 # Answers of name servers, RFC 1035 and 2136.
 CODES = {1: "the question was malformed", 2: "the name server failed", 3: "no such name", 5: "the name server refused to answer"}
 
@@ -20,7 +22,7 @@ def not_connected(failure: Failure) -> Cause | None:
     about = failure.address
     if failure.call != "connect" or failure.error not in TEXTS or not about or failure.resolved or not failure.process.failed:
         return None
-    if about.endswith(":53") or about.startswith("/var/run/nscd") or about.startswith("/run/systemd"):
+    if about.endswith(":53") or about.startswith(DONE_WITHOUT):
         return None
     statement = f"{failure.process.name} cannot connect to {about}: {TEXTS[failure.error]}."
     fix = f"start the server, or correct the address; ss -ltnx lists who listens ({about})"

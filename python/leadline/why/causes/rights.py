@@ -1,15 +1,19 @@
-"""Who is refused: by rights of a file or folder, by the kernel's rules, by a seccomp filter."""
+"""Who is refused: by rights of a file or folder, by the kernel's rules, by a seccomp filter; and who lost rights by being followed."""
 
 from __future__ import annotations
 
+import os
+import re
+import stat
+from pathlib import Path
 from shlex import quote
 from typing import Any
 
 from leadline.why.cause import Cause
-from leadline.why.seen import Failure
+from leadline.why.seen import Failure, Process, Seen
 
 BITS = {"r": 4, "w": 2, "x": 1}
-CAP_DAC_OVERRIDE = 1
+CAP_DAC_OVERRIDE, CAP_SYS_PTRACE, CAP_SYS_ADMIN = 1, 19, 21
 CHANGES_FOLDER = ("mkdir", "mkdirat", "unlink", "unlinkat", "rmdir", "rename", "renameat", "renameat2", "link", "linkat", "symlink")
 
 
@@ -76,3 +80,27 @@ def refused_by_filter(failure: Failure) -> Cause | None:
     statement = f"A seccomp filter refuses the call {failure.call} to {failure.process.name}."
     fix = f"allow {failure.call} in the sandbox: SystemCallFilter= in systemd, a seccomp profile in a container"
     return Cause("seccomp", 82, statement, [failure.as_call()], fix, failure.process, failure=failure)
+
+
+def setuid_lost(seen: Seen, process: Process) -> Cause | None:
+    """A program that would have run with the rights of its owner, if we were allowed to follow it then."""
+    if not process.failed or _may_follow_setuid():
+        return None
+    try:
+        about = Path(process.program).stat()
+    except OSError:
+        return None
+    whose = next((f.facts["who"]["uid"] for f in seen.failures if f.process is process and f.facts.get("who")), os.geteuid())
+    if not about.st_mode & stat.S_ISUID or whose == about.st_uid:
+        return None
+    owner = f"user {about.st_uid}"
+    statement = f"{process.program} ran without the rights of {owner}: the kernel does not give them to a process that is followed."
+    evidence = [f"{process.program}: owner {about.st_uid}, mode {stat.S_IMODE(about.st_mode):04o}, run by user {whose} (pid {process.pid})"]
+    return Cause("setuid_lost", 84, statement, evidence, "run leadline why as root, or the command without it", process)
+
+
+def _may_follow_setuid() -> bool:
+    status = Path("/proc/self/status").read_text()
+    found = re.search(r"^CapEff:\s*([0-9a-f]+)", status, re.M)
+    mine = int(found[1], 16) if found else 0
+    return all(mine >> capability & 1 for capability in (CAP_SYS_PTRACE, CAP_SYS_ADMIN))
