@@ -22,8 +22,10 @@ from bpf import KERNEL_REFUSES
 from commands import leaves
 from conftest import Server, running
 from leadline._core.net import Echo
+from leadline.book.command import start
 from leadline.book.place import Place
 from leadline.book.query import Book
+from leadline.book.supervisor import Request
 from leadline.cli.recorded import UNRECORDED
 from leadline.server.table import OPERATIONS
 from packets_made import a_login
@@ -89,6 +91,7 @@ LINES = {
     "book diff": "{run}",
     "book label": "{run} release=7.2",
     "book pin": "{run}",
+    "book cancel": "{running}",
     "book prune": "--older 900d --dry-run",
 }
 LEAVES = {" ".join(words): command for words, command in leaves()}
@@ -183,6 +186,8 @@ def new(tmp_path: Path) -> Iterator[str]:
 
 
 def words_of(name: str, places: dict[str, str]) -> list[str]:
+    if "{running}" in line_of(name):
+        places = {**places, "running": start(Request(["sleep", "60"]))}
     return [*name.split(), *(word.replace("from(session)", "from session").format(**places) for word in line_of(name).split())]
 
 

@@ -1,134 +1,201 @@
-"""Runs a command and records what it prints, how it ends and what it costs. It runs as it would have without."""
+"""Starts commands that are recorded: in the foreground, as they would run without, or detached; and cancels them."""
 
 from __future__ import annotations
 
+import json
 import os
-import resource
-import selectors
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from types import FrameType
-from typing import Any, Protocol
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NoReturn
 
-from leadline.book.place import find_place
-from leadline.book.recorder import PARENT, Recorder
+from leadline.book import tree
+from leadline.book.place import VARIABLE, Place, find_place
+from leadline.book.supervisor import CANCEL, PASSED_ON, Output, Request, Supervisor
 from leadline.errors import LeadlineError
+from leadline.host import proc
 
-PIECE = 64 << 10
-PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-
-
-class Log:
-    """What the command prints, as it came. What cannot be written is counted: the command goes on."""
-
-    def __init__(self, path: Path | None) -> None:
-        self.lost_bytes, self._fd = 0, -1
-        if path is not None:
-            try:
-                self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
-            except OSError:
-                self._fd = -1
-
-    def add(self, piece: bytes) -> None:
-        try:
-            written = os.write(self._fd, piece) if self._fd >= 0 else 0
-        except OSError:
-            written = 0
-        self.lost_bytes += len(piece) - written
+START_S = 30
 
 
-class Hiding(Protocol):
-    """Takes out of an output what must not be stored."""
-
-    def feed(self, piece: bytes) -> bytes: ...
-    def flush(self) -> bytes: ...
+def run_command(command: Sequence[str], name: str, labels: Mapping[str, str]) -> int:
+    """The exit code of the command; 128 + N if signal N ended it. Raises LeadlineError if it cannot be started."""
+    return run_request(Request(list(command), name=name, labels=dict(labels)))
 
 
-class NothingToHide:
-    def feed(self, piece: bytes) -> bytes:
-        return piece
-
-    def flush(self) -> bytes:
-        return b""
-
-
-def run_command(
-    command: Sequence[str], name: str, labels: Mapping[str, str], *, uid: str = "", kind: str = "command",
-    files: Sequence[str] | None = None, environment: Mapping[str, str] | None = None, hiding: Callable[[], Hiding] = NothingToHide,
-) -> int:  # fmt: skip
-    """The exit code of the command; 128 + N if signal N ended it. Raises LeadlineError if it cannot be started.
-
-    uid, kind: of the run. files: what it was given; by default the arguments that are files. environment: what to add to ours.
-    hiding: made for each output; what it takes out is printed, but not stored.
-    """
-    place = find_place()
-    recorder = Recorder(place, uid)
-    given = [word for word in command if os.path.isfile(word)] if files is None else files
-    recorder.begin(kind, name or os.path.basename(command[0]), command, labels=labels, files=given)
-    log = Log(None if place is None else place.log_of(recorder.uid))
-    own = {PARENT: recorder.uid} if place is not None else {}
+def run_request(request: Request) -> int:
+    """The same for what asks for more than a command."""
+    command, place = request.argv, find_place()
+    if place is None:
+        os.environ.update(request.env)
+        _become(command)
+    pipes = (os.pipe(), os.pipe())
+    said, saying = os.pipe()
+    tree.adopt_orphans()  # should the supervisor be killed, the command is ours
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {*PASSED_ON, signal.SIGCHLD})
+    waiting = os.getpid()
+    supervisor = os.fork()
+    if supervisor == 0:
+        _supervise(place, request, pipes, saying, waiting)
+    for fd in (pipes[0][1], pipes[1][1], saying):
+        os.close(fd)
+    os.set_blocking(said, False)
     try:
-        child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ | (environment or {}) | own, bufsize=0)
-    except OSError as e:
-        recorder.summary(f"not started: {e.strerror}")
-        recorder.end(127 if isinstance(e, FileNotFoundError) else 126)
-        what = "not_found" if isinstance(e, FileNotFoundError) else "rights"
-        raise LeadlineError(what, f"the command cannot be started: {e.strerror}", where=command[0]) from e
-
-    def pass_on(number: int, _frame: FrameType | None) -> None:
-        child.send_signal(number)
-
-    # Ctrl-C reaches the command by the terminal; it decides what to do.
-    before = {number: signal.signal(number, pass_on) for number in PASSED_ON} | {signal.SIGINT: signal.signal(signal.SIGINT, _nothing)}
-    try:
-        _copy(child, log, hiding)
-        code, usage = _wait(child)
+        log = f"{place.folder}/logs/{request.uid}.log"
+        return _Waiting(supervisor, said, (pipes[0][0], pipes[1][0]), command[0], log).until_the_end()
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    ended_by = -code if code < 0 else None
-    recorder.end(None if ended_by else code, signal=ended_by, usage=usage, log_lost_bytes=log.lost_bytes)
-    return 128 - code if code < 0 else code
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _nothing(_number: int, _frame: FrameType | None) -> None: ...
+def _become(command: Sequence[str]) -> NoReturn:
+    sys.stdout.flush()
+    try:
+        os.execvp(command[0], list(command))
+    except OSError as e:
+        raise _cannot_start(e.errno or 0, command[0]) from e
 
 
-def _copy(child: subprocess.Popen[bytes], log: Log, hiding: Callable[[], Hiding]) -> None:
-    """Both outputs to ours and into the log, in the order in which they come, until the command and what it left behind close them."""
-    out: dict[Any, Any] = {child.stdout: sys.stdout.buffer, child.stderr: sys.stderr.buffer}
-    hidden = {pipe: hiding() for pipe in out}
-    read_no_more: set[Any] = set()
-    with selectors.DefaultSelector() as selector:
-        for pipe in out:
-            selector.register(pipe, selectors.EVENT_READ)
-        while selector.get_map():
-            for key, _ in selector.select():
-                stream: Any = key.fileobj
-                piece = os.read(stream.fileno(), PIECE)
-                if not piece:
-                    log.add(hidden[stream].flush())
-                    selector.unregister(stream)
-                    stream.close()
-                    continue
-                log.add(hidden[stream].feed(piece))
-                if stream in read_no_more:
-                    continue
-                try:
-                    out[stream].write(piece)
-                    out[stream].flush()
-                except BrokenPipeError:
-                    # As without us: who writes on gets SIGPIPE, or an error.
-                    read_no_more.add(stream)
-                    selector.unregister(stream)
-                    stream.close()
-                    os.dup2(os.open(os.devnull, os.O_WRONLY), out[stream].fileno())
+def _supervise(place: Place, request: Request, pipes: Any, saying: int, waiting: int) -> NoReturn:
+    code = 1
+
+    def tell(words: str) -> None:
+        with suppress(OSError):
+            os.write(saying, f"{words}\n".encode())
+            os.kill(waiting, signal.SIGCHLD)
+
+    try:
+        Supervisor(place, request, tell, detached=False).run(pipes)
+        code = 0
+    finally:
+        os._exit(code)
 
 
-def _wait(child: subprocess.Popen[bytes]) -> tuple[int, resource.struct_rusage]:
-    _, status, usage = os.wait4(child.pid, 0)
-    child.returncode = os.waitstatus_to_exitcode(status)
-    return child.returncode, usage
+class _Waiting:
+    """Who has asked for a run in the foreground, until it ends. Signals that are sent to us go to the command."""
+
+    def __init__(self, supervisor: int, said: int, pipes: tuple[int, int], program: str, log: str) -> None:
+        self.supervisor, self.said, self.pipes, self.program = supervisor, said, list(pipes), program
+        self.log = log
+        self.command: int | None = None
+
+    def until_the_end(self) -> int:
+        heard = b""
+        while True:
+            signalled = signal.sigwaitinfo({*PASSED_ON, signal.SIGCHLD})
+            if signalled.si_signo != signal.SIGCHLD:
+                # What a terminal sends (si_pid is 0 then), it sends to the command too; when it is closed, only to its first process.
+                to_us_alone = signalled.si_pid or (signalled.si_signo == signal.SIGHUP and os.getsid(0) == os.getpid())
+                if to_us_alone and self.command is not None:
+                    tree.send([self.command], signal.Signals(signalled.si_signo))
+                continue
+            gone = self._supervisor_is_gone()
+            with suppress(BlockingIOError):
+                while piece := os.read(self.said, 512):
+                    heard += piece
+            *lines, heard = heard.split(b"\n")
+            for line in lines:
+                word, _, value = line.decode().partition(" ")
+                if word == "start":
+                    self.command = int(value)
+                elif word == "closed":
+                    self._close(int(value))
+                elif word == "failed":
+                    raise _cannot_start(int(value), self.program)
+                elif word == "end":
+                    return int(value)
+            if gone:
+                return self._go_on_alone()
+
+    def _supervisor_is_gone(self) -> bool:
+        with suppress(ChildProcessError):
+            return os.waitpid(self.supervisor, os.WNOHANG)[0] != 0
+        return True
+
+    def _close(self, pipe: int) -> None:
+        if pipe in self.pipes:
+            os.close(pipe)
+            self.pipes.remove(pipe)
+
+    def _go_on_alone(self) -> int:
+        """The supervisor was killed: the command must not notice. Its output still goes into the log, its end is not recorded."""
+        own = [pid for pid in proc.all_pids() if proc.parent_of(pid) == os.getpid()]
+        self.command = self.command or next(iter(own), None)
+        if self.command is None:
+            raise LeadlineError("gone", "the recorder was killed before the command began")
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {*PASSED_ON})
+        import selectors
+
+        try:
+            log = os.open(self.log, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        except OSError:
+            log = -1
+        with selectors.DefaultSelector() as selector:
+            for number, pipe in zip((1, 2), self.pipes):
+                selector.register(pipe, selectors.EVENT_READ, Output(pipe, number, []))
+            while selector.get_map():
+                for key, _ in selector.select():
+                    try:
+                        piece = os.read(key.data.pipe, 64 << 10)
+                    except BlockingIOError:
+                        continue
+                    with suppress(OSError):
+                        os.write(log, piece)
+                    if not piece or not key.data.pass_on(piece):
+                        selector.unregister(key.data.pipe)
+                        os.close(key.data.pipe)
+        try:
+            code = os.waitstatus_to_exitcode(os.waitpid(self.command, 0)[1])
+        except ChildProcessError:
+            raise LeadlineError("gone", "the recorder was killed, and how the command ended is not known") from None
+        return 128 - code if code < 0 else code
+
+
+def start(request: Request, place: Place | None = None) -> str:
+    """Starts a run that outlives us and our terminal; its uid. Raises LeadlineError if it cannot be started."""
+    found = place or find_place()
+    if found is None:
+        raise LeadlineError("usage", "the book is off (LEADLINE_BOOK=off)", hint="a detached run is only in the book")
+    environment = os.environ | {VARIABLE: found.variable}
+    if request.parent is None:
+        environment.pop(tree.PARENT, None)
+    command = [sys.executable, "-m", "leadline.book.supervisor"]
+    try:
+        said = subprocess.run(
+            command, input=json.dumps(request.as_dict()), env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+            timeout=START_S, check=False,
+        ).stdout  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as e:
+        raise LeadlineError("fault", "the supervisor of the run does not start", detail=str(e)) from e
+    word, _, value = said.strip().partition(" ")
+    if word == "failed":
+        raise _cannot_start(int(value), request.argv[0])
+    if word != "start":
+        raise LeadlineError("fault", "the supervisor of the run ended before the command began")
+    return request.uid
+
+
+def cancel(run: Mapping[str, Any]) -> bool:
+    """Asks the supervisor of a run (of the book) to end it with all of its processes; false if it is not running here."""
+    if run["status"] != "running" or run["host"] != os.uname().nodename:
+        return False
+    try:
+        fd = os.pidfd_open(run["pid"])
+    except OSError:
+        return False
+    try:
+        if proc.start_ticks(run["pid"]) != run["pid_start"]:
+            return False
+        # Commands of leadline itself are ended as by Ctrl-C.
+        signal.pidfd_send_signal(fd, signal.SIGINT if run["kind"] == "leadline" else CANCEL)
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+    return True
+
+
+def _cannot_start(number: int, program: str) -> LeadlineError:
+    kind = "not_found" if number == 2 else "rights"
+    return LeadlineError(kind, f"the command cannot be started: {os.strerror(number)}", where=program)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from leadline.book.ingest import ingest
+from leadline.book.log import Log
 from leadline.book.place import Place, find_place
 from leadline.book.runs import words_of
 from leadline.book.store import Db, Row, Store
@@ -19,7 +20,6 @@ LAST = "last"
 SHORT = 5
 STATUSES = ("running", "ok", "failed", "cancelled", "lost")
 SEARCH_S = 1.0
-PIECE = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -154,20 +154,14 @@ class Book:
     def _line_with(self, uid: str, text: bytes, until: float) -> tuple[str | None, bool]:
         """The first line of its output with the text, and whether all of it was looked at."""
         try:
-            with open(self.place.log_of(uid), "rb") as log:
-                kept = b""
-                while piece := log.read(PIECE):
-                    kept += piece
-                    if (at := kept.find(text)) >= 0:
-                        start = kept.rfind(b"\n", 0, at) + 1
-                        end = kept.find(b"\n", at)
-                        return printable(kept[start : end if end >= 0 else None].decode("utf-8", "replace")), True
-                    if time.monotonic() > until:
-                        return None, False
-                    kept = kept[kept.rfind(b"\n") + 1 :][-PIECE:]
+            log = Log(self.place, uid)
         except OSError:
-            pass
-        return None, True
+            return None, True
+        try:
+            lines, more = log.grep(text, most=1, budget_s=max(0.0, until - time.monotonic()))
+        finally:
+            log.close()
+        return (printable(lines[0][1].decode("utf-8", "replace")), True) if lines else (None, more is None)
 
     def prune(self, before: int, *, really: bool) -> tuple[int, int]:
         """Removes runs that began before (us since 1970); how many, and how many bytes of output. Pinned and running ones stay."""

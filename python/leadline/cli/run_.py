@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 
@@ -12,16 +14,24 @@ import click
 )
 @click.argument("command_line", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
 @click.option("--name", default="", metavar="NAME", help="Name of the run.  [default: that of the program]")
+@click.option("--detach", is_flag=True, help="Return at once: the command goes on without this terminal. Prints the id of the run.")
 @click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="A label to find it by; may be given more than once.")
-def command(command_line: tuple[str, ...], name: str, labels: tuple[str, ...]) -> int:
+def command(command_line: tuple[str, ...], name: str, detach: bool, labels: tuple[str, ...]) -> int:
     """Run a command and record it: output, exit code, cost, labels.
 
     The command runs as it would without: its output goes to the same places, its exit code is that of leadline, signals are passed on.
-    Only its output is a pipe, not a terminal. Passwords in its arguments are not stored; what it prints is stored as it is, for its
-    owner alone. `leadline book` shows what was recorded.
+    Only its output is a pipe, not a terminal. A process of its own records it, also when the terminal is closed.
+
+    Passwords in its arguments are not stored; what it prints is stored as it is, for its owner alone. `leadline book` shows it.
     """
-    from leadline.book.command import run_command
+    from leadline.book.command import run_command, start
+    from leadline.book.supervisor import Request
     from leadline.cli.book.options import labels_of
 
     pairs = {key: value or "" for key, value in labels_of(labels)}
-    return run_command(command_line, name, pairs)
+    if not detach:
+        return run_command(command_line, name, pairs)
+    uid = start(Request(list(command_line), name=name, labels=pairs, cwd=str(Path.cwd())))
+    click.echo(uid)
+    click.echo(f"next: leadline book log {uid[:5]} --follow", err=True)
+    return 0

@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 
 from leadline.cli import SETTINGS
-from leadline.cli.book import change, look
+from leadline.cli.book import change, importing, look, results
+from leadline.cli.book.log import log
 
 
 @click.group(
@@ -28,5 +29,7 @@ def command() -> None:
     """
 
 
-for _subcommand in (look.list_runs, look.show, look.log, look.search, look.diff, change.label, change.pin, change.prune):
+for _subcommand in (look.list_runs, look.show, log, look.search, look.diff, change.label, change.pin, change.cancel, change.prune):
+    command.add_command(_subcommand)
+for _subcommand in (results.tasks, results.results, results.hosts, importing.import_):
     command.add_command(_subcommand)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import click
 
 from leadline.cli.book.options import ago_us, as_json, labels_of
@@ -35,6 +37,30 @@ def pin(run: str, off: bool) -> None:
     found = book.find(run)
     book.pin(found, not off)
     click.echo(f"{found['uid'][:SHORT]} is {'not ' if off else ''}pinned")
+
+
+@click.command("cancel")
+@click.argument("run")
+@click.option("--wait", is_flag=True, help="Return when it has ended.")
+def cancel(run: str, wait: bool) -> None:
+    """End a running command with all that it has started.
+
+    It is asked to end (SIGTERM). After 10 s all of its processes are asked, and after 2 s more they are killed. A command of leadline
+    itself ends as by Ctrl-C.
+    """
+    from leadline.book.command import cancel as ask
+    from leadline.book.query import SHORT, Book
+    from leadline.errors import LeadlineError
+
+    book = Book()
+    found = book.find(run)
+    if not ask(found):
+        raise LeadlineError("usage", f"run {found['uid']} is not running on this host", hint=f"leadline book show {found['uid'][:SHORT]}")
+    while wait and found["status"] == "running":
+        time.sleep(0.1)
+        book.refresh()
+        found = book.find(found["uid"])
+    click.echo(f"{found['uid'][:SHORT]} is {found['status'] if wait else 'asked to end'}")
 
 
 @click.command("prune")

@@ -1,19 +1,13 @@
-"""leadline book list, show, log, search, diff: what does not change the book."""
+"""leadline book list, show, search, diff: what does not change the book."""
 
 from __future__ import annotations
 
-import os
 import shlex
-import sys
 from typing import Any
 
 import click
 
 from leadline.cli.book.options import ago_us, as_json, duration, ended, labels_of, limit, when
-from leadline.errors import LeadlineError
-
-PIECE = 1 << 20
-STEERING = r"\x1b(?!\[[\d;]*m)|[\x00-\x08\x0b-\x0c\x0e-\x1a\x1c-\x1f\x7f\x80-\x9f]"
 
 
 def _short(run: dict[str, Any]) -> str:
@@ -105,40 +99,6 @@ def show(run: str, as_json: bool) -> None:
             click.echo(printable(f"{name:<14}{value}"))
     if size:
         _next(f"leadline book log {_short(found)}")
-
-
-@click.command("log")
-@click.argument("run", default="last")
-@click.option("--from", "start", type=int, default=0, metavar="BYTE", help="Begin at this byte; negative: so many before the end.")
-@click.option("--bytes", "length", type=click.IntRange(0), metavar="N", help="At most so many bytes.")
-def log(run: str, start: int, length: int | None) -> None:
-    """Print what a command printed, byte for byte.
-
-    On a terminal, what could steer it is taken out, but for colours.
-    """
-    import re
-
-    from leadline.book.query import Book
-
-    book = Book()
-    found = book.find(run)
-    place = book.place.log_of(found["uid"])
-    try:
-        with open(place, "rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            file.seek(max(0, size + start) if start < 0 else start)
-            left = size if length is None else length
-            tame = sys.stdout.isatty()
-            while left > 0 and (piece := file.read(min(PIECE, left))):
-                left -= len(piece)
-                if tame:
-                    click.echo(re.sub(STEERING, "\ufffd", piece.decode("utf-8", "replace")), nl=False)
-                else:
-                    sys.stdout.buffer.write(piece)
-            sys.stdout.flush()
-    except FileNotFoundError:
-        hint = "the output of leadline's own commands is not stored" if found["kind"] == "leadline" else ""
-        raise LeadlineError("not_found", f"run {found['uid']} has no output", hint=hint) from None
 
 
 @click.command("search")

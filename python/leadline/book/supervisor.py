@@ -1,0 +1,299 @@
+"""The process that runs a command of `leadline run` or of a template, and records it: apart from who asked for it.
+
+It keeps the log, takes in what the command leaves behind, and ends the whole tree when the run is cancelled. In the foreground it is
+a child of `leadline run`, in the same terminal and with the same signals; a detached one has a session of its own, and outlives
+terminal and server.
+
+    python -m leadline.book.supervisor < REQUEST        REQUEST is JSON (Request), so that nothing secret is in a command line
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from types import FrameType
+from typing import Any
+
+from leadline.book import tree
+from leadline.book.log import LogWriter
+from leadline.book.place import Place, find_place
+from leadline.book.recorder import PARENT, Recorder
+from leadline.book.spool import new_uid
+
+PIECE = 64 << 10
+AT_THE_END = 32  # pieces of each output that are looked for when the command has ended; what it left behind may go on printing
+CANCEL = signal.SIGRTMIN + 1
+GRACE_S = 10.0  # from asking the command to end until all of its processes are asked
+LAST_GRACE_S = 2.0  # from then until they are killed
+GIVE_UP_S = 5.0  # processes of other users may outlive even that
+PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT, signal.SIGQUIT)
+
+
+@dataclass
+class Request:
+    """What to run. env: added to the environment. secrets: texts that the log and the record must not have. remove: files to remove
+    when it has ended. Both may be secret themselves: a request is never stored."""
+
+    argv: list[str]
+    uid: str = field(default_factory=new_uid)
+    kind: str = "command"
+    name: str = ""
+    labels: dict[str, str] = field(default_factory=dict)
+    inputs: dict[str, Any] = field(default_factory=dict)
+    env: dict[str, str] = field(default_factory=dict)
+    cwd: str | None = None
+    parent: str | None = None
+    secrets: list[str] = field(default_factory=list)
+    remove: list[str] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class Masked:
+    """Hides secrets in a stream: what could be the beginning of one waits for what follows."""
+
+    def __init__(self, secrets: list[str]) -> None:
+        self._secrets = sorted({s.encode("utf-8", "surrogateescape") for s in secrets if s}, key=len, reverse=True)
+        self._kept = b""
+
+    def __call__(self, piece: bytes, *, last: bool = False) -> bytes:
+        if not self._secrets:
+            return piece
+        text = self._kept + piece
+        for secret in self._secrets:
+            text = text.replace(secret, b"***")
+        begun = (n for s in self._secrets for n in range(1, min(len(s), len(text) + 1)) if text.endswith(s[:n]))
+        keep = 0 if last else max(begun, default=0)
+        self._kept = text[len(text) - keep :]
+        return text[: len(text) - keep]
+
+
+class Output:
+    """One of the two outputs of a command: its pipe, and where it goes besides the log."""
+
+    def __init__(self, pipe: int, to: int | None, secrets: list[str]) -> None:
+        self.pipe, self.to, self.mask = pipe, to, Masked(secrets)
+
+    def pass_on(self, piece: bytes) -> bool:
+        """False: nobody reads it any more."""
+        view = memoryview(piece)
+        while self.to is not None and view:
+            try:
+                view = view[os.write(self.to, view) :]
+            except BlockingIOError:
+                selectors_wait(self.to)
+            except OSError as e:
+                self.to = None
+                return not isinstance(e, BrokenPipeError)
+        return True
+
+
+def selectors_wait(fd: int) -> None:
+    """Until an output that somebody has made non-blocking takes more."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(fd, selectors.EVENT_WRITE)
+        selector.select(1.0)
+
+
+class Supervisor:
+    """Runs one command. tell: called with words for who waits: `start PID`, `failed ERRNO`, `closed N`, `end CODE`."""
+
+    def __init__(self, place: Place, request: Request, tell: Callable[[str], None], *, detached: bool) -> None:
+        self.place, self.request, self.tell, self.detached = place, request, tell, detached
+        self.recorder = Recorder(place, request.uid)
+        self.log = LogWriter(place, request.uid)
+        self.cgroup = tree.Cgroup(request.uid) if detached else None
+        self._selector = selectors.DefaultSelector()
+        self._child = -1
+        self._status: tuple[int, Any] | None = None
+        self._cancelled_at: float | None = None
+        self._asked_all = False
+        self._recorded = False
+
+    def run(self, pipes: tuple[tuple[int, int], tuple[int, int]]) -> None:
+        """Until the command has ended, and what it left behind has closed its outputs."""
+        tree.adopt_orphans()
+        self._listen()
+        request = self.request
+        files = [path for word in request.argv if os.path.isfile(path := os.path.join(request.cwd or "", word))]
+        name = request.name or os.path.basename(request.argv[0])
+        argv, inputs = self._hidden(request.argv), dict(zip(request.inputs, self._hidden(list(request.inputs.values()))))
+        self.recorder.begin(
+            request.kind, name, argv, labels=request.labels, inputs=inputs, files=files, parent=request.parent, cwd=request.cwd,
+        )  # fmt: skip
+        (out, out_end), (err, err_end) = pipes
+        try:
+            child = subprocess.Popen(
+                request.argv, stdin=subprocess.DEVNULL if self.detached else None, stdout=out_end, stderr=err_end, cwd=request.cwd,
+                env=os.environ | request.env | {PARENT: request.uid}, preexec_fn=self.cgroup.enter if self.cgroup else None,
+                start_new_session=self.detached,
+            )  # fmt: skip
+        except OSError as e:
+            self.recorder.summary(f"not started: {e.strerror}")
+            self.recorder.end(127 if isinstance(e, FileNotFoundError) else 126)
+            self._clean_up()
+            self.tell(f"failed {e.errno}")
+            return
+        child.returncode = 0  # it is we who wait for it, with all that we adopt
+        self._child = child.pid
+        for end in (out_end, err_end):
+            os.close(end)
+        self.tell(f"start {child.pid}")
+        for number, pipe in ((1, out), (2, err)):
+            os.set_blocking(pipe, False)
+            output = Output(pipe, None if self.detached else number, request.secrets)
+            self._selector.register(pipe, selectors.EVENT_READ, output)
+        self._loop()
+        self.log.close()
+        self._clean_up()
+
+    def _listen(self) -> None:
+        read, write = os.pipe()
+        os.set_blocking(write, False)
+        os.set_blocking(read, False)
+        signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+        self._selector.register(read, selectors.EVENT_READ)
+        self._woken = read
+        signal.signal(signal.SIGCHLD, _nothing)
+        signal.signal(CANCEL, self._cancel)
+        for number in PASSED_ON:  # the command gets them by itself, from the terminal or from who waits
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, self._cancel if self.detached and number == signal.SIGTERM else _nothing)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+    def _cancel(self, _number: int, _frame: FrameType | None) -> None:
+        if self._cancelled_at is None and self._status is None:
+            self._cancelled_at = time.monotonic()
+            tree.send([self._child] if self._child > 0 else [], signal.SIGTERM)
+
+    def _loop(self) -> None:
+        while not self._recorded or len(self._selector.get_map()) > 1:
+            ready = self._selector.select(0.05 if self._cancelled_at is not None and not self._recorded else None)
+            with suppress(BlockingIOError):
+                while os.read(self._woken, 512):
+                    pass
+            for key, _ in ready:
+                if key.data is not None:
+                    self._copy(key.data)
+            self._reap()
+            if self._cancelled_at is not None and not self._recorded:
+                self._end_tree(time.monotonic() - self._cancelled_at)
+            elif self._status is not None and not self._recorded:
+                self._end()
+
+    def _copy(self, output: Output) -> bool:
+        """Takes what is there; false when there was nothing. First into the log: nobody has seen what is not in it."""
+        try:
+            piece = os.read(output.pipe, PIECE)
+        except BlockingIOError:
+            return False
+        shown = output.mask(piece, last=not piece)
+        if shown:
+            self.log.add(shown)
+        if not output.pass_on(shown) or not piece:
+            self._selector.unregister(output.pipe)
+            os.close(output.pipe)
+            if piece:
+                self.tell(f"closed {output.pipe}")
+            return False
+        return True
+
+    def _reap(self) -> None:
+        """Everything that has ended and is ours, also what we adopted."""
+        while True:
+            try:
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            if pid == self._child:
+                self._status = (os.waitstatus_to_exitcode(status), usage)
+
+    def _end_tree(self, since_s: float) -> None:
+        """A step of ending all processes of the run: the command is asked, then all are, then they are killed."""
+        left = tree.members(self.request.uid, os.getpid())
+        if self._status is not None and (not left or since_s > GRACE_S + LAST_GRACE_S + GIVE_UP_S):
+            if left:
+                self.recorder.summary(f"cancelled; processes that could not be ended: {', '.join(map(str, sorted(left)))}")
+            self._end()
+        elif not self._asked_all and (self._status is not None or since_s > GRACE_S):
+            self._asked_all = True
+            self._cancelled_at = time.monotonic() - GRACE_S
+            tree.send(left, signal.SIGTERM)
+        elif self._asked_all and since_s > GRACE_S + LAST_GRACE_S:
+            if self.cgroup is not None:
+                self.cgroup.kill()
+            tree.send(left, signal.SIGKILL)
+
+    def _end(self) -> None:
+        """Records the end, with all that the command itself has printed."""
+        assert self._status is not None
+        for key in list(self._selector.get_map().values()):
+            for _ in range(AT_THE_END):
+                if key.data is None or not self._copy(key.data):
+                    break
+        code, usage = self._status
+        ended_by = -code if code < 0 else None
+        self._recorded = True
+        self.recorder.end(
+            None if ended_by else code, signal=ended_by, usage=usage, log_lost_bytes=self.log.lost_bytes,
+            cancelled=self._cancelled_at is not None,
+        )  # fmt: skip
+        self.tell(f"end {128 - code if code < 0 else code}")
+
+    def _clean_up(self) -> None:
+        for path in self.request.remove:
+            with suppress(OSError):
+                os.unlink(path)
+        if self.cgroup is not None:
+            self.cgroup.remove()
+
+    def _hidden(self, values: list[Any]) -> list[Any]:
+        """Texts without the secrets of the request."""
+        def hidden(value: Any) -> Any:
+            if not isinstance(value, str):
+                return value
+            return Masked(self.request.secrets)(value.encode("utf-8", "surrogateescape"), last=True).decode("utf-8", "surrogateescape")
+
+        return [hidden(value) for value in values]
+
+
+def _nothing(_number: int, _frame: FrameType | None) -> None: ...
+
+
+def main() -> int:
+    """Starts the run that stdin asks for, in a process that nobody waits for; says on stdout how that went."""
+    import json
+
+    place = find_place()
+    if place is None:
+        return 2
+    request = Request(**json.load(sys.stdin))
+    if os.fork():
+        os._exit(0)
+    with suppress(OSError):
+        os.setsid()
+
+    def tell(words: str) -> None:
+        with suppress(OSError):
+            os.write(1, f"{words}\n".encode())
+        if words.startswith("start"):  # who asked need not wait for more
+            nothing = os.open(os.devnull, os.O_RDWR)
+            for fd in (0, 1, 2):
+                os.dup2(nothing, fd)
+
+    Supervisor(place, request, tell, detached=True).run((os.pipe(), os.pipe()))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,81 @@
+"""The processes of a run: all that its command has started, also what has left its session or lost its parent."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from leadline.host import proc
+
+PARENT = "LEADLINE_RUN"
+PR_SET_CHILD_SUBREAPER = 36
+CGROUPS = ("/sys/fs/cgroup", "/sys/fs/cgroup/unified")
+
+
+def adopt_orphans() -> None:
+    """Descendants whose parents end become our children, not those of init. Where that cannot be, they are found by their environment."""
+    with suppress(OSError, ImportError, AttributeError):
+        import ctypes
+
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def members(uid: str, supervisor: int) -> set[int]:
+    """The processes of a run that live."""
+    found = proc.descendants([supervisor]) | {pid for pid in proc.all_pids() if _belongs(pid, uid)}
+    return {pid for pid in found - {supervisor, os.getpid()} if _lives(pid)}
+
+
+def _belongs(pid: int, uid: str) -> bool:
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return f"{PARENT}={uid}".encode() in file.read().split(b"\0")
+    except OSError:
+        return False
+
+
+def _lives(pid: int) -> bool:
+    stat = proc.read_text(f"/proc/{pid}/stat")
+    return stat is not None and stat.rpartition(")")[2].split()[0] not in ("Z", "X")
+
+
+def send(pids: Iterable[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with suppress(OSError):
+            os.kill(pid, number)
+
+
+class Cgroup:
+    """A control group of the run's own, where this user may make one: all in it can be ended at once, whatever they fork."""
+
+    def __init__(self, uid: str) -> None:
+        self.path: Path | None = None
+        own = next((line[3:] for line in (proc.read_text("/proc/self/cgroup") or "").splitlines() if line.startswith("0::")), None)
+        if own is None:
+            return
+        for root in CGROUPS:
+            folder = Path(root + own)
+            if (folder / "cgroup.procs").exists():
+                with suppress(OSError):
+                    (folder / f"leadline-{uid}").mkdir()
+                    self.path = folder / f"leadline-{uid}"
+                return
+
+    def enter(self) -> None:
+        """This process, and all that it starts from now on."""
+        if self.path is not None:
+            with suppress(OSError):
+                (self.path / "cgroup.procs").write_text(str(os.getpid()))
+
+    def kill(self) -> None:
+        if self.path is not None:
+            with suppress(OSError):
+                (self.path / "cgroup.kill").write_text("1")
+
+    def remove(self) -> None:
+        if self.path is not None:
+            with suppress(OSError):
+                self.path.rmdir()

@@ -1,0 +1,184 @@
+"""leadline book tasks, results, hosts: what Ansible did."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from leadline.cli.book.options import as_json, duration, when
+
+_run = click.argument("run", default="last")
+_OUTCOMES = ("ok", "changed", "failed", "ignored", "rescued", "skipped", "unreachable")
+
+
+def _next(text: str) -> None:
+    click.echo(f"next: {text}", err=True)
+
+
+def _short(run: dict[str, Any]) -> str:
+    from leadline.book.query import SHORT
+
+    return str(run["uid"])[:SHORT]
+
+
+def _near(place: str, playbook: str) -> str:
+    """A file as seen from the folder of the playbook."""
+    return place.removeprefix(f"{Path(playbook).parent}/") if playbook else place
+
+
+def _head(run: dict[str, Any], playbook: dict[str, Any]) -> None:
+    path = playbook["path"] or run["name"]
+    click.echo(f"run {_short(run)}: {path}, {run['status']}, {when(run['started'])}, ansible-core {playbook['ansible_version']}", err=True)
+
+
+@click.command("tasks")
+@_run
+@as_json
+def tasks(run: str, as_json: bool) -> None:
+    """List the tasks of a run of Ansible, with their results by outcome.
+
+    RUN is the first letters of its id, or `last`: the last run of Ansible.
+    """
+    from leadline.book.ansible import query
+    from leadline.book.query import Book, printable
+    from leadline.output import to_json, to_table
+
+    book = Book()
+    found = query.find_run(book, run)
+    rows, plays, playbook = query.tasks(book, found), query.plays(book, found), query.playbook(book, found)
+    if as_json:
+        click.echo(to_json({"run": found["uid"], "playbook": playbook, "plays": plays, "tasks": rows}))
+        return
+    _head(found, playbook)
+    cells = []
+    for row in rows:
+        outcomes = ", ".join(f"{row[name]} {name}" for name in _OUTCOMES if row[name])
+        name = f"{row['name']}{' (handler)' if row['handler'] else ''}"
+        at = printable(_near(row["place"], playbook["path"]))
+        cells.append([row["n"], printable(name), at, row["action"], outcomes, duration(row["duration_s"])])
+    click.echo(to_table(["n", "task", "at", "action", "results", "took"], cells))
+    if rows:
+        most = max(rows, key=lambda row: (row["failed"] + row["unreachable"] > 0, row["n"]))
+        _next(f"leadline book results {_short(found)} --task {most['n']}")
+
+
+@click.command("results")
+@_run
+@click.argument("n", type=int, required=False)
+@click.option("--task", type=int, metavar="N", help="Of this task.")
+@click.option("--host", metavar="NAME", help="Of this host.")
+@click.option("--status", type=click.Choice(_OUTCOMES), help="That ended so; a failure may be ignored, or rescued by its block.")
+@click.option("--items", is_flag=True, help="Also each item of loops, and attempts that were made again.")
+@click.option("--limit", type=click.IntRange(1), default=1000, show_default=True, metavar="N", help="Most results to print.")
+@as_json
+def results(
+    run: str, n: int | None, task: int | None, host: str | None, status: str | None, items: bool, limit: int, as_json: bool
+) -> None:
+    """List the results of a run of Ansible, or show result N whole.
+
+    RUN is the first letters of its id, or `last`: the last run of Ansible.
+    """
+    from leadline.book.ansible import query
+    from leadline.book.query import Book, printable
+    from leadline.output import to_json, to_table
+
+    book = Book()
+    found = query.find_run(book, run)
+    if n is not None:
+        _show(query.result(book, found, n), as_json)
+        return
+    parts = ("result", "item", "retry") if items else ("result",)
+    rows = query.results(book, found, task=task, host=host, outcome=status, parts=parts, limit=limit)
+    if as_json:
+        click.echo(to_json({"run": found["uid"], "results": rows}))
+        return
+    _head(found, query.playbook(book, found))
+    cells = []
+    for row in rows:
+        name, took = printable(row["task_name"]), duration(row["duration_s"])
+        part = [_part(row)] if items else []
+        cells.append([row["n"], printable(row["host"]), name, *part, row["outcome"], took, printable(row["message"])])
+    click.echo(to_table(["n", "host", "task", *(["part"] if items else []), "status", "took", "message"], cells))
+    if rows:
+        bad = [row for row in rows if row["outcome"] in ("failed", "unreachable")]
+        _next(f"leadline book results {_short(found)} {(bad or rows)[-1]['n']}")
+
+
+def _part(row: dict[str, Any]) -> str:
+    from leadline.book.query import printable
+
+    return {"item": f"item {printable(row['item'] or '')}", "retry": f"attempt {row['attempts']}"}.get(row["part"], "")
+
+
+def _show(row: dict[str, Any], as_json: bool) -> None:
+    from leadline.book.query import SHORT, printable
+    from leadline.output import to_json
+
+    if as_json:
+        click.echo(to_json(row))
+        return
+    lines = {
+        "result": f"{row['n']} of run {row['run'][:SHORT]}",
+        "playbook": row["playbook"],
+        "play": row["play_name"],
+        "task": f"{row['task_name']} (task {row['task']}{', handler' if row['handler'] else ''})",
+        "at": row["place"],
+        "tags": ", ".join(row["tags"]),
+        "action": row["action"],
+        "host": row["host"],
+        "delegated to": row["delegated_to"] or "",
+        "item": "" if row["item"] is None else row["item"],
+        "status": row["outcome"] if row["outcome"] == row["status"] else f"{row['status']}, {row['outcome']}",
+        "ignore errors": "yes" if row["ignored"] else "no",
+        "attempts": row["attempts"] or "",
+        "items": row["items"] or "",
+        "started": _to_the_ms(row["started"]),
+        "ended": _to_the_ms(row["ended"]),
+        "took": duration(row["duration_s"]),
+    }
+    for name, value in lines.items():
+        if value != "":
+            click.echo(f"{name:<15}{printable(str(value))}")
+    for part in row["parts"]:
+        click.echo(f"{'':<15}{part['n']}: {_part(part)}: {part['outcome']}, {duration(part['duration_s'])}")
+    click.echo(json.dumps(row["content"], indent=2, ensure_ascii=True))
+    _next(f"leadline book results {row['run'][:SHORT]} --task {row['task']} --items")
+
+
+def _to_the_ms(us: int | None) -> str:
+    return "" if us is None else f"{when(us)}.{us // 1000 % 1000:03d}"
+
+
+@click.command("hosts")
+@_run
+@click.option("--facts", metavar="HOST", help="Print the facts that were gathered of this host.")
+@as_json
+def hosts(run: str, facts: str | None, as_json: bool) -> None:
+    """List the hosts of a run of Ansible, with its totals.
+
+    RUN is the first letters of its id, or `last`: the last run of Ansible.
+    """
+    from leadline.book.ansible import query
+    from leadline.book.query import Book, printable
+    from leadline.output import to_json, to_table
+
+    book = Book()
+    found = query.find_run(book, run)
+    if facts is not None:
+        click.echo(json.dumps(query.facts(book, found, facts), indent=None if as_json else 2, ensure_ascii=True))
+        return
+    rows, playbook = query.hosts(book, found), query.playbook(book, found)
+    if as_json:
+        click.echo(to_json({"run": found["uid"], "totals_by_ansible": playbook["has_totals"], "hosts": rows}))
+        return
+    _head(found, playbook)
+    names = ("ok", "changed", "unreachable", "failed", "skipped", "rescued", "ignored")
+    click.echo(to_table(["host", *names], [[printable(row["host"]), *(row[name] for name in names)] for row in rows]))
+    if not playbook["has_totals"]:
+        click.echo("Ansible did not come to its end: these are the results until then", err=True)
+    if rows:
+        worst = max(rows, key=lambda row: row["failed"] + row["unreachable"])
+        _next(f"leadline book results {_short(found)} --host {worst['host']}")
