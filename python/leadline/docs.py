@@ -103,7 +103,9 @@ def commands_page() -> str:
         assert command is not None
         context = click.Context(command, info_name=name, parent=top, terminal_width=80)
         out += [f"## leadline {name}", "", "```text", command.get_help(context).rstrip(), "```", ""]
-        for verb in command.list_commands(context) if isinstance(command, click.Group) else ():
+        if not isinstance(command, click.Group):
+            continue
+        for verb in command.list_commands(context):
             below = command.get_command(context, verb)
             assert below is not None
             inner = click.Context(below, info_name=verb, parent=context, terminal_width=80)

@@ -47,11 +47,14 @@ COMMANDS = {
     "net": "Measure round trips, logins and fetches, and delay them.",
     "serve": "Serve the logbook as pages and REST.",
     "template": "Manage what can be started; start, end and approve its runs.",
+    "schedule": "Start templates by the clock.",
+    "hook": "Let signed requests start templates, and tell others how runs ended.",
     "secret": "Store secrets, which runs get and nobody is shown.",
     "user": "Manage users, projects and roles of the served logbook; show its audit.",
     "token": "Manage the tokens with which programs log in.",
     "import": "Import the output of another database's own tools as tables.",
     "run": "Run a command and record it: output, exit code, cost, labels.",
+    "ansible": "Record runs of Ansible, and run playbooks.",
     "book": "Show what was run: commands of leadline, and those given to `leadline run`.",
 }
 OUTCOME_FINE, OUTCOME_FINDINGS, OUTCOME_ERROR, OUTCOME_INTERRUPTED = 0, 1, 2, 130

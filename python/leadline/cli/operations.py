@@ -95,6 +95,7 @@ def _run(operation: Operation, as_json: bool, given: dict[str, Any]) -> None:
     from leadline.output import to_json
     from leadline.server.housekeeping import after_command, take_in
     from leadline.server.operation import perform
+    from leadline.server.prometheus import Text
     from leadline.server.rights import OWNER
 
     place = find_place()
@@ -111,7 +112,9 @@ def _run(operation: Operation, as_json: bool, given: dict[str, Any]) -> None:
             after_command(place, store)
     finally:
         store.close()
-    if as_json:
+    if isinstance(answer, Text):
+        click.echo(to_json({"text": answer.text}) if as_json else answer.text, nl=as_json)
+    elif as_json:
         click.echo(to_json(answer))
     else:
         _print(operation, answer)
@@ -158,4 +161,6 @@ def _cell(value: Any, column: str) -> Any:
         return "yes" if value else "no"
     if isinstance(value, dict):
         return ", ".join(f"{k}={v}" for k, v in value.items())
-    return ", ".join(map(str, value)) if isinstance(value, list) else value
+    if isinstance(value, list):
+        return ", ".join(when(v) if column == "next" and isinstance(v, int) else str(v) for v in value)
+    return value

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from leadline.book.ingest import ingest
 from leadline.book.place import Place
 from leadline.book.store import Store
-from leadline.server import launches, runs
+from leadline.server import hooks, launches, runs, schedules
 
 EACH_S = 0.5
 Duty = Callable[[Place, Store], None]
@@ -24,7 +24,7 @@ def take_in(place: Place, store: Store) -> None:
 
 
 def duties() -> tuple[Duty, ...]:
-    return (take_in, launches.dispatch)
+    return (take_in, schedules.fire, launches.dispatch, hooks.tell)
 
 
 class Housekeeping:

@@ -146,7 +146,6 @@ def _approve(call: Call, inputs: dict[str, Any]) -> Any:
 
 def dispatch(place: Place, store: Store) -> None:
     """Starts what is queued and has a place, and what follows runs that have ended."""
-    starting.collect()
     follow_up(place, store)
     for row in store.rows("select * from launch where status = 'queued' order by asked, uid limit 100"):
         spec = _spec(store, row)

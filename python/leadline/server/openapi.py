@@ -8,7 +8,13 @@ from leadline.server.operation import Input, Operation
 
 PREFIX = "/api/v1"
 _TYPES = {"text": "string", "enum": "string", "secret": "string", "int": "integer", "bool": "boolean", "json": "object"}
-_PLAIN = {"run.output": "text/plain", "run.stream": "text/event-stream", "run.file": "application/octet-stream", "run.report": "text/html"}
+_PLAIN = {
+    "run.output": "text/plain",
+    "run.stream": "text/event-stream",
+    "run.file": "application/octet-stream",
+    "run.report": "text/html",
+    "user.metrics": "text/plain",
+}
 ERROR = {
     "type": "object",
     "properties": {

@@ -6,8 +6,6 @@ import contextlib
 import json
 import os
 import shutil
-import signal
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,11 +13,10 @@ from typing import Any
 
 from leadline.book.place import VARIABLE, Place
 from leadline.errors import LeadlineError
-from leadline.host import proc
 from leadline.server import survey
 
 INPUTS = "LEADLINE_INPUTS"  # in the environment of a run: a JSON file of its inputs, for its user alone
-PARENT = "LEADLINE_RUN"
+SHORTEST_HIDDEN = 4  # a shorter secret in the output is not hidden: too much else would be
 
 
 def folder_of(place: Place, uid: str) -> Path:
@@ -34,7 +31,10 @@ def inputs_of(uid: str) -> Path:
 
 
 def start(place: Place, uid: str, spec: Mapping[str, Any], name: str, values: Mapping[str, Any], secrets: Mapping[str, Any]) -> None:
-    """Raises LeadlineError when it cannot even begin; what goes wrong later is in its output."""
+    """Raises LeadlineError when it cannot even begin; a program that is not there is a run that failed."""
+    from leadline.book import command
+    from leadline.book.supervisor import Request
+
     if spec["kind"] == "ansible":
         raise LeadlineError("unsupported", "templates of kind ansible cannot be started yet")
     words = survey.filled(spec["command"], values)
@@ -44,31 +44,19 @@ def start(place: Place, uid: str, spec: Mapping[str, Any], name: str, values: Ma
         if not spec["folder"]:
             work.mkdir(mode=0o700, parents=True, exist_ok=True)
         inputs = _write_inputs(uid, dict(values) | dict(secrets))
-        environment = {k: v for k, v in os.environ.items() if k not in (PARENT, INPUTS)} | {VARIABLE: place.variable, INPUTS: str(inputs)}
-        about = {"uid": uid, "argv": argv, "name": name, "inputs": values, "cwd": str(work), "labels": {}}
-        supervisor = subprocess.Popen(
-            [sys.executable, "-m", "leadline.server.supervisor"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-            env=environment,
-            cwd="/",
-        )
-        assert supervisor.stdin is not None
-        supervisor.stdin.write(json.dumps(about).encode())
-        supervisor.stdin.close()
     except OSError as e:
         raise LeadlineError("storage", f"the run cannot be started: {e.strerror}", where=str(e.filename or "")) from e
-    _children.append(supervisor)
-
-
-_children: list[subprocess.Popen[bytes]] = []
-
-
-def collect() -> None:
-    """Lets go of watchers that have ended: until then, they would still look as if they watched."""
-    _children[:] = [child for child in _children if child.poll() is None]
+    request = Request(
+        argv, uid, "template", name, inputs={n: v for n, v in values.items() if v is not None}, cwd=str(work),
+        env={VARIABLE: place.variable, INPUTS: str(inputs), "PYTHONUNBUFFERED": "1"},
+        secrets=[str(value) for value in secrets.values() if len(str(value)) >= SHORTEST_HIDDEN], remove=[str(inputs)],
+    )  # fmt: skip
+    try:
+        command.start(request, place)
+    except LeadlineError:
+        tidy(place, uid)
+        if not place.spool_of(uid).exists():
+            raise
 
 
 def _write_inputs(uid: str, values: Mapping[str, Any]) -> Path:
@@ -93,8 +81,8 @@ def tidy(place: Place, uid: str) -> None:
 
 
 def cancel(run: Mapping[str, Any]) -> None:
-    """Tells the process that watches a run to end it. Raises LeadlineError."""
-    if run["host"] != os.uname().nodename or proc.start_ticks(run["pid"]) != run["pid_start"]:
+    """Tells the process that watches a run to end it with all its processes. Raises LeadlineError."""
+    from leadline.book import command
+
+    if not command.cancel(run):
         raise LeadlineError("gone", f"what watches run {run['uid']} is not on this host any more")
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(run["pid"], signal.SIGTERM)

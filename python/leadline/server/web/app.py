@@ -24,6 +24,7 @@ from leadline.server import login
 from leadline.server.openapi import PREFIX, document
 from leadline.server.operation import Operation, Refused, status_of
 from leadline.server.output import File, Follow, Page
+from leadline.server.prometheus import Text
 from leadline.server.table import BY_NAME, OPERATIONS
 from leadline.server.web import live, pages
 from leadline.server.web.site import COOKIE, Asked, Site, check_origin, error_text, own_path
@@ -148,6 +149,8 @@ async def answer(site: Site, operation: Operation, request: Request, value: Any)
             "content-disposition": f"attachment; filename*=UTF-8''{quote(value.name, errors='replace')}",
         }
         return StreamingResponse(_file(file, value.size), media_type="application/octet-stream", headers=headers)
+    if isinstance(value, Text):
+        return Response(value.text, media_type=value.media_type)
     if isinstance(value, Page):
         return FileResponse(value.path, media_type="text/html", headers={"content-security-policy": REPORT})
     return as_json(value)
@@ -270,6 +273,20 @@ def login_routes(site: Site) -> list[BaseRoute]:
     return [Route("/login", show), Route("/login", log_in, methods=["POST"]), Route("/logout", log_out, methods=["POST"])]
 
 
+def hook(site: Site) -> Handler:
+    """What others send to start a template. It has no login: its signature says whose it is."""
+
+    async def handle(request: Request) -> Response:
+        try:
+            body = await body_of(request)
+            client = asked(request).client[0]
+            return as_json(await run_sync(site.receive, request.path_params["hook"], request.headers, body, client), 202)
+        except LeadlineError as e:
+            return failed(e)
+
+    return handle
+
+
 def static_routes() -> list[BaseRoute]:
     """Each file by its own name: no path is made of what is asked for."""
 
@@ -304,6 +321,7 @@ def build(site: Site, beside: Callable[[], Any] | None = None) -> ASGIApp:
     routes += [
         Route(PREFIX + operation.path, rest(site, operation), methods=[operation.method], name=operation.name) for operation in OPERATIONS
     ]
+    routes += [Route("/metrics", rest(site, BY_NAME["user.metrics"])), Route("/hooks/{hook}", hook(site), methods=["POST"])]
     routes += [Route(f"/form/{operation.name}", form(site, operation), methods=["POST"]) for operation in OPERATIONS if operation.writes]
     for one in pages.PAGES:
         routes += [Route(f"{one.path}.json", page(site, one, json_twin=True)), Route(one.path, page(site, one, json_twin=False))]

@@ -74,6 +74,14 @@ PAGES = (
         about="What can be started, with which questions. Who may edit one can run any command as the user who runs this server.",
     ),
     Page("/templates/{template}", "template.show", "template.html.j2", "Template"),
+    Page(
+        "/schedules", "schedule.list", "rows.html.j2", "Schedules", "Schedules", row_forms=("schedule.set", "schedule.delete"), key="uid",
+        key_input="schedule", about="What starts by the clock, with the next five times. A new one is made on the page of its template.",
+    ),
+    Page(
+        "/hooks", "hook.list", "rows.html.j2", "Hooks", "Hooks", forms=("hook.start", "hook.tell"), row_forms=("hook.delete",), key="uid",
+        key_input="hook", about="Signed requests that start a template, and addresses that are told how runs ended.",
+    ),
     Page("/projects/{project}/secrets", "secret.list", "rows.html.j2", "Secrets of", forms=("secret.set", "secret.key"),
          row_forms=("secret.delete",), key="secret", key_input="secret"),
     Page(
@@ -261,7 +269,8 @@ def cell(value: Any, column: str) -> Any:
     if isinstance(value, dict):
         return ", ".join(f"{k}: {v}" for k, v in value.items())
     if isinstance(value, list):
-        return ", ".join(map(str, value))
+        times = column == "next"
+        return Markup("<br>").join(moment(v) for v in value) if times else ", ".join(map(str, value))
     return figure(value) if isinstance(value, int | float) else str(value)
 
 

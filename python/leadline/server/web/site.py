@@ -13,7 +13,7 @@ from typing import Any
 from leadline.book.place import Place
 from leadline.book.store import Store
 from leadline.errors import LeadlineError
-from leadline.server import login
+from leadline.server import hooks, login
 from leadline.server.operation import Operation, Refused, perform
 from leadline.server.passwords import Throttle
 from leadline.server.rights import Caller
@@ -65,6 +65,9 @@ class Site:
 
     def log_out(self, session: str) -> None:
         login.log_out(self.store, session)
+
+    def receive(self, hook: str, headers: Mapping[str, str], body: bytes, address: str) -> dict[str, Any]:
+        return hooks.receive(self.place, self.store, hook, headers, body, address)
 
     def caller(self, asked: Asked) -> Caller:
         """Raises Refused: 401 for who is not logged in, 403 for what another site sent."""

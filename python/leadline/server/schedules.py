@@ -1,0 +1,239 @@
+"""Operations on schedules, and the loop that asks for what is due: one run for each slot, however many servers look."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from functools import cache
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+from leadline.book.place import Place
+from leadline.book.spool import new_uid
+from leadline.book.store import Store
+from leadline.errors import LeadlineError
+from leadline.server import audit, survey
+from leadline.server.launches import START, ask_for, caller_for
+from leadline.server.operation import Call, Input, Operation, finder
+from leadline.server.rights import Caller
+from leadline.server.templates import TEMPLATE
+
+if TYPE_CHECKING:
+    from cronsim import CronSim
+
+SHOWN = 5
+LATE_US = 60 * 1_000_000  # later than this, nobody was there at the time: a slot that was missed
+OPEN = "('waiting', 'approval', 'queued', 'started', 'cancelling')"
+
+
+@finder("schedule")
+def find_schedule(call: Call, text: str) -> dict[str, Any]:
+    row = call.one("select * from schedule where uid = ?", text)
+    if row is None or call.caller.role(row["project"]) is None:
+        raise LeadlineError("not_found", f"there is no schedule {text[:40]}", hint="leadline schedule list")
+    return {name: value for name, value in row.items() if name != "template"} | {"of_template": row["template"]}
+
+
+def slots(cron: str, zone: str, after_us: int) -> CronSim:
+    """Its times from then on. Raises LeadlineError for what is no schedule."""
+    try:
+        from cronsim import CronSim, CronSimError
+    except ImportError:
+        raise LeadlineError("unsupported", "schedules need the package cronsim", hint="pip install 'leadline[web]'") from None
+    try:
+        after = datetime.fromtimestamp(after_us / 1e6, timezone.utc).astimezone(_zone(zone))
+        return CronSim(cron, after)
+    except (CronSimError, OverflowError) as e:
+        raise LeadlineError(
+            "usage", f"{cron!r} is no schedule: {e}", hint="minute hour day month weekday, as in 30 2 * * 1-5", where="cron"
+        ) from None
+
+
+@cache
+def _zone(name: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(name)
+    except (ValueError, OSError, KeyError):
+        raise LeadlineError("usage", f"{name[:60]!r} is no time zone", hint="a name such as Europe/Prague or UTC", where="zone") from None
+
+
+def next_slot(cron: str, zone: str, after_us: int) -> int | None:
+    """None: never again, as 30 February."""
+    try:
+        return int(next(slots(cron, zone, after_us)).timestamp() * 1e6)
+    except StopIteration:
+        return None
+
+
+def next_slots(row: Mapping[str, Any], now: int) -> list[int]:
+    if not row["active"] or row["next_due"] is None:
+        return []
+    if not row["cron"]:
+        return [row["next_due"]]
+    out, at = list[int](), now
+    while len(out) < SHOWN and (found := next_slot(row["cron"], row["zone"], at)) is not None:
+        out.append(found)
+        at = found
+    return out
+
+
+def once_at(text: str, zone: str) -> int:
+    """Microseconds since 1970 of a local time. Raises LeadlineError."""
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise LeadlineError("usage", f"{text[:40]!r} is no time", hint="2026-12-24 18:30", where="at") from None
+    return int((at if at.tzinfo else at.replace(tzinfo=_zone(zone))).timestamp() * 1e6)
+
+
+# --- operations
+
+
+def _list(call: Call, _inputs: dict[str, Any]) -> Any:
+    rows = call.rows(
+        "select s.*, t.name from schedule s join template t on t.uid = s.template order by s.next_due is null, s.next_due, s.uid"
+    )
+    return {"schedules": [_shown(call, row) for row in rows if call.caller.role(row["project"]) is not None]}
+
+
+def _shown(call: Call, row: dict[str, Any]) -> dict[str, Any]:
+    names = ("uid", "project", "template", "name", "cron", "zone", "overlap", "catch_up", "next_due", "by_account", "created")
+    last = call.one("select due, launch, note from schedule_fire where schedule = ? order by due desc limit 1", row["uid"])
+    shown = {name: row[name] for name in names}
+    fired = {
+        "last_due": last["due"] if last else None,
+        "last_run": last["launch"] if last else None,
+        "last_note": last["note"] if last else "",
+    }
+    return shown | {"active": bool(row["active"]), "inputs": json.loads(row["inputs_json"]), "next": next_slots(row, call.now)} | fired
+
+
+def _save(call: Call, inputs: dict[str, Any]) -> Any:
+    call.need("runner", call.found["project"])  # it is seen and changed by who has a role in the project
+    cron, at, zone = inputs["cron"] or "", inputs["at"], inputs["zone"]
+    _zone(zone)
+    if bool(cron) == bool(at):
+        raise LeadlineError(
+            "usage", "a schedule has either cron or at", hint='--cron "30 2 * * 1-5", or --at "2026-12-24 18:30"', where="cron"
+        )
+    due = next_slot(cron, zone, call.now) if cron else once_at(at, zone)
+    if due is None or due <= call.now:
+        raise LeadlineError("usage", "the time of the schedule is over, or never comes", where="cron" if cron else "at")
+    questions = survey.read_survey(json.loads(call.found["spec_json"])["survey"])
+    given = inputs["inputs"] or {}
+    if any(question.kind == "secret" and name in given for name, question in questions.items()):
+        raise LeadlineError("usage", "a schedule keeps no secrets", hint="give the template a secret of the project", where="inputs")
+    survey.answers(questions, given)
+    uid = new_uid()
+    call.execute(
+        "insert into schedule values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", uid, call.found["project"], call.found["uid"], cron, zone,
+        inputs["overlap"], inputs["catch_up"], json.dumps(given, ensure_ascii=False), 1, due, call.caller.name, call.now,
+    )  # fmt: skip
+    call.detail = {"schedule": uid, "cron": cron, "at": at, "zone": zone}
+    row = call.rows("select s.*, t.name from schedule s join template t on t.uid = s.template where s.uid = ?", uid)[0]
+    return {"schedule": uid, "next": [_local(us, zone) for us in next_slots(row, call.now)]}
+
+
+def _local(us: int, zone: str) -> str:
+    return datetime.fromtimestamp(us / 1e6, _zone(zone)).isoformat(timespec="minutes")
+
+
+def _set(call: Call, inputs: dict[str, Any]) -> Any:
+    row = call.found
+    due = row["next_due"]
+    if inputs["active"] and row["cron"]:
+        due = next_slot(row["cron"], row["zone"], call.now)
+    call.execute("update schedule set active = ?, next_due = ? where uid = ?", int(inputs["active"]), due, row["uid"])
+    call.detail = {"active": inputs["active"]}
+    return {"schedule": row["uid"], "active": inputs["active"]}
+
+
+def _delete(call: Call, _inputs: dict[str, Any]) -> Any:
+    call.execute("delete from schedule_fire where schedule = ?", call.found["uid"])
+    call.execute("delete from schedule where uid = ?", call.found["uid"])
+    call.detail = {"before": {name: call.found[name] for name in ("cron", "zone", "of_template")}}
+    return {"deleted": call.found["uid"]}
+
+
+# --- what is due
+
+
+def fire(place: Place, store: Store) -> None:
+    """Asks for the run of each slot that has come."""
+    now = time.time_ns() // 1000
+    for row in store.rows("select * from schedule where active = 1 and next_due <= ? order by next_due limit 100", (now,)):
+        with store.writing():
+            _fire(place, store, row, now)
+
+
+def _fire(place: Place, store: Store, row: Mapping[str, Any], now: int) -> None:
+    """Within a transaction: who moves next_due on has the slot."""
+    due = row["next_due"]
+    coming = next_slot(row["cron"], row["zone"], now) if row["cron"] else None
+    sql = "update schedule set next_due = ?, active = ? where uid = ? and active = 1 and next_due = ?"
+    if store.db.execute(sql, (coming, int(coming is not None), row["uid"], due)).rowcount != 1:
+        return
+    if row["cron"] and due < now - LATE_US:
+        due = _last_missed(row, due, now)
+    note, launch = "", None
+    if due < now - LATE_US and row["catch_up"] == "none":
+        note = "missed: no server was running"
+    elif row["overlap"] == "skip" and store.rows(
+        f"select 1 from launch where template = ? and cause = ? and status in {OPEN} limit 1", (row["template"], f"schedule {row['uid']}")
+    ):
+        note = "skipped: the one before has not ended"
+    else:
+        launch, note = _ask(place, store, row)
+    sql = "insert into schedule_fire values (?, ?, ?, ?) on conflict (schedule, due) do nothing"
+    store.db.execute(sql, (row["uid"], due, launch, note))
+
+
+def _last_missed(row: Mapping[str, Any], due: int, now: int) -> int:
+    last, tries = due, 0
+    while (found := next_slot(row["cron"], row["zone"], last)) is not None and found <= now and tries < 100_000:
+        last, tries = found, tries + 1
+    return last
+
+
+def _ask(place: Place, store: Store, row: Mapping[str, Any]) -> tuple[str | None, str]:
+    """The run, or why there is none. It is started in the name, and with the rights of now, of who made the schedule."""
+    template = store.rows("select * from template where uid = ?", (row["template"],))[0]
+    caller = caller_for(store, row["by_account"])
+    if caller is None or not caller.may("runner", template["project"], template["uid"]):
+        refused = f"{row['by_account']} may not start it any more"
+        audit.append(store, caller or Caller(row["by_account"], False), "template.start", template["uid"], {"error": refused}, "refused")
+        return None, refused
+    try:
+        uid = ask_for(Call(START, caller, store, place), template, json.loads(row["inputs_json"]), f"schedule {row['uid']}")
+    except LeadlineError as e:
+        audit.append(store, caller, "template.start", template["uid"], {"error": e.message, "schedule": row["uid"]}, "refused")
+        return None, e.message
+    audit.append(store, caller, "template.start", template["uid"], {"run": uid, "schedule": row["uid"]}, "done")
+    return uid, ""
+
+
+SCHEDULE = Input("schedule", "id of the schedule")
+OPERATIONS = (
+    Operation(
+        "schedule.list", "GET", "/schedules", "anyone", "", "List schedules, each with its next five times.", _list, rows="schedules",
+        columns=("uid", "project", "name", "cron", "zone", "active", "next", "last_run", "last_note"),
+    ),
+    Operation(
+        "schedule.save", "POST", "/templates/{template}/schedules", "runner", "template", "Start a template by the clock.", _save,
+        (
+            TEMPLATE, Input("cron", "minute hour day month weekday, as in 30 2 * * 1-5", required=False),
+            Input("at", "once, at this local time: 2026-12-24 18:30", required=False),
+            Input("zone", "time zone of both, such as Europe/Prague", required=False, default="UTC"),
+            Input("overlap", "when the one before still runs", "enum", False, "skip", ("skip", "queue")),
+            Input("catch_up", "when no server ran at the time: nothing, or the last one", "enum", False, "none", ("none", "last")),
+            Input("inputs", 'values that the survey asks for: {"size": 1000}', "json", False),
+        ),
+    ),
+    Operation(
+        "schedule.set", "PUT", "/schedules/{schedule}", "runner", "schedule", "Pause a schedule, or let it go on.", _set,
+        (SCHEDULE, Input("active", "false: pause it", "bool", False, True)),
+    ),
+    Operation("schedule.delete", "DELETE", "/schedules/{schedule}", "runner", "schedule", "Remove a schedule.", _delete, (SCHEDULE,)),
+)  # fmt: skip

@@ -1,0 +1,206 @@
+"""Schedules: times by a table, one run for each slot, what overlaps and what was missed. The clock is the store: next_due is set back."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from leadline.book.place import Place
+from leadline.book.store import Store
+from leadline.errors import LeadlineError
+from leadline.server import schedules
+from leadline.server.operation import perform
+from leadline.server.rights import OWNER
+from leadline.server.table import BY_NAME
+
+MINUTE_US = 60_000_000
+
+
+def us(text: str) -> int:
+    return int(datetime.fromisoformat(text).timestamp() * 1e6)
+
+
+def utc(at: int | None) -> str:
+    assert at is not None
+    return datetime.fromtimestamp(at / 1e6, timezone.utc).strftime("%Y-%m-%d %H:%M")
+
+
+# Prague: clocks go forward on 2026-03-29 at 02:00 and back on 2026-10-25 at 03:00.
+CASES = [
+    ("30 2 * * *", "Europe/Prague", "2026-03-28 12:00", ["2026-03-29 01:00", "2026-03-30 00:30"]),  # 02:30 does not exist: at 03:00
+    ("30 2 * * *", "Europe/Prague", "2026-10-24 12:00", ["2026-10-25 00:30", "2026-10-26 01:30"]),  # 02:30 comes twice: once
+    ("0 * * * *", "Europe/Prague", "2026-10-24 23:30", ["2026-10-25 00:00", "2026-10-25 01:00", "2026-10-25 02:00"]),
+    ("* 4 * * *", "UTC", "2026-11-24 03:58", ["2026-11-24 04:00", "2026-11-24 04:01"]),
+    ("0 8 * * 1-5", "UTC", "2026-11-27 09:00", ["2026-11-30 08:00"]),
+    ("0 0 29 2 *", "UTC", "2026-01-01 00:00", ["2028-02-29 00:00"]),
+]
+
+
+@pytest.mark.parametrize(("cron", "zone", "after", "expected"), CASES)
+def test_times_of_a_schedule(cron: str, zone: str, after: str, expected: list[str]) -> None:
+    at, found = us(after + "+00:00"), []
+    for _ in expected:
+        at = schedules.next_slot(cron, zone, at) or 0
+        found.append(utc(at))
+    assert found == expected
+
+
+@pytest.mark.parametrize("cron", ["", "* * * *", "61 * * * *", "@daily", "* * * * * *; rm", "x"])
+def test_what_is_no_schedule_is_refused(cron: str) -> None:
+    with pytest.raises(LeadlineError):
+        schedules.next_slot(cron, "UTC", 0)
+
+
+class Book:
+    """A store with a template, driven without a server."""
+
+    def __init__(self, folder: Path) -> None:
+        self.place = Place(folder)
+        self.store = Store(self.place)
+        self.template = self.do("template.save", project="main", name="tick", command="true")["template"]
+
+    def do(self, operation: str, /, **given: Any) -> Any:
+        return perform(BY_NAME[operation], OWNER, self.store, self.place, given)
+
+    def schedule(self, due_us_ago: int, cron: str = "*/5 * * * *", **more: Any) -> str:
+        uid = str(self.do("schedule.save", template=self.template, cron=cron, **more)["schedule"])
+        self.set(uid, next_due=time.time_ns() // 1000 - due_us_ago)
+        return uid
+
+    def set(self, uid: str, **columns: Any) -> None:
+        with self.store.writing() as db:
+            for name, value in columns.items():
+                db.execute(f"update schedule set {name} = ? where uid = ?", (value, uid))
+
+    def fire(self) -> None:
+        schedules.fire(self.place, self.store)
+
+    def launches(self) -> list[dict[str, Any]]:
+        return self.store.rows("select * from launch order by asked")
+
+    def fired(self) -> list[dict[str, Any]]:
+        return self.store.rows("select * from schedule_fire order by due")
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Iterator[Book]:
+    book = Book(tmp_path / "book")
+    yield book
+    book.store.close()
+
+
+def test_a_slot_that_has_come_is_one_run_and_the_next_is_set(book: Book) -> None:
+    uid = book.schedule(1000)
+    for _ in range(3):
+        book.fire()
+    assert [launch["cause"] for launch in book.launches()] == [f"schedule {uid}"]
+    [row] = book.store.rows("select * from schedule")
+    assert 0 < row["next_due"] - time.time_ns() // 1000 <= 5 * MINUTE_US
+
+
+def test_many_servers_ask_for_one_run(book: Book) -> None:
+    book.schedule(1000)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: schedules.fire(book.place, Store(book.place)), range(16)))
+    assert len(book.launches()) == 1
+
+
+def test_a_missed_slot_is_not_caught_up_unless_asked(book: Book) -> None:
+    book.schedule(60 * MINUTE_US, cron="0 0 1 1 *")
+    book.fire()
+    assert book.launches() == []
+    assert [row["note"] for row in book.fired()] == ["missed: no server was running"]
+
+
+def test_the_last_of_many_missed_slots_is_caught_up(book: Book) -> None:
+    book.schedule(60 * MINUTE_US, catch_up="last")
+    book.fire()
+    assert len(book.launches()) == 1
+    [row] = book.fired()
+    assert time.time_ns() // 1000 - row["due"] <= 5 * MINUTE_US + 10_000_000
+
+
+def test_a_slot_is_skipped_while_the_one_before_runs_or_queued_if_so_wished(book: Book) -> None:
+    for overlap, expected in (("skip", 1), ("queue", 2)):
+        uid = book.schedule(1000, overlap=overlap)
+        book.fire()
+        book.set(uid, next_due=time.time_ns() // 1000 - 500)
+        book.fire()
+        assert len([launch for launch in book.launches() if launch["cause"] == f"schedule {uid}"]) == expected
+
+
+def test_a_paused_schedule_does_nothing_and_goes_on_from_now(book: Book) -> None:
+    uid = book.schedule(1000)
+    book.do("schedule.set", schedule=uid, active=False)
+    book.fire()
+    assert book.launches() == []
+    book.do("schedule.set", schedule=uid, active=True)
+    book.fire()
+    assert book.launches() == []
+
+
+def test_a_time_that_comes_once_is_done_once(book: Book) -> None:
+    uid = str(book.do("schedule.save", template=book.template, at="2099-12-24 18:30", zone="Europe/Prague")["schedule"])
+    [shown] = book.do("schedule.list")["schedules"]
+    assert [utc(at) for at in shown["next"]] == ["2099-12-24 17:30"]
+    book.set(uid, next_due=time.time_ns() // 1000 - 1)
+    book.fire()
+    book.fire()
+    assert len(book.launches()) == 1
+    assert book.do("schedule.list")["schedules"][0]["active"] is False
+
+
+def test_the_next_five_times_are_shown(book: Book) -> None:
+    book.do("schedule.save", template=book.template, cron="0 12 * * *", zone="UTC")
+    [shown] = book.do("schedule.list")["schedules"]
+    assert len(shown["next"]) == 5
+    assert {utc(at)[11:] for at in shown["next"]} == {"12:00"}
+    assert shown["next"][4] - shown["next"][0] == 4 * 24 * 60 * MINUTE_US
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"cron": "* * * * *", "at": "2099-01-01"},
+        {"at": "2020-01-01"},
+        {"at": "soon"},
+        {"cron": "* * * * *", "zone": "Mars/Base"},
+        {"cron": "0 0 30 2 *"},
+    ],
+    ids=str,
+)
+def test_a_schedule_that_cannot_be_meant_is_refused(book: Book, given: dict[str, Any]) -> None:
+    with pytest.raises(LeadlineError):
+        book.do("schedule.save", template=book.template, **given)
+
+
+def test_whoever_lost_the_right_starts_nothing_by_the_clock(book: Book) -> None:
+    uid = book.schedule(1000)
+    book.set(uid, by_account="gone")
+    book.fire()
+    assert book.launches() == []
+    assert [row["note"] for row in book.fired()] == ["gone may not start it any more"]
+    [entry] = book.store.rows("select account, outcome, detail_json from audit where outcome = 'refused'")
+    assert (entry["account"], json.loads(entry["detail_json"])["error"]) == ("gone", "gone may not start it any more")
+
+
+def test_a_server_that_starts_late_runs_the_slot_once(tmp_path_factory: pytest.TempPathFactory) -> None:
+    from serving import book, wait_until
+
+    with book(tmp_path_factory.mktemp("late")) as served:
+        served.do("template", "save", "main", "tick", "--command", "true")
+        served.do("schedule", "save", "main/tick", "--cron", "*/5 * * * *")
+        with sqlite3.connect(served.book / "book.sqlite") as db:
+            db.execute("update schedule set next_due = ?", (time.time_ns() // 1000 - 1000,))
+        served.start()
+        runs = wait_until(lambda: served.client().get("/runs.json?status=ok").json["runs"], "the run")
+        assert [run["name"] for run in runs] == ["tick"]
+        assert served.complaints() == ""
