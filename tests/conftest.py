@@ -231,6 +231,7 @@ def fresh_server() -> Iterator[Callable[..., Server]]:
 
 
 _book = tempfile.TemporaryDirectory(prefix="leadline-book-", ignore_cleanup_errors=True)
+os.environ["XDG_DATA_HOME"] = f"{_book.name}/data"  # where `leadline ansible env` puts its plugin
 os.environ["LEADLINE_BOOK"] = _book.name  # what tests run is recorded there, and not in the book of who tests
 
 

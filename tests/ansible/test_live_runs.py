@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_runs import PLUGIN, SLEEPY, Site, core_or_skip, make_shop, make_site, run_shop, site
+from ansible_runs import PLUGIN, SLEEPY, TIMEOUT_S, Site, core_or_skip, make_shop, make_site, run_shop, site
 from conftest import wait_until
 from cores import runnable
 from leadline.book.ansible import query
@@ -225,7 +225,7 @@ def test_other_sites_do_not_share_anything(tmp_path: Path) -> None:
     for made in (one, other):
         made.write("plain.yml", PLAIN)
     with one.running("plain.yml") as first, other.running("plain.yml") as second:
-        assert (first.wait(280), second.wait(280)) == (0, 0)
+        assert (first.wait(TIMEOUT_S), second.wait(TIMEOUT_S)) == (0, 0)
     book = opened(one)
     assert sorted((run["status"], len(query.results(book, run))) for run in book.runs()) == [("ok", 3), ("ok", 3)]
     book.close()

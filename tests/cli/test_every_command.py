@@ -10,10 +10,12 @@ import json
 import os
 import re
 import shutil
+import sqlite3
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import click
@@ -22,6 +24,7 @@ from bpf import KERNEL_REFUSES
 from commands import leaves
 from conftest import Server, running
 from leadline._core.net import Echo
+from leadline.book.ansible.ara import TABLES as ARA_TABLES
 from leadline.book.command import start
 from leadline.book.place import Place
 from leadline.book.query import Book
@@ -32,7 +35,7 @@ from packets_made import a_login
 from trace_synthetic import trace_of_semget
 
 TESTDATA = Path(__file__).resolve().parents[2] / "testdata"
-APART = {"serve"}  # it does not end: tests/server
+APART = {"serve", "ansible run"}  # one does not end: tests/server; the other needs Ansible: tests/ansible
 # Commands that are made of the table of operations: one function runs and prints all of them, so some stand for all (LINES).
 OPERATIONAL = {f"{operation.group} {operation.verb}" for operation in OPERATIONS if not operation.command}
 SEGMENT = "000000010000000000000001"
@@ -92,7 +95,13 @@ LINES = {
     "book label": "{run} release=7.2",
     "book pin": "{run}",
     "book cancel": "{running}",
+    "book export": "{run} -o {new}.html",
     "book prune": "--older 900d --dry-run",
+    "book tasks": "{played}",
+    "book results": "{played}",
+    "book hosts": "{played}",
+    "book import ara": "{ara}",
+    "ansible env": "",
 }
 LEAVES = {" ".join(words): command for words, command in leaves()}
 LEAVES = {name: command for name, command in LEAVES.items() if name in LINES or name not in OPERATIONAL | APART}
@@ -166,6 +175,8 @@ def places(server: Server, echo: str, tmp_path_factory: pytest.TempPathFactory) 
         "echo": echo,
         "pcap": a_login(folder / "login.pcap"),
         "run": recorded_run(),
+        "played": played_run(),
+        "ara": empty_ara(folder / "ansible.sqlite"),
     }
 
 
@@ -176,6 +187,23 @@ def recorded_run() -> str:
         [sys.executable, "-m", "leadline", "book", "list", "--name", "planted", "--json"], check=True, capture_output=True
     )  # fmt: skip
     return str(json.loads(listed.stdout)["runs"][0]["uid"])
+
+
+def played_run() -> str:
+    """The id of a run of Ansible in the book."""
+    spool = next((TESTDATA / "ansible").glob("*.jsonl")).read_bytes()
+    uid = str(json.loads(spool.splitlines()[0])["uid"])
+    place = Place(Path(os.environ["LEADLINE_BOOK"]))
+    place.make()
+    place.spool_of(uid).write_bytes(spool)
+    return uid
+
+
+def empty_ara(path: Path) -> str:
+    with closing(sqlite3.connect(path)) as db:
+        for table in ARA_TABLES:
+            db.execute(f"create table {table} (id integer)")
+    return str(path)
 
 
 @pytest.fixture

@@ -1,0 +1,189 @@
+"""A playbook that is started from a template: what Ansible is given, what nobody sees, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_runs import TIMEOUT_S, Site, site
+from leadline.book.ansible.installed import install
+from leadline.book.ansible.playbook import SECRETS, Playbook, memory_folder, prepare, prepared, sweep, variables_text
+from leadline.errors import LeadlineError
+
+__all__ = ["site"]
+PASSWORD = "p4ssw0rd of the test"
+VAULT = "v4ult of the test"
+
+
+@pytest.fixture(autouse=True)
+def own_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+
+
+def playbook_file(tmp_path: Path) -> str:
+    path = tmp_path / "site.yml"
+    path.write_text("- hosts: localhost\n")
+    return str(path)
+
+
+def test_options_become_arguments_and_secrets_files(tmp_path: Path) -> None:
+    (tmp_path / "hosts").write_text("a\n")
+    what = Playbook(
+        playbook_file(tmp_path), inventories=[str(tmp_path / "hosts")], limit="web:!web9", tags=["a", "b"], skip_tags=["c"],
+        check=True, diff=True, forks=7, user="deploy", become=True, become_user="postgres", verbosity=2, variables={"x": 1},
+        inputs={"y": "z"}, secrets={"token_of_y": PASSWORD}, vault_passwords={"default": VAULT}, become_password=PASSWORD,
+        connection_password=PASSWORD, private_key="KEY\n" * 10,
+    )  # fmt: skip
+    with prepared(what) as ready:
+        at = ready.folder
+        assert ready.argv == [
+            "ansible-playbook", "-i", str(tmp_path / "hosts"), "--limit=web:!web9", "--tags=a,b", "--skip-tags=c", "--check", "--diff",
+            "--become", "--become-user=postgres", "--user=deploy", "--forks=7", "-vv", f"--vault-id=default@{at}/vault0",
+            f"--become-password-file={at}/become", f"--connection-password-file={at}/connection", f"--private-key={at}/key",
+            "-e", f"@{at}/variables.yml", "-e", f"@{at}/inputs.yml", "-e", f"@{at}/secrets.yml", "--", what.path,
+        ]  # fmt: skip
+        assert at.stat().st_mode & 0o777 == 0o700
+        assert {path.name: path.stat().st_mode & 0o777 for path in at.iterdir()} == dict.fromkeys(
+            ("vault0", "become", "connection", "key", "variables.yml", "inputs.yml", "secrets.yml", "known.json"), 0o600
+        )
+        seen = json.dumps([ready.argv, ready.environment])
+        assert (PASSWORD in seen, VAULT in seen, "KEY" in seen) == (False, False, False)
+        assert {PASSWORD, VAULT} <= set(ready.secrets)
+    assert not at.exists()
+
+
+@pytest.mark.parametrize("more, message", [
+    ({"limit": "-x"}, "the limit must not begin with - or hold control characters"),
+    ({"limit": "@/etc/passwd"}, "the limit must not name a file"),
+    ({"limit": "a,@/etc/passwd"}, "the limit must not name a file"),
+    ({"limit": "a\n-e x=1"}, "the limit must not begin with - or hold control characters"),
+    ({"tags": ["--step"]}, "the tag 1 must not begin with - or hold control characters"),
+    ({"tags": ["a,b"]}, "a tag has no comma"),
+    ({"user": "-o ProxyCommand=x"}, "the user must not begin with - or hold control characters"),
+    ({"user": "a b"}, "that is no name of a user"),
+    ({"inventories": ["--list-hosts"]}, "the inventory 1 must not begin with - or hold control characters"),
+    ({"inventories": ["/no/such"]}, "there is no such inventory"),
+    ({"inputs": {"a b": "1"}}, "that is no name of a variable"),
+    ({"inputs": {"x: !!python/object": "1"}}, "that is no name of a variable"),
+    ({"vault_passwords": {"a@b": "x"}}, "that is no vault id"),
+    ({"become_password": "two\nlines"}, "a password is one line"),
+    ({"forks": 0}, "forks are 1 to 10000"),
+])  # fmt: skip
+def test_what_could_be_an_option_or_a_file_is_refused(tmp_path: Path, more: dict[str, Any], message: str) -> None:
+    with pytest.raises(LeadlineError) as caught:
+        prepare(Playbook(playbook_file(tmp_path), **more))
+    assert caught.value.message == message
+    assert not list(Path(memory_folder()).glob(f"leadline-playbook-{os.getpid()}-*"))
+
+
+def test_a_playbook_that_is_none_is_refused(tmp_path: Path) -> None:
+    for path, kind in (("--version", "usage"), (str(tmp_path / "none.yml"), "not_found"), (str(tmp_path), "not_found")):
+        with pytest.raises(LeadlineError) as caught:
+            prepare(Playbook(path))
+        assert caught.value.kind == kind
+
+
+def test_a_template_says_what_to_run(tmp_path: Path) -> None:
+    path = playbook_file(tmp_path)
+    spec = {"playbook": path, "inventory": "a\nb\n", "limit": "a", "tags": "x, y", "check": True, "variables": {"v": 1}}
+    secrets = {"vault_password": VAULT, "private_key": "KEY", "db_password": PASSWORD}
+    what = Playbook.of_template(spec, {"size": 3}, secrets)
+    assert (what.inventory_text, what.limit, list(what.tags), what.check, what.variables) == ("a\nb\n", "a", ["x", "y"], True, {"v": 1})
+    assert (what.inputs, what.secrets) == ({"size": 3}, {"db_password": PASSWORD})
+    assert (what.vault_passwords, what.private_key) == ({"default": VAULT}, "KEY")
+    with pytest.raises(LeadlineError, match="a template of Ansible has no command"):
+        Playbook.of_template({"playbook": path, "command": "x"}, {}, {})
+
+
+def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
+    program = "import sys; from leadline.book.ansible.playbook import *; print(prepare(Playbook(sys.argv[1])).folder, flush=True); input()"
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    child = subprocess.Popen([sys.executable, "-c", program, playbook_file(tmp_path)], **pipes)
+    assert child.stdout is not None
+    left = Path(child.stdout.readline().strip())
+    sweep()
+    assert left.exists()
+    child.kill()
+    child.wait()
+    with subprocess.Popen(["sleep", "250"], env=os.environ | {SECRETS: f"{left}/known.json"}) as user:
+        sweep()
+        assert left.exists()  # Ansible itself still runs
+        user.kill()
+    assert sweep() == 1
+    assert not left.exists()
+
+
+def test_any_text_reaches_ansible_as_it_is(site: Site) -> None:
+    odd = ["{{ 1 + 1 }}", "{% raw %}", "'\"\\", "a: b # c", "\u2028\x85", "\U0001f600 \xe4", "tab\tline\nend", "!unsafe x", "", "\x7f\x01"]
+    values = {"odd": odd, "deep": {"a b": [1, True, None, {"c": "{{ d }}"}]}}
+    program = "import json, sys, yaml; print(json.dumps(yaml.safe_load(sys.stdin.read())))"
+    python = str(site.core.bin_dir / "python")
+    done = subprocess.run([python, "-c", program], input=variables_text(values, trusted=True), capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == values
+
+
+SHOWING = """
+- hosts: localhost
+  gather_facts: false
+  tasks:
+    - copy:
+        content: "{{ {'typed': typed, 'made': made, 'nested': nested} | to_json }}"
+        dest: "{{ out }}"
+    - name: "Use {{ my_word }}"
+      shell: "cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ > {{ out }}.seen 2>/dev/null; true"
+    - name: Say it
+      debug: {msg: "it is {{ my_word }} and {{ vaulted_word }}"}
+"""
+
+
+@pytest.fixture
+def started(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Site, str]:
+    """A run with everything secret; what Ansible printed."""
+    for name in [n for n in os.environ if n.startswith(("ANSIBLE_", "LEADLINE_"))]:
+        monkeypatch.delenv(name)
+    site.write("vault-password", VAULT)
+    words = ("encrypt_string", "--vault-password-file", "vault-password", "--name", "vaulted_word", "in-the-v4ult")
+    encrypted = site.run(*words, program="ansible-vault")
+    site.write("group_vars/all.yml", encrypted.stdout)
+    (site.folder / "vault-password").unlink()
+    what = Playbook(
+        str(site.write("showing.yml", SHOWING)), inventory_text="localhost ansible_connection=local\n",
+        variables={"made": "{{ 'a' ~ 'b' }}"},
+        inputs={"typed": "{{ lookup('pipe', 'id') }}", "nested": {"a": ["{{ 1 }}"]}, "out": str(tmp_path / "shown")},
+        secrets={"my_word": PASSWORD}, vault_passwords={"default": VAULT}, program=str(site.core.bin_dir / "ansible-playbook"),
+    )  # fmt: skip
+    with prepared(what) as ready:
+        site.more |= {name: value for name, value in ready.environment.items() if name != "ANSIBLE_CALLBACK_PLUGINS"}
+        given: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "timeout": TIMEOUT_S}
+        done = subprocess.run(ready.argv, cwd=site.folder, env=site.environment, check=False, **given)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return site, done.stdout
+
+
+def test_nothing_secret_is_seen_and_nothing_typed_is_evaluated(started: tuple[Site, str], tmp_path: Path) -> None:
+    shown = json.loads((tmp_path / "shown").read_text())
+    assert shown == {"typed": "{{ lookup('pipe', 'id') }}", "made": "ab", "nested": {"a": ["{{ 1 }}"]}}
+    seen = (tmp_path / "shown.seen").read_bytes()
+    assert b"showing.yml" in seen
+    assert [word for word in (PASSWORD, VAULT, "in-the-v4ult") if word.encode() in seen] == []
+    assert f"it is {PASSWORD} and in-the-v4ult" in started[1]
+    text = started[0].spool_text()
+    assert [word for word in (PASSWORD, VAULT, "in-the-v4ult") if word in text] == []
+    assert "it is *** and ***" in text
+
+
+def test_the_plugin_is_installed_where_upgrades_do_not_move_it(tmp_path: Path) -> None:
+    at = install()
+    assert at == tmp_path / "data" / "leadline" / "ansible"
+    assert not re.search(r"python3|site-packages|\d+\.\d+", str(at.relative_to(tmp_path)))
+    (at / "leadline_book.py").write_text("old")
+    install()
+    assert (at / "leadline_book.py").read_text() != "old"
+    assert sorted(path.name for path in at.iterdir()) == ["leadline_book.py"]
