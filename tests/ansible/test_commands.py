@@ -49,14 +49,16 @@ def test_one_result_has_every_field_and_what_the_module_returned(leadline: Run, 
     found = json.loads(leadline("book", "results", "last", "--task", "9", "--host", "web1", "--json").stdout)["results"]
     assert len(found) == 1
     said = leadline("book", "results", "last", found[0]["n"]).stdout
-    names = [line.split("  ")[0] for line in said.partition("{")[0].splitlines()]
+    names = [line.split("  ")[0] for line in said.partition("\n{")[0].splitlines()]
     assert names == [
-        "result", "playbook", "play", "task", "at", "action", "host", "delegated to", "status", "ignore errors", "started", "ended", "took",
+        "result", "playbook", "play", "task", "at", "action", "arguments", "host", "delegated to", "status", "ignore errors", "started",
+        "ended", "took",
     ]  # fmt: skip
     assert re.search(r"^at +/srv/shop/site.yml:39$", said, re.MULTILINE)
     assert re.search(r"^started +\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}$", said, re.MULTILINE)
-    content = json.loads(said[said.index("{") :])
-    assert (content["stdout"], content["rc"], content["invocation"]["module_args"]["_raw_params"]) == ("asked", 0, "echo asked")
+    content = json.loads(said[said.index("\n{") :])
+    assert (content["stdout"], content["rc"], content["cmd"]) == ("asked", 0, ["echo", "asked"])
+    assert re.search(r'^arguments +{"_raw_params": "echo asked"}$', said, re.MULTILINE)
 
 
 def test_items_and_attempts_are_listed_where_asked_for(leadline: Run, uid: str) -> None:

@@ -105,7 +105,8 @@ def result(book: Book, run: Row, n: int) -> Row:
     parts = results(book, run, task=found["task"], host=found["host"], parts=("item", "retry")) if found["part"] == "result" else []
     return found | {
         "run": run["uid"], "playbook": playbook(book, run)["path"], "play_name": play["name"],
-        "tags": task["tags"], "handler": task["handler"], "content": json.loads(body[0]["body_json"]) if body else None, "parts": parts,
+        "tags": task["tags"], "args": task["args"], "handler": task["handler"],
+        "content": json.loads(body[0]["body_json"]) if body else None, "parts": parts,
     }  # fmt: skip
 
 

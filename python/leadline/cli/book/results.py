@@ -128,6 +128,7 @@ def _show(row: dict[str, Any], as_json: bool) -> None:
         "at": row["place"],
         "tags": ", ".join(row["tags"]),
         "action": row["action"],
+        "arguments": json.dumps(row["args"], ensure_ascii=False) if row["args"] else "",
         "host": row["host"],
         "delegated to": row["delegated_to"] or "",
         "item": "" if row["item"] is None else row["item"],
