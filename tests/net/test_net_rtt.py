@@ -22,7 +22,7 @@ from leadline.cli import run
 from leadline.errors import LeadlineError
 from leadline.net import rtt as measuring
 from leadline.net.address import Address, parse_address
-from net_servers import read, serving, until_closed
+from net_servers import read, serving
 
 
 @pytest.fixture
@@ -128,68 +128,6 @@ def test_the_text_of_rtt_names_what_it_measured(echo: Echo, capsys: pytest.Captu
 
 
 # -- faults: one error each, in time -----------------------------------------------------------------------------------
-
-
-def error_of(words: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
-    assert run([*words, "--json"]) == 2
-    return json.loads(capsys.readouterr().out)["error"]
-
-
-def full_queue() -> tuple[socket.socket, list[socket.socket]]:
-    """A listener that takes no more: what connects to it now hears nothing, as behind a firewall that drops SYN."""
-    listener = socket.socket()
-    listener.bind(("127.0.0.1", 0))
-    listener.listen(0)
-    kept = []
-    for _ in range(8):
-        client = socket.socket()
-        client.settimeout(0.2)
-        try:
-            client.connect(listener.getsockname())
-        except TimeoutError:
-            client.close()
-            return listener, kept
-        kept.append(client)
-    pytest.fail("the queue is never full")
-
-
-CLIENTS = {
-    "rtt": ["net", "rtt", "{}", "--for", "1s", "--timeout", "300ms"],
-    "dbping": ["net", "dbping", "{}", "--timeout", "300ms"],
-    "dbping tcp": ["net", "dbping", "{}", "--protocol", "tcp", "--timeout", "300ms"],
-}
-
-
-@pytest.mark.parametrize("name", CLIENTS)
-def test_nobody_listening_a_dropped_syn_and_an_unknown_name(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    def of(address: str) -> dict[str, str]:
-        return error_of([word.format(address) for word in CLIENTS[name]], capsys)
-
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        refused = of(f"127.0.0.1:{free.getsockname()[1]}")
-    assert (refused["kind"], refused["message"]) == ("connection", "nobody listens there")
-    listener, kept = full_queue()
-    dropped = of(f"127.0.0.1:{listener.getsockname()[1]}")
-    assert (dropped["kind"], dropped["message"]) == ("connection", "no answer to the connection attempt")
-    for one in (listener, *kept):
-        one.close()
-    assert of("no-such-host.invalid:5432")["message"] == "the name of the host cannot be resolved"
-
-
-def test_garbage_and_silence(capsys: pytest.CaptureFixture[str]) -> None:
-    def garbage(connection: socket.socket, _: int) -> None:
-        connection.sendall(b"220 mail.example.com ESMTP\r\n" * 10)
-        until_closed(connection)
-
-    def silent(connection: socket.socket, _: int) -> None:
-        until_closed(connection)
-
-    for serve, message in ((garbage, "the server does not speak this protocol"), (silent, "no answer in time")):
-        with serving(serve) as port:
-            for name in ("rtt", "dbping"):
-                told = error_of([word.format(f"127.0.0.1:{port}") for word in CLIENTS[name]], capsys)
-                assert (told["kind"], told["message"]) == ("connection", message), name
 
 
 def test_a_server_that_goes_away_leaves_a_row_of_what_was_measured(echo: Echo, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from leadline._core.net import Login
+from leadline._core.net import Login, dbping
 from leadline.errors import LeadlineError
 from leadline.postgres.catalog.connection import parse_dsn
 
@@ -72,6 +72,18 @@ def server_of(dsn: str) -> Server:
     if host.startswith("/"):
         host = f"{host}/.s.PGSQL.{port}"
     return Server(host, port, user, database, sslmode, root, password)
+
+
+def must_answer(dsn: str, timeout_s: float) -> None:
+    """Raises LeadlineError if the server does not answer within the time. libpq itself waits for 2 s at least.
+
+    Connection strings that only libpq understands are left to it.
+    """
+    try:
+        server = server_of(dsn)
+    except LeadlineError:
+        return
+    dbping(replace(server, user="").login(timeout_s), "postgres", connects=1, pings=1)
 
 
 def _defaults() -> dict[str, Any]:

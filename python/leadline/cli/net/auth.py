@@ -65,7 +65,7 @@ def command(
         found["logins"] = [vars(way) for way in ways]
         lines += auth.lines(ways)
     if dsn:
-        weak = auth.rules(_rules(dsn))
+        weak = auth.rules(_rules(dsn, span(timeout)))
         found["rules"] = weak
         lines += ([""] if lines else []) + list(auth.rule_lines(weak))
         if cost:
@@ -74,14 +74,18 @@ def command(
     click.echo(to_json(found) if as_json else "\n".join(lines))
 
 
-def _rules(dsn: str) -> list[tuple[Any, ...]]:
+def _rules(dsn: str, timeout_s: float) -> list[tuple[Any, ...]]:
+    import math
+
     import psycopg
 
     from leadline.errors import LeadlineError
+    from leadline.net.login import must_answer
     from leadline.postgres.catalog.connection import connect
     from leadline.postgres.catalog.queries import HBA_RULES
 
-    with connect(dsn) as conn:
+    must_answer(dsn, timeout_s)
+    with connect(dsn, timeout_s=math.ceil(timeout_s)) as conn:
         try:
             return conn.execute(HBA_RULES.encode()).fetchall()
         except psycopg.errors.InsufficientPrivilege as e:
