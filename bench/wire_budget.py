@@ -43,15 +43,15 @@ SCALE = 10
 SPARE_S = 0.5  # for pgbench to connect, within the capture
 
 
-def leg(server: PrivateServer, bin_dir: Path, rtt_ms: float, clients: int, seconds: int, out: Path) -> tuple[float, float]:
+def leg(server: PrivateServer, bin_dir: Path, rtt_ms: float, options: argparse.Namespace, out: Path) -> tuple[float, float]:
     """Transactions a second by pgbench, and the round trip in ms that the proxy added; the packets are in the capture `out`."""
     proxy = Delay("127.0.0.1", 0, "127.0.0.1", server.port, rtt_s=rtt_ms / 1000)
     _, port = proxy.address()
     through = server.loopback_dsn.replace(f"port={server.port}", f"port={port}")
-    options = ["-n", "-c", str(clients), "-j", "1", "-T", str(seconds), through]
+    words = ["-n", "-M", options.protocol, "-c", str(options.clients), "-j", "1", "-T", str(options.seconds), through]
     with on({ends()[0]}):
-        load = subprocess.Popen([bin_dir / "pgbench", *options], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    record("lo", [port], for_s=seconds - SPARE_S, out=out)
+        load = subprocess.Popen([bin_dir / "pgbench", *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    record("lo", [port], for_s=options.seconds - SPARE_S, out=out)
     said, _ = load.communicate()
     found = re.search(r"tps = ([\d.]+)", said)
     if not found:
@@ -65,6 +65,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=8, help="of each run of pgbench")
     parser.add_argument("--clients", type=int, default=1)
+    parser.add_argument("--protocol", choices=["simple", "extended", "prepared"], default="simple", help="of pgbench")
     parser.add_argument("--let-sleep", action="store_true", help="do not keep the CPUs awake")
     parser.add_argument("--pg-bin", help="folder with postgres, initdb and pgbench")
     parser.add_argument("--plot", type=Path, help="PNG of the rates measured and predicted")
@@ -85,7 +86,7 @@ def main() -> None:
             for rtt in rng.sample(RTTS_MS, len(RTTS_MS)):
                 out = Path(folder) / f"{round_}-{rtt}.leadline"
                 with nullcontext() if options.let_sleep else awake():
-                    rate, really = leg(server, binaries.bin_dir, rtt, options.clients, options.seconds, out)
+                    rate, really = leg(server, binaries.bin_dir, rtt, options, out)
                 measured[rtt].append(rate)
                 added[rtt].append(really)
                 print(f"round {round_ + 1}, {rtt:g} ms ({really:.3f} added): {rate:,.1f} transactions a second", file=sys.stderr)
