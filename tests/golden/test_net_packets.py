@@ -82,6 +82,17 @@ def test_the_budget_counts_round_trips_and_predicts(made: Packets, tmp_path: Pat
     assert far.per_second.low <= far.per_second.value <= far.per_second.high
 
 
+def test_a_budget_of_one_of_two_servers(made: Packets, tmp_path: Path) -> None:
+    transactions(made, client_ms=0.3, server_ms=0.5)
+    other = made.line(server=3).login()
+    for _ in range(20):
+        other.ask()
+    directory, _ = packets.read_into(made.write(), [], out=tmp_path / "c")
+    with closing(open_capture(directory)) as capture:
+        found = [budget.budget(capture, [], server=server) for server in ("", "10.0.0.2", "10.0.0.3")]
+    assert [(each.connections, each.transactions) for each in found] == [(2, 60), (1, 40), (1, 20)]
+
+
 def test_a_budget_without_round_trips_or_without_their_time_says_so(made: Packets, tmp_path: Path) -> None:
     made.line().handshake()
     directory, _ = packets.read_into(made.write(), [], out=tmp_path / "c")

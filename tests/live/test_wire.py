@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import struct
@@ -14,6 +15,7 @@ import psycopg
 import pytest
 from conftest import fetched_or_skip, wait_until
 from leadline.capture.reader import open_capture
+from leadline.cli import run
 from leadline.net import auth
 from leadline.postgres.server import PrivateServer
 from leadline.probes.wire import WireProbe, record
@@ -84,6 +86,32 @@ def test_round_trips_and_transactions_are_those_that_the_client_made(server: Pri
     assert (final["lost"], c["transactions"], c["round_trips"], c["rows"]) == (0, 7, 28, 7 * 31)
     assert c["user_name"] == "scrammed" and c["ended"].startswith(("closed", "half closed", "open"))
     assert c["handshake_ns"] > 0 and c["connect_ns"] > c["handshake_ns"]
+
+
+def test_the_budget_of_a_running_server(server: PrivateServer, capsys: pytest.CaptureFixture[str]) -> None:
+    stop = threading.Event()
+
+    def work() -> None:
+        with over_tcp(server, "scrammed") as db:
+            while not stop.is_set():
+                with db.transaction():
+                    db.execute("select 1", prepare=False)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    dsn = f"host=127.0.0.1 port={server.port} user=nobody_logs_in"
+    try:
+        assert run(["net", "budget", dsn, "--for", "1s", "--rtt", "20ms", "--json"]) == 0
+    finally:
+        stop.set()
+        thread.join()
+    found = json.loads(capsys.readouterr().out)
+    assert (found["unit"], found["connections"], found["rtt_from"]) == ("transaction", 1, "median of 20 handshakes made before")
+    assert found["trips_each"]["value"] == pytest.approx(3, abs=0.2) and 0 < found["rtt_ms"] < 20
+    [far] = found["what_if"]
+    assert far["transaction_ms"]["value"] == pytest.approx(found["rest_ms"]["value"] + 20 * found["trips_each"]["value"])
+    assert run(["net", "budget", dsn, "--for", "10ms"]) == 2
+    assert "no round trips to the server passed this host" in capsys.readouterr().err
 
 
 def test_a_capture_of_an_interface_is_whole(server: PrivateServer, tmp_path: Path) -> None:

@@ -6,20 +6,25 @@ the client's own time between them. a is what is left of t: work of client and s
 
 from __future__ import annotations
 
+import json
 import random
+import socket
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from leadline._core.net import dbping
 from leadline.capture.reader import Capture
 from leadline.errors import LeadlineError
 from leadline.figures import count
 from leadline.lab.paired import quantile
 from leadline.output import to_table
+from leadline.progress import Progress
 
 RESAMPLES = 2000
 LEVEL = 0.95
+HANDSHAKES, HANDSHAKE_S = 20, 5.0
 MOST_CELLS = 400  # with more, seconds of all connections together are drawn
 
 # One row for each connection and second. The time of a round trip begins where the answer before it ended.
@@ -28,6 +33,7 @@ with work as (
   select t.* exclude (transactions), case when c.transactions is not null then t.transactions end as transactions
   from wire_roundtrip t join wire_connection c using (connection_id)
   where t.purpose not in ('start-up', 'authentication', 'encryption request', 'cancel', 'terminate') and t.last_ns is not null
+    and (? = '' or c.server_addr = ?)
 )
 select connection_id, ts // 1000000000 as second, count(*) as trips, sum(transactions)::bigint as transactions,
        sum(coalesce(client_gap_ns, 0) + last_ns) as cycle_ns, sum(request_bytes + response_bytes)::bigint as bytes
@@ -86,14 +92,18 @@ class Budget:
 
 
 def budget(
-    capture: Capture, rtts_ms: Sequence[float], *, base_rtt_ms: float | None = None, bits_per_s: float | None = None, seed: int = 1
-) -> Budget:
-    """The budget of the packets of a capture. base_rtt_ms: the present round-trip time, when it is known better. Raises LeadlineError."""
-    cells = capture.rows(CELLS)
+    capture: Capture, rtts_ms: Sequence[float], *, base_rtt_ms: float | None = None, base_from: str = "given",
+    bits_per_s: float | None = None, server: str = "", seed: int = 1,
+) -> Budget:  # fmt: skip
+    """The budget of the packets of a capture. Raises LeadlineError.
+
+    base_rtt_ms, base_from: the present round-trip time when it is known better, and how. server: the address of the only one to look at.
+    """
+    cells = capture.rows(CELLS, (server, server))
     if not cells:
         hint = "leadline net packets shows what is there"
         raise LeadlineError("not_found", "no round trips in the packets", hint=hint, where=str(capture.path))
-    rtt_ms, rtt_from = (base_rtt_ms, "given") if base_rtt_ms is not None else present_rtt(capture)
+    rtt_ms, rtt_from = (base_rtt_ms, base_from) if base_rtt_ms is not None else present_rtt(capture)
     all_connections = _connections(cells)
     if any(c["transactions"] for c in cells):
         cells = [c for c in cells if c["transactions"] is not None]
@@ -194,6 +204,49 @@ def lines(found: Budget) -> Iterator[str]:
         )  # fmt: skip
     yield to_table(["RTT, ms", "t, ms", "95 %", "a second", "95 %", "network"], rows)
     yield f"if {found.busy_connections:.2f} connections stay busy and the work of client and server stays the same"
+
+
+def is_server(source: str) -> bool:
+    """Whether it is the connection string of a server and not a path."""
+    return ("://" in source or "=" in source) and not Path(source).exists()
+
+
+@dataclass(frozen=True)
+class Watched:
+    """Packets of a server. address: of the server, where other servers may be in the packets too; else empty."""
+
+    directory: Path
+    address: str
+    rtt_ms: float
+    rtt_from: str
+
+
+def watch_server(dsn: str, for_s: float, into: Path, progress: Progress) -> Watched:
+    """Catches the packets of a server on this host into a new capture below `into`. Raises LeadlineError."""
+    from leadline.net.login import server_of
+    from leadline.probes.wire import record
+
+    server = server_of(dsn)
+    if server.host.startswith("/"):
+        hint = "name the address that clients use: host=127.0.0.1"
+        raise LeadlineError("usage", "the connections of a unix socket have no packets", hint=hint, where=server.host)
+    found, _ = dbping(replace(server, user="").login(HANDSHAKE_S), "tcp", connects=HANDSHAKES + 1, pings=1)
+    [handshake] = [phase for phase in json.loads(found)["phases"] if phase["phase"] == "connect"]
+    address = _foreign(server.host, server.port)
+    directory, seen = record("any" if address else "lo", [server.port], for_s=for_s, out=into / "packets.leadline", progress=progress)
+    if seen["whole"] is None:
+        hint = "run it while clients work, on their host or that of the server"
+        raise LeadlineError("not_found", "no round trips to the server passed this host", hint=hint, where=str(server))
+    return Watched(directory, address, handshake["p50_ns"] / 1e6, f"median of {HANDSHAKES} handshakes made before")
+
+
+def _foreign(host: str, port: int) -> str:
+    """The address of another host; empty for this one, whose address would also be the sender's."""
+    family, kind, protocol, _, (address, *rest) = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
+    with socket.socket(family, kind, protocol) as one:
+        one.connect((address, *rest))  # of a datagram socket: nothing is sent
+        own, *_ = one.getsockname()
+    return "" if own == address else str(address)
 
 
 def capture_of(path: str, ports: Sequence[int], into: Path) -> Path:

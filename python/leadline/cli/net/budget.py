@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from leadline.cli.net.options import as_json, bits, span
@@ -16,19 +18,26 @@ DEFAULT = "0.021ms,0.161ms,0.685ms,5ms,20ms"
 Examples:
   leadline net budget traffic.leadline
   leadline net budget traffic.pcap --port 5432 --rtt 0.5ms,1ms,2ms
+  leadline net budget postgresql://app@db01/shop --for 30s
   leadline net budget traffic.leadline --base-rtt 0.1ms --bandwidth 100mbit""",
 )
-@click.argument("source", metavar="CAPTURE|PCAP", type=click.Path())
+@click.argument("source", metavar="CAPTURE|PCAP|DSN", type=click.Path())
 @click.option("--rtt", "rtts", default=DEFAULT, show_default=True, metavar="TIME[,TIME...]", help="Round-trip times to look at.")
 @click.option("--base-rtt", metavar="TIME", help="Round-trip time of the packets.  [default: from their handshakes]")
 @click.option("--bandwidth", metavar="RATE", help="Also count the time of the data on a line of this rate, such as 100mbit.")
+@click.option("--for", "duration", metavar="TIME", help="With DSN: how long to capture.  [default: 10s]")
 @ports_option
 @as_json
-def command(source: str, rtts: str, base_rtt: str | None, bandwidth: str | None, ports: tuple[str, ...], as_json: bool) -> None:
+def command(
+    source: str, rtts: str, base_rtt: str | None, bandwidth: str | None, duration: str | None, ports: tuple[str, ...], as_json: bool
+) -> None:
     """Count round trips for each transaction and predict the throughput at other round-trip times.
 
     The time of a transaction is a + N * RTT. N is counted in the packets, RTT is the time of their handshakes. The prediction holds if
     the same connections stay busy. Intervals are 95 % by bootstrap over connections and seconds.
+
+    With DSN, the packets of its clients that pass this host are captured, and RTT is measured first, from here. That needs the right
+    CAP_NET_RAW, and nobody logs in. Run it where the clients are: the way from a client elsewhere is not known here.
     """
     import tempfile
     from contextlib import closing
@@ -37,13 +46,24 @@ def command(source: str, rtts: str, base_rtt: str | None, bandwidth: str | None,
     from leadline.capture.reader import open_capture
     from leadline.net import budget
     from leadline.output import to_json
+    from leadline.progress import Silent, TerminalLine
 
     wanted = [1000 * span(part) for part in rtts.split(",")]
-    base = None if base_rtt is None else 1000 * span(base_rtt)
+    known: dict[str, Any] = {} if base_rtt is None else {"base_rtt_ms": 1000 * span(base_rtt)}
     with tempfile.TemporaryDirectory(prefix="leadline-") as folder:
-        directory = budget.capture_of(source, ports_of(ports), Path(folder))
+        if budget.is_server(source):
+            if ports:
+                raise click.UsageError("--port is for files: a connection string has the port of its server")
+            watched = budget.watch_server(source, span(duration or "10s"), Path(folder), Silent() if as_json else TerminalLine())
+            known = known or {"base_rtt_ms": watched.rtt_ms, "base_from": watched.rtt_from}
+            known["server"] = watched.address
+            directory = watched.directory
+        else:
+            if duration:
+                raise click.UsageError("--for is for the connection string of a server")
+            directory = budget.capture_of(source, ports_of(ports), Path(folder))
         with closing(open_capture(directory)) as capture:
-            found = budget.budget(capture, wanted, base_rtt_ms=base, bits_per_s=None if bandwidth is None else bits(bandwidth))
+            found = budget.budget(capture, wanted, bits_per_s=None if bandwidth is None else bits(bandwidth), **known)
     if as_json:
         click.echo(to_json(found.as_dict()))
         return
