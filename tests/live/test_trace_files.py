@@ -22,7 +22,7 @@ pytestmark = needs_bpf
 
 # Each thing that is written to gets another number of bytes.
 PROGRAM = """
-import json, os, select, socket, sys
+import json, os, select, socket, sys, threading
 
 folder, elsewhere = sys.argv[1:]
 flags = os.O_RDWR | os.O_CREAT
@@ -51,6 +51,19 @@ for i in range(3):  # the kernel's memory of a file is used again for the next
     one = os.open(f"{folder}/many{i}", flags)
     os.write(one, b"." * (1000 + i))
     os.close(one)
+begins, ends = threading.Barrier(2), threading.Barrier(2)
+def write_into_what_is_there():
+    for i in range(3):
+        begins.wait()
+        os.write(88, b"." * (2000 + i))
+        ends.wait()
+writer = threading.Thread(target=write_into_what_is_there)
+writer.start()
+for i in range(3):  # another thread gives the descriptor another file
+    os.dup2(os.open(f"{folder}/shared{i}", flags), 88)
+    begins.wait()
+    ends.wait()
+writer.join()
 
 with socket.create_server(("127.0.0.1", 0)) as server:
     client = socket.create_connection(server.getsockname())
@@ -128,6 +141,7 @@ def test_files_have_their_paths(seen: tuple[Capture, Path, Path, int, dict[str, 
     assert bytes_of[f"{folder}/gone"] == 17
     assert bytes_of[str(elsewhere)] == 19
     assert [bytes_of[f"{folder}/many{i}"] for i in range(3)] == [1000, 1001, 1002]
+    assert [bytes_of.get(f"{folder}/shared{i}") for i in range(3)] == [2000, 2001, 2002]
     assert bytes_of[f"{folder}/lost"] == 43
     assert capture.rows("select name from file_name where deleted") == [{"name": f"{folder}/lost"}]  # when it was first used
     [deep] = [name for name in bytes_of if name.endswith("/deep")]

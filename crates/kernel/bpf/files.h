@@ -73,9 +73,11 @@ struct socket {
 };
 #pragma clang attribute pop
 
-/* By number of the call, a bit each: those whose first argument is a descriptor; those that give a new one. */
+/* By number of the call, a bit each: those whose first argument is a descriptor; those that give a new one; those after which each
+ * descriptor stands for what it did before. */
 volatile const u64 calls_with_file[8] = {};
 volatile const u64 calls_that_open[8] = {};
+volatile const u64 calls_that_keep[8] = {};
 
 #define NR_CONNECT 42
 #define NR_BIND 49
@@ -106,6 +108,9 @@ struct {
 } file_scratch SEC(".maps");
 
 u32 last_file_id;
+
+/* Calls that may have changed what a descriptor stands for, of all threads. */
+u32 fd_changes;
 
 #define READ(to, from) bpf_probe_read_kernel(&(to), sizeof(to), &(from))
 
@@ -228,6 +233,21 @@ static __attribute__((noinline)) u32 file_of(struct task_struct *task, u64 fd, u
   struct known_file now_known = {.inode = (u64)inode, .number = number, .id = id};
   if (put_file(task, file, inode, id, now))
     bpf_map_update_elem(&files, &key, &now_known, 0);
+  return id;
+}
+
+/* As file_of, of a file that is open. To look at the open file takes longer than all else about a call, so a thread keeps what it found
+ * until some call of any thread may have changed a descriptor. */
+INLINE u32 file_as_known(struct task_struct *task, struct known_fds *known, u64 fd, u64 now) {
+  u32 changes = *(volatile u32 *)&fd_changes, place = fd & (KNOWN_FDS - 1);
+  if (known->changes == changes && known->fd[place] == (u32)fd && known->id[place])
+    return known->id[place];
+  u32 id = file_of(task, fd, AS_KNOWN, now);
+  if (known->changes != changes)
+    __builtin_memset(known, 0, sizeof(*known));
+  known->changes = changes;
+  known->fd[place] = fd;
+  known->id[place] = id;
   return id;
 }
 

@@ -17,7 +17,9 @@ struct sched_info {
 struct thread_struct {
   unsigned long sp;
 };
+struct bpf_local_storage {};
 struct task_struct {
+  struct bpf_local_storage *bpf_storage;
   unsigned int __state;
   int on_cpu;
   int pid;
@@ -73,6 +75,15 @@ volatile const u32 first_failures = 0; /* of a process, call and errno that have
 
 #include "known_stack.h"
 
+#define KNOWN_FDS 8 /* a power of two */
+
+/* What descriptors of a thread stand for, as long as `changes` is fd_changes. */
+struct known_fds {
+  u32 changes;
+  u32 fd[KNOWN_FDS];
+  u32 id[KNOWN_FDS];
+};
+
 /* What a thread is doing. */
 enum state { ABSENT, RUNNING, SLEEPING, WOKEN, PREEMPTED, DEAD };
 
@@ -91,6 +102,7 @@ struct thread {
   u64 wait_ips[FRAMES];
   u32 wait_frames;
   struct known_stack known;
+  struct known_fds fds;
   u32 wait_waker_tid;
   struct sum sums[SUM_SLOTS];
   u64 summed_since;
@@ -172,12 +184,14 @@ struct {
   __type(value, struct asked);
 } asked SEC(".maps");
 
-/* Requests that a device has. */
+/* Requests that a device has, or had last: one that the kernel flushes before or after ends twice, with its data and with the flush. */
 struct issued {
   struct asked by;
   u64 ts;
   u64 sector;
+  u64 made; /* when the request was, by which it is known from a later one at the same place */
   u32 bytes;
+  u32 done;
 };
 struct {
   __uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -209,6 +223,8 @@ enum left_out { NO_STACKS = 1, NO_EVENTS = 2 };
 #define NR_RT_SIGRETURN 15 /* returns what the interrupted code had in the register */
 
 INLINE struct thread *thread_of(struct task_struct *task) {
+  if (!task->bpf_storage) /* a read instead of a call, for each event of each thread of the host */
+    return NULL;
   struct thread *t = bpf_task_storage_get(&threads, task, NULL, 0);
   return t && t->state ? t : NULL;
 }
@@ -722,11 +738,13 @@ int call_begins(u64 *ctx) {
   t->args[5] = regs->r9;
   t->file_id = 0;
   if (is_among(calls_with_file, t->nr) && !(left_out() & NO_EVENTS))
-    t->file_id = file_of(task, t->args[0], AS_KNOWN, now);
+    t->file_id = file_as_known(task, &t->fds, t->args[0], now);
   return 0;
 }
 
 INLINE void put_call(struct thread *t, struct task_struct *task, s64 ret, u64 now) {
+  if (!is_among(calls_that_keep, t->nr))
+    __sync_fetch_and_add(&fd_changes, 1);
   if (ret >= 0 && is_among(calls_that_open, t->nr))
     t->file_id = file_of(task, ret, OPENED, now);
   if ((ret == 0 || ret == IN_PROGRESS) && (t->nr == NR_CONNECT || t->nr == NR_BIND))
@@ -831,7 +849,7 @@ int request_issued(u64 *ctx) {
   if (!now)
     return 0;
   u64 key = (u64)rq;
-  struct issued i = {.ts = now, .sector = rq->__sector, .bytes = rq->__data_len};
+  struct issued i = {.ts = now, .sector = rq->__sector, .bytes = rq->__data_len, .made = rq->start_time_ns};
   who_asked(rq, &i.by, now);
   bpf_map_update_elem(&issued, &key, &i, 0);
   return 0;
@@ -869,11 +887,13 @@ int request_done(u64 *ctx) {
     return 0; /* a part of it; the rest follows */
   u64 key = (u64)rq;
   struct issued *i = bpf_map_lookup_elem(&issued, &key);
-  if (i) {
+  if (i && !i->done) {
     put_block_io(rq, i, now, error);
-    bpf_map_delete_elem(&issued, &key);
+    i->done = 1;
     return 0;
   }
+  if (i && i->made == rq->start_time_ns)
+    return 0;
   /* Of an fsync without data the device only gets a flush that the kernel makes itself. Others are from before the trace. */
   u32 which = SINCE;
   u64 *since = bpf_map_lookup_elem(&window, &which);

@@ -99,6 +99,7 @@ impl Programs {
         let has_prev_state = u32::from(at_least(5, 18));
         let sample_cpu_ns = 1_000_000_000 / u64::from(options.sample_cpu_hz.max(1));
         let (with_file, that_open) = (syscalls::bits(files::CALLS_WITH_FILE), syscalls::bits(files::CALLS_THAT_OPEN));
+        let that_keep = syscalls::bits(files::CALLS_THAT_KEEP);
         let mut loader = EbpfLoader::new();
         loader
             .btf(Some(&btf))
@@ -109,6 +110,7 @@ impl Programs {
             .override_global("sample_cpu_ns", &sample_cpu_ns, true)
             .override_global("calls_with_file", &with_file, true)
             .override_global("calls_that_open", &that_open, true)
+            .override_global("calls_that_keep", &that_keep, true)
             .override_global("first_failures", &options.first_failures, true)
             .map_max_entries("ring", options.ring_bytes);
         let mut ebpf = loader.load(OBJECT).map_err(|e| refused(&e))?;
