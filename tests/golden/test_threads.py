@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 from leadline.capture.reader import open_capture
 from leadline.errors import LeadlineError
+from leadline.figures import quantity, seconds
 from leadline.findings import evaluate
 from leadline.views.threads import report
 from trace_synthetic import OTHER, PID, trace_of_semget
@@ -96,6 +98,38 @@ def test_the_report_as_json_has_the_same_numbers(trace: Path) -> None:
     assert semget["errors"] == {"ENOENT": 1000}
     assert (semget["sleep_ns"], semget["runq_ns"], semget["cpu_ns"]) == (900_000_000, 60_000_000, 10_000_000)
     assert semget["elapsed_ns"] == semget["sleep_ns"] + semget["runq_ns"] + semget["cpu_ns"]
+    assert semget["unknown_ns"] == 0
+
+
+def test_terminal_html_json_and_sql_have_the_same_numbers(trace: Path, tmp_path: Path) -> None:
+    """Of the one process that makes calls: its report, the section of `show`, the page of the report, and the view."""
+    summed = json.loads(
+        leadline(
+            "sql", "--json", trace,
+            "select call, sum(calls)::bigint as calls, coalesce(sum(calls) filter (errno is not null), 0)::bigint as failed, "
+            "sum(duration_ns)::bigint as elapsed, sum(sleep_ns)::bigint as sleep, sum(runq_ns)::bigint as runq, "
+            "sum(cpu_ns)::bigint as cpu from call_sum group by call order by elapsed desc",
+        ).stdout
+    )  # fmt: skip
+    names = ("call", "calls", "failed", "elapsed", "sleep", "runq", "cpu")
+    expected = [tuple(row[name] for name in names) for row in summed]
+    assert [row[0] for row in expected] == ["read", "semget"]
+    told = json.loads(leadline("threads", trace, PID, "--json").stdout)["calls"]
+    of_report = ("call", "count", "failed", "elapsed_ns", "sleep_ns", "runq_ns", "cpu_ns")
+    assert [tuple(call[name] for name in of_report) for call in told] == expected
+    shown = json.loads(leadline("show", "--json", trace).stdout)["calls"]
+    of_section = ("call", "calls", "failed", "elapsed_s", "sleep_s", "runq_s", "cpu_s")
+    as_s = [(*row[:3], *(pytest.approx(ns / 1e9) for ns in row[3:])) for row in expected]
+    assert [tuple(row[name] for name in of_section) for row in shown] == as_s
+    threads, show = leadline("threads", trace, PID).stdout, leadline("show", trace).stdout
+    done = leadline("report", trace, "-o", tmp_path / "page.html")
+    assert done.returncode == 0, done.stderr
+    text = re.sub(r"<[^>]*>", " ", (tmp_path / "page.html").read_text())
+    for call, calls, failed, elapsed, *_ in expected:
+        words = rf"\b{call}\s+{quantity(calls)}\s+{quantity(failed)}\s+{seconds(elapsed / 1e9)}\s"
+        assert re.search(words, show), (words, show)
+        assert re.search(words, text), words
+        assert re.search(rf"^{call}\s+{calls}\s+{elapsed / 1e9:.6f}\b", threads, re.M)
 
 
 def test_who_woke_whom(trace: Path) -> None:

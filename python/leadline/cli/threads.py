@@ -93,6 +93,8 @@ def _report(r: Report) -> Iterator[str]:
         if call["sleep_ns"] or call["runq_ns"]:
             yield _line("  run queue", None, call["runq_ns"])
             yield _line("  CPU", None, call["cpu_ns"])
+        if call["unknown_ns"]:
+            yield _line("  unknown", None, call["unknown_ns"])
         for error, count in call["errors"].items():
             yield _line(f"  {error}", count)
     if len(r.calls) > MOST_CALLS:

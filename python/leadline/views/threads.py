@@ -48,7 +48,8 @@ class Report:
     pid: int
     threads: list[dict[str, Any]]  # tid, comm
     time: dict[str, int]  # the sums of thread_time
-    calls: list[dict[str, Any]]  # call, count, failed, elapsed_ns, p50_ns, p99_ns, max_ns, sleep_ns, sleeps, runq_ns, cpu_ns, errors, waits
+    # call, count, failed, elapsed_ns, p50_ns, p99_ns, max_ns, sleep_ns, sleeps, runq_ns, cpu_ns, unknown_ns, errors, waits
+    calls: list[dict[str, Any]]
     waits: list[dict[str, Any]]  # wait_function, call, sleeps, sleep_ns, max_ns
     failures: list[dict[str, Any]]  # call, error, count, elapsed_ns, frames (the most frequent stack, innermost first), samples, of_samples
     wakers: list[dict[str, Any]]  # tid, comm, wakings, sleep_ns
@@ -125,7 +126,7 @@ def _summed(capture: Capture, mine: str) -> list[dict[str, Any]]:
         f"""
         select call, nr, errno, error, sum(calls)::bigint as count, sum(duration_ns)::bigint as elapsed_ns, max(max_ns) as max_ns,
                sum(sleep_ns)::bigint as sleep_ns, sum(sleeps)::bigint as sleeps, sum(runq_ns)::bigint as runq_ns,
-               sum(cpu_ns)::bigint as cpu_ns
+               sum(cpu_ns)::bigint as cpu_ns, sum(unknown_ns)::bigint as unknown_ns
         from call_sum where {mine} group by all order by count desc, call, error
         """
     )
@@ -138,16 +139,18 @@ def _calls(capture: Capture, mine: str, summed: list[dict[str, Any]]) -> list[di
     }
     waits = _waits(capture, mine, "call, wait_function")
     calls = []
+    added = ("count", "elapsed_ns", "sleep_ns", "sleeps", "runq_ns", "cpu_ns", "unknown_ns")
     for name in {row["call"]: None for row in summed}:
         parts = [row for row in summed if row["call"] == name]
-        total = {key: sum(row[key] for row in parts) for key in ("count", "elapsed_ns", "sleep_ns", "sleeps", "runq_ns", "cpu_ns")}
+        total = {key: sum(row[key] for row in parts) for key in added}
         failed = {row["error"]: row["count"] for row in parts if row["errno"] is not None}
         p50, p99 = quantiles.get(parts[0]["nr"], (None, None))
         calls.append(
             {
                 "call": name, "count": total["count"], "failed": sum(failed.values()), "elapsed_ns": total["elapsed_ns"],
                 "p50_ns": p50, "p99_ns": p99, "max_ns": max(row["max_ns"] for row in parts), "sleep_ns": total["sleep_ns"],
-                "sleeps": total["sleeps"], "runq_ns": total["runq_ns"], "cpu_ns": total["cpu_ns"], "errors": failed,
+                "sleeps": total["sleeps"], "runq_ns": total["runq_ns"], "cpu_ns": total["cpu_ns"], "unknown_ns": total["unknown_ns"],
+                "errors": failed,
                 "waits": [{k: v for k, v in row.items() if k != "call"} for row in waits if row["call"] == name],
             }
         )  # fmt: skip
