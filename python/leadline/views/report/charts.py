@@ -166,7 +166,9 @@ def stack_chart(stack: Stack) -> dict[str, Any]:
 def curve_chart(curves: Curves) -> dict[str, Any]:
     """Lines with a point at each value that was taken or reckoned."""
     names = list(dict.fromkeys(name for _, _, name in curves.values))
-    text = {"labelExpr": curves.x_text} if curves.x_text else {}
+    text: dict[str, Any] = {}
+    if curves.x_text:  # named places are those of the points, and no others
+        text = {"labelExpr": curves.x_text, "values": sorted({x for x, _, _ in curves.values}), "labelOverlap": "greedy"}
     x_scale, y_scale = ({"type": "log" if log else "linear", "nice": False} for log in (curves.log_x, curves.log_y))
     return {
         "$schema": SCHEMA,

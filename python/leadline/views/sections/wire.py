@@ -10,7 +10,7 @@ MOST = 20
 IN_PICTURE = 5  # purposes with a line of their own
 PERCENTILES = (0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 0.9999)
 # The axis of percentiles is that of 1 / (1 - p): 2 is the median, 100 is p99.
-PERCENTILE_TEXT = "'p' + format(100 - 100 / datum.value, '.4~r')"
+PERCENTILE_TEXT = "'p' + format(100 - 100 / datum.value, '.5~r')"
 
 
 def _latency(of: Context) -> Grid:
