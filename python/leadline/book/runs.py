@@ -77,12 +77,14 @@ def end(db: Db, event: Event) -> None:
     rc, signal = _or_none(body["rc"], whole), _or_none(body["signal"], whole)
     status = "ok" if rc == 0 or body.get("fine") else "cancelled" if body.get("cancelled") or rc == 130 or signal in (2, 15) else "failed"
     lost = (whole(body["lost"]), whole(body.get("log_lost_bytes", 0)))
+    # A part of the run, such as Ansible's plugin, may have said before what came of it.
+    summary = text(body["summary"]) or db.execute("select summary from run where id = ?", (run,)).fetchone()["summary"]
     columns = ("ended", "rc", "signal", "status", "summary", "log_bytes", "events_lost", "log_lost_bytes")
     sql = f"update run set {', '.join(f'{column} = ?' for column in columns)} where id = ?"
-    db.execute(sql, (event.ts, rc, signal, status, text(body["summary"]), log_bytes(event), *lost, run))
+    db.execute(sql, (event.ts, rc, signal, status, summary, log_bytes(event), *lost, run))
     metrics = [(run, text(name, 200), number(value)) for name, value in _pairs(body["metrics"])]
     db.executemany("insert into metric values (?, ?, ?) on conflict (run, name) do update set value = excluded.value", metrics)
-    if body["summary"]:
+    if summary:
         index_words(db, run)
 
 
