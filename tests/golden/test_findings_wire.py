@@ -221,3 +221,27 @@ def test_a_pooler_that_passes_on_at_once_and_ports_that_are_none(made: Packets) 
 def test_a_server_that_gets_other_transactions_is_behind_no_pooler(made: Packets) -> None:
     pooled(made, 20, direct=20)
     assert "POOLER-WAIT" in evaluated(made).clean
+
+
+def lossy(made: Packets, asks: int, lost: int) -> None:
+    """`lost` of the requests come again 200 ms later, and are answered only then."""
+    line = made.line().login()
+    for number in range(asks):
+        line.client(query())
+        if number < lost:
+            line.wait(200).again(query(), from_client=True)
+        line.wait(1).server(answer())
+
+
+def test_requests_that_are_lost_and_sent_again(made: Packets) -> None:
+    lossy(made, 400, 25)
+    found = only(made)
+    assert (found.id, found.severity, found.subject) == ("WIRE-RETRANSMITS", "medium", "client 10.0.0.1 of 10.0.0.2:5432")
+    assert found.samples == 25 and found.cost_s == pytest.approx(25 * 0.200, rel=0.01)
+    assert "25 segments of the client and 0 of the server, 3.0 % of all" in found.statement  # of 2 * 400 + 2 + 25
+
+
+@pytest.mark.parametrize(("asks", "lost"), [(400, 19), (2600, 25)])
+def test_a_few_lost_requests_are_no_finding(made: Packets, asks: int, lost: int) -> None:
+    lossy(made, asks, lost)
+    assert "WIRE-RETRANSMITS" in evaluated(made).clean
