@@ -12,8 +12,11 @@ from typing import Any
 
 import pytest
 from ansible_runs import TIMEOUT_S, Site, site
+from leadline.book.ansible import query
 from leadline.book.ansible.installed import install
 from leadline.book.ansible.playbook import SECRETS, Playbook, memory_folder, prepare, prepared, sweep, variables_text
+from leadline.book.place import Place
+from leadline.book.query import Book
 from leadline.errors import LeadlineError
 
 __all__ = ["site"]
@@ -177,6 +180,48 @@ def test_nothing_secret_is_seen_and_nothing_typed_is_evaluated(started: tuple[Si
     text = started[0].spool_text()
     assert [word for word in (PASSWORD, VAULT, "in-the-v4ult") if word in text] == []
     assert "it is *** and ***" in text
+
+
+HIDING = """
+- hosts: localhost
+  gather_facts: false
+  tasks:
+    - name: Hidden
+      command: echo inline-w0rd
+      no_log: true
+    - name: "Say {{ my_word }}"
+      command: "echo {{ my_word }}; false"
+      ignore_errors: true
+"""
+
+
+def test_leadline_ansible_run_keeps_output_and_tasks_in_one_run(site: Site, tmp_path: Path) -> None:
+    """Without the secret, and without what the playbook has under no_log."""
+    site.write("hiding.yml", HIDING)
+    site.write("word", PASSWORD)
+    site.more |= {"XDG_DATA_HOME": str(tmp_path / "data")}
+    words = ["ansible", "run", "hiding.yml", "--name", "deploy", "--label", "to=test", "--secret", "my_word=word", "--limit", "localhost"]
+    done = subprocess.run(
+        [sys.executable, "-m", "leadline", *words], cwd=site.folder, env=site.environment, stdin=subprocess.DEVNULL, capture_output=True,
+        text=True, timeout=TIMEOUT_S, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert ("Say ***" in done.stdout, PASSWORD in done.stdout) == (True, False)
+    book = Book(Place(site.book))
+    [run] = book.runs()
+    assert (run["kind"], run["name"], run["rc"], run["status"]) == ("ansible", "deploy", 0, "ok")
+    assert run["summary"] == "1 host, 2 tasks, 2 changed"
+    assert book.details(run)["labels"] == {"to": "test", "limit": "localhost"}
+    assert [(t["name"], t["results"]) for t in query.tasks(book, run)] == [("Hidden", 1), ("Say ***", 1)]
+    assert query.playbook(book, run)["has_totals"]
+    [file] = book.details(run)["files"]
+    assert file["path"] == str(site.folder / "hiding.yml")
+    assert "***" in (book.content(file["hash"]) or "")
+    assert b"Say ***" in book.place.log_of(run["uid"]).read_bytes()
+    book.close()
+    stored = b"".join(path.read_bytes() for path in site.book.rglob("*") if path.is_file())
+    assert [word for word in (PASSWORD, "inline-w0rd") if word.encode() in stored] == []
+    assert not list(Path(memory_folder()).glob(f"leadline-playbook-{os.getpid()}-*"))
 
 
 def test_the_plugin_is_installed_where_upgrades_do_not_move_it(tmp_path: Path) -> None:

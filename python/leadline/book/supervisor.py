@@ -124,6 +124,8 @@ class Supervisor:
         self._listen()
         request = self.request
         files = [path for word in request.argv if os.path.isfile(path := os.path.join(request.cwd or "", word))]
+        if request.kind == "ansible":
+            files = []  # its plugin knows which are playbooks, and what in them is secret
         name = request.name or os.path.basename(request.argv[0])
         argv, inputs = self._hidden(request.argv), dict(zip(request.inputs, self._hidden(list(request.inputs.values()))))
         self.recorder.begin(

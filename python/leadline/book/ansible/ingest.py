@@ -50,6 +50,7 @@ def joined(db: Db, event: Event) -> None:
 def ended(db: Db, event: Event) -> None:
     run = run_id(db, event.uid)
     db.execute("update run set summary = ? where id = ?", (text(event.body["summary"]), run))
+    index_words(db, run)
     known = "on conflict (run, name) do update set value = excluded.value"
     db.execute(f"insert into metric values (?, 'ansible_record_s', ?) {known}", (run, number(event.body["record_s"])))
 

@@ -42,13 +42,3 @@ def is_current(at: Path) -> bool:
         return (at / NAME).read_bytes() == own_text()
     except OSError:
         return False
-
-
-def refresh() -> None:
-    """After an upgrade: brings a copy that is there up to date. Nothing is said if that is not possible; the old one does, too."""
-    at = folder()
-    if (at / NAME).exists() and not is_current(at):
-        try:
-            install()
-        except LeadlineError:
-            return

@@ -467,10 +467,22 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
         return variables
 
     def _loaded(self, play: Any) -> Iterator[str]:
-        """Files that were read for the play, as long as Ansible still says so; no variables, inventories or its own temporary files."""
+        """Files that were read for the play, where Ansible still says so; not those of groups and hosts, or for this run alone."""
+        private = self._private_files()
         for path in list(getattr(play._loader, "_FILE_CACHE", ())):
-            if isinstance(path, str) and "/tmp/ansible-local-" not in path and not re.search(r"/(?:group_vars|host_vars)/", path):
+            if isinstance(path, str) and path not in private and not re.search(r"/(?:group_vars|host_vars|ansible-local-[^/]*)/", path):
                 yield path
+
+    def _private_files(self) -> set[str]:
+        """What options name as extra variables, passwords and keys."""
+        from ansible import context
+
+        given = getattr(context, "CLIARGS", None) or {}
+        names = [str(word)[1:] for word in given.get("extra_vars") or () if str(word).startswith("@")]
+        names += [str(word).rpartition("@")[2] for word in given.get("vault_ids") or ()]
+        for option in ("vault_password_files", "become_password_file", "connection_password_file", "private_key_file"):
+            names += list_of(given.get(option) or [])
+        return {os.path.abspath(os.path.expanduser(name)) for name in names}
 
     def v2_playbook_on_handler_task_start(self, task: Any) -> None:
         self._task(task, True)
