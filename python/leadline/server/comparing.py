@@ -5,33 +5,24 @@ from __future__ import annotations
 from typing import Any
 
 from leadline.server.operation import Call, Input, Operation
+from leadline.server.playbooks import book_of
 from leadline.server.runs import RUN, details, find_run
 
 
 def _compare(call: Call, inputs: dict[str, Any]) -> Any:
+    from leadline.book.compare import compare
+
     one, other = (details(call, find_run(call, inputs[name])) for name in ("one", "other"))
-    return {"one": one, "other": other, "differences": differences(one, other)}
+    found = [
+        difference.as_dict() | {"change": _change(difference.one, difference.other)} for difference in compare(book_of(call), one, other)
+    ]
+    return {"one": one, "other": other, "differences": found}
 
 
-def differences(one: dict[str, Any], other: dict[str, Any]) -> list[dict[str, Any]]:
-    """What is not the same: part, name, both values, and the change where both are numbers."""
-    out: list[dict[str, Any]] = []
-
-    def look(part: str, name: str, a: Any, b: Any) -> None:
-        if a != b:
-            numbers = all(isinstance(v, int | float) and not isinstance(v, bool) for v in (a, b))
-            out.append({"part": part, "name": name, "one": a, "other": b, "change": (b - a) / abs(a) if numbers and a else None})
-
-    for name in ("kind", "name", "status", "rc", "signal", "user_name", "host", "cwd", "version", "template", "summary"):
-        look("run", name, one[name], other[name])
-    for at in range(max(len(one["argv"]), len(other["argv"]))):
-        look("argument", str(at), *(run["argv"][at] if at < len(run["argv"]) else None for run in (one, other)))
-    files = [run | {"files": {f["path"]: f["hash"] or f"{f['size']} bytes" for f in run["files"]}} for run in (one, other)]
-    for part in ("inputs", "labels", "facts", "files", "metrics"):
-        a, b = (run[part] for run in files)
-        for name in sorted({*a, *b}):
-            look(part.rstrip("s"), name, a.get(name), b.get(name))
-    return out
+def _change(one: Any, other: Any) -> float | None:
+    """As a share of the first; of figures alone."""
+    numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in (one, other))
+    return (other - one) / abs(one) if numbers and one else None
 
 
 def _history(call: Call, inputs: dict[str, Any]) -> Any:

@@ -9,11 +9,14 @@ import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from leadline.book.place import VARIABLE, Place
 from leadline.errors import LeadlineError
 from leadline.server import survey
+
+if TYPE_CHECKING:
+    from leadline.book.supervisor import Request
 
 INPUTS = "LEADLINE_INPUTS"  # in the environment of a run: a JSON file of its inputs, for its user alone
 SHORTEST_HIDDEN = 4  # a shorter secret in the output is not hidden: too much else would be
@@ -33,30 +36,42 @@ def inputs_of(uid: str) -> Path:
 def start(place: Place, uid: str, spec: Mapping[str, Any], name: str, values: Mapping[str, Any], secrets: Mapping[str, Any]) -> None:
     """Raises LeadlineError when it cannot even begin; a program that is not there is a run that failed."""
     from leadline.book import command
-    from leadline.book.supervisor import Request
 
-    if spec["kind"] == "ansible":
-        raise LeadlineError("unsupported", "templates of kind ansible cannot be started yet")
-    words = survey.filled(spec["command"], values)
-    argv = [sys.executable, "-m", "leadline", *words] if spec["kind"] == "leadline" else words
-    work = Path(spec["folder"]) if spec["folder"] else folder_of(place, uid)
+    given = {name: value for name, value in values.items() if value is not None}
     try:
+        work = Path(spec["folder"]) if spec["folder"] else folder_of(place, uid)
         if not spec["folder"]:
             work.mkdir(mode=0o700, parents=True, exist_ok=True)
-        inputs = _write_inputs(uid, dict(values) | dict(secrets))
+        make = _of_ansible if spec["kind"] == "ansible" else _of_command
+        request = make(uid, spec, name, given, {name: str(value) for name, value in secrets.items()})
     except OSError as e:
         raise LeadlineError("storage", f"the run cannot be started: {e.strerror}", where=str(e.filename or "")) from e
-    request = Request(
-        argv, uid, "template", name, inputs={n: v for n, v in values.items() if v is not None}, cwd=str(work),
-        env={VARIABLE: place.variable, INPUTS: str(inputs), "PYTHONUNBUFFERED": "1"},
-        secrets=[str(value) for value in secrets.values() if len(str(value)) >= SHORTEST_HIDDEN], remove=[str(inputs)],
-    )  # fmt: skip
+    request.cwd = str(work)
+    request.env = {**request.env, VARIABLE: place.variable}
     try:
         command.start(request, place)
     except LeadlineError:
         tidy(place, uid)
         if not place.spool_of(uid).exists():
             raise
+
+
+def _of_command(uid: str, spec: Mapping[str, Any], name: str, values: dict[str, Any], secrets: dict[str, str]) -> Request:
+    from leadline.book.supervisor import Request
+
+    questions = dict.fromkeys(spec["survey"])
+    words = survey.filled(spec["command"], questions | values)
+    argv = [sys.executable, "-m", "leadline", *words] if spec["kind"] == "leadline" else words
+    inputs = str(_write_inputs(uid, values | secrets))
+    hidden = [secret for secret in secrets.values() if len(secret) >= SHORTEST_HIDDEN]
+    environment = {INPUTS: inputs, "PYTHONUNBUFFERED": "1"}
+    return Request(argv, uid, "template", name, inputs=values, env=environment, secrets=hidden, remove=[inputs])
+
+
+def _of_ansible(uid: str, spec: Mapping[str, Any], name: str, values: dict[str, Any], secrets: dict[str, str]) -> Request:
+    from leadline.book.ansible.playbook import Playbook, prepare
+
+    return prepare(Playbook.of_template(spec["ansible"], values, secrets), uid=uid).request(name, inputs=values)
 
 
 def _write_inputs(uid: str, values: Mapping[str, Any]) -> Path:

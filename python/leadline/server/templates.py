@@ -16,7 +16,6 @@ from leadline.server.operation import Call, Input, Operation, finder
 KINDS = ("command", "leadline", "ansible")
 WHEN = ("ok", "failed", "always")
 MOST_WORDS = 1000
-ANSIBLE = {"playbook", "inventory", "limit", "tags", "skip_tags", "check", "diff", "variables"}
 # Commands of leadline that would change who may do what, or start what is not watched.
 NOT_FROM_TEMPLATES = ("serve", "user", "token", "secret", "template", "schedule", "hook", "book")
 
@@ -168,14 +167,19 @@ def _then(call: Call, given: dict[str, Any], questions: dict[str, Input]) -> dic
 
 
 def _ansible(given: dict[str, Any]) -> dict[str, Any]:
-    if set(given) - ANSIBLE or not isinstance(given.get("playbook"), str):
+    from leadline.book.ansible.playbook import Playbook
+
+    if not isinstance(given.get("playbook"), str):
         raise LeadlineError(
-            "usage", f"ansible does not have a playbook, or something else than {', '.join(sorted(ANSIBLE))}", where="ansible"
+            "usage", "ansible has no playbook", hint='{"playbook": "/srv/site.yml", "inventory": "/srv/hosts"}', where="ansible"
         )
     for name, value in given.items():
-        kind: type = bool if name in ("check", "diff") else dict if name == "variables" else str
-        if not isinstance(value, kind) or (isinstance(value, str) and (value.startswith("-") or "\0" in value)):
-            raise LeadlineError("usage", f"{name} of ansible has a wrong value", where="ansible")
+        if isinstance(value, str) and (value.startswith("-") or "\0" in value):
+            raise LeadlineError("usage", f"{name[:40]} of ansible begins with -", where="ansible")
+    try:
+        Playbook.of_template(given, {}, {})
+    except (TypeError, ValueError) as e:
+        raise LeadlineError("usage", "ansible has a wrong value", detail=str(e), where="ansible") from None
     return dict(given)
 
 

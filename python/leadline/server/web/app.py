@@ -24,6 +24,7 @@ from leadline.server import login
 from leadline.server.openapi import PREFIX, document
 from leadline.server.operation import Operation, Refused, status_of
 from leadline.server.output import File, Follow, Page
+from leadline.server.playbooks import Document
 from leadline.server.prometheus import Text
 from leadline.server.table import BY_NAME, OPERATIONS
 from leadline.server.web import live, pages
@@ -149,6 +150,9 @@ async def answer(site: Site, operation: Operation, request: Request, value: Any)
             "content-disposition": f"attachment; filename*=UTF-8''{quote(value.name, errors='replace')}",
         }
         return StreamingResponse(_file(file, value.size), media_type="application/octet-stream", headers=headers)
+    if isinstance(value, Document):
+        headers = {"content-security-policy": REPORT, "content-disposition": f'attachment; filename="{value.name}"'}
+        return Response(value.html.encode("utf-8", "replace"), media_type="text/html; charset=utf-8", headers=headers)
     if isinstance(value, Text):
         return Response(value.text, media_type=value.media_type)
     if isinstance(value, Page):

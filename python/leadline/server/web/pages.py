@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import shlex
 import time
@@ -17,9 +18,11 @@ import jinja2
 from markupsafe import Markup, escape
 
 from leadline import figures
+from leadline.book.ansible.ingest import TOTALS
 from leadline.errors import LeadlineError
 from leadline.server import login
 from leadline.server.operation import Input, Operation
+from leadline.server.playbooks import OUTCOMES
 from leadline.server.rights import Caller
 from leadline.server.runs import ENDED
 from leadline.server.survey import read_survey
@@ -65,7 +68,13 @@ class Shown:
 
 PAGES = (
     Page("/runs", "run.list", "runs.html.j2", "Runs", "Runs"),
-    Page("/runs/{run}", "run.show", "run.html.j2", "Run", beside=(("log", "run.log", {"from": -(48 << 10)}),)),
+    Page(
+        "/runs/{run}", "run.show", "run.html.j2", "Run",
+        beside=(("log", "run.log", {"from": -(48 << 10)}), ("playbook", "run.playbook", {})),
+    ),
+    Page("/runs/{run}/results", "run.results", "results.html.j2", "Results"),
+    Page("/runs/{run}/results/{n}", "run.result", "result.html.j2", "Result"),
+    Page("/runs/{run}/hosts/{host}/facts", "run.facts", "facts.html.j2", "Facts"),
     Page("/search", "run.search", "search.html.j2", "Search in output", "Search"),
     Page("/compare", "run.compare", "compare.html.j2", "Compare two runs", "Compare"),
     Page("/history", "template.history", "history.html.j2", "Figures over time", "Figures", beside=(("names", "template.metrics", {}),)),
@@ -118,7 +127,10 @@ def data(site: Site, page: Page, asked: Asked, given: Mapping[str, Any]) -> Show
                 operation.read(given)
     for name, beside, more in page.beside:
         known = {i.name for i in BY_NAME[beside].inputs}
-        shown.beside[name] = site.perform(BY_NAME[beside], asked, {k: v for k, v in given.items() if k in known} | dict(more))
+        if beside == "run.playbook" and shown.data["run"]["kind"] != "ansible":
+            shown.beside[name] = None
+        else:
+            shown.beside[name] = site.perform(BY_NAME[beside], asked, {k: v for k, v in given.items() if k in known} | dict(more))
     return shown
 
 
@@ -203,6 +215,8 @@ def environment() -> jinja2.Environment:
         "moment": moment, "took": took, "cell": cell, "words": shlex.join, "figure": figure, "quantity": figures.quantity,
         "pretty": lambda v: json.dumps(v, ensure_ascii=False, indent=2), "log": log, "ended": ended,
     }  # fmt: skip
+    out.filters["diff"] = diff
+    out.globals |= {"TOTALS": TOTALS, "OUTCOMES": OUTCOMES}
     out.globals |= {
         "version": version(),
         "chart": chart.of_points,
@@ -283,6 +297,26 @@ def ended(run: Row) -> str:
     if run["signal"] is not None:
         return f"{run['status']} (signal {run['signal']})"
     return f"{run['status']} ({run['rc']})" if run["status"] in ("failed", "cancelled") and run["rc"] else str(run["status"])
+
+
+def diff(of: Any) -> Markup:
+    """What a module changed: before and after, or a text that is a diff already, with its lines coloured."""
+    lines = list[str]()
+    for one in of if isinstance(of, list) else [of]:
+        if not isinstance(one, dict):
+            lines += str(one).splitlines()
+        elif "prepared" in one:
+            lines += str(one["prepared"]).splitlines()
+        else:
+            before, after = (_lines(one.get(name, "")) for name in ("before", "after"))
+            first, second = (str(one.get(f"{name}_header") or name) for name in ("before", "after"))
+            lines += difflib.unified_diff(before, after, first, second, lineterm="")
+    classes = {"+": "add", "-": "del", "@": "hunk"}
+    return Markup("\n").join(Markup('<span class="{}">{}</span>').format(classes.get(line[:1], ""), visible(line)) for line in lines)
+
+
+def _lines(value: Any) -> list[str]:
+    return (value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False, sort_keys=True)).splitlines()
 
 
 def log(of: Row) -> Markup:

@@ -11,6 +11,8 @@ function follow(log) {
   log.scrollTop = log.scrollHeight;
   source.onmessage = (event) => {
     const stay = atEnd();
+    const status = document.querySelector("h1 .status.queued");
+    if (status) { status.className = "status running"; status.textContent = "running"; }
     const all = document.createDocumentFragment();
     JSON.parse(event.data).parts.forEach((parts, n) => {
       if (n) all.append("\n");

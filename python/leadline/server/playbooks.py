@@ -1,0 +1,116 @@
+"""Operations on runs of Ansible: hosts, tasks, results, one result whole, facts of a host; and runs as one HTML file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from leadline.book.place import Place
+from leadline.book.query import Book
+from leadline.book.store import Store
+from leadline.errors import LeadlineError
+from leadline.server.operation import Call, Input, Operation
+from leadline.server.runs import ENDED, RUN
+
+OUTCOMES = ("ok", "changed", "failed", "ignored", "rescued", "skipped", "unreachable")
+
+
+class OpenBook(Book):
+    """The book of a store that is open already; what is new in it is taken in by the housekeeping."""
+
+    def __init__(self, place: Place, store: Store) -> None:
+        self.place, self.store = place, store
+
+
+def book_of(call: Call) -> OpenBook:
+    return OpenBook(call.place, call.store)
+
+
+def _run(call: Call) -> dict[str, Any]:
+    if call.found["kind"] != "ansible" or call.found["id"] is None:
+        raise LeadlineError("not_found", f"run {call.found['uid']} is none of Ansible", hint="leadline book list --kind ansible")
+    return call.found
+
+
+def _playbook(call: Call, _inputs: dict[str, Any]) -> Any:
+    from leadline.book.ansible import query
+
+    run, book = _run(call), book_of(call)
+    parts = (query.playbook, query.hosts, query.plays, query.tasks, query.notes, query.records)
+    return {part.__name__: part(book, run) for part in parts}
+
+
+def _results(call: Call, inputs: dict[str, Any]) -> Any:
+    from leadline.book.ansible import query
+
+    parts = ("result", "item", "retry") if inputs["parts"] else ("result",)
+    found = query.results(
+        book_of(call), _run(call), task=inputs["task"], host=inputs["host"], outcome=inputs["outcome"], parts=parts, limit=inputs["limit"]
+    )
+    return {"run": call.found["uid"], "results": found}
+
+
+def _result(call: Call, inputs: dict[str, Any]) -> Any:
+    from leadline.book.ansible import query
+
+    return {"result": query.result(book_of(call), _run(call), inputs["n"])}
+
+
+def _facts(call: Call, inputs: dict[str, Any]) -> Any:
+    from leadline.book.ansible import query
+
+    return {"host": inputs["host"], "facts": query.facts(book_of(call), _run(call), inputs["host"])}
+
+
+@dataclass(frozen=True)
+class Document:
+    """An HTML file to keep: it needs nothing from anywhere."""
+
+    html: str
+    name: str
+
+
+def _export(call: Call, _inputs: dict[str, Any]) -> Document:
+    from leadline.book.export import export
+
+    run = call.found
+    if run["id"] is None or run["status"] not in ENDED:
+        raise LeadlineError("usage", f"run {run['uid']} has not ended")
+    book = book_of(call)
+    details = book.details(book.find(run["uid"]))
+    details["children"] = [uid for uid in details["children"] if _sees(call, uid)]
+    return Document(export(book, details), f"{run['uid']}.html")
+
+
+def _sees(call: Call, uid: str) -> bool:
+    where, values = call.caller.visible()
+    return call.one(f"select 1 from run where uid = ? and {where}", uid, *values) is not None
+
+
+OPERATIONS = (
+    Operation(
+        "run.playbook", "GET", "/runs/{run}/playbook", "viewer", "run", "Show hosts, plays and tasks of a run of Ansible.", _playbook,
+        (RUN,), command="book tasks",
+    ),
+    Operation(
+        "run.results", "GET", "/runs/{run}/results", "viewer", "run", "List results of a run of Ansible.", _results,
+        (
+            RUN, Input("task", "of the task of this number", "int", False), Input("host", "of this host", required=False),
+            Input("outcome", "that came out so", "enum", False, None, OUTCOMES),
+            Input("parts", "also items of loops and retries", "bool", False, False),
+            Input("limit", "most results", "int", False, 1000, least=1, most=100_000),
+        ), rows="results", columns=("n", "task_name", "host", "outcome", "duration_s", "message"), command="book results",
+    ),
+    Operation(
+        "run.result", "GET", "/runs/{run}/results/{n}", "viewer", "run", "Show one result with all that the module returned.", _result,
+        (RUN, Input("n", "number of the result", "int", least=0)), command="book results",
+    ),
+    Operation(
+        "run.facts", "GET", "/runs/{run}/hosts/{host}/facts", "viewer", "run", "Show facts of a host that a run gathered.", _facts,
+        (RUN, Input("host", "name of the host")), command="book hosts",
+    ),
+    Operation(
+        "run.export", "GET", "/runs/{run}/export", "viewer", "run", "Get a run as one HTML file that opens offline.", _export, (RUN,),
+        command="book export",
+    ),
+)  # fmt: skip
