@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 from books import Open, Run
+from leadline.book.compare import compare
 from leadline.book.ingest import ingest
 from leadline.book.place import Place
-from leadline.book.query import Filter, differences
+from leadline.book.query import Filter
 from leadline.book.recorder import Recorder
 from leadline.book.store import Store
 from leadline.errors import LeadlineError
@@ -177,8 +178,10 @@ def test_what_differs_between_two_runs_is_named(leadline: Run, open_book: Open) 
     leadline("run", "--name", "load", "--label", "release=7.2", "--", "echo", "a", "c", "d")
     book = open_book()
     other, one = (book.details(run) for run in book.runs())
-    found = {what: (a, b) for what, a, b in differences(one, other) if not what.startswith("metric")}
-    assert found == {"argv[2]": ("b", "c"), "argv[3]": (None, "d"), "label release": ("7.1", "7.2")}
+    found = {f"{d.part} {d.name}": (d.one, d.other) for d in compare(book, one, other) if d.part != "metric"}
+    assert found == {
+        "argument 2": ("b", "c"), "argument 3": (None, "d"), "label release": ("7.1", "7.2"), "output log": ("4 bytes", "6 bytes")
+    }  # fmt: skip
 
 
 def test_a_run_whose_process_is_gone_is_lost(place: Place, open_book: Open) -> None:

@@ -15,6 +15,7 @@ LAYERS = (
     ("api", "cli"),
     ("server",),
     ("demo", "doctor", "top", "why"),
+    ("book.compare", "book.export"),
     ("views.report",),
     ("views",),
     ("files", "net", "probes"),

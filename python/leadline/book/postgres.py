@@ -65,12 +65,24 @@ class Postgres:
         sql = "insert into schema_version (version) values (%s) on conflict (one) do update set version = excluded.version"
         self._db.execute(sql, (number,))
 
-    def put_words(self, run: int, words: str) -> None:
+    def put_words(self, of: Sequence[tuple[int, str]]) -> None:
         known = "on conflict (run) do update set words = excluded.words"
-        self._db.execute(f"insert into run_words values (%s, array_to_tsvector(string_to_array(%s, ' '))) {known}", (run, words))
+        self._db.cursor().executemany(f"insert into run_words values (%s, array_to_tsvector(string_to_array(%s, ' '))) {known}", of)
 
-    def with_words(self, words: Sequence[str]) -> tuple[str, list[Any]]:
-        return "run.id in (select run from run_words where words @@ ?::tsquery)", [" & ".join(f"'{word}':*" for word in words)]
+    def forget_words(self, runs: Sequence[int]) -> None:
+        """They go with their runs."""
+
+    def bytes_used(self) -> int:
+        return 0
+
+    def shrink(self) -> None:
+        """Left to autovacuum."""
+
+    def with_words(self, words: Sequence[str], *, each: bool = False) -> tuple[str, list[Any]]:
+        query = " & ".join(f"'{word}':*" for word in words)
+        if each:  # the offset keeps the planner from turning it into the other form
+            return "exists (select 1 from run_words w where w.run = run.id and w.words @@ ?::tsquery offset 0)", [query]
+        return "run.id in (select run from run_words where words @@ ?::tsquery)", [query]
 
     def close(self) -> None:
         self._db.close()

@@ -20,6 +20,7 @@ LAST = "last"
 SHORT = 5
 STATUSES = ("running", "ok", "failed", "cancelled", "lost")
 SEARCH_S = 1.0
+LOOKED_AT = 1000
 
 
 @dataclass(frozen=True)
@@ -50,16 +51,40 @@ class Filter:
                 parts.append(comparison)
                 values.append(moment)
         for key, value in self.labels:
-            of_value = "" if value is None else " and l.value = ?"
-            parts.append(f"exists (select 1 from label l where l.run = run.id and l.key = ?{of_value})")
-            values += [key] if value is None else [key, value]
+            condition, more = with_label(db, key, value)
+            parts.append(condition)
+            values += more
         if words := words_of(self.words):
-            condition, more = db.with_words(words)
+            condition, more = with_words(db, words)
             parts.append(condition)
             values += more
         elif self.words:
             parts.append("false")
         return " and ".join(parts) or "true", values
+
+
+def with_label(db: Db, key: str, value: str | None) -> tuple[str, list[Any]]:
+    """A condition on run.id, and its parameters."""
+    values = [key] if value is None else [key, value]
+    of_value = "" if value is None else " and l.value = ?"
+    each = f"exists (select 1 from label l where l.run = run.id and l.key = ?{of_value} limit 1 offset 0)", values
+    return each if _many_have(db, each) else (f"run.id in (select l.run from label l where l.key = ?{of_value})", values)
+
+
+def with_words(db: Db, words: Sequence[str]) -> tuple[str, list[Any]]:
+    """The same for the beginnings of words (of `words_of`)."""
+    each = db.with_words(words, each=True)
+    return each if _many_have(db, each) else db.with_words(words)
+
+
+def _many_have(db: Db, each: tuple[str, list[Any]]) -> bool:
+    """Whether so many of the newest runs meet a condition that the first page is soon found by looking at one after the other.
+
+    Of what few have, all are found first, and then sorted.
+    """
+    newest = f"(select id from run order by started desc, id desc limit {LOOKED_AT}) run"
+    rows = db.execute(f"select count(*) as n from {newest} where {each[0]}", each[1]).fetchall()
+    return int(rows[0]["n"]) >= LOOKED_AT // 20
 
 
 class Book:
@@ -163,20 +188,6 @@ class Book:
             log.close()
         return (printable(lines[0][1].decode("utf-8", "replace")), True) if lines else (None, more is None)
 
-    def prune(self, before: int, *, really: bool) -> tuple[int, int]:
-        """Removes runs that began before (us since 1970); how many, and how many bytes of output. Pinned and running ones stay."""
-        rows = self.store.rows("select id, uid, log_bytes from run where started < ? and not pinned and status <> 'running'", (before,))
-        if really:
-            for from_ in range(0, len(rows), 1000):
-                some = rows[from_ : from_ + 1000]
-                with self.store.writing() as db:
-                    db.executemany("delete from run where id = ?", [(row["id"],) for row in some])
-                    db.executemany("delete from ingest_state where uid = ?", [(row["uid"],) for row in some])
-                for row in some:
-                    self.place.log_of(row["uid"]).unlink(missing_ok=True)
-                    self.place.spool_of(row["uid"]).unlink(missing_ok=True)
-        return len(rows), sum(row["log_bytes"] or 0 for row in rows)
-
     def close(self) -> None:
         self.store.close()
 
@@ -189,22 +200,6 @@ def as_run(row: Row) -> Row:
         "argv": json.loads(row["argv_json"]), "inputs": json.loads(row["inputs_json"]), "facts_hash": row["facts"],
         "pinned": bool(row["pinned"]), "duration_s": None if ended is None else max(0, ended - row["started"]) / 1e6,
     }  # fmt: skip
-
-
-def differences(one: dict[str, Any], other: dict[str, Any]) -> list[tuple[str, Any, Any]]:
-    """Name and both values of what is not the same in two runs (of `details`)."""
-    names = ("kind", "name", "status", "rc", "signal", "user_name", "host", "cwd", "version", "summary")
-    out = [(name, one[name], other[name]) for name in names if one[name] != other[name]]
-    for at in range(max(len(one["argv"]), len(other["argv"]))):
-        a, b = (run["argv"][at] if at < len(run["argv"]) else None for run in (one, other))
-        if a != b:
-            out.append((f"argv[{at}]", a, b))
-    for part in ("inputs", "labels", "facts", "metrics"):
-        for name in sorted({*one[part], *other[part]}):
-            a, b = one[part].get(name), other[part].get(name)
-            if a != b:
-                out.append((f"{part[:-1]} {name}", a, b))
-    return out
 
 
 def printable(text: str) -> str:

@@ -6,9 +6,11 @@ import re
 from collections.abc import Iterable
 
 HIDDEN = "***"
-_NAME = r"[\w-]*(?:password|passwd|pwd|secret|token|api[_-]?key)"
-_IN_URI = re.compile(r"(?<=://)([^:/@\s]*):([^@\s]*)@")
-_AS_VALUE = re.compile(rf"({_NAME}\s*[=:]\s*)('[^']*'|\"[^\"]*\"|[^\s,;&]+)", re.IGNORECASE)
+# Every part is bounded: texts are megabytes, and may be one word.
+_SECRET = r"(?:password|passwd|passphrase|pwd|secret|token|api[_-]?key)"
+_NAME = rf"[\w-]{{0,100}}{_SECRET}"
+_IN_URI = re.compile(r"(?<=://)([^:/@\s]{0,100}):([^@\s]{0,256})@")
+_AS_VALUE = re.compile(rf"({_SECRET}[\"']?\s{{0,10}}[=:]\s{{0,10}})('[^']{{0,1000}}'|\"[^\"]{{0,1000}}\"|[^\s,;&]+)", re.IGNORECASE)
 _OPTION = re.compile(rf"-{{1,2}}{_NAME}", re.IGNORECASE)
 
 

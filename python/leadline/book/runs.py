@@ -91,7 +91,7 @@ def end(db: Db, event: Event) -> None:
 def index_words(db: Db, run: int) -> None:
     """Makes the run be found by what it says now."""
     row = db.execute("select name, argv_json, summary from run where id = ?", (run,)).fetchone()
-    db.put_words(run, " ".join(words_of(row["name"], *json.loads(row["argv_json"]), row["summary"])))
+    db.put_words([(run, " ".join(words_of(row["name"], *json.loads(row["argv_json"]), row["summary"])))])
 
 
 def put_content(db: Db, body: str, of: str | None = None) -> str:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from leadline.book.place import Place
 from leadline.book.store import AS_BEFORE, where
 from leadline.errors import LeadlineError
 
-BUSY_MS = 30_000
+PRAGMAS = ("busy_timeout = 30000", "auto_vacuum = incremental", "journal_mode = wal", "synchronous = normal", "foreign_keys = on")
 
 
 class Sqlite:
@@ -22,8 +23,9 @@ class Sqlite:
             place.make()
             self._db = sqlite3.connect(place.store, isolation_level=None, check_same_thread=False)
             place.store.chmod(0o600)
+            self._file = place.store
             self._db.row_factory = _as_dict
-            for pragma in (f"busy_timeout = {BUSY_MS}", "journal_mode = wal", "synchronous = normal", "foreign_keys = on"):
+            for pragma in PRAGMAS:
                 self._db.execute(f"pragma {pragma}")
         except (sqlite3.Error, OSError) as e:
             raise LeadlineError("storage", "the book cannot be opened", detail=str(e), hint=AS_BEFORE, where=where(place)) from e
@@ -53,11 +55,24 @@ class Sqlite:
     def set_version(self, number: int) -> None:
         self._db.execute(f"pragma user_version = {number:d}")
 
-    def put_words(self, run: int, words: str) -> None:
-        self._db.execute("delete from run_words where rowid = ?", (run,))
-        self._db.execute("insert into run_words (rowid, words) values (?, ?)", (run, words))
+    def put_words(self, of: Sequence[tuple[int, str]]) -> None:
+        self._db.executemany("delete from run_words where rowid = ?", [(run,) for run, _ in of])
+        self._db.executemany("insert into run_words (rowid, words) values (?, ?)", of)
 
-    def with_words(self, words: Sequence[str]) -> tuple[str, list[Any]]:
+    def forget_words(self, runs: Sequence[int]) -> None:
+        self._db.executemany("delete from run_words where rowid = ?", [(run,) for run in runs])
+
+    def bytes_used(self) -> int:
+        return sum(path.stat().st_size for path in (self._file, Path(f"{self._file}-wal")) if path.exists())
+
+    def shrink(self) -> None:
+        self._db.executescript("pragma incremental_vacuum")  # `execute` takes one step of it, and so frees one page
+        self._db.execute("pragma wal_checkpoint(truncate)").fetchall()
+
+    def with_words(self, words: Sequence[str], *, each: bool = False) -> tuple[str, list[Any]]:
+        if each:
+            has = " and ".join("' ' || w.words like ?" for _ in words)
+            return f"exists (select 1 from run_words w where w.rowid = run.id and {has})", [f"% {word}%" for word in words]
         return "run.id in (select rowid from run_words where run_words match ?)", [" ".join(f'"{word}" *' for word in words)]
 
     def close(self) -> None:

@@ -43,11 +43,23 @@ class Db(Protocol):
     def rollback(self) -> None: ...
     def version(self) -> int: ...
     def set_version(self, number: int) -> None: ...
-    def put_words(self, run: int, words: str) -> None:
-        """What the run is found by: words with blanks between them. Replaces those it had."""
+    def put_words(self, of: Sequence[tuple[int, str]]) -> None:
+        """What runs (their ids) are found by: words with blanks between them. Replaces those they had."""
 
-    def with_words(self, words: Sequence[str]) -> tuple[str, list[Any]]:
-        """A condition on run.id: runs that have, for each of these, a word that begins with it."""
+    def forget_words(self, runs: Sequence[int]) -> None:
+        """For runs that are removed."""
+
+    def bytes_used(self) -> int:
+        """What the store takes on the disk of this host; 0 where it is elsewhere."""
+
+    def shrink(self) -> None:
+        """Gives room of removed rows back, where that is done on demand."""
+
+    def with_words(self, words: Sequence[str], *, each: bool = False) -> tuple[str, list[Any]]:
+        """A condition on run.id: runs that have, for each of these, a word that begins with it.
+
+        each: in a form that looks at one run after the other, and not first at the words of all.
+        """
 
     def close(self) -> None: ...
 

@@ -80,7 +80,7 @@ create index metric_name on metric (name, run desc);
 -- Words of names, commands and summaries, to search by.
 [sqlite] create virtual table run_words using fts5 (words, detail = none, prefix = '2 3');
 [postgresql] create table run_words (run bigint primary key references run (id) on delete cascade, words tsvector not null);
-[postgresql] create index run_words_words on run_words using gin (words);
+[postgresql] create index run_words_words on run_words using gin (words) with (fastupdate = off);
 
 -- How far each spool was taken in: the next event to come is at this byte of the file.
 create table ingest_state (

@@ -29,7 +29,9 @@ def command() -> None:
     """
 
 
-for _subcommand in (look.list_runs, look.show, log, look.search, look.diff, change.label, change.pin, change.cancel, change.prune):
+READING = (look.list_runs, look.show, log, look.search, look.diff, look.export)
+WRITING = (change.label, change.pin, change.cancel, change.prune)
+for _subcommand in (*READING, *WRITING):
     command.add_command(_subcommand)
 for _subcommand in (results.tasks, results.results, results.hosts, importing.import_):
     command.add_command(_subcommand)

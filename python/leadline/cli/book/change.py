@@ -6,7 +6,7 @@ import time
 
 import click
 
-from leadline.cli.book.options import ago_us, as_json, labels_of
+from leadline.cli.book.options import ago_us, as_json, bytes_of, labels_of
 from leadline.figures import count, quantity
 
 
@@ -63,18 +63,28 @@ def cancel(run: str, wait: bool) -> None:
     click.echo(f"{found['uid'][:SHORT]} is {found['status'] if wait else 'asked to end'}")
 
 
-@click.command("prune")
-@click.option("--older", required=True, metavar="TIME", help="Remove runs that began longer ago than this: 12h, 90d.")
+@click.command("prune", epilog="\b\nExamples:\n  leadline book prune --older 90d --dry-run\n  leadline book prune --keep 10000 --size 5GB")
+@click.option("--older", metavar="TIME", help="Remove runs that began longer ago than this: 12h, 90d.")
+@click.option("--keep", type=click.IntRange(0), metavar="N", help="Remove all but the newest N runs.")
+@click.option("--size", metavar="BYTES", help="Remove the oldest until the outputs of the others take no more: 500MB, 2GB.")
+@click.option("--keep-failed", is_flag=True, help="Keep those that failed or were lost.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
 @as_json
-def prune(older: str, dry_run: bool, as_json: bool) -> None:
-    """Remove old runs with their output. Pinned and running ones stay."""
+def prune(older: str | None, keep: int | None, size: str | None, keep_failed: bool, dry_run: bool, as_json: bool) -> None:
+    """Remove old runs with their output. Pinned and running ones stay, and so do captures and reports."""
     from leadline.book.query import Book
+    from leadline.book.retention import Retention
+    from leadline.book.retention import prune as remove
     from leadline.output import to_json
 
-    book = Book()
-    runs, size = book.prune(ago_us(older), really=not dry_run)
+    if older is None and keep is None and size is None:
+        raise click.UsageError("say what to remove: --older, --keep or --size")
+    wanted = Retention(None if older is None else ago_us(older), keep, None if size is None else bytes_of(size), keep_failed)
+    done = remove(Book(), wanted, really=not dry_run)
     if as_json:
-        click.echo(to_json({"removed": 0 if dry_run else runs, "would_remove": runs, "log_bytes": size}))
+        done_runs = 0 if dry_run else done.runs
+        click.echo(to_json({"removed": done_runs, "would_remove": done.runs, "log_bytes": done.log_bytes, "freed_bytes": done.freed_bytes}))
     else:
-        click.echo(f"{count(runs, 'run')} and {quantity(size, 'B')} of output {'would be' if dry_run else 'were'} removed")
+        verb, gives = ("would be", "would free") if dry_run else ("were", "freed")
+        runs = count(done.runs, "run")
+        click.echo(f"{runs} and {quantity(done.log_bytes, 'B')} of output {verb} removed; that {gives} {quantity(done.freed_bytes, 'B')}")

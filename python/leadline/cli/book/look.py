@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 from typing import Any
 
 import click
 
+from leadline.cli import force
 from leadline.cli.book.options import ago_us, as_json, duration, ended, labels_of, limit, when
 
 
@@ -129,15 +131,16 @@ def search(text: str, limit: int, as_json: bool) -> None:
 @click.argument("other", default="last")
 @as_json
 def diff(one: str, other: str, as_json: bool) -> None:
-    """Show what differs between two runs."""
-    from leadline.book.query import Book, differences
+    """Show what differs between two runs: arguments, files, facts of the host, settings, metrics, findings, output."""
+    from leadline.book.compare import compare
+    from leadline.book.query import Book, printable
     from leadline.output import to_json, to_table
 
     book = Book()
     runs = [book.details(book.find(text)) for text in (one, other)]
-    found = differences(*runs)
+    found = compare(book, *runs)
     if as_json:
-        click.echo(to_json({"runs": [run["uid"] for run in runs], "differences": [{"what": w, "one": a, "other": b} for w, a, b in found]}))
+        click.echo(to_json({"runs": [run["uid"] for run in runs], "differences": [difference.as_dict() for difference in found]}))
         return
     if not found:
         click.echo("no difference")
@@ -146,4 +149,32 @@ def diff(one: str, other: str, as_json: bool) -> None:
     def cell(value: Any) -> str:
         return "" if value is None else f"{value:,.4g}" if isinstance(value, float) else str(value)
 
-    click.echo(to_table(["what", *(_short(run) for run in runs)], [[what, cell(a), cell(b)] for what, a, b in found]))
+    rows = [[f"{d.part} {d.name}" if d.part != "run" else d.name, cell(d.one), cell(d.other)] for d in found]
+    click.echo(to_table(["what", *(_short(run) for run in runs)], rows))
+    for difference in found:
+        if difference.lines:
+            click.echo("\n".join(("", f"{difference.part} {printable(difference.name)}:", *map(printable, difference.lines))))
+
+
+@click.command("export", epilog="\b\nExamples:\n  leadline book export last\n  leadline book export 4k7q2 -o nightly.html --force")
+@click.argument("run", default="last")
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="File to write.  [default: NAME-ID.html]")
+@force
+@as_json
+def export(run: str, output: Path | None, force: bool, as_json: bool) -> None:
+    """Write one run as one HTML file that opens offline: what it was given, made and printed, and its captures as reports.
+
+    Values of names that say password, secret or token are hidden. Prints the path of the file.
+    """
+    from leadline.book.export import export as page_of
+    from leadline.book.query import SHORT, Book
+    from leadline.output import to_json
+    from leadline.replacing import make_room, write_whole
+
+    book = Book()
+    found = book.details(book.find(run))
+    plain = "".join(c if c.isalnum() or c in "-_" else "-" for c in found["name"])
+    file = output or Path(f"{plain}-{found['uid'][:SHORT]}.html")
+    make_room(file, overwrite=force)
+    written = write_whole(file, page_of(book, found), "the run", overwrite=force)
+    click.echo(to_json({"run": found["uid"], "file": str(written), "bytes": written.stat().st_size}) if as_json else written)
