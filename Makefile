@@ -102,9 +102,11 @@ fi;
 endef
 
 # What tests compare with, where it may be installed; elsewhere those tests are skipped, and in CI they fail (tests/conftest.py).
+# PgBouncer comes with a service that listens on the loopback: only in CI.
 define INSTALL_ORACLES
 oracles=; for tool in chromium strace tshark; do command -v $$tool >/dev/null || oracles="$$oracles $$tool"; done; \
 command -v mariadbd >/dev/null || oracles="$$oracles mariadb-server-core mariadb-client-core"; \
+[ "$$CI" != true ] || command -v pgbouncer >/dev/null || oracles="$$oracles pgbouncer"; \
 if [ -n "$$oracles" ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	{ apt-get update -qq && apt-get install -y -qq --no-install-recommends $$oracles; } || echo "warning: not installed:$$oracles" >&2; \
 fi
