@@ -50,7 +50,8 @@ def pooler(server: PrivateServer, size: int) -> Iterator[int]:
             "listen_addr": "127.0.0.1", "listen_port": port, "unix_socket_dir": "", "auth_type": "trust", "auth_file": folder / "users",
             "pool_mode": "transaction", "default_pool_size": size,
         }  # fmt: skip
-        lines = ["[databases]", f"postgres = host=127.0.0.1 port={server.port}", "[pgbouncer]", *(f"{k} = {v}" for k, v in settings.items())]
+        databases = ["[databases]", f"postgres = host=127.0.0.1 port={server.port}"]
+        lines = [*databases, "[pgbouncer]", *(f"{k} = {v}" for k, v in settings.items())]
         file = folder / "pgbouncer.ini"
         file.write_text("\n".join(lines) + "\n")
         process = subprocess.Popen([PGBOUNCER, str(file)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **NOBODY)
