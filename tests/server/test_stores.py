@@ -1,0 +1,140 @@
+"""The same on SQLite and PostgreSQL: each operation once, the audit, and runs that are started from both the shell and a server."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from leadline.book.place import VARIABLE, Place
+from leadline.book.store import Store
+from leadline.errors import LeadlineError
+from leadline.server import audit, housekeeping, login, schedules
+from leadline.server.operation import perform
+from leadline.server.passwords import Throttle
+from leadline.server.rights import OWNER, Caller
+from leadline.server.table import BY_NAME
+from serving import PASSWORD, Served, wait_until
+
+
+class Team:
+    def __init__(self, place: Place) -> None:
+        self.place, self.store = place, Store(place)
+
+    def do(self, operation: str, /, caller: Caller = OWNER, **given: Any) -> Any:
+        return perform(BY_NAME[operation], caller, self.store, self.place, given)
+
+    def settle(self) -> None:
+        """A round of what a server does beside."""
+        for duty in housekeeping.duties():
+            duty(self.place, self.store)
+
+
+@pytest.fixture
+def team(place: Place) -> Team:
+    return Team(place)
+
+
+def test_a_template_is_saved_started_followed_and_found(team: Team) -> None:
+    survey = {"n": {"kind": "int", "default": 3}}
+    saved = team.do("template.save", project="main", name="count", command="seq 1 {n}", survey=survey)
+    assert team.do("template.save", project="main", name="count", command="seq 1 {n}", survey=survey) == saved
+    uid = team.do("template.start", template="main/count", inputs={"n": 4})["run"]
+    assert team.do("run.show", run=uid)["run"]["status"] == "queued"
+
+    def ended() -> bool:
+        team.settle()
+        return bool(team.do("run.show", run=uid)["run"]["status"] == "ok")
+
+    wait_until(ended, "the run")
+    assert team.do("run.log", run=uid)["text"] == "1\n2\n3\n4\n"
+    assert [run["uid"] for run in team.do("run.list", text="seq")["runs"]] == [uid]
+    assert [run["uid"] for run in team.do("run.list", template=saved["template"], status="ok", limit=1)["runs"]] == [uid]
+    assert [point["uid"] for point in team.do("template.history", metric="wall_s", template=saved["template"])["points"]] == [uid]
+    assert team.do("run.search", text="3")["runs"][0]["line"] == "3"
+    assert {m["metric"] for m in team.do("template.metrics")["metrics"]} >= {"wall_s", "cpu_s"}
+    team.do("run.label", run=uid, key="release", value="7.2")
+    assert [run["uid"] for run in team.do("run.list", label="release=7.2")["runs"]] == [uid]
+    assert team.do("run.pin", run=uid)["pinned"] is True
+    assert 'leadline_runs_total{kind="template",status="ok"} 1' in team.do("user.metrics").text
+    team.do("template.delete", template=saved["template"])
+    assert team.do("run.show", run=uid)["run"]["status"] == "ok"
+
+
+def test_users_roles_tokens_and_secrets(team: Team) -> None:
+    team.do("user.create", user="ann", password=PASSWORD, admin=True)
+    team.do("user.create", user="bob", password=PASSWORD)
+    team.do("user.role", project="main", user="bob", role="viewer")
+    team.do("user.role", project="main", user="bob", role="runner")
+    template = team.do("template.save", project="main", name="t", command="true")["template"]
+    team.do("template.grant", template=template, user="bob", role="viewer")
+    assert team.do("user.list")["users"][1] | {"created": 0} == {
+        "user": "bob",
+        "admin": False,
+        "disabled": False,
+        "created": 0,
+        "roles": {"main": "runner"},
+    }
+    assert team.do("template.grants", template=template)["grants"] == [{"user": "bob", "role": "viewer"}]
+    token = team.do("token.create", name="t", user="bob", scope="editor")["token"]
+    bob = login.caller_of_token(team.store, token, "127.0.0.1")
+    assert bob is not None and (bob.account, bob.role("main"), bob.role("main", template)) == ("bob", "runner", "runner")
+    with pytest.raises(LeadlineError, match="needs the role editor"):
+        team.do("template.save", caller=bob, project="main", name="t", command="false")
+    session = login.log_in(team.store, Throttle(), "bob", PASSWORD, "127.0.0.1")
+    assert login.caller_of_session(team.store, session, "127.0.0.1") is not None
+    team.do("secret.key")
+    for value in ("one", "two"):
+        team.do("secret.set", project="main", secret="s", value=value)
+    assert [row["secret"] for row in team.do("secret.list", project="main")["secrets"]] == ["s"]
+    team.do("user.delete", user="bob")
+    assert login.caller_of_session(team.store, session, "127.0.0.1") is None
+    assert audit.verify(team.store) == ""
+    assert [e["outcome"] for e in team.do("user.audit", limit=1000)["entries"]].count("refused") == 1
+
+
+def test_a_refused_write_changes_nothing_but_the_audit(team: Team) -> None:
+    before = team.do("template.list")
+    with pytest.raises(LeadlineError):
+        team.do("template.save", project="main", name="bad", command="echo {p}", survey={"p": {"kind": "secret"}})
+    assert team.do("template.list") == before
+    assert team.do("user.audit", limit=1)["entries"][0]["outcome"] == "refused"
+
+
+def test_the_clock_and_hooks(team: Team) -> None:
+    template = team.do("template.save", project="main", name="t", command="true", approval=True)["template"]
+    made = team.do("schedule.save", template=template, cron="*/5 * * * *")
+    with team.store.writing() as db:
+        db.execute("update schedule set next_due = ? where uid = ?", (time.time_ns() // 1000 - 1, made["schedule"]))
+    for _ in range(2):
+        schedules.fire(team.place, team.store)
+    [shown] = team.do("schedule.list")["schedules"]
+    assert len(shown["next"]) == 5
+    assert team.do("run.list")["waiting"][0]["uid"] == shown["last_run"]
+    team.do("secret.key")
+    team.do("secret.set", project="main", secret="k", value="v")
+    team.do("hook.start", project="main", name="in", template=template, secret="k")
+    team.do("hook.tell", project="main", name="out", url="https://pager.example/", secret="k")
+    assert [hook["name"] for hook in team.do("hook.list")["hooks"]] == ["in", "out"]
+    team.do("template.delete", template=template)
+    assert team.do("schedule.list") == {"schedules": []}
+    assert [hook["name"] for hook in team.do("hook.list")["hooks"]] == ["out"]
+
+
+def test_two_servers_of_one_store_start_each_run_once(place: Place, tmp_path: Path) -> None:
+    (tmp_path / "serve.err").touch()
+    servers = [Served(tmp_path / "book", dict(os.environ) | {VARIABLE: place.variable}) for _ in range(2)]
+    try:
+        for one in servers:
+            one.start()
+        client = servers[0].client()
+        template = client.call("PUT", "/projects/main/templates/once", command="true", at_once=20).json["template"]
+        asked = [servers[n % 2].client().call("POST", f"/templates/{template}/start").json["run"] for n in range(20)]
+        wait_until(lambda: len(client.get("/runs.json?status=ok&limit=100").json["runs"]) == 20, "all runs")
+        assert {run["uid"] for run in client.get("/runs.json?limit=100").json["runs"]} == set(asked)
+    finally:
+        for one in servers:
+            one.stop()
+    assert servers[0].complaints() == ""
