@@ -12,6 +12,7 @@ from leadline.cli.net.wire import interface, pcap, ports_of, ports_option
 
 @click.command(
     "auth",
+    short_help="Show how clients logged in, and whether a password was readable.",
     epilog="""\b
 Examples:
   leadline net auth -i eth0 --port 5432 --for 60s

@@ -14,6 +14,7 @@ DEFAULT = "0.021ms,0.161ms,0.685ms,5ms,20ms"
 
 @click.command(
     "budget",
+    short_help="Count round trips, and predict rates at other round-trip times.",
     epilog="""\b
 Examples:
   leadline net budget traffic.leadline

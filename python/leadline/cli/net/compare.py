@@ -12,6 +12,7 @@ from leadline.cli.net.options import as_json, span, timeout
 
 @click.command(
     "compare",
+    short_help="Measure ICMP, TCP handshake and round trip in turns.",
     epilog="""\b
 Examples:
   leadline net compare db01:4747

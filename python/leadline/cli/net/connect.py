@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 @click.command(
     "connect",
+    short_help="Log in again and again, and count the logins that fail.",
     epilog="""\b
 Examples:
   leadline net connect postgresql://app@db01/shop

@@ -28,6 +28,7 @@ MEANINGS = {
 
 @click.command(
     "dbping",
+    short_help="Time each phase of a connection to a database.",
     epilog="""\b
 Examples:
   leadline net dbping postgresql://app@db01/shop

@@ -11,6 +11,7 @@ from leadline.cli.net.options import as_json, bits, quantity, span
 
 @click.command(
     "delay",
+    short_help="Delay a TCP connection by a round trip.",
     epilog="""\b
 Examples:
   leadline net delay --listen :6432 --to db01:5432 --rtt 20ms
