@@ -103,6 +103,17 @@ def test_any_value_becomes_json() -> None:
     assert json.loads(line)["odd"] == "odd"
 
 
+@pytest.mark.parametrize("piece", ["a://b:", "a_", "password_", "://", "token: ", "x" * 10, "-a=", "\\"])
+def test_no_text_takes_long(piece: str) -> None:
+    """A megabyte of output that looks like the beginning of a secret, again and again; and a file of the longest that is kept."""
+    hider = plugin.Hider()
+    hider.learn("one-s3cret")
+    began = time.process_time()
+    hider.line({"stdout": piece * ((1 << 20) // len(piece)), "password": ""})
+    hider.file(piece * (plugin.LONGEST_FILE // len(piece)))
+    assert time.process_time() - began < 5
+
+
 FILE = """\
 - hosts: all
   vars:
@@ -209,6 +220,10 @@ def test_events_join_the_run_that_started_ansible(tmp_path: Path, monkeypatch: p
 
 @pytest.mark.parametrize("uid", ["", "../../etc/pw", "0123456789a", "0123456789AB", "zzzzzzzzzzzz"])
 def test_a_run_that_is_not_there_is_not_joined(uid: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if len(uid) == 12 and uid != "zzzzzzzzzzzz":  # what is no id is not even looked for
+        (tmp_path / "book" / "spool").mkdir(parents=True)
+        (tmp_path / "etc").mkdir()
+        (tmp_path / "book" / "spool" / f"{uid}.jsonl").write_text("")
     monkeypatch.setenv("LEADLINE_ANSIBLE_RUN", uid)
-    spool = plugin.Spool(tmp_path)
+    spool = plugin.Spool(tmp_path / "book")
     assert (spool.joined, spool.uid == uid, len(spool.uid)) == (False, False, 12)

@@ -52,11 +52,12 @@ _SECRET_NAME = re.compile(rf"(?:^|[_\-.])(?:pass|{_WORDS})$", re.IGNORECASE)
 _NOT_SECRET = re.compile(r"^(?:update|ask|use|no|generate)_", re.IGNORECASE)
 _MAY_HAVE_ONE = re.compile(r"pass|pwd|secret|token|_?key\"", re.IGNORECASE)
 _PLAIN_VALUES = frozenset(("true", "false", "none", "null", "always", "never", "present", "absent", "on_create", "default", "password"))
+# Every part is bounded: texts are long, and may be one word.
 _ASSIGNED = re.compile(
-    rf"((?:^|[\s,{{\"'_\-.])(?:\w+[_\-.])?(?:{_WORDS})[\"']?\s*[:=]\s*)"
+    rf"((?:^|[\s,{{\"'_\-.])(?:\w{{1,100}}[_\-.])?(?:{_WORDS})[\"']?\s{{0,10}}[:=]\s{{0,10}})"
     r"(\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|[^\s,;&}\"'!|>{][^\s,;&}]*)", re.IGNORECASE,
 )  # fmt: skip
-_IN_URI = re.compile(r"(?<=://)([^:/@\s\"']*):([^@\s\"']*)@")
+_IN_URI = re.compile(r"(?<=://)([^:/@\s\"']{0,100}):([^@\s\"']{0,256})@")
 _DSN_PASSWORD = re.compile(r"(?<=://)([^:/@\s]*):([^@\s]*)@")  # both as in leadline/book/redact.py
 _DSN_VALUE = re.compile(r"([\w-]*(?:password|passwd|pwd|secret|token|api[_-]?key)\s*[=:]\s*)('[^']*'|\"[^\"]*\"|[^\s,;&]+)", re.IGNORECASE)
 _NO_LOG = re.compile(r"^(\s*)(-\s+)?no_log\s*:\s*(?!(?:false|no|off|0)\b)\S", re.IGNORECASE)
@@ -68,10 +69,14 @@ class Hider:
 
     def __init__(self) -> None:
         self.forms: list[str] = []  # the longest first
+        self._known: set[str] = set()
 
     def learn(self, value: Any) -> None:
         """A secret: whatever holds it from now on, as it is, quoted or in base64, is stored without."""
         text = str(value)
+        if text in self._known:
+            return
+        self._known.add(text)
         if len(text) < SHORTEST_SECRET or "{{" in text or text.lower() in _PLAIN_VALUES or text == HIDDEN:
             return
         lines = [line for line in text.splitlines() if len(line) >= 16] if "\n" in text else []
@@ -104,7 +109,7 @@ class Hider:
 
     def file(self, text: str) -> str:
         """A file: also what stands behind a name that says secret, and what tasks with no_log do."""
-        return without_no_log(_IN_URI.sub(rf"\1:{HIDDEN}@", _ASSIGNED.sub(_hide_value, self.text(text))))
+        return without_no_log(without_passwords(_ASSIGNED.sub(_hide_value, self.text(text))))
 
     def line(self, body: Any) -> str:
         """JSON without secrets. Most events have nothing that looks like one: these are written as they are."""
@@ -115,7 +120,7 @@ class Hider:
 
     def clean(self, value: Any, depth: int = 0) -> Any:
         if isinstance(value, str):
-            return _IN_URI.sub(rf"\1:{HIDDEN}@", self.text(value))
+            return without_passwords(self.text(value))
         if depth > 40:
             return HIDDEN
         if isinstance(value, dict):
@@ -130,6 +135,11 @@ class Hider:
             return value
         text = str(value)
         return value if isinstance(value, int) and self.text(text) == text else self.text(text)
+
+
+def without_passwords(text: str) -> str:
+    """Those of addresses: scheme://user:password@host."""
+    return _IN_URI.sub(rf"\1:{HIDDEN}@", text) if "@" in text and "://" in text else text
 
 
 def is_secret_name(name: Any) -> bool:
