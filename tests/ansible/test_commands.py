@@ -75,6 +75,12 @@ def test_results_can_be_chosen_by_how_they_ended(leadline: Run, uid: str, status
     assert [row["outcome"] for row in found] == [status] * n
 
 
+def test_a_list_that_ends_too_early_says_so(leadline: Run, uid: str) -> None:
+    some = leadline("book", "results", "last", "--limit", "3")
+    assert (len(some.stdout.splitlines()), "these are the first 3;" in some.stderr) == (2 + 3, True)
+    assert "these are the first" not in leadline("book", "results", "last").stderr
+
+
 def test_facts_of_a_host_are_printed(leadline: Run, uid: str) -> None:
     assert json.loads(leadline("book", "hosts", "last", "--facts", "web1", "--json").stdout)["distribution"] == "Debian"
     missing = leadline("book", "hosts", "last", "--facts", "nobody")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +138,20 @@ def test_an_ad_hoc_run_is_recorded_where_callbacks_are_loaded(site: Site) -> Non
     assert (run["name"], run["status"]) == ("ansible command", "ok")
     [result] = query.results(book, run)
     assert (result["host"], result["outcome"], result["message"]) == ("localhost", "changed", "hello")
+    book.close()
+
+
+def test_the_lines_for_ansible_cfg_record_every_run(site: Site) -> None:
+    site.more["XDG_DATA_HOME"] = str(site.folder / "data")
+    command = [sys.executable, "-m", "leadline", "ansible", "env", "--ini"]
+    lines = subprocess.run(command, env=site.environment, capture_output=True, text=True, check=True).stdout
+    site.write("ansible.cfg", lines)
+    site.more["ANSIBLE_CONFIG"] = str(site.folder / "ansible.cfg")
+    environment = {name: value for name, value in site.environment.items() if name != "ANSIBLE_CALLBACK_PLUGINS"}
+    assert site.run(site.write("plain.yml", PLAIN), env=environment).returncode == 0
+    assert site.run("localhost", "-m", "command", "-a", "echo hello", program="ansible", env=environment).returncode == 0
+    book = opened(site)
+    assert sorted((run["name"], run["status"]) for run in book.runs()) == [("ansible command", "ok"), ("plain.yml", "ok")]
     book.close()
 
 

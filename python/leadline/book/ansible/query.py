@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from leadline.book.ansible.ingest import TOTALS, facts_of
+from leadline.book.ansible.ingest import PARTS, TOTALS, facts_of
 from leadline.book.query import LAST, SHORT, Book, as_run
 from leadline.book.store import Row
 from leadline.errors import LeadlineError
@@ -80,12 +80,12 @@ def tasks(book: Book, run: Row) -> list[Row]:
 
 def results(
     book: Book, run: Row, *, task: int | None = None, host: str | None = None, outcome: str | None = None,
-    parts: Sequence[str] = ("result",), limit: int = 1_000_000,
+    parts: Sequence[str] = PARTS[:1], n: int | None = None, limit: int = 1_000_000,
 ) -> list[Row]:  # fmt: skip
     """In the order in which they came. parts: also `item` (of loops) and `retry`. Ignored and rescued failures are among them."""
     marks = ", ".join("?" * len(parts))
     where, values = f"r.run = ? and r.part in ({marks})", [run["id"], *parts]
-    for condition, value in (("r.task = ?", task), ("r.host = ?", host), (f"({_OUTCOME}) = ?", outcome)):
+    for condition, value in (("r.task = ?", task), ("r.host = ?", host), (f"({_OUTCOME}) = ?", outcome), ("r.n = ?", n)):
         if value is not None:
             where += f" and {condition}"
             values.append(value)
@@ -96,9 +96,10 @@ def results(
 
 def result(book: Book, run: Row, n: int) -> Row:
     """One result with what the module returned, and the items and retries that belong to it. Raises LeadlineError."""
-    found = next((row for row in results(book, run, parts=("result", "item", "retry")) if row["n"] == n), None)
-    if found is None:
+    rows = results(book, run, parts=PARTS, n=n)
+    if not rows:
         raise LeadlineError("not_found", f"run {run['uid'][:SHORT]} has no result {n}", hint=f"leadline book results {run['uid'][:SHORT]}")
+    [found] = rows
     body = book.store.rows("select body_json from result_body where run = ? and n = ?", (run["id"], n))
     task = next(row for row in tasks(book, run) if row["n"] == found["task"])
     play = next((row for row in plays(book, run) if row["n"] == task["play"]), {"name": ""})

@@ -102,6 +102,8 @@ def results(
         part = [_part(row)] if items else []
         cells.append([row["n"], printable(row["host"]), name, *part, row["outcome"], took, printable(row["message"])])
     click.echo(to_table(["n", "host", "task", *(["part"] if items else []), "status", "took", "message"], cells))
+    if len(rows) == limit:
+        click.echo(f"these are the first {limit:,}; --limit, --task, --host and --status choose others", err=True)
     if rows:
         bad = [row for row in rows if row["outcome"] in ("failed", "unreachable")]
         _next(f"leadline book results {_short(found)} {(bad or rows)[-1]['n']}")
