@@ -61,7 +61,7 @@ test-all-servers: build
 	LEADLINE_FORBID_SKIPS=1 $(BIN)/python -m pytest $(TWO_AT_ONCE)
 
 demo: build
-	$(BIN)/leadline demo $(DEMO_ARGS)
+	LEADLINE_BOOK=$(CURDIR)/leadline-demo/book $(BIN)/leadline demo $(DEMO_ARGS)
 
 docs: build
 	$(BIN)/python -m leadline.docs

@@ -102,6 +102,8 @@ class Recorder:
             "max_rss_bytes": max(u.ru_maxrss for u in spent) * 1024,
             "record_s": self._spool.own_ns / 1e9,
         }
+        if usage is not None and usage.ru_maxrss <= 1.1 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss:
+            del metrics["max_rss_bytes"]  # the kernel counts what we had when we started it
         self._spool.event("end", rc=rc, signal=signal, summary=self._summary, metrics=metrics, lost=self._spool.lost, **more)
         self._spool.close()
 

@@ -85,11 +85,12 @@ def _statements(text: str, dialect: str) -> list[str]:
 class Store:
     """An open store, with the schema that this leadline knows. Raises LeadlineError."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, to: int | None = None) -> None:
+        """to: the step of the schema to stop at; by default the last."""
         self.place = place
         self.db = _connect(place)
         try:
-            self.migrate()
+            self.migrate(to)
         except self.db.errors as e:
             raise LeadlineError("storage", "the book cannot be opened", detail=str(e).strip(), hint=AS_BEFORE, where=where(place)) from e
 
@@ -100,6 +101,8 @@ class Store:
         if self.version > newest:
             what = f"the book has schema {self.version}; this leadline knows up to {newest}"
             raise LeadlineError("unsupported", what, hint="use a newer leadline", where=where(self.place))
+        if to is not None and self.version > to:
+            raise LeadlineError("usage", f"the book has schema {self.version}; only up to {to} was asked for", where=where(self.place))
         if self.version == (to or newest):
             return
         with self.writing() as db:

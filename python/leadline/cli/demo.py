@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from pathlib import Path
 
 import click
+
+from leadline.cli.recorded import summarise
 
 HOT_PAGES = "select object, block, page_kind, waiters, wait_s from page_wait order by wait_s desc"
 
@@ -20,8 +23,21 @@ def next_steps(capture: Path, report: Path) -> str:
             f"report:  {report}   (open it in a browser)",
             f"next:    leadline findings {name}",
             f'         leadline sql {name} "{HOT_PAGES}"',
+            *_in_the_book(),
         ]
     )
+
+
+def _in_the_book() -> list[str]:
+    """The command that shows this run in the logbook; none where it is off."""
+    from leadline.book.place import VARIABLE
+    from leadline.book.recorder import current
+
+    run = current()
+    if run.place is None:
+        return []
+    named = f"{VARIABLE}={shlex.quote(run.place.variable)} " if os.environ.get(VARIABLE) else ""
+    return [f"logbook: {named}leadline book show {run.uid[:5]}"]
 
 
 @click.command(
@@ -63,4 +79,5 @@ def command(pg_bin: Path | None, major: int | None, seconds: float, rate: float,
     finally:
         opened.close()
     sys.stdout.flush()
+    summarise(f"a shop with 23 clients, watched for {seconds:g} s")
     click.echo(next_steps(result.capture, result.report), err=True)

@@ -20,6 +20,7 @@ from leadline.postgres.server import PrivateServer, find_binaries
 from leadline.progress import Progress
 
 FOLDER, CAPTURE, REPORT = "leadline-demo", "capture.leadline", "report.html"
+BOOK = "book"  # where `make demo` records its run
 WARM_UP_S = 2.0
 NEEDED_BYTES, NEEDED_BYTES_PER_S = 1024**3, 40 * 1024**2  # measured: 0.2 GiB, and 30 MiB of rows and WAL a second
 
@@ -46,7 +47,8 @@ def prepare_folder(folder: Path) -> DemoResult:
     result = DemoResult(folder / CAPTURE, folder / REPORT)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        foreign = sorted(path.name for path in folder.iterdir() if path not in (result.capture, result.report))
+        known = [result.capture, result.report, *([folder / BOOK] if (folder / BOOK / "spool").is_dir() else [])]
+        foreign = sorted(path.name for path in folder.iterdir() if path not in known)
         if not foreign and result.capture.exists() and not (result.capture / MANIFEST).is_file():
             foreign = [CAPTURE]
         if foreign:
