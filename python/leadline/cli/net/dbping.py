@@ -93,7 +93,7 @@ def _text(found: dict[str, Any]) -> str:
     if "server_speaks_tls" in about:
         lines.append("the server speaks TLS" if about["server_speaks_tls"] else "the server does not speak TLS")
     plain = "method" in about and not about["encrypted"]
-    meanings = MEANINGS | ({"tls": "asked for TLS, refused"} if plain else {})
+    meanings = MEANINGS | ({"tls": "TLS refused"} if plain else {})
     names = ["in us", "count", "first", "p50", "p99", "max"]
     rows = [[p["phase"], p["count"], us(p["first_ns"]), *microseconds(p, names[3:]), meanings[p["phase"]]] for p in found["phases"]]
     return "\n".join([*lines, "", to_table([*names, "what"], rows)])
