@@ -43,9 +43,22 @@ COLUMNS = ("uid", "kind", "name", "status", "user_name", "host", "cwd", "argv_js
 COLUMNS += ("facts", "pid", "boot", "log_bytes")
 
 
+def put(db: Any, table: str, columns: tuple[str, ...], rows: list[tuple[Any, ...]]) -> None:
+    """Rows into a table; into PostgreSQL by COPY."""
+    if db.dialect == "sqlite":
+        db.executemany(f"insert into {table} ({', '.join(columns)}) values ({', '.join('?' * len(columns))})", rows)
+        return
+    with db._db.cursor().copy(f"copy {table} ({', '.join(columns)}) from stdin") as copy:
+        for row in rows:
+            copy.write_row(row)
+
+
 def fill(book: Book, number: int, rng: random.Random) -> float:
     """Puts so many runs into the store; seconds."""
     began = time.monotonic()
+    if book.store.db.dialect == "postgresql":  # it is made at the end, which is how a restored database has it
+        [index] = book.store.rows("select indexdef from pg_indexes where indexname = 'run_words_words'")
+        book.store.db.execute("drop index run_words_words")
     first = int(book.store.rows("select coalesce(max(id), 0) as n from run")[0]["n"]) + 1
     with book.store.writing() as db:
         facts = put_content(db, '{"kernel.release": "6.1"}')
@@ -64,11 +77,13 @@ def fill(book: Book, number: int, rng: random.Random) -> float:
             labels += [(run, "release", f"7.{run // 10_000}"), (run, "ticket", f"T{run % 200_000}")]
             metrics += [(run, metric, rng.random()) for metric in ("wall_s", "cpu_s", "max_rss_bytes", "record_s")]
         with book.store.writing() as db:
-            db.executemany(f"insert into run ({', '.join(COLUMNS)}) values ({', '.join('?' * len(COLUMNS))})", runs)
-            db.put_words(words)
-            db.executemany("insert into label values (?, ?, ?)", labels)
-            db.executemany("insert into metric values (?, ?, ?)", metrics)
+            put(db, "run", COLUMNS, runs)
+            put(db, "run_words", ("run" if db.dialect == "postgresql" else "rowid", "words"), words)
+            put(db, "label", ("run", "key", "value"), labels)
+            put(db, "metric", ("run", "name", "value"), metrics)
         print(f"{at + len(runs):,} runs", file=sys.stderr)
+    if book.store.db.dialect == "postgresql":
+        book.store.db.execute(index["indexdef"])
     return time.monotonic() - began
 
 
@@ -153,7 +168,9 @@ def main() -> None:
     parser.add_argument("--pg-bin", help="folder with postgres and initdb")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    out: dict[str, Any] = {"environment": read_environment(), "runs": options.runs, "recording": recording(options.rounds)}
+    out: dict[str, Any] = {"environment": read_environment(), "runs": options.runs}
+    if options.only is None:
+        out["recording"] = recording(options.rounds)
     with places(options) as found:
         for name, place in found.items():
             book = Book(place)

@@ -31,6 +31,7 @@ create index run_started on run (started desc, id desc);
 create index run_kind on run (kind, started desc, id desc);
 create index run_status on run (status, started desc, id desc) where status <> 'ok';
 create index run_name on run (name, started desc, id desc);
+create index run_name_status on run (name, status, started desc, id desc) where status <> 'ok';
 create index run_parent on run (parent) where parent is not null;
 
 create table label (
@@ -78,7 +79,7 @@ create table metric (
 create index metric_name on metric (name, run desc);
 
 -- Words of names, commands and summaries, to search by.
-[sqlite] create virtual table run_words using fts5 (words, detail = none, prefix = '2 3');
+[sqlite] create virtual table run_words using fts5 (words, detail = none, prefix = '2 3', tokenize = 'unicode61 remove_diacritics 0');
 [postgresql] create table run_words (run bigint primary key references run (id) on delete cascade, words tsvector not null);
 [postgresql] create index run_words_words on run_words using gin (words) with (fastupdate = off);
 
