@@ -7,10 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from ansible_runs import Site, site
 from books import Run
 
 __all__ = ["Run", "site"]
+pytestmark = pytest.mark.timeout(1500)  # a busy host is slow
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "ansible.md"
 
 

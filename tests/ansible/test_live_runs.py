@@ -22,6 +22,9 @@ from test_replay import HOSTS, SECRETS, TASKS
 __all__ = ["site"]
 
 
+pytestmark = pytest.mark.timeout(1500)  # a busy host is slow
+
+
 def opened(site: Site) -> Book:
     return Book(Place(site.book))
 
@@ -201,6 +204,32 @@ def test_vaulted_values_and_values_named_as_secrets_are_nowhere(site: Site) -> N
     assert [w for w in ("vaulted-s3cret", "dmF1bHRlZC1zM2NyZXQ", "not-in-a-vault", "made-at-run-time", "of the vault") if w in text] == []
     names = [json.loads(line)["name"] for line in text.splitlines() if '"kind":"ansible.task"' in line]
     assert names == ["Say *** and ***", "set_fact", "Later ***"]
+
+
+WHOLE = """
+- hosts: localhost
+  gather_facts: false
+  vars_files: [whole.yml]
+  tasks:
+    - name: "Say {{ plain_name }}"
+      debug: {msg: "{{ nested.deep[0] }} {{ of_the_group }} {{ number }} {{ where }}"}
+"""
+
+
+@pytest.mark.parametrize("version", sorted({*runnable()[:1], *runnable()[-1:]}) or [""])
+def test_values_of_files_that_are_encrypted_as_a_whole_are_nowhere(tmp_path: Path, version: str) -> None:
+    """Their values do not show it in any version. Names of hosts stay."""
+    site = make_site(tmp_path, core_or_skip(version))
+    site.write("password", "of the vault")
+    site.write("whole.yml", "plain_name: whole-f1le-value\nnested: {deep: [in-a-l1st-too]}\nnumber: 4711081512\nwhere: localhost\n")
+    site.write("group_vars/all.yml", "of_the_group: gr0up-value\n")
+    for name in ("whole.yml", "group_vars/all.yml"):
+        assert site.run("encrypt", "--vault-password-file", "password", name, program="ansible-vault").returncode == 0
+    done = site.run(site.write("whole-file.yml", WHOLE), "--vault-password-file", "password")
+    assert ("in-a-l1st-too gr0up-value 4711081512 localhost" in done.stdout, done.returncode) == (True, 0)
+    text = site.spool_text()
+    assert [word for word in ("whole-f1le", "in-a-l1st", "gr0up-value", "4711081512") if word in text] == []
+    assert "*** *** *** localhost" in text
 
 
 def test_a_run_within_a_run_of_leadline_is_its_part(site: Site, tmp_path: Path) -> None:

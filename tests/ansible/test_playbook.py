@@ -20,6 +20,7 @@ from leadline.book.query import Book
 from leadline.errors import LeadlineError
 
 __all__ = ["site"]
+pytestmark = pytest.mark.timeout(1500)  # a busy host is slow
 PASSWORD = "p4ssw0rd of the test"
 VAULT = "v4ult of the test"
 

@@ -21,7 +21,7 @@ import re
 import sys
 import time
 import urllib.parse
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,8 @@ TOTALS = {"ok": "ok", "changed": "changed", "failures": "failed", "dark": "unrea
 TOTALS |= {"rescued": "rescued", "ignored": "ignored"}
 HIDDEN = "***"
 SHORTEST_SECRET = 4
+SHORTEST_IN_VAULT = 6  # of a value of which only the file says that it is secret
+VAULT = "$ANSIBLE_VAULT;"
 UID_LETTERS, UID_LENGTH = "0123456789abcdefghjkmnpqrstvwxyz", 12
 SETUP = frozenset(prefix + name for prefix in ("", "ansible.builtin.", "ansible.legacy.") for name in ("setup", "gather_facts"))
 IGNORED_FACTS = ("ansible_env",)  # what the environment of a host holds is often secret
@@ -100,6 +102,17 @@ class Hider:
                         self.learn(one)
                     else:
                         self.learn_from(one, depth + 1)
+
+    def learn_all(self, held: Any, but: Collection[str] = (), depth: int = 0) -> None:
+        """Every text and number of a file that was in a vault as a whole. but: names of hosts, which must stay readable."""
+        if isinstance(held, dict) and depth < 20:
+            for one in list(held.values()):
+                self.learn_all(one, but, depth + 1)
+        elif isinstance(held, (list, tuple)) and depth < 20:
+            for one in held:
+                self.learn_all(one, but, depth + 1)
+        elif isinstance(held, (str, int)) and not isinstance(held, bool) and str(held) not in but and len(str(held)) >= SHORTEST_IN_VAULT:
+            self.learn(held)
 
     def text(self, text: str) -> str:
         for form in self.forms:
@@ -297,6 +310,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
         self._plays = self._tasks = 0
         self._task_numbers: dict[str, int] = {}
         self._files: set[str] = set()
+        self._looked_into: set[str] = set()
         self._started: dict[tuple[str, str], int] = {}
         self._marks: dict[tuple[str, str], int] = {}  # when the item or attempt before ended
         self._items: dict[tuple[str, str], int] = {}
@@ -450,6 +464,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
         self._plays += 1
         self._task_numbers.clear()
         variables = self._variables(play)
+        self._vaults(play)
         for path in self._loaded(play):
             self._file(path)
         wanted = [variables.get(f"{who}_{what}") for what, who in (("name", "leadline"), ("name", "ara_playbook"))]
@@ -475,6 +490,21 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
             except Exception:  # Ansible will tell of it when it comes to the host
                 continue
         return variables
+
+    def _vaults(self, play: Any) -> None:
+        """Learns what is in files of variables that are encrypted as a whole: their values do not show it."""
+        inventory = play._variable_manager._inventory
+        names = {"localhost", "127.0.0.1", *map(str, inventory.hosts), *map(str, inventory.groups)}
+        for path, held in list(getattr(play._loader, "_FILE_CACHE", {}).items()):
+            if path not in self._looked_into and isinstance(path, str):
+                self._looked_into.add(path)
+                try:
+                    with open(path, encoding="utf-8", errors="replace") as file:
+                        vaulted = file.read(len(VAULT)) == VAULT
+                except OSError:
+                    continue
+                if vaulted:
+                    self._hide.learn_all(held, names)
 
     def _loaded(self, play: Any) -> Iterator[str]:
         """Files that were read for the play, where Ansible still says so; not those of groups and hosts, or for this run alone."""
