@@ -4,7 +4,7 @@
 
 #include "helpers.h"
 
-enum kind { BEGIN = 1, FORK = 2, EXEC = 3, END = 4, CALL = 5, OFF_CPU = 6, SLEPT = 7, STACK = 8, BLOCK_IO = 9, CALL_SUM = 10, OPEN_FILE = 11 };
+enum kind { BEGIN = 1, FORK = 2, EXEC = 3, END = 4, CALL = 5, OFF_CPU = 6, SLEPT = 7, STACK = 8, BLOCK_IO = 9, CALL_SUM = 10, OPEN_FILE = 11, URING_OP = 12 };
 
 /* Every record. seq counts the records of a thread, also those for which there was no room. */
 struct head {
@@ -131,6 +131,17 @@ struct block_io {
   u32 device; /* as in /proc/diskstats: major << 20 | minor, of the whole disk */
   u32 flags; /* operation in the low 8 bits */
   char comm[16];
+};
+
+/* An operation of io_uring that was completed at head.ts; head.tid: who handed it over. Not counted in seq. result: as of the call that
+ * does the same. */
+struct uring_op {
+  struct head head;
+  u64 duration_ns;
+  s32 result;
+  u32 opcode;
+  u32 file_id;
+  u32 by_worker;
 };
 
 #define NAMES 2048

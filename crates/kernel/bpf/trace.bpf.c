@@ -813,6 +813,8 @@ int call_ends(u64 *ctx) {
   return 0;
 }
 
+#include "uring.h"
+
 /* Block devices: all requests of the host, since they wait for each other. A request is asked for as a bio (block_bio_queue), by the
  * thread that needs it or by a kernel worker that writes back; the device gets it (block_rq_issue), and does it. */
 SEC("tp_btf/block_bio_queue")

@@ -27,6 +27,7 @@ mod syscalls;
 mod threads;
 mod tracepoints;
 mod unwind;
+mod uring;
 
 pub use calibration::PerWaking;
 pub use probe::{Counts, KernelProbe};

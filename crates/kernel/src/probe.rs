@@ -20,6 +20,7 @@ use crate::source::{Source, Tier};
 use crate::stacks::Stacks;
 use crate::syscalls;
 use crate::threads::{ThreadRow, Threads};
+use crate::uring::UringOps;
 
 /// Records taken into memory before they are written as columns.
 const AT_ONCE: usize = 1 << 16;
@@ -33,7 +34,7 @@ pub struct Counts {
     pub lost: AtomicU64,
     /// Stacks that could not be taken, for the same reason.
     pub lost_stacks: AtomicU64,
-    /// Requests of block devices likewise.
+    /// Requests of block devices and operations of io_uring likewise.
     pub lost_block_ios: AtomicU64,
     /// Times it began to record less.
     pub steps: AtomicU64,
@@ -51,6 +52,7 @@ pub struct KernelProbe {
     kernel_stacks: KernelStacks,
     stacks: Option<Stacks>,
     block_ios: BlockIos,
+    uring_ops: UringOps,
     files: Files,
     counts: Arc<Counts>,
     records: u64,
@@ -78,6 +80,7 @@ impl KernelProbe {
             kernel_stacks: KernelStacks::new(),
             stacks,
             block_ios: BlockIos::default(),
+            uring_ops: UringOps::default(),
             files: Files::default(),
             counts: Arc::default(),
             records: 0,
@@ -133,7 +136,7 @@ impl KernelProbe {
         let until = monotonic_ns() as u64;
         let (threads, records) = (&mut self.threads, &mut self.records);
         let (kernel_stacks, stacks, block_ios) = (&mut self.kernel_stacks, &mut self.stacks, &mut self.block_ios);
-        let files = &mut self.files;
+        let (files, uring_ops) = (&mut self.files, &mut self.uring_ops);
         self.source.drain(|record| {
             *records += 1;
             match record {
@@ -156,6 +159,7 @@ impl KernelProbe {
                     }
                 }
                 Record::OpenFile(head, file, names) => files.push(head, &file, names),
+                Record::UringOp(head, op) => uring_ops.push(head, op, threads.known(head.tid).unwrap_or(0)),
                 Record::BlockIo(head, io) => block_ios.push(head, io, threads.known(head.tid).unwrap_or(0)),
             }
             if outcome.is_ok() && calls.len() >= AT_ONCE {
@@ -176,6 +180,7 @@ impl KernelProbe {
         tables.write_rows("thread_time", ends.iter().map(|(id, head, end)| end_row(*id, *head, end)))?;
         self.kernel_stacks.write(tables)?;
         self.block_ios.write(tables)?;
+        self.uring_ops.write(tables)?;
         self.files.write(tables)?;
         if let Some(stacks) = &mut self.stacks {
             stacks.write(tables, until)?;

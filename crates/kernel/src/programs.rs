@@ -10,7 +10,7 @@ use leadline_clockwork::monotonic_ns;
 use leadline_errors::{Error, Kind, Result};
 
 use crate::governor::Detail;
-use crate::{files, syscalls};
+use crate::{files, syscalls, uring};
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/trace.bpf.o"));
 
@@ -30,6 +30,13 @@ const TRACEPOINTS: [(&str, &str); 14] = [
     ("interrupt_handler_ends", "irq_handler_exit"),
     ("interrupt_handler_begins", "irq_handler_entry"),
     ("each_task", ""),
+];
+
+/// Likewise, of io_uring. Kernels before 6.3 do not have all of them, and some are built without io_uring: then there is nothing to see.
+const OF_URING: [(&str, &str); 3] = [
+    ("uring_completed", "io_uring_complete"),
+    ("uring_queued", "io_uring_queue_async_work"),
+    ("uring_submitted", "io_uring_submit_req"),
 ];
 
 /// Kinds of interrupts: soft ones as /proc/softirqs names them, and those of devices.
@@ -83,6 +90,7 @@ pub struct Programs {
     ebpf: Ebpf,
     ring: RingBuf<MapData>,
     sample_cpu_hz: u32,
+    sees_uring: bool,
 }
 
 impl Programs {
@@ -99,7 +107,7 @@ impl Programs {
         let has_prev_state = u32::from(at_least(5, 18));
         let sample_cpu_ns = 1_000_000_000 / u64::from(options.sample_cpu_hz.max(1));
         let (with_file, that_open) = (syscalls::bits(files::CALLS_WITH_FILE), syscalls::bits(files::CALLS_THAT_OPEN));
-        let that_keep = syscalls::bits(files::CALLS_THAT_KEEP);
+        let (that_keep, uring_with_file) = (syscalls::bits(files::CALLS_THAT_KEEP), uring::with_file());
         let mut loader = EbpfLoader::new();
         loader
             .btf(Some(&btf))
@@ -111,6 +119,7 @@ impl Programs {
             .override_global("calls_with_file", &with_file, true)
             .override_global("calls_that_open", &that_open, true)
             .override_global("calls_that_keep", &that_keep, true)
+            .override_global("operations_with_file", &uring_with_file, true)
             .override_global("first_failures", &options.first_failures, true)
             .map_max_entries("ring", options.ring_bytes);
         let mut ebpf = loader.load(OBJECT).map_err(|e| refused(&e))?;
@@ -123,11 +132,16 @@ impl Programs {
                 program.load(tracepoint, &btf).map_err(|e| refused(&e))?;
             }
         }
+        let mut sees_uring = true;
+        for (name, tracepoint) in OF_URING {
+            let program: &mut BtfTracePoint = program_of(&mut ebpf, name)?;
+            sees_uring = sees_uring && program.load(tracepoint, &btf).is_ok();
+        }
         let program: &mut PerfEvent = program_of(&mut ebpf, "on_cpu")?;
         program.load().map_err(|e| refused(&e))?;
         let ring = ebpf.take_map("ring").ok_or_else(|| missing("ring"))?;
         let ring = RingBuf::try_from(ring).map_err(|e| refused(&e))?;
-        let mut programs = Programs { ebpf, ring, sample_cpu_hz: options.sample_cpu_hz };
+        let mut programs = Programs { ebpf, ring, sample_cpu_hz: options.sample_cpu_hz, sees_uring };
         if !options.events {
             programs.set_window(LEFT_OUT, NO_EVENTS)?;
         }
@@ -139,7 +153,8 @@ impl Programs {
     /// # Errors
     /// When the kernel refuses.
     pub fn attach(&mut self, cpus: &[u32]) -> Result<()> {
-        for (name, _) in TRACEPOINTS.iter().filter(|(_, tracepoint)| !tracepoint.is_empty()) {
+        let of_uring = OF_URING.iter().filter(|_| self.sees_uring);
+        for (name, _) in TRACEPOINTS.iter().filter(|(_, tracepoint)| !tracepoint.is_empty()).chain(of_uring) {
             let program: &mut BtfTracePoint = program_of(&mut self.ebpf, name)?;
             program.attach().map_err(|e| refused(&e))?;
         }

@@ -33,6 +33,21 @@ pub enum Record<'a> {
     OpenFile(Head, OpenFile, &'a [u8]),
     /// A request of a block device was done at `head.ts`; `head.tid`: who asked for it, 0 when that is not known.
     BlockIo(Head, BlockIo),
+    /// An operation of io_uring was completed at `head.ts`; `head.tid`: who handed it over.
+    UringOp(Head, UringOp),
+}
+
+/// An operation of io_uring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct UringOp {
+    pub duration_ns: u64,
+    /// As of the call that does the same: negative for an error.
+    pub result: i32,
+    pub opcode: u32,
+    pub file_id: u32,
+    /// A worker of the kernel did it.
+    pub by_worker: bool,
 }
 
 /// What a file descriptor stands for.
@@ -236,6 +251,7 @@ const STACK: usize = STACK_FRAMES + 8 * 32;
 const BLOCK_IO: usize = HEAD + 56;
 const CALL_SUM: usize = HEAD + 72;
 const OPEN_FILE: usize = HEAD + 88;
+const URING_OP: usize = HEAD + 24;
 
 /// Reads a record; None when it is none of these.
 pub fn parse(bytes: &[u8]) -> Option<Record<'_>> {
@@ -265,6 +281,7 @@ pub fn parse(bytes: &[u8]) -> Option<Record<'_>> {
             return Some(Record::OpenFile(head, open_file(f), names));
         }
         10 => return Some(Record::CallSum(head, call_sum(Fields(bytes.get(..CALL_SUM)?)))),
+        12 => return Some(Record::UringOp(head, uring_op(Fields(bytes.get(..URING_OP)?)))),
         _ => return None,
     };
     let f = Fields(bytes.get(..NAMED)?);
@@ -371,6 +388,16 @@ fn open_file(f: Fields<'_>) -> OpenFile {
     }
 }
 
+fn uring_op(f: Fields<'_>) -> UringOp {
+    UringOp {
+        duration_ns: f.u64(HEAD),
+        result: f.u32(HEAD + 8) as i32,
+        opcode: f.u32(HEAD + 12),
+        file_id: f.u32(HEAD + 16),
+        by_worker: f.u32(HEAD + 20) != 0,
+    }
+}
+
 fn call_sum(f: Fields<'_>) -> CallSum {
     let n = |i: usize| f.u64(HEAD + 8 * i);
     let kind = f.u32(HEAD + 64);
@@ -436,7 +463,7 @@ mod tests {
 
     #[test]
     fn records_shorter_than_their_kind_are_refused() {
-        for kind in 0..12u32 {
+        for kind in 0..13u32 {
             for len in 0..300 {
                 let mut bytes = vec![0xff; len];
                 bytes.iter_mut().zip(kind.to_ne_bytes()).for_each(|(to, from)| *to = from);
@@ -446,6 +473,7 @@ mod tests {
                     5 => CALL,
                     9 => BLOCK_IO,
                     10 => CALL_SUM,
+                    12 => URING_OP,
                     _ => usize::MAX, // no such kind, or more frames than there are bytes
                 };
                 assert_eq!(parse(&bytes).is_some(), len >= size, "kind {kind}, {len} bytes");

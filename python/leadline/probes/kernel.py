@@ -105,12 +105,17 @@ class KernelProbe(ThreadProbe["_core.kernel.KernelProbe"]):
         run_ns, runq_ns = self._core.per_waking()
         state.detail = {"waking_run_ns": run_ns, "waking_runq_ns": runq_ns, "recorded": self.detail}
         lost = state.loss.get("records_lost", 0)
-        names = {"stacks_lost": "stacks", "requests_lost": "requests of disks", "threads_lost": "ends of threads with their sums"}
+        names = {
+            "stacks_lost": "stacks", "requests_lost": "requests of disks or io_uring", "threads_lost": "ends of threads with their sums",
+        }  # fmt: skip
         others = {what: state.loss.get(name, 0) for name, what in names.items()}
         steps = state.loss.get("times_less_recorded", 0)
         whys, hints = [], []
         if self.tier == "perf":
-            state.detail["without"] = {"block_io": "perf events tell of no requests of disks"}
+            state.detail["without"] = {
+                "block_io": "perf events tell of no requests of disks",
+                "io_uring_op": "perf events are not asked for operations of io_uring",
+            }
             whys.append(f"traced by perf events: {_LESS}")
             hints.append("leadline doctor says what stands against the tier bpf")
         if lost or any(others.values()):

@@ -155,6 +155,34 @@ def _disks(of: Context) -> Grid:
     return Grid.of(columns, rows[:MOST], note, empty="no request was made")
 
 
+def _uses_io_uring(of: Context) -> bool:
+    return bool(of.capture.scalar("select exists (from io_uring_op)"))
+
+
+def _io_uring(of: Context) -> Grid:
+    rows = of.capture.rows(
+        """
+        select operation, coalesce(nullif(f.name, ''), '(none)') as file, count(*) as operations, count(*) filter (result < 0) as failed,
+               coalesce(sum(result) filter (result > 0 and operation[:4] in ('read', 'writ', 'recv', 'send')), 0)::bigint as bytes,
+               sum(duration_ns) / 1e9 as seconds, quantile_disc(duration_ns, 0.99) / 1e6 as p99_ms,
+               count(*) filter (by_worker) as by_worker
+        from io_uring_op left join file_name f using (file_id) group by 1, 2 order by seconds desc, 1, 2
+        """
+    )
+    columns = (
+        Column("operation", "operation", "text"),
+        Column("file", "file or socket", "path"),
+        Column("operations", "operations", "rate"),
+        Column("failed", "failed", "rate"),
+        Column("bytes", "bytes", "bytes"),
+        Column("seconds", "seconds", "seconds"),
+        Column("p99_ms", "p99, ms", "seconds"),
+        Column("by_worker", "by a worker", "rate", minor=True),
+    )
+    note = "From the moment a thread hands an operation over until it is completed; the thread need not wait for it."
+    return Grid.of(columns, rows[:MOST], note, empty="no operation was completed")
+
+
 def _interrupts(of: Context) -> Grid:
     rows = of.capture.rows(
         """
@@ -213,5 +241,6 @@ SECTIONS = (
     Section("files", "Files and sockets", ("call", "open_file"), _files),
     Section("kernel_sleeps", "Sleeps in the kernel", ("sleep_sum",), _sleeps),
     Section("disk_requests", "Requests of disks", ("block_io",), _disks),
+    Section("io_uring", "Operations of io_uring", ("io_uring_op", "open_file"), _io_uring, applies=_uses_io_uring),
     Section("interrupts", "Interrupts", ("interrupt_sum",), _interrupts),
 )
