@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 from conftest import no_oracle
+from leadline.book.place import Place
+from leadline.book.recorder import Recorder
 from serving import PASSWORD, Served, book, wait_until
 
 if not (shutil.which("chromium") and shutil.which("chromedriver")):
@@ -178,6 +180,29 @@ def test_a_run_is_shared_as_one_file_that_opens_offline(logged_in: Page, served:
         page.driver.execute_cdp_cmd(
             "Network.emulateNetworkConditions", {"offline": False, "latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
         )
+
+
+def test_the_report_of_a_capture_is_shown_without_rights_of_this_site(logged_in: Page, served: Served, tmp_path: Path) -> None:
+    from selenium.common.exceptions import WebDriverException
+
+    page = logged_in
+    capture = tmp_path.resolve() / "kept.leadline"
+    shutil.copytree(Path(__file__).resolve().parents[2] / "testdata" / "capture" / "format1", capture)
+    uid = recorded_capture(served, capture)
+    wait_until(lambda: served.client(token=served.token_of("ann")).call("GET", f"/runs/{uid}").status == 200, "the run")
+    page.go(f"/runs/{uid}")
+    page.click("report")
+    wait_until(lambda: page.driver.find_elements("css selector", ".tiles"), "the report")
+    with pytest.raises(WebDriverException, match="sandboxed"):
+        page.driver.execute_script("return document.cookie")
+
+
+def recorded_capture(served: Served, capture: Path) -> str:
+    recorder = Recorder(Place(served.book))
+    recorder.begin("leadline", "take", ["leadline", "take"])
+    recorder.artifact("capture", str(capture))
+    recorder.end(0)
+    return recorder.uid
 
 
 def test_the_keyboard_is_enough(logged_in: Page) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -56,21 +56,32 @@ class Caller:
         role = self.role(project, template)
         return role is not None and RANK[role] >= RANK[right]
 
+    def scopes(self) -> tuple[list[str], list[str]]:
+        """Projects of which this caller sees all, and templates of others of which it sees the runs. Not for who sees all."""
+        if self.is_admin:
+            return [self.only_project or ""], []
+        projects = [project for project in self.members if self.only_project in (None, project)]
+        return projects, list(self.grants)
+
     def visible(self, table: str = "") -> tuple[str, tuple[Any, ...]]:
         """SQL that is true for rows with columns project and template that this caller may see."""
         if self.sees_all:
             return "true", ()
         dot = f"{table}." if table else ""
-        projects = [self.only_project] if self.is_admin else [p for p in self.members if self.only_project in (None, p)]
+        projects, templates = self.scopes()
         parts, values = [], list[Any]()
         if projects:
-            parts.append(f"{dot}project in ({', '.join('?' * len(projects))})")
+            parts.append(f"{dot}project in ({marks(projects)})")
             values += projects
-        if self.grants and not self.is_admin:
+        if templates:
             within = f" and {dot}project = ?" if self.only_project is not None else ""
-            parts.append(f"({dot}template in ({', '.join('?' * len(self.grants))}){within})")
-            values += [*self.grants, *([self.only_project] if within else [])]
+            parts.append(f"({dot}template in ({marks(templates)}){within})")
+            values += [*templates, *([self.only_project] if within else [])]
         return f"({' or '.join(parts)})" if parts else "false", tuple(values)
+
+
+def marks(values: Sequence[Any]) -> str:
+    return ", ".join("?" * len(values))
 
 
 OWNER = Caller()

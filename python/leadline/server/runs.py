@@ -19,6 +19,7 @@ KEY = r"[\w.-]{1,64}"
 OUTPUT_SEARCH_S = 1.0
 RUN = Input("run", "id of the run, its first letters, or `last`", pattern=r"last|[0-9a-z]{1,12}")
 MAIN = "main"
+RARE, RARE_FOR_SOME = 2_000, 50_000  # runs with a label; for who sees but some runs, of which perhaps none has it
 SETTLED_US = 60 * 1_000_000
 BRIEF = (
     "uid",
@@ -122,8 +123,9 @@ def _list(call: Call, inputs: dict[str, Any]) -> Any:
         given.append(call.now - inputs["since_hours"] * 3600 * 1_000_000)
     if inputs["label"]:
         key, equals, value = inputs["label"].partition("=")
-        parts.append("exists (select 1 from label l where l.run = run.id and l.key = ?" + (" and l.value = ?)" if equals else ")"))
-        given += [key, value] if equals else [key]
+        condition, more = _with_label(call, key, value if equals else None)
+        parts.append(condition)
+        given += more
     if inputs["text"]:
         words = words_of(inputs["text"])
         if not words:
@@ -146,6 +148,16 @@ def _list(call: Call, inputs: dict[str, Any]) -> Any:
         "next": f"{after['started']}-{after['id']}" if after else None,
         "waiting": _waiting(call, inputs) if only else [],
     }
+
+
+def _with_label(call: Call, key: str, value: str | None) -> tuple[str, list[Any]]:
+    """Runs with a label: of a rare one, by what has it; of a frequent one, by looking at the newest runs until enough have it."""
+    where, values = ("key = ?", [key]) if value is None else ("key = ? and value = ?", [key, value])
+    rare = RARE if call.caller.sees_all else RARE_FOR_SOME
+    found = call.rows(f"select count(*) as n from (select 1 from label where {where} limit ?) l", *values, rare + 1)[0]["n"]
+    if found <= rare:
+        return f"id in (select run from label where {where})", values
+    return f"exists (select 1 from label l where l.run = run.id and {where})", values
 
 
 def _waiting(call: Call, inputs: dict[str, Any]) -> list[dict[str, Any]]:

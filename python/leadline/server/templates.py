@@ -71,7 +71,7 @@ def _save(call: Call, inputs: dict[str, Any]) -> Any:
     project, name = inputs["project"], inputs["name"]
     call.object = f"{project}/{name}"
     spec = read_spec(call, inputs)
-    text = json.dumps(spec, ensure_ascii=False, sort_keys=True)
+    text = json.dumps(spec, ensure_ascii=False)
     old = call.one("select * from template where project = ? and name = ?", project, name)
     uid, version = (old["uid"], old["version"] + 1) if old else (new_uid(), 1)
     if old and old["spec_json"] == text:

@@ -4,6 +4,9 @@ alter table run add column project text;
 alter table run add column template text;
 create index run_project on run (project, started desc, id desc);
 create index run_template on run (template, started desc) where template is not null;
+create index run_by_host on run (host, started desc, id desc);
+create index run_counts on run (kind, status);
+create index run_project_counts on run (project, kind, status);
 create index run_unassigned on run (id) where project is null;
 
 create table project (
