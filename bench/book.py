@@ -16,6 +16,7 @@ import argparse
 import json
 import os
 import random
+import resource
 import subprocess
 import sys
 import tempfile
@@ -135,10 +136,10 @@ def recording(rounds: int) -> dict[str, float]:
         for number in range(rounds * 3):
             spent: dict[str, float] = {}
             for place in random.sample(("off", folder), 2):
-                before = os.times()
+                before = resource.getrusage(resource.RUSAGE_CHILDREN)
                 subprocess.run(words, env=os.environ | {"LEADLINE_BOOK": place}, stdout=subprocess.DEVNULL, check=True)
-                after = os.times()
-                spent[place] = after.children_user + after.children_system - before.children_user - before.children_system
+                after = resource.getrusage(resource.RUSAGE_CHILDREN)
+                spent[place] = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
             if number:
                 differences.append((spent[folder] - spent["off"]) * 1000)
         book = Book(Place(folder))

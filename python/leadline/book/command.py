@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -78,6 +79,7 @@ class _Waiting:
     def __init__(self, supervisor: int, said: int, pipes: tuple[int, int], program: str, log: str) -> None:
         self.supervisor, self.said, self.pipes, self.program = supervisor, said, list(pipes), program
         self.log = log
+        self.lost = 0
         self.command: int | None = None
 
     def until_the_end(self) -> int:
@@ -103,6 +105,11 @@ class _Waiting:
                     self._close(int(value))
                 elif word == "failed":
                     raise _cannot_start(int(value), self.program)
+                elif word == "lost":
+                    self.lost = int(value)
+                elif word == "end" and self.lost:
+                    why = "it is closed" if self.lost == errno.EBADF else os.strerror(self.lost)
+                    raise LeadlineError("storage", f"cannot write the output: {why}", where="stdout")
                 elif word == "end":
                     return int(value)
             if gone:

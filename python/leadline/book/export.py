@@ -74,7 +74,7 @@ def _playbook(book: Book, run: dict[str, Any]) -> list[Table]:
     hosts = [[h["host"], *(h[name] for name in TOTALS)] for h in query.hosts(book, run)]
     tasks = [[t["n"], t["name"], t["action"], t["place"], t["results"]] for t in query.tasks(book, run)]
     shown = query.results(book, run, parts=("result", "item", "retry"))
-    results = [[r["task_name"], r["host"], r.get("item") or "", r["outcome"], _plain(r.get("msg") or "")] for r in shown]
+    results = [[r["task_name"], r["host"], r["item"] or "", r["outcome"], _plain(r["message"] or "")] for r in shown]
     return [
         ("hosts", "Hosts", ["host", *TOTALS], hosts),
         ("tasks", "Tasks", ["", "task", "action", "place", "results"], tasks),

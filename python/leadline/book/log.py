@@ -111,6 +111,12 @@ class Log:
         if first < 0:
             first = max(0, self.line_count() + first)
         line, offset = self._before(first)
+        self._file.seek(offset)
+        while piece := self._file.read(PIECE):  # where the index has nothing
+            if line + piece.count(b"\n") >= first:
+                break
+            line, offset = line + piece.count(b"\n"), offset + len(piece)
+        line, offset = self._at_a_line(line, offset)
         start, lines = offset, list[bytes]()
         self._file.seek(offset)
         while len(lines) < count and (text := self._file.readline()):
@@ -121,6 +127,14 @@ class Log:
             line += 1
             offset += len(text)
         return Page(min(first, line), start, offset, lines)
+
+    def _at_a_line(self, line: int, offset: int) -> tuple[int, int]:
+        """Number and offset of the next line; the same if one begins there."""
+        if offset == 0:
+            return line, offset
+        self._file.seek(offset - 1)
+        rest = self._file.readline()
+        return (line, offset) if rest == b"\n" else (line + 1, offset - 1 + len(rest))
 
     def line_at(self, offset: int) -> int:
         """The number of the line that a byte is in."""

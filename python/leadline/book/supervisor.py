@@ -81,6 +81,7 @@ class Output:
 
     def __init__(self, pipe: int, to: int | None, secrets: list[str]) -> None:
         self.pipe, self.to, self.mask = pipe, to, Masked(secrets)
+        self.failed = 0  # the error number of a stdout that does not take it
 
     def pass_on(self, piece: bytes) -> bool:
         """False: nobody reads it any more."""
@@ -91,6 +92,8 @@ class Output:
             except BlockingIOError:
                 selectors_wait(self.to)
             except OSError as e:
+                if self.to == 1 and not isinstance(e, BrokenPipeError):
+                    self.failed = e.errno or 0
                 self.to = None
                 return not isinstance(e, BrokenPipeError)
         return True
@@ -104,7 +107,7 @@ def selectors_wait(fd: int) -> None:
 
 
 class Supervisor:
-    """Runs one command. tell: called with words for who waits: `start PID`, `failed ERRNO`, `closed N`, `end CODE`."""
+    """Runs one command. tell: called with words for who waits: `start PID`, `failed ERRNO`, `closed N`, `lost ERRNO`, `end CODE`."""
 
     def __init__(self, place: Place, request: Request, tell: Callable[[str], None], *, detached: bool) -> None:
         self.place, self.request, self.tell, self.detached = place, request, tell, detached
@@ -200,7 +203,11 @@ class Supervisor:
         shown = output.mask(piece, last=not piece)
         if shown:
             self.log.add(shown)
-        if not output.pass_on(shown) or not piece:
+        wanted = output.pass_on(shown)
+        if output.failed:
+            self.tell(f"lost {output.failed}")
+            output.failed = 0
+        if not wanted or not piece:
             self._selector.unregister(output.pipe)
             os.close(output.pipe)
             if piece:
