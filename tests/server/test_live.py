@@ -149,6 +149,18 @@ def test_a_hundred_readers_of_one_run_lose_nothing(served: Served) -> None:
     assert [len(one) for one in got if one != file] == []
 
 
+def test_twenty_runs_at_once_lose_no_line(served: Served) -> None:
+    client = served.client()
+    script = "import sys, time\nfor n in range(300): print(n, flush=True)\ntime.sleep(1)"
+    template = client.call(
+        "PUT", "/projects/main/templates/twenty", command=f"{sys.executable} -u -c {shlex.quote(script)}", at_once=20
+    ).json["template"]  # fmt: skip
+    asked = [client.call("POST", f"/templates/{template}/start").json["run"] for _ in range(20)]
+    wait_until(lambda: len(client.get(f"/runs.json?template={template}&status=ok").json["runs"]) == 20, "all of them", patience_s=120)
+    whole = "".join(f"{n}\n" for n in range(300))
+    assert [uid for uid in asked if client.get(f"/api/v1/runs/{uid}/output").text != whole] == []
+
+
 def test_a_stream_ends_when_the_right_ends(tmp_path_factory: pytest.TempPathFactory) -> None:
     with serving(tmp_path_factory.mktemp("revoked")) as served:
         uid = begin(served.client(), "endless", "import time\nprint('begun')\ntime.sleep(60)")
