@@ -71,7 +71,7 @@ def with_label(db: Db, key: str, value: str | None) -> tuple[str, list[Any]]:
     values = [key] if value is None else [key, value]
     of_value = "" if value is None else " and l.value = ?"
     each = f"exists (select 1 from label l where l.run = run.id and l.key = ?{of_value} limit 1 offset 0)", values
-    return each if _many_have(db, each) else (f"run.id in (select l.run from label l where l.key = ?{of_value})", values)
+    return each if _many_have(db, each) else (db.among(f"select l.run from label l where l.key = ?{of_value}"), values)
 
 
 def with_words(db: Db, words: Sequence[str]) -> tuple[str, list[Any]]:

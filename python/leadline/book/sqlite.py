@@ -73,7 +73,10 @@ class Sqlite:
         if each:
             has = " and ".join("' ' || w.words like ?" for _ in words)
             return f"exists (select 1 from run_words w where w.rowid = run.id and {has})", [f"% {word}%" for word in words]
-        return "run.id in (select rowid from run_words where run_words match ?)", [" ".join(f'"{word}" *' for word in words)]
+        return self.among("select rowid from run_words where run_words match ?"), [" ".join(f'"{word}" *' for word in words)]
+
+    def among(self, ids: str) -> str:
+        return f"run.id in ({ids})"
 
     def close(self) -> None:
         self._db.close()

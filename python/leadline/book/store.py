@@ -61,6 +61,9 @@ class Db(Protocol):
         each: in a form that looks at one run after the other, and not first at the words of all.
         """
 
+    def among(self, ids: str) -> str:
+        """A condition on run.id: it is one of those that a query gives, of which there are few."""
+
     def close(self) -> None: ...
 
 
