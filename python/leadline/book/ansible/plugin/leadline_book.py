@@ -40,6 +40,7 @@ TOTALS = {"ok": "ok", "changed": "changed", "failures": "failed", "dark": "unrea
 TOTALS |= {"rescued": "rescued", "ignored": "ignored"}
 HIDDEN = "***"
 SHORTEST_SECRET = 4
+REPEATED = frozenset(("vars", "hostvars", "groups"))  # among the variables of a play: all the others once more
 SHORTEST_IN_VAULT = 6  # of a value of which only the file says that it is secret
 VAULT = "$ANSIBLE_VAULT;"
 UID_LETTERS, UID_LENGTH = "0123456789abcdefghjkmnpqrstvwxyz", 12
@@ -92,6 +93,8 @@ class Hider:
         if depth > 4 or not isinstance(variables, dict):
             return
         for name, value in list(variables.items()):
+            if name in REPEATED and depth == 0:
+                continue
             if is_vaulted(value) or (is_secret_name(name) and isinstance(value, (str, int)) and not isinstance(value, bool)):
                 self.learn(value)
             elif isinstance(value, dict):
