@@ -38,6 +38,7 @@ def test_it_is_alone_in_its_folder() -> None:
 
 @pytest.mark.parametrize("book", [
     "", "off", "OFF", "/srv/book", "~/book", "book", "postgresql://me:secret@db/x", "postgres://db/x?password=abc", "postgresql:///x",
+    "postgresql://db/x?user=me&passphrase=abc&sslmode=require",
 ])  # fmt: skip
 @pytest.mark.parametrize("state", ["", "/var/state", "relative"])
 def test_the_book_is_where_leadline_looks_for_it(book: str, state: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,8 +61,12 @@ _ASSIGNED = re.compile(
     r"(\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|[^\s,;&}\"'!|>{][^\s,;&}]*)", re.IGNORECASE,
 )  # fmt: skip
 _IN_URI = re.compile(r"(?<=://)([^:/@\s\"']{0,100}):([^@\s\"']{0,256})@")
-_DSN_PASSWORD = re.compile(r"(?<=://)([^:/@\s]*):([^@\s]*)@")  # both as in leadline/book/redact.py
-_DSN_VALUE = re.compile(r"([\w-]*(?:password|passwd|pwd|secret|token|api[_-]?key)\s*[=:]\s*)('[^']*'|\"[^\"]*\"|[^\s,;&]+)", re.IGNORECASE)
+# Both as in leadline/book/redact.py: they are part of the name of a folder.
+_DSN_PASSWORD = re.compile(r"(?<=://)([^:/@\s]{0,100}):([^@\s]{0,256})@")
+_DSN_VALUE = re.compile(
+    r"((?:password|passwd|passphrase|pwd|secret|token|api[_-]?key)[\"']?\s{0,10}[=:]\s{0,10})"
+    r"('[^']{0,1000}'|\"[^\"]{0,1000}\"|[^\s,;&]+)", re.IGNORECASE,
+)  # fmt: skip
 _NO_LOG = re.compile(r"^(\s*)(-\s+)?no_log\s*:\s*(?!(?:false|no|off|0)\b)\S", re.IGNORECASE)
 _SHOWN_OF_NO_LOG = re.compile(r"^\s*(?:-\s+)?(?:name|no_log|when|tags|notify|register|hosts|become|delegate_to|block|rescue|always)\s*:")
 
