@@ -697,7 +697,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
         bad = {what: [host for host, n in hosts.items() if n.get(what)] for what in ("failed", "unreachable")}
         told = [f"{what} on {', '.join(at[:5])}{' and more' if len(at) > 5 else ''}" for what, at in bad.items() if at]
         changed = sum(n.get("changed", 0) for n in hosts.values())
-        summary = "; ".join(told) or f"{len(hosts)} {'host' if len(hosts) == 1 else 'hosts'}, {self._tasks} tasks, {changed} changed"
+        summary = "; ".join(told) or f"{_count(len(hosts), 'host')}, {_count(self._tasks, 'task')}, {changed} changed"
         self._end(summary, fine=not told)
 
     # files
@@ -733,6 +733,10 @@ def _shown(arguments: Any) -> dict[str, Any]:
 
 def list_of(value: Any) -> list[str]:
     return [str(one) for one in value] if isinstance(value, (list, tuple)) else [str(value)]
+
+
+def _count(n: int, what: str) -> str:
+    return f"{n} {what}" if n == 1 else f"{n} {what}s"
 
 
 def _joined(value: Any) -> str:
