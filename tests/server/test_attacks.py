@@ -108,7 +108,7 @@ def test_no_operation_breaks_on_odd_values(served: Served, who: str) -> None:
             if (operation.name, who) in (("user.disable", "ann"), ("user.delete", "ann")):
                 values.pop("user", None)
             status, text = odd_call(client, operation, values)
-            assert status < 500 or "pip install" in text, (operation.name, values, text)
+            assert status < 500, (operation.name, values, text)
             if status >= 400 and "error" in text[:20]:
                 assert set(json.loads(text)["error"]) == {"kind", "message", "detail", "hint", "where"}
 
