@@ -10,6 +10,7 @@ from leadline.book.events import Event, taker_of
 from leadline.book.place import Place
 from leadline.book.spool import LONGEST_EVENT, UID_LENGTH, UID_LETTERS
 from leadline.book.store import Db, Store
+from leadline.book.tree import forget_cgroup
 from leadline.host import proc
 
 PIECE = 4 << 20
@@ -120,6 +121,7 @@ def find_lost(place: Place, store: Store) -> int:
     running = store.rows(sql, (os.uname().nodename,))
     gone = [run for run in running if run["boot"] != boot or not lives(run["pid"], run["pid_start"])]
     for run in gone:
+        forget_cgroup(run["uid"])
         take(place, store, run["uid"])  # it may have written its end between the two looks
         try:
             size = place.log_of(run["uid"]).stat().st_size

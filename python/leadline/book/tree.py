@@ -48,21 +48,30 @@ def send(pids: Iterable[int], number: signal.Signals) -> None:
             os.kill(pid, number)
 
 
+def _cgroup_of(uid: str) -> Path | None:
+    """Below our own; None where there are none."""
+    own = next((line[3:] for line in (proc.read_text("/proc/self/cgroup") or "").splitlines() if line.startswith("0::")), None)
+    folders = [Path(root + own) for root in CGROUPS] if own is not None else []
+    return next((folder / f"leadline-{uid}" for folder in folders if (folder / "cgroup.procs").exists()), None)
+
+
+def forget_cgroup(uid: str) -> None:
+    """Removes that of a run whose supervisor could not, if nothing runs in it."""
+    if (folder := _cgroup_of(uid)) is not None:
+        with suppress(OSError):
+            folder.rmdir()
+
+
 class Cgroup:
     """A control group of the run's own, where this user may make one: all in it can be ended at once, whatever they fork."""
 
     def __init__(self, uid: str) -> None:
         self.path: Path | None = None
-        own = next((line[3:] for line in (proc.read_text("/proc/self/cgroup") or "").splitlines() if line.startswith("0::")), None)
-        if own is None:
-            return
-        for root in CGROUPS:
-            folder = Path(root + own)
-            if (folder / "cgroup.procs").exists():
-                with suppress(OSError):
-                    (folder / f"leadline-{uid}").mkdir()
-                    self.path = folder / f"leadline-{uid}"
-                return
+        folder = _cgroup_of(uid)
+        if folder is not None:
+            with suppress(OSError):
+                folder.mkdir()
+                self.path = folder
 
     def enter(self) -> None:
         """This process, and all that it starts from now on."""

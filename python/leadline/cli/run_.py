@@ -15,8 +15,9 @@ import click
 @click.argument("command_line", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
 @click.option("--name", default="", metavar="NAME", help="Name of the run.  [default: that of the program]")
 @click.option("--detach", is_flag=True, help="Return at once: the command goes on without this terminal. Prints the id of the run.")
+@click.option("--json", "as_json", is_flag=True, help="Print the id of a detached run as JSON.")
 @click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="A label to find it by; may be given more than once.")
-def command(command_line: tuple[str, ...], name: str, detach: bool, labels: tuple[str, ...]) -> int:
+def command(command_line: tuple[str, ...], name: str, detach: bool, as_json: bool, labels: tuple[str, ...]) -> int:
     """Run a command and record it: output, exit code, cost, labels.
 
     The command runs as it would without: its output goes to the same places, its exit code is that of leadline, signals are passed on.
@@ -27,11 +28,12 @@ def command(command_line: tuple[str, ...], name: str, detach: bool, labels: tupl
     from leadline.book.command import run_command, start
     from leadline.book.supervisor import Request
     from leadline.cli.book.options import labels_of
+    from leadline.output import to_json
 
     pairs = {key: value or "" for key, value in labels_of(labels)}
     if not detach:
         return run_command(command_line, name, pairs)
     uid = start(Request(list(command_line), name=name, labels=pairs, cwd=str(Path.cwd())))
-    click.echo(uid)
+    click.echo(to_json({"run": uid}) if as_json else uid)
     click.echo(f"next: leadline book log {uid[:5]} --follow", err=True)
     return 0

@@ -8,13 +8,15 @@ import click
 
 from leadline.cli.book.options import ago_us, as_json, bytes_of, labels_of
 from leadline.figures import count, quantity
+from leadline.output import to_json
 
 
-@click.command("label")
+@click.command("label", epilog="\b\nExamples:\n  leadline book label last ticket=4711\n  leadline book label 4k7q2 ticket --remove")
 @click.argument("run")
 @click.argument("labels", nargs=-1, required=True, metavar="KEY=VALUE...")
 @click.option("--remove", is_flag=True, help="Remove these keys instead.")
-def label(run: str, labels: tuple[str, ...], remove: bool) -> None:
+@as_json
+def label(run: str, labels: tuple[str, ...], remove: bool, as_json: bool) -> None:
     """Put labels on a run."""
     from leadline.book.query import SHORT, Book
 
@@ -22,27 +24,31 @@ def label(run: str, labels: tuple[str, ...], remove: bool) -> None:
     pairs = [(key, None if remove else value or "") for key, value in labels_of(labels)]
     found = book.find(run)
     book.label(found, pairs)
-    said = " ".join(f"{key}={value}" for key, value in book.details(found)["labels"].items())
-    click.echo(f"{found['uid'][:SHORT]}: {said or 'no labels'}")
+    now = book.details(found)["labels"]
+    said = " ".join(f"{key}={value}" for key, value in now.items())
+    click.echo(to_json({"run": found["uid"], "labels": now}) if as_json else f"{found['uid'][:SHORT]}: {said or 'no labels'}")
 
 
-@click.command("pin")
+@click.command("pin", epilog="\b\nExamples:\n  leadline book pin last\n  leadline book pin last --off")
 @click.argument("run")
 @click.option("--off", is_flag=True, help="Let it be removed again.")
-def pin(run: str, off: bool) -> None:
+@as_json
+def pin(run: str, off: bool, as_json: bool) -> None:
     """Keep a run whatever `prune` removes."""
     from leadline.book.query import SHORT, Book
 
     book = Book()
     found = book.find(run)
     book.pin(found, not off)
-    click.echo(f"{found['uid'][:SHORT]} is {'not ' if off else ''}pinned")
+    said = f"{found['uid'][:SHORT]} is {'not ' if off else ''}pinned"
+    click.echo(to_json({"run": found["uid"], "pinned": not off}) if as_json else said)
 
 
-@click.command("cancel")
+@click.command("cancel", epilog="\b\nExamples:\n  leadline book cancel 4k7q2 --wait")
 @click.argument("run")
 @click.option("--wait", is_flag=True, help="Return when it has ended.")
-def cancel(run: str, wait: bool) -> None:
+@as_json
+def cancel(run: str, wait: bool, as_json: bool) -> None:
     """End a running command with all that it has started.
 
     It is asked to end (SIGTERM). After 10 s all of its processes are asked, and after 2 s more they are killed. A command of leadline
@@ -60,7 +66,8 @@ def cancel(run: str, wait: bool) -> None:
         time.sleep(0.1)
         book.refresh()
         found = book.find(found["uid"])
-    click.echo(f"{found['uid'][:SHORT]} is {found['status'] if wait else 'asked to end'}")
+    said = f"{found['uid'][:SHORT]} is {found['status'] if wait else 'asked to end'}"
+    click.echo(to_json({"run": found["uid"], "status": found["status"]}) if as_json else said)
 
 
 @click.command("prune", epilog="\b\nExamples:\n  leadline book prune --older 90d --dry-run\n  leadline book prune --keep 10000 --size 5GB")
@@ -75,7 +82,6 @@ def prune(older: str | None, keep: int | None, size: str | None, keep_failed: bo
     from leadline.book.query import Book
     from leadline.book.retention import Retention
     from leadline.book.retention import prune as remove
-    from leadline.output import to_json
 
     if older is None and keep is None and size is None:
         raise click.UsageError("say what to remove: --older, --keep or --size")

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from leadline.cli.book.options import as_json
 from leadline.errors import LeadlineError
+from leadline.output import to_json
 
 if TYPE_CHECKING:
     from leadline.book.log import Log
@@ -27,12 +29,13 @@ LOOK_AGAIN_S = 0.1
 @click.option("--grep", metavar="TEXT", help="Only lines with this text, each with the byte where it begins. Ends after 1 s of searching.")
 @click.option("-f", "--follow", is_flag=True, help="Go on while the command runs.")
 @click.option("--raw", is_flag=True, help="Print escape sequences as they are, also on a terminal. They may steer it: trust the command.")
+@as_json
 def log(
-    run: str, start: int, length: int | None, line: int | None, count: int, grep: str | None, follow: bool, raw: bool
+    run: str, start: int, length: int | None, line: int | None, count: int, grep: str | None, follow: bool, raw: bool, as_json: bool
 ) -> None:  # fmt: skip
     """Print what a command printed, byte for byte.
 
-    On a terminal, what could steer it is replaced, but for colours.
+    On a terminal, what could steer it is replaced, but for colours. --json prints --lines lines from --line on, and where they are.
     """
     from leadline.book.log import Log
     from leadline.book.query import Book
@@ -47,7 +50,11 @@ def log(
             hint = f"it is on the host {found['host']}"
         raise LeadlineError("not_found", f"run {found['uid']} has no output", hint=hint) from None
     out = _Out(raw)
-    if grep is not None:
+    if as_json:
+        page = opened.page(line - 1 if line and line > 0 else line or 0, count)
+        lines = [text.decode("utf-8", "replace") for text in page.lines]
+        click.echo(to_json({"first": page.first + 1, "offset": page.offset, "end": page.end, "size": opened.size, "lines": lines}))
+    elif grep is not None:
         _grep(opened, grep, max(0, start), out)
     elif line is not None:
         page = opened.page(line - 1 if line > 0 else line, count)

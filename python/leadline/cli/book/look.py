@@ -29,7 +29,9 @@ def _next(text: str) -> None:
     click.echo(f"next: {text}", err=True)
 
 
-@click.command("list")
+@click.command(
+    "list", epilog="\b\nExamples:\n  leadline book list --status failed --since 7d\n  leadline book list --name load --label release=7.2"
+)
 @click.option("--kind", metavar="KIND", help="leadline (its own commands), command (of `leadline run`), ansible.")
 @click.option("--name", metavar="NAME", help="Runs of this name, such as take or load.")
 @click.option("--status", type=click.Choice(["running", "ok", "failed", "cancelled", "lost"]), help="Runs that are or ended so.")
@@ -59,7 +61,7 @@ def list_runs(
     _next(f"leadline book show {_short(runs[0])}")
 
 
-@click.command("show")
+@click.command("show", epilog="\b\nExamples:\n  leadline book show last\n  leadline book show 4k7q2 --json")
 @click.argument("run", default="last")
 @as_json
 def show(run: str, as_json: bool) -> None:
@@ -103,7 +105,7 @@ def show(run: str, as_json: bool) -> None:
         _next(f"leadline book log {_short(found)}")
 
 
-@click.command("search")
+@click.command("search", epilog="\b\nExamples:\n  leadline book search 'could not extend'")
 @click.argument("text")
 @limit
 @as_json
@@ -126,7 +128,7 @@ def search(text: str, limit: int, as_json: bool) -> None:
         click.echo(f"older output was not looked at: the search ends after {SEARCH_S:g} s", err=True)
 
 
-@click.command("diff")
+@click.command("diff", epilog="\b\nExamples:\n  leadline book diff 4k7q2 last")
 @click.argument("one")
 @click.argument("other", default="last")
 @as_json
