@@ -80,6 +80,7 @@ class _Waiting:
         self.supervisor, self.said, self.pipes, self.program = supervisor, said, list(pipes), program
         self.log = log
         self.lost = 0
+        self.to_pass_on: list[signal.Signals] = []
         self.command: int | None = None
 
     def until_the_end(self) -> int:
@@ -89,8 +90,9 @@ class _Waiting:
             if signalled.si_signo != signal.SIGCHLD:
                 # What a terminal sends (si_pid is 0 then), it sends to the command too; when it is closed, only to its first process.
                 to_us_alone = signalled.si_pid or (signalled.si_signo == signal.SIGHUP and os.getsid(0) == os.getpid())
-                if to_us_alone and self.command is not None:
-                    tree.send([self.command], signal.Signals(signalled.si_signo))
+                if to_us_alone:
+                    self.to_pass_on.append(signal.Signals(signalled.si_signo))
+                self._pass_on()
                 continue
             gone = self._supervisor_is_gone()
             with suppress(BlockingIOError):
@@ -101,6 +103,7 @@ class _Waiting:
                 word, _, value = line.decode().partition(" ")
                 if word == "start":
                     self.command = int(value)
+                    self._pass_on()
                 elif word == "closed":
                     self._close(int(value))
                 elif word == "failed":
@@ -119,6 +122,11 @@ class _Waiting:
         with suppress(ChildProcessError):
             return os.waitpid(self.supervisor, os.WNOHANG)[0] != 0
         return True
+
+    def _pass_on(self) -> None:
+        """What came before the command is known waits until it is."""
+        while self.command is not None and self.to_pass_on:
+            tree.send([self.command], self.to_pass_on.pop(0))
 
     def _close(self, pipe: int) -> None:
         if pipe in self.pipes:
