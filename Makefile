@@ -105,6 +105,7 @@ endef
 # PgBouncer comes with a service that listens on the loopback: only in CI.
 define INSTALL_ORACLES
 oracles=; for tool in chromium strace tshark; do command -v $$tool >/dev/null || oracles="$$oracles $$tool"; done; \
+command -v chromedriver >/dev/null || oracles="$$oracles chromium-driver"; \
 command -v mariadbd >/dev/null || oracles="$$oracles mariadb-server-core mariadb-client-core"; \
 [ "$$CI" != true ] || command -v pgbouncer >/dev/null || oracles="$$oracles pgbouncer"; \
 if [ -n "$$oracles" ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \

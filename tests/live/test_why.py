@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import no_oracle
 
 ROOT = os.geteuid() == 0
 needs_root = pytest.mark.skipif(not ROOT, reason="mounts and other users need root")
@@ -211,7 +212,7 @@ def test_without_root_ones_own_processes_are_followed(tmp_path: Path) -> None:
 @needs_root
 def test_setuid_programs_lose_their_rights_without_root() -> None:
     if shutil.which("su") is None:
-        pytest.skip("no su")
+        no_oracle("su is not installed")
     told = why("su", "-c", "true", by=BY_A_USER)
     assert (told.code, told.best["kind"]) == (1, "setuid_lost")
     assert "su ran without the rights of user 0" in told.best["statement"] and told.best["fix"].startswith("run leadline why as root")

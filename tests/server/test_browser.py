@@ -13,9 +13,6 @@ from leadline.book.place import Place
 from leadline.book.recorder import Recorder
 from serving import PASSWORD, Served, book, wait_until
 
-if not (shutil.which("chromium") and shutil.which("chromedriver")):
-    pytestmark = pytest.mark.skipif(True, reason="Chromium and its driver are not installed")
-
 SCRIPT = 'sh -c \'for i in $(seq 1 {steps}); do echo "\\033[32mstep $i\\033[0m"; sleep 0.2; done; echo "<b>the end</b>"\''
 
 
@@ -31,6 +28,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    if not (shutil.which("chromium") and shutil.which("chromedriver")):
+        no_oracle("Chromium or its driver is not installed: apt-get install chromium chromium-driver")
     try:
         from selenium import webdriver
         from selenium.common.exceptions import WebDriverException
