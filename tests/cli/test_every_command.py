@@ -105,7 +105,7 @@ LINES = {
 }
 LEAVES = {" ".join(words): command for words, command in leaves()}
 LEAVES = {name: command for name, command in LEAVES.items() if name in LINES or name not in OPERATIONAL | APART}
-FILES, FOLDERS = ("page", "segment", "onstat", "oncheck", "calls", "pcap"), ("capture", "trace", "data", "live", "bin")
+FILES, FOLDERS = ("page", "segment", "onstat", "oncheck", "calls", "pcap", "ara"), ("capture", "trace", "data", "live", "bin")
 READ = {name: [kind for kind in FILES + FOLDERS if f"{{{kind}}}" in line] for name, line in LINES.items()}
 # Zeros are pages that were never used.
 FINE = {(f"page {verb}", "a sparse file") for verb in ("check", "diff", "hex", "show")}

@@ -12,6 +12,8 @@ from bpf import needs_bpf
 from conftest import Server
 from example_capture import example
 from leadline._core.net import Echo
+from leadline.book.place import find_place
+from leadline.book.recorder import Recorder
 from leadline.cli import force as force_option
 from leadline.cli import group, run
 from leadline.replacing import EXISTS
@@ -32,6 +34,7 @@ WRITERS: dict[str, tuple[list[str], str]] = {
     "net rtt": (["net", "rtt", "ECHO", "--for", "100ms"], "out.leadline"),
     "net packets": (["net", "packets", "--pcap", "PCAP"], "out.leadline"),
     "import onstat": (["import", "onstat", "ONSTAT"], "out.leadline"),
+    "book export": (["book", "export", "RUN"], "out.html"),
 }
 # demo replaces what an earlier demo left in a folder of its own name, and refuses a folder with anything else in it.
 OWN_FOLDER = {"demo"}
@@ -87,8 +90,17 @@ def places(servers: Callable[[int], Server], tmp_path_factory: pytest.TempPathFa
         "ONSTAT": str(ONSTAT),
         "PCAP": a_login(folder / "login.pcap"),
         "ECHO": f"{host}:{port}",
+        "RUN": a_run(),
     }
     echo.stop()
+
+
+def a_run() -> str:
+    """The id of a run in the book."""
+    recorder = Recorder(find_place())
+    recorder.begin("command", "planted", ["true"])
+    recorder.end(0)
+    return recorder.uid
 
 
 def contents(path: Path) -> dict[str, bytes]:

@@ -28,9 +28,10 @@ def command() -> None:
     """
 
 
-@command.command("env")
+@command.command("env", epilog='\b\nExamples:\n  eval "$(leadline ansible env)"\n  leadline ansible env --ini >> ~/.ansible.cfg')
 @click.option("--ini", is_flag=True, help="Print lines for ansible.cfg instead.")
-def env(ini: bool) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print the variables, or the settings of --ini, as JSON.")
+def env(ini: bool, as_json: bool) -> None:
     """Print what makes every run of Ansible on this host record itself.
 
     The plugin is copied to a folder whose path stays when leadline is upgraded. What it is told is appended to a file in the book;
@@ -40,20 +41,28 @@ def env(ini: bool) -> None:
 
     from leadline.book.ansible.installed import DEFAULT_PATHS, PLUGIN_PATHS, install
     from leadline.book.place import VARIABLE, find_place
+    from leadline.output import to_json
 
     at = install()
     place = find_place()
     if ini:
         paths = f"~/.ansible/plugins/callback:/usr/share/ansible/plugins/callback:{at}"
-        click.echo(f"[defaults]\ncallback_plugins = {paths}\nbin_ansible_callbacks = True")
+        settings = {"callback_plugins": paths, "bin_ansible_callbacks": "True"}
+        lines = "".join(f"\n{name} = {value}" for name, value in settings.items())
+        click.echo(to_json({"defaults": settings}) if as_json else f"[defaults]{lines}")
         click.echo("put these lines under [defaults] of ansible.cfg; if it has callback_plugins, add the folder to it", err=True)
         return
-    click.echo(f'export {PLUGIN_PATHS}="${{{PLUGIN_PATHS}:-{DEFAULT_PATHS}}}:"{shlex.quote(str(at))}')
-    click.echo("export ANSIBLE_LOAD_CALLBACK_PLUGINS=1")
+    more = {"ANSIBLE_LOAD_CALLBACK_PLUGINS": "1"}
+    if place is not None and os.environ.get(VARIABLE):
+        more[VARIABLE] = place.variable
+    if as_json:
+        click.echo(to_json({PLUGIN_PATHS: f"{os.environ.get(PLUGIN_PATHS) or DEFAULT_PATHS}:{at}"} | more))
+    else:
+        click.echo(f'export {PLUGIN_PATHS}="${{{PLUGIN_PATHS}:-{DEFAULT_PATHS}}}:"{shlex.quote(str(at))}')
+        for name, value in more.items():
+            click.echo(f"export {name}={shlex.quote(value)}")
     if place is None:
         click.echo(f"the book is off ({VARIABLE}=off): nothing is recorded", err=True)
-    elif os.environ.get(VARIABLE):
-        click.echo(f"export {VARIABLE}={shlex.quote(place.variable)}")
 
 
 def _secrets_of(pairs: tuple[str, ...], option: str) -> dict[str, str]:
@@ -76,7 +85,10 @@ def _text_of(path: str | None) -> str:
         raise LeadlineError("invalid", "the file is not text", where=path) from e
 
 
-@command.command("run")
+@command.command(
+    "run",
+    epilog="\b\nExamples:\n  leadline ansible run site.yml -i hosts --check --diff\n  leadline ansible run site.yml -- -vv",
+)
 @click.argument("playbook", type=click.Path(exists=True, dir_okay=False))
 @click.argument("more", nargs=-1, type=click.UNPROCESSED, metavar="[-- MORE...]")
 @click.option("-i", "--inventory", multiple=True, type=click.Path(exists=True), help="Inventory: a file or folder; may be repeated.")
@@ -96,10 +108,12 @@ def _text_of(path: str | None) -> str:
 @click.option("--forks", type=int, metavar="N", help="Hosts at once.")
 @click.option("--name", default="", metavar="NAME", help="Name of the run.  [default: that of the playbook]")
 @click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="A label to find it by; may be given more than once.")
+@click.option("--json", "as_json", is_flag=True, help="Print errors as JSON. What the playbook prints stays as it is.")
 def run(
     playbook: str, more: tuple[str, ...], inventory: tuple[str, ...], limit: str, tags: str, skip_tags: str, check: bool, diff: bool,
     values: tuple[str, ...], secrets: tuple[str, ...], vaults: tuple[str, ...], become: bool, become_password: str | None,
     connection_password: str | None, private_key: str | None, user: str, forks: int | None, name: str, labels: tuple[str, ...],
+    as_json: bool,
 ) -> int:  # fmt: skip
     """Run a playbook and record it: output, tasks and results in one run.
 

@@ -8,7 +8,7 @@ command = OperationGroup(
     "hook",
     [
         "leadline hook start main deploy --template main/load --secret hook-key",
-        "leadline hook tell main pager --url https://pager.example/in --secret hook-key",
+        "leadline hook tell main pager --url https://pager/in --secret hook-key",
         "leadline hook list",
     ],
 )

@@ -11,12 +11,12 @@ from leadline.cli.book.options import as_json
 from leadline.figures import count
 
 
-@click.group("import", context_settings=SETTINGS)
+@click.group("import", context_settings=SETTINGS, epilog="\b\nExamples:\n  leadline book import ara ~/.ara/server/ansible.sqlite")
 def import_() -> None:
     """Take in what another recorder has recorded."""
 
 
-@import_.command("ara")
+@import_.command("ara", epilog="\b\nExamples:\n  leadline book import ara ~/.ara/server/ansible.sqlite")
 @click.argument("file", type=click.Path())
 @as_json
 def ara(file: str, as_json: bool) -> None:

@@ -34,7 +34,7 @@ def _head(run: dict[str, Any], playbook: dict[str, Any]) -> None:
     click.echo(f"run {_short(run)}: {path}, {run['status']}, {when(run['started'])}, ansible-core {playbook['ansible_version']}", err=True)
 
 
-@click.command("tasks")
+@click.command("tasks", epilog="\b\nExamples:\n  leadline book tasks\n  leadline book tasks 4k7q2 --json")
 @_run
 @as_json
 def tasks(run: str, as_json: bool) -> None:
@@ -65,7 +65,7 @@ def tasks(run: str, as_json: bool) -> None:
         _next(f"leadline book results {_short(found)} --task {most['n']}")
 
 
-@click.command("results")
+@click.command("results", epilog="\b\nExamples:\n  leadline book results last\n  leadline book results 4k7q2 --json")
 @_run
 @click.argument("n", type=int, required=False)
 @click.option("--task", type=int, metavar="N", help="Of this task.")
@@ -155,7 +155,7 @@ def _to_the_ms(us: int | None) -> str:
     return "" if us is None else f"{when(us)}.{us // 1000 % 1000:03d}"
 
 
-@click.command("hosts")
+@click.command("hosts", epilog="\b\nExamples:\n  leadline book hosts\n  leadline book hosts 4k7q2 --json")
 @_run
 @click.option("--facts", metavar="HOST", help="Print the facts that were gathered of this host.")
 @as_json
