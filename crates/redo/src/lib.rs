@@ -30,7 +30,8 @@ pub mod rule;
 mod sequence;
 mod spgist;
 mod target;
-mod visibility;
+mod tuple;
+pub mod visibility;
 
 use leadline_wal::rmgr::id;
 use leadline_wal::{Block, Record};

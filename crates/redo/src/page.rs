@@ -15,7 +15,7 @@ pub use leadline_page::postgres::line_pointer::{LinePointer, LP_DEAD, LP_NORMAL,
 
 use crate::misfit::{Misfit, Result};
 
-pub use items::Place;
+pub use items::{max_heap_rows, Place};
 
 /// Bytes of the header, where the line pointers begin.
 pub const HEADER: usize = 24;

@@ -5,13 +5,11 @@
 use leadline_datadir::BlockId;
 use leadline_wal::Record;
 
-use crate::misfit::{Misfit, Result};
+use crate::misfit::Result;
 use crate::page::{Page, HEADER};
 use crate::target::{fork, Part, Target};
 use crate::{heap, heap2, Applied, Context};
 
-/// `VISIBILITYMAP_ALL_VISIBLE`.
-pub(crate) const ALL_VISIBLE: u8 = 0x01;
 /// `VISIBILITYMAP_ALL_FROZEN`.
 pub(crate) const ALL_FROZEN: u8 = 0x02;
 /// `VISIBILITYMAP_VALID_BITS`.
@@ -73,9 +71,6 @@ pub(crate) fn clear(page: &mut Page<'_>, heap_block: u32, bits: u8) -> Result<Ap
 pub(crate) fn set(page: &mut Page<'_>, heap_block: u32, bits: u8) -> Result<bool> {
     if page.is_new() {
         page.init(0)?;
-    }
-    if bits & VALID_BITS == 0 {
-        return Err(Misfit::new("bits of the visibility map", "1 to 3", bits));
     }
     let (at, shift) = bits_of(page, heap_block);
     let byte = &mut page.bytes_mut()[at];
