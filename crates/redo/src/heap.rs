@@ -17,7 +17,6 @@ use crate::{Change, Effect};
 const INSERT: u8 = 0x00;
 const DELETE: u8 = 0x10;
 const UPDATE: u8 = 0x20;
-const TRUNCATE: u8 = 0x30;
 const HOT_UPDATE: u8 = 0x40;
 const CONFIRM: u8 = 0x50;
 const LOCK: u8 = 0x60;
@@ -288,6 +287,5 @@ mod tests {
         assert!(precedes(10, 11) && !precedes(11, 10) && !precedes(10, 10));
         assert!(precedes(u32::MAX, 3) && !precedes(3, u32::MAX));
         assert!(precedes(2, u32::MAX) && !precedes(u32::MAX, 1));
-        assert_eq!(TRUNCATE, 0x30);
     }
 }

@@ -2,8 +2,8 @@
 //! recovery changes them, the unused middle of the page included.
 //!
 //! Owns: which pages a record changes ([`targets`]) and how ([`apply`]), when a page takes a record ([`rule`]), what must be
-//! ignored when a page is compared with an image of `wal_consistency_checking` ([`mask`]). Does not own: reading the log, files,
-//! what is not in pages of relations (transaction status, control file, two-phase state).
+//! ignored when a page is compared with an image of `wal_consistency_checking` ([`mask`], [`consistency`]). Does not own: reading
+//! the log, files, what is not in pages of relations (transaction status, control file, two-phase state).
 //!
 //! No redo routine of these majors reads one page to write another, so each page can be taken forward alone, in the order of
 //! its records. There is no I/O here, no clock and nothing kept from one call to the next. Records and pages come from outside:
@@ -15,6 +15,7 @@
 
 mod brin;
 mod btree;
+pub mod consistency;
 mod fields;
 pub mod free_space;
 mod generic;
@@ -24,6 +25,7 @@ mod hash;
 mod heap;
 mod heap2;
 mod index_tuple;
+pub mod mask;
 mod misfit;
 pub mod page;
 pub mod rule;
