@@ -43,6 +43,7 @@ fn run(path: &Path, from: Option<Lsn>, hints: bool) -> leadline_wal::Result<u64>
     while let Some(record) = reader.next_record()? {
         check.take(&record);
     }
+    check.end();
     println!(
         "{:<14} {:<24} {:>9} {:>9} {:>8} {:>8} {:>6}",
         "rmgr", "kind", "records", "compared", "begun", "unnamed", "diff"

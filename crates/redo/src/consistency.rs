@@ -2,7 +2,8 @@
 //! every record.
 //!
 //! Each page is taken from record to record, beginning with the first image or the first record that makes it anew, and compared
-//! with the image under the server's masks.
+//! with the image under the server's masks. Pages of the visibility map are compared too, of which those masks leave nothing: an
+//! image may lack bits that a session has cleared but not yet logged, so bits that only redo has must be cleared by a later record.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -47,6 +48,8 @@ pub struct Difference {
 pub struct Consistency {
     context: Context,
     pages: HashMap<BlockId, Box<[u8]>>,
+    /// Of pages of the visibility map, the bits that an image lacked and no record has cleared since, and that record.
+    early: HashMap<BlockId, (Box<[u8]>, Lsn, u16, Target)>,
     /// By kind of record.
     pub tallies: BTreeMap<u16, Tally>,
     /// The first of them, at most [`Consistency::KEPT`].
@@ -59,7 +62,13 @@ impl Consistency {
 
     /// Before the first record.
     pub fn new(context: Context) -> Consistency {
-        Consistency { context, pages: HashMap::new(), tallies: BTreeMap::new(), differences: Vec::new() }
+        Consistency {
+            context,
+            pages: HashMap::new(),
+            early: HashMap::new(),
+            tallies: BTreeMap::new(),
+            differences: Vec::new(),
+        }
     }
 
     /// Pages known so far.
@@ -79,6 +88,24 @@ impl Consistency {
                 Part::Block(_) => self.named(record, kind, target),
                 _ => self.unnamed(record, kind, target),
             }
+            self.forget_cleared(target.page);
+        }
+    }
+
+    /// At the end of the log, where no session was at work any more: what should have been cleared and was not is a difference.
+    pub fn end(&mut self) {
+        for (at, kind, target) in
+            std::mem::take(&mut self.early).into_values().map(|(_, at, kind, target)| (at, kind, target))
+        {
+            self.differ(at, kind, target, "bits of the visibility map stay that the server has cleared".to_owned());
+        }
+    }
+
+    fn forget_cleared(&mut self, page: BlockId) {
+        let (Some((early, ..)), Some(ours)) = (self.early.get_mut(&page), self.pages.get(&page)) else { return };
+        early.iter_mut().zip(ours.iter()).for_each(|(early, ours)| *early &= ours);
+        if early.iter().all(|bits| *bits == 0) {
+            self.early.remove(&page);
         }
     }
 
@@ -90,7 +117,7 @@ impl Consistency {
         let is_begun = known.is_some() || rule::starts_page(block);
         let theirs = match image::page(record, block) {
             Ok(theirs) => theirs.filter(|page| page.len() == size),
-            Err(e) => return self.differ(record, kind, target, e.to_string()),
+            Err(e) => return self.differ(record.start, kind, target, e.to_string()),
         };
         if !is_begun {
             self.tally(kind).begun += 1;
@@ -109,6 +136,12 @@ impl Consistency {
                 return;
             }
             (Ok(_), None) => return,
+            (Ok(_), Some(theirs)) if target.page.fork as u8 == fork::VISIBILITY => {
+                tally.compared += 1;
+                let Some(what) = self.compare_map(record, kind, target, &ours, &theirs) else { return };
+                self.pages.insert(target.page, theirs.into());
+                what
+            }
             (Ok(applied), Some(theirs)) => {
                 tally.compared += 1;
                 let Some(what) = self.compare(record, &target, ours, &theirs) else { return };
@@ -124,7 +157,7 @@ impl Consistency {
                 misfit.to_string()
             }
         };
-        self.differ(record, kind, target, what);
+        self.differ(record.start, kind, target, what);
     }
 
     /// Where the first bytes differ under the mask; none when the pages are equal.
@@ -148,12 +181,37 @@ impl Consistency {
         ))
     }
 
+    /// Bits that only the server has are a difference at once.
+    fn compare_map(
+        &mut self,
+        record: &Record<'_>,
+        kind: u16,
+        target: Target,
+        ours: &[u8],
+        theirs: &[u8],
+    ) -> Option<String> {
+        // Behind LSN and checksum.
+        let behind = |page: &[u8]| page.get(10..).unwrap_or_default().to_vec();
+        let (ours, theirs) = (behind(ours), behind(theirs));
+        if let Some(at) = (0..ours.len()).find(|at| theirs[*at] & !ours[*at] != 0) {
+            return Some(format!("byte {} is {:#04x}, the server has {:#04x}", at + 10, ours[at], theirs[at]));
+        }
+        if ours != theirs {
+            let page = vec![0; ours.len() + 10].into();
+            let (early, at, of, first) = self.early.entry(target.page).or_insert((page, record.start, kind, target));
+            (*at, *of, *first) = (record.start, kind, target);
+            let lacking = ours.iter().zip(&theirs).map(|(ours, theirs)| ours & !theirs);
+            early[10..].iter_mut().zip(lacking).for_each(|(early, bits)| *early |= bits);
+        }
+        None
+    }
+
     fn unnamed(&mut self, record: &Record<'_>, kind: u16, target: Target) {
         let Some(page) = self.pages.get_mut(&target.page) else { return };
         match apply(&self.context, record, &target, page) {
             Ok(Applied::Changed) => self.tally(kind).unnamed += 1,
             Ok(_) => {}
-            Err(misfit) => self.differ(record, kind, target, misfit.to_string()),
+            Err(misfit) => self.differ(record.start, kind, target, misfit.to_string()),
         }
     }
 
@@ -161,10 +219,10 @@ impl Consistency {
         self.tallies.entry(kind).or_default()
     }
 
-    fn differ(&mut self, record: &Record<'_>, kind: u16, target: Target, what: String) {
+    fn differ(&mut self, lsn: Lsn, kind: u16, target: Target, what: String) {
         self.tally(kind).differences += 1;
         if self.differences.len() < Self::KEPT {
-            self.differences.push(Difference { lsn: record.start, type_id: kind, target, what });
+            self.differences.push(Difference { lsn, type_id: kind, target, what });
         }
     }
 
