@@ -13,7 +13,7 @@ use crate::index_tuple as itup;
 use crate::misfit::{Misfit, Result};
 use crate::page::{Page, Place};
 use crate::{Change, Effect};
-use tuple::Dead;
+use tuple::DeadTuple;
 
 /// Bytes of `SpGistPageOpaqueData`.
 const OPAQUE: usize = 8;
@@ -140,11 +140,11 @@ impl State {
     }
 
     /// What stands for a tuple that moved: while an index is built nobody can be on the way to it.
-    fn redirect(self, block: u32, number: u16) -> Dead {
+    fn redirect(self, block: u32, number: u16) -> DeadTuple {
         if self.is_build {
-            Dead::Placeholder
+            DeadTuple::Placeholder
         } else {
-            Dead::Redirect { block, number, xid: self.xid }
+            DeadTuple::Redirect { block, number, xid: self.xid }
         }
     }
 }
@@ -204,7 +204,7 @@ fn move_leafs(change: &Change<'_, '_>, page: &mut Page<'_>) -> Result<()> {
     let last = to.clone().last().unwrap_or_default();
     let target = block_number(change, 1)?;
     match change.block.id {
-        0 => tuple::delete(change.major(), page, &from, state.redirect(target, last), Dead::Placeholder),
+        0 => tuple::delete(change.major(), page, &from, state.redirect(target, last), DeadTuple::Placeholder),
         1 => {
             if is_new {
                 init(page, flag::LEAF | nulls(stores_nulls))?;
@@ -349,7 +349,7 @@ fn pick_split(change: &Change<'_, '_>, page: &mut Page<'_>) -> Result<()> {
                 init(page, flag::LEAF | split.nulls)?;
             } else {
                 let first = split.state.redirect(inner_block, split.inner);
-                tuple::delete(change.major(), page, &split.delete, first, Dead::Placeholder)?;
+                tuple::delete(change.major(), page, &split.delete, first, DeadTuple::Placeholder)?;
             }
             split.add_leafs(page, false)
         }

@@ -177,7 +177,7 @@ fn encode(rows: &[Row]) -> Result<Vec<u8>> {
     let bytes = segment.len() - SEGMENT_HEADER;
     let stored = u16::try_from(bytes).map_err(|_| Misfit::new("bytes of a segment", "at most 65535", bytes))?;
     segment[6..SEGMENT_HEADER].copy_from_slice(&stored.to_le_bytes());
-    if bytes % 2 != 0 {
+    if !bytes.is_multiple_of(2) {
         segment.push(0);
     }
     Ok(segment)
@@ -192,7 +192,7 @@ mod tests {
         let rows = [(0, 1), (0, 2), (0, 130), (1, 1), (70_000, 291), (u32::MAX - 1, 2047)];
         let segment = encode(&rows).unwrap();
         // One byte each for differences up to 127, then as many as seven bits at a time take.
-        assert_eq!(&segment[..12], [0, 0, 0, 0, 1, 0, 14, 0, 1, 0x80, 1, 0xFF]);
+        assert_eq!(&segment[..12], [0, 0, 0, 0, 1, 0, 16, 0, 1, 0x80, 1, 0xFF]);
         assert_eq!(decode(&segment).unwrap(), rows);
     }
 

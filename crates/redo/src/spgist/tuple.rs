@@ -83,7 +83,7 @@ pub(super) fn set_node(tuple: &mut [u8], node: u16, pointer: &[u8; itup::TID]) -
 
 /// A tuple that only keeps a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Dead {
+pub(super) enum DeadTuple {
     /// What was here is elsewhere now.
     Redirect { block: u32, number: u16, xid: u32 },
     /// Nothing is here, but something leads here.
@@ -92,13 +92,13 @@ pub(super) enum Dead {
     Placeholder,
 }
 
-impl Dead {
+impl DeadTuple {
     /// `spgFormDeadTuple`.
     pub(super) fn tuple(self) -> [u8; DEAD_SIZE] {
         let (state, pointer, xid) = match self {
-            Dead::Redirect { block, number, xid } => (REDIRECT, itup::item_pointer(block, number), xid),
-            Dead::Dead => (DEAD, itup::item_pointer(u32::MAX, 0), 0),
-            Dead::Placeholder => (PLACEHOLDER, itup::item_pointer(u32::MAX, 0), 0),
+            DeadTuple::Redirect { block, number, xid } => (REDIRECT, itup::item_pointer(block, number), xid),
+            DeadTuple::Dead => (DEAD, itup::item_pointer(u32::MAX, 0), 0),
+            DeadTuple::Placeholder => (PLACEHOLDER, itup::item_pointer(u32::MAX, 0), 0),
         };
         let mut tuple = [0; DEAD_SIZE];
         tuple[..4].copy_from_slice(&(state | (DEAD_SIZE as u32) << 2).to_le_bytes());
@@ -110,7 +110,7 @@ impl Dead {
     /// Which counter of the page counts it: the tuples that are dead are not counted.
     pub(super) fn counter(self) -> usize {
         match self {
-            Dead::Redirect { .. } => at::REDIRECTIONS,
+            DeadTuple::Redirect { .. } => at::REDIRECTIONS,
             _ => at::PLACEHOLDERS,
         }
     }
@@ -128,7 +128,7 @@ pub(super) fn clear_redirect(tuple: &mut [u8]) -> Result<()> {
 }
 
 /// `spgPageIndexMultiDelete`: tuples become dead ones at the same numbers; the first that is named may become another kind.
-pub(super) fn delete(major: u8, page: &mut Page<'_>, numbers: &[u16], first: Dead, rest: Dead) -> Result<()> {
+pub(super) fn delete(major: u8, page: &mut Page<'_>, numbers: &[u16], first: DeadTuple, rest: DeadTuple) -> Result<()> {
     let Some(first_number) = numbers.first() else {
         return Ok(());
     };
@@ -138,7 +138,7 @@ pub(super) fn delete(major: u8, page: &mut Page<'_>, numbers: &[u16], first: Dea
     for number in &sorted {
         let dead = if number == first_number { first } else { rest };
         page.add_item(&dead.tuple(), Place::Insert(*number))?;
-        if dead != Dead::Dead {
+        if dead != DeadTuple::Dead {
             count(page, dead.counter(), 1)?;
         }
     }

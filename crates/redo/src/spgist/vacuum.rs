@@ -2,7 +2,7 @@
 //!
 //! Source: `spgRedoVacuumLeaf`, `spgRedoVacuumRoot` and `spgRedoVacuumRedirect` in `access/spgist/spgxlog.c`.
 
-use super::tuple::{self, Dead};
+use super::tuple::{self, DeadTuple};
 use super::{at, count, unknown_block, State};
 use crate::fields;
 use crate::index_tuple as itup;
@@ -33,14 +33,14 @@ pub(super) fn leaf(change: &Change<'_, '_>, page: &mut Page<'_>) -> Result<()> {
     let chain_to = numbers(chained)?;
 
     let major = change.major();
-    tuple::delete(major, page, &to_dead, Dead::Dead, Dead::Dead)?;
-    tuple::delete(major, page, &to_placeholder, Dead::Placeholder, Dead::Placeholder)?;
+    tuple::delete(major, page, &to_dead, DeadTuple::Dead, DeadTuple::Dead)?;
+    tuple::delete(major, page, &to_placeholder, DeadTuple::Placeholder, DeadTuple::Placeholder)?;
     for (from, to) in move_from.iter().zip(move_to) {
         let (source, target) = (page.line_pointer(*from)?, page.line_pointer(to)?);
         page.set_line_pointer(*from, target)?;
         page.set_line_pointer(to, source)?;
     }
-    tuple::delete(major, page, &move_from, Dead::Placeholder, Dead::Placeholder)?;
+    tuple::delete(major, page, &move_from, DeadTuple::Placeholder, DeadTuple::Placeholder)?;
     for (from, to) in chain_from.zip(chain_to) {
         tuple::set_next(major, itup::item_mut(page, from)?, to);
     }
