@@ -18,6 +18,7 @@ mod page;
 mod page_values;
 mod pending;
 mod recorder;
+mod redo;
 mod rows;
 mod statement;
 mod table_files;
@@ -86,6 +87,7 @@ fn _core(core: &Bound<'_, PyModule>) -> PyResult<()> {
         module.add_class::<recorder::Recorder>()?;
         module.add_function(wrap_pyfunction!(statement::normalise, module)?)
     })?;
+    submodule(core, "redo", |module| module.add_function(wrap_pyfunction!(redo::check, module)?))?;
     submodule(core, "rows", |module| module.add_class::<rows::RowScan>())?;
     submodule(core, "wal", |module| {
         module.add_class::<wal::History>()?;

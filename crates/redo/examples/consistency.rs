@@ -40,10 +40,7 @@ fn run(path: &Path, from: Option<Lsn>, hints: bool) -> leadline_wal::Result<u64>
     let context = Context { major: log.major, block_size: 8192, hint_bits_are_logged: hints };
     let mut check = Consistency::new(context);
     let mut reader = Reader::new(log.clone(), range);
-    while let Some(record) = reader.next_record()? {
-        check.take(&record);
-    }
-    check.end();
+    check.read(&mut reader)?;
     println!(
         "{:<14} {:<24} {:>9} {:>9} {:>8} {:>8} {:>6}",
         "rmgr", "kind", "records", "compared", "begun", "unnamed", "diff"
@@ -57,11 +54,7 @@ fn run(path: &Path, from: Option<Lsn>, hints: bool) -> leadline_wal::Result<u64>
     }
     for difference in &check.differences {
         let (rmgr, name) = type_names(log.major, difference.type_id);
-        let page = difference.target.page;
-        println!(
-            "{} {rmgr} {name} {} fork {} block {} {:?}: {}",
-            difference.lsn, page.relation, page.fork, page.block, difference.target.part, difference.what
-        );
+        println!("{rmgr} {name}: {difference}");
     }
     println!("{} pages, {differences} differences", check.pages());
     Ok(differences)

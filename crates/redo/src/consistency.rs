@@ -8,8 +8,9 @@
 use std::collections::{BTreeMap, HashMap};
 
 use leadline_datadir::{BlockId, RelFile};
+use leadline_page::postgres::Fork;
 use leadline_wal::rmgr::{id, type_id};
-use leadline_wal::{image, Lsn, Record};
+use leadline_wal::{image, Lsn, Reader, Record};
 
 use crate::mask::mask;
 use crate::target::fork;
@@ -43,13 +44,34 @@ pub struct Difference {
     pub what: String,
 }
 
+impl std::fmt::Display for Difference {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Target { page, part } = self.target;
+        let fork = Fork::name_of(page.fork).unwrap_or("unknown");
+        write!(
+            f,
+            "record {}, relation {}, fork {fork}, block {}, {part:?}: {}",
+            self.lsn, page.relation, page.block, self.what
+        )
+    }
+}
+
+/// Bits of a page of the visibility map that an image lacked and no record has cleared since.
+#[derive(Debug)]
+struct Early {
+    bits: Box<[u8]>,
+    /// The record with the last such image.
+    lsn: Lsn,
+    type_id: u16,
+    target: Target,
+}
+
 /// Pages on their way through a log.
 #[derive(Debug)]
 pub struct Consistency {
     context: Context,
     pages: HashMap<BlockId, Box<[u8]>>,
-    /// Of pages of the visibility map, the bits that an image lacked and no record has cleared since, and that record.
-    early: HashMap<BlockId, (Box<[u8]>, Lsn, u16, Target)>,
+    early: HashMap<BlockId, Early>,
     /// By kind of record.
     pub tallies: BTreeMap<u16, Tally>,
     /// The first of them, at most [`Consistency::KEPT`].
@@ -76,6 +98,18 @@ impl Consistency {
         self.pages.len()
     }
 
+    /// Takes all records there are, and the end.
+    ///
+    /// # Errors
+    /// Those of [`Reader::next_record`].
+    pub fn read(&mut self, reader: &mut Reader) -> leadline_wal::Result<()> {
+        while let Some(record) = reader.next_record()? {
+            self.take(&record);
+        }
+        self.end();
+        Ok(())
+    }
+
     /// Applies the next record to its pages and compares them.
     pub fn take(&mut self, record: &Record<'_>) {
         let kind = type_id(record.rmid, record.info);
@@ -94,17 +128,15 @@ impl Consistency {
 
     /// At the end of the log, where no session was at work any more: what should have been cleared and was not is a difference.
     pub fn end(&mut self) {
-        for (at, kind, target) in
-            std::mem::take(&mut self.early).into_values().map(|(_, at, kind, target)| (at, kind, target))
-        {
-            self.differ(at, kind, target, "bits of the visibility map stay that the server has cleared".to_owned());
+        for Early { lsn, type_id, target, .. } in std::mem::take(&mut self.early).into_values() {
+            self.differ(lsn, type_id, target, "bits of the visibility map stay that the server has cleared".to_owned());
         }
     }
 
     fn forget_cleared(&mut self, page: BlockId) {
-        let (Some((early, ..)), Some(ours)) = (self.early.get_mut(&page), self.pages.get(&page)) else { return };
-        early.iter_mut().zip(ours.iter()).for_each(|(early, ours)| *early &= ours);
-        if early.iter().all(|bits| *bits == 0) {
+        let (Some(early), Some(ours)) = (self.early.get_mut(&page), self.pages.get(&page)) else { return };
+        early.bits.iter_mut().zip(ours.iter()).for_each(|(early, ours)| *early &= ours);
+        if early.bits.iter().all(|bits| *bits == 0) {
             self.early.remove(&page);
         }
     }
@@ -185,23 +217,21 @@ impl Consistency {
     fn compare_map(
         &mut self,
         record: &Record<'_>,
-        kind: u16,
+        type_id: u16,
         target: Target,
         ours: &[u8],
         theirs: &[u8],
     ) -> Option<String> {
-        // Behind LSN and checksum.
-        let behind = |page: &[u8]| page.get(10..).unwrap_or_default().to_vec();
-        let (ours, theirs) = (behind(ours), behind(theirs));
-        if let Some(at) = (0..ours.len()).find(|at| theirs[*at] & !ours[*at] != 0) {
-            return Some(format!("byte {} is {:#04x}, the server has {:#04x}", at + 10, ours[at], theirs[at]));
+        const LSN_AND_CHECKSUM: usize = 10;
+        let pairs = || ours.iter().zip(theirs).enumerate().skip(LSN_AND_CHECKSUM);
+        if let Some((at, (ours, theirs))) = pairs().find(|(_, (ours, theirs))| **theirs & !**ours != 0) {
+            return Some(format!("byte {at} is {ours:#04x}, the server has {theirs:#04x}"));
         }
-        if ours != theirs {
-            let page = vec![0; ours.len() + 10].into();
-            let (early, at, of, first) = self.early.entry(target.page).or_insert((page, record.start, kind, target));
-            (*at, *of, *first) = (record.start, kind, target);
-            let lacking = ours.iter().zip(&theirs).map(|(ours, theirs)| ours & !theirs);
-            early[10..].iter_mut().zip(lacking).for_each(|(early, bits)| *early |= bits);
+        if pairs().any(|(_, (ours, theirs))| ours != theirs) {
+            let none = || Early { bits: vec![0; ours.len()].into(), lsn: record.start, type_id, target };
+            let early = self.early.entry(target.page).or_insert_with(none);
+            pairs().for_each(|(at, (ours, theirs))| early.bits[at] |= ours & !theirs);
+            (early.lsn, early.type_id, early.target) = (record.start, type_id, target);
         }
         None
     }
