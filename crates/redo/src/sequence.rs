@@ -14,7 +14,11 @@ const XL_SEQ_REC: usize = 12;
 
 pub(crate) fn redo(change: &Change<'_, '_>, page: &mut Page<'_>) -> Result<Effect> {
     if change.opcode() != LOG {
-        return Err(Misfit::new("record of Sequence", "LOG, 0x00", format_args!("{:#04x}", change.opcode()).to_string()));
+        return Err(Misfit::new(
+            "record of Sequence",
+            "LOG, 0x00",
+            format_args!("{:#04x}", change.opcode()).to_string(),
+        ));
     }
     let mut main = change.main();
     main.take("locator", XL_SEQ_REC)?;

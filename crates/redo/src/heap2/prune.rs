@@ -40,7 +40,9 @@ pub(super) fn redo(change: &Change<'_, '_>, page: &mut Page<'_>) -> Result<()> {
         (FREEZE_PAGE_13, ..14) | (FREEZE_PAGE_14, 14..) => freeze_page(change, page),
         (VACUUM_14, 14..) => vacuum(change, page),
         // `CLEANUP_INFO` of 13 names no block.
-        (other, _) => Err(Misfit::new("record of Heap2", "one that names a block", format_args!("{other:#04x}").to_string())),
+        (other, _) => {
+            Err(Misfit::new("record of Heap2", "one that names a block", format_args!("{other:#04x}").to_string()))
+        }
     }
 }
 
