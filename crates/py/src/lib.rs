@@ -19,6 +19,7 @@ mod page_values;
 mod pending;
 mod recorder;
 mod redo;
+mod replay;
 mod rows;
 mod statement;
 mod table_files;
@@ -88,6 +89,7 @@ fn _core(core: &Bound<'_, PyModule>) -> PyResult<()> {
         module.add_function(wrap_pyfunction!(statement::normalise, module)?)
     })?;
     submodule(core, "redo", |module| module.add_function(wrap_pyfunction!(redo::check, module)?))?;
+    submodule(core, "replay", |module| module.add_function(wrap_pyfunction!(replay::run, module)?))?;
     submodule(core, "rows", |module| module.add_class::<rows::RowScan>())?;
     submodule(core, "wal", |module| {
         module.add_class::<wal::History>()?;

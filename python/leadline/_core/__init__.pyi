@@ -1,6 +1,23 @@
 """The compiled part of leadline (crates/py). Every error is a leadline.errors.LeadlineError."""
 
-from leadline._core import calltrace, capture, catalog, datadir, follow, host, kernel, net, pages, pending, recorder, redo, rows, wal, wire
+from leadline._core import (
+    calltrace,
+    capture,
+    catalog,
+    datadir,
+    follow,
+    host,
+    kernel,
+    net,
+    pages,
+    pending,
+    recorder,
+    redo,
+    replay,
+    rows,
+    wal,
+    wire,
+)
 
 __all__ = [
     "VERSION",
@@ -16,6 +33,7 @@ __all__ = [
     "pending",
     "recorder",
     "redo",
+    "replay",
     "rows",
     "wal",
     "wire",

@@ -1,0 +1,266 @@
+"""leadline recover against the server's own recovery: every byte of what both leave, from the same crash."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Server
+from recovery import ChecksummedServer, copy_of, crash, differences, fingerprint, loaded, recover, started
+from recovery_load import SETTINGS, in_flight, mixed_load
+from redo_index_load import index_load
+from redo_load import heap_load
+from servers import MAJORS
+
+ROWS = """
+select (select count(*) from a), (select sum(n) from a), (select count(*) from many), (select count(*) from u), (select count(*) from u2),
+  (select sum(length(lo_get(oid))) from pg_largeobject_metadata), (select array_agg(gid) from pg_prepared_xacts),
+  (select count(*) from spaced), (select array_agg(datname order by 1) from pg_database),
+  (select remote_lsn from pg_replication_origin_status), (select count(*) from p)
+"""
+
+
+class Uncheckedsummed(ChecksummedServer):
+    checksums = False
+
+
+def recovered_equally(server: Server, data_dir: Path, *options: object) -> tuple[Path, Path]:
+    """Recovers two copies, one by the server and one here. Both servers were started and stopped once since. Fails on any difference."""
+    stock, ours = copy_of(data_dir, "stock"), copy_of(data_dir, "ours")
+    with started(server, stock):
+        pass
+    done = recover(ours, *options)
+    assert done.returncode == 0, done.stderr
+    begun = time.monotonic()
+    with started(server, ours) as running:
+        assert "redo is not required" in running.private.log
+        print(f"server start after ours: {time.monotonic() - begun:.2f} s")
+    assert differences(stock, ours) == []
+    return stock, ours
+
+
+@pytest.mark.parametrize("checksums", [True, False], ids=["checksums", "plain"])
+@pytest.mark.parametrize("major", MAJORS)
+def test_every_byte_equals_that_of_the_servers_recovery(major: int, checksums: bool) -> None:
+    with loaded(major, ChecksummedServer if checksums else Uncheckedsummed, **SETTINGS) as server:
+        mixed_load(server)
+        in_flight(server)
+        data_dir = crash(server)
+        stock, ours = recovered_equally(server, data_dir)
+        answers = []
+        for copy in (stock, ours):
+            with started(server, copy, max_prepared_transactions=20, track_commit_timestamp=True) as running:
+                answers.append(running.sql(ROWS))
+                running.sql("commit prepared 'p2'")
+                running.sql("insert into a select g, 'after', g from generate_series(200001, 201000) g")
+                running.sql("checkpoint")
+        assert answers[0] == answers[1]
+        assert answers[0][0][3] == 0  # unlogged tables are emptied
+
+
+@pytest.mark.parametrize("major", MAJORS)
+def test_every_kind_of_page_record(major: int) -> None:
+    with loaded(major, **{**SETTINGS, "max_wal_size": "8GB"}) as server:
+        heap_load(server)
+        index_load(server)
+        recovered_equally(server, crash(server))
+
+
+@pytest.fixture(scope="module")
+def crashed() -> Iterator[tuple[Server, Path, Path]]:
+    """A server, its crashed data directory, and what the server's own recovery makes of it."""
+    with loaded(17, ChecksummedServer, **SETTINGS) as server:
+        mixed_load(server)
+        in_flight(server)
+        data_dir = crash(server)
+        stock = copy_of(data_dir, "expected")
+        with started(server, stock):
+            pass
+        yield server, data_dir, stock
+
+
+@pytest.fixture
+def copy(crashed: tuple[Server, Path, Path]) -> Iterator[Path]:
+    path = copy_of(crashed[1], "copy")
+    yield path
+    for folder in [path, *path.parent.glob("copy-space-*")]:
+        shutil.rmtree(folder)
+
+
+def settle(server: Server, data_dir: Path) -> None:
+    with started(server, data_dir):
+        pass
+
+
+@pytest.mark.parametrize("options", [("--threads", 1), ("--threads", 5), ("--memory", "1MB"), ("--memory", "4MB", "--threads", 3)])
+def test_threads_and_memory_change_no_byte(crashed: tuple[Server, Path, Path], copy: Path, options: tuple[object, ...]) -> None:
+    done = recover(copy, *options)
+    assert done.returncode == 0, done.stderr
+    assert ("passes" in done.stdout) == ("--memory" in options)
+    settle(crashed[0], copy)
+    assert differences(crashed[2], copy) == []
+
+
+KILLED = """
+import os, signal, sys
+from leadline._core import replay
+from leadline.files import recovery
+left = int(sys.argv[3])
+def tell(phase, done, total):
+    global left
+    if phase == sys.argv[2]:
+        left -= 1
+        if left < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+with recovery._owner_of(sys.argv[1]):
+    replay.run(sys.argv[1], memory=int(sys.argv[4]), threads=2, progress=tell)
+"""
+
+
+@pytest.mark.parametrize("again", ["server", "leadline"])
+@pytest.mark.parametrize(("phase", "after", "memory"), [
+    ("read", 0, 1 << 30), ("pages", 0, 1 << 30), ("pages", 3, 1 << 20), ("pages", 9, 1 << 20), ("sync", 0, 1 << 30), ("status", 0, 1 << 30),
+    ("hand over", 0, 1 << 30),
+])  # fmt: skip
+def test_killed_at_any_phase_it_is_recovered_again(
+    crashed: tuple[Server, Path, Path], copy: Path, phase: str, after: int, memory: int, again: str
+) -> None:
+    command = [sys.executable, "-c", KILLED, str(copy), phase, str(after), str(memory)]
+    assert subprocess.run(command, timeout=60).returncode == -9
+    if again == "leadline":
+        done = recover(copy)
+        assert done.returncode == 0, done.stderr
+    settle(crashed[0], copy)
+    assert differences(crashed[2], copy) == []
+
+
+def test_recovered_again_over_its_own_result(crashed: tuple[Server, Path, Path], copy: Path) -> None:
+    """As if it had been killed right before it wrote the control file."""
+    control = (copy / "global/pg_control").read_bytes()
+    assert recover(copy).returncode == 0
+    (copy / "global/pg_control").write_bytes(control)
+    done = recover(copy)
+    assert done.returncode == 0, done.stderr
+    settle(crashed[0], copy)
+    assert differences(crashed[2], copy) == []
+
+
+def test_owner_and_modes_stay(crashed: tuple[Server, Path, Path], copy: Path) -> None:
+    assert recover(copy).returncode == 0
+    about = copy.stat()
+    for path in copy.rglob("*"):
+        found = path.lstat()
+        assert (found.st_uid, found.st_gid) == (about.st_uid, about.st_gid), path
+        if not path.is_symlink():
+            assert found.st_mode & 0o077 == 0, path
+    assert not (copy / "postmaster.pid").exists()
+
+
+def test_a_plan_writes_nothing(crashed: tuple[Server, Path, Path], copy: Path) -> None:
+    before = fingerprint(copy)
+    done = recover(copy, "--plan")
+    assert done.returncode == 0, done.stderr
+    assert "Nothing was written." in done.stdout
+    assert fingerprint(copy) == before
+
+
+def remove_last_segments(data_dir: Path) -> None:
+    for path in sorted((data_dir / "pg_wal").glob("0*"))[:-1]:
+        path.unlink()
+
+
+def flip(path: Path, at: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[at] ^= 1
+    path.write_bytes(content)
+
+
+REFUSALS: dict[str, tuple[Any, str]] = {
+    "label": (lambda d: (d / "backup_label").touch(), "a base backup cannot be recovered yet"),
+    "standby": (lambda d: (d / "standby.signal").touch(), "a standby cannot be recovered yet"),
+    "archive": (lambda d: (d / "recovery.signal").touch(), "an archive recovery cannot be recovered yet"),
+    "control": (lambda d: flip(d / "global/pg_control", 200), "pg_control is damaged"),
+    "wal": (remove_last_segments, "the WAL"),
+    "version": (lambda d: (d / "PG_VERSION").write_text("16\n"), "PG_VERSION says 16"),
+    "tablespace": (lambda d: [link.unlink() for link in (d / "pg_tblspc").iterdir()], "the folder of a tablespace is missing"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_what_is_refused_is_left_as_it_was(copy: Path, name: str) -> None:
+    change, message = REFUSALS[name]
+    change(copy)
+    before = fingerprint(copy)
+    done = recover(copy)
+    assert done.returncode == 2, done.stdout
+    assert message in done.stderr
+    assert fingerprint(copy) == before
+
+
+def test_a_running_server_is_refused(crashed: tuple[Server, Path, Path], copy: Path) -> None:
+    with started(crashed[0], copy):
+        done = recover(copy)
+        assert done.returncode == 2
+        assert "the server is running" in done.stderr
+
+
+def test_a_clean_cluster_has_nothing_to_recover(crashed: tuple[Server, Path, Path], copy: Path) -> None:
+    settle(crashed[0], copy)
+    before = fingerprint(copy)
+    done = recover(copy)
+    assert (done.returncode, "nothing to recover" in done.stdout) == (0, True)
+    assert fingerprint(copy) == before
+
+
+def last_segment(data_dir: Path) -> Path:
+    """The one that the log ends in: what is behind it has never been written."""
+    done = recover(data_dir, "--plan", "--json")
+    high, low = (int(part, 16) for part in json.loads(done.stdout)["end_lsn"].split("/"))
+    number = (high << 32 | low) // (16 << 20)
+    return data_dir / "pg_wal" / f"00000001{number // 256:08X}{number % 256:08X}"
+
+
+@pytest.mark.parametrize("back", [1, 9, 33, 100, 4000, 8191, 8192, 8200, 20_001, 300_000])
+def test_a_log_that_ends_anywhere(crashed: tuple[Server, Path, Path], copy: Path, back: int) -> None:
+    """Its end is zeros, as after a crash of the machine: in the middle of a record, of a page, before a page."""
+    server = crashed[0]
+    path = last_segment(copy)
+    end = json.loads(recover(copy, "--plan", "--json").stdout)["end_lsn"]
+    offset = (int(end.split("/")[1], 16) - back) % (16 << 20)
+    content = path.read_bytes()
+    with open(path, "r+b") as segment:
+        segment.seek(offset)
+        segment.write(bytes(len(content) - offset))
+    stock = copy_of(copy, "cut-stock")
+    try:
+        settle(server, stock)
+        done = recover(copy)
+        assert done.returncode == 0, done.stderr
+        settle(server, copy)
+        assert differences(stock, copy) == []
+    finally:
+        for folder in [stock, *stock.parent.glob("cut-stock-space-*")]:
+            shutil.rmtree(folder)
+
+
+def test_a_write_that_fails_leaves_the_server_its_recovery(crashed: tuple[Server, Path, Path], copy: Path) -> None:
+    """No file may grow beyond 3 MB, as on a full disk."""
+    command = ["/bin/sh", "-c", f"ulimit -f 6144; exec {sys.executable} -m leadline recover {copy}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, preexec_fn=_ignore_size_signal)
+    assert done.returncode == 2, done.stdout
+    assert "a file of the data directory" in done.stderr
+    settle(crashed[0], copy)
+    assert differences(crashed[2], copy) == []
+
+
+def _ignore_size_signal() -> None:
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+
