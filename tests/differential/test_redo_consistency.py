@@ -6,13 +6,12 @@ Every kind of record that changes pages must be there, with every flag that chan
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Server, running
+from conftest import running
 from leadline._core import redo
 from leadline._core.wal import WalLog
 from redo_load import SETTINGS, heap_load
@@ -40,10 +39,23 @@ FLAGS = {
     ("Heap2", "MULTI_INSERT"): 0x01,
 }
 FROZEN_COPY = {("Heap2", "MULTI_INSERT+INIT"): 0x20}  # since 14
-PARTS_OF_PRUNE = {  # since 17: freeze plans, redirected, dead and free line pointers, and whether rows may move
-    ("Heap2", "PRUNE_ON_ACCESS"): 0x04 | 0x20 | 0x40 | 0x80,
-    ("Heap2", "PRUNE_VACUUM_SCAN"): 0x04 | 0x10 | 0x40,
-    ("Heap2", "PRUNE_VACUUM_CLEANUP"): 0x80,
+# The parts that a record which prunes or freezes may have, and what `infobits` says of rows that are locked, deleted and updated.
+PARTS = {
+    13: {"CLEAN": {"redirected", "dead", "unused"}, "FREEZE_PAGE": {"tuples"}},
+    14: {"PRUNE": {"redirected", "dead", "unused"}, "VACUUM": {"unused"}, "FREEZE_PAGE": {"tuples"}},
+    16: {"PRUNE": {"redirected", "dead", "unused"}, "VACUUM": {"unused"}, "FREEZE_PAGE": {"plans", "frozen"}},
+    17: {
+        "PRUNE_ON_ACCESS": {"redirected", "dead", "unused"},
+        "PRUNE_VACUUM_SCAN": {"redirected", "dead", "unused", "plans", "frozen"},
+        "PRUNE_VACUUM_CLEANUP": {"unused"},
+    },
+}
+PARTS |= {15: PARTS[14], 18: PARTS[17]}
+INFOBITS = {
+    "LOCK": {"IS_MULTI", "LOCK_ONLY", "EXCL_LOCK", "KEYSHR_LOCK", "KEYS_UPDATED"},
+    "DELETE": {"KEYS_UPDATED"},
+    "UPDATE": {"KEYS_UPDATED"},
+    "HOT_UPDATE": {"IS_MULTI", "EXCL_LOCK"},
 }
 
 
@@ -58,18 +70,26 @@ def kinds(major: int) -> set[tuple[str, str]]:
 
 
 def flags(major: int) -> dict[tuple[str, str], int]:
-    since_14 = FROZEN_COPY if major >= 14 else {}
-    return {**FLAGS, **since_14, **(PARTS_OF_PRUNE if major >= 17 else {})}
+    return {**FLAGS, **(FROZEN_COPY if major >= 14 else {})}
 
 
 @dataclass
 class Checked:
-    """What became of a load's log. flags: by kind of record, all bits that any of them has."""
+    """What became of a load's log. flags, parts, infobits: by kind of record, what any of them has."""
 
-    server: Server
     redo: redo.Checked
-    folder: Path
     flags: dict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
+    parts: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    infobits: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+
+    def note(self, record: Mapping[str, Any]) -> None:
+        rmgr, kind, says = record["rmgr"], record["record_type"], record["description"]
+        if rmgr in ("Heap", "Heap2") and kind != "TRUNCATE":
+            self.flags[rmgr, kind] |= says.get("flags", 0)
+        if rmgr == "Heap2":
+            self.parts[kind] |= {part for part in ("redirected", "dead", "unused", "tuples", "plans", "frozen") if says.get(part)}
+        if rmgr == "Heap":
+            self.infobits[kind] |= {*says.get("infobits", []), *says.get("old_infobits", [])}
 
 
 @pytest.fixture(scope="module")
@@ -91,17 +111,12 @@ def _check(major: int) -> Checked:
         server.sql("select pg_switch_wal()")
         folder = server.private.data_dir / "pg_wal"
         sums = server.sql("show data_checksums")[0][0] == "on"
-        found = Checked(server, redo.check(str(folder), hint_bits_are_logged=sums), folder)
+        found = Checked(redo.check(str(folder), hint_bits_are_logged=sums))
         reader = WalLog(str(folder))
         while (records := reader.records(5000)) is not None:
             for record in records:
-                found.flags[record["rmgr"], record["record_type"]] |= _flags_of(record["description"])
+                found.note(record)
         return found
-
-
-def _flags_of(description: dict[str, Any]) -> int:
-    value = description.get("flags", 0)
-    return value if isinstance(value, int) else 0
 
 
 @pytest.mark.live
@@ -128,7 +143,8 @@ def test_every_kind_of_record_was_redone_and_compared(major: int, checked: Calla
 
 @pytest.mark.live
 @pytest.mark.parametrize("major", MAJORS)
-def test_every_flag_was_there(major: int, checked: Callable[[int], Checked]) -> None:
-    seen = checked(major).flags
-    missing = {kind: hex(bits & ~seen[kind]) for kind, bits in flags(major).items() if bits & ~seen[kind]}
-    assert missing == {}
+def test_every_flag_and_every_part_was_there(major: int, checked: Callable[[int], Checked]) -> None:
+    found = checked(major)
+    assert {kind: hex(bits & ~found.flags[kind]) for kind, bits in flags(major).items() if bits & ~found.flags[kind]} == {}
+    assert {kind: parts - found.parts[kind] for kind, parts in PARTS[major].items() if parts - found.parts[kind]} == {}
+    assert {kind: bits - found.infobits[kind] for kind, bits in INFOBITS.items() if bits - found.infobits[kind]} == {}
