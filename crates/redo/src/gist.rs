@@ -21,7 +21,7 @@ const NO_PAGE: u32 = u32::MAX;
 mod flag {
     pub(super) const LEAF: u16 = 1 << 0;
     pub(super) const DELETED: u16 = 1 << 1;
-    /// Set by redo alone, read by nobody. The servers' source has dropped it in August 2026; 18.6 still sets it.
+    /// Set by VACUUM and by redo, read by nobody. The servers' source dropped it in August 2026; 18.6 still sets it.
     pub(super) const TUPLES_DELETED: u16 = 1 << 2;
     pub(super) const FOLLOW_RIGHT: u16 = 1 << 3;
     pub(super) const HAS_GARBAGE: u16 = 1 << 4;
