@@ -143,14 +143,33 @@ pub(crate) fn interrupted() -> Error {
         .hint("run the command again, or start the server: its own recovery still works")
 }
 
-/// One record of a page: partition's piece, entry, and where its bytes begin.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+/// One record of a page.
+#[derive(Clone, Copy)]
 struct Place {
-    fork: u32,
-    block: u32,
-    piece: u32,
-    entry: u32,
+    /// Fork and block.
+    page: u64,
+    /// The partition's piece and the entry there: the order of the log.
+    order: u64,
+    /// Where its bytes begin.
     at: u32,
+}
+
+impl Place {
+    fn fork(&self) -> u32 {
+        (self.page >> 32) as u32
+    }
+
+    fn block(&self) -> u32 {
+        self.page as u32
+    }
+
+    fn piece(&self) -> usize {
+        (self.order >> 32) as usize
+    }
+
+    fn entry(&self) -> usize {
+        self.order as u32 as usize
+    }
 }
 
 struct Worker<'a> {
@@ -195,14 +214,15 @@ impl<'a> Worker<'a> {
             let mut at = 0;
             for (n, entry) in of.piece.entries.iter().enumerate() {
                 let fork = of.forks[entry.fork as usize];
-                places.push(Place { fork, block: entry.block, piece: piece as u32, entry: n as u32, at });
+                let page = u64::from(fork) << 32 | u64::from(entry.block);
+                places.push(Place { page, order: (piece as u64) << 32 | n as u64, at });
                 at += entry.length;
             }
         }
-        places.sort_unstable();
+        places.sort_unstable_by_key(|p| u128::from(p.page) << 64 | u128::from(p.order));
         let mut rest = &places[..];
         while let Some(first) = rest.first() {
-            let count = rest.partition_point(|p| (p.fork, p.block) <= (first.fork, first.block));
+            let count = rest.iter().take_while(|p| p.page == first.page).count();
             let (of_page, after) = rest.split_at(count);
             self.one_page(placed, of_page)?;
             rest = after;
@@ -212,11 +232,11 @@ impl<'a> Worker<'a> {
 
     /// Takes one page over its records.
     fn one_page(&mut self, placed: &[Placed], places: &[Place]) -> Result<()> {
-        let (fork, block) = (places[0].fork, places[0].block);
+        let (fork, block) = (places[0].fork(), places[0].block());
         let (relation, fork_number) = self.shared.forks[fork as usize];
         let cut = self.shared.lifetimes.last_cut(relation, fork_number, block);
-        let entry = |place: &Place| &placed[place.piece as usize].piece.entries[place.entry as usize];
-        let kept = places.partition_point(|p| placed[p.piece as usize].start(entry(p)).0 < cut);
+        let entry = |place: &Place| &placed[place.piece()].piece.entries[place.entry()];
+        let kept = places.partition_point(|p| placed[p.piece()].start(entry(p)).0 < cut);
         self.work.removed += kept as u64;
         let places = &places[kept..];
         if places.is_empty() {
@@ -235,7 +255,7 @@ impl<'a> Worker<'a> {
         let mut changed = is_made;
         let mut gains_room = None;
         for place in places {
-            let of = &placed[place.piece as usize];
+            let of = &placed[place.piece()];
             let entry = entry(place);
             let outcome = self.one_record(of, entry, place.at as usize, is_in_file || changed)?;
             match outcome {

@@ -162,6 +162,10 @@ pub fn plan(root: &Path, options: &Options, progress: Progress<'_>) -> Result<Re
 /// What cannot be recovered here is refused before anything is written. After any other error, too, the server's own recovery
 /// still works.
 pub fn recover(root: &Path, options: &Options, progress: Progress<'_>) -> Result<Report> {
+    // What is refused by its looks is left with the postmaster.pid that it has.
+    if look::look(root)?.is_none() {
+        return Ok(Report { is_clean: true, ..Report::default() });
+    }
     let lock = lock::Lock::take(root)?;
     let outcome = match read(root, options, usize::try_from(options.memory).unwrap_or(usize::MAX), progress) {
         Ok(Some(read)) => write(read, options, progress),

@@ -86,16 +86,31 @@ impl Placed {
 }
 
 /// Deals out the records of a chunk.
-pub(crate) struct Dealer {
+pub(crate) struct Dealer<'a> {
     base: u64,
+    rooms: &'a Rooms,
     pieces: Vec<Piece>,
     /// Partitions that have a piece.
     used: Vec<u32>,
 }
 
-impl Dealer {
-    pub(crate) fn new(base: u64) -> Dealer {
-        Dealer { base, pieces: (0..PARTITIONS).map(|_| Piece::default()).collect(), used: Vec::new() }
+/// Entries and bytes that each partition had in a thread's last chunk: most likely about as many as in its next one.
+#[derive(Debug, Default)]
+pub(crate) struct Rooms(Vec<(usize, usize)>);
+
+impl Rooms {
+    pub(crate) fn learn(&mut self, pieces: &[(u32, Piece)]) {
+        self.0.clear();
+        self.0.resize(PARTITIONS, (0, 0));
+        for (partition, piece) in pieces {
+            self.0[*partition as usize] = (piece.entries.len(), piece.bytes.len());
+        }
+    }
+}
+
+impl<'a> Dealer<'a> {
+    pub(crate) fn new(base: u64, rooms: &'a Rooms) -> Dealer<'a> {
+        Dealer { base, rooms, pieces: (0..PARTITIONS).map(|_| Piece::default()).collect(), used: Vec::new() }
     }
 
     #[inline]
@@ -111,6 +126,9 @@ impl Dealer {
         let piece = &mut self.pieces[partition];
         if piece.entries.is_empty() {
             self.used.push(partition as u32);
+            let (entries, bytes) = self.rooms.0.get(partition).copied().unwrap_or_default();
+            piece.entries.reserve(entries);
+            piece.bytes.reserve(bytes);
         }
         let (part, detail, number) = match target.part {
             Part::Block(id) => (BLOCK, id, 0),

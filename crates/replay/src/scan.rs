@@ -9,15 +9,18 @@ use leadline_datadir::BlockId;
 use leadline_errors::Result;
 use leadline_redo::{rule, targets, Context, Part};
 use leadline_wal::parallel::{self, Work};
-use leadline_wal::rmgr::{self, id, type_id};
+use leadline_wal::rmgr::{self, id, type_id, TYPES};
 use leadline_wal::{Decoder, Ending, Log, Lsn, Range, Reader, Record};
 
-use crate::pieces::{hash, Dealer, ForkId, Piece, Placed, PARTITIONS};
+use crate::pieces::{hash, Dealer, ForkId, Piece, Placed, Rooms, PARTITIONS};
 use crate::state::State;
 use crate::xids;
 
 /// Bytes of the log that a thread reads at a time.
 const CHUNK: u64 = 8 << 20;
+
+/// Forks of which a chunk remembers where they are: a power of two.
+const LAST: usize = 32;
 
 /// Visibility map.
 const MAP_FORK: u8 = 2;
@@ -41,7 +44,8 @@ pub(crate) struct ChunkPart {
     bytes: Vec<u8>,
     forks: Vec<ForkId>,
     pieces: Vec<(u32, Piece)>,
-    sums: HashMap<u16, Sum>,
+    /// By kind of record.
+    sums: Vec<Sum>,
     /// Bytes that its pieces take.
     weight: usize,
     refs: u64,
@@ -74,6 +78,8 @@ struct Worker<'a> {
     deals: &'a AtomicBool,
     /// And what else they tell is noted: the first time.
     notes: bool,
+    /// How much room each partition needed in the last chunk.
+    rooms: Rooms,
 }
 
 impl Work for Worker<'_> {
@@ -83,35 +89,49 @@ impl Work for Worker<'_> {
         let mut chunk: Option<Chunk> = None;
         let deals = self.deals.load(Ordering::Relaxed);
         while let Some(record) = reader.next_record()? {
-            chunk.get_or_insert_with(|| Chunk::new(record.start.0)).take(&self.context, &record, deals, self.notes);
+            chunk.get_or_insert_with(|| Chunk::new(record.start.0, &self.rooms)).take(
+                &self.context,
+                &record,
+                deals,
+                self.notes,
+            );
         }
-        Ok(chunk.unwrap_or_else(|| Chunk::new(0)).into_part())
+        let part = chunk.unwrap_or_else(|| Chunk::new(0, &self.rooms)).into_part();
+        self.rooms.learn(&part.pieces);
+        Ok(part)
     }
 }
 
-struct Chunk {
-    dealer: Dealer,
+struct Chunk<'a> {
+    dealer: Dealer<'a>,
     locals: Vec<Local>,
     by_id: HashMap<ForkId, u32>,
-    /// The fork found last.
-    last: u32,
+    /// Forks found last, each where its number leads.
+    last: [u32; LAST],
     xid: u32,
     part: ChunkPart,
 }
 
-impl Chunk {
-    fn new(base: u64) -> Chunk {
+impl<'a> Chunk<'a> {
+    fn new(base: u64, rooms: &'a Rooms) -> Chunk<'a> {
         let part = ChunkPart {
             base,
             notes: Vec::new(),
             bytes: Vec::new(),
             forks: Vec::new(),
             pieces: Vec::new(),
-            sums: HashMap::new(),
+            sums: vec![Sum::default(); TYPES],
             weight: 0,
             refs: 0,
         };
-        Chunk { dealer: Dealer::new(base), locals: Vec::new(), by_id: HashMap::new(), last: 0, xid: 0, part }
+        Chunk {
+            dealer: Dealer::new(base, rooms),
+            locals: Vec::new(),
+            by_id: HashMap::new(),
+            last: [0; LAST],
+            xid: 0,
+            part,
+        }
     }
 
     #[inline]
@@ -155,19 +175,21 @@ impl Chunk {
 
     #[inline]
     fn find(&mut self, id: ForkId) -> u32 {
-        if self.locals.get(self.last as usize).is_some_and(|local| local.id == id) {
-            return self.last;
+        let slot = (id.0.rel as usize * 4 + usize::from(id.1)) % LAST;
+        let last = self.last[slot];
+        if self.locals.get(last as usize).is_some_and(|local| local.id == id) {
+            return last;
         }
         let (locals, next) = (&mut self.locals, self.by_id.len() as u32);
-        self.last = *self.by_id.entry(id).or_insert_with(|| {
+        self.last[slot] = *self.by_id.entry(id).or_insert_with(|| {
             locals.push(Local { id, hash: hash(id.0, id.1), is_touched: false, length: 0 });
             next
         });
-        self.last
+        self.last[slot]
     }
 
     fn note(&mut self, record: &Record<'_>) {
-        let sum = self.part.sums.entry(type_id(record.rmid, record.info)).or_default();
+        let sum = &mut self.part.sums[usize::from(type_id(record.rmid, record.info))];
         sum.records += 1;
         sum.bytes += record.length() as u64;
         for block in record.blocks.iter().filter(|block| block.has_image) {
@@ -300,15 +322,15 @@ pub(crate) fn first(
     go_on: &mut dyn FnMut(u64) -> bool,
 ) -> Result<Scanned> {
     let deals = AtomicBool::new(how.memory > 0);
-    let worker = || Worker { context: how.context, deals: &deals, notes: true };
+    let worker = || Worker { context: how.context, deals: &deals, notes: true, rooms: Rooms::default() };
     let mut dealt = (how.memory > 0).then(Dealt::new);
     let mut sums: BTreeMap<u16, Sum> = BTreeMap::new();
     let (mut refs, mut weights) = (0, Vec::new());
     let mut decoder = Decoder::default();
     let major = how.context.major;
     let merge = |mut part: ChunkPart| {
-        for (kind, sum) in &part.sums {
-            let of = sums.entry(*kind).or_default();
+        for (kind, sum) in part.sums.iter().enumerate().filter(|(_, sum)| sum.records > 0) {
+            let of = sums.entry(kind as u16).or_default();
             of.records += sum.records;
             of.bytes += sum.bytes;
             of.images += sum.images;
@@ -351,7 +373,7 @@ pub(crate) fn first(
 /// Reads a part of the log once more, only to deal out its records.
 pub(crate) fn again(log: &Arc<Log>, range: Range, how: &How, go_on: &mut dyn FnMut(u64) -> bool) -> Result<Dealt> {
     let deals = AtomicBool::new(true);
-    let worker = || Worker { context: how.context, deals: &deals, notes: false };
+    let worker = || Worker { context: how.context, deals: &deals, notes: false, rooms: Rooms::default() };
     let mut dealt = Dealt::new();
     let merge = |mut part: ChunkPart| {
         dealt.add(&mut part);
