@@ -292,25 +292,23 @@ def test_a_clean_cluster_has_nothing_to_recover(crashed: tuple[Server, Path, Pat
     assert fingerprint(copy) == before
 
 
-def last_segment(data_dir: Path) -> Path:
-    """The one that the log ends in: what is behind it has never been written."""
-    done = recover(data_dir, "--plan", "--json")
-    high, low = (int(part, 16) for part in json.loads(done.stdout)["end_lsn"].split("/"))
-    number = (high << 32 | low) // (16 << 20)
-    return data_dir / "pg_wal" / f"00000001{number // 256:08X}{number % 256:08X}"
+def end_of_log(data_dir: Path) -> int:
+    high, low = (int(part, 16) for part in json.loads(recover(data_dir, "--plan", "--json").stdout)["end_lsn"].split("/"))
+    return high << 32 | low
 
 
-@pytest.mark.parametrize("back", [1, 9, 33, 100, 4000, 8191, 8192, 8200, 20_001, 300_000])
-def test_a_log_that_ends_anywhere(crashed: tuple[Server, Path, Path], copy: Path, back: int) -> None:
-    """Its end is zeros, as after a crash of the machine: in the middle of a record, of a page, before a page."""
-    server = crashed[0]
-    path = last_segment(copy)
-    end = json.loads(recover(copy, "--plan", "--json").stdout)["end_lsn"]
-    offset = (int(end.split("/")[1], 16) - back) % (16 << 20)
-    content = path.read_bytes()
-    with open(path, "r+b") as segment:
-        segment.seek(offset)
-        segment.write(bytes(len(content) - offset))
+def cut_log(data_dir: Path, lsn: int) -> None:
+    """Zeros from there on, as after a crash of the machine."""
+    number, at = divmod(lsn, 16 << 20)
+    for path in sorted((data_dir / "pg_wal").glob("0000*")):
+        if int(path.name[8:16], 16) * 256 + int(path.name[16:], 16) >= number:
+            content = path.read_bytes()
+            path.write_bytes(content[:at] + bytes(len(content) - at))
+            at = 0
+
+
+def recovered_equally_when_cut(server: Server, copy: Path, lsn: int) -> None:
+    cut_log(copy, lsn)
     stock = copy_of(copy, "cut-stock")
     try:
         settle(server, stock)
@@ -321,6 +319,39 @@ def test_a_log_that_ends_anywhere(crashed: tuple[Server, Path, Path], copy: Path
     finally:
         for folder in [stock, *stock.parent.glob("cut-stock-space-*")]:
             shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("back", [1, 9, 33, 100, 4000, 8191, 8192, 8200, 20_001, 300_000])
+def test_a_log_that_ends_anywhere(crashed: tuple[Server, Path, Path], copy: Path, back: int) -> None:
+    """In the middle of a record, of a page, before a page."""
+    recovered_equally_when_cut(crashed[0], copy, end_of_log(copy) - back)
+
+
+PLACES: dict[str, Callable[[int], bool]] = {
+    "first of a page": lambda lsn: lsn % 8192 == 24,
+    "first of a segment": lambda lsn: lsn % (16 << 20) == 40,
+    "checkpoint goes on over a page": lambda lsn: 8192 - lsn % 8192 in (64, 72, 80, 88),
+    "header of the checkpoint goes on over a page": lambda lsn: 8192 - lsn % 8192 in (8, 16),
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_log_that_ends_before_a_record_at(crashed: tuple[Server, Path, Path], copy: Path, place: str) -> None:
+    """The added checkpoint begins a page or a segment, or goes on over the end of a page."""
+    end = end_of_log(copy)
+    first = json.loads(recover(copy, "--plan", "--json").stdout)["redo_lsn"]
+    command = [sys.executable, "-m", "leadline", "wal", "show", str(copy), "--from", first, "--json"]
+    shown = subprocess.run(command, capture_output=True, text=True)
+    starts = [int(high, 16) << 32 | int(low, 16) for high, low in (row["lsn"].split("/") for row in json.loads(shown.stdout))]
+    found = [lsn for lsn in starts if PLACES[place](lsn) and lsn < end]
+    if place == "first of a segment" and not found:
+        pytest.fail("the log has no record at the beginning of a segment: make it longer")
+    lsn = found[-1] - 40 if lsn_begins_a_page(found[-1], 40) else found[-1] - 24 if lsn_begins_a_page(found[-1], 24) else found[-1]
+    recovered_equally_when_cut(crashed[0], copy, lsn)
+
+
+def lsn_begins_a_page(lsn: int, header: int) -> bool:
+    return (lsn - header) % 8192 == 0
 
 
 def test_a_write_that_fails_leaves_the_server_its_recovery(crashed: tuple[Server, Path, Path], copy: Path) -> None:

@@ -401,7 +401,7 @@ impl<'a> Worker<'a> {
             && (pages as usize) < RUN
             && self.run.0 == fork
             && self.run.1 + pages == block
-            && block % cluster.segment_blocks != 0;
+            && !block.is_multiple_of(cluster.segment_blocks);
         if !follows {
             self.write_run()?;
             (self.run.0, self.run.1) = (fork, block);

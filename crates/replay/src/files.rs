@@ -241,19 +241,45 @@ impl Cluster {
     }
 
     /// Writes a small file as one step: under another name, made to last, renamed.
+    ///
+    /// The other name is one of the server's own temporary files, which it removes when it starts: nothing is left when we are killed.
     pub(crate) fn replace(&self, path: &Path, bytes: &[u8]) -> Result<()> {
-        let mut name = path.as_os_str().to_owned();
-        name.push(".leadline");
-        let temporary = PathBuf::from(name);
-        let file = self.open_or_create(&temporary)?;
-        let written = file.set_len(0).and_then(|()| file.write_all_at(bytes, 0)).and_then(|()| file.sync_all());
-        written.map_err(|e| failed("write", &temporary, &e))?;
-        if let Ok(about) = fs::metadata(path) {
-            let mode = Permissions::from_mode(about.mode() & 0o7777);
-            fs::set_permissions(&temporary, mode).map_err(|e| failed("write", &temporary, &e))?;
+        let folder = self.temporary_folder();
+        self.make_folder(&folder)?;
+        let temporary = folder.join("pgsql_tmp_leadline");
+        self.write_whole(&temporary, bytes, path)?;
+        match fs::rename(&temporary, path) {
+            // A tablespace on another device.
+            Err(e) if e.kind() == io::ErrorKind::CrossesDevices => {
+                self.remove_file(&temporary)?;
+                let beside = path.with_extension("leadline");
+                self.write_whole(&beside, bytes, path)?;
+                fs::rename(&beside, path).map_err(|e| failed("rename", &beside, &e))?;
+            }
+            renamed => renamed.map_err(|e| failed("rename", &temporary, &e))?,
         }
-        fs::rename(&temporary, path).map_err(|e| failed("rename", &temporary, &e))?;
         path.parent().map_or(Ok(()), sync_folder)
+    }
+
+    /// A new file with the mode that the one it takes the place of has.
+    fn write_whole(&self, path: &Path, bytes: &[u8], instead_of: &Path) -> Result<()> {
+        let file = self.open_or_create(path)?;
+        let written = file.set_len(0).and_then(|()| file.write_all_at(bytes, 0)).and_then(|()| file.sync_all());
+        written.map_err(|e| failed("write", path, &e))?;
+        if let Ok(about) = fs::metadata(instead_of) {
+            let mode = Permissions::from_mode(about.mode() & 0o7777);
+            fs::set_permissions(path, mode).map_err(|e| failed("write", path, &e))?;
+        }
+        Ok(())
+    }
+
+    fn temporary_folder(&self) -> PathBuf {
+        self.root.join("base/pgsql_tmp")
+    }
+
+    /// Removes the folder of temporary files, unless there are others.
+    pub(crate) fn remove_temporary_folder(&self) {
+        let _ = fs::remove_dir(self.temporary_folder());
     }
 }
 

@@ -123,7 +123,7 @@ impl Lifetimes {
 
 /// Blocks of the visibility map that a truncation leaves.
 fn visibility_blocks(block_size: u32, heap_blocks: u32) -> u32 {
-    let is_begun = heap_blocks % visibility::blocks_per_page(block_size) != 0;
+    let is_begun = !heap_blocks.is_multiple_of(visibility::blocks_per_page(block_size));
     visibility::page_of(block_size, heap_blocks) + u32::from(is_begun)
 }
 

@@ -64,6 +64,7 @@ pub(crate) fn status(cluster: &Cluster, state: &State) -> Result<()> {
     }
     prepared(cluster, state)?;
     state.origins.store(cluster)?;
+    cluster.remove_temporary_folder();
     mappings(cluster, state)
 }
 
