@@ -102,24 +102,27 @@ pub(super) fn insert(change: &Change<'_, '_>, page: &mut Page<'_>) -> Result<()>
 }
 
 /// An item that takes rows of the items behind it.
-struct Pending {
-    base: Vec<u8>,
+struct Pending<'p> {
+    base: &'p [u8],
     number: u16,
     rows: Vec<u8>,
     items: u16,
 }
 
-impl Pending {
-    fn start(item: &[u8], number: u16) -> Result<Pending> {
-        let rows = parts(item)?.1.to_vec();
-        Ok(Pending { base: item[..itup::size(item).min(item.len())].to_vec(), number, rows, items: 1 })
+impl<'p> Pending<'p> {
+    /// Begins with another item.
+    fn start(&mut self, item: &'p [u8], number: u16) -> Result<()> {
+        self.rows.clear();
+        self.rows.extend_from_slice(parts(item)?.1);
+        (self.base, self.number, self.items) = (&item[..itup::size(item).min(item.len())], number, 1);
+        Ok(())
     }
 
     fn finish(&self, into: &mut Rebuilt) -> Result<()> {
         if self.items == 1 {
-            return into.push(&self.base);
+            return into.push(self.base);
         }
-        into.push(&form(parts(&self.base)?.0, &self.rows)?)
+        into.push(&form(parts(self.base)?.0, &self.rows)?)
     }
 }
 
@@ -136,7 +139,8 @@ pub(super) fn dedup(change: &Change<'_, '_>, page: &mut Page<'_>) -> Result<()> 
         rebuilt.push(itup::item(page, HIGH_KEY)?)?;
     }
     let mut interval = next_interval();
-    let mut pending = Pending::start(itup::item(page, first)?, first)?;
+    let mut pending = Pending { base: &[], number: 0, rows: Vec::new(), items: 0 };
+    pending.start(itup::item(page, first)?, first)?;
     for number in first + 1..=page.max_offset() {
         let item = itup::item(page, number)?;
         if interval.is_some_and(|(base, items)| base == pending.number && pending.items < items) {
@@ -148,7 +152,7 @@ pub(super) fn dedup(change: &Change<'_, '_>, page: &mut Page<'_>) -> Result<()> 
         if pending.items > 1 {
             interval = next_interval();
         }
-        pending = Pending::start(item, number)?;
+        pending.start(item, number)?;
     }
     pending.finish(&mut rebuilt)?;
     rebuilt.replace(page);

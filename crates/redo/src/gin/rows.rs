@@ -38,18 +38,25 @@ pub(super) fn recompress(page: &mut Page<'_>, mut data: Fields<'_>) -> Result<()
     if flags(page)? & flag::COMPRESSED == 0 {
         compress_page(page)?;
     }
+    let actions = data.u16("nactions")?;
     let end = page.lower();
     let old = page
         .bytes()
         .get(DATA..end)
         .ok_or_else(|| Misfit::new("pd_lower of a GIN leaf", "behind its rows' place", end))?;
-    let old = old.to_vec();
-    let mut segments = fields::of(&old);
+    // What is before the first segment that changes stays where it is.
+    let mut kept = fields::of(old);
     let mut number = 0;
-    let mut new = Vec::with_capacity(page.size());
+    while data.rest().first().is_some_and(|first| number < u16::from(*first)) {
+        next_segment(&mut kept)?;
+        number += 1;
+    }
+    let (start, old) = (DATA + kept.done(), kept.rest().to_vec());
+    let mut segments = fields::of(&old);
+    let mut new = Vec::with_capacity(old.len() + 256);
 
-    for _ in 0..data.u16("nactions")? {
-        let (wanted, action) = (data.u8("segno")?, data.u8("type")?);
+    for _ in 0..actions {
+        let (wanted, action) = (u16::from(data.u8("segno")?), data.u8("type")?);
         if wanted < number {
             return Err(Misfit::new("segment of a GIN leaf", format_args!("{number} or a later one"), wanted));
         }
@@ -79,8 +86,8 @@ pub(super) fn recompress(page: &mut Page<'_>, mut data: Fields<'_>) -> Result<()
         number += 1;
     }
     new.extend_from_slice(segments.rest());
-    set_data_size(page, new.len())?;
-    page.put("posting lists", DATA, &new)
+    set_data_size(page, start - DATA + new.len())?;
+    page.put("posting lists", start, &new)
 }
 
 /// A leaf from before 9.4 has its rows one after the other, and how many in the special area.
@@ -134,7 +141,8 @@ fn decode(segment: &[u8]) -> Result<Vec<Row>> {
     let bytes = usize::from(u16::from_le_bytes([segment[6], segment[7]]));
     let mut bytes = segment[SEGMENT_HEADER..SEGMENT_HEADER + bytes].iter();
     let first = (itup::block(segment), itup::offset(segment));
-    let mut decoded = vec![first];
+    let mut decoded = Vec::with_capacity(1 + bytes.len());
+    decoded.push(first);
     let mut at = place(first);
     while bytes.len() > 0 {
         let (mut difference, mut shift) = (0, 0);
@@ -160,7 +168,8 @@ fn decode(segment: &[u8]) -> Result<Vec<Row>> {
 /// `ginCompressPostingList`: a segment of all the rows, padded with a zero to an even length.
 fn encode(rows: &[Row]) -> Result<Vec<u8>> {
     let first = rows.first().ok_or_else(|| Misfit::new("rows of a segment", "at least one", 0))?;
-    let mut segment = itup::item_pointer(first.0, first.1).to_vec();
+    let mut segment = Vec::with_capacity(SEGMENT_HEADER + 2 * rows.len());
+    segment.extend_from_slice(&itup::item_pointer(first.0, first.1));
     segment.extend_from_slice(&[0, 0]);
     let mut before = place(*first);
     for row in &rows[1..] {
