@@ -19,6 +19,7 @@ mod page;
 mod page_seeds;
 mod page_values;
 mod pending;
+mod redo;
 mod rows;
 mod rows_parquet;
 pub mod seeds;
@@ -31,6 +32,7 @@ pub use elf::elf;
 pub use page::{clog, control, informix, oracle, page, relmap};
 pub use page_values::page_values;
 pub use pending::pending;
+pub use redo::redo;
 pub use rows::{rows, tuple, value};
 pub use rows_parquet::rows_parquet;
 pub use sql::statement;
@@ -40,7 +42,7 @@ pub use wal::{wal_image, wal_record, wal_segment};
 pub type Target = fn(&[u8]) -> &'static str;
 
 /// Every target by its name in `fuzz/fuzz_targets`.
-pub const TARGETS: [(&str, Target); 18] = [
+pub const TARGETS: [(&str, Target); 19] = [
     ("cursor", cursor),
     ("page", page),
     ("oracle", oracle),
@@ -56,6 +58,7 @@ pub const TARGETS: [(&str, Target); 18] = [
     ("page_values", page_values),
     ("rows_parquet", rows_parquet),
     ("pending", pending),
+    ("redo", redo),
     ("elf", elf),
     ("relmap", relmap),
     ("clog", clog),

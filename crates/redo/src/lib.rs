@@ -158,6 +158,8 @@ fn change(context: &Context, record: &Record<'_>, target: &Target, bytes: &mut [
     match effect {
         Effect::Changed => page.set_lsn(change.lsn()),
         Effect::Quiet => {}
+        // The page was made empty for it.
+        Effect::Nothing if block.will_init => return Err(Misfit::new("new page", "a kind of record that makes it", id)),
         Effect::Nothing => return Ok(Applied::Unchanged),
     }
     Ok(Applied::Changed)

@@ -69,6 +69,9 @@ pub(crate) fn clear(page: &mut Page<'_>, heap_block: u32, bits: u8) -> Result<Ap
 
 /// `visibilitymap_set` in redo; gives whether the bits were not there yet.
 pub(crate) fn set(page: &mut Page<'_>, heap_block: u32, bits: u8) -> Result<bool> {
+    if bits & VALID_BITS == 0 && page.is_new() {
+        return Ok(false);
+    }
     if page.is_new() {
         page.init(0)?;
     }
