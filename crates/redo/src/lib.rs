@@ -159,7 +159,9 @@ fn change(context: &Context, record: &Record<'_>, target: &Target, bytes: &mut [
         Effect::Changed => page.set_lsn(change.lsn()),
         Effect::Quiet => {}
         // The page was made empty for it.
-        Effect::Nothing if block.will_init => return Err(Misfit::new("new page", "a kind of record that makes it", id)),
+        Effect::Nothing if block.will_init => {
+            return Err(Misfit::new("new page", "a kind of record that makes it", id))
+        }
         Effect::Nothing => return Ok(Applied::Unchanged),
     }
     Ok(Applied::Changed)

@@ -3,6 +3,7 @@
 #![allow(dead_code)] // each test file uses a part
 
 use leadline_datadir::{BlockId, RelFile};
+use leadline_redo::consistency::Consistency;
 use leadline_redo::{apply, targets, Applied, Context, Misfit, Page, Part, Target};
 use leadline_wal::fuzzing;
 
@@ -101,6 +102,10 @@ impl Made {
             outcome = Some(apply(&context, record, &target, page));
         });
         outcome.expect("the record is laid out wrong")
+    }
+
+    pub fn give_to(&self, check: &mut Consistency) {
+        fuzzing::record(&self.bytes(), self.major, |record| check.take(record));
     }
 
     /// What the page's LSN becomes.
