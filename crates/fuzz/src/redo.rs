@@ -113,7 +113,8 @@ pub(crate) fn seeds(random: &mut Random) -> Vec<Vec<u8>> {
                 let (main, data) = (small_numbers(random, 40), small_numbers(random, 100));
                 let area = noise(random, special);
                 let page = plausible(random, 8192, &area);
-                let blocks = 1 + random.below(5) as u8 | if random.below(4) == 0 { 0x40 } else { 0 };
+                let init = if random.below(4) == 0 { 0x40 } else { 0 };
+                let blocks = (1 + random.below(5) as u8) | init;
                 let mut input = vec![major, rmgr, opcode << 4, blocks, random.below(5) as u8];
                 input.extend((main.len() as u16).to_le_bytes());
                 input.extend((data.len() as u16).to_le_bytes());
