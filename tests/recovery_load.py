@@ -74,6 +74,7 @@ refresh materialized view mv;
 create table spaced tablespace space as select g, repeat('t', 40) from generate_series(1, 2000) g;
 create index on spaced (g) tablespace space;
 alter table cleared set tablespace space;
+select pg_switch_wal();
 analyze;
 update a set v = repeat('z', 500) where id between 100 and 300;
 vacuum (freeze) a;

@@ -89,7 +89,10 @@ fn _core(core: &Bound<'_, PyModule>) -> PyResult<()> {
         module.add_function(wrap_pyfunction!(statement::normalise, module)?)
     })?;
     submodule(core, "redo", |module| module.add_function(wrap_pyfunction!(redo::check, module)?))?;
-    submodule(core, "replay", |module| module.add_function(wrap_pyfunction!(replay::run, module)?))?;
+    submodule(core, "replay", |module| {
+        module.add_function(wrap_pyfunction!(replay::page_at, module)?)?;
+        module.add_function(wrap_pyfunction!(replay::run, module)?)
+    })?;
     submodule(core, "rows", |module| module.add_class::<rows::RowScan>())?;
     submodule(core, "wal", |module| {
         module.add_class::<wal::History>()?;

@@ -2,10 +2,12 @@
 
 use std::path::PathBuf;
 
+use leadline_datadir::{of_path, BlockId};
+use leadline_errors::Kind;
 use leadline_replay::{plan, recover, Options, Phase, Report};
 use leadline_wal::{rmgr, Lsn};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList};
+use pyo3::types::{PyBytes, PyDict, PyList};
 
 use crate::error::Error;
 
@@ -41,6 +43,52 @@ pub(crate) fn run<'py>(
         (Some(failed), Err(_)) => Err(failed),
         (_, report) => report_dict(py, &report.map_err(Error::from)?),
     }
+}
+
+/// One page as the records that begin before an LSN leave it.
+///
+/// `file` is the file of the relation, as `pg_relation_filepath` prints it.
+#[pyfunction]
+#[pyo3(signature = (path, file, block, lsn, *, threads, progress=None))]
+pub(crate) fn page_at<'py>(
+    py: Python<'py>,
+    path: PathBuf,
+    file: PathBuf,
+    block: u32,
+    lsn: String,
+    threads: usize,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let usage = |message: String| Error(leadline_errors::Error::new(Kind::Usage, message));
+    let at: Lsn = lsn.parse().map_err(|()| usage(format!("{lsn} is not an LSN, such as 16/B374D848")))?;
+    let (relation, name) = of_path(&path.join(&file));
+    if relation.rel == 0 || relation.spc == 0 {
+        let message = format!("{} is not the file of a relation, such as base/5/16384", file.display());
+        return Err(usage(message).into());
+    }
+    let page = BlockId { relation, fork: name.fork as u32, block };
+    let mut failed: Option<PyErr> = None;
+    let mut tell = |done: u64| {
+        let call = |py: Python<'_>| -> PyResult<()> {
+            py.check_signals()?;
+            progress.as_ref().map_or(Ok(()), |c| c.call1(py, (done,)).map(|_| ()))
+        };
+        if let Err(e) = Python::attach(call) {
+            failed.get_or_insert(e);
+        }
+        failed.is_none()
+    };
+    let found = py.detach(|| leadline_replay::page_at(&path, page, at, threads, &mut tell));
+    if let Some(failed) = failed {
+        return Err(failed);
+    }
+    let found = found.map_err(Error::from)?;
+    let out = PyDict::new(py);
+    out.set_item("bytes", PyBytes::new(py, &found.bytes))?;
+    out.set_item("image_lsn", found.image.to_string())?;
+    out.set_item("last_lsn", found.last.to_string())?;
+    out.set_item("applied", found.applied)?;
+    Ok(out)
 }
 
 fn report_dict<'py>(py: Python<'py>, report: &Report) -> PyResult<Bound<'py, PyDict>> {

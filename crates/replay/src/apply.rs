@@ -448,7 +448,7 @@ fn decode<'a>(decoder: &'a mut Decoder, of: &'a Placed, entry: &Entry, at: usize
 }
 
 #[cold]
-fn wrong(misfit: &Misfit, lsn: Lsn, target: &Target) -> Error {
+pub(crate) fn wrong(misfit: &Misfit, lsn: Lsn, target: &Target) -> Error {
     let BlockId { relation, fork, block } = target.page;
     Error::new(Kind::Invalid, "a record does not fit its page")
         .detail(misfit.to_string())

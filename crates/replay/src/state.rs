@@ -352,16 +352,10 @@ impl State {
 
     fn take_database(&mut self, record: &Record<'_>, op: u8, main: &[u8]) -> Result<()> {
         let pair = |at: usize| (u32_at(main, at + 4), u32_at(main, at));
-        let is_drop = if self.major >= 15 { op == 0x20 } else { op == 0x10 };
-        if is_drop {
-            let (database, count) = (u32_at(main, 0), u32_at(main, 4) as usize);
-            let spaces = main.get(8..).unwrap_or_default();
-            if spaces.len() / 4 < count {
-                return Err(invalid(record, "the record of a dropped database is too short"));
-            }
+        let dropped = dropped_databases(record)?;
+        if !dropped.is_empty() {
             let stage = self.stage();
-            for at in 0..count {
-                let space = u32_at(spaces, 4 * at);
+            for (space, database) in dropped {
                 stage.lifetimes.drop_database(space, database, record.start.0);
                 stage.relmaps.remove(&(space, database));
                 stage.folders.push(FolderChange::DropDatabase { space, database });
@@ -390,6 +384,20 @@ impl State {
         self.mappings.push((name, offset, bytes.to_vec()));
         Ok(())
     }
+}
+
+/// The folders of the database that a record drops: tablespaces and its number.
+pub(crate) fn dropped_databases(record: &Record<'_>) -> Result<Vec<(u32, u32)>> {
+    let (op, main) = (record.info & 0xF0, record.main_data());
+    if op != if record.major >= 15 { 0x20 } else { 0x10 } {
+        return Ok(Vec::new());
+    }
+    let (database, count) = (u32_at(main, 0), u32_at(main, 4) as usize);
+    let spaces = main.get(8..).unwrap_or_default();
+    if spaces.len() / 4 < count {
+        return Err(invalid(record, "the record of a dropped database is too short"));
+    }
+    Ok(spaces.chunks_exact(4).take(count).map(|space| (u32_at(space, 0), database)).collect())
 }
 
 /// The number of an SLRU page: of 64 bits since 17.

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TypedDict, type_check_only
 
-__all__ = ["run"]
+__all__ = ["page_at", "run"]
 
 @type_check_only
 class Kind(TypedDict):
@@ -50,6 +50,24 @@ class Report(TypedDict):
     rounds: int
     checkpoint_lsn: str | None
     seconds: dict[str, float]
+
+@type_check_only
+class PageAt(TypedDict):
+    """A page, the record that made it anew, the last one that changed it, and how many were applied."""
+
+    bytes: bytes
+    image_lsn: str
+    last_lsn: str
+    applied: int
+
+def page_at(
+    path: str, file: str, block: int, lsn: str, *, threads: int, progress: Callable[[int], None] | None = None
+) -> PageAt:
+    """One page as the records that begin before an LSN leave it.
+
+    path: the data directory. file: of the relation, as pg_relation_filepath prints it. Raises kinds usage, not_found, rights,
+    unsupported, storage, invalid.
+    """
 
 def run(
     path: str,

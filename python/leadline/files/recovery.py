@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from leadline._core import replay
-from leadline.errors import LeadlineError
+from leadline.errors import LeadlineError, cannot_be_written
 from leadline.figures import quantity
 from leadline.progress import TerminalLine
+from leadline.replacing import make_room
 
 if TYPE_CHECKING:
-    from leadline._core.replay import Report
+    from leadline._core.replay import PageAt, Report
 
 MEMORY_SHARE = 4
 """Of the memory there is, one part in so many is taken unless told otherwise."""
@@ -41,6 +42,18 @@ def recover(path: str, memory: int | None, threads: int | None, *, dry_run: bool
             )
     finally:
         line.done()
+
+
+def page_at(data_dir: str, file: str, block: int, lsn: str, output: str, threads: int | None, *, force: bool) -> PageAt:
+    """Writes the page. Raises LeadlineError."""
+    path = Path(output)
+    make_room(path, overwrite=force)
+    made = replay.page_at(data_dir, file, block, lsn, threads=threads or len(os.sched_getaffinity(0)))
+    try:
+        path.write_bytes(made["bytes"])
+    except OSError as e:
+        raise cannot_be_written("the page", e, path) from e
+    return made
 
 
 def usual_memory() -> int:
