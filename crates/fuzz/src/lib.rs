@@ -20,6 +20,7 @@ mod page;
 mod page_seeds;
 mod page_values;
 mod pending;
+mod redo;
 mod rows;
 mod rows_parquet;
 pub mod seeds;
@@ -38,6 +39,7 @@ pub use packets::{conversation, packets};
 pub use page::{clog, control, informix, oracle, page, relmap};
 pub use page_values::page_values;
 pub use pending::pending;
+pub use redo::redo;
 pub use rows::{rows, tuple, value};
 pub use rows_parquet::rows_parquet;
 pub use sql::statement;
@@ -47,7 +49,7 @@ pub use wal::{wal_image, wal_record, wal_segment};
 pub type Target = fn(&[u8]) -> &'static str;
 
 /// Every target by its name in `fuzz/fuzz_targets`.
-pub const TARGETS: [(&str, Target); 20] = [
+pub const TARGETS: [(&str, Target); 21] = [
     ("cursor", cursor),
     ("page", page),
     ("oracle", oracle),
@@ -63,6 +65,7 @@ pub const TARGETS: [(&str, Target); 20] = [
     ("page_values", page_values),
     ("rows_parquet", rows_parquet),
     ("pending", pending),
+    ("redo", redo),
     ("elf", elf),
     ("relmap", relmap),
     ("clog", clog),

@@ -11,7 +11,7 @@ const GROWTH: usize = 64;
 
 /// A page of the size that the first byte says, filled with the rest. A short rest goes half to the page's beginning and
 /// half to its end, where the things are that are looked at.
-fn sized(data: &[u8]) -> Vec<u8> {
+pub(crate) fn sized(data: &[u8]) -> Vec<u8> {
     let (choice, rest) = choice(data);
     let size = match choice % 8 {
         n @ 0..=5 => 1024 << n,

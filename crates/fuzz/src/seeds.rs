@@ -26,6 +26,7 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
         "page_values" => page_seeds::typed_pages(&mut random),
         "rows_parquet" => page_seeds::heap_pages(&mut random),
         "pending" => old_forms(&mut random),
+        "redo" => crate::redo::seeds(&mut random),
         "elf" => vec![elf(&[]), elf(&[b'n'; 64 << 10]), b"\x7fELF".to_vec()],
         "relmap" => data_dir::maps(),
         "clog" => (0..16).map(|n| [&[n, 0, 0, 0], &noise(&mut random, 1024)[..]].concat()).collect(),

@@ -215,7 +215,7 @@ pub fn wal_record(data: &[u8]) -> &'static str {
 }
 
 /// The header of a record; its sum is looked at when records are put together, which is behind us here.
-fn head(length: usize, rmid: u8, info: u8) -> [u8; 24] {
+pub(crate) fn head(length: usize, rmid: u8, info: u8) -> [u8; 24] {
     let mut head = [0; 24];
     head[..4].copy_from_slice(&((24 + length) as u32).to_le_bytes());
     (head[16], head[17]) = (info, rmid);

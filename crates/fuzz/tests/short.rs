@@ -194,6 +194,13 @@ fn pending() {
 }
 
 #[test]
+fn redo() {
+    let rmgrs = ["heap", "heap2", "btree", "hash", "gin", "gist", "sequence", "spgist", "brin", "generic", "storage"];
+    let wanted = ["misfit", "older", "missing", "unchanged", "no page"];
+    assert_reached("redo", 12_000, &[&rmgrs[..], &wanted].concat());
+}
+
+#[test]
 fn elf() {
     assert_reached("elf", 20_000, &["held locks", "version", "ELF", "no ELF"]);
 }

@@ -18,6 +18,8 @@ mod page;
 mod page_values;
 mod pending;
 mod recorder;
+mod redo;
+mod replay;
 mod rows;
 mod statement;
 mod table_files;
@@ -85,6 +87,11 @@ fn _core(core: &Bound<'_, PyModule>) -> PyResult<()> {
     submodule(core, "recorder", |module| {
         module.add_class::<recorder::Recorder>()?;
         module.add_function(wrap_pyfunction!(statement::normalise, module)?)
+    })?;
+    submodule(core, "redo", |module| module.add_function(wrap_pyfunction!(redo::check, module)?))?;
+    submodule(core, "replay", |module| {
+        module.add_function(wrap_pyfunction!(replay::page_at, module)?)?;
+        module.add_function(wrap_pyfunction!(replay::run, module)?)
     })?;
     submodule(core, "rows", |module| module.add_class::<rows::RowScan>())?;
     submodule(core, "wal", |module| {

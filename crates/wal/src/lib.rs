@@ -19,7 +19,7 @@ pub mod image;
 pub mod kept;
 pub mod log;
 pub mod page;
-mod parallel;
+pub mod parallel;
 pub mod reader;
 pub mod record;
 pub mod rmgr;
@@ -33,7 +33,7 @@ pub use leadline_datadir::{Lsn, RelFile as Relation};
 pub use leadline_errors::{Error, Kind, Result};
 pub use log::{Log, Range};
 pub use reader::{Again, Ending, Reader};
-pub use record::{Block, Record};
+pub use record::{Block, Decoder, Record};
 
 /// A decoder that has no public name of its own, for crates/fuzz.
 #[doc(hidden)]

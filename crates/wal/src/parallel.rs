@@ -19,10 +19,13 @@ use leadline_errors::{Error, Kind, Result};
 const LOOK: Duration = Duration::from_millis(100);
 
 /// What a worker does with chunks.
-pub(crate) trait Work {
+pub trait Work {
     /// What it finds in one chunk.
     type Part: Send;
     /// Reads a chunk to its end.
+    ///
+    /// # Errors
+    /// Those of [`Reader::next_record`].
     fn read(&mut self, reader: &mut Reader) -> Result<Self::Part>;
 }
 
@@ -30,7 +33,10 @@ pub(crate) trait Work {
 /// bytes done, now and then, and ends the work by saying false.
 ///
 /// Gives how the whole range ended.
-pub(crate) fn run<W: Work>(
+///
+/// # Errors
+/// Those of [`Reader::next_record`], and what `worker` and `merge` give.
+pub fn run<W: Work>(
     log: &Arc<Log>,
     range: Range,
     threads: usize,

@@ -107,6 +107,42 @@ pub struct Record<'a> {
     pieces: &'a [Piece],
 }
 
+/// Whose page images are in the bytes of a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Images {
+    All,
+    /// That of one block, see [`Record::copy_for`].
+    Of(Option<u8>),
+}
+
+/// Reads records that [`Record::copy_for`] kept.
+#[derive(Debug, Clone)]
+pub struct Decoder(Parts);
+
+impl Default for Decoder {
+    fn default() -> Decoder {
+        Decoder(Parts::new())
+    }
+}
+
+impl Decoder {
+    /// The record again, with the image of the block it was copied for and no other: [`Record::image_of`] those is empty.
+    ///
+    /// None when the bytes are not those of such a copy.
+    #[inline]
+    pub fn decode<'a>(
+        &'a mut self,
+        copy: &'a [u8],
+        id: Option<u8>,
+        start: Lsn,
+        end: Lsn,
+        major: u8,
+    ) -> Option<Record<'a>> {
+        self.0.parse_headers(copy, copy.len(), major, Images::Of(id)).ok()?;
+        Some(self.0.record(copy, copy.len(), &[], start.0, end.0, major))
+    }
+}
+
 /// What is found in a record's headers; kept by the reader so that no record allocates.
 #[derive(Debug, Clone)]
 pub(crate) struct Parts {
@@ -132,6 +168,25 @@ impl<'a> Record<'a> {
     #[inline]
     pub fn length(&self) -> usize {
         self.length
+    }
+
+    /// Adds the record's bytes to `into`, of page images only that of one block: what it takes to redo that block. A record may have
+    /// 32 images, and is kept once for each of its blocks. Gives how many bytes those are; [`Decoder`] reads them.
+    ///
+    /// Of a record of which not all is kept there is no more than that.
+    #[inline]
+    pub fn copy_for(&self, id: Option<u8>, into: &mut Vec<u8>) -> usize {
+        let before = into.len();
+        let mut from = 0;
+        for block in self.blocks {
+            if block.image_length > 0 && id != Some(block.id) {
+                let at = block.image_at as usize;
+                into.extend_from_slice(self.bytes.get(from..at).unwrap_or_default());
+                from = at + usize::from(block.image_length);
+            }
+        }
+        into.extend_from_slice(self.bytes.get(from..).unwrap_or_default());
+        into.len() - before
     }
 
     /// Bytes of page images as stored.
@@ -228,17 +283,17 @@ impl Parts {
     /// Reads the headers after the record's own. `bytes` is the whole record.
     #[inline]
     pub(crate) fn parse(&mut self, bytes: &[u8], major: u8) -> Result<(), Wrong> {
-        self.parse_headers(bytes, bytes.len(), major)
+        self.parse_headers(bytes, bytes.len(), major, Images::All)
     }
 
     /// Likewise of a record of `length` bytes of which there is at least all before the main data.
     #[inline(never)]
     pub(crate) fn parse_front(&mut self, bytes: &[u8], length: usize, major: u8) -> Result<(), Wrong> {
-        self.parse_headers(bytes, length, major)
+        self.parse_headers(bytes, length, major, Images::All)
     }
 
     #[inline(always)]
-    fn parse_headers(&mut self, bytes: &[u8], length: usize, major: u8) -> Result<(), Wrong> {
+    fn parse_headers(&mut self, bytes: &[u8], length: usize, major: u8, images: Images) -> Result<(), Wrong> {
         (self.count, self.origin, self.top_xid) = (0, 0, 0);
         let mut at = HEADER;
         let mut relation = None;
@@ -278,6 +333,11 @@ impl Parts {
                     }
                     let block = &mut self.blocks[self.count];
                     at = block.parse(bytes, at, major, &mut relation)?;
+                    if let Images::Of(kept) = images {
+                        if kept != Some(block.id) {
+                            block.image_length = 0;
+                        }
+                    }
                     announced += usize::from(block.data_length) + usize::from(block.image_length);
                     self.count += 1;
                 }
@@ -295,6 +355,7 @@ impl Parts {
         for block in &mut self.blocks[..self.count] {
             block.image_at = at as u32;
             if block.has_image
+                && block.image_length > 0
                 && block.image_info & (image_info::HAS_HOLE | image_info::COMPRESSED) == image_info::HAS_HOLE
             {
                 block.find_hole(bytes.get(at..).unwrap_or_default())?;

@@ -1,6 +1,23 @@
 """The compiled part of leadline (crates/py). Every error is a leadline.errors.LeadlineError."""
 
-from leadline._core import calltrace, capture, catalog, datadir, follow, host, kernel, net, pages, pending, recorder, rows, wal, wire
+from leadline._core import (
+    calltrace,
+    capture,
+    catalog,
+    datadir,
+    follow,
+    host,
+    kernel,
+    net,
+    pages,
+    pending,
+    recorder,
+    redo,
+    replay,
+    rows,
+    wal,
+    wire,
+)
 
 __all__ = [
     "VERSION",
@@ -15,6 +32,8 @@ __all__ = [
     "pages",
     "pending",
     "recorder",
+    "redo",
+    "replay",
     "rows",
     "wal",
     "wire",

@@ -85,7 +85,8 @@ Examples:
   leadline wal show pg_wal/000000010000000000000001 --limit 20
   leadline wal export archive/ -o log.leadline
   leadline wal history DATA_DIR 16384 0
-  leadline wal inval DATA_DIR""",
+  leadline wal inval DATA_DIR
+  leadline wal page-at DATA_DIR base/5/16384 0 0/1C06F638 -o page""",
 )
 def command() -> None:
     """Read PostgreSQL WAL without a server: what is in it and what it costs.
@@ -325,6 +326,34 @@ def _change_text(change: Change) -> str:
         made = "initialized" if block["will_init"] else ""
     detail = ", ".join(filter(None, [image, made, description_text(change["description"])]))
     return "\n".join(lines + textwrap.wrap(detail, WIDTH, initial_indent="    ", subsequent_indent="      "))
+
+
+@command.command(
+    "page-at",
+    epilog="""\b
+Examples:
+  leadline wal page-at DATA_DIR base/5/16384 0 0/1C06F638 -o page
+  leadline page show page""",
+)
+@click.argument("data_dir", metavar="DATA_DIR", type=click.Path())
+@click.argument("file", metavar="FILE")
+@click.argument("block", type=click.IntRange(0, 2**32 - 2))
+@click.argument("lsn", metavar="LSN")
+@click.option("-o", "output", metavar="PAGE", type=click.Path(), required=True, help="File to write the page to.")
+@force
+@THREADS
+def page_at(data_dir: str, file: str, block: int, lsn: str, output: str, force: bool, threads: int | None) -> None:
+    """Make one page as it was at an LSN, from the WAL alone.
+
+    FILE is the file of a table or index, as select pg_relation_filepath('name') prints it; with _vm for its visibility map. The WAL
+    must have an image of the page before LSN. All records that begin before LSN are applied. The checksum of the page is that of
+    the image.
+    """
+    from leadline.files.recovery import page_at as make
+
+    made = make(data_dir, file, block, lsn, output, threads, force=force)
+    click.echo(f"{output}: block {block} of {file} at {lsn}")
+    click.echo(f"made anew at {made['image_lsn']}, {made['applied']:,} records applied, last changed at {made['last_lsn']}")
 
 
 @command.command(

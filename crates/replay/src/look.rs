@@ -1,0 +1,153 @@
+//! What is refused, before anything is written.
+
+use std::path::Path;
+
+use leadline_datadir::{read_control, Condition, DataDir, Server};
+use leadline_errors::{Error, Kind, Result};
+use leadline_wal::kept::Kept;
+use leadline_wal::{Log, Lsn};
+
+use crate::control::ControlFile;
+use crate::files::Cluster;
+use crate::handover::End;
+use crate::state::State;
+
+/// Records whole, however long.
+pub(crate) const KEEP_ALL: Kept = Kept { front: usize::MAX, main: usize::MAX, piece: 1 << 16 };
+
+const SHUTDOWN: u32 = 1;
+const SHUTDOWN_IN_RECOVERY: u32 = 2;
+const ARCHIVE_RECOVERY: u32 = 5;
+/// The size of pages that all released builds have.
+const PAGE: usize = 8192;
+
+/// What all refusals end with.
+const SERVER: &str = "start the server: its own recovery works as before";
+
+fn refused(message: &str) -> Error {
+    Error::new(Kind::Unsupported, message).hint(SERVER)
+}
+
+pub(crate) fn running(pid: u32) -> Error {
+    Error::new(Kind::Usage, "the server is running")
+        .detail(format!("pid {pid}"))
+        .hint("only a server that is down can be recovered")
+}
+
+/// Looks at the directory; none when its server was shut down in order.
+pub(crate) fn look(root: &Path) -> Result<Option<(Cluster, ControlFile)>> {
+    let dir = DataDir::open(root)?;
+    let condition = Condition::of(root);
+    if let Server::Running { pid, .. } = condition.server {
+        return Err(running(pid).at(root));
+    }
+    if condition.server == Server::Copied {
+        return Err(refused("the files were copied while their server was running")
+            .detail("postmaster.pid names another data directory of the same server")
+            .at(root));
+    }
+    let control = ControlFile::open(root)?;
+    if let Some((version, major)) = condition.differing_majors() {
+        return Err(
+            Error::new(Kind::Invalid, format!("PG_VERSION says {version}, but pg_control is from {major}")).at(root)
+        );
+    }
+    for (is_there, name, what) in [
+        (condition.has_backup_label, "backup_label", "a base backup"),
+        (condition.has_recovery_signal, "recovery.signal", "an archive recovery"),
+        (condition.has_standby_signal, "standby.signal", "a standby"),
+    ] {
+        if is_there {
+            return Err(
+                refused(&format!("{what} cannot be recovered yet, only a server that crashed")).at(root.join(name))
+            );
+        }
+    }
+    match control.state() {
+        SHUTDOWN => return Ok(None),
+        SHUTDOWN_IN_RECOVERY | ARCHIVE_RECOVERY => {
+            return Err(refused(
+                "a standby or an archive recovery cannot be recovered yet, only a server that crashed",
+            )
+            .detail("pg_control says that the server was in recovery")
+            .at(&control.path));
+        }
+        _ => {}
+    }
+    if control.is_in_backup() {
+        return Err(refused("a base backup cannot be recovered yet")
+            .detail("pg_control names the start of a backup")
+            .at(&control.path));
+    }
+    if dir.block_size != PAGE {
+        return Err(refused("only data directories with pages of 8 kB can be recovered")
+            .detail(format!("this one has pages of {} bytes", dir.block_size))
+            .at(&control.path));
+    }
+    let (layout, _) = read_control(root)?;
+    let major = dir.major as u8;
+    let cluster =
+        Cluster::new(root, major, control.catalog_version(), dir.block_size, layout.relseg_size, dir.checksums)?;
+    Ok(Some((cluster, control)))
+}
+
+/// Whether the log is this server's.
+pub(crate) fn check_log(cluster: &Cluster, control: &ControlFile, log: &Log) -> Result<()> {
+    let wrong = |message: &str, found: String, wanted: String| {
+        let pg_wal = cluster.root.join("pg_wal");
+        Err(Error::new(Kind::Invalid, message).detail(format!("{found}, pg_control says {wanted}")).at(pg_wal))
+    };
+    if log.system_id != control.system_id() {
+        return wrong("the WAL is from another server", log.system_id.to_string(), control.system_id().to_string());
+    }
+    if log.major != cluster.major {
+        return wrong("the WAL is from another version", log.major.to_string(), cluster.major.to_string());
+    }
+    if log.segment_size != u64::from(control.wal_segment_size()) {
+        return wrong(
+            "the WAL has segments of another size",
+            log.segment_size.to_string(),
+            control.wal_segment_size().to_string(),
+        );
+    }
+    Ok(())
+}
+
+/// Whether what the log holds can be done.
+pub(crate) fn check_state(cluster: &Cluster, control: &ControlFile, state: &State, end: &End) -> Result<()> {
+    let pg_wal = cluster.root.join("pg_wal");
+    if !state.checkpoint_seen {
+        return Err(Error::new(Kind::Invalid, "the WAL does not have the checkpoint that pg_control names")
+            .detail(format!("the checkpoint is at {}, the WAL ends at {}", Lsn(control.checkpoint_at()), Lsn(end.at)))
+            .hint("segments of the WAL are missing or damaged: the server would not start either")
+            .at(pg_wal));
+    }
+    if control.min_recovery_point() > end.at {
+        return Err(Error::new(Kind::Invalid, "the WAL ends before the data directory is consistent")
+            .detail(format!("it must reach {}, but ends at {}", Lsn(control.min_recovery_point()), Lsn(end.at)))
+            .at(pg_wal));
+    }
+    if let Some((rmid, lsn)) = state.custom {
+        return Err(refused("the WAL has records of an extension, which only the extension can replay")
+            .detail(format!("resource manager {rmid} at LSN {}", Lsn(lsn)))
+            .at(pg_wal));
+    }
+    for stage in &state.stages {
+        stage.folders.iter().try_for_each(|change| change.check())?;
+        let made: Vec<u32> = stage.folders.iter().filter_map(|change| change.made_space()).collect();
+        for (relation, _, _) in stage.lifetimes.forks() {
+            let space = relation.spc;
+            if matches!(space, 1663 | 1664) || made.contains(&space) {
+                continue;
+            }
+            let folder = cluster.space(space).join(&cluster.version_folder);
+            if !folder.is_dir() {
+                return Err(Error::new(Kind::NotFound, "the folder of a tablespace is missing")
+                    .detail(format!("the WAL changes files of tablespace {space}"))
+                    .hint("restore the link and its folder, then run the command again")
+                    .at(folder));
+            }
+        }
+    }
+    Ok(())
+}
