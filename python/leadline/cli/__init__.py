@@ -42,7 +42,7 @@ COMMANDS = {
     "rows": "Print the rows of a table, including dead ones, directly from files.",
     "alter": "Find rows that ALTER TABLE left in an old form, and rewrite only those.",
     "wal": "Read PostgreSQL WAL without a server: what is in it and what it costs.",
-    "recover": "Recover the data directory of a crashed PostgreSQL, faster than the server does.",
+    "recover": "Recover the data directory of a crashed PostgreSQL by page, or plan it.",
     "net": "Measure round trips, logins and fetches, and delay them.",
     "import": "Import the output of another database's own tools as tables.",
 }
