@@ -6,12 +6,15 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from conftest import CopiedServer, Server, copy_folder, fetched_or_skip, used, wait_until
+from conftest import CopiedServer, Server, copy_folder, fetched_or_skip, no_oracle, used, wait_until
+from leadline.postgres.server.binaries import host_dirs
 from leadline.postgres.server.private import PrivateServer
 
 COMPARED = ("base", "global", "pg_tblspc", "pg_xact", "pg_multixact", "pg_commit_ts", "pg_twophase")
@@ -35,19 +38,33 @@ class ClusterServer(PrivateServer):
 class ChecksummedServer(CopiedServer):
     """With data checksums, or without, whatever the major's default is."""
 
+    _made: ClassVar[dict[Path, tempfile.TemporaryDirectory[str]]] = {}
     checksums = True
 
     def _spawn(self, command: list[str]) -> subprocess.Popen[bytes]:
         if command[0].endswith("initdb"):
-            without = ["--no-data-checksums"] if "18" in self.bin_dir.parts[-2] else []
+            told = subprocess.run([command[0], "--version"], capture_output=True, text=True, check=True).stdout
+            without = ["--no-data-checksums"] if int(told.split()[2].split(".")[0]) >= 18 else []
             command = [*command, *(["--data-checksums"] if self.checksums else without)]
         return super()._spawn(command)
+
+
+class PlainServer(ChecksummedServer):
+    """Without."""
+
+    _made: ClassVar[dict[Path, tempfile.TemporaryDirectory[str]]] = {}
+    checksums = False
 
 
 @contextmanager
 def loaded(major: int, server_class: type[CopiedServer] = CopiedServer, **settings: Any) -> Iterator[Server]:
     """A server that will be crashed."""
     fetched = fetched_or_skip(major)
+    if settings.get("wal_compression") in ("lz4", "zstd"):  # which not every build has
+        built = [found for found in host_dirs() if found.major == major]
+        if not built:
+            no_oracle(f"no PostgreSQL {major} of this host, which may have {settings['wal_compression']}")
+        fetched = replace(fetched, bin_dir=str(built[0].bin_dir), package="of the host")
     used[major] = fetched
     usual = {"shared_buffers": "64MB", "fsync": False, "max_connections": 30, "autovacuum": False}
     with server_class(fetched.bin_dir, settings={**usual, **settings}) as private:

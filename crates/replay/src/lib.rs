@@ -2,7 +2,7 @@
 //!
 //! The server replays its log record by record, in one process. Here the log is read once by several threads, its records are dealt
 //! out by the pages they change, each page is taken from its last image over the records after it and is written once, in the order
-//! of its file. Then a shutdown checkpoint is added to the log and the server starts at once.
+//! of its file. Then a shutdown checkpoint is added to the log, and the server has nothing to replay.
 //!
 //! [`recover`] is all of it in order; [`plan`] ends before anything is written. What a record does to a page is `leadline-redo`'s
 //! business.

@@ -44,7 +44,7 @@ COMMANDS = {
     "rows": "Print the rows of a table, including dead ones, directly from files.",
     "alter": "Find rows that ALTER TABLE left in an old form, and rewrite only those.",
     "wal": "Read PostgreSQL WAL without a server: what is in it and what it costs.",
-    "recover": "Recover the data directory of a crashed PostgreSQL, faster than the server does.",
+    "recover": "Recover the data directory of a crashed PostgreSQL by page, or plan it.",
     "net": "Measure round trips, logins and fetches, and delay them.",
     "serve": "Serve the logbook as pages and REST.",
     "template": "Manage what can be started; start, end and approve its runs.",
