@@ -71,6 +71,8 @@ LINES = {
     "wal inval": "{segment}",
     "wal show": "{segment} --limit 5",
     "wal stats": "{segment}",
+    "wal page-at": "{data} {file_of_t} 0 {lsn} -o {new}",
+    "recover": "{data} --plan",
     "net echo": "--serve :0 --for 200ms",
     "net rtt": "{echo} --for 200ms",
     "net dbping": "{dsn} --connects 2 --count 10",
@@ -158,7 +160,7 @@ def places(server: Server, echo: str, tmp_path_factory: pytest.TempPathFactory) 
     server.private.stop()
     shutil.copytree(server.private.data_dir, data)
     server.private.start()
-    [[path]] = server.sql("select pg_relation_filepath('t')")
+    [[path, lsn]] = server.sql("select pg_relation_filepath('t'), pg_current_wal_lsn()::text")
     (oncheck := folder / "oncheck.txt").write_text(ONCHECK)
     return {
         "bin": server.fetched.bin_dir,
@@ -167,6 +169,8 @@ def places(server: Server, echo: str, tmp_path_factory: pytest.TempPathFactory) 
         "capture": str(TESTDATA / "capture" / "format1"),
         "trace": str(trace_of_semget(folder / "trace.leadline")),
         "page": shutil.copy(data / path, folder / "16384"),
+        "file_of_t": path,
+        "lsn": lsn,
         "segment": shutil.copy(data / "pg_wal" / SEGMENT, folder),
         "onstat": str(TESTDATA / "informix" / "listing" / "onstat_x.txt"),
         "oncheck": str(oncheck),

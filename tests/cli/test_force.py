@@ -31,6 +31,7 @@ WRITERS: dict[str, tuple[list[str], str]] = {
     "rows to Parquet": (["rows", "DATA", "written", "--database", "postgres"], "out.parquet"),
     "page scan": (["page", "scan", "DATA/global/1262"], "out.leadline"),
     "wal export": (["wal", "export", "DATA", "--rmgr", "Transaction"], "out.leadline"),
+    "wal page-at": (["wal", "page-at", "DATA", "OF_WRITTEN", "0", "LSN_NOW"], "page"),
     "net rtt": (["net", "rtt", "ECHO", "--for", "100ms"], "out.leadline"),
     "net packets": (["net", "packets", "--pcap", "PCAP"], "out.leadline"),
     "import onstat": (["import", "onstat", "ONSTAT"], "out.leadline"),
@@ -81,8 +82,11 @@ def places(servers: Callable[[int], Server], tmp_path_factory: pytest.TempPathFa
     server.sql("drop table if exists written")
     server.sql("create table written as select 1 as id")
     server.sql("checkpoint")
+    [[path, lsn]] = server.sql("select pg_relation_filepath('written'), pg_current_wal_lsn()::text")
     folder = tmp_path_factory.mktemp("force")
     yield {
+        "OF_WRITTEN": path,
+        "LSN_NOW": lsn,
         "SERVER": str(server.pid),
         "DATA": str(server.private.data_dir),
         "CAPTURE": str(example(folder).write()),

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from html.parser import HTMLParser
 
 import pytest
-from serving import Client, Served, serving
+from serving import Client, Served, serving, wait_until
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
 
@@ -21,7 +21,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         served.record(
             "echo", HOSTILE, "\x1b]8;;http://evil.example/\x07link", "\u202egnp", name=f"{HOSTILE}\u202e", labels=("note=" + HOSTILE,)
         )
-        served.client().get("/runs")
+        client = served.client()
+        wait_until(lambda: len(client.get("/runs.json").json["runs"]) == 3)
         yield served
 
 

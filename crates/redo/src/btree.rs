@@ -6,6 +6,7 @@
 //! 64-bit transaction in its content, and the metapage counts deleted pages.
 
 mod posting;
+mod rebuilt;
 mod split;
 
 use crate::fields::Fields;

@@ -36,7 +36,7 @@ const ALL_FROZEN_CLEARED: u8 = 0x01;
 
 pub(crate) fn redo(change: &Change<'_, '_>, page: &mut Page<'_>) -> Result<Effect> {
     if change.block.fork == fork::VISIBILITY {
-        return clear_named_map(change, page);
+        return clear_named_map(change, page, cleared_visibility);
     }
     match change.opcode() & KIND {
         INSERT => insert(change, page)?,
@@ -51,8 +51,11 @@ pub(crate) fn redo(change: &Change<'_, '_>, page: &mut Page<'_>) -> Result<Effec
     Ok(Effect::Changed)
 }
 
+/// Says which bits of the visibility map a record clears: for a block id, which bits.
+pub(crate) type Cleared = fn(&Record<'_>, &mut dyn FnMut(u8, u8));
+
 /// Since July 2026 minors: the record names the page of the visibility map it clears bits on.
-pub(crate) fn clear_named_map(change: &Change<'_, '_>, page: &mut Page<'_>) -> Result<Effect> {
+pub(crate) fn clear_named_map(change: &Change<'_, '_>, page: &mut Page<'_>, cleared: Cleared) -> Result<Effect> {
     let (size, map) = (page.size() as u32, change.block.block);
     if page.is_new() {
         page.init(0)?;
@@ -64,10 +67,7 @@ pub(crate) fn clear_named_map(change: &Change<'_, '_>, page: &mut Page<'_>) -> R
             outcome = visibility::clear(page, heap.block, bits).map(|_| ());
         }
     };
-    match change.record.rmid {
-        leadline_wal::rmgr::id::HEAP => cleared_visibility(change.record, &mut put),
-        _ => crate::heap2::cleared_visibility(change.record, &mut put),
-    }
+    cleared(change.record, &mut put);
     outcome.map(|()| Effect::Changed)
 }
 
@@ -246,7 +246,7 @@ fn inplace(change: &Change<'_, '_>, page: &mut Page<'_>) -> Result<()> {
 }
 
 /// The bits of the visibility map that the record clears: for a block id, which bits.
-pub(crate) fn cleared_visibility(record: &Record<'_>, put: &mut impl FnMut(u8, u8)) {
+pub(crate) fn cleared_visibility(record: &Record<'_>, put: &mut dyn FnMut(u8, u8)) {
     let main = record.main_data();
     let flag = |at: usize, bit: u8| main.get(at).is_some_and(|flags| flags & bit != 0);
     match record.info & KIND {
@@ -266,7 +266,7 @@ pub(crate) fn cleared_visibility(record: &Record<'_>, put: &mut impl FnMut(u8, u
 }
 
 /// Likewise of a LOCK_UPDATED record.
-pub(crate) fn cleared_by_lock_updated(record: &Record<'_>, put: &mut impl FnMut(u8, u8)) {
+pub(crate) fn cleared_by_lock_updated(record: &Record<'_>, put: &mut dyn FnMut(u8, u8)) {
     let marks = Mark::read(fields::of(record.main_data())).map_or(0, |mark| mark.flags);
     if marks & ALL_FROZEN_CLEARED != 0 {
         put(0, ALL_FROZEN);

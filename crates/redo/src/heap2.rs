@@ -28,7 +28,7 @@ const ALL_FROZEN_SET: u8 = 0x20;
 pub(crate) fn redo(change: &Change<'_, '_>, page: &mut Page<'_>) -> Result<Effect> {
     match change.opcode() & KIND {
         VISIBLE => return visible(change, page),
-        _ if change.block.fork == fork::VISIBILITY => return heap::clear_named_map(change, page),
+        _ if change.block.fork == fork::VISIBILITY => return heap::clear_named_map(change, page, cleared_visibility),
         PRUNE_FIRST..=PRUNE_LAST => prune::redo(change, page)?,
         MULTI_INSERT => multi_insert(change, page)?,
         LOCK_UPDATED => heap::lock_updated(change, page)?,
@@ -88,7 +88,7 @@ fn multi_insert(change: &Change<'_, '_>, page: &mut Page<'_>) -> Result<()> {
 }
 
 /// The bits of the visibility map that the record clears: for a block id, which bits.
-pub(crate) fn cleared_visibility(record: &Record<'_>, put: &mut impl FnMut(u8, u8)) {
+pub(crate) fn cleared_visibility(record: &Record<'_>, put: &mut dyn FnMut(u8, u8)) {
     match record.info & KIND {
         MULTI_INSERT if record.main_data().first().is_some_and(|flags| flags & ALL_VISIBLE_CLEARED != 0) => {
             put(0, visibility::VALID_BITS);

@@ -32,6 +32,7 @@ pub mod rule;
 mod sequence;
 mod spgist;
 mod target;
+mod touched;
 mod tuple;
 pub mod visibility;
 
@@ -41,7 +42,8 @@ use leadline_wal::{Block, Record};
 pub use misfit::{Misfit, Result};
 pub use page::Page;
 pub use rule::starts_page;
-pub use target::{targets, Part, Target};
+pub use target::{Part, Target};
+pub use touched::targets;
 
 /// Resource managers that [`id`] does not name.
 pub(crate) mod more_ids {

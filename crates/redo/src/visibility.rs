@@ -2,13 +2,9 @@
 //!
 //! Source: `access/heap/visibilitymap.c`.
 
-use leadline_datadir::BlockId;
-use leadline_wal::Record;
-
 use crate::misfit::Result;
 use crate::page::{Page, HEADER};
-use crate::target::{fork, Part, Target};
-use crate::{heap, heap2, Applied, Context};
+use crate::Applied;
 
 /// `VISIBILITYMAP_ALL_FROZEN`.
 pub(crate) const ALL_FROZEN: u8 = 0x02;
@@ -29,24 +25,6 @@ pub fn page_of(page_size: u32, heap_block: u32) -> u32 {
 fn bits_of(page: &Page<'_>, heap_block: u32) -> (usize, u32) {
     let within = heap_block % blocks_per_page(page.size() as u32);
     (HEADER + (within / 4) as usize, within % 4 * 2)
-}
-
-/// The pages of the map that a record of a heap changes without naming them.
-pub(crate) fn clears(context: &Context, record: &Record<'_>, target: &mut impl FnMut(Target)) {
-    // Since July 2026 minors of 17 and later name the page; then it is a block like any other.
-    if record.blocks.iter().any(|block| block.fork == fork::VISIBILITY) {
-        return;
-    }
-    let mut put = |id: u8, bits: u8| {
-        let Some(block) = record.block(id) else { return };
-        let map = page_of(context.block_size, block.block);
-        let page = BlockId { relation: block.relation, fork: fork::VISIBILITY.into(), block: map };
-        target(Target { page, part: Part::ClearVisible { heap_block: block.block, bits } });
-    };
-    match record.rmid {
-        leadline_wal::rmgr::id::HEAP => heap::cleared_visibility(record, &mut put),
-        _ => heap2::cleared_visibility(record, &mut put),
-    }
 }
 
 /// `visibilitymap_clear`: no LSN is heeded or set.

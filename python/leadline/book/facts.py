@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
 import sys
@@ -105,6 +106,4 @@ def _files(folder: str) -> list[str]:
 
 
 def _sha256(body: bytes) -> str:
-    import hashlib
-
     return hashlib.sha256(body).hexdigest()

@@ -35,9 +35,9 @@ Examples:
 @click.option("--threads", type=click.IntRange(1, 64), metavar="N", help="Threads to use.  [default: one per CPU]")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(data_dir: str, dry_run: bool, memory: int | None, threads: int | None, as_json: bool) -> int:
-    """Recover the data directory of a crashed PostgreSQL 13 to 18 by page, or plan it.
+    """Recover the data directory of a crashed PostgreSQL by page, or plan it.
 
-    The WAL is read once, by all CPUs. Each page is brought to the end of the WAL and written once. Then the server has nothing to replay.
+    PostgreSQL 13 to 18. The WAL is read once, by all CPUs. Each page is brought to the end of the WAL and written once. Then the server has nothing to replay.
     Run it as the owner of the files or as root. Until it has ended, the server's own recovery works as before: it can be stopped or
     killed at any time. What it cannot recover it refuses before it writes anything: base backups, standbys, WAL of extensions.
     """

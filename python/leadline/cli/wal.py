@@ -342,16 +342,24 @@ Examples:
 @click.option("-o", "output", metavar="PAGE", type=click.Path(), required=True, help="File to write the page to.")
 @force
 @THREADS
-def page_at(data_dir: str, file: str, block: int, lsn: str, output: str, force: bool, threads: int | None) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def page_at(
+    data_dir: str, file: str, block: int, lsn: str, output: str, force: bool, threads: int | None, as_json: bool
+) -> None:
     """Make one page as it was at an LSN, from the WAL alone.
 
     FILE is the file of a table or index, as select pg_relation_filepath('name') prints it; with _vm for its visibility map. The WAL
     must have an image of the page before LSN. All records that begin before LSN are applied. The checksum of the page is that of
     the image.
     """
+    from leadline.book.recorder import current
     from leadline.files.recovery import page_at as make
 
     made = make(data_dir, file, block, lsn, output, threads, force=force)
+    current().artifact("page", output)
+    if as_json:
+        click.echo(to_json({"output": output, "file": file, "block": block, "lsn": lsn} | {k: v for k, v in made.items() if k != "bytes"}))
+        return
     click.echo(f"{output}: block {block} of {file} at {lsn}")
     click.echo(f"made anew at {made['image_lsn']}, {made['applied']:,} records applied, last changed at {made['last_lsn']}")
 

@@ -3,7 +3,7 @@
 //! Source: `btree_xlog_insert`, `_dedup`, `_updates`, `_vacuum` and `_delete` in `access/nbtree/nbtxlog.c`; `_bt_swap_posting`,
 //! `_bt_form_posting`, `_bt_update_posting` and `_bt_dedup_*` in `access/nbtree/nbtdedup.c`; `access/nbtree.h`.
 
-use super::split::Rebuilt;
+use super::rebuilt::Rebuilt;
 use super::{at, clear_flags, first_data_key, flag, opaque, put_u16, HIGH_KEY};
 use crate::fields::{self, Fields};
 use crate::index_tuple as itup;

@@ -2,10 +2,11 @@
 //!
 //! Source: `btree_xlog_split` in `access/nbtree/nbtxlog.c`, the same in 13 to 18.
 
-use super::{at, flag, init, opaque, posting, put_u16, put_u32, restore_items, Opaque, HIGH_KEY, NONE, OPAQUE};
+use super::rebuilt::Rebuilt;
+use super::{at, flag, init, opaque, posting, put_u16, put_u32, restore_items, Opaque, NONE};
 use crate::index_tuple as itup;
 use crate::misfit::{Misfit, Result};
-use crate::page::{Page, Place};
+use crate::page::Page;
 use crate::Change;
 
 /// `xl_btree_split`.
@@ -103,33 +104,4 @@ pub(super) fn left(change: &Change<'_, '_>, page: &mut Page<'_>) -> Result<()> {
     put_u32(opaque, at::NEXT, right);
     put_u16(opaque, at::CYCLE_ID, 0);
     Ok(())
-}
-
-/// A page written anew from its own items, which keeps only its special area.
-///
-/// Source: `PageGetTempPageCopySpecial` and `PageRestoreTempPage` in `storage/page/bufpage.c`.
-pub(super) struct Rebuilt {
-    bytes: Vec<u8>,
-    next: u16,
-}
-
-impl Rebuilt {
-    pub(super) fn of(page: &mut Page<'_>) -> Result<Rebuilt> {
-        let mut bytes = vec![0; page.size()];
-        let mut new = Page::new(&mut bytes)?;
-        new.init(OPAQUE)?;
-        opaque(&mut new)?.copy_from_slice(opaque(page)?);
-        Ok(Rebuilt { bytes, next: HIGH_KEY })
-    }
-
-    /// Adds an item behind those there are.
-    pub(super) fn push(&mut self, item: &[u8]) -> Result<()> {
-        Page::new(&mut self.bytes)?.add_item(item, Place::Insert(self.next))?;
-        self.next += 1;
-        Ok(())
-    }
-
-    pub(super) fn replace(self, page: &mut Page<'_>) {
-        page.bytes_mut().copy_from_slice(&self.bytes);
-    }
 }
