@@ -37,9 +37,10 @@ Examples:
 def command(data_dir: str, dry_run: bool, memory: int | None, threads: int | None, as_json: bool) -> int:
     """Recover the data directory of a crashed PostgreSQL by page, or plan it.
 
-    PostgreSQL 13 to 18. The WAL is read once, by all CPUs. Each page is brought to the end of the WAL and written once. Then the server has nothing to replay.
-    Run it as the owner of the files or as root. Until it has ended, the server's own recovery works as before: it can be stopped or
-    killed at any time. What it cannot recover it refuses before it writes anything: base backups, standbys, WAL of extensions.
+    PostgreSQL 13 to 18. The WAL is read once, by all CPUs. Each page is brought to the end of the WAL and written once. Then the
+    server has nothing to replay. Run it as the owner of the files or as root. Until it has ended, the server's own recovery works
+    as before: it can be stopped or killed at any time. What it cannot recover it refuses before it writes anything: base backups,
+    standbys, WAL of extensions.
     """
     from leadline.files import recovery
     from leadline.progress import TerminalLine
