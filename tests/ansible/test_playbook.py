@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from ansible_runs import TIMEOUT_S, Site, site
+from conftest import wait_until
 from leadline.book.ansible import query
 from leadline.book.ansible.installed import install
 from leadline.book.ansible.playbook import SECRETS, Playbook, memory_folder, prepare, prepared, sweep, variables_text
@@ -116,6 +117,8 @@ def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
     assert left.exists()
     # Tests in other processes sweep the same folder, at any time.
     with subprocess.Popen(["sleep", "250"], env=os.environ | {SECRETS: f"{left}/known.json"}) as user:
+        # A program has its environment a moment after it has begun.
+        wait_until(lambda: SECRETS.encode() in Path(f"/proc/{user.pid}/environ").read_bytes())
         child.kill()
         child.wait()
         sweep()
