@@ -40,7 +40,7 @@ main()
 AS_USER = """
 import os, pwd, sys
 import leadline.probes.take, leadline.doctor, leadline.views.show, leadline.cli.take, leadline.cli.doctor, leadline._core
-import difflib, encodings.ascii, encodings.idna, psycopg, rich.console
+import difflib, hashlib, encodings.ascii, encodings.idna, psycopg, rich.console
 from leadline.tables import all_tables
 all_tables()  # all that is read from places which another user may not enter
 uid = int(sys.argv[1])
