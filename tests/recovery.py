@@ -2,37 +2,45 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from conftest import CopiedServer, Server, copy_folder, fetched_or_skip, no_oracle, used, wait_until
+from conftest import CopiedServer, Server, fetched_or_skip, no_oracle, used
+from leadline.files.copies import compared_files, copy_cluster, differences
 from leadline.postgres.server.binaries import host_dirs
-from leadline.postgres.server.private import PrivateServer
+from leadline.postgres.server.cluster import ClusterServer
+from recovery_load import SETTINGS, in_flight, mixed_load
 
-COMPARED = ("base", "global", "pg_tblspc", "pg_xact", "pg_multixact", "pg_commit_ts", "pg_twophase")
+# Tells when it begins, since a program takes longer to start than a small recovery.
+RECOVERY = """
+import sys
+from leadline._core import replay
+from leadline.files import recovery
+print("begun", flush=True)
+with recovery._owner_of(sys.argv[1]):
+    report = replay.run(sys.argv[1], memory=int(sys.argv[2]), threads=2)
+print(report["rounds"], "rounds")
+"""
+
+LONG = os.environ.get("LEADLINE_LONG_TESTS") == "1"
+"""Whether to try all that takes minutes: see CONTRIBUTING.md."""
 
 
-class ClusterServer(PrivateServer):
-    """A server on a cluster that is there already, which is kept."""
-
-    def _initdb(self) -> None:
-        pass
-
-    def _wait_until_ready(self) -> None:
-        """Without a session: that would read catalogs, and write what it finds out of their rows."""
-        wait_until(lambda: "ready to accept connections" in self.log or self.pid_is_gone(), 60, "a started server")
-        assert not self.pid_is_gone(), self.log[-2000:]
-
-    def pid_is_gone(self) -> bool:
-        return self._process is None or self._process.poll() is not None
+def only_in_long_runs(test: Any) -> Any:
+    """Decorates a test that is there with LEADLINE_LONG_TESTS=1 only."""
+    return test if LONG else None
 
 
 class ChecksummedServer(CopiedServer):
@@ -40,12 +48,13 @@ class ChecksummedServer(CopiedServer):
 
     _made: ClassVar[dict[Path, tempfile.TemporaryDirectory[str]]] = {}
     checksums = True
+    segment_megabytes = 16
 
     def _spawn(self, command: list[str]) -> subprocess.Popen[bytes]:
         if command[0].endswith("initdb"):
             told = subprocess.run([command[0], "--version"], capture_output=True, text=True, check=True).stdout
             without = ["--no-data-checksums"] if int(told.split()[2].split(".")[0]) >= 18 else []
-            command = [*command, *(["--data-checksums"] if self.checksums else without)]
+            command = [*command, *(["--data-checksums"] if self.checksums else without), f"--wal-segsize={self.segment_megabytes}"]
         return super()._spawn(command)
 
 
@@ -54,6 +63,20 @@ class PlainServer(ChecksummedServer):
 
     _made: ClassVar[dict[Path, tempfile.TemporaryDirectory[str]]] = {}
     checksums = False
+
+
+class SmallSegments(ChecksummedServer):
+    """With WAL segments of 1 MB."""
+
+    _made: ClassVar[dict[Path, tempfile.TemporaryDirectory[str]]] = {}
+    segment_megabytes = 1
+
+
+class LargeSegments(ChecksummedServer):
+    """Of 64 MB."""
+
+    _made: ClassVar[dict[Path, tempfile.TemporaryDirectory[str]]] = {}
+    segment_megabytes = 64
 
 
 @contextmanager
@@ -81,24 +104,34 @@ def crash(server: Server) -> Path:
 
 
 def copy_of(data_dir: Path, name: str) -> Path:
-    """A copy beside it; a tablespace beside it is copied with it, and its link leads to the copy."""
+    """A copy beside it, with its tablespaces."""
     target = data_dir.parent / name
-    target.mkdir(mode=0o700)
-    copy_folder(data_dir, target)
-    for link in (target / "pg_tblspc").iterdir():
-        if link.is_symlink():
-            space = target.parent / f"{name}-space-{link.name}"
-            space.mkdir()
-            copy_folder(link.readlink(), space)
-            about = link.lstat()
-            link.unlink()
-            link.symlink_to(space)
-            os.chown(link, about.st_uid, about.st_gid, follow_symlinks=False)
-            os.chown(space, about.st_uid, about.st_gid)
-            space.chmod(0o700)
-    about = data_dir.stat()
-    os.chown(target, about.st_uid, about.st_gid)
+    copy_cluster(data_dir, target)
     return target
+
+
+@contextmanager
+def copied(data_dir: Path, name: str = "copy", beside: Path | None = None) -> Iterator[Path]:
+    """A copy for the time of a block. beside: where, unless beside the original."""
+    path = (beside or data_dir).parent / name
+    copy_cluster(data_dir, path)
+    try:
+        yield path
+    finally:
+        for folder in [path, *path.parent.glob(f"{name}-space-*")]:
+            shutil.rmtree(folder)
+
+
+@contextmanager
+def crashed_cluster(major: int = 17) -> Iterator[tuple[Server, Path, Path]]:
+    """A server, its crashed data directory, and what the server's own recovery makes of it."""
+    with loaded(major, ChecksummedServer, **SETTINGS) as server:
+        mixed_load(server)
+        in_flight(server)
+        data_dir = crash(server)
+        stock = copy_of(data_dir, "expected")
+        settle(server, stock)
+        yield server, data_dir, stock
 
 
 @contextmanager
@@ -113,29 +146,122 @@ def recover(data_dir: Path, *options: object) -> subprocess.CompletedProcess[str
     return subprocess.run(command, capture_output=True, text=True, timeout=120)
 
 
-def files(data_dir: Path) -> dict[str, Path]:
-    """Files that recovery is to leave as the server's does. Free space maps are another matter: the server, too, only guesses."""
+def begun(data_dir: Path, memory: int, *before: str) -> subprocess.Popen[bytes]:
+    """A recovery that has begun."""
+    command = [*before, sys.executable, "-c", RECOVERY, str(data_dir), str(memory)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"begun\n", process.communicate()
+    return process
+
+
+def settle(server: Server, data_dir: Path, **settings: Any) -> None:
+    """What a start and an orderly end make of it."""
+    with started(server, data_dir, **settings):
+        pass
+
+
+def recovered_equally(server: Server, data_dir: Path, **settings: Any) -> tuple[Path, Path]:
+    """Recovers two copies, one by the server and one here. Both servers were started and stopped once since. Fails on any difference."""
+    stock, ours = copy_of(data_dir, "stock"), copy_of(data_dir, "ours")
+    settle(server, stock, **settings)
+    done = recover(ours)
+    assert done.returncode == 0, done.stderr
+    begun = time.monotonic()
+    with started(server, ours, **settings) as running:
+        assert "database system was shut down at" in running.private.log
+        assert "redo" not in running.private.log
+        print(f"server start after ours: {time.monotonic() - begun:.2f} s")
+    assert differences(stock, ours) == []
+    assert worse_free_space(stock, ours) == []
+    assert control_of(stock) == control_of(ours)
+    return stock, ours
+
+
+def strace() -> str:
+    found = shutil.which("strace")
+    return found or no_oracle("strace is not installed")
+
+
+def control_of(data_dir: Path) -> bytes:
+    """pg_control without its times, and without the place of the last checkpoint: the logs end in different ways."""
+    content = bytearray((data_dir / "global/pg_control").read_bytes()[:288])
+    for begin, end in [(24, 48), (104, 112)]:  # time, checkPoint and its redo; its time
+        content[begin:end] = bytes(end - begin)
+    return bytes(content)
+
+
+def free_space(data_dir: Path) -> dict[str, tuple[list[int], list[int]]]:
+    """Of each free space map of a table: what it says of each page of the table, and what is true, in the map's unit of 32 bytes."""
     found = {}
-    for top in COMPARED:
-        for folder, _, names in os.walk(data_dir / top, followlinks=True):
-            for name in names:
-                path = Path(folder) / name
-                if name not in ("pg_control", "pg_internal.init") and "_fsm" not in name and "pgsql_tmp" not in folder:
-                    found[str(path.relative_to(data_dir))] = path
+    for name, path in compared_files(data_dir).items():
+        map_of = path.with_name(f"{path.name}_fsm")
+        table = path.read_bytes() if map_of.exists() else b""
+        if table[16:18] == struct.pack("<H", 8192):  # pd_special: it is no index
+            pages = [map_of.read_bytes()[at : at + 8192] for at in range(0, map_of.stat().st_size, 8192)]
+            blocks = range(len(table) // 8192)
+            found[name] = [_noted(pages, block) for block in blocks], [_room(table[n * 8192 : n * 8192 + 8192]) for n in blocks]
     return found
 
 
-def differences(one: Path, other: Path) -> list[str]:
-    """What is not equal, byte for byte."""
-    a, b = files(one), files(other)
-    found = [f"{name}: only in {one.name}" for name in sorted(a.keys() - b.keys())]
-    found += [f"{name}: only in {other.name}" for name in sorted(b.keys() - a.keys())]
-    for name in sorted(a.keys() & b.keys()):
-        x, y = a[name].read_bytes(), b[name].read_bytes()
-        if x != y:
-            pages = [n // 8192 for n in range(0, max(len(x), len(y)), 8192) if x[n : n + 8192] != y[n : n + 8192]]
-            found.append(f"{name}: {len(x)} and {len(y)} bytes, pages {pages[:8]}")
+def _noted(pages: list[bytes], block: int) -> int:
+    """Of the lowest of three levels: block 2, and behind it one page for 4,069 pages of the table (fsm_internals.h)."""
+    page = block // 4069 + 2
+    return pages[page][28 + 4095 + block % 4069] if page < len(pages) and any(pages[page]) else 0
+
+
+def _room(page: bytes) -> int:
+    """PageGetHeapFreeSpace and fsm_space_avail_to_cat."""
+    lower, upper = struct.unpack_from("<HH", page, 12)
+    pointers = struct.unpack_from(f"<{max(0, lower - 24) // 4}I", page, 24)
+    is_full = len(pointers) >= 291 and all(pointer >> 15 & 3 for pointer in pointers)
+    room = max(0, upper - lower - 4) if not is_full else 0
+    return 255 if room >= 8160 else min(254, room // 32)
+
+
+def worse_free_space(stock: Path, ours: Path) -> list[str]:
+    """Where our map is further from the truth than the server's, or promises room that there is not, which the server's does not."""
+    of_server = free_space(stock)
+    wrong = []
+    for name, (noted, true) in free_space(ours).items():
+        for block, (theirs, own, room) in enumerate(zip(of_server[name][0], noted, true, strict=True)):
+            if abs(own - room) > abs(theirs - room) or own > room >= theirs:
+                wrong.append(f"{name} block {block}: room {room}, the server's map says {theirs}, ours {own}")
+    return wrong
+
+
+def end_of_log(data_dir: Path) -> int:
+    return position(json.loads(recover(data_dir, "--plan", "--json").stdout)["end_lsn"])
+
+
+def position(lsn: str) -> int:
+    high, low = lsn.split("/")
+    return int(high, 16) << 32 | int(low, 16)
+
+
+def records(data_dir: Path, first: str | None = None) -> list[dict[str, Any]]:
+    """Those from an LSN on, or that crash recovery replays, as `leadline wal show` prints them."""
+    first = first or json.loads(recover(data_dir, "--plan", "--json").stdout)["redo_lsn"]
+    command = [sys.executable, "-m", "leadline", "wal", "show", str(data_dir), "--from", first, "--json"]
+    shown = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    found: list[dict[str, Any]] = json.loads(shown.stdout)
     return found
+
+
+def flip(path: Path, at: int, bits: int = 1) -> None:
+    content = bytearray(path.read_bytes())
+    content[at] ^= bits
+    path.write_bytes(content)
+
+
+def cut_log(data_dir: Path, lsn: int) -> None:
+    """Zeros from there on, as after a crash of the machine."""
+    number, at = divmod(lsn, 16 << 20)
+    for path in sorted((data_dir / "pg_wal").glob("0000*")):
+        if int(path.name[8:16], 16) * 256 + int(path.name[16:], 16) >= number:
+            content = path.read_bytes()
+            path.write_bytes(content[:at] + bytes(len(content) - at))
+            at = 0
 
 
 def fingerprint(data_dir: Path) -> dict[str, tuple[Any, ...]]:

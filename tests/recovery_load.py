@@ -89,12 +89,22 @@ def run(connection: psycopg.Connection[Any], script: str) -> None:
 
 def mixed_load(server: Server) -> None:
     """Everything that recovery keeps beside pages; then the server is to be crashed."""
+    prepare(server)
+    change(server)
+
+
+def prepare(server: Server) -> None:
+    """What must be there before the log that is replayed begins. Ends with a checkpoint."""
     with server.connect() as connection:
         connection.execute("create database gone")
         if server.major < 15:  # a copy of files between two checkpoints
             connection.execute("create database another")
         _tablespace(server, connection)
         run(connection, BEFORE)
+
+
+def change(server: Server) -> None:
+    with server.connect() as connection:
         with server.connect(dbname="gone") as other:
             other.execute("create table x as select generate_series(1, 1000)")
         connection.execute("drop database gone")

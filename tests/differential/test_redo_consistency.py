@@ -5,16 +5,16 @@ Every kind of record that changes pages must be there, with every flag that chan
 
 from __future__ import annotations
 
+import functools
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from conftest import running
 from leadline._core import redo
-from leadline._core.wal import WalLog
-from redo_load import SETTINGS, heap_load
+from redo_load import heap_load
+from redone import redone
 from servers import MAJORS
 
 HEAP = {"INSERT", "INSERT+INIT", "DELETE", "UPDATE", "UPDATE+INIT", "HOT_UPDATE", "HEAP_CONFIRM", "LOCK", "INPLACE"}
@@ -77,7 +77,7 @@ def flags(major: int) -> dict[tuple[str, str], int]:
 class Checked:
     """What became of a load's log. flags, parts, infobits: by kind of record, what any of them has."""
 
-    redo: redo.Checked
+    redo: redo.Checked = field(init=False)
     flags: dict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
     parts: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     infobits: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
@@ -93,30 +93,15 @@ class Checked:
 
 
 @pytest.fixture(scope="module")
-def checked() -> Iterator[Callable[[int], Checked]]:
+def checked() -> Callable[[int], Checked]:
     """checked(major): the log of the load, redone; made once."""
-    made: dict[int, Checked] = {}
-
-    def get(major: int) -> Checked:
-        if major not in made:
-            made[major] = _check(major)
-        return made[major]
-
-    yield get
+    return functools.cache(_check)
 
 
 def _check(major: int) -> Checked:
-    with running(major, **SETTINGS) as server:
-        heap_load(server)
-        server.sql("select pg_switch_wal()")
-        folder = server.private.data_dir / "pg_wal"
-        sums = server.sql("show data_checksums")[0][0] == "on"
-        found = Checked(redo.check(str(folder), hint_bits_are_logged=sums))
-        reader = WalLog(str(folder))
-        while (records := reader.records(5000)) is not None:
-            for record in records:
-                found.note(record)
-        return found
+    found = Checked()
+    found.redo = redone(major, heap_load, found.note)
+    return found
 
 
 @pytest.mark.live

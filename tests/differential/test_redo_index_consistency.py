@@ -5,17 +5,16 @@ Every kind of record must be there and have been compared with the server's page
 
 from __future__ import annotations
 
+import functools
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from conftest import running
 from leadline._core import redo
-from leadline._core.wal import WalLog
 from redo_index_load import index_load
-from redo_load import SETTINGS
+from redone import redone
 from servers import MAJORS
 
 # By kind of record the blocks it names, as far as a load can be small: a bitmap page of a hash index (block 3 of ADD_OVFL_PAGE) is
@@ -102,40 +101,29 @@ def _variants(major: int) -> dict[str, Callable[[str, dict[str, Any]], bool]]:
 class Checked:
     """What became of a load's log. blocks: the block ids that records of each kind had."""
 
-    redo: redo.Checked
+    redo: redo.Checked = field(init=False)
     blocks: dict[tuple[str, str], set[int]] = field(default_factory=lambda: defaultdict(set))
     variants: set[str] = field(default_factory=set)
 
 
 @pytest.fixture(scope="module")
-def checked() -> Iterator[Callable[[int], Checked]]:
+def checked() -> Callable[[int], Checked]:
     """checked(major): the log of the load, redone; made once."""
-    made: dict[int, Checked] = {}
-
-    def get(major: int) -> Checked:
-        if major not in made:
-            made[major] = _check(major)
-        return made[major]
-
-    yield get
+    return functools.cache(_check)
 
 
 def _check(major: int) -> Checked:
-    with running(major, **SETTINGS, wal_compression=True) as server:
-        index_load(server)
-        server.sql("select pg_switch_wal()")
-        folder = str(server.private.data_dir / "pg_wal")
-        sums = server.sql("show data_checksums")[0][0] == "on"
-        found = Checked(redo.check(folder, hint_bits_are_logged=sums))
-        variants = _variants(major)
-        reader = WalLog(folder)
-        while (records := reader.records(5000)) is not None:
-            for record in records:
-                kind = record["record_type"]
-                found.blocks[record["rmgr"], kind].update(block["block_id"] for block in record["blocks"])
-                if record["rmgr"] == "Btree":
-                    found.variants |= {name for name, fits in variants.items() if fits(kind, record["description"])}
-        return found
+    found = Checked()
+    variants = _variants(major)
+
+    def note(record: Mapping[str, Any]) -> None:
+        kind = record["record_type"]
+        found.blocks[record["rmgr"], kind].update(block["block_id"] for block in record["blocks"])
+        if record["rmgr"] == "Btree":
+            found.variants |= {name for name, fits in variants.items() if fits(kind, record["description"])}
+
+    found.redo = redone(major, index_load, note, wal_compression=True)
+    return found
 
 
 @pytest.mark.parametrize("major", MAJORS)

@@ -1,4 +1,4 @@
-//! Writes the seeds of every target into a folder, as cargo-fuzz wants them: `seeds FOLDER`.
+//! Writes the seeds of every target into a folder, as libFuzzer wants them: `seeds FOLDER`.
 
 use std::path::PathBuf;
 

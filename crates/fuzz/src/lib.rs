@@ -1,6 +1,6 @@
 //! What must hold for every decoder, whatever the bytes: one function for each, which panics when it does not.
 //!
-//! The same functions are run by `cargo test` over a fixed number of inputs (`tests/short.rs`) and by cargo-fuzz without end
+//! The same functions are run by `cargo test` over a fixed number of inputs (`tests/short.rs`) and by libFuzzer without end
 //! (`fuzz/` of the repository, `make fuzz`). Each gives a word for how far the bytes came, so that a test can see that its
 //! inputs reach what they are meant to reach.
 

@@ -9,6 +9,8 @@ mod posting;
 mod rebuilt;
 mod split;
 
+use leadline_page::postgres::btree::at;
+
 use crate::fields::Fields;
 use crate::index_tuple as itup;
 use crate::misfit::{Misfit, Result};
@@ -36,16 +38,6 @@ mod flag {
     pub(super) const HAS_GARBAGE: u16 = 1 << 6;
     pub(super) const INCOMPLETE_SPLIT: u16 = 1 << 7;
     pub(super) const HAS_FULL_XID: u16 = 1 << 8;
-}
-
-/// Offsets in `BTPageOpaqueData`.
-mod at {
-    pub(super) const PREV: usize = 0;
-    pub(super) const NEXT: usize = 4;
-    /// Until 13 of a deleted page its transaction.
-    pub(super) const LEVEL: usize = 8;
-    pub(super) const FLAGS: usize = 12;
-    pub(super) const CYCLE_ID: usize = 14;
 }
 
 /// Values of `xl_info`.

@@ -11,14 +11,14 @@ mod items;
 use std::ops::Range;
 
 use leadline_datadir::is_block_size;
+use leadline_page::postgres::header::at;
+pub use leadline_page::postgres::header::SIZE as HEADER;
 pub use leadline_page::postgres::line_pointer::{LinePointer, LP_DEAD, LP_NORMAL, LP_REDIRECT, LP_UNUSED};
 
 use crate::misfit::{Misfit, Result};
 
 pub use items::{max_heap_rows, Place};
 
-/// Bytes of the header, where the line pointers begin.
-pub const HEADER: usize = 24;
 /// Bytes of a line pointer.
 pub const LINE_POINTER: usize = 4;
 /// Version of the layout, in the low byte of `pd_pagesize_version`.
@@ -32,16 +32,6 @@ pub mod flags {
     pub const FULL: u16 = 0x0002;
     /// Every row is visible to everyone.
     pub const ALL_VISIBLE: u16 = 0x0004;
-}
-
-/// Offsets of the header's fields.
-mod at {
-    pub(super) const FLAGS: usize = 10;
-    pub(super) const LOWER: usize = 12;
-    pub(super) const UPPER: usize = 14;
-    pub(super) const SPECIAL: usize = 16;
-    pub(super) const SIZE: usize = 18;
-    pub(super) const PRUNE_XID: usize = 20;
 }
 
 /// Rounds up to what items are aligned to (`MAXALIGN`).
@@ -133,14 +123,14 @@ impl<'p> Page<'p> {
     /// `pd_lsn`.
     #[inline]
     pub fn lsn(&self) -> u64 {
-        u64::from(self.u32_at(0)) << 32 | u64::from(self.u32_at(4))
+        u64::from(self.u32_at(at::LSN)) << 32 | u64::from(self.u32_at(at::LSN + 4))
     }
 
     /// Sets `pd_lsn`.
     #[inline]
     pub fn set_lsn(&mut self, lsn: u64) {
-        self.bytes[0..4].copy_from_slice(&((lsn >> 32) as u32).to_le_bytes());
-        self.bytes[4..8].copy_from_slice(&(lsn as u32).to_le_bytes());
+        self.bytes[at::LSN..at::LSN + 4].copy_from_slice(&((lsn >> 32) as u32).to_le_bytes());
+        self.bytes[at::LSN + 4..at::CHECKSUM].copy_from_slice(&(lsn as u32).to_le_bytes());
     }
 
     /// `pd_flags`.
@@ -292,6 +282,12 @@ impl<'p> Page<'p> {
     pub fn set_line_pointer(&mut self, number: u16, to: LinePointer) -> Result<()> {
         self.check_number(number)?;
         self.put("line pointer", HEADER + LINE_POINTER * (usize::from(number) - 1), &to.0.to_le_bytes())
+    }
+
+    // `at` is that of a line pointer before `pd_lower`, which was found inside the page.
+    #[inline]
+    fn put_line_pointer(&mut self, at: usize, to: LinePointer) {
+        self.bytes[at..at + LINE_POINTER].copy_from_slice(&to.0.to_le_bytes());
     }
 
     #[inline]

@@ -60,13 +60,8 @@ pub(crate) fn begin(change: &Change<'_, '_>, page: &mut Page<'_>) -> Result<Begu
 
 #[cold]
 fn restore(change: &Change<'_, '_>, page: &mut Page<'_>) -> Result<Begun> {
-    let image = image::page(change.record, change.block)
-        .map_err(|e| Misfit::new("page image", "an image that unpacks to a page", e))?
-        .unwrap_or_default();
-    if image.len() != page.size() {
-        return Err(Misfit::new("size of the page image", page.size(), image.len()));
-    }
-    page.bytes_mut().copy_from_slice(&image);
+    image::restore(change.record, change.block, page.bytes_mut())
+        .map_err(|e| Misfit::new("page image", "an image that unpacks to a page", e))?;
     if !page.is_new() {
         page.set_lsn(change.lsn());
     }

@@ -2,6 +2,8 @@
 //!
 //! Source: `access/htup_details.h`.
 
+use leadline_page::postgres::heap::at;
+
 use crate::misfit::{Misfit, Result};
 
 /// `SizeofHeapTupleHeader`: before the bitmap of nulls.
@@ -32,18 +34,6 @@ pub(crate) mod infomask {
 pub(crate) mod infomask2 {
     pub(crate) const KEYS_UPDATED: u16 = 0x2000;
     pub(crate) const HOT_UPDATED: u16 = 0x4000;
-}
-
-/// Offsets of the fields.
-mod at {
-    pub(super) const XMIN: usize = 0;
-    pub(super) const XMAX: usize = 4;
-    /// `t_cid`, or `t_xvac` of a row that an old VACUUM FULL moved.
-    pub(super) const CID: usize = 8;
-    pub(super) const CTID: usize = 12;
-    pub(super) const INFOMASK2: usize = 18;
-    pub(super) const INFOMASK: usize = 20;
-    pub(super) const HOFF: usize = 22;
 }
 
 /// Where a row is, or the next version of one (`ItemPointerData`).

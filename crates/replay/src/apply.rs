@@ -6,8 +6,11 @@
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::Mutex;
 
 use leadline_datadir::{BlockId, RelFile};
@@ -15,18 +18,24 @@ use leadline_errors::{Error, Kind, Result};
 use leadline_page::postgres::checksum;
 use leadline_redo::{apply as redo, free_space, Applied, Context, Misfit, Page, Part, Target};
 use leadline_wal::rmgr::id;
-use leadline_wal::{Decoder, Lsn, Record};
+use leadline_wal::{Decoder, Lsn};
 
+use crate::account::{Phase, Times};
+use crate::by_page::{ByPage, Place};
+use crate::dealt::Dealt;
 use crate::files::{failed, read_page, reading, Cluster};
 use crate::lifetime::Lifetimes;
 use crate::pieces::{Entry, ForkId, Placed};
-use crate::scan::Dealt;
 
 const MAIN: u8 = 0;
 const FREE_SPACE: u8 = 1;
 const VISIBILITY: u8 = 2;
 /// Pages written at once.
 const RUN: usize = 64;
+/// Records that are asked for before it is their turn: as many as can come from memory at once.
+const AHEAD: usize = 16;
+/// Bytes that a thread writes to a file before the disk is given them.
+const SYNC_AFTER: usize = 16 << 20;
 /// Files a thread keeps open.
 const OPEN_FILES: usize = 200;
 /// Major from which on pages that the visibility map is extended by are zeros in the file.
@@ -43,6 +52,8 @@ pub struct Work {
     pub read: u64,
     /// Changes of pages that were applied.
     pub applied: u64,
+    /// Of these, those that put a page image in place.
+    pub restored: u64,
     /// That were not, because a later image or a new page made them useless.
     pub superseded: u64,
     /// Because the log removes the page later.
@@ -52,11 +63,26 @@ pub struct Work {
 }
 
 impl Work {
+    /// What was done since it was `before`.
+    fn since(&self, before: &Work) -> Work {
+        Work {
+            pages: self.pages - before.pages,
+            written: self.written - before.written,
+            read: self.read - before.read,
+            applied: self.applied - before.applied,
+            restored: self.restored - before.restored,
+            superseded: self.superseded - before.superseded,
+            removed: self.removed - before.removed,
+            older: self.older - before.older,
+        }
+    }
+
     pub(crate) fn add(&mut self, other: &Work) {
         self.pages += other.pages;
         self.written += other.written;
         self.read += other.read;
         self.applied += other.applied;
+        self.restored += other.restored;
         self.superseded += other.superseded;
         self.removed += other.removed;
         self.older += other.older;
@@ -78,18 +104,19 @@ struct Shared<'a> {
     done: AtomicU64,
 }
 
-/// Applies all that was dealt out. `go_on` gets the records done.
+/// Applies all that was dealt out. `go_on` gets the records done. Gives what was done to each fork.
 pub(crate) fn apply(
     cluster: &Cluster,
     context: &Context,
     lifetimes: &Lifetimes,
     dealt: Dealt,
     threads: usize,
+    times: &Times,
     go_on: &mut dyn FnMut(u64) -> bool,
-) -> Result<Work> {
+) -> Result<HashMap<ForkId, Work>> {
     let mut partitions = dealt.partitions;
     // The largest first, so that no thread is left alone with one at the end.
-    let weight = |placed: &Vec<Placed>| placed.iter().map(|p| p.piece.entries.len()).sum::<usize>();
+    let weight = |placed: &Vec<Placed>| placed.iter().map(|p| p.entries.len()).sum::<usize>();
     partitions.sort_by_cached_key(|placed| std::cmp::Reverse(weight(placed)));
     let shared = Shared {
         cluster,
@@ -101,21 +128,27 @@ pub(crate) fn apply(
         stop: AtomicBool::new(false),
         done: AtomicU64::new(0),
     };
-    let (send, receive) = std::sync::mpsc::channel();
+    let (send, receive) = mpsc::channel();
+    let (sync, to_sync) = mpsc::channel();
     let outcome = std::thread::scope(|scope| {
         for _ in 0..threads.max(1) {
-            let (shared, send) = (&shared, send.clone());
+            let (shared, send, sync) = (&shared, send.clone(), sync.clone());
             scope.spawn(move || {
-                let mut worker = Worker::new(shared);
+                let _clock = times.begin(Phase::Pages);
+                let mut worker = Worker::new(shared, sync);
                 let outcome = worker.run();
                 if outcome.is_err() {
                     shared.stop.store(true, Ordering::Relaxed);
                 }
-                let _ = send.send(outcome.map(|()| (worker.work, worker.rooms)));
+                let _ = send.send(outcome.map(|()| (worker.by_fork, worker.rooms)));
             });
         }
-        drop(send);
-        let (mut work, mut rooms, mut failed) = (Work::default(), Vec::new(), None::<Error>);
+        drop(sync);
+        let of_all = &shared;
+        scope.spawn(move || {
+            let _ = send.send(sync_early(of_all, to_sync).map(|()| (HashMap::new(), Vec::new())));
+        });
+        let (mut work, mut rooms, mut failed) = (HashMap::<ForkId, Work>::new(), Vec::new(), None::<Error>);
         loop {
             if !go_on(shared.done.load(Ordering::Relaxed)) {
                 shared.stop.store(true, Ordering::Relaxed);
@@ -123,12 +156,14 @@ pub(crate) fn apply(
             }
             match receive.recv_timeout(std::time::Duration::from_millis(100)) {
                 Ok(Ok((of, found))) => {
-                    work.add(&of);
+                    for (fork, of) in of {
+                        work.entry(shared.forks[fork as usize]).or_default().add(&of);
+                    }
                     rooms.extend(found);
                 }
                 Ok(Err(e)) => failed = Some(e),
-                Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {}
-                Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
             }
         }
         failed.map_or(Ok((work, rooms)), Err)
@@ -138,61 +173,61 @@ pub(crate) fn apply(
     Ok(work)
 }
 
+/// Gives the disk something to do while pages are still made. An error ends the work: it is told only once.
+fn sync_early(shared: &Shared<'_>, files: Receiver<(File, PathBuf)>) -> Result<()> {
+    for (file, path) in files {
+        if shared.stop.load(Ordering::Relaxed) {
+            break;
+        }
+        if let Err(e) = file.sync_data() {
+            shared.stop.store(true, Ordering::Relaxed);
+            return Err(failed("sync", &path, &e));
+        }
+    }
+    Ok(())
+}
+
 pub(crate) fn interrupted() -> Error {
     Error::new(Kind::Usage, "interrupted")
         .hint("run the command again, or start the server: its own recovery still works")
 }
 
-/// One record of a page.
-#[derive(Clone, Copy)]
-struct Place {
-    /// Fork and block.
-    page: u64,
-    /// The partition's piece and the entry there: the order of the log.
-    order: u64,
-    /// Where its bytes begin.
-    at: u32,
-}
-
-impl Place {
-    fn fork(&self) -> u32 {
-        (self.page >> 32) as u32
-    }
-
-    fn block(&self) -> u32 {
-        self.page as u32
-    }
-
-    fn piece(&self) -> usize {
-        (self.order >> 32) as usize
-    }
-
-    fn entry(&self) -> usize {
-        self.order as u32 as usize
-    }
+/// A file, how long it was, and the bytes that were written there since the disk was given some to do.
+///
+/// What is behind its end does not count: the disk is given that at last and in one piece, so that the file system finds room in one piece.
+struct Open {
+    file: File,
+    length: u64,
+    unsynced: usize,
 }
 
 struct Worker<'a> {
     shared: &'a Shared<'a>,
     decoder: Decoder,
-    files: HashMap<(u32, u32), Option<File>>,
+    files: HashMap<(u32, u32), Option<Open>>,
+    sync: Sender<(File, PathBuf)>,
     /// Pages in a row that wait to be written: fork, first block, bytes.
     run: (u32, u32, Vec<u8>),
     page: Vec<u8>,
     work: Work,
+    by_fork: HashMap<u32, Work>,
     rooms: Vec<Room>,
+    by_page: ByPage,
 }
 
 impl<'a> Worker<'a> {
-    fn new(shared: &'a Shared<'a>) -> Worker<'a> {
+    fn new(shared: &'a Shared<'a>, sync: Sender<(File, PathBuf)>) -> Worker<'a> {
         Worker {
             shared,
+            sync,
             decoder: Decoder::default(),
             files: HashMap::new(),
             run: (0, 0, Vec::new()),
             page: vec![0; shared.cluster.block_size],
             work: Work::default(),
+            by_fork: HashMap::new(),
             rooms: Vec::new(),
+            by_page: ByPage::default(),
         }
     }
 
@@ -202,100 +237,88 @@ impl<'a> Worker<'a> {
             let Some(partition) = self.shared.partitions.get(number) else { break };
             let placed = partition.lock().map(|mut p| std::mem::take(&mut *p)).unwrap_or_default();
             self.partition(&placed)?;
-            let entries: usize = placed.iter().map(|p| p.piece.entries.len()).sum();
+            let entries: usize = placed.iter().map(|p| p.entries.len()).sum();
             self.shared.done.fetch_add(entries as u64, Ordering::Relaxed);
         }
         Ok(())
     }
 
     fn partition(&mut self, placed: &[Placed]) -> Result<()> {
-        let mut places = Vec::with_capacity(placed.iter().map(|p| p.piece.entries.len()).sum());
-        for (piece, of) in placed.iter().enumerate() {
-            let mut at = 0;
-            for (n, entry) in of.piece.entries.iter().enumerate() {
-                let fork = of.forks[entry.fork as usize];
-                let page = u64::from(fork) << 32 | u64::from(entry.block);
-                places.push(Place { page, order: (piece as u64) << 32 | n as u64, at });
-                at += entry.length;
-            }
+        let mut by_page = std::mem::take(&mut self.by_page);
+        by_page.sort(placed);
+        let mut ahead = Ahead { placed, places: by_page.places(), touched: 0 };
+        for number in 0..by_page.len() {
+            let (fork, block, range) = by_page.page(number);
+            let before = self.work;
+            self.one_page(fork, block, range, &mut ahead)?;
+            let done = self.work.since(&before);
+            self.by_fork.entry(fork).or_default().add(&done);
         }
-        places.sort_unstable_by_key(|p| u128::from(p.page) << 64 | u128::from(p.order));
-        let mut rest = &places[..];
-        while let Some(first) = rest.first() {
-            let count = rest.iter().take_while(|p| p.page == first.page).count();
-            let (of_page, after) = rest.split_at(count);
-            self.one_page(placed, of_page)?;
-            rest = after;
-        }
+        self.by_page = by_page;
         self.write_run()
     }
 
     /// Takes one page over its records.
-    fn one_page(&mut self, placed: &[Placed], places: &[Place]) -> Result<()> {
-        let (fork, block) = (places[0].fork(), places[0].block());
+    fn one_page(&mut self, fork: u32, block: u32, mut range: Range<usize>, ahead: &mut Ahead<'_>) -> Result<()> {
+        let placed = ahead.placed;
         let (relation, fork_number) = self.shared.forks[fork as usize];
         let cut = self.shared.lifetimes.last_cut(relation, fork_number, block);
-        let entry = |place: &Place| &placed[place.piece()].piece.entries[place.entry()];
-        let kept = places.partition_point(|p| placed[p.piece()].start(entry(p)).0 < cut);
-        self.work.removed += kept as u64;
-        let places = &places[kept..];
-        if places.is_empty() {
+        if cut > 0 {
+            let start = |place: &Place| place.of(placed).records.start(place.entry(placed));
+            let removed = ahead.places[range.clone()].partition_point(|place| start(place).0 < cut);
+            self.work.removed += removed as u64;
+            range.start += removed;
+        }
+        if range.is_empty() {
             return Ok(());
         }
         self.work.pages += 1;
-        let begin = places.iter().rposition(|p| entry(p).starts_page).unwrap_or(0);
-        self.work.superseded += begin as u64;
-        let places = &places[begin..];
-        let is_made = entry(&places[0]).starts_page;
+        let all = range.clone();
+        let starts = |place: &Place| place.entry(placed).starts_page;
+        let superseded = ahead.places[range.clone()].iter().rposition(starts);
+        self.work.superseded += superseded.unwrap_or(0) as u64;
+        range.start += superseded.unwrap_or(0);
+        let is_made = superseded.is_some();
         let mut is_in_file = true;
-        self.page.fill(0);
         if !is_made {
             is_in_file = self.read(fork, block)?;
         }
         let mut changed = is_made;
-        let mut gains_room = None;
-        for place in places {
-            let of = &placed[place.piece()];
-            let entry = entry(place);
-            let outcome = self.one_record(of, entry, place.at as usize, is_in_file || changed)?;
+        for at in range {
+            ahead.touch(at);
+            let place = ahead.places[at];
+            let (of, entry) = (place.of(placed), place.entry(placed));
+            let outcome = self.one_record(of, entry, is_in_file || changed)?;
             match outcome {
                 Applied::Changed | Applied::Restored => {
                     changed = true;
                     self.work.applied += 1;
-                    if fork_number == MAIN {
-                        gains_room = Some((of, entry, place.at as usize));
-                    }
+                    self.work.restored += u64::from(outcome == Applied::Restored);
                 }
                 Applied::Older => self.work.older += 1,
                 Applied::Unchanged => {}
                 Applied::Missing => return Err(self.missing(of, entry, fork, block)),
             }
         }
+        if fork_number == MAIN && (is_in_file || changed) {
+            self.note_room(placed, &ahead.places[all], relation, block, changed);
+        }
         if !changed {
             return Ok(());
-        }
-        if let Some((of, entry, at)) = gains_room {
-            self.note_room(of, entry, at, relation, block);
         }
         self.put(fork, block)
     }
 
-    fn one_record(&mut self, of: &Placed, entry: &Entry, at: usize, is_there: bool) -> Result<Applied> {
+    #[inline]
+    fn one_record(&mut self, of: &Placed, entry: &Entry, is_there: bool) -> Result<Applied> {
         let context = self.shared.context;
-        let (relation, fork) = self.shared.forks[of.forks[entry.fork as usize] as usize];
-        let part = entry.part();
-        let page = BlockId { relation, fork: fork.into(), block: entry.block };
-        let target = Target { page, part };
+        let (relation, fork) = self.shared.forks[entry.fork as usize];
         let Worker { decoder, page, .. } = self;
-        let record = match part {
-            Part::Block(_) => decode(decoder, of, entry, at, context.major),
-            _ => decoder.decode(&[0; HEADER], None, of.start(entry), of.end(entry), context.major),
+        let record = of.records.decode(decoder, entry, context.major);
+        let Some((record, part)) = record.and_then(|record| Some((record, entry.part(&record)?))) else {
+            return Err(invalid(of, entry));
         };
-        let Some(record) = record else {
-            return Err(
-                Error::new(Kind::Invalid, "a record has an invalid format").at(format!("LSN {}", of.start(entry)))
-            );
-        };
+        let target = Target { page: BlockId { relation, fork: fork.into(), block: entry.block }, part };
         match part {
             Part::TruncateVisible { .. } | Part::TruncateFreeSpace { .. } if !is_there => {
                 return Ok(Applied::Unchanged)
@@ -312,17 +335,22 @@ impl<'a> Worker<'a> {
         redo(context, &record, &target, page).map_err(|misfit| wrong(&misfit, record.start, &target))
     }
 
-    /// Notes how much room the page has now, when its last change was one of a heap.
-    fn note_room(&mut self, of: &Placed, entry: &Entry, at: usize, relation: RelFile, block: u32) {
+    /// Notes how much room the page has now, when it is one of a heap. Of an image alone nobody knows that, so the last other record
+    /// tells, even when a later image or a newer page has made it useless: the map may be older than the page.
+    fn note_room(&mut self, placed: &[Placed], places: &[Place], relation: RelFile, block: u32, changed: bool) {
         let major = self.shared.context.major;
         let Worker { decoder, page, rooms, .. } = self;
-        let Some(record) = decode(decoder, of, entry, at, major) else { return };
-        if !matches!(record.rmid, id::HEAP | id::HEAP2) {
-            return;
-        }
-        let is_new = free_space::is_recorded(&record, page);
-        if let Some(category) = free_space::category(page) {
-            rooms.push((relation, block, category, is_new));
+        for place in places.iter().rev() {
+            let record = place.of(placed).records.decode(decoder, place.entry(placed), major);
+            match record {
+                Some(record) if record.rmid == id::XLOG => {}
+                Some(record) if matches!(record.rmid, id::HEAP | id::HEAP2) => {
+                    let is_new = changed && free_space::is_recorded(&record, page);
+                    rooms.extend(free_space::category(page).map(|category| (relation, block, category, is_new)));
+                    return;
+                }
+                _ => return,
+            }
         }
     }
 
@@ -336,8 +364,12 @@ impl<'a> Worker<'a> {
         let at = u64::from(within) * cluster.block_size as u64;
         let mut page = std::mem::take(&mut self.page);
         let found = match self.file(fork, segment, false)? {
-            Some(file) => read_page(file, &path(), at, &mut page),
-            None => Ok(false),
+            Some(open) => read_page(&open.file, &path(), at, &mut page),
+            None => {
+                // Not what the page before has left there.
+                page.fill(0);
+                Ok(false)
+            }
         };
         self.page = page;
         if !found? {
@@ -363,7 +395,7 @@ impl<'a> Worker<'a> {
     }
 
     /// The open file of a segment; none when there is none and it is not to be made.
-    fn file(&mut self, fork: u32, segment: u32, make: bool) -> Result<Option<&File>> {
+    fn file(&mut self, fork: u32, segment: u32, make: bool) -> Result<Option<&mut Open>> {
         let key = (fork, segment);
         if self.files.len() >= OPEN_FILES && !self.files.contains_key(&key) {
             self.files.clear();
@@ -372,8 +404,8 @@ impl<'a> Worker<'a> {
             self.files.remove(&key);
         }
         let Shared { cluster, forks, .. } = self.shared;
-        Ok(match self.files.entry(key) {
-            std::collections::hash_map::Entry::Occupied(found) => found.into_mut().as_ref(),
+        let open = match self.files.entry(key) {
+            std::collections::hash_map::Entry::Occupied(found) => found.into_mut(),
             std::collections::hash_map::Entry::Vacant(place) => {
                 let (relation, number) = forks[fork as usize];
                 let path = cluster.file(relation, number, segment);
@@ -386,9 +418,11 @@ impl<'a> Worker<'a> {
                         Err(e) => return Err(reading(&path, &e)),
                     }
                 };
-                place.insert(opened).as_ref()
+                let length = opened.as_ref().and_then(|file| file.metadata().ok()).map_or(0, |about| about.len());
+                place.insert(opened.map(|file| Open { file, length, unsynced: 0 }))
             }
-        })
+        };
+        Ok(open.as_mut())
     }
 
     /// Adds the page to those that wait to be written.
@@ -420,8 +454,17 @@ impl<'a> Worker<'a> {
         let segment = block / cluster.segment_blocks;
         let at = u64::from(block % cluster.segment_blocks) * cluster.block_size as u64;
         let (relation, number) = self.shared.forks[fork as usize];
-        if let Some(file) = self.file(fork, segment, true)? {
+        let mut full = None;
+        if let Some(Open { file, length, unsynced }) = self.file(fork, segment, true)? {
             file.write_all_at(&bytes, at).map_err(|e| failed("write", &cluster.file(relation, number, segment), &e))?;
+            *unsynced += if at < *length { bytes.len() } else { 0 };
+            if *unsynced >= SYNC_AFTER {
+                *unsynced = 0;
+                full = file.try_clone().ok();
+            }
+        }
+        if let Some(file) = full {
+            let _ = self.sync.send((file, cluster.file(relation, number, segment)));
         }
         self.run.2 = bytes;
         self.run.2.clear();
@@ -435,16 +478,36 @@ impl<'a> Worker<'a> {
         Error::new(Kind::Invalid, format!("the WAL changes block {block}, which does not exist"))
             .detail("neither the file nor the WAL has the page, and the WAL does not remove the file later")
             .hint("the server's own recovery would stop here too; restore from a backup")
-            .at(format!("{}, LSN {}", path.display(), of.start(entry)))
+            .at(format!("{}, LSN {}", path.display(), of.records.start(entry)))
     }
 }
 
-/// Bytes of a record that has nothing but its header.
-const HEADER: usize = 24;
+/// Records that are asked for before it is their turn.
+struct Ahead<'a> {
+    placed: &'a [Placed],
+    places: &'a [Place],
+    /// So many have been.
+    touched: usize,
+}
 
-fn decode<'a>(decoder: &'a mut Decoder, of: &'a Placed, entry: &Entry, at: usize, major: u8) -> Option<Record<'a>> {
-    let bytes = of.piece.bytes.get(at..at + entry.length as usize)?;
-    decoder.decode(bytes, entry.image_of(), of.start(entry), of.end(entry), major)
+impl Ahead<'_> {
+    /// Asks for those that come soon after this one.
+    #[inline]
+    fn touch(&mut self, at: usize) {
+        if self.touched > at + AHEAD / 2 {
+            return;
+        }
+        let to = (at + AHEAD).min(self.places.len());
+        for place in &self.places[self.touched.clamp(at, to)..to] {
+            place.of(self.placed).records.touch(place.entry(self.placed));
+        }
+        self.touched = to;
+    }
+}
+
+#[cold]
+fn invalid(of: &Placed, entry: &Entry) -> Error {
+    Error::new(Kind::Invalid, "a record has an invalid format").at(format!("LSN {}", of.records.start(entry)))
 }
 
 #[cold]

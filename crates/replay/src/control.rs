@@ -120,16 +120,31 @@ impl Parameters {
     }
 }
 
-/// `DB_IN_PRODUCTION`.
-const IN_PRODUCTION: u32 = 6;
+/// `DBState`.
+pub(crate) const SHUT_DOWN: u32 = 1;
+pub(crate) const SHUTDOWN_IN_RECOVERY: u32 = 2;
+pub(crate) const ARCHIVE_RECOVERY: u32 = 5;
+/// `FirstNormalUnloggedLSN`: where the server begins to count again after a crash.
+const FIRST_UNLOGGED_LSN: u64 = 1000;
 
 const STATE: usize = 16;
 const TIME: usize = 24;
 const CHECKPOINT_AT: usize = 32;
 const COPY: usize = 40;
+const UNLOGGED_LSN: usize = 128;
 const MIN_RECOVERY_POINT: usize = 136;
+const BACKUP: usize = 152;
 const WAL_LEVEL: usize = 172;
 const TRACK_COMMIT_TIMESTAMP: usize = 200;
+
+/// A backup whose end is still to come: `backupStartPoint`, `backupEndPoint`, `backupEndRequired`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Backup {
+    pub start: u64,
+    /// 0 when a record tells it.
+    pub end: u64,
+    pub is_end_required: bool,
+}
 
 /// The control file of a data directory.
 #[derive(Debug, Clone)]
@@ -163,6 +178,11 @@ impl ControlFile {
             ));
         }
         Ok(ControlFile { path, bytes, crc })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn blank() -> ControlFile {
+        ControlFile { path: PathBuf::new(), bytes: vec![0; 8192], crc: 292 }
     }
 
     fn word(&self, at: usize) -> u32 {
@@ -199,9 +219,11 @@ impl ControlFile {
         self.word(MIN_RECOVERY_POINT + 8)
     }
 
-    /// `backupStartPoint`, `backupEndPoint` or `backupEndRequired` is set.
-    pub(crate) fn is_in_backup(&self) -> bool {
-        u64_at(&self.bytes, 152) != 0 || u64_at(&self.bytes, 160) != 0 || self.bytes[168] != 0
+    /// The backup whose end was not reached yet.
+    pub(crate) fn backup(&self) -> Option<Backup> {
+        let [start, end] = [0, 8].map(|at| u64_at(&self.bytes, BACKUP + at));
+        let is_end_required = self.bytes[BACKUP + 16] != 0;
+        (start != 0 || end != 0 || is_end_required).then_some(Backup { start, end, is_end_required })
     }
 
     pub(crate) fn wal_log_hints(&self) -> bool {
@@ -230,15 +252,46 @@ impl ControlFile {
         self.put(TRACK_COMMIT_TIMESTAMP, &[parameters.track_commit_timestamp.into()]);
     }
 
-    /// The state of a server that crashed right after this checkpoint, whose record begins where it says redo does.
+    /// The state of a server that was shut down with this checkpoint, whose record begins where it says redo does.
     pub(crate) fn set_checkpoint(&mut self, checkpoint: Checkpoint, major: u8) {
-        self.put(STATE, &IN_PRODUCTION.to_le_bytes());
+        self.put(STATE, &SHUT_DOWN.to_le_bytes());
+        self.put(UNLOGGED_LSN, &FIRST_UNLOGGED_LSN.to_le_bytes());
         self.put(TIME, &checkpoint.time.to_le_bytes());
         self.put(CHECKPOINT_AT, &checkpoint.redo.to_le_bytes());
         self.put(COPY, &checkpoint.to_bytes(major));
-        // minRecoveryPoint, its timeline, the three of a backup.
+        // minRecoveryPoint and its timeline.
         self.put(MIN_RECOVERY_POINT, &[0; 12]);
-        self.put(152, &[0; 17]);
+        self.set_backup(None);
+    }
+
+    /// The state of a server in archive recovery whose last restartpoint is at a checkpoint.
+    pub(crate) fn set_restartpoint(
+        &mut self,
+        at: u64,
+        record: &[u8; CHECKPOINT_SIZE],
+        backup: Option<Backup>,
+        time: i64,
+    ) {
+        self.put(STATE, &ARCHIVE_RECOVERY.to_le_bytes());
+        self.put(TIME, &time.to_le_bytes());
+        self.put(CHECKPOINT_AT, &at.to_le_bytes());
+        self.put(COPY, record);
+        self.set_backup(backup);
+    }
+
+    /// Recovery must not end before.
+    pub(crate) fn raise_min_recovery_point(&mut self, lsn: u64, timeline: u32) {
+        if self.min_recovery_point() < lsn {
+            self.put(MIN_RECOVERY_POINT, &lsn.to_le_bytes());
+            self.put(MIN_RECOVERY_POINT + 8, &timeline.to_le_bytes());
+        }
+    }
+
+    fn set_backup(&mut self, backup: Option<Backup>) {
+        let Backup { start, end, is_end_required } = backup.unwrap_or_default();
+        self.put(BACKUP, &start.to_le_bytes());
+        self.put(BACKUP + 8, &end.to_le_bytes());
+        self.put(BACKUP + 16, &[is_end_required.into()]);
     }
 
     fn put(&mut self, at: usize, value: &[u8]) {
@@ -280,5 +333,18 @@ mod tests {
         wanted[20..24].fill(0);
         assert_eq!(parsed.to_bytes(16), wanted);
         assert_eq!(Checkpoint::parse(&bytes[..87]), None);
+    }
+
+    #[test]
+    fn a_restartpoint_never_takes_the_least_place_back() {
+        let mut control = ControlFile::blank();
+        let backup = Backup { start: 7, end: 8, is_end_required: true };
+        control.set_restartpoint(500, &[1; CHECKPOINT_SIZE], Some(backup), 9);
+        control.raise_min_recovery_point(600, 2);
+        assert_eq!((control.state(), control.checkpoint_at(), control.backup()), (ARCHIVE_RECOVERY, 500, Some(backup)));
+        control.set_restartpoint(400, &[2; CHECKPOINT_SIZE], None, 9);
+        control.raise_min_recovery_point(599, 1);
+        assert_eq!((control.min_recovery_point(), control.min_recovery_timeline()), (600, 2));
+        assert_eq!((control.checkpoint_at(), control.backup()), (400, None));
     }
 }

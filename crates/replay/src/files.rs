@@ -213,15 +213,31 @@ impl Cluster {
         Ok(())
     }
 
-    /// Makes all that was written to a fork last.
-    pub(crate) fn sync_fork(&self, relation: RelFile, fork: u8) -> Result<()> {
-        let first = self.first_file(relation, fork);
-        for segment in 0.. {
-            if !sync_file(&segment_path(&first, segment))? {
-                break;
+    /// All files and folders of the data directory, and of its tablespaces and its WAL where those are elsewhere.
+    pub(crate) fn all_files(&self) -> Result<Vec<PathBuf>> {
+        let elsewhere = |path: &Path| {
+            path.parent().is_some_and(|parent| parent == self.root.join("pg_tblspc"))
+                || path == self.root.join("pg_wal")
+        };
+        let (mut found, mut folders) = (Vec::new(), vec![self.root.clone()]);
+        while let Some(folder) = folders.pop() {
+            let entries = match fs::read_dir(&folder) {
+                Ok(entries) => entries,
+                Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => continue,
+                Err(e) => return Err(reading(&folder, &e)),
+            };
+            for entry in entries {
+                let entry = entry.map_err(|e| reading(&folder, &e))?;
+                let (path, kind) = (entry.path(), entry.file_type().map_err(|e| reading(&folder, &e))?);
+                if kind.is_dir() || kind.is_symlink() && elsewhere(&path) && path.is_dir() {
+                    folders.push(path);
+                } else if kind.is_file() {
+                    found.push(path);
+                }
             }
+            found.push(folder);
         }
-        Ok(())
+        Ok(found)
     }
 
     /// Makes the files in a folder last, and their names.
@@ -244,9 +260,7 @@ impl Cluster {
     ///
     /// The other name is one of the server's own temporary files, which it removes when it starts: nothing is left when we are killed.
     pub(crate) fn replace(&self, path: &Path, bytes: &[u8]) -> Result<()> {
-        let folder = self.temporary_folder();
-        self.make_folder(&folder)?;
-        let temporary = folder.join("pgsql_tmp_leadline");
+        let temporary = self.temporary_file()?;
         self.write_whole(&temporary, bytes, path)?;
         match fs::rename(&temporary, path) {
             // A tablespace on another device.
@@ -271,6 +285,13 @@ impl Cluster {
             fs::set_permissions(path, mode).map_err(|e| failed("write", path, &e))?;
         }
         Ok(())
+    }
+
+    /// A name for a file that the server removes when it starts, in a folder that is there.
+    pub(crate) fn temporary_file(&self) -> Result<PathBuf> {
+        let folder = self.temporary_folder();
+        self.make_folder(&folder)?;
+        Ok(folder.join("pgsql_tmp_leadline"))
     }
 
     fn temporary_folder(&self) -> PathBuf {

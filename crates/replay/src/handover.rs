@@ -1,8 +1,7 @@
 //! The end of recovery: a shutdown checkpoint after the last record, and a control file that names it.
 //!
-//! The directory is then what a server leaves that crashed right after the checkpoint at the end of its own recovery: the next start
-//! finds nothing to redo, resets unlogged tables and goes on. The control file is written last, as one sector. Until then the old
-//! checkpoint stands, and the server's own recovery does all of it again.
+//! The directory is then what a server leaves that was shut down in order: the next start finds nothing to redo and goes on. The control
+//! file is written last, as one sector. Until then the old checkpoint stands, and the server's own recovery does all of it again.
 //!
 //! Source: `CreateCheckPoint`, `CreateOverwriteContrecordRecord` in `access/transam/xlog.c`; `access/xlog_internal.h`.
 
@@ -11,7 +10,10 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use leadline_errors::{Error, Kind, Result};
+use leadline_wal::record::EPOCH_US;
 use leadline_wal::rmgr::id;
+use leadline_wal::rmgr::xlog::{CHECKPOINT_SHUTDOWN, OVERWRITE_CONTRECORD};
+use leadline_wal::timeline::segment_name;
 use leadline_wal::version::MAGICS;
 use leadline_wal::{Log, Lsn, Range, Reader};
 
@@ -26,13 +28,6 @@ const LONG_HEADER: u64 = 40;
 const FIRST_IS_CONTRECORD: u16 = 1;
 const HAS_LONG_HEADER: u16 = 2;
 const FIRST_IS_OVERWRITE_CONTRECORD: u16 = 8;
-
-/// `XLOG_CHECKPOINT_SHUTDOWN`, `XLOG_OVERWRITE_CONTRECORD`.
-const CHECKPOINT_SHUTDOWN: u8 = 0x00;
-const OVERWRITE_CONTRECORD: u8 = 0xD0;
-
-/// Seconds from 1970 to 2000, where the server's clock begins.
-const EPOCH_2000: i64 = 946_684_800;
 
 /// Where the log ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,8 +65,7 @@ impl<'a> Tail<'a> {
     }
 
     fn path(&self, at: u64) -> PathBuf {
-        let (number, per) = (at / self.segment, 0x1_0000_0000 / self.segment);
-        let name = format!("{:08X}{:08X}{:08X}", self.timeline, number / per, number % per);
+        let name = segment_name(self.timeline, at / self.segment, self.segment);
         self.cluster.root.join("pg_wal").join(name)
     }
 
@@ -215,7 +209,7 @@ pub(crate) fn append_checkpoint(tail: &mut Tail<'_>, end: &End, checkpoint: &Che
     if let Some((record, missing)) = end.incomplete {
         // Standbys may have the first part of the record: they are told that it was given up.
         let mut main = record.to_le_bytes().to_vec();
-        main.extend(((checkpoint.time - EPOCH_2000) * 1_000_000).to_le_bytes());
+        main.extend((checkpoint.time * 1_000_000 - EPOCH_US).to_le_bytes());
         tail.pages.retain(|page, _| *page < missing);
         (last, at) = tail.append(missing, last, OVERWRITE_CONTRECORD, &main, FIRST_IS_OVERWRITE_CONTRECORD)?;
     }

@@ -12,7 +12,8 @@
 //! read    log from redo to its end              pieces.rs by page, state.rs all else; refuse
 //! pages   folders, files removed and cut        folders.rs, lifetime.rs
 //!         pages, in as many rounds as memory needs  apply.rs
-//! sync    every file the log refers to
+//! reset   unlogged relations and statistics       unlogged.rs
+//! sync    every file
 //! status  pg_xact, pg_multixact, pg_commit_ts, relation maps, prepared transactions, origins
 //! hand over  checkpoint in the log, control file    handover.rs
 //! ```
@@ -20,11 +21,18 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+mod account;
 mod apply;
+mod archive;
+mod by_page;
 mod control;
+mod dealt;
 mod files;
 mod folders;
+mod fork_files;
+mod goal;
 mod handover;
+mod label;
 mod lifetime;
 mod lock;
 mod look;
@@ -32,10 +40,14 @@ mod multixact;
 mod origins;
 mod page_at;
 mod pieces;
+mod relation_at;
+mod restore;
 mod scan;
 mod slru;
+mod spill;
 mod state;
 mod store;
+mod unlogged;
 mod xact;
 mod xids;
 
@@ -48,14 +60,26 @@ use leadline_errors::Result;
 use leadline_redo::Context;
 use leadline_wal::{Log, Lsn, Range};
 
+use account::Times;
+pub use account::{Phase, ThreadTime};
 pub use apply::Work;
+pub use archive::{Follow, Source};
 use control::ControlFile;
+use dealt::Dealt;
 use files::Cluster;
+pub use goal::Goal;
 use handover::{End, Tail};
+use leadline_datadir::RelFile;
 pub use page_at::{page_at, PageAt};
+pub use relation_at::{relation_at, RelationAt, Wish};
+pub use restore::{restore, Restorable, Restored};
 pub use scan::Sum;
-use scan::{How, Scanned};
+use scan::{Found, How, Scanned};
+use spill::Spilled;
 use state::{Stage, State};
+
+/// More than this is not used, so that the records of a partition can be counted with 32 bits.
+const MOST_MEMORY: usize = 128 << 30;
 
 /// How to recover.
 #[derive(Debug, Clone, Copy)]
@@ -64,30 +88,6 @@ pub struct Options {
     pub memory: u64,
     /// Threads that read the log and apply records.
     pub threads: usize,
-}
-
-/// What is being done.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub enum Phase {
-    Read,
-    Pages,
-    Sync,
-    Status,
-    HandOver,
-}
-
-impl Phase {
-    /// For programs.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Phase::Read => "read",
-            Phase::Pages => "pages",
-            Phase::Sync => "sync",
-            Phase::Status => "status",
-            Phase::HandOver => "hand over",
-        }
-    }
 }
 
 /// Told of progress: the phase, how much of it is done, and of how much. False ends the work.
@@ -126,12 +126,49 @@ pub struct Report {
     pub dropped_relations: u64,
     /// What was done to pages.
     pub work: Work,
-    /// How often pages were written: 1 when memory was enough.
+    /// The same by relation and fork.
+    pub forks_work: BTreeMap<(RelFile, u8), Work>,
+    /// How long each thread took that read the log or wrote pages.
+    pub threads: Vec<ThreadTime>,
+    /// How often a page may have been written: 1 when memory, or a temporary file, was enough.
     pub rounds: u64,
+    /// Bytes of records that did not fit the memory and went through a temporary file.
+    pub spilled_bytes: u64,
     /// Where the added checkpoint begins; 0 when nothing was written.
     pub checkpoint: Lsn,
+    /// Of a base backup: how far it is, and what is left to the server.
+    pub restored: Option<Restored>,
     /// Seconds that each phase took.
     pub seconds: Vec<(Phase, f64)>,
+}
+
+impl Report {
+    /// Adds what was done in the next part of the log.
+    fn add(&mut self, next: &Report) {
+        for (kind, sum) in &next.sums {
+            self.sums.entry(*kind).or_default().add(sum);
+        }
+        self.changes += next.changes;
+        self.kept_bytes = self.kept_bytes.max(next.kept_bytes);
+        self.commits += next.commits;
+        self.aborts += next.aborts;
+        self.prepared = next.prepared;
+        self.forks += next.forks;
+        self.dropped_relations += next.dropped_relations;
+        self.work.add(&next.work);
+        for (fork, work) in &next.forks_work {
+            self.forks_work.entry(*fork).or_default().add(work);
+        }
+        self.threads.extend(&next.threads);
+        self.spilled_bytes += next.spilled_bytes;
+        self.rounds = self.rounds.max(next.rounds);
+        for (phase, took) in &next.seconds {
+            match self.seconds.iter_mut().find(|(of, _)| of == phase) {
+                Some((_, sum)) => *sum += took,
+                None => self.seconds.push((*phase, *took)),
+            }
+        }
+    }
 }
 
 /// All that is known once the log was read.
@@ -144,6 +181,7 @@ struct Read {
     state: State,
     scanned: Scanned,
     end: End,
+    times: Times,
     report: Report,
 }
 
@@ -180,7 +218,6 @@ pub fn recover(root: &Path, options: &Options, progress: Progress<'_>) -> Result
 
 /// Looks at the directory and reads its log; none when the server was shut down in order.
 fn read(root: &Path, options: &Options, memory: usize, progress: Progress<'_>) -> Result<Option<Read>> {
-    let begun = Instant::now();
     let Some((cluster, control)) = look::look(root)? else { return Ok(None) };
     let checkpoint = control.checkpoint();
     let redo = Lsn(checkpoint.redo);
@@ -188,13 +225,33 @@ fn read(root: &Path, options: &Options, memory: usize, progress: Progress<'_>) -
     let log = Arc::new(Log::open(root, Some(timeline), Some(redo), None)?.keeping(look::KEEP_ALL));
     look::check_log(&cluster, &control, &log)?;
     let range = log.range(Some(redo), None)?;
+    let mut read = read_log(cluster, control, log, range, options, memory, progress)?;
+    read.end = Tail::new(&read.cluster, &read.log).find_end(read.end.at, read.end.last)?;
+    read.report.end = Lsn(read.end.at);
+    look::check_end(&read.cluster, &read.control, &read.state, &read.end)?;
+    look::check_state(&read.cluster, &read.state, &[])?;
+    Ok(Some(read))
+}
+
+/// Reads a part of the log; `end` is where reading stopped.
+fn read_log(
+    cluster: Cluster,
+    control: ControlFile,
+    log: Arc<Log>,
+    range: Range,
+    options: &Options,
+    memory: usize,
+    progress: Progress<'_>,
+) -> Result<Read> {
+    let begun = Instant::now();
     let context = Context {
         major: cluster.major,
         block_size: cluster.block_size as u32,
         hint_bits_are_logged: cluster.checksums || control.wal_log_hints(),
     };
-    let mut state = State::new(root, cluster.major, &control)?;
-    let how = How { context, threads: options.threads.max(1), memory };
+    let mut state = State::new(&cluster.root, cluster.major, &control)?;
+    let times = Times::default();
+    let how = how(&cluster, context, options.threads, memory, &times);
     let total = range.to.0 - range.from.0;
     let mut stopped = false;
     let scanned = scan::first(&log, range, &how, &mut state, &mut |done| {
@@ -205,12 +262,11 @@ fn read(root: &Path, options: &Options, memory: usize, progress: Progress<'_>) -
         return Err(apply::interrupted());
     }
     let (stop, reason) = scanned.ending.early.clone().unwrap_or((range.to, "the last segment ends here".to_owned()));
-    let end = Tail::new(&cluster, &log).find_end(stop.0, scanned.ending.last.0)?;
-    look::check_state(&cluster, &control, &state, &end)?;
+    let end = End { at: stop.0, last: scanned.ending.last.0, incomplete: None };
     let report = Report {
         major: cluster.major,
-        redo,
-        end: Lsn(end.at),
+        redo: range.from,
+        end: stop,
         end_reason: reason,
         timeline: log.timeline,
         changes: scanned.refs,
@@ -224,60 +280,18 @@ fn read(root: &Path, options: &Options, memory: usize, progress: Progress<'_>) -
         seconds: vec![(Phase::Read, begun.elapsed().as_secs_f64())],
         ..Report::default()
     };
-    Ok(Some(Read { cluster, control, context, log, range, state, scanned, end, report }))
+    Ok(Read { cluster, control, context, log, range, state, scanned, end, times, report })
 }
 
-/// Writes all that was read.
-fn write(read: Read, options: &Options, progress: Progress<'_>) -> Result<Report> {
-    let Read { cluster, mut control, context, log, range, state, mut scanned, end, mut report } = read;
-    let how = How { context, threads: options.threads.max(1), memory: options.memory as usize };
-    let begun = Instant::now();
-    let total = report.changes;
-    let mut done_before = 0;
-    let mut from = range.from.0;
-    for stage in &state.stages {
-        let to = stage.until.unwrap_or(range.to.0);
-        prepare_files(&cluster, stage)?;
-        let mut rounds = vec![(from, to)];
-        let mut first = scanned.dealt.take();
-        if first.is_none() {
-            rounds = split(&scanned.weights, from, to, how.memory);
-        }
-        for (from, to) in rounds {
-            let dealt = match first.take() {
-                Some(dealt) => dealt,
-                None => {
-                    let part = Range { from: Lsn(from), to: Lsn(to) };
-                    scan::again(&log, part, &how, &mut |_| progress(Phase::Pages, done_before, total))?
-                }
-            };
-            let mut tell = |done| progress(Phase::Pages, done_before + done, total);
-            let work = apply::apply(&cluster, &context, &stage.lifetimes, dealt, how.threads, &mut tell)?;
-            done_before += work.applied + work.superseded + work.removed + work.older;
-            report.work.add(&work);
-            report.rounds += 1;
-        }
-        for (relation, fork, blocks) in stage.lifetimes.forks() {
-            cluster.extend(relation, fork, blocks)?;
-        }
-        store::relmaps(&cluster, &stage.relmaps)?;
-        if let Some((source, target)) = stage.copy {
-            folders::copy_database(&cluster, source, target)?;
-        }
-        from = to;
-    }
-    report.seconds.push((Phase::Pages, begun.elapsed().as_secs_f64()));
-    timed(&mut report, Phase::Sync, || {
-        let forks: Vec<_> = state.stages.iter().flat_map(|stage| stage.lifetimes.forks()).collect();
-        store::sync(&cluster, &forks, how.threads, &mut |done| progress(Phase::Sync, done, forks.len() as u64))
-    })?;
-    progress_or_stop(progress, Phase::Status)?;
-    timed(&mut report, Phase::Status, || store::status(&cluster, &state))?;
-    progress_or_stop(progress, Phase::HandOver)?;
+/// Writes all that was read, and hands over.
+fn write(mut read: Read, options: &Options, progress: Progress<'_>) -> Result<Report> {
+    // The crashed server may not have synced the end of its log. If the power failed now, files could be of a later time than the log.
+    read.cluster.sync_files_of(&read.cluster.root.join("pg_wal"))?;
+    write_files(&mut read, options, true, progress)?;
+    let Read { cluster, mut control, log, state, end, mut report, .. } = read;
     let mut written = None;
     timed(&mut report, Phase::HandOver, || {
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_secs() as i64);
-        let checkpoint = control::Checkpoint { time: now, ..state.checkpoint };
+        let checkpoint = control::Checkpoint { time: now(), ..state.checkpoint };
         let mut tail = Tail::new(&cluster, &log);
         let checkpoint = handover::append_checkpoint(&mut tail, &end, &checkpoint)?;
         handover::check_appended(&cluster, log.timeline, &checkpoint)?;
@@ -290,6 +304,71 @@ fn write(read: Read, options: &Options, progress: Progress<'_>) -> Result<Report
     })?;
     report.checkpoint = Lsn(written.unwrap_or(0));
     Ok(report)
+}
+
+/// Seconds since 1970.
+fn now() -> i64 {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_secs() as i64)
+}
+
+/// Brings all files to the end of what was read, and makes that last. The control file is not touched. `starts_new`: what a server
+/// empties before it accepts sessions is emptied here.
+fn write_files(read: &mut Read, options: &Options, starts_new: bool, progress: Progress<'_>) -> Result<()> {
+    let Read { cluster, context, log, range, state, scanned, times, report, .. } = read;
+    let memory = usize::try_from(options.memory).unwrap_or(usize::MAX);
+    let how = how(cluster, *context, options.threads, memory, times);
+    let begun = Instant::now();
+    let total = report.changes;
+    let mut done_before = 0;
+    let mut from = range.from.0;
+    for stage in &state.stages {
+        let to = stage.until.unwrap_or(range.to.0);
+        prepare_files(cluster, stage)?;
+        let records = std::mem::replace(&mut scanned.records, Found::InLog);
+        if let Found::Spilled(spill, _) = &records {
+            report.spilled_bytes = spill.bytes();
+        }
+        let sources = sources(records, &scanned.weights, from, to, how.memory);
+        report.rounds += sources.iter().map(|of_some| of_some.len() as u64).max().unwrap_or(0);
+        let mut portions = sources.into_iter().flatten().map(Portion::begin);
+        let mut next = portions.next();
+        while let Some(portion) = next {
+            // The next one is read from the disk while this one is applied.
+            next = portions.next();
+            let dealt = match portion {
+                Portion::Dealt(dealt) => dealt,
+                Portion::Spilled(spilled) => spilled.read()?,
+                Portion::Log(part) => {
+                    scan::again(log, part, &how, &mut |_| progress(Phase::Pages, done_before, total))?
+                }
+            };
+            let mut tell = |done| progress(Phase::Pages, done_before + done, total);
+            let by_fork = apply::apply(cluster, context, &stage.lifetimes, dealt, how.threads, times, &mut tell)?;
+            for (fork, work) in by_fork {
+                done_before += work.applied + work.superseded + work.removed + work.older;
+                report.work.add(&work);
+                report.forks_work.entry(fork).or_default().add(&work);
+            }
+        }
+        for (relation, fork, blocks) in stage.lifetimes.forks() {
+            cluster.extend(relation, fork, blocks)?;
+        }
+        store::relmaps(cluster, &stage.relmaps)?;
+        if let Some((source, target)) = stage.copy {
+            folders::copy_database(cluster, source, target)?;
+        }
+        from = to;
+    }
+    if starts_new {
+        unlogged::reset(cluster)?;
+        unlogged::discard_statistics(cluster)?;
+    }
+    report.seconds.push((Phase::Pages, begun.elapsed().as_secs_f64()));
+    timed(report, Phase::Sync, || store::sync(cluster, &mut |done, total| progress(Phase::Sync, done, total)))?;
+    progress_or_stop(progress, Phase::Status)?;
+    timed(report, Phase::Status, || store::status(cluster, state))?;
+    report.threads = times.all();
+    progress_or_stop(progress, Phase::HandOver)
 }
 
 fn progress_or_stop(progress: Progress<'_>, phase: Phase) -> Result<()> {
@@ -311,6 +390,45 @@ fn timed(report: &mut Report, phase: Phase, work: impl FnOnce() -> Result<()>) -
 fn prepare_files(cluster: &Cluster, stage: &Stage) -> Result<()> {
     stage.folders.iter().try_for_each(|change| change.apply(cluster))?;
     stage.lifetimes.cut_files(cluster)
+}
+
+fn how<'a>(cluster: &'a Cluster, context: Context, threads: usize, memory: usize, times: &Times) -> How<'a> {
+    let (threads, memory) = (threads.max(1), memory.min(MOST_MEMORY));
+    How { context, threads, memory, cluster, times: times.clone(), pages: Arc::default() }
+}
+
+/// Where records come from that are in memory at once.
+enum Portion {
+    Dealt(Dealt),
+    Spilled(Spilled),
+    Log(Range),
+}
+
+impl Portion {
+    fn begin(self) -> Portion {
+        match self {
+            Portion::Spilled(spilled) => Portion::Spilled(spilled.begin()),
+            other => other,
+        }
+    }
+}
+
+/// What is to be done one after the other. Sources that follow each other inside change the same pages.
+fn sources(records: Found, weights: &[(u64, usize)], from: u64, to: u64, memory: usize) -> Vec<Vec<Portion>> {
+    match records {
+        Found::Dealt(dealt) => vec![vec![Portion::Dealt(dealt)]],
+        Found::Spilled(spill, forks) => {
+            let (spill, forks) = (Arc::new(spill), Arc::new(forks));
+            let of_one = |blocks| Portion::Spilled(Spilled::new(&spill, &forks, blocks));
+            // While one is applied the next is read, and unpacked.
+            let rounds = spill.rounds(memory / 3);
+            rounds.into_iter().map(|rounds| rounds.into_iter().map(of_one).collect()).collect()
+        }
+        Found::InLog => {
+            let parts = split(weights, from, to, memory);
+            vec![parts.into_iter().map(|(from, to)| Portion::Log(Range { from: Lsn(from), to: Lsn(to) })).collect()]
+        }
+    }
 }
 
 /// Parts of a range whose records fit the memory; each is at least one chunk.

@@ -93,6 +93,17 @@ impl Lifetimes {
         truncated.map(|(lsn, _, _)| *lsn).max().unwrap_or(0).max(cuts.dropped).max(database)
     }
 
+    /// How many blocks are left of a fork that was cut; none when it was not.
+    pub(crate) fn left(&self, relation: RelFile, fork: u8) -> Option<u32> {
+        self.forks.get(&(relation, fork)).and_then(|of| of.cut)
+    }
+
+    /// The relation was removed, alone or with its database.
+    pub(crate) fn is_dropped(&self, relation: RelFile) -> bool {
+        self.databases.contains_key(&(relation.spc, relation.db))
+            || self.cuts.get(&relation).is_some_and(|cuts| cuts.dropped != 0)
+    }
+
     /// Removes and cuts what is on disk, before pages are written.
     pub(crate) fn cut_files(&self, cluster: &Cluster) -> Result<()> {
         let mut folders = std::collections::BTreeSet::new();

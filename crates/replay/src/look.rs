@@ -7,7 +7,7 @@ use leadline_errors::{Error, Kind, Result};
 use leadline_wal::kept::Kept;
 use leadline_wal::{Log, Lsn};
 
-use crate::control::ControlFile;
+use crate::control::{ControlFile, ARCHIVE_RECOVERY, SHUTDOWN_IN_RECOVERY, SHUT_DOWN};
 use crate::files::Cluster;
 use crate::handover::End;
 use crate::state::State;
@@ -15,16 +15,13 @@ use crate::state::State;
 /// Records whole, however long.
 pub(crate) const KEEP_ALL: Kept = Kept { front: usize::MAX, main: usize::MAX, piece: 1 << 16 };
 
-const SHUTDOWN: u32 = 1;
-const SHUTDOWN_IN_RECOVERY: u32 = 2;
-const ARCHIVE_RECOVERY: u32 = 5;
 /// The size of pages that all released builds have.
 const PAGE: usize = 8192;
 
 /// What all refusals end with.
 const SERVER: &str = "start the server: its own recovery works as before";
 
-fn refused(message: &str) -> Error {
+pub(crate) fn refused(message: &str) -> Error {
     Error::new(Kind::Unsupported, message).hint(SERVER)
 }
 
@@ -34,8 +31,22 @@ pub(crate) fn running(pid: u32) -> Error {
         .hint("only a server that is down can be recovered")
 }
 
-/// Looks at the directory; none when its server was shut down in order.
-pub(crate) fn look(root: &Path) -> Result<Option<(Cluster, ControlFile)>> {
+/// What is known of a directory before its log is read.
+pub(crate) struct Looked {
+    pub cluster: Cluster,
+    pub control: ControlFile,
+    pub condition: Condition,
+}
+
+impl Looked {
+    /// Whether archive recovery is asked for.
+    pub(crate) fn has_signal(&self) -> bool {
+        self.condition.has_recovery_signal || self.condition.has_standby_signal
+    }
+}
+
+/// Looks at the directory, whatever is to be done with it.
+pub(crate) fn look_at(root: &Path) -> Result<Looked> {
     let dir = DataDir::open(root)?;
     let condition = Condition::of(root);
     if let Server::Running { pid, .. } = condition.server {
@@ -52,33 +63,6 @@ pub(crate) fn look(root: &Path) -> Result<Option<(Cluster, ControlFile)>> {
             Error::new(Kind::Invalid, format!("PG_VERSION says {version}, but pg_control is from {major}")).at(root)
         );
     }
-    for (is_there, name, what) in [
-        (condition.has_backup_label, "backup_label", "a base backup"),
-        (condition.has_recovery_signal, "recovery.signal", "an archive recovery"),
-        (condition.has_standby_signal, "standby.signal", "a standby"),
-    ] {
-        if is_there {
-            return Err(
-                refused(&format!("{what} cannot be recovered yet, only a server that crashed")).at(root.join(name))
-            );
-        }
-    }
-    match control.state() {
-        SHUTDOWN => return Ok(None),
-        SHUTDOWN_IN_RECOVERY | ARCHIVE_RECOVERY => {
-            return Err(refused(
-                "a standby or an archive recovery cannot be recovered yet, only a server that crashed",
-            )
-            .detail("pg_control says that the server was in recovery")
-            .at(&control.path));
-        }
-        _ => {}
-    }
-    if control.is_in_backup() {
-        return Err(refused("a base backup cannot be recovered yet")
-            .detail("pg_control names the start of a backup")
-            .at(&control.path));
-    }
     if dir.block_size != PAGE {
         return Err(refused("only data directories with pages of 8 kB can be recovered")
             .detail(format!("this one has pages of {} bytes", dir.block_size))
@@ -88,14 +72,44 @@ pub(crate) fn look(root: &Path) -> Result<Option<(Cluster, ControlFile)>> {
     let major = dir.major as u8;
     let cluster =
         Cluster::new(root, major, control.catalog_version(), dir.block_size, layout.relseg_size, dir.checksums)?;
+    Ok(Looked { cluster, control, condition })
+}
+
+/// Looks at the directory of a server that crashed; none when it was shut down in order.
+pub(crate) fn look(root: &Path) -> Result<Option<(Cluster, ControlFile)>> {
+    let Looked { cluster, control, condition } = look_at(root)?;
+    for (is_there, name, what) in [
+        (condition.has_backup_label, "backup_label", "a base backup"),
+        (condition.has_recovery_signal, "recovery.signal", "a data directory for archive recovery"),
+        (condition.has_standby_signal, "standby.signal", "a standby"),
+    ] {
+        if is_there {
+            return Err(Error::new(Kind::Usage, format!("this is {what}, not a server that crashed"))
+                .hint("give its archived WAL, with --archive or --restore-command; or start the server")
+                .at(root.join(name)));
+        }
+    }
+    match control.state() {
+        SHUT_DOWN => return Ok(None),
+        SHUTDOWN_IN_RECOVERY | ARCHIVE_RECOVERY => {
+            return Err(refused("this is a standby or an archive recovery, not a server that crashed")
+                .detail("pg_control says that the server was in recovery")
+                .at(&control.path));
+        }
+        _ => {}
+    }
+    if control.backup().is_some() {
+        return Err(refused("this is a base backup, not a server that crashed")
+            .detail("pg_control names the start of a backup")
+            .at(&control.path));
+    }
     Ok(Some((cluster, control)))
 }
 
 /// Whether the log is this server's.
 pub(crate) fn check_log(cluster: &Cluster, control: &ControlFile, log: &Log) -> Result<()> {
     let wrong = |message: &str, found: String, wanted: String| {
-        let pg_wal = cluster.root.join("pg_wal");
-        Err(Error::new(Kind::Invalid, message).detail(format!("{found}, pg_control says {wanted}")).at(pg_wal))
+        Err(Error::new(Kind::Invalid, message).detail(format!("{found}, pg_control says {wanted}")).at(&log.path))
     };
     if log.system_id != control.system_id() {
         return wrong("the WAL is from another server", log.system_id.to_string(), control.system_id().to_string());
@@ -113,8 +127,8 @@ pub(crate) fn check_log(cluster: &Cluster, control: &ControlFile, log: &Log) -> 
     Ok(())
 }
 
-/// Whether what the log holds can be done.
-pub(crate) fn check_state(cluster: &Cluster, control: &ControlFile, state: &State, end: &End) -> Result<()> {
+/// Whether the log begins and ends where the control file says that it must.
+pub(crate) fn check_end(cluster: &Cluster, control: &ControlFile, state: &State, end: &End) -> Result<()> {
     let pg_wal = cluster.root.join("pg_wal");
     if !state.checkpoint_seen {
         return Err(Error::new(Kind::Invalid, "the WAL does not have the checkpoint that pg_control names")
@@ -127,17 +141,22 @@ pub(crate) fn check_state(cluster: &Cluster, control: &ControlFile, state: &Stat
             .detail(format!("it must reach {}, but ends at {}", Lsn(control.min_recovery_point()), Lsn(end.at)))
             .at(pg_wal));
     }
+    Ok(())
+}
+
+/// Whether what the log holds can be done. `linked`: tablespaces whose links will be made.
+pub(crate) fn check_state(cluster: &Cluster, state: &State, linked: &[u32]) -> Result<()> {
     if let Some((rmid, lsn)) = state.custom {
         return Err(refused("the WAL has records of an extension, which only the extension can replay")
-            .detail(format!("resource manager {rmid} at LSN {}", Lsn(lsn)))
-            .at(pg_wal));
+            .detail(format!("resource manager {rmid}"))
+            .at(format!("LSN {}", Lsn(lsn))));
     }
     for stage in &state.stages {
         stage.folders.iter().try_for_each(|change| change.check())?;
         let made: Vec<u32> = stage.folders.iter().filter_map(|change| change.made_space()).collect();
         for (relation, _, _) in stage.lifetimes.forks() {
             let space = relation.spc;
-            if matches!(space, 1663 | 1664) || made.contains(&space) {
+            if matches!(space, 1663 | 1664) || made.contains(&space) || linked.contains(&space) {
                 continue;
             }
             let folder = cluster.space(space).join(&cluster.version_folder);

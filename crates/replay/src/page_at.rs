@@ -8,7 +8,7 @@ use leadline_errors::{Error, Kind, Result};
 use leadline_redo::{apply, rule, targets, Applied, Context, Part, Target};
 use leadline_wal::parallel::{self, Work};
 use leadline_wal::rmgr::id;
-use leadline_wal::{Decoder, Log, Lsn, Reader, Record};
+use leadline_wal::{Decoder, Ending, Log, Lsn, Reader, Record};
 
 use crate::control::ControlFile;
 use crate::lifetime::Lifetimes;
@@ -31,12 +31,61 @@ pub struct PageAt {
     pub applied: u64,
 }
 
-/// A record of the page, kept.
-struct Kept {
-    start: Lsn,
+/// A record of a page, kept.
+pub(crate) struct Kept {
+    pub start: Lsn,
     end: Lsn,
-    part: Part,
+    pub part: Part,
     bytes: Vec<u8>,
+}
+
+impl Kept {
+    pub(crate) fn of(record: &Record<'_>, part: Part) -> Kept {
+        let image = if let Part::Block(id) = part { Some(id) } else { None };
+        let mut bytes = Vec::new();
+        record.copy_for(image, &mut bytes);
+        Kept { start: record.start, end: record.end, part, bytes }
+    }
+
+    /// Takes the page over the record.
+    pub(crate) fn apply(
+        &self,
+        decoder: &mut Decoder,
+        context: &Context,
+        page: BlockId,
+        bytes: &mut [u8],
+    ) -> Result<Applied> {
+        let image = if let Part::Block(id) = self.part { Some(id) } else { None };
+        let Some(record) = decoder.decode(&self.bytes, image, self.start, self.end, context.major) else {
+            return Err(Error::new(Kind::Invalid, "a record has an invalid format").at(format!("LSN {}", self.start)));
+        };
+        let target = Target { page, part: self.part };
+        apply(context, &record, &target, bytes).map_err(|misfit| crate::apply::wrong(&misfit, self.start, &target))
+    }
+}
+
+/// What a record removes files or parts of files by; none when it does not.
+pub(crate) fn cuts(record: &Record<'_>, block_size: u32) -> Result<Option<Lifetimes>> {
+    let mut lifetimes = Lifetimes::default();
+    match record.rmid {
+        id::XACT => match crate::xact::ended(record) {
+            Some(Ok(ended)) if ended.drops_files() => {
+                ended.dropped().for_each(|dropped| lifetimes.drop_relation(dropped, record.start.0));
+            }
+            _ => return Ok(None),
+        },
+        id::SMGR => match rule::truncation(record).filter(|_| record.info & 0xF0 == 0x20) {
+            Some(truncation) => lifetimes.truncate(&truncation, block_size, record.start.0),
+            None => return Ok(None),
+        },
+        id::DBASE => {
+            for (space, database) in state::dropped_databases(record)? {
+                lifetimes.drop_database(space, database, record.start.0);
+            }
+        }
+        _ => return Ok(None),
+    }
+    Ok(Some(lifetimes))
 }
 
 /// What happened to a page in one part of the log: since it was made anew or removed there last.
@@ -60,7 +109,9 @@ impl Work for Worker<'_> {
     fn read(&mut self, reader: &mut Reader) -> Result<Story> {
         let mut story = Story::default();
         while let Some(record) = reader.next_record()? {
-            if self.removes(&record)? {
+            let BlockId { relation, fork, block } = self.page;
+            let cuts = cuts(&record, self.context.block_size)?;
+            if cuts.is_some_and(|cuts| cuts.last_cut(relation, fork as u8, block) != 0) {
                 story = Story { is_new: true, removed: Some(record.start), kept: Vec::new() };
             }
             let (context, page) = (self.context, self.page);
@@ -74,42 +125,13 @@ impl Work for Worker<'_> {
     }
 }
 
-impl Worker<'_> {
-    /// Whether the record drops or cuts off the page.
-    fn removes(&self, record: &Record<'_>) -> Result<bool> {
-        let BlockId { relation, fork, block } = self.page;
-        let mut lifetimes = Lifetimes::default();
-        match record.rmid {
-            id::XACT => match crate::xact::ended(record) {
-                Some(Ok(ended)) if ended.drops_files() => {
-                    ended.dropped().for_each(|dropped| lifetimes.drop_relation(dropped, record.start.0));
-                }
-                _ => return Ok(false),
-            },
-            id::SMGR => match rule::truncation(record).filter(|_| record.info & 0xF0 == 0x20) {
-                Some(truncation) => lifetimes.truncate(&truncation, self.context.block_size, record.start.0),
-                None => return Ok(false),
-            },
-            id::DBASE => {
-                for (space, database) in state::dropped_databases(record)? {
-                    lifetimes.drop_database(space, database, record.start.0);
-                }
-            }
-            _ => return Ok(false),
-        }
-        Ok(lifetimes.last_cut(relation, fork as u8, block) != 0)
-    }
-}
-
 impl Story {
     fn add(&mut self, record: &Record<'_>, target: &Target) {
-        let image = if let Part::Block(id) = target.part { Some(id) } else { None };
-        if image.and_then(|id| record.block(id)).is_some_and(rule::starts_page) {
+        let block = if let Part::Block(id) = target.part { record.block(id) } else { None };
+        if block.is_some_and(rule::starts_page) {
             *self = Story { is_new: true, removed: None, kept: Vec::new() };
         }
-        let mut bytes = Vec::new();
-        record.copy_for(image, &mut bytes);
-        self.kept.push(Kept { start: record.start, end: record.end, part: target.part, bytes });
+        self.kept.push(Kept::of(record, target.part));
     }
 }
 
@@ -143,7 +165,8 @@ pub fn page_at(
         }
         Ok(())
     };
-    parallel::run(&log, range, threads, CHUNK, || Worker { context: &context, page }, merge, go_on)?;
+    let ending = parallel::run(&log, range, threads, CHUNK, || Worker { context: &context, page }, merge, go_on)?;
+    check_reaches(&log, &ending, lsn)?;
     let missing = |message: String| {
         let RelFile { spc, db, rel } = page.relation;
         Err(Error::new(Kind::NotFound, message)
@@ -163,27 +186,28 @@ pub fn page_at(
     Ok(made)
 }
 
+/// The log must go on up to where a page is wanted: it would be an older one without a word otherwise.
+pub(crate) fn check_reaches(log: &Log, ending: &Ending, lsn: Lsn) -> Result<()> {
+    let has = log.bounds().to;
+    let (end, why) = ending.early.clone().unwrap_or((has, "the last segment ends here".to_owned()));
+    // The end of a log may be told before or behind the header of a page.
+    const HEADER: u64 = 40;
+    if end.0 + HEADER < lsn.0 {
+        return Err(Error::new(Kind::NotFound, format!("the WAL does not reach {lsn}"))
+            .detail(format!("it ends at {end}: {why}"))
+            .at(log.path.as_path()));
+    }
+    Ok(())
+}
+
 impl Story {
     fn make(&self, context: &Context, page: BlockId, size: usize) -> Result<PageAt> {
         let mut made = PageAt { bytes: vec![0; size], image: self.kept[0].start, last: Lsn(0), applied: 0 };
         let mut decoder = Decoder::default();
         for kept in &self.kept {
-            let image = if let Part::Block(id) = kept.part { Some(id) } else { None };
-            let target = Target { page, part: kept.part };
-            let record = decoder.decode(&kept.bytes, image, kept.start, kept.end, context.major);
-            let outcome = record.map(|record| apply(context, &record, &target, &mut made.bytes));
-            match outcome {
-                Some(Ok(Applied::Changed | Applied::Restored)) => {
-                    made.applied += 1;
-                    made.last = kept.start;
-                }
-                Some(Ok(_)) => {}
-                Some(Err(misfit)) => return Err(crate::apply::wrong(&misfit, kept.start, &target)),
-                None => {
-                    return Err(
-                        Error::new(Kind::Invalid, "a record has an invalid format").at(format!("LSN {}", kept.start))
-                    );
-                }
+            if let Applied::Changed | Applied::Restored = kept.apply(&mut decoder, context, page, &mut made.bytes)? {
+                made.applied += 1;
+                made.last = kept.start;
             }
         }
         Ok(made)

@@ -9,10 +9,14 @@ use leadline_datadir::BlockId;
 use leadline_errors::Result;
 use leadline_redo::{rule, targets, Context, Part};
 use leadline_wal::parallel::{self, Work};
-use leadline_wal::rmgr::{self, id, type_id, TYPES};
-use leadline_wal::{Decoder, Ending, Log, Lsn, Range, Reader, Record};
+use leadline_wal::rmgr::{self, id, type_id, xlog, TYPES};
+use leadline_wal::{Decoder, Ending, Log, Lsn, Pages, Range, Reader, Record};
 
-use crate::pieces::{hash, Dealer, ForkId, Piece, Placed, Rooms, PARTITIONS};
+use crate::account::{Clock, Phase, Times};
+use crate::dealt::Dealt;
+use crate::files::Cluster;
+use crate::pieces::{hash, Dealer, Entry, ForkId, Memory, Records, Rooms};
+use crate::spill::Spill;
 use crate::state::State;
 use crate::xids;
 
@@ -35,20 +39,40 @@ pub struct Sum {
     pub image_bytes: u64,
 }
 
+impl Sum {
+    pub(crate) fn add(&mut self, other: &Sum) {
+        self.records += other.records;
+        self.bytes += other.bytes;
+        self.images += other.images;
+        self.image_bytes += other.image_bytes;
+    }
+}
+
 /// What one chunk has.
 pub(crate) struct ChunkPart {
-    base: u64,
     /// What is not in pages, in order.
     notes: Vec<Note>,
     /// The bytes of records in `notes`.
     bytes: Vec<u8>,
     forks: Vec<ForkId>,
-    pieces: Vec<(u32, Piece)>,
+    /// Where it begins, when it has a record.
+    begin: Option<u64>,
+    records: Option<Records>,
+    pieces: Vec<(u32, Vec<Entry>)>,
     /// By kind of record.
     sums: Vec<Sum>,
-    /// Bytes that its pieces take.
+    /// Bytes that its records and pieces take when they are dealt out.
     weight: usize,
     refs: u64,
+}
+
+impl ChunkPart {
+    /// Hands its records over to those of the chunks before it.
+    fn deal_out(&mut self, dealt: &mut Dealt) {
+        if let Some(records) = self.records.take() {
+            dealt.add(&self.forks, records, std::mem::take(&mut self.pieces), self.weight);
+        }
+    }
 }
 
 enum Note {
@@ -62,6 +86,8 @@ enum Note {
     Touched(Vec<(ForkId, u32)>),
     /// The latest transaction among records that are no note.
     Xid(u32),
+    /// Transactions whose commit says no more than when.
+    Commits(Vec<(u32, i64)>),
 }
 
 /// A fork within a chunk.
@@ -80,23 +106,28 @@ struct Worker<'a> {
     notes: bool,
     /// How much room each partition needed in the last chunk.
     rooms: Rooms,
+    memory: Arc<Memory>,
+    _clock: Clock,
 }
 
 impl Work for Worker<'_> {
     type Part = ChunkPart;
 
     fn read(&mut self, reader: &mut Reader) -> Result<ChunkPart> {
-        let mut chunk: Option<Chunk> = None;
         let deals = self.deals.load(Ordering::Relaxed);
-        while let Some(record) = reader.next_record()? {
-            chunk.get_or_insert_with(|| Chunk::new(record.start.0, &self.rooms)).take(
-                &self.context,
-                &record,
-                deals,
-                self.notes,
-            );
+        let (range, base) = (reader.range(), reader.first_page());
+        if deals {
+            reader.keep(self.memory.take(((range.to.0 - base.0) as usize).max(CHUNK as usize)));
         }
-        let part = chunk.unwrap_or_else(|| Chunk::new(0, &self.rooms)).into_part();
+        let mut chunk = Chunk::new(base.0, &self.rooms);
+        while let Some((record, at)) = reader.next_kept()? {
+            chunk.part.begin.get_or_insert(record.start.0);
+            chunk.take(&self.context, &record, at, deals, self.notes);
+        }
+        if chunk.part.refs > 0 {
+            chunk.part.weight += (reader.position().0 - base.0) as usize;
+        }
+        let part = chunk.into_part(reader.take_kept(), &self.memory);
         self.rooms.learn(&part.pieces);
         Ok(part)
     }
@@ -109,13 +140,15 @@ struct Chunk<'a> {
     /// Forks found last, each where its number leads.
     last: [u32; LAST],
     xid: u32,
+    commits: Vec<(u32, i64)>,
     part: ChunkPart,
 }
 
 impl<'a> Chunk<'a> {
     fn new(base: u64, rooms: &'a Rooms) -> Chunk<'a> {
         let part = ChunkPart {
-            base,
+            begin: None,
+            records: None,
             notes: Vec::new(),
             bytes: Vec::new(),
             forks: Vec::new(),
@@ -130,12 +163,13 @@ impl<'a> Chunk<'a> {
             by_id: HashMap::new(),
             last: [0; LAST],
             xid: 0,
+            commits: Vec::new(),
             part,
         }
     }
 
     #[inline]
-    fn take(&mut self, context: &Context, record: &Record<'_>, deals: bool, notes: bool) {
+    fn take(&mut self, context: &Context, record: &Record<'_>, at: Option<usize>, deals: bool, notes: bool) {
         if notes {
             self.note(record);
         }
@@ -143,6 +177,7 @@ impl<'a> Chunk<'a> {
         if !is_paged {
             return;
         }
+        self.dealer.next_record(at);
         targets(context, record, |target| {
             let BlockId { relation, fork, block } = target.page;
             let fork = fork as u8;
@@ -165,11 +200,10 @@ impl<'a> Chunk<'a> {
                 _ => false,
             };
             self.part.refs += 1;
-            self.part.weight += if deals {
-                self.dealer.put(record, &target, local, of.hash, starts)
-            } else {
-                std::mem::size_of::<crate::pieces::Entry>() + record.length().min(9000)
-            };
+            self.part.weight += std::mem::size_of::<Entry>();
+            if deals {
+                self.dealer.put(record, &target, local, of.hash, starts);
+            }
         });
     }
 
@@ -202,10 +236,14 @@ impl<'a> Chunk<'a> {
         if !is_noted(record) {
             return;
         }
+        if let Some(time) = crate::xact::plain_commit(record) {
+            self.commits.push((record.xid, time));
+            return;
+        }
         if changes_files(record) {
             self.flush_touched();
         }
-        self.flush_xid();
+        self.flush_transactions();
         let at = self.part.bytes.len();
         let length = record.copy_for(None, &mut self.part.bytes);
         self.part.notes.push(Note::Record { start: record.start, end: record.end, at, length });
@@ -224,16 +262,20 @@ impl<'a> Chunk<'a> {
         }
     }
 
-    fn flush_xid(&mut self) {
+    fn flush_transactions(&mut self) {
         if self.xid != 0 {
             self.part.notes.push(Note::Xid(std::mem::take(&mut self.xid)));
         }
+        if !self.commits.is_empty() {
+            self.part.notes.push(Note::Commits(std::mem::take(&mut self.commits)));
+        }
     }
 
-    fn into_part(mut self) -> ChunkPart {
+    fn into_part(mut self, pages: Option<Pages>, memory: &Arc<Memory>) -> ChunkPart {
         self.flush_touched();
-        self.flush_xid();
-        self.part.pieces = self.dealer.into_pieces();
+        self.flush_transactions();
+        let (pieces, records) = self.dealer.finish(pages, memory);
+        (self.part.pieces, self.part.records) = (pieces, Some(records));
         self.part.forks = self.locals.iter().map(|local| local.id).collect();
         self.part
     }
@@ -244,7 +286,15 @@ impl<'a> Chunk<'a> {
 fn is_noted(record: &Record<'_>) -> bool {
     let op = record.info & rmgr::OPCODE_MASK;
     match record.rmid {
-        id::XLOG => matches!(op, 0x00 | 0x10 | 0x30 | 0x60 | 0x80 | 0x90),
+        id::XLOG => matches!(
+            op,
+            xlog::CHECKPOINT_SHUTDOWN
+                | xlog::CHECKPOINT_ONLINE
+                | xlog::NEXTOID
+                | xlog::PARAMETER_CHANGE
+                | xlog::FPW_CHANGE
+                | xlog::END_OF_RECOVERY
+        ),
         id::HEAP2 => op == 0x00,
         id::STANDBY | id::LOGICALMSG => false,
         id::XACT => op & 0x70 <= 0x40,
@@ -269,80 +319,68 @@ pub(crate) struct Scanned {
     pub ending: Ending,
     pub sums: BTreeMap<u16, Sum>,
     pub refs: u64,
-    /// All records of pages, when memory was enough.
-    pub dealt: Option<Dealt>,
+    pub records: Found,
     /// Where each chunk begins, and the bytes its records take when they are dealt out.
     pub weights: Vec<(u64, usize)>,
 }
 
-/// Records by partition.
-#[derive(Debug, Default)]
-pub(crate) struct Dealt {
-    pub partitions: Vec<Vec<Placed>>,
-    pub forks: Vec<ForkId>,
-    numbers: HashMap<ForkId, u32>,
-    bytes: usize,
-}
-
-impl Dealt {
-    fn new() -> Dealt {
-        Dealt { partitions: (0..PARTITIONS).map(|_| Vec::new()).collect(), ..Dealt::default() }
-    }
-
-    fn add(&mut self, part: &mut ChunkPart) {
-        let Dealt { partitions, forks, numbers, bytes } = self;
-        let of = part.forks.iter().map(|id| {
-            *numbers.entry(*id).or_insert_with(|| {
-                forks.push(*id);
-                forks.len() as u32 - 1
-            })
-        });
-        let of = Arc::new(of.collect::<Vec<u32>>());
-        for (partition, piece) in part.pieces.drain(..) {
-            *bytes += piece.bytes.capacity() + piece.entries.capacity() * std::mem::size_of::<crate::pieces::Entry>();
-            partitions[partition as usize].push(Placed { piece, base: part.base, forks: Arc::clone(&of) });
-        }
-    }
+/// Where the records of pages are.
+pub(crate) enum Found {
+    /// All in memory.
+    Dealt(Dealt),
+    /// In a file; the forks are in memory.
+    Spilled(Spill, Vec<ForkId>),
+    /// Only in the log.
+    InLog,
 }
 
 /// How to read.
-pub(crate) struct How {
+pub(crate) struct How<'a> {
     pub context: Context,
     pub threads: usize,
     /// Bytes that dealt out records may take.
     pub memory: usize,
+    /// Where records go that do not fit.
+    pub cluster: &'a Cluster,
+    pub times: Times,
+    /// For pages of the log.
+    pub pages: Arc<Memory>,
+}
+
+impl How<'_> {
+    fn worker<'a>(&self, deals: &'a AtomicBool, notes: bool) -> Worker<'a> {
+        let memory = Arc::clone(&self.pages);
+        let clock = self.times.begin(Phase::Read);
+        Worker { context: self.context, deals, notes, rooms: Rooms::default(), memory, _clock: clock }
+    }
 }
 
 /// Reads the log for the first time.
 pub(crate) fn first(
     log: &Arc<Log>,
     range: Range,
-    how: &How,
+    how: &How<'_>,
     state: &mut State,
     go_on: &mut dyn FnMut(u64) -> bool,
 ) -> Result<Scanned> {
     let deals = AtomicBool::new(how.memory > 0);
-    let worker = || Worker { context: how.context, deals: &deals, notes: true, rooms: Rooms::default() };
+    let worker = || how.worker(&deals, true);
     let mut dealt = (how.memory > 0).then(Dealt::new);
+    let mut spill: Option<Spill> = None;
     let mut sums: BTreeMap<u16, Sum> = BTreeMap::new();
     let (mut refs, mut weights) = (0, Vec::new());
     let mut decoder = Decoder::default();
     let major = how.context.major;
     let merge = |mut part: ChunkPart| {
         for (kind, sum) in part.sums.iter().enumerate().filter(|(_, sum)| sum.records > 0) {
-            let of = sums.entry(kind as u16).or_default();
-            of.records += sum.records;
-            of.bytes += sum.bytes;
-            of.images += sum.images;
-            of.image_bytes += sum.image_bytes;
+            sums.entry(kind as u16).or_default().add(sum);
         }
         refs += part.refs;
-        if part.base != 0 {
-            weights.push((part.base, part.weight));
-        }
+        weights.extend(part.begin.map(|begin| (begin, part.weight)));
         for note in &part.notes {
             match note {
                 Note::Xid(xid) => state.saw_xid(*xid),
+                Note::Commits(commits) => state.take_commits(commits)?,
                 Note::Touched(forks) => {
                     for ((relation, fork), length) in forks {
                         state.stage().lifetimes.touch(*relation, *fork, *length);
@@ -357,26 +395,45 @@ pub(crate) fn first(
             }
         }
         if let Some(all) = &mut dealt {
-            all.add(&mut part);
+            part.deal_out(all);
+            let is_kept = all.bytes() <= how.memory || spill_all(all, &mut spill, how);
             // Parts of a log are read again one after the other.
-            if all.bytes > how.memory || state.stages.len() > 1 {
+            if !is_kept || state.stages.len() > 1 {
                 deals.store(false, Ordering::Relaxed);
-                dealt = None;
+                (dealt, spill) = (None, None);
             }
         }
         Ok(())
     };
     let ending = parallel::run(log, range, how.threads, CHUNK, worker, merge, go_on)?;
-    Ok(Scanned { ending, sums, refs, dealt, weights })
+    let is_spilled = match &mut dealt {
+        Some(rest) if spill.is_some() => spill_all(rest, &mut spill, how),
+        _ => false,
+    };
+    let records = match (dealt, spill) {
+        (Some(dealt), Some(spill)) if is_spilled => Found::Spilled(spill, dealt.forks),
+        (Some(dealt), None) => Found::Dealt(dealt),
+        _ => Found::InLog,
+    };
+    Ok(Scanned { ending, sums, refs, records, weights })
+}
+
+/// Puts records into the temporary file. False when it cannot be written, as on a full disk: the log is read again then.
+fn spill_all(dealt: &mut Dealt, spill: &mut Option<Spill>, how: &How<'_>) -> bool {
+    let file = match spill.take().map_or_else(|| Spill::create(how.cluster), Ok) {
+        Ok(file) => spill.insert(file),
+        Err(_) => return false,
+    };
+    file.add(dealt.hand_over(), how.context.major, how.threads).is_ok()
 }
 
 /// Reads a part of the log once more, only to deal out its records.
-pub(crate) fn again(log: &Arc<Log>, range: Range, how: &How, go_on: &mut dyn FnMut(u64) -> bool) -> Result<Dealt> {
+pub(crate) fn again(log: &Arc<Log>, range: Range, how: &How<'_>, go_on: &mut dyn FnMut(u64) -> bool) -> Result<Dealt> {
     let deals = AtomicBool::new(true);
-    let worker = || Worker { context: how.context, deals: &deals, notes: false, rooms: Rooms::default() };
+    let worker = || how.worker(&deals, false);
     let mut dealt = Dealt::new();
     let merge = |mut part: ChunkPart| {
-        dealt.add(&mut part);
+        part.deal_out(&mut dealt);
         Ok(())
     };
     parallel::run(log, range, how.threads, CHUNK, worker, merge, go_on)?;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use leadline_errors::{Error, Kind, Result};
-use leadline_wal::rmgr::id;
+use leadline_wal::rmgr::{id, xlog};
 use leadline_wal::Record;
 
 use crate::control::{u32_at, u64_at, Checkpoint, ControlFile, Parameters};
@@ -14,7 +14,7 @@ use crate::folders::FolderChange;
 use crate::lifetime::Lifetimes;
 use crate::multixact::Multixacts;
 use crate::origins::Origins;
-use crate::slru::Slru;
+use crate::slru::{self, Slru};
 use crate::xact::{self, Ended};
 use crate::xids;
 
@@ -24,6 +24,15 @@ const XACTS_PER_PAGE: u32 = 32768;
 const TIMES_PER_PAGE: u32 = 819;
 const COMMITTED: u8 = 1;
 const ABORTED: u8 = 2;
+
+/// Two bits of a page of `pg_xact`.
+#[inline]
+fn put_status(page: &mut [u8; slru::PAGE], xid: u32, status: u8) {
+    let within = xid % XACTS_PER_PAGE;
+    let byte = &mut page[(within / 4) as usize];
+    let shift = within % 4 * 2;
+    *byte = *byte & !(3 << shift) | status << shift;
+}
 
 /// A part of the log that ends with a copy of whole files, before which all pages must be written.
 #[derive(Debug, Default)]
@@ -165,18 +174,16 @@ impl State {
 
     fn take_xlog(&mut self, record: &Record<'_>, op: u8, main: &[u8]) -> Result<()> {
         match op {
-            // CHECKPOINT_SHUTDOWN, CHECKPOINT_ONLINE
-            0x00 | 0x10 => {
+            xlog::CHECKPOINT_SHUTDOWN | xlog::CHECKPOINT_ONLINE => {
                 let Some(seen) = Checkpoint::parse(main) else {
                     return Err(invalid(record, "the record of a checkpoint is too short"));
                 };
                 self.checkpoints += 1;
                 self.checkpoint_seen |= record.start.0 == self.checkpoint_at;
-                self.take_checkpoint(&seen, op == 0x00);
+                self.take_checkpoint(&seen, op == xlog::CHECKPOINT_SHUTDOWN);
             }
-            0x30 => self.checkpoint.next_oid = u32_at(main, 0),
-            // PARAMETER_CHANGE
-            0x60 => {
+            xlog::NEXTOID => self.checkpoint.next_oid = u32_at(main, 0),
+            xlog::PARAMETER_CHANGE => {
                 let Some(parameters) = Parameters::parse(main) else {
                     return Err(invalid(record, "the record of changed settings is too short"));
                 };
@@ -188,10 +195,9 @@ impl State {
                 self.checkpoint.wal_level = u32_at(main, 20);
                 self.parameters = Some(parameters);
             }
-            // FPW_CHANGE
-            0x80 => self.checkpoint.full_page_writes = main.first().is_some_and(|b| *b != 0),
-            // END_OF_RECOVERY: time, this and the previous timeline
-            0x90 => {
+            xlog::FPW_CHANGE => self.checkpoint.full_page_writes = main.first().is_some_and(|b| *b != 0),
+            // Time, this and the previous timeline.
+            xlog::END_OF_RECOVERY => {
                 self.checkpoint.timeline = u32_at(main, 8);
                 self.checkpoint.prev_timeline = u32_at(main, 12);
             }
@@ -240,7 +246,7 @@ impl State {
             self.commits += 1;
             if self.tracks_commit_timestamps {
                 let time = ended.origin.map_or(ended.time, |(_, time)| time);
-                self.set_commit_times(ended, time, record.origin)?;
+                self.set_commit_times(std::iter::once(xid).chain(ended.subxacts()), time, record.origin)?;
             }
         } else {
             self.aborts += 1;
@@ -272,16 +278,27 @@ impl State {
 
     fn set_status(&mut self, xid: u32, status: u8) -> Result<()> {
         let page = self.xacts.page_of(xid);
-        let within = xid % XACTS_PER_PAGE;
-        let byte = &mut self.xacts.page(page)?[(within / 4) as usize];
-        let shift = within % 4 * 2;
-        *byte = *byte & !(3 << shift) | status << shift;
+        put_status(self.xacts.page(page)?, xid, status);
         Ok(())
     }
 
-    fn set_commit_times(&mut self, ended: &Ended<'_>, time: i64, origin: u16) -> Result<()> {
-        let mut newest = ended.xid;
-        for xid in std::iter::once(ended.xid).chain(ended.subxacts()) {
+    /// Takes in commits that say no more than when: a page is looked for once for all that follow each other on it.
+    pub(crate) fn take_commits(&mut self, commits: &[(u32, i64)]) -> Result<()> {
+        self.commits += commits.len() as u64;
+        let page_of = |xid: u32| xid / XACTS_PER_PAGE;
+        for of_page in commits.chunk_by(|a, b| page_of(a.0) == page_of(b.0)) {
+            let page = self.xacts.page(u64::from(page_of(of_page[0].0)))?;
+            of_page.iter().for_each(|(xid, _)| put_status(page, *xid, COMMITTED));
+        }
+        if self.tracks_commit_timestamps {
+            commits.iter().try_for_each(|(xid, time)| self.set_commit_times(std::iter::once(*xid), *time, 0))?;
+        }
+        Ok(())
+    }
+
+    fn set_commit_times(&mut self, xids: impl Iterator<Item = u32>, time: i64, origin: u16) -> Result<()> {
+        let mut newest = 0;
+        for xid in xids {
             let page = self.commit_ts.page_of(xid);
             let at = (xid % TIMES_PER_PAGE) as usize * 10;
             let entry = &mut self.commit_ts.page(page)?[at..at + 10];
@@ -398,6 +415,13 @@ pub(crate) fn dropped_databases(record: &Record<'_>) -> Result<Vec<(u32, u32)>> 
         return Err(invalid(record, "the record of a dropped database is too short"));
     }
     Ok(spaces.chunks_exact(4).take(count).map(|space| (u32_at(space, 0), database)).collect())
+}
+
+/// The tablespace and number of the database that a record makes by a copy of another one's files.
+pub(crate) fn copied_database(record: &Record<'_>) -> Option<(u32, u32)> {
+    let main = record.main_data();
+    let is_copy = record.rmid == id::DBASE && record.info & 0xF0 == 0x00;
+    is_copy.then(|| (u32_at(main, 4), u32_at(main, 0)))
 }
 
 /// The number of an SLRU page: of 64 bits since 17.

@@ -1,12 +1,15 @@
 //! What is written once all pages are: relation maps, transaction status, prepared transactions, origins; and what makes it last.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::Mutex;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
 
-use leadline_datadir::RelFile;
-use leadline_errors::{Error, Result};
+use leadline_errors::Result;
 
 use crate::files::{failed, sync_folder, Cluster};
 use crate::state::State;
@@ -21,40 +24,55 @@ pub(crate) fn relmaps(cluster: &Cluster, maps: &BTreeMap<(u32, u32), Vec<u8>>) -
     Ok(())
 }
 
-/// Makes every file last that the log refers to, also pages that had its changes already: the crashed server may never have
-/// synced them.
-pub(crate) fn sync(
-    cluster: &Cluster,
-    forks: &[(RelFile, u8, u32)],
-    threads: usize,
-    go_on: &mut dyn FnMut(u64) -> bool,
-) -> Result<()> {
-    let (next, failure) = (AtomicUsize::new(0), Mutex::new(None::<Error>));
-    let work = || {
-        while let Some((relation, fork, _)) = forks.get(next.fetch_add(1, Ordering::Relaxed)) {
-            // The free space map of a table is written beside the log.
-            let map = if *fork == 0 { cluster.sync_fork(*relation, 1) } else { Ok(()) };
-            if let Err(e) = map.and_then(|()| cluster.sync_fork(*relation, *fork)) {
-                next.store(forks.len(), Ordering::Relaxed);
-                if let Ok(mut first) = failure.lock() {
-                    first.get_or_insert(e);
-                }
+/// How often the caller looks up: for its progress, and for whether to go on.
+const LOOK: Duration = Duration::from_millis(100);
+/// Threads that sync: they wait for the disk, which does more at once.
+const SYNC_THREADS: usize = 8;
+
+/// Makes every file of the data directory last, and every name. The crashed server may never have synced what it wrote, or who copied
+/// the directory what he copied: after a crash the server does the same before it begins (`SyncDataDirectory`).
+pub(crate) fn sync(cluster: &Cluster, go_on: &mut dyn FnMut(u64, u64) -> bool) -> Result<()> {
+    let paths = cluster.all_files()?;
+    let next = AtomicUsize::new(0);
+    let stop = || next.store(paths.len(), Ordering::Relaxed);
+    let work = || -> Result<()> {
+        while let Some(path) = paths.get(next.fetch_add(1, Ordering::Relaxed)) {
+            sync_if_readable(path)?;
+        }
+        Ok(())
+    };
+    let total = paths.len() as u64;
+    let (send, receive) = mpsc::channel();
+    std::thread::scope(|scope| {
+        for _ in 0..SYNC_THREADS {
+            let (send, work) = (send.clone(), &work);
+            scope.spawn(move || send.send(work()));
+        }
+        drop(send);
+        let mut outcome = Ok(());
+        loop {
+            if !go_on((next.load(Ordering::Relaxed) as u64).min(total), total) {
+                outcome = outcome.and(Err(crate::apply::interrupted()));
+            }
+            match receive.recv_timeout(LOOK) {
+                Ok(of_one) => outcome = outcome.and(of_one),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break outcome,
+            }
+            if outcome.is_err() {
+                stop();
             }
         }
-    };
-    if !go_on(0) {
-        return Err(crate::apply::interrupted());
+    })
+}
+
+/// As the server: what its user may not open was not written by it.
+fn sync_if_readable(path: &Path) -> Result<()> {
+    match File::open(path) {
+        Ok(file) => file.sync_all().map_err(|e| failed("sync", path, &e)),
+        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => Ok(()),
+        Err(e) => Err(failed("open", path, &e)),
     }
-    std::thread::scope(|scope| {
-        (0..threads.clamp(1, 8)).for_each(|_| drop(scope.spawn(work)));
-    });
-    if let Some(e) = failure.into_inner().unwrap_or(None) {
-        return Err(e);
-    }
-    let mut folders: Vec<_> = forks.iter().map(|(relation, _, _)| cluster.folder(relation.spc, relation.db)).collect();
-    folders.sort_unstable();
-    folders.dedup();
-    folders.iter().try_for_each(|folder| sync_folder(folder))
 }
 
 /// Transaction status and all else that is not in relations.

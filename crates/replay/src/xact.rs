@@ -4,6 +4,7 @@
 
 use leadline_bytes::{Bytes, Endian, Result};
 use leadline_datadir::RelFile;
+use leadline_wal::rmgr::id;
 use leadline_wal::Record;
 
 pub(crate) const COMMIT: u8 = 0x00;
@@ -64,6 +65,16 @@ pub(crate) fn ended<'a>(record: &Record<'a>) -> Option<Result<Ended<'a>>> {
         COMMIT | COMMIT_PREPARED | ABORT | ABORT_PREPARED => Some(read(record)),
         _ => None,
     }
+}
+
+/// When a transaction committed, from a record that says nothing else.
+#[inline]
+pub(crate) fn plain_commit(record: &Record<'_>) -> Option<i64> {
+    let is_plain = record.rmid == id::XACT && record.info & (OPMASK | HAS_INFO) == COMMIT;
+    if !is_plain || record.xid == 0 || record.origin != 0 {
+        return None;
+    }
+    Some(i64::from_le_bytes(*record.main_data().first_chunk()?))
 }
 
 fn read<'a>(record: &Record<'a>) -> Result<Ended<'a>> {

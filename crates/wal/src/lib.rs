@@ -19,12 +19,14 @@ pub mod image;
 pub mod kept;
 pub mod log;
 pub mod page;
+mod pages;
 pub mod parallel;
 pub mod reader;
 pub mod record;
 pub mod rmgr;
 mod segment;
 pub mod stats;
+pub mod timeline;
 pub mod times;
 pub mod version;
 
@@ -32,8 +34,10 @@ pub use filter::Filter;
 pub use leadline_datadir::{Lsn, RelFile as Relation};
 pub use leadline_errors::{Error, Kind, Result};
 pub use log::{Log, Range};
+pub use pages::Pages;
 pub use reader::{Again, Ending, Reader};
 pub use record::{Block, Decoder, Record};
+pub use timeline::Lineage;
 
 /// A decoder that has no public name of its own, for crates/fuzz.
 #[doc(hidden)]

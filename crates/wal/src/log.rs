@@ -74,6 +74,14 @@ impl Log {
         chain(path, files, header.seg_size.into(), from, to)
     }
 
+    /// Opens these segments and no others: of one log, without a gap. `path`: where they are from, for people.
+    pub fn of_segments(path: &Path, segments: &[PathBuf]) -> Result<Log> {
+        let files: Vec<SegmentFile> = segments.iter().filter_map(|path| SegmentFile::from_path(path)).collect();
+        let Some(first) = files.first() else { return Err(not_a_segment(path)) };
+        let (header, _) = first_page(first)?;
+        chain(path, files, header.seg_size.into(), None, None)
+    }
+
     fn open_file(path: &Path) -> Result<Log> {
         let Some(file) = SegmentFile::from_path(path) else {
             return Err(not_a_segment(path));

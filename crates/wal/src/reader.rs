@@ -6,6 +6,7 @@
 
 mod again;
 
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use crate::assembled::Assembled;
@@ -15,6 +16,7 @@ use crate::log::{Log, Range};
 use crate::page::{
     PageHeader, SegmentHeader, ALL_FLAGS, FIRST_IS_CONTRECORD, FIRST_IS_OVERWRITE_CONTRECORD, LONG_HEADER,
 };
+use crate::pages::Pages;
 use crate::record::{u32_at, Parts, Piece, Record, Wrong, HEADER};
 use crate::rmgr;
 use crate::segment::{moved_on, SegmentReader};
@@ -49,7 +51,7 @@ pub struct Reader {
     found: bool,
     ending: Ending,
     source: Option<(usize, SegmentReader)>,
-    window: ReadBuffer,
+    window: Window,
     /// Position of the window's first byte, and bytes that are valid in it.
     window_at: u64,
     window_len: usize,
@@ -67,8 +69,40 @@ pub struct Reader {
     in_window: Option<(usize, usize)>,
     /// The last good record at the time when a place after it was read once more.
     looked_again: Option<Lsn>,
+    /// The pages that were kept, once others were read.
+    left: Option<Pages>,
     /// Where not even the first record is, look at few of the pages behind it: see [`Reader::of_chunk`].
     hasty: bool,
+}
+
+/// Bytes of the log, from `window_at` on.
+enum Window {
+    /// What is read next takes their place.
+    Passing(ReadBuffer),
+    /// What is read next is put behind them, as long as it is the next page.
+    Kept(ReadBuffer),
+}
+
+impl Deref for Window {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match self {
+            Window::Passing(bytes) => bytes,
+            Window::Kept(bytes) => bytes,
+        }
+    }
+}
+
+impl DerefMut for Window {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        match self {
+            Window::Passing(bytes) => bytes,
+            Window::Kept(bytes) => bytes,
+        }
+    }
 }
 
 /// What is wrong at the place where a record should be.
@@ -103,7 +137,7 @@ impl Reader {
             found: false,
             ending: Ending::default(),
             source: None,
-            window: ReadBuffer::default(),
+            window: Window::Passing(ReadBuffer::default()),
             window_at: 1,
             window_len: 0,
             page: 1,
@@ -115,6 +149,7 @@ impl Reader {
             parts: Parts::new(),
             in_window: None,
             looked_again: None,
+            left: None,
             hasty: false,
             log,
         }
@@ -124,6 +159,39 @@ impl Reader {
     /// what older log has left. Who puts parts together looks once.
     pub(crate) fn of_chunk(log: Arc<Log>, range: Range) -> Reader {
         Reader { hasty: true, ..Reader::new(log, range) }
+    }
+
+    /// The records it reads.
+    pub fn range(&self) -> Range {
+        self.range
+    }
+
+    /// Where the page begins that the first record can be on.
+    pub fn first_page(&self) -> Lsn {
+        Lsn(self.range.from.0 & !(self.log.page_size - 1))
+    }
+
+    /// Reads pages into this memory as long as they fit and follow each other, and keeps them there. To be called first.
+    pub fn keep(&mut self, memory: ReadBuffer) {
+        self.window = Window::Kept(memory);
+        (self.window_at, self.window_len, self.page) = (self.first_page().0, 0, 1);
+    }
+
+    /// The pages that were kept.
+    pub fn take_kept(&mut self) -> Option<Pages> {
+        self.stop_keeping();
+        self.left.take()
+    }
+
+    fn stop_keeping(&mut self) {
+        if matches!(self.window, Window::Passing(_)) {
+            return;
+        }
+        let window = std::mem::replace(&mut self.window, Window::Passing(ReadBuffer::default()));
+        if let Window::Kept(bytes) = window {
+            self.left = Some(Pages::new(&self.log, Lsn(self.window_at), bytes));
+        }
+        (self.window_at, self.window_len, self.page) = (1, 0, 1);
     }
 
     /// How far it has read, and where it met an end.
@@ -143,6 +211,19 @@ impl Reader {
     #[inline]
     pub fn next_record(&mut self) -> Result<Option<Record<'_>>> {
         Ok(if self.advance()? { Some(self.record()) } else { None })
+    }
+
+    /// Likewise, with its offset in the pages that are kept when all of it is there: see [`Reader::keep`].
+    ///
+    /// # Errors
+    /// See [`Reader::next_record`].
+    #[inline]
+    pub fn next_kept(&mut self) -> Result<Option<(Record<'_>, Option<usize>)>> {
+        if !self.advance()? {
+            return Ok(None);
+        }
+        let is_kept = matches!(self.window, Window::Kept(_));
+        Ok(Some((self.record(), is_kept.then(|| (self.ending.last.0 - self.window_at) as usize))))
     }
 
     /// The record the reader stands on.
@@ -485,37 +566,54 @@ impl Reader {
         if page >= self.window_at && page + self.log.page_size <= end {
             return Ok(());
         }
+        let room = self.window.len() - self.window_len;
+        if page != end || (room as u64) < self.log.page_size {
+            self.stop_keeping();
+        }
         self.page = 1; // the page checked last may not be in the window any more
         let segment = (page / self.log.segment_size) as usize;
         if self.source.as_ref().is_none_or(|(open, _)| *open != segment) {
             let Some(file) = self.log.file_at(page) else {
+                self.stop_keeping();
                 (self.window_at, self.window_len) = (page, 0);
                 return Ok(());
             };
             self.source = Some((segment, file.open()?));
         }
         let offset = page % self.log.segment_size;
-        let wanted = (WINDOW as u64).min(self.log.segment_size - offset) as usize;
-        if self.window.is_empty() {
-            self.window = ReadBuffer::new(WINDOW);
-        }
-        (self.window_at, self.window_len) = (page, 0);
+        let mut wanted = (WINDOW as u64).min(self.log.segment_size - offset) as usize;
+        let at = match &mut self.window {
+            Window::Kept(_) => {
+                wanted = wanted.min(room);
+                self.window_len
+            }
+            Window::Passing(window) => {
+                if window.is_empty() {
+                    *window = ReadBuffer::new(WINDOW);
+                }
+                (self.window_at, self.window_len) = (page, 0);
+                0
+            }
+        };
+        let mut read = 0;
         if let Some((_, source)) = &mut self.source {
-            self.window_len = source.read_at(offset, &mut self.window[..wanted])?;
+            read = source.read_at(offset, &mut self.window[at..at + wanted])?;
         }
+        self.window_len = at + read;
         let file = self.log.file_at(page);
-        if self.window_len < wanted && file.is_some_and(|f| !f.partial) {
-            let size = offset + self.window_len as u64;
+        if read < wanted && file.is_some_and(|f| !f.partial) {
+            let size = offset + read as u64;
             return Err(Error::new(Kind::Invalid, "the segment is truncated")
                 .detail(format!("it has {size} bytes, expected {}", self.log.segment_size))
                 .hint("copy it again; a partly received segment must be named .partial")
-                .at(self.log.place(page + self.window_len as u64)));
+                .at(self.log.place(page + read as u64)));
         }
         Ok(())
     }
 
     /// Reads from the files again what was read ahead.
     fn forget(&mut self) {
+        self.stop_keeping();
         (self.window_at, self.window_len, self.page) = (1, 0, 1);
     }
 

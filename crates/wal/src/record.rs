@@ -5,6 +5,9 @@
 use crate::version::{image_info, image_info_of};
 use leadline_datadir::{is_block_size, Lsn, RelFile as Relation, DEFAULT_BLOCK_SIZE, LARGEST_BLOCK_SIZE};
 
+/// Microseconds from 1970 to 2000, where the clock of the times in records begins.
+pub const EPOCH_US: i64 = 946_684_800_000_000;
+
 /// Size of `XLogRecord`.
 pub(crate) const HEADER: usize = 24;
 
@@ -115,13 +118,17 @@ enum Images {
     Of(Option<u8>),
 }
 
-/// Reads records that [`Record::copy_for`] kept.
+/// Reads records that were kept: their bytes, those of [`Record::copy_for`], or the pages of the log they are on.
 #[derive(Debug, Clone)]
-pub struct Decoder(Parts);
+pub struct Decoder {
+    pub(crate) parts: Parts,
+    /// A record put together from its pages.
+    pub(crate) whole: Vec<u8>,
+}
 
 impl Default for Decoder {
     fn default() -> Decoder {
-        Decoder(Parts::new())
+        Decoder { parts: Parts::new(), whole: Vec::new() }
     }
 }
 
@@ -138,8 +145,20 @@ impl Decoder {
         end: Lsn,
         major: u8,
     ) -> Option<Record<'a>> {
-        self.0.parse_headers(copy, copy.len(), major, Images::Of(id)).ok()?;
-        Some(self.0.record(copy, copy.len(), &[], start.0, end.0, major))
+        self.parts.parse_headers(copy, copy.len(), major, Images::Of(id)).ok()?;
+        Some(self.parts.record(copy, copy.len(), &[], start.0, end.0, major))
+    }
+
+    /// The record again from a copy of all its bytes ([`Record::bytes`]).
+    ///
+    /// None when the bytes are not those of a whole record.
+    #[inline]
+    pub fn decode_whole<'a>(&'a mut self, copy: &'a [u8], start: Lsn, end: Lsn, major: u8) -> Option<Record<'a>> {
+        if copy.len() < HEADER {
+            return None;
+        }
+        self.parts.parse(copy, major).ok()?;
+        Some(self.parts.record(copy, copy.len(), &[], start.0, end.0, major))
     }
 }
 
@@ -168,6 +187,12 @@ impl<'a> Record<'a> {
     #[inline]
     pub fn length(&self) -> usize {
         self.length
+    }
+
+    /// All bytes of the record; of one of which not all is kept, the front.
+    #[inline]
+    pub fn bytes(&self) -> &'a [u8] {
+        self.bytes
     }
 
     /// Adds the record's bytes to `into`, of page images only that of one block: what it takes to redo that block. A record may have

@@ -56,6 +56,21 @@ pub mod id {
     pub const LOGICALMSG: u8 = 21;
 }
 
+/// Opcodes of [`id::XLOG`].
+#[allow(missing_docs)]
+pub mod xlog {
+    pub const CHECKPOINT_SHUTDOWN: u8 = 0x00;
+    pub const CHECKPOINT_ONLINE: u8 = 0x10;
+    pub const NEXTOID: u8 = 0x30;
+    pub const BACKUP_END: u8 = 0x50;
+    pub const PARAMETER_CHANGE: u8 = 0x60;
+    pub const RESTORE_POINT: u8 = 0x70;
+    pub const FPW_CHANGE: u8 = 0x80;
+    pub const END_OF_RECOVERY: u8 = 0x90;
+    pub const OVERWRITE_CONTRECORD: u8 = 0xD0;
+    pub const CHECKPOINT_REDO: u8 = 0xE0;
+}
+
 /// `XLOG_SWITCH` of [`id::XLOG`]: the rest of its segment is empty.
 pub const XLOG_SWITCH: u8 = 0x40;
 

@@ -1,9 +1,8 @@
 """Pages of database files, taken apart."""
 
-from typing import Any, TypedDict, final, type_check_only
+from typing import Any, NotRequired, TypedDict, final, type_check_only
 
 from leadline._core.datadir import Remark
-from typing_extensions import NotRequired
 
 __all__ = ["PageRun", "PageValues", "informix_page", "informix_page_type", "page_read"]
 

@@ -1,10 +1,9 @@
 """PostgreSQL's log on disk."""
 
 from collections.abc import Callable
-from typing import Any, TypedDict, final, type_check_only
+from typing import Any, NotRequired, TypedDict, final, type_check_only
 
 from leadline._core.capture import Written
-from typing_extensions import NotRequired
 
 __all__ = ["History", "WalLog"]
 

@@ -1,12 +1,15 @@
-"""leadline recover: crash recovery by page."""
+"""leadline recover: recovery by page, after a crash and of a base backup."""
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
+from typing import Any
 
 import click
 
-from leadline.cli import OUTCOME_FINE, SETTINGS
+from leadline.cli import OUTCOME_FINDINGS, OUTCOME_FINE, SETTINGS, force
+from leadline.errors import LeadlineError
 from leadline.output import to_json
 
 
@@ -26,25 +29,120 @@ def _size(_context: click.Context, _option: click.Parameter, value: str | None) 
     epilog="""\b
 Examples:
   leadline recover /var/lib/postgresql/18/main --plan
+  leadline recover /var/lib/postgresql/18/main --verify
   leadline recover /var/lib/postgresql/18/main
-  leadline recover /var/lib/postgresql/18/main --memory 8GB --threads 4""",
+  leadline recover /var/lib/postgresql/18/main -o recovery.leadline
+  leadline recover /restored --archive /backup/wal --to-end
+  leadline recover /restored --archive /backup/wal \\
+      --to-time '2026-11-24 12:00:00+00'""",
 )
 @click.argument("data_dir", metavar="DATA_DIR", type=click.Path())
 @click.option("--plan", "--dry-run", "dry_run", is_flag=True, help="Read the WAL and show what would be done, without writing anything.")
+@click.option("--verify", is_flag=True, help="Recover two copies, one by a server and one here, and compare every byte.")
+@click.option("--pg-bin", type=click.Path(path_type=Path), metavar="DIR", help="With --verify: use postgres from this folder.")
+@click.option(
+    "--scratch", type=click.Path(path_type=Path), metavar="DIR", help="With --verify: where to copy to.  [default: beside DATA_DIR]"
+)
+@click.option("--archive", metavar="DIR", type=click.Path(), help="Folder with the archived WAL of a base backup.")
+@click.option("--restore-command", "command", metavar="CMD", help="Instead: a command as restore_command, with %f and %p.")
+@click.option("--to-lsn", metavar="LSN", help="The server's recovery_target_lsn.")
+@click.option("--to-time", metavar="TIME", help="The server's recovery_target_time, with offset.")
+@click.option("--to-xid", metavar="XID", help="The server's recovery_target_xid.")
+@click.option("--to-name", metavar="NAME", help="The server's recovery_target_name.")
+@click.option("--to-end", is_flag=True, help="The server has no recovery target: all WAL.")
+@click.option("--exclusive", is_flag=True, help="The server's recovery_target_inclusive is off.")
+@click.option("--to-timeline", "timeline", metavar="TLI", help="latest, current or a number.  [default: as set, or latest]")
 @click.option("--memory", callback=_size, metavar="SIZE", help="Memory for WAL records, such as 4GB.  [default: a quarter]")
 @click.option("--threads", type=click.IntRange(1, 64), metavar="N", help="Threads to use.  [default: one per CPU]")
+@click.option("-o", "--output", metavar="CAPTURE", type=click.Path(path_type=Path), help="Write what was done as a capture.")
+@force
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def command(data_dir: str, dry_run: bool, memory: int | None, threads: int | None, as_json: bool) -> int:
-    """Recover the data directory of a crashed PostgreSQL by page, or plan it.
+def command(
+    data_dir: str,
+    dry_run: bool,
+    verify: bool,
+    pg_bin: Path | None,
+    scratch: Path | None,
+    archive: str | None,
+    command: str | None,
+    to_lsn: str | None,
+    to_time: str | None,
+    to_xid: str | None,
+    to_name: str | None,
+    to_end: bool,
+    exclusive: bool,
+    timeline: str | None,
+    memory: int | None,
+    threads: int | None,
+    output: Path | None,
+    force: bool,
+    as_json: bool,
+) -> int:
+    """Recover a crashed PostgreSQL or a base backup by page, or plan it.
 
-    PostgreSQL 13 to 18. The WAL is read once, by all CPUs. Each page is brought to the end of the WAL and written once. Then the
-    server has nothing to replay. Run it as the owner of the files or as root. Until it has ended, the server's own recovery works
-    as before: it can be stopped or killed at any time. What it cannot recover it refuses before it writes anything: base backups,
-    standbys, WAL of extensions.
+    PostgreSQL 13 to 18. The WAL is read by all CPUs. Each page is brought to its end and written once. Run it as the owner of the
+    files or as root. Until it has ended, the server's own recovery works as before: it can be stopped or killed at any time. What it
+    cannot recover it refuses before it writes anything.
+
+    After a crash, the server has nothing to replay then.
+
+    A base backup has backup_label, and recovery.signal or standby.signal. With --archive or --restore-command it is brought to the last
+    checkpoint before the recovery target. The server replays the rest and promotes, by its own settings. The target is that of the
+    settings in DATA_DIR, or given.
+
+    --verify changes nothing in DATA_DIR. It needs room for two copies, and the binaries of the server. Exit code 1: they differ.
     """
     from leadline.files import recovery
+    from leadline.files.targets import target_of
     from leadline.progress import TerminalLine
 
-    report = recovery.recover(data_dir, memory, threads, dry_run=dry_run, line=TerminalLine())
-    click.echo(to_json(report) if as_json else recovery.text(report, dry_run=dry_run))
+    targets = {"lsn": to_lsn, "time": to_time, "xid": to_xid, "name": to_name, "end": "" if to_end else None}
+    given = {kind: text for kind, text in targets.items() if text is not None}
+    if sum((dry_run, verify, output is not None)) > 1:
+        raise LeadlineError("usage", "give one of --plan, --verify and -o")
+    if archive and command:
+        raise click.UsageError("--archive and --restore-command exclude each other")
+    if not archive and not command and (given or exclusive or timeline):
+        raise click.UsageError("a recovery target needs the archived WAL: --archive or --restore-command")
+    if verify:
+        if archive or command:
+            raise LeadlineError("usage", "--verify is for a server that crashed, not for a base backup")
+        return _verify(data_dir, memory, threads, pg_bin, scratch, as_json=as_json)
+    notes: tuple[str, ...] = ()
+    if archive or command:
+        target = target_of(data_dir, given, exclusive=exclusive, timeline=timeline)
+        notes = target.notes
+
+        def work() -> Any:
+            return recovery.restore(data_dir, archive, command, target, memory, threads, dry_run=dry_run, line=TerminalLine())
+    else:
+
+        def work() -> Any:
+            return recovery.recover(data_dir, memory, threads, dry_run=dry_run, line=TerminalLine())
+
+    if output is None:
+        report = work()
+    else:
+        from leadline.files.recovery_capture import captured
+
+        report, directory = captured(data_dir, output, {"memory": memory, "threads": threads}, work, overwrite=force)
+    if as_json:
+        click.echo(to_json(report if output is None else {"capture": str(directory)} | report))
+    else:
+        click.echo(recovery.text(report, dry_run=dry_run))
+        if output is not None:
+            click.echo(f"What was done: leadline show {directory}")
+    for note in notes:
+        click.echo(f"note: {note}", err=True)
     return OUTCOME_FINE
+
+
+def _verify(
+    data_dir: str, memory: int | None, threads: int | None, pg_bin: Path | None, scratch: Path | None, *, as_json: bool
+) -> int:
+    from leadline.files.verify import text, verify
+    from leadline.progress import TerminalLine
+
+    verdict = verify(data_dir, memory, threads, pg_bin=pg_bin, scratch=scratch, line=TerminalLine())
+    click.echo(to_json({"is_equal": verdict.is_equal, **vars(verdict)}) if as_json else text(verdict))
+    return OUTCOME_FINE if verdict.is_equal else OUTCOME_FINDINGS

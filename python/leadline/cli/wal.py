@@ -6,6 +6,7 @@ import re
 import textwrap
 from collections import Counter
 from collections.abc import Callable
+from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -35,7 +36,7 @@ def _options(*groups: Callable[..., Any]) -> Callable[..., Any]:
 
 def _time(_context: click.Context, _option: click.Parameter, value: str | None) -> int | None:
     """Unix microseconds of a time as ISO 8601 has it; UTC, which is what is printed, unless it says otherwise."""
-    from datetime import datetime, timedelta, timezone
+    from datetime import datetime, timedelta
 
     if value is None:
         return None
@@ -43,8 +44,8 @@ def _time(_context: click.Context, _option: click.Parameter, value: str | None) 
         time = datetime.fromisoformat(re.sub("(Z| UTC)$", "+00:00", value.strip()))
     except ValueError:
         raise click.BadParameter(f"{value} is not a valid time; use a form such as 2026-08-01T12:00 or 2026-08-01T14:00:30+02:00") from None
-    time = time if time.tzinfo else time.replace(tzinfo=timezone.utc)
-    return (time - datetime(1970, 1, 1, tzinfo=timezone.utc)) // timedelta(microseconds=1)
+    time = time if time.tzinfo else time.replace(tzinfo=UTC)
+    return (time - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
 
 
 def _tell_damage(path: str) -> None:
@@ -86,7 +87,8 @@ Examples:
   leadline wal export archive/ -o log.leadline
   leadline wal history DATA_DIR 16384 0
   leadline wal inval DATA_DIR
-  leadline wal page-at DATA_DIR base/5/16384 0 0/1C06F638 -o page""",
+  leadline wal page-at DATA_DIR base/5/16384 0 0/1C06F638 -o page
+  leadline wal apply OLD/base/5/16384 --wal archive/ --to 0/1C06F638 -o table""",
 )
 def command() -> None:
     """Read PostgreSQL WAL without a server: what is in it and what it costs.
@@ -362,6 +364,46 @@ def page_at(
         return
     click.echo(f"{output}: block {block} of {file} at {lsn}")
     click.echo(f"made anew at {made['image_lsn']}, {made['applied']:,} records applied, last changed at {made['last_lsn']}")
+
+
+@command.command(
+    "apply",
+    epilog="""\b
+Examples:
+  leadline wal apply OLD/base/5/16384 --wal archive/ --to 0/1C06F638 -o table
+  leadline wal apply OLD/base/5/16384 --wal archive/ --to 0/1C06F638 \\
+      --block 7 -o page
+  leadline page scan table -o table.leadline""",
+)
+@click.argument("file", metavar="REL_FILE", type=click.Path())
+@click.option("--wal", metavar="PATH", type=click.Path(), required=True, help="Archive, data directory or pg_wal with WAL since then.")
+@click.option("--to", "lsn", metavar="LSN", required=True, help="Apply records that start before this LSN.")
+@click.option("--block", type=click.IntRange(0, 2**32 - 2), help="Only this block.")
+@click.option("-o", "output", metavar="FILE", type=click.Path(), required=True, help="File to write to; files above 1 GB go on in FILE.1.")
+@force
+@THREADS
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def apply(
+    file: str, wal: str, lsn: str, block: int | None, output: str, force: bool, threads: int | None, as_json: bool
+) -> None:
+    """Make one relation file as it was at an LSN, from a backup and the WAL.
+
+    REL_FILE is the first file of a table or index in a backup: a data directory that was stopped or crashed, or a base backup.
+    With _vm it is a visibility map. The WAL must reach from the backup to LSN. Nothing else is read or written, so rows may name
+    TOAST values or transactions that this file does not have.
+    """
+    from leadline.book.recorder import current
+    from leadline.files.recovery import relation_at
+
+    made = relation_at(file, wal, lsn, output, block, threads, force=force)
+    current().artifact("relation file", output)
+    if as_json:
+        click.echo(to_json({"output": output, "file": file, "block": block, "lsn": lsn} | made))
+        return
+    what = f"{made['blocks']:,} blocks" if block is None else f"block {block}"
+    click.echo(f"{output}: {what} of {file} at {lsn}")
+    last = f", the last one at {made['last_lsn']}" if made["last_lsn"] else ""
+    click.echo(f"WAL from {made['from_lsn']}: {made['applied']:,} changes applied{last}; the backup had {made['older']:,} already")
 
 
 @command.command(

@@ -1,45 +1,82 @@
-"""Crash recovery of a data directory: as whom, with how much memory, and what is said of it."""
+"""Recovery of a data directory by page: as whom, with how much memory, and what is said of it."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from leadline._core import replay
 from leadline.errors import LeadlineError, cannot_be_written
 from leadline.figures import quantity
+from leadline.files.targets import Target
+from leadline.files.wal import threads_here
 from leadline.progress import TerminalLine
 from leadline.replacing import make_room
 
 if TYPE_CHECKING:
-    from leadline._core.replay import PageAt, Report
+    from leadline._core.replay import PageAt, RelationAt, Report, Restored
 
 MEMORY_SHARE = 4
 """Of the memory there is, one part in so many is taken unless told otherwise."""
 SHOWN_KINDS = 8
 PHASES = {
+    "find": "finding the recovery target",
     "read": "reading WAL",
     "pages": "writing pages",
     "sync": "syncing files",
     "status": "writing transaction status",
-    "hand over": "adding a checkpoint",
+    "hand over": "writing pg_control",
 }
 
 
 def recover(path: str, memory: int | None, threads: int | None, *, dry_run: bool, line: TerminalLine) -> Report:
-    """As root: as the owner of the directory, so that every file that is made is the owner's."""
+    """After a crash. As root: as the owner of the directory, so that every file that is made is the owner's."""
+    with _owner_of(path), _told(line) as tell:
+        return replay.run(path, memory=memory or usual_memory(), threads=threads or threads_here(), dry_run=dry_run, progress=tell)
+
+
+def restore(
+    path: str,
+    archive: str | None,
+    command: str | None,
+    target: Target,
+    memory: int | None,
+    threads: int | None,
+    *,
+    dry_run: bool,
+    line: TerminalLine,
+) -> Report:
+    """A base backup. archive: a folder; or else command, as the server's restore_command, whose files are kept until the end."""
+    with _owner_of(path), _told(line) as tell, ExitStack() as stack:
+        folder = archive or stack.enter_context(tempfile.TemporaryDirectory(prefix="leadline-wal-"))
+        return replay.restore(
+            path,
+            archive=str(Path(folder).absolute()),
+            command=command,
+            target=target.kind,
+            value=target.value,
+            inclusive=target.inclusive,
+            timeline=target.timeline,
+            memory=memory or usual_memory(),
+            threads=threads or threads_here(),
+            dry_run=dry_run,
+            progress=tell,
+        )
+
+
+@contextmanager
+def _told(line: TerminalLine) -> Iterator[Callable[[str, int, int], None]]:
+    """Shows how far each phase is."""
 
     def tell(phase: str, done: int, total: int) -> None:
         line.share(done, total, PHASES.get(phase, phase))
 
     try:
-        with _owner_of(path):
-            return replay.run(
-                path, memory=memory or usual_memory(), threads=threads or len(os.sched_getaffinity(0)), dry_run=dry_run, progress=tell
-            )
+        yield tell
     finally:
         line.done()
 
@@ -48,12 +85,36 @@ def page_at(data_dir: str, file: str, block: int, lsn: str, output: str, threads
     """Writes the page. Raises LeadlineError."""
     path = Path(output)
     make_room(path, overwrite=force)
-    made = replay.page_at(data_dir, file, block, lsn, threads=threads or len(os.sched_getaffinity(0)))
+    made = replay.page_at(data_dir, file, block, lsn, threads=threads or threads_here())
     try:
         path.write_bytes(made["bytes"])
     except OSError as e:
         raise cannot_be_written("the page", e, path) from e
     return made
+
+
+def relation_at(
+    file: str, wal: str, lsn: str, output: str, block: int | None, threads: int | None, *, force: bool
+) -> RelationAt:
+    """Writes the file, under another name until it is whole. Raises LeadlineError."""
+    path = Path(output)
+    make_room(path, overwrite=force)
+    temporary = path.with_name(path.name + ".tmp")
+    made = replay.relation_at(file, wal, lsn, str(temporary), block=block, threads=threads or threads_here())
+    try:
+        number = 0
+        while (part := _part(temporary, number)).exists():
+            make_room(_part(path, number), overwrite=force)
+            part.replace(_part(path, number))
+            number += 1
+    except OSError as e:
+        raise cannot_be_written("the relation file", e, path) from e
+    return made
+
+
+def _part(first: Path, number: int) -> Path:
+    """The files of a relation that has more than one."""
+    return first if number == 0 else first.with_name(f"{first.name}.{number}")
 
 
 def usual_memory() -> int:
@@ -64,21 +125,26 @@ def usual_memory() -> int:
     return max(most // MEMORY_SHARE, 16 << 20)
 
 
-def _group_limits() -> Iterator[int]:
-    """memory.max of the control groups that this process is in, from the innermost one up."""
+def _group_limits(own: Path = Path("/proc/self/cgroup"), mounted: Path = Path("/sys/fs/cgroup")) -> Iterator[int]:
+    """The memory limits of the control groups that this process is in, from the innermost one up: version 2, or its place in 1."""
     try:
-        groups = Path("/proc/self/cgroup").read_text()
+        groups = own.read_text()
     except OSError:
         return
     for entry in groups.splitlines():
-        if entry.startswith("0::"):
-            root = Path("/sys/fs/cgroup")
-            inner = root / entry[3:].lstrip("/")
-            for folder in [inner, *(p for p in inner.parents if p.is_relative_to(root))]:
-                try:
-                    yield int((folder / "memory.max").read_text())
-                except (OSError, ValueError):  # no such file, or "max"
-                    continue
+        _, controllers, group = entry.split(":", 2)
+        if not controllers:
+            root, name = mounted, "memory.max"
+        elif "memory" in controllers.split(","):
+            root, name = mounted / "memory", "memory.limit_in_bytes"
+        else:
+            continue
+        inner = root / group.lstrip("/")
+        for folder in [inner, *(p for p in inner.parents if p.is_relative_to(root))]:
+            try:
+                yield int((folder / name).read_text())
+            except (OSError, ValueError):  # no such file, or "max"
+                continue
 
 
 @contextmanager
@@ -110,25 +176,42 @@ def _owner_of(path: str) -> Iterator[None]:
 def text(report: Report, *, dry_run: bool) -> str:
     if report["is_clean"]:
         return "The server was shut down cleanly: there is nothing to recover."
+    restored = report["backup"]
+    if restored and restored["restartpoint_lsn"] is None:
+        return (
+            f"There is no checkpoint between {restored['consistent_lsn']}, where the backup is consistent, and the recovery target.\n"
+            f"Nothing was written. Start the server: it replays {_rest(restored)}."
+        )
     removed = f", {report['removed']:,} of pages that are removed later" if report["removed"] else ""
     lines = [
         f"WAL:           {quantity(report['wal_bytes'], 'B')}, from {report['redo_lsn']} to {report['end_lsn']} ({report['end_reason']})",
         f"transactions:  {report['commits']:,} committed, {report['aborts']:,} rolled back, {report['prepared']:,} prepared",
         f"changes:       {report['changes']:,} of pages in {report['files']:,} files; {report['dropped_relations']:,} relations dropped",
     ]
+    if restored:
+        lines.insert(1, f"consistent:    at {restored['consistent_lsn']}; the server replays {_rest(restored)}")
     if dry_run:
         lines += ["", *_kinds(report), "", f"Memory to do it in one pass: {quantity(report['kept_bytes'], 'B')}. Nothing was written."]
         return "\n".join(lines)
     seconds = ", ".join(f"{phase} {took:.2f} s" for phase, took in report["seconds"].items())
     passes = "" if report["rounds"] == 1 else f" in {report['rounds']} passes"
+    if report["spilled_bytes"]:
+        passes += f", with {quantity(report['spilled_bytes'], 'B')} of records in a temporary file"
     lines += [
         f"applied:       {report['applied']:,}; not needed: {report['superseded']:,} before a later page image{removed}",
-        f"pages:         {report['pages_written']:,} written{passes}, {report['pages_read']:,} read",
+        f"pages:         {report['pages_written']:,} written, {report['pages_read']:,} read{passes}",
         f"time:          {sum(report['seconds'].values()):.2f} s ({seconds})",
         "",
         f"Recovered: a checkpoint was added at {report['checkpoint_lsn']}. Start the server.",
     ]
+    if restored:
+        lines[-1] = f"Recovered up to the checkpoint at {restored['restartpoint_lsn']}. Start the server: it replays {_rest(restored)}."
     return "\n".join(lines)
+
+
+def _rest(restored: Restored) -> str:
+    """What is left to the server."""
+    return f"the last {quantity(restored['left_bytes'], 'B')}, up to {restored['target_lsn']} on timeline {restored['timeline']}"
 
 
 def _kinds(report: Report) -> Iterator[str]:

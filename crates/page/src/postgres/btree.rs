@@ -39,6 +39,17 @@ pub const BTPO_FLAGS: &[Flag] = &[
     (0x0100, "BTP_HAS_FULLXID", "deleted with a 64-bit transaction id (since 14)"),
 ];
 
+/// Offsets in `BTPageOpaqueData`.
+#[allow(missing_docs)]
+pub mod at {
+    pub const PREV: usize = 0;
+    pub const NEXT: usize = 4;
+    /// Until 13 of a deleted page its transaction.
+    pub const LEVEL: usize = 8;
+    pub const FLAGS: usize = 12;
+    pub const CYCLE_ID: usize = 14;
+}
+
 // What t_tid's position holds where INDEX_AM_RESERVED_BIT is set.
 const BT_OFFSET_MASK: u16 = 0x0fff;
 const BT_PIVOT_HEAP_TID_ATTR: u16 = 0x1000;
@@ -74,13 +85,14 @@ impl Opaque {
     #[inline]
     pub fn parse(special: &[u8]) -> Option<Opaque> {
         let b = special.first_chunk::<SPECIAL>()?;
+        let u16_at = |at: usize| u16::from_le_bytes([b[at], b[at + 1]]);
         let u32_at = |at: usize| u32::from_le_bytes([b[at], b[at + 1], b[at + 2], b[at + 3]]);
         Some(Opaque {
-            btpo_prev: u32_at(0),
-            btpo_next: u32_at(4),
-            btpo_level: u32_at(8),
-            btpo_flags: u16::from_le_bytes([b[12], b[13]]),
-            btpo_cycleid: u16::from_le_bytes([b[14], b[15]]),
+            btpo_prev: u32_at(at::PREV),
+            btpo_next: u32_at(at::NEXT),
+            btpo_level: u32_at(at::LEVEL),
+            btpo_flags: u16_at(at::FLAGS),
+            btpo_cycleid: u16_at(at::CYCLE_ID),
         })
     }
 

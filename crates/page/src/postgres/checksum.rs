@@ -3,6 +3,8 @@
 //! Source: src/include/storage/checksum_impl.h (PostgreSQL 9.3 and later). The sums do not depend on each other, so that the
 //! compiler can keep them in vector registers.
 
+use super::header::at;
+
 /// Sums kept side by side; each takes every 32nd word of the page.
 const SUMS: usize = 32;
 const FNV_PRIME: u32 = 16_777_619;
@@ -30,7 +32,7 @@ pub fn checksum_inline(page: &[u8], block: u32) -> u16 {
     let mut rows = page.chunks_exact(4 * SUMS).filter_map(|row| row.first_chunk());
     if let Some(first) = rows.next() {
         let mut first: [u8; 4 * SUMS] = *first;
-        first[8..10].fill(0); // pd_checksum
+        first[at::CHECKSUM..at::CHECKSUM + 2].fill(0);
         mix(&mut sums, &first);
         for row in rows {
             mix(&mut sums, row);

@@ -10,6 +10,21 @@ use crate::reader::{Flag, Reader};
 /// Bytes of the header; line pointers begin behind it.
 pub const SIZE: usize = 24;
 
+/// Offsets of the fields of `PageHeaderData`.
+#[allow(missing_docs)]
+pub mod at {
+    /// Its high half first.
+    pub const LSN: usize = 0;
+    pub const CHECKSUM: usize = 8;
+    pub const FLAGS: usize = 10;
+    pub const LOWER: usize = 12;
+    pub const UPPER: usize = 14;
+    pub const SPECIAL: usize = 16;
+    /// `pd_pagesize_version`.
+    pub const SIZE: usize = 18;
+    pub const PRUNE_XID: usize = 20;
+}
+
 /// Bits of `pd_flags`.
 pub const PD_FLAGS: &[Flag] = &[
     (1, "PD_HAS_FREE_LINES", "may have unused line pointers"),
@@ -39,14 +54,14 @@ impl Header {
         let u16_at = |at: usize| u16::from_le_bytes([b[at], b[at + 1]]);
         let u32_at = |at: usize| u32::from_le_bytes([b[at], b[at + 1], b[at + 2], b[at + 3]]);
         Some(Header {
-            pd_lsn: u64::from(u32_at(0)) << 32 | u64::from(u32_at(4)),
-            pd_checksum: u16_at(8),
-            pd_flags: u16_at(10),
-            pd_lower: u16_at(12),
-            pd_upper: u16_at(14),
-            pd_special: u16_at(16),
-            pd_pagesize_version: u16_at(18),
-            pd_prune_xid: u32_at(20),
+            pd_lsn: u64::from(u32_at(at::LSN)) << 32 | u64::from(u32_at(at::LSN + 4)),
+            pd_checksum: u16_at(at::CHECKSUM),
+            pd_flags: u16_at(at::FLAGS),
+            pd_lower: u16_at(at::LOWER),
+            pd_upper: u16_at(at::UPPER),
+            pd_special: u16_at(at::SPECIAL),
+            pd_pagesize_version: u16_at(at::SIZE),
+            pd_prune_xid: u32_at(at::PRUNE_XID),
         })
     }
 
@@ -86,22 +101,22 @@ impl Header {
             Some(Wrong { class: "header", what, item: None, offset, wanted, found })
         };
         if self.page_size() != page_size {
-            return wrong("page size", 18, page_size.to_string(), self.page_size().to_string());
+            return wrong("page size", at::SIZE, page_size.to_string(), self.page_size().to_string());
         }
         if self.version() != 4 {
-            return wrong("page layout version", 18, "4".into(), self.version().to_string());
+            return wrong("page layout version", at::SIZE, "4".into(), self.version().to_string());
         }
         if special > page_size || special % 8 != 0 {
-            return wrong("pd_special", 16, format!("a multiple of 8 up to {page_size}"), special.to_string());
+            return wrong("pd_special", at::SPECIAL, format!("a multiple of 8 up to {page_size}"), special.to_string());
         }
         if upper > special {
-            return wrong("pd_upper", 14, format!("up to pd_special, {special}"), upper.to_string());
+            return wrong("pd_upper", at::UPPER, format!("up to pd_special, {special}"), upper.to_string());
         }
         if lower < SIZE || lower > upper {
-            return wrong("pd_lower", 12, format!("{SIZE} to pd_upper, {upper}"), lower.to_string());
+            return wrong("pd_lower", at::LOWER, format!("{SIZE} to pd_upper, {upper}"), lower.to_string());
         }
         if self.pd_flags & !7 != 0 {
-            return wrong("pd_flags", 10, "bits 0 to 2".into(), format!("{:#06x}", self.pd_flags));
+            return wrong("pd_flags", at::FLAGS, "bits 0 to 2".into(), format!("{:#06x}", self.pd_flags));
         }
         None
     }

@@ -22,6 +22,19 @@ pub const HEAP_ONLY_TUPLE: u16 = 0x8000;
 /// Most attributes a row can have.
 pub const MAX_ATTRIBUTES: u16 = 1600;
 
+/// Offsets of the fields of `HeapTupleHeaderData`.
+#[allow(missing_docs)]
+pub mod at {
+    pub const XMIN: usize = 0;
+    pub const XMAX: usize = 4;
+    /// `t_cid`, or `t_xvac` of a row that an old VACUUM FULL moved.
+    pub const CID: usize = 8;
+    pub const CTID: usize = 12;
+    pub const INFOMASK2: usize = 18;
+    pub const INFOMASK: usize = 20;
+    pub const HOFF: usize = 22;
+}
+
 const SPECULATIVE: u16 = 0xfffe;
 const MOVED_PARTITIONS: u16 = 0xfffd;
 
@@ -78,15 +91,16 @@ impl TupleHeader {
     #[inline]
     pub fn parse(tuple: &[u8]) -> Option<TupleHeader> {
         let b = tuple.first_chunk::<SIZE>()?;
+        let u16_at = |at: usize| u16::from_le_bytes([b[at], b[at + 1]]);
         let u32_at = |at: usize| u32::from_le_bytes([b[at], b[at + 1], b[at + 2], b[at + 3]]);
         Some(TupleHeader {
-            t_xmin: u32_at(0),
-            t_xmax: u32_at(4),
-            t_field3: u32_at(8),
-            t_ctid: Tid::parse([b[12], b[13], b[14], b[15], b[16], b[17]]),
-            t_infomask2: u16::from_le_bytes([b[18], b[19]]),
-            t_infomask: u16::from_le_bytes([b[20], b[21]]),
-            t_hoff: b[22],
+            t_xmin: u32_at(at::XMIN),
+            t_xmax: u32_at(at::XMAX),
+            t_field3: u32_at(at::CID),
+            t_ctid: Tid::parse(std::array::from_fn(|i| b[at::CTID + i])),
+            t_infomask2: u16_at(at::INFOMASK2),
+            t_infomask: u16_at(at::INFOMASK),
+            t_hoff: b[at::HOFF],
         })
     }
 

@@ -160,6 +160,15 @@ impl Kind {
     }
 }
 
+/// Offsets of flags in special areas of 16 and 8 bytes. Sources: src/include/access/nbtree.h, hash.h, gist.h and
+/// spgist_private.h, contrib/bloom/bloom.h.
+mod at {
+    /// `btpo_flags`, `hasho_flag` and the `flags` of GiST: all behind three words of four bytes.
+    pub(super) const FLAGS_OF_SIXTEEN: usize = 12;
+    pub(super) const SPGIST_FLAGS: usize = 0;
+    pub(super) const BLOOM_FLAGS: usize = 2;
+}
+
 /// The kind of a page whose header is `header`.
 #[inline]
 pub fn kind(page: &[u8], header: &Header, fork: Fork) -> Kind {
@@ -198,7 +207,7 @@ fn of_eight(special: &[u8], last: u16) -> Kind {
         return Kind::Sequence;
     }
     match last {
-        spgist::SPGIST_PAGE_ID => match u16_at(special, 0) {
+        spgist::SPGIST_PAGE_ID => match u16_at(special, at::SPGIST_FLAGS) {
             flags if flags & spgist::SPGIST_META != 0 => Kind::SpgistMeta,
             flags if flags & spgist::SPGIST_LEAF != 0 => Kind::SpgistLeaf,
             _ => Kind::SpgistInner,
@@ -206,7 +215,7 @@ fn of_eight(special: &[u8], last: u16) -> Kind {
         brin::BRIN_PAGETYPE_META => Kind::BrinMeta,
         brin::BRIN_PAGETYPE_REVMAP => Kind::BrinRevmap,
         brin::BRIN_PAGETYPE_REGULAR => Kind::BrinRegular,
-        bloom::BLOOM_PAGE_ID if u16_at(special, 2) & bloom::BLOOM_META != 0 => Kind::BloomMeta,
+        bloom::BLOOM_PAGE_ID if u16_at(special, at::BLOOM_FLAGS) & bloom::BLOOM_META != 0 => Kind::BloomMeta,
         bloom::BLOOM_PAGE_ID => Kind::Bloom,
         flags if flags > 0x1ff => Kind::Unknown,
         flags if flags & gin::GIN_META != 0 => Kind::GinMeta,
@@ -223,7 +232,7 @@ fn of_eight(special: &[u8], last: u16) -> Kind {
 
 fn of_sixteen(special: &[u8], last: u16) -> Kind {
     const MAX_BT_CYCLE_ID: u16 = 0xff7f;
-    match (last, u16_at(special, 12)) {
+    match (last, u16_at(special, at::FLAGS_OF_SIXTEEN)) {
         (hash::HASHO_PAGE_ID, flag) => match flag & 0x0f {
             1 => Kind::HashOverflow,
             2 => Kind::HashBucket,

@@ -4,7 +4,9 @@
 //! items go into the reverse order of their line pointers (19c60ad69a); in 13 they keep the order they had on the page. Since 15
 //! (`PageRepairFragmentation`) and in the second pass of VACUUM since 14, unused line pointers at the end go away.
 
-use super::{aligned, flags, LinePointer, Page, HEADER, LINE_POINTER, LP_UNUSED, UNUSED};
+use std::cell::RefCell;
+
+use super::{aligned, flags, LinePointer, Page, HEADER, LINE_POINTER, LP_UNUSED};
 use crate::misfit::{Misfit, Result};
 
 /// An item to move.
@@ -15,6 +17,18 @@ pub(super) struct Item {
     pub offset: u16,
     /// With the padding behind it.
     pub length: u16,
+}
+
+impl Item {
+    fn end(&self) -> usize {
+        usize::from(self.offset) + usize::from(self.length)
+    }
+}
+
+thread_local! {
+    // Memory alone: to allocate it for each of millions of pages would take as long as to move what is on them.
+    static ITEMS: RefCell<Vec<Item>> = const { RefCell::new(Vec::new()) };
+    static BEFORE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
 impl Page<'_> {
@@ -28,46 +42,57 @@ impl Page<'_> {
         Ok(())
     }
 
-    /// Moves the items to the end of the page. All must lie behind `pd_upper` and begin before the index's area.
+    /// Moves the items to the end of the page. All must be those of line pointers, lie behind `pd_upper` and begin before the index's area.
     pub(super) fn compact(&mut self, major: u8, items: &mut [Item]) -> Result<()> {
         self.check_total(items)?;
-        if items.iter().any(|item| usize::from(item.offset + item.length) > self.size()) {
+        if items.iter().any(|item| item.end() > self.size()) {
             return Err(Misfit::new("item", "bytes inside the page", "more"));
         }
         if major < 14 {
             items.sort_by_key(|item| std::cmp::Reverse(item.offset));
         }
-        let is_sorted = items.is_sorted_by(|a, b| a.offset > b.offset);
         let mut upper = self.special();
         // Those at the end of the page already stay.
         let mut rest = &items[..];
         while let [item, after @ ..] = rest {
-            if usize::from(item.offset + item.length) != upper {
+            if item.end() != upper {
                 break;
             }
             upper -= usize::from(item.length);
             rest = after;
         }
-        if is_sorted {
+        if rest.is_sorted_by(|a, b| a.offset > b.offset) {
             // From the last on the page to the first: none is overwritten before it moves.
-            for item in rest {
-                let from = usize::from(item.offset);
-                upper -= usize::from(item.length);
-                self.bytes.copy_within(from..from + usize::from(item.length), upper);
-                self.move_pointer(item.number, upper)?;
-            }
+            for_runs(rest, |items, from, length| {
+                upper -= length;
+                self.bytes.copy_within(from..from + length, upper);
+                self.move_pointers(items, from, upper);
+            });
         } else {
-            let before = self.bytes.to_vec();
-            for item in rest {
-                let from = usize::from(item.offset);
-                upper -= usize::from(item.length);
-                let moved = &before[from..from + usize::from(item.length)];
-                self.bytes[upper..upper + moved.len()].copy_from_slice(moved);
-                self.move_pointer(item.number, upper)?;
-            }
+            BEFORE.with_borrow_mut(|before| {
+                let base = rest.iter().map(|item| usize::from(item.offset)).min().unwrap_or(upper);
+                let end = rest.iter().map(Item::end).max().unwrap_or(upper);
+                before.clear();
+                before.extend_from_slice(&self.bytes[base..end]);
+                for_runs(rest, |items, from, length| {
+                    upper -= length;
+                    self.bytes[upper..upper + length].copy_from_slice(&before[from - base..from - base + length]);
+                    self.move_pointers(items, from, upper);
+                });
+            });
         }
         self.set_upper(upper);
         Ok(())
+    }
+
+    /// Changes `lp_off` of items that move together, from one offset to another.
+    #[inline]
+    fn move_pointers(&mut self, items: &[Item], from: usize, to: usize) {
+        for item in items {
+            let at = HEADER + LINE_POINTER * (usize::from(item.number) - 1);
+            let offset = usize::from(item.offset) - from + to;
+            self.put_line_pointer(at, LinePointer(self.u32_at(at) & !0x7fff | offset as u32 & 0x7fff));
+        }
     }
 
     /// Changes `lp_off` alone.
@@ -81,30 +106,39 @@ impl Page<'_> {
     /// # Errors
     /// The page's pointers are wrong.
     pub fn repair_fragmentation(&mut self, major: u8) -> Result<()> {
+        ITEMS.with_borrow_mut(|items| self.repair(major, items))
+    }
+
+    fn repair(&mut self, major: u8, items: &mut Vec<Item>) -> Result<()> {
         self.check_for_moves()?;
+        items.clear();
         let (upper, special, last) = (self.upper(), self.special(), self.max_offset());
-        let mut items = Vec::with_capacity(last.into());
-        let (mut unused, mut last_used) = (0, 0);
-        for number in 1..=last {
-            let lp = self.line_pointer(number)?;
-            if lp.flags() == LP_UNUSED {
-                self.set_line_pointer(number, UNUSED)?;
-                unused += 1;
-                continue;
+        items.resize(usize::from(last), Item { number: 0, offset: 0, length: 0 });
+        let (mut unused, mut last_used, mut found, mut outside) = (0, 0, 0, None);
+        let pointers = self.bytes[HEADER..].chunks_exact_mut(LINE_POINTER);
+        // Which of them are in use is like the toss of a coin: the processor would guess wrong, so nothing here depends on a guess.
+        for (number, bytes) in (1..=last).zip(pointers) {
+            let lp = LinePointer(u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]));
+            let is_used = lp.flags() != LP_UNUSED;
+            let is_stored = is_used && !lp.is_empty();
+            bytes.copy_from_slice(&(if is_used { lp.0 } else { 0 }).to_le_bytes());
+            unused += u16::from(!is_used);
+            last_used = if is_used { number } else { last_used };
+            // As many as there are line pointers.
+            items[found] = Item { number, offset: lp.off() as u16, length: aligned(lp.len()) as u16 };
+            found += usize::from(is_stored);
+            if is_stored && (lp.off() < upper || lp.off() >= special) {
+                outside = Some(lp.off());
             }
-            last_used = number;
-            if lp.is_empty() {
-                continue;
-            }
-            if lp.off() < upper || lp.off() >= special {
-                return Err(Misfit::new("item", format_args!("in {upper}..{special}"), lp.off()));
-            }
-            items.push(Item { number, offset: lp.off() as u16, length: aligned(lp.len()) as u16 });
         }
+        if let Some(offset) = outside {
+            return Err(Misfit::new("item", format_args!("in {upper}..{special}"), offset));
+        }
+        items.truncate(found);
         if items.is_empty() {
             self.set_upper(special);
         } else {
-            self.compact(major, &mut items)?;
+            self.compact(major, items)?;
         }
         if major >= 15 && last_used != last {
             unused -= last - last_used;
@@ -136,5 +170,15 @@ impl Page<'_> {
         }
         self.set_flag(flags::HAS_FREE_LINES, is_any_unused);
         Ok(())
+    }
+}
+
+/// Goes through items that lie one before the other without a gap, as one: gives where they begin, and how long they are together.
+#[inline]
+fn for_runs(items: &[Item], mut each: impl FnMut(&[Item], usize, usize)) {
+    for run in items.chunk_by(|a, b| b.end() == usize::from(a.offset)) {
+        let (first, last) = (run[0], run[run.len() - 1]);
+        let from = usize::from(last.offset);
+        each(run, from, first.end() - from);
     }
 }

@@ -3,7 +3,7 @@
 use leadline_bytes::{Bytes, Endian, Result, Truncated};
 
 use crate::kept::List;
-use crate::record::Record;
+use crate::record::{Record, EPOCH_US};
 use leadline_datadir::Lsn;
 use leadline_datadir::RelFile as Relation;
 
@@ -27,9 +27,6 @@ pub type Field = (&'static str, Value);
 
 /// In the order of the record.
 pub type Fields = Vec<Field>;
-
-/// The server counts from 2000-01-01.
-const EPOCH_US: i64 = 946_684_800_000_000;
 
 /// Server time to Unix time, microseconds.
 pub(super) fn unix_us(timestamp: i64) -> i64 {

@@ -5,17 +5,7 @@ use leadline_bytes::Result;
 use super::fields::{Reading, Value};
 use super::opcode;
 use crate::record::Record;
-
-pub(super) const CHECKPOINT_SHUTDOWN: u8 = 0x00;
-pub(super) const CHECKPOINT_ONLINE: u8 = 0x10;
-const NEXTOID: u8 = 0x30;
-const BACKUP_END: u8 = 0x50;
-const PARAMETER_CHANGE: u8 = 0x60;
-pub(super) const RESTORE_POINT: u8 = 0x70;
-const FPW_CHANGE: u8 = 0x80;
-pub(super) const END_OF_RECOVERY: u8 = 0x90;
-const OVERWRITE_CONTRECORD: u8 = 0xD0;
-const CHECKPOINT_REDO: u8 = 0xE0;
+pub(super) use crate::rmgr::xlog::*;
 
 /// Checkpoints and the end of recovery name `wal_level` from here on; it fits a gap, so that nothing moved.
 const WAL_LEVEL_SINCE: u8 = 17;

@@ -1,0 +1,26 @@
+"""The log of a load, redone record by record without its server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from conftest import Server, running
+from leadline._core import redo
+from leadline._core.wal import WalLog
+from redo_load import SETTINGS
+
+
+def redone(major: int, load: Callable[[Server], None], note: Callable[[Mapping[str, Any]], None], **settings: Any) -> redo.Checked:
+    """Runs the load on a server of its own, and compares. note: gets each record of the log."""
+    with running(major, **SETTINGS, **settings) as server:
+        load(server)
+        server.sql("select pg_switch_wal()")
+        folder = str(server.private.data_dir / "pg_wal")
+        sums = server.sql("show data_checksums")[0][0] == "on"
+        found = redo.check(folder, hint_bits_are_logged=sums)
+        reader = WalLog(folder)
+        while (records := reader.records(5000)) is not None:
+            for record in records:
+                note(record)
+        return found
