@@ -3,16 +3,20 @@ with the bare run.
 
     python bench/trace.py                            10 pairs of each workload with leadline, 4 with the others
     python bench/trace.py --tiers perf               one tier
+    python bench/trace.py --tiers bpf,sums,ring --peer-pairs 0    beside the floor of any trace that streams
     python bench/trace.py --pairs 2 --seconds 2      does everything work?
 
-semget: a loop of failing calls, pinned to one CPU: ns per call. select, tpcb: pgbench with 32 clients on a private server; the trace
-follows the postmaster, and each backend from its fork. The order of each pair is drawn at random. Output: JSON; ratios are traced by bare.
+ring: the least that a trace by BPF can do that hands over each event by itself: records with room for a call or a stay off the CPU at the
+same tracepoints, with nothing in them (bare_ring.bpf.c; needs clang and libbpf). semget: a loop of failing calls, pinned to one CPU: ns per
+call. select, tpcb: pgbench with 32 clients on a private server; the trace follows the postmaster, and each backend from its fork. The order
+of each pair is drawn at random. Output: JSON; ratios are traced by bare.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import platform
 import random
 import re
 import shutil
@@ -57,6 +61,7 @@ tracepoint:raw_syscalls:sys_exit /@begin[tid]/ {
   @ns[args->id] = sum(nsecs - @begin[tid]); @calls[args->id, args->ret < 0] = count(); delete(@begin[tid]);
 }
 """
+HERE = Path(__file__).resolve().parent
 CALLS = 300_000
 CLIENTS, SCALE = 32, 50
 SETTINGS = {"fsync": False, "shared_buffers": "2GB", "max_wal_size": "8GB", "max_connections": 60, "autovacuum": False}
@@ -80,9 +85,34 @@ def by_leadline(workload: str, tier: str, pid: int) -> Iterator[None]:
             seen.setdefault(f"{workload}, {tier}", []).append(figures | {"own_cpu_s": final["cpu_ns"] / 1e9})
 
 
+def build_ring(folder: Path) -> list[str]:
+    """The command of the floor, without the process."""
+    program, records = Path(folder) / "bare_ring", HERE.parent / "crates" / "kernel" / "bpf"
+    of_machine = f"-I/usr/include/{platform.machine()}-linux-gnu"
+    compiled = ["clang", "-O2", "-g", "-target", "bpf", "-mcpu=v3", of_machine, f"-I{records}", "-c", HERE / "bare_ring.bpf.c"]
+    subprocess.run([*compiled, "-o", program.with_suffix(".o")], check=True)
+    subprocess.run(["cc", "-O2", "-o", program, HERE / "bare_ring.c", "-lbpf"], check=True)
+    return [str(program), str(program.with_suffix(".o"))]
+
+
+@contextmanager
+def by_ring(command: list[str], workload: str, pid: int) -> Iterator[None]:
+    with subprocess.Popen([*command, "-p", str(pid)], stdout=subprocess.PIPE, text=True) as ring:
+        assert ring.stdout is not None
+        if ring.stdout.readline() != "begun\n":
+            raise RuntimeError("the bare ring buffer could not be attached")
+        try:
+            yield
+        finally:
+            ring.send_signal(signal.SIGINT)
+            said = re.search(r"(\d+) records, (\d+) lost", ring.stdout.read())
+            if said:
+                seen.setdefault(f"{workload}, ring", []).append({"events": int(said[1]), "lost": int(said[2])})
+
+
 @contextmanager
 def by_peer(command: list[str], begun: str) -> Iterator[None]:
-    """A tool that follows the process and its children and counts, from the moment it says `begun`, or else is seen to trace."""
+    """A tool that follows the process and its children and counts, from the moment it is seen to trace: as a debugger does, or by perf."""
     with tempfile.TemporaryFile("w+") as said:
         peer = subprocess.Popen(command, stdout=said, stderr=said)
         pid = command[command.index("-p") + 1]
@@ -162,7 +192,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", type=int, default=10)
     parser.add_argument("--peer-pairs", type=int, default=4)
-    parser.add_argument("--tiers", default="bpf,sums,perf", help="of leadline; sums: bpf with --kernel-detail sums")
+    parser.add_argument("--tiers", default="bpf,sums,perf", help="of leadline; sums: bpf with --kernel-detail sums; ring: the floor")
     parser.add_argument("--seconds", type=float, default=6, help="of each run of pgbench")
     parser.add_argument("--pg-bin", help="folder with postgres, initdb and pgbench")
     parser.add_argument("--seed", type=int, default=1)
@@ -174,6 +204,8 @@ def main() -> None:
         source, program = Path(folder) / "semget.c", Path(folder) / "semget"
         source.write_text(SEMGET)
         subprocess.run(["cc", "-O2", "-o", program, source], check=True)
+        tiers = options.tiers.split(",")
+        ring = build_ring(Path(folder)) if "ring" in tiers else []
         with PrivateServer(binaries.bin_dir, settings=SETTINGS) as server:
             tables = [binaries.bin_dir / "pgbench", "-i", "-q", "-s", str(SCALE), server.dsn]
             subprocess.run(tables, check=True, capture_output=True)
@@ -183,10 +215,13 @@ def main() -> None:
                 "tpcb": lambda traced: pgbench(server, [], options.seconds, traced),
             }
             for name, run in workloads.items():
-                for tier in options.tiers.split(","):
-                    ours = lambda pid, name=name, tier=tier: by_leadline(name, tier, pid)  # noqa: E731
-                    results.append(compare(name, f"leadline, {tier}", run, ours, options.pairs, rng))
-                for tool, traced in peers().items():
+                for tier in tiers:
+                    if tier == "ring":
+                        ours = lambda pid, name=name: by_ring(ring, name, pid)  # noqa: E731
+                    else:
+                        ours = lambda pid, name=name, tier=tier: by_leadline(name, tier, pid)  # noqa: E731
+                    results.append(compare(name, "bare ring" if tier == "ring" else f"leadline, {tier}", run, ours, options.pairs, rng))
+                for tool, traced in peers().items() if options.peer_pairs else ():
                     results.append(compare(name, tool, run, traced, min(options.peer_pairs, options.pairs), rng))
     json.dump({"environment": environment, "options": vars(options), "results": results, "leadline": seen}, sys.stdout, indent=1)
     print()

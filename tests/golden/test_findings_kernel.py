@@ -78,7 +78,23 @@ def missing_files(times: int) -> Rows:
     return frame(SECOND) | {"syscall": tried + [call(21, BEGIN + i * 10 * MS + 2 * MS, MS) for i in range(1, 1500)]}
 
 
+def lost_segments(times: int) -> Rows:
+    """A segment is sent again while a read waits 60 ms for the answer; answers that come in time take 10 ms."""
+    slow = [call(0, BEGIN + i * 100 * MS, 60 * MS, 60 * MS)[:-1] for i in range(1, times + 1)]
+    stays = [stay(0, BEGIN + i * 100 * MS, 60 * MS, 0, 2) for i in range(1, times + 1)]
+    again = [
+        (BEGIN + i * 100 * MS - 30 * MS, 5, "ESTABLISHED", "10.0.0.1", 40000, "10.0.0.9", 5432, 500) for i in range(1, times + 1)
+    ]  # fmt: skip
+    others = [(BEGIN + i * 100 * MS, 0, "ESTABLISHED", "10.0.0.1", 40001, "10.0.0.8", 443, 900) for i in range(1, 60)]  # of nobody traced
+    usual = [stay(0, BEGIN + i * 100 * MS + 20 * MS, 10 * MS, 0, 2) for i in range(1, 190)]
+    return frame(SECOND) | {"syscall": [(*one, 5) for one in slow], "off_cpu": stays + usual, "tcp_retransmit": again + others}
+
+
 CASES = [
+    (
+        "PROGRAM-RETRANSMITS", lost_segments, 40, 15, "server to 10.0.0.9",
+        ["40 segments of server (pid 1026) to 10.0.0.9 were sent again on 1 connection", "2.000 s longer than usual in 40 sleeps"], 2.0,
+    ),
     (
         "FAILING-CALL-STORM", missing_files, 1500, 900, "access of server",
         ["failed 1500 times with ENOENT (75 a second), always with the arguments an address, 0x4: 1.500 s in all, 1000.0 us each"], 1.5,
@@ -107,7 +123,7 @@ CASES = [
 
 
 def found(folder: Path, rows: Rows) -> list[Finding]:
-    with closing(open_capture(write_trace(folder, rows, END))) as capture:
+    with closing(open_capture(write_trace(folder, rows, END), hold=True)) as capture:
         result = evaluate(capture)
     assert not result.not_evaluated
     return result.findings

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from leadline.capture.reader import open_capture
 from test_findings_kernel import BEGIN, END, MS, PID, SECOND, Rows, found, frame, stay
-from trace_synthetic import OTHER
+from trace_synthetic import OTHER, write_trace
 
 US = 1_000
 NAMES = [
-    (0, "read"), (1, "write"), (18, "pwrite64"), (24, "sched_yield"), (202, "futex"), (228, "clock_gettime"), (230, "clock_nanosleep"),
+    (0, "read"), (1, "write"), (18, "pwrite64"), (24, "sched_yield"), (64, "semget"), (65, "semop"), (202, "futex"), (228, "clock_gettime"),
+    (230, "clock_nanosleep"),
 ]  # fmt: skip
 FILES = [
     (1, "file", "/srv/export.csv", 0), (2, "file", "/proc/4711/smaps", 0), (3, "file", "/data/rootdbs", 0o40002), (4, "socket", "tcp", 2),
@@ -61,6 +64,21 @@ def futexes(times: int) -> Rows:
     return rows
 
 
+SET, KEY = 32_769, 0x4C454144
+
+
+def semaphores(times: int) -> Rows:
+    """Two processes take turns with a set that was there; a worker waits long for another, whose key only its semget tells."""
+    calls = [one(65, BEGIN + (i + 1) * 2 * MS, 900 * US, SET, 0, 1, sleep=800 * US, thread=1 + i % 2) for i in range(times)]
+    stays = [(BEGIN + (i + 1) * 2 * MS - US, 850 * US, 800 * US, 1 + i % 2, 1, 65, 2, PID if i % 2 else OTHER, 0, 0) for i in range(times)]
+    calls += [one(64, BEGIN + US, US, 0x5EA, 1, ret=7)]
+    calls += [one(65, BEGIN + (i + 1) * 100 * MS + US, 99 * MS, 7, 0, 1, sleep=98 * MS, thread=3) for i in range(190)]
+    stays += [(BEGIN + (i + 1) * 100 * MS, 98 * MS, 98 * MS, 3, 1, 65, 2, PID, 0, 0) for i in range(190)]
+    rows = trace_of(calls) | {"off_cpu": stays, "semaphore_set": [(BEGIN, SET, KEY, 3, 0), (BEGIN, 8, 0, 1, 0)]}
+    rows["thread"] = [*rows["thread"], (3, BEGIN, PID + 5, PID + 5, 1, 0, "worker")]
+    return rows
+
+
 def unaligned(times: int) -> Rows:
     """512 bytes at 1536; aligned writes of the file beside them, and the same lengths in a file without O_DIRECT."""
     odd = many(times, 10 * MS, 18, 3 * MS, 7, 0, 512, 1536, ret=512, file=3)
@@ -93,6 +111,16 @@ def work_of_the_kernel(stack: Call) -> Callable[[int], Rows]:
     return plant
 
 
+SPIN = (8, "native_queued_spin_lock_slowpath", ["native_queued_spin_lock_slowpath", "_raw_spin_lock", "alloc_fd", "do_dup"], [1, 2, 3, 4])
+TAKEN = (9, "_raw_spin_lock", ["_raw_spin_lock", "alloc_fd", "do_dup"], [2, 3, 4])
+
+
+def spins(times: int) -> Rows:
+    """Samples of 10 ms; to take a lock that nobody holds is no finding."""
+    samples = [(BEGIN + i * 20 * MS, 1, "on_cpu", 10 * MS, 32, 0, 9 if i % 3 == 0 else 8, 0, 0) for i in range(1, 1 + times)]
+    return trace_of([]) | {"stack_sample": samples, "kernel_stack": [SPIN, TAKEN], "syscall_name": [*NAMES, (32, "dup")]}
+
+
 def flushes(times: int) -> Rows:
     """50 ms each; half of them as writes through the cache. Ordinary writes take longer together."""
     kinds = [("flush", 0, 0), ("write", 1 << 9, 8192)]
@@ -110,6 +138,14 @@ def large_requests(times: int) -> Rows:
     return trace_of([]) | {"block_io": large + behind + alone + elsewhere}
 
 
+def read_again(times: int) -> Rows:
+    """Two places; a third is read a little less often than it takes, and all others once."""
+    again = [(BEGIN + i * 9 * MS, MS, MS, "sda", "read", 0, 800 * (i % 2), 8192, 0, 1, PID, "server") for i in range(times)]
+    seldom = [(BEGIN + i * 90 * MS, 0, 30 * MS, "sda", "read", 0, 7, 8192, 0, 1, PID, "server") for i in range(49)]
+    once = [(BEGIN + i * 9 * MS, 0, MS, "sda", "read", 0, 10_000 + i, 8192, 0, 2, OTHER, "batch") for i in range(900)]
+    return trace_of([]) | {"block_io": again + seldom + once}
+
+
 CASES = [
     (
         "SMALL-IO", small_io, 15_000, 9_000, "/srv/export.csv of server",
@@ -122,6 +158,11 @@ CASES = [
     (
         "FUTEX-CONTENTION", futexes, 6_000, 1_100, "0x555500001040 of server (pid 1026)",
         ["3 threads of server (pid 1026) waited 6000 times (300 a second) for the lock at 0x555500001040: 4.800 s", "800.0 us each"], 4.8,
+    ),
+    (
+        "SEMAPHORE-CONTENTION", semaphores, 6_000, 1_100, "semaphores 0x4c454144",
+        ["2 threads of batch, server waited 6000 times (300 a second) for the semaphores with the key 0x4c454144 (id 32769): 5.100 s",
+         "850.0 us each, the longest 0.8 ms", "woken by batch (pid 1027) 3000 times, server (pid 1026) 3000 times"], 5.1,
     ),
     (
         "UNALIGNED-DIRECT-IO", unaligned, 1_000, 90, "/data/rootdbs of server",
@@ -152,6 +193,14 @@ CASES = [
         ["moved pages between NUMA nodes for 1.41 s in the time of server (pid 1026)", "mostly in do_numa_page"], 1.41,
     ),
     (
+        "KERNEL-SPIN", spins, 60, 15, "dup of server in alloc_fd",
+        ["server (pid 1026) spun for 0.40 s of its 1.00 s on a CPU for a lock of the kernel that alloc_fd takes, in dup"], 0.4,
+    ),
+    (
+        "READ-AGAIN", read_again, 1_002, 98, "sda",
+        ["2 places of sda were read 1000 times again, one of them 501 times in all: 2.00 s", "most of them by server"], 2.0,
+    ),
+    (
         "BARRIER-WRITES", flushes, 200, 100, "sda",
         ["sda did 200 flushes and writes through its cache (10 a second): 10.0 s, 50.00 ms at the median", "by server 200 times"], 10.0,
     ),
@@ -173,6 +222,15 @@ def test_what_is_planted_is_found_and_less_of_it_is_not(
     for words in says:
         assert words in finding.statement, finding.statement
     assert found(tmp_path / "few", plant(fewer)) == []
+
+
+def test_the_key_of_a_set_is_that_of_the_semget_that_gave_it(tmp_path: Path) -> None:
+    with closing(open_capture(write_trace(tmp_path, semaphores(1), END), hold=True)) as capture:
+        told = capture.rows("select semid, key, waker, count(*) as waits from semaphore_wait group by all order by semid")
+    assert told == [
+        {"semid": 7, "key": 0x5EA, "waker": "server", "waits": 190},
+        {"semid": SET, "key": KEY, "waker": "batch", "waits": 1},
+    ]
 
 
 def test_direct_io_that_is_refused_says_so(tmp_path: Path) -> None:

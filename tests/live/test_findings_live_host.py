@@ -1,27 +1,25 @@
 """The findings on settings, the host and its limits, planted for real: settings of a server, of the kernel, a quota of CPU.
 
 Not planted, because it would hurt what else runs on the host: SWAP needs a swap device and RECLAIM-STALL a host without free
-memory (reclaim within a control group is not counted by the counters of the host). Their tests are in test_findings_host.py.
+memory (reclaim within a control group is not counted by the counters of the host). CPU-STEAL needs a hypervisor that is asked for more than
+it has, CPU-FREQUENCY a kernel that sets it. Their tests are in test_findings_host.py and test_findings_host_probe.py.
 """
 
 from __future__ import annotations
 
-import fcntl
-import os
-import subprocess
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 from conftest import Server, running, wait_until
+from host_changes import control_group, kernel_setting
 from leadline.capture.reader import open_capture
 from leadline.findings import all_findings, evaluate
 from live import captured, clients, storm
-from servers import cache_dir
 
 pytestmark = pytest.mark.live
 
@@ -84,32 +82,6 @@ def test_large_buffers_mapped_with_small_pages(fresh_server: Callable[..., Serve
     assert finding.evidence[0]["shared_buffers_bytes"] == 128 * 1024 * 1024
 
 
-@contextmanager
-def kernel_setting(path: str, value: str) -> Iterator[None]:
-    """Another value for the time of a block, for one test run at a time.
-
-    A child writes the old value back at the end, also when this process is killed; it keeps the lock until then.
-    """
-    if not Path(path).exists():
-        pytest.skip(f"this kernel has no {path}")
-    with open(cache_dir() / f"{Path(path).name}.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        text = Path(path).read_text().strip()
-        before = text.split("[")[1].split("]")[0] if "[" in text else text  # always [madvise] never
-        script = 'read -r _; printf %s "$2" > "$1"'
-        command = ["/bin/sh", "-c", script, "leadline-test", path, before]
-        back = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True, pass_fds=[lock.fileno()])
-        try:
-            try:
-                Path(path).write_text(value)
-            except OSError as e:
-                pytest.skip(f"{path} may not be written here: {e.strerror}")
-            yield
-        finally:
-            back.communicate()
-        assert back.returncode == 0
-
-
 def test_zone_reclaim_of_the_kernel(servers: Callable[[int], Server], tmp_path: Path) -> None:
     path = "/proc/sys/vm/zone_reclaim_mode"
     with kernel_setting(path, "1"):
@@ -126,29 +98,8 @@ def test_transparent_huge_pages_of_the_kernel(servers: Callable[[int], Server], 
     assert finding.statement.startswith("Transparent huge pages are always with defrag always: ")
 
 
-@contextmanager
-def cpu_group(quota_us: int) -> Iterator[Path]:
-    """A control group that may use so much CPU time of each 100 ms; its processes must have ended before the block does."""
-    first = Path("/sys/fs/cgroup/cpu")
-    group = (first if first.is_dir() else Path("/sys/fs/cgroup")) / f"leadline-test-{os.getpid()}"
-    try:
-        group.mkdir()
-    except OSError as e:
-        pytest.skip(f"no control group can be made here: {e.strerror}")
-    try:
-        version_1 = group / "cpu.cfs_quota_us"
-        try:
-            (version_1 if version_1.exists() else group / "cpu.max").write_text(str(quota_us))  # the period is 100 ms by default
-        except OSError as e:
-            pytest.skip(f"no CPU quota can be set here: {e.strerror}")
-        yield group
-    finally:
-        wait_until(lambda: (group / "cgroup.procs").read_text() == "", what="the end of the group's processes")
-        group.rmdir()
-
-
 def test_a_server_at_the_quota_of_its_control_group(tmp_path: Path) -> None:
-    with cpu_group(20_000) as group, running(16) as server:
+    with control_group("cpu", "20000", "cpu.cfs_quota_us", "cpu.max") as group, running(16) as server:  # of each 100 ms
         (group / "cgroup.procs").write_text(str(server.pid))  # its later children are born there
         with storm(server, tmp_path, "select count(*) from generate_series(1, 20000)", 4):
             (finding,) = captured(server, tmp_path, 6, ["CGROUP-CPU-THROTTLE"], {"quota_min_s": 3}).findings

@@ -18,13 +18,14 @@ import psycopg
 import pytest
 from bpf import needs_bpf, needs_perf
 from conftest import Server, fetched_or_skip, no_oracle, wait_until
+from host_changes import loop_device
 from leadline.capture.reader import open_capture
 from leadline.postgres.server import PrivateServer
 from leadline.postgres.server.user import server_user
 from leadline.probes.take import take
 from leadline.progress import Silent
 from leadline.views.threads import report
-from test_trace import disk_counters, left_out_ns, loop_device
+from test_trace import disk_counters, left_out_ns
 
 ROUNDS = 4_000
 EPOLL_WAIT = "232"
@@ -127,7 +128,9 @@ def test_calls_of_a_session_are_those_that_perf_counts(servers: Callable[[int], 
 @contextmanager
 def file_system(folder: Path) -> Iterator[tuple[Path, str]]:
     """A file system that nobody else uses, and its device."""
-    with loop_device(folder) as device:
+    disk = folder / "disk"
+    disk.write_bytes(bytes(64 << 20))
+    with loop_device(disk) as device:
         subprocess.run(["mkfs.ext4", "-q", "-F", device], check=True)
         point = Path(tempfile.mkdtemp(prefix="leadline-disk-"))  # pytest's own folders are closed to the user of the server
         point.chmod(0o755)

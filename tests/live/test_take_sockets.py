@@ -73,7 +73,7 @@ def server() -> Iterator[tuple[PrivateServer, FarAway]]:
 def captured(server: PrivateServer, out: Path, readers: list[Reader]) -> Capture:
     for reader in readers:
         reader.start()
-    path = take(pid=server.pid, for_s=4.0, out=out)
+    path = take(dsn=server.dsn, for_s=4.0, out=out)
     for reader in readers:
         reader.over.set()
         reader.socket.shutdown(socket.SHUT_RDWR)
@@ -106,6 +106,12 @@ def test_a_small_window_over_a_long_way_is_named(server: tuple[PrivateServer, Fa
         [section] = [section for section in all_sections() if section.key == "sockets"]
         grid = section.data(Context(capture, evaluation))
         assert {row[0]: row[1] for row in grid.rows} == {FAR: 1, "127.0.0.1": 1}
+        # The rule that lets the far client in, and that it came without TLS from a network that this run does not trust.
+        [weak] = [f for f in evaluation.findings if f.id == "HBA-WEAK"]
+        assert weak.severity == "high" and weak.evidence[0]["address"] == FAR
+        assert "NONTLS-REMOTE" in evaluation.clean
+        [plain] = evaluate(capture, only=["NONTLS-REMOTE"], thresholds={"nontls_private": 1}).findings
+        assert (plain.subject, plain.samples) == (f"client {FAR}", 1)
 
 
 def test_data_that_is_lost_on_the_way_is_counted(server: tuple[PrivateServer, FarAway], tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,14 +16,15 @@ from typing import Any
 import pytest
 from bpf import needs_bpf, needs_perf, on_each_tier
 from conftest import background, wait_until
+from host_changes import loop_device
 from leadline.capture.manifest import read_manifest
 from leadline.capture.reader import Capture, open_capture
 from leadline.errors import LeadlineError
 from leadline.findings import evaluate
 from leadline.probes.trace import trace
-from leadline.progress import Silent
 from leadline.views.flame import folded, functions
 from leadline.views.threads import PARTS, report
+from traced import Goes
 
 MS = 1_000_000
 KEY = 0x10CABB74  # a semaphore that nobody has
@@ -138,21 +139,6 @@ def as_one_without_rights() -> None:
         ctypes.CDLL(None).prctl(24, capability, 0, 0, 0)  # PR_CAPBSET_DROP: a program that is started has it no more
 
 
-class Goes(Silent):
-    """Lets the program go when the trace has begun, and ends it when it is done."""
-
-    def __init__(self, program: subprocess.Popen[bytes]) -> None:
-        self.program, self.gone = program, False
-
-    def update(self, elapsed_s: float, total_s: float, seen: str) -> None:
-        if not self.gone:
-            self.gone = True
-            assert self.program.stdin is not None and self.program.stdout is not None
-            self.program.stdin.write(b"\n")
-            self.program.stdin.flush()
-            assert self.program.stdout.readline() == b"done\n"
-
-
 @contextmanager
 def traced(programs: Path, name: str, *arguments: int, out: Path, for_s: float = 0.3, **options: Any) -> Iterator[tuple[Capture, int]]:
     """The capture of one program, and its pid."""
@@ -243,12 +229,31 @@ def test_a_trace_keeps_to_its_budget(programs: Path, tmp_path: Path) -> None:
         assert sum(row["count"] for row in found.calls) == found.time["calls"] > 6_000
 
 
+READS = """
+import mmap, os, sys
+fd, buffer = os.open(sys.argv[1], os.O_RDONLY | os.O_DIRECT), mmap.mmap(-1, 4096)
+os.preadv(fd, [buffer], 0)
+print(flush=True)
+while True:
+    os.preadv(fd, [buffer], 0)
+"""
+
+
 @needs_bpf
-def test_threads_whose_sums_found_no_room_are_counted(programs: Path, tmp_path: Path) -> None:
-    """300 processes that live for a moment; the buffer has room for the sums of a few."""
-    with traced(programs, "children", 300, out=tmp_path, detail="sums", ring_bytes=1 << 12) as (capture, _):
+@pytest.mark.parametrize("busy_disk", [False, True])
+def test_threads_whose_sums_found_no_room_are_counted(busy_disk: bool, programs: Path, tmp_path: Path) -> None:
+    """300 processes that live for a moment; the buffer has room for the sums of a few. What others ask of the disk before the trace
+    begins takes the room of what is measured at its start, and is no loss of the trace."""
+    with ExitStack() as stack:
+        if busy_disk:
+            (file := tmp_path / "file").write_bytes(os.urandom(4096))
+            reader = stack.enter_context(background([sys.executable, "-c", READS, file], stdout=subprocess.PIPE))
+            assert reader.stdout is not None and reader.stdout.readline()
+        capture, _ = stack.enter_context(traced(programs, "children", 300, out=tmp_path, detail="sums", ring_bytes=1 << 12))
         state = capture.manifest.probe("kernel")
-        known = capture.scalar("select count(distinct thread_id) from thread_time")
+        # Each of the 301 hands over its sums at its end, or at that of the window.
+        last = "exited or ts >= (select max(ts) from interrupt_sum)"
+        known = capture.scalar(f"select count(distinct thread_id) from thread_time where {last}")
         assert state.loss["threads_lost"] == 301 - known > 0
         assert state.status == "partial" and f"{301 - known} ends of threads with their sums" in state.why
 
@@ -596,21 +601,6 @@ def test_what_runs_and_what_sleeps_has_its_functions(tier: str, programs: Path, 
     assert total["main"] == pytest.approx(spent["ns"], rel=0.25)
 
 
-@contextmanager
-def loop_device(folder: Path) -> Iterator[str]:
-    """A block device of 64 MB that nobody else uses."""
-    backing = folder / "disk"
-    backing.write_bytes(bytes(64 << 20))
-    made = subprocess.run(["losetup", "--find", "--show", "--direct-io=off", backing], capture_output=True, text=True, check=False)
-    if made.returncode:
-        pytest.skip(f"the kernel gives no loop device: {made.stderr}")
-    device = made.stdout.strip()
-    try:
-        yield device
-    finally:
-        subprocess.run(["losetup", "--detach", device], check=True)
-
-
 def disk_counters(device: str) -> dict[str, tuple[int, int]]:
     """Requests and bytes by operation, as /proc/diskstats has them."""
     [words] = [line.split() for line in Path("/proc/diskstats").read_text().splitlines() if line.split()[2] == Path(device).name]
@@ -626,7 +616,9 @@ def disk_counters(device: str) -> dict[str, tuple[int, int]]:
 @needs_bpf
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a block device")
 def test_requests_of_a_disk_are_those_that_diskstats_counts(tmp_path: Path) -> None:
-    with loop_device(tmp_path) as device:
+    disk = tmp_path / "disk"
+    disk.write_bytes(bytes(64 << 20))
+    with loop_device(disk) as device:
         before = disk_counters(device)
         script = f"""
             dd if=/dev/zero of={device} bs=8k count=500 oflag=direct status=none

@@ -15,8 +15,8 @@ from bpf import needs_bpf
 from conftest import background
 from leadline.capture.reader import Capture, open_capture
 from leadline.probes.trace import trace
-from leadline.progress import Silent
 from leadline.views.threads import report
+from traced import Goes
 
 pytestmark = needs_bpf
 
@@ -95,21 +95,6 @@ sys.stdin.readline()
 """
 
 
-class Goes(Silent):
-    """Lets the program go when the trace has begun."""
-
-    def __init__(self, program: subprocess.Popen[str]) -> None:
-        self.program, self.gone = program, False
-
-    def update(self, elapsed_s: float, total_s: float, seen: str) -> None:
-        if not self.gone:
-            self.gone = True
-            assert self.program.stdin is not None and self.program.stdout is not None
-            self.program.stdin.write("\n")
-            self.program.stdin.flush()
-            assert self.program.stdout.readline() == "done\n"
-
-
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Capture, Path, Path, int, dict[str, Any]]]:
     """The capture of the program, its folder, a file on another file system, its pid, and what it says of its sockets."""
@@ -117,7 +102,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Capture, Pa
     elsewhere = Path(f"/dev/shm/leadline-test-{os.getpid()}")
     try:
         command = [sys.executable, "-c", PROGRAM, folder, elsewhere]
-        with background(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as program:
+        with background(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as program:
             path, _ = trace(pids=[program.pid], for_s=0.3, out=folder / "files.leadline", progress=Goes(program))
             capture = open_capture(path)
             try:

@@ -11,8 +11,8 @@ from bpf import needs_bpf
 from conftest import background
 from leadline.capture.reader import open_capture
 from leadline.probes.trace import trace
-from leadline.progress import Silent
 from leadline.views.threads import report
+from traced import Goes
 
 pytestmark = needs_bpf
 
@@ -25,7 +25,7 @@ s.bind(("127.0.0.1", 0))
 sys.stdin.readline()
 for i in range(int(sys.argv[1])):
     s.sendto(b"x", s.getsockname())
-print(flush=True)
+print("done", flush=True)
 sys.stdin.readline()
 """
 
@@ -36,26 +36,23 @@ def received() -> int:
     return sum(map(int, line.split()[1:]))
 
 
-class Goes(Silent):
-    """Lets the program go when the trace has begun, and counts what comes while it works."""
+class Counts(Goes):
+    """Counts also what comes while it works."""
 
     def __init__(self, program: subprocess.Popen[bytes]) -> None:
-        self.program, self.received = program, 0
+        super().__init__(program)
+        self.received = 0
 
-    def update(self, elapsed_s: float, total_s: float, seen: str) -> None:
-        if not self.received:
-            before = received()
-            assert self.program.stdin is not None and self.program.stdout is not None
-            self.program.stdin.write(b"\n")
-            self.program.stdin.flush()
-            assert self.program.stdout.readline() == b"\n"
-            self.received = received() - before
+    def go(self) -> None:
+        before = received()
+        super().go()
+        self.received = received() - before
 
 
 def test_each_packet_is_an_interrupt_of_its_sender(tmp_path: Path) -> None:
     command = [sys.executable, "-c", PROGRAM, str(PACKETS)]
     with background(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as program:
-        goes, before = Goes(program), received()
+        goes, before = Counts(program), received()
         path, _ = trace(pids=[program.pid], for_s=0.3, out=tmp_path / "packets.leadline", progress=goes)
         most = received() - before
     with closing(open_capture(path)) as capture:

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from conftest import no_oracle
+from host_changes import control_group
 
 ROOT = os.geteuid() == 0
 needs_root = pytest.mark.skipif(not ROOT, reason="mounts and other users need root")
@@ -44,6 +45,13 @@ def why(*command: str, cwd: Path | None = None, env: dict[str, str] | None = Non
     assert done.returncode in (0, 1, 3), done.stderr
     told = json.loads(done.stdout[done.stdout.index('{"explained"') :])
     return Told(done.returncode, told["command"], told["causes"], told["failed_processes"], done.stderr)
+
+
+def nothing_claimed(*command: str, by: tuple[str, ...] = ()) -> bool:
+    """A neighbour of a planted cause, which works."""
+    told = why(*command, by=by)
+    assert (told.code, told.ended["exit_code"], told.causes) == (0, 0, []), told
+    return True
 
 
 def script(path: Path, text: str) -> str:
@@ -161,8 +169,14 @@ def test_limits(tmp_path: Path) -> None:
     assert best["kind"] == "open_files" and "may have 32 files open" in best["statement"]
     best = why("bash", "-c", f"ulimit -f 1; trap '' XFSZ; dd if=/dev/zero of={tmp_path}/big bs=4k count=9").best
     assert (best["kind"], best["path"]) == ("file_size", f"{tmp_path}/big")
+    told = why("bash", "-c", f"ulimit -f 1; dd if=/dev/zero of={tmp_path}/big bs=4k count=9; exit 0")
+    assert (told.code, told.ended["exit_code"]) == (1, 0)
+    assert [cause["kind"] for cause in told.causes] == ["file_size", "signal"]
+    assert "wrote more than the limit on file size allows" in told.causes[1]["statement"] and told.causes[1]["fix"].startswith("ulimit -f")
     best = why("bash", "-c", f"ulimit -v 200000; {sys.executable} -c 'bytearray(1 << 30)'").best
     assert best["kind"] == "memory" and "may map 205MB of memory" in best["statement"]
+    below = f"ulimit -n 64; ulimit -f 64; ulimit -v 400000; {sys.executable} -c 'open(\"{tmp_path}/big\", \"w\").write(\"x\" * 60000)'"
+    assert nothing_claimed("bash", "-c", below)
 
 
 AS_NOBODY = ("setpriv", "--reuid=65533", "--regid=65534", "--clear-groups")  # with a number that runs nothing else
@@ -179,11 +193,78 @@ def test_limits_of_a_user(tmp_path: Path) -> None:
     program = compiled(Path("/var/tmp") / f"leadline-why-{os.getpid()}", locks)
     try:
         told = why(*AS_NOBODY, "bash", "-c", f"ulimit -l 64; {program}; exit 0")
+        none = why(*AS_NOBODY, "bash", "-c", f"ulimit -l 0; {program}; exit 0")
+        assert nothing_claimed(*AS_NOBODY, "bash", "-c", f"ulimit -u 100000; ulimit -l 2048; {program}")
     finally:
         Path(program).unlink()
         Path(program).with_suffix(".c").unlink()
     assert (told.ended["exit_code"], told.best["kind"], told.best["call"]) == (0, "locked_memory", "mlock")
     assert "may lock 65.5kB of memory" in told.best["statement"] and told.best["fix"].startswith("ulimit -l")
+    assert (none.best["kind"], none.best["error"]) == ("locked_memory", "EPERM") and "may lock 0B of memory" in none.best["statement"]
+
+
+FORKS = """
+import os, signal, sys
+open(sys.argv[1], "w").write("0")
+children = []
+try:
+    for _ in range(int(sys.argv[2])):
+        children.append(os.fork() or signal.pause())
+finally:
+    for child in children:
+        os.kill(child, signal.SIGKILL)
+        os.wait()
+"""
+
+
+@needs_root
+def test_control_group_that_is_full() -> None:
+    """It is the outer one of two that has the limit."""
+    with control_group("pids", "3", "pids.max", "pids.max") as group:
+        (group / "inner").mkdir()
+        try:
+            words = (sys.executable, "-c", FORKS, str(group / "inner" / "cgroup.procs"))
+            told = why(*words, "3")
+            assert nothing_claimed(*words, "2")
+        finally:
+            (group / "inner").rmdir()
+    assert (told.best["kind"], told.best["error"]) == ("processes", "EAGAIN"), told
+    assert told.best["statement"] == f"The control group {group} may have 3 processes and threads, and has 3."
+    assert "pids.max" in told.best["fix"]
+
+
+INOTIFY = """
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/inotify.h>
+int main(int argc, char **argv) { /* as many instances, and folders that the last one watches, as the arguments say */
+    int fd = -1;
+    for (int i = 0; i < atoi(argv[1]); i++) if ((fd = inotify_init1(IN_CLOEXEC)) < 0) { perror("inotify_init1"); return 4; }
+    for (int i = 2; i < argc; i++) if (inotify_add_watch(fd, argv[i], IN_CREATE) < 0) { perror("inotify_add_watch"); return 5; }
+    return 0;
+}
+"""
+
+
+@needs_root
+def test_limits_of_inotify(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    program, most = compiled(tmp_path / "watcher", INOTIFY), Path("/proc/sys/fs/inotify/max_user_instances").read_text().strip()
+    more = ("bash", "-c", 'ulimit -n $((2 * $1)); exec "$2" $((3 * $1 / 2))', "-", most, program)
+    told = why(*BY_A_USER, *more)
+    assert (told.ended["exit_code"], told.best["kind"], told.best["error"]) == (4, "inotify_instances", "EMFILE"), told
+    assert told.best["statement"] == f"User 65533 has as many instances of inotify as the kernel allows: {most}."
+    assert told.best["fix"].startswith("sysctl fs.inotify.max_user_instances")
+    best = why(*BY_A_USER, "bash", "-c", 'ulimit -n 16; exec "$1" 32', "-", program).best
+    assert best["kind"] == "open_files" and "may have 16 files open" in best["statement"]
+    # A user namespace has limits of its own, below those of the host.
+    two = 'echo 2 > /proc/sys/user/max_inotify_watches; exec "$@"'
+    few = ("unshare", "--user", "--map-root-user", "sh", "-c", two, "-", program, "1")
+    told = why(*few, "/", "/etc", "/usr")
+    assert (told.ended["exit_code"], told.best["kind"], told.best["path"], told.best["error"]) == (5, "inotify_watches", "/usr", "ENOSPC")
+    assert "watches as many files as the kernel allows." in told.best["statement"] and "another user namespace" in told.best["evidence"][1]
+    assert nothing_claimed(*few, "/", "/etc")
 
 
 @needs_root
@@ -193,6 +274,32 @@ def test_mount_that_is_read_only(mounted: Any) -> None:
     assert (told.code, told.best["kind"], told.best["path"], told.best["error"]) == (1, "read_only", f"{point}/file", "EROFS")
     assert f"{point} is mounted read-only" in told.best["statement"]
     assert told.best["fix"].startswith(f"mount -o remount,rw '{point}'")
+    assert nothing_claimed("sh", "-c", f"ls '{point}'; test -w '{point}' || echo cannot")
+
+
+@needs_root
+def test_quota_that_is_used_up(tmp_path: Path) -> None:
+    """Of a subvolume of btrfs, whose quotas need no further files. The device is not full."""
+    if not all(map(shutil.which, ("mkfs.btrfs", "btrfs"))):
+        no_oracle("mkfs.btrfs is not installed")
+    image, point = tmp_path / "image", tmp_path / "mount"
+    with image.open("wb") as file:
+        file.truncate(128 << 20)
+    point.mkdir()
+    subprocess.run(["mkfs.btrfs", "-q", "-m", "single", str(image)], check=True)
+    mounted = subprocess.run(["mount", "-o", "loop", str(image), str(point)], capture_output=True, text=True)
+    if mounted.returncode:
+        pytest.skip(f"a file cannot be mounted: {mounted.stderr}")
+    try:
+        for words in (["quota", "enable", point], ["subvolume", "create", point / "part"], ["qgroup", "limit", "1M", point / "part"]):
+            subprocess.run(["btrfs", *map(str, words)], check=True, capture_output=True)
+        told = why("sh", "-c", f"dd if=/dev/zero of={point}/part/big bs=64k count=64 conv=fsync; exit 0")
+        assert (told.code, told.ended["exit_code"], told.best["kind"], told.best["error"]) == (1, 0, "no_quota", "EDQUOT"), told
+        assert (told.best["path"], told.best["mount"]["type"]) == (f"{point}/part/big", "btrfs")
+        assert f"the quota on {point} is used up" in told.best["statement"] and told.best["fix"]
+        assert nothing_claimed("sh", "-c", f"rm {point}/part/big && sync -f {point} && echo x > {point}/part/small")
+    finally:
+        subprocess.run(["umount", str(point)], check=True)
 
 
 # As a user who may do nothing but read the files of this Python, which may lie in root's home.
@@ -261,6 +368,52 @@ def test_name_that_no_server_answers() -> None:
     assert "ENETUNREACH" in str(best["evidence"])
 
 
+# In a network of its own, where the only name server is this one. It knows one name, and says of others what their first letters ask for.
+NAME_SERVER = """
+import socket, subprocess, sys, threading
+
+def answers(server):
+    while True:
+        question, client = server.recvfrom(512)
+        name = question[13:].split(b"\\0")[0]
+        code = 0 if name.startswith(b"db") else 2 if name.startswith(b"broken") else 5 if name.startswith(b"refused") else 3
+        end = question.index(b"\\0", 12) + 5
+        found = code == 0 and question[end - 3] == 1
+        head = question[:2] + bytes([0x81, 0x80 | code, 0, 1, 0, int(found), 0, 0, 0, 0])
+        answer = bytes.fromhex("c00c00010001000000100004") + bytes([127, 0, 0, 1]) if found else b""
+        server.sendto(head + question[12:end] + answer, client)
+
+subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+subprocess.run(["mount", "--bind", sys.argv[1], "/etc/resolv.conf"], check=True)
+subprocess.run(["mount", "--bind", sys.argv[2], "/etc/nsswitch.conf"], check=True)
+server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+server.bind(("127.0.0.1", 53))
+threading.Thread(target=answers, args=(server,), daemon=True).start()
+sys.exit(subprocess.run(sys.argv[3:]).returncode)
+"""
+
+
+@needs_root
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("nosuch.planted.example", "no such name"), ("broken.planted.example", "the name server failed"),
+     ("refused.planted.example", "the name server refused to answer"), ("db.planted.example", "")],
+)  # fmt: skip
+def test_answers_of_a_name_server(name: str, said: str, tmp_path: Path) -> None:
+    if shutil.which("ip") is None:
+        no_oracle("ip is not installed")
+    (tmp_path / "resolv.conf").write_text("nameserver 127.0.0.1\noptions attempts:1\n")
+    (tmp_path / "nsswitch.conf").write_text("hosts: files dns\n")
+    within = ("unshare", "-n", "-m", sys.executable, "-c", NAME_SERVER, f"{tmp_path}/resolv.conf", f"{tmp_path}/nsswitch.conf")
+    if not said:
+        assert nothing_claimed("getent", "hosts", name, by=within)
+        return
+    told = why("getent", "hosts", name, by=within)
+    assert (told.code, told.best["kind"]) == (1, "name_resolution"), told
+    assert told.best["statement"] == f"The name {name} was not found: {said}."
+    assert told.best["evidence"][0].startswith(f"asked 127.0.0.1:53: {said}, by getent")
+
+
 def test_child_that_died_and_a_parent_that_exited_0(tmp_path: Path) -> None:
     program = compiled(tmp_path / "crash", "int main(void) { volatile int *p = 0; return *p; }")
     told = why("sh", "-c", f"{program}; exit 0")
@@ -278,25 +431,36 @@ SECCOMP = """
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-int main(void) {
+int main(int argc, char **argv) {
     struct sock_filter code[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_mkdir, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, ACTION),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
     struct sock_fprog program = {4, code};
     prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
     prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
-    if (mkdir("/tmp/leadline-never-made", 0700)) { perror("mkdir"); return 4; }
+    if (argc > 1 && mkdir("/tmp/leadline-never-made", 0700)) { perror("mkdir"); return 4; }
     return 0;
 }
 """
 
 
 def test_filter_of_its_own(tmp_path: Path) -> None:
-    told = why(compiled(tmp_path / "sandboxed", SECCOMP))
+    program = compiled(tmp_path / "sandboxed", SECCOMP, "-DACTION=SECCOMP_RET_ERRNO|EPERM")
+    told = why(program, "mkdir")
     assert (told.ended["exit_code"], told.best["kind"], told.best["call"]) == (4, "seccomp", "mkdir")
+    assert nothing_claimed(program)
+
+
+@pytest.mark.parametrize("action", ["SECCOMP_RET_KILL_PROCESS", "SECCOMP_RET_TRAP"])
+def test_filter_of_its_own_that_kills(action: str, tmp_path: Path) -> None:
+    program = compiled(tmp_path / "sandboxed", SECCOMP, f"-DACTION={action}")
+    told = why("sh", "-c", f"{program} mkdir; exit 0")
+    assert (told.code, told.ended["exit_code"], told.best["kind"]) == (1, 0, "signal")
+    assert told.best["statement"] == f"{program} made the call mkdir, which a seccomp filter forbids: it was ended by SIGSYS."
+    assert "sandbox" in told.best["fix"]
 
 
 def test_a_missing_translation_of_the_error_is_not_its_cause() -> None:

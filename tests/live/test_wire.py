@@ -7,8 +7,9 @@ import os
 import socket
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import psycopg
@@ -16,6 +17,7 @@ import pytest
 from conftest import fetched_or_skip, wait_until
 from leadline.capture.reader import open_capture
 from leadline.cli import run
+from leadline.findings import Evaluation, evaluate
 from leadline.net import auth
 from leadline.postgres.server import PrivateServer
 from leadline.probes.wire import WireProbe, record
@@ -141,6 +143,58 @@ def test_a_capture_of_an_interface_is_whole(server: PrivateServer, tmp_path: Pat
         # The capture may end between a request and its answer.
         assert seen["whole"] is not None and row["trips"] == seen["whole"]["count"] > 10 and row["open"] <= 1
         assert row["within"]
+
+
+def pieces(server: PrivateServer, stop: threading.Event, no_delay: bool) -> None:
+    """Requests in two pieces; without TCP_NODELAY the kernel keeps the second until the server's acknowledges the first."""
+    with socket.create_connection(("127.0.0.1", server.port), 10) as line:
+        line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, no_delay)
+        words = b"user\0postgres\0database\0postgres\0\0"
+        line.sendall(struct.pack("!II", 8 + len(words), 3 << 16) + words)
+        request = b"Q" + struct.pack("!I", 13) + b"select 1\0"
+        while True:
+            got = b""
+            while not got.endswith(b"Z\0\0\0\5I"):
+                got += (part := line.recv(8192))
+                assert part, got
+            if stop.is_set():
+                return
+            line.sendall(request[:5])
+            line.sendall(request[5:])
+
+
+def short_lives(server: PrivateServer, stop: threading.Event) -> None:
+    while not stop.is_set():
+        with over_tcp(server, "scrammed") as db:
+            db.execute("select 1")
+
+
+def found_while(server: PrivateServer, out: Path, *work: Callable[[threading.Event], None]) -> Evaluation:
+    stop = threading.Event()
+    threads = [threading.Thread(target=one, args=[stop]) for one in work]
+    for thread in threads:
+        thread.start()
+    try:
+        directory, _ = record("lo", [server.port], for_s=2.0, out=out)
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    with closing(open_capture(directory)) as capture:
+        return evaluate(capture)
+
+
+def test_requests_in_pieces_and_short_connections_are_found(server: PrivateServer, tmp_path: Path) -> None:
+    result = found_while(server, tmp_path / "c", partial(pieces, server, no_delay=False), partial(short_lives, server))
+    found = {f.id: f for f in result.findings}
+    assert set(found) == {"DELAYED-ACK", "CONNECT-COST"}
+    held = found["DELAYED-ACK"]
+    assert held.cost_s is not None and 0.035 < held.cost_s / held.samples < 0.08  # Linux waits for 40 ms
+
+
+def test_requests_in_pieces_that_are_sent_at_once_are_fine(server: PrivateServer, tmp_path: Path) -> None:
+    result = found_while(server, tmp_path / "c", partial(pieces, server, no_delay=True))
+    assert result.findings == [] and {"DELAYED-ACK", "CONNECT-COST"} <= set(result.clean)
 
 
 SEGMENTS = struct.Struct("=136x2I")  # of struct tcp_info: segs_out, segs_in

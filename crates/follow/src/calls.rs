@@ -97,6 +97,7 @@ calls! {
     SYS_mmap "mmap" Map Fd(4);
     SYS_mprotect "mprotect" Map Nothing;
     SYS_mlock "mlock" Other Nothing;
+    SYS_mlock2 "mlock2" Other Nothing;
     SYS_mlockall "mlockall" Other Nothing;
     SYS_clone "clone" Fork Nothing;
     SYS_clone3 "clone3" Fork Nothing;
@@ -151,6 +152,7 @@ calls! {
     SYS_shmget "shmget" Other Nothing;
     SYS_semget "semget" Other Nothing;
     SYS_msgget "msgget" Other Nothing;
+    SYS_inotify_init "inotify_init" Other Nothing;
     SYS_inotify_init1 "inotify_init1" Other Nothing;
     SYS_inotify_add_watch "inotify_add_watch" Other Path(1);
     SYS_seccomp "seccomp" Filter Nothing;
@@ -159,6 +161,11 @@ calls! {
 
 pub(crate) fn find(nr: i64) -> Option<&'static Call> {
     CALLS.iter().find(|call| call.nr == nr)
+}
+
+/// The name of any call, as far as it is followed; of others the number.
+pub(crate) fn name_of(nr: i64) -> String {
+    find(nr).map_or_else(|| format!("number {nr}"), |call| call.name.to_string())
 }
 
 /// Failures that belong to the normal life of a call, and explain nothing.

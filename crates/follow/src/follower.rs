@@ -3,6 +3,7 @@
 //! A thread stops where the filter says so (PTRACE_EVENT_SECCOMP), runs to the end of that call, and runs on freely. A process with another
 //! filter stops at each call, because that filter may refuse one before ours stops it.
 
+use crate::calls;
 use crate::outcome;
 use crate::state::{Begun, Running, State};
 use crate::tracee::{self, Stop};
@@ -24,6 +25,8 @@ pub(crate) const OPTIONS: i32 = libc::PTRACE_O_TRACESYSGOOD
 struct Thread {
     pid: i32,
     begun: Option<Begun>,
+    /// The call that ended last, or was kept from happening.
+    last: Option<i64>,
 }
 
 pub(crate) struct Follower {
@@ -131,7 +134,12 @@ impl Follower {
 
     fn returns(&mut self, tid: i32, result: i64) {
         let thread = self.threads.get_mut(&tid);
-        if let Some((pid, begun)) = thread.and_then(|thread| Some((thread.pid, thread.begun.take()?))) {
+        let thread = thread.and_then(|thread| {
+            let begun = thread.begun.take()?;
+            thread.last = Some(begun.nr);
+            Some((thread.pid, begun))
+        });
+        if let Some((pid, begun)) = thread {
             outcome::judge(&mut self.state, pid, &begun, result);
         }
         self.resume(tid, 0);
@@ -143,7 +151,7 @@ impl Follower {
         let begun = self.threads.get_mut(&former).and_then(|thread| thread.begun.take());
         let program = begun.and_then(|begun| begun.program).unwrap_or_default();
         self.threads.retain(|other, thread| thread.pid != tid || *other == tid);
-        self.threads.insert(tid, Thread { pid: tid, begun: None });
+        self.threads.insert(tid, Thread { pid: tid, begun: None, last: None });
         if let Some(running) = self.state.running.get_mut(&tid) {
             running.every |= !self.state.filtered;
             running.recent.clear();
@@ -176,6 +184,10 @@ impl Follower {
         if let Some(process) =
             self.state.running.remove(&tid).and_then(|gone| self.state.tree.processes.get_mut(gone.at?))
         {
+            let sent = process.signal.as_ref().is_some_and(|signal| signal.sender.is_some());
+            if libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGSYS && !sent {
+                process.forbidden = thread.begun.map(|begun| begun.nr).or(thread.last).map(calls::name_of);
+            }
             process.status = Some(status);
             process.ended_ns = Some(now);
         }
@@ -189,7 +201,7 @@ impl Follower {
         let status = fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
         let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<i32>().ok());
         let pid = field("Tgid:").unwrap_or(tid);
-        self.threads.insert(tid, Thread { pid, begun: None });
+        self.threads.insert(tid, Thread { pid, begun: None, last: None });
         if self.state.running.contains_key(&pid) {
             return;
         }

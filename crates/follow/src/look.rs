@@ -265,17 +265,53 @@ pub(crate) fn limit_facts(pid: i32) -> Value {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let size_kb =
         status.lines().find_map(|line| line.strip_prefix("VmSize:")?.split_whitespace().next()?.parse::<u64>().ok());
-    let pids_max = cgroup_value(pid, "pids.max");
-    let memory_max = cgroup_value(pid, "memory.max");
-    json!({"limits": limits, "open_files": open, "size_bytes": size_kb.map(|kb| kb * 1024), "who": who(pid), "pids_max": pids_max,
-        "pids": cgroup_value(pid, "pids.current"), "memory_max": memory_max})
+    json!({"limits": limits, "open_files": open, "size_bytes": size_kb.map(|kb| kb * 1024), "who": who(pid), "group": full_group(pid)})
 }
 
-/// A number of the control group (version 2) of the process.
-fn cgroup_value(pid: i32, name: &str) -> Option<u64> {
+/// The control group around the process that has as many processes as it may; without a full one, the innermost that has a limit.
+fn full_group(pid: i32) -> Option<Value> {
     let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
-    let path = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
-    fs::read_to_string(format!("/sys/fs/cgroup{path}/{name}")).ok()?.trim().parse().ok()
+    let mut limited = None;
+    for line in groups.lines() {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else { continue };
+        let roots: &[&str] = match controllers {
+            "" => &["/sys/fs/cgroup", "/sys/fs/cgroup/unified"],
+            "pids" => &["/sys/fs/cgroup/pids"],
+            _ => continue,
+        };
+        for root in roots {
+            let innermost = Path::new(root).join(path.trim_start_matches('/'));
+            for group in innermost.ancestors().take_while(|group| group.starts_with(root)) {
+                let (Some(most), Some(has)) =
+                    (count_in(&group.join("pids.max")), count_in(&group.join("pids.current")))
+                else {
+                    continue;
+                };
+                let found = json!({"path": group.to_string_lossy(), "most": most, "has": has});
+                if has >= most {
+                    return Some(found);
+                }
+                limited = limited.or(Some(found));
+            }
+        }
+    }
+    limited
+}
+
+/// The number that a small file has; None where it has a word.
+fn count_in(file: &Path) -> Option<u64> {
+    fs::read_to_string(file).ok()?.trim().parse().ok()
+}
+
+/// How many instances and watches of inotify a user may have. None for another user namespace, whose limits only it can read.
+pub(crate) fn inotify_limits(pid: i32) -> Option<Value> {
+    let namespace = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/user")).ok();
+    if namespace(&pid.to_string())? != namespace("self")? {
+        return None;
+    }
+    let limit = |name: &str| count_in(&Path::new("/proc/sys/fs/inotify").join(name));
+    Some(json!({"instances": limit("max_user_instances"), "watches": limit("max_user_watches")}))
 }
 
 #[cfg(test)]

@@ -107,7 +107,7 @@ fn keep(
     if let Some(known) = f.tree.again(at, call.nr, errno, &name, ts_ns) {
         return Some(known);
     }
-    let facts = facts(pid, errno, path.as_deref());
+    let facts = facts(pid, call, errno, path.as_deref());
     let failure = Failure {
         process: at,
         call,
@@ -124,11 +124,17 @@ fn keep(
     f.tree.add_failure(&name, failure)
 }
 
-fn facts(pid: i32, errno: i32, path: Option<&[u8]>) -> Value {
-    match errno {
+fn facts(pid: i32, call: &Call, errno: i32, path: Option<&[u8]>) -> Value {
+    let locks = [c::SYS_mlock, c::SYS_mlock2, c::SYS_mlockall].contains(&call.nr);
+    let mut facts = match errno {
         c::EMFILE | c::ENFILE | c::EFBIG | c::EAGAIN | c::ENOMEM => look::limit_facts(pid),
+        c::EPERM if locks => look::limit_facts(pid),
         _ => path.filter(|path| path.starts_with(b"/")).map_or(Value::Null, |path| look::file_facts(pid, path)),
+    };
+    if let (Some(facts), true) = (facts.as_object_mut(), call.name.starts_with("inotify_")) {
+        facts.insert("inotify".into(), look::inotify_limits(pid).into());
     }
+    facts
 }
 
 fn library_absent(f: &mut State, at: usize, path: &[u8]) {

@@ -28,6 +28,8 @@ pub(crate) struct Process {
     /// As waitpid gives it.
     pub(crate) status: Option<i32>,
     pub(crate) signal: Option<Signal>,
+    /// The call for which a filter ended it: its name, or number.
+    pub(crate) forbidden: Option<String>,
     /// A process of the command sent it the signal that ends processes.
     pub(crate) killed_by_own: bool,
     /// The end of what it last wrote to its error output.
@@ -129,7 +131,7 @@ fn process_json(p: &Process) -> Value {
         "core": p.status.is_some_and(|status| libc::WIFSIGNALED(status) && libc::WCOREDUMP(status)),
         "sender": p.signal.as_ref().filter(|s| Some(s.number) == signal).and_then(|s| s.sender),
         "signal_code": p.signal.as_ref().filter(|s| Some(s.number) == signal).map(|s| s.code),
-        "killed_by_own": p.killed_by_own, "said": text(&p.said),
+        "forbidden": p.forbidden, "killed_by_own": p.killed_by_own, "said": text(&p.said),
         "lookups": p.lookups.iter().map(|l| json!({"server": l.server, "name": l.name, "code": l.code})).collect::<Vec<_>>(),
         "libraries": p.libraries.iter().map(|(name, folders)| json!({"name": text(name),
             "folders": folders.iter().map(|folder| text(folder)).collect::<Vec<_>>()})).collect::<Vec<_>>(),

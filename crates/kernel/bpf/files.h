@@ -54,12 +54,14 @@ struct files_struct {
 struct in6_addr {
   u8 bytes[16];
 };
+struct socket;
 struct sock_common {
   u32 skc_daddr;
   u32 skc_rcv_saddr;
   u16 skc_dport;
   u16 skc_num;
   u16 skc_family;
+  u8 skc_state;
   struct in6_addr skc_v6_daddr;
   struct in6_addr skc_v6_rcv_saddr;
 };
@@ -67,9 +69,11 @@ struct sock {
   struct sock_common __sk_common;
   u16 sk_type;
   u16 sk_protocol;
+  struct socket *sk_socket;
 };
 struct socket {
   struct sock *sk;
+  struct file *file;
 };
 #pragma clang attribute pop
 
@@ -118,44 +122,84 @@ INLINE u32 is_among(volatile const u64 *calls, u32 nr) {
   return nr < 512 && calls[nr >> 6] >> (nr & 63) & 1;
 }
 
+/* Where a walk up a path is. */
+struct walk {
+  u64 dentry;
+  u64 mount;
+};
+struct {
+  __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+  __uint(max_entries, 1);
+  __type(key, u32);
+  __type(value, struct walk);
+} walks SEC(".maps");
+
+/* One step up a path, over its name or over a mount. Whether there are more. Not static, and what it works on is in maps: so the verifier
+ * looks at it once, and not for each step and caller, which took half a second. */
+__attribute__((noinline)) int step_up(void) {
+  u32 zero = 0;
+  struct open_file *r = bpf_map_lookup_elem(&file_scratch, &zero);
+  struct walk *walk = bpf_map_lookup_elem(&walks, &zero);
+  if (!r || !walk)
+    return 0;
+  struct dentry *dentry = (void *)walk->dentry, *root = NULL, *parent = NULL;
+  struct mount *mount = (void *)walk->mount;
+  READ(root, mount->mnt.mnt_root);
+  READ(parent, dentry->d_parent);
+  u32 nowhere = dentry == parent && dentry != root; /* in no folder: what has a name without being a file */
+  if (!nowhere && (dentry == root || dentry == parent)) {
+    struct mount *above = NULL;
+    READ(above, mount->mnt_parent);
+    if (!above || above == mount) {
+      r->whole = 1;
+      return 0;
+    }
+    READ(dentry, mount->mnt_mountpoint);
+    walk->dentry = (u64)dentry;
+    walk->mount = (u64)above;
+    return 1;
+  }
+  const unsigned char *name = NULL;
+  READ(name, dentry->d_name.name);
+  u32 used = r->name_bytes;
+  if (used > NAMES - NAME_MAX)
+    return 0;
+  long bytes = bpf_probe_read_kernel_str(r->names + used, NAME_MAX, name);
+  if (bytes <= 0)
+    return 0;
+  r->name_bytes = used + bytes;
+  walk->dentry = (u64)parent;
+  return !nowhere;
+}
+
 /* The names of a path, the last one first, each with a zero at its end. Mounts are followed up to the root of all. */
 INLINE void put_path(struct open_file *r, struct file *file) {
+  u32 zero = 0;
+  struct walk *walk = bpf_map_lookup_elem(&walks, &zero);
+  if (!walk)
+    return;
   struct dentry *dentry = NULL;
   struct vfsmount *vfsmount = NULL;
   READ(dentry, file->f_path.dentry);
   READ(vfsmount, file->f_path.mnt);
-  struct mount *mount = (void *)vfsmount - __builtin_preserve_field_info(((struct mount *)0)->mnt, 0);
-  u32 used = 0;
-  r->whole = 0;
-  for (int i = 0; i < DEPTH; i++) {
-    struct dentry *root = NULL, *parent = NULL;
-    READ(root, mount->mnt.mnt_root);
-    READ(parent, dentry->d_parent);
-    u32 nowhere = dentry == parent && dentry != root; /* in no folder: what has a name without being a file */
-    if (!nowhere && (dentry == root || dentry == parent)) {
-      struct mount *above = NULL;
-      READ(above, mount->mnt_parent);
-      if (!above || above == mount) {
-        r->whole = 1;
-        break;
-      }
-      READ(dentry, mount->mnt_mountpoint);
-      mount = above;
-      continue;
-    }
-    const unsigned char *name = NULL;
-    READ(name, dentry->d_name.name);
-    if (used > NAMES - NAME_MAX)
-      break;
-    long bytes = bpf_probe_read_kernel_str(r->names + used, NAME_MAX, name);
-    if (bytes <= 0)
-      break;
-    used += bytes;
-    if (nowhere)
-      break;
-    dentry = parent;
+  walk->dentry = (u64)dentry;
+  walk->mount = (u64)((void *)vfsmount - __builtin_preserve_field_info(((struct mount *)0)->mnt, 0));
+  r->whole = r->name_bytes = 0;
+  for (u32 i = 0; i < DEPTH && step_up(); i++)
+    ;
+}
+
+INLINE void put_addresses_of(struct addresses *at, struct sock *sk) {
+  READ(at->family, sk->__sk_common.skc_family);
+  READ(at->local_port, sk->__sk_common.skc_num);
+  READ(at->remote_port, sk->__sk_common.skc_dport);
+  if (at->family == AF_INET) {
+    bpf_probe_read_kernel(at->local, 4, &sk->__sk_common.skc_rcv_saddr);
+    bpf_probe_read_kernel(at->remote, 4, &sk->__sk_common.skc_daddr);
+  } else if (at->family == AF_INET6) {
+    READ(at->local, sk->__sk_common.skc_v6_rcv_saddr);
+    READ(at->remote, sk->__sk_common.skc_v6_daddr);
   }
-  r->name_bytes = used;
 }
 
 INLINE void put_addresses(struct open_file *r, struct file *file) {
@@ -165,18 +209,9 @@ INLINE void put_addresses(struct open_file *r, struct file *file) {
   READ(sk, socket->sk);
   if (!sk)
     return;
-  READ(r->family, sk->__sk_common.skc_family);
   READ(r->type, sk->sk_type);
   READ(r->protocol, sk->sk_protocol);
-  READ(r->local_port, sk->__sk_common.skc_num);
-  READ(r->remote_port, sk->__sk_common.skc_dport);
-  if (r->family == AF_INET) {
-    bpf_probe_read_kernel(r->local, 4, &sk->__sk_common.skc_rcv_saddr);
-    bpf_probe_read_kernel(r->remote, 4, &sk->__sk_common.skc_daddr);
-  } else if (r->family == AF_INET6) {
-    READ(r->local, sk->__sk_common.skc_v6_rcv_saddr);
-    READ(r->remote, sk->__sk_common.skc_v6_daddr);
-  }
+  put_addresses_of(&r->at, sk);
 }
 
 /* Hands over what an open file is. Whether there was room. */

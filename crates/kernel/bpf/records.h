@@ -4,7 +4,19 @@
 
 #include "helpers.h"
 
-enum kind { BEGIN = 1, FORK = 2, EXEC = 3, END = 4, CALL = 5, OFF_CPU = 6, SLEPT = 7, STACK = 8, BLOCK_IO = 9, CALL_SUM = 10, OPEN_FILE = 11, URING_OP = 12 };
+enum kind {
+  BEGIN = 1,
+  FORK = 2,
+  EXEC = 3,
+  END = 4,
+  CALLS_AND_STAYS = 5,
+  STACK = 8,
+  BLOCK_IO = 9,
+  CALL_SUM = 10,
+  OPEN_FILE = 11,
+  URING_OP = 12,
+  RETRANSMIT = 13
+};
 
 /* Every record. seq counts the records of a thread, also those for which there was no room. */
 struct head {
@@ -58,20 +70,42 @@ struct end {
   struct totals totals;
 };
 
-/* A system call that returned. head.ts: when it began, or when the window did (partial). */
-struct call {
+/* Calls and stays of a thread come together, in the order in which they ended: to hand over a record costs more than to fill it in, and
+ * what little memory is touched stays in the caches. Each begins with its form. head.ts: how many they are. */
+#define TOGETHER 1024
+struct together {
   struct head head;
+  u8 entries[TOGETHER];
+};
+enum form { BRIEF_CALL, WHOLE_CALL, STAY };
+
+/* A system call that returned: when it began, or when the window did (partial). */
+struct call {
+  u16 form;
+  u16 nr;
+  u32 sleeps;
+  u64 ts;
   u64 duration_ns;
   s64 ret;
   u64 args[6];
   u64 sleep_ns;
   u64 runq_ns;
   u64 unknown_ns;
-  u32 sleeps;
-  u16 nr;
-  u16 partial;
   u32 file_id; /* what its descriptor stands for; 0: it has none */
-  u32 unused;
+  u32 partial;
+};
+
+/* Most calls: on a CPU from begin to end, with small numbers. What is not here is 0. */
+struct brief_call {
+  u16 form;
+  u16 nr;
+  u32 duration_ns;
+  u64 ts;
+  u64 arg1;
+  s32 ret;
+  u32 arg0;
+  u32 arg2;
+  u32 file_id;
 };
 
 /* The calls of a thread that had the same number and error, from `since` to head.ts: instead of a record for each of them. error: 0: they
@@ -94,30 +128,31 @@ struct call_sum {
   struct sum sum;
 };
 
-/* A stay off the CPU, up to its end. head.ts: when it began. woken_ns: until the waking, of a sleep that was ended by one.
- * state: the task's state as the kernel has it; 0: preempted. nr: of the system call; -1: in none. before_tid: who was on the CPU just
- * before; 0: nobody, it was idle. */
-struct off_cpu {
-  struct head head;
-  u64 duration_ns;
-  u64 sleep_ns;
-  u32 state;
-  u32 waker_tid;
-  s32 nr;
-  u32 frames;
-  u32 before_tid;
-  u32 open; /* it goes on when the window ends */
-};
-
 #define FRAMES 12
 #define SAMPLE_FRAMES 32
 #define USER_STACK 16384
 
-/* One with the functions of the kernel that it slept in, the innermost first. */
-struct slept {
-  struct off_cpu off;
+/* A stay off the CPU, up to its end. ts: when it began. sleep_ns: until the waking, of a sleep that was ended by one.
+ * state: the task's state as the kernel has it; 0: preempted. nr: of the system call; -1: in none. before_tid: who was on the CPU just
+ * before; 0: nobody, it was idle. frames: so many functions of the kernel that it slept in follow, the innermost first; AS_BEFORE: those of
+ * the thread's last stay that had some. */
+#define AS_BEFORE 0xffff
+struct stay {
+  u16 form;
+  u16 frames;
+  u32 state;
+  u64 ts;
+  u64 duration_ns;
+  u64 sleep_ns;
+  u32 waker_tid;
+  s32 nr;
+  u32 before_tid;
+  u16 cpu;
+  u16 open; /* it goes on when the window ends */
   u64 ips[FRAMES];
 };
+#define STAY_HEAD __builtin_offsetof(struct stay, ips)
+#define LARGEST_ENTRY sizeof(struct stay)
 
 /* A request of a block device that was done at head.ts; head.tid: who asked for it, 0 when that is not known. Not counted in seq.
  * queue_ns: until the device got it; operation: REQ_OP_*. */
@@ -148,8 +183,28 @@ struct uring_op {
 #define NAME_MAX 256
 #define OPEN_FILE_HEAD __builtin_offsetof(struct open_file, names)
 
+/* Both ends of a socket. remote_port: in network order, as the kernel has it. */
+struct addresses {
+  u16 family;
+  u16 local_port;
+  u16 remote_port;
+  u16 unused;
+  u8 local[16];
+  u8 remote[16];
+};
+
+/* A segment of TCP that was sent again at head.ts, when `state` was that of its connection. Not counted in seq. */
+struct retransmit {
+  struct head head;
+  struct addresses at;
+  u32 file_id;
+  u32 bytes; /* without headers; 0: only a sign, such as SYN */
+  u32 state;
+  u32 unused;
+};
+
 /* What an open file is; handed over again when a socket has got its addresses. Not counted in seq. names: of its path, the last one
- * first, each with a zero at its end. whole: up to the root. Ports: remote_port in network order, as the kernel has it. */
+ * first, each with a zero at its end. whole: up to the root. */
 struct open_file {
   struct head head;
   u64 inode;
@@ -160,15 +215,12 @@ struct open_file {
   u32 mode;
   u32 flags;
   u32 nlink;
-  u16 family;
+  struct addresses at;
   u16 type;
   u16 protocol;
-  u16 local_port;
-  u16 remote_port;
-  u16 whole;
+  u32 whole;
   u32 name_bytes;
-  u8 local[16];
-  u8 remote[16];
+  u32 unused;
   u8 names[NAMES];
 };
 

@@ -18,6 +18,9 @@ struct thread_struct {
   unsigned long sp;
 };
 struct bpf_local_storage {};
+struct mm_struct {
+  unsigned long start_stack;
+};
 struct task_struct {
   struct bpf_local_storage *bpf_storage;
   unsigned int __state;
@@ -31,6 +34,7 @@ struct task_struct {
   struct task_struct *real_parent;
   struct sched_entity se;
   struct sched_info sched_info;
+  struct mm_struct *mm;
   struct files_struct *files;
   struct thread_struct thread;
 };
@@ -69,6 +73,9 @@ volatile const u32 has_prev_state = 1; /* sched_switch has a fourth argument: ke
 volatile const u64 stack_from_ns = 100000; /* sleeps this long have their functions */
 volatile const u64 sample_asleep_ns = 0; /* a user stack for each so many ns of sleep in calls; 0: none */
 volatile const u64 sample_cpu_ns = 0; /* what a sample of the CPU stands for */
+volatile const u64 scheduler_from = 0; /* where the kernel has the functions of its scheduler, and locks */
+volatile const u64 scheduler_bytes = 0;
+volatile const u8 arguments[512] = {}; /* of each call: what its other registers hold has nothing to do with it */
 volatile const u32 first_failures = 0; /* of a process, call and errno that have their user stack; then each 2^n-th */
 
 #define SUM_SLOTS 16 /* calls of a thread that are summed at the same time; a power of two */
@@ -88,36 +95,40 @@ struct known_fds {
 enum state { ABSENT, RUNNING, SLEEPING, WOKEN, PREEMPTED, DEAD };
 
 struct thread {
+  /* What nearly every event needs comes first, in as few lines of the cache as can be: others evict them between two events. */
   u64 since; /* when the present stretch of time began */
-  u64 off_since; /* when it left the CPU */
-  u64 slept_ns; /* of the present stay off the CPU, until the waking */
   u64 call_since; /* 0: in no call */
   u64 call_sleep_ns;
   u64 call_runq_ns;
   u64 call_unknown_ns;
-  u64 args[6];
-  struct totals totals;
-  u64 unsampled_sleep_ns; /* in calls, since the last one whose stack was taken */
-  u64 longest_ns; /* sleep in the call, of which are: */
-  u64 wait_ips[FRAMES];
-  u32 wait_frames;
-  struct known_stack known;
-  struct known_fds fds;
-  u32 wait_waker_tid;
-  struct sum sums[SUM_SLOTS];
-  u64 summed_since;
-  u32 failures; /* with failed_nr and failed_error, one after another */
-  u32 failed_error;
-  u32 call_sleeps;
-  u32 seq;
   u32 state; /* enum state; written last when the rest is ready */
-  u32 task_state;
-  u32 waker_tid;
-  u32 cpu;
-  u32 file_id;
+  u32 seq;
+  u32 call_sleeps;
   u16 nr;
   u16 partial;
+  u32 file_id;
+  u32 cpu;
+  struct totals totals;
+  u64 off_since; /* when it left the CPU */
+  u64 slept_ns; /* of the present stay off the CPU, until the waking */
+  u32 task_state;
+  u32 waker_tid;
+  u64 args[6];
+  u64 longest_ns; /* sleep in the call, of which are wait_ips, wait_frames and wait_waker_tid */
+  u32 wait_frames;
+  u32 wait_waker_tid;
+  u32 failures; /* with failed_nr and failed_error, one after another */
+  u32 failed_error;
   u16 failed_nr;
+  u64 unsampled_sleep_ns; /* in calls, since the last one whose stack was taken */
+  struct known_fds fds;
+  u32 together_bytes;
+  u32 together_count;
+  struct together together;
+  struct known_stack known;
+  u64 wait_ips[FRAMES];
+  u64 summed_since;
+  struct sum sums[SUM_SLOTS];
 };
 
 struct {
@@ -140,14 +151,12 @@ struct {
   __uint(max_entries, 1 << 25);
 } ring SEC(".maps");
 
-/* UNTIL: end of the window, nothing later is counted; 0: not yet known. SINCE: its begin. LEFT_OUT: see enum left_out. */
-enum window { UNTIL, SINCE, LEFT_OUT };
-struct {
-  __uint(type, BPF_MAP_TYPE_ARRAY);
-  __uint(max_entries, 3);
-  __type(key, u32);
-  __type(value, u64);
-} window SEC(".maps");
+/* until: end of the window, nothing later is counted; 0: not yet known. since: its begin. left_out: see enum left_out. */
+volatile struct {
+  u64 until;
+  u64 since;
+  u64 left_out;
+} window SEC(".data.window");
 
 /* A stack while it is put together. A sample of the CPU may come while one of a call is made. */
 enum scratch { OF_CALL, OF_CPU };
@@ -201,10 +210,10 @@ struct {
 } issued SEC(".maps");
 
 /* Records that belong to no thread's count for which the ring had no room; threads that ended so. */
-enum lost { LOST_STACKS, LOST_BLOCK_IOS, LOST_THREADS };
+enum lost { LOST_STACKS, LOST_BLOCK_IOS, LOST_THREADS, LOST_RETRANSMITS };
 struct {
   __uint(type, BPF_MAP_TYPE_ARRAY);
-  __uint(max_entries, 3);
+  __uint(max_entries, 4);
   __type(key, u32);
   __type(value, u64);
 } lost SEC(".maps");
@@ -229,22 +238,9 @@ INLINE struct thread *thread_of(struct task_struct *task) {
   return t && t->state ? t : NULL;
 }
 
-/* The end of the window when it is known, else 0. */
-INLINE u64 end_of_window(void) {
-  u32 which = UNTIL;
-  u64 *end = bpf_map_lookup_elem(&window, &which);
-  return end ? *end : 0;
-}
-
-INLINE u64 left_out(void) {
-  u32 which = LEFT_OUT;
-  u64 *parts = bpf_map_lookup_elem(&window, &which);
-  return parts ? *parts : 0;
-}
-
 /* The time; 0 when the window is over. */
 INLINE u64 now_in_window(void) {
-  return end_of_window() ? 0 : bpf_ktime_get_ns();
+  return window.until ? 0 : bpf_ktime_get_ns();
 }
 
 INLINE void put_head(struct head *head, u32 kind, struct task_struct *task, u32 seq, u64 ts) {
@@ -266,6 +262,33 @@ INLINE void put_head(struct head *head, u32 kind, struct task_struct *task, u32 
 
 /* Submits without waking the reader, who comes by itself. */
 #define SUBMIT(record) bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP)
+
+/* Hands over the calls and stays that have come together. */
+static __attribute__((noinline)) u32 hand_over(struct thread *t, struct task_struct *task) {
+  u32 bytes = t->together_bytes;
+  if (!bytes || bytes > TOGETHER)
+    return 0;
+  put_head(&t->together.head, CALLS_AND_STAYS, task, t->seq, t->together_count);
+  if (bpf_ringbuf_output(&ring, &t->together, sizeof(struct head) + bytes, BPF_RB_NO_WAKEUP)) {
+    t->totals.lost += t->together_count;
+    t->known.told = 0;
+  }
+  t->seq += t->together_count; /* numbers of what is lost are used up all the same */
+  t->together_bytes = t->together_count = 0;
+  return 0;
+}
+
+/* Room for a call or a stay among those that come together. */
+INLINE void *room_in(struct thread *t, struct task_struct *task, u32 bytes) {
+  if (t->together_bytes > TOGETHER - LARGEST_ENTRY)
+    hand_over(t, task);
+  u32 at = *(volatile u32 *)&t->together_bytes;
+  if (at > TOGETHER - LARGEST_ENTRY)
+    return NULL;
+  t->together_bytes = at + bytes;
+  t->together_count++;
+  return t->together.entries + at;
+}
 
 /* The time since the last event goes to one sum. */
 INLINE void account(struct thread *t, u64 now) {
@@ -439,9 +462,17 @@ INLINE void put_stack(struct stack *s, struct task_struct *task, struct pt_regs 
   bpf_probe_read_kernel(&s->ip, sizeof(s->ip), &user->ip);
   bpf_probe_read_kernel(&s->sp, sizeof(s->sp), &user->sp);
   bpf_probe_read_kernel(&s->bp, sizeof(s->bp), &user->bp);
+  /* The stack of the first thread of a process ends where its arguments begin. Of others nobody says where. */
+  u64 top = 0;
+  struct mm_struct *mm = NULL;
+  bpf_probe_read_kernel(&mm, sizeof(mm), &task->mm);
+  bpf_probe_read_kernel(&top, sizeof(top), &mm->start_stack);
   u32 bytes = 0;
   for (u32 i = 0; i < USER_STACK / CHUNK; i++) {
-    if (bpf_probe_read_user(s->user + i * CHUNK, CHUNK, (void *)(s->sp + i * CHUNK)))
+    u64 from = s->sp + i * CHUNK;
+    if (from >= top && from - top < CHUNK)
+      break;
+    if (bpf_probe_read_user(s->user + i * CHUNK, CHUNK, (void *)from))
       break;
     bytes = (i + 1) * CHUNK;
   }
@@ -501,7 +532,7 @@ int on_cpu(struct pt_regs *ctx) {
   if (!t || t->state == DEAD)
     return 0;
   u64 now = now_in_window();
-  if (!now || left_out() & NO_STACKS)
+  if (!now || window.left_out & NO_STACKS)
     return 0;
   u32 slot = OF_CPU;
   struct stack *s = bpf_map_lookup_elem(&scratch, &slot);
@@ -520,48 +551,47 @@ int on_cpu(struct pt_regs *ctx) {
 
 /* A stay off the CPU, up to now; open: it goes on. Of the longest sleep of a call the functions are kept, for its stack. */
 INLINE void put_stay(struct thread *t, struct task_struct *task, u64 slept, u32 before_tid, u32 open, u64 now) {
-  struct off_cpu *r;
   u32 has_functions = t->task_state && slept >= stack_from_ns, is_longest = has_functions && slept > t->longest_ns;
   if (is_longest) {
     t->longest_ns = slept;
     t->wait_waker_tid = t->waker_tid;
   }
-  if (left_out() & NO_EVENTS) {
+  if (window.left_out & NO_EVENTS) {
     /* Its stack is only needed for the sample that is due when the call ends. */
-    if (is_longest && sample_asleep_ns && t->unsampled_sleep_ns + t->call_sleep_ns >= sample_asleep_ns)
-      t->wait_frames = functions_of(task, &t->known, t->wait_ips);
+    if (is_longest && sample_asleep_ns && t->unsampled_sleep_ns + t->call_sleep_ns >= sample_asleep_ns) {
+      look_at_functions(task, &t->known);
+      t->wait_frames = put_functions(&t->known, t->wait_ips);
+    }
     return;
   }
-  if (has_functions) {
-    struct slept *s = RESERVE(struct slept, t);
-    r = s ? &s->off : NULL;
-    if (s) {
-      s->off.frames = functions_of(task, &t->known, s->ips);
-      put_head(&s->off.head, SLEPT, task, t->seq, t->off_since);
-      if (is_longest) {
-        t->wait_frames = s->off.frames;
-        for (int i = 0; i < FRAMES; i++)
-          t->wait_ips[i] = s->ips[i];
-      }
-    }
-  } else {
-    r = RESERVE(struct off_cpu, t);
-    if (r) {
-      r->frames = 0;
-      put_head(&r->head, OFF_CPU, task, t->seq, t->off_since);
-    }
-  }
-  t->seq++;
+  struct stay *r = room_in(t, task, STAY_HEAD);
   if (!r)
     return;
+  r->form = STAY;
+  r->frames = 0;
+  r->state = t->task_state;
+  r->ts = t->off_since;
   r->duration_ns = now - t->off_since;
   r->sleep_ns = slept;
-  r->state = t->task_state;
   r->waker_tid = t->waker_tid;
-  r->before_tid = before_tid;
-  r->open = open;
   r->nr = t->call_since ? t->nr : -1;
-  SUBMIT(r);
+  r->before_tid = before_tid;
+  r->cpu = bpf_get_smp_processor_id();
+  r->open = open;
+  if (!has_functions)
+    return;
+  look_at_functions(task, &t->known);
+  if (is_longest)
+    t->wait_frames = put_functions(&t->known, t->wait_ips);
+  if (t->known.told) {
+    r->frames = AS_BEFORE;
+    return;
+  }
+  r->frames = put_functions(&t->known, r->ips);
+  if (!r->frames)
+    return;
+  t->known.told = 1;
+  t->together_bytes += sizeof(struct stay) - STAY_HEAD;
 }
 
 SEC("iter/task")
@@ -570,7 +600,7 @@ int each_task(struct bpf_iter__task *ctx) {
   if (!task)
     return 0;
   u32 tgid = task->tgid;
-  u64 end = end_of_window();
+  u64 end = window.until;
   if (end) {
     struct thread *t = thread_of(task);
     if (t && t->state != DEAD) {
@@ -579,6 +609,7 @@ int each_task(struct bpf_iter__task *ctx) {
       if (t->state != RUNNING)
         put_stay(t, task, t->state == SLEEPING ? end - t->off_since : t->slept_ns, 0, 1, end);
       account(t, end);
+      hand_over(t, task);
       put_sums(t, task, end, 1);
       if (!put_end(t, task, end, 0))
         count_lost(LOST_THREADS);
@@ -646,6 +677,7 @@ INLINE void leave(struct thread *t, struct task_struct *task, u32 preempted, u32
   t->off_since = now;
   t->slept_ns = 0;
   t->waker_tid = 0;
+  hand_over(t, task);
   if (task_state & TASK_DEAD) {
     put_sums(t, task, now, 1);
     if (!put_end(t, task, now, 1))
@@ -674,7 +706,7 @@ INLINE void enter_cpu(struct thread *t, struct task_struct *task, u32 before_tid
   if (t->cpu != bpf_get_smp_processor_id())
     t->totals.migrations++;
   put_stay(t, task, slept, before_tid, 0, now);
-  if (left_out() & NO_EVENTS)
+  if (window.left_out & NO_EVENTS)
     put_sums_when_due(t, task, now);
 }
 
@@ -730,14 +762,16 @@ int call_begins(u64 *ctx) {
   t->longest_ns = 0;
   t->nr = ctx[1];
   t->partial = 0;
+  t->file_id = 0;
+  if (window.left_out & NO_EVENTS)
+    return 0;
   t->args[0] = regs->di;
   t->args[1] = regs->si;
   t->args[2] = regs->dx;
   t->args[3] = regs->r10;
   t->args[4] = regs->r8;
   t->args[5] = regs->r9;
-  t->file_id = 0;
-  if (is_among(calls_with_file, t->nr) && !(left_out() & NO_EVENTS))
+  if (is_among(calls_with_file, t->nr))
     t->file_id = file_as_known(task, &t->fds, t->args[0], now);
   return 0;
 }
@@ -749,23 +783,43 @@ INLINE void put_call(struct thread *t, struct task_struct *task, s64 ret, u64 no
     t->file_id = file_of(task, ret, OPENED, now);
   if ((ret == 0 || ret == IN_PROGRESS) && (t->nr == NR_CONNECT || t->nr == NR_BIND))
     file_of(task, t->args[0], ADDRESSED, now);
-  struct call *r = RESERVE(struct call, t);
-  u32 seq = t->seq++;
+  u64 args[6], duration = now - t->call_since, off_cpu = t->call_sleep_ns | t->call_runq_ns | t->call_unknown_ns;
+  u32 count = t->nr < 512 ? arguments[t->nr] : 6;
+  for (u32 i = 0; i < 6; i++)
+    args[i] = i < count ? t->args[i] : 0;
+  u64 absent = off_cpu | t->call_sleeps | t->partial | args[3] | args[4] | args[5];
+  u32 is_brief = !absent && !((duration | args[0] | args[2]) >> 32) && ret == (s32)ret;
+  if (is_brief) {
+    struct brief_call *r = room_in(t, task, sizeof(*r));
+    if (!r)
+      return;
+    r->form = BRIEF_CALL;
+    r->nr = t->nr;
+    r->duration_ns = duration;
+    r->ts = t->call_since;
+    r->arg1 = args[1];
+    r->ret = ret;
+    r->arg0 = args[0];
+    r->arg2 = args[2];
+    r->file_id = t->file_id;
+    return;
+  }
+  struct call *r = room_in(t, task, sizeof(*r));
   if (!r)
     return;
-  put_head(&r->head, CALL, task, seq, t->call_since);
-  r->duration_ns = now - t->call_since;
+  r->form = WHOLE_CALL;
+  r->nr = t->nr;
+  r->sleeps = t->call_sleeps;
+  r->ts = t->call_since;
+  r->duration_ns = duration;
   r->ret = ret;
-  for (int i = 0; i < 6; i++)
-    r->args[i] = t->args[i];
+  for (u32 i = 0; i < 6; i++)
+    r->args[i] = args[i];
   r->sleep_ns = t->call_sleep_ns;
   r->runq_ns = t->call_runq_ns;
   r->unknown_ns = t->call_unknown_ns;
-  r->sleeps = t->call_sleeps;
-  r->nr = t->nr;
-  r->partial = t->partial;
   r->file_id = t->file_id;
-  SUBMIT(r);
+  r->partial = t->partial;
 }
 
 /* The stacks that a call deserves: because it failed, and because its thread has slept long enough since the last one. */
@@ -800,7 +854,7 @@ int call_ends(u64 *ctx) {
     error = -ret;
     t->totals.failed_calls++;
   }
-  u64 without = left_out();
+  u64 without = window.left_out;
   if (without & NO_EVENTS)
     add_to_sums(t, task, error, now);
   else
@@ -814,6 +868,7 @@ int call_ends(u64 *ctx) {
 }
 
 #include "uring.h"
+#include "retransmits.h"
 
 /* Block devices: all requests of the host, since they wait for each other. A request is asked for as a bio (block_bio_queue), by the
  * thread that needs it or by a kernel worker that writes back; the device gets it (block_rq_issue), and does it. */
@@ -897,9 +952,7 @@ int request_done(u64 *ctx) {
   if (i && i->made == rq->start_time_ns)
     return 0;
   /* Of an fsync without data the device only gets a flush that the kernel makes itself. Others are from before the trace. */
-  u32 which = SINCE;
-  u64 *since = bpf_map_lookup_elem(&window, &which);
-  if (rq->__data_len || !since || rq->start_time_ns < *since)
+  if (rq->__data_len || rq->start_time_ns < window.since)
     return 0;
   struct issued none = {.sector = rq->__sector};
   who_asked(rq, &none.by, now);

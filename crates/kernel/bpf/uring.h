@@ -37,7 +37,7 @@ struct {
 SEC("tp_btf/io_uring_submit_req")
 int uring_submitted(u64 *ctx) {
   struct task_struct *task = bpf_get_current_task_btf();
-  u64 now = thread_of(task) && !(left_out() & NO_EVENTS) ? now_in_window() : 0;
+  u64 now = thread_of(task) && !(window.left_out & NO_EVENTS) ? now_in_window() : 0;
   if (!now)
     return 0;
   u64 key = ctx[0];

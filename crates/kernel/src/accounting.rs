@@ -4,9 +4,9 @@
 //! Events that were lost are a gap on one CPU. All that is not seen to run on another CPU may have run there in the gap: such a thread is
 //! [`State::Unsure`] until its next event, and that time is nobody's.
 
-use std::collections::HashMap;
-
-use crate::record::{Call, End, Head, Named, OffCpu, Origin, Record, Stack, Totals, Why};
+use crate::record::{Call, End, Head, Named, OffCpu, Origin, Record, SleptIn, Stack, Totals, Why};
+use crate::syscalls::arguments;
+use crate::threads::ByTid;
 
 /// Something that happened, when and on which CPU. tid: whom it is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -246,17 +246,25 @@ impl Thread {
 
 /// The threads that are traced.
 pub struct Accounting {
-    threads: HashMap<u32, Thread>,
+    threads: ByTid<Thread>,
     /// CPUs of which events are missing now.
     gaps: Vec<u32>,
     stack_from_ns: u64,
     sample_ns: u64,
+    /// How many each call has: what its other registers hold has nothing to do with it.
+    arguments: Box<[u8; 512]>,
 }
 
 impl Accounting {
     /// stack_from_ns: sleeps this long have their functions; sample_ns: what a sample of a CPU stands for.
     pub fn new(stack_from_ns: u64, sample_ns: u64) -> Accounting {
-        Accounting { threads: HashMap::new(), gaps: Vec::new(), stack_from_ns, sample_ns }
+        Accounting {
+            threads: ByTid::default(),
+            gaps: Vec::new(),
+            stack_from_ns,
+            sample_ns,
+            arguments: Box::new(arguments()),
+        }
     }
 
     /// Takes in the next event, which gives a few records, or none.
@@ -475,7 +483,9 @@ impl Accounting {
         t.totals.calls += 1;
         let failed = (-4095..0).contains(&ret) && !RESTARTS.contains(&ret) && t.call.nr != NR_RT_SIGRETURN;
         t.totals.failed_calls += u64::from(failed);
-        let call = Call { duration_ns: t.since - t.call_since, ret, ..t.call };
+        let arguments = self.arguments.get(usize::from(t.call.nr)).map_or(6, |count| usize::from(*count));
+        let args = std::array::from_fn(|i| if i < arguments { t.call.args[i] } else { 0 });
+        let call = Call { duration_ns: t.since - t.call_since, ret, args, ..t.call };
         each(Record::Call(t.head(tid, cpu, t.call_since), call));
     }
 
@@ -543,7 +553,7 @@ fn stay(
     };
     let head = t.head(tid, cpu, since);
     let long = t.task_state != 0 && t.slept_ns >= stack_from_ns;
-    each(Record::OffCpu(head, stay, if long { &t.chain } else { &[] }));
+    each(Record::OffCpu(head, stay, SleptIn::Functions(if long { &t.chain } else { &[] })));
 }
 
 #[cfg(test)]
@@ -588,7 +598,7 @@ mod tests {
                 assert!(parts <= call.duration_ns, "{call:?}");
                 seen.calls.push((head.ts, call));
             }
-            Record::OffCpu(head, stay, frames) => seen.stays.push((head.ts, stay, frames.len())),
+            Record::OffCpu(head, stay, SleptIn::Functions(frames)) => seen.stays.push((head.ts, stay, frames.len())),
             Record::End(head, end) => {
                 let t = &end.totals;
                 let parts =
@@ -625,7 +635,15 @@ mod tests {
             ],
             300,
         );
-        let read = Call { duration_ns: 70, ret: 1, args: [5; 6], sleep_ns: 50, runq_ns: 10, partial: true, ..NO_CALL };
+        let read = Call {
+            duration_ns: 70,
+            ret: 1,
+            args: [5, 5, 5, 0, 0, 0],
+            sleep_ns: 50,
+            runq_ns: 10,
+            partial: true,
+            ..NO_CALL
+        };
         let semget = Call {
             duration_ns: 60,
             ret: -2,

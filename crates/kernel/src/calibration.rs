@@ -1,6 +1,8 @@
 //! How far the trace and the scheduler's own counters differ for each waking on this machine: the two look at the clock at different
 //! places of a waking. Measured with a process that does nothing but sleep and wake.
 
+use std::cell::Cell;
+
 use leadline_clockwork::monotonic_ns;
 use leadline_errors::Result;
 
@@ -14,6 +16,8 @@ use crate::source::Source;
 const ROUNDS: usize = 5;
 const NAPS: u64 = 50;
 const NAP_NS: i64 = 50_000;
+/// How long to wait for the last switch of a process that has ended.
+const LAST_SWITCH_NS: i64 = 1_000_000_000;
 const SMALL: Options = Options {
     ring_bytes: 1 << 21,
     stack_from_ns: 0,
@@ -21,6 +25,8 @@ const SMALL: Options = Options {
     sample_cpu_hz: 0,
     first_failures: 0,
     events: true,
+    scheduler: (0, 0),
+    retransmits: false,
     budget: 1.0,
 };
 
@@ -42,8 +48,10 @@ pub fn calibrate(source: &mut Source) -> Result<PerWaking> {
     for _ in 0..ROUNDS {
         let Some(napper) = Napper::start() else { break };
         let pid = napper.pid as u32;
-        let note = |record: Record<'_>| {
+        let ended = Cell::new(false);
+        let mut note = |record: Record<'_>| {
             if let Record::End(head, end) = record {
+                ended.set(ended.get() || head.tid == pid && end.exited);
                 if head.tid == pid && end.counted {
                     rounds.push(per_waking(&end.totals));
                 }
@@ -51,10 +59,18 @@ pub fn calibrate(source: &mut Source) -> Result<PerWaking> {
         };
         match source {
             Source::Bpf(_) => {
+                let (lost, wait_until) = (source.lost().threads, monotonic_ns() + LAST_SWITCH_NS);
                 source.trace(&[pid])?;
                 napper.nap();
-                napper.end(); // the sums come with it
-                source.drain(note);
+                napper.end();
+                // The sums come with its last switch, some moments after its parent knows of its end; or there is no room for them.
+                loop {
+                    source.drain(&mut note);
+                    if ended.get() || source.lost().threads > lost || monotonic_ns() > wait_until {
+                        break;
+                    }
+                    std::thread::yield_now();
+                }
             }
             Source::Perf(_) => {
                 // What the kernel has counted can be read only while it lives, so a window of its own ends before that.
@@ -62,7 +78,7 @@ pub fn calibrate(source: &mut Source) -> Result<PerWaking> {
                 trace.trace(&[pid])?;
                 napper.nap();
                 trace.end(monotonic_ns() as u64);
-                trace.drain(note);
+                trace.drain(&mut note);
                 napper.end();
             }
         }

@@ -7,7 +7,7 @@ use leadline_capture::Value;
 use leadline_clockwork::{OpenTables, Row};
 use leadline_errors::Error;
 
-use crate::record::{Head, OpenFile};
+use crate::record::{Addresses, Head, OpenFile};
 
 /// Calls whose first argument is a descriptor.
 pub const CALLS_WITH_FILE: &[&str] = &[
@@ -196,7 +196,7 @@ impl Files {
     /// Something was opened, seen for the first time, or got an address.
     pub fn push(&mut self, head: Head, file: &OpenFile, names: &[u8]) {
         let kind = kind_of(file);
-        let (local, remote) = (address(file, true), address(file, false));
+        let (local, remote) = (address(&file.at, true), address(&file.at, false));
         let name = match kind {
             "socket" => self.name_of_socket(file, local, remote),
             "pipe" if names.iter().all(|b| *b == 0) => format!("pipe:[{}]", file.inode),
@@ -207,7 +207,7 @@ impl Files {
     }
 
     fn name_of_socket(&mut self, file: &OpenFile, local: Option<SocketAddr>, remote: Option<SocketAddr>) -> String {
-        let protocol = match (file.family, file.protocol, file.socket_type) {
+        let protocol = match (file.at.family, file.protocol, file.socket_type) {
             (AF_UNIX, ..) => {
                 if !self.unix.contains_key(&file.inode) {
                     self.unix = unix_sockets(&std::fs::read_to_string("/proc/net/unix").unwrap_or_default());
@@ -276,9 +276,9 @@ fn path(names: &[u8], whole: bool) -> String {
 }
 
 /// The local or the remote address of a socket of the internet; None when it has none yet.
-fn address(file: &OpenFile, local: bool) -> Option<SocketAddr> {
-    let (bytes, port) = if local { (file.local, file.local_port) } else { (file.remote, file.remote_port) };
-    let ip = match i32::from(file.family) {
+pub fn address(at: &Addresses, local: bool) -> Option<SocketAddr> {
+    let (bytes, port) = if local { (at.local, at.local_port) } else { (at.remote, at.remote_port) };
+    let ip = match i32::from(at.family) {
         libc::AF_INET => Ipv4Addr::new(bytes[0], bytes[1], bytes[2], bytes[3]).into(),
         libc::AF_INET6 => Ipv6Addr::from(bytes).to_canonical(),
         _ => return None,
@@ -324,20 +324,16 @@ mod tests {
             mode: 0xc1ff,
             flags: 0,
             nlink: 1,
-            family: 2,
+            at: Addresses { family: 2, local_port: 5432, ..Addresses::default() },
             socket_type: 1,
             protocol: 6,
-            local_port: 5432,
-            remote_port: 0,
             whole: false,
-            local: [0; 16],
-            remote: [0; 16],
         };
-        file.local[..4].copy_from_slice(&[127, 0, 0, 1]);
-        assert_eq!(address(&file, true).map(|a| a.to_string()).as_deref(), Some("127.0.0.1:5432"));
-        assert_eq!(address(&file, false), None);
-        (file.family, file.local) = (10, Ipv6Addr::LOCALHOST.octets());
-        assert_eq!(address(&file, true).map(|a| a.to_string()).as_deref(), Some("[::1]:5432"));
+        file.at.local[..4].copy_from_slice(&[127, 0, 0, 1]);
+        assert_eq!(address(&file.at, true).map(|a| a.to_string()).as_deref(), Some("127.0.0.1:5432"));
+        assert_eq!(address(&file.at, false), None);
+        (file.at.family, file.at.local) = (10, Ipv6Addr::LOCALHOST.octets());
+        assert_eq!(address(&file.at, true).map(|a| a.to_string()).as_deref(), Some("[::1]:5432"));
         assert_eq!(kind_of(&file), "socket");
     }
 }

@@ -8,6 +8,15 @@ use leadline_errors::Error;
 
 use crate::symbols::KernelSymbols;
 
+/// Addresses of the kernel have this bit; bpf/known_stack.h takes it from what it marks.
+const WAIT_MARK: u64 = 1 << 63;
+
+/// Functions that wait for a lock of the kernel, as the macro `is_kernel_lock` of python/leadline/tables/macros.sql knows them.
+fn is_lock(name: &str) -> bool {
+    let name = name.trim_start_matches('_');
+    ["rwsem_", "mutex_lock", "percpu_rwsem", "down"].iter().any(|begin| name.starts_with(begin))
+}
+
 /// The stacks seen so far.
 pub struct KernelStacks {
     symbols: KernelSymbols,
@@ -21,6 +30,12 @@ impl KernelStacks {
         KernelStacks { symbols: KernelSymbols::read(), known: HashMap::new(), new: Vec::new() }
     }
 
+    /// From where to where the kernel has the functions of its scheduler and its locks; nowhere when it does not say.
+    pub fn scheduler(&self) -> (u64, u64) {
+        let address = |name| self.symbols.address(name).unwrap_or(0);
+        (address("__sched_text_start"), address("__sched_text_end"))
+    }
+
     /// The number of a stack of return addresses, innermost first; 0 of none.
     pub fn id(&mut self, frames: &[u8]) -> i32 {
         if frames.is_empty() {
@@ -32,8 +47,20 @@ impl KernelStacks {
         let id = self.known.len() as i32 + 1;
         self.known.insert(frames.to_vec(), id);
         let addresses = frames.chunks_exact(8).filter_map(|b| b.first_chunk().map(|b| u64::from_ne_bytes(*b)));
-        self.new.push((id, addresses.collect()));
+        self.new.push((id, self.without_wait(addresses.collect())));
         id
+    }
+
+    /// What a thread called of the scheduler stands first and is marked: kept when it is a lock. What else there is, such as a timeout,
+    /// says less than who called it.
+    fn without_wait(&self, mut addresses: Vec<u64>) -> Vec<u64> {
+        if let Some(first) = addresses.first_mut().filter(|a| **a & WAIT_MARK == 0 && **a != 0) {
+            *first |= WAIT_MARK;
+            if !self.symbols.name(*first).is_some_and(is_lock) {
+                addresses.remove(0);
+            }
+        }
+        addresses
     }
 
     /// Writes those that are new.

@@ -18,6 +18,7 @@ mod perf;
 mod probe;
 pub mod programs;
 pub mod record;
+mod retransmits;
 mod ring;
 mod sideband;
 mod source;

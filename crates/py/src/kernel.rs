@@ -39,7 +39,7 @@ pub(crate) struct KernelProbe {
 #[pymethods]
 impl KernelProbe {
     #[new]
-    #[pyo3(signature = (capture_dir, pids, *, tier="bpf", ring_bytes=None, stack_from_ns=None, events=true, budget=None, flush_interval_s=5.0, growing_segments=true))]
+    #[pyo3(signature = (capture_dir, pids, *, tier="bpf", ring_bytes=None, stack_from_ns=None, events=true, retransmits=false, budget=None, flush_interval_s=5.0, growing_segments=true))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
@@ -49,6 +49,7 @@ impl KernelProbe {
         ring_bytes: Option<u32>,
         stack_from_ns: Option<u64>,
         events: bool,
+        retransmits: bool,
         budget: Option<f64>,
         flush_interval_s: f64,
         growing_segments: bool,
@@ -58,6 +59,7 @@ impl KernelProbe {
             ring_bytes: ring_bytes.unwrap_or(default.ring_bytes),
             stack_from_ns: stack_from_ns.unwrap_or(default.stack_from_ns),
             events,
+            retransmits,
             budget: budget.unwrap_or(default.budget),
             ..default
         };
@@ -91,6 +93,7 @@ impl KernelProbe {
         loss.set_item("records", self.counts.records.load(Relaxed))?;
         loss.set_item("records_lost", self.counts.lost.load(Relaxed))?;
         loss.set_item("requests_lost", self.counts.lost_block_ios.load(Relaxed))?;
+        loss.set_item("retransmits_lost", self.counts.lost_retransmits.load(Relaxed))?;
         loss.set_item("times_less_recorded", self.counts.steps.load(Relaxed))?;
         loss.set_item("threads_lost", self.counts.lost_threads.load(Relaxed))?;
         loss.set_item("stacks_lost", self.counts.lost_stacks.load(Relaxed))?;

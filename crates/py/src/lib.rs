@@ -91,6 +91,8 @@ fn _core(core: &Bound<'_, PyModule>) -> PyResult<()> {
     submodule(core, "redo", |module| module.add_function(wrap_pyfunction!(redo::check, module)?))?;
     submodule(core, "replay", |module| {
         module.add_function(wrap_pyfunction!(replay::page_at, module)?)?;
+        module.add_function(wrap_pyfunction!(replay::relation_at, module)?)?;
+        module.add_function(wrap_pyfunction!(replay::restore, module)?)?;
         module.add_function(wrap_pyfunction!(replay::run, module)?)
     })?;
     submodule(core, "rows", |module| module.add_class::<rows::RowScan>())?;

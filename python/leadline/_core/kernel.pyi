@@ -31,12 +31,14 @@ class KernelProbe:
         ring_bytes: int | None = None,
         stack_from_ns: int | None = None,
         events: bool = True,
+        retransmits: bool = False,
         budget: float | None = None,
         flush_interval_s: float = 5.0,
         growing_segments: bool = True,
     ) -> KernelProbe:
         """Attaches. tier: bpf or perf. ring_bytes: of the buffer, a power of two. stack_from_ns: sleeps this long have their functions.
         events: each call and stay off the CPU; False: sums of calls only, made in the kernel (tier bpf).
+        retransmits: segments of TCP that are sent again, of the whole host (tier bpf).
         budget: CPU time it may take, as a share of one core; above it, it leaves out stacks, then single events (tier bpf).
 
         Raises kinds rights, unsupported."""
@@ -48,4 +50,5 @@ class KernelProbe:
 
     def status(self) -> KernelStatus: ...
     def stop(self) -> ProbeFinal:
-        """Flushes and joins. loss: records, records_lost, requests_lost, stacks_lost, threads_lost, times_less_recorded."""
+        """Flushes and joins. loss: records, records_lost, requests_lost, retransmits_lost, stacks_lost, threads_lost,
+        times_less_recorded."""

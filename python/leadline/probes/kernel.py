@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from leadline.capture.manifest import Manifest, ProbeState
 from leadline.capture.store import Store
 from leadline.errors import LeadlineError
 from leadline.host.proc import descendants
+from leadline.host.semaphores import semaphore_sets
 from leadline.probes.probe import ThreadProbe
 
 TRACING = ("bpf", "perf")  # tiers that trace, the best first
@@ -39,6 +41,7 @@ def attach(
     *,
     detail: str = "events",
     budget: float = 0.3,
+    retransmits: bool = False,
     required: bool = False,
     ring_bytes: int | None = None,
 ) -> Attached:
@@ -52,7 +55,9 @@ def attach(
     best: LeadlineError | None = None
     for name in TRACING if tier == "auto" else () if tier == "proc" else (tier,):
         try:
-            probe = KernelProbe(directory, pids, tier=name, detail=detail, budget=budget, required=required, ring_bytes=ring_bytes)
+            probe = KernelProbe(
+                directory, pids, tier=name, detail=detail, budget=budget, retransmits=retransmits, required=required, ring_bytes=ring_bytes
+            )
         except LeadlineError as e:
             if tier != "auto" or e.kind not in ("rights", "unsupported"):
                 raise
@@ -72,6 +77,7 @@ class KernelProbe(ThreadProbe["_core.kernel.KernelProbe"]):
 
     detail: events: every call and stay off the CPU; sums: of the calls of each thread only, about once a second.
     budget: CPU time it may take, as a share of one core; above it, it leaves out stacks, then single events.
+    retransmits: segments of TCP that are sent again, of the whole host.
     """
 
     name = "kernel"
@@ -87,17 +93,30 @@ class KernelProbe(ThreadProbe["_core.kernel.KernelProbe"]):
         ring_bytes: int | None = None,
         detail: str = "events",
         budget: float = 0.3,
+        retransmits: bool = False,
     ) -> None:
         if detail not in DETAILS:
             raise LeadlineError("usage", f"no kernel detail named {detail}", hint="kernel details: " + ", ".join(DETAILS))
         if detail == "sums" and tier != "bpf":
             raise LeadlineError("unsupported", f"calls cannot be summed on the tier {tier}", hint="leave out --kernel-detail sums")
+        if retransmits and tier != "bpf":
+            raise LeadlineError(
+                "unsupported", f"segments that are sent again are not seen on the tier {tier}", hint="leave out --kernel-retransmits"
+            )
+        self.retransmits = retransmits
         self.tier, self.detail, self.required = tier, detail, required
         core = _core.kernel.KernelProbe(
             str(directory), sorted(descendants(pids)), tier=tier, ring_bytes=ring_bytes, events=detail == "events",
-            budget=budget, flush_interval_s=flush_interval_s,
+            retransmits=retransmits, budget=budget, flush_interval_s=flush_interval_s,
         )  # fmt: skip
         super().__init__(core)
+        self._pids = pids
+
+    def before(self, store: Store, manifest: Manifest) -> None:
+        self._semaphores(store)
+
+    def _semaphores(self, store: Store) -> None:
+        store.add("semaphore_set", semaphore_sets(self._pids, time.monotonic_ns()))
 
     def describe(self, manifest: Manifest) -> None:
         state = manifest.probes.setdefault(self.name, ProbeState())
@@ -107,12 +126,15 @@ class KernelProbe(ThreadProbe["_core.kernel.KernelProbe"]):
         lost = state.loss.get("records_lost", 0)
         names = {
             "stacks_lost": "stacks", "requests_lost": "requests of disks or io_uring", "threads_lost": "ends of threads with their sums",
+            "retransmits_lost": "segments sent again",
         }  # fmt: skip
         others = {what: state.loss.get(name, 0) for name, what in names.items()}
         steps = state.loss.get("times_less_recorded", 0)
         whys, hints = [], []
+        if not self.retransmits:
+            state.detail["without"] = {"tcp_retransmit": "not asked for: --kernel-retransmits"}
         if self.tier == "perf":
-            state.detail["without"] = {
+            state.detail["without"] |= {
                 "block_io": "perf events tell of no requests of disks",
                 "io_uring_op": "perf events are not asked for operations of io_uring",
             }
@@ -131,6 +153,7 @@ class KernelProbe(ThreadProbe["_core.kernel.KernelProbe"]):
             state.status, state.why, state.hint = "partial", "; ".join(whys), "; ".join(hints)
 
     def after(self, store: Store, manifest: Manifest) -> None:
+        self._semaphores(store)
         self.describe(manifest)
 
     def progress(self) -> str:

@@ -48,6 +48,7 @@ def take(
     kernel_tier: str = "auto",
     kernel_detail: str = "events",
     kernel_budget: float = 0.3,
+    kernel_retransmits: bool = False,
     keep_going: bool = False,
 ) -> Path:
     """Takes a capture and gives its folder.
@@ -57,7 +58,8 @@ def take(
     leadline-DATE-TIME.leadline here. overwrite: replace a capture that is there. probes: names of PROBES; None
     for those of UNASKED, as far as the target allows. kernel_tier: how threads are traced, one of kernel.TIERS;
     kernel_detail: one of kernel.DETAILS. kernel_budget: CPU time that tracing may take, as a share of one core.
-    keep_going: when one probe fails, the others go on. Ctrl-C or SIGTERM ends the window early and keeps everything.
+    kernel_retransmits: with the segments of TCP that are sent again. keep_going: when one probe fails, the others go on. Ctrl-C or
+    SIGTERM ends the window early and keeps everything.
     Raises LeadlineError; when the capture had begun, its `where` is the folder that was kept.
     """
     progress = progress or Silent()
@@ -70,10 +72,11 @@ def take(
     directory = capture_folder(out, overwrite=overwrite)
     made = make_folder(directory)
     options: dict[str, Any] = {"for_s": for_s, "rate_hz": rate_hz, "tier": tier, "probes": list(chosen), "keep_going": keep_going}
+    kernel = {"tier": kernel_tier, "detail": kernel_detail, "budget": kernel_budget, "retransmits": kernel_retransmits}
     if "kernel" in chosen:
-        options |= {"kernel_tier": kernel_tier, "kernel_detail": kernel_detail, "kernel_budget": kernel_budget}
+        options |= {f"kernel_{name}": value for name, value in kernel.items()}
     try:
-        attached, absent, notes = _attach(target, directory, rate_hz, tier, chosen, kernel_tier, kernel_detail, kernel_budget, keep_going)
+        attached, absent, notes = _attach(target, directory, rate_hz, tier, chosen, kernel, keep_going)
     except LeadlineError:
         if made:
             shutil.rmtree(directory, ignore_errors=True)
@@ -91,8 +94,7 @@ def this_host() -> manifest.Target:
 
 
 def _attach(
-    target: Target | None, directory: Path, rate_hz: float, tier: str, chosen: Collection[str], kernel_tier: str, kernel_detail: str,
-    kernel_budget: float, keep_going: bool,
+    target: Target | None, directory: Path, rate_hz: float, tier: str, chosen: Collection[str], kernel: dict[str, Any], keep_going: bool
 ) -> tuple[list[Probe], dict[str, manifest.ProbeState], list[str]]:
     """The probes, those that were wanted and cannot be had, and what the user should know."""
     if target is None:
@@ -127,9 +129,7 @@ def _attach(
         if target.pid is None:
             raise LeadlineError("usage", "the server does not run on this host", hint="take the capture on the server's host")
         try:
-            traced = attach_kernel(
-                directory, [target.pid], kernel_tier, detail=kernel_detail, budget=kernel_budget, required=not keep_going
-            )
+            traced = attach_kernel(directory, [target.pid], **kernel, required=not keep_going)
         except LeadlineError as e:
             if not keep_going:
                 raise

@@ -38,12 +38,13 @@ def trace(
     tier: str = "auto",
     detail: str = "events",
     budget: float = 0.3,
+    retransmits: bool = False,
     ring_bytes: int | None = None,
 ) -> tuple[Path, int | None]:
     """Traces processes, or those of a user, or a command from its start to its end; the folder, and the command's exit status.
 
     for_s: seconds; None for until the command ends, or Ctrl-C. The status is negative when a signal ended it, None when it still runs.
-    tier: one of kernel.TIERS. Raises LeadlineError.
+    tier: one of kernel.TIERS. retransmits: with the segments of TCP that are sent again, of the whole host. Raises LeadlineError.
     """
     progress, cpu_at_call = progress or Silent(), cpu_s()
     if sum(map(bool, (pids, user, command))) != 1:
@@ -61,7 +62,9 @@ def trace(
     try:
         child = _Held(command) if command else None
         first = [child.process.pid] if child else chosen
-        attached = attach(directory, first, tier, detail=detail, budget=budget, required=True, ring_bytes=ring_bytes)
+        attached = attach(
+            directory, first, tier, detail=detail, budget=budget, retransmits=retransmits, required=True, ring_bytes=ring_bytes
+        )
         probe = attached.probe or HostProbe(directory, required=True)
         target = _target(chosen, user, program, child)
         recording = Recording(directory, target, [probe, Keeper(directory)], progress, options, attached.notes, cpu_at_call)

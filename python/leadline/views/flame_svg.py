@@ -38,7 +38,7 @@ def flame_svg(paths: Folded, title: str, subtitle: str, unit: str) -> str:
     style, code = (files("leadline.views").joinpath(name).read_text(encoding="utf-8") for name in ("flame.css", "flame.js"))
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="100%" data-width="{WIDTH - 2 * SIDE}"'
-        f' role="img" aria-label={quoteattr(title)}>',
+        f' preserveAspectRatio="xMidYMin" role="img" aria-label={quoteattr(title)}>',
         f"<style>{style}</style>",
         f'<rect class="paper" width="{WIDTH}" height="{height}"/>',
         f'<text class="title" x="{SIDE}" y="26">{escape(title)}</text>',

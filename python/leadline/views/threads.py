@@ -12,6 +12,10 @@ from typing import Any
 from leadline.capture.reader import Capture
 from leadline.errors import LeadlineError
 
+# Tables and views that are read here.
+READS = (
+    "thread_time", "thread_name", "syscall", "call", "call_sum", "sleep_sum", "off_cpu", "stack_sample", "user_frames", "block_io",
+)  # fmt: skip
 # Columns of thread_time whose sum is traced_ns, with the name of each for people.
 PARTS = (
     ("user_ns", "user"),
@@ -51,7 +55,8 @@ class Report:
     # call, count, failed, elapsed_ns, p50_ns, p99_ns, max_ns, sleep_ns, sleeps, runq_ns, cpu_ns, unknown_ns, errors, waits
     calls: list[dict[str, Any]]
     waits: list[dict[str, Any]]  # wait_function, call, sleeps, sleep_ns, max_ns
-    failures: list[dict[str, Any]]  # call, error, count, elapsed_ns, frames (the most frequent stack, innermost first), samples, of_samples
+    # call, error, count, elapsed_ns, frames (the most frequent stack, innermost first), lines (of source, where known), samples, of_samples
+    failures: list[dict[str, Any]]
     wakers: list[dict[str, Any]]  # tid, comm, wakings, sleep_ns
     woken: list[dict[str, Any]]  # threads that these woke
     files: list[dict[str, Any]]  # file, kind, calls, failed, read_bytes, written_bytes, elapsed_ns, sleep_ns, p50_ns, p99_ns, max_ns
@@ -79,14 +84,14 @@ def report(capture: Capture, pid: int) -> Report:
     mine = f"thread_id in ({', '.join(str(t['thread_id']) for t in threads)})"
     [sums] = capture.rows(f"select {_ALL} from thread_time where {mine}")
     time = {name: value or 0 for name, value in sums.items()}
-    summed = _summed(capture, mine)
+    summed, waits = _summed(capture, mine), _waits(capture, mine)
     [counted] = capture.rows(f"select {_ALL} from thread_time where {mine} and stat_run_ns is not null")
     return Report(
         threads[0]["pid"],
         [{"tid": t["tid"], "comm": t["comm"]} for t in threads],
         time,
-        _calls(capture, mine, summed),
-        _waits(capture, mine, "wait_function"),
+        _calls(capture, mine, summed, waits),
+        _by_function(waits),
         _failures(capture, mine, summed),
         _wakers(capture, mine),
         _woken(capture, threads),
@@ -132,12 +137,11 @@ def _summed(capture: Capture, mine: str) -> list[dict[str, Any]]:
     )
 
 
-def _calls(capture: Capture, mine: str, summed: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _calls(capture: Capture, mine: str, summed: list[dict[str, Any]], waits: list[dict[str, Any]]) -> list[dict[str, Any]]:
     quantiles = {
         row["nr"]: row["durations"]
         for row in capture.rows(f"select nr, quantile_disc(duration_ns, [0.5, 0.99]) as durations from syscall where {mine} group by nr")
     }
-    waits = _waits(capture, mine, "call, wait_function")
     calls = []
     added = ("count", "elapsed_ns", "sleep_ns", "sleeps", "runq_ns", "cpu_ns", "unknown_ns")
     for name in {row["call"]: None for row in summed}:
@@ -157,29 +161,43 @@ def _calls(capture: Capture, mine: str, summed: list[dict[str, Any]]) -> list[di
     return sorted(calls, key=lambda call: (-call["elapsed_ns"], call["call"]))
 
 
-def _waits(capture: Capture, mine: str, by: str) -> list[dict[str, Any]]:
-    """Sleeps by the function of the kernel they were in; '' for those shorter than the threshold of the trace. Of a trace with
+def _waits(capture: Capture, mine: str) -> list[dict[str, Any]]:
+    """Sleeps by call and the function of the kernel they were in; '' for those shorter than the threshold of the trace. Of a trace with
     sums, sleeps and max_ns are null."""
     return capture.rows(
         f"""
-        select {by}, sum(sleeps)::bigint as sleeps, sum(sleep_ns)::bigint as sleep_ns, max(max_ns) as max_ns
+        select call, wait_function, sum(sleeps)::bigint as sleeps, sum(sleep_ns)::bigint as sleep_ns, max(max_ns) as max_ns
         from (select * replace (coalesce(wait_function, '') as wait_function, coalesce(call, '') as call) from sleep_sum where {mine})
-        group by {by} order by sleep_ns desc, {by}
+        group by call, wait_function order by sleep_ns desc, call, wait_function
         """
     )
+
+
+def _by_function(waits: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Sleeps of all calls together."""
+    together: dict[str, dict[str, Any]] = {}
+    for wait in waits:
+        name = wait["wait_function"]
+        known = together.setdefault(name, {"wait_function": name, "sleeps": None, "sleep_ns": 0, "max_ns": None})
+        known["sleep_ns"] += wait["sleep_ns"]
+        if wait["sleeps"] is not None:
+            known["sleeps"] = (known["sleeps"] or 0) + wait["sleeps"]
+            known["max_ns"] = max(known["max_ns"] or 0, wait["max_ns"])
+    return sorted(together.values(), key=lambda wait: (-wait["sleep_ns"], wait["wait_function"]))
 
 
 def _failures(capture: Capture, mine: str, summed: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Failed calls, and from where most of them were made as far as stacks were taken."""
     stacks = capture.rows(
         f"""
-        select nr, errno, arg_max(frames, samples) as frames, max(samples) as samples, sum(samples)::bigint as of_samples
-        from (select s.nr, s.errno, u.frames, count(*) as samples from stack_sample s join user_frames u using (user_stack_id)
-              where s.kind = 'failed' and {mine} group by all) group by all
+        select nr, errno, arg_max(frames, samples) as frames, arg_max(lines, samples) as lines, max(samples) as samples,
+               sum(samples)::bigint as of_samples
+        from (select s.nr, s.errno, u.frames, min(u.lines) as lines, count(*) as samples
+              from stack_sample s join user_frames u using (user_stack_id) where s.kind = 'failed' and {mine} group by all) group by all
         """
     )
     known = {(row["nr"], row["errno"]): row for row in stacks}
-    none = {"frames": [], "samples": 0, "of_samples": 0}
+    none = {"frames": [], "lines": [], "samples": 0, "of_samples": 0}
     failures = []
     for row in summed:
         if row["errno"] is not None:
@@ -220,7 +238,7 @@ def _files(capture: Capture, mine: str) -> list[dict[str, Any]]:
                coalesce(sum(ret) filter (is_write_call(call) and ret > 0), 0)::bigint as written_bytes,
                sum(duration_ns)::bigint as elapsed_ns, sum(sleep_ns)::bigint as sleep_ns, quantile_disc(duration_ns, 0.5) as p50_ns,
                quantile_disc(duration_ns, 0.99) as p99_ns, max(duration_ns) as max_ns
-        from call where {mine} and file is not null group by coalesce(nullif(file, ''), file_id::text)
+        from call where {mine} and file_id > 0 and file is not null group by coalesce(nullif(file, ''), file_id::text)
         order by sum(duration_ns) desc, 1
         """
     )

@@ -22,7 +22,7 @@ def follow(command: Sequence[str], *, linger_s: float = 1.0) -> Seen:
 
 def explain(seen: Seen) -> list[Cause]:
     """Causes, the best first. Where the command ended with 0, only those that no program handles by itself."""
-    found = [cause for failure in seen.failures for rule in OF_CALLS if (cause := rule(failure))]
+    found = [cause for failure in seen.failures if (cause := next(filter(None, (rule(failure) for rule in OF_CALLS)), None))]
     found += [cause for process in seen.processes for one in OF_PROCESSES if (cause := one(seen, process))]
     if not seen.main.failed:
         found = [cause for cause in found if cause.hard]

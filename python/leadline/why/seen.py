@@ -12,7 +12,8 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Process:
-    """One process. said: the end of its error output. libraries: looked for in these folders and not found."""
+    """One process. forbidden: the call for which a filter ended it. said: the end of its error output. libraries: looked for in these
+    folders and not found."""
 
     at: int
     pid: int
@@ -22,6 +23,7 @@ class Process:
     signal: int | None
     core: bool
     sender: int | None
+    forbidden: str | None
     killed_by_own: bool
     said: str
     lookups: list[dict[str, Any]]

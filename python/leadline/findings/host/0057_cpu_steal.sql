@@ -10,7 +10,7 @@
 -- threshold: steal_min_s = 1 (CPU seconds in the window)
 -- threshold: worst_readings = 3 (readings of the counters: fewer say nothing of how it comes and goes)
 -- evaluable when: exists (from host_rate where metric = 'stat.cpu_steal_ns') | the kernel does not count stolen time
--- silent unless: exists (from host_rate where metric = 'stat.cpu_steal_ns' and grown > 0)
+-- silent unless: (select 2 * sum(grown) / 1e9 >= getvariable('steal_min_s') from host_rate where metric = 'stat.cpu_steal_ns')
 -- wrong when: the virtual machine is meant to have a limit, and the limit is what it pays for
 with step as (
   select ts, sum(grown) filter (metric = 'stat.cpu_steal_ns') / 1e9 as stolen_s,

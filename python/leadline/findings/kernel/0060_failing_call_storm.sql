@@ -35,8 +35,9 @@ slept as (
         from off_cpu o join thread_name n using (thread_id) join kernel_stack s using (stack_id) group by all) k on k.comm = c.comm and k.nr = c.nr
   group by c.comm, c.call
 ), caller as (
-  select comm, nr, errno, arg_max(frames, samples) as frames, max(samples) as samples, sum(samples)::bigint as of_samples
-  from (select n.comm, s.nr, s.errno, u.frames, count(*) as samples
+  select comm, nr, errno, arg_max(frames, samples) as frames, arg_max(lines, samples) as lines, max(samples) as samples,
+         sum(samples)::bigint as of_samples
+  from (select n.comm, s.nr, s.errno, u.frames, min(u.lines) as lines, count(*) as samples
         from stack_sample s join thread_name n using (thread_id) join user_frames u using (user_stack_id)
         where s.kind = 'failed' group by n.comm, s.nr, s.errno, u.frames)
   group by comm, nr, errno
@@ -51,11 +52,12 @@ select 'FAILING-CALL-STORM' as id, severity_of(seconds / (threads * w.window_s),
                                                    coalesce(printf('0x%x', arg1), 'an address')) end, seconds, seconds / calls * 1e6,
               case when waited_s >= getvariable('waiting_part') * seconds
                    then format(', {:.3f} s of it waiting{}', waited_s, coalesce(' in ' || s.wait_function, '')) else '' end)
-       || coalesce(format('. Called from {}', array_to_string(list_transform(c.frames[:5], f -> short_function(f)), ' < ')), '') as statement,
+       || coalesce(format('. Called from {}', array_to_string(list_transform(list_zip(c.frames[:5], c.lines[:5]), f -> placed_function(f[1], f[2])), ' < ')), '')
+       as statement,
        seconds as cost_s, null::double as share_of_db_time, calls as samples, f.ts_from, f.ts_to,
        to_json([{call: call, error: error, arg0: printf('0x%x', arg0), arg1: printf('0x%x', arg1), calls: calls, per_second: round(calls / w.window_s, 1),
                  processes: processes, threads: threads, seconds: round(seconds, 6), waited_s: round(waited_s, 6), max_ms: round(max_ms, 3),
-                 stack: c.frames, stack_samples: c.samples, of_stack_samples: c.of_samples}]) as evidence
+                 stack: c.frames, lines: c.lines, stack_samples: c.samples, of_stack_samples: c.of_samples}]) as evidence
 from failed f left join slept s using (comm, call) left join caller c on (c.comm, c.nr, c.errno) = (f.comm, f.nr, f.errno) cross join capture w
 where calls >= greatest(getvariable('storm_min'), getvariable('storm_per_s') * w.window_s)
 order by subject

@@ -82,6 +82,40 @@ def _calls(of: Context) -> Grid:
     return Grid.of(columns, rows[:MOST], note, more, "no call returned")
 
 
+def _has_failures(of: Context) -> bool:
+    return bool(of.capture.scalar("select exists (from call_sum where errno is not null)"))
+
+
+def _failures(of: Context) -> Grid:
+    """Failed calls by program, and from where most of them were made as far as stacks were taken."""
+    rows = of.capture.rows(
+        """
+        with stack as (
+          select n.comm, s.nr, s.errno, u.frames, min(u.lines) as lines, count(*) as samples
+          from stack_sample s join thread_name n using (thread_id) join user_frames u using (user_stack_id)
+          where s.kind = 'failed' group by n.comm, s.nr, s.errno, u.frames
+        ), caller as (
+          select comm, nr, errno, arg_max(list_zip(frames, lines)[:6], samples) as places from stack group by comm, nr, errno
+        )
+        select s.comm, s.call, s.error, sum(s.calls)::bigint as calls, sum(s.duration_ns) / 1e9 as elapsed_s,
+               array_to_string(list_transform(any_value(c.places), p -> placed_function(p[1], p[2])), ' < ') as caller
+        from call_sum s left join caller c on (c.comm, c.nr, c.errno) = (s.comm, s.nr, s.errno)
+        where s.errno is not null group by s.comm, s.call, s.error order by calls desc, 1, 2, 3
+        """
+    )
+    columns = (
+        Column("comm", "process", "text"),
+        Column("call", "call", "text"),
+        Column("error", "error", "text"),
+        Column("calls", "failed", "rate"),
+        Column("elapsed_s", "elapsed, s", "seconds"),
+        Column("caller", "mostly called from", "text", minor=True),
+    )
+    more = f'{len(rows) - MOST} more: leadline sql {of.capture.path} "from call_sum where errno > 0"' if len(rows) > MOST else ""
+    note = "The caller stands on the right of <, with file and line where there is debugging information."
+    return Grid.of(columns, rows[:MOST], note, more, "no call failed")
+
+
 def _files(of: Context) -> Grid:
     """Where calls name a file: which one, how often, how much, and how long."""
     rows = of.capture.rows(
@@ -238,6 +272,7 @@ SECTIONS = (
     Section("sessions_in_kernel", "Wait events in the kernel", ("session_in_kernel",), _sessions),
     Section("threads", "Threads", ("thread_time",), _threads, tiles=_tiles),
     Section("calls", "System calls", ("call_sum",), _calls),
+    Section("failed_calls", "Failed calls", ("call_sum", "user_stack"), _failures, applies=_has_failures),
     Section("files", "Files and sockets", ("call", "open_file"), _files),
     Section("kernel_sleeps", "Sleeps in the kernel", ("sleep_sum",), _sleeps),
     Section("disk_requests", "Requests of disks", ("block_io",), _disks),

@@ -1,4 +1,7 @@
-"""The rules: each looks at one failed call, or at one process, and says what it explains, or nothing."""
+"""The rules: each looks at one failed call, or at one process, and says what it explains, or nothing.
+
+Of a call the first answer counts: a rule that knows a narrower case stands before one that knows a wider one.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +12,19 @@ from leadline.why.causes import files, limits, mounts, network, programs, rights
 from leadline.why.seen import Failure, Process, Seen
 
 OF_CALLS: tuple[Callable[[Failure], Cause | None], ...] = (
+    rights.refused_by_filter,
     mounts.no_exec,
     mounts.read_only,
     programs.missing_interpreter,
     programs.wrong_architecture,
+    limits.inotify_instances,
+    limits.inotify_watches,
     space.no_space,
     limits.open_files,
     limits.processes,
     limits.file_size,
+    limits.locked_memory,
     limits.memory,
-    rights.refused_by_filter,
     rights.denied,
     rights.not_permitted,
     network.not_connected,

@@ -46,7 +46,7 @@ def who_is_refused(failure: Failure, right: str) -> dict[str, Any] | None:
 
 def denied(failure: Failure) -> Cause | None:
     """EACCES that the modes of the path explain."""
-    if failure.error != "EACCES" or failure.by_filter or not failure.matters or not failure.path:
+    if failure.error != "EACCES" or not failure.matters or not failure.path:
         return None
     rights = ("x",) if failure.call in ("execve", "execveat") else ("r", "w")
     refused = next(filter(None, (who_is_refused(failure, right) for right in rights)), None)
@@ -63,7 +63,7 @@ def denied(failure: Failure) -> Cause | None:
 
 
 def not_permitted(failure: Failure) -> Cause | None:
-    if failure.error != "EPERM" or failure.by_filter or not failure.matters or failure.call == "mmap":
+    if failure.error != "EPERM" or not failure.matters or failure.call == "mmap":
         return None
     who = failure.facts.get("who") or {}
     user = f"user {who['uid']}" if "uid" in who else "the process"

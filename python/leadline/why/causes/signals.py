@@ -27,6 +27,8 @@ def died(seen: Seen, process: Process) -> Cause | None:
     if number is None or process.killed_by_own or (number in WANTED and process is not seen.main):
         return None
     name, text = signal_name(number), TEXTS.get(signal.Signals(number) if number < signal.SIGRTMIN else signal.SIGTERM, "ended")
+    if number == signal.SIGSYS and process.forbidden:
+        text = f"made the call {process.forbidden}, which a seccomp filter forbids"
     statement = f"{process.program or process.name} {text}: it was ended by {name}."
     evidence = [f"pid {process.pid} ended by {name}" + (", core dumped" if process.core else "")]
     if process.sender:
@@ -36,6 +38,7 @@ def died(seen: Seen, process: Process) -> Cause | None:
         evidence.append(f"its parent {parent.name} (pid {parent.pid}): {parent.outcome}")
     fixes = {
         signal.SIGKILL: "dmesg | grep -i 'out of memory' shows whether the kernel did it; else some other process",
+        signal.SIGSYS: "allow the call in the sandbox: SystemCallFilter= in systemd, a seccomp profile in a container",
         signal.SIGXFSZ: "ulimit -f unlimited before the command",
         signal.SIGXCPU: "ulimit -t unlimited before the command",
         signal.SIGILL: "get a build for this CPU",

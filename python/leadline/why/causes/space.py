@@ -12,11 +12,6 @@ from leadline.why.seen import Failure
 def no_space(failure: Failure) -> Cause | None:
     if failure.error not in ("ENOSPC", "EDQUOT") or not failure.matters:
         return None
-    if failure.call == "inotify_add_watch":
-        return Cause(
-            "watches", 85, "The user watches as many files as the kernel allows.", [failure.as_call()],
-            "sysctl fs.inotify.max_user_watches=524288", failure.process, hard=failure.said, failure=failure,
-        )  # fmt: skip
     if not failure.path.startswith("/"):
         return None
     place, space = failure.mount.get("point", "?"), failure.facts.get("space") or {}
