@@ -114,6 +114,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=10_000)
     parser.add_argument("--rtt", type=float, default=100.0, metavar="MS")
     parser.add_argument("--check", type=int, default=9, metavar="N", help="rounds of the check")
+    parser.add_argument("--checked", default=CHECKED, help="sizes of the check")
     parser.add_argument("--parts", default="sweep,line,limited,live,check", help="what to do")
     parser.add_argument("--recommended", type=int, metavar="ROWS", help="for a check without the sweep of the line")
     parser.add_argument("--pg-bin", help="folder with postgres and initdb")
@@ -140,7 +141,7 @@ def main() -> None:
                 result[name] = live(private, server, proxy, rows, Path(folder) / f"{name}.leadline")
                 proxy.stop()
         if "check" in parts:
-            rounds = check(server, replace(line, sizes=fetch.parse_sizes(CHECKED)), options.check, rng)
+            rounds = check(server, replace(line, sizes=fetch.parse_sizes(options.checked)), options.check, rng)
             rows = result["line"]["curves"][0]["recommended_rows"] if "line" in result else options.recommended
             result["check"] = compared(rounds, rows, rng)
     json.dump({"environment": environment, "options": vars(options) | {"plot": None}, "result": result}, sys.stdout, indent=1)

@@ -5,7 +5,8 @@
 
 rtt: `leadline net rtt` in pairs with a ping-pong in C (pingpong.c), and with `sockperf ping-pong --tcp --full-rtt` where there is one: it
 prints half of the round trip unless it is told otherwise. All messages have the same size; leadline's have 20 bytes of header in it. The
-clients run on one CPU, the servers on another.
+clients run on one CPU, the servers on another. With --itself, the C loop in pairs with itself too: an interval that does not hold 1 or is
+wide there is of the machine.
 delay: the round trip through `leadline net delay` less the one without it, in pairs, from 0.1 to 100 ms. Both have as long a pause between
 requests: a server that has slept wakes up more slowly, with and without a proxy. `told`: what the proxy says that it added.
 In both no CPU sleeps, unless --let-sleep: to wake one up takes longer the longer it slept, which is not what is measured here.
@@ -97,11 +98,13 @@ def round_trips(program: str, options: argparse.Namespace, rng: random.Random) -
     found: dict[str, Any] = {}
     near, far = ends()
     with echo(far) as address, on({near}):
-        for size in SIZES:
+        for size in options.sizes:
             own = lambda size=size: by_leadline(address, size, options.seconds)  # noqa: E731
             with child("taskset", "-c", str(far), program, "serve", str(size)) as (_, port):
                 peer = lambda size=size, port=port: by_c(program, port, size, options.seconds)  # noqa: E731
                 found[f"c, {size} bytes"] = pairs(peer, own, options.pairs, rng)
+                if options.itself:
+                    found[f"c with itself, {size} bytes"] = pairs(peer, peer, options.pairs, rng)
             if shutil.which("sockperf"):
                 with sockperf_server(far) as port_of:
                     peer = lambda size=size, port=port_of: by_sockperf(port, size, options.seconds)  # noqa: E731
@@ -182,6 +185,8 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=3.0, help="of each leg")
     parser.add_argument("--gigabytes", type=float, default=4.0, help="of each leg of the relays")
     parser.add_argument("--let-sleep", action="store_true", help="do not keep the CPUs awake")
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="of messages, in bytes")
+    parser.add_argument("--itself", action="store_true", help="also the C loop by itself")
     parser.add_argument("--only", choices=["rtt", "delay", "relay"])
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()

@@ -2,13 +2,15 @@
 
     python bench/wire_budget.py                                  5 rounds of 8 s at each round-trip time: about 5 minutes
     python bench/wire_budget.py --rounds 1 --seconds 2           does everything work?
+    python bench/wire_budget.py --rtts 0,0.161 --rounds 40 --seconds 2    narrower intervals for some of them
 
 pgbench (TPC-B-like) runs through `leadline net delay`, in each round once at every round-trip time, in an order drawn at random. Packets
 between pgbench and the proxy are captured at each, so that all bear the same cost; those of the shortest are what the prediction is made
 from: N counted, and a as what is left of the time. The measured rate is that of pgbench. A round trip is what the proxy says that it added,
-its own work included, in the mean: with nothing asked for, that is not nothing. A process of the lowest priority on each CPU keeps it from
-sleeping: to wake a CPU takes longer the longer it slept, so that a would grow with the round trip. pgbench runs on one CPU, the server on
-another: where both ends of a socket run decides how long a byte takes.
+its own work included, in the mean: with nothing asked for, that is not nothing. A run has 200 transactions or more: pgbench prepares its
+statements in the first, which takes twice the round trips. A process of the lowest priority on each CPU keeps it from
+sleeping: to wake a CPU takes longer the longer it slept, so that a would grow with the round trip. pgbench, the proxy and the capture
+run on one CPU, the server on another: where both ends of a socket run decides how long a byte takes.
 
 Output: JSON; --plot writes a picture too.
 """
@@ -23,6 +25,7 @@ import subprocess
 import sys
 import tempfile
 from contextlib import ExitStack, closing, nullcontext
+from math import ceil
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -30,7 +33,7 @@ from typing import Any
 from cpus import awake, ends, on
 from leadline._core.net import Delay
 from leadline.capture.reader import open_capture
-from leadline.lab.paired import quantile
+from leadline.lab.paired import paired_ratio
 from leadline.net.budget import budget
 from leadline.postgres.server import PrivateServer, find_binaries
 from leadline.probes.wire import record
@@ -41,6 +44,7 @@ RTTS_MS = (0.0, 0.021, 0.161, 0.685, 5.0, 20.0)  # of seed 002, and two that are
 SETTINGS = {"fsync": False, "shared_buffers": "256MB", "autovacuum": False, "max_wal_size": "8GB"}
 SCALE = 10
 SPARE_S = 0.5  # for pgbench to connect, within the capture
+LEAST_TRANSACTIONS, TRIPS_EACH = 200, 7
 
 
 def leg(server: PrivateServer, bin_dir: Path, rtt_ms: float, options: argparse.Namespace, out: Path) -> tuple[float, float]:
@@ -48,10 +52,10 @@ def leg(server: PrivateServer, bin_dir: Path, rtt_ms: float, options: argparse.N
     proxy = Delay("127.0.0.1", 0, "127.0.0.1", server.port, rtt_s=rtt_ms / 1000)
     _, port = proxy.address()
     through = server.loopback_dsn.replace(f"port={server.port}", f"port={port}")
-    words = ["-n", "-M", options.protocol, "-c", str(options.clients), "-j", "1", "-T", str(options.seconds), through]
-    with on({ends()[0]}):
-        load = subprocess.Popen([bin_dir / "pgbench", *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    record("lo", [port], for_s=options.seconds - SPARE_S, out=out)
+    seconds = max(options.seconds, ceil(LEAST_TRANSACTIONS * TRIPS_EACH * rtt_ms / 1000))
+    words = ["-n", "-M", options.protocol, "-c", str(options.clients), "-j", "1", "-T", str(seconds), through]
+    load = subprocess.Popen([bin_dir / "pgbench", *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    record("lo", [port], for_s=seconds - SPARE_S, out=out)
     said, _ = load.communicate()
     found = re.search(r"tps = ([\d.]+)", said)
     if not found:
@@ -63,7 +67,8 @@ def leg(server: PrivateServer, bin_dir: Path, rtt_ms: float, options: argparse.N
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=int, default=8, help="of each run of pgbench")
+    parser.add_argument("--seconds", type=int, default=8, help="of each run of pgbench, at least")
+    parser.add_argument("--rtts", default=",".join(f"{rtt:g}" for rtt in RTTS_MS), help="round-trip times in ms; the first is 0")
     parser.add_argument("--clients", type=int, default=1)
     parser.add_argument("--protocol", choices=["simple", "extended", "prepared"], default="simple", help="of pgbench")
     parser.add_argument("--let-sleep", action="store_true", help="do not keep the CPUs awake")
@@ -71,38 +76,42 @@ def main() -> None:
     parser.add_argument("--plot", type=Path, help="PNG of the rates measured and predicted")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
+    rtts = [float(rtt) for rtt in options.rtts.split(",")]
+    if rtts[0] != 0:
+        parser.error("the first of --rtts is 0: the others are predicted from it")
     rng, environment, binaries = random.Random(options.seed), read_environment(), find_binaries(options.pg_bin)
-    measured: dict[float, list[float]] = {rtt: [] for rtt in RTTS_MS}
-    predicted: dict[float, list[float]] = {rtt: [] for rtt in RTTS_MS}
-    added: dict[float, list[float]] = {rtt: [] for rtt in RTTS_MS}
+    measured: dict[float, list[float]] = {rtt: [] for rtt in rtts}
+    predicted: dict[float, list[float]] = {rtt: [] for rtt in rtts}
+    added: dict[float, list[float]] = {rtt: [] for rtt in rtts}
     trips = []
+    near, far = ends()
     with ExitStack() as stack:
-        with on({ends()[1]}):
+        with on({far}):
             server = stack.enter_context(PrivateServer(binaries.bin_dir, settings=SETTINGS, loopback=True))
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         tables = [binaries.bin_dir / "pgbench", "-i", "-q", "-s", str(SCALE), server.dsn]
         subprocess.run(tables, check=True, capture_output=True)
         for round_ in range(options.rounds):
-            for rtt in rng.sample(RTTS_MS, len(RTTS_MS)):
+            for rtt in rng.sample(rtts, len(rtts)):
                 out = Path(folder) / f"{round_}-{rtt}.leadline"
-                with nullcontext() if options.let_sleep else awake():
+                with nullcontext() if options.let_sleep else awake(), on({near}):
                     rate, really = leg(server, binaries.bin_dir, rtt, options, out)
                 measured[rtt].append(rate)
                 added[rtt].append(really)
                 print(f"round {round_ + 1}, {rtt:g} ms ({really:.3f} added): {rate:,.1f} transactions a second", file=sys.stderr)
-            shortest = Path(folder) / f"{round_}-{RTTS_MS[0]}.leadline"
+            shortest = Path(folder) / f"{round_}-{rtts[0]}.leadline"
             with closing(open_capture(shortest)) as capture:
-                found = budget(capture, [added[rtt][-1] for rtt in RTTS_MS], base_rtt_ms=added[RTTS_MS[0]][-1])
+                found = budget(capture, [added[rtt][-1] for rtt in rtts], base_rtt_ms=added[rtts[0]][-1])
             trips.append(found.trips_each.value)
-            for rtt, at in zip(RTTS_MS, found.what_if):
+            for rtt, at in zip(rtts, found.what_if):
                 predicted[rtt].append(at.per_second.value)
     rows = []
-    for rtt in RTTS_MS:
-        ratios = sorted(p / m for p, m in zip(predicted[rtt], measured[rtt]))
+    for rtt in rtts:
+        ratio = paired_ratio(list(zip(measured[rtt], predicted[rtt])), rng)
         rows.append(
             {"asked_rtt_ms": rtt, "rtt_ms": median(added[rtt]), "measured_per_s": median(measured[rtt]),
-             "predicted_per_s": median(predicted[rtt]), "ratio": median(ratios),
-             "ratio_low": quantile(ratios, 0.025), "ratio_high": quantile(ratios, 0.975), "ratios": ratios}
+             "predicted_per_s": median(predicted[rtt]), "ratio": ratio.estimate,
+             "ratio_low": ratio.low, "ratio_high": ratio.high, "ratios": [p / m for p, m in zip(predicted[rtt], measured[rtt])]}
         )  # fmt: skip
         row = rows[-1]
         print(f"{rtt:g} ms: predicted by measured {row['ratio']:.3f} [{row['ratio_low']:.3f}, {row['ratio_high']:.3f}]", file=sys.stderr)

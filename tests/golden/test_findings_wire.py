@@ -22,7 +22,7 @@ def made(tmp_path: Path) -> Packets:
 
 def evaluated(made: Packets) -> Evaluation:
     directory, _ = read_into(made.write(), [], out=made.path.with_suffix(".leadline"))
-    with closing(open_capture(directory)) as capture:
+    with closing(open_capture(directory, hold=True)) as capture:
         return evaluate(capture)
 
 
@@ -31,10 +31,12 @@ def only(made: Packets) -> Finding:
     return found
 
 
-def transactions(made: Packets, statements: int, way_ms: float) -> None:
+def transactions(made: Packets, statements: int, way_ms: float, later_ms: float | None = None) -> None:
     line = made.line()
     line.step_ns = int(way_ms * MS / 2)
-    line.handshake().client(startup()).server(OK + READY)
+    line.handshake()
+    line.step_ns = int((later_ms or way_ms) * MS / 2)
+    line.client(startup()).server(OK + READY)
     for _ in range(60):
         for ready in [IN_TRANSACTION] * (statements - 1) + [READY]:
             line.ask(ready, after_ms=0.2, server_ms=0.4)
@@ -166,6 +168,20 @@ def test_few_round_trips_on_a_long_way_are_bound_by_the_network(made: Packets) -
     assert "3.0 for each of 60 transactions" in found.statement and found.cost_base == "round trips"
 
 
+SLOW_HANDSHAKE = "a round trip takes no longer than the fastest acknowledgement; here it comes with the next request, 0.2 ms later"
+
+
+def test_a_slow_handshake_does_not_make_the_way_of_few_round_trips_long(made: Packets) -> None:
+    transactions(made, 3, 10.0, later_ms=0.1)
+    assert evaluated(made).findings == [], SLOW_HANDSHAKE
+
+
+def test_a_slow_handshake_does_not_make_the_way_of_many_round_trips_long(made: Packets) -> None:
+    transactions(made, 8, 10.0, later_ms=0.1)
+    found = only(made)
+    assert found.id == "WIRE-CHATTY" and found.cost_s == pytest.approx(60 * 8 * 0.0003, rel=0.01), SLOW_HANDSHAKE
+
+
 def test_short_connections_cost_their_login(made: Packets) -> None:
     short_lives(made, 1)
     found = only(made)
@@ -183,7 +199,7 @@ def test_a_client_from_outside_without_tls(made: Packets) -> None:
 def test_private_addresses_without_tls_are_reported_when_asked(made: Packets) -> None:
     made.line().login().ask()
     directory, _ = read_into(made.write(), [], out=made.path.with_suffix(".leadline"))
-    with closing(open_capture(directory)) as capture:
+    with closing(open_capture(directory, hold=True)) as capture:
         assert evaluate(capture).findings == []
         [found] = evaluate(capture, thresholds={"wire_nontls_private": 1}).findings
     assert found.id == "WIRE-NONTLS"

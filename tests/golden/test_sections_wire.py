@@ -26,7 +26,7 @@ def made(tmp_path: Path) -> Packets:
 
 def grids(made: Packets) -> dict[str, Grid]:
     directory, _ = read_into(made.write(), [], out=made.path.with_suffix(".leadline"))
-    with closing(open_capture(directory)) as capture:
+    with closing(open_capture(directory, hold=True)) as capture:
         of = Context(capture, evaluate(capture))
         return {section.key: section.data(of) for section in of.sections() if section.key.startswith("wire_")}
 

@@ -81,3 +81,57 @@ def start_of_session(connection: socket.socket) -> bytes:
         if body[:4] != struct.pack(">i", 80877103):
             return body
         connection.sendall(b"N")
+
+
+class SqlServer:
+    """SQL Server 2022 (16.0.4105), which lets nobody in. heard: the packets that came."""
+
+    NOT_SUPPORTED, OF_THE_LOGIN = 2, 0
+
+    def __init__(self, encryption: int = OF_THE_LOGIN) -> None:
+        self.encryption = encryption
+        self.heard: list[bytes] = []
+
+    def __call__(self, connection: socket.socket, _: int) -> None:
+        assert self._take(connection)[0] == 0x12  # PRELOGIN
+        options = bytes([0, 0, 11, 0, 6, 1, 0, 17, 0, 1, 0xFF])  # where VERSION and ENCRYPTION are
+        self._answer(connection, options + bytes([16, 0, 0x10, 0x09, 0, 0]) + bytes([self.encryption]))
+        if self._take(connection)[0] != 0x10:  # LOGIN7
+            return
+        text = "Login failed for user 'app'.".encode("utf-16le")
+        body = struct.pack("<IBBH", 18456, 1, 14, len(text) // 2) + text + b"\0\0" + struct.pack("<I", 1)
+        done = struct.pack("<BHHQ", 0xFD, 2, 0, 0)
+        self._answer(connection, struct.pack("<BH", 0xAA, len(body)) + body + done)
+
+    def _take(self, connection: socket.socket) -> bytes:
+        head = read(connection, 8)
+        self.heard.append(head + read(connection, struct.unpack(">H", head[2:4])[0] - 8))
+        return self.heard[-1]
+
+    def _answer(self, connection: socket.socket, body: bytes) -> None:
+        connection.sendall(struct.pack(">BBHHBB", 4, 1, 8 + len(body), 0, 1, 0) + body)
+
+
+class Listener:
+    """A listener of Oracle 19 that asks once to send the packet again, as they do, and refuses. heard: what was asked for."""
+
+    def __init__(self, error: int = 0) -> None:
+        self.error = error
+        self.heard: list[bytes] = []
+
+    def __call__(self, connection: socket.socket, _: int) -> None:
+        for again in (True, False):
+            self.heard.append(self._take(connection))
+            text = b"(DESCRIPTION=(TMP=)(VSNNUM=318767104)(ERR=%d)(ALIAS=LISTENER))" % self.error
+            body = b"" if again else b"\x22\0" + struct.pack(">H", len(text)) + text
+            connection.sendall(struct.pack(">HHBBH", 8 + len(body), 0, 11 if again else 4, 0, 0) + body)
+
+    def _take(self, connection: socket.socket) -> bytes:
+        """The connect data; when they are long, a packet of their own follows."""
+        packet = self._packet(connection)
+        length, at = struct.unpack(">HH", packet[24:28])
+        return packet[at : at + length] if len(packet) >= at + length else self._packet(connection)[10:]
+
+    def _packet(self, connection: socket.socket) -> bytes:
+        length = read(connection, 2)
+        return length + read(connection, struct.unpack(">H", length)[0] - 2)

@@ -14,7 +14,7 @@ from leadline._core.net import Echo
 from leadline.cli import run
 from leadline.net import fetch
 from leadline.postgres.server.private import PrivateServer
-from net_servers import READY, WELCOME, message, read, serving, start_of_session, until_closed
+from net_servers import READY, WELCOME, Listener, SqlServer, message, read, serving, start_of_session, until_closed
 
 
 def told(words: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
@@ -137,30 +137,11 @@ def test_mysql(capsys: pytest.CaptureFixture[str]) -> None:
     assert (found["about"]["version"], found["about"]["method"]) == ("8.0.36", "mysql_native_password")
 
 
-def sql_server(connection: socket.socket, _: int) -> None:
-    """SQL Server 2022 (16.0.4105) that has TLS for the login alone."""
-    head = read(connection, 8)
-    assert head[:2] == b"\x12\1"
-    read(connection, struct.unpack(">H", head[2:4])[0] - 8)
-    body = bytes([0, 0, 11, 0, 6, 1, 0, 17, 0, 1, 0xFF]) + bytes([16, 0, 0x10, 0x09, 0, 0]) + b"\0"
-    connection.sendall(struct.pack(">BBHHBB", 4, 1, 8 + len(body), 0, 1, 0) + body)
-
-
-def listener(connection: socket.socket, _: int) -> None:
-    """A listener of Oracle 19 that asks once to send the packet again, as they do."""
-    for again in (True, False):
-        (length,) = struct.unpack(">H", read(connection, 2))
-        assert b"(COMMAND=ping)" in read(connection, length - 2)
-        text = b"(DESCRIPTION=(TMP=)(VSNNUM=318767104)(ERR=0)(ALIAS=LISTENER))"
-        body = b"" if again else b"\x22\0" + struct.pack(">H", len(text)) + text
-        connection.sendall(struct.pack(">HHBBH", 8 + len(body), 0, 11 if again else 4, 0, 0) + body)
-
-
 @pytest.mark.parametrize(
     ("protocol", "server", "phase", "about"),
     [
-        ("tds", sql_server, "prelogin", {"version": "16.0.4105", "encryption": "of the login"}),
-        ("oracle", listener, "listener", {"version": "19.0.0.0.0", "error": 0}),
+        ("tds", SqlServer(), "prelogin", {"version": "16.0.4105", "encryption": "of the login"}),
+        ("oracle", Listener(), "listener", {"version": "19.0.0.0.0", "error": 0}),
     ],
 )
 def test_the_first_answer_of_other_databases(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import struct
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -90,6 +91,12 @@ def ending(connection: socket.socket, _: int) -> None:
     until_closed(connection)
 
 
+def resetting(connection: socket.socket, _: int) -> None:
+    """As the kernel of a server that was killed."""
+    connection.recv(1)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
 def has_ipv6() -> bool:
     try:
         with socket.socket(socket.AF_INET6) as one:
@@ -149,6 +156,16 @@ def test_compare_has_the_fault_in_the_row(fault: str, capsys: pytest.CaptureFixt
     assert application["fault"] and application["count"] == 0
     assert bool(handshake["fault"]) == (phase == "connect")
     assert took_s < LIMIT_S
+
+
+@pytest.mark.parametrize("client", [name for name in CLIENTS if name != "dbping mysql"])  # where the server speaks first
+def test_a_connection_that_breaks_off_is_said_so(client: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with answered_by(resetting)() as address:
+        code, found, _ = answer_of(CLIENTS[client], address, capsys)
+    error = found["error"]
+    assert code == 2 and isinstance(error, dict)
+    assert (error["kind"], error["message"]) == ("connection", "the server broke the connection off")
+    assert "os error" not in error["detail"] and error["hint"]
 
 
 def test_who_does_not_read_does_not_hold_us(capsys: pytest.CaptureFixture[str]) -> None:

@@ -27,7 +27,8 @@ impl Fault {
 
     /// What the system said.
     pub fn io(phase: &'static str, e: &io::Error) -> Fault {
-        let text = e.to_string();
+        let said = e.to_string();
+        let text = said.split(" (os error").next().unwrap_or_default().to_owned(); // the cause names it
         let cause = match (e.raw_os_error(), e.kind()) {
             (Some(libc::EAGAIN), _) | (None, io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock) => {
                 "timeout".to_owned()
@@ -69,7 +70,18 @@ impl Fault {
                 "no answer to the connection attempt",
                 "a firewall may drop the packets, or the server accepts no more; see --timeout",
             ),
-            "timeout" => ("no answer in time", "the server may hang; --timeout sets how long to wait"),
+            "timeout" => (
+                "no answer in time",
+                "the server may hang, or wait for another protocol; --timeout sets how long to wait",
+            ),
+            "ECONNRESET" | "ECONNABORTED" | "EPIPE" => (
+                "the server broke the connection off",
+                "it may have ended, or be a proxy that does not reach its own server",
+            ),
+            "ENETUNREACH" | "EHOSTUNREACH" => (
+                "there is no way to the host",
+                "check the address and the routes of this host; a firewall may say so too",
+            ),
             "closed" => {
                 ("the server closed the connection", "check that this port speaks the protocol that was asked for")
             }
@@ -115,5 +127,24 @@ mod tests {
         assert_eq!(of(io::Error::from_raw_os_error(libc::EAGAIN)), "timeout");
         assert_eq!(of(io::ErrorKind::UnexpectedEof.into()), "closed");
         assert_eq!(of(io::Error::from_raw_os_error(9999)), "errno 9999");
+    }
+
+    #[test]
+    fn what_the_system_says_is_told_once_and_with_advice() {
+        let told = |code: i32| {
+            let error = Fault::io("connect", &io::Error::from_raw_os_error(code)).error("db01:5432");
+            assert!(!error.hint.is_empty(), "{error}");
+            (error.message, error.detail)
+        };
+        let refused = ("nobody listens there".into(), "connect: Connection refused (ECONNREFUSED)".into());
+        assert_eq!(told(libc::ECONNREFUSED), refused);
+        for (code, message) in [
+            (libc::ECONNRESET, "the server broke the connection off"),
+            (libc::EPIPE, "the server broke the connection off"),
+            (libc::ENETUNREACH, "there is no way to the host"),
+            (libc::EHOSTUNREACH, "there is no way to the host"),
+        ] {
+            assert_eq!(told(code).0, message);
+        }
     }
 }

@@ -12,6 +12,13 @@
 pub const MAGIC: [u8; 4] = *b"LLE1";
 /// Bytes of the header.
 pub const HEADER: usize = 20;
+/// Offsets of the fields, as above.
+mod at {
+    pub(super) const MAGIC: usize = 0;
+    pub(super) const SEQ: usize = 4;
+    pub(super) const HERE: usize = 12;
+    pub(super) const WANTED: usize = 16;
+}
 /// The longest payload.
 pub const LONGEST: u32 = 64 << 20;
 
@@ -29,18 +36,18 @@ pub struct Header {
 impl Header {
     /// As bytes.
     pub fn put(&self, out: &mut [u8; HEADER]) {
-        out[..4].copy_from_slice(&MAGIC);
-        out[4..12].copy_from_slice(&self.seq.to_le_bytes());
-        out[12..16].copy_from_slice(&self.here.to_le_bytes());
-        out[16..20].copy_from_slice(&self.wanted.to_le_bytes());
+        out[at::MAGIC..at::SEQ].copy_from_slice(&MAGIC);
+        out[at::SEQ..at::HERE].copy_from_slice(&self.seq.to_le_bytes());
+        out[at::HERE..at::WANTED].copy_from_slice(&self.here.to_le_bytes());
+        out[at::WANTED..].copy_from_slice(&self.wanted.to_le_bytes());
     }
 
     /// From bytes; None when they are not of this protocol, or ask for a payload that is too long.
     pub fn parse(bytes: &[u8; HEADER]) -> Option<Header> {
         let u32_at = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
-        let seq = u64::from(u32_at(4)) | u64::from(u32_at(8)) << 32;
-        let header = Header { seq, here: u32_at(12), wanted: u32_at(16) };
-        (bytes[..4] == MAGIC && header.here <= LONGEST && header.wanted <= LONGEST).then_some(header)
+        let seq = u64::from(u32_at(at::SEQ)) | u64::from(u32_at(at::SEQ + 4)) << 32;
+        let header = Header { seq, here: u32_at(at::HERE), wanted: u32_at(at::WANTED) };
+        (bytes[at::MAGIC..at::SEQ] == MAGIC && header.here <= LONGEST && header.wanted <= LONGEST).then_some(header)
     }
 }
 

@@ -87,7 +87,7 @@ def _text(told: dict[str, Any], server: Server) -> str:
         bound = f"one-sided bound {100 * told['upper_bound']:.3g} %"
         lines.append(f"the rate {verdict} {100 * told['max_rate']:g} % at a confidence of {sure} ({bound})")
     for cause in told["causes"]:
-        where = f"{cause['count']} failed to {cause['phase']} ({cause['cause']}), the first was login {cause['first']}: "
+        where = f"{cause['count']} failed in the phase {cause['phase']} ({cause['cause']}), the first was login {cause['first']}: "
         lines += textwrap.wrap(where + one_line(cause["text"]), width_here(), subsequent_indent="    ")
     if told["times"]:
         columns = ("p50_ns", "p90_ns", "p99_ns", "max_ns")

@@ -12,7 +12,7 @@
 with client as (
   select client_addr, server_addr || ':' || server_port as server, application_name, sum(round_trips)::bigint as trips,
          sum(transactions)::bigint as transactions, sum(answer_ns + transfer_ns + client_ns) / 1e9 as busy_s, count(*) as connections,
-         coalesce(median(handshake_ns), min(least_ack_ns)) as rtt_ns, min(ts) as ts_from, max(ts_to) as ts_to,
+         least(median(handshake_ns), min(least_ack_ns)) as rtt_ns, min(ts) as ts_from, max(ts_to) as ts_to,
          to_json(list({connection_id: connection_id, round_trips: round_trips, transactions: transactions, pipelined: pipelined}
                       order by round_trips desc, connection_id)[:20]) as evidence
   from wire_connection where transactions > 0 group by all

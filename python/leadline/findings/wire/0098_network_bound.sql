@@ -18,7 +18,7 @@ with trip as (  -- as the round-trip budget counts them; parts of results are WI
 ),
 client as (
   select client_addr, server_addr || ':' || server_port as server, application_name, sum(trips)::bigint as trips, sum(took_ns) / 1e9 as took_s,
-         sum(transactions)::bigint as transactions, coalesce(median(handshake_ns), min(least_ack_ns)) as rtt_ns, count(*) as connections,
+         sum(transactions)::bigint as transactions, least(median(handshake_ns), min(least_ack_ns)) as rtt_ns, count(*) as connections,
          min(ts) as ts_from, max(ts_to) as ts_to,
          to_json(list({connection_id: connection_id, round_trips: trips, transactions: transactions, took_s: round(took_ns / 1e9, 3)}
                       order by trips desc, connection_id)[:20]) as evidence

@@ -7,7 +7,6 @@ from typing import Any
 
 from leadline.errors import LeadlineError
 from leadline.figures import seconds
-from leadline.net.budget import budget, present_rtt
 from leadline.views.grid import Column, Curves, Grid, Stack
 from leadline.views.sections import Context
 
@@ -61,6 +60,8 @@ def wire_time(of: Context) -> Grid:
 
 
 def has_budget(of: Context) -> bool:
+    from leadline.net.budget import present_rtt  # slow to import, and most captures have no packets
+
     try:
         present_rtt(of.capture)
     except LeadlineError:
@@ -69,6 +70,8 @@ def has_budget(of: Context) -> bool:
 
 
 def wire_budget(of: Context) -> Grid:
+    from leadline.net.budget import budget, present_rtt
+
     now_ms, _ = present_rtt(of.capture)
     found = budget(of.capture, sorted({*RTTS_MS, now_ms}))
     columns = (
