@@ -63,25 +63,29 @@ def runnable() -> list[str]:
 
 
 def core(version: str, *, with_ara: bool = False) -> Core:
-    """From the cache, or installed now. Raises Unavailable. Safe to call from several processes."""
+    """As `installed`."""
     least, limit = CORES[version]
     fitting = [(path != sys.executable, python, path) for python, path in pythons().items() if least <= python < limit]
     if not fitting:
         raise Unavailable(f"ansible-core {version} needs Python {least[0]}.{least[1]}")
     _, python, path = min(fitting)
+    name = f"core-{version}-py{python[0]}.{python[1]}{'-ara' if with_ara else ''}"
+    return Core(version, installed(name, path, [f"ansible-core=={version}", *([ARA] if with_ara else [])]) / "bin")
+
+
+def installed(name: str, python: str, wanted: list[str]) -> Path:
+    """A virtual environment with these packages: from the cache, or made now. Raises Unavailable. Safe to call from several processes."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "leadline-test-ansible"
     cache.mkdir(parents=True, exist_ok=True)
-    name = f"core-{version}-py{python[0]}.{python[1]}{'-ara' if with_ara else ''}"
     with open(cache / f"{name}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         at, done = cache / name, cache / name / "complete"
         if not done.exists():
             shutil.rmtree(at, ignore_errors=True)
-            _run([path, "-m", "venv", str(at)])
-            wanted = [f"ansible-core=={version}", *([ARA] if with_ara else [])]
+            _run([python, "-m", "venv", str(at)])
             _run([str(at / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *wanted])
             done.touch()
-    return Core(version, at / "bin")
+    return at
 
 
 def _run(command: list[str]) -> None:

@@ -5,20 +5,22 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_runs import TIMEOUT_S, Site, site
-from conftest import wait_until
+from ansible_runs import SLEEPY, TIMEOUT_S, Site, site
+from conftest import background, is_running, wait_until
 from leadline.book.ansible import query
 from leadline.book.ansible.installed import install
-from leadline.book.ansible.playbook import SECRETS, Playbook, memory_folder, prepare, prepared, sweep, variables_text
+from leadline.book.ansible.playbook import Playbook, memory_folder, prepare, prepared, sweep, variables_text
 from leadline.book.place import Place
 from leadline.book.query import Book
 from leadline.errors import LeadlineError
+from leadline.host import proc
 
 __all__ = ["site"]
 pytestmark = pytest.mark.timeout(1500)  # a busy host is slow
@@ -95,6 +97,14 @@ def test_a_playbook_that_is_none_is_refused(tmp_path: Path) -> None:
         assert caught.value.kind == kind
 
 
+def test_a_playbook_of_a_repository_need_not_be_there_yet(tmp_path: Path) -> None:
+    spec = {"playbook": "deploy/site.yml", "inventory": "hosts"}
+    with prepared(Playbook.of_template(spec, {}, {}, in_checkout=True)) as ready:
+        assert ready.argv == ["ansible-playbook", "-i", "hosts", "--", "deploy/site.yml"]
+    with pytest.raises(LeadlineError, match="must not begin with -"), prepared(Playbook("--help", in_checkout=True)):
+        pass
+
+
 def test_a_template_says_what_to_run(tmp_path: Path) -> None:
     path = playbook_file(tmp_path)
     spec = {"playbook": path, "inventory": "a\nb\n", "limit": "a", "tags": "x, y", "check": True, "variables": {"v": 1}}
@@ -107,23 +117,31 @@ def test_a_template_says_what_to_run(tmp_path: Path) -> None:
         Playbook.of_template({"playbook": path, "command": "x"}, {}, {})
 
 
-def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
-    program = "import sys; from leadline.book.ansible.playbook import *; print(prepare(Playbook(sys.argv[1])).folder, flush=True); input()"
-    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    child = subprocess.Popen([sys.executable, "-c", program, playbook_file(tmp_path)], **pipes)
-    assert child.stdout is not None
-    left = Path(child.stdout.readline().strip())
-    sweep()
-    assert left.exists()
-    # Tests in other processes sweep the same folder, at any time.
-    with subprocess.Popen(["sleep", "250"], env=os.environ | {SECRETS: f"{left}/known.json"}) as user:
-        # A program has its environment a moment after it has begun.
-        wait_until(lambda: SECRETS.encode() in Path(f"/proc/{user.pid}/environ").read_bytes())
-        child.kill()
-        child.wait()
+def test_what_a_killed_process_left_is_removed_when_nothing_uses_it_any_more(tmp_path: Path) -> None:
+    """Whoever asked for a run, and the process that supervises it, are killed while the program that reads the files is being started."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/ansible-playbook").write_text("#!/bin/sh\necho $$ $LEADLINE_SECRETS\nexec sleep 250\n")
+    (tmp_path / "bin/ansible-playbook").chmod(0o755)
+    (tmp_path / "word").write_text(PASSWORD)
+    environment = os.environ | {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}", "LEADLINE_BOOK": str(tmp_path / "book")}
+    line = [sys.executable, "-m", "leadline", "ansible", "run", playbook_file(tmp_path), "--secret", f"w={tmp_path}/word"]
+    with subprocess.Popen(line, env=environment, stdout=subprocess.PIPE, text=True) as asking:
+        assert asking.stdout is not None
+        program, secrets = asking.stdout.readline().split()
+        left = Path(secrets).parent
+        sweep()
+        assert left.exists()
+        supervisor = proc.parent_of(int(program))
+        assert supervisor != asking.pid
+        asking.kill()
+        asking.wait()
+        os.kill(supervisor, signal.SIGKILL)
+        wait_until(lambda: not is_running(supervisor))
+        # Tests in other processes sweep the same folder, at any time.
         sweep()
         assert left.exists()  # Ansible itself still runs
-        user.kill()
+        os.kill(int(program), signal.SIGKILL)
+        wait_until(lambda: not is_running(int(program)))
     sweep()
     assert not left.exists()
 
@@ -227,6 +245,26 @@ def test_leadline_ansible_run_keeps_output_and_tasks_in_one_run(site: Site, tmp_
     stored = b"".join(path.read_bytes() for path in site.book.rglob("*") if path.is_file())
     assert [word for word in (PASSWORD, "inline-w0rd") if word.encode() in stored] == []
     assert not list(Path(memory_folder()).glob(f"leadline-playbook-{os.getpid()}-*"))
+
+
+def test_ctrl_c_is_a_run_that_was_cancelled_and_its_tasks_are_kept(site: Site, tmp_path: Path) -> None:
+    site.write("sleepy.yml", SLEEPY.format(folder=site.folder))
+    site.more |= {"XDG_DATA_HOME": str(tmp_path / "data")}
+    quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+
+    def heard() -> None:  # who runs the tests may ignore it
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    line = [sys.executable, "-m", "leadline", "ansible", "run", "sleepy.yml"]
+    with background(line, cwd=site.folder, env=site.environment, preexec_fn=heard, **quiet) as process:
+        wait_until((site.folder / "sleeping").exists, TIMEOUT_S, "the task that sleeps")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(TIMEOUT_S) == 99
+    book = Book(Place(site.book))
+    [run] = book.runs()
+    assert (run["kind"], run["status"], run["rc"], run["summary"]) == ("ansible", "cancelled", 99, "interrupted")
+    assert [(t["name"], t["results"]) for t in query.tasks(book, run)] == [("Before", 1), ("Sleep", 0)]
+    book.close()
 
 
 def test_the_plugin_is_installed_where_upgrades_do_not_move_it(tmp_path: Path) -> None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 import shutil
 import time
+import zipfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 from books import Open, Run
 from leadline.book.compare import compare
@@ -16,6 +19,10 @@ from leadline.book.place import Place
 from leadline.book.query import Book, Filter
 from leadline.book.recorder import Recorder
 from leadline.book.retention import Retention, prune
+from leadline.errors import LeadlineError
+from leadline.server.operation import perform
+from leadline.server.rights import OWNER
+from leadline.server.table import BY_NAME
 
 CAPTURE = Path(__file__).resolve().parents[2] / "testdata" / "capture" / "format1"
 DAY_US = 86_400_000_000
@@ -75,6 +82,25 @@ def test_what_runs_and_what_failed_is_kept_where_asked(place: Place, open_book: 
     assert names(book) == ["day2", "day3"]
     assert prune(book, Retention(most_runs=0), really=True).runs == 1
     assert names(book) == ["day2"]
+
+
+def test_the_baseline_of_a_template_is_kept(place: Place, open_book: Open) -> None:
+    book = open_book()
+    uids = with_runs(book, place, [3, 2, 1])
+    do = partial(perform, caller=OWNER, store=book.store, place=place)
+    template = do(BY_NAME["template.save"], given={"project": "main", "name": "t", "command": "true"})["template"]
+    with book.store.writing() as db:
+        db.execute("update run set template = ?, project = 'main' where uid in (?, ?)", (template, *uids[:2]))
+    named = BY_NAME["template.baseline"]
+    with pytest.raises(LeadlineError, match="is none of this template"):
+        do(named, given={"template": template, "run": uids[2]})
+    for uid in uids[:2]:
+        assert do(named, given={"template": template, "run": uid}) == {"template": template, "baseline": uid}
+    assert do(BY_NAME["run.show"], given={"run": uids[0]})["run"]["baseline"] == uids[1]
+    assert prune(book, Retention(most_runs=0), really=True).runs == 2
+    assert names(book) == ["day2"]
+    do(named, given={"template": template})
+    assert prune(book, Retention(most_runs=0), really=True).runs == 1
 
 
 def test_the_oldest_go_when_there_are_too_many_or_they_take_too_much(place: Place, open_book: Open) -> None:
@@ -146,9 +172,9 @@ def test_equal_runs_have_no_difference(leadline: Run, open_book: Open) -> None:
 
 def test_outputs_are_compared(leadline: Run, open_book: Open) -> None:
     leadline("run", "--name", "a", "--", "seq", "1", "100")
-    leadline("run", "--name", "a", "--", "sh", "-c", "seq 1 49; echo other; seq 51 100")
+    leadline("run", "--name", "a", "--", "sh", "-c", "seq 1 49; printf '\\033[31mother\\033[0m\\n'; seq 51 100")
     one, other, lines = found(open_book())["output log"]
-    assert (one, other) == ("292 bytes", "295 bytes")
+    assert (one, other) == ("292 bytes", "304 bytes")
     assert lines == ("@@ -49,3 +49,3 @@", " 49", "-50", "+other", " 51")
 
 
@@ -214,3 +240,25 @@ def test_the_middle_of_a_long_output_is_left_out(place: Place, open_book: Open, 
     assert "head\n" in page
     assert "\ntail" in page
     assert ("are left out" in page) is (size > 1 << 20)
+
+
+def test_several_runs_are_one_file_with_a_page_for_each(leadline: Run, open_book: Open, tmp_path: Path) -> None:
+    for rc in (0, 3):
+        leadline("run", "--name", "lo<ad", "--label", "token=hunter2", "--", "sh", "-c", f"echo said {rc}; exit {rc}")
+    leadline("run", "--name", "other", "--", "true")
+    done = leadline("book", "export", "--name", "lo<ad", "--since", "1h", cwd=tmp_path)
+    assert done.stdout == "runs.zip\n", done.stderr
+    book = open_book()
+    runs = {run["uid"]: book.details(run) for run in book.runs(Filter(name="lo<ad"))}
+    with zipfile.ZipFile(tmp_path / "runs.zip") as made:
+        assert sorted(made.namelist()) == sorted(["index.html", "runs.parquet", *(f"runs/{uid}.html" for uid in runs)])
+        pages = {name: made.read(name).decode() for name in made.namelist() if name.endswith(".html")}
+        made.extract("runs.parquet", tmp_path)
+    assert re.findall(r'href="([^"]*)"', pages["index.html"]) == [f"runs/{uid}.html" for uid in runs]
+    assert "lo&lt;ad" in pages["index.html"]
+    assert all(f"said {run['rc']}" in pages[f"runs/{uid}.html"] for uid, run in runs.items())
+    rows = duckdb.sql(f"select uid, rc, status, argv, metrics['wall_s'], labels['token'] from '{tmp_path}/runs.parquet'").fetchall()
+    assert rows == [(uid, r["rc"], r["status"], r["argv"], r["metrics"]["wall_s"], "***") for uid, r in runs.items()]
+    assert "hunter2" not in "".join(pages.values())
+    assert leadline("book", "export", "--name", "lo<ad", cwd=tmp_path).returncode == 2  # it is there
+    assert leadline("book", "export", "last", "--name", "lo<ad", cwd=tmp_path).returncode == 2

@@ -139,3 +139,34 @@ def test_on_a_terminal_output_is_tame_unless_raw_is_asked_for(place: Place, lead
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     got = got.replace(b"\r\n", b"\n")
     assert got == (ODD if raw else SHOWN.encode() + b"\x1b[0m")
+
+
+def test_a_log_has_an_end_that_can_be_seen(place: Place) -> None:
+    writer = LogWriter(place, "e" * 12, most=100_000)
+    line = b"x" * 999 + b"\n"
+    for _ in range(150):
+        writer.add(line)
+    writer.close()
+    log = Log(place, "e" * 12)
+    whole = log.read(0)
+    assert whole.startswith(line * 100)
+    assert whole[100_000:] == b"\n[leadline: the log ends here, at 100000 bytes; the command printed more]\n"
+    assert (writer.lost_bytes, writer.size) == (50_000, len(whole))
+    assert log.page(-1, 5).lines == [b"[leadline: the log ends here, at 100000 bytes; the command printed more]\n"]
+    log.close()
+
+
+@pytest.mark.parametrize(("said", "kept"), [("5kB", 5000), ("200", 200), ("0", 0)])
+def test_the_limit_of_a_log_is_the_user_s(place: Place, leadline: Run, said: str, kept: int) -> None:
+    done = leadline("run", "--", "seq", "20000", env={"LEADLINE_BOOK_LOG": said})
+    assert (done.returncode, done.stdout) == (0, "".join(f"{n}\n" for n in range(1, 20_001)))
+    [log] = place.logs.glob("*.log")
+    assert log.read_text()[:kept] == done.stdout[:kept]
+    assert f"[leadline: the log ends here, at {kept} bytes; the command printed more]" in log.read_text()[kept:]
+    assert f"{len(done.stdout) - kept:,} bytes of output" in leadline("book", "show").stdout
+
+
+def test_a_limit_that_is_none_is_none(place: Place, leadline: Run) -> None:
+    assert leadline("run", "--", "seq", "3", env={"LEADLINE_BOOK_LOG": "much"}).stdout == "1\n2\n3\n"
+    [log] = place.logs.glob("*.log")
+    assert log.read_text() == "1\n2\n3\n"

@@ -111,9 +111,29 @@ def test_the_secret_is_in_no_file_page_export_or_process(served: Served, run: di
     )
 
 
+def test_what_was_asked_for_stands_in_options(served: Served, run: dict[str, Any]) -> None:
+    client, folder = served.client(), served.book.parent
+    client.call("PUT", "/projects/main/variables/shared", values={"without": "slow"})
+    options = {"limit": "{where}", "check": "{dry}", "skip_tags": "{without}"}
+    saved = client.call(
+        "PUT", "/projects/main/templates/asked", kind="ansible", variables="shared",
+        ansible={"playbook": str(folder / "site.yml"), "inventory": str(folder / "hosts"), **options},
+        survey=SURVEY | {"where": {"kind": "enum", "choices": ["web1", "web2"]}, "dry": {"kind": "bool", "default": True}},
+        secrets={"db": "prod-db"},
+    )  # fmt: skip
+    assert saved.status == 200, saved.text
+    started = client.call("POST", f"/templates/{saved.json['template']}/start", inputs={"where": "web2"})
+    found = ended(client, started.json["run"])
+    assert (found["status"], found["labels"]) == ("ok", {"limit": "web2", "check": "True", "skip_tags": "slow"}), found
+    assert found["inputs"]["without"] == "slow"
+    shown = client.call("GET", f"/runs/{found['uid']}/playbook").json
+    assert [h["host"] for h in shown["hosts"]] == ["web2"]
+
+
 @pytest.mark.parametrize(
     "ansible",
     [
+        {"playbook": "/x.yml", "limit": "{nobody}"},
         {},
         {"playbook": "--help"},
         {"playbook": "/x.yml", "inventory": "-i"},

@@ -59,17 +59,22 @@ def test_only_plain_files_that_a_run_names_by_their_true_path_are_sent(served: S
     link.symlink_to(hidden)
     folder.symlink_to(tmp_path)
     os.mkfifo(tmp_path.resolve() / "fifo")
+    own = Path(os.path.realpath(served.book))
+    (own / "work").mkdir(exist_ok=True)
+    (own / "work" / "made.txt").write_text("made by the run")
     odd = [
         str(link), f"{folder}/hidden.txt", f"{real.parent}/x/../hidden.txt", "/proc/self/environ", "/dev/zero", "relative.txt",
         str(tmp_path),
-        str(tmp_path.resolve() / "fifo"), "/etc/../etc/passwd", f"{real}#",
+        str(tmp_path.resolve() / "fifo"), "/etc/../etc/passwd", f"{real}#", f"{real}\0", str(own / "book.sqlite"), str(own / "server.json"),
     ]  # fmt: skip
-    uid, numbers = artifacts(served, str(real), *odd)
+    uid, numbers = artifacts(served, str(real), str(own / "work" / "made.txt"), *odd)
     client = served.client(token=served.token_of("ann"))
     wait_until(lambda: client.call("GET", f"/runs/{uid}").status == 200, "the run")
     answer = client.call("GET", f"/runs/{uid}/files/{numbers[str(real)]}")
     assert (answer.status, answer.text, answer.header("content-type")) == (200, "made by the run", "application/octet-stream")
     assert answer.header("content-disposition").startswith("attachment;")
+    assert client.call("GET", f"/runs/{uid}/files/{numbers[str(own / 'work' / 'made.txt')]}").status == 200
+    odd = [path.replace("\0", "\ufffd") for path in odd]
     assert {path: client.call("GET", f"/runs/{uid}/files/{numbers[path]}").status for path in odd} == dict.fromkeys(odd, 404)
 
 
@@ -166,6 +171,22 @@ def test_a_length_that_lies_and_a_request_that_is_none_are_refused(served: Serve
             raw_socket.sendall(raw)
             got = raw_socket.recv(100)
         assert got.startswith((b"HTTP/1.1 4", b"HTTP/1.1 303"))
+
+
+@pytest.mark.parametrize("path", ["/runs", "/logout", "/login/provider/back"])
+def test_a_cookie_of_many_backslashes_takes_no_time(served: Served, path: str) -> None:
+    """It took the server 5 s of a CPU for each request, of whoever sent it."""
+    assert served.process is not None
+    before = cpu_ticks(served.process.pid)
+    cookie = "; ".join(f'{name}="{chr(92)}1{chr(92) * 29_000}"' for name in ("leadline_session", "leadline_attempt"))
+    method = "POST" if path == "/logout" else "GET"
+    assert served.client().ask(method, path, b"" if method == "POST" else None, {"Cookie": cookie, "Sec-Fetch-Site": "none"}).status < 500
+    assert cpu_ticks(served.process.pid) - before < os.sysconf("SC_CLK_TCK")
+
+
+def cpu_ticks(pid: int) -> int:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])
 
 
 def test_a_thousand_idle_connections_do_not_stop_others(served: Served) -> None:

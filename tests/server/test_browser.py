@@ -224,6 +224,8 @@ def test_the_keyboard_is_enough(logged_in: Page) -> None:
 PATHS = (
     "/runs",
     "/runs/last",
+    "/hosts",
+    "/account",
     "/templates",
     "/schedules",
     "/compare",
@@ -253,6 +255,12 @@ return [...document.querySelectorAll("main *, header *, footer *")].filter((e) =
 """
 
 
+IN_MENU = """
+const here = document.querySelector("nav [aria-current]")?.getBoundingClientRect();
+return !here || (here.left >= 0 && here.right <= innerWidth);
+"""
+
+
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_pages_fit_and_can_be_read(logged_in: Page, width: int, scheme: str) -> None:
@@ -266,6 +274,8 @@ def test_pages_fit_and_can_be_read(logged_in: Page, width: int, scheme: str) -> 
             page.go(path)
             if page.driver.execute_script("return document.documentElement.scrollWidth") > width:
                 wrong.append((path, "is wider than the window"))
+            if not page.driver.execute_script(IN_MENU):
+                wrong.append((path, "is out of sight in the menu"))
             wrong += [(path, *found) for found in page.driver.execute_script(CONTRAST)]
     finally:
         page.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})

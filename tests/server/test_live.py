@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import http.client
 import json
@@ -13,6 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from leadline.book.place import Place
+from leadline.book.recorder import Recorder
+from leadline.server.output import Follow
+from leadline.server.web.live import PIECE, as_bytes
 from serving import Client, Served, serving, wait_until
 
 
@@ -80,6 +85,13 @@ def test_what_is_received_is_the_file_byte_for_byte(served: Served, script: str)
     assert (got[-1]["event"], json.loads(got[-1]["data"])) == ("done", {"status": "ok"})
     assert client.get(f"/api/v1/runs/{uid}/output").body == file
     assert client.get(f"/api/v1/runs/{uid}/output?follow=true").body == file
+    packed = served.book / "logs" / f"{uid}.log.gz"
+    wait_until(lambda: served.do("book", "compress", "--older", "0s") and packed.exists(), "the end of what writes the log")
+    assert not packed.with_suffix("").exists()
+    assert client.get(f"/api/v1/runs/{uid}/output").body == file
+    assert b"".join(bytes_of(event) for event in events(client.stream(f"/api/v1/runs/{uid}/stream")) if "id" in event) == file
+    assert client.call("GET", f"/runs/{uid}/log?from=-100").json["size"] == len(file)
+    assert client.get(f"/runs/{uid}").status == 200
 
 
 def test_the_id_of_an_event_is_where_the_next_begins(served: Served) -> None:
@@ -190,6 +202,37 @@ def test_a_reader_that_does_not_read_takes_no_memory(served: Served) -> None:
     assert rss() - before < 40_000  # of 10 readers of 60 MB each
     for one in slow:
         one.close()
+
+
+@pytest.mark.parametrize(("in_parts", "pieces"), [(False, 40), (True, 320)])
+def test_others_are_served_between_the_pieces_of_a_long_output(tmp_path: Path, in_parts: bool, pieces: int) -> None:
+    """A send to a client that is gone returns at once, and so does one to a client that keeps up."""
+    place = Place(tmp_path / "book")
+    recorder = Recorder(place)
+    recorder.begin("command", "long", ["yes"])
+    place.log_of(recorder.uid).write_bytes(b"y\n" * (20 * PIECE))
+    recorder.end(0)
+
+    async def read() -> list[int]:
+        others: list[int] = []
+
+        async def other() -> None:
+            while True:
+                others.append(len(received))
+                await asyncio.sleep(0)
+
+        async def ended() -> str:
+            return "ok"
+
+        received: list[bytes] = []
+        task = asyncio.create_task(other())
+        async for piece in as_bytes(Follow(recorder.uid, place, 0, False, in_parts), ended):
+            received.append(piece)
+        task.cancel()
+        assert len(received) == pieces
+        return others
+
+    assert asyncio.run(read())[:pieces] == list(range(1, pieces + 1))
 
 
 def test_the_server_had_nothing_to_complain_of(served: Served) -> None:

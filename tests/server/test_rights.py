@@ -28,23 +28,30 @@ from serving import PASSWORD, Client, Served, book
 # For each: whose role on which object is asked. ANYONE: who is logged in. SITE: an administrator of the server.
 ANYONE, SITE = "anyone", "site"
 LEAST = {
-    "run.list": (ANYONE, ""), "run.search": (ANYONE, ""), "run.compare": ("viewer", "run"), "run.show": ("viewer", "run"),
+    "run.list": (ANYONE, ""), "run.days": (ANYONE, ""), "run.search": (ANYONE, ""), "run.compare": ("viewer", "run"),
+    "run.show": ("viewer", "run"),
     "run.log": ("viewer", "run"), "run.output": ("viewer", "run"), "run.stream": ("viewer", "run"), "run.file": ("viewer", "run"),
     "run.report": ("viewer", "run"),
     "run.playbook": ("viewer", "run"), "run.results": ("viewer", "run"), "run.result": ("viewer", "run"), "run.facts": ("viewer", "run"),
+    "run.hosts": (ANYONE, ""), "run.host": ("viewer", "run"),
     "run.label": ("runner", "run"), "run.pin": ("editor", "run"), "run.export": ("viewer", "run"),
     "template.history": (ANYONE, ""), "template.metrics": (ANYONE, ""), "template.list": (ANYONE, ""),
-    "template.show": ("viewer", "template"),
+    "template.show": ("viewer", "template"), "template.baseline": ("editor", "template"),
     "template.save": ("editor", "project"), "template.delete": ("editor", "template"), "template.start": ("runner", "template"),
     "template.cancel": ("runner", "run"), "template.rerun": ("runner", "run"), "template.approve": ("editor", "run"),
     "template.grants": ("admin", "template"), "template.grant": ("admin", "template"),
     "schedule.list": (ANYONE, ""), "schedule.save": ("runner", "template+project"), "schedule.set": ("runner", "project"),
     "schedule.delete": ("runner", "project"),
     "hook.list": (ANYONE, ""),
-    "hook.start": ("editor", "project"), "hook.tell": ("editor", "project"), "hook.delete": ("editor", "project"),
+    "hook.start": ("editor", "project"), "hook.tell": ("editor", "project"), "hook.mail": ("editor", "project"),
+    "hook.after": ("editor", "project"), "hook.delete": ("editor", "project"),
+    "variables.list": ("viewer", "project"), "variables.set": ("editor", "project"), "variables.delete": ("editor", "project"),
     "secret.list": ("editor", "project"),
     "secret.set": ("editor", "project"), "secret.delete": ("editor", "project"), "secret.key": (SITE, ""),
     "user.list": (SITE, ""), "user.create": (SITE, ""), "user.disable": (SITE, ""), "user.delete": (SITE, ""), "user.password": (SITE, ""),
+    "user.codes": (SITE, ""), "user.confirm-codes": (SITE, ""), "user.forget-codes": (SITE, ""), "user.me": (ANYONE, ""),
+    "user.login-link": (SITE, ""),
+    "user.link": (SITE, ""),
     "user.projects": (ANYONE, ""), "user.project": (SITE, ""), "user.members": ("viewer", "project"), "user.role": ("admin", "project"),
     "user.audit": (SITE, ""), "user.verify": (SITE, ""), "user.metrics": (ANYONE, ""),
     "token.list": (ANYONE, ""), "token.create": (ANYONE, ""), "token.revoke": ("owner", ""),
@@ -58,9 +65,17 @@ CALLERS: dict[str, tuple[str | None, str | None]] = {
 }  # fmt: skip
 ODD = {
     ("user.password", "ann"): 403,  # by a token, nobody changes a password
+    ("user.codes", "ann"): 403,
+    ("user.confirm-codes", "ann"): 403,
+    ("user.forget-codes", "ann"): 403,
     ("token.create", "ann-other-project"): 403,  # for more than its own project
+    ("token.revoke", "ann-other-project"): 404,
     ("schedule.save", "sees-one"): 403,  # the template is seen, but has to be started
 }
+OF_A_USER = (
+    "user.create", "user.delete", "user.disable", "user.password", "user.codes", "user.confirm-codes", "user.forget-codes", "user.link",
+    "user.login-link",
+)  # fmt: skip
 OF_ANN = ("ann", "ann-viewer", "ann-runner", "ann-other-project")
 
 
@@ -161,7 +176,8 @@ class World:
             "other": self.run,
             "n": self.numbers["file" if name == "run.file" else "capture"], "key": "k",
             "metric": "wall_s", "text": "needle", "password": PASSWORD, "value": "v",
-            "secret": "key",
+            "secret": "key", "group": f"g{n}", "values": {"rows": n},
+            "to": "ann@example.org", "sender": "leadline@example.org", "host": "web1", "code": "123456",
             "cron": "0 0 1 1 *", "command": "true", "url": "https://pager.example/",
         }  # fmt: skip
         if name in ("template.cancel", "template.rerun", "template.approve"):
@@ -172,10 +188,12 @@ class World:
             made["schedule"] = self.do("schedule.save", template=self.template, cron="0 0 1 1 *")["schedule"]
         if name == "hook.delete":
             made["hook"] = self.do("hook.tell", project="alpha", name=f"h{n}", url="https://pager.example/", secret="key")["hook"]
+        if name == "variables.delete":
+            self.do("variables.set", project="alpha", group=f"g{n}", values={})
         if name in ("secret.set", "secret.delete"):
             made["secret"] = f"s{n}"
             self.do("secret.set", project="alpha", secret=f"s{n}", value="v")
-        if name in ("user.create", "user.delete", "user.disable", "user.password"):
+        if name in OF_A_USER:
             made["user"] = f"u{n}"
             if name != "user.create":
                 self.do("user.create", user=f"u{n}", password=PASSWORD)
@@ -275,6 +293,7 @@ def test_what_one_may_not_see_is_in_no_list_search_page_or_figure(world: World, 
     assert templates & {world.template, world.other} == {(world.template, world.other)[both.index(uid)] for uid in seen}
     total = [line for line in client.get("/metrics").text.splitlines() if line.startswith("leadline_runs_total")]
     assert sum(int(line.split()[-1]) for line in total) == len(client.call("GET", "/runs?limit=1000").json["runs"])
+    assert sum(day["runs"] for day in client.call("GET", "/days").json["days"]) == len(client.call("GET", "/runs?limit=1000").json["runs"])
     hidden = [uid for uid in both if uid not in seen]
     for path in ("/runs", "/runs.json", "/search?text=needle", "/templates", "/schedules", "/hooks", "/metrics", "/history?metric=wall_s"):
         page = client.get(path).text
@@ -308,6 +327,19 @@ def test_a_chain_into_a_project_that_one_may_not_start_in_is_refused(world: Worl
     foreign = world.do("template.save", project="beta", name="foreign", command="true")["template"]
     answer = world.clients["editor"].call("PUT", "/projects/alpha/templates/chain", command="true", then={foreign: {}})
     assert answer.status == 404
+
+
+def test_what_follows_in_a_project_that_one_does_not_see_is_not_shown(world: World) -> None:
+    hidden = world.do("template.save", project="beta", name="hidden", command="true")["template"]
+    chain = world.do("template.save", project="alpha", name="chain", command="true", then={hidden: {}, world.other: {}})["template"]
+    try:
+        for caller, seen in (("viewer", {world.other}), ("admin", {world.other}), ("ann", {world.other, hidden})):
+            client = world.clients[caller]
+            assert set(client.call("GET", f"/templates/{chain}").json["template"]["then"]) == seen, caller
+            assert (hidden in client.call("GET", "/templates").text) is (hidden in seen), caller
+            assert (hidden in client.get(f"/templates/{chain}").text) is (hidden in seen), caller
+    finally:
+        world.do("template.delete", template=chain)
 
 
 def test_a_run_that_belongs_to_no_project_yet_is_seen_by_administrators_alone(world: World) -> None:

@@ -7,7 +7,7 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ def us(text: str) -> int:
 
 def utc(at: int | None) -> str:
     assert at is not None
-    return datetime.fromtimestamp(at / 1e6, timezone.utc).strftime("%Y-%m-%d %H:%M")
+    return datetime.fromtimestamp(at / 1e6, UTC).strftime("%Y-%m-%d %H:%M")
 
 
 # Prague: clocks go forward on 2026-03-29 at 02:00 and back on 2026-10-25 at 03:00.
@@ -165,6 +165,22 @@ def test_the_next_five_times_are_shown(book: Book) -> None:
     assert shown["next"][4] - shown["next"][0] == 4 * 24 * 60 * MINUTE_US
 
 
+SLOT_US, HOUR_US = 86_400_000_000, 3_600_000_000
+
+
+def test_slots_are_spread_the_same_way_for_all_who_look(book: Book) -> None:
+    uid = str(book.do("schedule.save", template=book.template, cron="0 0 * * *", jitter_s=3600)["schedule"])
+    [shown] = book.do("schedule.list")["schedules"]
+    late = [at % SLOT_US for at in shown["next"]]
+    assert len(set(late)) == 5 and max(late) <= HOUR_US
+    assert book.do("schedule.list")["schedules"] == [shown]
+    book.set(uid, next_due=time.time_ns() // 1000 - 1)
+    book.fire()
+    [row] = book.store.rows("select * from schedule")
+    assert row["next_due"] == shown["next"][0]
+    assert len(book.launches()) == 1
+
+
 @pytest.mark.parametrize(
     "given",
     [
@@ -174,6 +190,7 @@ def test_the_next_five_times_are_shown(book: Book) -> None:
         {"at": "soon"},
         {"cron": "* * * * *", "zone": "Mars/Base"},
         {"cron": "0 0 30 2 *"},
+        {"at": "9999-12-31 23:59", "zone": "America/Los_Angeles"},  # in UTC it is in no year
     ],
     ids=str,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 import os
 import re
 import shutil
@@ -28,7 +29,7 @@ def test_the_guide_runs(tmp_path: Path) -> None:
         if shutil.which(program) is None:
             no_oracle(f"{program} is not installed")
     blocks = [block for block in re.findall(r"```sh\n(.*?)```", GUIDE.read_text(), re.DOTALL) if "pip install" not in block]
-    assert len(blocks) == 10
+    assert len(blocks) == 11
     script = "set -eu\n" + "".join(f"echo '## {n}'\n{block}\necho\n" for n, block in enumerate(blocks))
     environment = {k: v for k, v in os.environ.items() if k != "LEADLINE_RUN"}
     environment |= {"LEADLINE_BOOK": str(tmp_path / "book"), "PATH": f"{tmp_path}:{os.environ['PATH']}"}
@@ -46,8 +47,17 @@ def test_the_guide_runs(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert said["4"].split() == ["1", "2", "3", "4", "5", "ok"]
     assert '"kind": "rights"' in said["5"] and said["5"].strip().endswith("refused")
-    assert '"run": ' in said["8"]
-    assert "stopped: process " in said["9"]
+    assert '"run": ' in said["9"]
+    assert "stopped: process " in said["10"]
+
+
+def test_the_unit_runs_as_an_ordinary_user_and_leaves_runs_alone() -> None:
+    [text] = re.findall(r"```ini\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+    unit = configparser.ConfigParser()
+    unit.read_string(text)
+    service = dict(unit["Service"])
+    assert (service["user"], service["killmode"]) == ("leadline", "process")
+    assert service["execstart"].split() == ["/usr/bin/env", "leadline", "serve"]
 
 
 def test_a_server_in_the_background_is_found_and_stopped_by_its_own_process(tmp_path: Path) -> None:

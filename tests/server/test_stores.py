@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 from leadline.book.place import VARIABLE, Place
+from leadline.book.recorder import Recorder
 from leadline.book.store import Store
 from leadline.errors import LeadlineError
 from leadline.server import audit, housekeeping, login, schedules
-from leadline.server.operation import perform
+from leadline.server.operation import perform, read_json
 from leadline.server.passwords import Throttle
 from leadline.server.rights import OWNER, Caller
 from leadline.server.table import BY_NAME
@@ -63,6 +64,22 @@ def test_a_template_is_saved_started_followed_and_found(team: Team) -> None:
     assert team.do("run.show", run=uid)["run"]["status"] == "ok"
 
 
+def test_what_is_recorded_and_not_taken_in_is_a_figure(team: Team) -> None:
+    def figures() -> dict[str, str]:
+        return dict(line.split(" ") for line in team.do("user.metrics").text.splitlines() if not line.startswith("#"))
+
+    assert figures()["leadline_spool_bytes"] == "0"
+    recorder = Recorder(team.place)
+    recorder.begin("command", "waits", ["waits"])
+    waiting = team.place.spool_of(recorder.uid).stat().st_size
+    assert figures()["leadline_spool_bytes"] == str(waiting)
+    team.settle()
+    assert figures()["leadline_spool_bytes"] == "0"
+    assert ("leadline_store_bytes" in figures()) is (team.place.dsn is None)
+    viewer = team.do("user.metrics", caller=Caller("bob", False, members={"main": "viewer"})).text
+    assert "leadline_runs_total" in viewer and "_bytes" not in viewer
+
+
 def test_users_roles_tokens_and_secrets(team: Team) -> None:
     team.do("user.create", user="ann", password=PASSWORD, admin=True)
     team.do("user.create", user="bob", password=PASSWORD)
@@ -74,6 +91,7 @@ def test_users_roles_tokens_and_secrets(team: Team) -> None:
         "user": "bob",
         "admin": False,
         "disabled": False,
+        "codes": False,
         "created": 0,
         "roles": {"main": "runner"},
     }
@@ -95,12 +113,50 @@ def test_users_roles_tokens_and_secrets(team: Team) -> None:
     assert [e["outcome"] for e in team.do("user.audit", limit=1000)["entries"]].count("refused") == 1
 
 
+def test_to_revoke_a_token_revokes_what_was_made_with_it(team: Team) -> None:
+    team.do("user.create", user="ann", password=PASSWORD, admin=True)
+
+    def made(by: Caller, name: str) -> Caller:
+        caller = login.caller_of_token(team.store, team.do("token.create", caller=by, name=name, user="ann", scope="admin")["token"], "::1")
+        assert caller is not None
+        return caller
+
+    other = made(OWNER, "other")
+    first = made(OWNER, "first")
+    second = made(first, "second")
+    third = made(second, "third")
+    assert team.do("token.revoke", token=first.token)["derived"] == sorted([str(second.token), str(third.token)])
+    assert [token["token"] for token in team.do("token.list")["tokens"]] == [other.token]
+
+
 def test_a_refused_write_changes_nothing_but_the_audit(team: Team) -> None:
     before = team.do("template.list")
     with pytest.raises(LeadlineError):
         team.do("template.save", project="main", name="bad", command="echo {p}", survey={"p": {"kind": "secret"}})
     assert team.do("template.list") == before
     assert team.do("user.audit", limit=1)["entries"][0]["outcome"] == "refused"
+
+
+@pytest.mark.parametrize("odd", ["\0", "\ud800"], ids=ascii)
+def test_what_no_store_can_hold_is_refused_wherever_it_stands(team: Team, odd: str) -> None:
+    for name, value in (("survey", {"q": {"help": odd}}), ("survey", {"q": {"kind": "enum", "choices": [odd]}}), ("secrets", {"a": odd})):
+        with pytest.raises(LeadlineError) as refused:
+            team.do("template.save", project="main", name="odd", command="true", **{name: value})
+        assert refused.value.kind == "usage"
+
+
+@pytest.mark.parametrize("text", ['{"a": [NaN]}', b'{"a": -Infinity}', "[" * 100_000, b"\xff", ""], ids=lambda text: repr(text)[:20])
+def test_what_is_no_json_is_not_read(text: str | bytes) -> None:
+    with pytest.raises(ValueError):
+        read_json(text)
+
+
+def test_a_run_that_is_repeated_waits_for_the_approval_that_its_template_wants_by_now(team: Team) -> None:
+    template = team.do("template.save", project="main", name="t", command="true")["template"]
+    first = team.do("template.start", template=template)["run"]
+    team.do("template.save", project="main", name="t", command="true", approval=True)
+    again = team.do("template.rerun", run=first)
+    assert again["status"] == "approval"
 
 
 def test_the_clock_and_hooks(team: Team) -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
+import sqlite3
 import subprocess
 from collections.abc import Iterator
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +79,45 @@ def test_a_command_of_leadline_is_a_run_with_parts(client: Client) -> None:
     assert "session" in output(client, uid)
     parts = wait_until(lambda: run_of(client, uid)["children"], "the part")
     assert [(part["name"], part["project"], part["template"]) for part in parts] == [("tables", "main", run["template"])]
+
+
+def group(client: Client, name: str, **values: Any) -> None:
+    answer = client.call("PUT", f"/projects/main/variables/{name}", values=values)
+    assert answer.status == 200, answer.text
+
+
+def test_templates_share_variables(client: Client) -> None:
+    """A later group stands before an earlier one, and an answer before both. A change is for runs that begin later; again is as it was."""
+    group(client, "common", place="here", rows=10, dry=True)
+    group(client, "prod", place="there")
+    survey = {"rows": {"kind": "int", "required": False}}
+    template = save(client, "shares", "echo {place} {rows} {dry}", survey=survey, variables="common, prod")
+    first = start(client, template)
+    assert (wait_for(client, first)["inputs"], output(client, first)) == ({"place": "there", "rows": 10, "dry": True}, "there 10 true\n")
+    group(client, "prod", place="elsewhere")
+    second = start(client, template, rows=7)
+    wait_for(client, second)
+    assert output(client, second) == "elsewhere 7 true\n"
+    again = client.call("POST", f"/runs/{first}/rerun").json["run"]
+    wait_for(client, again)
+    assert output(client, again) == "there 10 true\n"
+
+
+def test_a_template_whose_variables_are_gone_is_not_started(client: Client) -> None:
+    group(client, "short-lived", a="b")
+    template = save(client, "orphan", "echo {a}", variables="short-lived")
+    assert client.call("DELETE", "/projects/main/variables/short-lived").status == 200
+    answer = client.call("POST", f"/templates/{template}/start")
+    assert (answer.status, answer.json["error"]["message"]) == (404, "there is no group of variables short-lived in main")
+    answer = client.call("PUT", "/projects/main/templates/other", command="true", variables="short-lived")
+    assert answer.status == 404
+
+
+@pytest.mark.parametrize("values", [{"db_password": "x"}, {"A": 1}, {"a": [1]}, {"a": 1.5}, {"a": None}])
+def test_variables_are_open_and_plain(client: Client, values: dict[str, Any]) -> None:
+    assert client.call("PUT", "/projects/main/variables/wrong", values=values).status == 422
+    names = [row["group"] for row in client.call("GET", "/projects/main/variables").json["groups"]]
+    assert "wrong" not in names
 
 
 SURVEY = {
@@ -216,6 +258,27 @@ def test_a_run_is_repeated_with_the_same_inputs_and_version(client: Client) -> N
     two = wait_for(client, client.call("POST", f"/runs/{one['uid']}/rerun").json["run"])
     assert (two["argv"], two["inputs"]) == (one["argv"], one["inputs"])
     assert output(client, two["uid"]) == "first 9\n"
+
+
+def test_figures_of_a_template_over_time_are_those_of_its_runs(served: Served, client: Client) -> None:
+    template = save(client, "timed", "true")
+    for _ in range(3):
+        wait_for(client, start(client, template))
+    start(client, save(client, "not-timed", "true"))
+    links = [unescape(link) for link in re.findall(r'href="(/history[^"]*metric=[^"]*)"', client.get(f"/history?template={template}").text)]
+    [link] = [link for link in links if "metric=wall_s" in link]
+    points = client.get(link.replace("/history?", "/history.json?")).json["points"]
+    with sqlite3.connect(served.book / "book.sqlite") as db:
+        sql = "select r.uid, m.value from metric m join run r on r.id = m.run where r.template = ? and m.name = 'wall_s' order by r.started"
+        expected = db.execute(sql, (template,)).fetchall()
+    assert len(expected) == 3
+    assert [(point["uid"], point["value"]) for point in points] == expected
+    drawn = client.get(link).text
+    heights = [float(y) for y in re.findall(r'<circle [^>]*cy="([\d.]+)"', drawn)]
+    values = [value for _, value in expected]
+    assert len(heights) == 3
+    assert all((heights[a] - heights[b]) * (values[b] - values[a]) >= 0 for a in range(3) for b in range(a))  # y grows downwards
+    assert re.findall(r'<a href="/runs/(\w+)"><circle', drawn) == [uid for uid, _ in expected]
 
 
 def test_a_run_waits_for_approval(client: Client) -> None:

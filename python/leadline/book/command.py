@@ -14,33 +14,29 @@ from typing import Any, NoReturn
 
 from leadline.book import tree
 from leadline.book.place import VARIABLE, Place, find_place
-from leadline.book.supervisor import CANCEL, PASSED_ON, Output, Request, Supervisor
+from leadline.book.supervisor import CANCEL, PASSED_ON, Output, Pipes, Request, Supervisor, hold, outputs, read_output
 from leadline.errors import LeadlineError
 from leadline.host import proc
 
 START_S = 30
 
 
-def run_command(command: Sequence[str], name: str, labels: Mapping[str, str]) -> int:
-    """The exit code of the command; 128 + N if signal N ended it. Raises LeadlineError if it cannot be started."""
-    return run_request(Request(list(command), name=name, labels=dict(labels)))
-
-
 def run_request(request: Request) -> int:
-    """The same for what asks for more than a command."""
+    """The exit code of the command; 128 + N if signal N ended it. Raises LeadlineError if it cannot be started."""
     command, place = request.argv, find_place()
     if place is None:
         os.environ.update(request.env)
         _become(command)
-    pipes = (os.pipe(), os.pipe())
+    pipes = outputs(request)
     said, saying = os.pipe()
+    held = hold(request.remove)
     tree.adopt_orphans()  # should the supervisor be killed, the command is ours
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {*PASSED_ON, signal.SIGCHLD})
     waiting = os.getpid()
     supervisor = os.fork()
     if supervisor == 0:
         _supervise(place, request, pipes, saying, waiting)
-    for fd in (pipes[0][1], pipes[1][1], saying):
+    for fd in (pipes[0][1], pipes[1][1], saying, *held):
         os.close(fd)
     os.set_blocking(said, False)
     try:
@@ -58,7 +54,7 @@ def _become(command: Sequence[str]) -> NoReturn:
         raise _cannot_start(e.errno or 0, command[0]) from e
 
 
-def _supervise(place: Place, request: Request, pipes: Any, saying: int, waiting: int) -> NoReturn:
+def _supervise(place: Place, request: Request, pipes: Pipes, saying: int, waiting: int) -> NoReturn:
     code = 1
 
     def tell(words: str) -> None:
@@ -152,7 +148,7 @@ class _Waiting:
             while selector.get_map():
                 for key, _ in selector.select():
                     try:
-                        piece = os.read(key.data.pipe, 64 << 10)
+                        piece = read_output(key.data.pipe)
                     except BlockingIOError:
                         continue
                     with suppress(OSError):
@@ -176,13 +172,17 @@ def start(request: Request, place: Place | None = None) -> str:
     if request.parent is None:
         environment.pop(tree.PARENT, None)
     command = [sys.executable, "-m", "leadline.book.supervisor"]
+    held = hold(request.remove)
     try:
         said = subprocess.run(
             command, input=json.dumps(request.as_dict()), env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-            timeout=START_S, check=False,
+            timeout=START_S, check=False, pass_fds=held,
         ).stdout  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as e:
         raise LeadlineError("fault", "the supervisor of the run does not start", detail=str(e)) from e
+    finally:
+        for fd in held:
+            os.close(fd)
     word, _, value = said.strip().partition(" ")
     if word == "failed":
         raise _cannot_start(int(value), request.argv[0])

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from leadline.book.log import Log
 from leadline.book.query import Book, printable
+from leadline.book.shown import without_escapes
 from leadline.errors import LeadlineError
 
 COLUMNS = ("kind", "name", "status", "rc", "signal", "user_name", "host", "cwd", "version", "summary")
 MOST_DIFF_LINES = 40
 LOOKED_AT = 1 << 20  # bytes of each log, and
 LINES_LOOKED_AT = 5000  # lines: to compare takes more than their number
+
+
+Named = dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -35,8 +39,26 @@ class Difference:
         return asdict(self)
 
 
-def compare(book: Book, one: dict[str, Any], other: dict[str, Any]) -> list[Difference]:
-    """All that differs between two runs of the book (of `details`)."""
+def of_capture(path: str) -> tuple[Named, Named]:
+    """Settings of the server, and the severity of each finding."""
+    from leadline.capture.reader import open_capture
+    from leadline.findings import evaluate
+
+    capture = open_capture(path, hold=True)
+    try:
+        settings = {}
+        if capture.unavailable("setting") is None:
+            rows = capture.rows("select name, setting, unit from setting")
+            settings = {row["name"]: f"{row['setting']} {row['unit']}".strip() for row in rows}
+        return settings, {f"{f.id} {f.subject}": f.severity for f in evaluate(capture).findings}
+    finally:
+        capture.close()
+
+
+def compare(
+    book: Book, one: dict[str, Any], other: dict[str, Any], read: Callable[[str], tuple[Named, Named]] = of_capture
+) -> list[Difference]:
+    """All that differs between two runs of the book (of `details`). read: how what is compared of a capture is found."""
     runs = (one, other)
     found = [Difference("run", name, one[name], other[name]) for name in COLUMNS if one[name] != other[name]]
     arguments = ({f"{at}": word for at, word in enumerate(run["argv"])} for run in runs)
@@ -44,7 +66,7 @@ def compare(book: Book, one: dict[str, Any], other: dict[str, Any]) -> list[Diff
     for part in ("inputs", "labels", "facts", "metrics"):
         found += _named(part[:-1], one[part], other[part])
     found += _files(book, one, other)
-    found += _captures(one, other)
+    found += _captures(one, other, read)
     found += _output(book, one, other)
     return found
 
@@ -71,31 +93,16 @@ def _version(file: dict[str, Any] | None) -> str | None:
     return None if file is None else f"{file['size']} bytes, sha256 {(file['hash'] or 'unknown')[:12]}"
 
 
-def _captures(one: dict[str, Any], other: dict[str, Any]) -> list[Difference]:
+def _captures(one: dict[str, Any], other: dict[str, Any], read: Callable[[str], tuple[Named, Named]]) -> list[Difference]:
     """Settings of the server and findings, where each run has made one capture that is still there."""
     paths = [[a["path"] for a in run["artifacts"] if a["kind"] == "capture" and Path(a["path"]).is_dir()] for run in (one, other)]
-    if any(len(found) != 1 for found in paths):
+    if any(len(found) != 1 for found in paths) or paths[0] == paths[1]:
         return []
     try:
-        first, second = (_of_capture(found[0]) for found in paths)
+        first, second = (read(found[0]) for found in paths)
     except LeadlineError:
         return []
     return _named("setting", first[0], second[0]) + _named("finding", first[1], second[1])
-
-
-def _of_capture(path: str) -> tuple[dict[str, str], dict[str, str]]:
-    from leadline.capture.reader import open_capture
-    from leadline.findings import evaluate
-
-    capture = open_capture(path, hold=True)
-    try:
-        settings = {}
-        if capture.unavailable("setting") is None:
-            rows = capture.db.sql("select name, setting, unit from setting").fetchall()
-            settings = {name: f"{value} {unit}".strip() for name, value, unit in rows}
-        return settings, {f"{f.id} {f.subject}": f.severity for f in evaluate(capture).findings}
-    finally:
-        capture.close()
 
 
 def _output(book: Book, one: dict[str, Any], other: dict[str, Any]) -> list[Difference]:
@@ -113,7 +120,8 @@ def _output(book: Book, one: dict[str, Any], other: dict[str, Any]) -> list[Diff
         log.close()
     if heads[0] == heads[1] and sizes[0] == sizes[1]:
         return []
-    texts = [[printable(line) for line in head.decode("utf-8", "replace").splitlines()[:LINES_LOOKED_AT]] for head in heads]
+    plain = [without_escapes(head.decode("utf-8", "replace")) for head in heads]
+    texts = [[printable(line) for line in text.splitlines()[:LINES_LOOKED_AT]] for text in plain]
     said = [None if size is None else f"{size:,} bytes" for size in sizes]
     return [Difference("output", "log", said[0], said[1], _diff(*texts))]
 

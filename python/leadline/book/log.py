@@ -1,6 +1,7 @@
 """What a command printed: a file of its bytes as they came, and beside it where every 256th line begins and when it came.
 
-The index is a help alone: what it lacks is found by reading on from its last entry.
+The index is a help alone: what it lacks is found by reading on from its last entry. A log has an end: a command that prints for ever
+must not fill the disk.
 """
 
 from __future__ import annotations
@@ -21,13 +22,16 @@ ENTRY = struct.Struct("<QQQ")  # line (the first is 0), offset in the log, ns si
 PIECE = 1 << 20
 LONGEST_LINE = 64 << 10  # of a longer one, only so much is shown at once
 BUDGET_S = 1.0
+MOST = 8_000_000_000  # bytes of a log
+VARIABLE = "LEADLINE_BOOK_LOG"  # another limit, such as 500MB
 
 
 class LogWriter:
-    """Appends to a log. What cannot be written is counted: the command goes on."""
+    """Appends to a log. What cannot be written, or would be too much, is counted: the command goes on."""
 
-    def __init__(self, place: Place | None, uid: str) -> None:
+    def __init__(self, place: Place | None, uid: str, most: int | None = None) -> None:
         self.lost_bytes, self.size, self._lines = 0, 0, 0
+        self._most, self._full = most_bytes() if most is None else most, False
         self._fd = self._index = -1
         if place is not None:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
@@ -37,14 +41,22 @@ class LogWriter:
                 self._index = os.open(f"{place.folder}/logs/{uid}.lines", flags, 0o600)
 
     def add(self, piece: bytes) -> None:
+        kept = b"" if self._full else piece[: self._most - self.size]
+        self.lost_bytes += len(piece) - self._write(kept)
+        if len(kept) < len(piece) and not self._full:
+            self._full = True
+            self._write(b"\n[leadline: the log ends here, at %d bytes; the command printed more]\n" % self._most)
+
+    def _write(self, piece: bytes) -> int:
+        """How much of it is in the log now."""
         try:
-            written = os.write(self._fd, piece) if self._fd >= 0 else 0
+            written = os.write(self._fd, piece) if self._fd >= 0 and piece else 0
         except OSError:
             written = 0
-        self.lost_bytes += len(piece) - written
         if written:
             self._note_lines(piece[:written])
             self.size += written
+        return written
 
     def _note_lines(self, piece: bytes) -> None:
         found, left = piece.count(b"\n"), EVERY - self._lines % EVERY
@@ -66,6 +78,20 @@ class LogWriter:
         self._fd = self._index = -1
 
 
+def most_bytes() -> int:
+    """The limit of this user; what cannot be read is no limit of his."""
+    said = os.environ.get(VARIABLE)
+    if not said:
+        return MOST
+    from leadline.errors import LeadlineError
+    from leadline.figures import bytes_of
+
+    try:
+        return bytes_of(said)
+    except LeadlineError:
+        return MOST
+
+
 @dataclass(frozen=True)
 class Page:
     """Whole lines of a log. first: number of the first line, from 0; offset and end: where they are in the file."""
@@ -77,10 +103,12 @@ class Page:
 
 
 class Log:
-    """A log to read, also while it is written. Raises FileNotFoundError."""
+    """A log to read, also while it is written, or when it is packed. Raises FileNotFoundError."""
 
     def __init__(self, place: Place, uid: str) -> None:
-        self._file = open(place.log_of(uid), "rb")
+        from leadline.book.packed import open_log
+
+        self._file = open_log(place, uid)
         try:
             self._index = place.index_of(uid).read_bytes()
         except OSError:
@@ -88,7 +116,9 @@ class Log:
 
     @property
     def size(self) -> int:
-        return os.fstat(self._file.fileno()).st_size
+        from leadline.book.packed import size_of
+
+        return size_of(self._file)
 
     def read(self, offset: int, limit: int = PIECE) -> bytes:
         """The bytes from there on; at a line's end where there is one among them."""

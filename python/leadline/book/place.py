@@ -68,6 +68,18 @@ class Place:
     def log_of(self, uid: str) -> Path:
         return self.logs / f"{uid}.log"
 
+    def packed_log_of(self, uid: str) -> Path:
+        """The same, compressed (packed.py); there is only one of both."""
+        return self.logs / f"{uid}.log.gz"
+
+    def work_of(self, uid: str) -> Path:
+        """Where the run of a template worked, if it was given no folder."""
+        return self.root / "work" / uid
+
+    def reports_of(self, uid: str) -> Path:
+        """Reports of captures that the run made, kept because they take seconds to make."""
+        return self.root / "reports" / uid
+
     def index_of(self, uid: str) -> Path:
         """Where lines begin in the log."""
         return self.logs / f"{uid}.lines"

@@ -20,6 +20,7 @@ CONNECT_S = 10
 class Postgres:
     dialect = "postgresql"
     errors: type[Exception] = psycopg.Error
+    word_run, word_match = "w.run", "w.words @@ ?::tsquery"
 
     def __init__(self, place: Place) -> None:
         assert place.dsn is not None
@@ -40,6 +41,9 @@ class Postgres:
 
     def executemany(self, sql: str, parameters: Sequence[Sequence[Any]]) -> None:
         self._db.cursor().executemany(_own(sql), parameters)
+
+    def lost(self) -> bool:
+        return self._db.closed
 
     def begin(self) -> None:
         self._db.execute("begin")
@@ -78,15 +82,19 @@ class Postgres:
     def shrink(self) -> None:
         """Left to autovacuum."""
 
-    def with_words(self, words: Sequence[str], *, each: bool = False) -> tuple[str, list[Any]]:
-        query = " & ".join(f"'{word}':*" for word in words)
-        if each:  # the offset keeps the planner from turning it into the other form
-            return "exists (select 1 from run_words w where w.run = run.id and w.words @@ ?::tsquery offset 0)", [query]
-        return self.among("select run from run_words where words @@ ?::tsquery"), [query]
+    def word_value(self, word: str) -> str:
+        return f"'{word}':*"
 
-    def among(self, ids: str) -> str:
+    def runs_with_word(self, word: str) -> tuple[str, list[Any]]:
         # As an array they are found first. As a set, the planner guesses how many there are, and may look at a million runs for twenty.
-        return f"run.id = any(array({ids}))"
+        return "unnest(array(select run from run_words where words @@ ?::tsquery)) few (run)", [self.word_value(word)]
+
+    def answers(self, asked: Sequence[tuple[str, Sequence[Any]]]) -> list[list[dict[str, Any]]]:
+        if len(asked) == 1 or not psycopg.Pipeline.is_supported():
+            return [self.execute(sql, parameters).fetchall() for sql, parameters in asked]
+        with self._db.pipeline():
+            cursors = [self.execute(sql, parameters) for sql, parameters in asked]
+            return [cursor.fetchall() for cursor in cursors]
 
     def close(self) -> None:
         self._db.close()

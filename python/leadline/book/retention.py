@@ -1,13 +1,20 @@
-"""What is removed from the book, and when: by age, by number, by size. Never what is pinned, and never what runs."""
+"""What is removed from the book, and when: by age, by number, by size. Never what is pinned, what runs, or the
+baseline of a template."""
 
 from __future__ import annotations
 
+import os
+import shutil
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
 
 from leadline.book.ansible.ingest import forget_unused_facts
-from leadline.book.query import Book
+from leadline.book.ingest import lives
+from leadline.book.packed import SMALLEST, pack
+from leadline.book.place import Place
+from leadline.book.query import Book, Filter, each_newest
 
 AT_ONCE = 1000  # runs of a transaction: others may write in between
 
@@ -34,9 +41,9 @@ class Pruned:
 
 def prune(book: Book, wanted: Retention, *, really: bool) -> Pruned:
     """Removes runs with their outputs. Captures and reports are the user's, and stay."""
-    chosen = _chosen(book, wanted)
+    chosen = list(_chosen(book, wanted))
     place = book.place
-    files = [path for run in chosen for path in (place.log_of(run["uid"]), place.index_of(run["uid"]), place.spool_of(run["uid"]))]
+    files = [path for _, uid in chosen for path in files_of(place, uid)]
     log_bytes = sum(size for path in files if (size := _size(path)))
     if not really:
         return Pruned(len(chosen), log_bytes, log_bytes)
@@ -44,10 +51,9 @@ def prune(book: Book, wanted: Retention, *, really: bool) -> Pruned:
     for first in range(0, len(chosen), AT_ONCE):
         some = chosen[first : first + AT_ONCE]
         with book.store.writing() as db:
-            ids = [(run["id"],) for run in some]
-            db.forget_words([run["id"] for run in some])
-            db.executemany("delete from run where id = ?", ids)
-            db.executemany("delete from ingest_state where uid = ?", [(run["uid"],) for run in some])
+            db.forget_words([run for run, _ in some])
+            db.executemany("delete from run where id = ?", [(run,) for run, _ in some])
+            db.executemany("delete from ingest_state where uid = ?", [(uid,) for _, uid in some])
     with book.store.writing() as db:
         # A text stays as long as a run has it: as its facts, or as a file.
         kept = "select facts from run where facts is not null union select hash from run_file where hash is not null"
@@ -56,27 +62,50 @@ def prune(book: Book, wanted: Retention, *, really: bool) -> Pruned:
     for path in files:
         with suppress(OSError):
             path.unlink()
+    for _, uid in chosen:
+        for folder in (place.work_of(uid), place.reports_of(uid)):
+            shutil.rmtree(folder, ignore_errors=True)
     book.store.db.shrink()
     return Pruned(len(chosen), log_bytes, log_bytes + max(0, before - book.store.db.bytes_used()))
 
 
-def _chosen(book: Book, wanted: Retention) -> list[dict[str, Any]]:
-    rows = book.store.rows("select id, uid, started, status, pinned, log_bytes from run order by started desc, id desc")
-    out, kept_bytes = [], 0
-    for number, row in enumerate(rows, 1):
-        stays = row["pinned"] or row["status"] == "running" or (wanted.keep_failed and row["status"] in ("failed", "lost"))
-        size = row["log_bytes"] or 0
+def _chosen(book: Book, wanted: Retention) -> Iterator[tuple[int, str]]:
+    """Id and uid of each run to remove."""
+    kept_bytes = 0
+    baselines = {row["baseline"] for row in book.store.rows("select baseline from template where baseline is not null")}
+    for number, row in enumerate(each_newest(book.store, Filter()), 1):
+        kept = row["pinned"] or row["status"] == "running" or row["uid"] in baselines
+        stays = kept or (wanted.keep_failed and row["status"] in ("failed", "lost"))
+        size = (row["log_bytes"] or 0) if wanted.most_bytes is not None else 0
+        if size >= SMALLEST:
+            size = _size(book.place.packed_log_of(row["uid"])) or size
         too_old = wanted.before is not None and row["started"] < wanted.before
         too_many = wanted.most_runs is not None and number > wanted.most_runs
         too_large = wanted.most_bytes is not None and kept_bytes + size > wanted.most_bytes
         if not stays and (too_old or too_many or too_large):
-            out.append(row)
+            yield row["id"], row["uid"]
         else:
             kept_bytes += size
-    return out
 
 
-def _size(path: Any) -> int:
+def files_of(place: Place, uid: str) -> tuple[Path, ...]:
+    return place.log_of(uid), place.packed_log_of(uid), place.index_of(uid), place.spool_of(uid)
+
+
+def pack_logs(book: Book, before: int, *, really: bool) -> Pruned:
+    """Compresses the outputs of runs that ended before then, and that nothing writes to any more."""
+    found, log_bytes, freed = 0, 0, 0
+    for run in book.store.rows("select uid, pid, pid_start, host from run where ended is not null and ended < ?", (before,)):
+        size = _size(book.place.log_of(run["uid"]))
+        if size < SMALLEST or (run["host"] == os.uname().nodename and lives(run["pid"], run["pid_start"])):
+            continue  # what a command has left behind may go on printing
+        saved = pack(book.place, run["uid"]) if really else 0
+        if saved or not really:
+            found, log_bytes, freed = found + 1, log_bytes + size, freed + saved
+    return Pruned(found, log_bytes, freed)
+
+
+def _size(path: Path) -> int:
     try:
         return int(path.stat().st_size)
     except OSError:

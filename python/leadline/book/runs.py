@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from leadline.book.events import Event, number, run_id, taken, text, whole
@@ -35,8 +36,7 @@ def begin(db: Db, event: Event) -> None:
     places = ", ".join("?" * len(values))
     db.execute(f"insert into run ({', '.join(values)}) values ({places}) on conflict (uid) do nothing", list(values.values()))
     run = run_id(db, event.uid)
-    labels = [(run, text(key, 200), text(value, 1000)) for key, value in _pairs(body.get("labels", {}))]
-    db.executemany("insert into label values (?, ?, ?) on conflict (run, key) do update set value = excluded.value", labels)
+    put_labels(db, run, [(text(key, 200), text(value, 1000)) for key, value in _pairs(body.get("labels", {}))])
     index_words(db, run)
 
 
@@ -67,8 +67,7 @@ def artifact(db: Db, event: Event) -> None:
 
 @taken("label")
 def label(db: Db, event: Event) -> None:
-    values = (run_id(db, event.uid), text(event.body["key"], 200), text(event.body["value"], 1000))
-    db.execute("insert into label values (?, ?, ?) on conflict (run, key) do update set value = excluded.value", values)
+    put_labels(db, run_id(db, event.uid), [(text(event.body["key"], 200), text(event.body["value"], 1000))])
 
 
 @taken("end")
@@ -86,6 +85,13 @@ def end(db: Db, event: Event) -> None:
     db.executemany("insert into metric values (?, ?, ?) on conflict (run, name) do update set value = excluded.value", metrics)
     if summary:
         index_words(db, run)
+
+
+def put_labels(db: Db, run: int, labels: Sequence[tuple[str, str]]) -> None:
+    """Each key has one value: the last."""
+    sql = """insert into label (run, key, value, started) select id, ?, ?, started from run where id = ?
+ on conflict (run, key) do update set value = excluded.value"""
+    db.executemany(sql, [(key, value, run) for key, value in labels])
 
 
 def index_words(db: Db, run: int) -> None:

@@ -17,6 +17,7 @@ PRAGMAS = ("busy_timeout = 30000", "auto_vacuum = incremental", "journal_mode = 
 class Sqlite:
     dialect = "sqlite"
     errors: type[Exception] = sqlite3.Error
+    word_run, word_match = "w.rowid", "' ' || w.words like ?"
 
     def __init__(self, place: Place) -> None:
         try:
@@ -35,6 +36,9 @@ class Sqlite:
 
     def executemany(self, sql: str, parameters: Sequence[Sequence[Any]]) -> None:
         self._db.executemany(sql, parameters)
+
+    def lost(self) -> bool:
+        return False  # what fails for want of room goes on when there is some; to open it anew would need some at once
 
     def begin(self) -> None:
         self._db.execute("begin immediate")
@@ -69,14 +73,14 @@ class Sqlite:
         self._db.executescript("pragma incremental_vacuum")  # `execute` takes one step of it, and so frees one page
         self._db.execute("pragma wal_checkpoint(truncate)").fetchall()
 
-    def with_words(self, words: Sequence[str], *, each: bool = False) -> tuple[str, list[Any]]:
-        if each:
-            has = " and ".join("' ' || w.words like ?" for _ in words)
-            return f"exists (select 1 from run_words w where w.rowid = run.id and {has})", [f"% {word}%" for word in words]
-        return self.among("select rowid from run_words where run_words match ?"), [" ".join(f'"{word}" *' for word in words)]
+    def word_value(self, word: str) -> str:
+        return f"% {word}%"
 
-    def among(self, ids: str) -> str:
-        return f"run.id in ({ids})"
+    def runs_with_word(self, word: str) -> tuple[str, list[Any]]:
+        return "(select rowid as run from run_words where run_words match ?) few", [f'"{word}" *']
+
+    def answers(self, asked: Sequence[tuple[str, Sequence[Any]]]) -> list[list[dict[str, Any]]]:
+        return [self._db.execute(sql, parameters).fetchall() for sql, parameters in asked]
 
     def close(self) -> None:
         self._db.close()

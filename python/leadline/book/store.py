@@ -6,6 +6,7 @@ sqlite.py and postgres.py; a new step is schema/NNNN_name.sql.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import resources
@@ -32,9 +33,14 @@ class Db(Protocol):
 
     dialect: str
     errors: type[Exception]  # what a statement raises
+    word_run: str  # of run_words w: the id of its run
+    word_match: str  # and a condition: one of its words begins with the parameter
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> Cursor: ...
     def executemany(self, sql: str, parameters: Sequence[Sequence[Any]]) -> None: ...
+    def lost(self) -> bool:
+        """Whether the connection is of no use any more."""
+
     def begin(self) -> None:
         """A transaction of the only writer."""
 
@@ -55,14 +61,14 @@ class Db(Protocol):
     def shrink(self) -> None:
         """Gives room of removed rows back, where that is done on demand."""
 
-    def with_words(self, words: Sequence[str], *, each: bool = False) -> tuple[str, list[Any]]:
-        """A condition on run.id: runs that have, for each of these, a word that begins with it.
+    def word_value(self, word: str) -> str:
+        """The parameter of `word_match`."""
 
-        each: in a form that looks at one run after the other, and not first at the words of all.
-        """
+    def runs_with_word(self, word: str) -> tuple[str, list[Any]]:
+        """What to select from: `few`, with a column `run` of all that have a word that begins with it, found by the index of words."""
 
-    def among(self, ids: str) -> str:
-        """A condition on run.id: it is one of those that a query gives, of which there are few."""
+    def answers(self, asked: Sequence[tuple[str, Sequence[Any]]]) -> list[list[Row]]:
+        """The rows of each query, in one round trip."""
 
     def close(self) -> None: ...
 
@@ -144,6 +150,20 @@ class Store:
 
     def close(self) -> None:
         self.db.close()
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """For a command: what a store raises (no room, read-only, gone) is one clear error."""
+    import sqlite3
+
+    psycopg = sys.modules.get("psycopg")
+    errors = (sqlite3.Error,) if psycopg is None else (sqlite3.Error, psycopg.Error)
+    try:
+        yield
+    except errors as e:
+        detail = str(e).strip().partition("\n")[0]
+        raise LeadlineError("storage", "the book cannot be read or written", detail=detail, hint=AS_BEFORE) from e
 
 
 def _connect(place: Place) -> Db:

@@ -9,13 +9,15 @@ terminal and server.
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import selectors
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from types import FrameType
@@ -39,7 +41,9 @@ PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, sign
 @dataclass
 class Request:
     """What to run. env: added to the environment. secrets: texts that the log and the record must not have. remove: files to remove
-    when it has ended. Both may be secret themselves: a request is never stored."""
+    when it has ended. Both may be secret themselves: a request is never stored. interrupted_code: the exit code by which the program
+    says that Ctrl-C ended it, where that is not 130. shown: the command as the record has it, where argv begins with a helper. pty: its
+    outputs are terminals, not pipes."""
 
     argv: list[str]
     uid: str = field(default_factory=new_uid)
@@ -52,9 +56,68 @@ class Request:
     parent: str | None = None
     secrets: list[str] = field(default_factory=list)
     remove: list[str] = field(default_factory=list)
+    interrupted_code: int | None = None
+    shown: list[str] = field(default_factory=list)
+    pty: bool = False
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+
+Pipes = tuple[tuple[int, int], tuple[int, int]]
+
+
+def outputs(request: Request) -> Pipes:
+    """For stdout and stderr of its command, each the end to read and the end to write. As terminals they change no byte."""
+    return (_terminal(), _terminal()) if request.pty else (os.pipe(), os.pipe())
+
+
+def _terminal() -> tuple[int, int]:
+    import termios
+
+    master, slave = os.openpty()
+    attributes = termios.tcgetattr(slave)
+    attributes[1] &= ~termios.OPOST  # no CR before LF: the terminal that shows it adds that
+    attributes[3] &= ~termios.ECHO
+    termios.tcsetattr(slave, termios.TCSANOW, attributes)
+    with suppress(OSError):
+        size = fcntl.ioctl(1, termios.TIOCGWINSZ, bytes(8))
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, size)
+    return master, slave
+
+
+def read_output(pipe: int) -> bytes:
+    """What is there, and nothing when nobody can write to it any more. Raises BlockingIOError when there is nothing yet."""
+    try:
+        return os.read(pipe, PIECE)
+    except BlockingIOError:
+        raise
+    except OSError as e:
+        if e.errno != errno.EIO:  # a terminal whose other side is closed
+            raise
+        return b""
+
+
+def hold(files: Iterable[str]) -> list[int]:
+    """Descriptors that keep the folders of these files from being swept (see `is_held`) as long as any process has one of them."""
+    out = []
+    for folder in sorted({os.path.dirname(path) for path in files}):
+        with suppress(OSError):
+            out.append(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+            fcntl.flock(out[-1], fcntl.LOCK_SH)
+    return out
+
+
+def is_held(folder: str | os.PathLike[str]) -> bool:
+    """Whether a run uses it. Unlike what /proc says of a process, a lock is never gone for a moment while a program is started."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
 
 
 class Masked:
@@ -121,25 +184,27 @@ class Supervisor:
         self._asked_all = False
         self._recorded = False
 
-    def run(self, pipes: tuple[tuple[int, int], tuple[int, int]]) -> None:
+    def run(self, pipes: Pipes) -> None:
         """Until the command has ended, and what it left behind has closed its outputs."""
         tree.adopt_orphans()
         self._listen()
         request = self.request
-        files = [path for word in request.argv if os.path.isfile(path := os.path.join(request.cwd or "", word))]
+        command = request.shown or request.argv
+        files = [path for word in command if os.path.isfile(path := os.path.join(request.cwd or "", word))]
         if request.kind == "ansible":
             files = []  # its plugin knows which are playbooks, and what in them is secret
-        name = request.name or os.path.basename(request.argv[0])
-        argv, inputs = self._hidden(request.argv), dict(zip(request.inputs, self._hidden(list(request.inputs.values()))))
+        name = request.name or os.path.basename(command[0])
+        argv, inputs = self._hidden(command), dict(zip(request.inputs, self._hidden(list(request.inputs.values()))))
         self.recorder.begin(
             request.kind, name, argv, labels=request.labels, inputs=inputs, files=files, parent=request.parent, cwd=request.cwd,
         )  # fmt: skip
         (out, out_end), (err, err_end) = pipes
+        held = hold(request.remove)  # by the command, too: it may outlive us
         try:
             child = subprocess.Popen(
                 request.argv, stdin=subprocess.DEVNULL if self.detached else None, stdout=out_end, stderr=err_end, cwd=request.cwd,
                 env=os.environ | request.env | {PARENT: request.uid}, preexec_fn=self.cgroup.enter if self.cgroup else None,
-                start_new_session=self.detached,
+                start_new_session=self.detached, pass_fds=held,
             )  # fmt: skip
         except OSError as e:
             self.recorder.summary(f"not started: {e.strerror}")
@@ -197,7 +262,7 @@ class Supervisor:
     def _copy(self, output: Output) -> bool:
         """Takes what is there; false when there was nothing. First into the log: nobody has seen what is not in it."""
         try:
-            piece = os.read(output.pipe, PIECE)
+            piece = read_output(output.pipe)
         except BlockingIOError:
             return False
         shown = output.mask(piece, last=not piece)
@@ -255,7 +320,7 @@ class Supervisor:
         self._recorded = True
         self.recorder.end(
             None if ended_by else code, signal=ended_by, usage=usage, log_lost_bytes=self.log.lost_bytes,
-            cancelled=self._cancelled_at is not None,
+            cancelled=self._cancelled_at is not None or (code > 0 and code == self.request.interrupted_code),
         )  # fmt: skip
         self.tell(f"end {128 - code if code < 0 else code}")
 
@@ -300,7 +365,7 @@ def main() -> int:
             for fd in (0, 1, 2):
                 os.dup2(nothing, fd)
 
-    Supervisor(place, request, tell, detached=True).run((os.pipe(), os.pipe()))
+    Supervisor(place, request, tell, detached=True).run(outputs(request))
     return 0
 
 

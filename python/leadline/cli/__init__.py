@@ -44,12 +44,13 @@ COMMANDS = {
     "rows": "Print the rows of a table, including dead ones, directly from files.",
     "alter": "Find rows that ALTER TABLE left in an old form, and rewrite only those.",
     "wal": "Read PostgreSQL WAL without a server: what is in it and what it costs.",
-    "recover": "Recover the data directory of a crashed PostgreSQL by page, or plan it.",
+    "recover": "Recover a crashed PostgreSQL or a base backup by page, or plan it.",
     "net": "Measure round trips, logins and fetches, and delay them.",
     "serve": "Serve the logbook as pages and REST.",
     "template": "Manage what can be started; start, end and approve its runs.",
     "schedule": "Start templates by the clock.",
     "hook": "Let signed requests start templates, and tell others how runs ended.",
+    "variables": "Store values that templates of a project share.",
     "secret": "Store secrets, which runs get and nobody is shown.",
     "user": "Manage users, projects and roles of the served logbook; show its audit.",
     "token": "Manage the tokens with which programs log in.",
@@ -72,6 +73,9 @@ kernel_detail = click.option(
 kernel_budget = click.option(
     "--kernel-budget", type=click.FloatRange(min=0.1), default=30.0, show_default=True, metavar="PERCENT",
     help="CPU time the trace may take, in percent of one core. Above it, stacks are left out, then single events.",
+)  # fmt: skip
+kernel_retransmits = click.option(
+    "--kernel-retransmits", is_flag=True, help="Also record each segment of TCP that is sent again, of the whole host.",
 )  # fmt: skip
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 80}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from pathlib import Path
 
@@ -72,12 +73,9 @@ def command(
         return 0
     if capture is None:
         raise LeadlineError("usage", "missing argument: CAPTURE, --explain ID or --sql ID", hint="leadline findings --help")
-    opened = open_capture(capture, hold=True)
-    try:
-        chosen = [find_rule(name).id for name in only] or None
-        evaluation = evaluate(opened, chosen, parse_thresholds(thresholds))
-    finally:
-        opened.close()
+    opened = open_capture(capture, hold=True, meanwhile=_load)  # not closed: the process ends, and to free its tables takes time
+    chosen = [find_rule(name).id for name in only] or None
+    evaluation = evaluate(opened, chosen, parse_thresholds(thresholds))
     worst = f"; most costly: {evaluation.findings[0].id} {evaluation.findings[0].subject}" if evaluation.findings else ""
     summarise(count(len(evaluation.findings), "finding") + worst)
     if as_json:
@@ -85,6 +83,13 @@ def command(
     else:
         _print_text(evaluation, with_all)
     return 1 if evaluation.findings else 0
+
+
+def _load() -> None:
+    """Imports what prints findings, and reads the rules."""
+    for module in ("rich.console", "leadline.views.text"):
+        importlib.import_module(module)
+    all_findings()
 
 
 def _print_rule(rule: Definition, *, sql: bool, as_json: bool) -> None:

@@ -27,6 +27,12 @@ class OperationGroup(click.Group):
             no_args_is_help=True,
         )
 
+    def invoke(self, ctx: click.Context) -> Any:
+        from leadline.book.store import told
+
+        with told():
+            return super().invoke(ctx)
+
     def _operations(self) -> dict[str, Operation]:
         from leadline.server.table import OPERATIONS
 
@@ -160,7 +166,7 @@ def _cell(value: Any, column: str) -> Any:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, dict):
-        return ", ".join(f"{k}={v}" for k, v in value.items())
+        return ", ".join(f"{k}={str(v).lower() if isinstance(v, bool) else v}" for k, v in value.items())
     if isinstance(value, list):
         return ", ".join(when(v) if column == "next" and isinstance(v, int) else str(v) for v in value)
     return value

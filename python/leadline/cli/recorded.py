@@ -17,7 +17,9 @@ import click
 from leadline.cli.streams import last_said
 
 # What records by itself, what looks at the book, and what sets it up.
-UNRECORDED = ("run", "ansible", "book", "serve", "project", "template", "schedule", "user", "token", "secret", "hook", "inventory")
+UNRECORDED = (
+    "run", "ansible", "book", "serve", "project", "template", "schedule", "user", "token", "secret", "variables", "hook", "inventory",
+)  # fmt: skip
 _ARGUMENTS = "leadline.arguments"
 _WRAPPED = "_leadline_recorded"
 _PARENT = "LEADLINE_RUN"

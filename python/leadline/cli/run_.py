@@ -15,25 +15,28 @@ import click
 @click.argument("command_line", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
 @click.option("--name", default="", metavar="NAME", help="Name of the run.  [default: that of the program]")
 @click.option("--detach", is_flag=True, help="Return at once: the command goes on without this terminal. Prints the id of the run.")
+@click.option("--pty", is_flag=True, help="Give it terminals for its output, as it has without leadline: with colours and progress.")
 @click.option("--json", "as_json", is_flag=True, help="Print the id of a detached run as JSON.")
 @click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="A label to find it by; may be given more than once.")
-def command(command_line: tuple[str, ...], name: str, detach: bool, as_json: bool, labels: tuple[str, ...]) -> int:
+def command(command_line: tuple[str, ...], name: str, detach: bool, pty: bool, as_json: bool, labels: tuple[str, ...]) -> int:
     """Run a command and record it: output, exit code, cost, labels.
 
     The command runs as it would without: its output goes to the same places, its exit code is that of leadline, signals are passed on.
-    Only its output is a pipe, not a terminal. A process of its own records it, also when the terminal is closed.
+    Only its output is a pipe, not a terminal, unless --pty is given. A process of its own records it, also when the terminal is closed.
 
     Passwords in its arguments are not stored; what it prints is stored as it is, for its owner alone. `leadline book` shows it.
     """
-    from leadline.book.command import run_command, start
+    from leadline.book.command import run_request, start
     from leadline.book.supervisor import Request
     from leadline.cli.book.options import labels_of
     from leadline.output import to_json
 
     pairs = {key: value or "" for key, value in labels_of(labels)}
+    request = Request(list(command_line), name=name, labels=pairs, pty=pty)
     if not detach:
-        return run_command(command_line, name, pairs)
-    uid = start(Request(list(command_line), name=name, labels=pairs, cwd=str(Path.cwd())))
+        return run_request(request)
+    request.cwd = str(Path.cwd())
+    uid = start(request)
     click.echo(to_json({"run": uid}) if as_json else uid)
     click.echo(f"next: leadline book log {uid[:5]} --follow", err=True)
     return 0

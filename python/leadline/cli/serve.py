@@ -20,14 +20,20 @@ import click
 @click.option(
     "--proxy", "proxies", multiple=True, metavar="ADDRESS", help="Believe this proxy what it says of its clients (X-Forwarded-For, -Proto)."
 )
+@click.option(
+    "--provider", default="", metavar="FILE", help="Let users log in by an OpenID Connect provider; its address and our secret as JSON."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print address and process as JSON.")
-def command(listen: str, background: bool, stop: bool, tls_cert: str, tls_key: str, proxies: tuple[str, ...], as_json: bool) -> None:
+def command(
+    listen: str, background: bool, stop: bool, tls_cert: str, tls_key: str, proxies: tuple[str, ...], provider: str, as_json: bool
+) -> None:
     """Serve the logbook as pages and REST.
 
     Without users it listens on loopback alone, and answers only the user who runs it. With the first user, everybody must log in; then
     it may listen elsewhere. The same user's book is served that `leadline book` shows.
     """
     import os
+    from pathlib import Path
 
     from leadline.book.place import find_place
     from leadline.errors import LeadlineError
@@ -43,12 +49,10 @@ def command(listen: str, background: bool, stop: bool, tls_cert: str, tls_key: s
         click.echo(to_json({"stopped": ended}) if as_json else f"stopped: process {ended}")
         return
     if background:
-        options = [
-            "--listen",
-            listen,
-            *(word for name, value in (("--tls-cert", tls_cert), ("--tls-key", tls_key)) if value for word in (name, value)),
-        ]
-        pid, url = behind.start(place, [*options, *(word for proxy in proxies for word in ("--proxy", proxy))])
+        options = ["--listen", listen, *(word for proxy in proxies for word in ("--proxy", proxy))]
+        for name, file in (("--tls-cert", tls_cert), ("--tls-key", tls_key), ("--provider", provider)):
+            options += [name, str(Path(file).absolute())] if file else []
+        pid, url = behind.start(place, options)
         click.echo(to_json({"url": url, "pid": pid}) if as_json else f"{url} (process {pid}; output in {behind.log_of(place)})")
         return
 
@@ -57,4 +61,4 @@ def command(listen: str, background: bool, stop: bool, tls_cert: str, tls_key: s
         click.echo(to_json({"url": url, "pid": os.getpid()}) if as_json else url)
         click.echo("Ctrl-C ends it", err=True)
 
-    serve(place, Options(listen, tls_cert, tls_key, proxies), ready)
+    serve(place, Options(listen, tls_cert, tls_key, proxies, provider), ready)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from pathlib import Path
 
@@ -42,8 +43,16 @@ def command(capture: Path, as_json: bool) -> None:
     pressure, devices and processes. For WAL or files: the kinds of records and pages. Always: what was not measured, and
     what leadline itself used.
     """
-    opened = open_capture(capture, hold=True)
-    try:
-        print_view(opened, as_json=as_json)
-    finally:
-        opened.close()
+    opened = open_capture(capture, hold=True, meanwhile=None if as_json else _load)
+    print_view(opened, as_json=as_json)  # not closed: the process ends, and to free its tables takes time
+
+
+def _load() -> None:
+    """Imports what prints a view, and reads the rules."""
+    from leadline.findings import all_findings
+    from leadline.views.sections import all_sections
+
+    for module in ("rich.console", "leadline.views.show"):
+        importlib.import_module(module)
+    all_findings()
+    all_sections()

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import click
-import duckdb
 
 from leadline.capture.reader import Capture, open_capture
 from leadline.cli.sql_screen import one_screen
+from leadline.duck import duckdb
 from leadline.errors import LeadlineError
 from leadline.output import to_csv, to_json, to_table
 

@@ -10,9 +10,8 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-import duckdb
-
 from leadline.capture.reader import Capture
+from leadline.duck import duckdb
 from leadline.figures import count
 from leadline.output import to_table
 

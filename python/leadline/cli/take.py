@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from leadline.cli import force, kernel_budget, kernel_detail, kernel_tier
+from leadline.cli import force, kernel_budget, kernel_detail, kernel_retransmits, kernel_tier
 from leadline.cli.recorded import summarise
 from leadline.errors import LeadlineError
 
@@ -50,6 +50,7 @@ def parse_rate(text: str) -> float:
 @kernel_tier
 @kernel_detail
 @kernel_budget
+@kernel_retransmits
 @click.option("--keep-going", is_flag=True, help="If one probe fails (for example, the server stops), continue with the others.")
 @click.option(
     "-o", "--output", "out", type=click.Path(path_type=Path), metavar="DIR", help="Capture folder to create, or a folder to create it in."
@@ -72,6 +73,7 @@ def command(
     kernel_tier: str,
     kernel_detail: str,
     kernel_budget: float,
+    kernel_retransmits: bool,
     keep_going: bool,
     out: Path | None,
     tier: str,
@@ -93,8 +95,8 @@ def command(
         names = [*(UNASKED if names is None else names), *(["kernel"] if kernel else []), *(["wire"] if packets else [])]
     path = take(
         dsn=dsn, pid=pid, data_dir=data_dir, host=host, for_s=for_s, rate_hz=rate_hz, out=out, overwrite=force, tier=tier,
-        probes=names, kernel_tier=kernel_tier, kernel_detail=kernel_detail, kernel_budget=kernel_budget / 100, keep_going=keep_going,
-        progress=Silent() if as_json else TerminalLine(),
+        probes=names, kernel_tier=kernel_tier, kernel_detail=kernel_detail, kernel_budget=kernel_budget / 100,
+        kernel_retransmits=kernel_retransmits, keep_going=keep_going, progress=Silent() if as_json else TerminalLine(),
     )  # fmt: skip
     manifest = read_manifest(path)
     cost = manifest.cost

@@ -5,14 +5,14 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 from dataclasses import asdict
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import click
 
 from leadline.figures import fit, fit_path, quantity
 from leadline.output import to_json, to_table, width_here
-from leadline.views.threads import PARTS, Report, report, thread_list
+from leadline.views.threads import PARTS, READS, Report, report, thread_list
 
 MOST_THREADS, MOST_CALLS, MOST_WAITS = 40, 30, 5
 MOST_FAILURES, MOST_FRAMES = 5, 8
@@ -34,7 +34,7 @@ def command(capture: Path, pid: int | None, as_json: bool) -> None:
     """
     from leadline.capture.reader import open_capture
 
-    opened = open_capture(capture)
+    opened = open_capture(capture, only=READS)
     try:
         if pid is None:
             threads = thread_list(opened)
@@ -138,8 +138,8 @@ def _failures(r: Report) -> Iterator[str]:
     for failure in known[:MOST_FAILURES]:
         of = f" ({failure['samples']} of {failure['of_samples']} stacks taken)"
         yield fit(f"{failure['call']} {failure['error']}, {failure['count']:,} in {failure['elapsed_ns'] / 1e9:.6f} s{of}", width_here())
-        for frame in failure["frames"][:MOST_FRAMES]:
-            yield fit(f"  {frame}", width_here())
+        for frame, line in list(zip(failure["frames"], failure["lines"]))[:MOST_FRAMES]:
+            yield fit(f"  {frame}{f' ({PurePath(line).name})' if line else ''}", width_here())
         if len(failure["frames"]) > MOST_FRAMES:
             yield f"  {len(failure['frames']) - MOST_FRAMES} more"
 

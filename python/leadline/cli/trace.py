@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from leadline.cli import force, kernel_budget, kernel_detail, kernel_tier
+from leadline.cli import force, kernel_budget, kernel_detail, kernel_retransmits, kernel_tier
 from leadline.cli.recorded import summarise
 from leadline.cli.take import parse_duration
 
@@ -27,11 +27,12 @@ from leadline.cli.take import parse_duration
 @kernel_tier
 @kernel_detail
 @kernel_budget
+@kernel_retransmits
 @force
 @click.option("--json", "as_json", is_flag=True, help="Print a summary of the capture as JSON.")
 def command(
     pids: str | None, user: str | None, command_line: tuple[str, ...], duration: str | None, out: Path | None, kernel_tier: str,
-    kernel_detail: str, kernel_budget: float, force: bool, as_json: bool,
+    kernel_detail: str, kernel_budget: float, kernel_retransmits: bool, force: bool, as_json: bool,
 ) -> None:
     """Trace system calls, sleeps and waits for a CPU of any process.
 
@@ -51,7 +52,7 @@ def command(
     progress = Silent() if as_json else TerminalLine()
     path, status = trace(
         pids=chosen, user=user, command=command_line, for_s=for_s, out=out, overwrite=force, progress=progress, tier=kernel_tier,
-        detail=kernel_detail, budget=kernel_budget / 100,
+        detail=kernel_detail, budget=kernel_budget / 100, retransmits=kernel_retransmits,
     )
     manifest = read_manifest(path)
     loss, cost = manifest.probe("kernel").loss, manifest.cost

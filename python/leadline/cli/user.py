@@ -9,7 +9,7 @@ command = OperationGroup(
     [
         "leadline user create ann --admin",
         "leadline user create bob --password-file -",
-        "leadline user role main bob runner",
+        "leadline user role main bob --role runner",
         "leadline user audit",
     ],
 )

@@ -8,10 +8,10 @@ from leadline.errors import LeadlineError
 from leadline.server import audit, passwords
 from leadline.server.login import digest, new_token
 from leadline.server.operation import Call, Input, Operation, finder
-from leadline.server.rights import GRANTABLE, RANK, ROLES
+from leadline.server.rights import GRANTABLE, NAME, RANK, ROLES
 
-NAME = r"[a-z0-9][a-z0-9._-]{0,63}"
 DAY_US = 86400 * 1_000_000
+OLD_PASSWORDS = passwords.Throttle()  # who has come by a session must not find out the password by it
 RESERVED = ("owner", "system", "schedule", "hook")  # names that the audit uses itself
 
 USER = Input("user", "name of the account: small letters, digits, . _ -", pattern=NAME)
@@ -30,7 +30,7 @@ def _in_project(call: Call, name: str) -> bool:
     return call.caller.role(name) is not None
 
 
-def _account(call: Call, name: str) -> dict[str, Any]:
+def find_account(call: Call, name: str) -> dict[str, Any]:
     row = call.one("select name, admin, disabled from account where name = ?", name)
     if row is None:
         raise LeadlineError("not_found", f"there is no user {name}", hint="leadline user list")
@@ -41,13 +41,20 @@ def _account(call: Call, name: str) -> dict[str, Any]:
 
 
 def _users(call: Call, _inputs: dict[str, Any]) -> Any:
-    users = call.rows("select name as user, admin, disabled, created from account order by name")
+    users = call.rows("select name as user, admin, disabled, totp_active as codes, created from account order by name")
     for user in users:
-        user["admin"], user["disabled"] = bool(user["admin"]), bool(user["disabled"])
+        for name in ("admin", "disabled", "codes"):
+            user[name] = bool(user[name])
         user["roles"] = {
             r["project"]: r["role"] for r in call.rows("select project, role from member where account = ? order by project", user["user"])
         }
     return {"users": users}
+
+
+def _me(call: Call, _inputs: dict[str, Any]) -> Any:
+    row = call.one("select totp_active from account where name = ?", call.caller.account)
+    roles = {r["project"]: r["role"] for r in _projects(call, {})["projects"]}
+    return {"user": call.caller.name, "admin": call.caller.is_site_admin, "codes": bool(row and row["totp_active"]), "roles": roles}
 
 
 def _create_user(call: Call, inputs: dict[str, Any]) -> Any:
@@ -63,13 +70,13 @@ def _create_user(call: Call, inputs: dict[str, Any]) -> Any:
             "usage", "the first user must be an administrator", hint="with users, everybody must log in: leadline user create NAME --admin"
         )
     stored = passwords.hashed(inputs["password"])
-    call.execute("insert into account values (?, ?, ?, 0, ?)", name, stored, int(inputs["admin"]), call.now)
+    call.execute("insert into account (name, password, admin, created) values (?, ?, ?, ?)", name, stored, int(inputs["admin"]), call.now)
     call.detail = {"admin": inputs["admin"]}
     return {"user": name, "admin": inputs["admin"]}
 
 
 def _set_disabled(call: Call, inputs: dict[str, Any]) -> Any:
-    found = _account(call, inputs["user"])
+    found = find_account(call, inputs["user"])
     call.object = found["name"]
     if inputs["disabled"] and found["admin"]:
         _keep_an_admin(call, found["name"])
@@ -81,7 +88,7 @@ def _set_disabled(call: Call, inputs: dict[str, Any]) -> Any:
 
 
 def _delete_user(call: Call, inputs: dict[str, Any]) -> Any:
-    found = _account(call, inputs["user"])
+    found = find_account(call, inputs["user"])
     call.object = found["name"]
     if found["admin"]:
         _keep_an_admin(call, found["name"])
@@ -101,6 +108,15 @@ def _keep_an_admin(call: Call, name: str) -> None:
         raise LeadlineError("usage", f"{name} is the last administrator", hint="make another one first")
 
 
+def know_password(call: Call, stored: str | None, given: str | None, where: str, wrong: str) -> None:
+    """One's own, asked again: a session that somebody left open is not enough. Raises LeadlineError."""
+    name, address = call.caller.account, call.caller.address
+    OLD_PASSWORDS.check(name, address)
+    if not passwords.matches(stored, given or ""):
+        raise LeadlineError("rights", wrong, where=where)
+    OLD_PASSWORDS.was_right(name, address)
+
+
 def _set_password(call: Call, inputs: dict[str, Any]) -> Any:
     """One's own needs the old one; another's needs an administrator. It ends all sessions and tokens stay."""
     name = inputs["user"]
@@ -110,10 +126,10 @@ def _set_password(call: Call, inputs: dict[str, Any]) -> Any:
         raise LeadlineError("rights", "this needs an administrator of the server")
     if call.caller.token is not None:
         raise LeadlineError("rights", "a token cannot change a password", hint="log in")
-    found = _account(call, name)
+    found = find_account(call, name)
     row = call.one("select password from account where name = ?", name)
-    if own and (row is None or not passwords.matches(row["password"], inputs["old_password"] or "")):
-        raise LeadlineError("rights", "the old password is wrong", where="old_password")
+    if own:
+        know_password(call, row["password"] if row else None, inputs["old_password"], "old_password", "the old password is wrong")
     call.execute("update account set password = ? where name = ?", passwords.hashed(inputs["password"]), found["name"])
     call.execute("delete from session where account = ? and hash <> ?", found["name"], call.caller.session or "")
     return {"user": found["name"]}
@@ -142,7 +158,7 @@ def _members(call: Call, inputs: dict[str, Any]) -> Any:
 
 
 def _set_role(call: Call, inputs: dict[str, Any]) -> Any:
-    _account(call, inputs["user"])
+    find_account(call, inputs["user"])
     call.execute("delete from member where project = ? and account = ?", inputs["project"], inputs["user"])
     if inputs["role"] != "none":
         call.execute("insert into member values (?, ?, ?)", inputs["project"], inputs["user"], inputs["role"])
@@ -157,7 +173,7 @@ def _grants(call: Call, _inputs: dict[str, Any]) -> Any:
 
 def _set_grant(call: Call, inputs: dict[str, Any]) -> Any:
     call.need("admin", call.found["project"])
-    _account(call, inputs["user"])
+    find_account(call, inputs["user"])
     call.execute("delete from template_grant where template = ? and account = ?", call.found["uid"], inputs["user"])
     if inputs["role"] != "none":
         call.execute("insert into template_grant values (?, ?, ?)", call.found["uid"], inputs["user"], inputs["role"])
@@ -168,9 +184,16 @@ def _set_grant(call: Call, inputs: dict[str, Any]) -> Any:
 # --- tokens
 
 
+def _own_tokens(call: Call) -> tuple[str, list[str]]:
+    """Those that the caller may see: its user's, of the project that a token is limited to; of an administrator all."""
+    if call.caller.is_site_admin:
+        return "true", []
+    only = call.caller.only_project
+    return ("account = ?", [call.caller.account]) if only is None else ("account = ? and project = ?", [call.caller.account, only])
+
+
 def _tokens(call: Call, _inputs: dict[str, Any]) -> Any:
-    mine = "true" if call.caller.is_site_admin else "account = ?"
-    values = () if call.caller.is_site_admin else (call.caller.account,)
+    mine, values = _own_tokens(call)
     return {
         "tokens": call.rows(
             "select prefix as token, account as user, name, scope, project, created, expires, used from token "
@@ -194,12 +217,14 @@ def _create_token(call: Call, inputs: dict[str, Any]) -> Any:
         raise LeadlineError("rights", f"your token is for the project {call.caller.only_project} alone")
     if project is not None:
         _project(call, project)
-    _account(call, account)
+    find_account(call, account)
     prefix, token = new_token()
     expires = call.now + inputs["days"] * DAY_US
+    if own := call.one("select expires from token where prefix = ?", call.caller.token or ""):
+        expires = min(expires, own["expires"])  # or it would never have to be given up
     call.execute(
-        "insert into token (prefix, hash, account, name, scope, project, created, expires) values (?, ?, ?, ?, ?, ?, ?, ?)",
-        prefix, digest(token), account, inputs["name"], inputs["scope"], project, call.now, expires,
+        "insert into token (prefix, hash, account, name, scope, project, created, expires, made_by) values (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        prefix, digest(token), account, inputs["name"], inputs["scope"], project, call.now, expires, call.caller.token,
     )  # fmt: skip
     call.object, call.detail = (
         prefix,
@@ -208,13 +233,27 @@ def _create_token(call: Call, inputs: dict[str, Any]) -> Any:
     return {"token": token, "prefix": prefix, "user": account, "scope": inputs["scope"], "project": project, "expires": expires}
 
 
+# All that were made with a token, or with one of these.
+DERIVED = """
+    with recursive derived (prefix) as (
+      select prefix from token where made_by = ?
+      union select t.prefix from token t join derived d on t.made_by = d.prefix)
+    select prefix from derived order by prefix"""
+
+
 def _revoke_token(call: Call, inputs: dict[str, Any]) -> Any:
-    row = call.one("select account from token where prefix = ?", inputs["token"])
+    mine, values = _own_tokens(call)
+    row = call.one(f"select scope from token where prefix = ? and {mine}", inputs["token"], *values)
     call.object = inputs["token"]
-    if row is None or (row["account"] != call.caller.account and not call.caller.is_site_admin):
+    if row is not None and RANK[row["scope"]] > RANK[call.caller.scope]:
+        raise LeadlineError("rights", f"your token has the scope {call.caller.scope}; it cannot revoke one of more")
+    if row is None:
         raise LeadlineError("not_found", f"there is no token {inputs['token']}", hint="leadline token list")
-    call.execute("delete from token where prefix = ?", inputs["token"])
-    return {"revoked": inputs["token"]}
+    derived = [row["prefix"] for row in call.rows(DERIVED, inputs["token"])]
+    for prefix in (inputs["token"], *derived):
+        call.execute("delete from token where prefix = ?", prefix)
+    call.detail = {"derived": derived}
+    return {"revoked": inputs["token"], "derived": derived}
 
 
 # --- audit
@@ -242,8 +281,9 @@ OPERATIONS = (
         "List the users and their roles.",
         _users,
         rows="users",
-        columns=("user", "admin", "disabled", "roles", "created"),
+        columns=("user", "admin", "disabled", "codes", "roles", "created"),
     ),
+    Operation("user.me", "GET", "/me", "anyone", "", "Show who you are here, and your role in each project.", _me),
     Operation(
         "user.create",
         "POST",
@@ -254,7 +294,7 @@ OPERATIONS = (
         _create_user,
         (USER, PASSWORD, Input("admin", "administrator of the server: may do everything", "bool", False, False)),
         words=("user",),
-        follows="leadline user role main {user} runner",
+        follows="leadline user role main {user} --role runner",
     ),
     Operation(
         "user.disable",
@@ -390,7 +430,7 @@ OPERATIONS = (
         "/tokens/{token}",
         "anyone",
         "",
-        "Revoke a token.",
+        "Revoke a token, and those that were made with it.",
         _revoke_token,
         (Input("token", "the first part of the token, as `token list` shows it", pattern=r"[a-z0-9]{10}"),),
     ),

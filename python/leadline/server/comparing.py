@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
+from leadline.book.query import Filter, each_newest, newest
+from leadline.server import apart
 from leadline.server.operation import Call, Input, Operation
 from leadline.server.playbooks import book_of
-from leadline.server.runs import RUN, details, find_run
+from leadline.server.rights import marks
+from leadline.server.runs import RUN, details, find_run, within
+
+AT_ONCE = 500
 
 
 def _compare(call: Call, inputs: dict[str, Any]) -> Any:
@@ -14,7 +21,8 @@ def _compare(call: Call, inputs: dict[str, Any]) -> Any:
 
     one, other = (details(call, find_run(call, inputs[name])) for name in ("one", "other"))
     found = [
-        difference.as_dict() | {"change": _change(difference.one, difference.other)} for difference in compare(book_of(call), one, other)
+        difference.as_dict() | {"change": _change(difference.one, difference.other)}
+        for difference in compare(book_of(call), one, other, apart.compared)
     ]
     return {"one": one, "other": other, "differences": found}
 
@@ -27,31 +35,29 @@ def _change(one: Any, other: Any) -> float | None:
 
 def _history(call: Call, inputs: dict[str, Any]) -> Any:
     """A figure of runs of one name or template, oldest first."""
-    where, values = call.caller.visible("r")
-    parts, given = [where, "m.name = ?"], [*values, inputs["metric"]]
-    for column in ("name", "template"):
-        if inputs[column]:
-            parts.append(f"r.{column} = ?")
-            given.append(inputs[column])
-    rows = call.rows(
-        "select r.uid, r.started, r.status, m.value from metric m join run r on r.id = m.run "
-        f"where {' and '.join(parts)} order by r.started desc, r.id desc limit ?",
-        *given, inputs["limit"],
-    )  # fmt: skip
-    return {"points": rows[::-1]}
+    wanted = Filter(name=inputs["name"] or None, template=inputs["template"] or None, metric=inputs["metric"])
+    runs = newest(call.store, wanted, inputs["limit"], None, within(call))[::-1]
+    values = {row["run"]: row["value"] for row in _of_runs(call, "run, value", runs, "and name = ?", inputs["metric"])}
+    return {"points": [{name: run[name] for name in ("uid", "started", "status")} | {"value": values[run["id"]]} for run in runs]}
 
 
 def _metrics(call: Call, inputs: dict[str, Any]) -> Any:
     """Names of runs and of their figures, of the newest runs: what a history can be asked of."""
-    where, values = call.caller.visible()
-    rows = call.rows(
-        f"select distinct r.name, m.name as metric from (select id, name from run where {where} order by started desc, id desc limit ?) r "
-        "join metric m on m.run = r.id order by 1, 2",
-        *values, inputs["limit"],
-    )  # fmt: skip
-    return {"metrics": rows}
+    wanted = Filter(**{column: inputs[column] for column in ("name", "template") if inputs[column]})
+    names = {run["id"]: run["name"] for run in islice(each_newest(call.store, wanted, within(call)), inputs["limit"])}
+    found = {(names[row["run"]], row["name"]) for row in _of_runs(call, "run, name", [{"id": run} for run in names])}
+    return {"metrics": [{"name": name, "metric": metric} for name, metric in sorted(found)]}
 
 
+def _of_runs(call: Call, columns: str, runs: list[dict[str, Any]], more: str = "", *values: Any) -> Iterator[dict[str, Any]]:
+    """Rows of metric of these runs, so many at once as a statement takes."""
+    for at in range(0, len(runs), AT_ONCE):
+        some = [run["id"] for run in runs[at : at + AT_ONCE]]
+        yield from call.rows(f"select {columns} from metric where run in ({marks(some)}) {more}", *some, *values)
+
+
+OF_NAME = Input("name", "of runs of this name", required=False)
+OF_TEMPLATE = Input("template", "of runs of this template (id)", required=False)
 OPERATIONS = (
     Operation(
         "run.compare",
@@ -65,6 +71,7 @@ OPERATIONS = (
         rows="differences",
         columns=("part", "name", "one", "other", "change"),
         command="book diff",
+        slow=True,
     ),
     Operation(
         "template.history",
@@ -76,8 +83,8 @@ OPERATIONS = (
         _history,
         (
             Input("metric", "name of the figure"),
-            Input("name", "of runs of this name", required=False),
-            Input("template", "of runs of this template (id)", required=False),
+            OF_NAME,
+            OF_TEMPLATE,
             Input("limit", "most runs", "int", False, 500, least=1, most=5000),
         ),
         rows="points",
@@ -92,8 +99,9 @@ OPERATIONS = (
         "",
         "List the figures that runs have.",
         _metrics,
-        (Input("limit", "of so many of the newest runs", "int", False, 1000, least=1, most=100_000),),
+        (OF_NAME, OF_TEMPLATE, Input("limit", "of so many of the newest runs", "int", False, 1000, least=1, most=100_000)),
         rows="metrics",
         columns=("name", "metric"),
+        slow=True,
     ),
 )

@@ -1,36 +1,29 @@
-"""Webhooks: others start a template by a signed request (in), and are told how runs ended (out)."""
+"""Hooks: others start a template by a signed request (in); and when a run has ended, an address is told (out), a mail is sent (mail), or
+a template is started (after). What is sent is in telling.py."""
 
 from __future__ import annotations
 
-import hashlib
 import hmac
-import http.client
-import ipaddress
 import json
 import re
-import socket
-import ssl
 import time
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
+from leadline.book.ingest import is_uid
 from leadline.book.place import Place
 from leadline.book.spool import new_uid
 from leadline.book.store import Store
 from leadline.errors import LeadlineError
-from leadline.server import audit, survey, vault
-from leadline.server.accounts import NAME, PROJECT
-from leadline.server.launches import START, ask_for
-from leadline.server.operation import Call, Input, Operation, Refused, finder
-from leadline.server.rights import Caller
+from leadline.server import audit, survey
+from leadline.server.accounts import PROJECT
+from leadline.server.launches import START, ask_for, caller_for
+from leadline.server.operation import Call, Input, Operation, Refused, finder, read_json
+from leadline.server.rights import NAME, Caller
+from leadline.server.telling import EVENTS, NOT_ASKED_FOR, TOLD, address_of, each_ended, key_of, note, signature, waiting
 from leadline.server.templates import find_template
 
 WINDOW_S = 300
-EVENTS = ("ok", "failed", "cancelled", "lost")
-SEND_S = 10.0
-NEW_US = 24 * 3600 * 1_000_000  # runs that ended longer ago are not told of any more
-AT_ONCE = 20
 
 
 @finder("hook")
@@ -48,7 +41,8 @@ def _list(call: Call, _inputs: dict[str, Any]) -> Any:
     names = ("uid", "project", "direction", "name", "template", "url", "events", "secret_name", "created")
     rows = [row for row in call.rows("select * from hook order by project, name") if call.caller.may("editor", row["project"])]
     for row in rows:
-        last = call.one("select outcome from hook_sent where hook = ? order by sent desc limit 1", row["uid"])
+        sql = "select outcome from hook_sent where hook = ? and outcome <> ? order by sent desc limit 1"
+        last = call.one(sql, row["uid"], NOT_ASKED_FOR)
         row["last"] = last["outcome"] if last else ""
     return {
         "hooks": [{name: row[name] for name in names} | {"last": row["last"], "inputs": json.loads(row["inputs_json"])} for row in rows]
@@ -68,26 +62,55 @@ def _add_in(call: Call, inputs: dict[str, Any]) -> Any:
 
 def _add_out(call: Call, inputs: dict[str, Any]) -> Any:
     address_of(inputs["url"], resolve=False)
-    events = inputs["events"].split(",")
-    if set(events) - set(EVENTS):
+    return _add(call, inputs | {"inputs": {}}, "out", None, inputs["url"], _events(inputs))
+
+
+def _add_mail(call: Call, inputs: dict[str, Any]) -> Any:
+    host, colon, port = inputs["server"].rpartition(":")
+    if not colon:
+        host, port = inputs["server"], "25"
+    if not 0 < int(port) < 65536:
+        raise LeadlineError("usage", f"there is no port {port}", where="server")
+    if inputs["secret"] and not inputs["login"]:
+        raise LeadlineError("usage", "a secret is the password of a login", where="login")
+    about = {"host": host, "port": int(port), "to": inputs["to"], "from": inputs["sender"], "login": inputs["login"] or ""}
+    return _add(call, inputs | {"inputs": about}, "mail", None, f"mailto:{inputs['to']}", _events(inputs))
+
+
+def _add_after(call: Call, inputs: dict[str, Any]) -> Any:
+    template = find_template(call, inputs["template"])
+    call.need("runner", template["project"], template["uid"])
+    if template["project"] != inputs["project"]:
+        raise LeadlineError("usage", "the template is of another project", where="template")
+    questions = survey.read_survey(json.loads(template["spec_json"])["survey"])
+    for question, told in (inputs["inputs"] or {}).items():
+        if question not in questions or told not in TOLD:
+            hint = f'{{"run": "run", "how": "status"}}; what is told: {", ".join(TOLD)}'
+            raise LeadlineError("usage", "inputs are not questions of the template with what is told of a run", hint=hint, where="inputs")
+    return _add(call, inputs | {"secret": None}, "after", template["uid"], None, _events(inputs))
+
+
+def _events(inputs: dict[str, Any]) -> str:
+    if set(inputs["events"].split(",")) - set(EVENTS):
         raise LeadlineError("usage", f"events are not of {', '.join(EVENTS)}", where="events")
-    return _add(call, inputs | {"inputs": {}}, "out", None, inputs["url"], inputs["events"])
+    return str(inputs["events"])
 
 
 def _add(call: Call, inputs: dict[str, Any], direction: str, template: str | None, url: str | None, events: str | None) -> Any:
     project, name = inputs["project"], inputs["name"]
     if call.one("select 1 from hook where project = ? and name = ?", project, name):
         raise LeadlineError("usage", f"there is a hook {name} already", where="name")
-    if call.one("select 1 from secret where project = ? and name = ?", project, inputs["secret"]) is None:
+    key = inputs["secret"] or ""
+    if key and call.one("select 1 from secret where project = ? and name = ?", project, key) is None:
         raise LeadlineError(
             "usage",
-            f"there is no secret {inputs['secret']} in {project}",
-            hint=f"leadline secret set {project} {inputs['secret']}",
+            f"there is no secret {key} in {project}",
+            hint=f"leadline secret set {project} {key}",
             where="secret",
         )
     uid = new_uid()
-    row = (uid, project, direction, name, template, url, events, inputs["secret"], json.dumps(inputs["inputs"] or {}), call.now)
-    call.execute("insert into hook values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", *row)
+    row = (uid, project, direction, name, template, url, events, key, json.dumps(inputs["inputs"] or {}), call.now, call.caller.name)
+    call.execute("insert into hook values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", *row)
     call.object, call.detail = uid, {"direction": direction, "template": template, "url": url, "events": events}
     return {"hook": uid, "address": f"/hooks/{uid}"} if direction == "in" else {"hook": uid}
 
@@ -106,9 +129,9 @@ def _delete(call: Call, _inputs: dict[str, Any]) -> Any:
 def receive(place: Place, store: Store, uid: str, headers: Mapping[str, str], body: bytes, address: str) -> dict[str, Any]:
     """Starts what a signed request asks for. Raises Refused; every wrong one in the same words."""
     wrong = Refused(403, "rights", "the signature is not valid, too old, or was used before")
-    rows = store.rows("select * from hook where uid = ? and direction = 'in'", (uid,))
+    rows = store.rows("select * from hook where uid = ? and direction = 'in'", (uid,)) if is_uid(uid) else []
     caller = Caller("hook", False, address=address)
-    key = _key(place, store, rows[0]) if rows else b"nobody"
+    key = key_of(place, store, rows[0]) if rows else b"nobody"
     stamp, given = headers.get("x-leadline-timestamp", ""), headers.get("x-leadline-signature", "")
     expected = signature(key, stamp, body)
     fits = hmac.compare_digest(expected.encode(), given.encode("utf-8", "surrogateescape"))
@@ -126,24 +149,13 @@ def receive(place: Place, store: Store, uid: str, headers: Mapping[str, str], bo
     return {"run": run}
 
 
-def signature(key: bytes, stamp: str, body: bytes) -> str:
-    return "sha256=" + hmac.new(key, stamp.encode() + b"." + body, hashlib.sha256).hexdigest()
-
-
-def _key(place: Place, store: Store, hook: Mapping[str, Any]) -> bytes:
-    rows = store.rows("select * from secret where project = ? and name = ?", (hook["project"], hook["secret_name"]))
-    if not rows:
-        raise Refused(403, "rights", "the signature is not valid, too old, or was used before")
-    return vault.value_of(place, rows[0]).encode()
-
-
 def _extracted(wanted: Mapping[str, str], body: bytes) -> dict[str, Any]:
     """Values of the body by their places; those that are not there are left to the survey."""
     if not wanted:
         return {}
     try:
-        value = json.loads(body)
-    except (ValueError, RecursionError):
+        value = read_json(body)
+    except ValueError:
         raise LeadlineError("usage", "the body is not JSON") from None
     out = {}
     for name, path in wanted.items():
@@ -155,128 +167,39 @@ def _extracted(wanted: Mapping[str, str], body: bytes) -> dict[str, Any]:
     return out
 
 
-# --- out
+# --- after
 
 
-def address_of(url: str, *, resolve: bool = True) -> tuple[str, int, str, str, str]:
-    """Scheme, port, host, path and the one address to connect to. Raises LeadlineError for what is not to be reached from here."""
-    parts = urlsplit(url)
+def start_after(place: Place, store: Store) -> None:
+    """Starts templates that follow runs that ended: a duty of the housekeeping."""
+    for hook in waiting(store, "after"):
+        for row in each_ended(store, hook):
+            note(store, row, _after(place, store, row))
+
+
+def _after(place: Place, store: Store, row: Mapping[str, Any]) -> str:
+    """In the name, and with the rights of now, of who made the hook. What such a hook has started starts nothing by one."""
+    if (row["run_cause"] or "").startswith("after hook "):
+        return "not started: such a hook had started the run"
+    found = store.rows("select * from template where uid = ?", (row["template"],))
+    caller = caller_for(store, row["by_account"])
+    if not found or caller is None or not caller.may("runner", found[0]["project"], row["template"]):
+        return f"not started: {row['by_account']} may not start it any more"
+    told = {question: survey.as_text(row[TOLD[name]]) for question, name in json.loads(row["inputs_json"]).items()}
     try:
-        port = parts.port or (443 if parts.scheme == "https" else 80)
-    except ValueError:
-        port = 0
-    if (
-        parts.scheme not in ("http", "https")
-        or not parts.hostname
-        or not port
-        or parts.username is not None
-        or " " in url
-        or not url.isascii()
-        or not url.isprintable()
-    ):
-        raise LeadlineError("usage", "the address is not http://HOST/PATH or https://HOST/PATH", where="url")
-    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    if not resolve:
-        with_literal = _as_address(parts.hostname)
-        if with_literal is not None:
-            _allow(with_literal)
-        return parts.scheme, port, parts.hostname, path, ""
-    try:
-        found = socket.getaddrinfo(parts.hostname, port, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError):
-        raise LeadlineError("connection", f"{parts.hostname} has no address") from None
-    addresses = [str(one[4][0]) for one in found]
-    for one in addresses:  # all of them: which one answers is not ours to choose
-        _allow(ipaddress.ip_address(one.partition("%")[0]))
-    return parts.scheme, port, parts.hostname, path, addresses[0]
-
-
-def _as_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    try:
-        return ipaddress.ip_address(host)
-    except ValueError:
-        return None
-
-
-def _allow(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> None:
-    """Addresses of this host, and those that mean a service of the host's own provider, are refused; those of the own network are not."""
-    plain = getattr(address, "ipv4_mapped", None) or getattr(address, "sixtofour", None) or address
-    if (
-        plain.is_loopback
-        or plain.is_link_local
-        or plain.is_multicast
-        or plain.is_unspecified
-        or plain.is_reserved
-        or str(plain) == "169.254.169.254"
-    ):
-        raise LeadlineError(
-            "rights", f"{plain} is not an address to send to", detail="It is of this host, or of no other host.", where="url"
-        )
-
-
-def post(url: str, body: bytes, headers: Mapping[str, str]) -> int:
-    """The status of the answer. The name is resolved once and that address is used; redirects are not followed."""
-    scheme, port, host, path, address = address_of(url)
-    connection = http.client.HTTPConnection(host, port, timeout=SEND_S)
-    sock = socket.create_connection((address, port), timeout=SEND_S)
-    connection.sock = ssl.create_default_context().wrap_socket(sock, server_hostname=host) if scheme == "https" else sock
-    try:
-        connection.request("POST", path, body, {"User-Agent": "leadline", "Content-Type": "application/json", **headers})
-        return connection.getresponse().status
-    finally:
-        connection.close()
-
-
-TO_TELL = """
-    select h.*, r.uid as run_uid, r.name as run_name, r.status as run_status, r.rc, r.started, r.ended, r.summary, r.host
-    from hook h join run r on r.project = h.project and r.status in ('ok', 'failed', 'cancelled', 'lost')
-      and r.started > ? and r.started > h.created
-    where h.direction = 'out' and r.parent is null
-      and not exists (select 1 from hook_sent s where s.hook = h.uid and s.run = r.uid and s.event = r.status)
-    order by r.started limit ?"""
-
-
-def tell(place: Place, store: Store) -> None:
-    """Tells of runs that ended, each once; what cannot be reached is noted, not tried again."""
-    if not store.rows("select 1 from hook where direction = 'out' limit 1"):
-        return
-    now = time.time_ns() // 1000
-    for row in store.rows(TO_TELL, (now - NEW_US, AT_ONCE)):
-        with store.writing() as db:
-            sql = "insert into hook_sent values (?, ?, ?, ?, ?) on conflict (hook, run, event) do nothing"
-            claimed = db.execute(sql, (row["uid"], row["run_uid"], row["run_status"], now, "")).rowcount
-        if claimed == 1:
-            outcome = _tell(place, store, row) if row["run_status"] in row["events"].split(",") else "not asked for"
-            with store.writing() as db:
-                values = (outcome[:200], row["uid"], row["run_uid"], row["run_status"])
-                db.execute("update hook_sent set outcome = ? where hook = ? and run = ? and event = ?", values)
-
-
-def _tell(place: Place, store: Store, row: Mapping[str, Any]) -> str:
-    names = {
-        "run": "run_uid",
-        "name": "run_name",
-        "status": "run_status",
-        "rc": "rc",
-        "started": "started",
-        "ended": "ended",
-        "summary": "summary",
-        "host": "host",
-    }
-    body = json.dumps({name: row[column] for name, column in names.items()} | {"project": row["project"]}, ensure_ascii=False).encode()
-    try:
-        stamp = str(int(time.time()))
-        status = post(
-            row["url"], body, {"X-Leadline-Timestamp": stamp, "X-Leadline-Signature": signature(_key(place, store, row), stamp, body)}
-        )
-        return f"answered {status}"
+        with store.writing():
+            run = ask_for(Call(START, caller, store, place), found[0], told, f"after hook {row['name']}", after=row["run_uid"], wait=False)
+            detail = {"run": run, "hook": row["uid"], "after": row["run_uid"]}
+            audit.append(store, caller, "template.start", row["template"], detail, "done")
+        return f"started {run}"
     except LeadlineError as e:
-        return f"not sent: {e.message}"
-    except (OSError, http.client.HTTPException) as e:
-        return f"not sent: {e}"
+        return f"not started: {e.message}"
 
 
+MAILBOX = r"[A-Za-z0-9_.+-]{1,64}@[A-Za-z0-9.-]{1,253}"
+SERVER = r"[A-Za-z0-9.-]{1,253}(:\d{1,5})?"
 HOOK_NAME = Input("name", "name of the hook", pattern=NAME)
+HOW = Input("events", "how they ended: some of ok,failed,cancelled,lost", required=False, default="failed,lost")
 KEY = Input("secret", "secret of the project with which requests are signed", pattern=NAME)
 OPERATIONS = (
     Operation(
@@ -294,7 +217,25 @@ OPERATIONS = (
         "hook.tell", "PUT", "/projects/{project}/hooks/tell/{name}", "editor", "project", "Tell an address how runs ended.", _add_out,
         (
             PROJECT, HOOK_NAME, Input("url", "http or https; not an address of this host"), KEY,
-            Input("events", "how they ended: some of ok,failed,cancelled,lost", required=False, default="failed,lost"),
+            HOW,
+        ),
+    ),
+    Operation(
+        "hook.mail", "PUT", "/projects/{project}/hooks/mail/{name}", "editor", "project", "Send a mail when a run has ended.", _add_mail,
+        (
+            PROJECT, HOOK_NAME, Input("to", "address of the reader", pattern=MAILBOX),
+            Input("sender", "address of the sender", pattern=MAILBOX),
+            Input("server", "SMTP server: HOST or HOST:PORT", required=False, default="localhost:25", pattern=SERVER),
+            Input("login", "name under which the server is logged in to", required=False),
+            Input("secret", "secret of the project with the password for that", required=False, pattern=NAME), HOW,
+        ),
+    ),
+    Operation(
+        "hook.after", "PUT", "/projects/{project}/hooks/after/{name}", "editor", "project", "Start a template when a run has ended.",
+        _add_after,
+        (
+            PROJECT, HOOK_NAME, Input("template", "id of the template, or project/name"), HOW,
+            Input("inputs", 'values of its survey by what is told: {"run": "run", "how": "status"}', "json", False),
         ),
     ),
     Operation("hook.delete", "DELETE", "/hooks/{hook}", "editor", "hook", "Remove a hook.", _delete, (Input("hook", "id of the hook"),)),

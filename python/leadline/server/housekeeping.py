@@ -13,6 +13,7 @@ from leadline.book.ingest import ingest
 from leadline.book.place import Place
 from leadline.book.store import Store
 from leadline.server import hooks, launches, runs, schedules
+from leadline.server.telling import Telling
 
 EACH_S = 0.5
 Duty = Callable[[Place, Store], None]
@@ -24,7 +25,7 @@ def take_in(place: Place, store: Store) -> None:
 
 
 def duties() -> tuple[Duty, ...]:
-    return (take_in, schedules.fire, launches.dispatch, hooks.tell)
+    return (take_in, schedules.fire, launches.dispatch, hooks.start_after)
 
 
 class Housekeeping:
@@ -34,6 +35,7 @@ class Housekeeping:
         self._place = place
         self._stop = threading.Event()
         self._told: set[str] = set()
+        self._duties: tuple[Duty, ...] = (*duties(), Telling(self._tell))
         self.rounds = 0
         self.last_round = time.monotonic()
         self._thread = threading.Thread(target=self._work, name="housekeeping", daemon=True)
@@ -50,14 +52,13 @@ class Housekeeping:
     def _work(self) -> None:
         store: Store | None = None
         while not self._stop.wait(EACH_S):
-            for duty in duties():
+            for duty in self._duties:
                 try:
                     store = store or Store(self._place)
                     duty(self._place, store)
                 except Exception as e:
                     self._tell(e)
-                    if store is not None:
-                        store.close()
+                    if store is not None and store.db.lost():
                         store = None
             self.rounds += 1
             self.last_round = time.monotonic()

@@ -7,6 +7,7 @@ shell once before it ends. Claiming is one UPDATE, so that two servers of a book
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,7 +15,7 @@ from leadline.book.place import Place
 from leadline.book.spool import new_uid
 from leadline.book.store import Store
 from leadline.errors import LeadlineError
-from leadline.server import audit, starting, survey, vault
+from leadline.server import audit, starting, survey, variables, vault
 from leadline.server.login import account_caller
 from leadline.server.operation import Call, Input, Operation
 from leadline.server.rights import Caller
@@ -26,16 +27,27 @@ AT_ONCE = 20  # runs of all templates at the same time on this host
 
 
 def ask_for(
-    call: Call, template: Mapping[str, Any], given: Mapping[str, Any], cause: str, *, after: str | None = None, wait: bool = True
-) -> str:
-    """Writes a launch down; the id that its run will have. Raises LeadlineError for inputs that are wrong."""
+    call: Call, template: Mapping[str, Any], given: Mapping[str, Any], cause: str, *, after: str | None = None, wait: bool = True,
+    shared: Mapping[str, Any] | None = None,
+) -> str:  # fmt: skip
+    """Writes a launch down; the id that its run will have. Raises LeadlineError for inputs that are wrong.
+
+    shared: its variables, by default those that the groups of the template have now.
+    """
     spec = json.loads(template["spec_json"])
     questions = survey.read_survey(spec["survey"])
-    values = survey.answers(questions, given)
-    if spec["kind"] != "ansible":
-        survey.filled(spec["command"], values)  # what cannot be started is refused now
+    answers = survey.answers(questions, given)
+    if shared is None:
+        shared = variables.of_groups(call, template["project"], spec.get("variables", []))
+    values = {**shared, **{name: value for name, value in answers.items() if value is not None or name not in shared}}
+    # What cannot be started is refused now.
+    if spec["kind"] == "ansible":
+        survey.filled_options(spec["ansible"], values)
+    else:
+        survey.filled(spec["command"], values)
     uid = new_uid()
-    kept = {name: _locked(call, uid, name, value) if questions[name].kind == "secret" else value for name, value in values.items()}
+    locked = survey.secret_names(questions)
+    kept = {name: _locked(call, uid, name, value) if name in locked else value for name, value in values.items()}
     status = "waiting" if after and wait else "approval" if spec["approval"] else "queued"
     row = (
         uid,
@@ -126,8 +138,12 @@ def _rerun(call: Call, _inputs: dict[str, Any]) -> Any:
     values = {
         name: _opened(call.place, row["uid"], name, value) for name, value in json.loads(row["inputs_json"]).items() if value is not None
     }
-    as_then = template | {"version": row["version"], "spec_json": version["spec_json"]}
-    uid = ask_for(call, as_then, values, f"again {row['uid']}")
+    spec = json.loads(version["spec_json"])
+    spec["approval"] = spec["approval"] or json.loads(template["spec_json"])["approval"]  # who was asked then does not count now
+    as_then = template | {"version": row["version"], "spec_json": json.dumps(spec)}
+    given = {name: value for name, value in values.items() if name in spec["survey"]}
+    shared = {name: value for name, value in values.items() if name not in spec["survey"]}
+    uid = ask_for(call, as_then, given, f"again {row['uid']}", shared=shared)
     return _told(call, uid)
 
 
@@ -151,9 +167,8 @@ def dispatch(place: Place, store: Store) -> None:
         spec = _spec(store, row)
         if spec is None or _has_place(store, row, spec):
             with store.writing() as db:
-                claimed = db.execute(
-                    "update launch set status = 'started', started = ? where uid = ? and status = 'queued'", (_now(), row["uid"])
-                ).rowcount
+                sql = "update launch set status = 'started', started = ?, host = ? where uid = ? and status = 'queued'"
+                claimed = db.execute(sql, (_now(), os.uname().nodename, row["uid"])).rowcount
             if claimed == 1:
                 _begin(place, store, row, spec)
 
@@ -186,20 +201,24 @@ def _begin(place: Place, store: Store, row: Mapping[str, Any], spec: Mapping[str
         if spec is None:
             raise LeadlineError("not_found", "the version of the template is gone")
         values = {name: _opened(place, row["uid"], name, value) for name, value in json.loads(row["inputs_json"]).items()}
-        hidden = {name for name, question in survey.read_survey(spec["survey"]).items() if question.kind == "secret"}
-        secrets = {}
-        for name, secret in spec["secrets"].items():
-            found = store.rows("select * from secret where project = ? and name = ?", (row["project"], secret))
-            if not found:
-                raise LeadlineError("not_found", f"there is no secret {secret} in {row['project']}")
-            secrets[name] = vault.value_of(place, found[0])
+        hidden = survey.secret_names(survey.read_survey(spec["survey"]))
+        secrets = {name: _secret(place, store, row["project"], secret) for name, secret in spec["secrets"].items()}
+        key = spec.get("repository", {}).get("key")
+        of_repository = _secret(place, store, row["project"], key) if key else ""
         name = store.rows("select name from template where uid = ?", (row["template"],))
         open_values = {n: v for n, v in values.items() if n not in hidden}
         secrets |= {n: v for n, v in values.items() if n in hidden and v is not None}
-        starting.start(place, str(row["uid"]), spec, name[0]["name"] if name else row["template"], open_values, secrets)
+        starting.start(place, str(row["uid"]), spec, name[0]["name"] if name else row["template"], open_values, secrets, of_repository)
     except LeadlineError as e:
         with store.writing() as db:
             db.execute("update launch set status = 'refused', note = ? where uid = ?", (e.message, row["uid"]))
+
+
+def _secret(place: Place, store: Store, project: str, name: str) -> str:
+    value = vault.find(place, store, project, name)
+    if value is None:
+        raise LeadlineError("not_found", f"there is no secret {name} in {project}")
+    return value
 
 
 ENDED_NOW = """
@@ -210,8 +229,25 @@ WAITED_FOR = """
     where l.status = 'waiting' and r.status in ('ok', 'failed', 'cancelled', 'lost') order by l.asked limit 100"""
 
 
+NEVER_BEGAN = """
+    select l.uid from launch l left join run r on r.uid = l.uid
+    where l.status in ('started', 'cancelling') and r.uid is null and l.started < ? and l.host = ?"""
+KILLED_MEANWHILE = "the server was ended while it started this run: start it again"
+
+
+def give_up(place: Place, store: Store) -> None:
+    """Of runs that a server was about to start when it was killed. They are not started again: some of it may have been done."""
+    for row in store.rows(NEVER_BEGAN, (_now() - BEGINS_WITHIN_US, os.uname().nodename)):
+        if not place.spool_of(row["uid"]).exists():
+            starting.tidy(place, row["uid"])
+            with store.writing() as db:
+                sql = "update launch set status = 'refused', note = ? where uid = ? and status in ('started', 'cancelling')"
+                db.execute(sql, (KILLED_MEANWHILE, row["uid"]))
+
+
 def follow_up(place: Place, store: Store) -> None:
     """Of runs that have ended: what follows by their template, and what was asked for to begin after them."""
+    give_up(place, store)
     for run in store.rows("select r.* from launch l join run r on r.uid = l.uid where l.status = 'cancelling' and r.status = 'running'"):
         with store.writing() as db:
             db.execute("update launch set status = 'started' where uid = ?", (run["uid"],))

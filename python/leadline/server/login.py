@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import re
 import secrets
 import time
+from collections.abc import Callable
 
 from leadline.book.store import Store
 from leadline.server import audit, passwords
 from leadline.server.operation import Refused
-from leadline.server.rights import Caller
+from leadline.server.rights import NAME, Caller
 
 IDLE_US, LONGEST_US = 12 * 3600 * 1_000_000, 7 * 86400 * 1_000_000
 TOUCH_US = 60 * 1_000_000
@@ -33,27 +35,38 @@ def has_users(store: Store) -> bool:
     return bool(store.rows("select 1 from account limit 1"))
 
 
-def log_in(store: Store, throttle: passwords.Throttle, account: str, password: str, address: str) -> str:
-    """The id of a new session. Raises Refused."""
-    if wait := throttle.wait_s(account, address):
-        raise Refused(429, "rights", "too many wrong passwords", detail=f"wait {wait} s")
+def log_in(
+    store: Store, throttle: passwords.Throttle, account: str, password: str, address: str, second: Callable[[], bool] = lambda: True
+) -> str:
+    """The id of a new session. second: asked when the password is right (a one-time code). Raises Refused, in the same words for all."""
+    if not re.fullmatch(NAME, account):
+        account = "?"  # nobody's name: it takes as long, and what was sent is not kept
+    throttle.check(account, address)
     rows = store.rows("select password, disabled from account where name = ?", (account,))
     known = bool(rows) and not rows[0]["disabled"]
-    if not passwords.matches(rows[0]["password"] if known else None, password):
-        throttle.was_wrong(account, address)
-        with store.writing():
-            audit.append(store, Caller(account or "?", False, address=address), "login", account, {}, "refused")
-        raise Refused(401, "rights", "account or password is wrong")
-    throttle.was_right(account)
+    if not passwords.matches(rows[0]["password"] if known else None, password) or not second():
+        note_refused(store, account, address)
+        raise Refused(401, "rights", "account, password or code is wrong")
+    throttle.was_right(account, address)
     return new_session(store, account, address)
 
 
-def new_session(store: Store, account: str, address: str) -> str:
+def note_refused(store: Store, account: str, address: str, by: str = "") -> None:
+    with store.writing():
+        audit.append(store, Caller(account, False, address=address), "login", account, _by(by), "refused")
+
+
+def _by(by: str) -> dict[str, str]:
+    return {"by": by} if by else {}
+
+
+def new_session(store: Store, account: str, address: str, by: str = "") -> str:
+    """by: for the audit, what it was logged in by, if not by a password."""
     session, now = secrets.token_urlsafe(32), time.time_ns() // 1000
     with store.writing() as db:
         db.execute("delete from session where used < ? or created < ?", (now - IDLE_US, now - LONGEST_US))
         db.execute("insert into session values (?, ?, ?, ?, ?)", (digest(session), account, now, now, address))
-        audit.append(store, Caller(account, False, address=address), "login", account, {}, "done")
+        audit.append(store, Caller(account, False, address=address), "login", account, _by(by), "done")
     return session
 
 
@@ -68,8 +81,7 @@ def caller_of_session(store: Store, session: str, address: str) -> Caller | None
     if not rows or rows[0]["used"] < now - IDLE_US or rows[0]["created"] < now - LONGEST_US:
         return None
     if rows[0]["used"] < now - TOUCH_US:
-        with store.writing() as db:
-            db.execute("update session set used = ? where hash = ?", (now, digest(session)))
+        _touch(store, "update session set used = ? where hash = ?", (now, digest(session)))
     return _caller(store, rows[0]["account"], address, session=digest(session))
 
 
@@ -84,9 +96,14 @@ def caller_of_token(store: Store, token: str, address: str) -> Caller | None:
         return None
     row = rows[0]
     if (row["used"] or 0) < now - TOUCH_US:
-        with store.writing() as db:
-            db.execute("update token set used = ? where prefix = ?", (now, row["prefix"]))
+        _touch(store, "update token set used = ? where prefix = ?", (now, row["prefix"]))
     return _caller(store, row["account"], address, scope=row["scope"], only_project=row["project"], token=row["prefix"])
+
+
+def _touch(store: Store, sql: str, values: tuple[object, ...]) -> None:
+    """Who may only read a store that cannot be written now, may still read."""
+    with contextlib.suppress(store.db.errors), store.writing() as db:
+        db.execute(sql, values)
 
 
 def _caller(

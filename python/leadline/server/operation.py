@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,7 +31,7 @@ class Refused(LeadlineError):
         self.status = status
 
 
-STATUS = {"usage": 422, "not_found": 404, "rights": 403, "unsupported": 501, "fault": 500}
+STATUS = {"usage": 422, "not_found": 404, "rights": 403, "unsupported": 501, "storage": 503, "fault": 500}
 
 
 def status_of(error: LeadlineError) -> int:
@@ -66,7 +66,7 @@ class Input:
             return self._json(value)
         if not isinstance(value, str):
             raise self._wrong("is not a text")
-        if len(value) > LONGEST_TEXT or "\0" in value or _has_surrogates(value):
+        if len(value) > LONGEST_TEXT or not _is_text(value):
             raise self._wrong(f"is longer than {LONGEST_TEXT} characters, or holds a character that no text has")
         if self.required and not value.strip():
             raise self._wrong("is empty")
@@ -95,25 +95,49 @@ class Input:
     def _json(self, value: Any) -> Any:
         if isinstance(value, str):
             try:
-                value = json.loads(value, parse_constant=_no_number)
-            except (ValueError, RecursionError) as e:
+                value = read_json(value)
+            except ValueError as e:
                 raise self._wrong("is not JSON", str(e)) from None
         if not isinstance(value, dict):
             raise self._wrong("is not a JSON object")
         if _depth(value) > DEEPEST:
             raise self._wrong(f"is nested deeper than {DEEPEST}")
+        if any(not _is_text(text) for text in _texts(value)):
+            raise self._wrong("holds a character that no text has")
         return value
 
     def _wrong(self, what: str, detail: str = "") -> LeadlineError:
         return LeadlineError("usage", f"{self.name} {what}", detail=detail, hint=self.help, where=self.name)
 
 
+def read_json(text: str | bytes) -> Any:
+    """Of what others sent. Raises ValueError; also for NaN, which is no JSON, and for what is nested too deep to be read."""
+    try:
+        return json.loads(text, parse_constant=_no_number)
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
+
+
 def _no_number(text: str) -> Any:
     raise ValueError(f"{text} is no number")
 
 
-def _has_surrogates(text: str) -> bool:
-    return any("\ud800" <= c <= "\udfff" for c in text)
+def _is_text(text: str) -> bool:
+    """Whether a store can hold it."""
+    return "\0" not in text and not any("\ud800" <= c <= "\udfff" for c in text)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """All texts in a value that is not nested deep."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for name, one in value.items():
+            yield name
+            yield from _texts(one)
+    elif isinstance(value, list):
+        for one in value:
+            yield from _texts(one)
 
 
 def _depth(value: Any) -> int:
@@ -146,6 +170,7 @@ class Operation:
     command: str = ""  # the command that does the same where it is not `leadline GROUP VERB`
     words: tuple[str, ...] = ()  # inputs that are not in the path and yet have no --name in the shell
     follows: str = ""  # a hint at the next command, with fields of the answer in braces
+    slow: bool = False  # may take seconds: a server does only a few of these at a time, so that it has places for others
 
     @property
     def writes(self) -> bool:

@@ -9,7 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from leadline.book.packed import log_size, open_log, size_of
+from leadline.book.place import Place
 from leadline.errors import LeadlineError
+from leadline.server import apart
 from leadline.server.operation import Call, Input, Operation
 from leadline.server.runs import ENDED, RUN
 
@@ -21,7 +24,7 @@ class Follow:
     """The output of a run from a byte on, to be sent as it comes. The sender asks now and then whether the caller may still see it."""
 
     uid: str
-    path: Path
+    place: Place
     start: int
     follow: bool
     in_parts: bool
@@ -38,18 +41,18 @@ class File:
 
 @dataclass(frozen=True)
 class Page:
-    """An HTML page made by leadline, that needs scripts of its own: sent so that it has no rights of this site."""
+    """An HTML page made by leadline, that needs scripts of its own: sent so that it has no rights of this site. As File."""
 
-    path: Path
+    fd: int
     name: str
+    size: int
 
 
 def _log(call: Call, inputs: dict[str, Any]) -> Any:
     """A page of whole lines where lines are not too long for it."""
-    path = call.place.log_of(call.found["uid"])
     try:
-        with open(path, "rb") as file:
-            size = os.fstat(file.fileno()).st_size
+        with open_log(call.place, call.found["uid"]) as file:
+            size = size_of(file)
             start = min(size, inputs["from"] if inputs["from"] >= 0 else max(0, size + inputs["from"]))
             if inputs["from"] < 0 and start > 0:
                 file.seek(start - 1)
@@ -88,10 +91,9 @@ def cut(piece: bytes, *, whole: bool) -> bytes:
 
 
 def _output(call: Call, inputs: dict[str, Any]) -> Follow:
-    path = call.place.log_of(call.found["uid"])
-    size = path.stat().st_size if path.exists() else 0
+    size = log_size(call.place, call.found["uid"])
     start = inputs["from"] if inputs["from"] >= 0 else max(0, size + inputs["from"])
-    return Follow(call.found["uid"], path, start, bool(inputs.get("follow", True)), inputs.get("form") == "parts")
+    return Follow(call.found["uid"], call.place, start, bool(inputs.get("follow", True)), inputs.get("form") == "parts")
 
 
 def _artifact(call: Call, inputs: dict[str, Any]) -> dict[str, Any]:
@@ -108,6 +110,9 @@ def _file(call: Call, inputs: dict[str, Any]) -> File:
     gone = LeadlineError("not_found", "the file is not there any more, or is not a plain file")
     if not path.is_absolute() or os.path.realpath(path) != str(path) or str(path).startswith(("/proc/", "/sys/", "/dev/")):
         raise gone
+    root = Path(os.path.realpath(call.place.root))
+    if path.is_relative_to(root) and not path.is_relative_to(root / "work"):  # the store, the key of secrets, logs of other runs
+        raise gone
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     except (OSError, ValueError):
@@ -120,23 +125,30 @@ def _file(call: Call, inputs: dict[str, Any]) -> File:
 
 
 def _report(call: Call, inputs: dict[str, Any]) -> Page:
-    """The report of a capture: made once for each state of it, kept beside the book."""
+    row = _artifact(call, inputs)
+    page = report_page(call.place, call.found["uid"], row)
+    fd = os.open(page, os.O_RDONLY | os.O_CLOEXEC)
+    return Page(fd, f"{Path(row['path']).stem}.html", os.fstat(fd).st_size)
+
+
+def report_page(place: Place, uid: str, artifact: dict[str, Any]) -> Path:
+    """The report of a capture that a run made: made once for each state of it, and kept for the newest."""
     import hashlib
 
-    capture = Path(_artifact(call, inputs)["path"])
-    manifest = capture / "manifest.json"
-    if not manifest.is_file():
-        raise LeadlineError("not_found", "the capture is not there any more", hint="it was moved or removed since")
-    about = manifest.stat()
+    capture = Path(artifact["path"])
+    try:
+        about = (capture / "manifest.json").stat()
+    except (OSError, ValueError):
+        raise LeadlineError("not_found", "the capture is not there any more", hint="it was moved or removed since") from None
     key = hashlib.sha256(f"{capture}\0{about.st_mtime_ns}\0{about.st_size}".encode("utf-8", "surrogateescape")).hexdigest()[:32]
-    folder = call.place.root / "reports"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    page = folder / f"{key}.html"
+    page = place.reports_of(uid) / f"{artifact['n']}-{key}.html"
     if not page.exists():
-        from leadline.views.report import write_report
-
-        write_report(capture, page, overwrite=True)
-    return Page(page, f"{capture.stem}.html")
+        page.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        apart.report(capture, page)
+        for older in page.parent.glob(f"{artifact['n']}-*.html"):
+            if older != page:
+                older.unlink(missing_ok=True)
+    return page
 
 
 FROM = Input("from", "begin at this byte; negative: so many before the end", "int", False, 0)
@@ -188,5 +200,6 @@ OPERATIONS = (
         _report,
         (RUN, N),
         command="report",
+        slow=True,
     ),
 )

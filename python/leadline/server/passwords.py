@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import ipaddress
 import threading
 import time
 from functools import cache
 from typing import TYPE_CHECKING
 
 from leadline.errors import LeadlineError
+from leadline.server.operation import Refused
 
 if TYPE_CHECKING:
     from argon2 import PasswordHasher
 
 SHORTEST, LONGEST = 12, 256
 TRIES, WITHIN_S = 10, 15 * 60
+MOST_KEYS = 100_000
 _two_at_once = threading.Semaphore(2)  # each takes 19 MiB and a CPU
 
 
@@ -59,35 +62,56 @@ class Throttle:
     """At most TRIES wrong passwords for an account, and from an address, within WITHIN_S. Kept in memory: a restart forgets them."""
 
     def __init__(self) -> None:
-        self._wrong: dict[str, list[float]] = {}
+        self._tries: dict[str, list[float]] = {}
         self._lock = threading.Lock()
 
-    def wait_s(self, account: str, address: str) -> int:
-        """0: may try now."""
+    def begin(self, account: str, address: str) -> int:
+        """0: may try now. It counts as wrong until it `was_right`, so that tries at the same time are no more than others."""
         now = time.monotonic()
         with self._lock:
             waits = [0.0]
-            for key in self._keys(account, address):
-                times = [t for t in self._wrong.get(key, ()) if now - t < WITHIN_S]
+            keys = self._keys(account, address)
+            for key in keys:
+                times = [t for t in self._tries.get(key, ()) if now - t < WITHIN_S]
                 if times:
-                    self._wrong[key] = times
+                    self._tries[key] = times
                 else:
-                    self._wrong.pop(key, None)
+                    self._tries.pop(key, None)
                 if len(times) >= TRIES:
                     waits.append(times[-TRIES] + WITHIN_S - now)
-            return int(max(waits) + 0.999)
+            if wait := int(max(waits) + 0.999):
+                return wait
+            while len(self._tries) > MOST_KEYS:  # the oldest go, one by one: many names must not clear that of one account
+                del self._tries[next(iter(self._tries))]
+            for key in keys:
+                self._tries.setdefault(key, []).append(now)
+            return 0
 
-    def was_wrong(self, account: str, address: str) -> None:
-        with self._lock:
-            if len(self._wrong) > 100_000:
-                self._wrong.clear()
-            for key in self._keys(account, address):
-                self._wrong.setdefault(key, []).append(time.monotonic())
+    def check(self, account: str, address: str) -> None:
+        """As `begin`. Raises Refused for who has to wait."""
+        if wait := self.begin(account, address):
+            raise Refused(429, "rights", "too many wrong passwords", detail=f"wait {wait} s")
 
-    def was_right(self, account: str) -> None:
+    def was_right(self, account: str, address: str) -> None:
+        of_account, of_address = self._keys(account, address)
         with self._lock:
-            self._wrong.pop(f"account {account}", None)
+            self._tries.pop(of_account, None)
+            if (times := self._tries.get(of_address)) and len(times) > 1:
+                times.pop()
+            else:
+                self._tries.pop(of_address, None)
 
     @staticmethod
     def _keys(account: str, address: str) -> tuple[str, str]:
-        return f"account {account}", f"address {address}"
+        return f"account {account}", f"address {_network(address)}"
+
+
+def _network(address: str) -> str:
+    """The address, or of IPv6 the network: whoever has one such address has all of its network."""
+    try:
+        ip = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(ip, ipaddress.IPv6Address):
+        return str(ip.ipv4_mapped or ipaddress.ip_network((ip, 64), strict=False))
+    return str(ip)

@@ -10,6 +10,7 @@ from leadline.book.query import Book
 from leadline.book.store import Store
 from leadline.errors import LeadlineError
 from leadline.server.operation import Call, Input, Operation
+from leadline.server.output import report_page
 from leadline.server.runs import ENDED, RUN
 
 OUTCOMES = ("ok", "changed", "failed", "ignored", "rescued", "skipped", "unreachable")
@@ -66,7 +67,7 @@ def _facts(call: Call, inputs: dict[str, Any]) -> Any:
 class Document:
     """An HTML file to keep: it needs nothing from anywhere."""
 
-    html: str
+    html: bytes
     name: str
 
 
@@ -79,7 +80,9 @@ def _export(call: Call, _inputs: dict[str, Any]) -> Document:
     book = book_of(call)
     details = book.details(book.find(run["uid"]))
     details["children"] = [uid for uid in details["children"] if _sees(call, uid)]
-    return Document(export(book, details), f"{run['uid']}.html")
+    made = {artifact["path"]: artifact for artifact in call.rows("select * from artifact where run = ?", run["id"])}
+    page = export(book, details, lambda path: report_page(call.place, run["uid"], made[path]).read_text(encoding="utf-8"))
+    return Document(page.encode("utf-8", "replace"), f"{run['uid']}.html")
 
 
 def _sees(call: Call, uid: str) -> bool:
@@ -99,7 +102,7 @@ OPERATIONS = (
             Input("outcome", "that came out so", "enum", False, None, OUTCOMES),
             Input("parts", "also items of loops and retries", "bool", False, False),
             Input("limit", "most results", "int", False, 1000, least=1, most=100_000),
-        ), rows="results", columns=("n", "task_name", "host", "outcome", "duration_s", "message"), command="book results",
+        ), rows="results", columns=("n", "task_name", "host", "outcome", "duration_s", "message"), command="book results", slow=True,
     ),
     Operation(
         "run.result", "GET", "/runs/{run}/results/{n}", "viewer", "run", "Show one result with all that the module returned.", _result,
@@ -111,6 +114,6 @@ OPERATIONS = (
     ),
     Operation(
         "run.export", "GET", "/runs/{run}/export", "viewer", "run", "Get a run as one HTML file that opens offline.", _export, (RUN,),
-        command="book export",
+        command="book export", slow=True,
     ),
 )  # fmt: skip

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from leadline.server.operation import Call, Operation
-from leadline.server.rights import marks
 
 MOST_KINDS = 12  # so that the number of series is bounded, whatever runs call themselves
 
@@ -43,27 +44,30 @@ def _metrics(call: Call, _inputs: dict[str, Any]) -> Text:
     queued = (call.now - found["queued"]["oldest"]) / 1e6 if "queued" in found else 0
     lines += ["# HELP leadline_queue_age_seconds How long the oldest queued run waits.", "# TYPE leadline_queue_age_seconds gauge"]
     lines += [f"leadline_queue_age_seconds {queued:.3f}"]
+    lines += _of_the_book(call)
     return Text("\n".join(lines) + "\n", "text/plain; version=0.0.4; charset=utf-8")
 
 
+def _of_the_book(call: Call) -> list[str]:
+    """What it takes of the disk of this host, and what has not been taken in yet; for who may see all of it."""
+    if not call.caller.sees_all:
+        return []
+    waiting = 0
+    with suppress(OSError), os.scandir(call.place.spool) as files:
+        for file in files:
+            taken = call.one("select place from ingest_state where uid = ?", file.name.removesuffix(".jsonl"))
+            waiting += max(0, file.stat().st_size - (taken["place"] if taken else 0))
+    lines = ["# HELP leadline_spool_bytes Events that were recorded and are not in the store yet.", "# TYPE leadline_spool_bytes gauge"]
+    lines += [f"leadline_spool_bytes {waiting}"]
+    if used := call.store.db.bytes_used():
+        lines += ["# HELP leadline_store_bytes Size of the store.", "# TYPE leadline_store_bytes gauge", f"leadline_store_bytes {used}"]
+    return lines
+
+
 def _counts(call: Call) -> list[dict[str, Any]]:
-    """By kind and status. Projects and granted templates are counted apart, each by an index: a condition with `or` would read all runs,
-    and so would groups in the order of the index on kind and status; hence the empty texts."""
-    sql = "select kind || '' as kind, status || '' as status, count(*) as n from run where {} group by 1, 2"
-    if call.caller.sees_all:
-        return call.rows("select kind, status, count(*) as n from run group by kind, status")
-    projects, templates = call.caller.scopes()
-    found = call.rows(sql.format(f"project in ({marks(projects)})"), *projects) if projects else []
-    if templates:
-        condition, values = f"template in ({marks(templates)})", list[Any](templates)
-        if projects:
-            condition += f" and project not in ({marks(projects)})"
-            values += projects
-        if call.caller.only_project is not None:
-            condition += " and project = ?"
-            values.append(call.caller.only_project)
-        found += call.rows(sql.format(condition), *values)
-    return found
+    where, values = call.caller.visible()
+    total = "cast(sum(n) as bigint) as n"
+    return call.rows(f"select kind, status, {total} from run_count where {where} group by kind, status having sum(n) > 0", *values)
 
 
 def _label(text: str) -> str:

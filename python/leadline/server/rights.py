@@ -9,6 +9,7 @@ from typing import Any
 ROLES = ("viewer", "runner", "editor", "admin")
 RANK = {role: rank for rank, role in enumerate(ROLES)}
 GRANTABLE = ("viewer", "runner")  # for one template
+NAME = r"[a-z0-9][a-z0-9._-]{0,63}"  # of accounts, projects, secrets and hooks
 
 
 @dataclass(frozen=True)
@@ -63,20 +64,33 @@ class Caller:
         projects = [project for project in self.members if self.only_project in (None, project)]
         return projects, list(self.grants)
 
+    def each_visible(self) -> list[tuple[str, list[Any]]]:
+        """Conditions on run, of which those that this caller may see meet at least one. Each is served by an index of its own."""
+        if self.sees_all:
+            return [("true", [])]
+        projects, templates = self.scopes()
+        within, more = (" and run.project is not null", []) if self.only_project is None else (" and run.project = ?", [self.only_project])
+        return [("run.project = ?", [project]) for project in projects] + [
+            (f"run.template = ?{within}", [template, *more]) for template in templates
+        ]
+
     def visible(self, table: str = "") -> tuple[str, tuple[Any, ...]]:
-        """SQL that is true for rows with columns project and template that this caller may see."""
+        """SQL that is true for rows with columns project and template that this caller may see.
+
+        It is a filter of rows that are found by something else, and no index is taken for it: it may let nearly all rows pass.
+        """
         if self.sees_all:
             return "true", ()
         dot = f"{table}." if table else ""
         projects, templates = self.scopes()
         parts, values = [], list[Any]()
         if projects:
-            parts.append(f"{dot}project in ({marks(projects)})")
+            parts.append(f"coalesce({dot}project, '') in ({marks(projects)})")
             values += projects
         if templates:
-            within = f" and {dot}project = ?" if self.only_project is not None else ""
-            parts.append(f"({dot}template in ({marks(templates)}){within})")
-            values += [*templates, *([self.only_project] if within else [])]
+            within = f" and coalesce({dot}project, '') {'<>' if self.only_project is None else '='} ?"
+            parts.append(f"(coalesce({dot}template, '') in ({marks(templates)}){within})")
+            values += [*templates, self.only_project or ""]
         return f"({' or '.join(parts)})" if parts else "false", tuple(values)
 
 

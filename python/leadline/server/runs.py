@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import json
 import time
-from pathlib import Path
 from typing import Any
 
-from leadline.book.runs import words_of
+from leadline.book.packed import open_log
+from leadline.book.place import Place
+from leadline.book.query import STATUSES, Filter, Within, by_day, each_newest, newest
+from leadline.book.runs import put_labels
 from leadline.book.spool import UID_LENGTH
 from leadline.book.store import Store
 from leadline.errors import LeadlineError
 from leadline.server.operation import Call, Input, Operation, finder
 
 ENDED = ("ok", "failed", "cancelled", "lost", "refused")
-STATUSES = ("running", "ok", "failed", "cancelled", "lost")
 KEY = r"[\w.-]{1,64}"
 OUTPUT_SEARCH_S = 1.0
 RUN = Input("run", "id of the run, its first letters, or `last`", pattern=r"last|[0-9a-z]{1,12}")
 MAIN = "main"
-RARE, RARE_FOR_SOME = 2_000, 50_000  # runs with a label; for who sees but some runs, of which perhaps none has it
 SETTLED_US = 60 * 1_000_000
 BRIEF = (
     "uid",
@@ -74,12 +74,17 @@ def brief(row: dict[str, Any]) -> dict[str, Any]:
     return out | {"argv": json.loads(row["argv_json"]), "pinned": bool(row["pinned"]), "log_bytes": row["log_bytes"]}
 
 
+def within(call: Call) -> Within:
+    """What the caller may see."""
+    return Within(call.caller.each_visible(), call.caller.visible("run"))
+
+
 @finder("run")
 def find_run(call: Call, text: str) -> dict[str, Any]:
     """The run, or what was asked for and has not begun, that the caller may see. Raises LeadlineError."""
     where, values = call.caller.visible()
     if text == "last":
-        rows = call.rows(f"select * from run where {where} order by started desc, id desc limit 1", *values)
+        rows = newest(call.store, Filter(), 1, None, within(call))
     else:
         # By a range, which an index on uid serves.
         rows = call.rows(f"select * from run where uid >= ? and uid < ? and {where} order by uid limit 2", text, text + "{", *values)
@@ -104,7 +109,8 @@ def _as_run(call: Call, launch: dict[str, Any]) -> dict[str, Any]:
     return {
         **none, **empty, "uid": launch["uid"], "kind": "template", "name": name, "status": status,
         "user_name": launch["by_account"], "argv_json": "[]", "inputs_json": launch["inputs_json"], "started": launch["asked"],
-        "summary": launch["note"], "pinned": 0, "events_lost": 0, "project": launch["project"], "template": launch["template"],
+        "summary": launch["note"], "pinned": 0, "events_lost": 0, "log_lost_bytes": 0, "project": launch["project"],
+        "template": launch["template"],
     }  # fmt: skip
 
 
@@ -112,32 +118,17 @@ def _as_run(call: Call, launch: dict[str, Any]) -> dict[str, Any]:
 
 
 def _list(call: Call, inputs: dict[str, Any]) -> Any:
-    where, values = call.caller.visible()
-    parts, given = [where], list(values)
-    for column in ("kind", "name", "status", "project", "template", "host", "parent"):
-        if inputs[column]:
-            parts.append(f"{column} = ?")
-            given.append(inputs[column])
-    if inputs["since_hours"] is not None:
-        parts.append("started >= ?")
-        given.append(call.now - inputs["since_hours"] * 3600 * 1_000_000)
-    if inputs["label"]:
-        key, equals, value = inputs["label"].partition("=")
-        condition, more = _with_label(call, key, value if equals else None)
-        parts.append(condition)
-        given += more
-    if inputs["text"]:
-        words = words_of(inputs["text"])
-        if not words:
-            return {"runs": [], "next": None, "waiting": []}
-        condition, more = call.store.db.with_words(words)
-        parts.append(condition)
-        given += more
+    key, equals, value = (inputs["label"] or "").partition("=")
+    wanted = Filter(
+        **{column: inputs[column] or None for column in ("kind", "name", "status", "project", "template", "host", "parent")},
+        since=None if inputs["since_hours"] is None else call.now - inputs["since_hours"] * 3600 * 1_000_000,
+        labels=((key, value if equals else None),) if key or equals else (), words=inputs["text"] or "",
+    )  # fmt: skip
+    behind = None
     if inputs["before"]:
         started, _, row = inputs["before"].partition("-")
-        parts.append("(started < ? or (started = ? and id < ?))")
-        given += [int(started), int(started), int(row)]
-    rows = call.rows(f"select * from run where {' and '.join(parts)} order by started desc, id desc limit ?", *given, inputs["limit"] + 1)
+        behind = int(started), int(row)
+    rows = newest(call.store, wanted, inputs["limit"] + 1, behind, within(call))
     after = rows[inputs["limit"] - 1] if len(rows) > inputs["limit"] else None
     only = (
         not any(inputs[name] for name in ("kind", "name", "status", "text", "label", "before", "parent", "host"))
@@ -150,14 +141,8 @@ def _list(call: Call, inputs: dict[str, Any]) -> Any:
     }
 
 
-def _with_label(call: Call, key: str, value: str | None) -> tuple[str, list[Any]]:
-    """Runs with a label: of a rare one, by what has it; of a frequent one, by looking at the newest runs until enough have it."""
-    where, values = ("key = ?", [key]) if value is None else ("key = ? and value = ?", [key, value])
-    rare = RARE if call.caller.sees_all else RARE_FOR_SOME
-    found = call.rows(f"select count(*) as n from (select 1 from label where {where} limit ?) l", *values, rare + 1)[0]["n"]
-    if found <= rare:
-        return f"id in (select run from label where {where})", values
-    return f"exists (select 1 from label l where l.run = run.id and {where})", values
+def _days(call: Call, inputs: dict[str, Any]) -> Any:
+    return {"days": by_day(call.store, inputs["days"], call.now, within(call))}
 
 
 def _waiting(call: Call, inputs: dict[str, Any]) -> list[dict[str, Any]]:
@@ -176,12 +161,14 @@ def _waiting(call: Call, inputs: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _search(call: Call, inputs: dict[str, Any]) -> Any:
     """Lines of output with a text, in the newest runs first, within a second."""
-    where, values = call.caller.visible()
     until, found, whole = time.monotonic() + OUTPUT_SEARCH_S, list[dict[str, Any]](), True
-    for row in call.rows(
-        f"select * from run where {where} and (log_bytes > 0 or status = 'running') order by started desc, id desc limit 10000", *values
-    ):
-        line, seen_all = _line_with(call.place.log_of(row["uid"]), inputs["text"].encode(), until)
+    for row in each_newest(call.store, Filter(), within(call)):
+        if time.monotonic() > until:
+            whole = False
+            break
+        if not row["log_bytes"] and row["status"] != "running":
+            continue
+        line, seen_all = _line_with(call.place, row["uid"], inputs["text"].encode(), until)
         whole = whole and seen_all
         if line is not None:
             found.append(brief(row) | {"line": line[0][:500], "at": line[1]})
@@ -190,10 +177,10 @@ def _search(call: Call, inputs: dict[str, Any]) -> Any:
     return {"runs": found, "all_output_searched": whole}
 
 
-def _line_with(path: Path, text: bytes, until: float) -> tuple[tuple[str, int] | None, bool]:
+def _line_with(place: Place, uid: str, text: bytes, until: float) -> tuple[tuple[str, int] | None, bool]:
     """The first line with the text and the byte where it begins; and whether all of the file was looked at."""
     try:
-        with open(path, "rb") as log:
+        with open_log(place, uid) as log:
             kept, at = b"", 0
             while piece := log.read(1 << 20):
                 kept += piece
@@ -217,30 +204,38 @@ def _show(call: Call, _inputs: dict[str, Any]) -> Any:
 
 
 def details(call: Call, row: dict[str, Any]) -> dict[str, Any]:
-    out = brief(row) | {name: row[name] for name in ("cwd", "version", "pid", "events_lost")} | {"inputs": json.loads(row["inputs_json"])}
+    out = brief(row) | {name: row[name] for name in ("cwd", "version", "pid", "events_lost", "log_lost_bytes")}
+    out["inputs"] = json.loads(row["inputs_json"])
     out |= {"labels": {}, "metrics": {}, "artifacts": [], "children": [], "files": [], "facts": {}, "launch": None}
     launch = call.one(
         "select uid, status, template, version, by_account, cause, after, asked, started, note from launch where uid = ?", row["uid"]
     )
     out["launch"] = launch
-    if template := call.one("select name from template where uid = ?", row["template"] or ""):
-        out["template_name"] = template["name"]
+    if template := call.one("select name, baseline from template where uid = ?", row["template"] or ""):
+        out |= {"template_name": template["name"], "baseline": template["baseline"]}
     if row["id"] is None:
         return out
-    of = row["id"]
-    out["labels"] = {r["key"]: r["value"] for r in call.rows("select key, value from label where run = ? order by key", of)}
-    out["metrics"] = {r["name"]: r["value"] for r in call.rows("select name, value from metric where run = ? order by name", of)}
-    out["artifacts"] = call.rows("select n, kind, path, size, hash from artifact where run = ? order by n", of)
-    out["files"] = call.rows("select path, size, modified, hash from run_file where run = ? order by path", of)
-    where, values = call.caller.visible()
-    out["children"] = [
-        brief(r) for r in call.rows(f"select * from run where parent = ? and {where} order by started, id limit 1000", row["uid"], *values)
-    ]
-    if row["facts"] and (facts := call.one("select body from content where hash = ?", row["facts"])):
-        out["facts"] = json.loads(facts["body"])
-    if row["parent"] and (parent := call.one(f"select * from run where uid = ? and {where}", row["parent"], *values)):
-        out["parent_name"] = parent["name"]
+    of = (row["id"],)
+    labels, metrics, out["artifacts"], out["files"], children, facts, parents = call.store.db.answers([
+        ("select key, value from label where run = ? order by key", of),
+        ("select name, value from metric where run = ? order by name", of),
+        ("select n, kind, path, size, hash from artifact where run = ? order by n", of),
+        ("select path, size, modified, hash from run_file where run = ? order by path", of),
+        ("select * from run where parent = ? order by started, id limit 1000", (row["uid"],)),
+        ("select body from content where hash = ?", (row["facts"],)),
+        ("select name, project, template from run where uid = ?", (row["parent"],)),
+    ])  # fmt: skip
+    out["labels"] = {r["key"]: r["value"] for r in labels}
+    out["metrics"] = {r["name"]: r["value"] for r in metrics}
+    out["children"] = [brief(r) for r in children if _seen(call, r)]
+    out["facts"] = json.loads(facts[0]["body"]) if facts else {}
+    if parents and _seen(call, parents[0]):
+        out["parent_name"] = parents[0]["name"]
     return out
+
+
+def _seen(call: Call, row: dict[str, Any]) -> bool:
+    return call.caller.sees_all or call.caller.role(row["project"], row["template"]) is not None
 
 
 # --- changes
@@ -251,7 +246,7 @@ def _label(call: Call, inputs: dict[str, Any]) -> Any:
     run = call.found["id"]
     call.execute("delete from label where run = ? and key = ?", run, inputs["key"])
     if inputs["value"] is not None:
-        call.execute("insert into label values (?, ?, ?)", run, inputs["key"], inputs["value"])
+        put_labels(call.store.db, run, [(inputs["key"], inputs["value"])])
     call.detail = {"key": inputs["key"], "value": inputs["value"]}
     return {
         "run": call.found["uid"],
@@ -312,6 +307,20 @@ OPERATIONS = (
         rows="runs",
         columns=("uid", "started", "name", "status", "line"),
         command="book search",
+        slow=True,
+    ),
+    Operation(
+        "run.days",
+        "GET",
+        "/days",
+        "anyone",
+        "",
+        "Count the runs of each day by how they ended.",
+        _days,
+        (Input("days", "of so many days, up to today", "int", False, 30, least=1, most=36_500),),
+        rows="days",
+        columns=("day", "runs", *STATUSES),
+        command="book days",
     ),
     Operation("run.show", "GET", "/runs/{run}", "viewer", "run", "Show one run.", _show, (RUN,), command="book show"),
     Operation(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 from collections.abc import Mapping
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from cronsim import CronSim
 
 SHOWN = 5
+LAST_YEAR = 9998
 LATE_US = 60 * 1_000_000  # later than this, nobody was there at the time: a slot that was missed
 OPEN = "('waiting', 'approval', 'queued', 'started', 'cancelling')"
 
@@ -43,7 +45,7 @@ def slots(cron: str, zone: str, after_us: int) -> CronSim:
     except ImportError:
         raise LeadlineError("unsupported", "schedules need the package cronsim", hint="pip install 'leadline[web]'") from None
     try:
-        after = datetime.fromtimestamp(after_us / 1e6, timezone.utc).astimezone(_zone(zone))
+        after = datetime.fromtimestamp(after_us / 1e6, UTC).astimezone(_zone(zone))
         return CronSim(cron, after)
     except (CronSimError, OverflowError) as e:
         raise LeadlineError(
@@ -67,15 +69,23 @@ def next_slot(cron: str, zone: str, after_us: int) -> int | None:
         return None
 
 
+def next_due(row: Mapping[str, Any], after_us: int) -> tuple[int, int] | None:
+    """Its next slot, and when that begins: the same for every server that looks. None: never again."""
+    slot = next_slot(row["cron"], row["zone"], after_us)
+    if slot is None:
+        return None
+    drawn = int.from_bytes(hashlib.sha256(f"{row['uid']} {slot}".encode()).digest()[:8], "big")
+    return slot, slot + drawn % (row["jitter_s"] * 1_000_000 + 1)
+
+
 def next_slots(row: Mapping[str, Any], now: int) -> list[int]:
     if not row["active"] or row["next_due"] is None:
         return []
-    if not row["cron"]:
-        return [row["next_due"]]
-    out, at = list[int](), now
-    while len(out) < SHOWN and (found := next_slot(row["cron"], row["zone"], at)) is not None:
-        out.append(found)
-        at = found
+    out, at = [int(row["next_due"])] if row["next_due"] > now or not row["cron"] else list[int](), now
+    while row["cron"] and len(out) < SHOWN and (found := next_due(row, at)) is not None:
+        at = found[0]
+        if not out or found[1] > out[-1]:
+            out.append(found[1])
     return out
 
 
@@ -85,6 +95,8 @@ def once_at(text: str, zone: str) -> int:
         at = datetime.fromisoformat(text)
     except ValueError:
         raise LeadlineError("usage", f"{text[:40]!r} is no time", hint="2026-12-24 18:30", where="at") from None
+    if at.year > LAST_YEAR:  # in another zone it may be in a year that a calendar has not
+        raise LeadlineError("usage", f"{text[:40]!r} is too far away", where="at")
     return int((at if at.tzinfo else at.replace(tzinfo=_zone(zone))).timestamp() * 1e6)
 
 
@@ -99,7 +111,7 @@ def _list(call: Call, _inputs: dict[str, Any]) -> Any:
 
 
 def _shown(call: Call, row: dict[str, Any]) -> dict[str, Any]:
-    names = ("uid", "project", "template", "name", "cron", "zone", "overlap", "catch_up", "next_due", "by_account", "created")
+    names = ("uid", "project", "template", "name", "cron", "zone", "jitter_s", "overlap", "catch_up", "next_due", "by_account", "created")
     last = call.one("select due, launch, note from schedule_fire where schedule = ? order by due desc limit 1", row["uid"])
     shown = {name: row[name] for name in names}
     fired = {
@@ -118,18 +130,20 @@ def _save(call: Call, inputs: dict[str, Any]) -> Any:
         raise LeadlineError(
             "usage", "a schedule has either cron or at", hint='--cron "30 2 * * 1-5", or --at "2026-12-24 18:30"', where="cron"
         )
-    due = next_slot(cron, zone, call.now) if cron else once_at(at, zone)
+    uid, jitter_s = new_uid(), inputs["jitter_s"] if cron else 0
+    coming = next_due({"uid": uid, "cron": cron, "zone": zone, "jitter_s": jitter_s}, call.now) if cron else None
+    due = once_at(at, zone) if not cron else coming[1] if coming else None
     if due is None or due <= call.now:
         raise LeadlineError("usage", "the time of the schedule is over, or never comes", where="cron" if cron else "at")
     questions = survey.read_survey(json.loads(call.found["spec_json"])["survey"])
     given = inputs["inputs"] or {}
-    if any(question.kind == "secret" and name in given for name, question in questions.items()):
+    if not survey.secret_names(questions).isdisjoint(given):
         raise LeadlineError("usage", "a schedule keeps no secrets", hint="give the template a secret of the project", where="inputs")
     survey.answers(questions, given)
-    uid = new_uid()
     call.execute(
-        "insert into schedule values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", uid, call.found["project"], call.found["uid"], cron, zone,
+        "insert into schedule values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", uid, call.found["project"], call.found["uid"], cron, zone,
         inputs["overlap"], inputs["catch_up"], json.dumps(given, ensure_ascii=False), 1, due, call.caller.name, call.now,
+        jitter_s,
     )  # fmt: skip
     call.detail = {"schedule": uid, "cron": cron, "at": at, "zone": zone}
     row = call.rows("select s.*, t.name from schedule s join template t on t.uid = s.template where s.uid = ?", uid)[0]
@@ -144,7 +158,8 @@ def _set(call: Call, inputs: dict[str, Any]) -> Any:
     row = call.found
     due = row["next_due"]
     if inputs["active"] and row["cron"]:
-        due = next_slot(row["cron"], row["zone"], call.now)
+        coming = next_due(row, call.now)
+        due = coming[1] if coming else None
     call.execute("update schedule set active = ?, next_due = ? where uid = ?", int(inputs["active"]), due, row["uid"])
     call.detail = {"active": inputs["active"]}
     return {"schedule": row["uid"], "active": inputs["active"]}
@@ -171,7 +186,8 @@ def fire(place: Place, store: Store) -> None:
 def _fire(place: Place, store: Store, row: Mapping[str, Any], now: int) -> None:
     """Within a transaction: who moves next_due on has the slot."""
     due = row["next_due"]
-    coming = next_slot(row["cron"], row["zone"], now) if row["cron"] else None
+    found = next_due(row, now) if row["cron"] else None
+    coming = found[1] if found else None
     sql = "update schedule set next_due = ?, active = ? where uid = ? and active = 1 and next_due = ?"
     if store.db.execute(sql, (coming, int(coming is not None), row["uid"], due)).rowcount != 1:
         return
@@ -226,6 +242,7 @@ OPERATIONS = (
             TEMPLATE, Input("cron", "minute hour day month weekday, as in 30 2 * * 1-5", required=False),
             Input("at", "once, at this local time: 2026-12-24 18:30", required=False),
             Input("zone", "time zone of both, such as Europe/Prague", required=False, default="UTC"),
+            Input("jitter_s", "begin up to so many seconds later, so that not all begin at once", "int", False, 0, least=0, most=86400),
             Input("overlap", "when the one before still runs", "enum", False, "skip", ("skip", "queue")),
             Input("catch_up", "when no server ran at the time: nothing, or the last one", "enum", False, "none", ("none", "last")),
             Input("inputs", 'values that the survey asks for: {"size": 1000}', "json", False),

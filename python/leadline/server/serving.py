@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from leadline.book.place import Place
 from leadline.book.store import Store
 from leadline.errors import LeadlineError
-from leadline.server import background, login
+from leadline.server import background, login, oidc
 
 DEFAULT = "127.0.0.1:9191"
 GRACE_S = 2  # for answers under way; streams of output are cut then, and taken up again by their byte offset
@@ -27,6 +27,7 @@ class Options:
     certificate: str = ""
     key: str = ""
     proxies: tuple[str, ...] = ()
+    provider: str = ""
 
 
 def addresses(listen: str) -> tuple[str, int]:
@@ -59,12 +60,14 @@ def serve(place: Place, options: Options, ready: Callable[[str], None]) -> None:
 
         from leadline.server.housekeeping import Housekeeping
         from leadline.server.web.app import build
+        from leadline.server.web.protocol import Impatient
         from leadline.server.web.site import Site
     except ImportError as e:
         raise LeadlineError(
             "unsupported", f"the pages need packages that are not installed ({e.name})", hint="pip install 'leadline[web]'"
         ) from None
     os.umask(0o077)
+    provider = oidc.Provider(oidc.read_client(options.provider)) if options.provider else None
     store = Store(place)
     sock, loopback = listening(*addresses(options.listen))
     has_users = login.has_users(store)
@@ -85,10 +88,11 @@ def serve(place: Place, options: Options, ready: Callable[[str], None]) -> None:
     housekeeping = Housekeeping(place)
     try:
         config = uvicorn.Config(
-            build(Site(place, loopback), housekeeping.working), log_level="warning", access_log=False, server_header=False,
+            build(Site(place, loopback, provider), housekeeping.working), log_level="error", access_log=False, server_header=False,
             timeout_graceful_shutdown=GRACE_S, limit_concurrency=MOST_AT_ONCE, timeout_keep_alive=20, lifespan="on",
             ssl_certfile=options.certificate or None, ssl_keyfile=options.key or None,
-            proxy_headers=bool(options.proxies), forwarded_allow_ips=list(options.proxies) or None, ws="none", http="h11", loop="asyncio",
+            proxy_headers=bool(options.proxies), forwarded_allow_ips=list(options.proxies) or None, ws="none", http=Impatient,
+            loop="asyncio",
         )  # fmt: skip
         config.load()
     except (OSError, ssl.SSLError) as e:

@@ -19,12 +19,13 @@ if TYPE_CHECKING:
     from leadline.book.supervisor import Request
 
 INPUTS = "LEADLINE_INPUTS"  # in the environment of a run: a JSON file of its inputs, for its user alone
+CHECKOUT = (sys.executable, "-m", "leadline.book.checkout")
 SHORTEST_HIDDEN = 4  # a shorter secret in the output is not hidden: too much else would be
 
 
 def folder_of(place: Place, uid: str) -> Path:
     """What a run gets and where it may work. The part with secrets is in memory where the host has such a place."""
-    return place.root / "work" / uid
+    return place.work_of(uid)
 
 
 def inputs_of(uid: str) -> Path:
@@ -33,8 +34,10 @@ def inputs_of(uid: str) -> Path:
     return base / f"leadline-{os.getuid()}" / uid
 
 
-def start(place: Place, uid: str, spec: Mapping[str, Any], name: str, values: Mapping[str, Any], secrets: Mapping[str, Any]) -> None:
-    """Raises LeadlineError when it cannot even begin; a program that is not there is a run that failed."""
+def start(
+    place: Place, uid: str, spec: Mapping[str, Any], name: str, values: Mapping[str, Any], secrets: Mapping[str, Any], key: str = ""
+) -> None:
+    """key: for the repository. Raises LeadlineError when it cannot even begin; a program that is not there is a run that failed."""
     from leadline.book import command
 
     given = {name: value for name, value in values.items() if value is not None}
@@ -44,8 +47,13 @@ def start(place: Place, uid: str, spec: Mapping[str, Any], name: str, values: Ma
             work.mkdir(mode=0o700, parents=True, exist_ok=True)
         make = _of_ansible if spec["kind"] == "ansible" else _of_command
         request = make(uid, spec, name, given, {name: str(value) for name, value in secrets.items()})
+        key_file = [str(_write_private(uid, "key", key.strip() + "\n"))] if key else []
     except OSError as e:
         raise LeadlineError("storage", f"the run cannot be started: {e.strerror}", where=str(e.filename or "")) from e
+    if repository := spec.get("repository"):
+        with_key = ["--key", *key_file] if key_file else []
+        request.shown, request.argv = request.argv, [*CHECKOUT, *with_key, repository["url"], repository["ref"], *request.argv]
+        request.remove = [*request.remove, *key_file]
     request.cwd = str(work)
     request.env = {**request.env, VARIABLE: place.variable}
     try:
@@ -62,7 +70,7 @@ def _of_command(uid: str, spec: Mapping[str, Any], name: str, values: dict[str, 
     questions = dict.fromkeys(spec["survey"])
     words = survey.filled(spec["command"], questions | values)
     argv = [sys.executable, "-m", "leadline", *words] if spec["kind"] == "leadline" else words
-    inputs = str(_write_inputs(uid, values | secrets))
+    inputs = str(_write_private(uid, "inputs.json", json.dumps(values | secrets, ensure_ascii=False)))
     hidden = [secret for secret in secrets.values() if len(secret) >= SHORTEST_HIDDEN]
     environment = {INPUTS: inputs, "PYTHONUNBUFFERED": "1"}
     return Request(argv, uid, "template", name, inputs=values, env=environment, secrets=hidden, remove=[inputs])
@@ -71,20 +79,22 @@ def _of_command(uid: str, spec: Mapping[str, Any], name: str, values: dict[str, 
 def _of_ansible(uid: str, spec: Mapping[str, Any], name: str, values: dict[str, Any], secrets: dict[str, str]) -> Request:
     from leadline.book.ansible.playbook import Playbook, prepare
 
-    return prepare(Playbook.of_template(spec["ansible"], values, secrets), uid=uid).request(name, inputs=values)
+    asked = survey.filled_options(spec["ansible"], dict.fromkeys(spec["survey"]) | values)
+    playbook = Playbook.of_template(asked, values, secrets, in_checkout=bool(spec.get("repository")))
+    return prepare(playbook, uid=uid).request(name, inputs=values)
 
 
-def _write_inputs(uid: str, values: Mapping[str, Any]) -> Path:
+def _write_private(uid: str, name: str, text: str) -> Path:
     folder = inputs_of(uid)
     folder.parent.mkdir(mode=0o700, exist_ok=True)
     about = folder.parent.lstat()
     if about.st_uid != os.getuid() or about.st_mode & 0o077 or folder.parent.is_symlink():
         raise LeadlineError("rights", "the folder for inputs belongs to somebody else", where=str(folder.parent))
-    folder.mkdir(mode=0o700)
-    file = folder / "inputs.json"
+    folder.mkdir(mode=0o700, exist_ok=True)  # within ours, nobody else makes one
+    file = folder / name
     fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with open(fd, "w", encoding="utf-8") as out:
-        json.dump(values, out, ensure_ascii=False)
+        out.write(text)
     return file
 
 

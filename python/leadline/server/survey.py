@@ -56,6 +56,11 @@ def _question(name: str, about: Any) -> Input:
     return out
 
 
+def secret_names(survey: Mapping[str, Input]) -> set[str]:
+    """What is asked for as a secret."""
+    return {name for name, question in survey.items() if question.kind == "secret"}
+
+
 def answers(survey: Mapping[str, Input], given: Mapping[str, Any]) -> dict[str, Any]:
     """Raises LeadlineError for the first value that is wrong, missing, or not asked for."""
     for name in given:
@@ -89,6 +94,20 @@ def filled(words: Sequence[str], values: Mapping[str, Any]) -> list[str]:
             raise LeadlineError("usage", f"{names[0]} begins with -, which a command takes for an option", where=names[0])
         out.append(new)
     return out
+
+
+ASKED_FOR = ("limit", "tags", "skip_tags", "check", "diff", "forks", "verbosity")  # options of a playbook that a value may stand in
+
+
+def filled_options(options: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of a playbook with {name} replaced; one that is only {name} becomes the value itself, or is left out."""
+    out = dict(options)
+    for key in ASKED_FOR:
+        word = out.get(key)
+        if isinstance(word, str) and (names := _PLACEHOLDER.findall(word)):
+            alone = word == f"{{{names[0]}}}" and names[0] in values
+            out[key] = values[names[0]] if alone and not isinstance(values[names[0]], str) else "".join(filled([word], values))
+    return {key: value for key, value in out.items() if value is not None}
 
 
 def as_text(value: Any) -> str:

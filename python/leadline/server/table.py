@@ -2,9 +2,29 @@
 
 from __future__ import annotations
 
-from leadline.server import accounts, comparing, hooks, launches, output, playbooks, prometheus, runs, schedules, templates, vault
+from leadline.server import (
+    accounts,
+    comparing,
+    hooks,
+    hosts,
+    launches,
+    links,
+    oidc,
+    output,
+    playbooks,
+    prometheus,
+    runs,
+    schedules,
+    templates,
+    totp,
+    variables,
+    vault,
+)
 from leadline.server.operation import Operation
 
-PARTS = (runs, output, playbooks, comparing, templates, launches, schedules, hooks, vault, accounts, prometheus)
+PARTS = (
+    runs, output, playbooks, hosts, comparing, templates, launches, schedules, hooks, variables, vault, accounts, links, totp, oidc,
+    prometheus,
+)  # fmt: skip
 OPERATIONS: tuple[Operation, ...] = tuple(operation for part in PARTS for operation in part.OPERATIONS)
 BY_NAME = {operation.name: operation for operation in OPERATIONS}

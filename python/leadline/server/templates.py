@@ -5,19 +5,22 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from collections.abc import Collection
 from typing import Any
 
 from leadline.book.spool import new_uid
 from leadline.errors import LeadlineError
-from leadline.server import survey
+from leadline.server import survey, variables
 from leadline.server.accounts import PROJECT
 from leadline.server.operation import Call, Input, Operation, finder
+from leadline.server.rights import NAME as SECRET_NAME
+from leadline.server.runs import RUN, find_run
 
 KINDS = ("command", "leadline", "ansible")
 WHEN = ("ok", "failed", "always")
 MOST_WORDS = 1000
 # Commands of leadline that would change who may do what, or start what is not watched.
-NOT_FROM_TEMPLATES = ("serve", "user", "token", "secret", "template", "schedule", "hook", "book")
+NOT_FROM_TEMPLATES = ("serve", "user", "token", "secret", "variables", "template", "schedule", "hook", "book")
 
 
 LAUNCHES_END = """
@@ -45,9 +48,17 @@ def spec_of(row: dict[str, Any]) -> dict[str, Any]:
     return spec
 
 
-def shown(row: dict[str, Any]) -> dict[str, Any]:
-    names = ("uid", "project", "name", "version", "changed", "changed_by")
-    return {name: row[name] for name in names} | spec_of(row)
+def shown(call: Call, row: dict[str, Any]) -> dict[str, Any]:
+    """Without what follows it in projects that the caller does not see."""
+    names = ("uid", "project", "name", "version", "changed", "changed_by", "baseline")
+    out = {name: row[name] for name in names} | spec_of(row)
+    out["then"] = {uid: about for uid, about in out["then"].items() if _is_seen(call, uid)}
+    return out
+
+
+def _is_seen(call: Call, uid: str) -> bool:
+    row = call.one("select project from template where uid = ?", uid)
+    return row is not None and call.caller.role(row["project"], uid) is not None
 
 
 def _list(call: Call, inputs: dict[str, Any]) -> Any:
@@ -57,14 +68,14 @@ def _list(call: Call, inputs: dict[str, Any]) -> Any:
         if call.caller.role(row["project"], row["uid"]) is None or inputs["project"] not in (None, row["project"]):
             continue
         last = call.one("select uid, status, started from run where template = ? order by started desc limit 1", row["uid"])
-        found.append(shown(row) | {"last_run": last["uid"] if last else None, "last_status": last["status"] if last else None})
+        found.append(shown(call, row) | {"last_run": last["uid"] if last else None, "last_status": last["status"] if last else None})
     return {"templates": found}
 
 
 def _show(call: Call, _inputs: dict[str, Any]) -> Any:
     row = call.found
     role = call.caller.role(row["project"], row["uid"])
-    return {"template": shown(row), "role": role}
+    return {"template": shown(call, row), "role": role}
 
 
 def _save(call: Call, inputs: dict[str, Any]) -> Any:
@@ -86,7 +97,9 @@ def _save(call: Call, inputs: dict[str, Any]) -> Any:
             uid,
         )
     else:
-        call.execute("insert into template values (?, ?, ?, ?, ?, ?, ?)", uid, project, name, version, text, call.now, call.caller.name)
+        columns = "uid, project, name, version, spec_json, changed, changed_by"
+        values = uid, project, name, version, text, call.now, call.caller.name
+        call.execute(f"insert into template ({columns}) values (?, ?, ?, ?, ?, ?, ?)", *values)
     call.execute("insert into template_version values (?, ?, ?, ?, ?)", uid, version, text, call.now, call.caller.name)
     call.detail = {"template": uid, "version": version, "before": spec_of(old) if old else None, "after": spec}
     return {"template": uid, "version": version}
@@ -96,18 +109,23 @@ def read_spec(call: Call, inputs: dict[str, Any]) -> dict[str, Any]:
     """What is kept of a template. Raises LeadlineError."""
     kind = inputs["kind"]
     questions = survey.read_survey(inputs["survey"] or {})
+    groups = variables.read_names(inputs["variables"] or "")
+    shared = variables.of_groups(call, inputs["project"], groups)
     secrets = _secrets(inputs["secrets"] or {}, questions)
+    repository = _repository(inputs["repository"], inputs["folder"] or "")
     spec: dict[str, Any] = {
-        "kind": kind, "about": inputs["about"] or "", "survey": inputs["survey"] or {}, "secrets": secrets, "approval": inputs["approval"],
+        "kind": kind, "repository": repository, "about": inputs["about"] or "", "survey": inputs["survey"] or {}, "secrets": secrets,
+        "variables": groups,
+        "approval": inputs["approval"],
         "at_once": inputs["at_once"], "then": _then(call, inputs["then"] or {}, questions),
     }  # fmt: skip
     if kind == "ansible":
-        return spec | {"command": [], "folder": inputs["folder"] or "", "ansible": _ansible(inputs["ansible"] or {})}
+        return spec | {"command": [], "folder": inputs["folder"] or "", "ansible": _ansible(inputs["ansible"] or {}, questions, shared)}
     words = _words(inputs["command"] or "")
     if kind == "leadline" and words[0] in NOT_FROM_TEMPLATES:
         raise LeadlineError("usage", f"a template cannot start leadline {words[0]}", where="command")
     for name in sorted(survey.placeholders(words)):
-        if name in secrets or (name in questions and questions[name].kind == "secret"):
+        if name in secrets or name in survey.secret_names(questions):
             raise LeadlineError(
                 "usage", f"{name} is a secret: it cannot be part of a command, which every user of the host can see",
                 hint="read it from the JSON file that LEADLINE_INPUTS names", where="command",
@@ -131,6 +149,22 @@ def _words(command: str) -> list[str]:
             "usage", "the program itself cannot be asked for", hint="begin with a program, as in ./load.sh {size}", where="command"
         )
     return words
+
+
+def _repository(given: dict[str, Any] | None, folder: str) -> dict[str, str]:
+    from leadline.book.checkout import check
+
+    if not given:
+        return {}
+    found = {"ref": "HEAD"} | given
+    if not {"url"} <= set(found) <= {"url", "ref", "key"} or not all(isinstance(value, str) for value in found.values()):
+        raise LeadlineError("usage", "the repository is no url with a ref", hint=REPOSITORY, where="repository")
+    if folder:
+        raise LeadlineError("usage", "a repository is put into a folder of its own for each run", where="folder")
+    check(found["url"], found["ref"])
+    if "key" in found and not re.fullmatch(SECRET_NAME, found["key"]):
+        raise LeadlineError("usage", "the key is no name of a secret", hint=REPOSITORY, where="repository")
+    return found
 
 
 def _secrets(given: dict[str, Any], questions: dict[str, Input]) -> dict[str, str]:
@@ -160,13 +194,13 @@ def _then(call: Call, given: dict[str, Any], questions: dict[str, Input]) -> dic
         found = find_template(Call(call.operation, call.caller, call.store, call.place), text)
         call.need("runner", found["project"], found["uid"])
         for mine in about.get("pass", {}).values():
-            if mine not in questions or questions[mine].kind == "secret":
+            if mine not in questions or mine in survey.secret_names(questions):
                 raise LeadlineError("usage", f"{str(mine)[:60]} cannot be passed on: it is not asked for, or a secret", where="then")
         out[found["uid"]] = {"when": about.get("when", "ok"), "pass": about.get("pass", {})}
     return out
 
 
-def _ansible(given: dict[str, Any]) -> dict[str, Any]:
+def _ansible(given: dict[str, Any], questions: dict[str, Input], shared: Collection[str]) -> dict[str, Any]:
     from leadline.book.ansible.playbook import Playbook
 
     if not isinstance(given.get("playbook"), str):
@@ -176,6 +210,9 @@ def _ansible(given: dict[str, Any]) -> dict[str, Any]:
     for name, value in given.items():
         if isinstance(value, str) and (value.startswith("-") or "\0" in value):
             raise LeadlineError("usage", f"{name[:40]} of ansible begins with -", where="ansible")
+    for name in survey.placeholders([str(given.get(key, "")) for key in survey.ASKED_FOR]):
+        if name not in {*questions, *shared} or name in survey.secret_names(questions):
+            raise LeadlineError("usage", f"{name} stands in an option, and is not asked for, no variable, or a secret", where="ansible")
     try:
         Playbook.of_template(given, {}, {})
     except (TypeError, ValueError) as e:
@@ -196,6 +233,20 @@ def _delete(call: Call, _inputs: dict[str, Any]) -> Any:
     return {"deleted": uid}
 
 
+def _baseline(call: Call, inputs: dict[str, Any]) -> Any:
+    uid, run = call.found["uid"], None
+    if inputs["run"] is not None:
+        found = find_run(call, inputs["run"])
+        if found["template"] != uid or found["ended"] is None:
+            raise LeadlineError("usage", f"run {found['uid']} is none of this template, or has not ended", where="run")
+        run = found["uid"]
+    call.execute("update template set baseline = ? where uid = ?", run, uid)
+    call.object, call.detail = uid, {"before": call.found["baseline"], "after": run}
+    return {"template": uid, "baseline": run}
+
+
+PLAYBOOK = '{"playbook": "/srv/site.yml", "inventory": "/srv/hosts", "limit": "{where}"}'
+REPOSITORY = '{"url": "git@git.example:load.git", "ref": "main", "key": "deploy"}'
 TEMPLATE = Input("template", "id of the template, or project/name")
 NAME = Input("name", "name of the template: letters, digits, . _ - and blanks", pattern=r"[\w.-][\w. -]{0,99}")
 OPERATIONS = (
@@ -209,16 +260,24 @@ OPERATIONS = (
         "template.save", "PUT", "/projects/{project}/templates/{name}", "editor", "project", "Create a template, or change it.", _save,
         (
             PROJECT, NAME, Input("kind", "what it runs", "enum", False, "command", KINDS),
-            Input("command", "program and arguments, without a shell; {name} stands for a value of the survey", required=False),
+            Input("command", "program and arguments, without a shell; {name} stands for an answer or a variable", required=False),
             Input("about", "what it does, in a sentence", required=False),
             Input("survey", 'what is asked before it starts: {"size": {"kind": "int", "help": "rows", "default": 1000}}', "json", False),
             Input("secrets", 'secrets of the project that it gets in the file LEADLINE_INPUTS: {"password": "prod-db"}', "json", False),
+            Input("variables", "groups of variables that it gets, the later before the earlier: common, prod", required=False),
             Input("folder", "where it runs; by default a new folder of its own", required=False),
+            Input("repository", f"a git repository, put into its folder before it begins: {REPOSITORY}", "json", False),
             Input("approval", "wait until an editor approves", "bool", False, False),
             Input("at_once", "most runs of it at the same time", "int", False, 1, least=1, most=100),
             Input("then", 'what follows when it has ended: {"main/check": {"when": "ok", "pass": {"their": "mine"}}}', "json", False),
-            Input("ansible", 'of kind ansible: {"playbook": "/srv/site.yml", "inventory": "/srv/hosts"}', "json", False),
+            Input("ansible", f"of kind ansible: {PLAYBOOK}", "json", False),
         ), follows="leadline template start {template}",
+    ),
+    Operation(
+        "template.baseline", "PUT", "/templates/{template}/baseline", "editor", "template",
+        "Name the run that others of a template are compared with. It is not pruned.", _baseline,
+        (TEMPLATE, Input("run", "a run of it that has ended; without one it has no baseline", required=False, pattern=RUN.pattern)),
+        words=("run",),
     ),
     Operation(
         "template.delete", "DELETE", "/templates/{template}", "editor", "template", "Remove a template, not its runs.", _delete, (TEMPLATE,)

@@ -8,9 +8,11 @@ import os
 from typing import Any
 
 from leadline.book.place import Place
+from leadline.book.store import Store
 from leadline.errors import LeadlineError
-from leadline.server.accounts import NAME, PROJECT
+from leadline.server.accounts import PROJECT
 from leadline.server.operation import Call, Input, Operation
+from leadline.server.rights import NAME
 
 KEY_BYTES, NONCE_BYTES = 32, 12
 
@@ -68,8 +70,10 @@ def unlock(place: Place, key_id: str, nonce: str, ciphertext: str, about: str) -
         raise LeadlineError("invalid", "a secret in the store was changed", detail=about) from None
 
 
-def value_of(place: Place, row: dict[str, Any]) -> str:
-    return unlock(place, row["key_id"], row["nonce"], row["ciphertext"], f"{row['project']}/{row['name']}")
+def find(place: Place, store: Store, project: str, name: str) -> str | None:
+    """The value of a secret; None when there is none of that name. Raises LeadlineError when it cannot be opened."""
+    rows = store.rows("select key_id, nonce, ciphertext from secret where project = ? and name = ?", (project, name))
+    return unlock(place, rows[0]["key_id"], rows[0]["nonce"], rows[0]["ciphertext"], f"{project}/{name}") if rows else None
 
 
 def _make_key(call: Call, _inputs: dict[str, Any]) -> Any:

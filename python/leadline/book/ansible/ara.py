@@ -11,7 +11,7 @@ import sqlite3
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -239,6 +239,6 @@ class _Playbook:
 def _us(text: str) -> int:
     """Microseconds since 1970 of a time as Django stores it. Raises ValueError."""
     at = datetime.fromisoformat(text)
-    epoch = datetime(1970, 1, 1, tzinfo=timezone.utc)
-    since = (at if at.tzinfo else at.replace(tzinfo=timezone.utc)) - epoch
+    epoch = datetime(1970, 1, 1, tzinfo=UTC)
+    since = (at if at.tzinfo else at.replace(tzinfo=UTC)) - epoch
     return (since.days * 86400 + since.seconds) * 1_000_000 + since.microseconds

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from leadline.book.events import Event, number, run_id, taken, text, whole
-from leadline.book.runs import index_words
+from leadline.book.runs import index_words, put_labels
 from leadline.book.store import Db
 
 NEWEST_FORMAT = 1
@@ -183,9 +183,7 @@ def message_of(content: dict[str, Any]) -> str:
 
 
 def _labels(db: Db, run: int, labels: dict[str, Any]) -> None:
-    sql = "insert into label values (?, ?, ?) on conflict (run, key) do update set value = excluded.value"
-    for key, value in list(labels.items())[:1000]:
-        db.execute(sql, (run, text(key, 200), text(str(value), 1000)))
+    put_labels(db, run, [(text(key, 200), text(str(value), 1000)) for key, value in list(labels.items())[:1000]])
 
 
 def _facts(db: Db, run: int, host: str, action: str, content: dict[str, Any]) -> None:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from leadline.book.supervisor import Request
 
 PROGRAM = "ansible-playbook"
+INTERRUPTED = 99  # its exit code after Ctrl-C
 SECRETS = "LEADLINE_SECRETS"  # in the environment: the path of a file with what the plugin must take out
 JOIN = "LEADLINE_ANSIBLE_RUN"  # in the environment: the uid of the run that the events belong to
 _PREFIX = "leadline-playbook-"
@@ -65,9 +66,12 @@ class Playbook:
     private_key: str = ""
     more: Sequence[str] = ()  # further arguments for ansible-playbook, as they are
     program: str = PROGRAM
+    in_checkout: bool = False  # paths are of a repository that is not there yet
 
     @staticmethod
-    def of_template(spec: Mapping[str, Any], inputs: Mapping[str, Any], secrets: Mapping[str, str]) -> Playbook:
+    def of_template(
+        spec: Mapping[str, Any], inputs: Mapping[str, Any], secrets: Mapping[str, str], *, in_checkout: bool = False
+    ) -> Playbook:
         """What a template says, with the answers and secrets it got. Secrets of the names in ROLES are no variables: they open vaults,
         log in or become root. Raises LeadlineError."""
         known = ("playbook", "inventory", *_FROM_TEMPLATE)
@@ -83,7 +87,7 @@ class Playbook:
         if secrets.get("vault_password"):
             roles["vault_passwords"] = {"default": secrets["vault_password"]}
         variables = {name: value for name, value in secrets.items() if name not in ROLES and value}
-        return Playbook(str(spec["playbook"]), inputs=inputs, secrets=variables, **where, **given, **roles)
+        return Playbook(str(spec["playbook"]), inputs=inputs, secrets=variables, in_checkout=in_checkout, **where, **given, **roles)
 
     def known_secrets(self) -> list[str]:
         values = [*self.secrets.values(), *self.vault_passwords.values(), self.become_password, self.connection_password, self.private_key]
@@ -94,7 +98,7 @@ class Playbook:
 class Prepared:
     """Ready to be started. environment: what to add to one's own. secrets: texts that must not be in the log, in all their forms.
 
-    The files stay while we live, or a process that was started with this environment; then any later `prepare` removes them.
+    The files stay while we live, and while a run that was asked for by `request` does; then any later `prepare` removes them.
     """
 
     argv: list[str]
@@ -111,7 +115,7 @@ class Prepared:
         own: dict[str, Any] = {"uid": self.uid} if self.uid else {}
         return Request(
             self.argv, kind="ansible", name=name, labels=dict(labels or {}), env=self.environment, secrets=self.secrets, remove=files,
-            **own, **more,
+            interrupted_code=INTERRUPTED, **own, **more,
         )  # fmt: skip
 
     def remove(self) -> None:
@@ -178,29 +182,22 @@ def memory_folder() -> str:
 def sweep() -> int:
     """Removes what runs left behind whose processes are gone; how many."""
     left = [folder for place in {memory_folder(), tempfile.gettempdir()} for folder in Path(place).glob(f"{_PREFIX}*") if _is_left(folder)]
-    used = b"\0".join(_environment_of(pid) for pid in proc.all_pids()) if left else b""
-    gone = [folder for folder in left if f"{SECRETS}={folder}/".encode() not in used]
-    for folder in gone:
+    for folder in left:
         shutil.rmtree(folder, ignore_errors=True)
-    return len(gone)
+    return len(left)
 
 
 def _is_left(folder: Path) -> bool:
-    """Who made it is gone. Its name has the pid, and when that process began."""
+    """Who made it is gone, and no run uses it. Its name has the pid, and when that process began."""
+    from leadline.book.supervisor import is_held
+
     try:
         about = folder.lstat()
         pid, started = folder.name.removeprefix(_PREFIX).split("-")[:2]
-        return about.st_uid == os.getuid() and stat.S_ISDIR(about.st_mode) and proc.start_ticks(int(pid)) != int(started)
+        ours = about.st_uid == os.getuid() and stat.S_ISDIR(about.st_mode)
+        return ours and proc.start_ticks(int(pid)) != int(started) and not is_held(folder)
     except (OSError, ValueError):
         return False
-
-
-def _environment_of(pid: int) -> bytes:
-    try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            return file.read()
-    except OSError:
-        return b""
 
 
 def _yaml(value: Any, trusted: bool) -> str:
@@ -216,7 +213,8 @@ def _yaml(value: Any, trusted: bool) -> str:
 
 
 def _inventories(playbook: Playbook, folder: Path) -> list[str]:
-    words = [word for path in playbook.inventories for word in ("-i", os.path.abspath(path))]
+    paths = [path if playbook.in_checkout else os.path.abspath(path) for path in playbook.inventories]
+    words = [word for path in paths for word in ("-i", path)]
     if playbook.inventory_text:
         words += ["-i", str(_write(folder / "hosts", playbook.inventory_text))]
     return words
@@ -268,11 +266,12 @@ def _check(playbook: Playbook) -> None:
         raise LeadlineError("usage", "the limit must not name a file", where=playbook.limit)
     if any("," in tag for tag in (*playbook.tags, *playbook.skip_tags)):
         raise LeadlineError("usage", "a tag has no comma", where=", ".join((*playbook.tags, *playbook.skip_tags)))
-    if not os.path.isfile(playbook.path):
-        raise LeadlineError("not_found", "there is no such playbook", where=playbook.path)
-    for path in playbook.inventories:
-        if not os.path.exists(path):
-            raise LeadlineError("not_found", "there is no such inventory", where=path)
+    if not playbook.in_checkout:
+        if not os.path.isfile(playbook.path):
+            raise LeadlineError("not_found", "there is no such playbook", where=playbook.path)
+        for path in playbook.inventories:
+            if not os.path.exists(path):
+                raise LeadlineError("not_found", "there is no such inventory", where=path)
     for user in (playbook.user, playbook.become_user):
         if user and not _USER.fullmatch(user):
             raise LeadlineError("usage", "that is no name of a user", where=user)

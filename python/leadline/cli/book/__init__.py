@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from leadline.cli import SETTINGS
@@ -9,8 +11,17 @@ from leadline.cli.book import change, importing, look, results
 from leadline.cli.book.log import log
 
 
+class BookGroup(click.Group):
+    def invoke(self, ctx: click.Context) -> Any:
+        from leadline.book.store import told
+
+        with told():
+            return super().invoke(ctx)
+
+
 @click.group(
     "book",
+    cls=BookGroup,
     context_settings=SETTINGS,
     epilog="""\b
 Examples:
@@ -29,9 +40,9 @@ def command() -> None:
     """
 
 
-READING = (look.list_runs, look.show, log, look.search, look.diff, look.export)
-WRITING = (change.label, change.pin, change.cancel, change.prune)
+READING = (look.list_runs, look.days, look.show, log, look.search, look.diff, look.export)
+WRITING = (change.label, change.pin, change.cancel, change.prune, change.compress)
 for _subcommand in (*READING, *WRITING):
     command.add_command(_subcommand)
-for _subcommand in (results.tasks, results.results, results.hosts, importing.import_):
+for _subcommand in (results.tasks, results.results, results.hosts, results.host, importing.import_):
     command.add_command(_subcommand)

@@ -1,4 +1,4 @@
-"""leadline book label, pin, prune: what changes the book."""
+"""leadline book label, pin, cancel, prune, compress: what changes the book."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import time
 
 import click
 
-from leadline.cli.book.options import ago_us, as_json, bytes_of, labels_of
-from leadline.figures import count, quantity
+from leadline.cli.book.options import ago_us, as_json, labels_of
+from leadline.figures import bytes_of, count, quantity
 from leadline.output import to_json
 
 
@@ -78,7 +78,7 @@ def cancel(run: str, wait: bool, as_json: bool) -> None:
 @click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
 @as_json
 def prune(older: str | None, keep: int | None, size: str | None, keep_failed: bool, dry_run: bool, as_json: bool) -> None:
-    """Remove old runs with their output. Pinned and running ones stay, and so do captures and reports."""
+    """Remove old runs with their output. Pinned and running ones and baselines stay, and so do captures and reports."""
     from leadline.book.query import Book
     from leadline.book.retention import Retention
     from leadline.book.retention import prune as remove
@@ -94,3 +94,22 @@ def prune(older: str | None, keep: int | None, size: str | None, keep_failed: bo
         verb, gives = ("would be", "would free") if dry_run else ("were", "freed")
         runs = count(done.runs, "run")
         click.echo(f"{runs} and {quantity(done.log_bytes, 'B')} of output {verb} removed; that {gives} {quantity(done.freed_bytes, 'B')}")
+
+
+@click.command("compress", epilog="\b\nExamples:\n  leadline book compress\n  leadline book compress --older 7d --dry-run")
+@click.option("--older", default="1d", show_default=True, metavar="TIME", help="Outputs of runs that ended longer ago than this: 12h, 7d.")
+@click.option("--dry-run", is_flag=True, help="Only say which would be.")
+@as_json
+def compress(older: str, dry_run: bool, as_json: bool) -> None:
+    """Compress the outputs of old runs. They are read, searched and exported as before."""
+    from leadline.book.query import Book
+    from leadline.book.retention import pack_logs
+
+    done = pack_logs(Book(), ago_us(older), really=not dry_run)
+    if as_json:
+        click.echo(to_json({"compressed": 0 if dry_run else done.runs, "would_compress": done.runs, "log_bytes": done.log_bytes,
+                            "freed_bytes": done.freed_bytes}))  # fmt: skip
+    else:
+        outputs = f"{count(done.runs, 'output')} of {quantity(done.log_bytes, 'B')}"
+        freed = quantity(done.freed_bytes, "B")
+        click.echo(f"{outputs} would be compressed" if dry_run else f"{outputs} were compressed; that freed {freed}")

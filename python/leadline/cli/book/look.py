@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import shlex
+import time
 from pathlib import Path
 from typing import Any
 
 import click
 
 from leadline.cli import force
-from leadline.cli.book.options import ago_us, as_json, duration, ended, labels_of, limit, when
+from leadline.cli.book.options import ago_us, as_json, ended, labels_of, limit, when
+from leadline.figures import duration
+
+MOST_EXPORTED = 1000
 
 
 def _short(run: dict[str, Any]) -> str:
@@ -61,12 +65,31 @@ def list_runs(
     _next(f"leadline book show {_short(runs[0])}")
 
 
+@click.command("days", epilog="\b\nExamples:\n  leadline book days\n  leadline book days --days 365")
+@click.option("--days", type=click.IntRange(1, 36_500), default=30, show_default=True, metavar="N", help="Of so many days, up to today.")
+@as_json
+def days(days: int, as_json: bool) -> None:
+    """Count the runs of each day (UTC) by how they ended."""
+    from leadline.book.query import STATUSES, Book, by_day
+    from leadline.output import to_json, to_table
+
+    found = by_day(Book().store, days, time.time_ns() // 1000)
+    if as_json:
+        click.echo(to_json({"days": found}))
+    elif found:
+        click.echo(to_table(["day", "runs", *STATUSES], [[row["day"], *(row[name] for name in ("runs", *STATUSES))] for row in found]))
+        _next(f"leadline book list --since {days}d")
+    else:
+        click.echo("no run in these days", err=True)
+
+
 @click.command("show", epilog="\b\nExamples:\n  leadline book show last\n  leadline book show 4k7q2 --json")
 @click.argument("run", default="last")
 @as_json
 def show(run: str, as_json: bool) -> None:
     """Show one run: what, where, how it ended, what it made and cost."""
-    from leadline.book.query import Book, log_size, printable
+    from leadline.book.packed import log_size
+    from leadline.book.query import Book, printable
     from leadline.output import to_json
 
     book = Book()
@@ -96,6 +119,8 @@ def show(run: str, as_json: bool) -> None:
     lines |= {name: f"{value:,.4g}" for name, value in found["metrics"].items() if name != "wall_s"}
     if size := log_size(book.place, found["uid"]):
         lines["output"] = f"{size:,} bytes"
+    if found["log_lost_bytes"]:
+        lines["not kept"] = f"{found['log_lost_bytes']:,} bytes of output"
     if found["events_lost"]:
         lines["lost"] = f"{found['events_lost']} events could not be written"
     for name, value in lines.items():
@@ -139,8 +164,8 @@ def diff(one: str, other: str, as_json: bool) -> None:
     from leadline.output import to_json, to_table
 
     book = Book()
-    runs = [book.details(book.find(text)) for text in (one, other)]
-    found = compare(book, *runs)
+    runs = tuple(book.details(book.find(text)) for text in (one, other))
+    found = compare(book, runs[0], runs[1])
     if as_json:
         click.echo(to_json({"runs": [run["uid"] for run in runs], "differences": [difference.as_dict() for difference in found]}))
         return
@@ -158,23 +183,46 @@ def diff(one: str, other: str, as_json: bool) -> None:
             click.echo("\n".join(("", f"{difference.part} {printable(difference.name)}:", *map(printable, difference.lines))))
 
 
-@click.command("export", epilog="\b\nExamples:\n  leadline book export last\n  leadline book export 4k7q2 -o nightly.html --force")
-@click.argument("run", default="last")
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="File to write.  [default: NAME-ID.html]")
+@click.command(
+    "export",
+    epilog="\b\nExamples:\n  leadline book export last\n  leadline book export 4k7q2 -o nightly.html --force\n"
+    "  leadline book export --name load --since 7d -o week.zip",
+)
+@click.argument("run", required=False)
+@click.option("--name", metavar="NAME", help="All runs of this name, as a zip file.")
+@click.option("--status", type=click.Choice(["ok", "failed", "cancelled", "lost"]), help="All runs that ended so.")
+@click.option("--label", "labels", multiple=True, metavar="KEY[=VALUE]", help="All runs with this label; all of several.")
+@click.option("--since", metavar="TIME", help="All runs that began within this time: 30m, 12h, 7d.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="File to write.  [default: NAME-ID.html or runs.zip]")
 @force
 @as_json
-def export(run: str, output: Path | None, force: bool, as_json: bool) -> None:
+def export(
+    run: str | None, name: str | None, status: str | None, labels: tuple[str, ...], since: str | None, output: Path | None, force: bool,
+    as_json: bool,
+) -> None:  # fmt: skip
     """Write one run as one HTML file that opens offline: what it was given, made and printed, and its captures as reports.
 
-    Values of names that say password, secret or token are hidden. Prints the path of the file.
+    With --name, --status, --label or --since, all such runs, at most 1,000: a zip file with a page for each, a list, and a Parquet file
+    of their labels and figures. Values of names that say password, secret or token are hidden. Prints the path of the file.
     """
     from leadline.book.export import export as page_of
-    from leadline.book.query import SHORT, Book
+    from leadline.book.export import export_zip
+    from leadline.book.query import LAST, SHORT, Book, Filter
     from leadline.output import to_json
     from leadline.replacing import make_room, write_whole
 
     book = Book()
-    found = book.details(book.find(run))
+    wanted = Filter(None, name, status, since=None if since is None else ago_us(since), labels=tuple(labels_of(labels)))
+    if wanted != Filter():
+        if run is not None:
+            raise click.UsageError("name a run, or say which with options, not both")
+        runs = [one for one in book.runs(wanted, MOST_EXPORTED) if one["status"] != "running"]
+        file = output or Path("runs.zip")
+        make_room(file, overwrite=force)
+        written = write_whole(file, export_zip(book, runs), "the runs", overwrite=force)
+        click.echo(to_json({"runs": len(runs), "file": str(written), "bytes": written.stat().st_size}) if as_json else written)
+        return
+    found = book.details(book.find(run or LAST))
     plain = "".join(c if c.isalnum() or c in "-_" else "-" for c in found["name"])
     file = output or Path(f"{plain}-{found['uid'][:SHORT]}.html")
     make_room(file, overwrite=force)

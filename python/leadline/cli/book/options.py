@@ -36,26 +36,9 @@ def ago_us(text: str) -> int:
     return time.time_ns() // 1000 - int(float(found[1]) * _SPANS[found[2]] * 1e6)
 
 
-def bytes_of(text: str) -> int:
-    """500MB, 2GB, a number of bytes. Raises LeadlineError."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kMGT]?)B?", text.strip())
-    if found is None:
-        raise LeadlineError("usage", f"{text!r} is not a size", hint="use a form such as 500MB or 2GB")
-    return int(float(found[1]) * 1000 ** " kMGT".index(found[2] or " "))
-
-
 def when(us: int | None) -> str:
     """Local time."""
     return "" if us is None else datetime.fromtimestamp(us / 1e6).astimezone().strftime("%Y-%m-%d %H:%M:%S")
-
-
-def duration(seconds: float | None) -> str:
-    if seconds is None:
-        return ""
-    if seconds < 60:
-        return f"{seconds:.3f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"
 
 
 def ended(run: dict[str, Any]) -> str:

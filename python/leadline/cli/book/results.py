@@ -1,14 +1,16 @@
-"""leadline book tasks, results, hosts: what Ansible did."""
+"""leadline book tasks, results, hosts: what Ansible did. leadline book host: a host across runs."""
 
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
 import click
 
-from leadline.cli.book.options import as_json, duration, when
+from leadline.cli.book.options import as_json, when
+from leadline.figures import duration
 
 _run = click.argument("run", default="last")
 _OUTCOMES = ("ok", "changed", "failed", "ignored", "rescued", "skipped", "unreachable")
@@ -30,8 +32,11 @@ def _near(place: str, playbook: str) -> str:
 
 
 def _head(run: dict[str, Any], playbook: dict[str, Any]) -> None:
+    from leadline.book.query import printable
+
     path = playbook["path"] or run["name"]
-    click.echo(f"run {_short(run)}: {path}, {run['status']}, {when(run['started'])}, ansible-core {playbook['ansible_version']}", err=True)
+    said = f"run {_short(run)}: {path}, {run['status']}, {when(run['started'])}, ansible-core {playbook['ansible_version']}"
+    click.echo(printable(said), err=True)
 
 
 @click.command("tasks", epilog="\b\nExamples:\n  leadline book tasks\n  leadline book tasks 4k7q2 --json")
@@ -184,4 +189,45 @@ def hosts(run: str, facts: str | None, as_json: bool) -> None:
         click.echo("Ansible did not come to its end: these are the results until then", err=True)
     if rows:
         worst = max(rows, key=lambda row: row["failed"] + row["unreachable"])
-        _next(f"leadline book results {_short(found)} --host {worst['host']}")
+        _next(f"leadline book results {_short(found)} --host {shlex.quote(printable(worst['host']))}")
+
+
+@click.command("host", epilog="\b\nExamples:\n  leadline book host\n  leadline book host web1 --json")
+@click.argument("host", required=False)
+@click.option("--of", type=click.IntRange(1), default=1000, show_default=True, metavar="N", help="Look at so many of the newest runs.")
+@as_json
+def host(host: str | None, of: int, as_json: bool) -> None:
+    """List the hosts on which runs worked, or show one across runs.
+
+    Of one: what leadline ran there, what Ansible did to it, what failed, and which of its facts changed from run to run.
+    """
+    from leadline.book import hosts as known
+    from leadline.book.query import Book, as_run, printable
+    from leadline.output import to_json, to_table
+
+    book = Book()
+    if host is None:
+        rows = known.hosts(book.store, of)
+        if as_json:
+            click.echo(to_json({"hosts": rows}))
+            return
+        cells = [[printable(r["host"]), r["runs"], r["played"], r["failed"], when(r["started"]), r["last_status"]] for r in rows]
+        click.echo(to_table(["host", "runs", "of Ansible", "failed", "last", "ended"], cells))
+        if rows:
+            _next(f"leadline book host {shlex.quote(printable(rows[0]['host']))}")
+        return
+    found = known.host(book.store, host, of)
+    found |= {name: [as_run(row) for row in found[name]] for name in ("runs", "played")}
+    if as_json:
+        click.echo(to_json(found))
+        return
+    runs = sorted({run["uid"]: run for run in (*found["runs"], *found["played"])}.values(), key=lambda run: (-run["started"], -run["id"]))
+    cells = [[_short(run), when(run["started"]), printable(run["name"]), run["status"], printable(run["summary"])] for run in runs[:20]]
+    click.echo(to_table(["id", "started", "name", "status", "summary"], cells))
+    for title, rows, columns in (("failed", found["failures"], ("task", "status", "message")),
+                                 ("changed", found["changes"], ("fact", "before", "after"))):  # fmt: skip
+        if rows:
+            click.echo(f"\n{title}")
+            lines = [[row["run"][:5], *(printable(row[column]) for column in columns)] for row in rows[:20]]
+            click.echo(to_table(["run", *columns], lines))
+    _next(f"leadline book show {_short(runs[0])}")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from dataclasses import dataclass, field
+
+from leadline.book.shown import visible
 
 LONGEST_LINE = 20_000
 _CONTROL = re.compile(
@@ -67,10 +68,3 @@ class Colours:
                 self.classes.pop("bg", None)
             elif code in (38, 48):
                 at += {5: 2, 2: 4}.get(numbers[at] if at < len(numbers) else 0, 0)  # of 256 or of all colours: not shown
-
-
-def visible(text: str) -> str:
-    """Control and direction characters as U+FFFD; tabs stay."""
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(c if c == "\t" or unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Co") else "\ufffd" for c in text)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import json
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 
+from anyio import CapacityLimiter, move_on_after
+from anyio.lowlevel import RunVar
 from anyio.to_thread import run_sync
 from starlette.applications import Starlette
 from starlette.datastructures import MutableHeaders
@@ -20,9 +22,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from leadline.errors import LeadlineError
 from leadline.output import to_json
-from leadline.server import login
+from leadline.server import login, oidc
 from leadline.server.openapi import PREFIX, document
-from leadline.server.operation import Operation, Refused, status_of
+from leadline.server.operation import Operation, Refused, read_json, status_of
 from leadline.server.output import File, Follow, Page
 from leadline.server.playbooks import Document
 from leadline.server.prometheus import Text
@@ -32,6 +34,10 @@ from leadline.server.web.site import COOKIE, Asked, Site, check_origin, error_te
 from leadline.version import version
 
 MOST_BODY = 1 << 20
+BODY_S = 30
+SLOW_AT_ONCE = 4  # beside 40 of others
+MOST_STREAMS = 128  # of a caller at once: each is a connection and an open file
+ATTEMPT = "leadline_attempt"  # the cookie of a login that has begun at the provider
 STATIC = Path(__file__).parent / "static"
 HEADERS = {
     "content-security-policy": "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'",
@@ -71,12 +77,15 @@ class Guard:
 
 
 async def body_of(request: Request) -> bytes:
-    """Raises Refused: 413 beyond MOST_BODY."""
+    """Raises Refused: 413 beyond MOST_BODY, 408 for who sends it too slowly."""
     out = b""
-    async for piece in request.stream():
-        out += piece
-        if len(out) > MOST_BODY:
-            raise Refused(413, "usage", f"the request has more than {MOST_BODY} bytes")
+    with move_on_after(BODY_S) as patience:
+        async for piece in request.stream():
+            out += piece
+            if len(out) > MOST_BODY:
+                raise Refused(413, "usage", f"the request has more than {MOST_BODY} bytes")
+    if patience.cancelled_caught:
+        raise Refused(408, "usage", f"the request was not whole after {BODY_S} s")
     return out
 
 
@@ -94,17 +103,17 @@ async def given_to(operation: Operation, request: Request) -> dict[str, Any]:
         if body:
             if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
                 raise Refused(415, "usage", "the body must be JSON", hint="Content-Type: application/json")
-            given = read_json(body)
+            given = object_of(body)
     clash = set(given) & set(request.path_params)
     if clash:
         raise LeadlineError("usage", f"{clash.pop()[:60]} is given twice")
     return given | request.path_params
 
 
-def read_json(body: bytes) -> dict[str, Any]:
+def object_of(body: bytes) -> dict[str, Any]:
     try:
-        given = json.loads(body)
-    except (ValueError, RecursionError) as e:
+        given = read_json(body)
+    except ValueError as e:
         raise LeadlineError("usage", "the body is not JSON", detail=str(e)[:200]) from None
     if not isinstance(given, dict):
         raise LeadlineError("usage", "the body is not a JSON object")
@@ -125,39 +134,75 @@ def failed(error: LeadlineError) -> Response:
     return response
 
 
+@cache
+def described() -> Response:
+    """The OpenAPI document, made for the first who asks."""
+    return as_json(document(OPERATIONS, version()))
+
+
+_slow: RunVar[CapacityLimiter] = RunVar("places for what is slow")
+
+
+def places_for(operation: Operation) -> CapacityLimiter | None:
+    """None: those of all."""
+    if not operation.slow:
+        return None
+    try:
+        return _slow.get()
+    except LookupError:
+        _slow.set(places := CapacityLimiter(SLOW_AT_ONCE))
+        return places
+
+
 async def answer(site: Site, operation: Operation, request: Request, value: Any) -> Response:
     """What an operation gave, as a response."""
     if isinstance(value, Follow):
         who = asked(request)
+        caller = (await run_sync(site.caller, who)).name
+        if site.streams[caller] >= MOST_STREAMS:
+            raise Refused(
+                429, "usage", f"{caller} follows {MOST_STREAMS} outputs at once, and no more are sent", detail="wait 5 s",
+                hint="end some of them, or get pages: GET /runs/{run}/log",
+            )  # fmt: skip
 
         async def status() -> str | None:
-            try:
-                shown = await run_sync(site.perform, BY_NAME["run.show"], who, {"run": value.uid})
-            except LeadlineError:
-                return None
-            return str(shown["run"]["status"])
+            return await run_sync(site.status, who, value.uid)
 
         headers = {"x-accel-buffering": "no"}
         if operation.name == "run.stream":
-            return StreamingResponse(live.as_events(value, status), media_type="text/event-stream", headers=headers)
-        return StreamingResponse(live.as_bytes(value, status), media_type="text/plain; charset=utf-8", headers=headers)
-    if isinstance(value, File):
+            return Counted(site, caller, live.as_events(value, status), media_type="text/event-stream", headers=headers)
+        return Counted(site, caller, live.as_bytes(value, status), media_type="text/plain; charset=utf-8", headers=headers)
+    if isinstance(value, File | Page):
         from urllib.parse import quote
 
-        file = open(value.fd, "rb")
-        headers = {
-            "content-length": str(value.size),
-            "content-disposition": f"attachment; filename*=UTF-8''{quote(value.name, errors='replace')}",
-        }
+        file, headers = open(value.fd, "rb"), {"content-length": str(value.size)}
+        if isinstance(value, Page):
+            headers["content-security-policy"] = REPORT
+            return StreamingResponse(_file(file, value.size), media_type="text/html; charset=utf-8", headers=headers)
+        headers["content-disposition"] = f"attachment; filename*=UTF-8''{quote(value.name, errors='replace')}"
         return StreamingResponse(_file(file, value.size), media_type="application/octet-stream", headers=headers)
     if isinstance(value, Document):
         headers = {"content-security-policy": REPORT, "content-disposition": f'attachment; filename="{value.name}"'}
-        return Response(value.html.encode("utf-8", "replace"), media_type="text/html; charset=utf-8", headers=headers)
+        return Response(value.html, media_type="text/html; charset=utf-8", headers=headers)
     if isinstance(value, Text):
         return Response(value.text, media_type=value.media_type)
-    if isinstance(value, Page):
-        return FileResponse(value.path, media_type="text/html", headers={"content-security-policy": REPORT})
-    return as_json(value)
+    return await run_sync(as_json, value, limiter=places_for(operation))
+
+
+class Counted(StreamingResponse):
+    """Output that is followed: counted for its caller until it ends, however it ends."""
+
+    def __init__(self, site: Site, caller: str, pieces: AsyncIterator[bytes], **more: Any) -> None:
+        super().__init__(pieces, **more)
+        self.site, self.caller = site, caller
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.site.streams[self.caller] += 1
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self.site.streams[self.caller] -= 1
+            self.site.streams += Counter()  # without those of none
 
 
 async def _file(file: Any, size: int) -> AsyncIterator[bytes]:
@@ -179,21 +224,25 @@ def rest(site: Site, operation: Operation) -> Handler:
             given = await given_to(operation, request)
             if operation.name == "run.stream" and (last := request.headers.get("last-event-id", "")).isdecimal():
                 given["from"] = last
-            return await answer(site, operation, request, await run_sync(site.perform, operation, asked(request), given))
+            value = await run_sync(site.perform, operation, asked(request), given, limiter=places_for(operation))
+            return await answer(site, operation, request, value)
         except LeadlineError as e:
+            if not operation.writes and "text/html" in request.headers.get("accept", ""):  # a link of a page to a report or a file
+                return html(await run_sync(partial(pages.error, site, asked(request), e)), status_of(e))
             return failed(e)
 
     return handle
 
 
 def page(site: Site, of: pages.Page, *, json_twin: bool) -> Handler:
+    def made(who: Asked, given: Mapping[str, str]) -> Response:
+        shown = pages.data(site, of, who, given)
+        return as_json(shown.data) if json_twin else html(pages.render(of.template, shown))
+
     async def handle(request: Request) -> Response:
         try:
             given = dict(request.query_params.multi_items()) | request.path_params
-            shown = await run_sync(partial(pages.data, site, of, asked(request), given))
-            if json_twin:
-                return as_json(shown.data)
-            return html(await run_sync(partial(pages.render, of.template, shown)))
+            return await run_sync(made, asked(request), given, limiter=places_for(BY_NAME[of.operation]))
         except LeadlineError as e:
             if json_twin:
                 return failed(e)
@@ -220,8 +269,8 @@ def form(site: Site, operation: Operation) -> Handler:
             fields = await fields_of(request)
             on = own_path(fields.pop("then", "/"))
             value = await run_sync(site.perform, operation, who, pages.of_form(operation, fields))
-            if operation.name == "token.create":
-                return html(await run_sync(partial(pages.token, site, who, value)))
+            if operation.name in pages.SHOWN_ONCE:
+                return html(await run_sync(partial(pages.once, site, who, operation, value)))
             return RedirectResponse(pages.filled(on, value), 303)
         except LeadlineError as e:
             return html(await run_sync(partial(pages.error, site, who, e)), status_of(e))
@@ -239,8 +288,10 @@ async def fields_of(request: Request) -> dict[str, str]:
 
 
 def login_routes(site: Site) -> list[BaseRoute]:
+    provider = site.provider.name if site.provider else ""
+
     async def show(request: Request) -> Response:
-        return html(pages.login_page(own_path(request.query_params.get("next", "/"))))
+        return html(pages.login_page(own_path(request.query_params.get("next", "/")), provider))
 
     async def log_in(request: Request) -> Response:
         who = asked(request)
@@ -249,18 +300,62 @@ def login_routes(site: Site) -> list[BaseRoute]:
             fields = await fields_of(request)
             on = own_path(fields.get("next", "/"))
             try:
-                session = await run_sync(site.log_in, fields.get("account", ""), fields.get("password", ""), who.client[0])
+                account, password, code = (fields.get(name, "") for name in ("account", "password", "code"))
+                session = await run_sync(site.log_in, account, password, code, who.client[0])
             except Refused as e:
-                response = html(pages.login_page(on, e), e.status)
+                response = html(pages.login_page(on, provider, e), e.status)
                 if e.status == 429:
                     response.headers["retry-after"] = e.detail.split()[1]
                 return response
         except LeadlineError as e:
             return failed(e)
-        response = RedirectResponse(on, 303)
+        return logged_in(who, session, on)
+
+    async def show_once(request: Request) -> Response:
+        """Looking at the link does not use it: programs that show what is behind a link do that."""
+        return html(pages.once_page(request.query_params.get("key", "")[:100]))
+
+    async def log_in_once(request: Request) -> Response:
+        who = asked(request)
+        try:
+            check_origin(who, True)
+            fields = await fields_of(request)
+            key, code = fields.get("key", ""), fields.get("code", "")
+            try:
+                session = await run_sync(site.log_in_once, key, code, who.client[0])
+            except Refused as e:
+                if e.status == 403:
+                    raise
+                return html(pages.once_page(key[:100], e), e.status)
+        except LeadlineError as e:
+            return html(await run_sync(partial(pages.error, site, who, e)), status_of(e))
+        return logged_in(who, session, "/")
+
+    async def to_provider(request: Request) -> Response:
+        who = asked(request)
+        try:
+            if site.provider is None:
+                raise LeadlineError("not_found", "there is no such page")
+            attempt = oidc.Attempt.new(own_path(request.query_params.get("next", "/")))
+            address = await run_sync(site.provider.begin, attempt, f"{who.scheme}://{who.host}{oidc.BACK}")
+        except LeadlineError as e:
+            return html(pages.login_page("/", provider, e), status_of(e))
+        response = RedirectResponse(address, 303)
         response.set_cookie(
-            COOKIE, session, max_age=login.LONGEST_US // 1_000_000, httponly=True, samesite="lax", secure=who.scheme == "https", path="/"
+            ATTEMPT, attempt.as_cookie(), max_age=600, httponly=True, samesite="lax", secure=who.scheme == "https", path=oidc.BACK
         )
+        return response
+
+    async def from_provider(request: Request) -> Response:
+        who = asked(request)
+        attempt = oidc.Attempt.of_cookie(who.cookie(ATTEMPT))
+        given, back = dict(request.query_params), f"{who.scheme}://{who.host}{oidc.BACK}"
+        try:
+            session = await run_sync(site.log_in_by_provider, attempt, given, back, who.client[0])
+            response = logged_in(who, session, own_path(attempt.next if attempt else "/"))
+        except LeadlineError as e:
+            response = html(pages.login_page("/", provider, e), status_of(e))
+        response.delete_cookie(ATTEMPT, path=oidc.BACK)  # each is used once
         return response
 
     async def log_out(request: Request) -> Response:
@@ -274,7 +369,23 @@ def login_routes(site: Site) -> list[BaseRoute]:
         response.delete_cookie(COOKIE, path="/")
         return response
 
-    return [Route("/login", show), Route("/login", log_in, methods=["POST"]), Route("/logout", log_out, methods=["POST"])]
+    return [
+        Route("/login", show),
+        Route("/login", log_in, methods=["POST"]),
+        Route("/login/once", show_once),
+        Route("/login/once", log_in_once, methods=["POST"]),
+        Route("/login/provider", to_provider),
+        Route(oidc.BACK, from_provider),
+        Route("/logout", log_out, methods=["POST"]),
+    ]
+
+
+def logged_in(who: Asked, session: str, on: str) -> Response:
+    response = RedirectResponse(on, 303)
+    response.set_cookie(
+        COOKIE, session, max_age=login.LONGEST_US // 1_000_000, httponly=True, samesite="lax", secure=who.scheme == "https", path="/"
+    )
+    return response
 
 
 def hook(site: Site) -> Handler:
@@ -307,7 +418,7 @@ def build(site: Site, beside: Callable[[], Any] | None = None) -> ASGIApp:
     """beside: a context manager of what runs beside the answers (housekeeping)."""
 
     async def openapi(_request: Request) -> Response:
-        return JSONResponse(document(OPERATIONS, version()))
+        return described()
 
     async def health(_request: Request) -> Response:
         return JSONResponse({"ok": True})
@@ -348,4 +459,6 @@ def build(site: Site, beside: Callable[[], Any] | None = None) -> ASGIApp:
         return failed(LeadlineError("fault", "leadline itself failed", hint="please report it; the server's own output says more"))
 
     handlers: Mapping[Any, Any] = {404: missing, 405: not_allowed, 500: broken}
-    return Guard(Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers))  # outside of all: its headers are on errors, too
+    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers)
+    app.router.redirect_slashes = False  # to an address made of what the client says is the host
+    return Guard(app)  # outside of all: its headers are on errors, too

@@ -8,7 +8,7 @@ import shlex
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,8 @@ from markupsafe import Markup, escape
 
 from leadline import figures
 from leadline.book.ansible.ingest import TOTALS
+from leadline.book.shown import visible, visible_lines
 from leadline.errors import LeadlineError
-from leadline.server import login
 from leadline.server.operation import Input, Operation
 from leadline.server.playbooks import OUTCOMES
 from leadline.server.rights import Caller
@@ -28,9 +28,9 @@ from leadline.server.runs import ENDED
 from leadline.server.survey import read_survey
 from leadline.server.table import BY_NAME
 from leadline.server.web import chart
-from leadline.server.web.ansi import Colours, visible
+from leadline.server.web.ansi import Colours
 from leadline.server.web.live import in_parts
-from leadline.server.web.site import Asked, Site
+from leadline.server.web.site import Asked, Site, own_path
 from leadline.version import version
 
 Row = dict[str, Any]
@@ -75,6 +75,7 @@ PAGES = (
     Page("/runs/{run}/results", "run.results", "results.html.j2", "Results"),
     Page("/runs/{run}/results/{n}", "run.result", "result.html.j2", "Result"),
     Page("/runs/{run}/hosts/{host}/facts", "run.facts", "facts.html.j2", "Facts"),
+    Page("/days", "run.days", "rows.html.j2", "Runs by day", "Days", about="How many runs began on each day (UTC), and how they ended."),
     Page("/search", "run.search", "search.html.j2", "Search in output", "Search"),
     Page("/compare", "run.compare", "compare.html.j2", "Compare two runs", "Compare"),
     Page("/history", "template.history", "history.html.j2", "Figures over time", "Figures", beside=(("names", "template.metrics", {}),)),
@@ -82,15 +83,24 @@ PAGES = (
         "/templates", "template.list", "rows.html.j2", "Templates", "Templates", forms=("template.save",),
         about="What can be started, with which questions. Who may edit one can run any command as the user who runs this server.",
     ),
+    Page(
+        "/hosts", "run.hosts", "rows.html.j2", "Hosts", "Hosts",
+        about="Hosts of the newest runs: how many were started there, in how many Ansible worked on it, how many of both failed.",
+    ),
+    Page("/hosts/{host}", "run.host", "host.html.j2", "Host"),
     Page("/templates/{template}", "template.show", "template.html.j2", "Template"),
     Page(
         "/schedules", "schedule.list", "rows.html.j2", "Schedules", "Schedules", row_forms=("schedule.set", "schedule.delete"), key="uid",
         key_input="schedule", about="What starts by the clock, with the next five times. A new one is made on the page of its template.",
     ),
     Page(
-        "/hooks", "hook.list", "rows.html.j2", "Hooks", "Hooks", forms=("hook.start", "hook.tell"), row_forms=("hook.delete",), key="uid",
-        key_input="hook", about="Signed requests that start a template, and addresses that are told how runs ended.",
+        "/hooks", "hook.list", "rows.html.j2", "Hooks", "Hooks", forms=("hook.start", "hook.tell", "hook.mail", "hook.after"),
+        row_forms=("hook.delete",), key="uid", key_input="hook",
+        about="Signed requests that start a template; and when a run has ended: an address is told, a mail sent, or a template started.",
     ),
+    Page("/projects/{project}/variables", "variables.list", "rows.html.j2", "Variables of", forms=("variables.set",),
+         row_forms=("variables.delete",), key="group", key_input="group",
+         about="Values that templates of the project share, and that everybody who sees it may see."),
     Page("/projects/{project}/secrets", "secret.list", "rows.html.j2", "Secrets of", forms=("secret.set", "secret.key"),
          row_forms=("secret.delete",), key="secret", key_input="secret"),
     Page(
@@ -104,8 +114,9 @@ PAGES = (
     Page("/projects/{project}", "user.members", "rows.html.j2", "Members of", row_forms=("user.role",), key="user", key_input="user"),
     Page(
         "/users", "user.list", "rows.html.j2", "Users", "Users", forms=("user.create",), key="user", key_input="user", site_only=True,
-        row_forms=("user.disable", "user.password", "user.delete"),
+        row_forms=("user.disable", "user.password", "user.forget-codes", "user.delete"),
     ),
+    Page("/account", "user.me", "account.html.j2", "Your account"),
     Page(
         "/audit", "user.audit", "rows.html.j2", "Audit", "Audit", site_only=True,
         about="Every change and every refused attempt, each chained to the one before.",
@@ -117,7 +128,7 @@ TIMES = {"started", "ended", "created", "expires", "used", "ts", "asked", "chang
 def data(site: Site, page: Page, asked: Asked, given: Mapping[str, Any]) -> Shown:
     """Raises LeadlineError. A page that needs values it was not given shows its form alone."""
     operation = BY_NAME[page.operation]
-    shown = Shown(page, None, given, site.caller(asked), login.has_users(site.store), path=page.path)
+    shown = Shown(page, None, given, site.caller(asked), site.has_users(), path=page.path)
     given = {name: value for name, value in given.items() if value != ""}
     if all(given.get(i.name) for i in operation.inputs if i.required):
         shown.data = site.perform(operation, asked, given)
@@ -159,20 +170,34 @@ def error(site: Site, asked: Asked, e: LeadlineError) -> str:
     )
 
 
-def token(site: Site, asked: Asked, value: Row) -> str:
+SHOWN_ONCE = {"token.create": ("token.html.j2", "New token"), "user.codes": ("codes.html.j2", "One-time codes")}
+
+
+def once(site: Site, asked: Asked, operation: Operation, value: Row) -> str:
+    """What an operation gave that nobody is shown again."""
     caller = site.caller(asked)
+    template, title = SHOWN_ONCE[operation.name]
     return (
         environment()
-        .get_template("token.html.j2")
-        .render(value=value, caller=caller, menu=_menu(caller), title="New token", has_users=True, page=None)
+        .get_template(template)
+        .render(value=value, caller=caller, menu=_menu(caller), title=title, has_users=True, page=None, operations=BY_NAME)
     )
 
 
-def login_page(on: str, e: LeadlineError | None = None) -> str:
+def login_page(on: str, provider: str = "", e: LeadlineError | None = None) -> str:
+    """provider: the name of one by which users may log in, too."""
     return (
         environment()
         .get_template("login.html.j2")
-        .render(next=on, error=e, caller=None, menu=[], title="Log in", has_users=True, page=None)
+        .render(next=on, provider=provider, error=e, caller=None, menu=[], title="Log in", has_users=True, page=None)
+    )
+
+
+def once_page(key: str, e: LeadlineError | None = None) -> str:
+    return (
+        environment()
+        .get_template("once.html.j2")
+        .render(key=key, error=e, caller=None, menu=[], title="Log in", has_users=True, page=None)
     )
 
 
@@ -192,10 +217,10 @@ def of_form(operation: Operation, fields: Mapping[str, str]) -> Row:
 
 
 def filled(path: str, value: Any) -> str:
-    """The path with {name} replaced by what the operation answered."""
+    """The path with {name} replaced by what the operation answered; of this site, also where that is empty."""
     for name, text in value.items() if isinstance(value, dict) else ():
         path = path.replace("{" + name + "}", quote(str(text), safe=""))
-    return path
+    return own_path(path)
 
 
 def query(values: Mapping[str, Any], **more: Any) -> str:
@@ -212,7 +237,7 @@ def environment() -> jinja2.Environment:
         trim_blocks=True, lstrip_blocks=True, finalize=_plain,
     )  # fmt: skip
     out.filters |= {
-        "moment": moment, "took": took, "cell": cell, "words": shlex.join, "figure": figure, "quantity": figures.quantity,
+        "moment": moment, "took": figures.duration, "cell": cell, "words": shlex.join, "figure": figure, "quantity": figures.quantity,
         "pretty": lambda v: json.dumps(v, ensure_ascii=False, indent=2), "log": log, "ended": ended,
     }  # fmt: skip
     out.filters["diff"] = diff
@@ -224,6 +249,7 @@ def environment() -> jinja2.Environment:
         "short": lambda uid: str(uid)[:5],
         "query": query,
         "questions": questions,
+        "heading": heading,
     }
     return out
 
@@ -235,15 +261,11 @@ def _plain(value: Any) -> Any:
     return visible_lines(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-def visible_lines(text: str) -> str:
-    return "\n".join(map(visible, text.split("\n")))
-
-
 def moment(us: int | None) -> Markup:
-    if us is None:
+    if not us:  # also of what was always there, as the project main
         return Markup("")
     try:
-        at = datetime.fromtimestamp(us / 1e6, timezone.utc)
+        at = datetime.fromtimestamp(us / 1e6, UTC)
     except (ValueError, OverflowError, OSError):
         return Markup(escape(us))
     text = at.astimezone().strftime("%Y-%m-%d %H:%M:%S")
@@ -256,15 +278,6 @@ def ago(us: int) -> str:
         if abs(s) >= size:
             return f"{abs(s) / size:.0f} {name} {'ago' if s > 0 else 'from now'}"
     return "now"
-
-
-def took(seconds: float | None) -> str:
-    if seconds is None:
-        return ""
-    if seconds < 60:
-        return f"{seconds:.3f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"
 
 
 def figure(value: Any) -> str:
@@ -281,11 +294,15 @@ def cell(value: Any, column: str) -> Any:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, dict):
-        return ", ".join(f"{k}: {v}" for k, v in value.items())
+        return ", ".join(f"{k}: {str(v).lower() if isinstance(v, bool) else v}" for k, v in value.items())
     if isinstance(value, list):
         times = column == "next"
         return Markup("<br>").join(moment(v) for v in value) if times else ", ".join(map(str, value))
     return figure(value) if isinstance(value, int | float) else str(value)
+
+
+def heading(column: str) -> str:
+    return {"uid": "Id", "detail_json": "Detail", "ts": "Time", "played": "Of Ansible"}.get(column) or column.replace("_", " ").capitalize()
 
 
 def questions(survey: Row) -> list[Input]:

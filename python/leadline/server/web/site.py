@@ -5,18 +5,21 @@ from __future__ import annotations
 import ipaddress
 import os
 import threading
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http import cookies
 from typing import Any
 
 from leadline.book.place import Place
 from leadline.book.store import Store
 from leadline.errors import LeadlineError
-from leadline.server import hooks, login
-from leadline.server.operation import Operation, Refused, perform
+from leadline.server import hooks, links, login, oidc, totp
+from leadline.server.operation import Call, Operation, Refused, perform
 from leadline.server.passwords import Throttle
 from leadline.server.rights import Caller
+from leadline.server.runs import find_run
+from leadline.server.table import BY_NAME
 
 COOKIE = "leadline_session"
 SAFE = ("GET", "HEAD", "OPTIONS")
@@ -34,19 +37,25 @@ class Asked:
 
     @property
     def session(self) -> str:
-        jar: cookies.SimpleCookie = cookies.SimpleCookie()
-        try:
-            jar.load(self.headers.get("cookie", ""))
-        except cookies.CookieError:
-            return ""
-        return jar[COOKIE].value if COOKIE in jar else ""
+        return self.cookie(COOKIE)
+
+    def cookie(self, name: str) -> str:
+        """As we have set it. Python's own reader of cookies took seconds for one of 64 kB with many backslashes, before 3.11.10."""
+        found = ""
+        for part in self.headers.get("cookie", "").split(";"):
+            key, _, value = part.strip().partition("=")
+            if key == name:
+                found = value.strip('"')
+        return found
 
 
 @dataclass
 class Site:
     place: Place
     loopback: bool
+    provider: oidc.Provider | None = None
     throttle: Throttle = field(default_factory=Throttle)
+    streams: Counter[str] = field(default_factory=Counter)  # outputs that each caller follows now; of the event loop alone
     _local: threading.local = field(default_factory=threading.local)
 
     @property
@@ -57,20 +66,62 @@ class Site:
         store: Store = self._local.store
         return store
 
-    def perform(self, operation: Operation, asked: Asked, given: Mapping[str, Any]) -> Any:
-        return perform(operation, self.caller(asked), self.store, self.place, given)
+    @contextmanager
+    def using(self) -> Iterator[Store]:
+        """The store for a while. One that fails (no room, gone, restarted) is one clear error; a lost one is opened again for the next."""
+        store = self.store
+        try:
+            yield store
+        except store.db.errors as e:
+            if store.db.lost():
+                del self._local.store
+            detail = str(e).strip().partition("\n")[0][:200]
+            raise LeadlineError("storage", "the book cannot be read or written now", detail, "nothing of this request was done") from e
 
-    def log_in(self, account: str, password: str, address: str) -> str:
-        return login.log_in(self.store, self.throttle, account, password, address)
+    def perform(self, operation: Operation, asked: Asked, given: Mapping[str, Any]) -> Any:
+        with self.using() as store:
+            return perform(operation, self.caller(asked), store, self.place, given)
+
+    def status(self, asked: Asked, uid: str) -> str | None:
+        """How a run is that is followed; None: the caller may not see it any more."""
+        with self.using() as store:
+            try:
+                return str(find_run(Call(BY_NAME["run.show"], self.caller(asked), store, self.place), uid)["status"])
+            except LeadlineError:
+                return None
+
+    def log_in(self, account: str, password: str, code: str, address: str) -> str:
+        with self.using() as store:
+            return login.log_in(store, self.throttle, account, password, address, lambda: totp.fits(self.place, store, account, code))
+
+    def log_in_once(self, key: str, code: str, address: str) -> str:
+        with self.using() as store:
+            return links.log_in_once(store, self.throttle, key, address, lambda account: totp.fits(self.place, store, account, code))
+
+    def log_in_by_provider(self, attempt: oidc.Attempt | None, given: Mapping[str, str], back: str, address: str) -> str:
+        if self.provider is None:
+            raise LeadlineError("not_found", "there is no such page")
+        with self.using() as store:
+            return oidc.log_in(store, self.provider, attempt, given, back, address)
 
     def log_out(self, session: str) -> None:
-        login.log_out(self.store, session)
+        with self.using() as store:
+            login.log_out(store, session)
+
+    def has_users(self) -> bool:
+        with self.using() as store:
+            return login.has_users(store)
 
     def receive(self, hook: str, headers: Mapping[str, str], body: bytes, address: str) -> dict[str, Any]:
-        return hooks.receive(self.place, self.store, hook, headers, body, address)
+        with self.using() as store:
+            return hooks.receive(self.place, store, hook, headers, body, address)
 
     def caller(self, asked: Asked) -> Caller:
         """Raises Refused: 401 for who is not logged in, 403 for what another site sent."""
+        with self.using():
+            return self._caller(asked)
+
+    def _caller(self, asked: Asked) -> Caller:
         authorization = asked.headers.get("authorization", "")
         if authorization:
             kind, _, token = authorization.partition(" ")

@@ -47,6 +47,8 @@ async function renew(list) {
   if (fresh && fresh.textContent !== list.textContent) list.replaceChildren(...fresh.childNodes);
 }
 
+// On a phone the menu is one line that scrolls.
+document.querySelector("nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 const log = document.getElementById("log");
 if (log && log.dataset.stream) follow(log);
 const list = document.getElementById("list");
