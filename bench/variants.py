@@ -67,14 +67,15 @@ class Nothing:
 class Leadline:
     """`leadline take --pid` as a user runs it: shared memory, no connection, every table written to disk."""
 
-    def __init__(self, rate_hz: int) -> None:
-        self.rate_hz = rate_hz
+    def __init__(self, rate_hz: int, python: str = sys.executable, options: tuple[str, ...] = ()) -> None:
+        """python: of the virtual environment whose leadline it is."""
+        self.rate_hz, self._python, self._options = rate_hz, python, options
         self._child: Child | None = None
 
     def start(self, server: PrivateServer, work: Path) -> None:
         self._capture = work / f"leadline-{self.rate_hz}-{time.monotonic_ns()}.leadline"
         options = ["--for", f"{LONGER_THAN_ANY_BENCH_S}s", "--rate", str(self.rate_hz), "--tier", "shm", "-o", str(self._capture)]
-        command = [sys.executable, "-m", "leadline", "take", "--pid", str(server.pid), *options]
+        command = [self._python, "-m", "leadline", "take", "--pid", str(server.pid), *options, *self._options]
         self._child = Child("leadline take", command, output=self._capture.with_suffix(".log"), cwd=work)
         self._wait_for_window(time.monotonic() + START_S)
         self._setup_cpu_s = tree_cpu_ns(self.child.pid) / 1e9

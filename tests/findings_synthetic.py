@@ -305,8 +305,9 @@ class SyntheticCapture:
         return self.path
 
     @contextmanager
-    def open(self) -> Iterator[Capture]:
-        capture = open_capture(self.path if self.path.exists() else self.write())
+    def open(self, *, hold: bool = True) -> Iterator[Capture]:
+        """hold: as the commands have it that evaluate rules, which then need not open it again."""
+        capture = open_capture(self.path if self.path.exists() else self.write(), hold=hold)
         try:
             yield capture
         finally:

@@ -168,7 +168,7 @@ def check(archive: Path, checksum: str) -> None:
 def extract(tar: tarfile.TarFile, target: Path) -> None:
     """Unpacks plain files, folders and links that stay inside; anything else is refused."""
     root = target.resolve()
-    tar.extraction_filter = getattr(tarfile, "data_filter", lambda member, path: member)  # absent before 3.10.12
+    tar.extraction_filter = getattr(tarfile, "data_filter", lambda member, path: member)  # absent before 3.11.4
     for member in tar:
         inside = (root / member.name).resolve().is_relative_to(root)
         link = (root / member.name).parent / member.linkname if member.issym() else root

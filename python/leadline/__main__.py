@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import os
 import signal
 import sys
 from typing import NoReturn
@@ -21,7 +23,15 @@ def main() -> NoReturn:
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) == signal.SIG_DFL:
             signal.signal(number, signal.default_int_handler)
-    sys.exit(run(sys.argv[1:]))
+    _leave(run(sys.argv[1:]))
+
+
+def _leave(code: int) -> NoReturn:
+    """Ends the process. What Python would do besides, freeing each object, takes a tenth of a short command."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):  # run() has said already what could not be written
+            stream.flush()
+    os._exit(code)
 
 
 if __name__ == "__main__":

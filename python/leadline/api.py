@@ -12,9 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-import duckdb
-
 from leadline.capture import reader
+from leadline.duck import duckdb
 from leadline.errors import LeadlineError
 from leadline.findings import Finding, evaluate
 from leadline.probes.take import take

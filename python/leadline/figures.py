@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from typing import Any
+
+from leadline.errors import LeadlineError
+
+
+def bytes_of(text: str) -> int:
+    """500MB, 2GB, a number of bytes. Raises LeadlineError."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kMGT]?)B?", text.strip())
+    if found is None:
+        raise LeadlineError("usage", f"{text!r} is not a size", hint="use a form such as 500MB or 2GB")
+    return int(float(found[1]) * 1000 ** " kMGT".index(found[2] or " "))
 
 
 def seconds(value: float) -> str:
@@ -14,6 +25,16 @@ def seconds(value: float) -> str:
         if abs(value) < below:
             return f"{value:.{decimals}f}"
     return f"{value:,.0f}"
+
+
+def duration(seconds: float | None) -> str:
+    """How long something took, to the millisecond, from a minute on as 0:01:07; empty when not known."""
+    if seconds is None:
+        return ""
+    if seconds < 60:
+        return f"{seconds:.3f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"
 
 
 def percent(share: float | None) -> str:

@@ -39,12 +39,12 @@ def make_room(path: Path, *, overwrite: bool, capture: bool = False) -> None:
         _remove_capture(path)
 
 
-def write_whole(path: Path, text: str, what: str, *, overwrite: bool) -> Path:
+def write_whole(path: Path, text: str | bytes, what: str, *, overwrite: bool) -> Path:
     """Writes a file that is there only when it is whole; the path. Raises LeadlineError, which names `what`."""
     make_room(path, overwrite=overwrite)
     temporary = path.with_name(path.name + ".tmp")
     try:
-        temporary.write_text(text, encoding="utf-8")
+        temporary.write_bytes(text.encode() if isinstance(text, str) else text)
         temporary.replace(path)
     except OSError as e:
         with suppress(OSError):

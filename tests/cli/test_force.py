@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import pytest
 from bpf import needs_bpf
-from conftest import Server
+from conftest import Server, copy_folder
 from example_capture import example
 from leadline._core.net import Echo
 from leadline.book.place import find_place
@@ -32,6 +32,8 @@ WRITERS: dict[str, tuple[list[str], str]] = {
     "page scan": (["page", "scan", "DATA/global/1262"], "out.leadline"),
     "wal export": (["wal", "export", "DATA", "--rmgr", "Transaction"], "out.leadline"),
     "wal page-at": (["wal", "page-at", "DATA", "OF_WRITTEN", "0", "LSN_NOW"], "page"),
+    "wal apply": (["wal", "apply", "BACKUP/OF_WRITTEN", "--wal", "DATA", "--to", "LSN_NOW"], "table"),
+    "recover": (["recover", "CRASHED"], "out.leadline"),
     "net rtt": (["net", "rtt", "ECHO", "--for", "100ms"], "out.leadline"),
     "net packets": (["net", "packets", "--pcap", "PCAP"], "out.leadline"),
     "import onstat": (["import", "onstat", "ONSTAT"], "out.leadline"),
@@ -84,7 +86,14 @@ def places(servers: Callable[[int], Server], tmp_path_factory: pytest.TempPathFa
     server.sql("checkpoint")
     [[path, lsn]] = server.sql("select pg_relation_filepath('written'), pg_current_wal_lsn()::text")
     folder = tmp_path_factory.mktemp("force")
+    beside = server.private.base_dir  # where the owner of the files may go
+    for copy in ("backup", "crashed"):  # as after a crash, while nothing is written
+        (beside / copy).mkdir(mode=0o700)
+        copy_folder(server.private.data_dir, beside / copy)
+        (beside / copy / "postmaster.pid").unlink()
     yield {
+        "BACKUP": str(beside / "backup"),
+        "CRASHED": str(beside / "crashed"),
         "OF_WRITTEN": path,
         "LSN_NOW": lsn,
         "SERVER": str(server.pid),

@@ -87,7 +87,7 @@ def test_a_rule_keeps_the_form(name: str) -> None:
 
 
 def test_all_rules_have_the_same_columns(cap: SyntheticCapture) -> None:
-    with cap.open() as capture:
+    with cap.open(hold=False) as capture:
         for definition in RULES.values():
             for threshold in definition.thresholds:
                 capture.db.execute(f"set variable {threshold.name} = {threshold.value}::double")
@@ -143,7 +143,7 @@ def test_a_quiet_server_and_an_ordinary_load_have_no_finding(tmp_path: Path, cap
     loaded.background()
     loaded.ordinary_load()
     for made in (cap, loaded):
-        with made.open() as capture:
+        with made.open(hold=False) as capture:
             result = evaluate(capture)
         assert result.findings == []
         assert not [reason for _, reason in result.not_evaluated if "query" in reason]
@@ -151,7 +151,7 @@ def test_a_quiet_server_and_an_ordinary_load_have_no_finding(tmp_path: Path, cap
 
 def test_each_rule_ends_in_exactly_one_list(cap: SyntheticCapture) -> None:
     cap.setting("fsync", "off")
-    with cap.open() as capture:
+    with cap.open(hold=False) as capture:
         result = evaluate(capture)
     found, silent = {f.id for f in result.findings}, {name for name, _ in result.not_evaluated}
     foreign = {name for name, _ in result.not_applicable}
@@ -164,7 +164,7 @@ def test_each_rule_ends_in_exactly_one_list(cap: SyntheticCapture) -> None:
 def test_the_query_of_a_finding_gives_its_rows_when_pasted(cap: SyntheticCapture) -> None:
     client = cap.add_session(application_name="slow")
     cap.sample(client, "active", "Client:ClientWrite", 0, 10)
-    with cap.open() as capture:
+    with cap.open(hold=False) as capture:
         (found,) = evaluate(capture, only=["SLOW-CLIENT"], thresholds={"slow_client_s": 2.5}).findings
         assert "set variable slow_client_s = 2.5" in found.sql
         (row,) = capture.rows(found.sql)
@@ -177,7 +177,7 @@ def test_the_query_of_a_finding_gives_its_rows_when_pasted(cap: SyntheticCapture
 
 
 def test_the_capture_is_left_as_it_was(cap: SyntheticCapture) -> None:
-    with cap.open() as capture:
+    with cap.open(hold=False) as capture:
         evaluate(capture)
         assert capture.scalar("select count(*) from duckdb_tables()") == 0
         assert capture.scalar("select count(*) from duckdb_variables()") == 0
@@ -195,15 +195,33 @@ def busy(cap: SyntheticCapture) -> SyntheticCapture:
 
 
 def test_tables_too_large_for_memory_stay_in_their_files(busy: SyntheticCapture, monkeypatch: pytest.MonkeyPatch) -> None:
-    with busy.open() as capture:
+    with busy.open(hold=False) as capture:
         from_memory = evaluate(capture)
         monkeypatch.setattr(leadline.capture.hold, "TABLE_LIMIT", 0)
         assert evaluate(capture) == from_memory
     assert {"SLOW-CLIENT", "IDLE-IN-XACT"} <= {f.id for f in from_memory.findings}
 
 
+def test_what_a_capture_has_no_evidence_of_is_created_when_a_query_names_it(busy: SyntheticCapture) -> None:
+    with busy.open(hold=False) as whole, closing(open_capture(busy.path, hold=True)) as held:
+        evaluate(held)
+        created = held.rows("select table_name as name from duckdb_tables() union select view_name from duckdb_views()")
+        there = {row["name"] for row in created}
+        assert {"lock_wait", "lock_chain"} <= there and not {"call_sum", "informix_extent", "wal_block"} & there
+        for name in all_tables():
+            query = f'select column_name, column_type from (describe from "{name}")'
+            assert held.rows(query) == whole.rows(query), name
+            assert held.scalar(f'select count(*) from "{name}"') == whole.scalar(f'select count(*) from "{name}"'), name
+
+
+def test_what_a_command_needs_next_is_done_while_a_capture_opens(busy: SyntheticCapture) -> None:
+    done: list[str] = []
+    with busy.open(hold=False), closing(open_capture(busy.path, hold=True, meanwhile=lambda: done.append("imports"))):
+        assert done == ["imports"]
+
+
 def test_of_very_many_samples_some_passes_stand_for_the_rest(busy: SyntheticCapture, monkeypatch: pytest.MonkeyPatch) -> None:
-    with busy.open() as capture:
+    with busy.open(hold=False) as capture:
         of_all = evaluate(capture)
         samples = capture.scalar("select count(*) from session_tick")
         monkeypatch.setattr(leadline.capture.hold, "SAMPLES_LIMIT", samples - 1)
@@ -224,7 +242,7 @@ def test_of_very_many_samples_some_passes_stand_for_the_rest(busy: SyntheticCapt
 
 
 def test_a_view_says_that_most_passes_were_not_read(busy: SyntheticCapture, monkeypatch: pytest.MonkeyPatch) -> None:
-    with busy.open() as capture:
+    with busy.open(hold=False) as capture:
         samples = capture.scalar("select count(*) from session_tick")
     monkeypatch.setattr(leadline.capture.hold, "SAMPLES_LIMIT", 10)
     monkeypatch.setattr(leadline.capture.hold, "THINNED_SAMPLES", samples // 2)
@@ -254,7 +272,7 @@ def test_findings_are_ranked_by_cost_then_severity(cap: SyntheticCapture, monkey
     ]
     query = " union all ".join(row(*r) for r in rows)
     monkeypatch.setattr(findings, "all_findings", lambda: (rule(query),))
-    with cap.open() as capture:
+    with cap.open(hold=False) as capture:
         assert "".join(f.subject for f in evaluate(capture).findings) == "abcdef"
 
 
@@ -263,7 +281,7 @@ def test_thresholds_are_set_by_name_for_all_rules_or_for_one(cap: SyntheticCaptu
     one, two = rule(query, "-- threshold: least = 3 (a test)\n"), rule(query, "-- threshold: least = 4 (a test)\n")
     two = Definition(**{**vars(two), "id": "OTHER"})
     monkeypatch.setattr(findings, "all_findings", lambda: (one, two))
-    with cap.open() as capture:
+    with cap.open(hold=False) as capture:
 
         def subjects(**given: float) -> list[str]:
             names = {name.replace("__", "."): value for name, value in given.items()}
@@ -279,14 +297,14 @@ def test_thresholds_are_set_by_name_for_all_rules_or_for_one(cap: SyntheticCaptu
 
 
 def test_an_unknown_rule_is_a_usage_error(cap: SyntheticCapture) -> None:
-    with cap.open() as capture, pytest.raises(LeadlineError) as e:
+    with cap.open(hold=False) as capture, pytest.raises(LeadlineError) as e:
         evaluate(capture, only=["NO-SUCH"])
     assert e.value.kind == "usage"
     assert "BLOCK-CHAIN" in e.value.hint
 
 
 def test_only_evaluates_the_rules_asked_for(cap: SyntheticCapture) -> None:
-    with cap.open() as capture:
+    with cap.open(hold=False) as capture:
         result = evaluate(capture, only=["TOP-WAIT", "XMIN-HORIZON"])
     assert result.clean == ["TOP-WAIT", "XMIN-HORIZON"]
 
@@ -296,7 +314,7 @@ def test_only_evaluates_the_rules_asked_for(cap: SyntheticCapture) -> None:
 
 def test_a_probe_that_was_off_is_the_reason(cap: SyntheticCapture) -> None:
     cap.probe("locks", "off", why="shared memory may not be read")
-    with cap.open() as capture:
+    with cap.open(hold=False) as capture:
         result = evaluate(capture, only=["IDLE-IN-XACT"])
     assert result.not_evaluated == [("IDLE-IN-XACT", "lock_wait: shared memory may not be read")]
 
@@ -304,13 +322,13 @@ def test_a_probe_that_was_off_is_the_reason(cap: SyntheticCapture) -> None:
 def test_too_few_samples_give_no_verdict(tmp_path: Path) -> None:
     short = SyntheticCapture(tmp_path, seconds=0.2)
     short.sample(short.add_session(), "active", "IO:WALSync", 0, 0.2)
-    with short.open() as capture:
+    with short.open(hold=False) as capture:
         result = evaluate(capture, only=["TOP-WAIT"])
     assert result.not_evaluated == [("TOP-WAIT", "too few samples: 20 rows of tick, at least 30 are needed")]
 
 
 def test_a_condition_that_does_not_hold_gives_its_reason(cap: SyntheticCapture) -> None:
-    with cap.open() as capture:
+    with cap.open(hold=False) as capture:
         result = evaluate(capture, only=["ZONE-RECLAIM"])
     assert result.not_evaluated == [("ZONE-RECLAIM", "this kernel has no vm.zone_reclaim_mode (built without NUMA)")]
 
@@ -329,7 +347,7 @@ def test_a_broken_rule_is_reported_and_the_others_go_on(
 ) -> None:
     sound = Definition(**{**vars(rule()), "id": "SOUND"})
     monkeypatch.setattr(findings, "all_findings", lambda: (rule(query, more), sound))
-    with cap.open() as capture:
+    with cap.open(hold=False) as capture:
         result = evaluate(capture)
     ((name, why),) = result.not_evaluated
     assert name == "T-RULE" and reason in why
@@ -340,7 +358,7 @@ def test_an_empty_capture_has_no_finding_and_no_error(tmp_path: Path) -> None:
     empty = SyntheticCapture(tmp_path, seconds=0)
     for name in list(empty.probes):
         empty.probe(name, "off", why="nothing ran")
-    with empty.open() as capture:
+    with empty.open(hold=False) as capture:
         result = evaluate(capture)
     assert result.findings == [] and result.clean == []
     assert {why.split(": ")[-1] for _, why in result.not_evaluated} == {"nothing ran"}
@@ -355,7 +373,7 @@ def test_a_rule_about_something_else_is_not_applicable(cap: SyntheticCapture) ->
     content["target"]["kind"] = "wal"
     content["probes"] = {"wal": {"status": "ok"}, "host": {"status": "off", "why": "only the log was read"}}
     manifest.write_text(json.dumps(content))
-    with cap.open() as capture:
+    with cap.open(hold=False) as capture:
         result = evaluate(capture)
     assert result.findings == [] and result.clean == [] and result.not_evaluated == []
     assert {name for name, _ in result.not_applicable} == set(RULES)
@@ -364,7 +382,7 @@ def test_a_rule_about_something_else_is_not_applicable(cap: SyntheticCapture) ->
 
 def test_a_probe_that_was_refused_is_missing_evidence_of_what_the_capture_is_about(cap: SyntheticCapture) -> None:
     cap.probe("host", "off", why="/proc may not be read")
-    with cap.open() as capture:
+    with cap.open(hold=False) as capture:
         result = evaluate(capture, only=["SWAP"])
     assert result.not_applicable == [] and result.not_evaluated == [("SWAP", "host_stat: /proc may not be read")]
 
@@ -372,7 +390,7 @@ def test_a_probe_that_was_refused_is_missing_evidence_of_what_the_capture_is_abo
 def test_a_shared_threshold_may_be_set_and_is_in_the_query(cap: SyntheticCapture) -> None:
     client = cap.add_session(application_name="slow")
     cap.sample(client, "active", "Client:ClientWrite", 0, 10)
-    with cap.open() as capture:
+    with cap.open(hold=False) as capture:
         (plain,) = evaluate(capture, only=["SLOW-CLIENT"]).findings
         (strict,) = evaluate(capture, only=["SLOW-CLIENT"], thresholds={"critical_sessions": 5, "high_sessions": 4}).findings
         assert (plain.severity, strict.severity) == ("high", "medium")
@@ -390,7 +408,7 @@ def test_a_shared_threshold_may_be_set_and_is_in_the_query(cap: SyntheticCapture
 def test_a_cost_is_of_its_base(cap: SyntheticCapture, monkeypatch: pytest.MonkeyPatch, cost: str, query: str, why: str) -> None:
     made = parse_finding("0099_t_rule.sql", HEADER.replace("cost: database time", f"cost: {cost}") + query, NOTES)
     monkeypatch.setattr(findings, "all_findings", lambda: (made,))
-    with cap.open() as capture:
+    with cap.open(hold=False) as capture:
         ((_, reason),) = evaluate(capture).not_evaluated
     assert why in reason
 
@@ -402,7 +420,7 @@ def test_an_interrupted_capture_is_evaluated_with_what_it_has(cap: SyntheticCapt
     content = json.loads(manifest.read_text())
     content["status"], content["clock"]["ts_to"] = "recording", None
     manifest.write_text(json.dumps(content))
-    with cap.open() as capture:
+    with cap.open(hold=False) as capture:
         assert [f.id for f in evaluate(capture, only=["SLOW-CLIENT"]).findings] == ["SLOW-CLIENT"]
 
 

@@ -71,3 +71,9 @@ def test_rules_of_this_host_and_strong_rules_are_not_weak(made: SyntheticCapture
     rule(made, 7, "host", "all", "reject")
     rule(made, 8, "host", "all", "trust", error="wrong")
     assert evaluated(made, "HBA-WEAK").clean == ["HBA-WEAK"]
+
+
+def test_rules_that_nobody_read_are_not_called_strong(made: SyntheticCapture) -> None:
+    result = evaluated(made, "HBA-WEAK")
+    [(rule_id, why)] = result.not_evaluated
+    assert (rule_id, result.clean) == ("HBA-WEAK", []) and "pg_hba.conf could not be read" in why

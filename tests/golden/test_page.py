@@ -6,7 +6,7 @@ import hashlib
 import io
 import json
 import struct
-import sys
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 import click
 import duckdb
 import pytest
+from crc import crc32c
 from leadline._core.pages import PageRun, page_read
 from leadline.capture.reader import open_capture
 from leadline.cli import run
@@ -23,11 +24,6 @@ from leadline.files.pages.hexdump import hex_lines
 from leadline.files.pages.run import Pages
 from leadline.files.pages.text import _typed
 from leadline.progress import TerminalLine
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 TESTDATA = Path(__file__).resolve().parents[2] / "testdata"
 PAGES = TESTDATA / "postgres" / "9.6"
@@ -44,15 +40,6 @@ def said(capsys: pytest.CaptureFixture[str], *line: str) -> tuple[int, str]:
 def answered(capsys: pytest.CaptureFixture[str], *line: str) -> Any:
     code = run(["page", *line, "--json"])
     return code, json.loads(capsys.readouterr().out)
-
-
-def crc32c(content: bytes) -> int:
-    crc = 0xFFFFFFFF
-    for byte in content:
-        crc ^= byte
-        for _ in range(8):
-            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
-    return crc ^ 0xFFFFFFFF
 
 
 def changed(page: bytes, at: int, value: bytes) -> bytes:

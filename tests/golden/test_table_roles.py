@@ -38,7 +38,7 @@ def test_a_table_that_is_not_known_keeps_its_segments(tmp_path: Path) -> None:
     made = SyntheticCapture(tmp_path, seconds=2)
     made.background()
     path = made.write()
-    with made.open() as capture:
+    with made.open(hold=False) as capture:
         manifest = capture.manifest
     foreign = path / "packet" / "000001.parquet"
     foreign.parent.mkdir()
@@ -58,7 +58,7 @@ def test_a_sum_over_samples_does_not_compare_each_run_with_each_pass(view: str, 
     """DuckDB chooses such a join by the shape of the query around it; a capture of ten minutes then takes hours."""
     made = SyntheticCapture(tmp_path, seconds=20)
     made.ordinary_load()
-    with made.open() as capture:
+    with made.open(hold=False) as capture:
         [(_, plan)] = capture.db.execute(f"explain (format json) select wait_class, sum(weight_s) from {view} group by all").fetchall()
         assert "IE_JOIN" in plan
         assert [name for name in QUADRATIC if name in plan] == []

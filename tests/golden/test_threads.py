@@ -60,7 +60,7 @@ semget ENOENT, 1,000 in 0.970000 s (16 of 17 stacks taken)
   semget
   libtrace.so+0x1af3
   libtrace.so+0x1b07
-  main
+  main (dw.c:12)
 
 SLEPT IN
 function                   sleeps  total s  max us
@@ -178,7 +178,7 @@ def test_a_call_that_fails_over_and_over_is_found(trace: Path) -> None:
         assert finding.statement == (
             "semget of dw.work (pid 1026) failed 1000 times with ENOENT (252 a second), always with the arguments 0x10cabb74, 0x1: "
             "0.970 s in all, 970.0 us each, 0.960 s of it waiting in rwsem_down_write_slowpath. "
-                "Called from semget < libtrace.so+0x1af3 < libtrace.so+0x1b07 < main"
+                "Called from semget < libtrace.so+0x1af3 < libtrace.so+0x1b07 < main (dw.c:12)"
         )
         assert evaluate(capture, only=["FAILING-CALL-STORM"], thresholds={"storm_min": 1001}).findings == []
     finally:

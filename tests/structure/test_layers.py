@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import functools
 from pathlib import Path
 
 import leadline
@@ -27,13 +27,13 @@ LAYERS = (
     ("host", "lab", "tables"),
     ("output",),
     ("figures", "progress", "replacing"),
-    ("errors", "version"),
+    ("duck", "errors", "version"),
     ("_core",),
 )
 # What is particular to one engine; what is general must work without it.
 ENGINES = ("postgres", "files")
 GENERAL = ("capture", "findings", "host", "lab", "tables", "views", "views.report", "output", "figures", "progress", "replacing")
-GENERAL += ("errors", "version")
+GENERAL += ("duck", "errors", "version")
 # Between parts of one layer: nothing, except these.
 WITHIN: set[tuple[str, str]] = set()
 
@@ -48,21 +48,26 @@ def part_of(module: str) -> str:
     raise AssertionError(f"leadline.{module} is in no layer: add it to LAYERS")
 
 
-def imports() -> Iterator[tuple[str, str, str]]:
-    """Importing part, imported part, and where, for each import of the package's own modules, at any depth of the code."""
+@functools.cache
+def imported() -> list[tuple[str, str, str]]:
+    """Importing module, dotted name, and where, for each absolute import at any depth of the code."""
+    found = []
     for file in sorted(PACKAGE.rglob("*.py")):
         module = ".".join(file.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__")
-        if module == "__init__":
-            continue
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             names = []
             if isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
                 names = [f"{node.module}.{alias.name}" for alias in node.names]
             elif isinstance(node, ast.Import):
                 names = [alias.name for alias in node.names]
-            for name in names:
-                if name.startswith("leadline."):
-                    yield part_of(module), part_of(name.removeprefix("leadline.")), f"{file.relative_to(PACKAGE)}:{node.lineno}"
+            found += [(module, name, f"{file.relative_to(PACKAGE)}:{node.lineno}") for name in names]
+    return found
+
+
+def imports() -> list[tuple[str, str, str]]:
+    """Importing part, imported part, and where, for each import of the package's own modules."""
+    own = [found for found in imported() if found[1].startswith("leadline.") and found[0] != "__init__"]
+    return [(part_of(module), part_of(name.removeprefix("leadline.")), where) for module, name, where in own]
 
 
 LEVEL = {name: len(LAYERS) - number for number, layer in enumerate(LAYERS) for name in layer}
@@ -83,7 +88,13 @@ def test_what_is_general_knows_no_engine(general: str) -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def test_duckdb_comes_from_one_module() -> None:
+    """One import of the package around it, anywhere, makes each command pay for that package."""
+    where = {module for module, name, _ in imported() if name.split(".")[0] == "duckdb"}
+    assert where == {"duck"}
+
+
 def test_every_import_was_looked_at() -> None:
-    found = list(imports())
+    found = imports()
     assert ("cli", "errors") in {(user, used) for user, used, _ in found}
     assert len(found) > 300

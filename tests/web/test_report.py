@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from contextlib import closing
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -17,12 +18,15 @@ from leadline.capture.reader import open_capture
 from leadline.cli import run
 from leadline.errors import LeadlineError
 from leadline.findings import evaluate
+from leadline.views.flame import folded
+from leadline.views.flame_svg import flame_svg
 from leadline.views.report import breakable, charts, write_report
 from leadline.views.report.markdown import to_html
 from leadline.views.report.model import evidence_table
 from leadline.views.sections.frame import setting
 from leadline.views.wait_classes import ORDER, rank, wait_class
 from leadline.views.where import Slice, Window
+from trace_synthetic import trace_of_semget
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +37,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def report(folder: Path) -> Path:
     return write_report(example(folder).write(), folder / "report.html")
+
+
+@pytest.fixture(scope="module")
+def trace(folder: Path) -> Path:
+    return trace_of_semget(folder / "trace.leadline")
 
 
 class Page(HTMLParser):
@@ -199,6 +208,7 @@ def test_settings_in_units_people_read(report: Path) -> None:
 
 def test_breakable_escapes_what_it_breaks() -> None:
     assert breakable("public.order_ItemsX<b>") == "public.<wbr>order_<wbr>Items<wbr>X&lt;b&gt;"
+    assert breakable("tcp 10.0.0.1:5432") == "tcp 10.0.0.1:5432"
 
 
 def test_the_stack_of_the_chart_is_made_here() -> None:
@@ -259,6 +269,42 @@ def test_the_report_is_drawn_and_fits(width: int, dark: bool, report: Path, brow
     colours = set(browser.value("[...document.querySelectorAll('#time_chart .mark-rect path')].map((e) => e.getAttribute('fill'))"))
     expected = {c.dark if dark else c.light for c in map(wait_class, ("CPU", "IO", "Lock", "LWLock", "Client", "IPC", "Timeout"))}
     assert colours == expected
+
+
+@pytest.mark.parametrize(("width", "dark"), [(1366, False), (390, True)])
+def test_the_report_of_a_trace_fits(width: int, dark: bool, trace: Path, browser: Browser, folder: Path) -> None:
+    page = folder / f"trace-{width}.html"
+    write_report(trace, page)
+    browser.open(page, width=width, dark=dark)
+    browser.wait_for("document.readyState === 'complete'")
+    browser.value("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
+    assert browser.value("document.documentElement.scrollWidth") <= width
+    assert browser.value(TOO_WIDE) == []
+    assert (browser.requests(), browser.complaints()) == ([page.as_uri()], [])
+    for title in ("Threads", "System calls", "Failed calls", "Sleeps in the kernel", "Requests of disks"):
+        assert title in browser.value("document.body.innerText")
+
+
+@pytest.mark.parametrize(("width", "dark"), [(1366, False), (1366, True), (390, False), (390, True)])
+def test_a_flame_graph_opens_alone_zooms_and_is_searched(width: int, dark: bool, trace: Path, browser: Browser, folder: Path) -> None:
+    page = folder / f"flame-{width}-{dark}.svg"
+    with closing(open_capture(trace)) as capture:
+        page.write_text(flame_svg(folded(capture, "off-cpu"), "Asleep", "of a test", "ns"), encoding="utf-8")
+    browser.open(page, width=width, dark=dark)
+    browser.wait_for("document.readyState === 'complete' && document.getElementById('told') !== null")
+    assert (browser.requests(), browser.complaints()) == ([page.as_uri()], [])
+    # It begins at the top of the window, which has the colours of the scheme.
+    assert browser.value("document.querySelector('.title').getBoundingClientRect().top") < 60
+    paper = "rgb(18, 22, 27)" if dark else "rgb(255, 255, 255)"
+    assert browser.value("getComputedStyle(document.documentElement).backgroundColor") == paper
+    box = """[...document.querySelectorAll("#boxes g")].find((g) => g.dataset.n === "semget")"""
+    before = browser.value(f"{box}.getBoundingClientRect().width")
+    browser.value(f"{box}.dispatchEvent(new MouseEvent('click', {{bubbles: true}}))")
+    assert browser.value(f"{box}.getBoundingClientRect().width") > 1.9 * before
+    browser.value("prompt = () => '^semget$'")
+    browser.value("document.getElementById('search').dispatchEvent(new MouseEvent('click', {bubbles: true}))")
+    assert browser.value("document.getElementById('found').textContent") == "^semget$: 47.4 %"
+    assert browser.value("[...document.querySelectorAll('#boxes g.hit')].map((g) => g.dataset.n)") == ["semget"]
 
 
 def test_charts_follow_a_change_of_scheme(report: Path, browser: Browser) -> None:

@@ -7,11 +7,11 @@ connection sees them. A capture with more samples than memory should have is thi
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Collection
 from pathlib import Path
 
-import duckdb
-
 from leadline.capture.views import read_segments, views_in_order
+from leadline.duck import duckdb
 from leadline.tables import Table, all_tables
 
 # 270 bytes a row of the samples, measured, and two views have nearly all rows: 0.8 GB at the limit.
@@ -60,9 +60,11 @@ def is_small(directory: Path, samples: int) -> bool:
     return sum(segment.stat().st_size for segment in directory.glob("*/*.parquet")) <= SMALL_BYTES
 
 
-def create_views(db: duckdb.DuckDBPyConnection, *, held: bool, every: int = 1, temporary: bool = False) -> None:
-    """Every view of the contracts over the tables that are there, as create_view makes it."""
-    for view in views_in_order():
+def create_views(
+    db: duckdb.DuckDBPyConnection, *, held: bool, every: int = 1, temporary: bool = False, only: Collection[str] | None = None
+) -> None:
+    """Every view of the contracts (of these names) over the tables that are there, as create_view makes it."""
+    for view in views_in_order(only):
         create_view(db, view, held=held, every=every, temporary=temporary)
 
 

@@ -9,7 +9,7 @@ import json
 import os
 import platform
 from dataclasses import asdict, dataclass, field, fields
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -41,7 +41,7 @@ class Clock:
         """Start of the window by the wall clock, UTC."""
         if self.ts_from is None or self.wall_offset_ns is None:
             return None
-        return datetime.fromtimestamp((self.ts_from + self.wall_offset_ns) / 1e9, timezone.utc)
+        return datetime.fromtimestamp((self.ts_from + self.wall_offset_ns) / 1e9, UTC)
 
 
 @dataclass

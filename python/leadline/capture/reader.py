@@ -6,29 +6,41 @@ Layout and manifest: docs/concepts/contracts.md. Reading never writes into the c
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+import re
+import threading
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import duckdb
-
 from leadline.capture.hold import create_view, create_views, held_tables, is_small, passes_to_read, samples_of
 from leadline.capture.manifest import Manifest, read_manifest
 from leadline.capture.steps import Step, run_steps
-from leadline.capture.views import empty_table, manifest_view, read_segments, views_in_order
+from leadline.capture.views import empty_table, manifest_view, read_segments, views_in_order, with_what_they_read
+from leadline.duck import duckdb
 from leadline.errors import LeadlineError
 from leadline.tables import Table, all_tables
 from leadline.tables.macros import macros
 
 
 @dataclass
+class Later:
+    """Tables and views that are created when a query names them, by name: most captures have evidence for a part of them only, and to
+    create the rest takes longer than many a rule.
+    """
+
+    create: dict[str, Callable[[duckdb.DuckDBPyConnection], None]] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+@dataclass
 class Capture:
-    """One capture opened for reading. Every table and view of the contracts exists in `db`, empty when nothing was recorded.
+    """One capture opened for reading. Every table and view of the contracts (unless only some were asked for) exists in `db`, empty when
+    nothing was recorded.
 
     held: its tables are in memory, and its views that cost much are computed. every_pass: 1, or N where the samples of every Nth
-    pass stand for the rest.
+    pass stand for the rest. later: of a held capture, what does not exist yet; its queries go through `rows`, or `prepare` sees them first.
     """
 
     path: Path
@@ -36,6 +48,7 @@ class Capture:
     db: duckdb.DuckDBPyConnection
     held: bool = False
     every_pass: int = 1
+    later: Later = field(default_factory=Later)
 
     @property
     def interrupted(self) -> bool:
@@ -62,6 +75,7 @@ class Capture:
 
     def rows(self, sql: str, parameters: Sequence[int | float | str | None] = ()) -> list[dict[str, Any]]:
         """The rows of a query as dictionaries. Raises LeadlineError('query') when it does not run."""
+        self.prepare(sql)
         try:
             if parameters:  # not as objects: for the first of these DuckDB imports NumPy and pandas, where they are installed
                 self.db.execute(f"prepare of_capture as {sql}")
@@ -74,6 +88,15 @@ class Capture:
         names = [column[0] for column in cursor.description or []]
         return [dict(zip(names, row)) for row in cursor.fetchall()]
 
+    def prepare(self, sql: str) -> None:
+        """Creates what the query names and what does not exist yet."""
+        if named := [word for word in set(re.findall(r"\w+", sql)) if word in self.later.create]:
+            with self.later.lock:
+                wanted = with_what_they_read(named) & self.later.create.keys()
+                for name in (*(name for name in wanted if all_tables()[name].kind == "table"), *(v.name for v in views_in_order(wanted))):
+                    self.later.create[name](self.db)
+                    del self.later.create[name]
+
     def scalar(self, sql: str) -> Any:
         """The first column of the first row; None when there is no row."""
         rows = self.rows(sql)
@@ -83,35 +106,58 @@ class Capture:
         self.db.close()
 
 
-def open_capture(path: str | Path, *, hold: bool = False) -> Capture:
+def open_capture(
+    path: str | Path, *, hold: bool = False, only: Collection[str] | None = None, meanwhile: Callable[[], None] | None = None
+) -> Capture:
     """Opens a capture for reading; an interrupted one too, with what it has.
+
+    only: for commands that read these tables and views alone: to make all of them takes longer than many a query.
 
     hold: for commands that ask many questions. What they read is read once and kept in memory, less the samples of some passes
     when there are very many (capture/hold.py).
+
+    meanwhile: what the caller will need, such as modules; called when a thread has nothing to open, or not at all.
     """
     path = Path(path)
     manifest = read_manifest(path)
+    reading = threading.Thread(target=all_tables)  # Python's work, beside DuckDB's start
+    reading.start()
     capture = Capture(path, manifest, memory_database(), held=hold)
     capture.db.execute(macros().sql)
+    reading.join()
     capture.db.execute(manifest_view(manifest))
     samples = samples_of(capture.db, path) if hold else 0
     capture.every_pass = passes_to_read(samples)
     in_memory = held_tables(path) if hold else set()
+    wanted = with_what_they_read(all_tables() if only is None else only)
     tables = {}
     for table in all_tables().values():
-        if table.kind == "table":
+        if table.kind == "table" and table.name in wanted:
             tables[table.name] = partial(_create_table, path=path, table=table, kind="table" if table.name in in_memory else "view")
     if hold and is_small(path, samples):
         capture.db.execute("set threads = 1")
         steps = {name: Step(set(), create) for name, create in tables.items()}
-        for view in views_in_order():
+        for view in views_in_order(wanted):
             steps[view.name] = Step({*view.needs, *view.uses}, partial(create_view, view=view, held=True))
-        run_steps(capture.db, steps)
+        at_once = with_what_they_read(name for name in steps if _has_evidence(path, name))
+        capture.later.create.update({name: step.run for name, step in steps.items() if name not in at_once})
+        now = {name: step for name, step in steps.items() if name in at_once}
+        if meanwhile is not None:
+            now["meanwhile"] = Step(set(), lambda _: meanwhile())  # no step waits for it: it is taken when none is ready
+        run_steps(capture.db, now)
         return capture
     for create in tables.values():
         create(capture.db)
-    create_views(capture.db, held=hold, every=capture.every_pass)
+    create_views(capture.db, held=hold, every=capture.every_pass, only=wanted)
     return capture
+
+
+def _has_evidence(path: Path, name: str) -> bool:
+    """Whether a table has segments, or all tables that a view needs."""
+    table = all_tables()[name]
+    if table.kind == "view":
+        return all(_has_evidence(path, needed) for needed in table.needs)
+    return next((path / name).glob("*.parquet"), None) is not None
 
 
 def _literal(value: int | float | str | None) -> str:
@@ -120,10 +166,19 @@ def _literal(value: int | float | str | None) -> str:
     return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else repr(value)
 
 
+_settings = ["enable_progress_bar = false"]
+
+
+def limit_databases(memory: str, threads: int) -> None:
+    """From now on, in this process: a capture that needs more memory is an error, and none writes beside it what does not fit."""
+    _settings.extend((f"memory_limit = '{memory}'", f"threads = {threads}", "temp_directory = ''"))
+
+
 def memory_database() -> duckdb.DuckDBPyConnection:
     """An empty database for a capture, quiet."""
     db = duckdb.connect(":memory:")
-    db.execute("set enable_progress_bar = false")
+    for setting in _settings:
+        db.execute(f"set {setting}")
     return db
 
 

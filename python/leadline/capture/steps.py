@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TypeVar
 
-import duckdb
+from leadline.duck import duckdb
 
 AT_ONCE = 2  # threads: planning takes most of the time of a query over few rows, and one thread plans a query
 T = TypeVar("T")

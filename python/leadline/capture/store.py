@@ -16,6 +16,7 @@ KEYS = {
     "role": ("usesysid",),
     "setting": ("name",),
     "hba_rule": ("line_number",),
+    "semaphore_set": ("semid", "key"),
 }
 Row = tuple[Any, ...]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from leadline.capture.manifest import Manifest
@@ -25,9 +25,23 @@ def manifest_view(manifest: Manifest) -> str:
     return f"create or replace view manifest as select '{text}'::json as manifest"
 
 
+def with_what_they_read(names: Iterable[str]) -> set[str]:
+    """These tables and views, and all that the views among them read, directly or not."""
+    tables, wanted, left = all_tables(), set[str](), list(names)
+    while left:
+        if (name := left.pop()) not in wanted:
+            wanted.add(name)
+            left += (*tables[name].needs, *tables[name].uses)
+    return wanted
+
+
+def views_in_order(only: Collection[str] | None = None) -> tuple[Table, ...]:
+    """The views (of these names), each after those it reads."""
+    return tuple(view for view in _views_in_order() if only is None or view.name in only)
+
+
 @functools.cache
-def views_in_order() -> tuple[Table, ...]:
-    """The views, each after those it reads."""
+def _views_in_order() -> tuple[Table, ...]:
     views = [t for t in all_tables().values() if t.kind == "view"]
     order: list[Table] = []
     while views:

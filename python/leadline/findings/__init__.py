@@ -8,11 +8,10 @@ from contextlib import closing, nullcontext
 from dataclasses import dataclass, fields
 from typing import Any
 
-import duckdb
-
 from leadline.capture.hold import create_views
 from leadline.capture.reader import Capture, open_capture
 from leadline.capture.steps import for_each
+from leadline.duck import duckdb
 from leadline.errors import LeadlineError
 from leadline.findings.domain import not_applicable
 from leadline.findings.rules import COST_BASES, SECTIONS, Definition, all_findings, parse_finding
@@ -119,18 +118,19 @@ def _answers(capture: Capture, chosen: list[Definition], thresholds: Mapping[str
     values = {d.id: _values(d, thresholds) for d in chosen}
     asked = _asked(capture, chosen, values)
     if shared:
+        capture.prepare(" ".join(all_tables()))  # what the views read
         with closing(capture.db.cursor()) as db:  # variables and temporary views end with the cursor
             for name, value in shared.items():
                 db.execute(f"set variable {name} = {number(value)}")
             create_views(db, held=True, every=capture.every_pass, temporary=True)  # they were computed with other thresholds
-            told = _told(db, asked)
+            told = _told(capture, db, asked)
             return {d.id: _answer(capture, db, d, shared | values[d.id], told) for d in chosen}
 
     answers: dict[str, _Answer] = {}
     told = {}
 
     def ask(cursor: duckdb.DuckDBPyConnection, part: list[str]) -> None:
-        told.update(_told(cursor, part))
+        told.update(_told(capture, cursor, part))
 
     def work(cursor: duckdb.DuckDBPyConnection, rule: Definition) -> None:
         answers[rule.id] = _answer(capture, cursor, rule, values[rule.id], told)
@@ -148,7 +148,7 @@ def _answer(
             return _Answer([], reason)
         if not told.get(definition.silent(values), True):
             return _Answer([])
-        return _Answer(_run(db, definition, values))
+        return _Answer(_run(capture, db, definition, values))
     except LeadlineError as e:
         return _Answer([], f"{e.message}: {e.detail}")
 
@@ -191,12 +191,14 @@ def _asked(capture: Capture, rules: list[Definition], values: Mapping[str, Mappi
     return list(dict.fromkeys(asked))
 
 
-def _told(db: duckdb.DuckDBPyConnection, asked: list[str]) -> dict[str, Any]:
+def _told(capture: Capture, db: duckdb.DuckDBPyConnection, asked: list[str]) -> dict[str, Any]:
     """The value of each expression, from one query. Empty when it does not run."""
     if not asked:
         return {}
+    query = f"select {', '.join(asked)}"
+    capture.prepare(query)
     try:
-        row = db.execute(f"select {', '.join(asked)}").fetchone()
+        row = db.execute(query).fetchone()
     except duckdb.Error:  # each rule then asks for itself and says what is wrong
         return {}
     return dict(zip(asked, row or ()))
@@ -218,7 +220,7 @@ def _not_evaluable(capture: Capture, db: duckdb.DuckDBPyConnection, definition: 
     """Why the capture has too little for this rule; empty when it has enough."""
 
     def value(expression: str) -> Any:
-        return told[expression] if expression in told else _first(db, f"select {expression}")
+        return told[expression] if expression in told else _first(capture, db, f"select {expression}")
 
     for table in definition.needs:
         if why := capture.unavailable(table):
@@ -233,7 +235,8 @@ def _not_evaluable(capture: Capture, db: duckdb.DuckDBPyConnection, definition: 
     return ""
 
 
-def _first(db: duckdb.DuckDBPyConnection, sql: str) -> Any:
+def _first(capture: Capture, db: duckdb.DuckDBPyConnection, sql: str) -> Any:
+    capture.prepare(sql)
     try:
         row = db.execute(sql).fetchone()
     except duckdb.Error as e:
@@ -241,9 +244,10 @@ def _first(db: duckdb.DuckDBPyConnection, sql: str) -> Any:
     return row[0] if row else None
 
 
-def _run(db: duckdb.DuckDBPyConnection, definition: Definition, values: Mapping[str, float]) -> list[Finding]:
+def _run(capture: Capture, db: duckdb.DuckDBPyConnection, definition: Definition, values: Mapping[str, float]) -> list[Finding]:
     """The rows of the rule. Raises LeadlineError('query') when it does not run or has other columns than COLUMNS."""
     sql = definition.sql(values)
+    capture.prepare(sql)
     try:
         cursor = db.execute(sql)
         columns = {name: str(kind) for name, kind, *_ in cursor.description or []}

@@ -21,7 +21,7 @@ DOMAINS = {
 }
 # Targets that are files: of these, nothing was looked at but what a probe names. Of a running one, a probe that was refused is
 # told as missing evidence.
-FILES = ("wal", "files", "informix", "pcap")
+FILES = ("wal", "files", "informix", "pcap", "recovery")
 
 
 def not_applicable(capture: Capture, domain: str) -> str | None:

@@ -21,7 +21,7 @@ import functools
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from importlib import resources
+from pathlib import Path
 
 from leadline.findings.domain import DOMAINS
 from leadline.tables.thresholds import Threshold, number, parse_threshold
@@ -71,13 +71,10 @@ class Definition:
 @functools.cache
 def all_findings() -> tuple[Definition, ...]:
     """Every rule, in the order of the file numbers: each .sql with its .md. Raises AssertionError when one breaks the form."""
-    folders = [entry for entry in resources.files(__package__).iterdir() if entry.is_dir()]
-    texts = {entry.name: entry for folder in folders for entry in folder.iterdir() if entry.name.endswith((".sql", ".md"))}
-    rules = sorted(name.removesuffix(".sql") for name in texts if name.endswith(".sql"))
     return tuple(
-        parse_finding(f"{rule}.sql", texts[f"{rule}.sql"].read_text(encoding="utf-8"), texts[f"{rule}.md"].read_text(encoding="utf-8"))
-        for rule in rules
-        if f"{rule}.md" in texts  # tests/golden/test_findings_engine.py checks that none is missing
+        parse_finding(query.name, query.read_text(encoding="utf-8"), notes.read_text(encoding="utf-8"))
+        for query in sorted(Path(__file__).parent.glob("*/*.sql"), key=lambda path: path.name)
+        if (notes := query.with_suffix(".md")).exists()  # tests/golden/test_findings_engine.py checks that none is missing
     )
 
 

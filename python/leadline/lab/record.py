@@ -8,7 +8,7 @@ from pathlib import Path
 
 def new_folder(runs: Path) -> Path:
     """runs/DATE-N with the next free N, made. The date is that of UTC."""
-    date = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d")
+    date = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d")
     number = 1
     while True:
         folder = runs / f"{date}-{number}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from importlib import resources
+from pathlib import Path
 
 from leadline.tables.thresholds import Threshold, parse_threshold, with_defaults
 
@@ -22,7 +22,7 @@ class Macros:
 @functools.cache
 def macros() -> Macros:
     """Raises AssertionError when the file breaks its form."""
-    text = (resources.files(__package__) / FILE).read_text(encoding="utf-8")
+    text = Path(__file__).with_name(FILE).read_text(encoding="utf-8")
     head = "-- threshold:"
     lines = text.splitlines()
     thresholds = tuple(parse_threshold(FILE, line.removeprefix(head).strip()) for line in lines if line.startswith(head))

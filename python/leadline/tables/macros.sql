@@ -37,10 +37,13 @@ create or replace macro program(comm, processes, pid) as
   coalesce(comm, '?') || case when processes = 1 and pid is not null then format(' (pid {})', pid)
                               else format(' ({} processes)', processes::bigint) end;
 
--- Functions in which the kernel sleeps on one of its own locks, and the system calls that force data to disk or ask whether something
--- has happened.
+-- Functions in which the kernel sleeps on one of its own locks.
 create or replace macro is_kernel_lock(function) as
   regexp_matches(function, '^(rwsem_|__?mutex_lock|mutex_lock|percpu_rwsem|__?down|down_)');
+-- Functions in which the kernel waits on a CPU for one of its locks.
+create or replace macro is_kernel_spin(function) as
+  regexp_matches(function, '(_lock_slowpath|^osq_lock|^mutex_spin_on_owner|^rwsem_spin_on_owner|^rwsem_optimistic_spin)$');
+-- System calls that force data to disk, and those that ask whether something has happened.
 create or replace macro is_sync_call(call) as call in ('fsync', 'fdatasync', 'sync_file_range', 'syncfs', 'sync', 'msync');
 create or replace macro is_poll_call(call) as
   call in ('poll', 'ppoll', 'select', 'pselect6', 'epoll_wait', 'epoll_pwait', 'epoll_pwait2');
@@ -50,6 +53,10 @@ create or replace macro plain_argument(argument) as case when argument not betwe
 
 -- A function in a sentence: without the parameters that a C++ name has.
 create or replace macro short_function(name) as regexp_replace(name, '\(.*', '()');
+
+-- A function of a stack in a sentence, with its line where that is known.
+create or replace macro placed_function(name, line) as
+  short_function(name) || coalesce(format(' ({})', regexp_extract(line, '[^/]*$')), '');
 
 -- System calls whose result is the number of bytes that were read or written.
 create or replace macro is_read_call(call) as

@@ -14,11 +14,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import duckdb
-
 from leadline.capture.manifest import Clock, Manifest
 from leadline.capture.reader import Capture, memory_database
 from leadline.capture.views import manifest_view, views_in_order
+from leadline.duck import duckdb
 from leadline.errors import LeadlineError
 from leadline.tables import Table, all_tables, duckdb_type
 from leadline.tables.macros import macros

@@ -7,7 +7,7 @@ so that missed passes make a result less certain and never smaller. Shares are o
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 
 from leadline.capture.reader import Capture
 from leadline.views.wait_classes import rank
@@ -89,7 +89,7 @@ def window(capture: Capture) -> Window:
     )[0]
     began = None
     if row["ts_from"] is not None and row["wall_offset_ns"] is not None:
-        began = datetime.fromtimestamp((row["ts_from"] + row["wall_offset_ns"]) / 1e9, timezone.utc)
+        began = datetime.fromtimestamp((row["ts_from"] + row["wall_offset_ns"]) / 1e9, UTC)
     return Window(
         began=began,
         ts_from=row["ts_from"] or 0,

@@ -9,7 +9,7 @@
 -- threshold: min_samples = 10 (with fewer, the sampling error is as large as the number)
 -- threshold: small_table_bytes = 1048576 (bytes; 128 pages, on which all sessions meet. In larger tables HOT-BLOCK looks for single hot pages)
 -- threshold: min_named = 5 (waiters seen on pages; with fewer, their shares mean little: see BUFFER-WAITS-UNNAMED)
--- silent unless: exists (from page_wait where page_kind in ('heap', 'heap tail'))
+-- silent unless: (select 2 * sum(samples) >= getvariable('min_samples') and 2 * sum(wait_s) >= getvariable('min_share') * (select sum(seconds) from wait_time where in_db_time) from page_wait where page_kind in ('heap', 'heap tail'))
 -- wrong when: the size of the table is not known (no names); its highest contended block is then used as its size
 with base as (
   select sum(weight_s) as db_time_s from session_sample where in_db_time

@@ -7,7 +7,7 @@
 -- cost: database time
 -- threshold: min_share = 0.02 (2 % of database time; any busy server has less than this)
 -- threshold: min_samples = 10 (with fewer, the sampling error is as large as the number)
--- silent unless: exists (from wait_time where wait_class = 'LWLock' and lower(wait_event) like 'buffer%mapping')
+-- silent unless: (select sum(samples) >= getvariable('min_samples') and 2 * sum(share) >= getvariable('min_share') from wait_time where in_db_time and wait_class = 'LWLock' and lower(wait_event) like 'buffer%mapping')
 -- wrong when: the cache was still cold after a restart
 with base as (
   select sum(weight_s) as db_time_s from session_sample where in_db_time

@@ -5,6 +5,7 @@
 -- needs: hba_rule
 -- unit: rules
 -- cost: none
+-- evaluable when: exists (from hba_rule) | the rules of pg_hba.conf could not be read: only a superuser with a connection may
 -- silent unless: exists (from hba_rule where type like 'host%' and auth_method in ('trust', 'password', 'md5', 'ldap', 'pam', 'radius', 'bsd'))
 -- wrong when: an earlier rule rejects the same clients, or a firewall keeps them out
 with weak as (

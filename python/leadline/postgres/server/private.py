@@ -153,7 +153,7 @@ class PrivateServer:
 
     def _prepare(self) -> None:
         """The folder, the binaries where the server's user can run them, and a fresh cluster."""
-        self.user = server_user()
+        self.user = self._server_user()
         self._base = _make_base(self.user)
         self._watcher = subprocess.Popen(
             ["/bin/sh", "-c", WATCHER, "leadline-watcher", str(self._base)],
@@ -174,6 +174,9 @@ class PrivateServer:
             self.port = _free_port()
         self._initdb()
         self._configure()
+
+    def _server_user(self) -> ServerUser:
+        return server_user()
 
     def _make_binaries_reachable(self) -> None:
         postgres = self.bin_dir / "postgres"

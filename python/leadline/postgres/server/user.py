@@ -63,6 +63,11 @@ def _name_of(uid: int) -> str:
         return str(uid)
 
 
+def user_of(uid: int, gid: int) -> ServerUser:
+    """The owner of a cluster, whom root becomes to run its server."""
+    return ServerUser(_name_of(uid), uid, gid, switch=True)
+
+
 def server_user() -> ServerUser:
     """The present user; for root, postgres if the host has it, else nobody. Raises LeadlineError('rights') when there is neither."""
     if os.geteuid() != 0:

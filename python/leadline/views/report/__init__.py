@@ -23,22 +23,27 @@ def write_report(capture_path: str | Path, out_html: str | Path, *, overwrite: b
 
     Raises LeadlineError when the capture cannot be read or the report cannot be written.
     """
-    from leadline.views.report.model import build
-
     out = Path(out_html)
     make_room(out, overwrite=overwrite)
-    capture = open_capture(capture_path, hold=True)
-    try:
-        page = render(build(capture, evaluate(capture)))
-    finally:
-        capture.close()
+    page = report_of(capture_path)
     current().artifact("report", out)
     return write_whole(out, page, "the report", overwrite=overwrite)
 
 
+def report_of(capture_path: str | Path) -> str:
+    """The report of a capture, as a page. Raises LeadlineError when the capture cannot be read."""
+    from leadline.views.report.model import build
+
+    capture = open_capture(capture_path, hold=True)
+    try:
+        return render(build(capture, evaluate(capture)))
+    finally:
+        capture.close()
+
+
 def breakable(name: str) -> Markup:
-    """A name like BufferContent or public.order_items as HTML that may be broken between its words."""
-    return Markup("<wbr>").join(re.split(r"(?<=[a-z])(?=[A-Z])|(?<=[._])", name))
+    """A name like BufferContent or public.order_items as HTML that may be broken between its words, but not within an address."""
+    return Markup("<wbr>").join(re.split(r"(?<=[a-z])(?=[A-Z])|(?<=[._])(?!\d)", name))
 
 
 def render(model: dict[str, Any]) -> str:

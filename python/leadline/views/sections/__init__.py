@@ -18,8 +18,9 @@ from leadline.views import where
 from leadline.views.grid import Grid
 
 if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
     from rich.text import Text
+
+    from leadline.duck import duckdb
 
 
 class Context:
@@ -36,10 +37,10 @@ class Context:
     def prepare(self, sections: Iterable[Section]) -> None:
         """Makes their numbers, of a few at once."""
 
-        def make(cursor: DuckDBPyConnection, section: Section) -> None:
+        def make(cursor: duckdb.DuckDBPyConnection, section: Section) -> None:
             self._data[section.key] = section.data(Context(replace(self.capture, db=cursor), self.evaluation))
 
-        for_each(self.capture.db, sections, make)
+        for_each(self.capture.db, reversed(list(sections)), make)  # the last take longest: begun last, they would run alone
 
     def data(self, section: Section) -> Any:
         if section.key not in self._data:
@@ -96,7 +97,7 @@ def plain(data: Any) -> Any:
 @functools.cache
 def all_sections() -> tuple[Section, ...]:
     """Every section, in the order in which views have them."""
-    from leadline.views.sections import files, frame, host, informix, kernel, sessions, sockets, wal, wire, wire_sessions
+    from leadline.views.sections import files, frame, host, informix, kernel, recovery, sessions, sockets, wal, wire, wire_sessions
 
     return (
         *sessions.TIME,
@@ -106,6 +107,7 @@ def all_sections() -> tuple[Section, ...]:
         *wire.SECTIONS,
         *wire_sessions.SECTIONS,
         *wal.SECTIONS,
+        *recovery.SECTIONS,
         *files.SECTIONS,
         *informix.SECTIONS,
         frame.FINDINGS,

@@ -31,6 +31,7 @@ def title(of: Context) -> str:
         "files": "What is in the pages of these files",
         "process": f"Where the time of {target.name} went",
         "informix": "Which buffers of Informix were waited for",
+        "recovery": f"What the recovery of PostgreSQL{version} did",
     }
     return named.get(target.kind, f"Evidence of {target.name or target.kind}")
 
@@ -50,6 +51,10 @@ def facts(of: Context) -> list[tuple[str, str]]:
         d = target.detail
         found.append(("log", f"PostgreSQL {target.version or '?'}, timeline {d.get('timeline', '?')}, system {d.get('system_id', '?')}"))
         found.append(("range", f"{d.get('first_lsn') or d.get('from_lsn', '?')} to {d.get('last_lsn') or d.get('to_lsn', '?')}"))
+    elif target.kind == "recovery":
+        d = target.detail
+        found.append(("recovery", f"PostgreSQL {target.version or '?'}, timeline {d.get('timeline', '?')}, {target.name}"))
+        found.append(("log", f"{quantity(d.get('wal_bytes'), 'B')} from {d.get('redo_lsn', '?')} to {d.get('end_lsn', '?')}"))
     else:
         found.append((target.kind, target.name))
     if target.kind not in SAMPLED:

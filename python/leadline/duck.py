@@ -1,0 +1,12 @@
+"""DuckDB's compiled module. The package around it looks for its version among all that is installed and opens a database that nobody
+asked for, which takes longer than many a query of ours.
+"""
+
+from __future__ import annotations
+
+try:
+    import _duckdb as duckdb
+except ImportError:  # before DuckDB 1.4
+    import duckdb  # type: ignore[no-redef]
+
+__all__ = ["duckdb"]

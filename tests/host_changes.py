@@ -1,0 +1,74 @@
+"""Changes of this host for the time of a block: a kernel setting, a control group, a loop device. Skips the test where they are refused."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from conftest import wait_until
+from servers import cache_dir
+
+
+@contextmanager
+def kernel_setting(path: str, value: str) -> Iterator[None]:
+    """Another value for the time of a block, for one test run at a time.
+
+    A child writes the old value back at the end, also when this process is killed; it keeps the lock until then.
+    """
+    if not Path(path).exists():
+        pytest.skip(f"this kernel has no {path}")
+    with open(cache_dir() / f"{Path(path).name}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        text = Path(path).read_text().strip()
+        before = text.split("[")[1].split("]")[0] if "[" in text else text  # always [madvise] never
+        script = 'read -r _; printf %s "$2" > "$1"'
+        command = ["/bin/sh", "-c", script, "leadline-test", path, before]
+        back = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True, pass_fds=[lock.fileno()])
+        try:
+            try:
+                Path(path).write_text(value)
+            except OSError as e:
+                pytest.skip(f"{path} may not be written here: {e.strerror}")
+            yield
+        finally:
+            back.communicate()
+        assert back.returncode == 0
+
+
+@contextmanager
+def control_group(controller: str, limit: str, version_1: str, version_2: str) -> Iterator[Path]:
+    """A control group of this controller, with this limit in one of the two files; its processes must end when the block does."""
+    first = Path("/sys/fs/cgroup") / controller
+    group = (first if first.is_dir() else first.parent) / f"leadline-test-{os.getpid()}"
+    try:
+        group.mkdir()
+    except OSError as e:
+        pytest.skip(f"no control group can be made here: {e.strerror}")
+    try:
+        file = group / (version_1 if first.is_dir() else version_2)
+        try:
+            file.write_text(limit)
+        except OSError as e:
+            pytest.skip(f"no limit can be written to {file}: {e.strerror}")
+        yield group
+    finally:
+        wait_until(lambda: (group / "cgroup.procs").read_text() == "", what="the end of the group's processes")
+        group.rmdir()
+
+
+@contextmanager
+def loop_device(backing: Path) -> Iterator[str]:
+    """A block device over a file, through the page cache."""
+    made = subprocess.run(["losetup", "--find", "--show", "--direct-io=off", backing], capture_output=True, text=True)
+    if made.returncode:
+        pytest.skip(f"the kernel gives no loop device: {made.stderr}")
+    device = made.stdout.strip()
+    try:
+        yield device
+    finally:
+        subprocess.run(["losetup", "--detach", device], check=True)
