@@ -5,6 +5,9 @@
 use leadline_page::postgres::header::SIZE;
 use leadline_page::postgres::Header;
 
+/// `btm_magic` and `hashm_magic`, and the version behind each.
+const MAGIC_AT: usize = SIZE;
+const VERSION_AT: usize = SIZE + 4;
 const BTREE_MAGIC: u32 = 0x0005_3162;
 const HASH_MAGIC: u32 = 0x0644_0640;
 const ALLEQUALIMAGE: usize = SIZE + 40;
@@ -21,14 +24,14 @@ fn u32_at(page: &[u8], at: usize) -> Option<u32> {
 
 /// `btm_version` and `btm_allequalimage`; None when this is no meta page of a btree.
 pub fn btree_meta(page: &[u8]) -> Option<(u32, bool)> {
-    let version = u32_at(page, SIZE + 4)?;
-    (u32_at(page, SIZE)? == BTREE_MAGIC).then_some(())?;
+    let version = u32_at(page, VERSION_AT)?;
+    (u32_at(page, MAGIC_AT)? == BTREE_MAGIC).then_some(())?;
     Some((version, version >= 4 && *page.get(ALLEQUALIMAGE)? != 0))
 }
 
 /// `hashm_version`; None when this is no meta page of a hash index.
 pub fn hash_meta(page: &[u8]) -> Option<u32> {
-    (u32_at(page, SIZE)? == HASH_MAGIC).then_some(u32_at(page, SIZE + 4)?)
+    (u32_at(page, MAGIC_AT)? == HASH_MAGIC).then_some(u32_at(page, VERSION_AT)?)
 }
 
 /// What matters of a page of a GIN index.

@@ -37,10 +37,10 @@ mod flag {
 }
 
 /// Offsets in `GinPageOpaqueData`.
-mod at {
+pub(crate) mod at {
     pub(super) const RIGHT_LINK: usize = 0;
     pub(super) const MAX_OFF: usize = 4;
-    pub(super) const FLAGS: usize = 6;
+    pub(crate) const FLAGS: usize = 6;
 }
 
 /// Values of `xl_info`.

@@ -28,11 +28,11 @@ mod flag {
 }
 
 /// Offsets in `GISTPageOpaqueData`.
-mod at {
+pub(crate) mod at {
     /// Node sequence number: the LSN of the page's last split, its high half first.
-    pub(super) const NSN: usize = 0;
+    pub(crate) const NSN: usize = 0;
     pub(super) const RIGHT_LINK: usize = 8;
-    pub(super) const FLAGS: usize = 12;
+    pub(crate) const FLAGS: usize = 12;
     pub(super) const PAGE_ID: usize = 14;
 }
 

@@ -30,12 +30,12 @@ mod flag {
 }
 
 /// Offsets in `HashPageOpaqueData`.
-mod at {
+pub(crate) mod at {
     /// Of a bucket's first page: the number of buckets when it was last split.
     pub(super) const PREV: usize = 0;
     pub(super) const NEXT: usize = 4;
     pub(super) const BUCKET: usize = 8;
-    pub(super) const FLAG: usize = 12;
+    pub(crate) const FLAG: usize = 12;
     pub(super) const PAGE_ID: usize = 14;
 }
 

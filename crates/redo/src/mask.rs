@@ -3,7 +3,7 @@
 //!
 //! Source: `access/common/bufmask.c` and the `*_mask` functions; the same in 13 to 18 but for deleted pages of B-trees in 13.
 
-use leadline_page::postgres::{brin, btree, gin, gist};
+use leadline_page::postgres::{brin, btree, gin, gist, header};
 use leadline_wal::rmgr::id;
 
 use crate::misfit::{Misfit, Result};
@@ -46,7 +46,7 @@ pub fn mask(major: u8, rmid: u8, fork_number: u8, block: u32, bytes: &mut [u8]) 
 
 /// `mask_page_lsn_and_checksum`.
 fn lsn_and_checksum(page: &mut Page<'_>) {
-    page.bytes_mut()[..10].fill(0);
+    page.bytes_mut()[..header::at::FLAGS].fill(0);
 }
 
 /// That and `mask_page_hint_bits`.
@@ -128,26 +128,23 @@ fn special_bits(page: &mut Page<'_>, at: usize, clear: u16, set: u16) -> Result<
 
 /// `btree_mask`.
 fn btree(major: u8, page: &mut Page<'_>) -> Result<()> {
-    const FLAGS_AT: usize = 12;
-    const CYCLE_AT: usize = 14;
     const HAS_GARBAGE: u16 = 0x40;
     const SPLIT_END: u16 = 0x20;
     common(page);
     unused_space(page)?;
-    let bits = page.u16_at(page.special() + FLAGS_AT);
+    let bits = page.u16_at(page.special() + btree::at::FLAGS);
     // Since 14 deleted pages are compared too: their only content is logged.
     if major < 14 && bits & btree::BTP_DELETED != 0 {
         content(page);
     } else if bits & btree::BTP_LEAF != 0 {
         line_pointer_flags(page)?;
     }
-    special_bits(page, FLAGS_AT, HAS_GARBAGE | SPLIT_END, 0)?;
-    special_bits(page, CYCLE_AT, 0xFFFF, 0)
+    special_bits(page, btree::at::FLAGS, HAS_GARBAGE | SPLIT_END, 0)?;
+    special_bits(page, btree::at::CYCLE_ID, 0xFFFF, 0)
 }
 
 /// `hash_mask`.
 fn hash(page: &mut Page<'_>) -> Result<()> {
-    const FLAGS_AT: usize = 12;
     const UNUSED: u16 = 0;
     const OVERFLOW: u16 = 1;
     const BUCKET: u16 = 2;
@@ -155,19 +152,18 @@ fn hash(page: &mut Page<'_>) -> Result<()> {
     const HAS_DEAD_TUPLES: u16 = 0x80;
     common(page);
     unused_space(page)?;
-    match page.u16_at(page.special() + FLAGS_AT) & TYPE {
+    match page.u16_at(page.special() + crate::hash::at::FLAG) & TYPE {
         UNUSED => content(page),
         BUCKET | OVERFLOW => line_pointer_flags(page)?,
         _ => {}
     }
-    special_bits(page, FLAGS_AT, HAS_DEAD_TUPLES, 0)
+    special_bits(page, crate::hash::at::FLAG, HAS_DEAD_TUPLES, 0)
 }
 
 /// `gin_mask`.
 fn gin(page: &mut Page<'_>) -> Result<()> {
-    const FLAGS_AT: usize = 6;
     common(page);
-    if page.u16_at(page.special() + FLAGS_AT) & gin::GIN_DELETED != 0 {
+    if page.u16_at(page.special() + crate::gin::at::FLAGS) & gin::GIN_DELETED != 0 {
         content(page);
         return Ok(());
     }
@@ -177,18 +173,17 @@ fn gin(page: &mut Page<'_>) -> Result<()> {
 /// `gist_mask`, and one flag that it forgets: redo marks a page from which killed items were deleted, the server that deletes them
 /// does not (`gistRedoDeleteRecord`, `gistprunepage`), and its own check fails there. Nothing reads the flag.
 fn gist(page: &mut Page<'_>) -> Result<()> {
-    const FLAGS_AT: usize = 12;
     const TUPLES_DELETED: u16 = 0x04;
     const FOLLOW_RIGHT: u16 = 0x08;
     const HAS_GARBAGE: u16 = 0x10;
     common(page);
     unused_space(page)?;
     let special = page.special();
-    page.put("NSN", special, &[0; 8])?;
-    if page.u16_at(special + FLAGS_AT) & gist::F_LEAF != 0 {
+    page.put("NSN", special + crate::gist::at::NSN, &[0; 8])?;
+    if page.u16_at(special + crate::gist::at::FLAGS) & gist::F_LEAF != 0 {
         line_pointer_flags(page)?;
     }
-    special_bits(page, FLAGS_AT, HAS_GARBAGE | TUPLES_DELETED, FOLLOW_RIGHT)
+    special_bits(page, crate::gist::at::FLAGS, HAS_GARBAGE | TUPLES_DELETED, FOLLOW_RIGHT)
 }
 
 /// `brin_mask`.

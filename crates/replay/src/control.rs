@@ -99,7 +99,7 @@ impl Checkpoint {
 pub(crate) struct Parameters {
     /// `MaxConnections`, `max_worker_processes`, `max_wal_senders`, `max_prepared_xacts`, `max_locks_per_xact`.
     numbers: [u32; 5],
-    wal_level: u32,
+    pub wal_level: u32,
     pub wal_log_hints: bool,
     pub track_commit_timestamp: bool,
 }
@@ -127,6 +127,8 @@ pub(crate) const ARCHIVE_RECOVERY: u32 = 5;
 /// `FirstNormalUnloggedLSN`: where the server begins to count again after a crash.
 const FIRST_UNLOGGED_LSN: u64 = 1000;
 
+const VERSION: usize = 8;
+const CATALOG_VERSION: usize = 12;
 const STATE: usize = 16;
 const TIME: usize = 24;
 const CHECKPOINT_AT: usize = 32;
@@ -136,6 +138,7 @@ const MIN_RECOVERY_POINT: usize = 136;
 const BACKUP: usize = 152;
 const WAL_LEVEL: usize = 172;
 const TRACK_COMMIT_TIMESTAMP: usize = 200;
+const SEGMENT_SIZE: usize = 228;
 
 /// A backup whose end is still to come: `backupStartPoint`, `backupEndPoint`, `backupEndRequired`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -159,7 +162,7 @@ impl ControlFile {
     pub(crate) fn open(root: &Path) -> Result<ControlFile> {
         let path = root.join("global/pg_control");
         let bytes = read_bytes(&path).map_err(|e| Error::reading(&path, "the control file", &e))?;
-        let version = u32_at(&bytes, 8);
+        let version = u32_at(&bytes, VERSION);
         let crc = if version >= 1800 { 292 } else { 288 };
         let wrong = |what: &str, detail: String| Error::new(Kind::Invalid, what).detail(detail).at(&path);
         if bytes.len() < 512 {
@@ -195,7 +198,7 @@ impl ControlFile {
     }
 
     pub(crate) fn catalog_version(&self) -> u32 {
-        self.word(12)
+        self.word(CATALOG_VERSION)
     }
 
     pub(crate) fn system_id(&self) -> u64 {
@@ -240,7 +243,7 @@ impl ControlFile {
 
     /// Bytes of a segment of the log.
     pub(crate) fn wal_segment_size(&self) -> u32 {
-        self.word(228)
+        self.word(SEGMENT_SIZE)
     }
 
     pub(crate) fn set_parameters(&mut self, parameters: &Parameters) {

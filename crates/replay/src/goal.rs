@@ -15,7 +15,7 @@ use leadline_wal::rmgr::xlog::{BACKUP_END, CHECKPOINT_ONLINE, CHECKPOINT_SHUTDOW
 use leadline_wal::rmgr::{self, id};
 use leadline_wal::{Lineage, Log, Lsn, Range, Reader, Record};
 
-use crate::control::{u32_at, u64_at, Checkpoint, CHECKPOINT_SIZE};
+use crate::control::{u64_at, Checkpoint, Parameters, CHECKPOINT_SIZE};
 use crate::xact;
 
 /// Bytes of the log that a thread reads at a time.
@@ -149,7 +149,10 @@ fn note(record: &Record<'_>) -> Option<Note> {
             Some(Note::Checkpoint(Passed { start: record.start, end: record.end, bytes, is_shutdown }))
         }
         (id::XLOG, BACKUP_END) => Some(Note::BackupEnd(record.end, Lsn(u64_at(main(), 0)))),
-        (id::XLOG, PARAMETER_CHANGE) => (u32_at(main(), 20) == MINIMAL).then_some(Note::Minimal(record.start)),
+        (id::XLOG, PARAMETER_CHANGE) => {
+            let wal_level = Parameters::parse(main())?.wal_level;
+            (wal_level == MINIMAL).then_some(Note::Minimal(record.start))
+        }
         // XLOG_DBASE_CREATE, since 15 XLOG_DBASE_CREATE_FILE_COPY
         (id::DBASE, 0x00) => Some(Note::Copy(record.start)),
         _ => None,

@@ -10,7 +10,10 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use leadline_errors::{Error, Kind, Result};
-use leadline_wal::record::EPOCH_US;
+use leadline_wal::page::{
+    PageHeader, SegmentHeader, FIRST_IS_CONTRECORD, FIRST_IS_OVERWRITE_CONTRECORD, LONG, LONG_HEADER, SHORT,
+};
+use leadline_wal::record::{field, EPOCH_US, HEADER};
 use leadline_wal::rmgr::id;
 use leadline_wal::rmgr::xlog::{CHECKPOINT_SHUTDOWN, OVERWRITE_CONTRECORD};
 use leadline_wal::timeline::segment_name;
@@ -20,14 +23,8 @@ use leadline_wal::{Log, Lsn, Range, Reader};
 use crate::control::{u32_at, u64_at, Checkpoint, ControlFile};
 use crate::files::{failed, read_page, sync_folder, Cluster};
 
-const RECORD_HEADER: usize = 24;
-const SHORT_HEADER: u64 = 24;
-const LONG_HEADER: u64 = 40;
-
-/// `xlp_info`.
-const FIRST_IS_CONTRECORD: u16 = 1;
-const HAS_LONG_HEADER: u16 = 2;
-const FIRST_IS_OVERWRITE_CONTRECORD: u16 = 8;
+/// `XLR_BLOCK_ID_DATA_SHORT`.
+const DATA_SHORT: u8 = 255;
 
 /// Where the log ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,11 +67,8 @@ impl<'a> Tail<'a> {
     }
 
     fn header_size(&self, page: u64) -> u64 {
-        if page.is_multiple_of(self.segment) {
-            LONG_HEADER
-        } else {
-            SHORT_HEADER
-        }
+        let size = if page.is_multiple_of(self.segment) { LONG } else { SHORT };
+        size as u64
     }
 
     /// The page as it is in the file, or as changed.
@@ -93,20 +87,16 @@ impl<'a> Tail<'a> {
     }
 
     /// A page with nothing but its header.
-    fn begin_page(&mut self, page: u64, info: u16, rest: u32) {
-        let mut bytes = vec![0; self.page as usize];
+    fn begin_page(&mut self, page: u64, info: u16, rem_len: u32) {
         let is_long = page.is_multiple_of(self.segment);
-        let info = info | if is_long { HAS_LONG_HEADER } else { 0 };
-        bytes[..2].copy_from_slice(&self.magic.to_le_bytes());
-        bytes[2..4].copy_from_slice(&info.to_le_bytes());
-        bytes[4..8].copy_from_slice(&self.timeline.to_le_bytes());
-        bytes[8..16].copy_from_slice(&page.to_le_bytes());
-        bytes[16..20].copy_from_slice(&rest.to_le_bytes());
+        let info = info | if is_long { LONG_HEADER } else { 0 };
+        let header = PageHeader { magic: self.magic, info, tli: self.timeline, pageaddr: page, rem_len };
+        let mut bytes = header.to_bytes().to_vec();
         if is_long {
-            bytes[24..32].copy_from_slice(&self.system_id.to_le_bytes());
-            bytes[32..36].copy_from_slice(&(self.segment as u32).to_le_bytes());
-            bytes[36..40].copy_from_slice(&(self.page as u32).to_le_bytes());
+            let (seg_size, xlog_blcksz) = (self.segment as u32, self.page as u32);
+            bytes.extend(SegmentHeader { sysid: self.system_id, seg_size, xlog_blcksz }.to_bytes());
         }
+        bytes.resize(self.page as usize, 0);
         self.pages.insert(page, bytes);
     }
 
@@ -120,10 +110,10 @@ impl<'a> Tail<'a> {
             let within = (at - page) as usize;
             let left = self.page as usize - within;
             let here = self.load(page)?.get(within..).unwrap_or_default().to_vec();
-            let length = u32_at(&here, 0) as usize;
-            let is_header_sound = here.len() < RECORD_HEADER
-                || u64_at(&here, 8) == last && leadline_wal::rmgr::is_valid(here.get(17).copied().unwrap_or(0));
-            if length >= RECORD_HEADER && length > left && is_header_sound {
+            let length = u32_at(&here, field::TOT_LEN) as usize;
+            let is_header_sound = here.len() < HEADER
+                || u64_at(&here, field::PREV) == last && leadline_wal::rmgr::is_valid(here[field::RMID]);
+            if length >= HEADER && length > left && is_header_sound {
                 let missing = self.missing_page(page, length - left)?;
                 return Ok(End { incomplete: Some((at, missing)), at: missing, ..end });
             }
@@ -137,13 +127,12 @@ impl<'a> Tail<'a> {
         loop {
             page += self.page;
             let (magic, timeline) = (self.magic, self.timeline);
-            let header = self.load(page)?.get(..SHORT_HEADER as usize).unwrap_or_default().to_vec();
-            let info = u32_at(&header, 0) >> 16;
-            let continues = u32_at(&header, 0) as u16 == magic
-                && info & u32::from(FIRST_IS_CONTRECORD) != 0
-                && u32_at(&header, 4) <= timeline
-                && u64_at(&header, 8) == page
-                && u32_at(&header, 16) as usize == left;
+            let header = PageHeader::parse(self.load(page)?).unwrap_or_default();
+            let continues = header.magic == magic
+                && header.info & FIRST_IS_CONTRECORD != 0
+                && header.tli <= timeline
+                && header.pageaddr == page
+                && header.rem_len as usize == left;
             let room = (self.page - self.header_size(page)) as usize;
             if !continues || left <= room {
                 return Ok(page);
@@ -160,13 +149,13 @@ impl<'a> Tail<'a> {
             at += self.header_size(at);
         }
         let start = at;
-        let length = RECORD_HEADER + 2 + main.len();
+        let length = HEADER + 2 + main.len();
         let mut record = Vec::with_capacity(length);
         record.extend((length as u32).to_le_bytes());
         record.extend([0; 4]); // no transaction
         record.extend(prev.to_le_bytes());
         record.extend([info, id::XLOG, 0, 0]);
-        let mut body = vec![255, main.len() as u8]; // XLR_BLOCK_ID_DATA_SHORT
+        let mut body = vec![DATA_SHORT, main.len() as u8];
         body.extend(main);
         let crc = crc32c::crc32c_append(crc32c::crc32c(&body), &record);
         record.extend(crc.to_le_bytes());

@@ -11,12 +11,12 @@ use std::sync::Arc;
 
 use leadline_datadir::{of_path, BlockId, Condition, DataDir, RelFile, Server};
 use leadline_errors::{Error, Kind, Result};
-use leadline_page::postgres::checksum;
+use leadline_page::postgres::{checksum, header, Header};
 use leadline_redo::{rule, targets, Applied, Context, Page, Part};
 use leadline_wal::parallel::{self, Work};
 use leadline_wal::{Decoder, Log, Lsn, Range, Reader, Record};
 
-use crate::control::{u64_at, ControlFile};
+use crate::control::ControlFile;
 use crate::fork_files::ForkFiles;
 use crate::look::KEEP_ALL;
 use crate::page_at::{check_reaches, cuts, Kept};
@@ -292,13 +292,13 @@ impl Forward<'_> {
         if page.iter().all(|byte| *byte == 0) {
             return;
         }
-        let (stored, computed) = (u16::from_le_bytes([page[8], page[9]]), checksum(page, block));
+        let Some(header) = Header::parse(page) else { return };
+        let (stored, computed) = (header.pd_checksum, checksum(page, block));
         if self.checksums && stored != computed {
             self.unusable.insert(block, Unusable::Checksum { stored, computed });
             return;
         }
-        // `pd_lsn` is two words, the high one first.
-        let lsn = Lsn(u64_at(page, 0).rotate_left(32));
+        let lsn = Lsn(header.pd_lsn);
         if lsn > self.to {
             self.unusable.insert(block, Unusable::Newer(lsn));
         }
@@ -447,9 +447,9 @@ impl Forward<'_> {
 
     fn set_checksum(&self, block: u32, page: &mut [u8]) {
         // `PageIsNew`: pd_upper is 0.
-        if self.checksums && page[14..16] != [0, 0] {
+        if self.checksums && Header::parse(page).is_some_and(|header| header.pd_upper != 0) {
             let sum = checksum(page, block);
-            page[8..10].copy_from_slice(&sum.to_le_bytes());
+            page[header::at::CHECKSUM..][..2].copy_from_slice(&sum.to_le_bytes());
         }
     }
 

@@ -11,6 +11,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use leadline_bytes::Bytes;
 use leadline_errors::Result;
 
 use crate::files::{failed, reading, Cluster};
@@ -19,6 +20,15 @@ use crate::files::{failed, reading, Cluster};
 const PAGES_PER_FILE: u64 = 32;
 /// Bytes of a page.
 pub(crate) const PAGE: usize = 8192;
+
+/// The number of a page, as a record has it: of 64 bits since 17.
+pub(crate) fn page_number(major: u8, main: &mut Bytes<'_>) -> leadline_bytes::Result<u64> {
+    if major >= 17 {
+        main.u64("pageno")
+    } else {
+        main.u32("pageno").map(u64::from)
+    }
+}
 
 /// One such folder.
 #[derive(Debug)]

@@ -5,16 +5,18 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use leadline_bytes::{Bytes, Endian};
+use leadline_datadir::RelFile;
 use leadline_errors::{Error, Kind, Result};
 use leadline_wal::rmgr::{id, xlog};
 use leadline_wal::Record;
 
-use crate::control::{u32_at, u64_at, Checkpoint, ControlFile, Parameters};
+use crate::control::{Checkpoint, ControlFile, Parameters};
 use crate::folders::FolderChange;
 use crate::lifetime::Lifetimes;
-use crate::multixact::Multixacts;
+use crate::multixact::{self, Multixacts};
 use crate::origins::Origins;
-use crate::slru::{self, Slru};
+use crate::slru::{self, page_number, Slru};
 use crate::xact::{self, Ended};
 use crate::xids;
 
@@ -123,47 +125,54 @@ impl State {
             self.saw_xid(record.xid);
         }
         let short = |e: leadline_bytes::Truncated| short(record, &e);
-        let main = record.main_data();
+        let mut main = fields(record);
         let op = record.info & 0xF0;
         match record.rmid {
-            id::XLOG => self.take_xlog(record, op, main)?,
+            id::XLOG => self.take_xlog(record, op)?,
             id::XACT => match xact::ended(record) {
                 Some(ended) => self.take_end(record, &ended.map_err(short)?)?,
                 None if op & xact::OPMASK == xact::PREPARE => self.take_prepare(record).map_err(short)?,
                 None => {}
             },
-            id::SMGR => self.take_smgr(record, op, main, block_size)?,
-            id::CLOG => match op {
-                0x00 => self.xacts.zero(page_number(self.major, main)),
-                _ => self.xacts.truncate(page_number(self.major, main))?,
-            },
-            id::DBASE => self.take_database(record, op, main)?,
+            id::SMGR => self.take_smgr(record, op, block_size)?,
+            id::CLOG => {
+                let page = page_number(self.major, &mut main).map_err(short)?;
+                match op {
+                    0x00 => self.xacts.zero(page),
+                    _ => self.xacts.truncate(page)?,
+                }
+            }
+            id::DBASE => self.take_database(record, op)?,
             id::TBLSPC => {
-                let space = u32_at(main, 0);
-                let path = || main.get(4..).unwrap_or_default();
+                let space = main.u32("ts_id").map_err(short)?;
                 let change = match op {
-                    0x00 => FolderChange::CreateSpace { space, path: until_zero(path()).to_vec() },
+                    0x00 => FolderChange::CreateSpace { space, path: until_zero(main.rest()).to_vec() },
                     _ => FolderChange::DropSpace { space },
                 };
                 self.stage().folders.push(change);
             }
             id::MULTIXACT => {
-                let highest = self.multixacts.take(op, main, &mut self.checkpoint, self.major)?;
-                highest.into_iter().for_each(|xid| self.saw_xid(xid));
+                let change = multixact::Change::parse(op, main, self.major).map_err(short)?;
+                if let Some(xid) = self.multixacts.take(&change, &mut self.checkpoint, self.major)? {
+                    self.saw_xid(xid);
+                }
             }
             id::RELMAP => {
-                let (db, space, bytes) = (u32_at(main, 0), u32_at(main, 4), main.get(12..).unwrap_or_default());
-                if bytes.len() != u32_at(main, 8) as usize {
+                let mut update = || Ok((main.u32("dbid")?, main.u32("tsid")?, main.u32("nbytes")?));
+                let (db, space, length) = update().map_err(short)?;
+                if main.left() != length as usize {
                     return Err(invalid(record, "a relation map has a wrong length"));
                 }
-                self.stage().relmaps.insert((space, db), bytes.to_vec());
+                self.stage().relmaps.insert((space, db), main.rest().to_vec());
             }
-            id::COMMIT_TS => self.take_commit_ts(op, main)?,
-            id::REPLORIGIN => match op {
-                0x00 => self.origins.advance(u16_at(main, 8), u64_at(main, 0), main.get(10).is_some_and(|b| *b != 0)),
-                _ => self.origins.drop(u16_at(main, 0)),
-            },
-            id::HEAP2 if op == 0x00 => self.take_rewrite(record, main)?,
+            id::COMMIT_TS => self.take_commit_ts(record, op)?,
+            id::REPLORIGIN if op == 0x00 => {
+                let mut set = || Ok((main.u64("remote_lsn")?, main.u16("node_id")?, main.u8("force")?));
+                let (lsn, origin, force) = set().map_err(short)?;
+                self.origins.advance(origin, lsn, force != 0);
+            }
+            id::REPLORIGIN => self.origins.drop(main.u16("node_id").map_err(short)?),
+            id::HEAP2 if op == 0x00 => self.take_rewrite(record).map_err(short)?,
             rmid if rmid >= leadline_wal::rmgr::CUSTOM => {
                 self.custom.get_or_insert((rmid, record.start.0));
             }
@@ -172,7 +181,9 @@ impl State {
         Ok(())
     }
 
-    fn take_xlog(&mut self, record: &Record<'_>, op: u8, main: &[u8]) -> Result<()> {
+    fn take_xlog(&mut self, record: &Record<'_>, op: u8) -> Result<()> {
+        let main = record.main_data();
+        let short = |e: leadline_bytes::Truncated| short(record, &e);
         match op {
             xlog::CHECKPOINT_SHUTDOWN | xlog::CHECKPOINT_ONLINE => {
                 let Some(seen) = Checkpoint::parse(main) else {
@@ -182,7 +193,7 @@ impl State {
                 self.checkpoint_seen |= record.start.0 == self.checkpoint_at;
                 self.take_checkpoint(&seen, op == xlog::CHECKPOINT_SHUTDOWN);
             }
-            xlog::NEXTOID => self.checkpoint.next_oid = u32_at(main, 0),
+            xlog::NEXTOID => self.checkpoint.next_oid = fields(record).u32("nextOid").map_err(short)?,
             xlog::PARAMETER_CHANGE => {
                 let Some(parameters) = Parameters::parse(main) else {
                     return Err(invalid(record, "the record of changed settings is too short"));
@@ -192,14 +203,17 @@ impl State {
                     (false, true) => self.stop_commit_timestamps(),
                     _ => {}
                 }
-                self.checkpoint.wal_level = u32_at(main, 20);
+                self.checkpoint.wal_level = parameters.wal_level;
                 self.parameters = Some(parameters);
             }
             xlog::FPW_CHANGE => self.checkpoint.full_page_writes = main.first().is_some_and(|b| *b != 0),
-            // Time, this and the previous timeline.
             xlog::END_OF_RECOVERY => {
-                self.checkpoint.timeline = u32_at(main, 8);
-                self.checkpoint.prev_timeline = u32_at(main, 12);
+                let mut main = fields(record);
+                let mut end = || {
+                    main.i64("end_time")?;
+                    Ok((main.u32("ThisTimeLineID")?, main.u32("PrevTimeLineID")?))
+                };
+                (self.checkpoint.timeline, self.checkpoint.prev_timeline) = end().map_err(short)?;
             }
             _ => {}
         }
@@ -334,12 +348,14 @@ impl State {
         self.commit_ts.empty();
     }
 
-    fn take_commit_ts(&mut self, op: u8, main: &[u8]) -> Result<()> {
-        let page = page_number(self.major, main);
+    fn take_commit_ts(&mut self, record: &Record<'_>, op: u8) -> Result<()> {
+        let short = |e: leadline_bytes::Truncated| short(record, &e);
+        let mut main = fields(record);
+        let page = page_number(self.major, &mut main).map_err(short)?;
         match op {
             0x00 => self.commit_ts.zero(page),
             0x10 => {
-                let oldest = u32_at(main, if self.major >= 17 { 8 } else { 4 });
+                let oldest = main.u32("oldestXid").map_err(short)?;
                 if self.checkpoint.oldest_commit_ts_xid != 0
                     && xids::precedes(self.checkpoint.oldest_commit_ts_xid, oldest)
                 {
@@ -352,12 +368,17 @@ impl State {
         Ok(())
     }
 
-    fn take_smgr(&mut self, record: &Record<'_>, op: u8, main: &[u8], block_size: u32) -> Result<()> {
+    fn take_smgr(&mut self, record: &Record<'_>, op: u8, block_size: u32) -> Result<()> {
         let stage = self.stage();
         if op == 0x10 {
-            let relation =
-                leadline_datadir::RelFile { spc: u32_at(main, 0), db: u32_at(main, 4), rel: u32_at(main, 8) };
-            stage.lifetimes.touch(relation, u32_at(main, 12).min(3) as u8, 0);
+            let mut main = fields(record);
+            let mut create = || {
+                let relation =
+                    RelFile { spc: main.u32("spcNode")?, db: main.u32("dbNode")?, rel: main.u32("relNode")? };
+                Ok((relation, main.u32("forkNum")?))
+            };
+            let (relation, fork) = create().map_err(|e| short(record, &e))?;
+            stage.lifetimes.touch(relation, fork.min(3) as u8, 0);
             return Ok(());
         }
         let Some(truncation) = leadline_redo::rule::truncation(record) else {
@@ -367,8 +388,7 @@ impl State {
         Ok(())
     }
 
-    fn take_database(&mut self, record: &Record<'_>, op: u8, main: &[u8]) -> Result<()> {
-        let pair = |at: usize| (u32_at(main, at + 4), u32_at(main, at));
+    fn take_database(&mut self, record: &Record<'_>, op: u8) -> Result<()> {
         let dropped = dropped_databases(record)?;
         if !dropped.is_empty() {
             let stage = self.stage();
@@ -378,10 +398,14 @@ impl State {
                 stage.folders.push(FolderChange::DropDatabase { space, database });
             }
         } else if self.major >= 15 && op == 0x10 {
-            let (space, database) = pair(0);
+            let mut main = fields(record);
+            let (space, database) = database(&mut main).map_err(|e| short(record, &e))?;
             self.stage().folders.push(FolderChange::CreateDatabase { space, database });
         } else {
-            let copy = (pair(8), pair(0));
+            let mut main = fields(record);
+            let mut copy = || Ok((database(&mut main)?, database(&mut main)?));
+            let (to, from) = copy().map_err(|e| short(record, &e))?;
+            let copy = (from, to);
             let stage = self.stage();
             (stage.copy, stage.until) = (Some(copy), Some(record.start.0));
             self.stages.push(Stage::default());
@@ -390,51 +414,48 @@ impl State {
     }
 
     /// `heap_xlog_logical_rewrite`: where rows of a rewritten catalog went, for logical decoding.
-    fn take_rewrite(&mut self, record: &Record<'_>, main: &[u8]) -> Result<()> {
-        const HEADER: usize = 40;
-        let (xid, db, rel) = (u32_at(main, 0), u32_at(main, 4), u32_at(main, 8));
-        let (offset, start) = (u64_at(main, 16), u64_at(main, 32));
-        let Some(bytes) = main.get(HEADER..) else {
-            return Err(invalid(record, "the record of a rewritten catalog is too short"));
-        };
+    fn take_rewrite(&mut self, record: &Record<'_>) -> leadline_bytes::Result<()> {
+        let mut main = fields(record);
+        let (xid, db, rel) = (main.u32("mapped_xid")?, main.u32("mapped_db")?, main.u32("mapped_rel")?);
+        main.align(8);
+        let offset = main.u64("offset")?;
+        main.u32("num_mappings")?;
+        main.align(8);
+        let start = main.u64("start_lsn")?;
         let name = format!("map-{db:x}-{rel:x}-{:X}_{:X}-{xid:x}-{:x}", start >> 32, start as u32, record.xid);
-        self.mappings.push((name, offset, bytes.to_vec()));
+        self.mappings.push((name, offset, main.rest().to_vec()));
         Ok(())
     }
 }
 
 /// The folders of the database that a record drops: tablespaces and its number.
 pub(crate) fn dropped_databases(record: &Record<'_>) -> Result<Vec<(u32, u32)>> {
-    let (op, main) = (record.info & 0xF0, record.main_data());
-    if op != if record.major >= 15 { 0x20 } else { 0x10 } {
+    if record.info & 0xF0 != if record.major >= 15 { 0x20 } else { 0x10 } {
         return Ok(Vec::new());
     }
-    let (database, count) = (u32_at(main, 0), u32_at(main, 4) as usize);
-    let spaces = main.get(8..).unwrap_or_default();
-    if spaces.len() / 4 < count {
-        return Err(invalid(record, "the record of a dropped database is too short"));
-    }
-    Ok(spaces.chunks_exact(4).take(count).map(|space| (u32_at(space, 0), database)).collect())
+    let mut main = fields(record);
+    let mut spaces = || {
+        let (database, count) = (main.u32("db_id")?, main.u32("ntablespaces")?);
+        (0..count).map(|_| Ok((main.u32("tablespace_ids")?, database))).collect::<leadline_bytes::Result<_>>()
+    };
+    spaces().map_err(|e| short(record, &e))
 }
 
 /// The tablespace and number of the database that a record makes by a copy of another one's files.
 pub(crate) fn copied_database(record: &Record<'_>) -> Option<(u32, u32)> {
-    let main = record.main_data();
     let is_copy = record.rmid == id::DBASE && record.info & 0xF0 == 0x00;
-    is_copy.then(|| (u32_at(main, 4), u32_at(main, 0)))
+    is_copy.then(|| database(&mut fields(record)).ok()).flatten()
 }
 
-/// The number of an SLRU page: of 64 bits since 17.
-fn page_number(major: u8, main: &[u8]) -> u64 {
-    if major >= 17 {
-        u64_at(main, 0)
-    } else {
-        u32_at(main, 0).into()
-    }
+/// The main data of a record, to be read field by field.
+fn fields<'a>(record: &Record<'a>) -> Bytes<'a> {
+    Bytes::new(record.main_data(), Endian::Little)
 }
 
-fn u16_at(bytes: &[u8], at: usize) -> u16 {
-    bytes.get(at..).and_then(|b| b.first_chunk()).map_or(0, |b| u16::from_le_bytes(*b))
+/// Tablespace and number of a database, which records have the other way round.
+fn database(main: &mut Bytes<'_>) -> leadline_bytes::Result<(u32, u32)> {
+    let number = main.u32("db_id")?;
+    Ok((main.u32("tablespace_id")?, number))
 }
 
 fn until_zero(bytes: &[u8]) -> &[u8] {

@@ -17,7 +17,7 @@ use crate::page::{
     PageHeader, SegmentHeader, ALL_FLAGS, FIRST_IS_CONTRECORD, FIRST_IS_OVERWRITE_CONTRECORD, LONG_HEADER,
 };
 use crate::pages::Pages;
-use crate::record::{u32_at, Parts, Piece, Record, Wrong, HEADER};
+use crate::record::{field, u32_at, u64_at, Parts, Piece, Record, Wrong, HEADER};
 use crate::rmgr;
 use crate::segment::{moved_on, SegmentReader};
 use leadline_bytes::ReadBuffer;
@@ -315,7 +315,7 @@ impl Reader {
         let at = (start - self.window_at) as usize;
         let page_left = (page + self.log.page_size - start) as usize;
         // Records begin at multiples of 8, so the length is always on this page.
-        let Some(length) = u32_at(&self.window[..self.window_len], at).map(|l| l as usize) else {
+        let Some(length) = u32_at(&self.window[..self.window_len], at + field::TOT_LEN).map(|l| l as usize) else {
             return Err(broken(start, "the segment is truncated", String::new()));
         };
         if length < HEADER {
@@ -330,7 +330,7 @@ impl Reader {
                 return Err(broken(start, "the segment is truncated", format!("the record has {length} bytes")));
             };
             let computed = crc_of(bytes, &mut self.words);
-            if u32_at(bytes, 20) != Some(computed) {
+            if u32_at(bytes, field::CRC) != Some(computed) {
                 return Err(self.wrong_crc(start, bytes, computed));
             }
             let parsed = self.parts.parse(bytes, self.log.major);
@@ -432,14 +432,15 @@ impl Reader {
 
     #[inline]
     fn check_header_bytes(&self, h: &[u8; HEADER], start: u64) -> std::result::Result<(), Stop> {
-        let prev = u64::from_le_bytes([h[8], h[9], h[10], h[11], h[12], h[13], h[14], h[15]]);
+        let prev = u64_at(h, field::PREV).unwrap_or(0);
         let last = self.ending.last.0;
         if if last != 0 { prev != last } else { prev >= start } {
             let wanted = if last != 0 { format!("expected {}", Lsn(last)) } else { "expected a lower LSN".into() };
             return Err(broken(start, "no valid record follows", format!("xl_prev is {}, {wanted}", Lsn(prev))));
         }
-        if !rmgr::is_valid(h[17]) {
-            return Err(broken(start, "no valid record follows", format!("xl_rmid is {}", h[17])));
+        let rmid = h[field::RMID];
+        if !rmgr::is_valid(rmid) {
+            return Err(broken(start, "no valid record follows", format!("xl_rmid is {rmid}")));
         }
         Ok(())
     }
@@ -449,7 +450,7 @@ impl Reader {
     fn check_assembled(&mut self, start: u64, end: u64) -> std::result::Result<(), Stop> {
         let computed = self.assembled.crc(&mut self.words);
         let Assembled { front, length, .. } = &self.assembled;
-        if u32_at(front, 20) != Some(computed) {
+        if u32_at(front, field::CRC) != Some(computed) {
             return Err(self.wrong_crc(start, front, computed));
         }
         let parsed = self.parts.parse_front(front, *length, self.log.major);
@@ -480,7 +481,7 @@ impl Reader {
 
     #[cold]
     fn wrong_crc(&self, start: u64, bytes: &[u8], computed: u32) -> Stop {
-        let stored = u32_at(bytes, 20).unwrap_or(0);
+        let stored = u32_at(bytes, field::CRC).unwrap_or(0);
         let detail = format!("xl_crc is 0x{stored:08x}, computed 0x{computed:08x}");
         let after = self.page + self.log.page_size; // `page` is the record's last one
         broken_before(after, start, "the record has a wrong CRC", detail)
@@ -641,7 +642,7 @@ impl Reader {
 /// Whether the rest of the segment is empty after the record.
 #[inline(always)]
 fn is_switch(record: &[u8]) -> bool {
-    record[17] == rmgr::id::XLOG && record[16] & rmgr::OPCODE_MASK == rmgr::XLOG_SWITCH
+    record[field::RMID] == rmgr::id::XLOG && record[field::INFO] & rmgr::OPCODE_MASK == rmgr::XLOG_SWITCH
 }
 
 fn wrong_record(log: &Log, start: u64, wrong: &Wrong) -> Error {

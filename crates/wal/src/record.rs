@@ -9,7 +9,17 @@ use leadline_datadir::{is_block_size, Lsn, RelFile as Relation, DEFAULT_BLOCK_SI
 pub const EPOCH_US: i64 = 946_684_800_000_000;
 
 /// Size of `XLogRecord`.
-pub(crate) const HEADER: usize = 24;
+pub const HEADER: usize = 24;
+
+/// Where the fields of `XLogRecord` are that are read before a record is known to be sound: `xl_tot_len` is the first.
+#[allow(missing_docs)]
+pub mod field {
+    pub const TOT_LEN: usize = 0;
+    pub const PREV: usize = 8;
+    pub const INFO: usize = 16;
+    pub const RMID: usize = 17;
+    pub const CRC: usize = 20;
+}
 
 /// Where a page says its size, `pd_pagesize_version`.
 const PAGE_SIZE_AT: usize = 18;
@@ -501,4 +511,9 @@ fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
 #[inline]
 pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+#[inline]
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
 }

@@ -27,12 +27,16 @@ pub struct Control {
     pub data_checksum_version: u32,
 }
 
+const VERSION: usize = 8;
 const BLCKSZ: usize = 216;
+const RELSEG_SIZE: usize = 220;
+const XLOG_BLCKSZ: usize = 224;
+const DATA_CHECKSUM_VERSION: usize = 252;
 
 impl Control {
     /// Whether it is that of a server before 12 (and after 8.3), whose fields are at other places.
     pub fn is_older(bytes: &[u8]) -> bool {
-        let version = bytes.get(8..).and_then(|b| b.first_chunk::<4>()).map_or(0, |b| u32::from_le_bytes(*b));
+        let version = bytes.get(VERSION..).and_then(|b| b.first_chunk::<4>()).map_or(0, |b| u32::from_le_bytes(*b));
         (833..1201).contains(&version)
     }
 
@@ -58,21 +62,21 @@ impl Control {
             }
         };
         let control = Control {
-            pg_control_version: u32_at("pg_control_version", 8)?,
+            pg_control_version: u32_at("pg_control_version", VERSION)?,
             blcksz: u32_at("blcksz", BLCKSZ)?,
-            relseg_size: u32_at("relseg_size", BLCKSZ + 4)?,
-            xlog_blcksz: log_block_size(u32_at("xlog_blcksz", BLCKSZ + 8)?),
-            data_checksum_version: u32_at("data_checksum_version", BLCKSZ + 36)?,
+            relseg_size: u32_at("relseg_size", RELSEG_SIZE)?,
+            xlog_blcksz: log_block_size(u32_at("xlog_blcksz", XLOG_BLCKSZ)?),
+            data_checksum_version: u32_at("data_checksum_version", DATA_CHECKSUM_VERSION)?,
         };
         if !(1201..10_000).contains(&control.pg_control_version) {
             let found = control.pg_control_version.to_string();
-            return Err(wrong("pg_control_version", 8, "1201 (PostgreSQL 12) or later", found));
+            return Err(wrong("pg_control_version", VERSION, "1201 (PostgreSQL 12) or later", found));
         }
         if !is_block_size(control.blcksz) {
             return Err(wrong("blcksz", BLCKSZ, "a power of two from 1024 to 32768", control.blcksz.to_string()));
         }
         if control.relseg_size == 0 {
-            return Err(wrong("relseg_size", BLCKSZ + 4, "at least 1", "0".into()));
+            return Err(wrong("relseg_size", RELSEG_SIZE, "at least 1", "0".into()));
         }
         Ok(control)
     }
@@ -203,7 +207,7 @@ const VERSIONS: [u32; 3] = [1300, 1700, 1800];
 pub fn describe_control(bytes: &[u8]) -> (Vec<Part>, Vec<Wrong>, u32) {
     let part = |name, start, kind| Reader::new(bytes, Endian::Little, name, kind, start, bytes.len());
     let mut wrong = Vec::new();
-    let version = bytes.get(8..).and_then(|b| b.first_chunk()).map_or(0, |b| u32::from_le_bytes(*b));
+    let version = bytes.get(VERSION..).and_then(|b| b.first_chunk()).map_or(0, |b| u32::from_le_bytes(*b));
     let mut before = part("ControlFileData", 0, FieldKind::Header);
     if !VERSIONS.contains(&version) {
         wrong.extend(fields(&mut before, BEFORE, 0).err());
@@ -327,7 +331,10 @@ mod tests {
                 (place(1, "redo"), place(1, "nextXid"), place(1, "nextMultiOffset")),
                 (Some(40), Some(64), Some(80))
             );
-            assert_eq!((place(0, "blcksz"), place(0, "data_checksum_version")), (Some(BLCKSZ), Some(BLCKSZ + 36)));
+            assert_eq!(
+                (place(0, "blcksz"), place(0, "data_checksum_version")),
+                (Some(BLCKSZ), Some(DATA_CHECKSUM_VERSION))
+            );
             assert_eq!(place(0, "unloggedLSN"), Some(128));
             assert_eq!(place(1, "wal_level"), (version >= 1700).then_some(60));
             assert_eq!(parts[0].field("time").map(|f| f.words.as_str()), Some("2000-02-29 00:00:00 UTC"));
