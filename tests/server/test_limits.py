@@ -84,8 +84,11 @@ def test_who_is_answered_is_not_cut_off(port: int) -> None:
             time.sleep(SHORT_S / 4)
 
 
-def test_who_follows_too_many_outputs_is_told_to_end_some(port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(app, "MOST_STREAMS", 2)
+@pytest.mark.parametrize(("limit", "who"), [("MOST_STREAMS", "owner"), ("MOST_STREAMS_OF_ALL", "all users")])
+def test_who_follows_too_many_outputs_is_told_to_end_some(
+    port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, who: str
+) -> None:
+    monkeypatch.setattr(app, limit, 2)
     recorder = Recorder(Place(tmp_path / "book"))
     recorder.begin("command", "goes on", ["sleep"])
     ingest(recorder.place, Store(recorder.place))
@@ -94,6 +97,7 @@ def test_who_follows_too_many_outputs_is_told_to_end_some(port: int, tmp_path: P
     assert [one.status for one in followed] == [200, 200]
     refused = client.get(path)
     assert (refused.status, refused.header("retry-after")) == (429, "5")
+    assert refused.json["error"]["message"].startswith(f"{who} follow")
     assert refused.json["error"]["hint"].startswith("end some of them")
     assert client.get(f"/api/v1/runs/{recorder.uid}/log").status == 200
     for one in followed:

@@ -129,6 +129,25 @@ def test_to_revoke_a_token_revokes_what_was_made_with_it(team: Team) -> None:
     assert [token["token"] for token in team.do("token.list")["tokens"]] == [other.token]
 
 
+def test_to_delete_a_user_revokes_what_was_made_with_their_tokens(team: Team) -> None:
+    for name in ("ann", "bob"):
+        team.do("user.create", user=name, password=PASSWORD, admin=True)
+
+    def made(by: Caller, user: str) -> Caller:
+        given = team.do("token.create", caller=by, name="of " + user, user=user, scope="admin")["token"]
+        caller = login.caller_of_token(team.store, given, "::1")
+        assert caller is not None
+        return caller
+
+    kept = made(OWNER, "bob")
+    for_bob = made(made(OWNER, "ann"), "bob")
+    by_bob = made(for_bob, "bob")
+    revoked = team.do("user.delete", user="ann")["revoked"]
+    assert len(revoked) == 3, revoked
+    assert {for_bob.token, by_bob.token} < set(revoked)
+    assert [token["token"] for token in team.do("token.list")["tokens"]] == [kept.token]
+
+
 def test_a_refused_write_changes_nothing_but_the_audit(team: Team) -> None:
     before = team.do("template.list")
     with pytest.raises(LeadlineError):

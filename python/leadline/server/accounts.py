@@ -92,15 +92,17 @@ def _delete_user(call: Call, inputs: dict[str, Any]) -> Any:
     call.object = found["name"]
     if found["admin"]:
         _keep_an_admin(call, found["name"])
+    own = call.rows("select prefix from token where account = ? order by prefix", found["name"])
+    revoked = _revoke(call, [token["prefix"] for token in own])
+    call.detail = {"revoked": revoked}
     for table, column in (
         ("session", "account"),
-        ("token", "account"),
         ("member", "account"),
         ("template_grant", "account"),
         ("account", "name"),
     ):
         call.execute(f"delete from {table} where {column} = ?", found["name"])
-    return {"deleted": found["name"]}
+    return {"deleted": found["name"], "revoked": revoked}
 
 
 def _keep_an_admin(call: Call, name: str) -> None:
@@ -233,7 +235,7 @@ def _create_token(call: Call, inputs: dict[str, Any]) -> Any:
     return {"token": token, "prefix": prefix, "user": account, "scope": inputs["scope"], "project": project, "expires": expires}
 
 
-# All that were made with a token, or with one of these.
+# All that were made with a token, or with one of these: for others too.
 DERIVED = """
     with recursive derived (prefix) as (
       select prefix from token where made_by = ?
@@ -249,11 +251,18 @@ def _revoke_token(call: Call, inputs: dict[str, Any]) -> Any:
         raise LeadlineError("rights", f"your token has the scope {call.caller.scope}; it cannot revoke one of more")
     if row is None:
         raise LeadlineError("not_found", f"there is no token {inputs['token']}", hint="leadline token list")
-    derived = [row["prefix"] for row in call.rows(DERIVED, inputs["token"])]
-    for prefix in (inputs["token"], *derived):
-        call.execute("delete from token where prefix = ?", prefix)
+    derived = [prefix for prefix in _revoke(call, [inputs["token"]]) if prefix != inputs["token"]]
     call.detail = {"derived": derived}
     return {"revoked": inputs["token"], "derived": derived}
+
+
+def _revoke(call: Call, tokens: list[str]) -> list[str]:
+    """Deletes tokens and all that were made with them; gives the prefixes of all, in order."""
+    derived = (row["prefix"] for token in tokens for row in call.rows(DERIVED, token))
+    revoked = sorted({*tokens, *derived})
+    for prefix in revoked:
+        call.execute("delete from token where prefix = ?", prefix)
+    return revoked
 
 
 # --- audit

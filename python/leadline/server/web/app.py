@@ -37,6 +37,7 @@ MOST_BODY = 1 << 20
 BODY_S = 30
 SLOW_AT_ONCE = 4  # beside 40 of others
 MOST_STREAMS = 128  # of a caller at once: each is a connection and an open file
+MOST_STREAMS_OF_ALL = 1000  # half of the connections that are answered at once: the rest is for pages and the API
 ATTEMPT = "leadline_attempt"  # the cookie of a login that has begun at the provider
 STATIC = Path(__file__).parent / "static"
 HEADERS = {
@@ -159,9 +160,14 @@ async def answer(site: Site, operation: Operation, request: Request, value: Any)
     if isinstance(value, Follow):
         who = asked(request)
         caller = (await run_sync(site.caller, who)).name
+        too_many = ""
         if site.streams[caller] >= MOST_STREAMS:
+            too_many = f"{caller} follows {MOST_STREAMS} outputs"
+        elif site.streams.total() >= MOST_STREAMS_OF_ALL:
+            too_many = f"all users follow {MOST_STREAMS_OF_ALL} outputs"
+        if too_many:
             raise Refused(
-                429, "usage", f"{caller} follows {MOST_STREAMS} outputs at once, and no more are sent", detail="wait 5 s",
+                429, "usage", f"{too_many} at once, and no more are sent", detail="wait 5 s",
                 hint="end some of them, or get pages: GET /runs/{run}/log",
             )  # fmt: skip
 
