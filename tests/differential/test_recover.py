@@ -159,6 +159,12 @@ def crashed() -> Iterator[tuple[Server, Path, Path]]:
         yield found
 
 
+@pytest.fixture(scope="module")
+def starts(crashed: tuple[Server, Path, Path]) -> list[int]:
+    """Where the records begin that recovery replays: hundreds of thousands, which take seconds to print and read."""
+    return [position(row["lsn"]) for row in records(crashed[1])]
+
+
 @pytest.fixture
 def copy(crashed: tuple[Server, Path, Path]) -> Iterator[Path]:
     with copied(crashed[1]) as path:
@@ -331,19 +337,19 @@ PLACES: dict[str, Callable[[int], bool]] = {
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_a_log_that_ends_before_a_record_at(crashed: tuple[Server, Path, Path], copy: Path, place: str) -> None:
+def test_a_log_that_ends_before_a_record_at(crashed: tuple[Server, Path, Path], copy: Path, starts: list[int], place: str) -> None:
     """The added checkpoint begins a page or a segment, or goes on over the end of a page."""
     end = end_of_log(copy)
-    starts = [position(row["lsn"]) for row in records(copy)]
     found = [lsn for lsn in starts if PLACES[place](lsn) and lsn < end]
     assert found, "the log has no such record: change the load"
     lsn = found[-1] - 40 if lsn_begins_a_page(found[-1], 40) else found[-1] - 24 if lsn_begins_a_page(found[-1], 24) else found[-1]
     recovered_equally_when_cut(crashed[0], copy, lsn)
 
 
-def test_a_record_that_was_not_finished_is_given_up_as_by_the_server(crashed: tuple[Server, Path, Path], copy: Path) -> None:
+def test_a_record_that_was_not_finished_is_given_up_as_by_the_server(
+    crashed: tuple[Server, Path, Path], copy: Path, starts: list[int]
+) -> None:
     """Standbys that have its first part wait for the record that says so."""
-    starts = [position(row["lsn"]) for row in records(copy)]
     lsn = next(lsn for lsn, after in reversed(list(pairwise(starts))) if lsn // 8192 + 1 < after // 8192)
     cut_log(copy, lsn // 8192 * 8192 + 8192)
     with copied(copy, "cut-stock") as stock:
