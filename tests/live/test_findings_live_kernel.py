@@ -26,7 +26,6 @@ from leadline.probes.trace import trace
 
 pytestmark = needs_bpf
 WINDOW_S = 5.0
-DISK_S = 2.0  # longer would only keep others from the disk
 
 # Which of them it is, a program knows by its name; its argument is a folder for its files. It says when it begins, and goes on.
 PROGRAM = r"""
@@ -138,7 +137,7 @@ static void fsyncstall(void) {
   for (int i = 0; i < 48; i++) if (pwrite(file, pages, 1 << 20, (long)i << 20) != 1 << 20) abort();
   fdatasync(file);
 }
-static void ioqueue(void) { if (pread(file, pages + 4096 * (rand() % 200), 4096, 4096l * (rand() % 4096)) < 0) abort(); }
+static void ioqueue(void) { if (pread(file, pages + 4096 * (rand() % 128), 256 << 10, 4096l * (rand() % 1024)) < 0) abort(); }
 static void flusher(void) { if (pwrite(file, pages, 4096, 4096l * (rand() % 256)) < 0 || fdatasync(file)) abort(); }
 static void largereads(void) { /* the first thread reads much for 50 ms, and nothing for as long; the others read pages all the time */
   static _Thread_local int number;
@@ -163,7 +162,7 @@ static const struct { const char *name; void (*step)(void); int threads, cpu, fl
   {"semlock", semlock, 4, -1, 0, 0}, {"spinlock", spinlock, 2, -1, 0, 0},
   {"rereader", rereader, 1, -1, O_RDONLY | O_DIRECT, 1 << 20}, {"flusher", flusher, 2, -1, O_RDWR, 1 << 20},
   {"largereads", largereads, 4, -1, O_RDONLY | O_DIRECT, 16 << 20}, {"fsyncstall", fsyncstall, 1, -1, O_RDWR, 1 << 20},
-  {"ioqueue", ioqueue, 300, -1, O_RDONLY | O_DIRECT, 16 << 20},
+  {"ioqueue", ioqueue, 32, -1, O_RDONLY | O_DIRECT, 1 << 20},
 };
 static int which;
 static void *repeat(void *nothing) {
@@ -260,12 +259,14 @@ def remove_semaphores(key: int) -> None:
     libc.semctl(libc.semget(key, 0, 0), 0, 0)  # IPC_RMID
 
 
-def flushed_disk(link: Path, stack: ExitStack) -> None:
-    """A disk whose flushes are synced files, so that they take time on every host."""
+def disk_apart(link: Path, stack: ExitStack) -> Path:
+    """A disk over a file, so that nothing else waits for it: its folder in /sys. Its flushes are synced files, which takes time on every host."""
     image = link.with_suffix(".image")
     with image.open("wb") as file:
         file.truncate(8 << 20)
-    link.symlink_to(stack.enter_context(loop_device(image)))
+    device = stack.enter_context(loop_device(image))
+    link.symlink_to(device)
+    return Path("/sys/block") / Path(device).name
 
 
 def planted(plant: Plant, folder: Path, stack: ExitStack) -> int:
@@ -277,7 +278,10 @@ def planted(plant: Plant, folder: Path, stack: ExitStack) -> int:
         if int(pages.read_text()) < 16:
             pytest.skip("the kernel has no room for 16 huge pages")
     elif plant.program == "flusher":
-        flushed_disk(folder / "flusher.data", stack)
+        disk_apart(folder / "flusher.data", stack)
+    elif plant.program == "ioqueue":
+        queue = disk_apart(folder / "ioqueue.data", stack) / "queue/nr_requests"
+        stack.enter_context(kernel_setting(str(queue), "4"))
     elif plant.program == "reclaim":
         group = stack.enter_context(control_group("memory", "16M", "memory.limit_in_bytes", "memory.max"))
     program = stack.enter_context(background([folder / plant.program, folder], stdout=subprocess.PIPE))
@@ -299,8 +303,7 @@ def found(group: tuple[Plant, ...], folder: Path) -> Found:
                 pids[plant.program] = planted(plant, folder, stack)
             except pytest.skip.Exception as e:
                 absent[plant.program] = str(e)
-        for_s = DISK_S if group is FULL_DISK else WINDOW_S
-        path, _ = trace(pids=pids.values(), for_s=for_s, out=folder / f"{group[0].program}.leadline")
+        path, _ = trace(pids=pids.values(), for_s=WINDOW_S, out=folder / f"{group[0].program}.leadline")
     with closing(open_capture(path)) as capture:
         return Found(evaluate(capture), pids, absent)
 
