@@ -260,7 +260,7 @@ def remove_semaphores(key: int) -> None:
 
 
 def disk_apart(link: Path, stack: ExitStack) -> Path:
-    """A disk over a file, so that nothing else waits for it: its folder in /sys. Its flushes are synced files, which takes time on every host."""
+    """A disk over a file, so that nothing else waits for it: its folder in /sys. A flush syncs the file, so it takes time on every host."""
     image = link.with_suffix(".image")
     with image.open("wb") as file:
         file.truncate(8 << 20)
