@@ -73,7 +73,7 @@ def test_the_estimate_is_the_ratio_and_turns_round_with_it() -> None:
 
 @pytest.mark.parametrize("pairs", [[], [(1.0, 0.0)], [(0.0, 1.0)], [(1.0, -1.0)]])
 def test_what_has_no_ratio_is_refused(pairs: list[tuple[float, float]]) -> None:
-    with pytest.raises(ValueError, match="no pairs|above 0"):
+    with pytest.raises(ValueError, match=r"no pairs|above 0"):
         signed_rank_ratio(pairs)
 
 

@@ -81,10 +81,13 @@ class Recorder:
         if self._spool is not None and not self._ended:
             self._spool.event(kind, **body)
 
-    def end(self, rc: int | None, *, signal: int | None = None, usage: resource.struct_rusage | None = None, **more: Any) -> None:
-        """rc: the exit code; None when a signal ended it. usage: what it used, if it was another process."""
+    def end(
+        self, rc: int | None, *, signal: int | None = None, usage: resource.struct_rusage | None = None, wall_s: float | None = None,
+        **more: Any,
+    ) -> dict[str, float]:  # fmt: skip
+        """rc: the exit code; None when a signal ended it. usage, wall_s: what it used, if it was another process. Gives its metrics."""
         if self._spool is None or self._ended:
-            return
+            return {}
         import resource
 
         from leadline.book.facts import size_and_hash
@@ -97,7 +100,7 @@ class Recorder:
                 self._spool.event("artifact", artifact_kind=kind, path=path, **more)
         spent = [usage] if usage is not None else [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
         metrics = {
-            "wall_s": time.monotonic() - self._began,
+            "wall_s": time.monotonic() - self._began if wall_s is None else wall_s,
             "cpu_s": sum(u.ru_utime + u.ru_stime for u in spent),
             "max_rss_bytes": max(u.ru_maxrss for u in spent) * 1024,
             "record_s": self._spool.own_ns / 1e9,
@@ -106,6 +109,7 @@ class Recorder:
             del metrics["max_rss_bytes"]  # the kernel counts what we had when we started it
         self._spool.event("end", rc=rc, signal=signal, summary=self._summary, metrics=metrics, lost=self._spool.lost, **more)
         self._spool.close()
+        return metrics
 
 
 _current = Recorder(None, "-")

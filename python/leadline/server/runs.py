@@ -206,7 +206,7 @@ def _show(call: Call, _inputs: dict[str, Any]) -> Any:
 def details(call: Call, row: dict[str, Any]) -> dict[str, Any]:
     out = brief(row) | {name: row[name] for name in ("cwd", "version", "pid", "events_lost", "log_lost_bytes")}
     out["inputs"] = json.loads(row["inputs_json"])
-    out |= {"labels": {}, "metrics": {}, "artifacts": [], "children": [], "files": [], "facts": {}, "launch": None}
+    out |= {"labels": {}, "metrics": {}, "artifacts": [], "children": [], "files": [], "facts": {}, "launch": None, "experiment": None}
     launch = call.one(
         "select uid, status, template, version, by_account, cause, after, asked, started, note from launch where uid = ?", row["uid"]
     )
@@ -225,6 +225,10 @@ def details(call: Call, row: dict[str, Any]) -> dict[str, Any]:
         ("select body from content where hash = ?", (row["facts"],)),
         ("select name, project, template from run where uid = ?", (row["parent"],)),
     ])  # fmt: skip
+    if row["kind"] == "experiment":
+        from leadline.book.experiments.query import experiment
+
+        out["experiment"] = experiment(call.store, row, lambda other: _seen(call, other))
     out["labels"] = {r["key"]: r["value"] for r in labels}
     out["metrics"] = {r["name"]: r["value"] for r in metrics}
     out["children"] = [brief(r) for r in children if _seen(call, r)]
