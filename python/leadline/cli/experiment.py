@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import sys
+from pathlib import Path
 from typing import Any
 
 import click
@@ -97,7 +98,7 @@ def _perform(design: Any, place: Any, uid: str, name: str, as_json: bool) -> int
     from leadline.book.query import Book
     from leadline.output import to_json
 
-    here = os.getcwd()
+    here = str(Path.cwd())
     made_for_it = os.path.realpath(here) == os.path.realpath(place.work_of(uid))
     running = Experiment(replace(design, folder="" if made_for_it else here), place, uid, name, lambda text: click.echo(text, err=True))
     try:

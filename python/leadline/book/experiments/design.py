@@ -72,7 +72,7 @@ class Design:
 
     def as_options(self) -> list[str]:
         """For `leadline experiment`."""
-        values = asdict(self) | {"margin": f"{100 * self.margin!r}%"}
+        values = asdict(self) | {"margin": f"{100 * self.margin:.12f}".rstrip("0").rstrip(".") + "%"}
         flags = ["--keep-going"] if values.pop("keep_going") else []
         del values["folder"]
         return [f"--{name}={value}" for name, value in values.items() if value != ""] + flags
@@ -145,9 +145,10 @@ def make(given: Mapping[str, Any]) -> Design:
             raise LeadlineError("usage", f"an experiment has no {str(name)[:60]}", hint=f"it has {', '.join(known)}", where="experiment")
     values = {name: value for name, value in given.items() if value is not None}
     for name, value in values.items():
-        wanted = "text" if name == "margin" else {"str": "text", "int": "int", "bool": "bool"}[str(known[name].type)]
-        if type(value) is not {"text": str, "int": int, "bool": bool}[wanted] or (wanted == "text" and "\0" in value):
-            raise LeadlineError("usage", f"{name} of an experiment is no {wanted}", hint=EXAMPLE, where=name)
+        wanted = str if name == "margin" else {"str": str, "int": int, "bool": bool}[str(known[name].type)]
+        if type(value) is not wanted or "\0" in str(value):
+            said = {str: "text", int: "whole number", bool: "true or false"}[wanted]
+            raise LeadlineError("usage", f"{name} of an experiment is no {said}", hint=EXAMPLE, where=name)
     for name in SIDES:
         if name not in values:
             raise LeadlineError("usage", f"the experiment has no {name}", hint=EXAMPLE, where=name)

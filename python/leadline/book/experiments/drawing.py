@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from leadline.figures import fit
-
 WIDTH, LEFT, RIGHT, ROW, TOP, BOTTOM = 640, 58, 14, 17, 8, 26
 MOST_ROWS = 200
 
@@ -37,13 +35,13 @@ def drawing(found: dict[str, Any]) -> str:
         out.append(f'<text class="tick" x="{x(value)}" y="{height - 8}" text-anchor="middle">{text}</text>')
     for row, pair in enumerate(pairs):
         out.append(f'<text class="tick" x="{LEFT - 8}" y="{y(row)}" text-anchor="end" dominant-baseline="middle">{pair["pair"]}</text>')
-        out.append(f'<circle class="dot" cx="{x(pair["ratio"])}" cy="{y(row)}" r="4"><title>pair {pair["pair"]}: {pair["ratio"]:.4g}</title></circle>')
+        title = f"pair {pair['pair']}: {pair['ratio']:.4g}"
+        out.append(f'<circle class="dot" cx="{x(pair["ratio"])}" cy="{y(row)}" r="4"><title>{title}</title></circle>')
     row = len(pairs)
     out.append(f'<text class="tick" x="{LEFT - 8}" y="{y(row)}" text-anchor="end" dominant-baseline="middle">ratio</text>')
     if found["low"] is not None and found["high"] is not None:
         out.append(f'<line class="interval" x1="{x(found["low"])}" x2="{x(found["high"])}" y1="{y(row)}" y2="{y(row)}"/>')
-    word = fit(str(found["verdict"] or ""), 20) if str(found["verdict"] or "").isalpha() else ""
-    out.append(f'<circle class="ratio" cx="{x(found["ratio"])}" cy="{y(row)}" r="5"><title>{word} {found["ratio"]:.4g}</title></circle>')
+    out.append(f'<circle class="ratio" cx="{x(found["ratio"])}" cy="{y(row)}" r="5"><title>ratio {found["ratio"]:.4g}</title></circle>')
     return "".join([*out, "</svg>"])
 
 

@@ -172,7 +172,8 @@ class Experiment:
             sides = ", ".join(f"{sum(leg.side == side for leg in left_out)} of the {side}" for side in SIDES)
             text += f"; {design.pairs - len(pairs)} of {design.pairs} pairs are left out, in which legs failed ({sides})"
         after = fingerprint(design)
-        differs = [[name, before.get(name, ""), after.get(name, "")] for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
+        names = sorted({*before, *after})
+        differs = [[name, before.get(name, ""), after.get(name, "")] for name in names if before.get(name) != after.get(name)]
         shown = ratio is not None and ratio.high < float("inf")
         self.events.append(
             "verdict", verdict=found.word, good=found.good, text=text, pairs=len(pairs), differs=differs,
@@ -203,8 +204,8 @@ def figure_in(place: Place, uid: str, metric: str) -> tuple[float | None, str]:
     finally:
         log.close()
     found = None
-    for found in pattern_of(metric).finditer(output):
-        pass
+    for match in pattern_of(metric).finditer(output):
+        found = match
     if found is None:
         return None, "the metric is not in the output"
     text = found[1] or ""

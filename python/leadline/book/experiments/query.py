@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
 
 from leadline.book.experiments.design import METRICS
 from leadline.book.experiments.ingest import read_design
@@ -60,8 +59,8 @@ def tried(number: int) -> str:
         return ""
     ends = {1: "st", 2: "nd", 3: "rd"}
     end = "th" if number % 100 in (11, 12, 13) else ends.get(number % 10, "th")
-    chance = 100 * by_chance(number)
-    return f"this is the {number}{end} try of this question: of {number} tries of what is alike, one shows a difference in {chance:.0f} % of cases"
+    chance = f"{100 * by_chance(number):.0f} %"
+    return f"this is the {number}{end} try of this question: {number} tries of two that are alike show a difference in {chance} of cases"
 
 
 def _pairs(order: str, legs: list[Row]) -> list[Row]:
