@@ -27,16 +27,18 @@ def verdict(ratio: Ratio | None, *, quantity: str, margin: float, better: str, i
     if ratio is None or have < ENOUGH_PAIRS:
         have_said = f"{have} pair{'' if have == 1 else 's'}"
         return Verdict(NONE, None, f"no verdict: {have_said}, and {ENOUGH_PAIRS} are needed (--pairs {ENOUGH_PAIRS} or more)")
-    interval = f"{ratio.estimate:.4g} ({ratio.low:.4g} to {ratio.high:.4g}, {100 * LEVEL:g} % interval, {ratio.pairs} pairs)"
+    interval = f"({ratio.low:.4g} to {ratio.high:.4g}, {100 * LEVEL:g} % interval, {ratio.pairs} pairs)"
     direction = "less" if ratio.high < 1 else "more" if ratio.low > 1 else ""
     within = f"±{100 * margin:g} %"
     if 1 - margin <= ratio.low and ratio.high <= 1 + margin:
         seen = f"; {_word(direction, is_time)}, but by less than the margin" if direction else ""
-        return Verdict(EQUIVALENT, None, f"equivalent within {within}: the ratio of {quantity} is {interval}{seen}")
+        return Verdict(EQUIVALENT, None, f"equivalent within {within}: the ratio of {quantity} is {ratio.estimate:.4g} {interval}{seen}")
     if not direction:
-        return Verdict(INCONCLUSIVE, None, f"inconclusive: the ratio of {quantity} is {interval}: neither a difference nor within {within}")
+        said = f"inconclusive: the ratio of {quantity} is {ratio.estimate:.4g} {interval}: neither a difference nor within {within}"
+        return Verdict(INCONCLUSIVE, None, said)
     good, word = direction == better, _word(direction, is_time)
-    said = f"{word}: the variant has {interval} of the baseline's {quantity}, which is {'better' if good else 'worse'}"
+    said = f"{word}: the variant has {ratio.estimate:.4g} times the baseline's {quantity} {interval}"
+    said += f", which is {'better' if good else 'worse'}"
     return Verdict(word, good, said)
 
 

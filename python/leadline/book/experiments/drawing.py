@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-WIDTH, LEFT, RIGHT, ROW, TOP, BOTTOM = 640, 58, 14, 17, 8, 26
+WIDTH, LEFT, RIGHT, ROW, TOP, BOTTOM = 520, 58, 14, 17, 8, 26
 MOST_ROWS = 200
 
 

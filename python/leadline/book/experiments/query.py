@@ -60,7 +60,7 @@ def tried(number: int) -> str:
     ends = {1: "st", 2: "nd", 3: "rd"}
     end = "th" if number % 100 in (11, 12, 13) else ends.get(number % 10, "th")
     chance = f"{100 * by_chance(number):.0f} %"
-    return f"this is the {number}{end} try of this question: {number} tries of two that are alike show a difference in {chance} of cases"
+    return f"this is the {number}{end} try of this question: {number} tries of what is alike show a difference in {chance} of cases"
 
 
 def _pairs(order: str, legs: list[Row]) -> list[Row]:

@@ -21,7 +21,7 @@ def of_points(points: list[dict[str, Any]], is_ratio: bool = False) -> Markup:
     if is_ratio:
         ends = [float(p[end]) for p in points for end in ("low", "high") if p.get(end) is not None]
         low, high = min([1.0, *values, *ends]), max([1.0, *values, *ends])
-        low, high = low - 0.05 * (high - low), high + 0.05 * (high - low)
+        low, high = max(0.0, low - 0.05 * (high - low)), high + 0.05 * (high - low)
     high = high if high > low else low + 1
     step = (WIDTH - LEFT - RIGHT) / max(len(points) - 1, 1)
 
