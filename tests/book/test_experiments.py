@@ -215,10 +215,12 @@ def test_secrets_of_commands_are_not_kept(leadline: Run, place: Place, open_book
     ("given", "said"),
     [
         ({"variant": "a | b"}, "variant has |, which is for a shell"), ({"baseline": "a $HOME"}, "baseline has $, which is for a shell"),
-        ({"baseline": "'a"}, "baseline cannot be divided into words"), ({"variant": " "}, "variant is empty, or has more than 8,000 letters"),
+        ({"baseline": "'a"}, "baseline cannot be divided into words"),
+        ({"variant": " "}, "variant is empty, or has more than 8,000 letters"),
         ({"metric": "second"}, "there is no metric 'second'"), ({"metric": "(x"}, "the metric is no regular expression"),
         ({"metric": "(x)"}, "say whether less or more of it is better"), ({"margin": "2"}, "'2' is not a margin"),
-        ({"margin": "0%"}, "'0%' is not a margin"), ({"pairs": 0}, "pairs is not from 1 to 1,000"), ({"warmup": -1}, "warmup is not from 0 to 1,000"),
+        ({"margin": "0%"}, "'0%' is not a margin"), ({"pairs": 0}, "pairs is not from 1 to 1,000"),
+        ({"warmup": -1}, "warmup is not from 0 to 1,000"),
         ({"pairs": True}, "pairs of an experiment is no whole number"), ({"legs": 3}, "an experiment has no legs"),
         ({"better": "worse"}, "better is neither less nor more"), ({"baseline": None}, "the experiment has no baseline"),
     ],
@@ -235,7 +237,8 @@ def test_what_is_quoted_is_for_the_command(command: str) -> None:
 
 
 def test_a_design_goes_through_its_options_unchanged() -> None:
-    design = make({**PRINTS, "metric": "tps = (.*)", "better": "more", "margin": "0.07%", "hypothesis": "-x y", "seed": 5, "keep_going": True})
+    more = {"metric": "tps = (.*)", "better": "more", "margin": "0.07%", "hypothesis": "-x y", "seed": 5, "keep_going": True}
+    design = make(PRINTS | more)
     given = {name: value for option in design.as_options() if "=" in option for name, _, value in [option[2:].partition("=")]}
     again: dict[str, Any] = {name: int(value) if name in ("pairs", "warmup", "seed") else value for name, value in given.items()}
     assert make(again | {"keep_going": True}) == design

@@ -86,8 +86,8 @@ def test_the_pages_show_design_pairs_and_verdict(client: Client) -> None:
 
 def test_a_template_is_saved_and_changed_by_its_form(client: Client) -> None:
     client.browser = True
-    fields = {"project": "main", "name": "by form", "kind": "experiment", "experiment": json.dumps({"baseline": "true", "variant": "true 1"}),
-              "approval": "false", "then": "/templates"}  # fmt: skip
+    asked = json.dumps({"baseline": "true", "variant": "true 1"})
+    fields = {"project": "main", "name": "by form", "kind": "experiment", "experiment": asked, "approval": "false", "then": "/templates"}
     assert client.form("/form/template.save", **fields).status == 303
     [row] = [row for row in client.call("GET", "/templates").json["templates"] if row["name"] == "by form"]
     page = client.get(f"/templates/{row['uid']}").text
@@ -99,7 +99,8 @@ def test_a_template_is_saved_and_changed_by_its_form(client: Client) -> None:
     [
         ({}, "the experiment has no baseline"), (SPEC | {"pairs": "6"}, "pairs of an experiment is no whole number"),
         (SPEC | {"variant": "a | b"}, "variant has |, which is for a shell"), (SPEC | {"more": 1}, "an experiment has no more"),
-        (SPEC | {"baseline": "{word} 1"}, "the program of baseline cannot be asked for"), (SPEC | {"margin": 2}, "margin of an experiment is no text"),
+        (SPEC | {"baseline": "{word} 1"}, "the program of baseline cannot be asked for"),
+        (SPEC | {"margin": 2}, "margin of an experiment is no text"),
         (SPEC | {"variant": "x {hidden}"}, "hidden is a secret: it cannot be part of a command, which every user of the host can see"),
     ],
 )  # fmt: skip

@@ -16,11 +16,13 @@ from leadline.version import version
 if TYPE_CHECKING:
     import resource
 
+    from leadline.book.facts import Evidence
     from leadline.book.place import Place
 
 PARENT = "LEADLINE_RUN"  # in the environment of what a run starts: its uid
 LONGEST_SUMMARY = 500
 LONGEST_VALUE = 1000
+LONGEST_LISTING = 200_000  # letters: of some 2,000 files
 
 
 class Recorder:
@@ -90,14 +92,12 @@ class Recorder:
             return {}
         import resource
 
-        from leadline.book.facts import size_and_hash
+        from leadline.book.facts import evidence
 
         self._ended = True
         with self._own_time(self._spool):
             for path, kind in self._made.items():
-                found = size_and_hash(path)
-                more = {"gone": True} if found is None else {"size": found[0], "hash": found[1]}
-                self._spool.event("artifact", artifact_kind=kind, path=path, **more)
+                self._spool.event("artifact", artifact_kind=kind, path=path, **_as_event(evidence(path)))
         spent = [usage] if usage is not None else [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
         metrics = {
             "wall_s": time.monotonic() - self._began if wall_s is None else wall_s,
@@ -142,6 +142,13 @@ def end_command(rc: int, *, fine: bool, parent: str | None) -> None:
         os.environ.pop(PARENT, None)
     else:
         os.environ[PARENT] = parent
+
+
+def _as_event(found: Evidence | None) -> dict[str, Any]:
+    if found is None:
+        return {"gone": True}
+    listing = {"listing": found.listing} if found.listing is not None and len(found.listing) <= LONGEST_LISTING else {}
+    return {"size": found.size, "hash": found.hash, **listing}
 
 
 def _inputs(given: Mapping[str, Any]) -> dict[str, Any]:

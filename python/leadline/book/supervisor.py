@@ -326,6 +326,7 @@ class Supervisor:
         self._recorded = True
         used = self.recorder.end(
             None if ended_by else code, signal=ended_by, usage=usage, wall_s=self._took_s, log_lost_bytes=self.log.lost_bytes,
+            log_hash=self.log.hash.hexdigest(), log_hashed=self.log.size,
             cancelled=self._cancelled_at is not None or (code > 0 and code == self.request.interrupted_code),
         )  # fmt: skip
         self.tell(f"used {used['wall_s']!r} {used['cpu_s']!r} {used.get('max_rss_bytes', -1)}")

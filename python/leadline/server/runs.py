@@ -84,7 +84,7 @@ def find_run(call: Call, text: str) -> dict[str, Any]:
     """The run, or what was asked for and has not begun, that the caller may see. Raises LeadlineError."""
     where, values = call.caller.visible()
     if text == "last":
-        rows = newest(call.store, Filter(), 1, None, within(call))
+        rows = newest(call.store, Filter(legs=False), 1, None, within(call))
     else:
         # By a range, which an index on uid serves.
         rows = call.rows(f"select * from run where uid >= ? and uid < ? and {where} order by uid limit 2", text, text + "{", *values)
@@ -123,6 +123,7 @@ def _list(call: Call, inputs: dict[str, Any]) -> Any:
         **{column: inputs[column] or None for column in ("kind", "name", "status", "project", "template", "host", "parent")},
         since=None if inputs["since_hours"] is None else call.now - inputs["since_hours"] * 3600 * 1_000_000,
         labels=((key, value if equals else None),) if key or equals else (), words=inputs["text"] or "",
+        legs=any(inputs[name] for name in ("kind", "name", "text", "label", "parent", "template")),
     )  # fmt: skip
     behind = None
     if inputs["before"]:

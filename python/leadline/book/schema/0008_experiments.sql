@@ -1,3 +1,7 @@
+-- What a command printed until it ended: SHA-256 of the first log_hashed bytes of its log.
+alter table run add column log_hash text;
+alter table run add column log_hashed bigint;
+
 -- Experiments. What is in design_json was written down before the first leg began; seal: sha256 of the run's uid, `registered` and it.
 -- question: the same for designs that ask the same of the same commands. earlier_json: uids of those that were registered before.
 create table experiment (

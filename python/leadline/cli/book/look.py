@@ -48,12 +48,13 @@ def list_runs(
     kind: str | None, name: str | None, status: str | None, labels: tuple[str, ...], since: str | None, words: str, limit: int,
     as_json: bool,
 ) -> None:  # fmt: skip
-    """List runs, the newest first."""
+    """List runs, the newest first. Legs of experiments are listed with --kind leg, or another filter of what they are."""
     from leadline.book.query import Book, Filter
     from leadline.output import to_json
 
     book = Book()
-    wanted = Filter(kind, name, status, since=None if since is None else ago_us(since), labels=tuple(labels_of(labels)), words=words)
+    wanted = Filter(kind, name, status, since=None if since is None else ago_us(since), labels=tuple(labels_of(labels)), words=words,
+                    legs=bool(kind or name or labels or words))  # fmt: skip
     runs = book.runs(wanted, limit)
     if as_json:
         click.echo(to_json({"runs": runs}))
