@@ -6,8 +6,7 @@ import hashlib
 import os
 import stat
 import sys
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from leadline.book.redact import redact_text
 
@@ -84,8 +83,7 @@ def file_event(path: str) -> dict[str, Any] | None:
     return out
 
 
-@dataclass(frozen=True)
-class Evidence:
+class Evidence(NamedTuple):
     """What a run made: hash is the SHA-256 of a file, or of the listing of a folder, which has the hash and name of each file in it.
 
     hash: None if there is too much to read; then the size alone tells whether it was changed.

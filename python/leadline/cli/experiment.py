@@ -17,7 +17,7 @@ from leadline.errors import LeadlineError
     "experiment",
     epilog="""\b
 Examples:
-  leadline experiment --baseline 'sort big.txt' --variant 'sort --parallel=4 big.txt'
+  leadline experiment --baseline 'sort f' --variant 'sort --parallel=4 f'
   leadline experiment --baseline 'pgbench -T 20 -M simple' \\
     --variant 'pgbench -T 20 -M prepared' --metric 'tps = ([0-9.]+)' \\
     --better more --prepare 'psql -c checkpoint' --pairs 12
