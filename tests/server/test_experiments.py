@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from leadline.book.place import Place
+from leadline.book.recorder import Recorder
 from serving import Client, Served, book, wait_until
 
 SPEC = {"baseline": "echo {word} value=10", "variant": "echo {word} value={n}", "metric": "value=([0-9]+)", "better": "less", "pairs": 6}
@@ -157,3 +159,33 @@ def test_earlier_tries_that_one_may_not_see_are_counted_and_not_named(tmp_path_f
         assert (seen["try"], seen["earlier"]) == (2, [])
         assert uids[0] not in bob.get(f"/runs/{uids[1]}").text + bob.get(f"/api/v1/runs/{uids[1]}/export").text
         assert bob.call("GET", f"/runs/{uids[0]}").status == 404
+
+
+HOSTILE = "<script>zq7()</script>\"'><img src=x>{{7*7}}\x1b[2J\u202e"
+
+
+@pytest.mark.parametrize("odd", [{}, {"ratio": 1e308, "low": -5.0, "high": 1e300}, {"ratio": 1e-300, "low": 1e-300, "high": 1e-300}])
+def test_whatever_a_spool_says_of_an_experiment_is_shown_as_text(served: Served, client: Client, odd: dict[str, float]) -> None:
+    place, x = Place(served.book), HOSTILE
+    recorder = Recorder(place)
+    recorder.begin("experiment", "hostile", ["x"])
+    texts = dict.fromkeys(("baseline", "variant", "hypothesis", "metric", "better", "prepare", "folder"), x)
+    design = json.dumps({**texts, "order": "BVVB", "pairs": 2, "warmup": 1, "seed": 1, "margin": 0.5, "keep_going": True})
+    recorder.event("experiment.design", design=design, question=x, registered=1, seal=x, earlier=["zzzz", x])
+    for n, value in enumerate((1e-300, 1e300, 5.0, None)):
+        side = ("baseline", "variant", "variant", "baseline")[n]
+        recorder.event("experiment.leg", part="leg", number=n, side=side, leg=x, started=2, value=value, problem=x)
+    said = {"ratio": 1.0, "low": 0.5, "high": 2.0} | odd
+    recorder.event("experiment.verdict", verdict=x, good=True, text=x, pairs=2, differs=[[x, x, x]], **said)
+    recorder.end(0)
+    wait_until(lambda: client.call("GET", f"/runs/{recorder.uid}").status == 200, "the run")
+    assert ended(client, recorder.uid)["experiment"]["design"]["hypothesis"] == x
+    uid = recorder.uid
+    for path in (f"/runs/{uid}", f"/api/v1/runs/{uid}/export", "/history?metric=ratio&name=hostile", f"/runs/{uid}.json"):
+        answer = client.get(path)
+        assert answer.status == 200, path
+        if not path.endswith(".json"):
+            assert not any(text in answer.text for text in ("<script>zq7", "<img", "\x1b", "\u202e", "{{7*7}}<", ">49<")), path
+    shown = served.leadline("book", "show", recorder.uid)
+    assert (shown.returncode, "\x1b" in shown.stdout) == (0, False), shown.stderr
+    assert served.leadline("book", "verify", recorder.uid).returncode == 1

@@ -158,7 +158,10 @@ def _of_leg(book: Book, design: dict[str, Any], leg: dict[str, Any], run: dict[s
     if leg["value"] is None:
         return None
     metric = design["metric"]
-    value = run["metrics"].get(METRICS[metric]) if metric in METRICS else figure_in(book.place, run["uid"], metric)[0]
+    try:
+        value = run["metrics"].get(METRICS[metric]) if metric in METRICS else figure_in(book.place, run["uid"], metric)[0]
+    except (OSError, LeadlineError) as e:
+        return "not known", str(e)
     return None if value == leg["value"] else ("changed", f"{leg['value']!r}, and its run has {value!r}")
 
 
@@ -166,7 +169,7 @@ def _of_verdict(row: dict[str, Any], legs: list[dict[str, Any]]) -> State:
     by_number, order, pairs = {leg["n"]: leg["value"] for leg in legs}, read_design(row["design_json"])["order"], []
     for at in range(0, len(order) - 1, 2):
         one, other = by_number.get(at), by_number.get(at + 1)
-        if one is not None and other is not None:
+        if one is not None and other is not None and one > 0 and other > 0:
             pairs.append((one, other) if order[at] == "B" else (other, one))
     if row["ratio"] is None:
         return ("ok",)

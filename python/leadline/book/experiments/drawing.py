@@ -6,6 +6,7 @@ from typing import Any
 
 WIDTH, LEFT, RIGHT, ROW, TOP, BOTTOM = 520, 58, 14, 17, 8, 26
 MOST_ROWS = 200
+LARGEST, SMALLEST = 1e9, 1e-9
 
 
 def drawing(found: dict[str, Any]) -> str:
@@ -17,6 +18,8 @@ def drawing(found: dict[str, Any]) -> str:
     values = [pair["ratio"] for pair in pairs] + ends + [found["ratio"], 1 - margin, 1 + margin]
     room = 0.06 * (max(values) - min(values)) or 0.01
     low, high = min(values) - room, max(values) + room
+    if max(map(abs, values)) > LARGEST or room < SMALLEST:
+        return ""  # no scale has ticks for these
     height = TOP + ROW * (len(pairs) + 1) + BOTTOM
 
     def x(value: float) -> str:

@@ -9,6 +9,7 @@ from leadline.book.events import Event, number, run_id, taken, text, whole
 from leadline.book.experiments.design import LONGEST_DESIGN, SIDES
 from leadline.book.runs import index_words, put_labels
 from leadline.book.store import Db
+from leadline.lab.signed_rank import MOST_PAIRS
 
 PARTS = ("leg", "warmup", "prepare")
 MOST_EARLIER = 1000
@@ -21,9 +22,10 @@ def read_design(text_: str) -> dict[str, Any]:
     design = json.loads(text_)
     out: dict[str, Any] = {name: text(design[name], LONGEST_DESIGN) for name in _TEXTS}
     out |= {name: whole(design[name]) for name in ("pairs", "warmup", "seed")}
-    if set(out["order"]) - set("BV") or not out["order"]:
-        raise ValueError("no order")
-    return out | {"margin": number(design["margin"]), "keep_going": bool(design["keep_going"])}
+    margin = number(design["margin"])
+    if set(out["order"]) - set("BV") or not 1 <= out["pairs"] <= MOST_PAIRS or len(out["order"]) != 2 * out["pairs"] or not 0 < margin < 1:
+        raise ValueError("no design")
+    return out | {"margin": margin, "keep_going": bool(design["keep_going"])}
 
 
 @taken("experiment.design")
@@ -54,7 +56,8 @@ def verdict(db: Db, event: Event) -> None:
     body, run = event.body, run_id(db, event.uid)
     word, said = text(body["verdict"], 20), text(body["text"], 1000)
     figures = {name: None if body[name] is None else number(body[name]) for name in ("ratio", "low", "high")}
-    differs = json.dumps([[text(part, 500) for part in one] for one in body["differs"][:MOST_DIFFERENCES]], ensure_ascii=False)
+    changes = [[text(one[part], 500) for part in range(3)] for one in body["differs"][:MOST_DIFFERENCES]]
+    differs = json.dumps(changes, ensure_ascii=False)
     good = None if body["good"] is None else int(bool(body["good"]))
     columns = "verdict = ?, good = ?, text = ?, ratio = ?, low = ?, high = ?, pairs = ?, differs_json = ?"
     values = (word, good, said, *figures.values(), whole(body["pairs"]), differs, run)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 
 from leadline.book.experiments.design import METRICS
@@ -75,6 +76,7 @@ def _pairs(order: str, legs: list[Row]) -> list[Row]:
             if leg.get("problem"):
                 pair["problem"] = f"{pair['problem']}; {side}: {leg['problem']}".lstrip("; ")
         bare, with_ = pair.get("baseline"), pair.get("variant")
-        pair["ratio"] = with_ / bare if bare and with_ and bare > 0 and with_ > 0 else None
+        ratio = with_ / bare if bare and with_ and bare > 0 and with_ > 0 else math.inf
+        pair["ratio"] = ratio if math.isfinite(ratio) else None
         out.append(pair)
     return out
