@@ -161,6 +161,12 @@ def test_a_forged_design_leg_or_verdict_is_found(open_book: Open, leadline: Run)
     assert (state, detail[:27]) == ("changed", "the seal is not that of leg")
     late = sealed(run["uid"], registered + 10**9, design)
     assert [said[0] for said in forged("update experiment set registered = ?, seal = ?", registered + 10**9, late).values()] == ["changed"]
+    with book.store.writing() as db:  # the legs are forged as well
+        db.execute("update run set inputs_json = replace(inputs_json, ?, ?)", (seal, late))
+    found = forged("update experiment set registered = ?, seal = ?", registered + 10**9, late)
+    assert found == {late[:16]: ("changed", "it was registered after a leg had begun")}
+    with book.store.writing() as db:
+        db.execute("update run set inputs_json = replace(inputs_json, ?, ?)", (late, seal))
     found = forged("update experiment_leg set value = 3.5 where n = 4")
     assert {(name[:5], said[0]) for name, said in found.items()} == {("leg 5", "changed"), ("more", "changed")}
     assert list(forged("update experiment set ratio = 1.5")) == ["more"]

@@ -125,6 +125,16 @@ def test_a_repeat_says_which_try_it_is_and_replaces_nothing(leadline: Run, open_
     assert found(book)["experiment"]["try"] == 3  # also when an earlier one was pruned
 
 
+def test_legs_are_not_in_the_way_of_other_runs(leadline: Run, open_book: Open) -> None:
+    leadline("run", "--name", "before", "--", "true")
+    leadline("experiment", *asked(pairs=2), *VALUE)
+    listed = json.loads(leadline("book", "list", "--json").stdout)["runs"]
+    assert [run["name"] for run in listed] == ["experiment", "before"]
+    assert len(json.loads(leadline("book", "list", "--kind", "leg", "--json").stdout)["runs"]) == 4
+    assert len(json.loads(leadline("book", "list", "--name", "experiment: variant", "--json").stdout)["runs"]) == 2
+    assert open_book().find("last")["kind"] == "experiment"
+
+
 def test_a_leg_that_fails_ends_it_and_is_named(leadline: Run, open_book: Open) -> None:
     done = leadline("experiment", *asked(variant="sh -c 'exit 3'"), *VALUE, "--seed", "1")
     assert done.returncode == 2
