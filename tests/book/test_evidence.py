@@ -90,9 +90,23 @@ def test_of_what_is_too_large_the_size_is_compared(
     file.write_bytes(b"x" * 20)
     uid = made(place, file)
     book = open_book()
-    assert states(book, uid)[str(file)] == ("ok", "by its size: it is large")
+    assert states(book, uid)[str(file)] == ("ok", "by its size: it was not read")
     file.write_bytes(b"x" * 21)
     assert states(book, uid)[str(file)] == ("changed", "21 bytes, were 20")
+
+
+def test_who_interrupts_the_hashing_has_a_run_that_ended(
+    place: Place, open_book: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    def interrupted(_path: str) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(facts, "file_hash", interrupted)
+    (tmp_path / "made").write_text("x")
+    uid = made(place, tmp_path / "made")
+    book = open_book()
+    assert book.find(uid)["status"] == "ok"
+    assert states(book, uid) == {str(tmp_path / "made"): ("ok", "by its size: it was not read")}
 
 
 def test_names_of_files_stay_when_other_runs_are_pruned(place: Place, open_book: Open, leadline: Run, capture: Path) -> None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +28,31 @@ from leadline.lab.paired import leg_order
 
 PRINTS = {"baseline": "echo value=10", "variant": "echo value=9"}
 VALUE = ["--metric", r"value=([0-9.]+)", "--better", "less"]
+
+
+Begin = Callable[[list[str]], subprocess.Popen[str]]
+
+
+@pytest.fixture
+def begin(place: Place) -> Iterator[Begin]:
+    """begin(line): an experiment whose first pair has begun, in a group of processes that is killed in any case."""
+    begun: list[subprocess.Popen[str]] = []
+
+    def start(line: list[str]) -> subprocess.Popen[str]:
+        begun.append(subprocess.Popen([sys.executable, "-m", "leadline", *line], stderr=subprocess.PIPE, text=True, start_new_session=True))
+        said = begun[-1].stderr
+        assert said is not None
+        assert said.readline().startswith("registered ")
+        assert said.readline() == "pair 1 of 10\n"
+        return begun[-1]
+
+    yield start
+    for one in begun:
+        with suppress(ProcessLookupError):
+            os.killpg(one.pid, signal.SIGKILL)
+        one.wait()
+        assert one.stderr is not None
+        one.stderr.close()
 
 
 def asked(**more: Any) -> list[str]:
@@ -81,12 +109,9 @@ def test_legs_are_runs_in_the_order_that_was_registered(leadline: Run, open_book
     assert "ratio_low" not in run["metrics"]
 
 
-def test_the_design_is_there_before_the_first_leg_whatever_kills_the_experiment(place: Place, open_book: Open) -> None:
+def test_the_design_is_there_before_the_first_leg_whatever_kills_the_experiment(begin: Begin, open_book: Open) -> None:
     line = ["experiment", "--baseline", "sleep 60", "--variant", "sleep 61", "--hypothesis", "never known", "--seed", "1"]
-    waiting = subprocess.Popen([sys.executable, "-m", "leadline", *line], stderr=subprocess.PIPE, text=True, start_new_session=True)
-    assert waiting.stderr is not None
-    assert waiting.stderr.readline().startswith("registered ")
-    assert waiting.stderr.readline() == "pair 1 of 10\n"
+    waiting = begin(line)
     book, deadline = open_book(), time.monotonic() + 30
     while not (legs := [run for run in book.runs(limit=200) if run["kind"] == "leg"]):
         assert time.monotonic() < deadline
@@ -94,7 +119,6 @@ def test_the_design_is_there_before_the_first_leg_whatever_kills_the_experiment(
     run = found(book)
     os.killpg(waiting.pid, signal.SIGKILL)  # all of them at once: who waits, the supervisors, the experiment, the leg
     waiting.wait()
-    waiting.stderr.close()
     while found(book)["status"] == "running":
         assert time.monotonic() < deadline
         book.refresh()
@@ -186,24 +210,33 @@ def test_what_legs_used_is_what_their_runs_say(leadline: Run, open_book: Open, m
     assert [leg["value"] for leg in legs] == [book.details(book.find(leg["run"]))["metrics"][name] for leg in legs]
 
 
-def test_an_interrupted_experiment_ends_its_leg_and_has_no_verdict(place: Place, open_book: Open) -> None:
+def test_an_interrupted_experiment_ends_its_leg_and_has_no_verdict(begin: Begin, open_book: Open) -> None:
     line = ["experiment", "--baseline", "sleep 60", "--variant", "sleep 61"]
-    waiting = subprocess.Popen([sys.executable, "-m", "leadline", *line], stderr=subprocess.PIPE, text=True, start_new_session=True)
-    assert waiting.stderr is not None
-    waiting.stderr.readline()
-    waiting.stderr.readline()
+    waiting = begin(line)
     book, deadline = open_book(), time.monotonic() + 30
     while not [run for run in book.runs(limit=200) if run["kind"] == "leg"]:
         assert time.monotonic() < deadline
         book.refresh()
     os.killpg(waiting.pid, signal.SIGINT)  # as Ctrl-C does
     assert waiting.wait(30) == 130
-    waiting.stderr.close()
     book.refresh()
     run = found(book)
     assert (run["status"], run["experiment"]["verdict"]) == ("cancelled", "none")
     [leg] = [book.find(uid) for uid in run["children"]]
     assert leg["status"] == "cancelled"
+
+
+def test_a_cancelled_experiment_ends_with_its_leg(begin: Begin, leadline: Run, open_book: Open) -> None:
+    waiting = begin(["experiment", "--baseline", "sleep 60", "--variant", "sleep 61"])
+    book, deadline = open_book(), time.monotonic() + 30
+    while not [run for run in book.runs(limit=200) if run["kind"] == "leg"]:
+        assert time.monotonic() < deadline
+        book.refresh()
+    assert leadline("book", "cancel", "last", "--wait").returncode == 0
+    assert waiting.wait(30) == 130
+    book.refresh()
+    run = found(book)
+    assert (run["status"], book.find(run["children"][0])["status"]) == ("cancelled", "cancelled")
 
 
 def test_without_a_book_nothing_is_run(leadline: Run, tmp_path: Path) -> None:
@@ -259,8 +292,6 @@ def test_a_design_goes_through_its_options_unchanged() -> None:
 def test_what_is_drawn_lies_within_the_drawing() -> None:
     pairs = [{"pair": n, "ratio": 0.8 + n / 50} for n in range(1, 9)]
     text = drawing({"pairs": pairs, "ratio": 0.9, "low": 0.85, "high": 0.95, "design": {"margin": 0.02}, "verdict": "faster"})
-    import re
-
     xs = [float(x) for x in re.findall(r'(?:cx|x|x1|x2)="([0-9.-]+)"', text)]
     assert text.count('class="dot"') == 8 and min(xs) > 40 and max(xs) < 520
     assert drawing({"pairs": [], "ratio": None, "low": None, "high": None, "design": {"margin": 0.02}, "verdict": None}) == ""

@@ -61,14 +61,16 @@ def _artifact(book: Book, uid: str, was: dict[str, Any]) -> Iterator[Check]:
     if was["size"] is None:
         yield check("not known", "the run ended before it was whole")
         return
-    now = evidence(was["path"])
+    now = evidence(was["path"], read=was["hash"] is not None)
     if now is None:
         yield check("missing")
         return
     listing = book.content(was["hash"]) if was["hash"] else None
     if was["hash"] is None:
-        differs = now.size != was["size"]
-        yield check("changed" if differs else "ok", f"{now.size:,} bytes, were {was['size']:,}" if differs else "by its size: it is large")
+        if now.size != was["size"]:
+            yield check("changed", f"{now.size:,} bytes, were {was['size']:,}")
+        else:
+            yield check("ok", "by its size: it was not read")
     elif now.hash == was["hash"]:
         yield check("ok")
     elif now.listing is None or listing is None:

@@ -97,7 +97,11 @@ class Recorder:
         self._ended = True
         with self._own_time(self._spool):
             for path, kind in self._made.items():
-                self._spool.event("artifact", artifact_kind=kind, path=path, **_as_event(evidence(path)))
+                try:
+                    found = evidence(path)
+                except KeyboardInterrupt:  # who waits has waited enough
+                    found = evidence(path, read=False)
+                self._spool.event("artifact", artifact_kind=kind, path=path, **_as_event(found))
         spent = [usage] if usage is not None else [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
         metrics = {
             "wall_s": time.monotonic() - self._began if wall_s is None else wall_s,
