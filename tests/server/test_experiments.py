@@ -67,6 +67,13 @@ def test_answers_stand_in_both_commands_and_again_is_another_try(client: Client)
     points = client.call("GET", f"/history?metric=ratio&template={template}").json["points"]
     assert [(p["uid"], p["verdict"]) for p in points] == [(first, "less"), (again, "less")]
     assert [p[name] for p in points for name in ("value", "low", "high")] == pytest.approx([0.8] * 6)
+    # Legs are parts of it, and no runs of the template beside it.
+    of_template = f"template={template}"
+    assert [p["uid"] for p in client.call("GET", f"/history?metric=wall_s&{of_template}").json["points"]] == [first, again]
+    assert [run["uid"] for run in client.call("GET", f"/runs?{of_template}").json["runs"]] == [again, first]
+    assert len(client.call("GET", f"/history?metric=wall_s&name=words:%20variant&{of_template}").json["points"]) == 12
+    [shown] = [row for row in client.call("GET", "/templates").json["templates"] if row["uid"] == template]
+    assert (shown["last_run"], shown["last_status"]) == (again, "ok")
 
 
 def test_the_pages_show_design_pairs_and_verdict(client: Client) -> None:

@@ -35,7 +35,8 @@ def _change(one: Any, other: Any) -> float | None:
 
 def _history(call: Call, inputs: dict[str, Any]) -> Any:
     """A figure of runs of one name or template, oldest first."""
-    wanted = Filter(name=inputs["name"] or None, template=inputs["template"] or None, metric=inputs["metric"])
+    wanted = Filter(name=inputs["name"] or None, template=inputs["template"] or None, metric=inputs["metric"],
+                    legs=bool(inputs["name"]))  # fmt: skip
     runs = newest(call.store, wanted, inputs["limit"], None, within(call))[::-1]
     values = {row["run"]: row["value"] for row in _of_runs(call, "run, value", runs, "and name = ?", inputs["metric"])}
     verdicts = {row["run"]: row for row in _experiments(call, [run["id"] for run in runs if run["kind"] == "experiment"])}

@@ -123,7 +123,7 @@ def _list(call: Call, inputs: dict[str, Any]) -> Any:
         **{column: inputs[column] or None for column in ("kind", "name", "status", "project", "template", "host", "parent")},
         since=None if inputs["since_hours"] is None else call.now - inputs["since_hours"] * 3600 * 1_000_000,
         labels=((key, value if equals else None),) if key or equals else (), words=inputs["text"] or "",
-        legs=any(inputs[name] for name in ("kind", "name", "text", "label", "parent", "template")),
+        legs=any(inputs[name] for name in ("kind", "name", "text", "label", "parent")),
     )  # fmt: skip
     behind = None
     if inputs["before"]:

@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Collection
 from typing import Any
 
+from leadline.book.query import NO_LEG
 from leadline.book.spool import new_uid
 from leadline.errors import LeadlineError
 from leadline.server import survey, variables
@@ -67,7 +68,8 @@ def _list(call: Call, inputs: dict[str, Any]) -> Any:
     for row in rows:
         if call.caller.role(row["project"], row["uid"]) is None or inputs["project"] not in (None, row["project"]):
             continue
-        last = call.one("select uid, status, started from run where template = ? order by started desc limit 1", row["uid"])
+        sql = f"select uid, status, started from run where template = ? and {NO_LEG} order by started desc limit 1"
+        last = call.one(sql, row["uid"])
         found.append(shown(call, row) | {"last_run": last["uid"] if last else None, "last_status": last["status"] if last else None})
     return {"templates": found}
 
