@@ -25,11 +25,13 @@ from leadline.book.store import Store
 
 LINES = 1500
 KINDS = ("begin", "end", "file", "artifact", "label", "nothing", "", "ansible.playbook", "ansible.play", "ansible.task", "ansible.result",
-         "ansible.note", "ansible.stats", "ansible.x", "a.b.c")  # fmt: skip
+         "ansible.note", "ansible.stats", "ansible.x", "a.b.c", "experiment.design", "experiment.leg", "experiment.verdict")  # fmt: skip
 NAMES = (
     "n", "ts", "kind", "uid", "run_kind", "name", "argv", "labels", "inputs", "facts", "parent", "cwd", "user", "host", "version", "pid",
     "pid_start", "boot", "path", "size", "modified", "hash", "text", "rc", "signal", "summary", "metrics", "lost", "key", "value", "task",
     "play", "result", "content", "status", "part", "hosts", "custom", "artifact_kind", "gone", "tags", "args", "run_name",
+    "design", "question", "registered", "seal", "earlier", "number", "side", "leg", "started", "problem", "verdict", "good", "ratio", "low",
+    "high", "pairs", "differs", "listing", "log_hash", "log_hashed",
 )  # fmt: skip
 VALUES: tuple[Any, ...] = (
     None, True, 0, -1, 2**63, -(2**63), 2**64, 1e308, "", "x", "\0", "\ud800", "\u202e", "a" * 5000, [], {}, [None], {"": None},

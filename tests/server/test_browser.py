@@ -147,6 +147,22 @@ def test_one_cancels_a_run(logged_in: Page) -> None:
     page.wait_for("cancelled by ann")
 
 
+def test_one_starts_an_experiment_and_reads_its_verdict(logged_in: Page, served: Served) -> None:
+    asked = '{"baseline": "echo n=10", "variant": "echo n={n}", "metric": "n=([0-9]+)", "better": "less", "pairs": 6}'
+    survey = '{"n": {"kind": "int", "default": 9}}'
+    served.do("template", "save", "main", "tens", "--kind", "experiment", "--experiment", asked, "--survey", survey)
+    page = logged_in
+    page.go("/templates")
+    page.click("tens")
+    page.type("[name='input.n']", "8")
+    page.click("Start")
+    page.wait_for("The variant has 0.8 times the baseline's figure")
+    assert page.text(".verdict") == "less"
+    assert len(page.driver.find_elements("css selector", ".ratios circle.dot")) == 6
+    page.find("dl.figures a[href*='metric=ratio&']").click()
+    page.find(".chart .interval")
+
+
 def test_a_wrong_value_is_told_in_words(logged_in: Page) -> None:
     page = logged_in
     page.go("/templates")

@@ -5,11 +5,13 @@ from __future__ import annotations
 import errno
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from leadline.book import tree
@@ -19,14 +21,56 @@ from leadline.errors import LeadlineError
 from leadline.host import proc
 
 START_S = 30
+ENDS_WITHIN_S = 0.5
+INTERRUPTING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+
+
+@dataclass(frozen=True)
+class Used:
+    """max_rss_bytes: None where the kernel does not tell."""
+
+    seconds: float
+    cpu_s: float
+    max_rss_bytes: int | None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """code: 128 + N if signal N ended it. used: None if its supervisor was killed. interrupted: somebody asked us to end meanwhile.
+    said: why it could not be started."""
+
+    code: int
+    used: Used | None
+    interrupted: bool = False
+    said: str = ""
 
 
 def run_request(request: Request) -> int:
     """The exit code of the command; 128 + N if signal N ended it. Raises LeadlineError if it cannot be started."""
-    command, place = request.argv, find_place()
+    place = find_place()
     if place is None:
         os.environ.update(request.env)
-        _become(command)
+        _become(request.argv)
+    with _begun(request, place) as waiting:
+        return waiting.until_the_end()
+
+
+def run_measured(request: Request) -> Outcome:
+    """As run_request, with what it used; for one after the other. Only with a book. Raises LeadlineError."""
+    place = find_place()
+    if place is None:
+        raise LeadlineError("usage", "the book is off (LEADLINE_BOOK=off)", hint="what is measured is recorded")
+    with _begun(request, place) as waiting:
+        try:
+            code = waiting.until_the_end()
+            return Outcome(code, waiting.used, waiting.interrupted)
+        finally:
+            waiting.clear_away()
+
+
+@contextmanager
+def _begun(request: Request, place: Place) -> Iterator[_Waiting]:
+    """Its supervisor has begun, and signals that are sent to us wait to be passed on."""
     pipes = outputs(request)
     said, saying = os.pipe()
     held = hold(request.remove)
@@ -40,8 +84,7 @@ def run_request(request: Request) -> int:
         os.close(fd)
     os.set_blocking(said, False)
     try:
-        log = f"{place.folder}/logs/{request.uid}.log"
-        return _Waiting(supervisor, said, (pipes[0][0], pipes[1][0]), command[0], log).until_the_end()
+        yield _Waiting(supervisor, said, (pipes[0][0], pipes[1][0]), request.argv[0], f"{place.folder}/logs/{request.uid}.log")
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
@@ -78,6 +121,8 @@ class _Waiting:
         self.lost = 0
         self.to_pass_on: list[signal.Signals] = []
         self.command: int | None = None
+        self.used: Used | None = None
+        self.interrupted = False
 
     def until_the_end(self) -> int:
         heard = b""
@@ -86,6 +131,7 @@ class _Waiting:
             if signalled.si_signo != signal.SIGCHLD:
                 # What a terminal sends (si_pid is 0 then), it sends to the command too; when it is closed, only to its first process.
                 to_us_alone = signalled.si_pid or (signalled.si_signo == signal.SIGHUP and os.getsid(0) == os.getpid())
+                self.interrupted = self.interrupted or signalled.si_signo in INTERRUPTING
                 if to_us_alone:
                     self.to_pass_on.append(signal.Signals(signalled.si_signo))
                 self._pass_on()
@@ -104,6 +150,9 @@ class _Waiting:
                     self._close(int(value))
                 elif word == "failed":
                     raise _cannot_start(int(value), self.program)
+                elif word == "used":
+                    took, cpu, rss = value.split()
+                    self.used = Used(float(took), float(cpu), int(float(rss)) if float(rss) >= 0 else None)
                 elif word == "lost":
                     self.lost = int(value)
                 elif word == "end" and self.lost:
@@ -113,6 +162,17 @@ class _Waiting:
                     return int(value)
             if gone:
                 return self._go_on_alone()
+
+    def clear_away(self) -> None:
+        """For the next command: nothing of ours stays open. The supervisor gets a moment to end; what a command left behind may keep it."""
+        for fd in (self.said, *self.pipes):
+            with suppress(OSError):
+                os.close(fd)
+        with suppress(OSError):
+            ended = os.pidfd_open(self.supervisor)
+            select.select([ended], [], [], ENDS_WITHIN_S)
+            os.close(ended)
+        self._supervisor_is_gone()
 
     def _supervisor_is_gone(self) -> bool:
         with suppress(ChildProcessError):

@@ -17,7 +17,8 @@ from leadline.book.place import Place
 from leadline.book.store import Db
 
 LONGEST_TEXT = 4096
-MODULES = {"": "leadline.book.runs", "ansible": "leadline.book.ansible.ingest"}  # by the word before the dot
+MODULES = {"": "leadline.book.runs", "ansible": "leadline.book.ansible.ingest",
+           "experiment": "leadline.book.experiments.ingest"}  # fmt: skip  # by the word before the dot
 
 
 @dataclass(frozen=True)

@@ -49,12 +49,27 @@ def export(book: Book, run: dict[str, Any], report: Callable[[str], str] = repor
     parts = [("command", "Command"), *((table[0], table[1]) for table in tables)]
     parts += [("output", "Output")] * (log is not None) + [(f"capture{n}", "Capture") for n in range(1, len(captures) + 1)]
     ended = "" if run["rc"] in (0, None) else f" (exit code {run['rc']})"
+    asked = _experiment(book, run)
+    parts[1:1] = [("experiment", "Experiment")] * (asked is not None)
     return environment.get_template("export.html.j2").render(
+        experiment=asked,
         run=run, version=version(), style=files()["style.css"], parts=parts, tables=tables, log=log, left_out=left_out, captures=captures,
         how=run["status"] + (f" (signal {run['signal']})" if run["signal"] else ended), command=_plain(shlex.join(run["argv"])),
         when=_utc(run["started"]),
         files=[(file["path"], _plain(text)) for file in run["files"] if (text := book.content(file["hash"])) is not None],
     )  # fmt: skip
+
+
+def _experiment(book: Book, run: dict[str, Any]) -> dict[str, Any] | None:
+    """What an experiment asked and found, in lines, and its drawing."""
+    if run["kind"] != "experiment":
+        return None
+    from leadline.book.experiments.drawing import drawing
+    from leadline.book.experiments.query import experiment
+    from leadline.book.experiments.text import lines
+
+    found = experiment(book.store, run, lambda row: row["project"] == run["project"])
+    return None if found is None else {"text": _plain("\n".join(lines(found))), "drawing": drawing(found)}
 
 
 def _tables(book: Book, run: dict[str, Any]) -> list[Table]:

@@ -6,7 +6,7 @@ import hashlib
 import os
 import stat
 import sys
-from typing import Any
+from typing import Any, NamedTuple
 
 from leadline.book.redact import redact_text
 
@@ -27,7 +27,8 @@ FACTS = (
     ("dmi.product_name", "/sys/class/dmi/id/product_name"),
 )
 KEPT_TEXT = 64 << 10  # bytes of a file that are kept
-READ_AT_MOST = 4 << 20  # bytes that are read for a hash
+READ_AT_MOST = 4 << 20  # bytes of a file that a run was given that are read for a hash
+HASHED_AT_MOST = 4 << 30  # bytes of what a run made
 MOST_FILES = 10_000
 
 
@@ -82,23 +83,40 @@ def file_event(path: str) -> dict[str, Any] | None:
     return out
 
 
-def size_and_hash(path: str) -> tuple[int, str | None] | None:
-    """Of a file, or of all files in a folder. No hash if there is much to read; None if nothing is there."""
+class Evidence(NamedTuple):
+    """What a run made: hash is the SHA-256 of a file, or of the listing of a folder, which has the hash and name of each file in it.
+
+    hash: None if there is too much to read; then the size alone tells whether it was changed.
+    """
+
+    size: int
+    hash: str | None
+    listing: str | None = None
+
+
+def evidence(path: str, *, read: bool = True) -> Evidence | None:
+    """Of a file, or of all files in a folder; None if nothing is there. Reads all of it: about a second for each gigabyte."""
+    most = HASHED_AT_MOST if read else -1
     try:
-        files = sorted(_files(path)) if os.path.isdir(path) else [path]
-        sizes = [os.stat(file).st_size for file in files]
-        if sum(sizes) > READ_AT_MOST or len(files) > MOST_FILES:
-            return sum(sizes), None
-        hashes = []
-        for file in files:
-            with open(file, "rb") as opened:
-                hashes.append(_sha256(opened.read(READ_AT_MOST)))
+        if not os.path.isdir(path):
+            size = os.stat(path).st_size
+            return Evidence(size, file_hash(path) if size <= most else None)
+        files = sorted(_files(path))
+        size = sum(os.stat(file).st_size for file in files)
+        if size > most or len(files) > MOST_FILES:
+            return Evidence(size, None)
+        listing = "".join(f"{file_hash(file)} {os.path.relpath(file, path)}\n" for file in files)
     except OSError:
         return None
-    if files == [path]:
-        return sizes[0], hashes[0]
-    named = (f"{hash} {os.path.relpath(file, path)}\n" for file, hash in zip(files, hashes))
-    return sum(sizes), _sha256("".join(named).encode("utf-8", "surrogateescape"))
+    return Evidence(size, _sha256(listing.encode("utf-8", "surrogateescape")), listing)
+
+
+def file_hash(path: str | os.PathLike[str]) -> str:
+    """Raises OSError. A pipe or device has none: it is not opened."""
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        return _sha256(b"")
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _files(folder: str) -> list[str]:

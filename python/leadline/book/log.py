@@ -6,6 +6,7 @@ must not fill the disk.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import struct
 import time
@@ -31,6 +32,7 @@ class LogWriter:
 
     def __init__(self, place: Place | None, uid: str, most: int | None = None) -> None:
         self.lost_bytes, self.size, self._lines = 0, 0, 0
+        self.hash = hashlib.sha256()
         self._most, self._full = most_bytes() if most is None else most, False
         self._fd = self._index = -1
         if place is not None:
@@ -55,6 +57,7 @@ class LogWriter:
             written = 0
         if written:
             self._note_lines(piece[:written])
+            self.hash.update(piece[:written])
             self.size += written
         return written
 

@@ -26,6 +26,7 @@ PAGE = 200
 # Of what D of N runs have, the first 50 are found after 50 N / D runs; or D are found first. At a million runs that is equal at 0.7 %.
 LOOKED_AT, MANY = 1000, 7
 LABELLED = 2000  # of the newest runs with a label, so many are looked at for the rest of a filter
+NO_LEG = "run.kind <> 'leg'"
 Condition = tuple[str, Sequence[Any]]  # on the columns of `run`, and its parameters
 
 
@@ -34,6 +35,7 @@ class Filter:
     """Which runs. since, before: in microseconds since 1970; labels: key and value, or a key with any value (None).
 
     words: runs whose name, command or summary has, for each of its words, one that begins with it. metric: runs that have this one.
+    legs: also legs of experiments, which are many.
     """
 
     kind: str | None = None
@@ -48,6 +50,7 @@ class Filter:
     template: str | None = None
     host: str | None = None
     metric: str | None = None
+    legs: bool = True
 
     def plain(self) -> Condition:
         """What does not need a plan of its own: all but labels and words."""
@@ -62,6 +65,8 @@ class Filter:
             if moment is not None:
                 parts.append(comparison)
                 values.append(moment)
+        if not self.legs:
+            parts.append(NO_LEG)
         if self.metric is not None:
             parts.append("exists (select 1 from metric m where m.run = run.id and m.name = ? limit 1 offset 0)")
             values.append(self.metric)
@@ -226,9 +231,9 @@ class Book:
         return [as_run(row) for row in newest(self.store, wanted, limit, after)]
 
     def find(self, text: str) -> Row:
-        """`last`, or the first letters of an id. Raises LeadlineError."""
+        """`last` (which is no leg of an experiment), or the first letters of an id. Raises LeadlineError."""
         if text == LAST:
-            rows = self.store.rows("select * from run order by started desc, id desc limit 1")
+            rows = self.store.rows(f"select * from run where {NO_LEG} order by started desc, id desc limit 1")
         else:
             wanted = text.lower()
             rows = self.store.rows("select * from run where uid >= ? and uid < ? limit 2", (wanted, wanted + "~")) if wanted else []

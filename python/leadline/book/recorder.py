@@ -16,11 +16,13 @@ from leadline.version import version
 if TYPE_CHECKING:
     import resource
 
+    from leadline.book.facts import Evidence
     from leadline.book.place import Place
 
 PARENT = "LEADLINE_RUN"  # in the environment of what a run starts: its uid
 LONGEST_SUMMARY = 500
 LONGEST_VALUE = 1000
+LONGEST_LISTING = 200_000  # letters: of some 2,000 files
 
 
 class Recorder:
@@ -81,23 +83,28 @@ class Recorder:
         if self._spool is not None and not self._ended:
             self._spool.event(kind, **body)
 
-    def end(self, rc: int | None, *, signal: int | None = None, usage: resource.struct_rusage | None = None, **more: Any) -> None:
-        """rc: the exit code; None when a signal ended it. usage: what it used, if it was another process."""
+    def end(
+        self, rc: int | None, *, signal: int | None = None, usage: resource.struct_rusage | None = None, wall_s: float | None = None,
+        **more: Any,
+    ) -> dict[str, float]:  # fmt: skip
+        """rc: the exit code; None when a signal ended it. usage, wall_s: what it used, if it was another process. Gives its metrics."""
         if self._spool is None or self._ended:
-            return
+            return {}
         import resource
 
-        from leadline.book.facts import size_and_hash
+        from leadline.book.facts import evidence
 
         self._ended = True
         with self._own_time(self._spool):
             for path, kind in self._made.items():
-                found = size_and_hash(path)
-                more = {"gone": True} if found is None else {"size": found[0], "hash": found[1]}
-                self._spool.event("artifact", artifact_kind=kind, path=path, **more)
+                try:
+                    found = evidence(path)
+                except KeyboardInterrupt:  # who waits has waited enough
+                    found = evidence(path, read=False)
+                self._spool.event("artifact", artifact_kind=kind, path=path, **_as_event(found))
         spent = [usage] if usage is not None else [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
         metrics = {
-            "wall_s": time.monotonic() - self._began,
+            "wall_s": time.monotonic() - self._began if wall_s is None else wall_s,
             "cpu_s": sum(u.ru_utime + u.ru_stime for u in spent),
             "max_rss_bytes": max(u.ru_maxrss for u in spent) * 1024,
             "record_s": self._spool.own_ns / 1e9,
@@ -106,6 +113,7 @@ class Recorder:
             del metrics["max_rss_bytes"]  # the kernel counts what we had when we started it
         self._spool.event("end", rc=rc, signal=signal, summary=self._summary, metrics=metrics, lost=self._spool.lost, **more)
         self._spool.close()
+        return metrics
 
 
 _current = Recorder(None, "-")
@@ -138,6 +146,13 @@ def end_command(rc: int, *, fine: bool, parent: str | None) -> None:
         os.environ.pop(PARENT, None)
     else:
         os.environ[PARENT] = parent
+
+
+def _as_event(found: Evidence | None) -> dict[str, Any]:
+    if found is None:
+        return {"gone": True}
+    listing = {"listing": found.listing} if found.listing is not None and len(found.listing) <= LONGEST_LISTING else {}
+    return {"size": found.size, "hash": found.hash, **listing}
 
 
 def _inputs(given: Mapping[str, Any]) -> dict[str, Any]:

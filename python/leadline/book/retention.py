@@ -57,6 +57,7 @@ def prune(book: Book, wanted: Retention, *, really: bool) -> Pruned:
     with book.store.writing() as db:
         # A text stays as long as a run has it: as its facts, or as a file.
         kept = "select facts from run where facts is not null union select hash from run_file where hash is not null"
+        kept += " union select hash from artifact where hash is not null"
         db.execute(f"delete from content where hash not in ({kept})")
         forget_unused_facts(db)
     for path in files:

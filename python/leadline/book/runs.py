@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from leadline.book.events import Event, number, run_id, taken, text, whole
+from leadline.book.spool import LONGEST_EVENT
 from leadline.book.store import Db
 
 LONGEST_CONTENT = 64 << 10
@@ -63,6 +64,8 @@ def artifact(db: Db, event: Event) -> None:
     more = (_or_none(body.get("size"), whole), _or_none(body.get("hash"), text))
     known = "on conflict (run, path) do update set size = excluded.size, hash = excluded.hash"
     db.execute(f"insert into artifact values (?, ?, ?, ?, ?, ?) {known}", values + more)
+    if body.get("listing") is not None:
+        put_listing(db, text(body["listing"], LONGEST_EVENT), more[1])
 
 
 @taken("label")
@@ -78,9 +81,10 @@ def end(db: Db, event: Event) -> None:
     lost = (whole(body["lost"]), whole(body.get("log_lost_bytes", 0)))
     # A part of the run, such as Ansible's plugin, may have said before what came of it.
     summary = text(body["summary"]) or db.execute("select summary from run where id = ?", (run,)).fetchone()["summary"]
-    columns = ("ended", "rc", "signal", "status", "summary", "log_bytes", "events_lost", "log_lost_bytes")
+    columns = ("ended", "rc", "signal", "status", "summary", "log_bytes", "events_lost", "log_lost_bytes", "log_hash", "log_hashed")
+    hashed = (_or_none(body.get("log_hash"), lambda value: text(value, 64)), _or_none(body.get("log_hashed"), whole))
     sql = f"update run set {', '.join(f'{column} = ?' for column in columns)} where id = ?"
-    db.execute(sql, (event.ts, rc, signal, status, summary, log_bytes(event), *lost, run))
+    db.execute(sql, (event.ts, rc, signal, status, summary, log_bytes(event), *lost, *hashed, run))
     metrics = [(run, text(name, 200), number(value)) for name, value in _pairs(body["metrics"])]
     db.executemany("insert into metric values (?, ?, ?) on conflict (run, name) do update set value = excluded.value", metrics)
     if summary:
@@ -107,6 +111,14 @@ def put_content(db: Db, body: str, of: str | None = None) -> str:
     found = of or hashlib.sha256(body.encode()).hexdigest()
     db.execute("insert into content values (?, ?, ?) on conflict (hash) do nothing", (found, len(body), body))
     return found
+
+
+def put_listing(db: Db, listing: str, of: str | None) -> None:
+    """The files of a folder, kept by its hash; what has another hash is none of it."""
+    import hashlib
+
+    if hashlib.sha256(listing.encode()).hexdigest() == of:
+        put_content(db, listing, of)
 
 
 def log_bytes(event: Event) -> int | None:

@@ -43,7 +43,7 @@ class Request:
     """What to run. env: added to the environment. secrets: texts that the log and the record must not have. remove: files to remove
     when it has ended. Both may be secret themselves: a request is never stored. interrupted_code: the exit code by which the program
     says that Ctrl-C ended it, where that is not 130. shown: the command as the record has it, where argv begins with a helper. pty: its
-    outputs are terminals, not pipes."""
+    outputs are terminals, not pipes. quiet: it reads nothing, and what it prints goes into the log alone."""
 
     argv: list[str]
     uid: str = field(default_factory=new_uid)
@@ -59,6 +59,7 @@ class Request:
     interrupted_code: int | None = None
     shown: list[str] = field(default_factory=list)
     pty: bool = False
+    quiet: bool = False
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -170,7 +171,8 @@ def selectors_wait(fd: int) -> None:
 
 
 class Supervisor:
-    """Runs one command. tell: called with words for who waits: `start PID`, `failed ERRNO`, `closed N`, `lost ERRNO`, `end CODE`."""
+    """Runs one command. tell: called with words for who waits: `start PID`, `failed ERRNO`, `closed N`, `lost ERRNO`,
+    `used SECONDS CPU BYTES`, `end CODE`."""
 
     def __init__(self, place: Place, request: Request, tell: Callable[[str], None], *, detached: bool) -> None:
         self.place, self.request, self.tell, self.detached = place, request, tell, detached
@@ -180,6 +182,7 @@ class Supervisor:
         self._selector = selectors.DefaultSelector()
         self._child = -1
         self._status: tuple[int, Any] | None = None
+        self._began = self._took_s = 0.0
         self._cancelled_at: float | None = None
         self._asked_all = False
         self._recorded = False
@@ -200,9 +203,11 @@ class Supervisor:
         )  # fmt: skip
         (out, out_end), (err, err_end) = pipes
         held = hold(request.remove)  # by the command, too: it may outlive us
+        alone = self.detached or request.quiet
+        self._began = time.monotonic()
         try:
             child = subprocess.Popen(
-                request.argv, stdin=subprocess.DEVNULL if self.detached else None, stdout=out_end, stderr=err_end, cwd=request.cwd,
+                request.argv, stdin=subprocess.DEVNULL if alone else None, stdout=out_end, stderr=err_end, cwd=request.cwd,
                 env=os.environ | request.env | {PARENT: request.uid}, preexec_fn=self.cgroup.enter if self.cgroup else None,
                 start_new_session=self.detached, pass_fds=held,
             )  # fmt: skip
@@ -219,7 +224,7 @@ class Supervisor:
         self.tell(f"start {child.pid}")
         for number, pipe in ((1, out), (2, err)):
             os.set_blocking(pipe, False)
-            output = Output(pipe, None if self.detached else number, request.secrets)
+            output = Output(pipe, None if alone else number, request.secrets)
             self._selector.register(pipe, selectors.EVENT_READ, output)
         self._loop()
         self.log.close()
@@ -291,6 +296,7 @@ class Supervisor:
                 return
             if pid == self._child:
                 self._status = (os.waitstatus_to_exitcode(status), usage)
+                self._took_s = time.monotonic() - self._began
 
     def _end_tree(self, since_s: float) -> None:
         """A step of ending all processes of the run: the command is asked, then all are, then they are killed."""
@@ -318,10 +324,12 @@ class Supervisor:
         code, usage = self._status
         ended_by = -code if code < 0 else None
         self._recorded = True
-        self.recorder.end(
-            None if ended_by else code, signal=ended_by, usage=usage, log_lost_bytes=self.log.lost_bytes,
+        used = self.recorder.end(
+            None if ended_by else code, signal=ended_by, usage=usage, wall_s=self._took_s, log_lost_bytes=self.log.lost_bytes,
+            log_hash=self.log.hash.hexdigest(), log_hashed=self.log.size,
             cancelled=self._cancelled_at is not None or (code > 0 and code == self.request.interrupted_code),
         )  # fmt: skip
+        self.tell(f"used {used['wall_s']!r} {used['cpu_s']!r} {used.get('max_rss_bytes', -1)}")
         self.tell(f"end {128 - code if code < 0 else code}")
 
     def _clean_up(self) -> None:

@@ -56,6 +56,7 @@ COMMANDS = {
     "token": "Manage the tokens with which programs log in.",
     "import": "Import the output of another database's own tools as tables.",
     "run": "Run a command and record it: output, exit code, cost, labels.",
+    "experiment": "Compare two commands in pairs of runs, and say what may be said.",
     "ansible": "Record runs of Ansible, and run playbooks.",
     "book": "Show what was run: commands of leadline, and those given to `leadline run`.",
 }

@@ -35,10 +35,23 @@ def _change(one: Any, other: Any) -> float | None:
 
 def _history(call: Call, inputs: dict[str, Any]) -> Any:
     """A figure of runs of one name or template, oldest first."""
-    wanted = Filter(name=inputs["name"] or None, template=inputs["template"] or None, metric=inputs["metric"])
+    wanted = Filter(name=inputs["name"] or None, template=inputs["template"] or None, metric=inputs["metric"],
+                    legs=bool(inputs["name"]))  # fmt: skip
     runs = newest(call.store, wanted, inputs["limit"], None, within(call))[::-1]
     values = {row["run"]: row["value"] for row in _of_runs(call, "run, value", runs, "and name = ?", inputs["metric"])}
-    return {"points": [{name: run[name] for name in ("uid", "started", "status")} | {"value": values[run["id"]]} for run in runs]}
+    verdicts = {row["run"]: row for row in _experiments(call, [run["id"] for run in runs if run["kind"] == "experiment"])}
+    points = []
+    for run in runs:
+        said = verdicts.get(run["id"], {})
+        point = {name: run[name] for name in ("uid", "started", "status")} | {"value": values[run["id"]]}
+        points.append(point | {name: said.get(name) for name in ("verdict", "low", "high")})
+    return {"points": points}
+
+
+def _experiments(call: Call, runs: list[int]) -> Iterator[dict[str, Any]]:
+    for at in range(0, len(runs), AT_ONCE):
+        some = runs[at : at + AT_ONCE]
+        yield from call.rows(f"select run, verdict, low, high from experiment where run in ({marks(some)})", *some)
 
 
 def _metrics(call: Call, inputs: dict[str, Any]) -> Any:
@@ -88,7 +101,7 @@ OPERATIONS = (
             Input("limit", "most runs", "int", False, 500, least=1, most=5000),
         ),
         rows="points",
-        columns=("uid", "started", "status", "value"),
+        columns=("uid", "started", "status", "value", "verdict"),
         words=("metric",),
     ),
     Operation(

@@ -43,6 +43,8 @@ def ask_for(
     # What cannot be started is refused now.
     if spec["kind"] == "ansible":
         survey.filled_options(spec["ansible"], values)
+    elif spec["kind"] == "experiment":
+        survey.filled_commands(spec["experiment"], values)
     else:
         survey.filled(spec["command"], values)
     uid = new_uid()

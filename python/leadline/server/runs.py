@@ -84,7 +84,7 @@ def find_run(call: Call, text: str) -> dict[str, Any]:
     """The run, or what was asked for and has not begun, that the caller may see. Raises LeadlineError."""
     where, values = call.caller.visible()
     if text == "last":
-        rows = newest(call.store, Filter(), 1, None, within(call))
+        rows = newest(call.store, Filter(legs=False), 1, None, within(call))
     else:
         # By a range, which an index on uid serves.
         rows = call.rows(f"select * from run where uid >= ? and uid < ? and {where} order by uid limit 2", text, text + "{", *values)
@@ -123,6 +123,7 @@ def _list(call: Call, inputs: dict[str, Any]) -> Any:
         **{column: inputs[column] or None for column in ("kind", "name", "status", "project", "template", "host", "parent")},
         since=None if inputs["since_hours"] is None else call.now - inputs["since_hours"] * 3600 * 1_000_000,
         labels=((key, value if equals else None),) if key or equals else (), words=inputs["text"] or "",
+        legs=any(inputs[name] for name in ("kind", "name", "text", "label", "parent")),
     )  # fmt: skip
     behind = None
     if inputs["before"]:
@@ -206,7 +207,7 @@ def _show(call: Call, _inputs: dict[str, Any]) -> Any:
 def details(call: Call, row: dict[str, Any]) -> dict[str, Any]:
     out = brief(row) | {name: row[name] for name in ("cwd", "version", "pid", "events_lost", "log_lost_bytes")}
     out["inputs"] = json.loads(row["inputs_json"])
-    out |= {"labels": {}, "metrics": {}, "artifacts": [], "children": [], "files": [], "facts": {}, "launch": None}
+    out |= {"labels": {}, "metrics": {}, "artifacts": [], "children": [], "files": [], "facts": {}, "launch": None, "experiment": None}
     launch = call.one(
         "select uid, status, template, version, by_account, cause, after, asked, started, note from launch where uid = ?", row["uid"]
     )
@@ -225,6 +226,10 @@ def details(call: Call, row: dict[str, Any]) -> dict[str, Any]:
         ("select body from content where hash = ?", (row["facts"],)),
         ("select name, project, template from run where uid = ?", (row["parent"],)),
     ])  # fmt: skip
+    if row["kind"] == "experiment":
+        from leadline.book.experiments.query import experiment
+
+        out["experiment"] = experiment(call.store, row, lambda other: _seen(call, other))
     out["labels"] = {r["key"]: r["value"] for r in labels}
     out["metrics"] = {r["name"]: r["value"] for r in metrics}
     out["children"] = [brief(r) for r in children if _seen(call, r)]

@@ -9,6 +9,7 @@ import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from secrets import randbelow
 from typing import TYPE_CHECKING, Any
 
 from leadline.book.place import VARIABLE, Place
@@ -45,14 +46,15 @@ def start(
         work = Path(spec["folder"]) if spec["folder"] else folder_of(place, uid)
         if not spec["folder"]:
             work.mkdir(mode=0o700, parents=True, exist_ok=True)
-        make = _of_ansible if spec["kind"] == "ansible" else _of_command
+        make = {"ansible": _of_ansible, "experiment": _of_experiment}.get(spec["kind"], _of_command)
         request = make(uid, spec, name, given, {name: str(value) for name, value in secrets.items()})
         key_file = [str(_write_private(uid, "key", key.strip() + "\n"))] if key else []
     except OSError as e:
         raise LeadlineError("storage", f"the run cannot be started: {e.strerror}", where=str(e.filename or "")) from e
     if repository := spec.get("repository"):
         with_key = ["--key", *key_file] if key_file else []
-        request.shown, request.argv = request.argv, [*CHECKOUT, *with_key, repository["url"], repository["ref"], *request.argv]
+        request.shown = request.shown or request.argv
+        request.argv = [*CHECKOUT, *with_key, repository["url"], repository["ref"], *request.argv]
         request.remove = [*request.remove, *key_file]
     request.cwd = str(work)
     request.env = {**request.env, VARIABLE: place.variable}
@@ -65,15 +67,32 @@ def start(
 
 
 def _of_command(uid: str, spec: Mapping[str, Any], name: str, values: dict[str, Any], secrets: dict[str, str]) -> Request:
-    from leadline.book.supervisor import Request
-
     questions = dict.fromkeys(spec["survey"])
     words = survey.filled(spec["command"], questions | values)
     argv = [sys.executable, "-m", "leadline", *words] if spec["kind"] == "leadline" else words
+    return _request(uid, "template", argv, name, values, secrets)
+
+
+def _of_experiment(uid: str, spec: Mapping[str, Any], name: str, values: dict[str, Any], secrets: dict[str, str]) -> Request:
+    """It is the run of the template itself: its design and verdict are of that run, and its legs are parts of it."""
+    from leadline.book.experiments.design import make
+    from leadline.book.experiments.perform import JOIN
+
+    asked = survey.filled_commands(spec["experiment"], dict.fromkeys(spec["survey"]) | values)
+    seed = {"seed": randbelow(10**9)} if asked.get("seed") is None else {}
+    words = ["experiment", *make(asked | seed).as_options(), f"--name={name}"]
+    request = _request(uid, "experiment", [sys.executable, "-m", "leadline", *words], name, values, secrets)
+    request.shown, request.env = ["leadline", *words], {**request.env, JOIN: uid}
+    return request
+
+
+def _request(uid: str, kind: str, argv: list[str], name: str, values: dict[str, Any], secrets: dict[str, str]) -> Request:
+    from leadline.book.supervisor import Request
+
     inputs = str(_write_private(uid, "inputs.json", json.dumps(values | secrets, ensure_ascii=False)))
     hidden = [secret for secret in secrets.values() if len(secret) >= SHORTEST_HIDDEN]
     environment = {INPUTS: inputs, "PYTHONUNBUFFERED": "1"}
-    return Request(argv, uid, "template", name, inputs=values, env=environment, secrets=hidden, remove=[inputs])
+    return Request(argv, uid, kind, name, inputs=values, env=environment, secrets=hidden, remove=[inputs])
 
 
 def _of_ansible(uid: str, spec: Mapping[str, Any], name: str, values: dict[str, Any], secrets: dict[str, str]) -> Request:

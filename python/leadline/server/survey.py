@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -108,6 +109,16 @@ def filled_options(options: Mapping[str, Any], values: Mapping[str, Any]) -> dic
             alone = word == f"{{{names[0]}}}" and names[0] in values
             out[key] = values[names[0]] if alone and not isinstance(values[names[0]], str) else "".join(filled([word], values))
     return {key: value for key, value in out.items() if value is not None}
+
+
+COMMANDS = ("baseline", "variant", "prepare")  # of an experiment: a value may stand in them
+
+
+def filled_commands(experiment: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """An experiment with {name} replaced in its commands, each word by itself, as in `filled`."""
+    return dict(experiment) | {
+        name: shlex.join(filled(shlex.split(experiment[name]), values)) for name in COMMANDS if experiment.get(name)
+    }  # fmt: skip
 
 
 def as_text(value: Any) -> str:

@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Collection
 from typing import Any
 
+from leadline.book.query import NO_LEG
 from leadline.book.spool import new_uid
 from leadline.errors import LeadlineError
 from leadline.server import survey, variables
@@ -16,7 +17,7 @@ from leadline.server.operation import Call, Input, Operation, finder
 from leadline.server.rights import NAME as SECRET_NAME
 from leadline.server.runs import RUN, find_run
 
-KINDS = ("command", "leadline", "ansible")
+KINDS = ("command", "leadline", "ansible", "experiment")
 WHEN = ("ok", "failed", "always")
 MOST_WORDS = 1000
 # Commands of leadline that would change who may do what, or start what is not watched.
@@ -67,7 +68,8 @@ def _list(call: Call, inputs: dict[str, Any]) -> Any:
     for row in rows:
         if call.caller.role(row["project"], row["uid"]) is None or inputs["project"] not in (None, row["project"]):
             continue
-        last = call.one("select uid, status, started from run where template = ? order by started desc limit 1", row["uid"])
+        sql = f"select uid, status, started from run where template = ? and {NO_LEG} order by started desc limit 1"
+        last = call.one(sql, row["uid"])
         found.append(shown(call, row) | {"last_run": last["uid"] if last else None, "last_status": last["status"] if last else None})
     return {"templates": found}
 
@@ -121,19 +123,39 @@ def read_spec(call: Call, inputs: dict[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
     if kind == "ansible":
         return spec | {"command": [], "folder": inputs["folder"] or "", "ansible": _ansible(inputs["ansible"] or {}, questions, shared)}
+    folder = inputs["folder"] or ""
+    if folder and not folder.startswith("/"):
+        raise LeadlineError("usage", "the folder does not begin with /", where="folder")
+    if kind == "experiment":
+        design = _experiment(inputs["experiment"] or {})
+        _without_secrets([word for name in survey.COMMANDS for word in shlex.split(design.get(name) or "")], questions, secrets)
+        return spec | {"command": [], "folder": folder, "ansible": {}, "experiment": design}
     words = _words(inputs["command"] or "")
     if kind == "leadline" and words[0] in NOT_FROM_TEMPLATES:
         raise LeadlineError("usage", f"a template cannot start leadline {words[0]}", where="command")
+    _without_secrets(words, questions, secrets)
+    return spec | {"command": words, "folder": folder, "ansible": {}}
+
+
+def _without_secrets(words: list[str], questions: dict[str, Input], secrets: dict[str, str]) -> None:
     for name in sorted(survey.placeholders(words)):
         if name in secrets or name in survey.secret_names(questions):
             raise LeadlineError(
                 "usage", f"{name} is a secret: it cannot be part of a command, which every user of the host can see",
                 hint="read it from the JSON file that LEADLINE_INPUTS names", where="command",
             )  # fmt: skip
-    folder = inputs["folder"] or ""
-    if folder and not folder.startswith("/"):
-        raise LeadlineError("usage", "the folder does not begin with /", where="folder")
-    return spec | {"command": words, "folder": folder, "ansible": {}}
+
+
+def _experiment(given: dict[str, Any]) -> dict[str, Any]:
+    """What an experiment is made of; a name in braces may stand in its commands."""
+    from leadline.book.experiments.design import make
+
+    make(given)
+    for name in survey.COMMANDS:
+        if survey.placeholders(shlex.split(given.get(name) or "")[:1]):
+            hint = "begin with a program, as in ./load.sh {size}"
+            raise LeadlineError("usage", f"the program of {name} cannot be asked for", hint=hint, where=name)
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _words(command: str) -> list[str]:
@@ -246,6 +268,7 @@ def _baseline(call: Call, inputs: dict[str, Any]) -> Any:
 
 
 PLAYBOOK = '{"playbook": "/srv/site.yml", "inventory": "/srv/hosts", "limit": "{where}"}'
+EXPERIMENT = '{"baseline": "./load.sh {rows}", "variant": "./load.sh --batch {rows}", "pairs": 10}'
 REPOSITORY = '{"url": "git@git.example:load.git", "ref": "main", "key": "deploy"}'
 TEMPLATE = Input("template", "id of the template, or project/name")
 NAME = Input("name", "name of the template: letters, digits, . _ - and blanks", pattern=r"[\w.-][\w. -]{0,99}")
@@ -271,6 +294,7 @@ OPERATIONS = (
             Input("at_once", "most runs of it at the same time", "int", False, 1, least=1, most=100),
             Input("then", 'what follows when it has ended: {"main/check": {"when": "ok", "pass": {"their": "mine"}}}', "json", False),
             Input("ansible", f"of kind ansible: {PLAYBOOK}", "json", False),
+            Input("experiment", f"of kind experiment: {EXPERIMENT}", "json", False),
         ), follows="leadline template start {template}",
     ),
     Operation(

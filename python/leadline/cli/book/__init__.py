@@ -9,6 +9,7 @@ import click
 from leadline.cli import SETTINGS
 from leadline.cli.book import change, importing, look, results
 from leadline.cli.book.log import log
+from leadline.cli.book.verify import verify
 
 
 class BookGroup(click.Group):
@@ -40,7 +41,7 @@ def command() -> None:
     """
 
 
-READING = (look.list_runs, look.days, look.show, log, look.search, look.diff, look.export)
+READING = (look.list_runs, look.days, look.show, log, look.search, look.diff, look.export, verify)
 WRITING = (change.label, change.pin, change.cancel, change.prune, change.compress)
 for _subcommand in (*READING, *WRITING):
     command.add_command(_subcommand)

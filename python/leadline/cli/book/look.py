@@ -36,7 +36,7 @@ def _next(text: str) -> None:
 @click.command(
     "list", epilog="\b\nExamples:\n  leadline book list --status failed --since 7d\n  leadline book list --name load --label release=7.2"
 )
-@click.option("--kind", metavar="KIND", help="leadline (its own commands), command (of `leadline run`), ansible.")
+@click.option("--kind", metavar="KIND", help="leadline (its own commands), command (of `leadline run`), experiment, leg, ansible.")
 @click.option("--name", metavar="NAME", help="Runs of this name, such as take or load.")
 @click.option("--status", type=click.Choice(["running", "ok", "failed", "cancelled", "lost"]), help="Runs that are or ended so.")
 @click.option("--label", "labels", multiple=True, metavar="KEY[=VALUE]", help="Runs with this label; all of several.")
@@ -48,12 +48,13 @@ def list_runs(
     kind: str | None, name: str | None, status: str | None, labels: tuple[str, ...], since: str | None, words: str, limit: int,
     as_json: bool,
 ) -> None:  # fmt: skip
-    """List runs, the newest first."""
+    """List runs, the newest first. Legs of experiments are listed with --kind leg, or another filter of what they are."""
     from leadline.book.query import Book, Filter
     from leadline.output import to_json
 
     book = Book()
-    wanted = Filter(kind, name, status, since=None if since is None else ago_us(since), labels=tuple(labels_of(labels)), words=words)
+    wanted = Filter(kind, name, status, since=None if since is None else ago_us(since), labels=tuple(labels_of(labels)), words=words,
+                    legs=bool(kind or name or labels or words))  # fmt: skip
     runs = book.runs(wanted, limit)
     if as_json:
         click.echo(to_json({"runs": runs}))
@@ -88,14 +89,17 @@ def days(days: int, as_json: bool) -> None:
 @as_json
 def show(run: str, as_json: bool) -> None:
     """Show one run: what, where, how it ended, what it made and cost."""
+    from leadline.book.experiments.query import experiment
+    from leadline.book.experiments.text import lines as experiment_lines
     from leadline.book.packed import log_size
     from leadline.book.query import Book, printable
     from leadline.output import to_json
 
     book = Book()
     found = book.details(book.find(run))
+    asked = experiment(book.store, found) if found["kind"] == "experiment" else None
     if as_json:
-        click.echo(to_json(found))
+        click.echo(to_json(found if asked is None else found | {"experiment": asked}))
         return
     took = f", took {duration(found['duration_s'])}" if found["duration_s"] is not None else ""
     facts = found["facts"]
@@ -126,6 +130,8 @@ def show(run: str, as_json: bool) -> None:
     for name, value in lines.items():
         if value:
             click.echo(printable(f"{name:<14}{value}"))
+    if asked is not None:
+        click.echo("\n".join(["", *(printable(line) for text in experiment_lines(asked) for line in text.split("\n"))]))
     if size:
         _next(f"leadline book log {_short(found)}")
 

@@ -9,12 +9,19 @@ from markupsafe import Markup
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 860, 240, 74, 22, 10, 14
 
 
-def of_points(points: list[dict[str, Any]], unit: str = "") -> Markup:
-    """Points with value, uid, status, in their order; each a link to its run. The scale begins at 0 where values are not negative."""
+def of_points(points: list[dict[str, Any]], is_ratio: bool = False) -> Markup:
+    """Points with value, uid, status, in their order; each a link to its run. The scale begins at 0 where values are not negative.
+
+    is_ratio: of experiments, with low and high: drawn with their intervals, around 1.
+    """
     if not points:
         return Markup("")
     values = [float(p["value"]) for p in points]
     low, high = min(0.0, *values) if len(values) > 1 else min(0.0, values[0]), max(0.0, max(values))
+    if is_ratio:
+        ends = [float(p[end]) for p in points for end in ("low", "high") if p.get(end) is not None]
+        low, high = min([1.0, *values, *ends]), max([1.0, *values, *ends])
+        low, high = max(0.0, low - 0.05 * (high - low)), high + 0.05 * (high - low)
     high = high if high > low else low + 1
     step = (WIDTH - LEFT - RIGHT) / max(len(points) - 1, 1)
 
@@ -29,6 +36,12 @@ def of_points(points: list[dict[str, Any]], unit: str = "") -> Markup:
             WIDTH, HEIGHT, len(points), _text(min(values)), _text(max(values))
         )
     ]
+    if is_ratio:
+        out.append(Markup('<line class="one" x1="{}" x2="{}" y1="{}" y2="{}"/>').format(LEFT, WIDTH - RIGHT, y(1), y(1)))
+        for at, point in enumerate(points):
+            if point.get("low") is not None and point.get("high") is not None:
+                low_end, high_end = y(float(point["low"])), y(float(point["high"]))
+                out.append(Markup('<line class="interval" x1="{}" x2="{}" y1="{}" y2="{}"/>').format(x(at), x(at), low_end, high_end))
     for value in (low, (low + high) / 2, high):
         out.append(Markup('<line class="grid" x1="{}" x2="{}" y1="{}" y2="{}"/>').format(LEFT, WIDTH - RIGHT, y(value), y(value)))
         out.append(
@@ -48,7 +61,7 @@ def of_points(points: list[dict[str, Any]], unit: str = "") -> Markup:
                 4 if len(points) < 120 else 2,
                 point["uid"][:5],
                 _text(value),
-                point["status"],
+                point.get("verdict") or point["status"],
             )
         )
     return Markup("").join([*out, Markup("</svg>")])

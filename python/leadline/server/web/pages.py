@@ -19,6 +19,8 @@ from markupsafe import Markup, escape
 
 from leadline import figures
 from leadline.book.ansible.ingest import TOTALS
+from leadline.book.experiments.drawing import drawing
+from leadline.book.experiments.text import blocks
 from leadline.book.shown import visible, visible_lines
 from leadline.errors import LeadlineError
 from leadline.server.operation import Input, Operation
@@ -250,6 +252,8 @@ def environment() -> jinja2.Environment:
         "query": query,
         "questions": questions,
         "heading": heading,
+        "ratios": lambda found: Markup(drawing(found)),
+        "blocks": blocks,
     }
     return out
 

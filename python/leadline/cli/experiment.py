@@ -1,0 +1,116 @@
+"""leadline experiment: two commands in pairs, by a design that is registered first, and a verdict."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from leadline.errors import LeadlineError
+
+
+@click.command(
+    "experiment",
+    epilog="""\b
+Examples:
+  leadline experiment --baseline 'sort f' --variant 'sort --parallel=4 f'
+  leadline experiment --baseline 'pgbench -T 20 -M simple' \\
+    --variant 'pgbench -T 20 -M prepared' --metric 'tps = ([0-9.]+)' \\
+    --better more --prepare 'psql -c checkpoint' --pairs 12
+  leadline book show last""",
+)
+@click.option("--baseline", required=True, metavar="CMD", help="Command that the other is compared with.")
+@click.option("--variant", required=True, metavar="CMD", help="Command that is compared with it.")
+@click.option("--hypothesis", metavar="TEXT", help="What you expect. It is registered before the first leg.")
+@click.option("--pairs", type=int, metavar="N", help="Pairs of legs, one of each command; a verdict needs 6.  [default: 10]")
+@click.option(
+    "--metric", metavar="METRIC",
+    help="seconds, cpu_seconds, max_rss_bytes, or a regular expression whose group is the number in the output; the last match counts.  "
+    "[default: seconds]",
+)  # fmt: skip
+@click.option("--better", type=click.Choice(["less", "more"]), help="What is better; needed for an expression.  [default: less]")
+@click.option("--margin", metavar="PERCENT", help="Differences up to this do not matter: 2%, 0.5%.  [default: 2%]")
+@click.option("--warmup", type=int, metavar="N", help="Run both commands N times before, and do not count that.  [default: 0]")
+@click.option("--prepare", metavar="CMD", help="Command to run before each leg; it is not measured.")
+@click.option("--seed", type=int, metavar="N", help="Draws the order of the legs.  [default: drawn, and recorded]")
+@click.option("--keep-going", is_flag=True, default=None, help="Leave out pairs in which a leg fails, instead of ending.")
+@click.option("--name", default="experiment", show_default=True, metavar="NAME", help="Name of the run.")
+@click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="A label to find it by; may be given more than once.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def command(name: str, labels: tuple[str, ...], as_json: bool, **given: Any) -> int:
+    """Compare two commands in pairs of runs, and say what may be said.
+
+    Commands are divided into words as by a shell, but no shell runs them. Each leg is a run of the logbook. The legs are interleaved:
+    two pairs make a block ABBA or BAAB, drawn by the seed, so that a drift of the host hits both alike. What is asked, and in which
+    order, is written to the logbook before the first leg begins, with a seal (`leadline book verify`). If the same was asked before,
+    the verdict says which try this is.
+
+    The verdict is from the ratios of the pairs (Hodges-Lehmann estimate, 95 % interval by signed ranks): faster, slower, less or more;
+    equivalent, if the whole interval is within the margin; else inconclusive. A leg that fails ends the experiment.
+    """
+    from leadline.book.experiments.design import make
+    from leadline.book.experiments.perform import JOIN
+    from leadline.book.place import find_place
+
+    uid = os.environ.pop(JOIN, "")
+    if uid == "" and given["seed"] is None:
+        given["seed"] = secrets.randbelow(10**9)
+    design = make(given)
+    place = find_place()
+    if place is None:
+        raise LeadlineError("usage", "the book is off (LEADLINE_BOOK=off)", hint="an experiment is registered before it begins")
+    if not uid:
+        return _recorded(design, name, labels, as_json)
+    return _perform(design, place, uid, name, as_json)
+
+
+def _recorded(design: Any, name: str, labels: tuple[str, ...], as_json: bool) -> int:
+    """Runs the experiment as a run of the book: the same command, with the uid of that run."""
+    from leadline.book.command import run_request
+    from leadline.book.experiments.design import hide
+    from leadline.book.experiments.perform import JOIN
+    from leadline.book.spool import new_uid
+    from leadline.book.supervisor import Request
+    from leadline.cli.book.options import labels_of
+
+    uid = new_uid()
+    options = design.as_options()
+    line = [*options, f"--name={name}", *(["--json"] if as_json else [])]
+    shown = [f"--{word}={hide(getattr(design, word))}" if word in ("baseline", "variant", "prepare") else option
+             for option in options for word in [option[2:].partition("=")[0]]]  # fmt: skip
+    request = Request(
+        [sys.executable, "-m", "leadline", "experiment", *line], uid, "experiment", name, env={JOIN: uid},
+        labels={key: value or "" for key, value in labels_of(labels)}, shown=["leadline", "experiment", *shown],
+    )  # fmt: skip
+    return run_request(request)
+
+
+def _perform(design: Any, place: Any, uid: str, name: str, as_json: bool) -> int:
+    from dataclasses import replace
+
+    from leadline.book.experiments.perform import Experiment
+    from leadline.book.experiments.query import experiment
+    from leadline.book.experiments.text import lines
+    from leadline.book.query import Book
+    from leadline.output import to_json
+
+    here = str(Path.cwd())
+    made_for_it = os.path.realpath(here) == os.path.realpath(place.work_of(uid))
+    running = Experiment(replace(design, folder="" if made_for_it else here), place, uid, name, lambda text: click.echo(text, err=True))
+    try:
+        running.perform()
+    finally:
+        book = Book(place)
+        try:
+            rows = book.store.rows("select * from run where uid = ?", (uid,))
+            found = experiment(book.store, rows[0]) if rows else None
+        finally:
+            book.close()
+        if found is not None and found["verdict"] is not None:
+            click.echo(to_json({"run": uid, "experiment": found}) if as_json else "\n".join(lines(found)))
+            click.echo(f"next: leadline book show {uid[:5]}", err=True)
+    return 0
