@@ -20,7 +20,7 @@ from leadline.capture.steps import Step, run_steps
 from leadline.capture.views import empty_table, manifest_view, read_segments, views_in_order, with_what_they_read
 from leadline.duck import duckdb
 from leadline.errors import LeadlineError
-from leadline.tables import Table, all_tables
+from leadline.tables import Table, all_tables, duckdb_type
 from leadline.tables.macros import macros
 
 
@@ -191,9 +191,12 @@ def _create_table(db: duckdb.DuckDBPyConnection, path: Path, table: Table, kind:
         return
     query = f"{empty} union all by name select * from {read_segments(segments)}"
     if kind == "table":
-        with contextlib.suppress(duckdb.Error):  # a damaged page: the query that needs it says why
-            db.execute(f'create table "{table.name}" as {query}')
-            return
+        columns = ", ".join(f'"{c.name}"::{duckdb_type(c.type)} as "{c.name}"' for c in table.columns)
+        # First as segments of this format are. A damaged page, in the end: the query that needs it says why.
+        for source in (f"select {columns} from {read_segments(segments, alike=True)}", query):
+            with contextlib.suppress(duckdb.Error):
+                db.execute(f'create table "{table.name}" as {source}')
+                return
     try:
         db.execute(f'create view "{table.name}" as {query}')
     except duckdb.Error as e:
