@@ -19,6 +19,12 @@ SAMPLES_LIMIT = 1_500_000
 THINNED_SAMPLES = 1_000_000  # what is left of more: a share of a tenth of them is then known to 0.03 %
 TABLE_LIMIT = 8 << 20  # bytes of segments, which are several times as much in memory; a larger table stays in its files
 SMALL_SAMPLES, SMALL_BYTES = 250_000, 4 << 20  # to divide less among threads costs more than it saves
+# Steps of DuckDB's optimizer that pay over many rows. Over few, it takes longer to look for what they could better.
+FOR_MANY_ROWS = (
+    "build_side_probe_side", "common_subexpressions", "common_subplan", "compressed_materialization", "duplicate_groups", "extension",
+    "join_elimination", "join_filter_pushdown", "late_materialization", "reorder_filter", "row_group_pruner", "sampling_pushdown",
+    "statistics_propagation", "sum_rewriter", "top_n_window_elimination", "window_self_join",
+)  # fmt: skip
 ALWAYS = "capture"  # one row, made of the manifest's text, that nearly every query reads
 SAMPLES = "session_sample"
 
@@ -59,6 +65,13 @@ def is_small(directory: Path, samples: int) -> bool:
     if samples > min(SMALL_SAMPLES, SAMPLES_LIMIT):
         return False
     return sum(segment.stat().st_size for segment in directory.glob("*/*.parquet")) <= SMALL_BYTES
+
+
+def plan_for_few_rows(db: duckdb.DuckDBPyConnection) -> None:
+    """Queries of this database then take one thread and little planning."""
+    known = {name for (name,) in db.execute("select name from duckdb_optimizers()").fetchall()}  # other versions have others
+    db.execute("set threads = 1")
+    db.execute(f"set disabled_optimizers = '{','.join(name for name in FOR_MANY_ROWS if name in known)}'")
 
 
 def create_views(

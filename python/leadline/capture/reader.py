@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from leadline.capture.hold import create_view, create_views, held_tables, is_small, passes_to_read, samples_of
+from leadline.capture.hold import create_view, create_views, held_tables, is_small, passes_to_read, plan_for_few_rows, samples_of
 from leadline.capture.manifest import Manifest, read_manifest
 from leadline.capture.steps import Step, run_steps
 from leadline.capture.views import empty_table, manifest_view, read_segments, views_in_order, with_what_they_read
@@ -135,7 +135,7 @@ def open_capture(
         if table.kind == "table" and table.name in wanted:
             tables[table.name] = partial(_create_table, path=path, table=table, kind="table" if table.name in in_memory else "view")
     if hold and is_small(path, samples):
-        capture.db.execute("set threads = 1")
+        plan_for_few_rows(capture.db)
         steps = {name: Step(set(), create) for name, create in tables.items()}
         for view in views_in_order(wanted):
             steps[view.name] = Step({*view.needs, *view.uses}, partial(create_view, view=view, held=True))

@@ -20,16 +20,12 @@
 -- wrong when: the client does work between its statements that the server cannot do for it
 with about as (select window_s, tier, cpu_count from capture),
 observed as (select sum(period_ns) / 1e9 as observed_s from tick),
-pausing as (  -- of applications without a gap nothing is said
-  select distinct application_name, client_addr from session_sample where state = 'idle in transaction' and wait_event = 'ClientRead'
-),
 transaction as materialized (
   select s.ts, s.session_id, s.pid, s.application_name, s.client_addr, s.usename, s.state, s.statement_id, s.weight_s,
          s.state_age_s, s.xact_age_s, s.xact_start, t.next_xid - s.xmin_age as xmin, s.state_change,
          s.state = 'idle in transaction' and s.wait_event = 'ClientRead' as in_gap
   from session_sample s join tick t using (ts)
-  where exists (from pausing p where p.application_name is not distinct from s.application_name and p.client_addr is not distinct from s.client_addr)
-    and s.backend_type = 'client backend' and s.xact_start is not null and s.state in ('active', 'fastpath function call', 'idle in transaction')
+  where s.backend_type = 'client backend' and s.xact_start is not null and s.state in ('active', 'fastpath function call', 'idle in transaction')
 ),
 long_pause as (
   select session_id, state_change from transaction where in_gap group by all having max(state_age_s) > getvariable('chatty_gap_s')
