@@ -21,9 +21,8 @@ TABLE_LIMIT = 8 << 20  # bytes of segments, which are several times as much in m
 SMALL_SAMPLES, SMALL_BYTES = 250_000, 4 << 20  # to divide less among threads costs more than it saves
 # Steps of DuckDB's optimizer that pay over many rows. Over few, it takes longer to look for what they could better.
 FOR_MANY_ROWS = (
-    "build_side_probe_side", "common_subexpressions", "common_subplan", "compressed_materialization", "duplicate_groups", "extension",
-    "join_elimination", "join_filter_pushdown", "late_materialization", "reorder_filter", "row_group_pruner", "sampling_pushdown",
-    "statistics_propagation", "sum_rewriter", "top_n_window_elimination", "window_self_join",
+    "common_subexpressions", "common_subplan", "compressed_materialization", "duplicate_groups", "join_elimination", "sum_rewriter",
+    "top_n_window_elimination", "window_self_join",
 )  # fmt: skip
 ALWAYS = "capture"  # one row, made of the manifest's text, that nearly every query reads
 SAMPLES = "session_sample"
