@@ -24,6 +24,9 @@ from leadline.tables import Table, all_tables, duckdb_type
 from leadline.tables.macros import macros
 
 
+MACROS = "the macros"  # what all views wait for
+
+
 @dataclass
 class Later:
     """Tables and views that are created when a query names them, by name: most captures have evidence for a part of them only, and to
@@ -123,7 +126,6 @@ def open_capture(
     reading = threading.Thread(target=all_tables)  # Python's work, beside DuckDB's start
     reading.start()
     capture = Capture(path, manifest, memory_database(), held=hold)
-    capture.db.execute(macros().sql)
     reading.join()
     capture.db.execute(manifest_view(manifest))
     samples = samples_of(capture.db, path) if hold else 0
@@ -138,14 +140,16 @@ def open_capture(
         plan_for_few_rows(capture.db)
         steps = {name: Step(set(), create) for name, create in tables.items()}
         for view in views_in_order(wanted):
-            steps[view.name] = Step({*view.needs, *view.uses}, partial(create_view, view=view, held=True))
+            steps[view.name] = Step({*view.needs, *view.uses, MACROS}, partial(create_view, view=view, held=True))
         at_once = with_what_they_read(name for name in steps if _has_evidence(path, name))
         capture.later.create.update({name: step.run for name, step in steps.items() if name not in at_once})
         now = {name: step for name, step in steps.items() if name in at_once}
+        now[MACROS] = Step(set(), _create_macros)
         if meanwhile is not None:
             now["meanwhile"] = Step(set(), lambda _: meanwhile())  # no step waits for it: it is taken when none is ready
         run_steps(capture.db, now)
         return capture
+    _create_macros(capture.db)
     for create in tables.values():
         create(capture.db)
     create_views(capture.db, held=hold, every=capture.every_pass, only=wanted)
@@ -180,6 +184,10 @@ def memory_database() -> duckdb.DuckDBPyConnection:
     for setting in _settings:
         db.execute(f"set {setting}")
     return db
+
+
+def _create_macros(db: duckdb.DuckDBPyConnection) -> None:
+    db.execute(macros().sql)
 
 
 def _create_table(db: duckdb.DuckDBPyConnection, path: Path, table: Table, kind: str) -> None:
