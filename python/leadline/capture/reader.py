@@ -23,7 +23,6 @@ from leadline.errors import LeadlineError
 from leadline.tables import Table, all_tables, duckdb_type
 from leadline.tables.macros import macros
 
-
 MACROS = "the macros"  # what all views wait for
 
 
