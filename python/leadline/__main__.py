@@ -17,6 +17,7 @@ def main() -> NoReturn:
     from leadline.cli.streams import open_streams
 
     gc.freeze()
+    gc.set_threshold(100_000)  # nor does a short command make enough garbage to look for it
     gc.enable()
     open_streams()
     # As `timeout`, service managers and a terminal that is closed end it: what is half done is removed, as on Ctrl-C.

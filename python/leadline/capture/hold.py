@@ -19,7 +19,13 @@ SAMPLES_LIMIT = 1_500_000
 THINNED_SAMPLES = 1_000_000  # what is left of more: a share of a tenth of them is then known to 0.03 %
 TABLE_LIMIT = 8 << 20  # bytes of segments, which are several times as much in memory; a larger table stays in its files
 SMALL_SAMPLES, SMALL_BYTES = 250_000, 4 << 20  # to divide less among threads costs more than it saves
+# Steps of DuckDB's optimizer that pay over many rows. Over few, it takes longer to look for what they could better.
+FOR_MANY_ROWS = (
+    "common_subexpressions", "common_subplan", "compressed_materialization", "duplicate_groups", "join_elimination", "sum_rewriter",
+    "top_n_window_elimination", "window_self_join",
+)  # fmt: skip
 ALWAYS = "capture"  # one row, made of the manifest's text, that nearly every query reads
+SAMPLES = "session_sample"
 
 # Each Nth pass, and those at which waiters were looked at, which rules join to the samples of the same moment. A pass stands for
 # the time until the next that is read.
@@ -60,6 +66,13 @@ def is_small(directory: Path, samples: int) -> bool:
     return sum(segment.stat().st_size for segment in directory.glob("*/*.parquet")) <= SMALL_BYTES
 
 
+def plan_for_few_rows(db: duckdb.DuckDBPyConnection) -> None:
+    """Queries of this database then take one thread and little planning."""
+    known = {name for (name,) in db.execute("select name from duckdb_optimizers()").fetchall()}  # other versions have others
+    db.execute("set threads = 1")
+    db.execute(f"set disabled_optimizers = '{','.join(name for name in FOR_MANY_ROWS if name in known)}'")
+
+
 def create_views(
     db: duckdb.DuckDBPyConnection, *, held: bool, every: int = 1, temporary: bool = False, only: Collection[str] | None = None
 ) -> None:
@@ -76,8 +89,19 @@ def create_view(db: duckdb.DuckDBPyConnection, view: Table, *, held: bool, every
     temp = "temp " if temporary else ""
     thinned = view.name == "sampled_pass" and every > 1
     sql = THINNED.format(every=every) if thinned else view.sql
+    if held and view.name == SAMPLES and _described_once(db):
+        sql = sql.replace("asof left join who", "left join who")  # the same rows; an as-of join would sort all samples
     if held and (view.materialise or view.name == ALWAYS or thinned):
         with contextlib.suppress(duckdb.Error):  # a damaged segment: the query that needs it says why
             db.execute(f'create {temp}table "{view.name}" as {sql}')
             return
     db.execute(f'create {temp}view "{view.name}" as {sql}')
+
+
+def _described_once(db: duckdb.DuckDBPyConnection) -> bool:
+    """Whether no session changed its description: which one held at a sample then needs no search."""
+    try:
+        row = db.execute("select count(*) = count(distinct session_id) from session").fetchone()
+    except duckdb.Error:  # a damaged segment: the query that needs it says why
+        return False
+    return bool(row and row[0])

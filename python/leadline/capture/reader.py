@@ -14,14 +14,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from leadline.capture.hold import create_view, create_views, held_tables, is_small, passes_to_read, samples_of
+from leadline.capture.hold import create_view, create_views, held_tables, is_small, passes_to_read, plan_for_few_rows, samples_of
 from leadline.capture.manifest import Manifest, read_manifest
 from leadline.capture.steps import Step, run_steps
 from leadline.capture.views import empty_table, manifest_view, read_segments, views_in_order, with_what_they_read
 from leadline.duck import duckdb
 from leadline.errors import LeadlineError
-from leadline.tables import Table, all_tables
+from leadline.tables import Table, all_tables, duckdb_type
 from leadline.tables.macros import macros
+
+MACROS = "the macros"  # what all views wait for
 
 
 @dataclass
@@ -123,7 +125,6 @@ def open_capture(
     reading = threading.Thread(target=all_tables)  # Python's work, beside DuckDB's start
     reading.start()
     capture = Capture(path, manifest, memory_database(), held=hold)
-    capture.db.execute(macros().sql)
     reading.join()
     capture.db.execute(manifest_view(manifest))
     samples = samples_of(capture.db, path) if hold else 0
@@ -135,17 +136,19 @@ def open_capture(
         if table.kind == "table" and table.name in wanted:
             tables[table.name] = partial(_create_table, path=path, table=table, kind="table" if table.name in in_memory else "view")
     if hold and is_small(path, samples):
-        capture.db.execute("set threads = 1")
+        plan_for_few_rows(capture.db)
         steps = {name: Step(set(), create) for name, create in tables.items()}
         for view in views_in_order(wanted):
-            steps[view.name] = Step({*view.needs, *view.uses}, partial(create_view, view=view, held=True))
+            steps[view.name] = Step({*view.needs, *view.uses, MACROS}, partial(create_view, view=view, held=True))
         at_once = with_what_they_read(name for name in steps if _has_evidence(path, name))
         capture.later.create.update({name: step.run for name, step in steps.items() if name not in at_once})
         now = {name: step for name, step in steps.items() if name in at_once}
+        now[MACROS] = Step(set(), _create_macros)
         if meanwhile is not None:
             now["meanwhile"] = Step(set(), lambda _: meanwhile())  # no step waits for it: it is taken when none is ready
         run_steps(capture.db, now)
         return capture
+    _create_macros(capture.db)
     for create in tables.values():
         create(capture.db)
     create_views(capture.db, held=hold, every=capture.every_pass, only=wanted)
@@ -182,6 +185,10 @@ def memory_database() -> duckdb.DuckDBPyConnection:
     return db
 
 
+def _create_macros(db: duckdb.DuckDBPyConnection) -> None:
+    db.execute(macros().sql)
+
+
 def _create_table(db: duckdb.DuckDBPyConnection, path: Path, table: Table, kind: str) -> None:
     """A stored table: its segments, with the columns of the contract (absent ones null: an older format)."""
     empty = empty_table(table)
@@ -191,9 +198,12 @@ def _create_table(db: duckdb.DuckDBPyConnection, path: Path, table: Table, kind:
         return
     query = f"{empty} union all by name select * from {read_segments(segments)}"
     if kind == "table":
-        with contextlib.suppress(duckdb.Error):  # a damaged page: the query that needs it says why
-            db.execute(f'create table "{table.name}" as {query}')
-            return
+        columns = ", ".join(f'"{c.name}"::{duckdb_type(c.type)} as "{c.name}"' for c in table.columns)
+        # First as segments of this format are. A damaged page, in the end: the query that needs it says why.
+        for source in (f"select {columns} from {read_segments(segments, alike=True)}", query):
+            with contextlib.suppress(duckdb.Error):
+                db.execute(f'create table "{table.name}" as {source}')
+                return
     try:
         db.execute(f'create view "{table.name}" as {query}')
     except duckdb.Error as e:

@@ -60,10 +60,13 @@ def empty_table(table: Table) -> str:
     return f"select {columns} where false"
 
 
-def read_segments(segments: Iterable[Path]) -> str:
-    """A table function over segments, in their order; absent columns are null. Not a parameter: for one, DuckDB imports pandas."""
+def read_segments(segments: Iterable[Path], *, alike: bool = False) -> str:
+    """A table function over segments, in their order; absent columns are null. Not a parameter: for one, DuckDB imports pandas.
+
+    alike: all have the columns of the first, which is faster to read; else it is an error.
+    """
     names = ", ".join("'" + str(segment).replace("'", "''") + "'" for segment in segments)
-    return f"read_parquet([{names}], union_by_name = true)"
+    return f"read_parquet([{names}])" if alike else f"read_parquet([{names}], union_by_name = true)"
 
 
 def tables_with_rows(directory: Path) -> set[str]:

@@ -121,12 +121,11 @@ def _print_json(evaluation: Evaluation, with_all: bool) -> None:
 
 def _print_text(evaluation: Evaluation, with_all: bool) -> None:
     from rich.console import Console
+    from rich.text import Text
 
     from leadline.views.text import WIDTH, finding_lines, rest_lines
 
-    console = Console(file=sys.stdout, width=WIDTH, highlight=False)
-    for finding in evaluation.findings:
-        for line in finding_lines(finding):
-            console.print(line, soft_wrap=True)
-    for line in rest_lines(evaluation, reasons=with_all):
-        console.print(line, soft_wrap=True)
+    lines = [line for finding in evaluation.findings for line in finding_lines(finding)]
+    lines += rest_lines(evaluation, reasons=with_all)
+    # As one: to print each line by itself takes three times as long.
+    Console(file=sys.stdout, width=WIDTH, highlight=False).print(Text("\n").join(lines), soft_wrap=True)

@@ -136,7 +136,7 @@ def _answers(capture: Capture, chosen: list[Definition], thresholds: Mapping[str
         answers[rule.id] = _answer(capture, cursor, rule, values[rule.id], told)
 
     for_each(capture.db, [asked[::2], asked[1::2]], ask)
-    for_each(capture.db, chosen, work)
+    for_each(capture.db, sorted(chosen, key=lambda rule: -len(rule.query)), work)  # a long one begun last would run alone
     return answers
 
 
@@ -246,10 +246,10 @@ def _first(capture: Capture, db: duckdb.DuckDBPyConnection, sql: str) -> Any:
 
 def _run(capture: Capture, db: duckdb.DuckDBPyConnection, definition: Definition, values: Mapping[str, float]) -> list[Finding]:
     """The rows of the rule. Raises LeadlineError('query') when it does not run or has other columns than COLUMNS."""
-    sql = definition.sql(values)
-    capture.prepare(sql)
+    query = definition.query_with(values)
+    capture.prepare(query)
     try:
-        cursor = db.execute(sql)
+        cursor = db.execute(query)
         columns = {name: str(kind) for name, kind, *_ in cursor.description or []}
         if list(columns.items()) != list(COLUMNS.items()):
             wrong = [f"{name} {kind}" for name, kind in columns.items() if COLUMNS.get(name) != kind] or [", ".join(columns)]
@@ -258,9 +258,7 @@ def _run(capture: Capture, db: duckdb.DuckDBPyConnection, definition: Definition
         _check_cost(definition, rows)
     except duckdb.Error as e:
         raise _broken(e) from e
-    finally:
-        for threshold in definition.thresholds:
-            db.execute(f"reset variable {threshold.name}")
+    sql = definition.sql(values)
     return [_finding(definition, sql, dict(zip(COLUMNS, row))) for row in rows]
 
 

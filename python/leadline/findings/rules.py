@@ -56,7 +56,11 @@ class Definition:
 
     def silent(self, values: Mapping[str, float]) -> str:
         """The condition of `silent unless` with these thresholds; empty when the rule has none."""
-        return re.sub(r"getvariable\('(\w+)'\)", lambda match: number(values[match[1]]), self.silent_unless)
+        return _with(values, self.silent_unless)
+
+    def query_with(self, values: Mapping[str, float]) -> str:
+        """The query with these thresholds in it: to set them takes longer than many a query."""
+        return _with(values, self.query)
 
     def sql(self, thresholds: Mapping[str, float] | None = None) -> str:
         """The query with its thresholds set: paste it into DuckDB after the capture's views.sql.
@@ -66,6 +70,11 @@ class Definition:
         values = {t.name: t.value for t in self.thresholds} | dict(thresholds or {})
         settings = [f"set variable {name} = {number(value)};\n" for name, value in values.items()]
         return "".join(settings) + self.query
+
+
+def _with(values: Mapping[str, float], sql: str) -> str:
+    """The SQL with these values; other variables stay."""
+    return re.sub(r"getvariable\('(\w+)'\)", lambda match: number(values[match[1]]) if match[1] in values else match[0], sql)
 
 
 @functools.cache

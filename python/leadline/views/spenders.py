@@ -149,8 +149,8 @@ def _spenders(capture: Capture, key: str, limit: int) -> list[Spender]:
 BLOCK_TIME = """
     waited as (
       select case replace(lower(wait_event), '_', '') when 'bufferpin' then 'pin' when 'bufferio' then 'io' end as wait_kind,
-             sum(weight_s) as s
-      from session_sample where in_db_time and wait_event is not null group by 1),
+             sum(seconds) as s
+      from wait_time where in_db_time and wait_event is not null group by 1),
     block_time as (
       select object, relkind, fork, block, 'content' as wait_kind,
              case when at_right_edge then 'btree right-most leaf' else page_kind end as page_kind,

@@ -13,7 +13,7 @@
 -- threshold: horizon_dead_rows = 10000 (dead rows in tables that are due for vacuum; they fill some hundred pages)
 -- threshold: horizon_dead_share = 0.2 (share of dead rows at which a table is due for vacuum: autovacuum_vacuum_scale_factor)
 -- evaluable when: exists (from tick where next_xid > 0) or exists (from server_stat) | neither the next transaction id nor the server's views could be read
--- silent unless: exists (from session_sample s join tick t using (ts) where s.xmin_age >= getvariable('horizon_xids') or (t.next_xid <> 0 and (t.next_xid - s.backend_xid) % 4294967296 >= getvariable('horizon_xids')) or ((s.backend_xmin is not null or s.backend_xid is not null) and greatest(s.xact_age_s, s.query_age_s) >= least(getvariable('horizon_age_s'), getvariable('horizon_dead_age_s')))) or exists (from server_stat where view in ('pg_replication_slots', 'pg_prepared_xacts', 'pg_stat_replication'))
+-- silent unless: exists (from session_sample s join tick t using (ts) where (s.backend_xmin is not null or s.backend_xid is not null) and (s.xmin_age >= getvariable('horizon_xids') or (t.next_xid <> 0 and (t.next_xid - s.backend_xid) % 4294967296 >= getvariable('horizon_xids')) or greatest(s.xact_age_s, s.query_age_s) >= least(getvariable('horizon_age_s'), getvariable('horizon_dead_age_s')))) or exists (from server_stat where view in ('pg_replication_slots', 'pg_prepared_xacts', 'pg_stat_replication'))
 -- wrong when: a backup or a long report is meant to run this long on this server
 with held as (  -- a vacuum's own snapshot holds nothing back
   select case when backend_type = 'walsender' then 'standby feedback of ' || case when application_name = '' then 'pid ' || pid else application_name end

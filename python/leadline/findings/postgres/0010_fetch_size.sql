@@ -21,11 +21,15 @@
 -- wrong when: the application repeats one small query by key in a repeatable read transaction, which looks the same from outside
 with about as (select window_s, tier, cpu_count from capture),
 observed as (select sum(period_ns) / 1e9 as observed_s from tick),
+pausing as (  -- of sessions without a gap nothing is said
+  select distinct session_id from session_sample where state = 'idle in transaction' and wait_event = 'ClientRead'
+),
 reading as materialized (
   select s.ts, s.session_id, s.pid, s.application_name, s.client_addr, s.usename, s.state, s.statement_id, s.weight_s, s.state_age_s,
          t.next_xid - s.xmin_age as xmin, s.state_change, s.state = 'idle in transaction' and s.wait_event = 'ClientRead' as in_gap
   from session_sample s join tick t using (ts)
-  where s.backend_type = 'client backend' and s.xact_start is not null and s.state in ('active', 'idle in transaction')
+  where s.session_id in (select session_id from pausing)
+    and s.backend_type = 'client backend' and s.xact_start is not null and s.state in ('active', 'idle in transaction')
 ),
 long_pause as (
   select session_id, state_change from reading where in_gap group by all having max(state_age_s) > getvariable('fetch_gap_s')
