@@ -72,6 +72,7 @@ pub enum Recorded {
 
 impl Recorded {
     /// What holds for this kind of record.
+    #[inline]
     pub fn of(record: &Record<'_>) -> Recorded {
         match record.rmid {
             id::HEAP if heap::may_fill_a_page(record.info) => Recorded::NearlyFull,

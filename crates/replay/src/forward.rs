@@ -196,10 +196,11 @@ impl<'a> Forward<'a> {
         tells: &mut bool,
     ) -> Result<Applied> {
         let Forward { decoder, context, .. } = self;
-        let record = placed.records.decode(decoder, entry, context.major);
-        let Some((record, part)) = record.and_then(|record| Some((record, entry.part(&record)?))) else {
+        // Left where it is: to move a record that was just made takes as long as to make it.
+        let Some(record) = placed.records.decode(decoder, entry, context.major) else {
             return Err(invalid(placed, entry));
         };
+        let Some(part) = entry.part(&record) else { return Err(invalid(placed, entry)) };
         let target = Target { page: BlockId { relation: of.0, fork: of.1.into(), block: entry.block }, part };
         // Of an image alone nobody knows what the page is.
         if of.1 == MAIN && record.rmid != id::XLOG {

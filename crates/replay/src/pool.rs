@@ -25,8 +25,8 @@ use crate::work::Work;
 
 /// Bytes of a page's state, of its place in a table, and of what the allocator adds.
 const PAGE_EXTRA: usize = 192;
-/// Chunks of the log that wait at most: more of them, and a page is taken up more seldom; fewer, and the cache has more of them.
-const MOST_WAITING: usize = 8;
+/// Chunks of the log that wait at most. The fewer there are, the more often a page is taken up; the more, the more memory they take.
+const MOST_WAITING: usize = 16;
 
 fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
