@@ -21,8 +21,7 @@ use crate::files::{failed, Cluster};
 use crate::forward::{Ahead, Cutting, Forward, PageState};
 use crate::lifetime::{Cuts, Lifetimes};
 use crate::pieces::{ForkId, Placed};
-use crate::pool::Pages;
-use crate::room::{self, Room};
+use crate::room::Room;
 use crate::work::Work;
 use crate::writer::Writer;
 
@@ -52,7 +51,7 @@ impl Shared {
 }
 
 impl Workshop<'_> {
-    /// Writes the pages of a pool. `go_on` gets how many are written.
+    /// Writes pages of a pool. `go_on` gets how many are written.
     pub(crate) fn write(&self, pages: &[(ForkId, u32, PageState)], go_on: &mut dyn FnMut(u64) -> bool) -> Result<()> {
         let work = |shared: &Shared, sync| {
             let mut writer = Writer::new(self.cluster, sync);
@@ -68,13 +67,13 @@ impl Workshop<'_> {
         self.on_threads(work, go_on).map(drop)
     }
 
-    /// Applies all that was dealt out. `go_on` gets the records done. Gives what was done to each fork.
+    /// Applies all that was dealt out. `go_on` gets the records done. Gives what was done to each fork, and the room on heap pages.
     pub(crate) fn apply(
         &self,
         lifetimes: &Lifetimes,
         dealt: Dealt,
         go_on: &mut dyn FnMut(u64) -> bool,
-    ) -> Result<HashMap<ForkId, Work>> {
+    ) -> Result<(HashMap<ForkId, Work>, Vec<Room>)> {
         let mut partitions = dealt.partitions;
         // The largest first, so that no thread is left alone with one at the end.
         let weight = |placed: &Vec<Placed>| placed.iter().map(|p| p.entries.len()).sum::<usize>();
@@ -98,8 +97,7 @@ impl Workshop<'_> {
             }
             rooms.extend(found);
         }
-        room::note(self.cluster, rooms)?;
-        Ok(all)
+        Ok((all, rooms))
     }
 
     /// Does work on all threads, and gives what each says.
@@ -143,13 +141,6 @@ impl Workshop<'_> {
             }
             failed.map_or(Ok(all), Err)
         })
-    }
-
-    /// Writes all of a pool, and the room of its pages. `go_on` gets how many pages are written.
-    pub(crate) fn write_all(&self, pages: Pages, go_on: &mut dyn FnMut(u64) -> bool) -> Result<HashMap<ForkId, Work>> {
-        self.write(&pages.pages, go_on)?;
-        room::note(self.cluster, pages.rooms)?;
-        Ok(pages.work)
     }
 }
 

@@ -345,12 +345,12 @@ fn write_files(read: &mut Read, options: &Options, starts_new: bool, progress: P
     for stage in &state.stages {
         let to = stage.until.unwrap_or(range.to.0);
         prepare_files(cluster, stage)?;
-        let mut rounds = 0;
+        let (mut rounds, mut rooms) = (0, Vec::new());
         if let Some(pages) = pages.take() {
             let all = pages.pages.len().max(1) as u64;
-            let mut tell = |done| progress(Phase::Pages, done * total / all, total);
-            done_before += report.add_work(workshop.write_all(pages, &mut tell)?);
-            rounds = 1;
+            done_before += report.add_work(pages.work);
+            workshop.write(&pages.pages, &mut |done| progress(Phase::Pages, done_before * done / all, total))?;
+            (rounds, rooms) = (1, pages.rooms);
         }
         let records = std::mem::replace(&mut scanned.records, Found::InLog);
         if let Found::Spilled(spill, _) = &records {
@@ -371,8 +371,11 @@ fn write_files(read: &mut Read, options: &Options, starts_new: bool, progress: P
                 }
             };
             let mut tell = |done| progress(Phase::Pages, done_before + done, total);
-            done_before += report.add_work(workshop.apply(&stage.lifetimes, dealt, &mut tell)?);
+            let (by_fork, found) = workshop.apply(&stage.lifetimes, dealt, &mut tell)?;
+            done_before += report.add_work(by_fork);
+            rooms.extend(found);
         }
+        room::note(cluster, rooms)?;
         for (relation, fork, blocks) in stage.lifetimes.forks() {
             cluster.extend(relation, fork, blocks)?;
         }

@@ -4,7 +4,8 @@
 //! records; then a partition's pages are taken over all that wait. So the log is applied while the processor's cache still has it, its
 //! memory is used again, and a record costs no more for being one of a long log. No file is changed before all of the log was read.
 //!
-//! A page belongs to the pool from its first record on, or never: when the pool is full, the records of other pages are kept for later.
+//! A page belongs to the pool from the first time on that its records are due, or never: when the pool is full, the records of other pages
+//! are kept for later. So are those of pages that come new with the last records, since there is nothing more to come for them.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasherDefault;
@@ -25,8 +26,11 @@ use crate::work::Work;
 
 /// Bytes of a page's state, of its place in a table, and of what the allocator adds.
 const PAGE_EXTRA: usize = 192;
-/// Chunks of the log that wait at most. The fewer there are, the more often a page is taken up; the more, the more memory they take.
-const MOST_WAITING: usize = 16;
+/// Chunks of the log that wait: of fewer a page is taken up more often, of more the memory has to be made first.
+const WAITING: usize = 16;
+/// So many more wait where they are mostly page images, as after a checkpoint: an image takes less memory than its page, and where nothing
+/// more comes for it, the page is better made when it is written.
+const MORE_IMAGES: usize = 48;
 
 fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
@@ -41,6 +45,8 @@ pub(crate) struct Pool {
     /// Every how manyth chunk a partition is due.
     turns: usize,
     turn: AtomicUsize,
+    /// Chunks of images that may still come before any partition is due.
+    more_images: AtomicUsize,
     partitions: Vec<Partition>,
     forks: RwLock<Forks>,
     cuts: Arc<RwLock<Cuts>>,
@@ -48,6 +54,7 @@ pub(crate) struct Pool {
     due: Mutex<VecDeque<(usize, u64)>>,
     /// Of records kept for later: their bytes, and how often they were handed over.
     kept: AtomicUsize,
+    most_kept: usize,
     handed_over: AtomicUsize,
     is_given_up: AtomicBool,
     /// What was done, by the forks' numbers.
@@ -78,13 +85,17 @@ pub(crate) struct Hand<'a> {
 }
 
 impl Pool {
-    /// `memory`: bytes that it may take.
+    /// `memory`: bytes that all of it may take. A half is for pages, an eighth for records that wait, the rest for those that are kept.
     pub(crate) fn new(block_size: usize, chunk: usize, memory: usize, cuts: Arc<RwLock<Cuts>>) -> Pool {
+        let waiting = (memory / 8 / chunk.max(1)).clamp(1, WAITING + MORE_IMAGES);
+        let turns = waiting.min(WAITING);
         Pool {
             block_size,
-            most: memory / (block_size + PAGE_EXTRA),
+            most: memory / 2 / (block_size + PAGE_EXTRA),
             pages: AtomicUsize::new(0),
-            turns: (memory / 4 / chunk.max(1)).clamp(1, MOST_WAITING),
+            turns,
+            more_images: AtomicUsize::new(waiting - turns),
+            most_kept: memory / 8 * 3,
             turn: AtomicUsize::new(0),
             partitions: (0..PARTITIONS).map(|_| Partition::default()).collect(),
             forks: RwLock::default(),
@@ -97,20 +108,26 @@ impl Pool {
         }
     }
 
-    /// Adds the next chunk: its forks, records and pieces.
-    pub(crate) fn add(&self, of_chunk: &[ForkId], records: Records, pieces: Vec<(u32, Vec<Entry>)>) {
+    /// Adds the next chunk: its forks, records and pieces, and whether most of it are page images. One chunk after the other.
+    pub(crate) fn add(&self, of_chunk: &[ForkId], records: Records, pieces: Vec<(u32, Vec<Entry>)>, is_images: bool) {
         let of = self.forks.write().unwrap_or_else(PoisonError::into_inner).numbers(of_chunk);
         let (base, records) = (records.base(), Arc::new(records));
         for (partition, mut entries) in pieces {
             entries.iter_mut().for_each(|entry| entry.fork = of[entry.fork as usize]);
             locked(&self.partitions[partition as usize].queue).push(Placed { entries, records: Arc::clone(&records) });
         }
+        let more_images = self.more_images.load(Ordering::Relaxed);
+        if is_images && more_images > 0 {
+            self.more_images.store(more_images - 1, Ordering::Relaxed);
+            return;
+        }
         let turn = self.turn.fetch_add(1, Ordering::Relaxed) % self.turns;
         locked(&self.due).extend((turn..PARTITIONS).step_by(self.turns).map(|partition| (partition, base)));
     }
 
-    /// All that waits is due: no more chunks come.
+    /// All that waits is due: no more chunks come, and no more pages.
     pub(crate) fn end(&self) {
+        self.pages.store(self.most, Ordering::Relaxed);
         locked(&self.due).extend((0..PARTITIONS).map(|partition| (partition, u64::MAX)));
     }
 
@@ -119,9 +136,9 @@ impl Pool {
         self.is_given_up.store(true, Ordering::Relaxed);
     }
 
-    /// Bytes of the records that were kept for later.
-    pub(crate) fn kept_bytes(&self) -> usize {
-        self.kept.load(Ordering::Relaxed)
+    /// More records were kept for later than there is memory for.
+    pub(crate) fn has_too_many(&self) -> bool {
+        self.kept.load(Ordering::Relaxed) > self.most_kept
     }
 
     /// Those records, which the pool has no more.

@@ -15,11 +15,13 @@ const FREE_SPACE: u8 = 1;
 /// Room on a heap page: its relation and block, the category, and whether the server would make the map longer for it.
 pub(crate) type Room = (RelFile, u32, u8, bool);
 
-/// Writes the room of heap pages into the free space maps: the lowest level, as the server's recovery does.
+/// Writes the room of heap pages into the free space maps: the lowest level, as the server's recovery does. All at once: whether a map is made
+/// longer depends on all pages that have their room there.
 ///
 /// A map that has no page for it yet is made longer only where the server would, too.
 pub(crate) fn note(cluster: &Cluster, mut rooms: Vec<Room>) -> Result<()> {
-    rooms.sort_unstable();
+    // Of a page that was written several times the last counts.
+    rooms.sort_by_key(|room| (room.0, room.1));
     let size = cluster.block_size as u32;
     let leaf = |room: &Room| (room.0, free_space::leaf_of(size, room.1).0);
     for of_page in rooms.chunk_by(|a, b| leaf(a) == leaf(b)) {

@@ -372,9 +372,7 @@ pub(crate) fn first(
     go_on: &mut dyn FnMut(u64) -> bool,
 ) -> Result<Scanned> {
     let deals = AtomicBool::new(how.memory > 0);
-    // The other half is for the records of pages that do not fit it.
-    let half = how.memory / 2;
-    let pool = Pool::new(how.cluster.block_size, CHUNK as usize, half, state.stage().lifetimes.shared_cuts());
+    let pool = Pool::new(how.cluster.block_size, CHUNK as usize, how.memory, state.stage().lifetimes.shared_cuts());
     let worker = || how.worker(&deals, Some(&pool), true);
     let mut spill: Option<Spill> = None;
     let mut sums: BTreeMap<u16, Sum> = BTreeMap::new();
@@ -405,8 +403,10 @@ pub(crate) fn first(
             }
         }
         if let Some(records) = part.records.take().filter(|_| deals.load(Ordering::Relaxed)) {
-            pool.add(&part.forks, records, part.pieces);
-            let is_kept = pool.kept_bytes() <= half || spill_all(&mut pool.hand_over(), &mut spill, how);
+            let sum = |of: fn(&Sum) -> u64| part.sums.iter().map(of).sum::<u64>();
+            let is_images = sum(|kind| kind.image_bytes) > sum(|kind| kind.bytes) / 2;
+            pool.add(&part.forks, records, part.pieces, is_images);
+            let is_kept = !pool.has_too_many() || spill_all(&mut pool.hand_over(), &mut spill, how);
             // Parts of a log are read again one after the other.
             if !is_kept || state.stages.len() > 1 {
                 deals.store(false, Ordering::Relaxed);
