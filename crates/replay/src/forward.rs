@@ -209,7 +209,9 @@ impl<'a> Forward<'a> {
         }
         let is_there = page.is_there || page.is_changed;
         match part {
-            Part::TruncateVisible { .. } | Part::TruncateFreeSpace { .. } if !is_there => return Ok(Applied::Unchanged),
+            Part::TruncateVisible { .. } | Part::TruncateFreeSpace { .. } if !is_there => {
+                return Ok(Applied::Unchanged)
+            }
             Part::ClearVisible { .. } if !is_there && context.major < EXTENDS_WITH_ZEROS => {
                 // The server extends the map by an empty page.
                 if let Ok(mut page) = Page::new(&mut page.bytes) {

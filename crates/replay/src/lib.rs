@@ -76,12 +76,12 @@ pub use goal::Goal;
 use handover::{End, Tail};
 use leadline_datadir::RelFile;
 pub use page_at::{page_at, PageAt};
+use pool::Pool;
 pub use relation_at::{relation_at, RelationAt, Wish};
 pub use restore::{restore, Restorable, Restored};
 pub use scan::Sum;
 use scan::{Found, How, Scanned};
 use spill::Spilled;
-use pool::Pool;
 use state::{Stage, State};
 pub use work::Work;
 
