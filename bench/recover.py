@@ -116,7 +116,8 @@ def make_hot(_server: PrivateServer, connection: psycopg.Connection[Any], _megab
 def make_images(_server: PrivateServer, connection: psycopg.Connection[Any], megabytes: int) -> None:
     connection.execute("create table paged (n int, v text) with (fillfactor = 10)")
     connection.execute("alter table paged alter v set storage plain")
-    connection.execute(f"insert into paged select 0, repeat('p', 3500) from generate_series(1, {megabytes * 150}) g".encode())
+    # An image has 3.6 kB, without the free room of its page: so many pages that the log is long enough before each has its own.
+    connection.execute(f"insert into paged select 0, repeat('p', 3500) from generate_series(1, {megabytes * 320}) g".encode())
 
 
 def make_inserts(_server: PrivateServer, connection: psycopg.Connection[Any], _megabytes: int) -> None:

@@ -57,6 +57,10 @@ def replayed(crashed: Crashed) -> list[dict[str, Any]]:
     return records(crashed[1])
 
 
+MEMORIES = (1 << 20, 1 << 26, 1 << 30)
+"""With a temporary file; with every page held from its first record on; and with records that wait in the log until its end."""
+
+
 @pytest.fixture
 def copy(crashed: Crashed) -> Iterator[Path]:
     with copied(crashed[1]) as path:
@@ -67,7 +71,7 @@ def copy(crashed: Crashed) -> Iterator[Path]:
 def usual_s(crashed: Crashed) -> dict[int, float]:
     """How long a recovery takes, by memory."""
     took = {}
-    for memory in (1 << 20, 1 << 30):
+    for memory in MEMORIES:
         with copied(crashed[1], "usual") as path:
             process = begun(path, memory)
             began = time.monotonic()
@@ -93,7 +97,7 @@ def test_killed_at_random_moments(crashed: Crashed, copy: Path, usual_s: dict[in
     before = control.read_bytes()
     killed, share = 0, 0.8
     while killed < KILLS_IN_CHAIN:
-        memory = rng.choice((1 << 20, 1 << 30))
+        memory = rng.choice(MEMORIES)
         process = begun(copy, memory)
         try:
             process.communicate(timeout=rng.uniform(0.01, share) * usual_s[memory])

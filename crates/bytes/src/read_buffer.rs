@@ -38,12 +38,14 @@ impl Clone for ReadBuffer {
 impl Deref for ReadBuffer {
     type Target = [u8];
 
+    #[inline]
     fn deref(&self) -> &[u8] {
         &self.bytes[self.start..self.start + self.len]
     }
 }
 
 impl DerefMut for ReadBuffer {
+    #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
         &mut self.bytes[self.start..self.start + self.len]
     }

@@ -86,7 +86,7 @@ pub fn redo(data: &[u8]) -> &'static str {
                     "misfit"
                 }
             };
-            let _ = free_space::is_recorded(record, &mut page);
+            let _ = free_space::Recorded::of(record).holds(&mut page);
         }
     });
     assert_eq!(free_space::category(&mut page).is_some(), Page::new(&mut page).is_ok());

@@ -59,17 +59,37 @@ pub fn category(heap_page: &mut [u8]) -> Option<u8> {
     Some(if free >= largest { 255 } else { (free / (size / 256)).min(254) as u8 })
 }
 
-/// Whether the server's redo writes the category of the record's heap page (block 0), once it changed it.
-///
-/// After inserts and updates to another page only where less than a fifth of the page is left.
-pub fn is_recorded(record: &Record<'_>, heap_page: &mut [u8]) -> bool {
-    let size = heap_page.len();
-    let Ok(page) = Page::new(heap_page) else { return false };
-    let is_nearly_full = || page.heap_free_space() < size / 5;
-    match record.rmid {
-        id::HEAP => heap::may_fill_a_page(record.info) && is_nearly_full(),
-        id::HEAP2 => heap2::frees_space(record) || heap2::may_fill_a_page(record.info) && is_nearly_full(),
-        _ => false,
+/// When the server's redo writes the category of a record's heap page (block 0), once it changed it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Recorded {
+    /// Whatever is left.
+    Always,
+    /// After inserts and updates to another page: only where less than a fifth of the page is left.
+    NearlyFull,
+    /// After other kinds of records.
+    Never,
+}
+
+impl Recorded {
+    /// What holds for this kind of record.
+    #[inline]
+    pub fn of(record: &Record<'_>) -> Recorded {
+        match record.rmid {
+            id::HEAP if heap::may_fill_a_page(record.info) => Recorded::NearlyFull,
+            id::HEAP2 if heap2::frees_space(record) => Recorded::Always,
+            id::HEAP2 if heap2::may_fill_a_page(record.info) => Recorded::NearlyFull,
+            _ => Recorded::Never,
+        }
+    }
+
+    /// Whether it is written for a page that looks like this now.
+    pub fn holds(self, heap_page: &mut [u8]) -> bool {
+        let size = heap_page.len();
+        match self {
+            Recorded::Always => true,
+            Recorded::NearlyFull => Page::new(heap_page).is_ok_and(|page| page.heap_free_space() < size / 5),
+            Recorded::Never => false,
+        }
     }
 }
 

@@ -9,9 +9,9 @@ use std::ops::Range;
 use crate::pieces::{Entry, Placed};
 
 /// Where a record of a page is: the piece, and the entry in it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place {
-    piece: u32,
+    pub piece: u32,
     entry: u32,
 }
 
@@ -26,7 +26,7 @@ impl Place {
 }
 
 /// A page: its fork's number and its block.
-type PageKey = u64;
+pub(crate) type PageKey = u64;
 
 /// What puts partitions in order, with memory that is used again.
 #[derive(Debug, Default)]
@@ -105,16 +105,21 @@ impl ByPage {
         self.ranges.len()
     }
 
-    /// A page by its number in order: its fork's number, its block, and which records are its own.
+    /// A page by its number in order, and which records are its own.
+    pub(crate) fn keyed(&self, number: usize) -> (PageKey, Range<usize>) {
+        self.ranges[number].clone()
+    }
+
+    /// Likewise: its fork's number, its block, and which records are its own.
     pub(crate) fn page(&self, number: usize) -> (u32, u32, Range<usize>) {
-        let (key, range) = &self.ranges[number];
-        ((key >> 32) as u32, *key as u32, range.clone())
+        let (key, range) = self.keyed(number);
+        ((key >> 32) as u32, key as u32, range)
     }
 }
 
 /// Spreads block numbers over all bits.
 #[derive(Debug, Default)]
-struct KeyHasher(u64);
+pub(crate) struct KeyHasher(u64);
 
 impl Hasher for KeyHasher {
     fn finish(&self) -> u64 {

@@ -30,6 +30,7 @@ mod dealt;
 mod files;
 mod folders;
 mod fork_files;
+mod forward;
 mod goal;
 mod handover;
 mod label;
@@ -37,21 +38,26 @@ mod lifetime;
 mod lock;
 mod look;
 mod multixact;
+mod open_files;
 mod origins;
 mod page_at;
 mod pieces;
+mod pool;
 mod relation_at;
 mod restore;
+mod room;
 mod scan;
 mod slru;
 mod spill;
 mod state;
 mod store;
 mod unlogged;
+mod work;
+mod writer;
 mod xact;
 mod xids;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -62,7 +68,6 @@ use leadline_wal::{Log, Lsn, Range};
 
 use account::Times;
 pub use account::{Phase, ThreadTime};
-pub use apply::Work;
 pub use archive::{Follow, Source};
 use control::ControlFile;
 use dealt::Dealt;
@@ -71,12 +76,14 @@ pub use goal::Goal;
 use handover::{End, Tail};
 use leadline_datadir::RelFile;
 pub use page_at::{page_at, PageAt};
+use pool::Pool;
 pub use relation_at::{relation_at, RelationAt, Wish};
 pub use restore::{restore, Restorable, Restored};
 pub use scan::Sum;
 use scan::{Found, How, Scanned};
 use spill::Spilled;
 use state::{Stage, State};
+pub use work::Work;
 
 /// More than this is not used, so that the records of a partition can be counted with 32 bits.
 const MOST_MEMORY: usize = 128 << 30;
@@ -143,6 +150,17 @@ pub struct Report {
 }
 
 impl Report {
+    /// Adds what was done to forks; gives how many changes that were.
+    fn add_work(&mut self, by_fork: HashMap<pieces::ForkId, Work>) -> u64 {
+        let mut changes = 0;
+        for (fork, work) in by_fork {
+            changes += work.applied + work.superseded + work.removed + work.older;
+            self.work.add(&work);
+            self.forks_work.entry(fork).or_default().add(&work);
+        }
+        changes
+    }
+
     /// Adds what was done in the next part of the log.
     fn add(&mut self, next: &Report) {
         for (kind, sum) in &next.sums {
@@ -321,15 +339,25 @@ fn write_files(read: &mut Read, options: &Options, starts_new: bool, progress: P
     let total = report.changes;
     let mut done_before = 0;
     let mut from = range.from.0;
+    let workshop = apply::Workshop { cluster, context: *context, threads: how.threads, times };
+    // What does not fit its page is told before anything is written.
+    let mut pages = scanned.pool.take().map(Pool::finish).transpose()?;
     for stage in &state.stages {
         let to = stage.until.unwrap_or(range.to.0);
         prepare_files(cluster, stage)?;
+        let (mut rounds, mut rooms) = (0, Vec::new());
+        if let Some(pages) = pages.take() {
+            let all = pages.pages.len().max(1) as u64;
+            done_before += report.add_work(pages.work);
+            workshop.write(&pages.pages, &mut |done| progress(Phase::Pages, done_before * done / all, total))?;
+            (rounds, rooms) = (1, pages.rooms);
+        }
         let records = std::mem::replace(&mut scanned.records, Found::InLog);
         if let Found::Spilled(spill, _) = &records {
             report.spilled_bytes = spill.bytes();
         }
         let sources = sources(records, &scanned.weights, from, to, how.memory);
-        report.rounds += sources.iter().map(|of_some| of_some.len() as u64).max().unwrap_or(0);
+        report.rounds += sources.iter().map(|of_some| of_some.len() as u64).max().unwrap_or(0).max(rounds);
         let mut portions = sources.into_iter().flatten().map(Portion::begin);
         let mut next = portions.next();
         while let Some(portion) = next {
@@ -343,13 +371,11 @@ fn write_files(read: &mut Read, options: &Options, starts_new: bool, progress: P
                 }
             };
             let mut tell = |done| progress(Phase::Pages, done_before + done, total);
-            let by_fork = apply::apply(cluster, context, &stage.lifetimes, dealt, how.threads, times, &mut tell)?;
-            for (fork, work) in by_fork {
-                done_before += work.applied + work.superseded + work.removed + work.older;
-                report.work.add(&work);
-                report.forks_work.entry(fork).or_default().add(&work);
-            }
+            let (by_fork, found) = workshop.apply(&stage.lifetimes, dealt, &mut tell)?;
+            done_before += report.add_work(by_fork);
+            rooms.extend(found);
         }
+        room::note(cluster, rooms)?;
         for (relation, fork, blocks) in stage.lifetimes.forks() {
             cluster.extend(relation, fork, blocks)?;
         }
@@ -416,6 +442,7 @@ impl Portion {
 /// What is to be done one after the other. Sources that follow each other inside change the same pages.
 fn sources(records: Found, weights: &[(u64, usize)], from: u64, to: u64, memory: usize) -> Vec<Vec<Portion>> {
     match records {
+        Found::Dealt(dealt) if dealt.is_empty() => Vec::new(),
         Found::Dealt(dealt) => vec![vec![Portion::Dealt(dealt)]],
         Found::Spilled(spill, forks) => {
             let (spill, forks) = (Arc::new(spill), Arc::new(forks));

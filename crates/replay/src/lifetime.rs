@@ -6,6 +6,7 @@
 //! Source: `storage/smgr/md.c`, `catalog/storage.c`, `XLogReadBufferExtended` in `access/transam/xlogutils.c`.
 
 use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use leadline_datadir::RelFile;
 use leadline_errors::Result;
@@ -30,24 +31,55 @@ pub(crate) struct Fork {
 }
 
 /// Cuts of one relation.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Cuts {
+#[derive(Debug, Default)]
+struct OfRelation {
     /// Where the record begins that dropped it last; 0 for none.
     dropped: u64,
     /// The same of truncations, with the fork and the blocks left.
     truncated: Vec<(u64, u8, u32)>,
 }
 
-/// What a part of the log does to all files.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Lifetimes {
-    forks: HashMap<(RelFile, u8), Fork>,
-    cuts: HashMap<RelFile, Cuts>,
+/// Where a part of the log removes pages.
+#[derive(Debug, Default)]
+pub(crate) struct Cuts {
+    relations: HashMap<RelFile, OfRelation>,
     /// Tablespace and database, and where the record begins that dropped it last.
     databases: HashMap<(u32, u32), u64>,
 }
 
+impl Cuts {
+    /// Where the record begins that removed this block last; 0 when none did. Records before it do not matter to the page.
+    pub(crate) fn last(&self, relation: RelFile, fork: u8, block: u32) -> u64 {
+        let database = self.databases.get(&(relation.spc, relation.db)).copied().unwrap_or(0);
+        let Some(cuts) = self.relations.get(&relation) else { return database };
+        let truncated = cuts.truncated.iter().filter(|(_, of, blocks)| *of == fork && block >= *blocks);
+        truncated.map(|(lsn, _, _)| *lsn).max().unwrap_or(0).max(cuts.dropped).max(database)
+    }
+}
+
+/// What a part of the log does to all files.
+#[derive(Debug, Default)]
+pub(crate) struct Lifetimes {
+    forks: HashMap<(RelFile, u8), Fork>,
+    /// Read by those who take pages forward while the log is still read.
+    cuts: Arc<RwLock<Cuts>>,
+}
+
 impl Lifetimes {
+    /// Where pages are removed, as far as it is known at any time.
+    pub(crate) fn shared_cuts(&self) -> Arc<RwLock<Cuts>> {
+        Arc::clone(&self.cuts)
+    }
+
+    /// The same as of now.
+    pub(crate) fn cuts(&self) -> RwLockReadGuard<'_, Cuts> {
+        self.cuts.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change_cuts(&self) -> RwLockWriteGuard<'_, Cuts> {
+        self.cuts.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// A fork is read or written, and has at least so many blocks from now on.
     pub(crate) fn touch(&mut self, relation: RelFile, fork: u8, length: u32) {
         let found = self.forks.entry((relation, fork)).or_default();
@@ -56,17 +88,18 @@ impl Lifetimes {
     }
 
     pub(crate) fn drop_relation(&mut self, relation: RelFile, lsn: u64) {
-        self.cuts.insert(relation, Cuts { dropped: lsn, truncated: Vec::new() });
+        self.change_cuts().relations.insert(relation, OfRelation { dropped: lsn, truncated: Vec::new() });
         for fork in 0..4 {
             self.forks.remove(&(relation, fork));
         }
     }
 
     pub(crate) fn drop_database(&mut self, space: u32, database: u32, lsn: u64) {
-        self.databases.insert((space, database), lsn);
         let is_of_it = |relation: &RelFile| (relation.spc, relation.db) == (space, database);
         self.forks.retain(|(relation, _), _| !is_of_it(relation));
-        self.cuts.retain(|relation, _| !is_of_it(relation));
+        let mut cuts = self.change_cuts();
+        cuts.databases.insert((space, database), lsn);
+        cuts.relations.retain(|relation, _| !is_of_it(relation));
     }
 
     pub(crate) fn truncate(&mut self, truncation: &Truncation, block_size: u32, lsn: u64) {
@@ -78,19 +111,11 @@ impl Lifetimes {
         ];
         self.touch(relation, MAIN, 0);
         for (fork, _, blocks) in maps.into_iter().filter(|(_, is_cut, _)| *is_cut) {
-            self.cuts.entry(relation).or_default().truncated.push((lsn, fork, blocks));
+            self.change_cuts().relations.entry(relation).or_default().truncated.push((lsn, fork, blocks));
             let found = self.forks.entry((relation, fork)).or_default();
             found.length = found.length.min(blocks);
             found.cut = Some(found.cut.map_or(blocks, |cut| cut.min(blocks)));
         }
-    }
-
-    /// Where the record begins that removed this block last; 0 when none did. Records before it do not matter to the page.
-    pub(crate) fn last_cut(&self, relation: RelFile, fork: u8, block: u32) -> u64 {
-        let database = self.databases.get(&(relation.spc, relation.db)).copied().unwrap_or(0);
-        let Some(cuts) = self.cuts.get(&relation) else { return database };
-        let truncated = cuts.truncated.iter().filter(|(_, of, blocks)| *of == fork && block >= *blocks);
-        truncated.map(|(lsn, _, _)| *lsn).max().unwrap_or(0).max(cuts.dropped).max(database)
     }
 
     /// How many blocks are left of a fork that was cut; none when it was not.
@@ -100,14 +125,15 @@ impl Lifetimes {
 
     /// The relation was removed, alone or with its database.
     pub(crate) fn is_dropped(&self, relation: RelFile) -> bool {
-        self.databases.contains_key(&(relation.spc, relation.db))
-            || self.cuts.get(&relation).is_some_and(|cuts| cuts.dropped != 0)
+        let cuts = self.cuts();
+        cuts.databases.contains_key(&(relation.spc, relation.db))
+            || cuts.relations.get(&relation).is_some_and(|cuts| cuts.dropped != 0)
     }
 
     /// Removes and cuts what is on disk, before pages are written.
     pub(crate) fn cut_files(&self, cluster: &Cluster) -> Result<()> {
         let mut folders = std::collections::BTreeSet::new();
-        for (relation, cuts) in &self.cuts {
+        for (relation, cuts) in &self.cuts().relations {
             if cuts.dropped != 0 && cluster.remove_relation(*relation)? {
                 folders.insert(cluster.folder(relation.spc, relation.db));
             }
@@ -128,7 +154,7 @@ impl Lifetimes {
 
     /// Relations whose files the log removes.
     pub(crate) fn dropped(&self) -> usize {
-        self.cuts.values().filter(|cuts| cuts.dropped != 0).count()
+        self.cuts().relations.values().filter(|cuts| cuts.dropped != 0).count()
     }
 }
 
@@ -166,14 +192,14 @@ mod tests {
         of.touch(OF, 0, 30);
         of.truncate(&cut(15), 8192, 200);
         assert_eq!(length(&of, 0), Some(15));
-        assert_eq!([9, 10, 14, 15].map(|block| of.last_cut(OF, 0, block)), [0, 100, 100, 200]);
+        assert_eq!([9, 10, 14, 15].map(|block| of.cuts().last(OF, 0, block)), [0, 100, 100, 200]);
         assert_eq!(of.forks[&(OF, 0)].cut, Some(10));
         of.drop_relation(OF, 300);
-        assert_eq!((length(&of, 0), of.last_cut(OF, 0, 0), of.last_cut(OF, 2, 0)), (None, 300, 300));
+        assert_eq!((length(&of, 0), of.cuts().last(OF, 0, 0), of.cuts().last(OF, 2, 0)), (None, 300, 300));
         of.touch(OF, 0, 1);
         assert_eq!((length(&of, 0), of.forks[&(OF, 0)].cut), (Some(1), None));
         of.drop_database(1663, 5, 400);
-        assert_eq!((length(&of, 0), of.last_cut(OF, 0, 9)), (None, 400));
+        assert_eq!((length(&of, 0), of.cuts().last(OF, 0, 9)), (None, 400));
     }
 
     #[test]
@@ -181,6 +207,6 @@ mod tests {
         let mut of = Lifetimes::default();
         of.truncate(&cut(0), 8192, 100);
         assert_eq!((length(&of, 0), length(&of, 2)), (Some(0), None));
-        assert_eq!((of.last_cut(OF, 2, 0), of.last_cut(OF, 3, 0)), (100, 0));
+        assert_eq!((of.cuts().last(OF, 2, 0), of.cuts().last(OF, 3, 0)), (100, 0));
     }
 }

@@ -60,7 +60,7 @@ impl Kept {
             return Err(Error::new(Kind::Invalid, "a record has an invalid format").at(format!("LSN {}", self.start)));
         };
         let target = Target { page, part: self.part };
-        apply(context, &record, &target, bytes).map_err(|misfit| crate::apply::wrong(&misfit, self.start, &target))
+        apply(context, &record, &target, bytes).map_err(|misfit| crate::forward::wrong(&misfit, self.start, &target))
     }
 }
 
@@ -111,7 +111,7 @@ impl Work for Worker<'_> {
         while let Some(record) = reader.next_record()? {
             let BlockId { relation, fork, block } = self.page;
             let cuts = cuts(&record, self.context.block_size)?;
-            if cuts.is_some_and(|cuts| cuts.last_cut(relation, fork as u8, block) != 0) {
+            if cuts.is_some_and(|cuts| cuts.cuts().last(relation, fork as u8, block) != 0) {
                 story = Story { is_new: true, removed: Some(record.start), kept: Vec::new() };
             }
             let (context, page) = (self.context, self.page);

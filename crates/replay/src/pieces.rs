@@ -6,6 +6,7 @@
 //! takes a partition forward works in its cache, and no page is in two partitions.
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use leadline_bytes::ReadBuffer;
@@ -108,6 +109,8 @@ pub(crate) struct InLog {
     others: Vec<u8>,
     base: u64,
     memory: Arc<Memory>,
+    /// See [`Records::is_first_keeper`]: 0 for none.
+    keeper: AtomicUsize,
 }
 
 /// Memory for pages of the log that is used again: new memory costs more time than to read pages into it. In huge pages it costs most of
@@ -155,6 +158,24 @@ impl Records {
     pub(crate) fn copy(&self, decoder: &mut Decoder, entry: &Entry, major: u8, into: &mut Vec<u8>) -> Option<()> {
         let record = self.decode(decoder, entry, major)?;
         put_copy(&record, self.base(), entry.image_of(), into)
+    }
+
+    /// Whether nobody kept these records before, in this round of those who keep some of them.
+    pub(crate) fn is_first_keeper(&self, round: usize) -> bool {
+        match self {
+            Records::InLog(InLog { keeper, .. }) => keeper.swap(round + 1, Ordering::Relaxed) != round + 1,
+            Records::Copies { .. } => false,
+        }
+    }
+
+    /// Bytes of memory that they take.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Records::InLog(InLog { pages, others, .. }) => {
+                pages.as_ref().map_or(0, |pages| pages.bytes().len()) + others.len()
+            }
+            Records::Copies { range, .. } => range.len(),
+        }
     }
 
     /// From where on places are counted.
@@ -307,7 +328,8 @@ impl<'a> Dealer<'a> {
     /// The pieces, with the partition of each, and their records.
     pub(crate) fn finish(self, pages: Option<Pages>, memory: &Arc<Memory>) -> (Vec<(u32, Vec<Entry>)>, Records) {
         let Dealer { mut pieces, used, others, base, .. } = self;
-        let records = Records::InLog(InLog { pages, others, base, memory: Arc::clone(memory) });
+        let keeper = AtomicUsize::new(0);
+        let records = Records::InLog(InLog { pages, others, base, memory: Arc::clone(memory), keeper });
         (used.into_iter().map(|n| (n, std::mem::take(&mut pieces[n as usize]))).collect(), records)
     }
 }

@@ -1,5 +1,5 @@
-//! The log read once, by several threads, from the redo point to its end: what is not in pages goes to [`State`] in the log's order,
-//! records of pages are dealt out to partitions as long as memory lasts.
+//! The log read once, by several threads, from the redo point to its end: what is not in pages goes to [`State`] in the log's order, the
+//! same threads take pages forward in the [`Pool`], and records of pages that do not fit there are kept, or put into a file.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,6 +16,7 @@ use crate::account::{Clock, Phase, Times};
 use crate::dealt::Dealt;
 use crate::files::Cluster;
 use crate::pieces::{hash, Dealer, Entry, ForkId, Memory, Records, Rooms};
+use crate::pool::{Hand, Pool};
 use crate::spill::Spill;
 use crate::state::State;
 use crate::xids;
@@ -66,15 +67,6 @@ pub(crate) struct ChunkPart {
     refs: u64,
 }
 
-impl ChunkPart {
-    /// Hands its records over to those of the chunks before it.
-    fn deal_out(&mut self, dealt: &mut Dealt) {
-        if let Some(records) = self.records.take() {
-            dealt.add(&self.forks, records, std::mem::take(&mut self.pieces), self.weight);
-        }
-    }
-}
-
 enum Note {
     Record {
         start: Lsn,
@@ -107,6 +99,8 @@ struct Worker<'a> {
     /// How much room each partition needed in the last chunk.
     rooms: Rooms,
     memory: Arc<Memory>,
+    /// To take pages forward between chunks.
+    hand: Option<Hand<'a>>,
     _clock: Clock,
 }
 
@@ -130,6 +124,11 @@ impl Work for Worker<'_> {
         let part = chunk.into_part(reader.take_kept(), &self.memory);
         self.rooms.learn(&part.pieces);
         Ok(part)
+    }
+
+    fn after(&mut self) -> Result<()> {
+        self.hand.iter_mut().for_each(Hand::work);
+        Ok(())
     }
 }
 
@@ -319,6 +318,9 @@ pub(crate) struct Scanned {
     pub ending: Ending,
     pub sums: BTreeMap<u16, Sum>,
     pub refs: u64,
+    /// Pages at their end.
+    pub pool: Option<Pool>,
+    /// The records of others.
     pub records: Found,
     /// Where each chunk begins, and the bytes its records take when they are dealt out.
     pub weights: Vec<(u64, usize)>,
@@ -338,7 +340,7 @@ pub(crate) enum Found {
 pub(crate) struct How<'a> {
     pub context: Context,
     pub threads: usize,
-    /// Bytes that dealt out records may take.
+    /// Bytes that pages, and records kept for later, may take.
     pub memory: usize,
     /// Where records go that do not fit.
     pub cluster: &'a Cluster,
@@ -348,10 +350,16 @@ pub(crate) struct How<'a> {
 }
 
 impl How<'_> {
-    fn worker<'a>(&self, deals: &'a AtomicBool, notes: bool) -> Worker<'a> {
-        let memory = Arc::clone(&self.pages);
-        let clock = self.times.begin(Phase::Read);
-        Worker { context: self.context, deals, notes, rooms: Rooms::default(), memory, _clock: clock }
+    fn worker<'a>(&'a self, deals: &'a AtomicBool, pool: Option<&'a Pool>, notes: bool) -> Worker<'a> {
+        Worker {
+            context: self.context,
+            deals,
+            notes,
+            rooms: Rooms::default(),
+            memory: Arc::clone(&self.pages),
+            hand: pool.map(|pool| pool.hand(self.cluster, self.context)),
+            _clock: self.times.begin(Phase::Read),
+        }
     }
 }
 
@@ -364,8 +372,8 @@ pub(crate) fn first(
     go_on: &mut dyn FnMut(u64) -> bool,
 ) -> Result<Scanned> {
     let deals = AtomicBool::new(how.memory > 0);
-    let worker = || how.worker(&deals, true);
-    let mut dealt = (how.memory > 0).then(Dealt::new);
+    let pool = Pool::new(how.cluster.block_size, CHUNK as usize, how.memory, state.stage().lifetimes.shared_cuts());
+    let worker = || how.worker(&deals, Some(&pool), true);
     let mut spill: Option<Spill> = None;
     let mut sums: BTreeMap<u16, Sum> = BTreeMap::new();
     let (mut refs, mut weights) = (0, Vec::new());
@@ -394,28 +402,37 @@ pub(crate) fn first(
                 }
             }
         }
-        if let Some(all) = &mut dealt {
-            part.deal_out(all);
-            let is_kept = all.bytes() <= how.memory || spill_all(all, &mut spill, how);
+        if let Some(records) = part.records.take().filter(|_| deals.load(Ordering::Relaxed)) {
+            let sum = |of: fn(&Sum) -> u64| part.sums.iter().map(of).sum::<u64>();
+            let is_images = sum(|kind| kind.image_bytes) > sum(|kind| kind.bytes) / 2;
+            pool.add(&part.forks, records, part.pieces, is_images);
+            let is_kept = !pool.has_too_many() || spill_all(&mut pool.hand_over(), &mut spill, how);
             // Parts of a log are read again one after the other.
             if !is_kept || state.stages.len() > 1 {
                 deals.store(false, Ordering::Relaxed);
-                (dealt, spill) = (None, None);
+                pool.give_up();
             }
         }
         Ok(())
     };
     let ending = parallel::run(log, range, how.threads, CHUNK, worker, merge, go_on)?;
-    let is_spilled = match &mut dealt {
-        Some(rest) if spill.is_some() => spill_all(rest, &mut spill, how),
-        _ => false,
+    if !deals.load(Ordering::Relaxed) {
+        return Ok(Scanned { ending, sums, refs, pool: None, records: Found::InLog, weights });
+    }
+    pool.end();
+    std::thread::scope(|scope| {
+        for _ in 0..how.threads {
+            scope.spawn(|| worker().after());
+        }
+    });
+    let mut rest = pool.hand_over();
+    let is_kept = spill.is_none() || spill_all(&mut rest, &mut spill, how);
+    let (pool, records) = match spill {
+        _ if !is_kept => (None, Found::InLog),
+        Some(spill) => (Some(pool), Found::Spilled(spill, rest.forks.ids)),
+        None => (Some(pool), Found::Dealt(rest)),
     };
-    let records = match (dealt, spill) {
-        (Some(dealt), Some(spill)) if is_spilled => Found::Spilled(spill, dealt.forks),
-        (Some(dealt), None) => Found::Dealt(dealt),
-        _ => Found::InLog,
-    };
-    Ok(Scanned { ending, sums, refs, records, weights })
+    Ok(Scanned { ending, sums, refs, pool, records, weights })
 }
 
 /// Puts records into the temporary file. False when it cannot be written, as on a full disk: the log is read again then.
@@ -424,16 +441,18 @@ fn spill_all(dealt: &mut Dealt, spill: &mut Option<Spill>, how: &How<'_>) -> boo
         Ok(file) => spill.insert(file),
         Err(_) => return false,
     };
-    file.add(dealt.hand_over(), how.context.major, how.threads).is_ok()
+    file.add(&mut dealt.partitions, how.context.major, how.threads).is_ok()
 }
 
 /// Reads a part of the log once more, only to deal out its records.
 pub(crate) fn again(log: &Arc<Log>, range: Range, how: &How<'_>, go_on: &mut dyn FnMut(u64) -> bool) -> Result<Dealt> {
     let deals = AtomicBool::new(true);
-    let worker = || how.worker(&deals, false);
+    let worker = || how.worker(&deals, None, false);
     let mut dealt = Dealt::new();
-    let merge = |mut part: ChunkPart| {
-        part.deal_out(&mut dealt);
+    let merge = |part: ChunkPart| {
+        if let Some(records) = part.records {
+            dealt.add(&part.forks, records, part.pieces);
+        }
         Ok(())
     };
     parallel::run(log, range, how.threads, CHUNK, worker, merge, go_on)?;

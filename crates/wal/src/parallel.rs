@@ -27,6 +27,14 @@ pub trait Work {
     /// # Errors
     /// Those of [`Reader::next_record`].
     fn read(&mut self, reader: &mut Reader) -> Result<Self::Part>;
+
+    /// Called after each chunk that the worker read, when it and all that were due have been merged: for work that need not be in turn.
+    ///
+    /// # Errors
+    /// What ends the reading.
+    fn after(&mut self) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// Reads a range with `threads` workers. Parts are given to `merge` in the order of the log, one at a time. `go_on` gets the
@@ -158,6 +166,7 @@ impl<P: Send, M: FnMut(P) -> Result<()> + Send> Shared<'_, P, M> {
             turn.merge_what_is_due(self.log, self.chunks)?;
             drop(turn);
             self.turned.notify_all();
+            worker.after()?;
         }
     }
 }

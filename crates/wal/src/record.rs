@@ -263,11 +263,13 @@ impl<'a> Record<'a> {
     }
 
     /// The block of this id.
+    #[inline]
     pub fn block(&self, id: u8) -> Option<&Block> {
         self.blocks.iter().find(|b| b.id == id)
     }
 
     /// What the record says of a block.
+    #[inline]
     pub fn data_of(&self, block: &Block) -> &'a [u8] {
         let at = block.image_at as usize + usize::from(block.image_length);
         self.bytes.get(at..at + usize::from(block.data_length)).unwrap_or_default()

@@ -28,27 +28,39 @@ pub(super) fn old_block(record: &Record<'_>) -> u8 {
     }
 }
 
-/// `xl_heap_update`.
+/// `xl_heap_update`, each field wide enough that it is kept in a register: the compiler puts small ones together in memory, and a
+/// processor waits for what it reads there right after it wrote parts of it.
 struct Update {
     old_xmax: u32,
-    old_number: u16,
-    old_infobits: u8,
-    flags: u8,
+    old_number: u32,
+    old_infobits: u32,
+    flags: u32,
     new_xmax: u32,
-    new_number: u16,
+    new_number: u32,
 }
 
 impl Update {
     #[inline]
     fn read(mut main: Fields<'_>) -> Result<Update> {
+        let bytes = main.array::<14>("xl_heap_update")?;
+        let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        let half = |at: usize| u32::from(u16::from_le_bytes([bytes[at], bytes[at + 1]]));
         Ok(Update {
-            old_xmax: main.u32("old_xmax")?,
-            old_number: main.u16("old_offnum")?,
-            old_infobits: main.u8("old_infobits_set")?,
-            flags: main.u8("flags")?,
-            new_xmax: main.u32("new_xmax")?,
-            new_number: main.u16("new_offnum")?,
+            old_xmax: word(0),
+            old_number: half(4),
+            old_infobits: bytes[6].into(),
+            flags: bytes[7].into(),
+            new_xmax: word(8),
+            new_number: half(12),
         })
+    }
+
+    fn old_number(&self) -> u16 {
+        self.old_number as u16
+    }
+
+    fn has(&self, flag: u8) -> bool {
+        self.flags & u32::from(flag) != 0
     }
 }
 
@@ -58,7 +70,7 @@ pub(super) fn redo(change: &Change<'_, '_>, page: &mut Page<'_>) -> Result<()> {
     let Some(new_block) = change.record.block(NEW) else {
         return Err(Misfit::new("block of the new row", "block 0 of the record", "none"));
     };
-    let new = Tid { block: new_block.block, number: update.new_number };
+    let new = Tid { block: new_block.block, number: update.new_number as u16 };
     if change.block.id == old_block {
         mark_old(change, page, &update, new)?;
     }
@@ -72,14 +84,14 @@ pub(super) fn redo(change: &Change<'_, '_>, page: &mut Page<'_>) -> Result<()> {
 }
 
 fn mark_old(change: &Change<'_, '_>, page: &mut Page<'_>, update: &Update, new: Tid) -> Result<()> {
-    let mut row = Tuple::new(page.item_mut(update.old_number)?)?;
+    let mut row = Tuple::new(page.item_mut(update.old_number())?)?;
     row.set_hot_updated(change.opcode() & KIND == HOT_UPDATE);
-    row.set_xmax_bits(update.old_infobits);
+    row.set_xmax_bits(update.old_infobits as u8);
     row.set_xmax(update.old_xmax);
     row.set_first_cid();
     row.set_ctid(new);
     set_prunable(page, change.record.xid);
-    if update.flags & OLD_ALL_VISIBLE_CLEARED != 0 {
+    if update.has(OLD_ALL_VISIBLE_CLEARED) {
         page.set_flag(flags::ALL_VISIBLE, false);
     }
     Ok(())
@@ -87,7 +99,7 @@ fn mark_old(change: &Change<'_, '_>, page: &mut Page<'_>, update: &Update, new: 
 
 fn put_new(change: &Change<'_, '_>, page: &mut Page<'_>, update: &Update, new: Tid, same_page: bool) -> Result<()> {
     let mut data = change.data();
-    let mut shared = |bit, what| if update.flags & bit != 0 { data.u16(what) } else { Ok(0) };
+    let mut shared = |bit, what| if update.has(bit) { data.u16(what) } else { Ok(0) };
     let prefix: usize = shared(PREFIX_FROM_OLD, "length of the common prefix")?.into();
     let suffix: usize = shared(SUFFIX_FROM_OLD, "length of the common suffix")?.into();
     let header = RowHeader::read(&mut data)?;
@@ -100,7 +112,7 @@ fn put_new(change: &Change<'_, '_>, page: &mut Page<'_>, update: &Update, new: T
         if !same_page {
             return Err(Misfit::new("block of the old row", "that of the new row", "another"));
         }
-        let old = page.item_range(update.old_number)?;
+        let old = page.item_range(update.old_number())?;
         let old_columns = old.start + Tuple::new(&mut page.bytes_mut()[old.clone()])?.hoff();
         // The bitmap of nulls comes from the record, then the prefix, then what is new, then the suffix.
         let bitmap = if prefix > 0 { usize::from(header.hoff).saturating_sub(HEADER) } else { 0 };
@@ -123,7 +135,7 @@ fn put_new(change: &Change<'_, '_>, page: &mut Page<'_>, update: &Update, new: T
         bytes.copy_within(old.end - suffix..old.end, at);
         header.write(&mut bytes[range], change.record.xid, update.new_xmax, new)?;
     }
-    if update.flags & NEW_ALL_VISIBLE_CLEARED != 0 {
+    if update.has(NEW_ALL_VISIBLE_CLEARED) {
         page.set_flag(flags::ALL_VISIBLE, false);
     }
     Ok(())

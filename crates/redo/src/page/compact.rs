@@ -115,13 +115,13 @@ impl Page<'_> {
         let (upper, special, last) = (self.upper(), self.special(), self.max_offset());
         items.resize(usize::from(last), Item { number: 0, offset: 0, length: 0 });
         let (mut unused, mut last_used, mut found, mut outside) = (0, 0, 0, None);
-        let pointers = self.bytes[HEADER..].chunks_exact_mut(LINE_POINTER);
+        let (pointers, _) = self.bytes[HEADER..].as_chunks_mut::<LINE_POINTER>();
         // Which of them are in use is like the toss of a coin: the processor would guess wrong, so nothing here depends on a guess.
         for (number, bytes) in (1..=last).zip(pointers) {
-            let lp = LinePointer(u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]));
+            let lp = LinePointer(u32::from_le_bytes(*bytes));
             let is_used = lp.flags() != LP_UNUSED;
             let is_stored = is_used && !lp.is_empty();
-            bytes.copy_from_slice(&(if is_used { lp.0 } else { 0 }).to_le_bytes());
+            *bytes = (if is_used { lp.0 } else { 0 }).to_le_bytes();
             unused += u16::from(!is_used);
             last_used = if is_used { number } else { last_used };
             // As many as there are line pointers.

@@ -1,0 +1,294 @@
+//! Pages in memory that are taken forward while the log is read.
+//!
+//! The records of a chunk wait in the queues of their partitions until some chunks have come, so that a page is taken up once for many
+//! records; then a partition's pages are taken over all that wait. So the log is applied while the processor's cache still has it, its
+//! memory is used again, and a record costs no more for being one of a long log. No file is changed before all of the log was read.
+//!
+//! A page belongs to the pool from the first time on that its records are due, or never: when the pool is full, the records of other pages
+//! are kept for later. So are those of pages that come new with the last records, since there is nothing more to come for them.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::BuildHasherDefault;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use leadline_errors::Result;
+use leadline_redo::Context;
+
+use crate::by_page::{ByPage, KeyHasher, PageKey, Place};
+use crate::dealt::{Dealt, Forks};
+use crate::files::Cluster;
+use crate::forward::{Ahead, Cutting, Forward, PageState};
+use crate::lifetime::Cuts;
+use crate::pieces::{Entry, ForkId, Placed, Records, PARTITIONS};
+use crate::room::Room;
+use crate::work::Work;
+
+/// Bytes of a page's state, of its place in a table, and of what the allocator adds.
+const PAGE_EXTRA: usize = 192;
+/// Chunks of the log that wait: of fewer a page is taken up more often, of more the memory has to be made first.
+const WAITING: usize = 16;
+/// So many more wait where they are mostly page images, as after a checkpoint: an image takes less memory than its page, and where nothing
+/// more comes for it, the page is better made when it is written.
+const MORE_IMAGES: usize = 48;
+
+fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// See above.
+pub(crate) struct Pool {
+    block_size: usize,
+    /// Pages there may be, and those there are. Pages are never given up, so that it is full once and for all.
+    most: usize,
+    pages: AtomicUsize,
+    /// Every how manyth chunk a partition is due.
+    turns: usize,
+    turn: AtomicUsize,
+    /// Chunks of images that may still come before any partition is due.
+    more_images: AtomicUsize,
+    partitions: Vec<Partition>,
+    forks: RwLock<Forks>,
+    cuts: Arc<RwLock<Cuts>>,
+    /// Partitions whose turn it is, each up to a chunk.
+    due: Mutex<VecDeque<(usize, u64)>>,
+    /// Of records kept for later: their bytes, and how often they were handed over.
+    kept: AtomicUsize,
+    most_kept: usize,
+    handed_over: AtomicUsize,
+    is_given_up: AtomicBool,
+    /// What was done, by the forks' numbers.
+    work: Mutex<HashMap<u32, Work>>,
+}
+
+#[derive(Default)]
+struct Partition {
+    /// Pieces of chunks, in the order of the log.
+    queue: Mutex<Vec<Placed>>,
+    held: Mutex<Held>,
+}
+
+#[derive(Default)]
+struct Held {
+    places: HashMap<PageKey, usize, BuildHasherDefault<KeyHasher>>,
+    pages: Vec<(PageKey, PageState)>,
+    /// Records of pages that are not here.
+    kept: Vec<Placed>,
+}
+
+/// What a thread has to take pages forward.
+pub(crate) struct Hand<'a> {
+    pool: &'a Pool,
+    forward: Forward<'a>,
+    by_page: ByPage,
+    work: HashMap<u32, Work>,
+}
+
+impl Pool {
+    /// `memory`: bytes that all of it may take. A half is for pages, an eighth for records that wait, the rest for those that are kept.
+    pub(crate) fn new(block_size: usize, chunk: usize, memory: usize, cuts: Arc<RwLock<Cuts>>) -> Pool {
+        let waiting = (memory / 8 / chunk.max(1)).clamp(1, WAITING + MORE_IMAGES);
+        let turns = waiting.min(WAITING);
+        Pool {
+            block_size,
+            most: memory / 2 / (block_size + PAGE_EXTRA),
+            pages: AtomicUsize::new(0),
+            turns,
+            more_images: AtomicUsize::new(waiting - turns),
+            most_kept: memory / 8 * 3,
+            turn: AtomicUsize::new(0),
+            partitions: (0..PARTITIONS).map(|_| Partition::default()).collect(),
+            forks: RwLock::default(),
+            cuts,
+            due: Mutex::default(),
+            kept: AtomicUsize::new(0),
+            handed_over: AtomicUsize::new(0),
+            is_given_up: AtomicBool::new(false),
+            work: Mutex::default(),
+        }
+    }
+
+    /// Adds the next chunk: its forks, records and pieces, and whether most of it are page images. One chunk after the other.
+    pub(crate) fn add(&self, of_chunk: &[ForkId], records: Records, pieces: Vec<(u32, Vec<Entry>)>, is_images: bool) {
+        let of = self.forks.write().unwrap_or_else(PoisonError::into_inner).numbers(of_chunk);
+        let (base, records) = (records.base(), Arc::new(records));
+        for (partition, mut entries) in pieces {
+            entries.iter_mut().for_each(|entry| entry.fork = of[entry.fork as usize]);
+            locked(&self.partitions[partition as usize].queue).push(Placed { entries, records: Arc::clone(&records) });
+        }
+        let more_images = self.more_images.load(Ordering::Relaxed);
+        if is_images && more_images > 0 {
+            self.more_images.store(more_images - 1, Ordering::Relaxed);
+            return;
+        }
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed) % self.turns;
+        locked(&self.due).extend((turn..PARTITIONS).step_by(self.turns).map(|partition| (partition, base)));
+    }
+
+    /// All that waits is due: no more chunks come, and no more pages.
+    pub(crate) fn end(&self) {
+        self.pages.store(self.most, Ordering::Relaxed);
+        locked(&self.due).extend((0..PARTITIONS).map(|partition| (partition, u64::MAX)));
+    }
+
+    /// Nothing more is done, since all of it is to be done in another way.
+    pub(crate) fn give_up(&self) {
+        self.is_given_up.store(true, Ordering::Relaxed);
+    }
+
+    /// More records were kept for later than there is memory for.
+    pub(crate) fn has_too_many(&self) -> bool {
+        self.kept.load(Ordering::Relaxed) > self.most_kept
+    }
+
+    /// Those records, which the pool has no more.
+    pub(crate) fn hand_over(&self) -> Dealt {
+        self.handed_over.fetch_add(1, Ordering::Relaxed);
+        self.kept.store(0, Ordering::Relaxed);
+        let kept = self.partitions.iter().map(|of| std::mem::take(&mut locked(&of.held).kept)).collect();
+        Dealt::of(kept, &self.forks())
+    }
+
+    /// All forks by number.
+    fn forks(&self) -> Vec<ForkId> {
+        self.forks.read().unwrap_or_else(PoisonError::into_inner).ids.clone()
+    }
+
+    /// For one thread.
+    pub(crate) fn hand<'a>(&'a self, cluster: &'a Cluster, context: Context) -> Hand<'a> {
+        let forward = Forward::new(cluster, context, Cutting::Ahead);
+        Hand { pool: self, forward, by_page: ByPage::default(), work: HashMap::new() }
+    }
+
+    /// Makes room for a page; false when it is full.
+    fn admit(&self) -> bool {
+        let pages = self.pages.load(Ordering::Relaxed);
+        pages < self.most && self.pages.fetch_add(1, Ordering::Relaxed) < self.most
+    }
+
+    /// The pages in the order of their files, once all of the log was read.
+    ///
+    /// # Errors
+    /// That of the first page that cannot be made.
+    pub(crate) fn finish(self) -> Result<Pages> {
+        let forks = self.forks();
+        let cuts = self.cuts.read().unwrap_or_else(PoisonError::into_inner);
+        let (mut pages, mut rooms) = (Vec::new(), Vec::new());
+        let mut work: HashMap<ForkId, Work> = HashMap::new();
+        for (fork, done) in self.work.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            work.entry(forks[fork as usize]).or_default().add(&done);
+        }
+        for partition in self.partitions {
+            let held = partition.held.into_inner().unwrap_or_else(PoisonError::into_inner);
+            for (key, mut page) in held.pages {
+                let (of, block) = (forks[(key >> 32) as usize], key as u32);
+                page.cut(cuts.last(of.0, of.1, block));
+                if page.is_named {
+                    let done = work.entry(of).or_default();
+                    done.pages += 1;
+                    done.written += u64::from(page.is_changed);
+                    pages.push((of, block, page));
+                }
+            }
+        }
+        pages.sort_unstable_by_key(|(of, block, _)| (*of, *block));
+        for (of, block, page) in &mut pages {
+            page.check()?;
+            rooms.extend(page.room(*of, *block));
+        }
+        pages.retain(|(_, _, page)| page.is_changed);
+        Ok(Pages { pages, rooms, work })
+    }
+}
+
+/// What a pool has in the end.
+pub(crate) struct Pages {
+    /// Those to be written.
+    pub pages: Vec<(ForkId, u32, PageState)>,
+    pub rooms: Vec<Room>,
+    pub work: HashMap<ForkId, Work>,
+}
+
+impl Hand<'_> {
+    /// Takes forward what is due, with the other threads.
+    pub(crate) fn work(&mut self) {
+        while !self.pool.is_given_up.load(Ordering::Relaxed) {
+            let next = locked(&self.pool.due).pop_front();
+            let Some((partition, up_to)) = next else { break };
+            self.partition(&self.pool.partitions[partition], up_to);
+        }
+    }
+
+    fn partition(&mut self, partition: &Partition, up_to: u64) {
+        // Whoever has the pages takes the records: so these stay in their order.
+        let mut held = locked(&partition.held);
+        let mut placed = {
+            let mut queue = locked(&partition.queue);
+            let later = queue.partition_point(|placed| placed.records.base() <= up_to);
+            let later = queue.split_off(later);
+            std::mem::replace(&mut *queue, later)
+        };
+        if placed.is_empty() {
+            return;
+        }
+        let pool = self.pool;
+        let forks = pool.forks.read().unwrap_or_else(PoisonError::into_inner);
+        let cuts = pool.cuts.read().unwrap_or_else(PoisonError::into_inner);
+        let Hand { forward, by_page, work, .. } = self;
+        by_page.sort(&placed);
+        let mut kept: Vec<Place> = Vec::new();
+        let mut ahead = Ahead::new(&placed, by_page.places());
+        let Held { places, pages, .. } = &mut *held;
+        for number in 0..by_page.len() {
+            let (key, range) = by_page.keyed(number);
+            let at = match places.get(&key) {
+                Some(at) => *at,
+                None if pool.admit() => {
+                    places.insert(key, pages.len());
+                    pages.push((key, PageState::new(pool.block_size)));
+                    pages.len() - 1
+                }
+                None => {
+                    kept.extend_from_slice(&by_page.places()[range]);
+                    continue;
+                }
+            };
+            let (fork, block) = ((key >> 32) as u32, key as u32);
+            let of = forks.ids[fork as usize];
+            let before = forward.work;
+            forward.take(&mut pages[at].1, of, block, cuts.last(of.0, of.1, block), range, &mut ahead);
+            work.entry(fork).or_default().add(&forward.work.since(&before));
+        }
+        if !kept.is_empty() {
+            pool.keep(&mut placed, kept, &mut held.kept);
+        }
+    }
+}
+
+impl Pool {
+    /// Keeps records of pages that are not here.
+    fn keep(&self, placed: &mut [Placed], mut kept: Vec<Place>, into: &mut Vec<Placed>) {
+        kept.sort_unstable();
+        let handed_over = self.handed_over.load(Ordering::Relaxed);
+        for of_piece in kept.chunk_by(|a, b| a.piece == b.piece) {
+            let of = &placed[of_piece[0].piece as usize];
+            let entries: Vec<Entry> = of_piece.iter().map(|place| *place.entry(placed)).collect();
+            let mut bytes = entries.len() * std::mem::size_of::<Entry>();
+            // The first to keep a record of a chunk keeps all of it in memory.
+            if of.records.is_first_keeper(handed_over) {
+                bytes += of.records.bytes();
+            }
+            self.kept.fetch_add(bytes, Ordering::Relaxed);
+            into.push(Placed { entries, records: Arc::clone(&of.records) });
+        }
+    }
+}
+
+impl Drop for Hand<'_> {
+    fn drop(&mut self) {
+        let mut all = locked(&self.pool.work);
+        for (fork, done) in self.work.drain() {
+            all.entry(fork).or_default().add(&done);
+        }
+    }
+}
