@@ -1,8 +1,8 @@
 //! Crash recovery of a PostgreSQL data directory of 13 to 18, by page.
 //!
 //! The server replays its log record by record, in one process. Here the log is read once by several threads, its records are dealt
-//! out by the pages they change, each page is taken from its last image over the records after it and is written once, in the order
-//! of its file. Then a shutdown checkpoint is added to the log, and the server has nothing to replay.
+//! out by the pages they change, pages are taken over them in memory meanwhile, and each page is written once, in the order of its
+//! file. Then a shutdown checkpoint is added to the log, and the server has nothing to replay.
 //!
 //! [`recover`] is all of it in order; [`plan`] ends before anything is written. What a record does to a page is `leadline-redo`'s
 //! business.
@@ -10,8 +10,9 @@
 //! ```text
 //! look    control file, locks, signals          refuse what cannot be done right
 //! read    log from redo to its end              pieces.rs by page, state.rs all else; refuse
+//!         pages in memory                         pool.rs, forward.rs
 //! pages   folders, files removed and cut        folders.rs, lifetime.rs
-//!         pages, in as many rounds as memory needs  apply.rs
+//!         pages written; those that were not in memory, in as many rounds as it needs  apply.rs
 //! reset   unlogged relations and statistics       unlogged.rs
 //! sync    every file
 //! status  pg_xact, pg_multixact, pg_commit_ts, relation maps, prepared transactions, origins
@@ -91,7 +92,7 @@ const MOST_MEMORY: usize = 128 << 30;
 /// How to recover.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
-    /// Bytes that records kept for their pages may take.
+    /// Bytes that pages, and records kept for them, may take.
     pub memory: u64,
     /// Threads that read the log and apply records.
     pub threads: usize,

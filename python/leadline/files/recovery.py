@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
 MEMORY_SHARE = 4
 """Of the memory there is, one part in so many is taken unless told otherwise."""
+RECORDS_SHARE = 3, 8
+"""Of the memory, the part that records of pages may take that do not fit the other (`pool.rs`)."""
+PARTLY_FILLED = 16 << 20
+"""Of the first and the last piece of the WAL that is read at once (`scan.rs`): memory that may stay empty."""
 SHOWN_KINDS = 8
 PHASES = {
     "find": "finding the recovery target",
@@ -191,7 +195,8 @@ def text(report: Report, *, dry_run: bool) -> str:
     if restored:
         lines.insert(1, f"consistent:    at {restored['consistent_lsn']}; the server replays {_rest(restored)}")
     if dry_run:
-        lines += ["", *_kinds(report), "", f"Memory to do it in one pass: {quantity(report['kept_bytes'], 'B')}. Nothing was written."]
+        memory = (report["kept_bytes"] + PARTLY_FILLED) * RECORDS_SHARE[1] // RECORDS_SHARE[0]
+        lines += ["", *_kinds(report), "", f"Memory without a temporary file: {quantity(memory, 'B')} at most. Nothing was written."]
         return "\n".join(lines)
     seconds = ", ".join(f"{phase} {took:.2f} s" for phase, took in report["seconds"].items())
     passes = "" if report["rounds"] == 1 else f" in {report['rounds']} passes"
