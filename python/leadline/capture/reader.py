@@ -148,6 +148,8 @@ def open_capture(
             now["meanwhile"] = Step(set(), lambda _: meanwhile())  # no step waits for it: it is taken when none is ready
         run_steps(capture.db, now)
         return capture
+    # However few rows of one side are expected: the other joins of a range compare each row with each.
+    capture.db.execute("set merge_join_threshold = 0")
     _create_macros(capture.db)
     for create in tables.values():
         create(capture.db)
