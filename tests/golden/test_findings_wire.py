@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 
@@ -20,10 +21,10 @@ def made(tmp_path: Path) -> Packets:
     return Packets(tmp_path / "made.pcap")
 
 
-def evaluated(made: Packets) -> Evaluation:
+def evaluated(made: Packets, thresholds: Mapping[str, float] | None = None) -> Evaluation:
     directory, _ = read_into(made.write(), [], out=made.path.with_suffix(".leadline"))
     with closing(open_capture(directory, hold=True)) as capture:
-        return evaluate(capture)
+        return evaluate(capture, thresholds=thresholds)
 
 
 def only(made: Packets) -> Finding:
@@ -166,6 +167,13 @@ def test_few_round_trips_on_a_long_way_are_bound_by_the_network(made: Packets) -
     found = only(made)
     assert found.id == "NETWORK-BOUND" and found.cost_s == pytest.approx(60 * 3 * 0.010, rel=0.01)
     assert "3.0 for each of 60 transactions" in found.statement and found.cost_base == "round trips"
+
+
+@pytest.mark.parametrize("way_ms", [0.04, 0.06])
+def test_a_client_that_cannot_come_closer_is_not_bound_by_the_network(made: Packets, way_ms: float) -> None:
+    transactions(made, 3, way_ms)
+    result = evaluated(made, {"network_bound_s": 0, "network_bound_share": 0.05})
+    assert [f.id for f in result.findings] == ["NETWORK-BOUND"] * (way_ms > 0.05)
 
 
 SLOW_HANDSHAKE = "a round trip takes no longer than the fastest acknowledgement; here it comes with the next request, 0.2 ms later"

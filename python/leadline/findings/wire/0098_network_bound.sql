@@ -7,6 +7,7 @@
 -- cost: round trips
 -- threshold: network_bound_share = 0.5 (of the time of requests, answers and the client between them: the network takes more than all else)
 -- threshold: network_bound_s = 1.0 (seconds on the way; with less there is little to gain)
+-- threshold: network_bound_rtt_us = 50 (a round trip on one machine or through one switch takes fewer microseconds; no place is closer)
 -- threshold: network_chatty_trips = 5 (round trips for each transaction: with as many, WIRE-CHATTY says what to do)
 -- threshold: network_chatty_min = 50 (transactions, as of WIRE-CHATTY)
 -- wrong when: the packets were captured before a proxy that answers the handshake itself
@@ -32,5 +33,6 @@ select 'NETWORK-BOUND' as id, severity_of(way_s / nullif(took_s, 0), way_s, c.wi
        way_s as cost_s, null::double as share_of_db_time, trips as samples, f.ts_from, f.ts_to, evidence
 from found f cross join capture c
 where way_s >= getvariable('network_bound_share') * took_s and way_s >= getvariable('network_bound_s')
+  and rtt_ns >= getvariable('network_bound_rtt_us') * 1000
   and not coalesce(trips >= getvariable('network_chatty_trips') * transactions and transactions >= getvariable('network_chatty_min'), false)
 order by cost_s desc, subject
