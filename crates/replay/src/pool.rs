@@ -81,6 +81,8 @@ pub(crate) struct Hand<'a> {
     pool: &'a Pool,
     forward: Forward<'a>,
     by_page: ByPage,
+    /// Of each page that is due: its fork, and where the log removes it last.
+    known: Vec<(ForkId, u64)>,
     work: HashMap<u32, Work>,
 }
 
@@ -157,7 +159,7 @@ impl Pool {
     /// For one thread.
     pub(crate) fn hand<'a>(&'a self, cluster: &'a Cluster, context: Context) -> Hand<'a> {
         let forward = Forward::new(cluster, context, Cutting::Ahead);
-        Hand { pool: self, forward, by_page: ByPage::default(), work: HashMap::new() }
+        Hand { pool: self, forward, by_page: ByPage::default(), known: Vec::new(), work: HashMap::new() }
     }
 
     /// Makes room for a page; false when it is full.
@@ -232,10 +234,9 @@ impl Hand<'_> {
             return;
         }
         let pool = self.pool;
-        let forks = pool.forks.read().unwrap_or_else(PoisonError::into_inner);
-        let cuts = pool.cuts.read().unwrap_or_else(PoisonError::into_inner);
-        let Hand { forward, by_page, work, .. } = self;
+        let Hand { forward, by_page, known, work, .. } = self;
         by_page.sort(&placed);
+        pool.look_up(by_page, known);
         let mut kept: Vec<Place> = Vec::new();
         let mut ahead = Ahead::new(&placed, by_page.places());
         let Held { places, pages, .. } = &mut *held;
@@ -254,9 +255,8 @@ impl Hand<'_> {
                 }
             };
             let (fork, block) = ((key >> 32) as u32, key as u32);
-            let of = forks.ids[fork as usize];
-            let before = forward.work;
-            forward.take(&mut pages[at].1, of, block, cuts.last(of.0, of.1, block), range, &mut ahead);
+            let ((of, cut), before) = (known[number], forward.work);
+            forward.take(&mut pages[at].1, of, block, cut, range, &mut ahead);
             work.entry(fork).or_default().add(&forward.work.since(&before));
         }
         if !kept.is_empty() {
@@ -266,6 +266,18 @@ impl Hand<'_> {
 }
 
 impl Pool {
+    /// Looks up what is known of all pages at once, so that those who add the next chunk never wait until a partition is done.
+    fn look_up(&self, by_page: &ByPage, known: &mut Vec<(ForkId, u64)>) {
+        let forks = self.forks.read().unwrap_or_else(PoisonError::into_inner);
+        let cuts = self.cuts.read().unwrap_or_else(PoisonError::into_inner);
+        known.clear();
+        known.extend((0..by_page.len()).map(|number| {
+            let (fork, block, _) = by_page.page(number);
+            let of = forks.ids[fork as usize];
+            (of, cuts.last(of.0, of.1, block))
+        }));
+    }
+
     /// Keeps records of pages that are not here.
     fn keep(&self, placed: &mut [Placed], mut kept: Vec<Place>, into: &mut Vec<Placed>) {
         kept.sort_unstable();
