@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import signal
 import subprocess
@@ -19,6 +20,7 @@ from recovery import (
     ChecksummedServer,
     PlainServer,
     copied,
+    copy_of,
     crash,
     crashed_cluster,
     cut_log,
@@ -72,6 +74,40 @@ def test_every_kind_of_page_record(major: int, load: Callable[[Server], None]) -
     with loaded(major, **SETTINGS) as server:
         load(server)
         recovered_equally(server, crash(server))
+
+
+IMAGES = """
+create table t (id int, v text) with (fillfactor = 40);
+insert into t select g, (select string_agg(md5(g::text || n), '') from generate_series(1, 60) n) from generate_series(1, 5000) g;
+checkpoint;
+update t set id = -id;
+update t set id = -id, v = 'short' where id % 2 = 0;
+update t set id = id + 1 where id % 3 = 0
+"""
+
+
+@pytest.mark.parametrize("memory", ["8MB", "128MB", "1GB"])
+def test_pages_that_wait_as_their_images(imaged: tuple[Server, Path, Path], memory: str) -> None:
+    """Some get more records and some do not; with less memory the pool is full before they come."""
+    server, data_dir, stock = imaged
+    with copied(data_dir) as copy:
+        done = recover(copy, "--memory", memory, "--json")
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["restored"] > 4900
+        settle(server, copy)
+        assert differences(stock, copy) == []
+
+
+@pytest.fixture(scope="module")
+def imaged() -> Iterator[tuple[Server, Path, Path]]:
+    """As `crashed`, with a log of which most are page images."""
+    with loaded(18, PlainServer, **{**SETTINGS, "wal_level": "replica"}) as server:
+        for statement in IMAGES.split(";"):
+            server.sql(statement)
+        data_dir = crash(server)
+        stock = copy_of(data_dir, "expected")
+        settle(server, stock)
+        yield server, data_dir, stock
 
 
 SETTINGS_THAT_CHANGE_THE_LOG: list[dict[str, Any]] = [

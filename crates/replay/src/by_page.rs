@@ -16,6 +16,14 @@ pub(crate) struct Place {
 }
 
 impl Place {
+    /// Those of all entries.
+    pub(crate) fn all(placed: &[Placed]) -> Vec<Place> {
+        let of_piece = |(piece, placed): (usize, &Placed)| {
+            (0..placed.entries.len() as u32).map(move |entry| Place { piece: piece as u32, entry })
+        };
+        placed.iter().enumerate().flat_map(of_piece).collect()
+    }
+
     pub(crate) fn of<'a>(&self, placed: &'a [Placed]) -> &'a Placed {
         &placed[self.piece as usize]
     }

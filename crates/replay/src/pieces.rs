@@ -6,13 +6,15 @@
 //! takes a partition forward works in its cache, and no page is in two partitions.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use leadline_bytes::ReadBuffer;
 use leadline_datadir::RelFile;
 use leadline_redo::{rule, Part, Target};
 use leadline_wal::{Decoder, Lsn, Pages, Record};
+
+use crate::by_page::Place;
 
 /// How many partitions there are: enough that the pieces of one fit a cache, and that threads end together.
 pub(crate) const PARTITIONS: usize = 1024;
@@ -111,28 +113,49 @@ pub(crate) struct InLog {
     memory: Arc<Memory>,
     /// See [`Records::is_first_keeper`]: 0 for none.
     keeper: AtomicUsize,
+    /// Most of it are page images.
+    is_images: bool,
+    /// See [`Records::hold`].
+    is_held: AtomicBool,
 }
 
 /// Memory for pages of the log that is used again: new memory costs more time than to read pages into it. In huge pages it costs most of
 /// all: where memory is in use the kernel has to move others to make room for them.
 #[derive(Debug, Default)]
-pub(crate) struct Memory(Mutex<Vec<ReadBuffer>>);
+pub(crate) struct Memory {
+    free: Mutex<Vec<ReadBuffer>>,
+    held: AtomicUsize,
+}
 
 impl Memory {
+    /// Bytes of records that are held; see [`Records::hold`].
+    pub(crate) fn held(&self) -> usize {
+        self.held.load(Ordering::Relaxed)
+    }
+
     /// So many bytes at least.
     pub(crate) fn take(&self, bytes: usize) -> ReadBuffer {
-        let mut free = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         let fits = free.iter().position(|buffer| buffer.len() >= bytes);
         fits.map_or_else(|| ReadBuffer::new(bytes), |n| free.swap_remove(n))
     }
 
     fn give(&self, buffer: ReadBuffer) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(buffer);
+        self.free.lock().unwrap_or_else(PoisonError::into_inner).push(buffer);
+    }
+}
+
+impl InLog {
+    fn bytes(&self) -> usize {
+        self.pages.as_ref().map_or(0, |pages| pages.bytes().len()) + self.others.len()
     }
 }
 
 impl Drop for InLog {
     fn drop(&mut self) {
+        if *self.is_held.get_mut() {
+            self.memory.held.fetch_sub(self.bytes(), Ordering::Relaxed);
+        }
         if let Some(pages) = self.pages.take() {
             self.memory.give(pages.into_memory());
         }
@@ -168,12 +191,24 @@ impl Records {
         }
     }
 
+    /// Most of them are page images.
+    pub(crate) fn is_images(&self) -> bool {
+        matches!(self, Records::InLog(InLog { is_images: true, .. }))
+    }
+
+    /// Counts their bytes in [`Memory::held`] from now on, for as long as they are there.
+    pub(crate) fn hold(&self) {
+        if let Records::InLog(records) = self {
+            if !records.is_held.swap(true, Ordering::Relaxed) {
+                records.memory.held.fetch_add(records.bytes(), Ordering::Relaxed);
+            }
+        }
+    }
+
     /// Bytes of memory that they take.
     pub(crate) fn bytes(&self) -> usize {
         match self {
-            Records::InLog(InLog { pages, others, .. }) => {
-                pages.as_ref().map_or(0, |pages| pages.bytes().len()) + others.len()
-            }
+            Records::InLog(records) => records.bytes(),
             Records::Copies { range, .. } => range.len(),
         }
     }
@@ -251,6 +286,16 @@ pub(crate) struct Placed {
     pub records: Arc<Records>,
 }
 
+impl Placed {
+    /// Some of many, in the same order.
+    pub(crate) fn some<'a>(places: &'a [Place], of: &'a [Placed]) -> impl Iterator<Item = Placed> + 'a {
+        places.chunk_by(|a, b| a.piece == b.piece).map(|in_piece| Placed {
+            entries: in_piece.iter().map(|place| *place.entry(of)).collect(),
+            records: Arc::clone(&in_piece[0].of(of).records),
+        })
+    }
+}
+
 /// Deals out the records of a chunk.
 pub(crate) struct Dealer<'a> {
     rooms: &'a Rooms,
@@ -325,11 +370,16 @@ impl<'a> Dealer<'a> {
         piece.push(Entry { block: target.page.block, fork, at, why, id, bits, starts_page });
     }
 
-    /// The pieces, with the partition of each, and their records.
-    pub(crate) fn finish(self, pages: Option<Pages>, memory: &Arc<Memory>) -> (Vec<(u32, Vec<Entry>)>, Records) {
+    /// The pieces, with the partition of each, and their records. `is_images`: most of these are page images.
+    pub(crate) fn finish(
+        self,
+        pages: Option<Pages>,
+        memory: &Arc<Memory>,
+        is_images: bool,
+    ) -> (Vec<(u32, Vec<Entry>)>, Records) {
         let Dealer { mut pieces, used, others, base, .. } = self;
-        let keeper = AtomicUsize::new(0);
-        let records = Records::InLog(InLog { pages, others, base, memory: Arc::clone(memory), keeper });
+        let (memory, keeper, is_held) = (Arc::clone(memory), AtomicUsize::new(0), AtomicBool::new(false));
+        let records = Records::InLog(InLog { pages, others, base, memory, keeper, is_images, is_held });
         (used.into_iter().map(|n| (n, std::mem::take(&mut pieces[n as usize]))).collect(), records)
     }
 }

@@ -6,6 +6,9 @@
 //!
 //! A page belongs to the pool from the first time on that its records are due, or never: when the pool is full, the records of other pages
 //! are kept for later. So are those of pages that come new with the last records, since there is nothing more to come for them.
+//!
+//! In a log of page images, as after a checkpoint, a page waits for its next records in the form of its image: an image takes less memory
+//! than its page, and new memory is what costs most. If no more come, the page is made when it is written.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasherDefault;
@@ -20,7 +23,7 @@ use crate::dealt::{Dealt, Forks};
 use crate::files::Cluster;
 use crate::forward::{Ahead, Cutting, Forward, PageState};
 use crate::lifetime::Cuts;
-use crate::pieces::{Entry, ForkId, Placed, Records, PARTITIONS};
+use crate::pieces::{Entry, ForkId, Memory, Placed, Records, PARTITIONS};
 use crate::room::Room;
 use crate::work::Work;
 
@@ -28,9 +31,8 @@ use crate::work::Work;
 const PAGE_EXTRA: usize = 192;
 /// Chunks of the log that wait: of fewer a page is taken up more often, of more the memory has to be made first.
 const WAITING: usize = 16;
-/// So many more wait where they are mostly page images, as after a checkpoint: an image takes less memory than its page, and where nothing
-/// more comes for it, the page is better made when it is written.
-const MORE_IMAGES: usize = 48;
+/// Records of a page that wait at most, its image among them.
+const FEW: usize = 8;
 
 fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
@@ -39,14 +41,15 @@ fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 /// See above.
 pub(crate) struct Pool {
     block_size: usize,
-    /// Pages there may be, and those there are. Pages are never given up, so that it is full once and for all.
+    /// Pages there may be, and those there are. Once it is full it stays so: a page whose records were kept must not come later.
     most: usize,
     pages: AtomicUsize,
+    /// Has the images that wait. Of what is for pages they may take as many bytes as this.
+    memory: Arc<Memory>,
+    most_waiting: usize,
     /// Every how manyth chunk a partition is due.
     turns: usize,
     turn: AtomicUsize,
-    /// Chunks of images that may still come before any partition is due.
-    more_images: AtomicUsize,
     partitions: Vec<Partition>,
     forks: RwLock<Forks>,
     cuts: Arc<RwLock<Cuts>>,
@@ -70,10 +73,19 @@ struct Partition {
 
 #[derive(Default)]
 struct Held {
-    places: HashMap<PageKey, usize, BuildHasherDefault<KeyHasher>>,
+    places: HashMap<PageKey, At, BuildHasherDefault<KeyHasher>>,
     pages: Vec<(PageKey, PageState)>,
+    /// Images of pages, with the few records that came after each. Empty once they are a page.
+    waiting: Vec<Vec<Placed>>,
     /// Records of pages that are not here.
     kept: Vec<Placed>,
+}
+
+/// Where a page is.
+#[derive(Debug, Clone, Copy)]
+enum At {
+    Page(usize),
+    Waiting(usize),
 }
 
 /// What a thread has to take pages forward.
@@ -88,15 +100,20 @@ pub(crate) struct Hand<'a> {
 
 impl Pool {
     /// `memory`: bytes that all of it may take. A half is for pages, an eighth for records that wait, the rest for those that are kept.
-    pub(crate) fn new(block_size: usize, chunk: usize, memory: usize, cuts: Arc<RwLock<Cuts>>) -> Pool {
-        let waiting = (memory / 8 / chunk.max(1)).clamp(1, WAITING + MORE_IMAGES);
-        let turns = waiting.min(WAITING);
+    pub(crate) fn new(
+        block_size: usize,
+        chunk: usize,
+        memory: usize,
+        of_log: Arc<Memory>,
+        cuts: Arc<RwLock<Cuts>>,
+    ) -> Pool {
         Pool {
             block_size,
             most: memory / 2 / (block_size + PAGE_EXTRA),
             pages: AtomicUsize::new(0),
-            turns,
-            more_images: AtomicUsize::new(waiting - turns),
+            memory: of_log,
+            most_waiting: memory / 4,
+            turns: (memory / 8 / chunk.max(1)).clamp(1, WAITING),
             most_kept: memory / 8 * 3,
             turn: AtomicUsize::new(0),
             partitions: (0..PARTITIONS).map(|_| Partition::default()).collect(),
@@ -110,18 +127,13 @@ impl Pool {
         }
     }
 
-    /// Adds the next chunk: its forks, records and pieces, and whether most of it are page images. One chunk after the other.
-    pub(crate) fn add(&self, of_chunk: &[ForkId], records: Records, pieces: Vec<(u32, Vec<Entry>)>, is_images: bool) {
+    /// Adds the next chunk: its forks, records and pieces. One chunk after the other.
+    pub(crate) fn add(&self, of_chunk: &[ForkId], records: Records, pieces: Vec<(u32, Vec<Entry>)>) {
         let of = self.forks.write().unwrap_or_else(PoisonError::into_inner).numbers(of_chunk);
         let (base, records) = (records.base(), Arc::new(records));
         for (partition, mut entries) in pieces {
             entries.iter_mut().for_each(|entry| entry.fork = of[entry.fork as usize]);
             locked(&self.partitions[partition as usize].queue).push(Placed { entries, records: Arc::clone(&records) });
-        }
-        let more_images = self.more_images.load(Ordering::Relaxed);
-        if is_images && more_images > 0 {
-            self.more_images.store(more_images - 1, Ordering::Relaxed);
-            return;
         }
         let turn = self.turn.fetch_add(1, Ordering::Relaxed) % self.turns;
         locked(&self.due).extend((turn..PARTITIONS).step_by(self.turns).map(|partition| (partition, base)));
@@ -151,6 +163,15 @@ impl Pool {
         Dealt::of(kept, &self.forks())
     }
 
+    /// Likewise, with the images that wait: no more records come.
+    pub(crate) fn hand_over_all(&self) -> Dealt {
+        for of in &self.partitions {
+            let Held { waiting, kept, .. } = &mut *locked(&of.held);
+            kept.extend(std::mem::take(waiting).into_iter().flatten());
+        }
+        self.hand_over()
+    }
+
     /// All forks by number.
     fn forks(&self) -> Vec<ForkId> {
         self.forks.read().unwrap_or_else(PoisonError::into_inner).ids.clone()
@@ -162,10 +183,22 @@ impl Pool {
         Hand { pool: self, forward, by_page: ByPage::default(), known: Vec::new(), work: HashMap::new() }
     }
 
-    /// Makes room for a page; false when it is full.
+    /// Makes room for a page; false when it is full, from then on.
     fn admit(&self) -> bool {
-        let pages = self.pages.load(Ordering::Relaxed);
-        pages < self.most && self.pages.fetch_add(1, Ordering::Relaxed) < self.most
+        let most = self.most.saturating_sub(self.memory.held() / (self.block_size + PAGE_EXTRA));
+        if self.pages.load(Ordering::Relaxed) < most && self.pages.fetch_add(1, Ordering::Relaxed) < most {
+            return true;
+        }
+        self.pages.store(self.most, Ordering::Relaxed);
+        false
+    }
+
+    /// Whether a page can wait as its image, of which these are the records.
+    fn may_wait(&self, placed: &[Placed], places: &[Place]) -> bool {
+        places.iter().any(|place| place.entry(placed).starts_page)
+            && places.iter().all(|place| place.of(placed).records.is_images())
+            && self.pages.load(Ordering::Relaxed) < self.most
+            && self.memory.held() < self.most_waiting
     }
 
     /// The pages in the order of their files, once all of the log was read.
@@ -224,7 +257,7 @@ impl Hand<'_> {
     fn partition(&mut self, partition: &Partition, up_to: u64) {
         // Whoever has the pages takes the records: so these stay in their order.
         let mut held = locked(&partition.held);
-        let mut placed = {
+        let placed = {
             let mut queue = locked(&partition.queue);
             let later = queue.partition_point(|placed| placed.records.base() <= up_to);
             let later = queue.split_off(later);
@@ -239,29 +272,59 @@ impl Hand<'_> {
         pool.look_up(by_page, known);
         let mut kept: Vec<Place> = Vec::new();
         let mut ahead = Ahead::new(&placed, by_page.places());
-        let Held { places, pages, .. } = &mut *held;
-        for number in 0..by_page.len() {
+        for (number, (of, cut)) in known.iter().enumerate() {
             let (key, range) = by_page.keyed(number);
-            let at = match places.get(&key) {
-                Some(at) => *at,
-                None if pool.admit() => {
-                    places.insert(key, pages.len());
-                    pages.push((key, PageState::new(pool.block_size)));
-                    pages.len() - 1
-                }
-                None => {
-                    kept.extend_from_slice(&by_page.places()[range]);
-                    continue;
-                }
-            };
+            let of_page = &by_page.places()[range.clone()];
+            let Some((at, waited)) = held.page(pool, key, &placed, of_page, &mut kept) else { continue };
             let (fork, block) = ((key >> 32) as u32, key as u32);
-            let ((of, cut), before) = (known[number], forward.work);
-            forward.take(&mut pages[at].1, of, block, cut, range, &mut ahead);
+            let (before, page) = (forward.work, &mut held.pages[at].1);
+            if !waited.is_empty() {
+                let places = Place::all(&waited);
+                forward.take(page, *of, block, *cut, 0..places.len(), &mut Ahead::new(&waited, &places));
+            }
+            forward.take(page, *of, block, *cut, range, &mut ahead);
             work.entry(fork).or_default().add(&forward.work.since(&before));
         }
-        if !kept.is_empty() {
-            pool.keep(&mut placed, kept, &mut held.kept);
+        kept.sort_unstable();
+        Placed::some(&kept, &placed).for_each(|placed| pool.keep(placed, &mut held.kept));
+    }
+}
+
+impl Held {
+    /// Where the page is, and its records that waited. None when it is not to be taken forward now: the new records wait, too, or they are
+    /// added to those that are to be kept.
+    fn page(
+        &mut self,
+        pool: &Pool,
+        key: PageKey,
+        placed: &[Placed],
+        places: &[Place],
+        kept: &mut Vec<Place>,
+    ) -> Option<(usize, Vec<Placed>)> {
+        let waits = match self.places.get(&key) {
+            Some(At::Page(at)) => return Some((*at, Vec::new())),
+            Some(At::Waiting(at)) => Some(*at),
+            None => None,
+        };
+        let waited = waits.map_or(0, |at| self.waiting[at].iter().map(|some| some.entries.len()).sum());
+        if waited + places.len() <= FEW && pool.may_wait(placed, places) {
+            let at = waits.unwrap_or(self.waiting.len());
+            if waits.is_none() {
+                self.places.insert(key, At::Waiting(at));
+                self.waiting.push(Vec::new());
+            }
+            self.waiting[at].extend(Placed::some(places, placed).inspect(|some| some.records.hold()));
+            return None;
         }
+        let waited = waits.map_or_else(Vec::new, |at| std::mem::take(&mut self.waiting[at]));
+        if !pool.admit() {
+            waited.into_iter().for_each(|some| pool.keep(some, &mut self.kept));
+            kept.extend_from_slice(places);
+            return None;
+        }
+        self.places.insert(key, At::Page(self.pages.len()));
+        self.pages.push((key, PageState::new(pool.block_size)));
+        Some((self.pages.len() - 1, waited))
     }
 }
 
@@ -278,21 +341,15 @@ impl Pool {
         }));
     }
 
-    /// Keeps records of pages that are not here.
-    fn keep(&self, placed: &mut [Placed], mut kept: Vec<Place>, into: &mut Vec<Placed>) {
-        kept.sort_unstable();
-        let handed_over = self.handed_over.load(Ordering::Relaxed);
-        for of_piece in kept.chunk_by(|a, b| a.piece == b.piece) {
-            let of = &placed[of_piece[0].piece as usize];
-            let entries: Vec<Entry> = of_piece.iter().map(|place| *place.entry(placed)).collect();
-            let mut bytes = entries.len() * std::mem::size_of::<Entry>();
-            // The first to keep a record of a chunk keeps all of it in memory.
-            if of.records.is_first_keeper(handed_over) {
-                bytes += of.records.bytes();
-            }
-            self.kept.fetch_add(bytes, Ordering::Relaxed);
-            into.push(Placed { entries, records: Arc::clone(&of.records) });
+    /// Keeps records of a page that is not here.
+    fn keep(&self, some: Placed, into: &mut Vec<Placed>) {
+        let mut bytes = some.entries.len() * std::mem::size_of::<Entry>();
+        // The first to keep a record of a chunk keeps all of it in memory.
+        if some.records.is_first_keeper(self.handed_over.load(Ordering::Relaxed)) {
+            bytes += some.records.bytes();
         }
+        self.kept.fetch_add(bytes, Ordering::Relaxed);
+        into.push(some);
     }
 }
 

@@ -273,7 +273,9 @@ impl<'a> Chunk<'a> {
     fn into_part(mut self, pages: Option<Pages>, memory: &Arc<Memory>) -> ChunkPart {
         self.flush_touched();
         self.flush_transactions();
-        let (pieces, records) = self.dealer.finish(pages, memory);
+        let sum = |of: fn(&Sum) -> u64| self.part.sums.iter().map(of).sum::<u64>();
+        let is_images = sum(|kind| kind.image_bytes) > sum(|kind| kind.bytes) / 2;
+        let (pieces, records) = self.dealer.finish(pages, memory, is_images);
         (self.part.pieces, self.part.records) = (pieces, Some(records));
         self.part.forks = self.locals.iter().map(|local| local.id).collect();
         self.part
@@ -372,7 +374,8 @@ pub(crate) fn first(
     go_on: &mut dyn FnMut(u64) -> bool,
 ) -> Result<Scanned> {
     let deals = AtomicBool::new(how.memory > 0);
-    let pool = Pool::new(how.cluster.block_size, CHUNK as usize, how.memory, state.stage().lifetimes.shared_cuts());
+    let cuts = state.stage().lifetimes.shared_cuts();
+    let pool = Pool::new(how.cluster.block_size, CHUNK as usize, how.memory, Arc::clone(&how.pages), cuts);
     let worker = || how.worker(&deals, Some(&pool), true);
     let mut spill: Option<Spill> = None;
     let mut sums: BTreeMap<u16, Sum> = BTreeMap::new();
@@ -403,9 +406,7 @@ pub(crate) fn first(
             }
         }
         if let Some(records) = part.records.take().filter(|_| deals.load(Ordering::Relaxed)) {
-            let sum = |of: fn(&Sum) -> u64| part.sums.iter().map(of).sum::<u64>();
-            let is_images = sum(|kind| kind.image_bytes) > sum(|kind| kind.bytes) / 2;
-            pool.add(&part.forks, records, part.pieces, is_images);
+            pool.add(&part.forks, records, part.pieces);
             let is_kept = !pool.has_too_many() || spill_all(&mut pool.hand_over(), &mut spill, how);
             // Parts of a log are read again one after the other.
             if !is_kept || state.stages.len() > 1 {
@@ -425,7 +426,7 @@ pub(crate) fn first(
             scope.spawn(|| worker().after());
         }
     });
-    let mut rest = pool.hand_over();
+    let mut rest = pool.hand_over_all();
     let is_kept = spill.is_none() || spill_all(&mut rest, &mut spill, how);
     let (pool, records) = match spill {
         _ if !is_kept => (None, Found::InLog),
