@@ -19,7 +19,7 @@
 //! hand over  checkpoint in the log, control file    handover.rs
 //! ```
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 #![warn(missing_docs)]
 
 mod account;
@@ -44,6 +44,8 @@ mod origins;
 mod page_at;
 mod pieces;
 mod pool;
+#[allow(unsafe_code)]
+mod prefetch;
 mod relation_at;
 mod restore;
 mod room;

@@ -15,6 +15,7 @@ use leadline_redo::{rule, Part, Target};
 use leadline_wal::{Decoder, Lsn, Pages, Record};
 
 use crate::by_page::Place;
+use crate::prefetch::prefetch;
 
 /// How many partitions there are: enough that the pieces of one fit a cache, and that threads end together.
 pub(crate) const PARTITIONS: usize = 1024;
@@ -264,7 +265,8 @@ impl Records {
             Records::InLog(_) => return,
             Records::Copies { bytes, range, .. } => (&bytes[..], range.start + entry.at as usize),
         };
-        std::hint::black_box(bytes.get(at).copied().unwrap_or(0) ^ bytes.get(at + 64).copied().unwrap_or(0));
+        prefetch(bytes, at);
+        prefetch(bytes, at + 64);
     }
 }
 

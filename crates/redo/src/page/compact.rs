@@ -13,15 +13,22 @@ use crate::misfit::{Misfit, Result};
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Item {
     /// Of its line pointer.
-    pub number: u16,
-    pub offset: u16,
-    /// With the padding behind it.
-    pub length: u16,
+    pub number: u32,
+    pub pointer: LinePointer,
 }
 
 impl Item {
+    fn offset(&self) -> usize {
+        self.pointer.off()
+    }
+
+    /// With the padding behind it.
+    fn length(&self) -> usize {
+        aligned(self.pointer.len())
+    }
+
     fn end(&self) -> usize {
-        usize::from(self.offset) + usize::from(self.length)
+        self.offset() + self.length()
     }
 }
 
@@ -34,7 +41,7 @@ thread_local! {
 impl Page<'_> {
     /// Items and how long they are together, checked: moved, they fit between `pd_lower` and the index's area.
     fn check_total(&self, items: &[Item]) -> Result<()> {
-        let total: usize = items.iter().map(|item| usize::from(item.length)).sum();
+        let total: usize = items.iter().map(Item::length).sum();
         let room = self.special().saturating_sub(self.lower());
         if total > room {
             return Err(Misfit::new("items of the page", format_args!("at most {room} bytes"), total));
@@ -49,7 +56,7 @@ impl Page<'_> {
             return Err(Misfit::new("item", "bytes inside the page", "more"));
         }
         if major < 14 {
-            items.sort_by_key(|item| std::cmp::Reverse(item.offset));
+            items.sort_by_key(|item| std::cmp::Reverse(item.offset()));
         }
         let mut upper = self.special();
         // Those at the end of the page already stay.
@@ -58,10 +65,10 @@ impl Page<'_> {
             if item.end() != upper {
                 break;
             }
-            upper -= usize::from(item.length);
+            upper -= item.length();
             rest = after;
         }
-        if rest.is_sorted_by(|a, b| a.offset > b.offset) {
+        if rest.is_sorted_by(|a, b| a.offset() > b.offset()) {
             // From the last on the page to the first: none is overwritten before it moves.
             for_runs(rest, |items, from, length| {
                 upper -= length;
@@ -70,7 +77,7 @@ impl Page<'_> {
             });
         } else {
             BEFORE.with_borrow_mut(|before| {
-                let base = rest.iter().map(|item| usize::from(item.offset)).min().unwrap_or(upper);
+                let base = rest.iter().map(Item::offset).min().unwrap_or(upper);
                 let end = rest.iter().map(Item::end).max().unwrap_or(upper);
                 before.clear();
                 before.extend_from_slice(&self.bytes[base..end]);
@@ -89,9 +96,9 @@ impl Page<'_> {
     #[inline]
     fn move_pointers(&mut self, items: &[Item], from: usize, to: usize) {
         for item in items {
-            let at = HEADER + LINE_POINTER * (usize::from(item.number) - 1);
-            let offset = usize::from(item.offset) - from + to;
-            self.put_line_pointer(at, LinePointer(self.u32_at(at) & !0x7fff | offset as u32 & 0x7fff));
+            let at = HEADER + LINE_POINTER * (item.number as usize - 1);
+            let offset = item.offset() - from + to;
+            self.put_line_pointer(at, LinePointer(item.pointer.0 & !0x7fff | offset as u32 & 0x7fff));
         }
     }
 
@@ -113,28 +120,24 @@ impl Page<'_> {
         self.check_for_moves()?;
         items.clear();
         let (upper, special, last) = (self.upper(), self.special(), self.max_offset());
-        items.resize(usize::from(last), Item { number: 0, offset: 0, length: 0 });
-        let (mut unused, mut last_used, mut found, mut outside) = (0, 0, 0, None);
+        items.resize(usize::from(last), Item { number: 0, pointer: LinePointer(0) });
+        let (mut unused, mut last_used, mut found) = (0, 0, 0);
         let (pointers, _) = self.bytes[HEADER..].as_chunks_mut::<LINE_POINTER>();
         // Which of them are in use is like the toss of a coin: the processor would guess wrong, so nothing here depends on a guess.
-        for (number, bytes) in (1..=last).zip(pointers) {
-            let lp = LinePointer(u32::from_le_bytes(*bytes));
-            let is_used = lp.flags() != LP_UNUSED;
-            let is_stored = is_used && !lp.is_empty();
-            *bytes = (if is_used { lp.0 } else { 0 }).to_le_bytes();
+        for (number, bytes) in (1..=u32::from(last)).zip(pointers) {
+            let pointer = LinePointer(u32::from_le_bytes(*bytes));
+            let is_used = pointer.flags() != LP_UNUSED;
+            *bytes = (if is_used { pointer.0 } else { 0 }).to_le_bytes();
             unused += u16::from(!is_used);
-            last_used = if is_used { number } else { last_used };
+            last_used = if is_used { number as u16 } else { last_used };
             // As many as there are line pointers.
-            items[found] = Item { number, offset: lp.off() as u16, length: aligned(lp.len()) as u16 };
-            found += usize::from(is_stored);
-            if is_stored && (lp.off() < upper || lp.off() >= special) {
-                outside = Some(lp.off());
-            }
-        }
-        if let Some(offset) = outside {
-            return Err(Misfit::new("item", format_args!("in {upper}..{special}"), offset));
+            items[found] = Item { number, pointer };
+            found += usize::from(is_used & !pointer.is_empty());
         }
         items.truncate(found);
+        if let Some(item) = items.iter().find(|item| item.offset() < upper || item.offset() >= special) {
+            return Err(Misfit::new("item", format_args!("in {upper}..{special}"), item.offset()));
+        }
         if items.is_empty() {
             self.set_upper(special);
         } else {
@@ -176,9 +179,9 @@ impl Page<'_> {
 /// Goes through items that lie one before the other without a gap, as one: gives where they begin, and how long they are together.
 #[inline]
 fn for_runs(items: &[Item], mut each: impl FnMut(&[Item], usize, usize)) {
-    for run in items.chunk_by(|a, b| b.end() == usize::from(a.offset)) {
+    for run in items.chunk_by(|a, b| b.end() == a.offset()) {
         let (first, last) = (run[0], run[run.len() - 1]);
-        let from = usize::from(last.offset);
+        let from = last.offset();
         each(run, from, first.end() - from);
     }
 }

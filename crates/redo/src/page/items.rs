@@ -144,13 +144,12 @@ impl Page<'_> {
         let mut kept = Vec::with_capacity(self.max_offset().into());
         let mut items = Vec::with_capacity(self.max_offset().into());
         for number in 1..=self.max_offset() {
-            let (lp, range) = self.index_item(number)?;
+            let (pointer, _) = self.index_item(number)?;
             if gone.next_if(|next| **next == number).is_some() {
                 continue;
             }
-            kept.push(lp);
-            let length = aligned(range.len()) as u16;
-            items.push(Item { number: kept.len() as u16, offset: range.start as u16, length });
+            kept.push(pointer);
+            items.push(Item { number: kept.len() as u32, pointer });
         }
         if let Some(number) = gone.next() {
             return Err(Misfit::new("deleted items", "ascending numbers of items on the page", number));
