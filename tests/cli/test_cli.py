@@ -87,6 +87,7 @@ print(code, sorted(set(sys.argv[1].split()) & set(sys.modules) - clicks))
         ("--help", 0, HEAVY | SLOW | {"leadline._core"}),
         ("--version", 0, HEAVY | SLOW),
         ("alter pending /nonexistent", 2, HEAVY | SLOW),
+        ("recover /nonexistent", 2, HEAVY),
     ],
 )
 def test_a_short_command_imports_nothing_that_it_does_not_need(line: str, code: int, forbidden: set[str]) -> None:

@@ -9,13 +9,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 
 from leadline._core.datadir import DEFAULT_BLOCK_SIZE, block_sizes
 from leadline.errors import LeadlineError
 from leadline.host import proc
 from leadline.postgres import postmaster
 from leadline.postgres.catalog.secrets import mask_setting
-from leadline.postgres.catalog.sql import Row
+
+if TYPE_CHECKING:
+    from leadline.postgres.catalog.sql import Row
 
 _UNITS = {  # unit in pg_settings -> parameters that have it (12 to 18)
     "block": """backend_flush_after bgwriter_flush_after checkpoint_flush_after commit_timestamp_buffers effective_cache_size
