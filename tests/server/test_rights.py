@@ -31,7 +31,7 @@ LEAST = {
     "run.list": (ANYONE, ""), "run.days": (ANYONE, ""), "run.search": (ANYONE, ""), "run.compare": ("viewer", "run"),
     "run.show": ("viewer", "run"),
     "run.log": ("viewer", "run"), "run.output": ("viewer", "run"), "run.stream": ("viewer", "run"), "run.file": ("viewer", "run"),
-    "run.report": ("viewer", "run"),
+    "run.report": ("viewer", "run"), "run.verify": ("viewer", "run"), "run.given": ("viewer", "run"),
     "run.playbook": ("viewer", "run"), "run.results": ("viewer", "run"), "run.result": ("viewer", "run"), "run.facts": ("viewer", "run"),
     "run.hosts": (ANYONE, ""), "run.host": ("viewer", "run"),
     "run.label": ("runner", "run"), "run.pin": ("editor", "run"), "run.export": ("viewer", "run"),

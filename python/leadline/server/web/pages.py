@@ -75,6 +75,8 @@ PAGES = (
         beside=(("log", "run.log", {"from": -(48 << 10)}), ("playbook", "run.playbook", {})),
     ),
     Page("/runs/{run}/results", "run.results", "results.html.j2", "Results"),
+    Page("/runs/{run}/given/{n}", "run.given", "given.html.j2", "File"),
+    Page("/runs/{run}/evidence", "run.verify", "evidence.html.j2", "Evidence"),
     Page("/runs/{run}/results/{n}", "run.result", "result.html.j2", "Result"),
     Page("/runs/{run}/hosts/{host}/facts", "run.facts", "facts.html.j2", "Facts"),
     Page("/days", "run.days", "rows.html.j2", "Runs by day", "Days", about="How many runs began on each day (UTC), and how they ended."),
