@@ -97,7 +97,7 @@ def pages(served: Served, client: Client, uid: str) -> list[str]:
     found = [
         "/runs", f"/runs/{uid}", f"/runs/{uid}/results", "/search?text=gnp", f"/compare?one={uid}&other={queued}", "/history?metric=wall_s",
         f"/runs/{uid}/hosts/h1/facts", "/templates", f"/templates/{template}", "/schedules", "/hooks", "/tokens", "/projects", "/users",
-        "/audit", "/days",
+        "/audit", "/days", f"/runs/{uid}/given/0", f"/runs/{uid}/evidence",
         f"/runs/{queued}", f"/runs?label=k%3D{MARK}", f"/api/v1/runs/{uid}/export",
     ]  # fmt: skip
     return found + [f"/runs/{uid}/results/{result['n']}" for result in results]

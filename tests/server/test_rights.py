@@ -127,10 +127,10 @@ class World:
         """A run of the template that has ended, with output, a file and a capture that is gone."""
         uid = self.asked(template, status="done")
         recorder = Recorder(self.place, uid)
-        recorder.begin("template", "granted", ["true"], labels={"needle": uid})
-        self.place.log_of(uid).write_text(f"needle {uid}\n")
         file = self.place.root.parent / f"{uid}.txt"
         file.write_text("made\n")
+        recorder.begin("template", "granted", ["true"], labels={"needle": uid}, files=[str(file)])
+        self.place.log_of(uid).write_text(f"needle {uid}\n")
         recorder.artifact("file", os.path.realpath(file))
         recorder.artifact("capture", self.capture)
         recorder.end(0)
@@ -182,6 +182,8 @@ class World:
         }  # fmt: skip
         if name in ("template.cancel", "template.rerun", "template.approve"):
             made["run"] = self.asked(self.template)
+        if name == "run.given":
+            made["n"] = 0
         if name in ("run.playbook", "run.results", "run.result", "run.facts"):
             made |= {"run": self.played, "host": "web1", "n": 7}
         if name in ("schedule.set", "schedule.delete"):
