@@ -22,8 +22,11 @@ from urllib.parse import urlsplit
 import pytest
 from leadline.book.ingest import ingest
 from leadline.book.place import VARIABLE, Place, find_place
+from leadline.book.query import STATUSES
 from leadline.book.spool import as_json, new_uid
 from leadline.book.store import Store
+from leadline.server.prometheus import MOST_KINDS
+from leadline.server.runs import ENDED
 from serving import PASSWORD, Client, Served, book, wait_until
 from test_pages import elements
 
@@ -145,6 +148,10 @@ def test_metrics_hold_against_kinds_of_any_name(served: Served, run: str) -> Non
     client = served.client(token=served.token_of("ann"))
     wait_until(lambda: len(client.call("GET", "/runs?host=h&limit=100").json["runs"]) == 20, "the runs")
     lines = client.get("/metrics").text.splitlines()
+    kinds = {found[1] for line in lines if (found := re.match(r'leadline_runs_total\{kind="((?:[^"\\\n]|\\[\\"n])*)"', line))}
+    assert (len(kinds), "other" in kinds) == (MOST_KINDS + 1, True)
+    # A series of each kind and status, and fewer than 20 others.
+    assert len(kinds) * len({*STATUSES, *ENDED}) + 20 < 200
     assert len(lines) < 200
     for line in lines:
         if not line.startswith("# "):
