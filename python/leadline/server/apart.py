@@ -29,7 +29,7 @@ MOST_BYTES = 256 << 20  # of a report
 
 
 _places = threading.Semaphore(AT_ONCE)
-CAPTURE, EVIDENCE = "the capture", "the evidence"
+CAPTURE, EVIDENCE, TOO_LITTLE = "the capture", "the evidence", "It takes more memory."
 WITHOUT_BOUNDS = {
     CAPTURE: "if you trust the capture: leadline report CAPTURE has no such bounds",
     EVIDENCE: "leadline book verify RUN has no such bounds",
@@ -75,13 +75,22 @@ def _too_much(subject: str, detail: str) -> LeadlineError:
     return LeadlineError("invalid", what, detail, hint=WITHOUT_BOUNDS[subject])
 
 
-def main(what: str, *words: str) -> None:
+def bound(what: str) -> None:
+    """Sets the limits of this process, and of DuckDB in it."""
     bounds = {resource.RLIMIT_DATA: PROCESS_MEMORY, resource.RLIMIT_CPU: THREADS * PATIENCE_S, resource.RLIMIT_CORE: 0}
     if what != "verified":  # which writes nothing of its own; SQLite may have it write into a store that is larger
         bounds[resource.RLIMIT_FSIZE] = MOST_BYTES
     for kind, most in bounds.items():
         hard = resource.getrlimit(kind)[1]
         resource.setrlimit(kind, (most if hard == resource.RLIM_INFINITY else min(most, hard),) * 2)
+    if what != "verified":
+        from leadline.capture.reader import limit_databases
+
+        limit_databases(f"{MEMORY >> 20}MiB", THREADS)
+
+
+def main(what: str, *words: str) -> None:
+    bound(what)
     try:
         print(json.dumps({"answer": _verify(*words) if what == "verified" else _read_capture(what, *words)}))
     except LeadlineError as e:
@@ -91,11 +100,9 @@ def main(what: str, *words: str) -> None:
 
 def _read_capture(what: str, *words: str) -> Any:
     from leadline.book.compare import of_capture
-    from leadline.capture.reader import limit_databases
     from leadline.duck import duckdb
     from leadline.views.report import write_report
 
-    limit_databases(f"{MEMORY >> 20}MiB", THREADS)
     try:
         return of_capture(*words) if what == "compared" else str(write_report(*words, overwrite=True))
     except (LeadlineError, MemoryError, duckdb.Error) as e:
@@ -104,7 +111,8 @@ def _read_capture(what: str, *words: str) -> Any:
             cause = cause.__cause__
         if cause is None and isinstance(e, LeadlineError):
             raise
-        raise _too_much(CAPTURE, str(cause or e).strip().partition("\n")[0][:200]) from e
+        said = str(cause or e).strip().partition("\n")[0][:200]
+        raise _too_much(CAPTURE, said or TOO_LITTLE) from e
 
 
 def _verify(folder: str, uid: str) -> list[dict[str, str]]:
@@ -118,7 +126,7 @@ def _verify(folder: str, uid: str) -> list[dict[str, str]]:
     try:
         return [check.as_dict() for check in verify(book, book.details(book.find(uid)))]
     except MemoryError:
-        raise _too_much(EVIDENCE, "It takes more memory.") from None
+        raise _too_much(EVIDENCE, TOO_LITTLE) from None
     finally:
         book.close()
 
