@@ -67,12 +67,11 @@ def test_all_of_it_is_run(place: Place, leadline: Run, tmp_path: Path) -> None:
             words[2:] = [named["detached"], "--file", str(script)]
         done = leadline(*words, cwd=tmp_path)
         codes[line] = done.returncode
-        assert done.returncode == 0 or len(codes) == 1, f"$ {line}\n{done.stdout}{done.stderr}"
+        assert done.returncode == (3 if len(codes) == 1 else 0), f"$ {line}\n{done.stdout}{done.stderr}"
         if len(codes) == 1:
             [row] = re.findall(r"^(\w{5})  .*  load  ", leadline("book", "list").stdout, re.MULTILINE)
             named |= {"RUN": row, "4k7q2": row}
         if "--detach" in words:
             named["detached"] = done.stdout.strip()
-    assert list(codes.values()) == [3] + [0] * (len(codes) - 1)
     assert len(codes) > 20
     assert len(list(tmp_path.glob("*.html"))) == len(list(tmp_path.glob("*.zip"))) == 1
