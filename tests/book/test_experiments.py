@@ -22,7 +22,7 @@ from leadline.book.experiments.drawing import drawing
 from leadline.book.experiments.query import experiment
 from leadline.book.experiments.text import lines
 from leadline.book.place import Place
-from leadline.book.query import Book
+from leadline.book.query import Book, Filter
 from leadline.errors import LeadlineError
 from leadline.lab.paired import leg_order
 
@@ -147,6 +147,16 @@ def test_a_repeat_says_which_try_it_is_and_replaces_nothing(leadline: Run, open_
     with book.store.writing() as db:
         db.execute("delete from run where uid = ?", (first["uid"],))
     assert found(book)["experiment"]["try"] == 3  # also when an earlier one was pruned
+
+
+def test_verdicts_of_two_experiments_are_compared(leadline: Run, open_book: Open) -> None:
+    for variant in ("echo value=9", "echo value=11"):
+        leadline("experiment", *asked(variant=variant, pairs=6), *VALUE)
+    first, last = [run["uid"] for run in reversed(open_book().runs(Filter(kind="experiment")))]
+    differences = json.loads(leadline("book", "diff", first, last, "--json").stdout)["differences"]
+    found = {f"{one['part']} {one['name']}": (one["one"], one["other"]) for one in differences}
+    assert found["label verdict"] == ("less", "more")
+    assert found["metric ratio"] == (pytest.approx(0.9), pytest.approx(1.1))
 
 
 def test_legs_are_not_in_the_way_of_other_runs(leadline: Run, open_book: Open) -> None:

@@ -301,7 +301,8 @@ def test_what_one_may_not_see_is_in_no_list_search_page_or_figure(world: World, 
         page = client.get(path).text
         assert [uid for uid in hidden if uid in page] == [], path
     for uid in hidden:
-        for path in ("", "/log", "/output", "/stream", f"/files/{world.numbers['file']}", f"/files/{world.numbers['capture']}/report"):
+        of_files = (f"/files/{world.numbers['file']}", f"/files/{world.numbers['capture']}/report")
+        for path in ("", "/log", "/output", "/stream", *of_files, "/export", "/evidence", "/given/0", "/results", "/playbook"):
             assert client.call("GET", f"/runs/{uid}{path}").status == 404, path
         assert client.call("GET", f"/compare?one={world.run}&other={uid}").status == 404
         assert client.get(f"/runs/{uid}").status == 404
