@@ -38,6 +38,7 @@ while not os.path.exists({go!r}):
     time.sleep(0.002)
 print("over", n)
 """
+pytestmark = pytest.mark.timeout(300 + 20 * KILLS)
 BROKEN = (OSError, http.client.HTTPException, ValueError)
 
 
