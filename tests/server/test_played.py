@@ -82,6 +82,19 @@ def test_every_link_of_every_result_leads_somewhere(served: Served, uids: list[s
     assert {link: status for link in sorted(links) if (status := client.get(link).status) not in (200, 303)} == {}
 
 
+def test_a_list_of_results_that_ends_too_early_says_so(served: Served, uids: list[str]) -> None:
+    client, path = served.client(), f"/runs/{uids[0]}/results"
+    every = client.call("GET", path).json
+    assert (len(every["results"]), every["more"]) == (sum(sum(task[4].values()) for task in TASKS), False)
+    assert "These are the first" not in client.get(path).text
+    page = client.get(f"{path}?limit=3&host=web1").text
+    assert "These are the first 3." in page
+    assert len(re.findall(r'data-name="Task"', page)) == 3
+    [link] = re.findall(r'href="(\?[^"]*limit=100000[^"]*)"', page)
+    rest = client.get(path + html.unescape(link)).text
+    assert len(re.findall(r'data-name="Task"', rest)) == len(client.call("GET", f"{path}?host=web1").json["results"])
+
+
 def test_values_that_a_run_kept_are_shown(served: Served, uids: list[str]) -> None:
     for path in (f"/runs/{uids[0]}", f"/api/v1/runs/{uids[0]}/export"):
         assert "Values that it kept rows 23" in " ".join(Text(served.client().get(path).text).words).replace("name host value ", ""), path

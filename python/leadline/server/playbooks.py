@@ -46,9 +46,10 @@ def _results(call: Call, inputs: dict[str, Any]) -> Any:
 
     parts = ("result", "item", "retry") if inputs["parts"] else ("result",)
     found = query.results(
-        book_of(call), _run(call), task=inputs["task"], host=inputs["host"], outcome=inputs["outcome"], parts=parts, limit=inputs["limit"]
-    )
-    return {"run": call.found["uid"], "results": found}
+        book_of(call), _run(call), task=inputs["task"], host=inputs["host"], outcome=inputs["outcome"], parts=parts,
+        limit=inputs["limit"] + 1,
+    )  # fmt: skip
+    return {"run": call.found["uid"], "results": found[: inputs["limit"]], "more": len(found) > inputs["limit"]}
 
 
 def _result(call: Call, inputs: dict[str, Any]) -> Any:
