@@ -7,6 +7,7 @@ import json
 import shutil
 import signal
 import sqlite3
+import subprocess
 import zlib
 from collections import Counter
 from dataclasses import dataclass
@@ -43,6 +44,7 @@ class Both:
     site: Site
     ara: Path
     book: Book
+    version: str
 
     def of_ara(self, sql: str, *values: Any) -> list[dict[str, Any]]:
         with sqlite3.connect(self.ara) as db:
@@ -69,7 +71,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Both:
     assert run_shop(site).returncode == 4
     assert site.run(site.write("facts.yml", FACTS)).returncode == 0
     site.interrupted(site.write("sleepy.yml", SLEEPY.format(folder=site.folder)), signal.SIGINT)
-    return Both(site, ara / "ansible.sqlite", Book(Place(site.book)))
+    return Both(site, ara / "ansible.sqlite", Book(Place(site.book)), core.version)
 
 
 def test_plays_are_the_same(both: Both) -> None:
@@ -193,6 +195,34 @@ def test_its_database_is_imported_whole_and_once(both: Both, tmp_path: Path) -> 
         assert [t["failed"] for t in imported] == [t["failed"] + t["rescued"] for t in recorded]
         assert abs(run["started"] - ours["started"]) < 60_000_000
     assert [f["path"] for f in book.details(runs[0])["files"]]
+    book.close()
+
+
+def test_what_is_imported_is_as_much_as_the_command_ara_lists(both: Both, tmp_path: Path) -> None:
+    """Of results, ara lists no ignored failures. It has no values of set_stats, which are here, too."""
+
+    def ara(*words: str) -> list[dict[str, Any]]:
+        environment = both.site.environment | {"ARA_BASE_DIR": str(both.ara.parent)}
+        line = [str(core_or_skip(both.version, with_ara=True).bin_dir / "ara"), *words, "-f", "json"]
+        done = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=300, check=True)
+        return list(json.loads(done.stdout))
+
+    book = Book(Place(tmp_path / "book"))
+    shutil.copy(both.ara, copy := tmp_path / "ansible.sqlite")
+    import_ara(book, copy)
+    listed = sorted(ara("playbook", "list", "--long"), key=lambda row: int(row["id"]))
+    runs = list(reversed(book.runs()))
+    counts = [
+        {"plays": len(query.plays(book, run)), "tasks": len(query.tasks(book, run)), "results": len(query.results(book, run)),
+         "hosts": len(query.hosts(book, run)), "files": len(book.details(run)["files"])}
+        for run in runs
+    ]  # fmt: skip
+    assert counts == [{name: row[name] for name in counts[0]} for row in listed]
+    # It says changed or ignored where the status is ok or failed.
+    outcomes = Counter(r["outcome"] for run in runs for r in query.results(book, run))
+    ignored = outcomes.pop("ignored")
+    assert ignored > 0
+    assert outcomes == Counter(row["status"] for row in ara("result", "list", "--limit", "1000"))
     book.close()
 
 

@@ -81,6 +81,10 @@ def test_a_list_that_ends_too_early_says_so(leadline: Run, uid: str) -> None:
     assert "these are the first" not in leadline("book", "results", "last").stderr
 
 
+def test_values_that_a_run_kept_are_shown(leadline: Run, uid: str) -> None:
+    assert re.search(r"^values +rows=23$", leadline("book", "show", uid).stdout, re.MULTILINE)
+
+
 def test_facts_of_a_host_are_printed(leadline: Run, uid: str) -> None:
     assert json.loads(leadline("book", "hosts", "last", "--facts", "web1", "--json").stdout)["distribution"] == "Debian"
     missing = leadline("book", "hosts", "last", "--facts", "nobody")

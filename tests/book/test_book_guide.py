@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from pathlib import Path
@@ -46,3 +47,31 @@ def test_its_first_example_prints_what_it_says(place: Place, leadline: Run) -> N
     assert "load" in leadline("book", "search", "could not extend").stdout
     for line in ("show last", "log last", "label last ticket=4711", "pin last", "prune --older 90d --dry-run"):
         assert leadline("book", *line.split()).returncode == 0, line
+
+
+MENTIONED = {"leadline run", "leadline experiment", "leadline book", "leadline user"}  # by their names alone
+
+
+def test_all_of_it_is_run(place: Place, leadline: Run, tmp_path: Path) -> None:
+    """In the order of the page: each line ends well but for the first, which says that it does not."""
+    (script := tmp_path / "nightly_load.sh").write_text("#!/bin/sh\necho loading\nexec sleep 600\n")
+    script.chmod(0o755)
+    named, codes = {"NAME": os.uname().nodename, "COMMAND": "true"}, dict[str, int]()
+    for line in dict.fromkeys(lines()):
+        if line in MENTIONED:
+            continue
+        words = [named.get(word, word) for word in shlex.split(line, comments=True)[1:]]
+        if words[:2] == ["book", "cancel"]:
+            words[2:] = [named["detached"], "--wait"]
+        if "--file" in words:
+            words[2:] = [named["detached"], "--file", str(script)]
+        done = leadline(*words, cwd=tmp_path)
+        codes[line] = done.returncode
+        assert done.returncode == (3 if len(codes) == 1 else 0), f"$ {line}\n{done.stdout}{done.stderr}"
+        if len(codes) == 1:
+            [row] = re.findall(r"^(\w{5})  .*  load  ", leadline("book", "list").stdout, re.MULTILINE)
+            named |= {"RUN": row, "4k7q2": row}
+        if "--detach" in words:
+            named["detached"] = done.stdout.strip()
+    assert len(codes) > 20
+    assert len(list(tmp_path.glob("*.html"))) == len(list(tmp_path.glob("*.zip"))) == 1

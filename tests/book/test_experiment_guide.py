@@ -21,12 +21,13 @@ def test_the_guide_runs_and_says_what_it_says(tmp_path: Path) -> None:
     done = subprocess.run(["bash", "-c", script], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stdout + done.stderr
     said = dict(re.findall(r"## (\d+)\n(.*?)(?=\n## |\Z)", done.stdout, re.DOTALL))
-    assert len(said) == len(blocks) == 5
+    assert len(said) == len(blocks) == 6
     names = re.findall(r"^(\w+)  +", re.findall(r"```\n(hypothesis.*?)```", GUIDE, re.DOTALL)[0], re.MULTILINE)
     assert names == ["hypothesis", "baseline", "variant", "measured", "order", "seal", "pair", "verdict"]
     assert set(names) <= set(re.findall(r"^(\w+)  ", said["0"], re.MULTILINE))
     better = "more: the variant has 1.112 times the baseline's figure (1.112 to 1.112, 95 % interval, {} pairs), which is better"
     assert better.format(6) in said["1"] and "this question" not in said["1"]
     assert better.format(7) in said["2"] and "this is the 2nd try of this question" in said["2"]
-    assert re.search(r"^\d+ of \d+ pieces of evidence of \d+ runs as recorded$", said["4"].strip(), re.MULTILINE)
-    assert "differ" not in said["4"]
+    assert said["3"].splitlines()[-1] == "not slower"
+    assert re.search(r"^\d+ of \d+ pieces of evidence of \d+ runs as recorded$", said["5"].strip(), re.MULTILINE)
+    assert "differ" not in said["5"]

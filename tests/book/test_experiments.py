@@ -22,7 +22,7 @@ from leadline.book.experiments.drawing import drawing
 from leadline.book.experiments.query import experiment
 from leadline.book.experiments.text import lines
 from leadline.book.place import Place
-from leadline.book.query import Book
+from leadline.book.query import Book, Filter
 from leadline.errors import LeadlineError
 from leadline.lab.paired import leg_order
 
@@ -149,6 +149,16 @@ def test_a_repeat_says_which_try_it_is_and_replaces_nothing(leadline: Run, open_
     assert found(book)["experiment"]["try"] == 3  # also when an earlier one was pruned
 
 
+def test_verdicts_of_two_experiments_are_compared(leadline: Run, open_book: Open) -> None:
+    for variant in ("echo value=9", "echo value=11"):
+        leadline("experiment", *asked(variant=variant, pairs=6), *VALUE)
+    first, last = [run["uid"] for run in reversed(open_book().runs(Filter(kind="experiment")))]
+    differences = json.loads(leadline("book", "diff", first, last, "--json").stdout)["differences"]
+    found = {f"{one['part']} {one['name']}": (one["one"], one["other"]) for one in differences}
+    assert found["label verdict"] == ("less", "more")
+    assert found["metric ratio"] == (pytest.approx(0.9), pytest.approx(1.1))
+
+
 def test_legs_are_not_in_the_way_of_other_runs(leadline: Run, open_book: Open) -> None:
     leadline("run", "--name", "before", "--", "true")
     leadline("experiment", *asked(pairs=2), *VALUE)
@@ -237,6 +247,45 @@ def test_a_cancelled_experiment_ends_with_its_leg(begin: Begin, leadline: Run, o
     book.refresh()
     run = found(book)
     assert (run["status"], book.find(run["children"][0])["status"]) == ("cancelled", "cancelled")
+
+
+@pytest.mark.parametrize(
+    ("variant", "pairs", "code", "word"),
+    [
+        ("echo value=9", 6, 0, "less"), ("echo value=10", 6, 0, "equivalent"), ("echo value=11", 6, 1, "more"),
+        ("echo value=11", 3, 3, "none"),
+        ("sh -c 'echo x >> {count}; echo value=$(( 9 + $(wc -l < {count}) % 3 ))'", 6, 3, "inconclusive"), ("false", 6, 2, "none"),
+    ],
+)  # fmt: skip
+def test_the_exit_code_tells_the_verdict_where_asked(
+    leadline: Run, open_book: Open, tmp_path: Path, variant: str, pairs: int, code: int, word: str
+) -> None:
+    """And without being asked, only whether it could be carried out. What the logbook has of it is the same."""
+    line = asked(variant=variant.format(count=tmp_path / "count"), pairs=pairs)
+    for more, expected in (((), 2 if code == 2 else 0), (("--exit-code",), code)):
+        done = leadline("experiment", *line, *VALUE, *more)
+        assert done.returncode == expected, done.stdout + done.stderr
+        run = found(open_book())
+        assert (run["experiment"]["verdict"], run["status"]) == (word, "failed" if code == 2 else "ok")
+
+
+def test_a_detached_experiment_goes_on_by_itself(leadline: Run, open_book: Open, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    waits = f"sh -c 'until [ -e {go} ]; do sleep 0.02; done; echo value=9'"
+    done = leadline("experiment", *asked(variant=waits, pairs=6), *VALUE, "--detach", "--name", "alone", cwd=tmp_path)
+    uid = done.stdout.strip()
+    assert (done.returncode, done.stderr) == (0, f"next: leadline book log {uid[:5]} --follow\n")
+    assert open_book().find(uid)["status"] == "running"
+    go.touch()
+    said = leadline("book", "log", uid, "--follow").stdout
+    assert "less: the variant has 0.9 times the baseline's figure" in said
+    book = open_book()
+    run = found(book, name="alone")
+    assert (run["uid"], run["status"], run["cwd"], run["experiment"]["verdict"]) == (uid, "ok", str(tmp_path), "less")
+    # It asks the same as one in the foreground of the same folder.
+    assert "this is the 2nd try" in leadline("experiment", *asked(variant=waits, pairs=6), *VALUE, cwd=tmp_path).stdout
+    both = leadline("experiment", *asked(), *VALUE, "--detach", "--exit-code")
+    assert (both.returncode, "a detached experiment has no verdict yet" in both.stderr) == (2, True)
 
 
 def test_without_a_book_nothing_is_run(leadline: Run, tmp_path: Path) -> None:

@@ -121,6 +121,20 @@ def test_the_command_prunes(place: Place, leadline: Run, open_book: Open) -> Non
     assert "is not a size" in leadline("book", "prune", "--size", "many").stderr
 
 
+def test_runs_of_one_kind_or_project_are_removed_by_themselves(place: Place, leadline: Run, open_book: Open) -> None:
+    book = open_book()
+    uids = with_runs(book, place, [1, 2, 3, 4, 5, 6])
+    with book.store.writing() as db:
+        db.execute("update run set kind = 'leg' where uid in (?, ?, ?)", tuple(uids[3:]))
+        db.execute("update run set project = 'lab' where uid in (?, ?)", (uids[0], uids[5]))
+    assert prune(book, Retention(most_runs=1, kind="leg"), really=True).runs == 2
+    assert names(book) == ["day1", "day2", "day3", "day4"]
+    assert leadline("book", "prune", "--older", "12h", "--project", "lab").stdout.startswith("1 run and ")
+    assert names(book) == ["day2", "day3", "day4"]
+    assert leadline("book", "prune", "--keep", "0", "--kind", "other").stdout.startswith("0 runs and ")
+    assert names(book) == ["day2", "day3", "day4"]
+
+
 def test_room_of_removed_runs_is_given_back(tmp_path: Path) -> None:
     place = Place(tmp_path / "book")
     book = Book(place)

@@ -89,6 +89,10 @@ def test_files_that_a_run_was_given_are_kept_without_secrets(leadline: Run, open
     [file] = book.details(run)["files"]
     assert (file["path"], file["size"]) == (str(script), 29)
     assert book.content(file["hash"]) == "password=***\necho loaded\n"
+    assert leadline("book", "show", "last", "--file", script).stdout == "password=***\necho loaded\n"
+    assert json.loads(leadline("book", "show", "last", "--file", script, "--json").stdout)["text"] == "password=***\necho loaded\n"
+    other = leadline("book", "show", "last", "--file", "/srv/other")
+    assert (other.returncode, f"it was given {script}" in other.stderr) == (2, True)
     assert run["argv"][2:] == ["--password", "***", "postgresql://me:***@host/db"]
 
 

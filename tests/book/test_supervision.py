@@ -25,6 +25,7 @@ from leadline.book.supervisor import Masked, Request
 from leadline.host import proc
 
 MOMENTS = int(os.environ.get("LEADLINE_KILLS", "25"))
+pytestmark = pytest.mark.timeout(300 + 10 * MOMENTS)
 LINES = "".join(f"line {number} of what is printed\n" for number in range(400))
 PRINTING = """
 import time

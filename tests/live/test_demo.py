@@ -181,7 +181,7 @@ def temporary() -> Iterator[Path]:
 def demo(temporary: Path, out: Path, *options: str, prefix: Sequence[str] = ()) -> Any:
     """`leadline demo` as a child for a `with` block."""
     command = [*prefix, sys.executable, "-m", "leadline", "demo", "-o", out, *options]
-    environment = os.environ | {"TMPDIR": str(temporary)}
+    environment = os.environ | {"TMPDIR": str(temporary), "LEADLINE_BOOK": str(out / "book")}
     return background(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
 
 
@@ -214,6 +214,10 @@ def test_the_demo_finds_its_troubles_by_measurement(rights: str, temporary: Path
     assert process.returncode == 0, stderr
     assert is_gone(stderr, temporary)
     result = json.loads(stdout)
+    [shown] = re.findall(r"^logbook: (LEADLINE_BOOK=\S+ )leadline (book show \w{5})$", stderr, re.MULTILINE)
+    look = f"{shown[0]} {sys.executable} -m leadline {shown[1]}"
+    said = subprocess.run(look, shell=True, capture_output=True, text=True, check=True).stdout
+    assert re.findall(r"^(?:name|status) +(\w+)$", said, re.MULTILINE) == ["demo", "ok"]
     folder = tmp_path / "leadline-demo"
     assert (result["capture"], result["report"]) == (str(folder / "capture.leadline"), str(folder / "report.html"))
     assert (folder / "report.html").stat().st_size > 10_000

@@ -105,9 +105,10 @@ class Served:
     environment: dict[str, str]
     process: subprocess.Popen[str] | None = None
     url: str = ""
+    prefix: tuple[str, ...] = ()  # words before each command line
 
     def leadline(self, *words: str, given: str | None = None) -> subprocess.CompletedProcess[str]:
-        line = [sys.executable, "-m", "leadline", *words]
+        line = [*self.prefix, sys.executable, "-m", "leadline", *words]
         return subprocess.run(line, env=self.environment, input=given, capture_output=True, text=True, timeout=PATIENCE_S)
 
     def do(self, *words: str, given: str | None = None) -> Any:
@@ -123,8 +124,8 @@ class Served:
 
     def start(self, *options: str) -> str:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "leadline", "serve", "--listen", "127.0.0.1:0", *options], env=self.environment, stdout=subprocess.PIPE,
-            stderr=open(self.book.parent / "serve.err", "a"), text=True,
+            [*self.prefix, sys.executable, "-m", "leadline", "serve", "--listen", "127.0.0.1:0", *options], env=self.environment,
+            stdout=subprocess.PIPE, stderr=open(self.book.parent / "serve.err", "a"), text=True,
         )  # fmt: skip
         assert self.process.stdout is not None
         self.url = self.process.stdout.readline().strip().rstrip("/")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -74,12 +76,34 @@ def test_what_expands_to_gigabytes_is_an_error_and_no_harm(served: Served, bomb:
     assert (shown.status, shown.header("content-type")) == (400, "text/html; charset=utf-8")
     assert BOUND[1:] in shown.text
     assert "leadline report CAPTURE" in shown.text
+    assert "GiB/2.0 GiB used" in shown.text  # DuckDB ended it, before the bound of the process did
     whole = recorded(served, WHOLE)
     differences = client.call("GET", f"/compare?one={whole}&other={uid}").json["differences"]
     assert "setting" not in {d["part"] for d in differences}  # they are not known, and the page is there all the same
     assert rss_kb(served) - before < 100_000
     assert list(served.book.glob("reports/*/*")) == []
     assert served.complaints() == ""
+
+
+SETTINGS = ", ".join(f"current_setting($${name}$$)" for name in ("memory_limit", "threads", "temp_directory"))
+BEYOND = {
+    "memory": ("len(bytearray(apart.PROCESS_MEMORY))", "MemoryError"),
+    "what is written": ("open(sys.argv[1], 'wb').truncate(apart.MOST_BYTES + 1)", "File too large"),
+    "CPU time": ("resource.getrlimit(resource.RLIMIT_CPU)[0]", str(apart.THREADS * apart.PATIENCE_S)),
+    "DuckDB": (f"memory_database().execute('select {SETTINGS}').fetchone()", "('2.0 GiB', 2, '')"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("do", "told"), BEYOND.values(), ids=list(BEYOND))
+def test_each_bound_of_a_reader_holds(do: str, told: str, tmp_path: Path) -> None:
+    script = f"""
+import resource, sys
+from leadline.capture.reader import memory_database
+from leadline.server import apart
+apart.bound("report")
+print({do})"""
+    done = subprocess.run([sys.executable, "-c", script, str(tmp_path / "file")], capture_output=True, text=True, timeout=60)
+    assert (done.stdout + done.stderr).splitlines()[-1].endswith(told), done.stderr
 
 
 def test_a_reader_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,9 @@ from leadline.book.place import Place
 from leadline.book.recorder import Recorder
 from serving import PASSWORD, Served, book, wait_until
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "ansible"))
+from replayed import SPOOLS, replay
+
 SCRIPT = 'sh -c \'for i in $(seq 1 {steps}); do echo "\\033[32mstep $i\\033[0m"; sleep 0.2; done; echo "<b>the end</b>"\''
 
 
@@ -22,6 +26,10 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         served.user("ann", "--admin")
         served.do("template", "save", "main", "steps", "--command", SCRIPT, "--about", "Counts.",
                   "--survey", '{"steps": {"kind": "int", "help": "how many", "default": 5, "most": 1000}}')  # fmt: skip
+        replay(Place(served.book), SPOOLS[1])
+        compared = ("--baseline", "echo n=10", "--variant", "echo n=9", "--metric", "n=([0-9]+)", "--better", "less", "--pairs", "6")
+        assert served.leadline("experiment", *compared).returncode == 0
+        served.do("template", "start", "main/steps", "--inputs", '{"steps": 2}')
         served.start()
         yield served
 
@@ -271,23 +279,46 @@ return [...document.querySelectorAll("main *, header *, footer *")].filter((e) =
 """
 
 
+
+def of_runs(served: Served) -> list[str]:
+    """Pages of single things: of each kind of run, of each kind of result, of a file, a host, a template, a project."""
+    client = served.client(token=served.token_of("ann"))
+
+    def newest(kind: str) -> str:
+        return str(wait_until(lambda: client.call("GET", f"/runs?kind={kind}").json["runs"], kind)[0]["uid"])
+
+    played, started, asked = newest("ansible"), newest("template"), newest("experiment")
+    results = client.call("GET", f"/runs/{played}/results?parts=true").json["results"]
+    alike = {(r["outcome"], r["part"], r["task_name"] == "Write a file"): r["n"] for r in results}
+    template = client.call("GET", f"/runs/{started}").json["run"]["template"]
+    paths = ["results", "results?host=web1&outcome=ignored", "hosts/web1/facts", "given/0", *(f"results/{n}" for n in alike.values())]
+    assert len(paths) > 12
+    return [
+        *(f"/runs/{uid}" for uid in (played, started, asked)), *(f"/runs/{played}/{path}" for path in paths), f"/runs/{started}/evidence",
+        f"/runs/{asked}/evidence", "/hosts/web1", f"/templates/{template}", "/days", "/projects/main", "/projects/main/variables",
+        "/projects/main/secrets", f"/compare?one={played}&other={started}", "/history?metric=wall_s", "/search?text=step",
+    ]  # fmt: skip
+
+
 IN_MENU = """
 const here = document.querySelector("nav [aria-current]")?.getBoundingClientRect();
 return !here || (here.left >= 0 && here.right <= innerWidth);
 """
 
 
-@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("width", [1366, 390])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_pages_fit_and_can_be_read(logged_in: Page, width: int, scheme: str) -> None:
+def test_pages_fit_and_can_be_read(logged_in: Page, served: Served, width: int, scheme: str) -> None:
     page, wrong = logged_in, []
     page.driver.execute_cdp_cmd(
         "Emulation.setDeviceMetricsOverride", {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 700}
     )
     page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]})
     try:
-        for path in PATHS:
+        for path in (*PATHS, *of_runs(served)):
             page.go(path)
+            if page.text("h1") == "Not done":
+                wrong.append((path, page.text()))
             if page.driver.execute_script("return document.documentElement.scrollWidth") > width:
                 wrong.append((path, "is wider than the window"))
             if not page.driver.execute_script(IN_MENU):

@@ -110,6 +110,11 @@ def test_a_template_is_saved_and_changed_by_its_form(client: Client) -> None:
         (SPEC | {"variant": "a | b"}, "variant has |, which is for a shell"), (SPEC | {"more": 1}, "an experiment has no more"),
         (SPEC | {"baseline": "{word} 1"}, "the program of baseline cannot be asked for"),
         (SPEC | {"margin": 2}, "margin of an experiment is no text"),
+        (SPEC | {"pairs": "{typo}"}, "typo stands in pairs, and is neither asked for nor a variable"),
+        (SPEC | {"pairs": "{word}"}, "pairs of an experiment is one value of kind int"),
+        (SPEC | {"pairs": "1{n}"}, "pairs of an experiment is one value of kind int"),
+        (SPEC | {"keep_going": "{n}"}, "keep_going of an experiment is one value of kind bool"),
+        (SPEC | {"hypothesis": "{hidden}"}, "hidden is a secret: it cannot be part of a command, which every user of the host can see"),
         (SPEC | {"variant": "x {hidden}"}, "hidden is a secret: it cannot be part of a command, which every user of the host can see"),
     ],
 )  # fmt: skip
@@ -117,6 +122,31 @@ def test_what_makes_no_experiment_is_refused(client: Client, experiment: dict[st
     survey = SURVEY | {"hidden": {"kind": "secret", "required": False}}
     answer = client.call("PUT", "/projects/main/templates/wrong", kind="experiment", survey=survey, experiment=experiment)
     assert (answer.status, answer.json["error"]["message"]) == (422, said)
+
+
+def test_answers_and_variables_stand_in_options(client: Client) -> None:
+    """Those that are not given leave the option as it is by default; and what makes no experiment is refused before it starts."""
+    survey = SURVEY | {
+        "pairs": {"kind": "int", "required": False}, "margin": {"kind": "int", "default": 5}, "go": {"kind": "bool", "default": True},
+        "why": {"kind": "str", "required": False},
+    }  # fmt: skip
+    assert client.call("PUT", "/projects/main/variables/common", values={"first": 41}).status == 200
+    options = {"pairs": "{pairs}", "margin": "{margin}%", "keep_going": "{go}", "hypothesis": "{n} is less: {why}", "seed": "{first}"}
+    template = save(client, "options-asked-for", survey=survey, experiment=SPEC | options, variables="common")
+    assert "{pairs}" in client.get(f"/templates/{template}").text
+    given = {"n": 8, "pairs": 7, "margin": 3, "go": False, "why": "-because"}
+    uid = client.call("POST", f"/templates/{template}/start", inputs=given).json["run"]
+    design = ended(client, uid)["experiment"]["design"]
+    assert {name: design[name] for name in ("pairs", "margin", "keep_going", "hypothesis", "seed")} == {
+        "pairs": 7, "margin": 0.03, "keep_going": False, "hypothesis": "8 is less: -because", "seed": 41,
+    }  # fmt: skip
+    without = client.call("POST", f"/templates/{template}/start").json["run"]
+    design = ended(client, without)["experiment"]["design"]
+    assert (design["pairs"], design["margin"], design["keep_going"], design["hypothesis"]) == (10, 0.05, True, "9 is less: ")
+    for wrong, said in (({"pairs": 0}, "pairs is not from 1 to "), ({"margin": 100}, "'100%' is not a margin")):
+        answer = client.call("POST", f"/templates/{template}/start", inputs=wrong)
+        assert (answer.status, answer.json["error"]["message"][: len(said)]) == (422, said)
+    assert client.get("/runs.json").json["waiting"] == []
 
 
 def test_a_value_that_would_be_an_option_is_refused(client: Client) -> None:

@@ -11,7 +11,6 @@ import os
 import random
 import shlex
 import signal
-import sqlite3
 import sys
 import threading
 import time
@@ -22,11 +21,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from leadline.book.place import VARIABLE, Place
+from leadline.book.store import Store
 from leadline.server.launches import KILLED_MEANWHILE
 from serving import Client, Served, serving, wait_until
 from test_live import bytes_of, events
 
 KILLS = int(os.environ.get("LEADLINE_KILLS", "6"))
+PATIENCE_S = 120 + 6 * KILLS  # five runs are asked for between two kills, and a busy machine starts three a second
 PRINTS = """
 import os, sys, time
 n = 0
@@ -37,6 +39,7 @@ while not os.path.exists({go!r}):
     time.sleep(0.002)
 print("over", n)
 """
+pytestmark = pytest.mark.timeout(300 + 20 * KILLS)
 BROKEN = (OSError, http.client.HTTPException, ValueError)
 
 
@@ -74,11 +77,13 @@ class Busy(threading.Thread):
                 time.sleep(0.01)
 
 
-def test_a_server_killed_at_any_moment(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_server_killed_at_any_moment(place: Place, tmp_path: Path) -> None:
     """What it acknowledged is there, each run that was asked for runs once and ends, and the stream that is resumed is the file."""
-    chance, folder = random.Random(11), tmp_path_factory.mktemp("killed")
-    go = folder / "go"
-    with serving(folder) as served:
+    chance, go = random.Random(11), tmp_path / "go"
+    (tmp_path / "serve.err").touch()
+    served, store = Served(tmp_path / "book", dict(os.environ) | {VARIABLE: place.variable}), Store(place)
+    try:
+        served.start()
         client = served.client()
         followed = client.call("POST", f"/templates/{save(client, 'followed', program(PRINTS.format(go=str(go))))}/start").json["run"]
         short = save(client, "short", "echo short")
@@ -107,12 +112,12 @@ def test_a_server_killed_at_any_moment(tmp_path_factory: pytest.TempPathFactory)
         busy.join(60)
         go.touch()
         assert receive() == {"status": "ok"}
-        file = (served.book / "logs" / f"{followed}.log").read_bytes()
+        file = place.log_of(followed).read_bytes()
         assert got == file
         assert file.endswith(b"over %d\n" % file.count(b"line "))
         # A server that was killed between the claim and the start of a run cannot know what was done of it: that is told, after 30 s.
-        wait_until(lambda: open_launches(served) == 0, "what was asked for", patience_s=120)
-        rows = wait_until(lambda: ended(client_of(served)), "the end of all runs", patience_s=120)
+        wait_until(lambda: open_launches(store) == 0, "what was asked for", patience_s=PATIENCE_S)
+        rows = wait_until(lambda: ended(client_of(served)), "the end of all runs", patience_s=PATIENCE_S)
         assert {row["status"] for row in rows} == {"ok"}
         asked = [row["uid"] for row in rows if row["name"] == "short"]
         assert max(Counter(asked).values(), default=1) == 1
@@ -125,15 +130,18 @@ def test_a_server_killed_at_any_moment(tmp_path_factory: pytest.TempPathFactory)
         for row in rows:
             assert client_of(served).get(f"/runs/{row['uid']}").status == 200
         assert served.do("user", "verify") == {"whole": True, "fault": ""}
-        with sqlite3.connect(served.book / "book.sqlite") as db:
-            assert db.execute("pragma integrity_check").fetchall() == [("ok",)]
-            assert db.execute("select sum(n) from run_count").fetchall() == db.execute("select count(*) from run").fetchall()
+        if place.dsn is None:
+            assert store.rows("pragma integrity_check") == [{"integrity_check": "ok"}]
+        counted = store.rows("select cast(sum(n) as bigint) as n from run_count")
+        assert counted == store.rows("select count(*) as n from run")
         assert served.complaints() == ""
+    finally:
+        served.stop()
+        store.close()
 
 
-def open_launches(served: Served) -> int:
-    with sqlite3.connect(served.book / "book.sqlite") as db:
-        return int(db.execute("select count(*) from launch where status not in ('done', 'refused')").fetchone()[0])
+def open_launches(store: Store) -> int:
+    return int(store.rows("select count(*) as n from launch where status not in ('done', 'refused')")[0]["n"])
 
 
 def client_of(served: Served) -> Client:

@@ -9,7 +9,8 @@ import json
 import shlex
 import signal
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import pytest
 from leadline.book.place import Place
 from leadline.book.recorder import Recorder
 from leadline.server.output import Follow
+from leadline.server.web import live
 from leadline.server.web.live import PIECE, as_bytes
 from serving import Client, Served, serving, wait_until
 
@@ -173,17 +175,52 @@ def test_twenty_runs_at_once_lose_no_line(served: Served) -> None:
     assert [uid for uid in asked if client.get(f"/api/v1/runs/{uid}/output").text != whole] == []
 
 
-def test_a_stream_ends_when_the_right_ends(tmp_path_factory: pytest.TempPathFactory) -> None:
+ENDS_WITHIN_S = 5
+LOST: dict[str, Callable[[Served, Client], object]] = {
+    "token revoked": lambda served, client: served.do("token", "revoke", client.token[3:13]),
+    "user disabled": lambda served, client: served.do("user", "disable", "eve"),
+    "role taken": lambda served, client: served.do("user", "role", "main", "eve", "--role", "none"),
+    "logged out": lambda served, client: client.form("/logout"),
+}
+
+
+@pytest.mark.parametrize("how", LOST)
+def test_a_stream_ends_when_the_right_ends(tmp_path_factory: pytest.TempPathFactory, how: str) -> None:
     with serving(tmp_path_factory.mktemp("revoked")) as served:
         uid = begin(served.client(), "endless", "import time\nprint('begun')\ntime.sleep(60)")
         served.user("ann", "--admin")
-        token = served.token_of("ann")
-        stream = events(served.client(token=token).stream(f"/api/v1/runs/{uid}/stream"))
+        served.user("eve")
+        served.do("user", "role", "main", "eve", "--role", "viewer")
+        client = served.client() if how == "logged out" else served.client(token=served.token_of("eve"))
+        if how == "logged out":
+            assert client.log_in("eve").status == 303
+        stream = events(client.stream(f"/api/v1/runs/{uid}/stream"))
         assert bytes_of(next(stream)) == b"begun\n"
-        served.do("token", "revoke", token[3:13])
+        LOST[how](served, client)
+        began = time.monotonic()
         assert json.loads(next(stream)["data"]) == {"status": "refused"}
+        assert time.monotonic() - began < ENDS_WITHIN_S
         assert next(stream, None) is None
         served.do("template", "cancel", uid)
+
+
+def test_a_right_that_has_ended_ends_a_stream_that_never_catches_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert live.RIGHTS_S < ENDS_WITHIN_S - 1
+    monkeypatch.setattr(live, "RIGHTS_S", 0.0)
+    place = Place(tmp_path / "book")
+    place.make()
+    place.log_of("0" * 12).write_bytes(b"y\n" * (20 * PIECE))
+    asked = list[int]()
+
+    async def may_see() -> str | None:
+        asked.append(len(asked))
+        return "running" if len(asked) < 3 else None
+
+    async def read() -> list[object]:
+        return [piece async for piece in live.pieces(Follow("0" * 12, place, 0, True, False), may_see)]
+
+    received = asyncio.run(read())
+    assert (len(received), received[-1]) == (3, "refused")
 
 
 def test_a_reader_that_does_not_read_takes_no_memory(served: Served) -> None:

@@ -44,6 +44,7 @@ PLANTED = "planted-7f3a-secret"
 MINE, THEIRS = "alpha", f"{MARK}-beta"
 NEVER = {"project": "nowhere", "n": 97, "name": "never", "host": "never", "secret": "never", "key": "never", "group": "never"}
 LISTENS_S = 0.3  # to a stream that does not end
+NUMBERS = {"run.result": 7, "run.given": 0}  # of what is numbered otherwise than files that a run made
 UID, PREFIX = "zzzzzzzzzzzz", "zzzzzzzzzz"
 RUNS = ("run", "one", "other", "parent", "after")
 NOTED = (("session", "used"), ("token", "used"))  # columns
@@ -195,11 +196,12 @@ class World:
         with self.store.writing() as db:
             db.execute("update launch set status = 'done' where uid = ?", (uid,))
         recorder = Recorder(self.place, uid)
-        recorder.begin("ansible", f"{word}-load", ["echo", word], labels={f"{word}-label": word}, inputs={"q": word})
-        recorder.summary(f"a summary {word}")
-        self.place.log_of(uid).write_text(f"needle {word}\n")
         file = self.place.root.parent / f"{word}.txt"
         file.write_text(word)
+        given = {"labels": {f"{word}-label": word}, "inputs": {"q": word}, "files": [str(file)]}
+        recorder.begin("ansible", f"{word}-load", ["echo", word], **given)
+        recorder.summary(f"a summary {word}")
+        self.place.log_of(uid).write_text(f"needle {word}\n")
         recorder.artifact("file", os.path.realpath(file))
         recorder.end(0)
         ingest(self.place, self.store)
@@ -317,8 +319,8 @@ def given_to(described: Mapping[str, Any], of: Mapping[str, Any], *, new_names: 
     values = {name: of_schema(name, inputs[name][0]) for name in inputs if name in wanted}
     for name in ids & (values.keys() | {"template", "project", "host", "label", "parent", "after", "text"}):
         values[name] = of["run" if name in RUNS else name]
-    if described["operationId"] in ("run.result",):
-        values["n"] = 7
+    if (number := NUMBERS.get(described["operationId"])) is not None:
+        values["n"] = number
     return values, ids
 
 
@@ -458,7 +460,7 @@ async def crawl_pages(world: World, caller: Caller) -> None:
         for of in (world.mine, world.theirs, {key: never(key) for key in world.mine}):
             address = page.path
             for key in names:
-                address = address.replace("{" + key + "}", str(7 if key == "n" else of[key]))
+                address = address.replace("{" + key + "}", str(NUMBERS[page.operation] if key == "n" else of[key]))
             answer = await world.ask("GET", address + twin, caller)
             check(answer, (address, twin))
             left = without(answer.body, {key: of[key] for key in names})

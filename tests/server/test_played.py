@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 import sqlite3
 import sys
@@ -52,6 +53,51 @@ def test_the_page_of_a_run_has_plays_tasks_results_and_places(served: Served, ui
         assert name in words, name
     for place in ("/srv/shop/site.yml:9", "/srv/shop/site.yml:77"):
         assert place in words
+
+
+def test_files_are_shown_as_they_were_and_tasks_lead_to_their_lines(served: Served, uids: list[str]) -> None:
+    client = served.client()
+    files = client.get(f"/runs/{uids[0]}.json").json["run"]["files"]
+    n = [file["path"] for file in files].index("/srv/shop/site.yml")
+    assert f'href="/runs/{uids[0]}/given/{n}#L77">/srv/shop/site.yml:77</a>' in client.get(f"/runs/{uids[0]}").text
+    answer = client.call("GET", f"/runs/{uids[0]}/given/{n}").json
+    last = client.call("GET", f"/runs/{uids[0]}/results?host=db1").json["results"][-1]
+    assert f'href="/runs/{uids[0]}/given/{n}#L77">/srv/shop/site.yml:77</a>' in client.get(f"/runs/{uids[0]}/results/{last['n']}").text
+    assert (answer["path"], answer["hash"]) == ("/srv/shop/site.yml", files[n]["hash"])
+    page = client.get(f"/runs/{uids[0]}/given/{n}").text
+    shown = re.findall(r'<a class="line" id="L(\d+)" href="#L\1">\1</a>(.*)$', page, re.MULTILINE)
+    assert [html.unescape(line) for _, line in shown] == answer["text"].removesuffix("\n").split("\n")
+    assert "name: Go on" in shown[76][1]
+    assert client.call("GET", f"/runs/{uids[0]}/given/{len(files)}").status == 404
+    assert [secret for secret in SECRETS if secret in page] == []
+
+
+def test_every_link_of_every_result_leads_somewhere(served: Served, uids: list[str]) -> None:
+    """Also of hosts that gathered no facts, or were not reached."""
+    client, links = served.client(), set[str]()
+    for result in client.call("GET", f"/runs/{uids[0]}/results?parts=true").json["results"]:
+        page = client.get(f"/runs/{uids[0]}/results/{result['n']}")
+        links |= {link.partition("#")[0] for link in Text(page.text).loads}
+    assert {f"/hosts/{host}" for host in HOSTS} <= links
+    assert {link: status for link in sorted(links) if (status := client.get(link).status) not in (200, 303)} == {}
+
+
+def test_a_list_of_results_that_ends_too_early_says_so(served: Served, uids: list[str]) -> None:
+    client, path = served.client(), f"/runs/{uids[0]}/results"
+    every = client.call("GET", path).json
+    assert (len(every["results"]), every["more"]) == (sum(sum(task[4].values()) for task in TASKS), False)
+    assert "These are the first" not in client.get(path).text
+    page = client.get(f"{path}?limit=3&host=web1").text
+    assert "These are the first 3." in page
+    assert len(re.findall(r'data-name="Task"', page)) == 3
+    [link] = re.findall(r'href="(\?[^"]*limit=100000[^"]*)"', page)
+    rest = client.get(path + html.unescape(link)).text
+    assert len(re.findall(r'data-name="Task"', rest)) == len(client.call("GET", f"{path}?host=web1").json["results"])
+
+
+def test_values_that_a_run_kept_are_shown(served: Served, uids: list[str]) -> None:
+    for path in (f"/runs/{uids[0]}", f"/api/v1/runs/{uids[0]}/export"):
+        assert "Values that it kept rows 23" in " ".join(Text(served.client().get(path).text).words).replace("name host value ", ""), path
 
 
 def test_hosts_are_pages_across_runs(served: Served, uids: list[str]) -> None:

@@ -22,8 +22,11 @@ from urllib.parse import urlsplit
 import pytest
 from leadline.book.ingest import ingest
 from leadline.book.place import VARIABLE, Place, find_place
+from leadline.book.query import STATUSES
 from leadline.book.spool import as_json, new_uid
 from leadline.book.store import Store
+from leadline.server.prometheus import MOST_KINDS
+from leadline.server.runs import ENDED
 from serving import PASSWORD, Client, Served, book, wait_until
 from test_pages import elements
 
@@ -97,7 +100,7 @@ def pages(served: Served, client: Client, uid: str) -> list[str]:
     found = [
         "/runs", f"/runs/{uid}", f"/runs/{uid}/results", "/search?text=gnp", f"/compare?one={uid}&other={queued}", "/history?metric=wall_s",
         f"/runs/{uid}/hosts/h1/facts", "/templates", f"/templates/{template}", "/schedules", "/hooks", "/tokens", "/projects", "/users",
-        "/audit", "/days",
+        "/audit", "/days", f"/runs/{uid}/given/0", f"/runs/{uid}/evidence",
         f"/runs/{queued}", f"/runs?label=k%3D{MARK}", f"/api/v1/runs/{uid}/export",
     ]  # fmt: skip
     return found + [f"/runs/{uid}/results/{result['n']}" for result in results]
@@ -145,6 +148,10 @@ def test_metrics_hold_against_kinds_of_any_name(served: Served, run: str) -> Non
     client = served.client(token=served.token_of("ann"))
     wait_until(lambda: len(client.call("GET", "/runs?host=h&limit=100").json["runs"]) == 20, "the runs")
     lines = client.get("/metrics").text.splitlines()
+    kinds = {found[1] for line in lines if (found := re.match(r'leadline_runs_total\{kind="((?:[^"\\\n]|\\[\\"n])*)"', line))}
+    assert (len(kinds), "other" in kinds) == (MOST_KINDS + 1, True)
+    # A series of each kind and status, and fewer than 20 others.
+    assert len(kinds) * len({*STATUSES, *ENDED}) + 20 < 200
     assert len(lines) < 200
     for line in lines:
         if not line.startswith("# "):

@@ -31,7 +31,7 @@ LEAST = {
     "run.list": (ANYONE, ""), "run.days": (ANYONE, ""), "run.search": (ANYONE, ""), "run.compare": ("viewer", "run"),
     "run.show": ("viewer", "run"),
     "run.log": ("viewer", "run"), "run.output": ("viewer", "run"), "run.stream": ("viewer", "run"), "run.file": ("viewer", "run"),
-    "run.report": ("viewer", "run"),
+    "run.report": ("viewer", "run"), "run.verify": ("viewer", "run"), "run.given": ("viewer", "run"),
     "run.playbook": ("viewer", "run"), "run.results": ("viewer", "run"), "run.result": ("viewer", "run"), "run.facts": ("viewer", "run"),
     "run.hosts": (ANYONE, ""), "run.host": ("viewer", "run"),
     "run.label": ("runner", "run"), "run.pin": ("editor", "run"), "run.export": ("viewer", "run"),
@@ -127,10 +127,10 @@ class World:
         """A run of the template that has ended, with output, a file and a capture that is gone."""
         uid = self.asked(template, status="done")
         recorder = Recorder(self.place, uid)
-        recorder.begin("template", "granted", ["true"], labels={"needle": uid})
-        self.place.log_of(uid).write_text(f"needle {uid}\n")
         file = self.place.root.parent / f"{uid}.txt"
         file.write_text("made\n")
+        recorder.begin("template", "granted", ["true"], labels={"needle": uid}, files=[str(file)])
+        self.place.log_of(uid).write_text(f"needle {uid}\n")
         recorder.artifact("file", os.path.realpath(file))
         recorder.artifact("capture", self.capture)
         recorder.end(0)
@@ -182,6 +182,8 @@ class World:
         }  # fmt: skip
         if name in ("template.cancel", "template.rerun", "template.approve"):
             made["run"] = self.asked(self.template)
+        if name == "run.given":
+            made["n"] = 0
         if name in ("run.playbook", "run.results", "run.result", "run.facts"):
             made |= {"run": self.played, "host": "web1", "n": 7}
         if name in ("schedule.set", "schedule.delete"):
@@ -299,7 +301,8 @@ def test_what_one_may_not_see_is_in_no_list_search_page_or_figure(world: World, 
         page = client.get(path).text
         assert [uid for uid in hidden if uid in page] == [], path
     for uid in hidden:
-        for path in ("", "/log", "/output", "/stream", f"/files/{world.numbers['file']}", f"/files/{world.numbers['capture']}/report"):
+        of_files = (f"/files/{world.numbers['file']}", f"/files/{world.numbers['capture']}/report")
+        for path in ("", "/log", "/output", "/stream", *of_files, "/export", "/evidence", "/given/0", "/results", "/playbook"):
             assert client.call("GET", f"/runs/{uid}{path}").status == 404, path
         assert client.call("GET", f"/compare?one={world.run}&other={uid}").status == 404
         assert client.get(f"/runs/{uid}").status == 404

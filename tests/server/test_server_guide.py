@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from conftest import is_running, no_oracle
-from serving import Served, book
+from serving import Served, book, wait_until
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "team.md"
 
@@ -58,6 +58,30 @@ def test_the_unit_runs_as_an_ordinary_user_and_leaves_runs_alone() -> None:
     service = dict(unit["Service"])
     assert (service["user"], service["killmode"]) == ("leadline", "process")
     assert service["execstart"].split() == ["/usr/bin/env", "leadline", "serve"]
+
+
+WITHOUT_RIGHTS = ("setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs")
+
+
+def test_an_ordinary_user_needs_nothing_else(tmp_path: Path) -> None:
+    """Where the tests run as root, with no right that an ordinary user has not."""
+    with book(tmp_path) as served:
+        served.prefix = WITHOUT_RIGHTS if os.geteuid() == 0 else ()
+        served.user("ann", "--admin")
+        served.do("secret", "key")
+        served.start()
+        assert served.process is not None
+        status = Path(f"/proc/{served.process.pid}/status").read_text()
+        assert re.findall(r"^Cap(?:Prm|Eff|Bnd):\t(\w+)$", status, re.MULTILINE)[:2] == ["0" * 16] * 2
+        client = served.client(token=served.token_of("ann"))
+        command = "sh -c 'echo begun; sleep 1000 & sleep 1000'"
+        template = client.call("PUT", "/projects/main/templates/naps", command=command).json["template"]
+        uid = client.call("POST", f"/templates/{template}/start").json["run"]
+        wait_until(lambda: client.get(f"/api/v1/runs/{uid}/output").text == "begun\n", "its output")
+        assert client.call("POST", f"/runs/{uid}/cancel").status == 200
+        wait_until(lambda: client.call("GET", f"/runs/{uid}").json["run"]["status"] == "cancelled", "its end")
+        assert client.call("GET", f"/runs/{uid}/export").status == 200
+        assert served.complaints() == ""
 
 
 def test_a_server_in_the_background_is_found_and_stopped_by_its_own_process(tmp_path: Path) -> None:

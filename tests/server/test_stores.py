@@ -113,6 +113,25 @@ def test_users_roles_tokens_and_secrets(team: Team) -> None:
     assert [e["outcome"] for e in team.do("user.audit", limit=1000)["entries"]].count("refused") == 1
 
 
+FORGED = [
+    ("delete from audit where n = 2", "row 2 is missing"), ("delete from audit where n = 3", "rows after 2 are missing"),
+    ("delete from audit", "rows after 0 are missing"), ("update audit set account = 'bob' where n = 1", "row 1 was changed"),
+    ("update audit set prev = '' where n = 3", "row 3 was changed"),
+    ("insert into audit select 4, ts, account, token, address, operation, object, detail_json, outcome, hash, prev from audit where n = 3",
+     "row 4 was changed"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("sql", "fault"), FORGED)
+def test_a_row_of_the_audit_that_was_deleted_changed_or_added_is_named(team: Team, sql: str, fault: str) -> None:
+    for name in ("ann", "bob", "carl"):
+        team.do("user.create", user=name, password=PASSWORD, admin=True)
+    assert team.do("user.verify") == {"whole": True, "fault": ""}
+    with team.store.writing() as db:
+        db.execute(sql)
+    assert team.do("user.verify") == {"whole": False, "fault": fault}
+
+
 def test_to_revoke_a_token_revokes_what_was_made_with_it(team: Team) -> None:
     team.do("user.create", user="ann", password=PASSWORD, admin=True)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hmac
 import re
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,7 +16,7 @@ import pytest
 from leadline.book.place import Place
 from leadline.book.store import Store
 from leadline.errors import LeadlineError
-from leadline.server import accounts, login, passwords
+from leadline.server import accounts, hooks, login, passwords, totp
 from leadline.server.operation import Refused, perform
 from leadline.server.passwords import TRIES, Throttle
 from leadline.server.rights import OWNER, Caller
@@ -132,6 +134,29 @@ def old_passwords(served: Served) -> list[int]:
     last = client.call("PUT", "/users/ann/password", old_password=PASSWORD, **wanted)
     assert int(last.header("retry-after")) > 60
     return [answer.status for answer in [*answers, last]]
+
+def test_secrets_are_compared_in_constant_time(store: Store, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that a request has: a token, the signature of a hook, a code."""
+    compared, real = list[object](), hmac.compare_digest
+    monkeypatch.setattr(hmac, "compare_digest", lambda one, other: compared.append(other) or real(one, other))
+
+    def do(operation: str, **given: Any) -> Any:
+        return perform(BY_NAME[operation], OWNER, store, place, given)
+
+    token = str(do("token.create", name="t", user="bob")["token"])
+    wrong = token[:-1] + ("x" if token[-1] != "x" else "y")
+    assert login.caller_of_token(store, wrong, "") is None
+    assert len(compared) == 1
+    do("secret.key")
+    do("secret.set", project="main", secret="k", value="the key of a hook")
+    template = do("template.save", project="main", name="t", command="true")["template"]
+    hook = do("hook.start", project="main", name="in", template=template, secret="k")["hook"]
+    sent = {"x-leadline-timestamp": str(int(time.time())), "x-leadline-signature": "sha256=" + "0" * 64}
+    assert refused(lambda: hooks.receive(place, store, hook, sent, b"{}", "")) == 403
+    assert [str(one, "ascii") if isinstance(one, bytes) else one for one in compared[1:]] == [sent["x-leadline-signature"]]
+    assert totp.step_of(b"secret", "000000", 59) is None
+    assert len(compared) > 3
+
 
 def test_no_password_is_written_in_the_program() -> None:
     """No account, password or token comes with it: what looks like one is a name, an example or a hint."""

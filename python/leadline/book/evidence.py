@@ -119,9 +119,10 @@ def _experiment(book: Book, run: dict[str, Any]) -> Iterator[Check]:
     row = rows[0]
     legs = book.store.rows("select * from experiment_leg where run = ? order by part, n", (run["id"],))
     runs = {leg["leg"]: book.details(book.find(leg["leg"])) for leg in legs if _is_there(book, leg["leg"])}
-    yield Check(uid, "design", row["seal"][:16], *_of_design(uid, row, legs, runs))
+    parts = {leg: run for leg, run in runs.items() if run["parent"] == uid}
+    yield Check(uid, "design", row["seal"][:16], *_of_design(uid, row, legs, parts))
     for leg in legs:
-        said = _of_leg(book, read_design(row["design_json"]), leg, runs.get(leg["leg"]))
+        said = _of_leg(book, uid, read_design(row["design_json"]), leg, runs.get(leg["leg"]))
         if said is not None:
             yield Check(uid, "leg", f"{leg['part']} {leg['n'] + 1}, run {leg['leg'][:5]}", *said)
     if row["verdict"] is not None:
@@ -151,10 +152,12 @@ def _of_design(uid: str, row: dict[str, Any], legs: list[dict[str, Any]], runs: 
     return ("ok",)
 
 
-def _of_leg(book: Book, design: dict[str, Any], leg: dict[str, Any], run: dict[str, Any] | None) -> State | None:
-    """None where the value is that of its run, or the run was pruned."""
+def _of_leg(book: Book, uid: str, design: dict[str, Any], leg: dict[str, Any], run: dict[str, Any] | None) -> State | None:
+    """None where the value is that of its run, or the run was pruned. Of a run that is none of its parts, nothing is said."""
     if run is None:
         return None if leg["part"] != "leg" else ("not known", "its run is not in the book any more")
+    if run["parent"] != uid:
+        return "changed", "its run is no part of this experiment"
     if leg["part"] == "leg" and leg["side"] != ("baseline" if design["order"][leg["n"] : leg["n"] + 1] == "B" else "variant"):
         return "changed", f"it is of the {leg['side']}, which the order does not say"
     if leg["value"] is None:

@@ -102,10 +102,12 @@ def _playbook(book: Book, run: dict[str, Any]) -> list[Table]:
     tasks = [[t["n"], t["name"], t["action"], t["place"], t["results"]] for t in query.tasks(book, run)]
     shown = query.results(book, run, parts=("result", "item", "retry"))
     results = [[r["task_name"], r["host"], r["item"] or "", r["outcome"], _plain(r["message"] or "")] for r in shown]
+    kept = [[r["key"], r["host"], _named(r["key"], query.text_of(r["value"]))] for r in query.records(book, run)]
     return [
         ("hosts", "Hosts", ["host", *TOTALS], hosts),
         ("tasks", "Tasks", ["", "task", "action", "place", "results"], tasks),
         ("results", "Results", ["task", "host", "item", "outcome", "message"], results),
+        ("records", "Values that it kept", ["name", "host", "value"], kept),
     ]
 
 

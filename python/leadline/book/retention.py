@@ -22,12 +22,15 @@ AT_ONCE = 1000  # runs of a transaction: others may write in between
 @dataclass(frozen=True)
 class Retention:
     """Runs that any of these names are removed. before: us since 1970, those that began earlier; most_runs: all but the newest;
-    most_bytes: the oldest, until the outputs of the others take no more. keep_failed: those that did not end well stay."""
+    most_bytes: the oldest, until the outputs of the others take no more. keep_failed: those that did not end well stay. kind, project:
+    only runs of these are looked at, and counted."""
 
     before: int | None = None
     most_runs: int | None = None
     most_bytes: int | None = None
     keep_failed: bool = False
+    kind: str | None = None
+    project: str | None = None
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,7 @@ def _chosen(book: Book, wanted: Retention) -> Iterator[tuple[int, str]]:
     """Id and uid of each run to remove."""
     kept_bytes = 0
     baselines = {row["baseline"] for row in book.store.rows("select baseline from template where baseline is not null")}
-    for number, row in enumerate(each_newest(book.store, Filter()), 1):
+    for number, row in enumerate(each_newest(book.store, Filter(kind=wanted.kind, project=wanted.project)), 1):
         kept = row["pinned"] or row["status"] == "running" or row["uid"] in baselines
         stays = kept or (wanted.keep_failed and row["status"] in ("failed", "lost"))
         size = (row["log_bytes"] or 0) if wanted.most_bytes is not None else 0

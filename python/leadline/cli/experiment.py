@@ -6,11 +6,16 @@ import os
 import secrets
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from leadline.errors import LeadlineError
+
+if TYPE_CHECKING:
+    from leadline.book.supervisor import Request
+
+WORSE, NOT_KNOWN = 1, 3  # exit codes, where asked for
 
 
 @click.command(
@@ -21,6 +26,7 @@ Examples:
   leadline experiment --baseline 'pgbench -T 20 -M simple' \\
     --variant 'pgbench -T 20 -M prepared' --metric 'tps = ([0-9.]+)' \\
     --better more --prepare 'psql -c checkpoint' --pairs 12
+  leadline experiment --baseline ./old --variant ./new --exit-code && ./ship
   leadline book show last""",
 )
 @click.option("--baseline", required=True, metavar="CMD", help="Command that the other is compared with.")
@@ -40,8 +46,10 @@ Examples:
 @click.option("--keep-going", is_flag=True, default=None, help="Leave out pairs in which a leg fails, instead of ending.")
 @click.option("--name", default="experiment", show_default=True, metavar="NAME", help="Name of the run.")
 @click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="A label to find it by; may be given more than once.")
+@click.option("--detach", is_flag=True, help="Return at once: it goes on without this terminal. Prints the id of its run.")
+@click.option("--exit-code", is_flag=True, help="Exit with 1 if the variant is worse, and with 3 if the verdict does not say.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def command(name: str, labels: tuple[str, ...], as_json: bool, **given: Any) -> int:
+def command(name: str, labels: tuple[str, ...], detach: bool, exit_code: bool, as_json: bool, **given: Any) -> int:
     """Compare two commands in pairs of runs, and say what may be said.
 
     Commands are divided into words as by a shell, but no shell runs them. Each leg is a run of the logbook. The legs are interleaved:
@@ -50,12 +58,16 @@ def command(name: str, labels: tuple[str, ...], as_json: bool, **given: Any) -> 
     the verdict says which try this is.
 
     The verdict is from the ratios of the pairs (Hodges-Lehmann estimate, 95 % interval by signed ranks): faster, slower, less or more;
-    equivalent, if the whole interval is within the margin; else inconclusive. A leg that fails ends the experiment.
+    equivalent, if the whole interval is within the margin; else inconclusive. A leg that fails ends the experiment, with exit code 2.
+
+    With --exit-code, better and equivalent are 0, worse is 1, and inconclusive or no verdict is 3.
     """
     from leadline.book.experiments.design import make
     from leadline.book.experiments.perform import JOIN
     from leadline.book.place import find_place
 
+    if detach and exit_code:
+        raise LeadlineError("usage", "a detached experiment has no verdict yet", hint="give one of --detach and --exit-code")
     uid = os.environ.pop(JOIN, "")
     if uid == "" and given["seed"] is None:
         given["seed"] = secrets.randbelow(10**9)
@@ -63,14 +75,19 @@ def command(name: str, labels: tuple[str, ...], as_json: bool, **given: Any) -> 
     place = find_place()
     if place is None:
         raise LeadlineError("usage", "the book is off (LEADLINE_BOOK=off)", hint="an experiment is registered before it begins")
-    if not uid:
-        return _recorded(design, name, labels, as_json)
-    return _perform(design, place, uid, name, as_json)
-
-
-def _recorded(design: Any, name: str, labels: tuple[str, ...], as_json: bool) -> int:
-    """Runs the experiment as a run of the book: the same command, with the uid of that run."""
+    if uid:
+        return _perform(design, place, uid, name, as_json)
+    request = _as_run(design, name, labels, as_json)
+    if detach:
+        return _detached(request, as_json)
     from leadline.book.command import run_request
+
+    code = run_request(request)
+    return _code_of(place, request.uid) if exit_code and code == 0 else code
+
+
+def _as_run(design: Any, name: str, labels: tuple[str, ...], as_json: bool) -> Request:
+    """The experiment as a run of the book: the same command, with the uid of that run."""
     from leadline.book.experiments.design import hide
     from leadline.book.experiments.perform import JOIN
     from leadline.book.spool import new_uid
@@ -82,11 +99,34 @@ def _recorded(design: Any, name: str, labels: tuple[str, ...], as_json: bool) ->
     line = [*options, f"--name={name}", *(["--json"] if as_json else [])]
     shown = [f"--{word}={hide(getattr(design, word))}" if word in ("baseline", "variant", "prepare") else option
              for option in options for word in [option[2:].partition("=")[0]]]  # fmt: skip
-    request = Request(
+    return Request(
         [sys.executable, "-m", "leadline", "experiment", *line], uid, "experiment", name, env={JOIN: uid},
         labels={key: value or "" for key, value in labels_of(labels)}, shown=["leadline", "experiment", *shown],
     )  # fmt: skip
-    return run_request(request)
+
+
+def _detached(request: Request, as_json: bool) -> int:
+    from leadline.book.command import start
+    from leadline.output import to_json
+
+    uid = start(request)
+    click.echo(to_json({"run": uid}) if as_json else uid)
+    click.echo(f"next: leadline book log {uid[:5]} --follow", err=True)
+    return 0
+
+
+def _code_of(place: Any, uid: str) -> int:
+    """What the verdict of an experiment that has ended well says of the variant."""
+    from leadline.book.query import Book
+
+    book = Book(place)
+    try:
+        rows = book.store.rows("select e.verdict, e.good from experiment e join run r on r.id = e.run where r.uid = ?", (uid,))
+    finally:
+        book.close()
+    if not rows or rows[0]["good"] is None:
+        return 0 if rows and rows[0]["verdict"] == "equivalent" else NOT_KNOWN
+    return 0 if rows[0]["good"] else WORSE
 
 
 def _perform(design: Any, place: Any, uid: str, name: str, as_json: bool) -> int:

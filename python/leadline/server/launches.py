@@ -44,7 +44,9 @@ def ask_for(
     if spec["kind"] == "ansible":
         survey.filled_options(spec["ansible"], values)
     elif spec["kind"] == "experiment":
-        survey.filled_commands(spec["experiment"], values)
+        from leadline.book.experiments.design import make
+
+        make(survey.filled_experiment(spec["experiment"], values))
     else:
         survey.filled(spec["command"], values)
     uid = new_uid()

@@ -131,6 +131,16 @@ def _report(call: Call, inputs: dict[str, Any]) -> Page:
     return Page(fd, f"{Path(row['path']).stem}.html", os.fstat(fd).st_size)
 
 
+def _verify(call: Call, _inputs: dict[str, Any]) -> Any:
+    from leadline.book.evidence import DIFFERS
+
+    run = call.found
+    if run["id"] is None or run["status"] not in ENDED:
+        raise LeadlineError("usage", f"run {run['uid']} has not ended")
+    checks = apart.verified(call.place, run["uid"])
+    return {"run": run["uid"], "checks": checks, "differing": sum(check["state"] in DIFFERS for check in checks)}
+
+
 def report_page(place: Place, uid: str, artifact: dict[str, Any]) -> Path:
     """The report of a capture that a run made: made once for each state of it, and kept for the newest."""
     import hashlib
@@ -202,4 +212,8 @@ OPERATIONS = (
         command="report",
         slow=True,
     ),
-)
+    Operation(
+        "run.verify", "GET", "/runs/{run}/evidence", "viewer", "run", "Check that what a run made and printed was not changed since.",
+        _verify, (RUN,), rows="checks", columns=("what", "name", "state", "detail"), command="book verify", slow=True,
+    ),
+)  # fmt: skip

@@ -11,7 +11,7 @@ from leadline.book.store import Store
 from leadline.errors import LeadlineError
 from leadline.server.operation import Call, Input, Operation
 from leadline.server.output import report_page
-from leadline.server.runs import ENDED, RUN
+from leadline.server.runs import ENDED, GIVEN, RUN
 
 OUTCOMES = ("ok", "changed", "failed", "ignored", "rescued", "skipped", "unreachable")
 
@@ -46,15 +46,19 @@ def _results(call: Call, inputs: dict[str, Any]) -> Any:
 
     parts = ("result", "item", "retry") if inputs["parts"] else ("result",)
     found = query.results(
-        book_of(call), _run(call), task=inputs["task"], host=inputs["host"], outcome=inputs["outcome"], parts=parts, limit=inputs["limit"]
-    )
-    return {"run": call.found["uid"], "results": found}
+        book_of(call), _run(call), task=inputs["task"], host=inputs["host"], outcome=inputs["outcome"], parts=parts,
+        limit=inputs["limit"] + 1,
+    )  # fmt: skip
+    return {"run": call.found["uid"], "results": found[: inputs["limit"]], "more": len(found) > inputs["limit"]}
 
 
 def _result(call: Call, inputs: dict[str, Any]) -> Any:
     from leadline.book.ansible import query
 
-    return {"result": query.result(book_of(call), _run(call), inputs["n"])}
+    found = query.result(book_of(call), _run(call), inputs["n"])
+    files = [file["path"] if file["kept"] else None for file in call.rows(GIVEN, call.found["id"])]
+    file, _, line = found["place"].rpartition(":")
+    return {"result": found | {"given": files.index(file) if line.isdecimal() and file in files else None}}
 
 
 def _facts(call: Call, inputs: dict[str, Any]) -> Any:

@@ -199,6 +199,11 @@ def _line_with(place: Place, uid: str, text: bytes, until: float) -> tuple[tuple
 
 # --- one run
 
+# Files that it was given, in the order by which they are numbered; kept: whether their text is there.
+GIVEN = """
+    select f.path, f.size, f.modified, f.hash, case when c.hash is null then 0 else 1 end as kept
+    from run_file f left join content c on c.hash = f.hash where f.run = ? order by f.path"""
+
 
 def _show(call: Call, _inputs: dict[str, Any]) -> Any:
     return {"run": details(call, call.found)}
@@ -221,7 +226,7 @@ def details(call: Call, row: dict[str, Any]) -> dict[str, Any]:
         ("select key, value from label where run = ? order by key", of),
         ("select name, value from metric where run = ? order by name", of),
         ("select n, kind, path, size, hash from artifact where run = ? order by n", of),
-        ("select path, size, modified, hash from run_file where run = ? order by path", of),
+        (GIVEN, of),
         ("select * from run where parent = ? order by started, id limit 1000", (row["uid"],)),
         ("select body from content where hash = ?", (row["facts"],)),
         ("select name, project, template from run where uid = ?", (row["parent"],)),
@@ -230,6 +235,7 @@ def details(call: Call, row: dict[str, Any]) -> dict[str, Any]:
         from leadline.book.experiments.query import experiment
 
         out["experiment"] = experiment(call.store, row, lambda other: _seen(call, other))
+    out["files"] = [file | {"kept": bool(file["kept"])} for file in out["files"]]
     out["labels"] = {r["key"]: r["value"] for r in labels}
     out["metrics"] = {r["name"]: r["value"] for r in metrics}
     out["children"] = [brief(r) for r in children if _seen(call, r)]
@@ -237,6 +243,18 @@ def details(call: Call, row: dict[str, Any]) -> dict[str, Any]:
     if parents and _seen(call, parents[0]):
         out["parent_name"] = parents[0]["name"]
     return out
+
+
+def _given(call: Call, inputs: dict[str, Any]) -> Any:
+    files = call.rows(GIVEN, call.found["id"])
+    if inputs["n"] >= len(files):
+        raise LeadlineError("not_found", f"run {call.found['uid']} was not given a file {inputs['n']}", hint="leadline book show")
+    file = files[inputs["n"]]
+    text = call.one("select body from content where hash = ?", file["hash"])
+    if text is None:
+        raise LeadlineError("not_found", "the text of this file was not kept", hint="the text of files up to 64 kB is", where=file["path"])
+    about = {name: file[name] for name in ("path", "size", "modified", "hash")}
+    return {"run": call.found["uid"], "n": inputs["n"], **about, "text": text["body"]}
 
 
 def _seen(call: Call, row: dict[str, Any]) -> bool:
@@ -328,6 +346,10 @@ OPERATIONS = (
         command="book days",
     ),
     Operation("run.show", "GET", "/runs/{run}", "viewer", "run", "Show one run.", _show, (RUN,), command="book show"),
+    Operation(
+        "run.given", "GET", "/runs/{run}/given/{n}", "viewer", "run", "Show the text of a file as a run was given it.", _given,
+        (RUN, Input("n", "number of the file among those that the run was given", "int", least=0)), command="book show",
+    ),
     Operation(
         "run.label",
         "PUT",

@@ -78,7 +78,7 @@ def _of_experiment(uid: str, spec: Mapping[str, Any], name: str, values: dict[st
     from leadline.book.experiments.design import make
     from leadline.book.experiments.perform import JOIN
 
-    asked = survey.filled_commands(spec["experiment"], dict.fromkeys(spec["survey"]) | values)
+    asked = survey.filled_experiment(spec["experiment"], dict.fromkeys(spec["survey"]) | values)
     seed = {"seed": randbelow(10**9)} if asked.get("seed") is None else {}
     words = ["experiment", *make(asked | seed).as_options(), f"--name={name}"]
     request = _request(uid, "experiment", [sys.executable, "-m", "leadline", *words], name, values, secrets)

@@ -100,25 +100,25 @@ def filled(words: Sequence[str], values: Mapping[str, Any]) -> list[str]:
 ASKED_FOR = ("limit", "tags", "skip_tags", "check", "diff", "forks", "verbosity")  # options of a playbook that a value may stand in
 
 
-def filled_options(options: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of a playbook with {name} replaced; one that is only {name} becomes the value itself, or is left out."""
+def filled_options(options: Mapping[str, Any], values: Mapping[str, Any], names: Sequence[str] = ASKED_FOR) -> dict[str, Any]:
+    """Options with {name} replaced; one that is only {name} becomes the value itself, or is left out."""
     out = dict(options)
-    for key in ASKED_FOR:
+    for key in names:
         word = out.get(key)
-        if isinstance(word, str) and (names := _PLACEHOLDER.findall(word)):
-            alone = word == f"{{{names[0]}}}" and names[0] in values
-            out[key] = values[names[0]] if alone and not isinstance(values[names[0]], str) else "".join(filled([word], values))
+        if isinstance(word, str) and (found := _PLACEHOLDER.findall(word)):
+            alone = word == f"{{{found[0]}}}" and found[0] in values
+            out[key] = values[found[0]] if alone and not isinstance(values[found[0]], str) else "".join(filled([word], values))
     return {key: value for key, value in out.items() if value is not None}
 
 
-COMMANDS = ("baseline", "variant", "prepare")  # of an experiment: a value may stand in them
+COMMANDS = ("baseline", "variant", "prepare")  # of an experiment: a value may stand in them, and in these options, whose kinds are
+OF_EXPERIMENTS = {"pairs": "int", "warmup": "int", "seed": "int", "keep_going": "bool", "margin": "text", "hypothesis": "text"}
 
 
-def filled_commands(experiment: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """An experiment with {name} replaced in its commands, each word by itself, as in `filled`."""
-    return dict(experiment) | {
-        name: shlex.join(filled(shlex.split(experiment[name]), values)) for name in COMMANDS if experiment.get(name)
-    }  # fmt: skip
+def filled_experiment(experiment: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """An experiment with {name} replaced: in its commands each word by itself, as in `filled`, and in its options."""
+    commands = {name: shlex.join(filled(shlex.split(experiment[name]), values)) for name in COMMANDS if experiment.get(name)}
+    return filled_options(dict(experiment) | commands, values, tuple(OF_EXPERIMENTS))
 
 
 def as_text(value: Any) -> str:

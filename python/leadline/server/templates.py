@@ -127,8 +127,8 @@ def read_spec(call: Call, inputs: dict[str, Any]) -> dict[str, Any]:
     if folder and not folder.startswith("/"):
         raise LeadlineError("usage", "the folder does not begin with /", where="folder")
     if kind == "experiment":
-        design = _experiment(inputs["experiment"] or {})
-        _without_secrets([word for name in survey.COMMANDS for word in shlex.split(design.get(name) or "")], questions, secrets)
+        design = _experiment(inputs["experiment"] or {}, questions, shared)
+        _without_secrets([text for text in design.values() if isinstance(text, str)], questions, secrets)
         return spec | {"command": [], "folder": folder, "ansible": {}, "experiment": design}
     words = _words(inputs["command"] or "")
     if kind == "leadline" and words[0] in NOT_FROM_TEMPLATES:
@@ -146,16 +146,30 @@ def _without_secrets(words: list[str], questions: dict[str, Input], secrets: dic
             )  # fmt: skip
 
 
-def _experiment(given: dict[str, Any]) -> dict[str, Any]:
-    """What an experiment is made of; a name in braces may stand in its commands."""
+def _experiment(given: dict[str, Any], questions: dict[str, Input], shared: Collection[str]) -> dict[str, Any]:
+    """What an experiment is made of; a name in braces may stand in its commands and in most options."""
     from leadline.book.experiments.design import make
 
-    make(given)
+    asked = {name for name in survey.OF_EXPERIMENTS if isinstance(given.get(name), str) and survey.placeholders([given[name]])}
+    for name in sorted(asked):
+        _asked_for(name, given[name], questions, shared)
+    make({name: value for name, value in given.items() if name not in asked})
     for name in survey.COMMANDS:
         if survey.placeholders(shlex.split(given.get(name) or "")[:1]):
             hint = "begin with a program, as in ./load.sh {size}"
             raise LeadlineError("usage", f"the program of {name} cannot be asked for", hint=hint, where=name)
     return {name: value for name, value in given.items() if value is not None}
+
+
+def _asked_for(option: str, text: str, questions: dict[str, Input], shared: Collection[str]) -> None:
+    """An option of an experiment whose value is an answer or a variable. Raises LeadlineError."""
+    kind = survey.OF_EXPERIMENTS[option]
+    for name in sorted(survey.placeholders([text])):
+        if name not in {*questions, *shared} and option != "hypothesis":
+            raise LeadlineError("usage", f"{name} stands in {option}, and is neither asked for nor a variable", where="experiment")
+        if kind != "text" and (text != f"{{{name}}}" or (name in questions and questions[name].kind != kind)):
+            hint = f'"{option}": "{{{name}}}", where the survey asks for {name} as a value of kind {kind}'
+            raise LeadlineError("usage", f"{option} of an experiment is one value of kind {kind}", hint=hint, where="experiment")
 
 
 def _words(command: str) -> list[str]:

@@ -138,6 +138,11 @@ def records(book: Book, run: Row) -> list[Row]:
     return [{"host": r["host"], "key": r["key"], "type": r["type"], "value": json.loads(r["value_json"])} for r in rows]
 
 
+def text_of(value: Any) -> str:
+    """The value of a record, for people."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
 def notes(book: Book, run: Row) -> list[Row]:
     """Handlers that were notified, files that were included, plays that found no hosts."""
     return book.store.rows("select n, ts, what, host, body from ansible_note where run = ? order by n", (run["id"],))

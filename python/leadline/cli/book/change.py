@@ -70,14 +70,20 @@ def cancel(run: str, wait: bool, as_json: bool) -> None:
     click.echo(to_json({"run": found["uid"], "status": found["status"]}) if as_json else said)
 
 
-@click.command("prune", epilog="\b\nExamples:\n  leadline book prune --older 90d --dry-run\n  leadline book prune --keep 10000 --size 5GB")
+@click.command("prune", epilog="\b\nExamples:\n  leadline book prune --older 90d --dry-run\n  leadline book prune --keep 10000 --size 5GB\n"
+               "  leadline book prune --kind leg --older 7d")  # fmt: skip
 @click.option("--older", metavar="TIME", help="Remove runs that began longer ago than this: 12h, 90d.")
 @click.option("--keep", type=click.IntRange(0), metavar="N", help="Remove all but the newest N runs.")
 @click.option("--size", metavar="BYTES", help="Remove the oldest until the outputs of the others take no more: 500MB, 2GB.")
 @click.option("--keep-failed", is_flag=True, help="Keep those that failed or were lost.")
+@click.option("--kind", metavar="KIND", help="Look only at runs of this kind: leadline, command, experiment, leg, ansible, template.")
+@click.option("--project", metavar="NAME", help="Look only at runs of this project.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
 @as_json
-def prune(older: str | None, keep: int | None, size: str | None, keep_failed: bool, dry_run: bool, as_json: bool) -> None:
+def prune(
+    older: str | None, keep: int | None, size: str | None, keep_failed: bool, kind: str | None, project: str | None, dry_run: bool,
+    as_json: bool,
+) -> None:  # fmt: skip
     """Remove old runs with their output. Pinned and running ones and baselines stay, and so do captures and reports."""
     from leadline.book.query import Book
     from leadline.book.retention import Retention
@@ -85,7 +91,8 @@ def prune(older: str | None, keep: int | None, size: str | None, keep_failed: bo
 
     if older is None and keep is None and size is None:
         raise click.UsageError("say what to remove: --older, --keep or --size")
-    wanted = Retention(None if older is None else ago_us(older), keep, None if size is None else bytes_of(size), keep_failed)
+    before, most_bytes = None if older is None else ago_us(older), None if size is None else bytes_of(size)
+    wanted = Retention(before, keep, most_bytes, keep_failed, kind, project)
     done = remove(Book(), wanted, really=not dry_run)
     if as_json:
         done_runs = 0 if dry_run else done.runs

@@ -11,6 +11,7 @@ import click
 
 from leadline.cli import force
 from leadline.cli.book.options import ago_us, as_json, ended, labels_of, limit, when
+from leadline.errors import LeadlineError
 from leadline.figures import duration
 
 MOST_EXPORTED = 1000
@@ -84,11 +85,14 @@ def days(days: int, as_json: bool) -> None:
         click.echo("no run in these days", err=True)
 
 
-@click.command("show", epilog="\b\nExamples:\n  leadline book show last\n  leadline book show 4k7q2 --json")
+@click.command("show", epilog="\b\nExamples:\n  leadline book show last\n  leadline book show 4k7q2 --json\n"
+               "  leadline book show last --file /srv/load.sh")  # fmt: skip
 @click.argument("run", default="last")
+@click.option("--file", metavar="PATH", help="Print the text that this file had when the run was given it.")
 @as_json
-def show(run: str, as_json: bool) -> None:
+def show(run: str, file: str | None, as_json: bool) -> None:
     """Show one run: what, where, how it ended, what it made and cost."""
+    from leadline.book.ansible import query as of_ansible
     from leadline.book.experiments.query import experiment
     from leadline.book.experiments.text import lines as experiment_lines
     from leadline.book.packed import log_size
@@ -97,6 +101,9 @@ def show(run: str, as_json: bool) -> None:
 
     book = Book()
     found = book.details(book.find(run))
+    if file is not None:
+        _print_file(book, found, file, as_json)
+        return
     asked = experiment(book.store, found) if found["kind"] == "experiment" else None
     if as_json:
         click.echo(to_json(found if asked is None else found | {"experiment": asked}))
@@ -120,6 +127,8 @@ def show(run: str, as_json: bool) -> None:
         "labels": ", ".join(f"{key}={value}" for key, value in found["labels"].items()),
     }
     lines |= {artifact["kind"]: artifact["path"] for artifact in found["artifacts"]}
+    if found["kind"] == "ansible":
+        lines["values"] = ", ".join(f"{one['key']}={of_ansible.text_of(one['value'])}" for one in of_ansible.records(book, found))
     lines |= {name: f"{value:,.4g}" for name, value in found["metrics"].items() if name != "wall_s"}
     if size := log_size(book.place, found["uid"]):
         lines["output"] = f"{size:,} bytes"
@@ -134,6 +143,20 @@ def show(run: str, as_json: bool) -> None:
         click.echo("\n".join(["", *(printable(line) for text in experiment_lines(asked) for line in text.split("\n"))]))
     if size:
         _next(f"leadline book log {_short(found)}")
+
+
+def _print_file(book: Any, run: dict[str, Any], path: str, as_json: bool) -> None:
+    from leadline.book.query import printable
+    from leadline.output import to_json
+
+    given = {one["path"]: one for one in run["files"]}
+    if path not in given:
+        raise LeadlineError("not_found", f"run {_short(run)} was not given {path}", hint=f"it was given {', '.join(given) or 'no file'}")
+    text = book.content(given[path]["hash"])
+    if text is None:
+        raise LeadlineError("not_found", "its text was not kept", hint="the text of files up to 64 kB is", where=path)
+    lines = "".join(f"{printable(line)}\n" for line in text.split("\n")).removesuffix("\n")
+    click.echo(to_json(given[path] | {"text": text}) if as_json else lines, nl=as_json)
 
 
 @click.command("search", epilog="\b\nExamples:\n  leadline book search 'could not extend'")

@@ -17,7 +17,7 @@ from leadline.server.web.ansi import Colours
 PIECE = 64 << 10
 LOOK_S = 0.1
 STATUS_S = 0.5
-RIGHTS_S = 3.0
+RIGHTS_S = 3.0  # while output comes without end; who has lost the right gets no more after that
 COMMENT_S = 15.0
 Status = Callable[[], Awaitable[str | None]]  # of the run; None: the caller may not see it any more
 
@@ -33,27 +33,26 @@ async def pieces(of: Follow, status: Status) -> AsyncIterator[tuple[bytes, int] 
             if file is None:
                 with contextlib.suppress(OSError):
                     file = open_log(of.place, of.uid, buffered=False)
-            while file is not None and (read := _read_at(file, at, size)):
-                piece = cut(read, whole=ended is not None and len(read) < size)
-                if not piece:
-                    break
-                at += len(piece)
-                wrote = time.monotonic()
-                yield piece, at
-                await asyncio.sleep(0)  # neither the read above nor a send to one who is gone lets others run
-            if ended is not None:
-                yield ended
-                return
+            piece = b"" if file is None else _read_at(file, at, size, all_is_there=ended is not None)
             now = time.monotonic()
-            if now - looked >= STATUS_S:
+            if ended is None and now - looked >= (RIGHTS_S if piece else STATUS_S):
                 looked = now
                 found = await status()
                 if found is None:
                     yield "refused"
                     return
-                if found in ENDED:
+                if not piece and found in ENDED:
                     ended = found
                     continue  # once more: what was printed before the end
+            if piece:
+                at += len(piece)
+                wrote = now
+                yield piece, at
+                await asyncio.sleep(0)  # neither the read above nor a send to one who is gone lets others run
+                continue
+            if ended is not None:
+                yield ended
+                return
             if now - wrote >= COMMENT_S:
                 wrote = now
                 yield None
@@ -63,9 +62,10 @@ async def pieces(of: Follow, status: Status) -> AsyncIterator[tuple[bytes, int] 
             file.close()
 
 
-def _read_at(file: BinaryIO, at: int, size: int) -> bytes:
+def _read_at(file: BinaryIO, at: int, size: int, *, all_is_there: bool) -> bytes:
     file.seek(at)
-    return file.read(size)
+    read = file.read(size)
+    return cut(read, whole=all_is_there and len(read) < size)
 
 
 async def as_bytes(of: Follow, status: Status) -> AsyncIterator[bytes]:

@@ -19,6 +19,7 @@ from markupsafe import Markup, escape
 
 from leadline import figures
 from leadline.book.ansible.ingest import TOTALS
+from leadline.book.ansible.query import text_of
 from leadline.book.experiments.drawing import drawing
 from leadline.book.experiments.text import blocks
 from leadline.book.shown import visible, visible_lines
@@ -74,6 +75,8 @@ PAGES = (
         "/runs/{run}", "run.show", "run.html.j2", "Run",
         beside=(("log", "run.log", {"from": -(48 << 10)}), ("playbook", "run.playbook", {})),
     ),
+    Page("/runs/{run}/given/{n}", "run.given", "given.html.j2", "File"),
+    Page("/runs/{run}/evidence", "run.verify", "evidence.html.j2", "Evidence"),
     Page("/runs/{run}/results", "run.results", "results.html.j2", "Results"),
     Page("/runs/{run}/results/{n}", "run.result", "result.html.j2", "Result"),
     Page("/runs/{run}/hosts/{host}/facts", "run.facts", "facts.html.j2", "Facts"),
@@ -253,6 +256,8 @@ def environment() -> jinja2.Environment:
         "questions": questions,
         "heading": heading,
         "ratios": lambda found: Markup(drawing(found)),
+        "numbers_of": lambda files: {file["path"]: n for n, file in enumerate(files) if file["kept"]},
+        "text_of": text_of,
         "blocks": blocks,
     }
     return out
