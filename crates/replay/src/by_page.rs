@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::pieces::{Entry, Placed};
 
@@ -31,6 +32,14 @@ impl Place {
     pub(crate) fn entry<'a>(&self, placed: &'a [Placed]) -> &'a Entry {
         &placed[self.piece as usize].entries[self.entry as usize]
     }
+}
+
+/// The entries at some places, which are in order, with their records.
+pub(crate) fn some<'a>(places: &'a [Place], of: &'a [Placed]) -> impl Iterator<Item = Placed> + 'a {
+    places.chunk_by(|a, b| a.piece == b.piece).map(|in_piece| Placed {
+        entries: in_piece.iter().map(|place| *place.entry(of)).collect(),
+        records: Arc::clone(&in_piece[0].of(of).records),
+    })
 }
 
 /// A page: its fork's number and its block.
@@ -148,7 +157,6 @@ impl Hasher for KeyHasher {
 mod tests {
     use super::*;
     use crate::pieces::Records;
-    use std::sync::Arc;
 
     fn entry(fork: u32, block: u32) -> Entry {
         let mut bytes = [0; crate::pieces::ENTRY];

@@ -14,7 +14,6 @@ use leadline_datadir::RelFile;
 use leadline_redo::{rule, Part, Target};
 use leadline_wal::{Decoder, Lsn, Pages, Record};
 
-use crate::by_page::Place;
 use crate::prefetch::prefetch;
 
 /// How many partitions there are: enough that the pieces of one fit a cache, and that threads end together.
@@ -286,16 +285,6 @@ fn put_copy(record: &Record<'_>, base: u64, image_of: Option<u8>, into: &mut Vec
 pub(crate) struct Placed {
     pub entries: Vec<Entry>,
     pub records: Arc<Records>,
-}
-
-impl Placed {
-    /// Some of many, in the same order.
-    pub(crate) fn some<'a>(places: &'a [Place], of: &'a [Placed]) -> impl Iterator<Item = Placed> + 'a {
-        places.chunk_by(|a, b| a.piece == b.piece).map(|in_piece| Placed {
-            entries: in_piece.iter().map(|place| *place.entry(of)).collect(),
-            records: Arc::clone(&in_piece[0].of(of).records),
-        })
-    }
 }
 
 /// Deals out the records of a chunk.

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use leadline_errors::Result;
 use leadline_redo::Context;
 
-use crate::by_page::{ByPage, KeyHasher, PageKey, Place};
+use crate::by_page::{some, ByPage, KeyHasher, PageKey, Place};
 use crate::dealt::{Dealt, Forks};
 use crate::files::Cluster;
 use crate::forward::{Ahead, Cutting, Forward, PageState};
@@ -286,7 +286,7 @@ impl Hand<'_> {
             work.entry(fork).or_default().add(&forward.work.since(&before));
         }
         kept.sort_unstable();
-        Placed::some(&kept, &placed).for_each(|placed| pool.keep(placed, &mut held.kept));
+        some(&kept, &placed).for_each(|placed| pool.keep(placed, &mut held.kept));
     }
 }
 
@@ -306,19 +306,19 @@ impl Held {
             Some(At::Waiting(at)) => Some(*at),
             None => None,
         };
-        let waited = waits.map_or(0, |at| self.waiting[at].iter().map(|some| some.entries.len()).sum());
+        let waited = waits.map_or(0, |at| self.waiting[at].iter().map(|of| of.entries.len()).sum());
         if waited + places.len() <= FEW && pool.may_wait(placed, places) {
             let at = waits.unwrap_or(self.waiting.len());
             if waits.is_none() {
                 self.places.insert(key, At::Waiting(at));
                 self.waiting.push(Vec::new());
             }
-            self.waiting[at].extend(Placed::some(places, placed).inspect(|some| some.records.hold()));
+            self.waiting[at].extend(some(places, placed).inspect(|of| of.records.hold()));
             return None;
         }
         let waited = waits.map_or_else(Vec::new, |at| std::mem::take(&mut self.waiting[at]));
         if !pool.admit() {
-            waited.into_iter().for_each(|some| pool.keep(some, &mut self.kept));
+            waited.into_iter().for_each(|of| pool.keep(of, &mut self.kept));
             kept.extend_from_slice(places);
             return None;
         }
@@ -342,14 +342,14 @@ impl Pool {
     }
 
     /// Keeps records of a page that is not here.
-    fn keep(&self, some: Placed, into: &mut Vec<Placed>) {
-        let mut bytes = some.entries.len() * std::mem::size_of::<Entry>();
+    fn keep(&self, placed: Placed, into: &mut Vec<Placed>) {
+        let mut bytes = placed.entries.len() * std::mem::size_of::<Entry>();
         // The first to keep a record of a chunk keeps all of it in memory.
-        if some.records.is_first_keeper(self.handed_over.load(Ordering::Relaxed)) {
-            bytes += some.records.bytes();
+        if placed.records.is_first_keeper(self.handed_over.load(Ordering::Relaxed)) {
+            bytes += placed.records.bytes();
         }
         self.kept.fetch_add(bytes, Ordering::Relaxed);
-        into.push(some);
+        into.push(placed);
     }
 }
 
