@@ -365,8 +365,8 @@ class SyntheticCapture:
         db.execute(
             f"""insert into session_run
             with moment as (select session_id, unnest(range(first, stop, step)) as k, n from stretch),
-            last as (select session_id, k, max(n) as n from moment group by all),
-            timed as (select *, {WALL_FROM_NS // 1000} + k * {self.period_ns / 1000} as wall_us from last join stretch using (n, session_id))
+            last as (select k, max(n) as n from moment group by session_id, k),
+            timed as (select *, {WALL_FROM_NS // 1000} + k * {self.period_ns / 1000} as wall_us from last join stretch using (n))
             select k, 1, session_id, state, code, query_id, 0, statement_id,
                    case when xact_start = 0 then 0 else coalesce((wall_us - xact_age_s * 1e6)::bigint, xact_start) end,
                    coalesce((wall_us - state_age_s * 1e6)::bigint, query_start),
