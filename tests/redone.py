@@ -13,7 +13,7 @@ from redo_load import SETTINGS
 
 def redone(major: int, load: Callable[[Server], None], note: Callable[[Mapping[str, Any]], None], **settings: Any) -> redo.Checked:
     """Runs the load on a server of its own, and compares. note: gets each record of the log."""
-    with running(major, **SETTINGS, **settings) as server:
+    with running(major, **{**SETTINGS, **settings}) as server:
         load(server)
         server.sql("select pg_switch_wal()")
         folder = str(server.private.data_dir / "pg_wal")

@@ -8,6 +8,7 @@ Sources: `pg_waldump.c`, `access/rmgrdesc/*.c` and `XLogRecGetBlockRefInfo` of e
 
 from __future__ import annotations
 
+import functools
 import re
 import string
 from collections.abc import Callable
@@ -243,14 +244,19 @@ def block_text(block: Fields) -> str:
 
 def description(record: Fields, major: int) -> str | None:
     """None for the managers that have no fields here."""
-    rows = BY_RMGR.get(record["rmgr"])
-    if rows is None:
+    if record["rmgr"] not in BY_RMGR:
         return None
-    fitting = [row for row in rows if record["record_type"] in row.kinds.split() and row.since <= major <= row.until]
-    assert len(fitting) == 1, (record, major)
+    row = _row(record["rmgr"], record["record_type"], major)
     has_data = any(block["block_id"] == 0 and block["data_length"] for block in record["blocks"])
-    text = fitting[0].text + (fitting[0].with_data if has_data else "")
+    text = row.text + (row.with_data if has_data else "")
     return _Words().format(text, **_words(record, major))
+
+
+@functools.cache
+def _row(rmgr: str, record_type: str, major: int) -> Row:
+    """The only one that fits."""
+    [row] = [row for row in BY_RMGR[rmgr] if record_type in row.kinds.split() and row.since <= major <= row.until]
+    return row
 
 
 class _Words(string.Formatter):

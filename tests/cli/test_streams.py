@@ -13,20 +13,18 @@ from commands import leaves
 
 TESTDATA = Path(__file__).resolve().parents[2] / "testdata"
 PAGE = str(TESTDATA / "postgres/9.6/heap_4_rows.page")
-# Of each command its help; of some what they print as they go.
-HELP = [[*words, "--help"] for words, _ in leaves()]
+# The help of one of each group of commands, since what prints it is theirs together, and each line is a process; and what some print as
+# they go. What each command prints: test_every_command.py.
+HELP = {words[0]: [*words, "--help"] for words, _ in leaves()}
 OTHERS = [["--version"], [], ["page", "check", PAGE], ["page", "check", PAGE, "--json"], ["page", "hex", f"{PAGE}:0"], ["tables"]]
-LINES = HELP + OTHERS
-# One of each group of commands: what prints the help is theirs together, and each line is a process.
-OF_EACH_GROUP = [*{words[0]: words for words in HELP}.values(), *OTHERS]
+LINES = [*HELP.values(), *OTHERS]
 
 
 def named(words: list[str]) -> str:
     return " ".join(words).replace(PAGE, "PAGE")
 
 
-CASES = [pytest.param(words, ">/dev/full", id=f"{named(words)} >/dev/full") for words in LINES]
-CASES += [pytest.param(words, ">&-", id=f"{named(words)} >&-") for words in OF_EACH_GROUP]
+CASES = [pytest.param(words, to, id=f"{named(words)} {to}") for words in LINES for to in (">/dev/full", ">&-")]
 
 
 def leadline(words: list[str], redirected: str) -> subprocess.CompletedProcess[str]:
@@ -58,7 +56,7 @@ def test_output_that_cannot_be_written_is_one_error(words: list[str], redirected
     assert (done.returncode, done.stderr) == (2, f"error: cannot write the output: {why}\n  at: stdout\n")
 
 
-@pytest.mark.parametrize("words", OF_EACH_GROUP, ids=named)
+@pytest.mark.parametrize("words", LINES, ids=named)
 def test_a_reader_that_has_seen_enough_is_no_error(words: list[str]) -> None:
     code, errors = piped(words)
     if words == []:

@@ -39,7 +39,7 @@ ALL_SEGMENTS = [(major, segments) for major in MAJORS for segments in (SmallSegm
 
 @pytest.mark.parametrize(("major", "segments"), ALL_SEGMENTS if LONG else [(18, SmallSegments), (14, LargeSegments)])
 def test_other_sizes_of_wal_segments(major: int, segments: type[ChecksummedServer]) -> None:
-    with loaded(major, segments, **SETTINGS) as server:
+    with loaded(major, segments, on_disk=True, **SETTINGS) as server:
         assert server.sql("show wal_segment_size") == [(f"{segments.segment_megabytes}MB",)]
         mixed_load(server)
         in_flight(server)
@@ -60,7 +60,7 @@ def make_long(server: Server, tables: list[str]) -> None:
 @pytest.mark.parametrize("major", MAJORS)
 def test_tables_of_several_files(major: int) -> None:
     """One goes on in a second file, one is cut back out of it, one is cut and goes on again."""
-    with loaded(major, ChecksummedServer, **SETTINGS) as server:
+    with loaded(major, ChecksummedServer, on_disk=True, **SETTINGS) as server:
         tables = ["grown", "cut", "again"]
         with server.connect() as connection:
             for name in tables:
@@ -91,7 +91,7 @@ def test_tables_of_several_files(major: int) -> None:
 @only_in_long_runs
 @pytest.mark.timeout(900)
 def test_a_table_of_more_than_a_gigabyte() -> None:
-    with loaded(18, ChecksummedServer, **SETTINGS) as server:
+    with loaded(18, ChecksummedServer, on_disk=True, **SETTINGS) as server:
         with server.connect() as connection:
             connection.execute("create table wide (v text)")
             connection.execute("alter table wide alter v set storage plain")
@@ -114,7 +114,7 @@ class Standby(ClusterServer):
 @pytest.mark.parametrize("major", MAJORS if LONG else [16])
 def test_a_server_that_crashed_right_after_it_was_promoted(major: int) -> None:
     """Its log begins on one timeline and ends on the next, and no checkpoint was made there."""
-    with loaded(major, ChecksummedServer, **SETTINGS) as server:
+    with loaded(major, ChecksummedServer, on_disk=True, **SETTINGS) as server:
         mixed_load(server)
         data_dir = copy_of(crash(server), "promoted")
         (data_dir / "standby.signal").touch()
@@ -148,7 +148,7 @@ ALL_LOADS = [(major, load) for major in MAJORS for load in (mixed, index_load)]
 def test_indexes_fit_their_tables_and_checksums_fit_their_pages(
     major: int, load: Callable[[Server], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with loaded(major, ChecksummedServer, **SETTINGS) as server:
+    with loaded(major, ChecksummedServer, on_disk=True, **SETTINGS) as server:
         load(server)
         with copied(crash(server), "checked") as ours:
             assert recover(ours).returncode == 0

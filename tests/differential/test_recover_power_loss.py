@@ -44,7 +44,7 @@ class Story:
 
 @pytest.fixture(scope="module")
 def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
-    with crashed_cluster() as (server, crashed, expected):
+    with crashed_cluster(on_disk=True) as (server, crashed, expected):
         # What comes behind is of a transaction that has not ended, and of one whose end may be lost. They have removed no file.
         flushed = random.Random(1).choice(after_all_commits_but_one(crashed))
         with copied(crashed, "base") as base:

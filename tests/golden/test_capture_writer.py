@@ -6,14 +6,16 @@ import random
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from leadline._core.capture import TableWriter, clock
 from leadline.capture.manifest import Clock, Manifest, Target, write_manifest
 from leadline.capture.reader import Capture, open_capture
 from leadline.errors import LeadlineError
-from leadline.tables import Column, all_tables
+from leadline.tables import Column, Table, all_tables
 
 STORED = [table for table in all_tables().values() if table.kind == "table"]
 LIMITS = {"int32": (-(2**31), 2**31 - 1), "uint32": (0, 2**32 - 1), "int64": (-(2**63), 2**63 - 1), "uint64": (0, 2**64 - 1)}
@@ -54,22 +56,36 @@ def some_of(type_: str, source: random.Random) -> object:
     return source.choice(["", "select $1", "ünïcode 行", "a'b\"c\n", "x" * 500])
 
 
-@pytest.mark.parametrize("table", STORED, ids=lambda table: table.name)
-def test_every_table_comes_back_as_written(table, folder, opened):
+def rows_of(table: Table) -> list[tuple[object, ...]]:
     source = random.Random(table.name)
-    rows = [tuple(some_value(column, source) for column in table.columns) for _ in range(3000)]
-    writer = TableWriter(str(folder), table.name)
-    writer.append(rows[:5])
-    writer.append([])
-    writer.flush()
-    writer.append(rows[5:])
-    done = writer.close()
-    segments = sorted((folder / table.name).iterdir())
+    return [tuple(some_value(column, source) for column in table.columns) for _ in range(3000)]
+
+
+@pytest.fixture(scope="module")
+def every_table(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Capture, dict[str, Any]]]:
+    """A capture with rows of every table, opened; by table the rows, and what the writer said in the end."""
+    folder, written = tmp_path_factory.mktemp("every") / "table.leadline", {}
+    folder.mkdir()
+    write_manifest(folder, Manifest(Target("host"), status="complete", clock=Clock(0, 1)))
+    for table in STORED:
+        rows, writer = rows_of(table), TableWriter(str(folder), table.name)
+        writer.append(rows[:5])
+        writer.append([])
+        writer.flush()
+        writer.append(rows[5:])
+        written[table.name] = rows, writer.close()
+    with closing(open_capture(folder)) as capture:
+        yield capture, written
+
+
+@pytest.mark.parametrize("table", STORED, ids=lambda table: table.name)
+def test_every_table_comes_back_as_written(table, every_table):
+    capture = every_table[0]
+    rows, done = every_table[1][table.name]
+    segments = sorted((capture.path / table.name).iterdir())
     assert [segment.name for segment in segments] == ["000001.parquet", "000002.parquet"]
     assert done == {"rows": 3000, "bytes": sum(segment.stat().st_size for segment in segments), "segments": 2}
-
-    opened.append(open_capture(folder))
-    found = opened[0].db.execute(f'select * from "{table.name}"').fetchall()
+    found = capture.db.execute(f'select * from "{table.name}"').fetchall()
     assert sorted(map(repr, found)) == sorted(map(repr, rows))
 
 

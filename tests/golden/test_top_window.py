@@ -48,7 +48,7 @@ def rounded(value: Any) -> Any:
 def test_the_whole_window_says_what_the_capture_says(tmp_path: Path) -> None:
     path = example(tmp_path).write()
     kept = shutil.copytree(path, tmp_path / "copy.leadline")
-    live, capture = live_of(path), open_capture(kept)
+    live, capture = live_of(path), open_capture(kept, hold=True)  # as `show` has it
     live.look_at(at(0), at(60))
     for ask in (
         where.by_class, where.cpu_split, where.outside, spenders.sessions, spenders.statements, spenders.objects, spenders.hot_blocks,

@@ -113,7 +113,8 @@ class PostgresFile:
 
     @cache  # noqa: B019
     def columns(self, table: str) -> list[str]:
-        found = self.db.execute("select column_name from information_schema.columns where table_name = %s", (table,))
+        sql = "select column_name from information_schema.columns where table_schema = 'leadline_book' and table_name = %s"
+        found = self.db.execute(sql, (table,))
         return [name for (name,) in found]
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
