@@ -112,8 +112,12 @@ static void work(long n) {
     "naps": "static void work(long n) { while (n--) nanosleep(&(struct timespec){0, 50000}, NULL); }",
     "spin": """
 static void work(long n) {
+  // Asks for the time some thousand times a second: a million calls would be lost where others want the CPUs, too.
   struct timespec now;
-  do clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now); while (now.tv_sec * 1000 + now.tv_nsec / 1000000 < n);
+  do {
+    for (volatile int i = 0; i < 100000; i++) ;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  } while (now.tv_sec * 1000 + now.tv_nsec / 1000000 < n);
 }
 """,
 }
