@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from leadline.book.facts import KEPT_TEXT
 from leadline.book.ingest import ingest
 from leadline.book.log import Log
 from leadline.book.place import Place, find_place
@@ -323,6 +324,12 @@ def as_run(row: Row) -> Row:
         "argv": json.loads(row["argv_json"]), "inputs": json.loads(row["inputs_json"]), "facts_hash": row["facts"],
         "pinned": bool(row["pinned"]), "duration_s": None if ended is None else max(0, ended - row["started"]) / 1e6,
     }  # fmt: skip
+
+
+def not_kept(path: str) -> LeadlineError:
+    """Of a file that a run was given."""
+    hint = f"the text of files up to {KEPT_TEXT >> 10} kB is"
+    return LeadlineError("not_found", "the text of this file was not kept", hint=hint, where=path)
 
 
 def printable(text: str) -> str:

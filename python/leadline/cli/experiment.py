@@ -117,16 +117,17 @@ def _detached(request: Request, as_json: bool) -> int:
 
 def _code_of(place: Any, uid: str) -> int:
     """What the verdict of an experiment that has ended well says of the variant."""
+    from leadline.book.experiments.query import experiment
     from leadline.book.query import Book
 
     book = Book(place)
     try:
-        rows = book.store.rows("select e.verdict, e.good from experiment e join run r on r.id = e.run where r.uid = ?", (uid,))
+        found = experiment(book.store, book.find(uid))
     finally:
         book.close()
-    if not rows or rows[0]["good"] is None:
-        return 0 if rows and rows[0]["verdict"] == "equivalent" else NOT_KNOWN
-    return 0 if rows[0]["good"] else WORSE
+    if found is None or found["good"] is None:
+        return 0 if found is not None and found["verdict"] == "equivalent" else NOT_KNOWN
+    return 0 if found["good"] else WORSE
 
 
 def _perform(design: Any, place: Any, uid: str, name: str, as_json: bool) -> int:

@@ -30,6 +30,7 @@ MOST_BYTES = 256 << 20  # of a report
 
 _places = threading.Semaphore(AT_ONCE)
 CAPTURE, EVIDENCE, TOO_LITTLE = "the capture", "the evidence", "It takes more memory."
+SUBJECT = {"report": CAPTURE, "compared": CAPTURE, "verified": EVIDENCE}
 WITHOUT_BOUNDS = {
     CAPTURE: "if you trust the capture: leadline report CAPTURE has no such bounds",
     EVIDENCE: "leadline book verify RUN has no such bounds",
@@ -55,7 +56,7 @@ def verified(place: Place, uid: str) -> list[dict[str, str]]:
 
 def _ask(what: str, *words: str, book: str = OFF) -> Any:
     """book: goes into the environment, as its address may have a password."""
-    line, subject = [sys.executable, "-m", __name__, what, *words], EVIDENCE if what == "verified" else CAPTURE
+    line, subject = [sys.executable, "-m", __name__, what, *words], SUBJECT[what]
     try:
         with _places:
             environment = {**os.environ, VARIABLE: book}
@@ -78,12 +79,12 @@ def _too_much(subject: str, detail: str) -> LeadlineError:
 def bound(what: str) -> None:
     """Sets the limits of this process, and of DuckDB in it."""
     bounds = {resource.RLIMIT_DATA: PROCESS_MEMORY, resource.RLIMIT_CPU: THREADS * PATIENCE_S, resource.RLIMIT_CORE: 0}
-    if what != "verified":  # which writes nothing of its own; SQLite may have it write into a store that is larger
+    if SUBJECT[what] == CAPTURE:  # to check evidence writes nothing of its own; SQLite may have it write into a store that is larger
         bounds[resource.RLIMIT_FSIZE] = MOST_BYTES
     for kind, most in bounds.items():
         hard = resource.getrlimit(kind)[1]
         resource.setrlimit(kind, (most if hard == resource.RLIM_INFINITY else min(most, hard),) * 2)
-    if what != "verified":
+    if SUBJECT[what] == CAPTURE:
         from leadline.capture.reader import limit_databases
 
         limit_databases(f"{MEMORY >> 20}MiB", THREADS)
@@ -92,7 +93,7 @@ def bound(what: str) -> None:
 def main(what: str, *words: str) -> None:
     bound(what)
     try:
-        print(json.dumps({"answer": _verify(*words) if what == "verified" else _read_capture(what, *words)}))
+        print(json.dumps({"answer": _read_capture(what, *words) if SUBJECT[what] == CAPTURE else _verify(*words)}))
     except LeadlineError as e:
         print(json.dumps({"error": e.as_dict()}))
         sys.exit(2)

@@ -11,7 +11,7 @@ from leadline.book.store import Store
 from leadline.errors import LeadlineError
 from leadline.server.operation import Call, Input, Operation
 from leadline.server.output import report_page
-from leadline.server.runs import ENDED, GIVEN, RUN
+from leadline.server.runs import ENDED, GIVEN, RUN, numbers_of
 
 OUTCOMES = ("ok", "changed", "failed", "ignored", "rescued", "skipped", "unreachable")
 
@@ -56,9 +56,9 @@ def _result(call: Call, inputs: dict[str, Any]) -> Any:
     from leadline.book.ansible import query
 
     found = query.result(book_of(call), _run(call), inputs["n"])
-    files = [file["path"] if file["kept"] else None for file in call.rows(GIVEN, call.found["id"])]
     file, _, line = found["place"].rpartition(":")
-    return {"result": found | {"given": files.index(file) if line.isdecimal() and file in files else None}}
+    given = numbers_of(call.rows(GIVEN, call.found["id"])).get(file) if line.isdecimal() else None
+    return {"result": found | {"given": given}}
 
 
 def _facts(call: Call, inputs: dict[str, Any]) -> Any:

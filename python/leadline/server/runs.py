@@ -8,7 +8,7 @@ from typing import Any
 
 from leadline.book.packed import open_log
 from leadline.book.place import Place
-from leadline.book.query import STATUSES, Filter, Within, by_day, each_newest, newest
+from leadline.book.query import STATUSES, Filter, Within, by_day, each_newest, newest, not_kept
 from leadline.book.runs import put_labels
 from leadline.book.spool import UID_LENGTH
 from leadline.book.store import Store
@@ -205,6 +205,11 @@ GIVEN = """
     from run_file f left join content c on c.hash = f.hash where f.run = ? order by f.path"""
 
 
+def numbers_of(files: list[dict[str, Any]]) -> dict[str, int]:
+    """Of GIVEN: the number of each file whose text is there, by its path."""
+    return {file["path"]: n for n, file in enumerate(files) if file["kept"]}
+
+
 def _show(call: Call, _inputs: dict[str, Any]) -> Any:
     return {"run": details(call, call.found)}
 
@@ -252,7 +257,7 @@ def _given(call: Call, inputs: dict[str, Any]) -> Any:
     file = files[inputs["n"]]
     text = call.one("select body from content where hash = ?", file["hash"])
     if text is None:
-        raise LeadlineError("not_found", "the text of this file was not kept", hint="the text of files up to 64 kB is", where=file["path"])
+        raise not_kept(file["path"])
     about = {name: file[name] for name in ("path", "size", "modified", "hash")}
     return {"run": call.found["uid"], "n": inputs["n"], **about, "text": text["body"]}
 

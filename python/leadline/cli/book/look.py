@@ -146,7 +146,7 @@ def show(run: str, file: str | None, as_json: bool) -> None:
 
 
 def _print_file(book: Any, run: dict[str, Any], path: str, as_json: bool) -> None:
-    from leadline.book.query import printable
+    from leadline.book.query import not_kept, printable
     from leadline.output import to_json
 
     given = {one["path"]: one for one in run["files"]}
@@ -154,7 +154,7 @@ def _print_file(book: Any, run: dict[str, Any], path: str, as_json: bool) -> Non
         raise LeadlineError("not_found", f"run {_short(run)} was not given {path}", hint=f"it was given {', '.join(given) or 'no file'}")
     text = book.content(given[path]["hash"])
     if text is None:
-        raise LeadlineError("not_found", "its text was not kept", hint="the text of files up to 64 kB is", where=path)
+        raise not_kept(path)
     lines = "".join(f"{printable(line)}\n" for line in text.split("\n")).removesuffix("\n")
     click.echo(to_json(given[path] | {"text": text}) if as_json else lines, nl=as_json)
 

@@ -27,7 +27,7 @@ from leadline.errors import LeadlineError
 from leadline.server.operation import Input, Operation
 from leadline.server.playbooks import OUTCOMES
 from leadline.server.rights import Caller
-from leadline.server.runs import ENDED
+from leadline.server.runs import ENDED, numbers_of
 from leadline.server.survey import read_survey
 from leadline.server.table import BY_NAME
 from leadline.server.web import chart
@@ -256,7 +256,7 @@ def environment() -> jinja2.Environment:
         "questions": questions,
         "heading": heading,
         "ratios": lambda found: Markup(drawing(found)),
-        "numbers_of": lambda files: {file["path"]: n for n, file in enumerate(files) if file["kept"]},
+        "numbers_of": numbers_of,
         "text_of": text_of,
         "blocks": blocks,
     }
