@@ -338,7 +338,7 @@ def test_odd_input_is_one_error(name: str, kind: str, odd: str, places: dict[str
 WRITTEN = {"output", "out"}
 SAME = {("top", "data_dir")}  # as its argument
 # Of another thing than the line does: a base backup, or --verify. tests/differential/test_restore.py and test_recover_told.py try them.
-# What an option takes may be a path that was recorded, and is not read.
+# `book show --file` names a path that was recorded; it is not read.
 ELSEWHERE = {("book show", "file"), ("recover", "archive"), ("recover", "pg_bin"), ("recover", "scratch")}
 
 

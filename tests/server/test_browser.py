@@ -279,7 +279,6 @@ return [...document.querySelectorAll("main *, header *, footer *")].filter((e) =
 """
 
 
-
 def of_runs(served: Served) -> list[str]:
     """Pages of single things: of each kind of run, of each kind of result, of a file, a host, a template, a project."""
     client = served.client(token=served.token_of("ann"))
