@@ -1,5 +1,6 @@
 /* The floor of any trace that streams each event by itself: at the same tracepoints as leadline's, for the same threads, records with room
- * for what leadline notes of a call and of a stay off the CPU are reserved and submitted, and nothing is put into them. */
+ * for what leadline notes of a call and of a stay off the CPU are reserved and submitted, and nothing is put into them. Of process 0 the
+ * programs do nothing: that is what the way to these tracepoints costs, before any trace begins. */
 #include "records.h"
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
@@ -11,7 +12,7 @@ struct task_struct {
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-volatile const u32 traced = 0; /* this process and its children */
+volatile const u32 traced = 0; /* this process and its children; known when a program is loaded, so that 0 leaves nothing of it */
 u64 lost;
 
 #define CALL_BYTES 128
@@ -23,7 +24,7 @@ struct {
 } ring SEC(".maps");
 
 INLINE int is_traced(struct task_struct *task) {
-  return task->tgid == traced || task->real_parent->tgid == traced;
+  return traced && (task->tgid == traced || task->real_parent->tgid == traced);
 }
 
 INLINE int submit(u64 size) {

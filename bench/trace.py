@@ -3,11 +3,12 @@ with the bare run.
 
     python bench/trace.py                            10 pairs of each workload with leadline, 4 with the others
     python bench/trace.py --tiers perf               one tier
-    python bench/trace.py --tiers bpf,sums,ring --peer-pairs 0    beside the floor of any trace that streams
+    python bench/trace.py --tiers bpf,sums,ring,floor --peer-pairs 0    beside the least that such a trace can cost
     python bench/trace.py --pairs 2 --seconds 2      does everything work?
 
 ring: the least that a trace by BPF can do that hands over each event by itself: records with room for a call or a stay off the CPU at the
-same tracepoints, with nothing in them (bare_ring.bpf.c; needs clang and libbpf). semget: a loop of failing calls, pinned to one CPU: ns per
+same tracepoints, with nothing in them (bare_ring.bpf.c; needs clang and libbpf). floor: programs at these tracepoints that return at once:
+the least of any trace by tracepoints, sums too. semget: a loop of failing calls, pinned to one CPU: ns per
 call. select, tpcb: pgbench with 32 clients on a private server; the trace follows the postmaster, and each backend from its fork. The order
 of each pair is drawn at random. Output: JSON; ratios are traced by bare.
 """
@@ -86,7 +87,7 @@ def by_leadline(workload: str, tier: str, pid: int) -> Iterator[None]:
 
 
 def build_ring(folder: Path) -> list[str]:
-    """The command of the floor, without the process."""
+    """The command, without the process."""
     program, records = Path(folder) / "bare_ring", HERE.parent / "crates" / "kernel" / "bpf"
     of_machine = f"-I/usr/include/{platform.machine()}-linux-gnu"
     compiled = ["clang", "-O2", "-g", "-target", "bpf", "-mcpu=v3", of_machine, f"-I{records}", "-c", HERE / "bare_ring.bpf.c"]
@@ -106,7 +107,7 @@ def by_ring(command: list[str], workload: str, pid: int) -> Iterator[None]:
         finally:
             ring.send_signal(signal.SIGINT)
             said = re.search(r"(\d+) records, (\d+) lost", ring.stdout.read())
-            if said:
+            if said and pid:
                 seen.setdefault(f"{workload}, ring", []).append({"events": int(said[1]), "lost": int(said[2])})
 
 
@@ -192,7 +193,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", type=int, default=10)
     parser.add_argument("--peer-pairs", type=int, default=4)
-    parser.add_argument("--tiers", default="bpf,sums,perf", help="of leadline; sums: bpf with --kernel-detail sums; ring: the floor")
+    parser.add_argument("--tiers", default="bpf,sums,perf", help="of leadline; sums: bpf with --kernel-detail sums; and ring, floor")
     parser.add_argument("--seconds", type=float, default=6, help="of each run of pgbench")
     parser.add_argument("--pg-bin", help="folder with postgres, initdb and pgbench")
     parser.add_argument("--seed", type=int, default=1)
@@ -205,7 +206,7 @@ def main() -> None:
         source.write_text(SEMGET)
         subprocess.run(["cc", "-O2", "-o", program, source], check=True)
         tiers = options.tiers.split(",")
-        ring = build_ring(Path(folder)) if "ring" in tiers else []
+        ring = build_ring(Path(folder)) if {"ring", "floor"} & {*tiers} else []
         with PrivateServer(binaries.bin_dir, settings=SETTINGS) as server:
             tables = [binaries.bin_dir / "pgbench", "-i", "-q", "-s", str(SCALE), server.dsn]
             subprocess.run(tables, check=True, capture_output=True)
@@ -218,9 +219,12 @@ def main() -> None:
                 for tier in tiers:
                     if tier == "ring":
                         ours = lambda pid, name=name: by_ring(ring, name, pid)  # noqa: E731
+                    elif tier == "floor":
+                        ours = lambda _pid, name=name: by_ring(ring, name, 0)  # noqa: E731
                     else:
                         ours = lambda pid, name=name, tier=tier: by_leadline(name, tier, pid)  # noqa: E731
-                    results.append(compare(name, "bare ring" if tier == "ring" else f"leadline, {tier}", run, ours, options.pairs, rng))
+                    tool = {"ring": "bare ring", "floor": "floor"}.get(tier, f"leadline, {tier}")
+                    results.append(compare(name, tool, run, ours, options.pairs, rng))
                 for tool, traced in peers().items() if options.peer_pairs else ():
                     results.append(compare(name, tool, run, traced, min(options.peer_pairs, options.pairs), rng))
     json.dump({"environment": environment, "options": vars(options), "results": results, "leadline": seen}, sys.stdout, indent=1)
