@@ -299,6 +299,7 @@ def cpu_of(pid: int) -> float:
 def start_server(bin_dir: Path, data_dir: Path) -> tuple[float, float]:
     """Seconds until it accepts connections, and CPU seconds."""
     server = ClusterServer(bin_dir, data_dir)
+    server.start_timeout_s = 3600
     server._prepare()
     try:
         began = time.monotonic()
