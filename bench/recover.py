@@ -1,7 +1,7 @@
 """Measures `leadline recover` and the start of a server after it, against the server's own recovery, from the same crash.
 
-    python bench/recover.py > recover.json                    all loads, 3 pairs, about 15 minutes
-    python bench/recover.py --clusters DIR --only-make        makes the crashed clusters and keeps them in DIR (9 GB)
+    python bench/recover.py > recover.json                    all loads, 3 pairs, about 90 minutes, of which longer 75
+    python bench/recover.py --clusters DIR --only-make        makes the crashed clusters and keeps them in DIR (16 GB)
     python bench/recover.py --clusters DIR                    measures with those that are there, makes the others
     python bench/recover.py --scale 0.05 --pairs 1            does everything work?
 
