@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from host_synthetic import HostCapture
 from leadline.capture.reader import open_capture
+from leadline.errors import LeadlineError
 from leadline.findings import Evaluation
 from leadline.top.host import HostApp
 from leadline.views.sections import Context
@@ -22,9 +23,10 @@ class StandingStill:
     """A feed over one window that does not change."""
 
     def __init__(self, of: Context) -> None:
-        self.of = of
+        self.of, self.taken_in = of, 0
 
-    def take_in(self) -> None: ...
+    def take_in(self) -> None:
+        self.taken_in += 1
 
     def context(self) -> Context:
         return self.of
@@ -72,3 +74,33 @@ def test_a_screen_names_no_folder_that_goes_away_with_it(feed: StandingStill) ->
         assert "leadline sql" not in text
 
     shown(feed, (120, 50), look)
+
+
+def test_what_arrives_while_the_screen_goes_away_is_no_error(feed: StandingStill) -> None:
+    async def look(app: HostApp) -> None:
+        await app.query_one("#frame", Static).remove()
+        before, deadline = feed.taken_in, time.monotonic() + 30
+        while feed.taken_in < before + 3:
+            assert time.monotonic() < deadline, "the thread has ended"
+            await asyncio.sleep(0.01)
+
+    shown(feed, (120, 50), look)
+
+
+def test_an_error_of_the_probe_ends_the_screen_and_is_kept(feed: StandingStill, monkeypatch: pytest.MonkeyPatch) -> None:
+    error = LeadlineError("io", "the host cannot be read")
+    ended = []
+
+    async def look(app: HostApp) -> None:
+        def fail() -> None:
+            raise error
+
+        monkeypatch.setattr(feed, "take_in", fail)
+        deadline = time.monotonic() + 30
+        while app.is_running:
+            assert time.monotonic() < deadline, "the screen stays"
+            await asyncio.sleep(0.01)
+        ended.append(app.failure)
+
+    shown(feed, (120, 50), look)
+    assert ended == [error]
