@@ -13,8 +13,8 @@ recycle segments of the log, and has shared buffers for all pages. The ratio is 
 Loads: tpcb is the transaction of pgbench, in a procedure; hot updates the rows of a small table over and over; images changes one row of
 each page once; inserts fills a table with an index of random keys; larger and longer update random rows of a table that does not fit the
 memory of the control group in which both recover, with nothing in the page cache (as root). The log of larger is as long as the database,
-that of longer three and a half times as long, as in the measurement of the server's recovery with 120 GB of pgbench and 416 GB of log by
-Tomas Vondra (pgsql-hackers, 2020-06-05). Log and files of the others are in the page cache.
+that of longer three and a half times as long as the database is at first, as in the measurement of the server's recovery with 120 GB of
+pgbench and 416 GB of log by Tomas Vondra (pgsql-hackers, 2020-06-05). Log and files of the others are in the page cache.
 threads compares one thread of leadline with two on tpcb.
 
 The limit is the log read once and the changed pages written once, at the speed that the disk (or for the log the page cache) has here.
