@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -41,16 +41,21 @@ def feed(tmp_path: Path) -> StandingStill:
     return StandingStill(Context(open_capture(made.write()), Evaluation([], [], [], [])))
 
 
+async def until(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline, what
+        await asyncio.sleep(0.01)
+
+
 def shown(feed: Any, size: tuple[int, int], look: Any) -> None:
     """Runs `look` on the screen once it shows the host."""
 
     async def drive() -> None:
         app = HostApp(feed, 0.01)
         async with app.run_test(size=size) as pilot:
-            deadline = time.monotonic() + 30
-            while "Processes" not in str(app.query_one("#frame", Static).content):
-                assert time.monotonic() < deadline, "the host was not shown"
-                await pilot.pause()
+            await until(lambda: "Processes" in str(app.query_one("#frame", Static).content), "the host was not shown")
+            await pilot.pause()
             await look(app)
 
     work: Coroutine[Any, Any, None] = drive()
@@ -79,10 +84,8 @@ def test_a_screen_names_no_folder_that_goes_away_with_it(feed: StandingStill) ->
 def test_what_arrives_while_the_screen_goes_away_is_no_error(feed: StandingStill) -> None:
     async def look(app: HostApp) -> None:
         await app.query_one("#frame", Static).remove()
-        before, deadline = feed.taken_in, time.monotonic() + 30
-        while feed.taken_in < before + 3:
-            assert time.monotonic() < deadline, "the thread has ended"
-            await asyncio.sleep(0.01)
+        before = feed.taken_in
+        await until(lambda: feed.taken_in >= before + 3, "the thread has ended")
 
     shown(feed, (120, 50), look)
 
@@ -96,10 +99,7 @@ def test_an_error_of_the_probe_ends_the_screen_and_is_kept(feed: StandingStill, 
             raise error
 
         monkeypatch.setattr(feed, "take_in", fail)
-        deadline = time.monotonic() + 30
-        while app.is_running:
-            assert time.monotonic() < deadline, "the screen stays"
-            await asyncio.sleep(0.01)
+        await until(lambda: not app.is_running, "the screen stays")
         ended.append(app.failure)
 
     shown(feed, (120, 50), look)

@@ -12,7 +12,6 @@ from typing import Any
 from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.containers import ScrollableContainer
-from textual.message import Message
 from textual.widgets import Footer, Static
 
 from leadline import _core
@@ -136,16 +135,6 @@ class HostApp(App[None]):
     CSS = "Screen { background: #12161b; color: #e3e8ee; } #frame { padding: 0 1; height: auto; width: auto; }"
     BINDINGS = [("q", "quit", "quit")]  # noqa: RUF012
 
-    class Arrived(Message):
-        """What is to be shown now, from the thread that makes it."""
-
-        def __init__(self, text: Text) -> None:
-            super().__init__()
-            self.text = text
-
-    class Failed(Message):
-        """The thread ended by an error."""
-
     def __init__(self, feed: HostFeed, refresh_s: float) -> None:
         super().__init__()
         self.feed, self.refresh_s = feed, refresh_s
@@ -173,17 +162,14 @@ class HostApp(App[None]):
                 of = self.feed.context()
             except LeadlineError as e:
                 self.failure = e
-                self.post_message(self.Failed())
+                self.end_soon()
                 return
             if of is not None:
-                self.post_message(self.Arrived(Text("\n").join(frame_lines(of))))
+                self.call_later(self._show, Text("\n").join(frame_lines(of)))
 
-    def on_host_app_arrived(self, message: Arrived) -> None:
+    def _show(self, text: Text) -> None:
         for frame in self.query("#frame").results(Static):  # none while the screen goes away
-            frame.update(message.text)
-
-    def on_host_app_failed(self) -> None:
-        self.exit()
+            frame.update(text)
 
 
 def watch(rate_hz: float, window_s: float, refresh_s: float) -> int:
