@@ -36,7 +36,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -127,12 +128,9 @@ def make_inserts(_server: PrivateServer, connection: psycopg.Connection[Any], _m
     connection.execute("create index on filled (v)")
 
 
-def make_larger(server: PrivateServer, _connection: psycopg.Connection[Any], megabytes: int) -> None:
-    make_accounts(server, max(1, megabytes // 17))
-
-
-def make_longer(server: PrivateServer, _connection: psycopg.Connection[Any], megabytes: int) -> None:
-    make_accounts(server, max(1, megabytes // 60))
+def make_larger(server: PrivateServer, _connection: psycopg.Connection[Any], megabytes: int, of_scale: int = 17) -> None:
+    """of_scale: megabytes of log for each 100,000 accounts, which have 17 MB of pages."""
+    make_accounts(server, max(1, megabytes // of_scale))
 
 
 def run_tpcb(server: PrivateServer, _connection: psycopg.Connection[Any], is_done: Done) -> None:
@@ -187,13 +185,14 @@ class Load:
     """Settings of the server that recovers."""
 
 
+LARGER = Load(1700, make_larger, run_larger, is_limited=True, recovered_with={"shared_buffers": "128MB"})
 LOADS = {
     "tpcb": Load(2000, make_tpcb, run_tpcb),
     "hot": Load(800, make_hot, run_hot),
     "images": Load(1000, make_images, run_images),
     "inserts": Load(500, make_inserts, run_inserts),
-    "larger": Load(1700, make_larger, run_larger, is_limited=True, recovered_with={"shared_buffers": "128MB"}),
-    "longer": Load(6000, make_longer, run_larger, is_limited=True, recovered_with={"shared_buffers": "128MB"}),
+    "larger": LARGER,
+    "longer": replace(LARGER, megabytes=6000, make=partial(make_larger, of_scale=60)),
 }
 
 
@@ -298,8 +297,7 @@ def cpu_of(pid: int) -> float:
 
 def start_server(bin_dir: Path, data_dir: Path) -> tuple[float, float]:
     """Seconds until it accepts connections, and CPU seconds."""
-    server = ClusterServer(bin_dir, data_dir)
-    server.start_timeout_s = 3600
+    server = ClusterServer(bin_dir, data_dir, start_timeout_s=3600)
     server._prepare()
     try:
         began = time.monotonic()

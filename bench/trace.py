@@ -8,9 +8,9 @@ with the bare run.
 
 ring: the least that a trace by BPF can do that hands over each event by itself: records with room for a call or a stay off the CPU at the
 same tracepoints, with nothing in them (bare_ring.bpf.c; needs clang and libbpf). floor: programs at these tracepoints that return at once:
-the least of any trace by tracepoints, sums too. semget: a loop of failing calls, pinned to one CPU: ns per
-call. select, tpcb: pgbench with 32 clients on a private server; the trace follows the postmaster, and each backend from its fork. The order
-of each pair is drawn at random. Output: JSON; ratios are traced by bare.
+the least of any trace by tracepoints, sums too. semget: a loop of failing calls, pinned to one CPU: ns per call. select, tpcb: pgbench with
+32 clients on a private server; the trace follows the postmaster, and each backend from its fork. The order of each pair is drawn at random.
+Output: JSON; ratios are traced by bare.
 """
 
 from __future__ import annotations
@@ -64,6 +64,7 @@ tracepoint:raw_syscalls:sys_exit /@begin[tid]/ {
 """
 HERE = Path(__file__).resolve().parent
 CALLS = 300_000
+NOBODY = 0  # whose calls the bare ring does not look at
 CLIENTS, SCALE = 32, 50
 SETTINGS = {"fsync": False, "shared_buffers": "2GB", "max_wal_size": "8GB", "max_connections": 60, "autovacuum": False}
 Traced = Callable[[int], AbstractContextManager[None]]
@@ -97,7 +98,7 @@ def build_ring(folder: Path) -> list[str]:
 
 
 @contextmanager
-def by_ring(command: list[str], workload: str, pid: int) -> Iterator[None]:
+def by_ring(command: list[str], what: str, pid: int) -> Iterator[None]:
     with subprocess.Popen([*command, "-p", str(pid)], stdout=subprocess.PIPE, text=True) as ring:
         assert ring.stdout is not None
         if ring.stdout.readline() != "begun\n":
@@ -107,8 +108,17 @@ def by_ring(command: list[str], workload: str, pid: int) -> Iterator[None]:
         finally:
             ring.send_signal(signal.SIGINT)
             said = re.search(r"(\d+) records, (\d+) lost", ring.stdout.read())
-            if said and pid:
-                seen.setdefault(f"{workload}, ring", []).append({"events": int(said[1]), "lost": int(said[2])})
+            if said:
+                seen.setdefault(what, []).append({"events": int(said[1]), "lost": int(said[2])})
+
+
+def tracer(tier: str, workload: str, ring: list[str]) -> tuple[str, Traced]:
+    """Its name, and what traces a process."""
+    if tier == "ring":
+        return "bare ring", lambda pid: by_ring(ring, f"{workload}, ring", pid)
+    if tier == "floor":
+        return "floor", lambda _pid: by_ring(ring, f"{workload}, floor", NOBODY)
+    return f"leadline, {tier}", lambda pid: by_leadline(workload, tier, pid)
 
 
 @contextmanager
@@ -217,13 +227,7 @@ def main() -> None:
             }
             for name, run in workloads.items():
                 for tier in tiers:
-                    if tier == "ring":
-                        ours = lambda pid, name=name: by_ring(ring, name, pid)  # noqa: E731
-                    elif tier == "floor":
-                        ours = lambda _pid, name=name: by_ring(ring, name, 0)  # noqa: E731
-                    else:
-                        ours = lambda pid, name=name, tier=tier: by_leadline(name, tier, pid)  # noqa: E731
-                    tool = {"ring": "bare ring", "floor": "floor"}.get(tier, f"leadline, {tier}")
+                    tool, ours = tracer(tier, name, ring)
                     results.append(compare(name, tool, run, ours, options.pairs, rng))
                 for tool, traced in peers().items() if options.peer_pairs else ():
                     results.append(compare(name, tool, run, traced, min(options.peer_pairs, options.pairs), rng))
