@@ -71,7 +71,7 @@ bench: build
 	$(BIN)/python bench/overhead.py $(BENCH_ARGS)
 
 # Corpus and findings stay in fuzz/, out of git. An input that takes more than 2 GB or 10 s is a finding. libFuzzer comes with a crate
-# and is compiled (C++); no nightly compiler is needed, as no sanitizer is used: no decoder has unsafe code.
+# and is compiled (C++); no nightly compiler is needed, as no sanitizer is used: no decoder reaches memory by unsafe code.
 FUZZ_SECONDS ?= 60
 FUZZ_TARGETS ?= $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
 FUZZ_LIMITS := -max_len=33000 -timeout=10 -rss_limit_mb=2048

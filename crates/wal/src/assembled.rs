@@ -1,6 +1,6 @@
 //! A record as it is put together. Of a long one the front is kept, and its CRC computed as it is read.
 
-use crate::crc::{crc_of, Words};
+use crate::crc::crc_of;
 use crate::record::HEADER;
 
 /// A record put together from the parts that pages have of it.
@@ -33,9 +33,9 @@ impl Assembled {
     }
 
     /// The CRC of the whole record.
-    pub(crate) fn crc(&self, words: &mut Words) -> u32 {
+    pub(crate) fn crc(&self) -> u32 {
         if self.length == self.front.len() {
-            return crc_of(&self.front, words);
+            return crc_of(&self.front);
         }
         crc32c::crc32c_append(self.crc, &self.front[..20])
     }

@@ -7,7 +7,7 @@
 //! The truth is in the server's headers: `access/xlogrecord.h`, `access/xlog_internal.h`, `access/rmgrlist.h` and the
 //! `*_xlog.h` of each resource manager. What differs between majors is a row of a table ([`version`], [`rmgr`]), never a copy.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod assembled;
 mod crc;

@@ -10,7 +10,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use crate::assembled::Assembled;
-use crate::crc::{crc_of, Words};
+use crate::crc::crc_of;
 use crate::describe;
 use crate::log::{Log, Range};
 use crate::page::{
@@ -62,8 +62,6 @@ pub struct Reader {
     assembled: Assembled,
     /// Of the record in `assembled`, when that is the front of a long one.
     pieces: Vec<Piece>,
-    /// For [`crc_of`].
-    words: Words,
     parts: Parts,
     /// Where the record is in the window: offset and length; none when it is in `assembled`.
     in_window: Option<(usize, usize)>,
@@ -145,7 +143,6 @@ impl Reader {
             tli: 0,
             assembled: Assembled::default(),
             pieces: Vec::new(),
-            words: Words::new(),
             parts: Parts::new(),
             in_window: None,
             looked_again: None,
@@ -329,7 +326,7 @@ impl Reader {
             let Some(bytes) = self.window[..self.window_len].get(at..at + length) else {
                 return Err(broken(start, "the segment is truncated", format!("the record has {length} bytes")));
             };
-            let computed = crc_of(bytes, &mut self.words);
+            let computed = crc_of(bytes);
             if u32_at(bytes, field::CRC) != Some(computed) {
                 return Err(self.wrong_crc(start, bytes, computed));
             }
@@ -448,7 +445,7 @@ impl Reader {
     /// CRC and parts of a record that was put together; what is not kept of a long one goes.
     #[inline(never)]
     fn check_assembled(&mut self, start: u64, end: u64) -> std::result::Result<(), Stop> {
-        let computed = self.assembled.crc(&mut self.words);
+        let computed = self.assembled.crc();
         let Assembled { front, length, .. } = &self.assembled;
         if u32_at(front, field::CRC) != Some(computed) {
             return Err(self.wrong_crc(start, front, computed));
