@@ -332,6 +332,50 @@ impl Parts {
     #[inline(always)]
     fn parse_headers(&mut self, bytes: &[u8], length: usize, major: u8, images: Images) -> Result<(), Wrong> {
         (self.count, self.origin, self.top_xid) = (0, 0, 0);
+        if self.parse_plain(bytes, length) {
+            return Ok(());
+        }
+        self.parse_any(bytes, length, major, images)
+    }
+
+    /// Reads the headers of what most records are: one block without an image, and short main data. False when it is another, or wrong.
+    #[inline(always)]
+    fn parse_plain(&mut self, bytes: &[u8], length: usize) -> bool {
+        const MAIN: usize = HEADER + 20;
+        let Some(head) = bytes.first_chunk::<{ MAIN + 2 }>() else { return false };
+        let (flags, data_length) = (head[HEADER + 1], u16::from_le_bytes([head[HEADER + 2], head[HEADER + 3]]));
+        let others = flags & !(block_flags::FORK | block_flags::HAS_DATA | block_flags::WILL_INIT);
+        let after = MAIN + 2 + usize::from(data_length);
+        let is_plain = head[HEADER] <= block_id::MAX
+            && others == 0
+            && flags & block_flags::FORK <= 3
+            && (flags & block_flags::HAS_DATA != 0) == (data_length > 0)
+            && head[MAIN] == block_id::DATA_SHORT
+            && length == after + usize::from(head[MAIN + 1]);
+        if !is_plain {
+            return false;
+        }
+        let word = |n: usize| {
+            let at = HEADER + 4 + 4 * n;
+            u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]])
+        };
+        self.blocks[0] = Block {
+            id: head[HEADER],
+            fork: flags & block_flags::FORK,
+            will_init: flags & block_flags::WILL_INIT != 0,
+            has_data: data_length > 0,
+            relation: Relation { spc: word(0), db: word(1), rel: word(2) },
+            block: word(3),
+            data_length,
+            image_at: MAIN as u32 + 2,
+            ..Block::default()
+        };
+        (self.count, self.main_at) = (1, after);
+        true
+    }
+
+    #[inline(always)]
+    fn parse_any(&mut self, bytes: &[u8], length: usize, major: u8, images: Images) -> Result<(), Wrong> {
         let mut at = HEADER;
         let mut relation = None;
         // Bytes after the headers that the headers have spoken of.
@@ -518,4 +562,41 @@ pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
 #[inline]
 pub(crate) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parts(parsed: impl FnOnce(&mut Parts) -> bool) -> Option<(Vec<Block>, usize)> {
+        let mut parts = Parts::new();
+        parsed(&mut parts).then(|| (parts.blocks[..parts.count].to_vec(), parts.main_at))
+    }
+
+    #[test]
+    fn a_plain_record_is_read_as_any() {
+        let mut record = vec![0; HEADER];
+        let block = [&[3, block_flags::HAS_DATA | 1, 6, 0][..], &[7; 12], &[9; 4]].concat();
+        for part in [&block[..], &[block_id::DATA_SHORT, 5], &[1; 6], &[2; 5]] {
+            record.extend_from_slice(part);
+        }
+        assert!(parts(|parts| parts.parse_plain(&record, record.len())).is_some());
+        // Whatever one of its bytes is, and however long it is: what is taken for plain is read as it would be otherwise.
+        let mut plain = 0;
+        for at in HEADER..record.len() {
+            for value in 0..=u8::MAX {
+                let mut changed = record.clone();
+                changed[at] = value;
+                for length in [changed.len() - 1, changed.len(), changed.len() + 1] {
+                    changed.resize(length, 0);
+                    if let Some(found) = parts(|parts| parts.parse_plain(&changed, length)) {
+                        let wanted = parts(|parts| parts.parse_any(&changed, length, 18, Images::All).is_ok());
+                        assert_eq!(Some(found), wanted, "byte {at} is {value}, length {length}");
+                        plain += 1;
+                    }
+                }
+            }
+        }
+        assert!(plain > 5000, "{plain}");
+    }
 }
