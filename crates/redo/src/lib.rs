@@ -39,7 +39,7 @@ pub mod visibility;
 use leadline_wal::rmgr::id;
 use leadline_wal::{Block, Record};
 
-pub use misfit::{Misfit, Result};
+pub use misfit::{Details, Misfit, Result};
 pub use page::Page;
 pub use rule::starts_page;
 pub use target::{Part, Target};

@@ -1,6 +1,7 @@
 //! A record that does not fit its page.
 
 use std::fmt;
+use std::ops::Deref;
 
 use leadline_bytes::Truncated;
 use leadline_wal::{Lsn, Record};
@@ -11,8 +12,14 @@ use crate::target::Target;
 pub type Result<T> = std::result::Result<T, Misfit>;
 
 /// What a record wants and its page does not have, or what the record itself lacks.
+///
+/// As small as a pointer, so that results of redo are handed on in registers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Misfit {
+pub struct Misfit(Box<Details>);
+
+/// What a [`Misfit`] says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Details {
     /// What was looked at.
     pub what: &'static str,
     /// What it should have been.
@@ -29,14 +36,23 @@ impl Misfit {
     /// Without a place: [`crate::apply`] adds it.
     #[cold]
     pub fn new(what: &'static str, expected: impl fmt::Display, found: impl fmt::Display) -> Misfit {
-        Misfit { what, expected: expected.to_string(), found: found.to_string(), lsn: Lsn(0), target: None }
+        let (expected, found) = (expected.to_string(), found.to_string());
+        Misfit(Box::new(Details { what, expected, found, lsn: Lsn(0), target: None }))
     }
 
     #[cold]
     pub(crate) fn of(mut self, record: &Record<'_>, target: &Target) -> Misfit {
-        self.lsn = record.start;
-        self.target = Some(*target);
+        self.0.lsn = record.start;
+        self.0.target = Some(*target);
         self
+    }
+}
+
+impl Deref for Misfit {
+    type Target = Details;
+
+    fn deref(&self) -> &Details {
+        &self.0
     }
 }
 

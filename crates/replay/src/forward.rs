@@ -197,14 +197,13 @@ impl<'a> Forward<'a> {
     ) -> Result<Applied> {
         let Forward { decoder, context, .. } = self;
         // Left where it is: to move a record that was just made takes as long as to make it.
-        let Some(record) = placed.records.decode(decoder, entry, context.major) else {
-            return Err(invalid(placed, entry));
-        };
-        let Some(part) = entry.part(&record) else { return Err(invalid(placed, entry)) };
+        let decoded = placed.records.decode(decoder, entry, context.major);
+        let Some(record) = &decoded else { return Err(invalid(placed, entry)) };
+        let Some(part) = entry.part(record) else { return Err(invalid(placed, entry)) };
         let target = Target { page: BlockId { relation: of.0, fork: of.1.into(), block: entry.block }, part };
         // Of an image alone nobody knows what the page is.
         if of.1 == MAIN && record.rmid != id::XLOG {
-            page.room = matches!(record.rmid, id::HEAP | id::HEAP2).then(|| Recorded::of(&record));
+            page.room = matches!(record.rmid, id::HEAP | id::HEAP2).then(|| Recorded::of(record));
             *tells = true;
         }
         let is_there = page.is_there || page.is_changed;
@@ -221,7 +220,7 @@ impl<'a> Forward<'a> {
             }
             _ => {}
         }
-        redo(context, &record, &target, &mut page.bytes).map_err(|misfit| wrong(&misfit, record.start, &target))
+        redo(context, record, &target, &mut page.bytes).map_err(|misfit| wrong(&misfit, record.start, &target))
     }
 
     /// The last other record before an image tells whether the page is one of a heap, even though the image has made it useless: the map

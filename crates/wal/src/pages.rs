@@ -54,7 +54,7 @@ impl Pages {
     fn record<'a>(&'a self, at: usize, whole: &'a mut Vec<u8>) -> Option<(&'a [u8], u64)> {
         let start = self.from.0 + at as u64;
         let length = u32_at(&self.bytes, at)? as usize;
-        let left = (self.page_size - start % self.page_size) as usize;
+        let left = (self.page_size - (start & (self.page_size - 1))) as usize;
         if length <= left {
             return Some((self.bytes.get(at..at + length)?, (start + length as u64 + 7) & !7));
         }
