@@ -56,7 +56,7 @@ impl Tid {
 
 /// A row on its page.
 pub(crate) struct Tuple<'p> {
-    bytes: &'p mut [u8],
+    header: &'p mut [u8; HEADER],
 }
 
 impl<'p> Tuple<'p> {
@@ -64,21 +64,20 @@ impl<'p> Tuple<'p> {
     /// The item is shorter than a header.
     #[inline]
     pub(crate) fn new(bytes: &'p mut [u8]) -> Result<Tuple<'p>> {
-        if bytes.len() < HEADER {
-            return Err(Misfit::new("row", "at least 23 bytes", bytes.len()));
-        }
-        Ok(Tuple { bytes })
+        let length = bytes.len();
+        let header = bytes.first_chunk_mut().ok_or_else(|| Misfit::new("row", "at least 23 bytes", length))?;
+        Ok(Tuple { header })
     }
 
-    // The fields are inside the header, which the constructor checked.
+    // The fields are inside the header.
     #[inline]
     fn u16_at(&self, at: usize) -> u16 {
-        u16::from_le_bytes([self.bytes[at], self.bytes[at + 1]])
+        u16::from_le_bytes([self.header[at], self.header[at + 1]])
     }
 
     #[inline]
     fn put<const N: usize>(&mut self, at: usize, bytes: [u8; N]) {
-        self.bytes[at..at + N].copy_from_slice(&bytes);
+        self.header[at..at + N].copy_from_slice(&bytes);
     }
 
     #[inline]
@@ -104,12 +103,12 @@ impl<'p> Tuple<'p> {
     /// Where the columns begin.
     #[inline]
     pub(crate) fn hoff(&self) -> usize {
-        self.bytes[at::HOFF].into()
+        self.header[at::HOFF].into()
     }
 
     #[inline]
     pub(crate) fn set_hoff(&mut self, hoff: u8) {
-        self.bytes[at::HOFF] = hoff;
+        self.header[at::HOFF] = hoff;
     }
 
     #[inline]
@@ -131,7 +130,7 @@ impl<'p> Tuple<'p> {
     /// The command id, for masks.
     #[inline]
     pub(crate) fn cid_bytes(&mut self) -> &mut [u8] {
-        &mut self.bytes[at::CID..at::CTID]
+        &mut self.header[at::CID..at::CTID]
     }
 
     #[inline]

@@ -1,5 +1,7 @@
 //! `XLOG_HEAP_UPDATE` and `XLOG_HEAP_HOT_UPDATE`: the old version of a row marked, the new one put on its own or the same page.
 
+use std::ops::Range;
+
 use leadline_wal::Record;
 
 use super::{add_row, set_prunable, RowHeader, HOT_UPDATE, INIT_PAGE, KIND};
@@ -71,20 +73,20 @@ pub(super) fn redo(change: &Change<'_, '_>, page: &mut Page<'_>) -> Result<()> {
         return Err(Misfit::new("block of the new row", "block 0 of the record", "none"));
     };
     let new = Tid { block: new_block.block, number: update.new_number as u16 };
-    if change.block.id == old_block {
-        mark_old(change, page, &update, new)?;
-    }
+    let old_row = if change.block.id == old_block { Some(mark_old(change, page, &update, new)?) } else { None };
     if change.block.id == NEW {
         if change.opcode() & INIT_PAGE != 0 {
             page.init(0)?;
         }
-        put_new(change, page, &update, new, old_block == NEW)?;
+        put_new(change, page, &update, new, old_row)?;
     }
     Ok(())
 }
 
-fn mark_old(change: &Change<'_, '_>, page: &mut Page<'_>, update: &Update, new: Tid) -> Result<()> {
-    let mut row = Tuple::new(page.item_mut(update.old_number())?)?;
+/// Gives where the old version is.
+fn mark_old(change: &Change<'_, '_>, page: &mut Page<'_>, update: &Update, new: Tid) -> Result<Range<usize>> {
+    let range = page.item_range(update.old_number())?;
+    let mut row = Tuple::new(&mut page.bytes_mut()[range.clone()])?;
     row.set_hot_updated(change.opcode() & KIND == HOT_UPDATE);
     row.set_xmax_bits(update.old_infobits as u8);
     row.set_xmax(update.old_xmax);
@@ -94,10 +96,17 @@ fn mark_old(change: &Change<'_, '_>, page: &mut Page<'_>, update: &Update, new: 
     if update.has(OLD_ALL_VISIBLE_CLEARED) {
         page.set_flag(flags::ALL_VISIBLE, false);
     }
-    Ok(())
+    Ok(range)
 }
 
-fn put_new(change: &Change<'_, '_>, page: &mut Page<'_>, update: &Update, new: Tid, same_page: bool) -> Result<()> {
+/// `old`: where the old version is, when it is on the same page.
+fn put_new(
+    change: &Change<'_, '_>,
+    page: &mut Page<'_>,
+    update: &Update,
+    new: Tid,
+    old: Option<Range<usize>>,
+) -> Result<()> {
     let mut data = change.data();
     let mut shared = |bit, what| if update.has(bit) { data.u16(what) } else { Ok(0) };
     let prefix: usize = shared(PREFIX_FROM_OLD, "length of the common prefix")?.into();
@@ -109,10 +118,9 @@ fn put_new(change: &Change<'_, '_>, page: &mut Page<'_>, update: &Update, new: T
         page.bytes_mut()[range.start + HEADER..range.end].copy_from_slice(from_record);
         header.write(&mut page.bytes_mut()[range], change.record.xid, update.new_xmax, new)?;
     } else {
-        if !same_page {
+        let Some(old) = old else {
             return Err(Misfit::new("block of the old row", "that of the new row", "another"));
-        }
-        let old = page.item_range(update.old_number())?;
+        };
         let old_columns = old.start + Tuple::new(&mut page.bytes_mut()[old.clone()])?.hoff();
         // The bitmap of nulls comes from the record, then the prefix, then what is new, then the suffix.
         let bitmap = if prefix > 0 { usize::from(header.hoff).saturating_sub(HEADER) } else { 0 };
