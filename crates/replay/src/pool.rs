@@ -29,8 +29,12 @@ use crate::work::Work;
 
 /// Bytes of a page's state, of its place in a table, and of what the allocator adds.
 const PAGE_EXTRA: usize = 192;
-/// Chunks of the log that wait: of fewer a page is taken up more often, of more the memory has to be made first.
+/// Chunks of the log that wait at most: see [`Turns`].
 const WAITING: usize = 16;
+/// Chunks of the log that wait at first.
+const WAITING_AT_FIRST: usize = 2;
+/// Records for which it is worth while to take up a page.
+const ENOUGH: usize = 32;
 /// Records of a page that wait at most, its image among them.
 const FEW: usize = 8;
 
@@ -47,9 +51,7 @@ pub(crate) struct Pool {
     /// Has the images that wait. Of what is for pages they may take as many bytes as this.
     memory: Arc<Memory>,
     most_waiting: usize,
-    /// Every how manyth chunk a partition is due.
-    turns: usize,
-    turn: AtomicUsize,
+    turns: Mutex<Turns>,
     partitions: Vec<Partition>,
     forks: RwLock<Forks>,
     cuts: Arc<RwLock<Cuts>>,
@@ -62,6 +64,40 @@ pub(crate) struct Pool {
     is_given_up: AtomicBool,
     /// What was done, by the forks' numbers.
     work: Mutex<HashMap<u32, Work>>,
+}
+
+/// When a partition is due: with every so manyth chunk, which is how many wait. Of fewer chunks a page is taken up more often. More take
+/// memory that has to be made first, and are no longer in the processor's cache when they are due. So there are more where it helps.
+struct Turns {
+    of: usize,
+    most: usize,
+    next: usize,
+    /// Pages that were taken up since the first turn, and their records.
+    pages: usize,
+    records: usize,
+}
+
+impl Turns {
+    fn new(most: usize) -> Turns {
+        Turns { of: WAITING_AT_FIRST.min(most), most, next: 0, pages: 0, records: 0 }
+    }
+
+    /// The partitions that are due with the next chunk.
+    fn next(&mut self) -> impl Iterator<Item = usize> {
+        let due = (self.next..PARTITIONS).step_by(self.of);
+        self.next += 1;
+        if self.next == self.of {
+            let is_enough = self.records >= ENOUGH * self.pages;
+            let of = if is_enough { self.of } else { self.most.min(2 * self.of) };
+            *self = Turns { of, ..Turns::new(self.most) };
+        }
+        due
+    }
+
+    fn took_up(&mut self, pages: usize, records: usize) {
+        self.pages += pages;
+        self.records += records;
+    }
 }
 
 #[derive(Default)]
@@ -113,9 +149,8 @@ impl Pool {
             pages: AtomicUsize::new(0),
             memory: of_log,
             most_waiting: memory / 4,
-            turns: (memory / 8 / chunk.max(1)).clamp(1, WAITING),
+            turns: Mutex::new(Turns::new((memory / 8 / chunk.max(1)).clamp(1, WAITING))),
             most_kept: memory / 8 * 3,
-            turn: AtomicUsize::new(0),
             partitions: (0..PARTITIONS).map(|_| Partition::default()).collect(),
             forks: RwLock::default(),
             cuts,
@@ -135,8 +170,8 @@ impl Pool {
             entries.iter_mut().for_each(|entry| entry.fork = of[entry.fork as usize]);
             locked(&self.partitions[partition as usize].queue).push(Placed { entries, records: Arc::clone(&records) });
         }
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed) % self.turns;
-        locked(&self.due).extend((turn..PARTITIONS).step_by(self.turns).map(|partition| (partition, base)));
+        let due = locked(&self.turns).next();
+        locked(&self.due).extend(due.map(|partition| (partition, base)));
     }
 
     /// All that waits is due: no more chunks come, and no more pages.
@@ -269,6 +304,7 @@ impl Hand<'_> {
         let pool = self.pool;
         let Hand { forward, by_page, known, work, .. } = self;
         by_page.sort(&placed);
+        locked(&pool.turns).took_up(by_page.len(), by_page.places().len());
         pool.look_up(by_page, known);
         let mut kept: Vec<Place> = Vec::new();
         let mut ahead = Ahead::new(&placed, by_page.places());
@@ -359,5 +395,36 @@ impl Drop for Hand<'_> {
         for (fork, done) in self.work.drain() {
             all.entry(fork).or_default().add(&done);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many chunks wait in each of some rounds, in which with every chunk a page is taken up for so many records.
+    fn rounds(most: usize, records: impl Fn(usize) -> usize) -> Vec<usize> {
+        let mut turns = Turns::new(most);
+        let mut round = || {
+            let waiting = turns.of;
+            let mut due = Vec::new();
+            for _ in 0..waiting {
+                due.extend(turns.next());
+                turns.took_up(1, records(waiting));
+            }
+            due.sort_unstable();
+            assert!(due.into_iter().eq(0..PARTITIONS), "each partition is due once");
+            waiting
+        };
+        (0..6).map(|_| round()).collect()
+    }
+
+    #[test]
+    fn more_chunks_wait_until_pages_are_taken_up_for_enough_records() {
+        assert_eq!(rounds(16, |_| ENOUGH), [2, 2, 2, 2, 2, 2]);
+        assert_eq!(rounds(16, |waiting| if waiting < 4 { 1 } else { 9 * ENOUGH }), [2, 4, 4, 4, 4, 4]);
+        assert_eq!(rounds(16, |_| ENOUGH - 1), [2, 4, 8, 16, 16, 16]);
+        assert_eq!(rounds(5, |_| 1), [2, 4, 5, 5, 5, 5]);
+        assert_eq!(rounds(1, |_| 1), [1, 1, 1, 1, 1, 1]);
     }
 }
