@@ -245,6 +245,13 @@ fn what_does_not_fit_is_said() {
     assert_eq!(said(&short, &mut page), Err("offnum: expected 2 bytes in the record, found 1".into()));
     let huge = Made::new(18, HEAP, 0, &[2, 0, 0]).block(0, 0, 7, false, &row(&[1; 8200]));
     assert_eq!(said(&huge, &mut page), Err("new item: expected at most 8132 bytes, found 8224".into()));
+    // A page that is made anew has no old version to take columns from, even when the record says it is on the same page.
+    let main = [&[0, 0, 0, 0, 1, 0, 0, 0x20][..], &[0, 0, 0, 0, 1, 0]].concat();
+    let update = Made::new(18, HEAP, 0x20 | 0x80, &main).block(0, 0, 7, false, &[&[1, 0][..], &row(b"")].concat());
+    assert_eq!(
+        said(&update, &mut page.clone()),
+        Err("block of the old row: expected that of the new row, found another".into())
+    );
     page[12] = 3;
     let wrong = "page header: expected 24 <= pd_lower <= pd_upper <= pd_special, inside the page, found lower 3, upper 8160, special 8192";
     assert_eq!(said(&insert(2), &mut page), Err(wrong.into()));

@@ -73,10 +73,11 @@ pub(super) fn redo(change: &Change<'_, '_>, page: &mut Page<'_>) -> Result<()> {
         return Err(Misfit::new("block of the new row", "block 0 of the record", "none"));
     };
     let new = Tid { block: new_block.block, number: update.new_number as u16 };
-    let old_row = if change.block.id == old_block { Some(mark_old(change, page, &update, new)?) } else { None };
+    let mut old_row = if change.block.id == old_block { Some(mark_old(change, page, &update, new)?) } else { None };
     if change.block.id == NEW {
         if change.opcode() & INIT_PAGE != 0 {
             page.init(0)?;
+            old_row = None;
         }
         put_new(change, page, &update, new, old_row)?;
     }
