@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,9 @@ from leadline.findings import Evaluation
 from leadline.top.host import HostApp
 from leadline.views.sections import Context
 from textual.containers import ScrollableContainer
+from textual.pilot import Pilot
 from textual.widgets import Static
+from top_parts import until
 
 
 class StandingStill:
@@ -41,29 +42,22 @@ def feed(tmp_path: Path) -> StandingStill:
     return StandingStill(Context(open_capture(made.write()), Evaluation([], [], [], [])))
 
 
-async def until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline, what
-        await asyncio.sleep(0.01)
-
-
 def shown(feed: Any, size: tuple[int, int], look: Any) -> None:
     """Runs `look` on the screen once it shows the host."""
 
     async def drive() -> None:
         app = HostApp(feed, 0.01)
         async with app.run_test(size=size) as pilot:
-            await until(lambda: "Processes" in str(app.query_one("#frame", Static).content), "the host was not shown")
+            await until(pilot, lambda: "Processes" in str(app.query_one("#frame", Static).content))
             await pilot.pause()
-            await look(app)
+            await look(app, pilot)
 
     work: Coroutine[Any, Any, None] = drive()
     asyncio.run(work)
 
 
 def test_a_narrow_terminal_scrolls_and_breaks_no_line(feed: StandingStill) -> None:
-    async def look(app: HostApp) -> None:
+    async def look(app: HostApp, _pilot: Pilot[None]) -> None:
         frame = app.query_one("#frame", Static)
         lines = str(frame.content).splitlines()
         assert frame.region.height == len(lines)
@@ -73,7 +67,7 @@ def test_a_narrow_terminal_scrolls_and_breaks_no_line(feed: StandingStill) -> No
 
 
 def test_a_screen_names_no_folder_that_goes_away_with_it(feed: StandingStill) -> None:
-    async def look(app: HostApp) -> None:
+    async def look(app: HostApp, _pilot: Pilot[None]) -> None:
         text = str(app.query_one("#frame", Static).content)
         assert " more" in text
         assert "leadline sql" not in text
@@ -82,10 +76,10 @@ def test_a_screen_names_no_folder_that_goes_away_with_it(feed: StandingStill) ->
 
 
 def test_what_arrives_while_the_screen_goes_away_is_no_error(feed: StandingStill) -> None:
-    async def look(app: HostApp) -> None:
+    async def look(app: HostApp, pilot: Pilot[None]) -> None:
         await app.query_one("#frame", Static).remove()
         before = feed.taken_in
-        await until(lambda: feed.taken_in >= before + 3, "the thread has ended")
+        await until(pilot, lambda: feed.taken_in >= before + 3)
 
     shown(feed, (120, 50), look)
 
@@ -94,12 +88,12 @@ def test_an_error_of_the_probe_ends_the_screen_and_is_kept(feed: StandingStill, 
     error = LeadlineError("io", "the host cannot be read")
     ended = []
 
-    async def look(app: HostApp) -> None:
+    async def look(app: HostApp, pilot: Pilot[None]) -> None:
         def fail() -> None:
             raise error
 
         monkeypatch.setattr(feed, "take_in", fail)
-        await until(lambda: not app.is_running, "the screen stays")
+        await until(pilot, lambda: not app.is_running)
         ended.append(app.failure)
 
     shown(feed, (120, 50), look)

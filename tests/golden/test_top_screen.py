@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import re
-import time
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from leadline.top.live import LiveCapture
 from leadline.top.model import Frame
 from textual.pilot import Pilot
 from textual.widgets import ContentSwitcher, Input, Static
-from top_parts import RECORDING, SECOND, at, live_of
+from top_parts import RECORDING, SECOND, at, live_of, until
 
 
 @pytest.fixture(scope="module")
@@ -80,13 +79,6 @@ def on_screen(live: LiveCapture, drive: Drive, size: tuple[int, int] = (100, 30)
             await drive(app, pilot, replay)
 
     asyncio.run(go())
-
-
-async def until(pilot: Pilot[None], condition: Callable[[], object], timeout_s: float = 20) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "the screen did not get there"
-        await pilot.pause(0.02)
 
 
 async def shows(pilot: Pilot[None], app: TopApp, *words: str) -> str:
