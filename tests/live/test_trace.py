@@ -157,7 +157,7 @@ def traced(programs: Path, name: str, *arguments: int, out: Path, for_s: float =
 
 
 def assert_slept(nap: dict[str, Any]) -> None:
-    """Most of it, but not as long as it asked for: its timer starts before it leaves the CPU, and busy neighbours keep it waiting."""
+    """Not as long as it asked for: its timer starts before it leaves the CPU. Nor all the time: busy neighbours keep it waiting."""
     assert nap["sleep_ns"] + nap["runq_ns"] + nap["cpu_ns"] + nap["unknown_ns"] == nap["elapsed_ns"] < 5 * nap["sleep_ns"]
 
 
