@@ -1,7 +1,7 @@
 //! A record as it is put together. Of a long one the front is kept, and its CRC computed as it is read.
 
 use crate::crc::crc_of;
-use crate::record::HEADER;
+use crate::record::{field, HEADER};
 
 /// A record put together from the parts that pages have of it.
 #[derive(Default)]
@@ -37,6 +37,6 @@ impl Assembled {
         if self.length == self.front.len() {
             return crc_of(&self.front);
         }
-        crc32c::crc32c_append(self.crc, &self.front[..20])
+        crc32c::crc32c_append(self.crc, &self.front[..field::CRC])
     }
 }

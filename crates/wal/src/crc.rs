@@ -1,9 +1,6 @@
 //! The CRC of a record (`xl_crc`): a CRC-32C of what follows its header, then of the header up to the CRC.
 
-use crate::record::HEADER;
-
-/// Bytes of the header before the CRC.
-const BEFORE_CRC: usize = HEADER - 4;
+use crate::record::{field, HEADER};
 
 /// Up to this size the processor's instruction is faster on its own than several of them side by side.
 #[cfg(target_arch = "x86_64")]
@@ -19,7 +16,7 @@ pub(crate) fn crc_of(record: &[u8]) -> u32 {
         return unsafe { of_small(record) };
     }
     let (head, data) = record.split_at(HEADER);
-    crc32c::crc32c_append(crc32c::crc32c(data), &head[..BEFORE_CRC])
+    crc32c::crc32c_append(crc32c::crc32c(data), &head[..field::CRC])
 }
 
 /// Likewise. The words need not be aligned: to look for one that is would take longer than most records have bytes.
@@ -43,7 +40,7 @@ fn of_small(record: &[u8]) -> u32 {
         rest.iter().fold(crc, |crc, byte| _mm_crc32_u8(crc, *byte))
     };
     let (head, data) = record.split_at(HEADER);
-    !over(over(!0, data), &head[..BEFORE_CRC])
+    !over(over(!0, data), &head[..field::CRC])
 }
 
 #[cfg(test)]
