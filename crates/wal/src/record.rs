@@ -332,7 +332,7 @@ impl Parts {
     #[inline(always)]
     fn parse_headers(&mut self, bytes: &[u8], length: usize, major: u8, images: Images) -> Result<(), Wrong> {
         (self.count, self.origin, self.top_xid) = (0, 0, 0);
-        if self.parse_plain(bytes, length) {
+        if self.parse_plain(bytes, length, major) {
             return Ok(());
         }
         self.parse_any(bytes, length, major, images)
@@ -340,36 +340,19 @@ impl Parts {
 
     /// Reads the headers of what most records are: one block without an image, and short main data. False when it is another, or wrong.
     #[inline(always)]
-    fn parse_plain(&mut self, bytes: &[u8], length: usize) -> bool {
+    fn parse_plain(&mut self, bytes: &[u8], length: usize, major: u8) -> bool {
         const MAIN: usize = HEADER + 20;
         let Some(head) = bytes.first_chunk::<{ MAIN + 2 }>() else { return false };
-        let (flags, data_length) = (head[HEADER + 1], u16::from_le_bytes([head[HEADER + 2], head[HEADER + 3]]));
-        let others = flags & !(block_flags::FORK | block_flags::HAS_DATA | block_flags::WILL_INIT);
-        let after = MAIN + 2 + usize::from(data_length);
+        let block = &mut self.blocks[0];
         let is_plain = head[HEADER] <= block_id::MAX
-            && others == 0
-            && flags & block_flags::FORK <= 3
-            && (flags & block_flags::HAS_DATA != 0) == (data_length > 0)
+            && head[HEADER + 1] & (block_flags::HAS_IMAGE | block_flags::SAME_REL) == 0
             && head[MAIN] == block_id::DATA_SHORT
-            && length == after + usize::from(head[MAIN + 1]);
-        if !is_plain {
+            && block.parse(head, HEADER, major, &mut None) == Ok(MAIN);
+        let after = MAIN + 2 + usize::from(block.data_length);
+        if !is_plain || length != after + usize::from(head[MAIN + 1]) {
             return false;
         }
-        let word = |n: usize| {
-            let at = HEADER + 4 + 4 * n;
-            u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]])
-        };
-        self.blocks[0] = Block {
-            id: head[HEADER],
-            fork: flags & block_flags::FORK,
-            will_init: flags & block_flags::WILL_INIT != 0,
-            has_data: data_length > 0,
-            relation: Relation { spc: word(0), db: word(1), rel: word(2) },
-            block: word(3),
-            data_length,
-            image_at: MAIN as u32 + 2,
-            ..Block::default()
-        };
+        block.image_at = MAIN as u32 + 2;
         (self.count, self.main_at) = (1, after);
         true
     }
@@ -580,7 +563,7 @@ mod tests {
         for part in [&block[..], &[block_id::DATA_SHORT, 5], &[1; 6], &[2; 5]] {
             record.extend_from_slice(part);
         }
-        assert!(parts(|parts| parts.parse_plain(&record, record.len())).is_some());
+        assert!(parts(|parts| parts.parse_plain(&record, record.len(), 18)).is_some());
         // Whatever one of its bytes is, and however long it is: what is taken for plain is read as it would be otherwise.
         let mut plain = 0;
         for at in HEADER..record.len() {
@@ -589,7 +572,7 @@ mod tests {
                 changed[at] = value;
                 for length in [changed.len() - 1, changed.len(), changed.len() + 1] {
                     changed.resize(length, 0);
-                    if let Some(found) = parts(|parts| parts.parse_plain(&changed, length)) {
+                    if let Some(found) = parts(|parts| parts.parse_plain(&changed, length, 18)) {
                         let wanted = parts(|parts| parts.parse_any(&changed, length, 18, Images::All).is_ok());
                         assert_eq!(Some(found), wanted, "byte {at} is {value}, length {length}");
                         plain += 1;
