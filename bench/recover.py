@@ -42,6 +42,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+from leadline.lab.paired import ENOUGH_PAIRS, paired_ratio
 from leadline.postgres.server.cluster import ClusterServer
 from leadline.postgres.server.private import PrivateServer
 from record import read_environment, start_as_installed
@@ -358,12 +359,15 @@ def probe(folder: Path) -> dict[str, float]:
 
 
 def spread(values: list[float]) -> dict[str, float]:
-    """The median, and between which values it is: with the chance that n values have the true median between their ends."""
-    return {"median": statistics.median(values), "least": min(values), "most": max(values), "coverage": 1 - 2.0 ** (1 - len(values))}
+    """The median with its 95 % interval, which is from the least value to the most where there are too few for it, and those two."""
+    ratio = paired_ratio([(1.0, value) for value in values], random.Random(1))
+    least, most = min(values), max(values)
+    low, high = (least, most) if ratio.pairs < ENOUGH_PAIRS else (ratio.low, ratio.high)
+    return {"median": ratio.estimate, "low": low, "high": high, "least": least, "most": most}
 
 
 def shown(of: dict[str, float]) -> str:
-    return f"{of['median']:.2f} [{of['least']:.2f} to {of['most']:.2f}]"
+    return f"{of['median']:.2f} [{of['low']:.2f} to {of['high']:.2f}]"
 
 
 def pairs_of(
