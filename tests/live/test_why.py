@@ -183,21 +183,21 @@ AS_NOBODY = ("setpriv", "--reuid=65533", "--regid=65534", "--clear-groups")  # w
 
 
 @needs_root
-def test_limits_of_a_user(tmp_path: Path) -> None:
-    tmp_path.chmod(0o755)
-    best = why(*AS_NOBODY, "bash", "-c", "ulimit -u 1; /bin/true; exit 3").best
-    assert (best["kind"], best["call"], best["error"]) == ("processes", "clone", "EAGAIN")
-    assert "User 65533 may have 1 processes and threads" in best["statement"] and best["fix"].startswith("ulimit -u")
-    locks = "#include <stdio.h>\n#include <sys/mman.h>\nchar c[1 << 20];\n"
-    locks += 'int main(void) { if (!mlock(c, sizeof c)) return 0; perror("mlock"); return 4; }'
+def test_limits_of_a_user() -> None:
+    locks = "#include <stdio.h>\n#include <sys/mman.h>\n#include <unistd.h>\nchar c[1 << 20];\n"
+    locks += "int main(int count, char **words) { if (count > 1) return fork() < 0 ? 3 : 0;\n"  # a shell would try for 15 s
+    locks += 'if (!mlock(c, sizeof c)) return 0; perror("mlock"); return 4; }'
     program = compiled(Path("/var/tmp") / f"leadline-why-{os.getpid()}", locks)
     try:
+        best = why(*AS_NOBODY, "bash", "-c", f"ulimit -u 1; exec {program} fork").best
         told = why(*AS_NOBODY, "bash", "-c", f"ulimit -l 64; {program}; exit 0")
         none = why(*AS_NOBODY, "bash", "-c", f"ulimit -l 0; {program}; exit 0")
         assert nothing_claimed(*AS_NOBODY, "bash", "-c", f"ulimit -u 100000; ulimit -l 2048; {program}")
     finally:
         Path(program).unlink()
         Path(program).with_suffix(".c").unlink()
+    assert (best["kind"], best["call"], best["error"]) == ("processes", "clone", "EAGAIN")
+    assert "User 65533 may have 1 processes and threads" in best["statement"] and best["fix"].startswith("ulimit -u")
     assert (told.ended["exit_code"], told.best["kind"], told.best["call"]) == (0, "locked_memory", "mlock")
     assert "may lock 65.5kB of memory" in told.best["statement"] and told.best["fix"].startswith("ulimit -l")
     assert (none.best["kind"], none.best["error"]) == ("locked_memory", "EPERM") and "may lock 0B of memory" in none.best["statement"]
