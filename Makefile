@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 DEMO_ARGS ?=
 BENCH_ARGS ?=
 # tests/conftest.py says which tests may run beside others.
-TWO_AT_ONCE := -n 2
+WORKERS := -n 3
 
 export PATH := $(PATH):$(HOME)/.cargo/bin
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
@@ -52,13 +52,13 @@ test-rust: build
 
 test-python: build
 	@$(call INSTALL_ORACLES)
-	$(BIN)/python -m pytest $(TWO_AT_ONCE)
+	$(BIN)/python -m pytest $(WORKERS)
 
 test: lint test-rust test-python
 
 test-all-servers: build
 	@command -v chromium >/dev/null || { $(call INSTALL,chromium) }
-	LEADLINE_FORBID_SKIPS=1 $(BIN)/python -m pytest $(TWO_AT_ONCE)
+	LEADLINE_FORBID_SKIPS=1 $(BIN)/python -m pytest $(WORKERS)
 
 demo: build
 	LEADLINE_BOOK=$(CURDIR)/leadline-demo/book $(BIN)/leadline demo $(DEMO_ARGS)

@@ -9,12 +9,13 @@ What tests compare with (a server of each major, pg_waldump, Chromium, ...) and 
 LEADLINE_FORBID_SKIPS=1 every skip of the run is a failure, also one for lack of a right or of a feature of the kernel.
 Which exact builds were used: the last lines of the run, and .pytest_cache/v/leadline/servers (JSON).
 
-With pytest -n 2, as `make test` has it, the files are shared out between two processes, and each has servers of
-its own. The files of tests/live measure a host: one of the two processes runs all of them, one after another.
+With pytest -n 3, as `make test` has it, the files are shared out between processes, and each has servers of its own. The files of
+tests/live measure a host: one process runs all of them, one after another, and meanwhile only one other process has work.
 """
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -43,6 +44,8 @@ SETTINGS = {
 }
 FORBID_SKIPS = os.environ.get("LEADLINE_FORBID_SKIPS") == "1"
 IN_CI = os.environ.get("CI", "").lower() in ("true", "1")
+LIVE = "live"
+"""What the files of tests/live are together for the scheduler."""
 used: dict[int, Fetched] = {}
 pytest_plugins = ["books"]
 
@@ -235,6 +238,12 @@ os.environ["XDG_DATA_HOME"] = f"{_book.name}/data"  # where `leadline ansible en
 os.environ["LEADLINE_BOOK"] = _book.name  # what tests run is recorded there, and not in the book of who tests
 
 
+def pytest_collection_finish() -> None:
+    """What was collected lives to the end: nothing of it is garbage, and to look through it again and again takes time."""
+    gc.collect()
+    gc.freeze()
+
+
 def pytest_configure() -> None:
     """A shell starts what runs in its background with SIGINT ignored, nohup with SIGHUP, and so would be all that a test ends by them."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -253,12 +262,26 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """What runs in one process with others: see above."""
+    """What runs in one process with others, and how many run at once: see above."""
     from xdist.scheduler import LoadFileScheduling
 
     class LiveTogether(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return "live" if nodeid.startswith("tests/live/") else super()._split_scope(nodeid)
+            return LIVE if nodeid.startswith("tests/live/") else super()._split_scope(nodeid)
+
+        def _is_measured(self) -> bool:
+            return LIVE in self.workqueue or any(False in work.get(LIVE, {}).values() for work in self.assigned_work.values())
+
+        def _assign_work_unit(self, node: Any) -> None:
+            others = (work for other, work in self.assigned_work.items() if other is not node)
+            if not self._is_measured() or sum(self._pending_of(work) > 0 for work in others) < 2:
+                super()._assign_work_unit(node)
+
+        def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
+            was_measured = self._is_measured()
+            super().mark_test_complete(node, item_index, duration)
+            if was_measured and not self._is_measured():
+                self.schedule()
 
     return LiveTogether(config, log)
 
