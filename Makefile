@@ -14,6 +14,8 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 unexport CONDA_PREFIX
 unexport PYTHONPATH
+# With it each of the thousands of commands that the tests run compiles all of its modules again.
+unexport PYTHONDONTWRITEBYTECODE
 
 # What the compiled extension is made from.
 SOURCES := Cargo.toml Cargo.lock rust-toolchain.toml pyproject.toml $(wildcard python/leadline/tables/*.toml) \
