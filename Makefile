@@ -21,7 +21,10 @@ unexport PYTHONDONTWRITEBYTECODE
 SOURCES := Cargo.toml Cargo.lock rust-toolchain.toml pyproject.toml $(wildcard python/leadline/tables/*.toml) \
 	$(shell find crates -type f -not -path '*/tests/*' -not -path '*/examples/*')
 
-.PHONY: help setup build fmt lint test test-rust test-python test-all-servers demo docs bench fuzz miri clean
+# Two targets at once, as nothing is measured: one compiles while the other fetches packages or checks Python.
+BOTH := $(MAKE) --no-print-directory --jobs=2
+
+.PHONY: help setup build fmt lint lint-rust lint-python lint-built test test-rust test-python test-all-servers oracles demo docs bench fuzz miri clean
 
 help:
 	@echo 'make demo              set up, build, and run the demonstration'
@@ -34,31 +37,41 @@ help:
 	@echo 'make miri              the byte cursor with Miri, on this machine and as a big-endian one (nightly Rust)'
 	@echo 'make clean             remove what was built'
 
-setup: $(VENV)/.setup
+setup: $(VENV)/.setup $(VENV)/.tools
 
 build: $(VENV)/.build
 
-fmt: setup
+fmt: $(VENV)/.tools
 	cargo fmt --all
 	$(BIN)/ruff check --fix
 
-lint: build
+lint: lint-rust lint-python lint-built
+
+lint-rust: build
 	cargo fmt --all --check
 	cargo clippy --release --workspace --all-targets -- -D warnings
+
+lint-python: $(VENV)/.tools
 	$(BIN)/ruff check
 	$(BIN)/mypy
+
+# What needs the extension: its stubs, and the test files, which are read once here and then from the cache by each worker.
+lint-built: build $(VENV)/.tools
 	MYPYPATH=python $(BIN)/python -m mypy.stubtest leadline._core
+	$(BIN)/python -m pytest --collect-only -q >/dev/null
 
 test-rust: build
 	cargo test --release --workspace
 
-test-python: build
-	@$(call INSTALL_ORACLES)
+test-python: build $(VENV)/.tools oracles
 	$(BIN)/python -m pytest $(WORKERS)
 
-test: lint test-rust test-python
+test:
+	@$(BOTH) lint oracles
+	@$(MAKE) --no-print-directory test-rust
+	@$(MAKE) --no-print-directory test-python
 
-test-all-servers: build
+test-all-servers: build $(VENV)/.tools
 	@command -v chromium >/dev/null || { $(call INSTALL,chromium) }
 	LEADLINE_FORBID_SKIPS=1 $(BIN)/python -m pytest $(WORKERS)
 
@@ -109,16 +122,15 @@ endef
 
 # What tests compare with, where it may be installed; elsewhere those tests are skipped, and in CI they fail (tests/conftest.py).
 # PgBouncer comes with a service that listens on the loopback: only in CI.
-define INSTALL_ORACLES
-oracles=; for tool in chromium strace tshark; do command -v $$tool >/dev/null || oracles="$$oracles $$tool"; done; \
-command -v mkfs.btrfs >/dev/null || [ -x /usr/sbin/mkfs.btrfs ] || oracles="$$oracles btrfs-progs"; \
-command -v chromedriver >/dev/null || oracles="$$oracles chromium-driver"; \
-command -v mariadbd >/dev/null || oracles="$$oracles mariadb-server-core mariadb-client-core"; \
-[ "$$CI" != true ] || command -v pgbouncer >/dev/null || oracles="$$oracles pgbouncer"; \
-if [ -n "$$oracles" ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	{ apt-get update -qq && apt-get install -y -qq --no-install-recommends $$oracles; } || echo "warning: not installed:$$oracles" >&2; \
-fi
-endef
+oracles: $(VENV)/.setup
+	@oracles=; for tool in chromium strace tshark; do command -v $$tool >/dev/null || oracles="$$oracles $$tool"; done; \
+	command -v mkfs.btrfs >/dev/null || [ -x /usr/sbin/mkfs.btrfs ] || oracles="$$oracles btrfs-progs"; \
+	command -v chromedriver >/dev/null || oracles="$$oracles chromium-driver"; \
+	command -v mariadbd >/dev/null || oracles="$$oracles mariadb-server-core mariadb-client-core"; \
+	[ "$$CI" != true ] || command -v pgbouncer >/dev/null || oracles="$$oracles pgbouncer"; \
+	if [ -n "$$oracles" ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		{ apt-get update -qq && apt-get install -y -qq --no-install-recommends $$oracles; } || echo "warning: not installed:$$oracles" >&2; \
+	fi
 
 # A compiler for C (zstd, and to link Rust), clang (BPF programs) and Python's venv module come from the system; Rust comes from its own installer.
 define CHECK_SYSTEM
@@ -135,14 +147,20 @@ cargo --version >/dev/null || { \
 	echo "  hint: install rustup, then: rustup toolchain install $$(sed -n 's/^channel = //p' rust-toolchain.toml | tr -d \")" >&2; exit 2; }
 endef
 
+# What leadline depends on, and what builds it: all that the demonstration needs.
 $(VENV)/.setup: pyproject.toml
 	@$(CHECK_SYSTEM)
 	@[ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --group dev
+	$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"], sep="\n")' \
+		| $(BIN)/python -m pip install --quiet --group build -r /dev/stdin
 	@touch $@
 
-# maturin also installs the Python packages that leadline depends on.
+# What checks and tests it. Few of its modules are ever imported, and those are compiled then.
+$(VENV)/.tools: $(VENV)/.setup
+	$(BIN)/python -m pip install --quiet --no-compile --group dev
+	@touch $@
+
 $(VENV)/.build: $(VENV)/.setup $(SOURCES)
 	PIP_QUIET=1 $(BIN)/maturin develop --release --quiet
 	@touch $@
