@@ -131,7 +131,8 @@ def file_system(folder: Path) -> Iterator[tuple[Path, str]]:
     disk = folder / "disk"
     disk.write_bytes(bytes(64 << 20))
     with loop_device(disk) as device:
-        subprocess.run(["mkfs.ext4", "-q", "-F", device], check=True)
+        # All at once: otherwise the kernel writes the rest some time after it is mounted.
+        subprocess.run(["mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0", device], check=True)
         point = Path(tempfile.mkdtemp(prefix="leadline-disk-"))  # pytest's own folders are closed to the user of the server
         point.chmod(0o755)
         subprocess.run(["mount", device, point], check=True)
