@@ -27,6 +27,7 @@ from recovery import (
     end_of_log,
     fingerprint,
     flip,
+    free_space,
     loaded,
     position,
     records,
@@ -163,6 +164,26 @@ def test_a_log_over_several_checkpoints_with_a_database_copied(major: int) -> No
         with started(server, ours, max_prepared_transactions=20) as running, running.connect(dbname="target") as target:
             rows = target.execute("select v, count(*) from t group by 1 order by 1").fetchall()
             assert rows == [("first", 1067), ("second", 533)]
+
+
+@pytest.mark.parametrize("major", MAJORS)
+def test_room_on_pages_that_are_newer_than_their_records(major: int) -> None:
+    """A page that is pruned when it is read has room that the map does not know, until recovery writes it down."""
+    with loaded(major, ChecksummedServer, **SETTINGS, full_page_writes=False) as server:
+        with server.connect() as connection:
+            connection.execute("create table pruned as select g, repeat('p', 90) from generate_series(1, 5000) g")
+            connection.execute("vacuum pruned")
+            connection.execute("checkpoint")
+        control = (server.private.data_dir / "global/pg_control").read_bytes()
+        with server.connect() as connection:
+            connection.execute("delete from pruned where g % 3 > 0")
+            connection.execute("select count(*) from pruned")
+            connection.execute("checkpoint")
+        data_dir = crash(server)
+        (data_dir / "global/pg_control").write_bytes(control)
+        before = sum(sum(noted) for noted, _ in free_space(data_dir).values())
+        _, ours = recovered_equally(server, data_dir)
+        assert sum(sum(noted) for noted, _ in free_space(ours).values()) > before
 
 
 def test_a_tablespace_made_in_the_log() -> None:
