@@ -202,7 +202,7 @@ fn redo() {
 
 #[test]
 fn elf() {
-    assert_reached("elf", 6_000, &["held locks", "version", "ELF", "no ELF"]);
+    assert_reached("elf", 20_000, &["held locks", "version", "ELF", "no ELF"]);
 }
 
 #[test]
