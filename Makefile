@@ -21,8 +21,7 @@ unexport PYTHONDONTWRITEBYTECODE
 SOURCES := Cargo.toml Cargo.lock rust-toolchain.toml pyproject.toml $(wildcard python/leadline/tables/*.toml) \
 	$(shell find crates -type f -not -path '*/tests/*' -not -path '*/examples/*')
 
-# Two targets at once, as nothing is measured: one compiles while the other fetches packages or checks Python.
-BOTH := $(MAKE) --no-print-directory --jobs=2
+MAKEFLAGS += --no-print-directory
 
 .PHONY: help setup build fmt lint lint-rust lint-python lint-built test test-rust test-python test-all-servers oracles demo docs bench fuzz miri clean
 
@@ -66,10 +65,11 @@ test-rust: build
 test-python: build $(VENV)/.tools oracles
 	$(BIN)/python -m pytest $(WORKERS)
 
+# First two targets at once, as nothing is measured: one compiles while the other fetches packages or checks Python.
 test:
-	@$(BOTH) lint oracles
-	@$(MAKE) --no-print-directory test-rust
-	@$(MAKE) --no-print-directory test-python
+	@$(MAKE) --jobs=2 lint oracles
+	@$(MAKE) test-rust
+	@$(MAKE) test-python
 
 test-all-servers: build $(VENV)/.tools
 	@command -v chromium >/dev/null || { $(call INSTALL,chromium) }
@@ -147,7 +147,8 @@ cargo --version >/dev/null || { \
 	echo "  hint: install rustup, then: rustup toolchain install $$(sed -n 's/^channel = //p' rust-toolchain.toml | tr -d \")" >&2; exit 2; }
 endef
 
-# What leadline depends on, and what builds it: all that the demonstration needs.
+# What leadline depends on, and what builds it: all that the demonstration needs. maturin would install the former, too, but perhaps
+# while pip installs the tools.
 $(VENV)/.setup: pyproject.toml
 	@$(CHECK_SYSTEM)
 	@[ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV)
