@@ -50,12 +50,12 @@ def run_of(client: Client, uid: str) -> dict[str, Any]:
 
 
 def wait_for(client: Client, uid: str, *statuses: str) -> dict[str, Any]:
-    """The run, when it has one of these statuses (ok, failed, cancelled, lost)."""
+    """The run, when it has one of these statuses (ok, failed, cancelled, lost) and was given its project."""
     wanted = statuses or ("ok", "failed", "cancelled", "lost", "refused")
 
     def look() -> dict[str, Any] | None:
         run = run_of(client, uid)
-        return run if run["status"] in wanted else None
+        return run if run["status"] in wanted and run["project"] else None
 
     found: dict[str, Any] = wait_until(look, f"run {uid} {wanted}")
     return found
