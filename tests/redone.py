@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from conftest import Server, running
@@ -11,16 +11,19 @@ from leadline._core.wal import WalLog
 from redo_load import SETTINGS
 
 
-def redone(major: int, load: Callable[[Server], None], note: Callable[[Mapping[str, Any]], None], **settings: Any) -> redo.Checked:
-    """Runs the load on a server of its own, and compares. note: gets each record of the log."""
+def redone(
+    major: int, load: Callable[[Server], None], rmgrs: Sequence[str], note: Callable[[Mapping[str, Any]], None], **settings: Any
+) -> redo.Checked:
+    """Runs the load on a server of its own, and compares. note: gets each record of these resource managers, one after the other."""
     with running(major, **{**SETTINGS, **settings}) as server:
         load(server)
         server.sql("select pg_switch_wal()")
         folder = str(server.private.data_dir / "pg_wal")
         sums = server.sql("show data_checksums")[0][0] == "on"
         found = redo.check(folder, hint_bits_are_logged=sums)
-        reader = WalLog(folder)
-        while (records := reader.records(5000)) is not None:
-            for record in records:
-                note(record)
+        for rmgr in rmgrs:
+            reader = WalLog(folder, rmgr=rmgr)
+            while (records := reader.records(5000)) is not None:
+                for record in records:
+                    note(record)
         return found

@@ -100,7 +100,7 @@ def checked() -> Callable[[int], Checked]:
 
 def _check(major: int) -> Checked:
     found = Checked()
-    found.redo = redone(major, heap_load, found.note)
+    found.redo = redone(major, heap_load, ("Heap", "Heap2"), found.note)
     return found
 
 

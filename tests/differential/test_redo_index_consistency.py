@@ -77,7 +77,7 @@ pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
 # Records that are nothing but images of their pages, which redo takes as they are.
 IMAGES = {("Hash", "SPLIT_PAGE"), ("Gin", "VACUUM_PAGE")}
 
-INDEXES = "btree,hash,gin,gist,spgist"
+INDEXES = ("Btree", "Hash", "Gin", "Gist", "SPGist")
 """Pages of tables in the same log are the matter of test_redo_consistency.py, and their images would be most of it."""
 
 NO_PAGE = 0xFFFFFFFF
@@ -125,7 +125,7 @@ def _check(major: int) -> Checked:
         if record["rmgr"] == "Btree":
             found.variants |= {name for name, fits in variants.items() if fits(kind, record["description"])}
 
-    found.redo = redone(major, index_load, note, wal_consistency_checking=INDEXES)
+    found.redo = redone(major, index_load, INDEXES, note, wal_consistency_checking=",".join(INDEXES))
     return found
 
 
