@@ -9,8 +9,9 @@ What tests compare with (a server of each major, pg_waldump, Chromium, ...) and 
 LEADLINE_FORBID_SKIPS=1 every skip of the run is a failure, also one for lack of a right or of a feature of the kernel.
 Which exact builds were used: the last lines of the run, and .pytest_cache/v/leadline/servers (JSON).
 
-With pytest -n 3, as `make test` has it, the files are shared out between processes, and each has servers of its own. The files of
-tests/live measure a host: one process runs all of them, one after another, and meanwhile only one other process has work.
+With pytest -n 3, as `make test` has it, the files are shared out between processes, and each has servers of its own. One process runs
+all files of tests/live, one after another. First are those of tests/live/host, which measure a host: meanwhile only one other process
+has work.
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ SETTINGS = {
 }
 FORBID_SKIPS = os.environ.get("LEADLINE_FORBID_SKIPS") == "1"
 IN_CI = os.environ.get("CI", "").lower() in ("true", "1")
-LIVE = "live"
-"""What the files of tests/live are together for the scheduler."""
+LIVE, HOST = "tests/live/", "tests/live/host/"
+"""What one process runs, one after another, and what of that measures a host."""
 used: dict[int, Fetched] = {}
 pytest_plugins = ["books"]
 
@@ -267,10 +268,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class LiveTogether(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return LIVE if nodeid.startswith("tests/live/") else super()._split_scope(nodeid)
+            return LIVE if nodeid.startswith(LIVE) else super()._split_scope(nodeid)
 
         def _is_measured(self) -> bool:
-            return LIVE in self.workqueue or any(False in work.get(LIVE, {}).values() for work in self.assigned_work.values())
+            live = (work.get(LIVE, {}) for work in (self.workqueue, *self.assigned_work.values()))
+            return any(nodeid.startswith(HOST) and not is_done for tests in live for nodeid, is_done in tests.items())
 
         def _assign_work_unit(self, node: Any) -> None:
             others = (work for other, work in self.assigned_work.items() if other is not node)

@@ -1,6 +1,6 @@
 """The load of the demo: it shows four troubles to plain SQL, and ends early where it cannot go on.
 
-Apart from what the demo measures (test_demo.py), so that it has ended when that begins.
+Apart from what the demo measures (host/test_demo.py), as this does not need a host without other load.
 """
 
 from __future__ import annotations
