@@ -217,7 +217,6 @@ BUSY = (
     Plant("runqdelay", "RUNQ-DELAY", "runqdelay", ("was ready to run for", "it waited behind"), alone=False),
     Plant("hugepages", "HUGE-PAGES", "hugepages"),
     Plant("hugetlb", "HUGE-PAGES", "hugetlb", ("mostly in hugetlb_",)),
-    Plant("reclaim", "MEMORY-RECLAIM", "reclaim", ("mostly in try_to_free_mem_cgroup_pages",)),
     Plant("packets", "INTERRUPT-STEAL", "packets", ("NET_RX",)),
 )
 WAITING = (
@@ -231,7 +230,11 @@ WAITING = (
     Plant("rereader", "READ-AGAIN", "", ("by rereader",)),
     Plant("spinlock", "KERNEL-SPIN", "spinlock in", ("for a lock of the kernel that",)),
 )
-FULL_DISK = (Plant("ioqueue", "IO-QUEUE", "", ("ioqueue",)),)
+# A full disk, and a full memory: reclaim has a CPU for itself where the other one only waits.
+FULL = (
+    Plant("ioqueue", "IO-QUEUE", "", ("ioqueue",)),
+    Plant("reclaim", "MEMORY-RECLAIM", "reclaim", ("mostly in try_to_free_mem_cgroup_pages",)),
+)
 
 
 @pytest.fixture(scope="module")
@@ -240,7 +243,7 @@ def folder() -> Iterator[Path]:
         made = Path(name)
         (made / "program.c").write_text(PROGRAM)
         subprocess.run(["cc", "-O2", "-pthread", "-o", made / "program", made / "program.c"], check=True)
-        for plant in BUSY + WAITING + FULL_DISK:
+        for plant in BUSY + WAITING + FULL:
             (made / plant.program).symlink_to("program")
         yield made
 
@@ -319,7 +322,7 @@ def disk_of(folder: Path) -> Path:
 
 
 OF_DISKS = ("IO-QUEUE", "READ-AGAIN", "FSYNC-STALL", "UNALIGNED-DIRECT-IO", "BARRIER-WRITES", "LARGE-IO")
-EACH = [pytest.param(plant, group, id=f"{plant.rule}-{plant.program}") for group in (BUSY, WAITING, FULL_DISK) for plant in group]
+EACH = [pytest.param(plant, group, id=f"{plant.rule}-{plant.program}") for group in (BUSY, WAITING, FULL) for plant in group]
 
 
 @pytest.mark.parametrize(("plant", "group"), EACH)

@@ -664,7 +664,7 @@ def test_a_killed_trace_can_be_read(tier: str, programs: Path, tmp_path: Path) -
     with background([programs / "many", 10], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as program:
         command = [sys.executable, "-m", "leadline", "trace", "--kernel-tier", tier, "-p", program.pid, "--for", "60s", "-o", out]
         with background(command, stderr=subprocess.DEVNULL) as recorder:
-            wait_until(lambda: list(out.glob("syscall_name/*.parquet")), what="the first segment")
+            wait_until(lambda: list(out.glob("thread/*.parquet")), what="the first segment of threads")
             recorder.kill()
             recorder.wait()
         assert program.stdin is not None and program.stdout is not None
