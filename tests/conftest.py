@@ -16,6 +16,7 @@ has work.
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import os
 import shutil
@@ -24,10 +25,10 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, ClassVar, NoReturn
+from typing import Any, NoReturn
 
 import psycopg
 import pytest
@@ -47,6 +48,8 @@ FORBID_SKIPS = os.environ.get("LEADLINE_FORBID_SKIPS") == "1"
 IN_CI = os.environ.get("CI", "").lower() in ("true", "1")
 LIVE, HOST = "tests/live/", "tests/live/host/"
 """What one process runs, one after another, and what of that measures a host."""
+LONG = os.environ.get("LEADLINE_LONG_TESTS") == "1"
+"""Whether to try all that takes minutes: see CONTRIBUTING.md."""
 used: dict[int, Fetched] = {}
 pytest_plugins = ["books"]
 
@@ -167,25 +170,53 @@ def fetched_or_skip(major: int) -> Fetched:
         no_oracle(str(e))
 
 
+MEMORY = "/dev/shm"
+
+
+def has_room() -> bool:
+    """Whether clusters may lie in memory."""
+    try:
+        about = os.statvfs(MEMORY)
+    except OSError:
+        return False
+    return about.f_bavail * about.f_frsize > 6 << 30 and not about.f_flag & os.ST_NOEXEC and not LONG
+
+
+@contextmanager
+def in_memory() -> Iterator[None]:
+    """Servers that are made meanwhile have their folders in memory where it has room: tests copy clusters thousands of times, which
+    takes four times as long on a disk.
+    """
+    usual = tempfile.tempdir
+    if has_room():
+        tempfile.tempdir = MEMORY
+    try:
+        yield
+    finally:
+        tempfile.tempdir = usual
+
+
 class CopiedServer(PrivateServer):
     """A private server whose cluster is a copy of the first one that initdb made with the same binaries: that takes half as long or less.
 
     Clusters of one session so have the same system identifier.
     """
 
-    _made: ClassVar[dict[Path, tempfile.TemporaryDirectory[str]]] = {}  # by folder of binaries, gone with the process
-
     def _initdb(self) -> None:
         if self.loopback or self._given_data_dir is not None:
             super()._initdb()
             return
-        made = self._made.get(self.bin_dir)
-        if made is None:
-            super()._initdb()
-            made = self._made[self.bin_dir] = tempfile.TemporaryDirectory(prefix="leadline-cluster-")
-            copy_folder(self.data_dir, Path(made.name))
-        else:
-            copy_folder(Path(made.name), self.data_dir)
+        made = CLUSTERS / f"{type(self).__name__}{str(self.bin_dir).replace('/', '-')}"
+        with open(f"{made}.lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not made.exists():
+                super()._initdb()
+                part = Path(f"{made}.part")
+                part.mkdir(exist_ok=True)
+                copy_folder(self.data_dir, part)
+                part.rename(made)
+                return
+        copy_folder(made, self.data_dir)
 
     def close(self) -> None:
         """What is removed at once need not be written before."""
@@ -203,7 +234,11 @@ def copy_folder(source: Path, target: Path) -> None:
 def running(major: int, **settings: Any) -> Iterator[Server]:
     fetched = fetched_or_skip(major)
     used[major] = fetched
-    with CopiedServer(fetched.bin_dir, settings={**SETTINGS, **settings}) as private:
+    settings = {**SETTINGS, **settings}
+    with ExitStack() as stack:
+        # What is never synced needs no disk.
+        with nullcontext() if settings["fsync"] else in_memory():
+            private = stack.enter_context(CopiedServer(fetched.bin_dir, settings=settings))
         yield Server(private, fetched)
 
 
@@ -237,6 +272,13 @@ def fresh_server() -> Iterator[Callable[..., Server]]:
 _book = tempfile.TemporaryDirectory(prefix="leadline-book-", ignore_cleanup_errors=True)
 os.environ["XDG_DATA_HOME"] = f"{_book.name}/data"  # where `leadline ansible env` puts its plugin
 os.environ["LEADLINE_BOOK"] = _book.name  # what tests run is recorded there, and not in the book of who tests
+
+
+if "LEADLINE_TEST_CLUSTERS" not in os.environ:  # the processes that share the tests out are children of the first, and have it from there
+    _clusters = tempfile.TemporaryDirectory(prefix="leadline-clusters-")
+    os.environ["LEADLINE_TEST_CLUSTERS"] = _clusters.name
+CLUSTERS = Path(os.environ["LEADLINE_TEST_CLUSTERS"])
+"""What initdb made, by class of the server and binaries."""
 
 
 def pytest_collection_finish() -> None:

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 import struct
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
-from conftest import CopiedServer, Server, fetched_or_skip, no_oracle, used
+from conftest import LONG, CopiedServer, Server, fetched_or_skip, in_memory, no_oracle, used
 from leadline.files.copies import compared_files, copy_cluster, differences
 from leadline.postgres.server.binaries import host_dirs
 from leadline.postgres.server.cluster import ClusterServer
@@ -34,12 +32,6 @@ with recovery._owner_of(sys.argv[1]):
 print(report["rounds"], "rounds")
 """
 
-LONG = os.environ.get("LEADLINE_LONG_TESTS") == "1"
-"""Whether to try all that takes minutes: see CONTRIBUTING.md."""
-
-
-MEMORY = "/dev/shm"
-
 
 def only_in_long_runs(test: Any) -> Any:
     """Decorates a test that is there with LEADLINE_LONG_TESTS=1 only."""
@@ -49,7 +41,6 @@ def only_in_long_runs(test: Any) -> Any:
 class ChecksummedServer(CopiedServer):
     """With data checksums, or without, whatever the major's default is."""
 
-    _made: ClassVar[dict[Path, tempfile.TemporaryDirectory[str]]] = {}
     checksums = True
     segment_megabytes = 16
 
@@ -64,51 +55,24 @@ class ChecksummedServer(CopiedServer):
 class PlainServer(ChecksummedServer):
     """Without."""
 
-    _made: ClassVar[dict[Path, tempfile.TemporaryDirectory[str]]] = {}
     checksums = False
 
 
 class SmallSegments(ChecksummedServer):
     """With WAL segments of 1 MB."""
 
-    _made: ClassVar[dict[Path, tempfile.TemporaryDirectory[str]]] = {}
     segment_megabytes = 1
 
 
 class LargeSegments(ChecksummedServer):
     """Of 64 MB."""
 
-    _made: ClassVar[dict[Path, tempfile.TemporaryDirectory[str]]] = {}
     segment_megabytes = 64
-
-
-def has_room() -> bool:
-    """Whether clusters may lie in memory."""
-    try:
-        about = os.statvfs(MEMORY)
-    except OSError:
-        return False
-    return about.f_bavail * about.f_frsize > 6 << 30 and not about.f_flag & os.ST_NOEXEC and not LONG
-
-
-@contextmanager
-def in_memory() -> Iterator[None]:
-    """Servers that are made meanwhile have their folders in memory where it has room: tests copy a cluster hundreds of times, which
-    takes four times as long on a disk. What those tests compare are bytes. What a disk does is the matter of
-    test_recover_power_loss.py and test_recover_clusters.py, which stay there.
-    """
-    usual = tempfile.tempdir
-    if has_room():
-        tempfile.tempdir = MEMORY
-    try:
-        yield
-    finally:
-        tempfile.tempdir = usual
 
 
 @contextmanager
 def loaded(major: int, server_class: type[CopiedServer] = CopiedServer, on_disk: bool = False, **settings: Any) -> Iterator[Server]:
-    """A server that will be crashed."""
+    """A server that will be crashed. on_disk: what a disk does matters, and not only the bytes that are left."""
     fetched = fetched_or_skip(major)
     if settings.get("wal_compression") in ("lz4", "zstd"):  # which not every build has
         built = [found for found in host_dirs() if found.major == major]

@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Server, wait_until
+from conftest import LONG, Server, wait_until
 from leadline.files.copies import differences
 from recovery import (
-    LONG,
     ChecksummedServer,
     PlainServer,
     copied,

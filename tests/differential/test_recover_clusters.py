@@ -9,12 +9,11 @@ from collections.abc import Callable, Iterable
 
 import psycopg
 import pytest
-from conftest import Server, wait_until
+from conftest import LONG, Server, wait_until
 from leadline.cli import run
 from leadline.postgres.server.binaries import host_dirs
 from leadline.postgres.server.cluster import ClusterServer
 from recovery import (
-    LONG,
     ChecksummedServer,
     LargeSegments,
     SmallSegments,

@@ -15,12 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Server
+from conftest import LONG, Server
 from crc import crc32c
 from leadline.errors import LeadlineError
 from leadline.files.copies import differences
 from recovery import (
-    LONG,
     ChecksummedServer,
     PlainServer,
     begun,

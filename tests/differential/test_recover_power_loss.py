@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from conftest import Server, no_oracle
+from conftest import LONG, Server, no_oracle
 from leadline._core.wal import WalLog
 from leadline.files.copies import copy_cluster, differences
 from power_loss import PAGE, Traced, Write, trace
-from recovery import LONG, begun, copied, crashed_cluster, cut_log, only_in_long_runs, position, recover, settle, strace
+from recovery import begun, copied, crashed_cluster, cut_log, only_in_long_runs, position, recover, settle, strace
 
 MOMENTS = 50 if LONG else 2
 SEGMENT = 16 << 20

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Server, copy_folder
+from conftest import LONG, Server, copy_folder
 from crc import crc32c
 from leadline._core import replay
 from leadline._core.pages import page_read
 from leadline.errors import LeadlineError
-from recovery import LONG, ChecksummedServer, copied, copy_of, crash, cut_log, loaded, position, records, recover, started
+from recovery import ChecksummedServer, copied, copy_of, crash, cut_log, loaded, position, records, recover, started
 from recovery_load import SETTINGS, TABLES, run
 
 MOMENTS, PAGES, FILES = (25, 40, 6) if LONG else (2, 20, 4)

@@ -9,9 +9,9 @@ from typing import Any
 
 import pyarrow
 import pytest
-from conftest import Server, wait_until
+from conftest import LONG, Server, wait_until
 from leadline.postgres.server.private import PrivateServer
-from recovery import LONG, ClusterServer, differences, fingerprint, only_in_long_runs, recover
+from recovery import ClusterServer, differences, fingerprint, only_in_long_runs, recover
 from restoring import (
     RUNNING,
     Backup,
