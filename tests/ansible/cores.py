@@ -5,7 +5,6 @@ What a Python on this host can run is there; the versions are pinned.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import subprocess
@@ -13,6 +12,8 @@ import sys
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+
+from locked import locked
 
 # version -> the oldest Python it runs with, and the first that it does not know
 CORES = {
@@ -77,8 +78,7 @@ def installed(name: str, python: str, wanted: list[str]) -> Path:
     """A virtual environment with these packages: from the cache, or made now. Raises Unavailable. Safe to call from several processes."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "leadline-test-ansible"
     cache.mkdir(parents=True, exist_ok=True)
-    with open(cache / f"{name}.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(cache, name):
         at, done = cache / name, cache / name / "complete"
         if not done.exists():
             shutil.rmtree(at, ignore_errors=True)
