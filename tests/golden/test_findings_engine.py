@@ -10,6 +10,7 @@ from importlib import resources
 from pathlib import Path
 
 import leadline.capture.hold
+import leadline.capture.reader
 import pytest
 from findings_synthetic import SyntheticCapture
 from leadline import findings
@@ -212,6 +213,18 @@ def test_what_a_capture_has_no_evidence_of_is_created_when_a_query_names_it(busy
             query = f'select column_name, column_type from (describe from "{name}")'
             assert held.rows(query) == whole.rows(query), name
             assert held.scalar(f'select count(*) from "{name}"') == whole.scalar(f'select count(*) from "{name}"'), name
+
+
+@pytest.mark.parametrize("small", [True, False])
+def test_no_rule_compares_each_row_with_each(busy: SyntheticCapture, monkeypatch: pytest.MonkeyPatch, small: bool) -> None:
+    """Rules run in cursors, which have settings of their own: DuckDB would join few rows that way, and often takes many for few."""
+    monkeypatch.setattr(leadline.capture.reader, "is_small", lambda *_: small)
+    joins = {"ASOF_JOIN": "from range(3) a(x) asof join range(3) b(y) on x >= y"}
+    if not small:
+        joins["IE_JOIN"] = "from range(9) a(x) join (select y, y + 2 as z from range(9) b(y)) on x >= y and x < z"
+    with busy.open(hold=False), closing(open_capture(busy.path, hold=True)) as held, closing(held.db.cursor()) as cursor:
+        for join, query in joins.items():
+            assert join in str(cursor.execute(f"explain {query}").fetchall())
 
 
 def test_what_a_command_needs_next_is_done_while_a_capture_opens(busy: SyntheticCapture) -> None:

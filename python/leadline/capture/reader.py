@@ -149,7 +149,7 @@ def open_capture(
         run_steps(capture.db, now)
         return capture
     # However few rows of one side are expected: the other joins of a range compare each row with each.
-    capture.db.execute("set merge_join_threshold = 0")
+    capture.db.execute("set global merge_join_threshold = 0")
     _create_macros(capture.db)
     for create in tables.values():
         create(capture.db)
@@ -171,7 +171,8 @@ def _literal(value: int | float | str | None) -> str:
     return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else repr(value)
 
 
-_settings = ["enable_progress_bar = false"]
+# An as-of join sorts, however few rows are expected: the other way compares each row with each, and what DuckDB expects is often wrong.
+_settings = ["enable_progress_bar = false", "global asof_loop_join_threshold = 0"]
 
 
 def limit_databases(memory: str, threads: int) -> None:
