@@ -13,6 +13,7 @@ import socket
 import struct
 import threading
 import time
+from contextlib import suppress
 from types import TracebackType
 
 NEAR, FAR, NETMASK = "10.203.77.1", "10.203.77.2", "255.255.255.252"
@@ -73,3 +74,16 @@ class FarAway:
             if (left := due - time.monotonic()) > 0:
                 time.sleep(left)
             os.write(self._device, packet)
+
+
+def answer_each(listening: socket.socket, size: int) -> None:
+    """A byte for each `size` bytes of each connection, until `listening` is shut and the other ends are gone."""
+
+    def answer(connection: socket.socket) -> None:
+        with connection, suppress(ConnectionError):
+            while connection.recv(size, socket.MSG_WAITALL):
+                connection.sendall(b"y")
+
+    with suppress(OSError):
+        while True:
+            threading.Thread(target=answer, args=listening.accept()[:1], daemon=True).start()

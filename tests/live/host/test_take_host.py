@@ -12,13 +12,13 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import wait_until
-from far_away import FAR, NEAR, FarAway
+from far_away import FAR, NEAR, FarAway, answer_each
 from leadline.capture.manifest import read_manifest
 from leadline.capture.reader import open_capture
 from leadline.errors import LeadlineError
@@ -214,9 +214,24 @@ def test_direct_io_is_found_at_its_device(tmp_path: Path) -> None:
     assert "leaddirect" in finding.statement and finding.cost_s is not None and finding.cost_s > 1
 
 
-@pytest.mark.skipif(not ROOT, reason="only root may make a device of packets")
+@pytest.mark.skipif(not ROOT, reason="only root may make a network and a device of packets")
 def test_segments_that_are_lost_are_found(tmp_path: Path) -> None:
-    """Every third segment with data is lost. Connections send on as soon as the last segment has come."""
+    """In a network of its own: the kernel counts segments by network, and other tests send some, too."""
+    path = tmp_path / "c.leadline"
+    code = "import sys; from pathlib import Path; from test_take_host import lose_segments; lose_segments(Path(sys.argv[1]))"
+    modules = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    subprocess.run(["unshare", "--net", sys.executable, "-c", code, str(path)], check=True, env=os.environ | {"PYTHONPATH": modules})
+    (finding,) = found(path, "TCP-RETRANSMITS")
+    assert finding.severity == "high" and finding.cost_s is not None and finding.cost_s > 6
+    counted = re.match(r"(\d+) of (\d+) segments .* (\d+) after a timeout", finding.statement)
+    assert counted is not None, finding.statement
+    again, sent, timeouts = map(int, counted.groups())
+    assert 20 <= again < sent
+    assert 0 < timeouts <= again
+
+
+def lose_segments(path: Path) -> None:
+    """A capture of a host, while every third segment with data is lost. Connections send on as soon as the last segment has come."""
     code = (
         "import socket, sys, threading\n"
         "def talk():\n"
@@ -228,29 +243,9 @@ def test_segments_that_are_lost_are_found(tmp_path: Path) -> None:
         answering = threading.Thread(target=answer_each, args=(listening, 500), daemon=True)
         answering.start()
         with load(code, FAR, str(listening.getsockname()[1]), name="leadloss"):
-            path = take(host=True, for_s=6.0, out=tmp_path / "c.leadline")
+            take(host=True, for_s=6.0, out=path)
         listening.shutdown(socket.SHUT_RDWR)
         answering.join()
-    (finding,) = found(path, "TCP-RETRANSMITS")
-    assert finding.severity == "high" and finding.cost_s is not None and finding.cost_s > 6
-    counted = re.match(r"(\d+) of (\d+) segments .* (\d+) after a timeout", finding.statement)
-    assert counted is not None, finding.statement
-    again, sent, timeouts = map(int, counted.groups())
-    assert 20 <= again < sent
-    assert 0 < timeouts <= again
-
-
-def answer_each(listening: socket.socket, size: int) -> None:
-    """A byte for each `size` bytes of each connection, until `listening` is shut and the other ends are gone."""
-
-    def answer(connection: socket.socket) -> None:
-        with connection, suppress(ConnectionError):
-            while connection.recv(size, socket.MSG_WAITALL):
-                connection.sendall(b"y")
-
-    with suppress(OSError):
-        while True:
-            threading.Thread(target=answer, args=listening.accept()[:1], daemon=True).start()
 
 
 def new_group(limit: int) -> Path | None:

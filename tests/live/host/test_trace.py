@@ -215,7 +215,8 @@ def test_calls_that_the_kernel_sums_are_those_that_were_made(programs: Path, tmp
         assert len(steps) >= 2
         assert all(before["ts"] == after["ts"] - after["traced_ns"] for before, after in pairwise(steps))
         assert [capture.scalar(f"select count(*) from {table}") for table in ("syscall", "off_cpu")] == [0, 0]
-        assert [w["wait_function"] for w in found.waits] == ["hrtimer_nanosleep"]
+        # it may sleep for a moment in a page fault, too
+        assert [w["wait_function"] for w in nap["waits"]] == ["hrtimer_nanosleep"] == [w["wait_function"] for w in found.waits[:1]]
         [storm] = [f for f in evaluate(capture, only=["FAILING-CALL-STORM"]).findings if f.subject.startswith("semget")]
         assert "failed 40000 times with ENOENT" in storm.statement and "argument" not in storm.statement
         assert "Called from semget" in storm.statement

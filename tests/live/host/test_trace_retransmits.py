@@ -7,13 +7,13 @@ import socket
 import subprocess
 import sys
 import threading
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from bpf import needs_bpf
 from conftest import background
-from far_away import FAR, NEAR, FarAway
+from far_away import FAR, NEAR, FarAway, answer_each
 from leadline.capture.reader import open_capture
 from leadline.errors import LeadlineError
 from leadline.findings import evaluate
@@ -46,21 +46,10 @@ def sent_again() -> int:
     return int(values[names.index("RetransSegs")])
 
 
-def answer_each(listening: socket.socket) -> None:
-    def answer(connection: socket.socket) -> None:
-        with connection, suppress(ConnectionError):
-            while connection.recv(500, socket.MSG_WAITALL):
-                connection.sendall(b"y")
-
-    with suppress(OSError):
-        while True:
-            threading.Thread(target=answer, args=listening.accept()[:1], daemon=True).start()
-
-
 def test_each_segment_belongs_to_the_thread_that_waits(tmp_path: Path) -> None:
     """Every second segment with data is lost."""
     with FarAway(0.001, drop=range(0, 1 << 40, 2)), socket.create_server((NEAR, 0)) as listening:
-        threading.Thread(target=answer_each, args=(listening,), daemon=True).start()
+        threading.Thread(target=answer_each, args=(listening, 500), daemon=True).start()
         port = listening.getsockname()[1]
         command = [sys.executable, "-c", PROGRAM, FAR, port, ROUNDS, TALKERS]
         with background(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as program:
