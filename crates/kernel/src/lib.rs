@@ -21,6 +21,7 @@ pub mod record;
 mod retransmits;
 mod ring;
 mod sideband;
+mod signals;
 mod source;
 mod stacks;
 mod symbols;

@@ -10,6 +10,7 @@ use leadline_clockwork::monotonic_ns;
 use leadline_errors::{Error, Kind, Result};
 
 use crate::governor::Detail;
+use crate::signals::HeldBack;
 use crate::{files, syscalls, uring};
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/trace.bpf.o"));
@@ -110,6 +111,7 @@ impl Programs {
     /// # Errors
     /// Kind rights or unsupported: the kernel refuses.
     pub fn load(options: Options) -> Result<Programs> {
+        let _signals = HeldBack::all(); // with one due, the kernel gives up checking a program (EAGAIN)
         let btf = Btf::from_sys_fs().map_err(|e| {
             Error::new(Kind::Unsupported, "the kernel does not describe its types")
                 .detail(format!("/sys/kernel/btf/vmlinux: {e}"))

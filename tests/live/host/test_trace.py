@@ -438,6 +438,23 @@ def test_a_command_is_traced_from_start_to_end(tier: str, tmp_path: Path) -> Non
         capture.close()
 
 
+WITH_SIGNALS = """
+import signal, sys
+from pathlib import Path
+from leadline.probes.trace import trace
+signal.signal(signal.SIGALRM, lambda *_: None)
+signal.setitimer(signal.ITIMER_REAL, 0.002, 0.002)
+trace(command=["true"], out=Path(sys.argv[1]), tier="bpf")
+signal.setitimer(signal.ITIMER_REAL, 0)
+"""
+
+
+@needs_bpf
+def test_a_trace_starts_while_signals_arrive(tmp_path: Path) -> None:
+    """The kernel gives up checking a program when a signal is due for who loads it."""
+    subprocess.run([sys.executable, "-c", WITH_SIGNALS, str(tmp_path / "c.leadline")], check=True)
+
+
 @on_each_tier
 def test_nothing_is_left_in_the_kernel(tier: str, programs: Path, tmp_path: Path) -> None:
     with traced(programs, "known", out=tmp_path, tier=tier):
