@@ -138,7 +138,7 @@ def ask(capture: Path, question: str) -> None:
     else:
         from leadline.capture.reader import open_capture
 
-        opened = open_capture(capture)
+        opened = open_capture(capture, whole=True)
         ts_from, ts_to = opened.db.execute("select ts_from, ts_to from capture").fetchone() or (0, 0)
         start = int(ts_from + (ts_to - ts_from) * WINDOW[0])
         began = now()

@@ -39,7 +39,7 @@ class Capture:
     """One capture, opened for reading. Close it, or use it in a `with` block. Reading never changes the capture."""
 
     def __init__(self, path: str | Path) -> None:
-        self._capture = reader.open_capture(path)
+        self._capture = reader.open_capture(path, whole=True)
         self.path = self._capture.path
 
     def __enter__(self) -> Capture:

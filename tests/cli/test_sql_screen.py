@@ -30,7 +30,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def capture(path: Path) -> Iterator[Capture]:
-    opened = open_capture(path)
+    opened = open_capture(path, whole=True)
     yield opened
     opened.close()
 
@@ -153,7 +153,7 @@ def test_a_capture_without_a_window_has_no_local_times(tmp_path: Path) -> None:
     cap = SyntheticCapture(tmp_path)
     path = cap.write()
     (path / "manifest.json").write_text((path / "manifest.json").read_text().replace('"wall_offset_ns"', '"no_offset"'))
-    opened = open_capture(path)
+    opened = open_capture(path, whole=True)
     try:
         assert "(local)" not in screen(opened, "select 1 as ts")[0][0]
     finally:

@@ -55,7 +55,7 @@ def exported(logged: Callable[[int], LoggedServer], tmp_path_factory: pytest.Tem
 
 
 def rows(capture: Path, query: str) -> list[tuple[Any, ...]]:
-    opened = open_capture(capture)
+    opened = open_capture(capture, whole=True)
     try:
         return opened.db.execute(query).fetchall()
     finally:

@@ -74,7 +74,7 @@ def every_table(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Capt
         writer.flush()
         writer.append(rows[5:])
         written[table.name] = rows, writer.close()
-    with closing(open_capture(folder)) as capture:
+    with closing(open_capture(folder, whole=True)) as capture:
         yield capture, written
 
 
@@ -105,7 +105,7 @@ def test_rows_of_a_long_sampled_table_come_back_in_duckdb(folder, opened):
     writer = TableWriter(str(folder), "session_run")
     writer.append(rows)
     assert writer.close()["bytes"] < 25 * len(rows)
-    opened.append(open_capture(folder))
+    opened.append(open_capture(folder, whole=True))
     assert opened[0].db.execute("select * from session_run order by tick, session_id").fetchall() == rows
 
 
@@ -117,7 +117,7 @@ def test_a_run_is_a_row_for_each_pass_that_was_made(folder, opened):
         writer = TableWriter(str(folder), name)
         writer.append(rows)
         writer.close()
-    opened.append(open_capture(folder))
+    opened.append(open_capture(folder, whole=True))
     found = opened[0].db.execute("select ts, session_id, state, wait_event_info from session_tick order by all").fetchall()
     assert found == [(1000, 1, 2, 7), (1010, 1, 2, 7), (1030, 1, 2, 7), (1030, 2, 3, 8)]
 
@@ -198,7 +198,7 @@ def test_threads_share_a_writer(folder, opened):
     for thread in threads:
         thread.join()
     assert writer.close()["rows"] == 800
-    opened.append(open_capture(folder))
+    opened.append(open_capture(folder, whole=True))
     assert opened[0].scalar("select count(distinct (ts, metric)) from host_stat") == 800
 
 
@@ -208,7 +208,7 @@ def test_unfinished_segments_are_not_read(folder, opened):
     writer.append([(1, "a", 1)])
     writer.close()
     (folder / "host_stat" / "000002.parquet.tmp").write_bytes(b"PAR1 half")
-    opened.append(open_capture(folder))
+    opened.append(open_capture(folder, whole=True))
     assert opened[0].scalar("select count(*) from host_stat") == 1
 
 

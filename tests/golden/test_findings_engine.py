@@ -93,7 +93,9 @@ def test_all_rules_have_the_same_columns(cap: SyntheticCapture) -> None:
             for threshold in definition.thresholds:
                 capture.db.execute(f"set variable {threshold.name} = {threshold.value}::double")
         union = "\nunion all by name\n".join(f"select * from ({d.query})" for d in RULES.values())
-        columns = {name: str(kind) for name, kind, *_ in capture.db.execute(f"select * from ({union}) limit 0").description}
+        query = f"select * from ({union}) limit 0"
+        capture.prepare(query)
+        columns = {name: str(kind) for name, kind, *_ in capture.db.execute(query).description}
     assert columns == COLUMNS
 
 
@@ -225,6 +227,15 @@ def test_no_rule_compares_each_row_with_each(busy: SyntheticCapture, monkeypatch
     with busy.open(hold=False), closing(open_capture(busy.path, hold=True)) as held, closing(held.db.cursor()) as cursor:
         for join, query in joins.items():
             assert join in str(cursor.execute(f"explain {query}").fetchall())
+
+
+def test_what_no_query_names_is_not_created(busy: SyntheticCapture) -> None:
+    catalog = "select count(*) as n from duckdb_views() where not internal"
+    with busy.open(hold=False) as capture:
+        capture.rows("select count(*) from lock_chain")
+        few = capture.scalar(catalog)
+    with closing(open_capture(busy.path, whole=True)) as whole:
+        assert whole.scalar(catalog) == len(all_tables()) + 1 > 3 * few  # and the manifest
 
 
 def test_what_a_command_needs_next_is_done_while_a_capture_opens(busy: SyntheticCapture) -> None:

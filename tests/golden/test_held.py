@@ -27,7 +27,7 @@ def busy(tmp_path: Path) -> SyntheticCapture:
 
 
 def samples(capture: Capture) -> list[tuple[object, ...]]:
-    return capture.db.execute("from session_sample order by ts, session_id").fetchall()
+    return [tuple(row.values()) for row in capture.rows("from session_sample order by ts, session_id")]
 
 
 @pytest.mark.parametrize("changes", [False, True])

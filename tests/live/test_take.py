@@ -155,7 +155,7 @@ def test_views_sql_opens_in_any_duckdb(servers: Callable[[int], Server], tmp_pat
     monkeypatch.chdir(path)
     db = duckdb.connect()
     db.execute(Path("views.sql").read_text())
-    capture = open_capture(path)
+    capture = open_capture(path, whole=True)
     for query in (
         "select * from capture",
         "select count(*) from session_sample",

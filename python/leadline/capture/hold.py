@@ -7,7 +7,6 @@ connection sees them. A capture with more samples than memory should have is thi
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection
 from pathlib import Path
 
 from leadline.capture.views import read_segments, views_in_order
@@ -73,11 +72,9 @@ def plan_for_few_rows(db: duckdb.DuckDBPyConnection) -> None:
     db.execute(f"set disabled_optimizers = '{','.join(name for name in FOR_MANY_ROWS if name in known)}'")
 
 
-def create_views(
-    db: duckdb.DuckDBPyConnection, *, held: bool, every: int = 1, temporary: bool = False, only: Collection[str] | None = None
-) -> None:
-    """Every view of the contracts (of these names) over the tables that are there, as create_view makes it."""
-    for view in views_in_order(only):
+def create_views(db: duckdb.DuckDBPyConnection, *, held: bool, every: int = 1, temporary: bool = False) -> None:
+    """Every view of the contracts over the tables that are there, as create_view makes it."""
+    for view in views_in_order():
         create_view(db, view, held=held, every=every, temporary=temporary)
 
 

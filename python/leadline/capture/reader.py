@@ -8,13 +8,13 @@ from __future__ import annotations
 import contextlib
 import re
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from leadline.capture.hold import create_view, create_views, held_tables, is_small, passes_to_read, plan_for_few_rows, samples_of
+from leadline.capture.hold import create_view, held_tables, is_small, passes_to_read, plan_for_few_rows, samples_of
 from leadline.capture.manifest import Manifest, read_manifest
 from leadline.capture.steps import Step, run_steps
 from leadline.capture.views import empty_table, manifest_view, read_segments, views_in_order, with_what_they_read
@@ -38,11 +38,10 @@ class Later:
 
 @dataclass
 class Capture:
-    """One capture opened for reading. Every table and view of the contracts (unless only some were asked for) exists in `db`, empty when
-    nothing was recorded.
+    """One capture opened for reading. A query finds every table and view of the contracts, empty when nothing was recorded.
 
     held: its tables are in memory, and its views that cost much are computed. every_pass: 1, or N where the samples of every Nth
-    pass stand for the rest. later: of a held capture, what does not exist yet; its queries go through `rows`, or `prepare` sees them first.
+    pass stand for the rest. later: what does not exist in `db` yet; queries go through `rows`, or `prepare` sees them first.
     """
 
     path: Path
@@ -92,7 +91,7 @@ class Capture:
 
     def prepare(self, sql: str) -> None:
         """Creates what the query names and what does not exist yet."""
-        if named := [word for word in set(re.findall(r"\w+", sql)) if word in self.later.create]:
+        if named := [word for word in set(re.findall(r"\w+", sql.lower())) if word in self.later.create]:
             with self.later.lock:
                 wanted = with_what_they_read(named) & self.later.create.keys()
                 for name in (*(name for name in wanted if all_tables()[name].kind == "table"), *(v.name for v in views_in_order(wanted))):
@@ -109,14 +108,14 @@ class Capture:
 
 
 def open_capture(
-    path: str | Path, *, hold: bool = False, only: Collection[str] | None = None, meanwhile: Callable[[], None] | None = None
+    path: str | Path, *, hold: bool = False, whole: bool = False, meanwhile: Callable[[], None] | None = None
 ) -> Capture:
     """Opens a capture for reading; an interrupted one too, with what it has.
 
-    only: for commands that read these tables and views alone: to make all of them takes longer than many a query.
-
     hold: for commands that ask many questions. What they read is read once and kept in memory, less the samples of some passes
     when there are very many (capture/hold.py).
+
+    whole: for queries that do not go through the capture: every table and view is there at once.
 
     meanwhile: what the caller will need, such as modules; called when a thread has nothing to open, or not at all.
     """
@@ -129,32 +128,36 @@ def open_capture(
     capture.db.execute(manifest_view(manifest))
     samples = samples_of(capture.db, path) if hold else 0
     capture.every_pass = passes_to_read(samples)
-    in_memory = held_tables(path) if hold else set()
-    wanted = with_what_they_read(all_tables() if only is None else only)
-    tables = {}
-    for table in all_tables().values():
-        if table.kind == "table" and table.name in wanted:
-            tables[table.name] = partial(_create_table, path=path, table=table, kind="table" if table.name in in_memory else "view")
-    if hold and is_small(path, samples):
+    steps = _steps(path, hold=hold, every=capture.every_pass)
+    small = hold and is_small(path, samples)
+    all_at_once = whole or (hold and not small)
+    at_once = set(steps) if all_at_once else with_what_they_read(name for name in steps if hold and _has_evidence(path, name))
+    capture.later.create.update({name: step.run for name, step in steps.items() if name not in at_once})
+    now = {MACROS: Step(set(), _create_macros)} | {name: step for name, step in steps.items() if name in at_once}
+    if small:
         plan_for_few_rows(capture.db)
-        steps = {name: Step(set(), create) for name, create in tables.items()}
-        for view in views_in_order(wanted):
-            steps[view.name] = Step({*view.needs, *view.uses, MACROS}, partial(create_view, view=view, held=True))
-        at_once = with_what_they_read(name for name in steps if _has_evidence(path, name))
-        capture.later.create.update({name: step.run for name, step in steps.items() if name not in at_once})
-        now = {name: step for name, step in steps.items() if name in at_once}
-        now[MACROS] = Step(set(), _create_macros)
         if meanwhile is not None:
             now["meanwhile"] = Step(set(), lambda _: meanwhile())  # no step waits for it: it is taken when none is ready
         run_steps(capture.db, now)
         return capture
     # However few rows of one side are expected: the other joins of a range compare each row with each.
     capture.db.execute("set global merge_join_threshold = 0")
-    _create_macros(capture.db)
-    for create in tables.values():
-        create(capture.db)
-    create_views(capture.db, held=hold, every=capture.every_pass, only=wanted)
+    for step in now.values():  # one after another: each uses all CPUs, and memory as it needs it
+        step.run(capture.db)
     return capture
+
+
+def _steps(path: Path, *, hold: bool, every: int) -> dict[str, Step]:
+    """What creates each table and view of the contracts, in an order in which each finds what it reads."""
+    in_memory = held_tables(path) if hold else set()
+    steps = {}
+    for table in all_tables().values():
+        if table.kind == "table":
+            kind = "table" if table.name in in_memory else "view"
+            steps[table.name] = Step(set(), partial(_create_table, path=path, table=table, kind=kind))
+    for view in views_in_order():
+        steps[view.name] = Step({*view.needs, *view.uses, MACROS}, partial(create_view, view=view, held=hold, every=every))
+    return steps
 
 
 def _has_evidence(path: Path, name: str) -> bool:

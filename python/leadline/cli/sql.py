@@ -71,7 +71,7 @@ def command(capture: Path, query: str, form: str | None) -> None:
     On a terminal, only the rows that fit on the screen are printed, with the local time beside each ts. Otherwise all
     rows are printed, as with --table.
     """
-    opened = open_capture(capture)
+    opened = open_capture(capture, whole=True)
     try:
         lock_down(opened)
         if query == "-":

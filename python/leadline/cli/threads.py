@@ -12,7 +12,7 @@ import click
 
 from leadline.figures import fit, fit_path, quantity
 from leadline.output import to_json, to_table, width_here
-from leadline.views.threads import PARTS, READS, Report, report, thread_list
+from leadline.views.threads import PARTS, Report, report, thread_list
 
 MOST_THREADS, MOST_CALLS, MOST_WAITS = 40, 30, 5
 MOST_FAILURES, MOST_FRAMES = 5, 8
@@ -34,7 +34,7 @@ def command(capture: Path, pid: int | None, as_json: bool) -> None:
     """
     from leadline.capture.reader import open_capture
 
-    opened = open_capture(capture, only=READS)
+    opened = open_capture(capture)
     try:
         if pid is None:
             threads = thread_list(opened)

@@ -12,10 +12,6 @@ from typing import Any
 from leadline.capture.reader import Capture
 from leadline.errors import LeadlineError
 
-# Tables and views that are read here.
-READS = (
-    "thread_time", "thread_name", "syscall", "call", "call_sum", "sleep_sum", "off_cpu", "stack_sample", "user_frames", "block_io",
-)  # fmt: skip
 # Columns of thread_time whose sum is traced_ns, with the name of each for people.
 PARTS = (
     ("user_ns", "user"),
