@@ -1,6 +1,7 @@
 //! Redo: a record of any kind on a page of any kind.
 
 use leadline_noise::{noise, plausible, Random};
+use leadline_page::postgres::DEFAULT_BLOCK_SIZE;
 use leadline_redo::mask::mask;
 use leadline_redo::{apply, free_space, targets, Applied, Context, Page};
 use leadline_wal::fuzzing;
@@ -8,6 +9,8 @@ use leadline_wal::fuzzing;
 use crate::page::sized;
 use crate::wal::head;
 use crate::{choice, number};
+
+const PAGE: usize = DEFAULT_BLOCK_SIZE as usize;
 
 /// Resource managers whose records change pages, with the size of their index's own area, and what is said when one did.
 const RMGRS: [(u8, usize, &str); 12] = [
@@ -59,7 +62,7 @@ pub fn redo(data: &[u8]) -> &'static str {
     body.extend(main);
     let bytes = [&head(body.len(), rmid, info as u8), &body[..]].concat();
     let major = 13 + (how % 6) as u8;
-    let context = Context { major, block_size: 8192, hint_bits_are_logged: how & 0x80 == 0 };
+    let context = Context { major, block_size: DEFAULT_BLOCK_SIZE, hint_bits_are_logged: how & 0x80 == 0 };
 
     let mut reached = "no page";
     fuzzing::record(&bytes, major, |record| {
@@ -98,12 +101,12 @@ pub fn redo(data: &[u8]) -> &'static str {
 pub(crate) fn seeds(random: &mut Random) -> Vec<Vec<u8>> {
     // A truncation: blocks left, the relation, flags.
     let cut = |blocks: u8| [&[blocks, 0, 0, 0][..], &[0; 12], &[7, 0, 0, 0]].concat();
-    let maps = |blocks| [&[5, 10, 0x20, 0, 0, 20, 0, 0, 0][..], &cut(blocks), &[3], &noise(random, 8192)].concat();
+    let maps = |blocks| [&[5, 10, 0x20, 0, 0, 20, 0, 0, 0][..], &cut(blocks), &[3], &noise(random, PAGE)].concat();
     let mut all: Vec<_> = [0, 9, 200].map(maps).into();
     // A tuple goes away from the root of an SP-GiST index: how many, the state that was then, their numbers.
     for _ in 0..16 {
         let area = noise(random, 8);
-        let page = plausible(random, 8192, &area);
+        let page = plausible(random, PAGE, &area);
         let main = [1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0];
         all.push([&[5, 7, 0x70, 1, 0, 14, 0, 0, 0][..], &main, &[3], &page].concat());
     }
@@ -112,7 +115,7 @@ pub(crate) fn seeds(random: &mut Random) -> Vec<Vec<u8>> {
             for major in [0, 1, 4, 5] {
                 let (main, data) = (small_numbers(random, 40), small_numbers(random, 100));
                 let area = noise(random, special);
-                let page = plausible(random, 8192, &area);
+                let page = plausible(random, PAGE, &area);
                 let init = if random.below(4) == 0 { 0x40 } else { 0 };
                 let blocks = (1 + random.below(5) as u8) | init;
                 let mut input = vec![major, rmgr, opcode << 4, blocks, random.below(5) as u8];

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use leadline_noise::{noise, plausible, put, Random};
+use leadline_page::postgres::DEFAULT_BLOCK_SIZE;
 
 use crate::types::{column, SCALARS};
 use crate::{data_dir, page_seeds, wire_seeds as wire, TARGETS};
@@ -113,7 +114,7 @@ fn specials() -> Vec<Vec<u8>> {
 fn controls() -> Vec<Vec<u8>> {
     let file = |version: u32| {
         let mut file = vec![0; 512];
-        for (at, value) in [(8, version), (216, 8192), (220, 131_072), (252, 1)] {
+        for (at, value) in [(8, version), (216, DEFAULT_BLOCK_SIZE), (220, 131_072), (252, 1)] {
             file[at..at + 4].copy_from_slice(&value.to_le_bytes());
         }
         let crc_at = if version == 1800 { 292 } else { 288 };

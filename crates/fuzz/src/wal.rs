@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use leadline_page::postgres::DEFAULT_BLOCK_SIZE;
 use leadline_wal::describe::{describe, messages, outcome, time_of, Value};
 use leadline_wal::kept::Kept;
 use leadline_wal::{fuzzing, image, rmgr, Kind, Log, Reader, Record};
@@ -239,10 +240,10 @@ pub fn wal_image(data: &[u8]) -> &'static str {
         };
     }
     let method = [0, 0x04, 0x08, 0x10][how % 4];
-    let (hole, stored) = (size, &rest[..rest.len().min(8192)]);
+    let (hole, stored) = (size, &rest[..rest.len().min(DEFAULT_BLOCK_SIZE as usize)]);
     let mut body = vec![0, 0x10, 0, 0];
     body.extend((stored.len() as u16).to_le_bytes());
-    body.extend((if hole > 0 { 8192 - hole as u16 } else { 0 }).to_le_bytes());
+    body.extend((if hole > 0 { DEFAULT_BLOCK_SIZE as u16 - hole as u16 } else { 0 }).to_le_bytes());
     body.push(method | 2 | u8::from(hole > 0));
     if hole > 0 {
         body.extend((hole as u16).to_le_bytes());

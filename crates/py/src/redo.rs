@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use leadline_page::postgres::DEFAULT_BLOCK_SIZE;
 use leadline_redo::consistency::Consistency;
 use leadline_redo::Context;
 use leadline_wal::rmgr::type_names;
@@ -14,12 +15,12 @@ use crate::error::Error;
 
 /// Redoes a log written with `wal_consistency_checking`, and compares each page with its image after each record.
 #[pyfunction]
-#[pyo3(signature = (path, *, start=None, block_size=8192, hint_bits_are_logged=true))]
+#[pyo3(signature = (path, *, start=None, block_size=None, hint_bits_are_logged=true))]
 pub(crate) fn check<'py>(
     py: Python<'py>,
     path: PathBuf,
     start: Option<String>,
-    block_size: u32,
+    block_size: Option<u32>,
     hint_bits_are_logged: bool,
 ) -> PyResult<Bound<'py, PyDict>> {
     let run = || -> Result<(u8, Consistency), Error> {
@@ -28,6 +29,7 @@ pub(crate) fn check<'py>(
         let start = start.map(|text| text.parse::<Lsn>().map_err(|()| not_an_lsn(&text))).transpose()?;
         let log = Arc::new(Log::open(&path, None, start, None)?);
         let range = log.range(start, None)?;
+        let block_size = block_size.unwrap_or(DEFAULT_BLOCK_SIZE);
         let mut check = Consistency::new(Context { major: log.major, block_size, hint_bits_are_logged });
         check.read(&mut Reader::new(log.clone(), range))?;
         Ok((log.major, check))

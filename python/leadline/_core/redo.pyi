@@ -27,9 +27,10 @@ class Checked(TypedDict):
     kinds: dict[tuple[str, str], Tally]
     differences: list[str]
 
-def check(path: str, *, start: str | None = None, block_size: int = 8192, hint_bits_are_logged: bool = True) -> Checked:
+def check(path: str, *, start: str | None = None, block_size: int | None = None, hint_bits_are_logged: bool = True) -> Checked:
     """Redoes a log written with wal_consistency_checking, and compares each page with its image after each record.
 
     path: segments in a folder, or a data directory. hint_bits_are_logged: data checksums or wal_log_hints were on.
+    block_size: of the server, 8 kB by default.
     Raises kinds usage, not_found, rights, unsupported, storage, invalid.
     """

@@ -7,11 +7,11 @@ import os
 import subprocess
 from pathlib import Path
 
+from leadline._core.datadir import block_sizes
 from leadline.errors import LeadlineError
 
 COMPARED = ("base", "global", "pg_tblspc", "pg_xact", "pg_multixact", "pg_commit_ts", "pg_twophase")
 """Folders that two recoveries of one crash leave equal. Not the log, which each ends in its own way."""
-PAGE = 8192
 SHOWN_PAGES = 8
 
 
@@ -69,22 +69,23 @@ def compared_files(data_dir: Path) -> dict[str, Path]:
 def differences(one: Path, other: Path) -> list[str]:
     """What is not equal, byte for byte."""
     a, b = compared_files(one), compared_files(other)
+    page_size, _ = block_sizes(str(one))
     found = [f"{name}: only in {one.name}" for name in sorted(a.keys() - b.keys())]
     found += [f"{name}: only in {other.name}" for name in sorted(b.keys() - a.keys())]
     for name in sorted(a.keys() & b.keys()):
         if not filecmp.cmp(a[name], b[name], shallow=False):
-            pages = ", ".join(map(str, _differing_pages(a[name], b[name])))
+            pages = ", ".join(map(str, _differing_pages(a[name], b[name], page_size)))
             found.append(f"{name}: {a[name].stat().st_size} and {b[name].stat().st_size} bytes, pages {pages}")
     return found
 
 
-def _differing_pages(one: Path, other: Path) -> list[int]:
+def _differing_pages(one: Path, other: Path, size: int) -> list[int]:
     """The first of them."""
     found: list[int] = []
     with one.open("rb") as a, other.open("rb") as b:
         number = 0
         while len(found) < SHOWN_PAGES:
-            x, y = a.read(PAGE), b.read(PAGE)
+            x, y = a.read(size), b.read(size)
             if not x and not y:
                 break
             if x != y:
