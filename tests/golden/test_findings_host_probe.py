@@ -89,6 +89,18 @@ def test_memory_hog_in_a_control_group(tmp_path: Path) -> None:
     assert "8000 times" in found.statement and "largest: hog (pid 4711) 60 MiB" in found.statement and "big" not in found.statement
 
 
+@pytest.mark.parametrize(("groups", "own_ns", "cost_s"), [(1, None, 0.4), (2, None, None), (2, 15 * MS, 0.3)])
+def test_what_a_limit_costs(groups: int, own_ns: int | None, cost_s: float | None, tmp_path: Path) -> None:
+    """Without a time of its own (groups of version 1) a group has that of the host, if no other reached its limit."""
+    cap = HostCapture(tmp_path)
+    cap.counter("pressure.memory_some_ns", 0, 20 * MS)
+    for group in range(groups):
+        cap.each_second("cgroup_delta", cgroup=f"/jobs{group}", memory_limit_hits=400, oom_kills=0, memory_pressure_ns=own_ns)
+    found = [f for f in evaluated(cap).findings if f.id == "MEMORY-PRESSURE"]
+    assert [f.cost_s for f in found] == [cost_s and pytest.approx(cost_s, rel=0.01)] * groups
+    assert [("of the host stood still for memory during 0.4 s" in f.statement) for f in found] == [own_ns is None] * groups
+
+
 def test_the_whole_host_stands_still_for_memory(tmp_path: Path) -> None:
     cap = HostCapture(tmp_path)
     cap.use(cap.process("java", 4711), rss_bytes=30 * GiB, cpu_run_ns=MS)

@@ -289,3 +289,5 @@ def test_a_memory_hog_in_a_control_group_is_found(tmp_path: Path) -> None:
         findings = {f.subject: f for f in found(path, "MEMORY-PRESSURE")}
         finding = findings[f"memory of control group /{group.name}"]
         assert "leadhog" in finding.statement
+        if Path("/proc/pressure/memory").exists():
+            assert finding.cost_s is not None and finding.cost_s > 0

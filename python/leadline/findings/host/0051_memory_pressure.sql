@@ -30,9 +30,16 @@ host_found as (
 ),
 group_found as (
   select cgroup, sum(memory_limit_hits)::bigint as hits, coalesce(sum(oom_kills), 0)::bigint as oom_kills, max(memory_bytes) as memory_bytes,
-         max(memory_max_bytes) as memory_max_bytes, coalesce(sum(memory_pressure_ns), 0) / 1e9 as stalled_s,
+         max(memory_max_bytes) as memory_max_bytes, sum(memory_pressure_ns) / 1e9 as stalled_s,
          count(*) as readings, min(ts - dt_ns) as ts_from, max(ts) as ts_to
   from cgroup_delta group by cgroup
+),
+limited as (  -- the groups of version 1 have no time of stalls; that of the host is the group's where no other reached its limit
+  select g.*, h.span_s, coalesce(g.stalled_s, case when count(*) over () = 1 then h.stalled_s end) as lost_s,
+         case when g.stalled_s is null and h.stalled_s is not null
+              then format('; some process of the host stood still for memory during {:.1f} s', h.stalled_s) else '' end as of_the_host
+  from group_found g cross join host_found h
+  where g.hits >= getvariable('limit_hits_per_s') * h.span_s or g.oom_kills > 0
 ),
 found as (
   select 'memory of the host' as subject, stalled_s as cost_s, stalled_s >= getvariable('stalled_part_high') * span_s as is_high, readings, ts_from, ts_to,
@@ -42,12 +49,11 @@ found as (
                 case when oom_kills > 0 then format(', {} killed for lack of memory', oom_kills) else '' end) as statement
   from host_found where stalled_s >= getvariable('stalled_part') * span_s
   union all
-  select 'memory of control group ' || cgroup, case when g.stalled_s > 0 then g.stalled_s end, g.oom_kills > 0, g.readings, g.ts_from, g.ts_to, cgroup,
-         format('The group reached its limit of memory {} times ({:.0f} a second){}{}', hits, hits / h.span_s,
+  select 'memory of control group ' || cgroup, case when g.lost_s > 0 then g.lost_s end, g.oom_kills > 0, g.readings, g.ts_from, g.ts_to, cgroup,
+         format('The group reached its limit of memory {} times ({:.0f} a second){}{}{}', hits, hits / g.span_s,
                 case when g.memory_max_bytes is not null then format(', {:.0f} MiB used of {:.0f} MiB', g.memory_bytes / 1048576.0, g.memory_max_bytes / 1048576.0) else '' end,
-                case when g.oom_kills > 0 then format(', and {} of its processes killed for lack of memory', g.oom_kills) else '' end)
-  from group_found g cross join host_found h
-  where g.hits >= getvariable('limit_hits_per_s') * h.span_s or g.oom_kills > 0
+                case when g.oom_kills > 0 then format(', and {} of its processes killed for lack of memory', g.oom_kills) else '' end, g.of_the_host)
+  from limited g
 ),
 named as (
   select f.subject,
