@@ -4,9 +4,6 @@ asked for, which takes longer than many a query of ours.
 
 from __future__ import annotations
 
-try:
-    import _duckdb as duckdb
-except ImportError:  # before DuckDB 1.4
-    import duckdb  # type: ignore[no-redef]
+import _duckdb as duckdb
 
 __all__ = ["duckdb"]
