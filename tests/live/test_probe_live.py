@@ -312,8 +312,9 @@ def test_a_load_looks_as_it_does_to_pg_stat_activity(pg: Server, tmp_path: Path)
 def test_the_block_a_load_fights_for_is_named(pg: Server, tmp_path: Path) -> None:
     """Inserts of ever-growing keys: the waits must be on the right edge of the key, the heap or the sequence of this table.
 
-    Those on the index are on leaves, and at least a third at its edge: when the holder of a leaf was off the CPU for long, the
-    others have split on, and by the time of the look the leaf lies deeper than the edge reaches. On a busy host that is common.
+    At least two thirds of those on the index are on leaves (a split takes the page above, too), and a third at its edge: when the
+    holder of a leaf was off the CPU for long, the others have split on, and by the time of the look the leaf lies deeper than the
+    edge reaches. On a busy host both are common.
     """
     pg.sql("drop table if exists hot; create unlogged table hot (id bigserial primary key, v int)")
     storm = "do $$ begin for i in 1..2000000 loop insert into hot (v) values (i); end loop; end $$"
@@ -340,7 +341,7 @@ def test_the_block_a_load_fights_for_is_named(pg: Server, tmp_path: Path) -> Non
     of_index = Counter({kind: n for (name, kind), n in by_kind.items() if name == "hot_pkey"})
     edge = sum(of_index[kind] for kind in EDGE)
     assert edge >= max(1, of_index.total() / 3), by_kind
-    assert edge + of_index["btree leaf"] >= 0.9 * of_index.total(), by_kind
+    assert edge + of_index["btree leaf"] >= 2 / 3 * of_index.total(), by_kind
     assert all(kind == "sequence" for (name, kind) in by_kind if name == "hot_id_seq"), by_kind
     of_heap = {"heap", "heap tail", "new", "visibility map", "free space map"}
     assert {kind for (name, kind) in by_kind if name == "hot"} <= of_heap, by_kind
