@@ -94,7 +94,7 @@ class Capture:
         if named := [word for word in set(re.findall(r"\w+", sql.lower())) if word in self.later.create]:
             with self.later.lock:
                 wanted = with_what_they_read(named) & self.later.create.keys()
-                for name in (*(name for name in wanted if all_tables()[name].kind == "table"), *(v.name for v in views_in_order(wanted))):
+                for name in [name for name in self.later.create if name in wanted]:  # each after what it reads
                     self.later.create[name](self.db)
                     del self.later.create[name]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 from leadline.capture.manifest import Manifest
@@ -35,13 +35,9 @@ def with_what_they_read(names: Iterable[str]) -> set[str]:
     return wanted
 
 
-def views_in_order(only: Collection[str] | None = None) -> tuple[Table, ...]:
-    """The views (of these names), each after those it reads."""
-    return tuple(view for view in _views_in_order() if only is None or view.name in only)
-
-
 @functools.cache
-def _views_in_order() -> tuple[Table, ...]:
+def views_in_order() -> tuple[Table, ...]:
+    """The views, each after those it reads."""
     views = [t for t in all_tables().values() if t.kind == "view"]
     order: list[Table] = []
     while views:
