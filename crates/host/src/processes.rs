@@ -9,6 +9,7 @@ use crate::task::{Stat, TaskFiles};
 use crate::taskstats::{Accounting, TaskStats};
 use leadline_clockwork::OwnedRow;
 use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 
 /// Counters of process_delta, in the order of its columns after rss_bytes.
@@ -16,8 +17,8 @@ const COUNTERS: usize = 11;
 type Totals = [Option<i64>; COUNTERS];
 /// Processes that ended are told apart by parent and name, at most this many kinds a reading.
 const MOST_KINDS: usize = 512;
-/// After this many rows of a process its control group is looked up again.
-const REGROUP: u32 = 10;
+/// After this many rows of a process its control group is looked up again; of a young one more often.
+const REGROUP: u32 = 60;
 
 /// A process that did nothing in this many readings in a row
 const IDLE_AFTER: u32 = 3;
@@ -25,6 +26,13 @@ const IDLE_AFTER: u32 = 3;
 const IDLE_EVERY: u64 = 5;
 /// Kernel threads are many and mostly asleep.
 const IDLE_KERNEL_EVERY: u64 = 10;
+
+/// Files of a process that stay open while it works.
+#[derive(Debug, Default)]
+struct Kept {
+    stat: Option<File>,
+    io: Option<File>,
+}
 
 /// One process that is followed.
 #[derive(Debug)]
@@ -41,6 +49,18 @@ struct Known {
     idle: u32,
     /// Readings since it was last there: its end may be told one reading later.
     absent: u8,
+    files: Option<Kept>,
+}
+
+impl Known {
+    /// It did nothing until this reading. Files of one that is asked for less often are closed.
+    fn rest(&mut self, ts: i64) {
+        self.ts = ts;
+        self.idle += 1;
+        if self.idle >= IDLE_AFTER {
+            self.files = None;
+        }
+    }
 }
 
 /// Processes with one parent and one name that ended between two readings.
@@ -61,6 +81,9 @@ pub struct Processes {
     delays: bool,
     files: TaskFiles,
     known: HashMap<i32, Known>,
+    /// Processes whose files are open, and how many may be.
+    kept: usize,
+    most_kept: usize,
     last_id: i32,
     reading: u64,
     last_ts: Option<i64>,
@@ -90,6 +113,8 @@ impl Processes {
             delays,
             files: TaskFiles::default(),
             known: HashMap::new(),
+            kept: 0,
+            most_kept: most_kept(),
             last_id: 0,
             reading: 0,
             last_ts: None,
@@ -119,6 +144,7 @@ impl Processes {
             known.absent += 1; // set back to 0 by read_one
             known.absent <= 2
         });
+        self.kept = self.known.values().filter(|known| known.files.is_some()).count();
         self.last_ts = Some(ts);
         found
     }
@@ -142,29 +168,29 @@ impl Processes {
         if let Some(known) = self.known.get_mut(&pid) {
             if task.is_some() && task == known.task && !matches!(known.stat.state, 'R' | 'D') {
                 known.absent = 0;
-                known.idle += 1;
-                known.ts = ts;
+                known.rest(ts);
                 return;
             }
         }
-        let Some(stat) = self.files.stat(pid) else { return };
+        let mut files = self.known.get_mut(&pid).and_then(|known| known.files.take());
+        let Some(stat) = self.files.stat(pid, files.as_mut().map(|files| &mut files.stat)) else { return };
         let known = match self.known.remove(&pid) {
             Some(known) if known.stat.start_ns == stat.start_ns => known,
             _ => self.meet(ts, pid, &stat, found),
         };
-        let mut known = Known { absent: 0, ..known };
+        let mut known = Known { absent: 0, files, ..known };
         let has_totals = known.totals[1].is_some(); // one that was just met has nothing to take differences from yet
         if task.is_none() && has_totals && stat == known.stat && !matches!(stat.state, 'R' | 'D') {
-            known.ts = ts;
-            known.idle += 1;
+            known.rest(ts);
             self.known.insert(pid, known);
             return;
         }
-        let totals = self.totals(pid, &stat, task);
+        let totals = self.totals(pid, &stat, task, known.files.as_mut());
         let mut used = [None; COUNTERS];
         for (used, (now, before)) in used.iter_mut().zip(totals.iter().zip(&known.totals)) {
             *used = now.zip(*before).map(|(now, before)| (now - before).max(0));
         }
+        let mut regroup = false;
         let did = used.iter().any(|v| v.is_some_and(|v| v != 0));
         if ts > known.ts && (did || stat.state != known.stat.state || matches!(stat.state, 'R' | 'D')) {
             let wchan = if stat.state == 'D' { self.files.read(pid, "wchan") } else { None };
@@ -175,9 +201,14 @@ impl Processes {
             used.iter().for_each(|v| _ = row.maybe(*v));
             found.deltas.push(row);
             known.rows += 1;
+            regroup = known.rows.is_power_of_two() || known.rows.is_multiple_of(REGROUP);
+            if known.files.is_none() && self.kept < self.most_kept {
+                self.kept += 1;
+                known.files = Some(Kept::default());
+            }
         }
         let renamed = stat.comm != known.stat.comm;
-        if renamed || known.rows == 1 || known.rows.is_multiple_of(REGROUP) {
+        if renamed || regroup {
             let cgroup = self.files.cgroup(pid).unwrap_or_default();
             if renamed || cgroup != known.cgroup {
                 known.cgroup = cgroup;
@@ -206,12 +237,13 @@ impl Processes {
             rows: 0,
             idle: 0,
             absent: 0,
+            files: None,
         };
         found.described.push(describe(ts, pid, &known, stat));
         known
     }
 
-    fn totals(&mut self, pid: i32, stat: &Stat, task: Option<TaskStats>) -> Totals {
+    fn totals(&mut self, pid: i32, stat: &Stat, task: Option<TaskStats>, files: Option<&mut Kept>) -> Totals {
         let mut t = [None; COUNTERS];
         (t[1], t[2], t[7], t[8]) = (Some(stat.user_ns), Some(stat.system_ns), Some(stat.minflt), Some(stat.majflt));
         match task {
@@ -236,7 +268,7 @@ impl Processes {
         }
         t[0] = t[0].or(Some(stat.user_ns + stat.system_ns));
         if !stat.is_kernel {
-            if let Some(text) = self.files.read(pid, "io") {
+            if let Some(text) = self.files.read_kept(pid, "io", files.map(|files| &mut files.io)) {
                 (t[9], t[10]) = (field(&text, "read_bytes"), field(&text, "write_bytes"));
             }
         }
@@ -289,6 +321,14 @@ impl Processes {
             found.exits.push(row);
         }
     }
+}
+
+/// Processes whose two files may be open: a quarter of what this process may open.
+fn most_kept() -> usize {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is a valid rlimit, which the call fills.
+    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
+    usize::try_from(limit.rlim_cur / 8).unwrap_or(usize::MAX)
 }
 
 fn describe(ts: i64, pid: i32, known: &Known, stat: &Stat) -> OwnedRow {
