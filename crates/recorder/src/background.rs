@@ -51,8 +51,7 @@ impl Background {
         self.tables.write_wait_events()?;
         let start = monotonic_ns();
         let mut deltas = Deltas::new(&self.anchors);
-        let (mut next_second, mut next_list) = (start, start);
-        let delta_ns = (self.config.delta_interval_s * 1e9) as i64;
+        let mut next_second = start;
         let flush_ns = (self.config.flush_interval_s * 1e9) as i64;
         let mut segments = SegmentPolicy::new(start, flush_ns, self.config.growing_segments);
         loop {
@@ -61,16 +60,12 @@ impl Background {
                 next_second = (next_second + SECOND).max(now);
                 self.once_a_second(start)?;
             }
-            if now >= next_list {
-                next_list = (next_list + delta_ns).max(now);
-                self.shared.list_wanted.store(true, Relaxed);
-            }
             if segments.is_due(now) {
                 self.tables.roll()?;
                 self.count_written();
             }
-            let wait = next_second.min(next_list).saturating_sub(now).clamp(1_000_000, SECOND);
-            match handed_over.recv_timeout(Duration::from_nanos(wait as u64)) {
+            // the sampler hands over more often, unless its passes are further apart
+            match handed_over.recv_timeout(Duration::from_nanos(SECOND as u64)) {
                 Ok(mut evidence) => {
                     if let Some(list) = evidence.list.take() {
                         let rows = deltas.read(&list);

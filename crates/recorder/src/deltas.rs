@@ -42,6 +42,8 @@ struct Tracked {
     io: Option<ProcFile>,
     last_ts: i64,
     last: Counters,
+    task: Option<TaskStats>,
+    usage: Option<Usage>,
     changecount: u32,
     /// Reports counted since tracking began: the changecount itself wraps.
     status_changes: i64,
@@ -83,8 +85,11 @@ impl Deltas {
             // two steps a report; a wrapped or reset count gives the true distance as long as it moved less than 2^31
             tracked.status_changes += i64::from(listed.changecount.wrapping_sub(tracked.changecount)) / 2;
             tracked.changecount = listed.changecount & !1;
-            let usage = read_usage(listed.host_pid, &self.anchors).ok();
-            let now = tracked.counters(usage, task, &mut self.buffer);
+            // of a process that has not run since, the memory is as it was
+            if task.is_none() || task != tracked.task {
+                (tracked.task, tracked.usage) = (task, read_usage(listed.host_pid, &self.anchors).ok());
+            }
+            let now = tracked.counters(tracked.usage, task, &mut self.buffer);
             if tracked.last_ts != 0 {
                 let mut used = [None; COUNTERS];
                 for (used, (now, last)) in used.iter_mut().zip(now.iter().zip(&tracked.last)) {
@@ -116,6 +121,8 @@ impl Tracked {
             io: if all { open("io") } else { None },
             last_ts: 0,
             last: [None; COUNTERS],
+            task: None,
+            usage: None,
             changecount: listed.changecount & !1,
             status_changes: 0,
             seen: true,

@@ -91,6 +91,7 @@ impl Recorder {
             emptied,
         };
         let (shared, period_ns) = (self.shared.clone(), self.period_ns);
+        let list_ns = (self.config.delta_interval_s * 1e9) as i64;
         let spawn = |e: std::io::Error| Error::new(Kind::Storage, "cannot start a thread").detail(e.to_string());
         let writer = std::thread::Builder::new()
             .name("leadline-write".into())
@@ -98,7 +99,7 @@ impl Recorder {
             .map_err(spawn)?;
         let sampling = std::thread::Builder::new()
             .name("leadline-sample".into())
-            .spawn(move || sampler::run(attached, period_ns, shared, hand_over, to_fill))
+            .spawn(move || sampler::run(attached, period_ns, list_ns, shared, hand_over, to_fill))
             .map_err(spawn)?;
         self.threads = Some((sampling, writer));
         Ok(())

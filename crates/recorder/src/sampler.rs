@@ -13,14 +13,15 @@ use std::sync::Arc;
 
 /// Hand over at this many runs,
 const RUNS: usize = 16_384;
-/// or after this long.
+/// or after this long. The background thread does all its work when it is handed something: each time it is woken costs, too.
 const HAND_OVER_NS: i64 = 500_000_000;
 
-/// Runs until asked to stop. `server` must stay attached to the segment it was proved on. `emptied`: lists handed over
-/// earlier, for their memory.
+/// Runs until asked to stop. `server` must stay attached to the segment it was proved on. `list_ns`: a list of the sessions goes with what
+/// is handed over this often. `emptied`: lists of runs handed over earlier, for their memory.
 pub fn run(
     mut server: Attached,
     period_ns: i64,
+    list_ns: i64,
     shared: Arc<Shared>,
     hand_over: Sender<Evidence>,
     emptied: Receiver<Vec<Run>>,
@@ -31,7 +32,7 @@ pub fn run(
     let mut pass = Pass::default();
     let mut evidence = Evidence::default();
     let start = monotonic_ns();
-    let mut handed_over = start;
+    let (mut handed_over, mut next_list) = (start, start);
     // the moments a pass is due are counted, and so are the passes that are made
     let mut moment: i64 = 0;
     let mut tick: i64 = 0;
@@ -77,11 +78,12 @@ pub fn run(
             .sampler_cpu_ns
             .store(if tick % 256 == 0 { thread_cpu_ns() } else { shared.sampler_cpu_ns.load(Relaxed) }, Relaxed);
 
-        let list_wanted = shared.list_wanted.swap(false, Relaxed);
-        if list_wanted {
+        let list_due = ts >= next_list;
+        if list_due {
+            next_list = (next_list + list_ns).max(ts);
             evidence.list = Some(sessions.list().collect());
         }
-        if list_wanted || pass.runs.len() >= RUNS || ts - handed_over >= HAND_OVER_NS {
+        if list_due || pass.runs.len() >= RUNS || ts - handed_over >= HAND_OVER_NS {
             handed_over = ts;
             sessions.end_runs(&mut pass);
             evidence.runs = std::mem::replace(&mut pass.runs, emptied.try_recv().unwrap_or_default());

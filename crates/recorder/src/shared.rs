@@ -24,7 +24,6 @@ pub struct Config {
 #[derive(Debug, Default)]
 pub struct Shared {
     pub stop: AtomicBool,
-    pub list_wanted: AtomicBool,
     pub realtime: AtomicBool,
     pub ts_from: AtomicI64,
     pub ticks: AtomicU64,
