@@ -31,6 +31,21 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     assert read.probe("sessions").why == "probe sessions was not run"
 
 
+def test_a_manifest_that_is_refreshed_deletes_no_file(tmp_path: Path) -> None:
+    manifest, path, other = made(), tmp_path / "manifest.json", tmp_path / "manifest.json.tmp"
+    manifest.status = "recording"
+    files = []
+    for probe in ("a", "b", "c"):
+        manifest.probes[probe] = ProbeState()
+        write_manifest(tmp_path, manifest)
+        assert read_manifest(tmp_path) == manifest
+        files.append(path.stat().st_ino)
+    assert files[0] == files[2] != files[1] and other.exists()
+    manifest.status = "complete"
+    write_manifest(tmp_path, manifest)
+    assert read_manifest(tmp_path) == manifest and not other.exists(), "the end leaves one file"
+
+
 def test_keys_of_a_later_minor_format_are_passed_over(tmp_path: Path) -> None:
     content = made().as_dict() | {"novelty": 1}
     content["target"]["novelty"] = content["probes"]["host"]["novelty"] = 2

@@ -9,6 +9,7 @@ mod dictionary;
 mod error;
 mod int_column;
 mod int_segment;
+mod rename;
 mod row_group;
 mod segment;
 mod spec;
@@ -16,5 +17,6 @@ mod writer;
 
 pub use batch::{BatchBuilder, Value};
 pub use error::{Error, StorageOp};
+pub use rename::exchange;
 pub use spec::{spec, specs, ColumnSpec, ColumnType, Kind, TableSpec};
 pub use writer::{Stats, TableWriter, WriterOptions};

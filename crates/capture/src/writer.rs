@@ -3,10 +3,8 @@
 //! Rows are encoded in memory and reach the disk when their segment is finished: written under a `.tmp` name, then
 //! renamed. So a killed process leaves whole segments and at most one file that readers do not look at.
 
-use std::ffi::CString;
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -15,6 +13,7 @@ use arrow_schema::SchemaRef;
 use parquet::errors::ParquetError;
 
 use crate::error::{Error, StorageOp};
+use crate::rename::rename_new;
 use crate::segment::Segment;
 use crate::spec::{spec, Kind, TableSpec};
 
@@ -215,29 +214,6 @@ impl TableWriter {
 
 fn encode_error(spec: &'static TableSpec, e: &ParquetError) -> Error {
     Error::Encode { table: spec.name, detail: e.to_string() }
-}
-
-/// Renames unless the new name is taken, then [`io::ErrorKind::AlreadyExists`]. File systems that cannot do this in one step (some over the
-/// network) link and unlink, or at worst look first.
-fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
-    let name = |path: &Path| CString::new(path.as_os_str().as_bytes()).map_err(io::Error::from);
-    let (old, new) = (name(from)?, name(to)?);
-    // SAFETY: both are strings that end with a zero and live through the call.
-    let renamed =
-        unsafe { libc::renameat2(libc::AT_FDCWD, old.as_ptr(), libc::AT_FDCWD, new.as_ptr(), libc::RENAME_NOREPLACE) };
-    if renamed == 0 {
-        return Ok(());
-    }
-    let error = io::Error::last_os_error();
-    if !matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS)) {
-        return Err(error);
-    }
-    match fs::hard_link(from, to) {
-        Ok(()) => fs::remove_file(from),
-        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Err(e),
-        Err(_) if to.exists() => Err(io::ErrorKind::AlreadyExists.into()),
-        Err(_) => fs::rename(from, to),
-    }
 }
 
 /// The highest segment number in a folder; 0 when there is none.

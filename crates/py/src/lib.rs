@@ -19,6 +19,7 @@ mod page_values;
 mod pending;
 mod recorder;
 mod redo;
+mod rename;
 mod replay;
 mod rows;
 mod statement;
@@ -39,6 +40,7 @@ fn _core(core: &Bound<'_, PyModule>) -> PyResult<()> {
         module.add_class::<table_writer::TableWriter>()?;
         module.add_class::<beat::Keeper>()?;
         module.add_function(wrap_pyfunction!(clock::clock, module)?)?;
+        module.add_function(wrap_pyfunction!(rename::exchange, module)?)?;
         module.add_function(wrap_pyfunction!(table_files::parse_toml, module)?)
     })?;
     submodule(core, "catalog", |module| {

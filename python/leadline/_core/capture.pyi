@@ -1,14 +1,18 @@
 """Tables of a capture written from Python, and its clocks."""
 
+from os import PathLike
 from typing import Any, TypedDict, final, type_check_only
 
-__all__ = ["Keeper", "TableWriter", "clock", "parse_toml"]
+__all__ = ["Keeper", "TableWriter", "clock", "exchange", "parse_toml"]
 
 _Single = int | float | str | bool | bytes | None
 _Value = _Single | list[int] | list[float] | list[str] | list[bool] | list[bytes]
 
 def clock() -> tuple[int, int]:
     """(CLOCK_MONOTONIC ns, CLOCK_REALTIME ns) of the same moment."""
+
+def exchange(path: str | PathLike[str], place: str | PathLike[str]) -> None:
+    """Lets two files change their names in one step; without a second file, the first one gets its name. Raises OSError."""
 
 def parse_toml(text: str) -> dict[str, Any]:
     """What a TOML file says; dates as text. Raises kind invalid."""

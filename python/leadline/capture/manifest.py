@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import platform
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -142,9 +142,11 @@ class Manifest:
         return self.probes.get(name) or ProbeState("off", f"probe {name} was not run")
 
     def as_dict(self) -> dict[str, Any]:
-        """The JSON object of manifest.json."""
-        content = asdict(self)
-        return {name: content[name] for name in _ORDER}
+        """The JSON object of manifest.json, to be read only: lists and dictionaries in it are those of the manifest."""
+        content = {name: getattr(self, name) for name in _ORDER}
+        for name in ("target", "host", "clock", "cost"):
+            content[name] = dict(vars(content[name]))
+        return content | {"probes": {name: dict(vars(state)) for name, state in self.probes.items()}}
 
     @staticmethod
     def from_dict(content: dict[str, Any]) -> Manifest:
@@ -168,15 +170,23 @@ def _made(kind: type[T], content: dict[str, Any]) -> T:
 
 
 def write_manifest(directory: Path, manifest: Manifest) -> None:
-    """Replaces the manifest as one step, so that a reader or a crash never sees half of it."""
+    """Replaces the manifest as one step, so that a reader or a crash never sees half of it.
+
+    While the capture is being recorded, the one before stays under the temporary name: a deletion every few seconds would make each
+    new file of the capture dearer (crates/capture/src/rename.rs).
+    """
+    from leadline import _core
+
     temporary = directory / (MANIFEST + ".tmp")
     try:
         with open(temporary, "w", encoding="utf-8", errors="replace") as out:  # a path may be no UTF-8
-            json.dump(manifest.as_dict(), out, indent=1, ensure_ascii=False)
-            out.write("\n")
+            out.write(json.dumps(manifest.as_dict(), indent=1, ensure_ascii=False) + "\n")
             out.flush()
             os.fsync(out.fileno())
-        temporary.replace(directory / MANIFEST)
+        if manifest.status == "recording":
+            _core.capture.exchange(temporary, directory / MANIFEST)
+        else:
+            temporary.replace(directory / MANIFEST)
     except OSError as e:
         raise cannot_be_written("the manifest", e, directory) from e
 
