@@ -27,7 +27,7 @@ class Making:
     def __init__(self, directory: Path, target: Target, options: dict[str, Any]) -> None:
         self.directory = directory
         self.manifest = Manifest(target, options=options)
-        self._viewed: set[str] | None = None
+        self._viewed: set[str] | None = None  # tables that views.sql has
         current().artifact("capture", directory)
 
     def reserve(self) -> None:
@@ -41,7 +41,7 @@ class Making:
     def write(self) -> None:
         """Replaces manifest.json as one step, and views.sql when more tables have rows than the last time."""
         write_manifest(self.directory, self.manifest)
-        present = tables_with_rows(self.directory)
+        present = tables_with_rows(self.directory, self._viewed or ())
         if present != self._viewed:
             write_views(self.directory, present)
             self._viewed = present

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -65,10 +66,12 @@ def read_segments(segments: Iterable[Path], *, alike: bool = False) -> str:
     return f"read_parquet([{names}])" if alike else f"read_parquet([{names}], union_by_name = true)"
 
 
-def tables_with_rows(directory: Path) -> set[str]:
-    """Stored tables of which the folder has at least one whole segment."""
-    tables = (table.name for table in all_tables().values() if table.kind == "table")
-    return {name for name in tables if next((directory / name).glob("*.parquet"), None) is not None}
+def tables_with_rows(directory: Path, known: Iterable[str] = ()) -> set[str]:
+    """Stored tables of which the folder has at least one whole segment. Those known to have some are not looked at again."""
+    found, tables = set(known), all_tables()
+    with os.scandir(directory) as entries:
+        new = [entry.name for entry in entries if entry.name in tables and entry.name not in found]
+    return found | {name for name in new if tables[name].kind == "table" and next((directory / name).glob("*.parquet"), None)}
 
 
 def write_views(directory: Path, present: set[str]) -> None:
