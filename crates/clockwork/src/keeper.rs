@@ -2,7 +2,7 @@
 
 use crate::beat::Work;
 use crate::clock::ClockReading;
-use crate::self_cost::{process_cpu_ns, rss_bytes, Cost};
+use crate::self_cost::{process_cpu_ns, Cost, OwnMemory};
 use crate::tables::OpenTables;
 use leadline_capture::Value;
 use leadline_errors::Error;
@@ -11,11 +11,12 @@ use leadline_errors::Error;
 #[derive(Debug)]
 pub struct Keeper {
     at_start: (i64, i64),
+    memory: OwnMemory,
 }
 
 impl Default for Keeper {
     fn default() -> Self {
-        Keeper { at_start: process_cpu_ns() }
+        Keeper { at_start: process_cpu_ns(), memory: OwnMemory::default() }
     }
 }
 
@@ -31,7 +32,7 @@ impl Work for Keeper {
             component: "process",
             user_ns: user - self.at_start.0,
             system_ns: system - self.at_start.1,
-            rss_bytes: rss_bytes(),
+            rss_bytes: self.memory.rss_bytes(),
             bytes: written.values().map(|s| s.bytes as i64).sum(),
             rows: written.values().map(|s| s.rows as i64).sum(),
         };

@@ -15,7 +15,7 @@ pub use beat::{Beat, Status, Work};
 pub use clock::{become_realtime, monotonic_ns, realtime_ns, sleep_until, thread_cpu_ns, ClockReading};
 pub use keeper::Keeper;
 pub use segments::SegmentPolicy;
-pub use self_cost::{process_cpu_ns, rss_bytes, Cost};
+pub use self_cost::Cost;
 pub use tables::{OpenTables, OwnedRow, Row};
 
 /// Nanoseconds of a second.

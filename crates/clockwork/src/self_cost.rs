@@ -2,9 +2,11 @@
 
 use crate::tables::Row;
 use leadline_capture::Value;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 
 /// User and system CPU of the process since it started, ns.
-pub fn process_cpu_ns() -> (i64, i64) {
+pub(crate) fn process_cpu_ns() -> (i64, i64) {
     // SAFETY: an all-zero rusage is valid, and getrusage fills it.
     let usage = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
@@ -15,12 +17,26 @@ pub fn process_cpu_ns() -> (i64, i64) {
     (ns(usage.ru_utime), ns(usage.ru_stime))
 }
 
-/// Resident memory of the process, bytes; 0 when it cannot be read.
-pub fn rss_bytes() -> i64 {
-    let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    // SAFETY: sysconf has no preconditions.
-    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    text.split_ascii_whitespace().nth(1).and_then(|p| p.parse::<i64>().ok()).unwrap_or(0) * page
+/// Resident memory of this process. The file stays open: to open it costs more than to read it.
+#[derive(Debug)]
+pub(crate) struct OwnMemory(Option<File>);
+
+impl Default for OwnMemory {
+    fn default() -> Self {
+        OwnMemory(File::open("/proc/self/statm").ok())
+    }
+}
+
+impl OwnMemory {
+    /// Bytes now; 0 when it cannot be read.
+    pub fn rss_bytes(&self) -> i64 {
+        let mut text = [0; 128];
+        let len = self.0.as_ref().and_then(|file| file.read_at(&mut text, 0).ok()).unwrap_or(0);
+        let text = text.get(..len).and_then(|text| std::str::from_utf8(text).ok()).unwrap_or("");
+        // SAFETY: sysconf has no preconditions.
+        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+        text.split_ascii_whitespace().nth(1).and_then(|p| p.parse::<i64>().ok()).unwrap_or(0) * page
+    }
 }
 
 /// A row of `self_cost`.
@@ -54,5 +70,18 @@ impl Cost {
             Value::Int(self.bytes),
             Value::Int(self.rows),
         ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_is_used_shows() {
+        let memory = OwnMemory::default();
+        let before = memory.rss_bytes();
+        let used = std::hint::black_box(vec![1u8; 64 << 20]);
+        assert!(memory.rss_bytes() - before > 32 << 20, "{before} before {} bytes", used.len());
     }
 }

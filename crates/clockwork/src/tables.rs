@@ -1,7 +1,7 @@
 //! The open tables of one writer of a capture.
 
 use arrow_array::{ArrayRef, RecordBatch};
-use leadline_capture::{spec, BatchBuilder, Error, Stats, TableWriter, Value, WriterOptions};
+use leadline_capture::{BatchBuilder, Error, Stats, TableWriter, Value, WriterOptions};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -59,32 +59,55 @@ impl OwnedRow {
     }
 }
 
+/// Rows wait for so many others before they are encoded: every batch has a cost of its own, for each column.
+const BATCH_ROWS: usize = 4096;
+
+/// A table that has rows.
+struct Open {
+    writer: TableWriter,
+    /// Rows of the present segment that are not in the writer yet.
+    waiting: BatchBuilder,
+}
+
+impl Open {
+    fn encode_waiting(&mut self) -> Result<(), Error> {
+        if self.waiting.is_empty() {
+            return Ok(());
+        }
+        let batch = self.waiting.finish()?;
+        self.writer.write(&batch)
+    }
+}
+
 /// Tables, each opened when its first row comes.
 pub struct OpenTables {
     capture_dir: PathBuf,
-    writers: BTreeMap<&'static str, TableWriter>,
+    tables: BTreeMap<&'static str, Open>,
 }
 
 impl OpenTables {
     /// Of a capture folder.
     pub fn new(capture_dir: &Path) -> Self {
-        OpenTables { capture_dir: capture_dir.to_owned(), writers: BTreeMap::new() }
+        OpenTables { capture_dir: capture_dir.to_owned(), tables: BTreeMap::new() }
     }
 
-    fn writer(&mut self, table: &'static str) -> Result<&mut TableWriter, Error> {
-        if !self.writers.contains_key(table) {
+    fn open(&mut self, table: &'static str) -> Result<&mut Open, Error> {
+        if !self.tables.contains_key(table) {
             let options = WriterOptions { compress: false, ..WriterOptions::default() };
-            self.writers.insert(table, TableWriter::create(&self.capture_dir, table, options)?);
+            let writer = TableWriter::create(&self.capture_dir, table, options)?;
+            let waiting = BatchBuilder::new(writer.spec());
+            self.tables.insert(table, Open { writer, waiting });
         }
-        self.writers.get_mut(table).ok_or(Error::UnknownTable { table: table.into(), is_view: false })
+        self.tables.get_mut(table).ok_or(Error::UnknownTable { table: table.into(), is_view: false })
     }
 
     /// Writes a batch given as columns.
     pub fn write_columns(&mut self, table: &'static str, columns: Vec<ArrayRef>) -> Result<(), Error> {
-        let writer = self.writer(table)?;
-        let batch = RecordBatch::try_new(writer.spec().schema(), columns)
+        let open = self.open(table)?;
+        open.encode_waiting()?;
+        let batch = RecordBatch::try_new(open.writer.spec().schema(), columns)
             .map_err(|e| Error::Schema { table, detail: e.to_string() })?;
-        writer.write(&batch)
+        open.writer.write(&batch)
     }
 
     /// Writes rows; no rows, no table.
@@ -93,25 +116,30 @@ impl OpenTables {
         table: &'static str,
         rows: impl IntoIterator<Item = Row<'a>>,
     ) -> Result<(), Error> {
-        let spec = spec(table).ok_or(Error::UnknownTable { table: table.into(), is_view: false })?;
-        let mut builder = BatchBuilder::new(spec);
-        for row in rows {
-            builder.append(&row)?;
-        }
-        if builder.is_empty() {
+        let mut rows = rows.into_iter().peekable();
+        if rows.peek().is_none() {
             return Ok(());
         }
-        let batch = builder.finish()?;
-        self.writer(table)?.write(&batch)
+        let open = self.open(table)?;
+        for row in rows {
+            open.waiting.append(&row)?;
+            if open.waiting.len() >= BATCH_ROWS {
+                open.encode_waiting()?;
+            }
+        }
+        Ok(())
     }
 
     /// Finishes the present segment of every table.
     pub fn roll(&mut self) -> Result<(), Error> {
-        self.writers.values_mut().try_for_each(TableWriter::roll)
+        self.tables.values_mut().try_for_each(|open| {
+            open.encode_waiting()?;
+            open.writer.roll()
+        })
     }
 
     /// Rows, bytes and segments on disk, by table.
     pub fn stats(&self) -> BTreeMap<&'static str, Stats> {
-        self.writers.iter().map(|(name, writer)| (*name, writer.stats())).collect()
+        self.tables.iter().map(|(name, open)| (*name, open.writer.stats())).collect()
     }
 }
