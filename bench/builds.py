@@ -30,18 +30,17 @@ from variants import Leadline
 DEFAULT_MAJOR = 15  # of Debian 12, with pg_prewarm
 
 
-def cpu_percent(tool: Leadline, server: PrivateServer, seconds: float) -> float:
-    """CPU of a capture in percent of one core, from its first pass on."""
-    with tempfile.TemporaryDirectory() as work:
-        try:
-            tool.start(server, Path(work))
-            began, before = time.monotonic(), tool.cpu()["total"]
-            time.sleep(seconds)
-            used, took = tool.cpu()["total"] - before, time.monotonic() - began
-            tool.check()
-            tool.stop()
-        finally:
-            tool.abandon()
+def cpu_percent(tool: Leadline, server: PrivateServer, work: Path, seconds: float) -> float:
+    """CPU of a capture in percent of one core, from its first pass on. The capture stays in `work`."""
+    try:
+        tool.start(server, work)
+        began, before = time.monotonic(), tool.cpu()["total"]
+        time.sleep(seconds)
+        used, took = tool.cpu()["total"] - before, time.monotonic() - began
+        tool.check()
+        tool.stop()
+    finally:
+        tool.abandon()
     return used / took / 1e7
 
 
@@ -59,6 +58,8 @@ def main() -> None:
     rng, environment = random.Random(options.seed), read_environment()
     result = {}
     with ExitStack() as stack:
+        # Captures are deleted at the end: ext4 passes over inodes that were freed lately, so a deletion makes the next files dearer.
+        work = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         server = stack.enter_context(PrivateServer(find_binaries(options.pg_bin, DEFAULT_MAJOR).bin_dir, settings=SETTINGS))
         fill(server, options.scale)
         builds = {"other": Leadline(100, str(options.other.absolute())), "this": Leadline(100)}
@@ -69,7 +70,7 @@ def main() -> None:
                 for _ in range(options.rounds):
                     for name in rng.sample(list(builds), len(builds)):
                         load.drain()  # pgbench stops when nobody reads its progress
-                        found[name].append(cpu_percent(builds[name], server, options.seconds))
+                        found[name].append(cpu_percent(builds[name], server, work, options.seconds))
             ratios = {name: paired_ratio(list(zip(found["other"], found[name])), rng) for name in ("this", "sessions")}
             result[script] = {
                 "cpu_percent": {name: median(values) for name, values in found.items()},
