@@ -1,10 +1,11 @@
 """Compares the CPU that a capture takes with that of another build, on one server under one load.
 
-    python bench/builds.py OTHER/.venv/bin/python                       10 rounds of 10 s for each, about 15 minutes
+    python bench/builds.py OTHER/.venv/bin/python                       12 rounds of 10 s, about 7 minutes
     python bench/builds.py OTHER/.venv/bin/python --rounds 1 --seconds 3   does everything work?
 
-OTHER is a checkout of an older commit after its `make build`. pgbench (-S, then TPC-B-like) keeps the server busy. In each round every
-build takes a capture at 100 Hz, in an order drawn at random; its CPU is read from the scheduler's accounting over a window in the middle.
+OTHER is a checkout of an older commit after its `make build`. pgbench (-S, then TPC-B-like) keeps the server busy. In each round all
+builds take a capture at 100 Hz at the same time, so that they see the same load; they are started in an order drawn at random. CPU is
+read from the scheduler's accounting over a window in the middle.
 `sessions` is this build with `--probes sessions`, which is all that a capture had before the host and the sockets joined it. Output: JSON.
 """
 
@@ -30,24 +31,28 @@ from variants import Leadline
 DEFAULT_MAJOR = 15  # of Debian 12, with pg_prewarm
 
 
-def cpu_percent(tool: Leadline, server: PrivateServer, work: Path, seconds: float) -> float:
-    """CPU of a capture in percent of one core, from its first pass on. The capture stays in `work`."""
+def cpu_percent(tools: list[Leadline], server: PrivateServer, work: Path, seconds: float) -> list[float]:
+    """CPU of captures that run at the same time, in percent of one core, from their first passes on. They stay in `work`."""
     try:
-        tool.start(server, work)
-        began, before = time.monotonic(), tool.cpu()["total"]
+        for tool in tools:
+            tool.start(server, work)
+        began, before = time.monotonic(), [tool.cpu()["total"] for tool in tools]
         time.sleep(seconds)
-        used, took = tool.cpu()["total"] - before, time.monotonic() - began
-        tool.check()
-        tool.stop()
+        used, took = [tool.cpu()["total"] - start for tool, start in zip(tools, before)], time.monotonic() - began
+        for tool in tools:
+            tool.check()
+        for tool in tools:
+            tool.stop()
     finally:
-        tool.abandon()
-    return used / took / 1e7
+        for tool in tools:
+            tool.abandon()
+    return [ns / took / 1e7 for ns in used]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("other", type=Path, help="Python of the other build's virtual environment")
-    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--seconds", type=float, default=10.0, help="of each window")
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--scale", type=int, default=20)
@@ -68,9 +73,10 @@ def main() -> None:
             found: dict[str, list[float]] = {name: [] for name in builds}
             with Load(server, Workload(script, "prepared"), options.clients) as load:
                 for _ in range(options.rounds):
-                    for name in rng.sample(list(builds), len(builds)):
-                        load.drain()  # pgbench stops when nobody reads its progress
-                        found[name].append(cpu_percent(builds[name], server, work, options.seconds))
+                    load.drain()  # pgbench stops when nobody reads its progress
+                    order = rng.sample(list(builds), len(builds))
+                    for name, percent in zip(order, cpu_percent([builds[name] for name in order], server, work, options.seconds)):
+                        found[name].append(percent)
             ratios = {name: paired_ratio(list(zip(found["other"], found[name])), rng) for name in ("this", "sessions")}
             result[script] = {
                 "cpu_percent": {name: median(values) for name, values in found.items()},
