@@ -268,12 +268,15 @@ def as_urgent_as_the_sampler(*pids: int) -> Iterator[None]:
             os.sched_setscheduler(pid, policy, parameter)
 
 
-def polled(connection: psycopg.Connection[Any], seconds: float) -> Counter[tuple[Any, Any]]:
+Seen = tuple[str | None, str | None, str | None]  # state, type of the wait event, wait event
+
+
+def polled(connection: psycopg.Connection[Any], seconds: float) -> Counter[Seen]:
     """How often the sessions of pgbench had each state and wait event in pg_stat_activity."""
-    found: Counter[tuple[Any, Any]] = Counter()
+    found: Counter[Seen] = Counter()
+    query = "select state, wait_event_type, wait_event from pg_stat_activity where application_name = 'pgbench'"
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        query = "select state, wait_event from pg_stat_activity where application_name = 'pgbench'"
         found.update(connection.execute(query).fetchall())
         threading.Event().wait(0.015)
     return found
@@ -297,24 +300,27 @@ def test_a_load_looks_as_it_does_to_pg_stat_activity(pg: Server, tmp_path: Path)
         wait_until(lambda: connection.execute(ready).fetchone() == (8,), what="eight clients")
         with recording(tmp_path / "c", pg.pid, 100) as record:
             ordinary = polled(connection, 4)
+            between = time.monotonic_ns()
             with as_urgent_as_the_sampler(0, pid_of(connection)):
                 urgent = polled(connection, 4)
-    rows = record.capture.rows(
-        "select state, wait_event_type, wait_event, count(*) as n from session_sample where application_name = 'pgbench' group by all"
-    )
-    ours = Counter({(row["state"], row["wait_event"]): row["n"] for row in rows})
-    lwlocks = {row["wait_event"] for row in rows if row["wait_event_type"] == "LWLock"}
-    assert sum(ours.values()) > 4000 and lwlocks
-    seconds = (record.status["ts_to"] - record.status["ts_from"]) / 1e9
 
-    def is_alike(theirs: Counter[tuple[Any, Any]], key: Callable[[tuple[Any, Any]], Any], slack: float = 0.0) -> None:
-        """key: what is compared of a pair; None leaves the pair out."""
-        assert theirs.total() > 500
-        effective = min(8 * seconds / 2 / 0.02, theirs.total())
+    def sampled(during: str) -> Counter[Seen]:
+        what = "select state, wait_event_type, wait_event, count(*) as n from session_sample"
+        rows = record.capture.rows(f"{what} where application_name = 'pgbench' and {during} group by all", [between])
+        return Counter({(row["state"], row["wait_event_type"], row["wait_event"]): row["n"] for row in rows})
+
+    polls = {"ordinary": (sampled("ts < ?"), ordinary), "urgent": (sampled("ts >= ?"), urgent)}
+    seconds = (record.status["ts_to"] - record.status["ts_from"]) / 1e9 / len(polls)
+
+    def is_alike(poll: str, key: Callable[[Seen], Any], slack: float = 0.0) -> None:
+        """key: what is compared of a sample; None leaves the sample out."""
+        ours, theirs = polls[poll]
+        assert ours.total() > 2000 and theirs.total() > 500
+        effective = min(8 * seconds / 0.02, theirs.total())
         counts: list[Counter[Any]] = [Counter(), Counter()]
-        for counted, pairs in zip(counts, (ours, theirs)):
-            for pair, number in pairs.items():
-                if (value := key(pair)) is not None:
+        for counted, samples in zip(counts, (ours, theirs)):
+            for seen, number in samples.items():
+                if (value := key(seen)) is not None:
                     counted[value] += number
         for value in set(counts[0]) | set(counts[1]):
             p, q = (counted[value] / counted.total() for counted in counts)
@@ -322,10 +328,11 @@ def test_a_load_looks_as_it_does_to_pg_stat_activity(pg: Server, tmp_path: Path)
             bound = 4 * math.sqrt(mean * (1 - mean) * 2 / effective) + slack
             assert abs(p - q) <= bound, (value, round(p, 3), round(q, 3), round(bound, 3), dict(ours), dict(theirs))
 
-    is_alike(ordinary, lambda pair: pair[0] if pair[1] and pair[1] not in lwlocks else None)
-    is_alike(ordinary, lambda pair: pair[1] if pair[1] not in lwlocks else None)
-    is_alike(ordinary, lambda pair: pair[1] is None, slack=0.12)
-    is_alike(urgent, lambda pair: pair[1] if pair[1] in lwlocks else "")
+    is_alike("ordinary", lambda seen: seen[0] if seen[1] not in (None, "LWLock") else None)
+    is_alike("ordinary", lambda seen: seen[1:] if seen[1] not in (None, "LWLock") else None)
+    is_alike("ordinary", lambda seen: seen[1] is None, slack=0.12)
+    is_alike("urgent", lambda seen: seen[1:] if seen[1] == "LWLock" else "")
+    assert any(seen[1] == "LWLock" for seen in polls["urgent"][0])
     assert record.status["missed"] + record.status["ticks"] >= 795
     events = record.capture.rows("select distinct wait_event_type, wait_event from session_sample where wait_event is not null")
     assert not [e for e in events if e["wait_event"].startswith("unknown")]
