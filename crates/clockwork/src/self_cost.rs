@@ -1,9 +1,8 @@
 //! What the tool itself uses: CPU of the process and of its threads, memory; rows of `self_cost`.
 
+use crate::procfile::ProcFile;
 use crate::tables::Row;
 use leadline_capture::Value;
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 
 /// User and system CPU of the process since it started, ns.
 pub(crate) fn process_cpu_ns() -> (i64, i64) {
@@ -17,22 +16,21 @@ pub(crate) fn process_cpu_ns() -> (i64, i64) {
     (ns(usage.ru_utime), ns(usage.ru_stime))
 }
 
-/// Resident memory of this process. The file stays open: to open it costs more than to read it.
+/// Resident memory of this process.
 #[derive(Debug)]
-pub(crate) struct OwnMemory(Option<File>);
+pub(crate) struct OwnMemory(Option<ProcFile>);
 
 impl Default for OwnMemory {
     fn default() -> Self {
-        OwnMemory(File::open("/proc/self/statm").ok())
+        OwnMemory(ProcFile::open("/proc/self/statm").ok())
     }
 }
 
 impl OwnMemory {
     /// Bytes now; 0 when it cannot be read.
     pub fn rss_bytes(&self) -> i64 {
-        let mut text = [0; 128];
-        let len = self.0.as_ref().and_then(|file| file.read_at(&mut text, 0).ok()).unwrap_or(0);
-        let text = text.get(..len).and_then(|text| std::str::from_utf8(text).ok()).unwrap_or("");
+        let mut buffer = [0; 128];
+        let text = self.0.as_ref().and_then(|file| file.read(&mut buffer).ok()).unwrap_or("");
         // SAFETY: sysconf has no preconditions.
         let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
         text.split_ascii_whitespace().nth(1).and_then(|p| p.parse::<i64>().ok()).unwrap_or(0) * page

@@ -1,6 +1,7 @@
 //! Counters of the kernel for the whole host: rows of `host_stat`. Which ones is in `data/counters.csv`.
 
-use crate::procfile::{pairs, ProcFile};
+use crate::procfile::pairs;
+use leadline_clockwork::ProcFile;
 use std::collections::HashMap;
 
 const LIST: &str = include_str!("../data/counters.csv");

@@ -1,7 +1,7 @@
 //! Block devices and network interfaces: rows of `device_delta` and `net_delta`. A device that did nothing gives no row.
 
-use crate::procfile::ProcFile;
 use leadline_clockwork::OwnedRow;
+use leadline_clockwork::ProcFile;
 use std::collections::HashMap;
 use std::path::Path;
 

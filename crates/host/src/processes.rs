@@ -7,9 +7,8 @@ use crate::exits::{Exit, Exits};
 use crate::procfile::field;
 use crate::task::{Stat, TaskFiles};
 use crate::taskstats::{Accounting, TaskStats};
-use leadline_clockwork::OwnedRow;
+use leadline_clockwork::{OwnedRow, ProcFile};
 use std::collections::{BTreeMap, HashMap};
-use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 
 /// Counters of process_delta, in the order of its columns after rss_bytes.
@@ -28,10 +27,10 @@ const IDLE_EVERY: u64 = 5;
 const IDLE_KERNEL_EVERY: u64 = 10;
 
 /// Files of a process that stay open while it works.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Kept {
-    stat: Option<File>,
-    io: Option<File>,
+    stat: ProcFile,
+    io: Option<ProcFile>,
 }
 
 /// One process that is followed.
@@ -172,20 +171,20 @@ impl Processes {
                 return;
             }
         }
-        let mut files = self.known.get_mut(&pid).and_then(|known| known.files.take());
-        let Some(stat) = self.files.stat(pid, files.as_mut().map(|files| &mut files.stat)) else { return };
+        let kept = self.known.get(&pid).and_then(|known| known.files.as_ref());
+        let Some(stat) = self.files.stat(pid, kept.map(|files| &files.stat)) else { return };
         let known = match self.known.remove(&pid) {
             Some(known) if known.stat.start_ns == stat.start_ns => known,
             _ => self.meet(ts, pid, &stat, found),
         };
-        let mut known = Known { absent: 0, files, ..known };
+        let mut known = Known { absent: 0, ..known };
         let has_totals = known.totals[1].is_some(); // one that was just met has nothing to take differences from yet
         if task.is_none() && has_totals && stat == known.stat && !matches!(stat.state, 'R' | 'D') {
             known.rest(ts);
             self.known.insert(pid, known);
             return;
         }
-        let totals = self.totals(pid, &stat, task, known.files.as_mut());
+        let totals = self.totals(pid, &stat, task, known.files.as_ref());
         let mut used = [None; COUNTERS];
         for (used, (now, before)) in used.iter_mut().zip(totals.iter().zip(&known.totals)) {
             *used = now.zip(*before).map(|(now, before)| (now - before).max(0));
@@ -193,7 +192,7 @@ impl Processes {
         let mut regroup = false;
         let did = used.iter().any(|v| v.is_some_and(|v| v != 0));
         if ts > known.ts && (did || stat.state != known.stat.state || matches!(stat.state, 'R' | 'D')) {
-            let wchan = if stat.state == 'D' { self.files.read(pid, "wchan") } else { None };
+            let wchan = if stat.state == 'D' { self.files.read(pid, "wchan", None) } else { None };
             let wchan = wchan.map_or(String::new(), |w| if w == "0" { String::new() } else { w.into_owned() });
             let mut row = OwnedRow::default();
             row.int(ts).int(ts - known.ts).int(known.id).text(stat.state.to_string()).text(wchan);
@@ -204,7 +203,8 @@ impl Processes {
             regroup = known.rows.is_power_of_two() || known.rows.is_multiple_of(REGROUP);
             if known.files.is_none() && self.kept < self.most_kept {
                 self.kept += 1;
-                known.files = Some(Kept::default());
+                let io = if stat.is_kernel { None } else { self.files.open(pid, "io") };
+                known.files = self.files.open(pid, "stat").map(|stat| Kept { stat, io });
             }
         }
         let renamed = stat.comm != known.stat.comm;
@@ -243,7 +243,7 @@ impl Processes {
         known
     }
 
-    fn totals(&mut self, pid: i32, stat: &Stat, task: Option<TaskStats>, files: Option<&mut Kept>) -> Totals {
+    fn totals(&mut self, pid: i32, stat: &Stat, task: Option<TaskStats>, kept: Option<&Kept>) -> Totals {
         let mut t = [None; COUNTERS];
         (t[1], t[2], t[7], t[8]) = (Some(stat.user_ns), Some(stat.system_ns), Some(stat.minflt), Some(stat.majflt));
         match task {
@@ -253,12 +253,12 @@ impl Processes {
                 (t[5], t[6]) = (Some(task.nvcsw), Some(task.nivcsw));
             }
             None if stat.threads == 1 => {
-                if let Some(text) = self.files.read(pid, "schedstat") {
+                if let Some(text) = self.files.read(pid, "schedstat", None) {
                     let mut fields = text.split_ascii_whitespace().map(|f| f.parse().ok());
                     (t[0], t[3]) = (fields.next().flatten(), fields.next().flatten());
                 }
                 t[4] = self.delays.then_some(stat.blkio_ns);
-                if let Some(text) = self.files.read(pid, "status") {
+                if let Some(text) = self.files.read(pid, "status", None) {
                     t[5] = field(&text, "voluntary_ctxt_switches");
                     t[6] = field(&text, "nonvoluntary_ctxt_switches");
                 }
@@ -268,7 +268,7 @@ impl Processes {
         }
         t[0] = t[0].or(Some(stat.user_ns + stat.system_ns));
         if !stat.is_kernel {
-            if let Some(text) = self.files.read_kept(pid, "io", files.map(|files| &mut files.io)) {
+            if let Some(text) = self.files.read(pid, "io", kept.and_then(|files| files.io.as_ref())) {
                 (t[9], t[10]) = (field(&text, "read_bytes"), field(&text, "write_bytes"));
             }
         }

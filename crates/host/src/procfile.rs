@@ -1,27 +1,4 @@
-//! A /proc file kept open and read again with one call each time.
-
-use std::fs::File;
-use std::io;
-use std::os::unix::fs::FileExt;
-
-/// An open file of /proc and the buffer it is read into.
-#[derive(Debug)]
-pub struct ProcFile {
-    file: File,
-}
-
-impl ProcFile {
-    /// Opens it; fails when the process is gone or may not be looked at.
-    pub fn open(path: &str) -> io::Result<Self> {
-        Ok(ProcFile { file: File::open(path)? })
-    }
-
-    /// Its content now, in `buffer`. At most the size of the buffer, which cuts nothing we read.
-    pub fn read<'a>(&self, buffer: &'a mut [u8]) -> io::Result<&'a str> {
-        let len = self.file.read_at(buffer, 0)?;
-        std::str::from_utf8(&buffer[..len]).map_err(|_| io::ErrorKind::InvalidData.into())
-    }
-}
+//! What files of /proc say: numbers by name, fields by place.
 
 /// The number after `name` and a colon or blanks at the start of a line.
 pub fn field(text: &str, name: &str) -> Option<i64> {
@@ -58,18 +35,5 @@ mod tests {
         assert_eq!(field(text, "MemTotal"), Some(5));
         assert_eq!(field(text, "pswpin"), Some(7));
         assert_eq!(field(text, "pswp"), None);
-    }
-
-    #[test]
-    fn a_file_can_be_read_again() {
-        let file = ProcFile::open("/proc/self/schedstat").unwrap();
-        let mut buffer = [0; 128];
-        let first: u64 = file.read(&mut buffer).unwrap().split(' ').next().unwrap().parse().unwrap();
-        let mut sum = 0u64;
-        for i in 0..20_000_000u64 {
-            sum = std::hint::black_box(sum.wrapping_add(i));
-        }
-        let second: u64 = file.read(&mut buffer).unwrap().split(' ').next().unwrap().parse().unwrap();
-        assert!(second >= first, "{sum}");
     }
 }

@@ -1,9 +1,8 @@
 //! What the files of one process say.
 
 use crate::procfile::{stat_fields, CLOCK_TICK_NS};
+use leadline_clockwork::ProcFile;
 use std::borrow::Cow;
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 
 /// What /proc/PID/stat says. Times and faults are of all threads.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -67,47 +66,33 @@ impl Default for TaskFiles {
 }
 
 impl TaskFiles {
-    /// The text of /proc/PID/NAME now; None when it is gone or may not be read. Bytes that are not UTF-8 are replaced.
-    pub fn read(&mut self, pid: i32, name: &str) -> Option<Cow<'_, str>> {
-        let (_, len) = self.open(pid, name)?;
-        Some(String::from_utf8_lossy(self.buffer.get(..len)?))
-    }
-
-    /// The same by a file that stays open in `kept`, if that is given: to open a file of /proc costs more than to read it. When the process
-    /// has ended and another one has its pid, the file is opened again.
-    pub fn read_kept(&mut self, pid: i32, name: &str, kept: Option<&mut Option<File>>) -> Option<Cow<'_, str>> {
-        let Some(kept) = kept else { return self.read(pid, name) };
-        let again = kept.as_ref().and_then(|file| file.read_at(&mut self.buffer, 0).ok());
-        let len = match again {
+    /// The text of /proc/PID/NAME now, by the file in `kept` unless its process has ended; None when it is gone or may not be read. Bytes that
+    /// are not UTF-8 are replaced.
+    pub fn read(&mut self, pid: i32, name: &str, kept: Option<&ProcFile>) -> Option<Cow<'_, str>> {
+        let len = kept.and_then(|file| Some(file.read_bytes(&mut self.buffer).ok()?.len()));
+        let len = match len {
             Some(len) => len,
-            None => {
-                *kept = None;
-                let (file, len) = self.open(pid, name)?;
-                *kept = Some(file);
-                len
-            }
+            None => self.open(pid, name)?.read_bytes(&mut self.buffer).ok()?.len(),
         };
         Some(String::from_utf8_lossy(self.buffer.get(..len)?))
     }
 
-    /// A file of a process, and how much of it is in the buffer.
-    fn open(&mut self, pid: i32, name: &str) -> Option<(File, usize)> {
+    /// A file of a process, to be kept.
+    pub fn open(&mut self, pid: i32, name: &str) -> Option<ProcFile> {
         use std::fmt::Write;
         self.path.clear();
         write!(self.path, "/proc/{pid}/{name}").ok()?;
-        let file = File::open(&self.path).ok()?;
-        let len = file.read_at(&mut self.buffer, 0).ok()?;
-        Some((file, len))
+        ProcFile::open(&self.path).ok()
     }
 
     /// What /proc/PID/stat says.
-    pub fn stat(&mut self, pid: i32, kept: Option<&mut Option<File>>) -> Option<Stat> {
-        Stat::parse(&self.read_kept(pid, "stat", kept)?)
+    pub fn stat(&mut self, pid: i32, kept: Option<&ProcFile>) -> Option<Stat> {
+        Stat::parse(&self.read(pid, "stat", kept)?)
     }
 
     /// The control group: of version 2, unless only version 1 has the process somewhere else than at its root.
     pub fn cgroup(&mut self, pid: i32) -> Option<String> {
-        cgroup_of(&self.read(pid, "cgroup")?)
+        cgroup_of(&self.read(pid, "cgroup", None)?)
     }
 }
 
@@ -150,19 +135,18 @@ mod tests {
     }
 
     #[test]
-    fn a_kept_file_is_read_again_and_opened_again_for_another_process() {
-        let (mut files, mut kept) = (TaskFiles::default(), None);
+    fn a_kept_file_is_read_again_and_another_one_for_another_process() {
+        let mut files = TaskFiles::default();
         let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
-        let pid = child.id() as i32;
-        let first = files.stat(pid, Some(&mut kept)).unwrap();
-        assert!(kept.is_some());
-        assert_eq!(files.stat(pid, Some(&mut kept)).unwrap().start_ns, first.start_ns);
+        let kept = files.open(child.id() as i32, "stat").unwrap();
+        let first = files.stat(i32::MAX, Some(&kept)).unwrap();
+        assert_eq!(files.stat(child.id() as i32, Some(&kept)).unwrap().start_ns, first.start_ns);
         // The file of a process that has ended, and a pid that another one has.
         child.kill().unwrap();
         child.wait().unwrap();
-        let own = files.stat(std::process::id() as i32, Some(&mut kept)).unwrap();
+        let own = files.stat(std::process::id() as i32, Some(&kept)).unwrap();
         assert_ne!(own.comm, first.comm);
-        assert_eq!(files.stat(i32::MAX, Some(&mut None)), None);
+        assert_eq!(files.stat(i32::MAX, Some(&kept)), None);
     }
 
     #[test]

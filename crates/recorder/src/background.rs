@@ -65,7 +65,7 @@ impl Background {
                 self.count_written();
             }
             // the sampler hands over more often, unless its passes are further apart
-            match handed_over.recv_timeout(Duration::from_nanos(SECOND as u64)) {
+            match handed_over.recv_timeout(Duration::from_secs(1)) {
                 Ok(mut evidence) => {
                     if let Some(list) = evidence.list.take() {
                         let rows = deltas.read(&list);

@@ -1,8 +1,8 @@
 //! What each session used between two moments: its private counters and what the kernel keeps of its process.
 
 use leadline_capture::Value;
-use leadline_clockwork::monotonic_ns;
-use leadline_host::procfile::{field, stat_fields, ProcFile, CLOCK_TICK_NS};
+use leadline_clockwork::{monotonic_ns, ProcFile};
+use leadline_host::procfile::{field, stat_fields, CLOCK_TICK_NS};
 use leadline_host::taskstats::{Accounting, TaskStats};
 use leadline_shm::attach::Anchors;
 use leadline_shm::counters::{read_usage, Usage};
