@@ -188,6 +188,32 @@ def test_a_forged_design_leg_or_verdict_is_found(open_book: Open, leadline: Run)
     assert list(forged("delete from experiment")) == [""]
 
 
+def test_an_order_that_was_drawn_in_blocks_is_still_that_of_its_seed(open_book: Open, leadline: Run) -> None:
+    """Designs that were sealed before a coin was tossed for each pair do not say how they were drawn."""
+    from leadline.book.experiments.design import seal as sealed
+
+    book = open_book()
+    run = an_experiment(leadline, book)
+    row = book.store.rows("select registered, seal, design_json from experiment")[0]
+    design = json.loads(row["design_json"])
+    assert (design.pop("drawn"), design["seed"]) == ("a coin for each pair", 1)
+
+    def with_order(order: str) -> dict[str, tuple[str, str]]:
+        """What is said of the design when it was sealed with this order and says not how it was drawn."""
+        text = json.dumps(design | {"order": order})
+        seal = sealed(run["uid"], row["registered"], text)
+        with book.store.writing() as db:
+            db.execute("update experiment set design_json = ?, seal = ?", (text, seal))
+            db.execute("update run set inputs_json = replace(inputs_json, ?, ?)", (row["seal"], seal))
+        found = {name: said for name, said in states(book, run["uid"]).items() if name == seal[:16]}
+        with book.store.writing() as db:
+            db.execute("update run set inputs_json = replace(inputs_json, ?, ?)", (seal, row["seal"]))
+        return found
+
+    assert list(with_order("VBBVBVVBBVVB").values()) == [("ok", "")]  # as it was drawn from the seed 1 then
+    assert list(with_order(design["order"]).values()) == [("changed", "its order is not that of its seed")]
+
+
 def test_a_run_that_was_killed_says_that_it_cannot_be_known(place: Place, open_book: Open, capture: Path) -> None:
     recorder = Recorder(place)
     recorder.begin("leadline", "take", ["leadline", "take"])

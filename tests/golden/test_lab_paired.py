@@ -15,16 +15,23 @@ def test_every_pair_has_a_bare_leg_and_one_with_the_variant(pairs: int) -> None:
     assert all(order[i] != order[i + 1] for i in range(0, len(order), 2))
 
 
-def test_a_linear_drift_cancels_in_each_block_of_two_pairs() -> None:
-    order = paired.leg_order(20, random.Random(2))
+def test_a_coin_is_tossed_for_each_pair_by_itself() -> None:
+    firsts = [paired.leg_order(2, random.Random(seed))[::2] for seed in range(2000)]
+    for one, other in ((True, True), (True, False), (False, True), (False, False)):
+        assert 430 < firsts.count([one, other]) < 570  # 500 on average; each with a deviation of 19
+
+
+def test_orders_of_old_records_are_drawn_in_blocks_of_two_pairs() -> None:
+    order = paired.block_order(20, random.Random(2))
     for block in range(0, len(order), 4):
         places = {on: sum(i for i in range(4) if order[block + i] == on) for on in (True, False)}
         assert places[True] == places[False]
+    assert "".join("BV"[on] for on in paired.block_order(5, random.Random(1))) == "VBBVBVVBBV"
 
 
 def test_both_orders_are_drawn_and_the_seed_gives_the_same_again() -> None:
     order = paired.leg_order(40, random.Random(3))
-    assert {order[block] for block in range(0, len(order), 4)} == {True, False}
+    assert set(order[::2]) == {True, False}
     assert order == paired.leg_order(40, random.Random(3))
     assert order != paired.leg_order(40, random.Random(4))
 

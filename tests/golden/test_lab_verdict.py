@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Callable
 
 import pytest
 from leadline.lab.paired import ENOUGH_PAIRS, Ratio, leg_order, pair_up
@@ -46,6 +47,74 @@ def test_a_machine_that_drifts_makes_no_difference_unless_each_is_run_in_one_blo
         blocked += said(signed_rank_ratio(list(zip(times[:10], times[10:])))) in ("faster", "slower")
     assert interleaved / REPETITIONS < MOST_FALSE
     assert blocked / REPETITIONS > 0.9
+
+
+def cycle(period: int) -> Callable[[int, random.Random], list[float]]:
+    """Every so many legs something else runs on the host and takes 10 % of it, beginning anywhere."""
+
+    def times(legs: int, rng: random.Random) -> list[float]:
+        phase = rng.randrange(period)
+        return [rng.lognormvariate(0, 0.01) * (1.1 if (number + phase) % period == 0 else 1.0) for number in range(legs)]
+
+    return times
+
+
+def wave(period: int) -> Callable[[int, random.Random], list[float]]:
+    def times(legs: int, rng: random.Random) -> list[float]:
+        phase = rng.uniform(0, 2 * math.pi)
+        return [rng.lognormvariate(0, 0.01) * (1 + 0.05 * math.sin(2 * math.pi * number / period + phase)) for number in range(legs)]
+
+    return times
+
+
+def autocorrelated(share: float) -> Callable[[int, random.Random], list[float]]:
+    """Each leg keeps this share of what the leg before had too much; below 0 it turns round."""
+
+    def times(legs: int, rng: random.Random) -> list[float]:
+        at, out = 0.0, []
+        for _ in range(legs):
+            at = share * at + rng.gauss(0, 0.03)
+            out.append(math.exp(at))
+        return out
+
+    return times
+
+
+def burst(legs: int, rng: random.Random) -> list[float]:
+    first, long = rng.randrange(legs), rng.randrange(1, 8)
+    return [rng.lognormvariate(0, 0.01) * (1.5 if first <= number < first + long else 1.0) for number in range(legs)]
+
+
+def drift(legs: int, rng: random.Random) -> list[float]:
+    return [rng.lognormvariate(0, 0.005) * (1 + 0.1 * number / legs) for number in range(legs)]
+
+
+def quadratic(legs: int, rng: random.Random) -> list[float]:
+    return [rng.lognormvariate(0, 0.005) * (1 + 0.2 * (number / legs) ** 2) for number in range(legs)]
+
+
+def coarse(legs: int, rng: random.Random) -> list[float]:
+    """A clock that tells only three values, so that most pairs are alike."""
+    return [rng.choice([1.0, 1.1, 1.2]) for _ in range(legs)]
+
+
+DISTURBANCES = {f"cycle of {period}": cycle(period) for period in range(2, 13)}
+DISTURBANCES |= {f"wave of {period}": wave(period) for period in (2, 3, 4, 5, 7, 8, 12)}
+DISTURBANCES |= {f"autocorrelation {share}": autocorrelated(share) for share in (-0.9, -0.5, 0.5, 0.9, 1.0)}
+DISTURBANCES |= {"burst": burst, "drift": drift, "drift that grows": quadratic, "coarse clock": coarse}
+
+
+@pytest.mark.parametrize("pairs", [6, 10, 15])
+@pytest.mark.parametrize("disturbance", DISTURBANCES)
+def test_whatever_disturbs_the_host_two_that_are_alike_differ_no_more_often(disturbance: str, pairs: int) -> None:
+    """The times of the legs are what they are; only the order is drawn, and that alone must keep the promise."""
+    rng = random.Random(f"{disturbance} {pairs}")
+    false = 0
+    for _ in range(REPETITIONS):
+        times = DISTURBANCES[disturbance](2 * pairs, rng)
+        ratio = signed_rank_ratio(pair_up(list(zip(leg_order(pairs, rng), times))))
+        false += ratio.low > 1 or ratio.high < 1
+    assert false / REPETITIONS < MOST_FALSE
 
 
 def test_an_effect_of_ten_percent_is_found_and_its_interval_holds_it() -> None:

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import os
-import random
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from leadline.book.experiments.design import METRICS, seal
+from leadline.book.experiments.design import METRICS, order_of, seal
 from leadline.book.experiments.ingest import read_design
 from leadline.book.experiments.perform import figure_in
 from leadline.book.facts import evidence
 from leadline.book.log import Log
 from leadline.book.query import Book
 from leadline.errors import LeadlineError
-from leadline.lab.paired import leg_order
 from leadline.lab.signed_rank import signed_rank_ratio
 
 # Of what differs, and of what cannot be told.
@@ -146,8 +144,7 @@ def _of_design(uid: str, row: dict[str, Any], legs: list[dict[str, Any]], runs: 
     moments = [leg["started"] for leg in legs] + [found["started"] for found in runs.values()]
     if moments and min(moments) < row["registered"]:
         return "changed", "it was registered after a leg had begun"
-    drawn = "".join("BV"[on] for on in leg_order(design["pairs"], random.Random(design["seed"])))
-    if drawn != design["order"]:
+    if order_of(design["pairs"], design["seed"], design["drawn"]) != design["order"]:
         return "changed", "its order is not that of its seed"
     return ("ok",)
 

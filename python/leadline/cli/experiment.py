@@ -52,9 +52,9 @@ Examples:
 def command(name: str, labels: tuple[str, ...], detach: bool, exit_code: bool, as_json: bool, **given: Any) -> int:
     """Compare two commands in pairs of runs, and say what may be said.
 
-    Commands are divided into words as by a shell, but no shell runs them. Each leg is a run of the logbook. The legs are interleaved:
-    two pairs make a block ABBA or BAAB, drawn by the seed, so that a drift of the host hits both alike. What is asked, and in which
-    order, is written to the logbook before the first leg begins, with a seal (`leadline book verify`). If the same was asked before,
+    Commands are divided into words as by a shell, but no shell runs them. Each leg is a run of the logbook. The legs are interleaved: of
+    each pair, a coin (drawn by the seed) says which command runs first, so that nothing on the host favours one. What is asked, and in
+    which order, is written to the logbook before the first leg begins, with a seal (`leadline book verify`). If the same was asked before,
     the verdict says which try this is.
 
     The verdict is from the ratios of the pairs (Hodges-Lehmann estimate, 95 % interval by signed ranks): faster, slower, less or more;

@@ -1,8 +1,9 @@
 """The ratio of paired legs by ranks: the estimate of Hodges and Lehmann, with the interval of Wilcoxon's signed-rank test.
 
 Of pairs that differ by nothing but noise, at most one interval in twenty leaves 1 out, however few they are: the distribution of the
-ranks is exact. (The bootstrap of paired.py promises less than that below some 20 pairs; tests/golden/test_lab_verdict.py measures it.)
-Ratios of pairs must only be as often above as below the true one by the same factor, not normal: an odd leg moves neither end far.
+ranks is exact. (The bootstrap of paired.py leaves 1 out in up to one of ten below some 20 pairs.) Ratios of pairs must only be as often
+above as below the true one by the same factor, not normal: an odd leg moves neither end far. If the two are alike, the coin of leg_order
+alone makes it so, whatever disturbs the legs: tests/golden/test_lab_verdict.py tries periods, waves, bursts and drifts.
 """
 
 from __future__ import annotations

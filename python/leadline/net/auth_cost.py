@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import secrets
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from statistics import median
@@ -11,7 +12,8 @@ from typing import Any
 
 from leadline._core.net import postgres_login
 from leadline.errors import LeadlineError
-from leadline.lab.paired import leg_order, pair_up, paired_ratio, quantile
+from leadline.lab.paired import ENOUGH_PAIRS, leg_order, pair_up, quantile
+from leadline.lab.signed_rank import signed_rank_ratio
 from leadline.net.login import Server
 from leadline.output import to_table
 
@@ -19,8 +21,12 @@ RESAMPLES = 2000
 PARTS = ("connect_ns", "tls_ns", "login_ns")
 
 
-def measure(server: Server, pairs: int, timeout_s: float, progress: Callable[[int], None], seed: int = 1) -> dict[str, Any]:
-    """Pairs of a login without and one with TLS; the first of each kind is not counted. Raises LeadlineError."""
+def measure(server: Server, pairs: int, timeout_s: float, progress: Callable[[int], None], seed: int | None = None) -> dict[str, Any]:
+    """Pairs of a login without and one with TLS; the first of each kind is not counted. seed: of the order; drawn if not given.
+
+    Raises LeadlineError.
+    """
+    seed = secrets.randbelow(10**9) if seed is None else seed
     if server.host.startswith("/"):
         hint = "name an address with host="
         raise LeadlineError("usage", "TLS is for TCP, and the connection string names a unix socket", hint=hint, where=server.host)
@@ -45,9 +51,10 @@ def measure(server: Server, pairs: int, timeout_s: float, progress: Callable[[in
         told = once(tls)
         legs.append((tls, sum(told[part] or 0 for part in PARTS) / 1e6))
         progress(len(legs))
-    ratio = paired_ratio(pair_up(legs), rng, RESAMPLES)
+    ratio = signed_rank_ratio(pair_up(legs))
+    interval = {"low": ratio.low, "high": ratio.high} if pairs >= ENOUGH_PAIRS else {"low": None, "high": None}
     times = {name: _times([ms for tls, ms in legs if tls == wanted], rng) for name, wanted in (("plain", False), ("tls", True))}
-    return {"method": method, **times, "ratio": vars(ratio)}
+    return {"method": method, **times, "ratio": vars(ratio) | interval, "seed": seed}
 
 
 def _times(values: list[float], rng: random.Random) -> dict[str, Any]:
@@ -62,4 +69,6 @@ def lines(cost: dict[str, Any]) -> Iterator[str]:
     yield f"a login by {cost['method']}, from connect to the first prompt"
     yield to_table(["", "logins", "median, ms", "95 %"], rows)
     ratio = cost["ratio"]
-    yield f"with TLS a login takes {ratio['estimate']:.3g} times as long, 95 % interval {ratio['low']:.3g} to {ratio['high']:.3g}"
+    known = ratio["low"] is not None
+    interval = f"95 % interval {ratio['low']:.3g} to {ratio['high']:.3g}" if known else f"no interval: {ENOUGH_PAIRS} pairs are the least"
+    yield f"with TLS a login takes {ratio['estimate']:.3g} times as long, {interval}"

@@ -13,7 +13,7 @@ from typing import Any
 
 from leadline.book.redact import redact, redact_text
 from leadline.errors import LeadlineError
-from leadline.lab.paired import leg_order
+from leadline.lab.paired import block_order, leg_order
 from leadline.lab.signed_rank import MOST_PAIRS
 from leadline.lab.verdict import BETTER
 
@@ -23,6 +23,8 @@ SIDES = ("baseline", "variant")
 LONGEST = 8000  # letters of a command
 LONGEST_PATTERN = 500
 LONGEST_DESIGN = 64 << 10
+# How the order of an experiment was drawn. What was registered before a coin was tossed for each pair says nothing of it.
+DRAWN = {"a coin for each pair": leg_order, "": block_order}
 MOST_WARMUPS = 1000
 _OPERATORS = frozenset("|&;<>()`$")
 _SHELL = "an experiment runs no shell: quote it, or write sh -c '...'"
@@ -49,7 +51,11 @@ class Design:
     @property
     def order(self) -> str:
         """B and V for each leg of the baseline and of the variant; each two are a pair."""
-        return "".join("BV"[on] for on in leg_order(self.pairs, random.Random(self.seed)))
+        return order_of(self.pairs, self.seed, self.drawn)
+
+    @property
+    def drawn(self) -> str:
+        return next(iter(DRAWN))
 
     @property
     def question(self) -> str:
@@ -67,7 +73,7 @@ class Design:
     def as_text(self) -> str:
         """What is sealed: without secrets, and with the order of the legs."""
         hidden = {name: hide(getattr(self, name)) for name in ("baseline", "variant", "prepare")}
-        values = asdict(self) | hidden | {"hypothesis": redact_text(self.hypothesis), "order": self.order}
+        values = asdict(self) | hidden | {"hypothesis": redact_text(self.hypothesis), "order": self.order, "drawn": self.drawn}
         return json.dumps(values, ensure_ascii=False, sort_keys=True)
 
     def as_options(self) -> list[str]:
@@ -76,6 +82,11 @@ class Design:
         flags = ["--keep-going"] if values.pop("keep_going") else []
         del values["folder"]
         return [f"--{name}={value}" for name, value in values.items() if value != ""] + flags
+
+
+def order_of(pairs: int, seed: int, drawn: str) -> str:
+    """drawn: a name of DRAWN."""
+    return "".join("BV"[on] for on in DRAWN[drawn](pairs, random.Random(seed)))
 
 
 def hide(command: str) -> str:

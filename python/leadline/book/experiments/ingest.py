@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from leadline.book.events import Event, number, run_id, taken, text, whole
-from leadline.book.experiments.design import LONGEST_DESIGN, SIDES
+from leadline.book.experiments.design import DRAWN, LONGEST_DESIGN, SIDES
 from leadline.book.runs import index_words, put_labels
 from leadline.book.store import Db
 from leadline.lab.signed_rank import MOST_PAIRS
@@ -23,6 +23,9 @@ def read_design(text_: str) -> dict[str, Any]:
     out: dict[str, Any] = {name: text(design[name], LONGEST_DESIGN) for name in _TEXTS}
     out |= {name: whole(design[name]) for name in ("pairs", "warmup", "seed")}
     margin = number(design["margin"])
+    out["drawn"] = text(design.get("drawn", ""), LONGEST_DESIGN)
+    if out["drawn"] not in DRAWN:
+        raise ValueError("no design")
     if set(out["order"]) - set("BV") or not 1 <= out["pairs"] <= MOST_PAIRS or len(out["order"]) != 2 * out["pairs"] or not 0 < margin < 1:
         raise ValueError("no design")
     return out | {"margin": margin, "keep_going": bool(design["keep_going"])}

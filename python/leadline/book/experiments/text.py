@@ -15,7 +15,7 @@ def lines(found: dict[str, Any]) -> list[str]:
     asked += [f"{design['warmup']} warm-up"] * bool(design["warmup"]) + [f"seed {design['seed']}"]
     said = {
         "hypothesis": design["hypothesis"], "baseline": design["baseline"], "variant": design["variant"], "prepare": design["prepare"],
-        "measured": ", ".join(asked), "order": blocks(design["order"]), "seal": found["seal"],
+        "measured": ", ".join(asked), "order": in_pairs(design["order"]), "seal": found["seal"],
     }  # fmt: skip
     out = [f"{name:<14}{value}" for name, value in said.items() if value]
     for one in found["differs"]:
@@ -35,9 +35,9 @@ def lines(found: dict[str, Any]) -> list[str]:
     return out
 
 
-def blocks(order: str) -> str:
-    """B V V B as one word for each block of two pairs."""
-    return " ".join(order[at : at + 4] for at in range(0, len(order), 4))
+def in_pairs(order: str) -> str:
+    """BV VB BV: a word for each pair."""
+    return " ".join(order[at : at + 2] for at in range(0, len(order), 2))
 
 
 def figure(value: float | None) -> str:

@@ -21,7 +21,7 @@ from leadline import figures
 from leadline.book.ansible.ingest import TOTALS
 from leadline.book.ansible.query import text_of
 from leadline.book.experiments.drawing import drawing
-from leadline.book.experiments.text import blocks
+from leadline.book.experiments.text import in_pairs
 from leadline.book.shown import visible, visible_lines
 from leadline.errors import LeadlineError
 from leadline.server.operation import Input, Operation
@@ -258,7 +258,7 @@ def environment() -> jinja2.Environment:
         "ratios": lambda found: Markup(drawing(found)),
         "numbers_of": numbers_of,
         "text_of": text_of,
-        "blocks": blocks,
+        "in_pairs": in_pairs,
     }
     return out
 
