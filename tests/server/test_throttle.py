@@ -18,7 +18,7 @@ from leadline.book.store import Store
 from leadline.errors import LeadlineError
 from leadline.server import accounts, hooks, login, passwords, totp
 from leadline.server.operation import Refused, perform
-from leadline.server.passwords import TRIES, Throttle
+from leadline.server.passwords import OF_ACCOUNT, TRIES, Throttle
 from leadline.server.rights import OWNER, Caller
 from leadline.server.table import BY_NAME
 from serving import PASSWORD, Served, book
@@ -74,13 +74,23 @@ def test_tries_at_the_same_time_are_no_more_than_others() -> None:
 
 def test_an_account_and_an_address_are_counted_each_for_itself() -> None:
     throttle = Throttle()
-    assert [throttle.begin("bob", f"192.0.2.{n}") for n in range(TRIES)] == [0] * TRIES
-    assert throttle.begin("bob", "198.51.100.1") > 60
-    assert throttle.begin("ann", "192.0.2.1") == 0
-    other = Throttle()
-    assert [other.begin(f"u{n}", "192.0.2.1") for n in range(TRIES)] == [0] * TRIES
-    assert other.begin("new", "192.0.2.1") > 60
-    assert other.begin("new", "192.0.2.2") == 0
+    assert [throttle.begin("bob", "192.0.2.1") for _ in range(TRIES)] == [0] * TRIES
+    assert throttle.begin("bob", "192.0.2.1") > 60
+    assert throttle.begin("bob", "198.51.100.1") == 0  # strangers elsewhere have closed nothing here
+    assert throttle.begin("ann", "192.0.2.1") > 60
+    assert [throttle.begin("bob", f"203.0.113.{n}") for n in range(OF_ACCOUNT - TRIES - 1)] == [0] * (OF_ACCOUNT - TRIES - 1)
+    assert throttle.begin("bob", "198.51.100.2") > 60
+    assert throttle.begin("ann", "198.51.100.2") == 0
+    assert throttle.closed("bob", "192.0.2.1") == ["account bob", "address 192.0.2.1"]
+
+def test_who_is_counted_apart_is_kept_out_by_nobody_else() -> None:
+    throttle = Throttle()
+    for n in range(OF_ACCOUNT):
+        throttle.begin("bob", f"192.0.2.{n % 9}")
+    assert [throttle.begin("bob", "192.0.2.1", "device x") for _ in range(TRIES)] == [0] * TRIES
+    assert throttle.begin("bob", "192.0.2.1", "device x") > 60
+    assert throttle.closed("bob", "192.0.2.1", "device x") == ["device x"]
+    assert throttle.begin("bob", "192.0.2.1", "device y") == 0
 
 def test_a_network_of_ipv6_is_one_address() -> None:
     throttle = Throttle()
@@ -105,7 +115,7 @@ def test_many_names_take_no_endless_memory(monkeypatch: pytest.MonkeyPatch) -> N
     for n in range(1000):
         throttle.begin(f"u{n}", f"192.0.2.{n}")
     assert len(throttle._tries) <= 1002
-    for n in range(TRIES - 1):
+    for n in range(OF_ACCOUNT - 1):
         assert throttle.begin("u999", f"198.51.100.{n}") == 0
     assert throttle.begin("u999", "203.0.113.1") > 60
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from leadline.errors import LeadlineError
-from leadline.server import audit, passwords
+from leadline.server import audit, devices, passwords
 from leadline.server.login import digest, new_token
 from leadline.server.operation import Call, Input, Operation, finder
 from leadline.server.rights import GRANTABLE, NAME, RANK, ROLES
@@ -97,6 +97,8 @@ def _delete_user(call: Call, inputs: dict[str, Any]) -> Any:
     call.detail = {"revoked": revoked}
     for table, column in (
         ("session", "account"),
+        ("login_link", "account"),
+        ("device", "account"),
         ("member", "account"),
         ("template_grant", "account"),
         ("account", "name"),
@@ -112,11 +114,11 @@ def _keep_an_admin(call: Call, name: str) -> None:
 
 def know_password(call: Call, stored: str | None, given: str | None, where: str, wrong: str) -> None:
     """One's own, asked again: a session that somebody left open is not enough. Raises LeadlineError."""
-    name, address = call.caller.account, call.caller.address
-    OLD_PASSWORDS.check(name, address)
+    apart = f"session {call.caller.session}"  # whoever has another one must not use up its tries
+    OLD_PASSWORDS.check("", "", apart)
     if not passwords.matches(stored, given or ""):
         raise LeadlineError("rights", wrong, where=where)
-    OLD_PASSWORDS.was_right(name, address)
+    OLD_PASSWORDS.was_right("", "", apart)
 
 
 def _set_password(call: Call, inputs: dict[str, Any]) -> Any:
@@ -134,6 +136,7 @@ def _set_password(call: Call, inputs: dict[str, Any]) -> Any:
         know_password(call, row["password"] if row else None, inputs["old_password"], "old_password", "the old password is wrong")
     call.execute("update account set password = ? where name = ?", passwords.hashed(inputs["password"]), found["name"])
     call.execute("delete from session where account = ? and hash <> ?", found["name"], call.caller.session or "")
+    devices.forget(call.store.db, found["name"])
     return {"user": found["name"]}
 
 

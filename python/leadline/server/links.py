@@ -35,7 +35,8 @@ def _link(call: Call, inputs: dict[str, Any]) -> Any:
 
 def log_in_once(store: Store, throttle: Throttle, key: str, address: str, second: Callable[[str], bool]) -> str:
     """The id of a new session. second: asked of the account when the link is valid (a one-time code); a wrong code does not use up the
-    link. Raises Refused. Whoever comes second, at the same time too, is refused."""
+    link, but ten do: they are counted for this link alone, whatever strangers have tried. Raises Refused. Whoever comes second, at the
+    same time too, is refused."""
     invalid = Refused(
         403, "rights", "the link is not valid", "It was used before, or is older than 10 minutes.", "leadline user login-link NAME"
     )  # fmt: skip
@@ -44,14 +45,15 @@ def log_in_once(store: Store, throttle: Throttle, key: str, address: str, second
     if not rows:
         raise invalid
     account = str(rows[0]["name"])
-    throttle.check(account, address)
+    apart = f"link {digest(key)}"
+    throttle.check(account, address, apart)
     if not second(account):
-        login.note_refused(store, account, address, BY)
+        login.note_refused(store, account, address, BY, ["this link"] if throttle.closed(account, address, apart) else [])
         raise Refused(401, "rights", "the code is missing or wrong", hint="enter the six digits that your device shows now")
     with store.writing() as db:
         if db.execute("delete from login_link where hash = ?", (digest(key),)).rowcount != 1:
             raise invalid
-    throttle.was_right(account, address)
+    throttle.was_right(account, address, apart)
     return new_session(store, account, address, BY)
 
 

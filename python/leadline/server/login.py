@@ -8,10 +8,11 @@ import hmac
 import re
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from leadline.book.store import Store
-from leadline.server import audit, passwords
+from leadline.server import audit, devices, passwords
 from leadline.server.operation import Refused
 from leadline.server.rights import NAME, Caller
 
@@ -36,38 +37,50 @@ def has_users(store: Store) -> bool:
 
 
 def log_in(
-    store: Store, throttle: passwords.Throttle, account: str, password: str, address: str, second: Callable[[], bool] = lambda: True
-) -> str:
-    """The id of a new session. second: asked when the password is right (a one-time code). Raises Refused, in the same words for all."""
+    store: Store, throttle: passwords.Throttle, account: str, password: str, address: str, second: Callable[[], bool] = lambda: True,
+    device: str = "",
+) -> str:  # fmt: skip
+    """The id of a new session. second: asked when the password is right (a one-time code). device: what the browser holds of an earlier
+    login. Raises Refused, in the same words for all."""
     if not re.fullmatch(NAME, account):
         account = "?"  # nobody's name: it takes as long, and what was sent is not kept
-    throttle.check(account, address)
+    apart = f"device {digest(device)} of {account}" if devices.is_known(store, device, account) else ""
+    throttle.check(account, address, apart)
     rows = store.rows("select password, disabled from account where name = ?", (account,))
     known = bool(rows) and not rows[0]["disabled"]
     if not passwords.matches(rows[0]["password"] if known else None, password) or not second():
-        note_refused(store, account, address)
+        note_refused(store, account, address, closed=["this browser" if apart else key for key in throttle.closed(account, address, apart)])
         raise Refused(401, "rights", "account, password or code is wrong")
-    throttle.was_right(account, address)
-    return new_session(store, account, address)
+    throttle.was_right(account, address, apart)
+    return new_session(store, account, address, "password, in a browser that is known" if apart else "")
 
 
-def note_refused(store: Store, account: str, address: str, by: str = "") -> None:
+def note_refused(store: Store, account: str, address: str, by: str = "", closed: Sequence[str] = ()) -> None:
+    """closed: what may not be tried any more for a while, now that this was wrong."""
+    told = {"closed": list(closed), "for_s": passwords.WITHIN_S} if closed else {}
     with store.writing():
-        audit.append(store, Caller(account, False, address=address), "login", account, _by(by), "refused")
+        audit.append(store, Caller(account, False, address=address), "login", account, _by(by) | told, "refused")
 
 
-def _by(by: str) -> dict[str, str]:
+def _by(by: str) -> dict[str, Any]:
     return {"by": by} if by else {}
 
 
 def new_session(store: Store, account: str, address: str, by: str = "") -> str:
-    """by: for the audit, what it was logged in by, if not by a password."""
+    """by: for the audit, what it was logged in by, if not by a password alone."""
     session, now = secrets.token_urlsafe(32), time.time_ns() // 1000
     with store.writing() as db:
         db.execute("delete from session where used < ? or created < ?", (now - IDLE_US, now - LONGEST_US))
         db.execute("insert into session values (?, ?, ?, ?, ?)", (digest(session), account, now, now, address))
         audit.append(store, Caller(account, False, address=address), "login", account, _by(by), "done")
     return session
+
+
+def new_device(store: Store, session: str, device: str) -> str:
+    """What the browser of a new session is to hold from now on. device: what it held."""
+    with store.writing() as db:
+        account = store.rows("select account from session where hash = ?", (digest(session),))
+        return devices.note(db, device, account[0]["account"]) if account else device
 
 
 def log_out(store: Store, session: str) -> None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 SHORTEST, LONGEST = 12, 256
 TRIES, WITHIN_S = 10, 15 * 60
+OF_ACCOUNT = 100  # from all addresses together: ten addresses must be closed before strangers have closed an account
 MOST_KEYS = 100_000
 _two_at_once = threading.Semaphore(2)  # each takes 19 MiB and a CPU
 
@@ -59,26 +60,27 @@ def matches(stored: str | None, password: str) -> bool:
 
 
 class Throttle:
-    """At most TRIES wrong passwords for an account, and from an address, within WITHIN_S. Kept in memory: a restart forgets them."""
+    """At most TRIES wrong passwords from an address, and OF_ACCOUNT for an account, within WITHIN_S. Who has a link, or a browser in which
+    the user has logged in, is counted `apart`, under a key of their own. Kept in memory: a restart forgets them."""
 
     def __init__(self) -> None:
         self._tries: dict[str, list[float]] = {}
         self._lock = threading.Lock()
 
-    def begin(self, account: str, address: str) -> int:
+    def begin(self, account: str, address: str, apart: str = "") -> int:
         """0: may try now. It counts as wrong until it `was_right`, so that tries at the same time are no more than others."""
         now = time.monotonic()
         with self._lock:
             waits = [0.0]
-            keys = self._keys(account, address)
-            for key in keys:
+            keys = self._keys(account, address, apart)
+            for key, most in keys.items():
                 times = [t for t in self._tries.get(key, ()) if now - t < WITHIN_S]
                 if times:
                     self._tries[key] = times
                 else:
                     self._tries.pop(key, None)
-                if len(times) >= TRIES:
-                    waits.append(times[-TRIES] + WITHIN_S - now)
+                if len(times) >= most:
+                    waits.append(times[-most] + WITHIN_S - now)
             if wait := int(max(waits) + 0.999):
                 return wait
             while len(self._tries) > MOST_KEYS:  # the oldest go, one by one: many names must not clear that of one account
@@ -87,23 +89,31 @@ class Throttle:
                 self._tries.setdefault(key, []).append(now)
             return 0
 
-    def check(self, account: str, address: str) -> None:
+    def check(self, account: str, address: str, apart: str = "") -> None:
         """As `begin`. Raises Refused for who has to wait."""
-        if wait := self.begin(account, address):
-            raise Refused(429, "rights", "too many wrong passwords", detail=f"wait {wait} s")
+        if wait := self.begin(account, address, apart):
+            hint = "" if apart else "a login link works all the same, and so does a browser in which you have logged in before"
+            raise Refused(429, "rights", "too many wrong passwords", detail=f"wait {wait} s", hint=hint)
 
-    def was_right(self, account: str, address: str) -> None:
-        of_account, of_address = self._keys(account, address)
+    def closed(self, account: str, address: str, apart: str = "") -> list[str]:
+        """What may not be tried any more for a while: for the audit."""
         with self._lock:
-            self._tries.pop(of_account, None)
-            if (times := self._tries.get(of_address)) and len(times) > 1:
-                times.pop()
-            else:
-                self._tries.pop(of_address, None)
+            return [key for key, most in self._keys(account, address, apart).items() if len(self._tries.get(key, ())) >= most]
+
+    def was_right(self, account: str, address: str, apart: str = "") -> None:
+        with self._lock:
+            for key in self._keys(account, address, apart):
+                if key.startswith("address ") and (times := self._tries.get(key)) and len(times) > 1:
+                    times.pop()
+                else:
+                    self._tries.pop(key, None)
 
     @staticmethod
-    def _keys(account: str, address: str) -> tuple[str, str]:
-        return f"account {account}", f"address {_network(address)}"
+    def _keys(account: str, address: str, apart: str) -> dict[str, int]:
+        """Each with the most tries of it."""
+        if apart:
+            return {apart: TRIES}
+        return {f"account {account}": OF_ACCOUNT, f"address {_network(address)}": TRIES}
 
 
 def _network(address: str) -> str:

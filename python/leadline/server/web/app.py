@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from leadline.errors import LeadlineError
 from leadline.output import to_json
-from leadline.server import login, oidc
+from leadline.server import devices, login, oidc
 from leadline.server.openapi import PREFIX, document
 from leadline.server.operation import Operation, Refused, read_json, status_of
 from leadline.server.output import File, Follow, Page
@@ -30,7 +30,7 @@ from leadline.server.playbooks import Document
 from leadline.server.prometheus import Text
 from leadline.server.table import BY_NAME, OPERATIONS
 from leadline.server.web import live, pages
-from leadline.server.web.site import COOKIE, Asked, Site, check_origin, error_text, own_path
+from leadline.server.web.site import COOKIE, DEVICE, Asked, LoggedIn, Site, check_origin, error_text, own_path
 from leadline.version import version
 
 MOST_BODY = 1 << 20
@@ -307,7 +307,7 @@ def login_routes(site: Site) -> list[BaseRoute]:
             on = own_path(fields.get("next", "/"))
             try:
                 account, password, code = (fields.get(name, "") for name in ("account", "password", "code"))
-                session = await run_sync(site.log_in, account, password, code, who.client[0])
+                made = await run_sync(site.log_in, who, account, password, code)
             except Refused as e:
                 response = html(pages.login_page(on, provider, e), e.status)
                 if e.status == 429:
@@ -315,7 +315,7 @@ def login_routes(site: Site) -> list[BaseRoute]:
                 return response
         except LeadlineError as e:
             return failed(e)
-        return logged_in(who, session, on)
+        return logged_in(who, made, on)
 
     async def show_once(request: Request) -> Response:
         """Looking at the link does not use it: programs that show what is behind a link do that."""
@@ -328,14 +328,14 @@ def login_routes(site: Site) -> list[BaseRoute]:
             fields = await fields_of(request)
             key, code = fields.get("key", ""), fields.get("code", "")
             try:
-                session = await run_sync(site.log_in_once, key, code, who.client[0])
+                made = await run_sync(site.log_in_once, who, key, code)
             except Refused as e:
                 if e.status == 403:
                     raise
                 return html(pages.once_page(key[:100], e), e.status)
         except LeadlineError as e:
             return html(await run_sync(partial(pages.error, site, who, e)), status_of(e))
-        return logged_in(who, session, "/")
+        return logged_in(who, made, "/")
 
     async def to_provider(request: Request) -> Response:
         who = asked(request)
@@ -357,8 +357,8 @@ def login_routes(site: Site) -> list[BaseRoute]:
         attempt = oidc.Attempt.of_cookie(who.cookie(ATTEMPT))
         given, back = dict(request.query_params), f"{who.scheme}://{who.host}{oidc.BACK}"
         try:
-            session = await run_sync(site.log_in_by_provider, attempt, given, back, who.client[0])
-            response = logged_in(who, session, own_path(attempt.next if attempt else "/"))
+            made = await run_sync(site.log_in_by_provider, who, attempt, given, back)
+            response = logged_in(who, made, own_path(attempt.next if attempt else "/"))
         except LeadlineError as e:
             response = html(pages.login_page("/", provider, e), status_of(e))
         response.delete_cookie(ATTEMPT, path=oidc.BACK)  # each is used once
@@ -386,11 +386,15 @@ def login_routes(site: Site) -> list[BaseRoute]:
     ]
 
 
-def logged_in(who: Asked, session: str, on: str) -> Response:
+def logged_in(who: Asked, made: LoggedIn, on: str) -> Response:
     response = RedirectResponse(on, 303)
-    response.set_cookie(
-        COOKIE, session, max_age=login.LONGEST_US // 1_000_000, httponly=True, samesite="lax", secure=who.scheme == "https", path="/"
-    )
+    for name, value, us, path in (
+        (COOKIE, made.session, login.LONGEST_US, "/"),
+        (DEVICE, made.device, devices.KEPT_US, "/login"),
+    ):
+        response.set_cookie(
+            name, value, max_age=us // 1_000_000, httponly=True, samesite="lax", secure=who.scheme == "https", path=path
+        )
     return response
 
 

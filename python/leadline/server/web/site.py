@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from leadline.book.place import Place
@@ -22,6 +23,7 @@ from leadline.server.runs import find_run
 from leadline.server.table import BY_NAME
 
 COOKIE = "leadline_session"
+DEVICE = "leadline_device"  # kept when one logs out: see devices.py
 SAFE = ("GET", "HEAD", "OPTIONS")
 
 
@@ -47,6 +49,14 @@ class Asked:
             if key == name:
                 found = value.strip('"')
         return found
+
+
+@dataclass(frozen=True)
+class LoggedIn:
+    """What a browser is to hold from now on."""
+
+    session: str
+    device: str
 
 
 @dataclass
@@ -90,19 +100,26 @@ class Site:
             except LeadlineError:
                 return None
 
-    def log_in(self, account: str, password: str, code: str, address: str) -> str:
+    def log_in(self, asked: Asked, account: str, password: str, code: str) -> LoggedIn:
         with self.using() as store:
-            return login.log_in(store, self.throttle, account, password, address, lambda: totp.fits(self.place, store, account, code))
+            second = partial(totp.fits, self.place, store, account, code)
+            return self._logged_in(
+                asked, login.log_in(store, self.throttle, account, password, asked.client[0], second, asked.cookie(DEVICE))
+            )
 
-    def log_in_once(self, key: str, code: str, address: str) -> str:
+    def log_in_once(self, asked: Asked, key: str, code: str) -> LoggedIn:
         with self.using() as store:
-            return links.log_in_once(store, self.throttle, key, address, lambda account: totp.fits(self.place, store, account, code))
+            second = partial(totp.fits, self.place, store, code=code)
+            return self._logged_in(asked, links.log_in_once(store, self.throttle, key, asked.client[0], second))
 
-    def log_in_by_provider(self, attempt: oidc.Attempt | None, given: Mapping[str, str], back: str, address: str) -> str:
+    def _logged_in(self, asked: Asked, session: str) -> LoggedIn:
+        return LoggedIn(session, login.new_device(self.store, session, asked.cookie(DEVICE)))
+
+    def log_in_by_provider(self, asked: Asked, attempt: oidc.Attempt | None, given: Mapping[str, str], back: str) -> LoggedIn:
         if self.provider is None:
             raise LeadlineError("not_found", "there is no such page")
         with self.using() as store:
-            return oidc.log_in(store, self.provider, attempt, given, back, address)
+            return self._logged_in(asked, oidc.log_in(store, self.provider, attempt, given, back, asked.client[0]))
 
     def log_out(self, session: str) -> None:
         with self.using() as store:
