@@ -46,7 +46,8 @@ def put_runs(store: Store, number: int) -> None:
             if n <= number // 10:
                 db.execute("insert into label values (?, 'old', 'y', ?)", (n, row["started"]))
             db.execute("insert into metric values (?, 'wall_s', 1)", (n,))
-            launch = "insert into launch values (?, 'main', 't1', 1, 'done', '{}', 'u', 'by hand', null, ?, null, '', null)"
+            columns = "uid, project, template, version, status, inputs_json, by_account, cause, asked"
+            launch = f"insert into launch ({columns}) values (?, 'main', 't1', 1, 'done', '{{}}', 'u', 'by hand', ?)"
             db.execute(launch, (row["uid"], n))
             db.put_words([(n, f"common {'rare' if n % (number // 5) == 0 else 'w'}")])
 

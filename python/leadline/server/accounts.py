@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from leadline.book.spool import new_uid
 from leadline.errors import LeadlineError
 from leadline.server import audit, devices, passwords
+from leadline.server.leaving import end_all_of
 from leadline.server.login import digest, new_token
 from leadline.server.operation import Call, Input, Operation, finder
 from leadline.server.rights import GRANTABLE, NAME, RANK, ROLES
@@ -31,7 +33,7 @@ def _in_project(call: Call, name: str) -> bool:
 
 
 def find_account(call: Call, name: str) -> dict[str, Any]:
-    row = call.one("select name, admin, disabled from account where name = ?", name)
+    row = call.one("select name, uid, admin, disabled from account where name = ?", name)
     if row is None:
         raise LeadlineError("not_found", f"there is no user {name}", hint="leadline user list")
     return row
@@ -70,7 +72,8 @@ def _create_user(call: Call, inputs: dict[str, Any]) -> Any:
             "usage", "the first user must be an administrator", hint="with users, everybody must log in: leadline user create NAME --admin"
         )
     stored = passwords.hashed(inputs["password"])
-    call.execute("insert into account (name, password, admin, created) values (?, ?, ?, ?)", name, stored, int(inputs["admin"]), call.now)
+    columns, values = "name, password, admin, created, uid", (name, stored, int(inputs["admin"]), call.now, new_uid())
+    call.execute(f"insert into account ({columns}) values (?, ?, ?, ?, ?)", *values)
     call.detail = {"admin": inputs["admin"]}
     return {"user": name, "admin": inputs["admin"]}
 
@@ -81,10 +84,13 @@ def _set_disabled(call: Call, inputs: dict[str, Any]) -> Any:
     if inputs["disabled"] and found["admin"]:
         _keep_an_admin(call, found["name"])
     call.execute("update account set disabled = ? where name = ?", int(inputs["disabled"]), found["name"])
+    ended: dict[str, Any] = {}
     if inputs["disabled"]:
         call.execute("delete from session where account = ?", found["name"])
-    call.detail = {"disabled": inputs["disabled"]}
-    return {"user": found["name"], "disabled": inputs["disabled"]}
+        call.execute("delete from login_link where account = ?", found["name"])
+        ended = end_all_of(call, found["uid"], f"{found['name']} was disabled")
+    call.detail = {"disabled": inputs["disabled"], **ended}
+    return {"user": found["name"], "disabled": inputs["disabled"], **ended}
 
 
 def _delete_user(call: Call, inputs: dict[str, Any]) -> Any:
@@ -94,7 +100,8 @@ def _delete_user(call: Call, inputs: dict[str, Any]) -> Any:
         _keep_an_admin(call, found["name"])
     own = call.rows("select prefix from token where account = ? order by prefix", found["name"])
     revoked = _revoke(call, [token["prefix"] for token in own])
-    call.detail = {"revoked": revoked}
+    ended = end_all_of(call, found["uid"], f"{found['name']} was removed")
+    call.detail = {"revoked": revoked, **ended}
     for table, column in (
         ("session", "account"),
         ("login_link", "account"),
@@ -104,7 +111,7 @@ def _delete_user(call: Call, inputs: dict[str, Any]) -> Any:
         ("account", "name"),
     ):
         call.execute(f"delete from {table} where {column} = ?", found["name"])
-    return {"deleted": found["name"], "revoked": revoked}
+    return {"deleted": found["name"], "revoked": revoked, **ended}
 
 
 def _keep_an_admin(call: Call, name: str) -> None:
@@ -316,9 +323,12 @@ OPERATIONS = (
         "",
         "Disable a user, or enable it again.",
         _set_disabled,
-        (USER, Input("disabled", "true: ends all sessions, and tokens do not work", "bool", False, True)),
+        (USER, Input("disabled", "true: ends sessions, schedules and what has not begun; tokens do not work", "bool", False, True)),
     ),
-    Operation("user.delete", "DELETE", "/users/{user}", "site", "", "Remove a user with sessions and tokens.", _delete_user, (USER,)),
+    Operation(
+        "user.delete", "DELETE", "/users/{user}", "site", "", "Remove a user with sessions, tokens, schedules and what has not begun.",
+        _delete_user, (USER,),
+    ),
     Operation(
         "user.password",
         "PUT",

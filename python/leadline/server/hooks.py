@@ -17,9 +17,10 @@ from leadline.book.store import Store
 from leadline.errors import LeadlineError
 from leadline.server import audit, survey
 from leadline.server.accounts import PROJECT
-from leadline.server.launches import START, ask_for, caller_for
+from leadline.server.launches import START, ask_for
+from leadline.server.login import caller_for
 from leadline.server.operation import Call, Input, Operation, Refused, finder, read_json
-from leadline.server.rights import NAME, Caller
+from leadline.server.rights import NAME, Caller, marks
 from leadline.server.telling import EVENTS, NOT_ASKED_FOR, TOLD, address_of, each_ended, key_of, note, signature, waiting
 from leadline.server.templates import find_template
 
@@ -109,8 +110,9 @@ def _add(call: Call, inputs: dict[str, Any], direction: str, template: str | Non
             where="secret",
         )
     uid = new_uid()
-    row = (uid, project, direction, name, template, url, events, key, json.dumps(inputs["inputs"] or {}), call.now, call.caller.name)
-    call.execute("insert into hook values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", *row)
+    row = (uid, project, direction, name, template, url, events, key, json.dumps(inputs["inputs"] or {}), call.now, call.caller.name,
+           call.caller.identity)  # fmt: skip
+    call.execute(f"insert into hook values ({marks(row)})", *row)
     call.object, call.detail = uid, {"direction": direction, "template": template, "url": url, "events": events}
     return {"hook": uid, "address": f"/hooks/{uid}"} if direction == "in" else {"hook": uid}
 
@@ -130,7 +132,7 @@ def receive(place: Place, store: Store, uid: str, headers: Mapping[str, str], bo
     """Starts what a signed request asks for. Raises Refused; every wrong one in the same words."""
     wrong = Refused(403, "rights", "the signature is not valid, too old, or was used before")
     rows = store.rows("select * from hook where uid = ? and direction = 'in'", (uid,)) if is_uid(uid) else []
-    caller = Caller("hook", False, address=address)
+    caller = Caller("hook", False, address=address, uid=rows[0]["by_uid"] if rows else "")
     key = key_of(place, store, rows[0]) if rows else b"nobody"
     stamp, given = headers.get("x-leadline-timestamp", ""), headers.get("x-leadline-signature", "")
     expected = signature(key, stamp, body)
@@ -143,6 +145,9 @@ def receive(place: Place, store: Store, uid: str, headers: Mapping[str, str], bo
         if db.execute("insert into hook_seen values (?, ?, ?) on conflict (hook, signature) do nothing", (uid, given, now)).rowcount != 1:
             raise wrong
         template = store.rows("select * from template where uid = ?", (rows[0]["template"],))[0]
+        maker = caller_for(store, rows[0]["by_uid"], rows[0]["by_account"])
+        if maker is None or not maker.may("runner", template["project"], template["uid"]):
+            raise Refused(403, "rights", f"{rows[0]['by_account']}, who made this hook, may not start the template any more")
         inputs = _extracted(json.loads(rows[0]["inputs_json"]), body)
         run = ask_for(Call(START, caller, store, place), template, inputs, f"hook {rows[0]['name']}")
         audit.append(store, caller, "template.start", template["uid"], {"run": run, "hook": uid}, "done")
@@ -182,7 +187,7 @@ def _after(place: Place, store: Store, row: Mapping[str, Any]) -> str:
     if (row["run_cause"] or "").startswith("after hook "):
         return "not started: such a hook had started the run"
     found = store.rows("select * from template where uid = ?", (row["template"],))
-    caller = caller_for(store, row["by_account"])
+    caller = caller_for(store, row["by_uid"], row["by_account"])
     if not found or caller is None or not caller.may("runner", found[0]["project"], row["template"]):
         return f"not started: {row['by_account']} may not start it any more"
     told = {question: survey.as_text(row[TOLD[name]]) for question, name in json.loads(row["inputs_json"]).items()}

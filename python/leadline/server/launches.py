@@ -6,6 +6,7 @@ shell once before it ends. Claiming is one UPDATE, so that two servers of a book
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Mapping
@@ -16,14 +17,15 @@ from leadline.book.spool import new_uid
 from leadline.book.store import Store
 from leadline.errors import LeadlineError
 from leadline.server import audit, starting, survey, variables, vault
-from leadline.server.login import account_caller
+from leadline.server.login import caller_for
 from leadline.server.operation import Call, Input, Operation
 from leadline.server.rights import Caller
 from leadline.server.runs import ENDED, RUN
 from leadline.server.templates import TEMPLATE, find_template, spec_of
 
 HIDDEN = "***"
-AT_ONCE = 20  # runs of all templates at the same time on this host
+AT_ONCE = 20  # runs of all templates at the same time
+FOR_OTHERS = 4  # and beyond these, of templates of which none is under way: one that is slow must not keep all places
 
 
 def ask_for(
@@ -64,8 +66,9 @@ def ask_for(
         cause,
         after,
         call.now,
+        call.caller.identity,
     )
-    columns = "uid, project, template, version, status, inputs_json, by_account, cause, after, asked"
+    columns = "uid, project, template, version, status, inputs_json, by_account, cause, after, asked, by_uid"
     call.execute(f"insert into launch ({columns}) values ({', '.join('?' * len(row))})", *row)
     return uid
 
@@ -155,8 +158,11 @@ def _approve(call: Call, inputs: dict[str, Any]) -> Any:
     row = _launch(call)
     if row["status"] != "approval":
         raise LeadlineError("usage", f"run {row['uid']} does not wait for approval")
+    if inputs["approved"] and row["by_uid"] == call.caller.identity:
+        raise LeadlineError("rights", "who asked for a run cannot approve it", hint="somebody else with the role editor can")
     status, verb = ("queued", "approved") if inputs["approved"] else ("refused", "refused")
-    call.execute("update launch set status = ?, note = ? where uid = ?", status, f"{verb} by {call.caller.name}", row["uid"])
+    sql = "update launch set status = ?, note = ?, approved_uid = ? where uid = ?"
+    call.execute(sql, status, f"{verb} by {call.caller.name}", call.caller.identity, row["uid"])
     call.detail = {"approved": inputs["approved"]}
     return {"run": row["uid"], "status": status}
 
@@ -164,10 +170,23 @@ def _approve(call: Call, inputs: dict[str, Any]) -> Any:
 # --- what is due
 
 
+# Of each template the oldest that are queued, and how many of it are under way. Those of which least is under way have the first turn.
+QUEUED = """
+    with begun as (
+      select l.template, count(*) as n from launch l left join run r on r.uid = l.uid
+      where l.status in ('started', 'cancelling') and (r.status = 'running' or (r.uid is null and l.started > ?)) group by l.template),
+    turn as (
+      select l.*, coalesce(b.n, 0) + row_number() over (partition by l.template order by l.asked, l.uid) as nth
+      from launch l left join begun b on b.template = l.template where l.status = 'queued')
+    select * from turn where nth <= ? order by nth, asked, uid"""
+
+
 def dispatch(place: Place, store: Store) -> None:
     """Starts what is queued and has a place, and what follows runs that have ended."""
     follow_up(place, store)
-    for row in store.rows("select * from launch where status = 'queued' order by asked, uid limit 100"):
+    if not store.rows("select 1 from launch where status = 'queued' limit 1"):
+        return
+    for row in store.rows(QUEUED, (_now() - BEGINS_WITHIN_US, AT_ONCE)):
         spec = _spec(store, row)
         if spec is None or _has_place(store, row, spec):
             with store.writing() as db:
@@ -197,13 +216,15 @@ BEGINS_WITHIN_US = 30 * 1_000_000
 def _has_place(store: Store, row: Mapping[str, Any], spec: Mapping[str, Any]) -> bool:
     since = _now() - BEGINS_WITHIN_US
     of_template = store.rows(UNDER_WAY + " and l.template = ?", (since, row["template"]))[0]["n"]
-    return bool(of_template < spec["at_once"] and store.rows(UNDER_WAY, (since,))[0]["n"] < AT_ONCE)
+    places = AT_ONCE if of_template else AT_ONCE + FOR_OTHERS
+    return bool(of_template < spec["at_once"] and store.rows(UNDER_WAY, (since,))[0]["n"] < places)
 
 
 def _begin(place: Place, store: Store, row: Mapping[str, Any], spec: Mapping[str, Any] | None) -> None:
     try:
         if spec is None:
             raise LeadlineError("not_found", "the version of the template is gone")
+        _check_still_wanted(store, row)
         values = {name: _opened(place, row["uid"], name, value) for name, value in json.loads(row["inputs_json"]).items()}
         hidden = survey.secret_names(survey.read_survey(spec["survey"]))
         secrets = {name: _secret(place, store, row["project"], secret) for name, secret in spec["secrets"].items()}
@@ -216,6 +237,20 @@ def _begin(place: Place, store: Store, row: Mapping[str, Any], spec: Mapping[str
     except LeadlineError as e:
         with store.writing() as db:
             db.execute("update launch set status = 'refused', note = ? where uid = ?", (e.message, row["uid"]))
+
+
+def _check_still_wanted(store: Store, row: Mapping[str, Any]) -> None:
+    """Whoever asked for it, or approved it, may have lost the right since. Raises LeadlineError."""
+    caller = caller_for(store, row["by_uid"], row["by_account"])
+    refused = "" if caller and caller.may("runner", row["project"], row["template"]) else f"{row['by_account']} may not start it any more"
+    if row["approved_uid"] and not refused:
+        approver = caller_for(store, row["approved_uid"])
+        refused = "" if approver and approver.may("editor", row["project"]) else "who approved it may not do that any more"
+    if refused:
+        with store.writing():
+            subject, detail = caller or Caller(row["by_account"], False), {"run": row["uid"], "error": refused}
+            audit.append(store, subject, "template.start", row["template"], detail, "refused")
+        raise LeadlineError("rights", refused)
 
 
 def _secret(place: Place, store: Store, project: str, name: str) -> str:
@@ -255,7 +290,8 @@ def follow_up(place: Place, store: Store) -> None:
     for run in store.rows("select r.* from launch l join run r on r.uid = l.uid where l.status = 'cancelling' and r.status = 'running'"):
         with store.writing() as db:
             db.execute("update launch set status = 'started' where uid = ?", (run["uid"],))
-        starting.cancel(run)
+        with contextlib.suppress(LeadlineError):  # what watched it is gone, and it will be found lost: others must not wait for that
+            starting.cancel(run)
     for row in store.rows(ENDED_NOW):
         starting.tidy(place, row["uid"])
         with store.writing() as db:
@@ -280,7 +316,7 @@ def _then(place: Place, store: Store, row: Mapping[str, Any]) -> None:
         if about["when"] not in ("always", "ok" if row["run_status"] == "ok" else "failed"):
             continue
         found = store.rows("select * from template where uid = ?", (uid,))
-        caller = caller_for(store, row["by_account"])
+        caller = caller_for(store, row["by_uid"], row["by_account"])
         given = {theirs: survey.as_text(values[mine]) for theirs, mine in about["pass"].items() if values.get(mine) is not None}
         refusal = "the template was removed" if not found else ""
         if found and (caller is None or not caller.may("runner", found[0]["project"], uid)):
@@ -295,11 +331,6 @@ def _then(place: Place, store: Store, row: Mapping[str, Any]) -> None:
             audit.append(
                 store, caller or Caller(row["by_account"], False), "template.start", uid, {"error": refusal, "after": row["uid"]}, "refused"
             )
-
-
-def caller_for(store: Store, account: str) -> Caller | None:
-    """Who something is done for later, with the rights of now; None if there is no such user any more."""
-    return Caller() if account == "owner" else account_caller(store, account)
 
 
 START = Operation(

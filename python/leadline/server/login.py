@@ -129,14 +129,20 @@ def _caller(
     token: str | None = None,
     session: str | None = None,
 ) -> Caller | None:
-    rows = store.rows("select admin, disabled from account where name = ?", (account,))
+    rows = store.rows("select uid, admin, disabled from account where name = ?", (account,))
     if not rows or rows[0]["disabled"]:
         return None
     members = {r["project"]: r["role"] for r in store.rows("select project, role from member where account = ?", (account,))}
     grants = {r["template"]: r["role"] for r in store.rows("select template, role from template_grant where account = ?", (account,))}
-    return Caller(account, bool(rows[0]["admin"]), scope, only_project, token, session, address, members, grants)
+    return Caller(account, bool(rows[0]["admin"]), scope, only_project, token, session, address, members, grants, rows[0]["uid"])
 
 
-def account_caller(store: Store, account: str) -> Caller | None:
-    """With all rights the account has now: of what is done in its name later (schedules)."""
-    return _caller(store, account, "")
+def caller_for(store: Store, uid: str, name: str = "") -> Caller | None:
+    """Who something is done for later, with the rights of now. name: as it was then, unless it is `hook`. None: the user is disabled, or
+    not there any more."""
+    if uid == "owner":
+        found: Caller | None = Caller()
+    else:
+        rows = store.rows("select name from account where uid = ?", (uid,)) if uid else []
+        found = _caller(store, rows[0]["name"], "") if rows else None
+    return found if found is not None and name in (found.name, "hook", "") else None

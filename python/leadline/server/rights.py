@@ -28,6 +28,12 @@ class Caller:
     address: str = ""
     members: Mapping[str, str] = field(default_factory=dict)
     grants: Mapping[str, str] = field(default_factory=dict)
+    uid: str = ""
+
+    @property
+    def identity(self) -> str:
+        """What tells this user from others that had the name before, or get it later."""
+        return self.uid or ("" if self.account else "owner")
 
     @property
     def name(self) -> str:

@@ -16,7 +16,8 @@ from leadline.book.spool import new_uid
 from leadline.book.store import Store
 from leadline.errors import LeadlineError
 from leadline.server import audit, survey
-from leadline.server.launches import START, ask_for, caller_for
+from leadline.server.launches import START, ask_for
+from leadline.server.login import caller_for
 from leadline.server.operation import Call, Input, Operation, finder
 from leadline.server.rights import Caller
 from leadline.server.templates import TEMPLATE
@@ -141,9 +142,9 @@ def _save(call: Call, inputs: dict[str, Any]) -> Any:
         raise LeadlineError("usage", "a schedule keeps no secrets", hint="give the template a secret of the project", where="inputs")
     survey.answers(questions, given)
     call.execute(
-        "insert into schedule values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", uid, call.found["project"], call.found["uid"], cron, zone,
+        "insert into schedule values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", uid, call.found["project"], call.found["uid"], cron, zone,
         inputs["overlap"], inputs["catch_up"], json.dumps(given, ensure_ascii=False), 1, due, call.caller.name, call.now,
-        jitter_s,
+        jitter_s, call.caller.identity,
     )  # fmt: skip
     call.detail = {"schedule": uid, "cron": cron, "at": at, "zone": zone}
     row = call.rows("select s.*, t.name from schedule s join template t on t.uid = s.template where s.uid = ?", uid)[0]
@@ -161,6 +162,8 @@ def _set(call: Call, inputs: dict[str, Any]) -> Any:
         coming = next_due(row, call.now)
         due = coming[1] if coming else None
     call.execute("update schedule set active = ?, next_due = ? where uid = ?", int(inputs["active"]), due, row["uid"])
+    if inputs["active"]:  # it goes on in the name of who says so
+        call.execute("update schedule set by_account = ?, by_uid = ? where uid = ?", call.caller.name, call.caller.identity, row["uid"])
     call.detail = {"active": inputs["active"]}
     return {"schedule": row["uid"], "active": inputs["active"]}
 
@@ -178,9 +181,15 @@ def _delete(call: Call, _inputs: dict[str, Any]) -> Any:
 def fire(place: Place, store: Store) -> None:
     """Asks for the run of each slot that has come."""
     now = time.time_ns() // 1000
+    failed: Exception | None = None
     for row in store.rows("select * from schedule where active = 1 and next_due <= ? order by next_due limit 100", (now,)):
-        with store.writing():
-            _fire(place, store, row, now)
+        try:
+            with store.writing():
+                _fire(place, store, row, now)
+        except Exception as e:  # the others have their turn all the same
+            failed = e
+    if failed is not None:
+        raise failed
 
 
 def _fire(place: Place, store: Store, row: Mapping[str, Any], now: int) -> None:
@@ -216,7 +225,7 @@ def _last_missed(row: Mapping[str, Any], due: int, now: int) -> int:
 def _ask(place: Place, store: Store, row: Mapping[str, Any]) -> tuple[str | None, str]:
     """The run, or why there is none. It is started in the name, and with the rights of now, of who made the schedule."""
     template = store.rows("select * from template where uid = ?", (row["template"],))[0]
-    caller = caller_for(store, row["by_account"])
+    caller = caller_for(store, row["by_uid"], row["by_account"])
     if caller is None or not caller.may("runner", template["project"], template["uid"]):
         refused = f"{row['by_account']} may not start it any more"
         audit.append(store, caller or Caller(row["by_account"], False), "template.start", template["uid"], {"error": refused}, "refused")
