@@ -15,8 +15,10 @@ from ansible_runs import PLUGIN, SLEEPY, TIMEOUT_S, Site, core_or_skip, make_sho
 from conftest import wait_until
 from cores import runnable
 from leadline.book.ansible import query
+from leadline.book.ansible.plugin.leadline_book import Hider
 from leadline.book.place import Place
 from leadline.book.query import Book
+from real_names import ENVIRONMENT
 from test_replay import HOSTS, SECRETS, TASKS
 
 __all__ = ["site"]
@@ -95,6 +97,46 @@ def test_an_error_that_ends_ansible_is_the_summary(site: Site) -> None:
     run = query.find_run(book, "last")
     assert run["status"] == "failed"
     assert run["summary"] == "failed on localhost"
+    book.close()
+
+
+OF_THE_RUN = ("HOME", "PATH", "LANG", "LC_ALL", "PYTHONPATH", "TZ", "PWD", "OLDPWD")
+FACTS_USED = """
+- hosts: localhost
+  tasks:
+    - debug: {msg: "in {{ ansible_env.PWD }} of {{ ansible_env.OLDPWD }}, {{ ansible_env.MAX_TOKEN }}, {{ ansible_env.MYSQL_PWD }}"}
+- hosts: localhost
+  gather_facts: false
+  tasks:
+    - debug: {msg: "still in {{ ansible_env.PWD }}"}
+    - command: pwd
+"""
+
+
+def test_facts_of_this_host_are_no_secrets_unless_they_are(site: Site) -> None:
+    site.more = {name: value for name, value in ENVIRONMENT.items() if name not in OF_THE_RUN and not name.startswith("ANSIBLE_")}
+    site.more |= {"MYSQL_PWD": "hunter2-of-env", "PWD": str(site.folder), "OLDPWD": "/var/tmp/before"}
+    done = site.run("localhost", "-c", "local", "-m", "setup", program="ansible")
+    facts = json.loads(done.stdout.partition("=>")[2])["ansible_facts"]
+    names = set()
+
+    def walk(value: Any) -> None:
+        for name, held in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+            names.add(str(name))
+            walk(held)
+
+    walk(facts)
+    assert len(names) > 200 and {"PWD", "MAX_TOKEN", "SSH_ASKPASS"} <= set(facts["ansible_env"])
+    hider = Hider()
+    hider.learn_from({"ansible_facts": {name.removeprefix("ansible_"): value for name, value in facts.items()}, **facts})
+    assert hider._known == {"hunter2-of-env"}
+    done = site.run(site.write("facts.yml", FACTS_USED))
+    assert done.returncode == 0, done.stdout
+    book = opened(site)
+    results = query.results(book, query.find_run(book, "last"))
+    said = [result["message"] for result in results if result["task_name"] != "Gathering Facts"]
+    assert said == [f"in {site.folder} of /var/tmp/before, 4096, ***", f"still in {site.folder}", str(site.folder)]
+    assert "hunter2" not in site.spool_text()
     book.close()
 
 

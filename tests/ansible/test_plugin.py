@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from leadline.book.ansible.plugin import leadline_book as plugin
 from leadline.book.place import find_place
+from real_names import ENVIRONMENT, VARIABLES
 
 SOURCE = Path(plugin.__file__)
 
@@ -69,10 +70,10 @@ def test_what_would_hide_everything_is_no_secret(value: str) -> None:
 def test_secrets_are_learned_from_variables_by_their_names() -> None:
     hider = plugin.Hider()
     hider.learn_from({
-        "db_password": "one-secret", "deep": {"api_token": 4711_0815}, "users": [{"name": "a", "passwd": "two-secret"}],
+        "db_password": "one-secret", "deep": {"api_token": "4711-0815x"}, "users": [{"name": "a", "passwd": "two-secret"}],
         "update_password": "on-create!", "tokens_of_all": "kept", "passwords": "kept too", "ssh_private_key": "three-secret",
     })  # fmt: skip
-    assert hider.text("one-secret 47110815 two-secret three-secret on-create! kept") == "*** *** *** *** on-create! kept"
+    assert hider.text("one-secret 4711-0815x two-secret three-secret on-create! kept") == "*** *** *** *** on-create! kept"
 
 
 def test_json_stays_json_whatever_is_hidden_in_it() -> None:
@@ -228,3 +229,35 @@ def test_a_run_that_is_not_there_is_not_joined(uid: str, tmp_path: Path, monkeyp
     monkeypatch.setenv("LEADLINE_ANSIBLE_RUN", uid)
     spool = plugin.Spool(tmp_path / "book")
     assert (spool.joined, spool.uid == uid, len(spool.uid)) == (False, False, 12)
+
+
+def test_nothing_that_hosts_have_is_learned_as_a_secret_unless_it_is_one() -> None:
+    """Names and values of environments and variables; test_live_runs.py adds what Ansible's setup tells of this host."""
+    hider = plugin.Hider()
+    hider.learn_from({"ansible_env": ENVIRONMENT, "ansible_facts": {"env": ENVIRONMENT}, **VARIABLES})
+    assert hider._known == set()
+    assert len(ENVIRONMENT) + len(VARIABLES) > 140
+    path = "/srv/shop/releases/2026-11/site.yml"
+    assert hider.file(f"cd {path}; PWD={ENVIRONMENT['PWD']} max_token: 4096") == f"cd {path}; PWD={ENVIRONMENT['PWD']} max_token: 4096"
+    assert hider.clean({"PWD": "/srv/x", "pwd": "/opt/app", "max_token": 4096}) == {"PWD": "/srv/x", "pwd": "/opt/app", "max_token": 4096}
+
+
+@pytest.mark.parametrize("name", ["MYSQL_PWD", "pwd", "db_password", "GITHUB_TOKEN", "api-key", "min_io_secret", "oauth.token"])
+@pytest.mark.parametrize("value", [
+    "hunter2", "correct horse", "x9$!", "A1b2", "postgres", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "/9j4AAQSkZJRgABAQEAYABgAAD/2wBD",
+    "ghp_0123456789abcdef", "4711-ab", "https://hooks.example.org/T0/B0/xyz", "$6$salt$hash/of.it", "s3cret/with/slashes",
+])  # fmt: skip
+def test_a_secret_is_learned_whatever_signs_it_has(name: str, value: str) -> None:
+    hider = plugin.Hider()
+    hider.learn_from({"host": {name: value}})
+    assert hider.text(f"<{value}>") == "<***>"
+
+
+def test_what_leadline_was_told_or_a_vault_held_is_a_secret_whatever_it_looks_like() -> None:
+    hider = plugin.Hider()
+    for secret in ("47110815", "/run/it", "password", "{{ x }}y", "root"):
+        hider.learn(secret)
+    assert hider.text("47110815 /run/it password {{ x }}y /root") == "*** *** *** *** /***"
+    hider = plugin.Hider()
+    hider.learn_all({"port": 5432, "path": "/var/lib/shop", "pin": 48291307, "word": "s3cret"})
+    assert hider.text("5432 /var/lib/shop 48291307 s3cret") == "5432 /var/lib/shop *** ***"

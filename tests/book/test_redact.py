@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 import pytest
 from leadline.book.redact import is_secret, redact, redact_text
+from real_names import ENVIRONMENT
 
 
 @pytest.mark.parametrize(
@@ -39,3 +41,18 @@ def test_a_long_text_of_anything_takes_no_time(piece: str) -> None:
     began = time.process_time()
     redact_text(piece * (300_000 // len(piece)))
     assert time.process_time() - began < 20
+
+
+def test_what_hosts_have_is_shown_unless_it_is_a_secret() -> None:
+    for name, value in ENVIRONMENT.items():
+        if re.search(r"(?<!ask)(?:pass|word|pwd|token|secret)$", name, re.IGNORECASE):
+            continue  # direct behind such a name, what is short or a number is hidden all the same
+        assert redact_text(f"{name}={value} x") == f"{name}={value} x"
+        assert not is_secret(name)
+    for text in ("PWD=/srv/x make", "OLDPWD=/home", "max_token: 4096", "--max-token=4096", "pwd: /opt/app", "{\"num_token\": 5}"):
+        assert redact_text(text) == text
+    assert redact(["llm", "--max-token", "4096", "--token", "4711"]) == ["llm", "--max-token", "4096", "--token", "***"]
+    assert [is_secret(name) for name in ("PWD", "OLDPWD", "max_token", "use_password", "MYSQL_PWD", "min_io_secret", "mytoken")] == [
+        False, False, False, False, True, True, True
+    ]  # fmt: skip
+    assert redact_text("MYSQL_PWD=hunter2 pwd=hunter2 min_io_secret=a") == "MYSQL_PWD=*** pwd=*** min_io_secret=***"

@@ -300,7 +300,7 @@ def of_schema(name: str, schema: Mapping[str, Any]) -> Any:
         return schema["enum"][0]
     known = {
         "command": "true", "password": PASSWORD, "old_password": PASSWORD, "cron": "0 0 1 1 *", "url": "https://pager.example/",
-        "to": "a@x.y", "sender": "a@x.y", "code": "123456", "inputs": {}, "user": "outsider", "value": "v",
+        "to": "a@x.y", "sender": "a@x.y", "code": "123456", "inputs": {}, "user": "outsider", "value": "a value",
     }  # fmt: skip
     return known.get(name, {"integer": schema.get("minimum", 1), "boolean": True, "object": {}}.get(schema["type"], "x"))
 

@@ -175,7 +175,7 @@ class World:
             "run": self.run, "template": template, "project": "alpha", "user": "nobody", "name": f"n{n}", "role": "none", "one": self.run,
             "other": self.run,
             "n": self.numbers["file" if name == "run.file" else "capture"], "key": "k",
-            "metric": "wall_s", "text": "needle", "password": PASSWORD, "value": "v",
+            "metric": "wall_s", "text": "needle", "password": PASSWORD, "value": "a value",
             "secret": "key", "group": f"g{n}", "values": {"rows": n},
             "to": "ann@example.org", "sender": "leadline@example.org", "host": "web1", "code": "123456",
             "cron": "0 0 1 1 *", "command": "true", "url": "https://pager.example/",
@@ -194,7 +194,7 @@ class World:
             self.do("variables.set", project="alpha", group=f"g{n}", values={})
         if name in ("secret.set", "secret.delete"):
             made["secret"] = f"s{n}"
-            self.do("secret.set", project="alpha", secret=f"s{n}", value="v")
+            self.do("secret.set", project="alpha", secret=f"s{n}", value="a value")
         if name in OF_A_USER:
             made["user"] = f"u{n}"
             if name != "user.create":

@@ -104,7 +104,7 @@ def test_users_roles_tokens_and_secrets(team: Team) -> None:
     session = login.log_in(team.store, Throttle(), "bob", PASSWORD, "127.0.0.1")
     assert login.caller_of_session(team.store, session, "127.0.0.1") is not None
     team.do("secret.key")
-    for value in ("one", "two"):
+    for value in ("one value", "another"):
         team.do("secret.set", project="main", secret="s", value=value)
     assert [row["secret"] for row in team.do("secret.list", project="main")["secrets"]] == ["s"]
     team.do("user.delete", user="bob")
@@ -208,7 +208,7 @@ def test_the_clock_and_hooks(team: Team) -> None:
     assert len(shown["next"]) == 5
     assert team.do("run.list")["waiting"][0]["uid"] == shown["last_run"]
     team.do("secret.key")
-    team.do("secret.set", project="main", secret="k", value="v")
+    team.do("secret.set", project="main", secret="k", value="a value")
     team.do("hook.start", project="main", name="in", template=template, secret="k")
     team.do("hook.tell", project="main", name="out", url="https://pager.example/", secret="k")
     assert [hook["name"] for hook in team.do("hook.list")["hooks"]] == ["in", "out"]

@@ -8,6 +8,7 @@ import re
 import signal
 import sqlite3
 import subprocess
+import sys
 from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
@@ -216,6 +217,31 @@ def _of_processes() -> Iterator[str]:
                 yield (folder / name).read_bytes().decode("utf-8", "replace")
             except OSError:
                 continue
+
+
+def test_a_secret_is_hidden_in_other_forms_and_refused_when_it_cannot_be(served: Served, client: Client, tmp_path: Path) -> None:
+    client.call("POST", "/secrets/key")
+    key = "-----BEGIN KEY-----\nMIIEpAIBAAKCAQEA0xyz\nAQIDBAUGBwgJ\n-----END KEY-----\n"
+    assert client.call("PUT", "/projects/main/secrets/ssh", value=key).status == 200
+    script = tmp_path / "forms.py"
+    script.write_text(
+        "import base64, json, os, urllib.parse\n"
+        "given = json.load(open(os.environ['LEADLINE_INPUTS']))\n"
+        "print(base64.b64encode(('me:' + given['password']).encode()).decode(), given['password'].encode().hex())\n"
+        "print(urllib.parse.quote(given['password']), json.dumps(given['password']))\n"
+        "print(*('| ' + line for line in given['key'].splitlines()), sep='\\n')\n"
+    )
+    template = save(client, "forms", f"{sys.executable} {script}", survey={"password": {"kind": "secret"}}, secrets={"key": "ssh"})
+    uid = start(client, template, password='p"ss/wörd')
+    wait_for(client, uid, "ok")
+    first, second, *lines = output(client, uid).splitlines()
+    assert (first[:4], first.count("***"), second) == ("bWU6", 2, '*** "***"')
+    assert lines == ["| -----BEGIN KEY-----", "| ***", "| ***", "| -----END KEY-----"]
+    for refused in (
+        client.call("PUT", "/projects/main/secrets/short", value="abc"),
+        client.call("POST", f"/templates/{template.replace('/', '%2F')}/runs", inputs={"password": "abc"}),
+    ):
+        assert (refused.status, refused.json["error"]["message"]) == (422, "the secret is shorter than 4 characters")
 
 
 def test_without_a_key_no_secret_is_taken(tmp_path_factory: pytest.TempPathFactory) -> None:

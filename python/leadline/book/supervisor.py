@@ -40,10 +40,10 @@ PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, sign
 
 @dataclass
 class Request:
-    """What to run. env: added to the environment. secrets: texts that the log and the record must not have. remove: files to remove
-    when it has ended. Both may be secret themselves: a request is never stored. interrupted_code: the exit code by which the program
-    says that Ctrl-C ended it, where that is not 130. shown: the command as the record has it, where argv begins with a helper. pty: its
-    outputs are terminals, not pipes. quiet: it reads nothing, and what it prints goes into the log alone."""
+    """What to run. env: added to the environment. secrets: what the log and the record must not have, in whatever form. remove: files to
+    remove when it has ended. Both may be secret themselves: a request is never stored. interrupted_code: the exit code by which the
+    program says that Ctrl-C ended it, where that is not 130. shown: the command as the record has it, where argv begins with a helper.
+    pty: its outputs are terminals, not pipes. quiet: it reads nothing, and what it prints goes into the log alone."""
 
     argv: list[str]
     uid: str = field(default_factory=new_uid)
@@ -121,30 +121,48 @@ def is_held(folder: str | os.PathLike[str]) -> bool:
     return False
 
 
-class Masked:
-    """Hides secrets in a stream: what could be the beginning of one waits for what follows."""
+def _forms(secrets: list[str]) -> list[str]:
+    if not secrets:
+        return []
+    from leadline.book.ansible.plugin.leadline_book import forms_of
 
-    def __init__(self, secrets: list[str]) -> None:
-        self._secrets = sorted({s.encode("utf-8", "surrogateescape") for s in secrets if s}, key=len, reverse=True)
+    return sorted({form for secret in secrets for form in forms_of(secret)})
+
+
+class Masked:
+    """Hides forms of secrets in a stream: what could be the beginning of one waits for what follows."""
+
+    def __init__(self, forms: list[str]) -> None:
+        self._forms = sorted({form.encode("utf-8", "surrogateescape") for form in forms if form}, key=len, reverse=True)
         self._kept = b""
 
     def __call__(self, piece: bytes, *, last: bool = False) -> bytes:
-        if not self._secrets:
+        if not self._forms:
             return piece
+        from leadline.book.ansible.plugin.leadline_book import places, without
+
         text = self._kept + piece
-        for secret in self._secrets:
-            text = text.replace(secret, b"***")
-        begun = (n for s in self._secrets for n in range(1, min(len(s), len(text) + 1)) if text.endswith(s[:n]))
-        keep = 0 if last else max(begun, default=0)
-        self._kept = text[len(text) - keep :]
-        return text[: len(text) - keep]
+        cut = len(text) if last else min((self._begun(text, form) for form in self._forms), default=len(text))
+        for start, end in places(text, self._forms):
+            if start < cut < end:
+                cut = start  # whole, with what may follow it
+        self._kept = text[cut:]
+        return without(text[:cut], self._forms, b"***")
+
+    @staticmethod
+    def _begun(text: bytes, form: bytes) -> int:
+        """Where the text ends with a part of the form, from its beginning on; the end of the text if nowhere."""
+        at = text.find(form[:1], max(0, len(text) - len(form) + 1))
+        while at >= 0 and not form.startswith(text[at:]):
+            at = text.find(form[:1], at + 1)
+        return at if at >= 0 else len(text)
 
 
 class Output:
     """One of the two outputs of a command: its pipe, and where it goes besides the log."""
 
-    def __init__(self, pipe: int, to: int | None, secrets: list[str]) -> None:
-        self.pipe, self.to, self.mask = pipe, to, Masked(secrets)
+    def __init__(self, pipe: int, to: int | None, forms: list[str]) -> None:
+        self.pipe, self.to, self.mask = pipe, to, Masked(forms)
         self.failed = 0  # the error number of a stdout that does not take it
 
     def pass_on(self, piece: bytes) -> bool:
@@ -177,6 +195,7 @@ class Supervisor:
     def __init__(self, place: Place, request: Request, tell: Callable[[str], None], *, detached: bool) -> None:
         self.place, self.request, self.tell, self.detached = place, request, tell, detached
         self.recorder = Recorder(place, request.uid)
+        self._forms = _forms(request.secrets)
         self.log = LogWriter(place, request.uid)
         self.cgroup = tree.Cgroup(request.uid) if detached else None
         self._selector = selectors.DefaultSelector()
@@ -224,7 +243,7 @@ class Supervisor:
         self.tell(f"start {child.pid}")
         for number, pipe in ((1, out), (2, err)):
             os.set_blocking(pipe, False)
-            output = Output(pipe, None if alone else number, request.secrets)
+            output = Output(pipe, None if alone else number, self._forms)
             self._selector.register(pipe, selectors.EVENT_READ, output)
         self._loop()
         self.log.close()
@@ -344,7 +363,7 @@ class Supervisor:
         def hidden(value: Any) -> Any:
             if not isinstance(value, str):
                 return value
-            return Masked(self.request.secrets)(value.encode("utf-8", "surrogateescape"), last=True).decode("utf-8", "surrogateescape")
+            return Masked(self._forms)(value.encode("utf-8", "surrogateescape"), last=True).decode("utf-8", "surrogateescape")
 
         return [hidden(value) for value in values]
 

@@ -67,12 +67,17 @@ def env(ini: bool, as_json: bool) -> None:
 
 def _secrets_of(pairs: tuple[str, ...], option: str) -> dict[str, str]:
     """NAME=FILE, each with what the file holds."""
+    from leadline.book.ansible.plugin.leadline_book import SHORTEST_SECRET
+
     out = {}
     for pair in pairs:
         name, equals, path = pair.partition("=")
         if not equals:
             raise LeadlineError("usage", f"{option} takes NAME=FILE", where=pair)
         out[name] = _text_of(path)
+        if option == "--secret" and len(out[name]) < SHORTEST_SECRET:
+            detail = "It could not be hidden in the output."
+            raise LeadlineError("usage", f"the secret is shorter than {SHORTEST_SECRET} characters", detail=detail, where=pair)
     return out
 
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 INPUTS = "LEADLINE_INPUTS"  # in the environment of a run: a JSON file of its inputs, for its user alone
 CHECKOUT = (sys.executable, "-m", "leadline.book.checkout")
-SHORTEST_HIDDEN = 4  # a shorter secret in the output is not hidden: too much else would be
 
 
 def folder_of(place: Place, uid: str) -> Path:
@@ -55,7 +54,7 @@ def start(
         with_key = ["--key", *key_file] if key_file else []
         request.shown = request.shown or request.argv
         request.argv = [*CHECKOUT, *with_key, repository["url"], repository["ref"], *request.argv]
-        request.remove = [*request.remove, *key_file]
+        request.remove, request.secrets = [*request.remove, *key_file], [*request.secrets, *([key] if key else [])]
     request.cwd = str(work)
     request.env = {**request.env, VARIABLE: place.variable}
     try:
@@ -90,9 +89,8 @@ def _request(uid: str, kind: str, argv: list[str], name: str, values: dict[str, 
     from leadline.book.supervisor import Request
 
     inputs = str(_write_private(uid, "inputs.json", json.dumps(values | secrets, ensure_ascii=False)))
-    hidden = [secret for secret in secrets.values() if len(secret) >= SHORTEST_HIDDEN]
     environment = {INPUTS: inputs, "PYTHONUNBUFFERED": "1"}
-    return Request(argv, uid, kind, name, inputs=values, env=environment, secrets=hidden, remove=[inputs])
+    return Request(argv, uid, kind, name, inputs=values, env=environment, secrets=list(secrets.values()), remove=[inputs])
 
 
 def _of_ansible(uid: str, spec: Mapping[str, Any], name: str, values: dict[str, Any], secrets: dict[str, str]) -> Request:

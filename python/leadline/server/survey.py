@@ -9,6 +9,7 @@ from typing import Any
 
 from leadline.errors import LeadlineError
 from leadline.server.operation import Input
+from leadline.server.vault import check_length
 
 KINDS = {"str": "text", "int": "int", "bool": "bool", "enum": "enum", "secret": "secret"}
 NAME = r"[a-z][a-z0-9_]{0,39}"
@@ -73,6 +74,8 @@ def answers(survey: Mapping[str, Input], given: Mapping[str, Any]) -> dict[str, 
     for name, question in survey.items():
         value = given.get(name)
         out[name] = question.default if value is None and question.default is not None else question.read(value)
+        if question.kind == "secret" and out[name] is not None:
+            check_length(out[name], name)
     return out
 
 

@@ -94,9 +94,21 @@ def _list(call: Call, inputs: dict[str, Any]) -> Any:
     }
 
 
+def check_length(value: str, where: str) -> None:
+    """What is very short is in many texts, and cannot be hidden in outputs. Raises LeadlineError."""
+    from leadline.book.ansible.plugin.leadline_book import SHORTEST_SECRET
+
+    if len(value) < SHORTEST_SECRET:
+        raise LeadlineError(
+            "usage", f"the secret is shorter than {SHORTEST_SECRET} characters", detail="It could not be hidden in the output of runs.",
+            hint="use a longer one", where=where,
+        )  # fmt: skip
+
+
 def _set(call: Call, inputs: dict[str, Any]) -> Any:
     project, name = inputs["project"], inputs["secret"]
     call.object = f"{project}/{name}"
+    check_length(inputs["value"], "value")
     key_id, nonce, ciphertext = lock(call.place, inputs["value"], f"{project}/{name}")
     call.execute("delete from secret where project = ? and name = ?", project, name)
     call.execute("insert into secret values (?, ?, ?, ?, ?, ?, ?)", project, name, key_id, nonce, ciphertext, call.now, call.caller.name)

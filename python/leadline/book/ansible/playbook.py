@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leadline.book.ansible.installed import PLUGIN_PATHS, install
-from leadline.book.ansible.plugin.leadline_book import Hider
 from leadline.errors import LeadlineError
 from leadline.host import proc
 
@@ -96,7 +95,7 @@ class Playbook:
 
 @dataclass(frozen=True)
 class Prepared:
-    """Ready to be started. environment: what to add to one's own. secrets: texts that must not be in the log, in all their forms.
+    """Ready to be started. environment: what to add to one's own. secrets: what must not be in the log, in whatever form.
 
     The files stay while we live, and while a run that was asked for by `request` does; then any later `prepare` removes them.
     """
@@ -146,14 +145,11 @@ def prepare(playbook: Playbook, *, uid: str = "") -> Prepared:
                 argv += ["-e", f"@{_write(folder / f'{name}.yml', variables_text(values, trusted=name == 'variables'))}"]
         argv += [*playbook.more, "--", playbook.path]
         known = playbook.known_secrets()
-        hider = Hider()
-        for secret in known:
-            hider.learn(secret)
         environment = {
             PLUGIN_PATHS: with_plugin(os.environ, plugin), "PYTHONUNBUFFERED": "1",
             SECRETS: str(_write(folder / "known.json", json.dumps(known))), JOIN: uid,
         }  # fmt: skip
-        return Prepared(argv, {name: value for name, value in environment.items() if value}, hider.forms, folder, uid)
+        return Prepared(argv, {name: value for name, value in environment.items() if value}, known, folder, uid)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise

@@ -14,20 +14,22 @@ import atexit
 import base64
 import functools
 import hashlib
+import html
 import json
 import os
 import pwd
 import re
+import shlex
 import sys
 import time
 import urllib.parse
 from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-try:
+if "ansible" in sys.modules:
     from ansible.plugins.callback import CallbackBase  # type: ignore[import-not-found]
-except ImportError:  # leadline itself uses what takes secrets out of texts
+else:  # leadline itself uses what takes secrets out of texts
     CallbackBase = object
 
 FORMAT = 1
@@ -50,11 +52,28 @@ ARGUMENTS = ("check", "diff", "subset", "tags", "skip_tags", "inventory", "forks
 LABELLED = {"check": "check", "subset": "limit", "tags": "tags", "skip_tags": "skip_tags"}
 
 # Names whose values are secret, wherever they appear; `update_password: always` is none of them.
-_WORDS = "password|passwd|passphrase|pwd|secret|token|api_?key|private_key|secret_key|access_key"
+_WORDS = r"password|passwd|passphrase|pwd|secret|token|api[_\-]?key|private[_\-]key|secret[_\-]key|access[_\-]key"
 _SECRET_NAME = re.compile(rf"(?:^|[_\-.])(?:pass|{_WORDS})$", re.IGNORECASE)
-_NOT_SECRET = re.compile(r"^(?:update|ask|use|no|generate)_", re.IGNORECASE)
-_MAY_HAVE_ONE = re.compile(r"pass|pwd|secret|token|_?key\"", re.IGNORECASE)
-_PLAIN_VALUES = frozenset(("true", "false", "none", "null", "always", "never", "present", "absent", "on_create", "default", "password"))
+_NOT_SECRET = re.compile(
+    r"^(?:update|ask|use|no|generate)_|(?:^|[_\-.])(?:max|min|num|count|total|requires?|required|has|is|enable|disable|allow|needs?)"
+    rf"[_\-](?:pass|{_WORDS})$", re.IGNORECASE,
+)  # fmt: skip
+_FOLDERS = frozenset(("PWD", "OLDPWD"))  # of every shell
+_MAY_HAVE_ONE = re.compile(r"pass|pwd|secret|token|[_\-]?key\"", re.IGNORECASE)
+_PLAIN_VALUES = frozenset((
+    "true", "false", "none", "null", "always", "never", "present", "absent", "on_create", "default", "password", "passwd", "secret",
+    "required", "optional", "enabled", "disabled", "prompt", "ignore", "unknown", "undefined", "unlimited", "unchanged", "bearer",
+    "value_specified_in_no_log_parameter",
+))  # fmt: skip
+# What a name alone does not make a secret: numbers, sizes, dates and addresses, and paths.
+_NUMBER = re.compile(r"[\d\s.,:+\-_/%TZ]{1,100}|\d[\d.,]{0,30}\s?[A-Za-z]{1,3}")
+_PATH = re.compile(
+    r"(?:/|~\w{0,40}(?:/|$)|\.{1,2}/|[A-Za-z]:[\\/]|\\\\)[^\n]{0,4096}|[\w.\-]{1,100}(?:/[\w.\-]{1,100}){1,30}\.[A-Za-z]\w{0,5}"
+)
+_KEY_IN_PATH = re.compile(  # what base64 has between two slashes
+    r"(?=[^/]{0,100}[a-z])(?=[^/]{0,100}[A-Z])(?=[^/]{0,100}\d)[^/.\s]{16,}|\+|=$"
+)
+SHORTEST_WORD = 6  # letters alone: `root` and `admin` are in every path
 # Every part is bounded: texts are long, and may be one word.
 _ASSIGNED = re.compile(
     rf"((?:^|[\s,{{\"'_\-.])(?:\w{{1,100}}[_\-.])?(?:{_WORDS})[\"']?\s{{0,10}}[:=]\s{{0,10}})"
@@ -79,18 +98,16 @@ class Hider:
         self._known: set[str] = set()
 
     def learn(self, value: Any) -> None:
-        """A secret: whatever holds it from now on, as it is, quoted or in base64, is stored without."""
+        """A secret: whatever holds it from now on, in any of its forms, is stored without."""
         text = str(value)
-        if text in self._known:
-            return
-        self._known.add(text)
-        if len(text) < SHORTEST_SECRET or "{{" in text or text.lower() in _PLAIN_VALUES or text == HIDDEN:
-            return
-        lines = [line for line in text.splitlines() if len(line) >= 16] if "\n" in text else []
-        raw = text.encode("utf-8", "surrogateescape")
-        forms = {text, text.strip(), urllib.parse.quote(text, safe=""), base64.b64encode(raw).decode(), *lines}
-        forms |= {json.dumps(form, ensure_ascii=plain)[1:-1] for form in (text, *lines) for plain in (True, False)}
-        self.forms = sorted({*self.forms, *(f for f in forms if len(f) >= SHORTEST_SECRET)}, key=len, reverse=True)
+        if text not in self._known:
+            self._known.add(text)
+            self.forms = sorted({*self.forms, *forms_of(text)}, key=len, reverse=True)
+
+    def learn_named(self, value: Any) -> None:
+        """What only its name calls a secret, if it may be one."""
+        if may_be_secret(str(value)):
+            self.learn(value)
 
     def learn_from(self, variables: Any, depth: int = 0) -> None:
         """Values of names that say secret, and values that were in a vault."""
@@ -99,19 +116,23 @@ class Hider:
         for name, value in list(variables.items()):
             if name in REPEATED and depth == 0:
                 continue
-            if is_vaulted(value) or (is_secret_name(name) and isinstance(value, (str, int)) and not isinstance(value, bool)):
+            if is_vaulted(value):
                 self.learn(value)
+            elif is_secret_name(name) and isinstance(value, str):
+                self.learn_named(value)
             elif isinstance(value, dict):
                 self.learn_from(value, depth + 1)
             elif isinstance(value, (list, tuple)):
                 for one in value[:100]:
-                    if is_vaulted(one) or is_secret_name(name):
+                    if is_vaulted(one):
                         self.learn(one)
+                    elif is_secret_name(name) and isinstance(one, str):
+                        self.learn_named(one)
                     else:
                         self.learn_from(one, depth + 1)
 
     def learn_all(self, held: Any, but: Collection[str] = (), depth: int = 0) -> None:
-        """Every text and number of a file that was in a vault as a whole. but: names of hosts, which must stay readable."""
+        """Every text and number of a file that was in a vault as a whole, but for paths. but: names of hosts, which must stay readable."""
         if isinstance(held, dict) and depth < 20:
             for one in list(held.values()):
                 self.learn_all(one, but, depth + 1)
@@ -119,13 +140,12 @@ class Hider:
             for one in held:
                 self.learn_all(one, but, depth + 1)
         elif isinstance(held, (str, int)) and not isinstance(held, bool) and str(held) not in but and len(str(held)) >= SHORTEST_IN_VAULT:
-            self.learn(held)
+            text = str(held)
+            if text.lower() not in _PLAIN_VALUES and "{{" not in text and not is_path(text):
+                self.learn(held)
 
     def text(self, text: str) -> str:
-        for form in self.forms:
-            if form in text:
-                text = text.replace(form, HIDDEN)
-        return text
+        return without(text, self.forms, HIDDEN)
 
     def file(self, text: str) -> str:
         """A file: also what stands behind a name that says secret, and what tasks with no_log do."""
@@ -147,6 +167,7 @@ class Hider:
             out = {}
             for name, held in value.items():
                 hide = is_secret_name(name) and isinstance(held, (str, int)) and not isinstance(held, bool) and held != ""
+                hide = hide and not (_is_folder_name(name) and isinstance(held, str) and is_path(held))
                 out[self.text(name) if isinstance(name, str) else name] = HIDDEN if hide else self.clean(held, depth + 1)
             return out
         if isinstance(value, (list, tuple)):
@@ -163,14 +184,134 @@ def without_passwords(text: str) -> str:
 
 
 def is_secret_name(name: Any) -> bool:
-    return isinstance(name, str) and _SECRET_NAME.search(name) is not None and _NOT_SECRET.match(name) is None
+    if not isinstance(name, str) or name in _FOLDERS or _SECRET_NAME.search(name) is None:
+        return False
+    return _NOT_SECRET.search(name) is None
+
+
+def _is_folder_name(name: Any) -> bool:
+    """pwd may be a password, and a working directory."""
+    return isinstance(name, str) and name[-3:].lower() == "pwd"
+
+
+def may_be_secret(text: str) -> bool:
+    """Of the value of a name that says secret. What is short, a number or a path is in many other texts too, and would spoil them."""
+    text = text.strip()
+    if len(text) < (SHORTEST_WORD if text.isalpha() else SHORTEST_SECRET) or "{{" in text or text.lower() in _PLAIN_VALUES:
+        return False
+    return len(set(text)) > 1 and _NUMBER.fullmatch(text) is None and not is_path(text)
+
+
+def is_path(text: str) -> bool:
+    return _PATH.fullmatch(text) is not None and _KEY_IN_PATH.search(text) is None
+
+
+def forms_of(secret: str) -> set[str]:
+    """Texts in which a secret is found: as it is, its lines, and as other programs write it. None of them is very short."""
+    if len(secret) < SHORTEST_SECRET or secret == HIDDEN:
+        return set()
+    out, texts = set[str](), {secret, secret.strip(), secret.replace("\r\n", "\n")}
+    if "\n" in secret.strip():
+        lines = {line.strip() for line in secret.splitlines()}
+        lines = {line for line in lines if len(line) >= (16 if " " in line else 8) and not line.startswith("-----")}
+        out |= {form for line in lines for form in (line, line.replace("/", "\\/"), json.dumps(line)[1:-1], *_in_urls(line, ("", "/")))}
+    if secret.lstrip().startswith("{"):
+        out |= {form for value in _values_in(secret) for form in forms_of(value)}
+    out |= {form for text in texts for form in (text, *_quoted(text), *_encoded(text))}
+    return {form for form in out if len(form) >= SHORTEST_SECRET}
+
+
+def _values_in(secret: str) -> set[str]:
+    """Secrets in a file of credentials that is JSON."""
+    hider = Hider()
+    try:
+        hider.learn_from(json.loads(secret))
+    except (ValueError, RecursionError):
+        return set()
+    return hider._known
+
+
+def _in_urls(text: str, kept: Iterable[str]) -> Iterator[str]:
+    """kept: signs that stay as they are."""
+    for safe in kept:
+        for quote in (urllib.parse.quote, urllib.parse.quote_plus):
+            quoted = quote(text, safe, errors="surrogateescape")
+            yield from (quoted, re.sub("%..", lambda found: found[0].lower(), quoted))
+
+
+def _quoted(text: str) -> Iterator[str]:
+    """As it stands in URLs, JSON (also in JSON within JSON), YAML, HTML, SQL and shells."""
+    yield from _in_urls(text, ("", "/", "!'()*", "!'()*;/?:@&=+$,#"))
+    for plain in (True, False):
+        once = json.dumps(text, ensure_ascii=plain)[1:-1]
+        yield from (once, json.dumps(once, ensure_ascii=plain)[1:-1], once.replace("/", "\\/"))
+        for escaped in ("<>&", "<>&'"):
+            yield "".join(f"\\u{ord(sign):04x}" if sign in escaped else sign for sign in once)
+    yield from (repr(text)[1:-1], html.escape(text), html.escape(text).replace("&#x27;", "&#39;").replace("&quot;", "&#34;"))
+    yield from (text.replace("'", "''"), shlex.quote(text)[1:-1], text.replace("'", "'\\''"), re.sub(r"([\\\"$`!])", r"\\\1", text))
+    yield re.sub(r"([\\\"$`])", r"\\\1", text)
+    yield re.sub(r"([^\w@%+=:,./\-])", r"\\\1", text)  # printf %q
+    yield re.sub(r"([^\w@%+=:./\-])", r"\\\1", text)
+
+
+def _encoded(text: str) -> Iterator[str]:
+    """In base64, also after something else such as `user:`, and in hexadecimal digits."""
+    raw = text.encode("utf-8", "surrogateescape")
+    for body in (raw, text.encode("utf-16-le", "surrogatepass")):
+        yield from _both_alphabets(base64.b64encode(body).decode())
+        for before in range(3):
+            coded = base64.b64encode(bytes(before) + body).decode()
+            yield from _both_alphabets(coded[(0, 2, 3)[before] : (before + len(body)) * 8 // 6])  # what bytes around it do not change
+    for width in (64, 76):  # of one that begins a text, broken into lines
+        lines = [coded[at : at + width] for coded in [base64.b64encode(raw).decode().rstrip("=")] for at in range(0, len(coded), width)]
+        yield from (line for line in lines if len(line) >= 8)
+    for digits in (raw.hex(), raw.hex(" "), raw.hex(":"), raw.hex(" ", -2), "".join(f"\\x{byte:02x}" for byte in raw)):
+        yield from (digits, digits.upper())
+
+
+def _both_alphabets(coded: str) -> Iterator[str]:
+    """As it is and as in URLs, with and without what fills it up."""
+    for form in (coded, coded.replace("+", "-").replace("/", "_")):
+        yield from (form, form.rstrip("="))
+
+
+Text = TypeVar("Text", str, bytes)
+
+
+def without(text: Text, forms: Iterable[Text], hidden: Text) -> Text:
+    """Each place where one of the forms is, replaced once; forms that overlap are one place."""
+    out, end = text[:0], 0
+    for start, until in places(text, forms):
+        out += text[end:start] + hidden
+        end = until
+    return out + text[end:] if end else text
+
+
+def places(text: Text, forms: Iterable[Text]) -> list[tuple[int, int]]:
+    """Where the forms are, from and to, in order and without overlaps."""
+    found = []
+    for form in forms:
+        at = text.find(form)
+        while at >= 0:
+            found.append((at, at + len(form)))
+            at = text.find(form, at + len(form))
+    out: list[tuple[int, int]] = []
+    for start, until in sorted(found):
+        if out and start < out[-1][1]:
+            out[-1] = (out[-1][0], max(until, out[-1][1]))
+        else:
+            out.append((start, until))
+    return out
 
 
 def _hide_value(found: re.Match[str]) -> str:
     value = found[2]
     quote = value[0] if value[:1] in "\"'" else ""
     inner = value.strip("\"'")
-    if "{{" in value or not inner or inner.lower() in _PLAIN_VALUES or found[1].strip().lower().startswith("update_"):
+    name = found[1].strip(" \t\r\n,{\"'-:=.")
+    if "{{" in value or not inner or inner.lower() in _PLAIN_VALUES or not is_secret_name(name):
+        return found[0]
+    if _is_folder_name(name) and is_path(inner):
         return found[0]
     return f"{found[1]}{quote}{HIDDEN}{quote}"
 
@@ -634,10 +775,9 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
                 body["ignored"] = ignored
         self._delegation(body, content, task)
         if isinstance(facts := content.get("ansible_facts"), dict):
+            self._hide.learn_from(facts)  # of set_fact, include_vars, and environments of hosts
             if task.action in SETUP:
                 content["ansible_facts"] = {name: value for name, value in facts.items() if name not in IGNORED_FACTS}
-            else:
-                self._hide.learn_from(facts)  # set_fact, include_vars
         body["content"] = {name: value for name, value in content.items() if not name.startswith("_ansible_")}
         line = self._hide.line(body)
         if len(line) > LONGEST_EVENT - 4096 or len(line.encode("utf-8", "backslashreplace")) > LONGEST_EVENT - 4096:
