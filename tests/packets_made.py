@@ -36,10 +36,12 @@ def answer(rows: int = 1, ready: bytes = READY) -> bytes:
 
 
 class Packets:
-    """A pcap file of Ethernet frames."""
+    """A pcap file of Ethernet frames. snaplen: bytes of each that are captured. copied_ns: each packet is seen again so much later."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.snaplen = 262144
+        self.copied_ns: int | None = None
         self._rows: list[tuple[int, bytes]] = []
         self._ports = 40_000
 
@@ -53,9 +55,11 @@ class Packets:
 
     def write(self) -> str:
         with self.path.open("wb") as out:
-            out.write(struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 262144, 1))
-            for ts, frame in sorted(self._rows, key=lambda row: row[0]):
-                out.write(struct.pack("<IIII", ts // 10**9, ts % 10**9, len(frame), len(frame)) + frame)
+            out.write(struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, self.snaplen, 1))
+            later = [] if self.copied_ns is None else [(ts + self.copied_ns, frame) for ts, frame in self._rows]
+            for ts, frame in sorted(self._rows + later, key=lambda row: row[0]):
+                captured = frame[: self.snaplen]
+                out.write(struct.pack("<IIII", ts // 10**9, ts % 10**9, len(captured), len(frame)) + captured)
         return str(self.path)
 
 
@@ -67,13 +71,15 @@ class Line:
         self.step_ns = MS // 20
         self.client_net = (10, 0, 0)
         self.seqs = [1000, 5000]
+        self.number = 0
 
     def raw(self, from_client: bool, flags: int, data: bytes = b"", seq: int | None = None) -> None:
         me = 0 if from_client else 1
         ends = [(self.client_end, self.client_net), (self.server_end, (10, 0, 0))]
         ((src, sport), src_net), ((dst, dport), dst_net) = ends if from_client else ends[::-1]
         tcp = struct.pack("!HHIIBBHHH", sport, dport, self.seqs[me] if seq is None else seq, self.seqs[1 - me], 0x50, flags, 512, 0, 0)
-        head = struct.pack("!BBHHHBBHBBBBBBBB", 0x45, 0, 40 + len(data), 0, 0x4000, 64, 6, 0, *src_net, src, *dst_net, dst)
+        self.number += 1  # each packet has its own, as those of Linux
+        head = struct.pack("!BBHHHBBHBBBBBBBB", 0x45, 0, 40 + len(data), self.number, 0x4000, 64, 6, 0, *src_net, src, *dst_net, dst)
         self.packets.add(self.ts, b"\2" * 12 + b"\x08\0" + head + tcp + data)
         self.ts += self.step_ns
 

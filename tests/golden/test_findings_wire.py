@@ -13,7 +13,7 @@ from leadline.capture.reader import open_capture
 from leadline.cli import run
 from leadline.findings import Evaluation, Finding, evaluate
 from leadline.net.packets import read_into
-from packets_made import ACK, IN_TRANSACTION, MS, OK, READY, SSL_REQUEST, Packets, answer, message, query, startup
+from packets_made import ACK, FIN, IN_TRANSACTION, MS, OK, READY, SSL_REQUEST, SYN, Packets, answer, message, query, startup
 
 
 @pytest.fixture
@@ -263,6 +263,58 @@ def test_requests_that_are_lost_and_sent_again(made: Packets) -> None:
     assert (found.id, found.severity, found.subject) == ("WIRE-RETRANSMITS", "medium", "client 10.0.0.1 of 10.0.0.2:5432")
     assert found.samples == 25 and found.cost_s == pytest.approx(25 * 0.200, rel=0.01)
     assert "25 segments of the client and 0 of the server, 3.0 % of all" in found.statement  # of 2 * 400 + 2 + 25
+
+
+def test_answers_that_are_lost_behind_the_capture_cost_what_they_waited(made: Packets) -> None:
+    """At the server's side: a round trip looks short, and the time is lost before the next request."""
+    line = made.line().login()
+    for number in range(400):
+        line.ask()
+        if number < 25:
+            line.wait(300).again(answer())
+        line.raw(True, ACK)
+    found = only(made)
+    assert (found.id, found.samples) == ("WIRE-RETRANSMITS", 25)
+    assert found.cost_s == pytest.approx(25 * 0.3001, rel=0.001)
+    assert "that data waited 7.5 s" in found.statement
+
+
+def test_a_wait_is_never_longer_than_the_connections_lived(made: Packets) -> None:
+    """Both ends send everything three times, on three connections at a time."""
+    for connection in range(3):
+        line = made.line(at_ms=connection).login()
+        for _ in range(40):
+            line.client(query())
+            for _ in range(2):
+                line.wait(30).again(query(), from_client=True)
+            line.server(answer())
+            for _ in range(2):
+                line.wait(30).again(answer())
+    [found] = evaluated(made).findings
+    waited_ms, lived_ms = 40 * (60 + 3 * 0.05 + 60 + 3 * 0.05), 40 * (120 + 6 * 0.05) + 5 * 0.05
+    assert found.cost_s is not None and waited_ms - 1 <= found.cost_s * 1000 / 3 <= lived_ms
+
+
+def test_connections_that_are_closed_twice_and_hosts_that_do_not_answer_lose_no_data(made: Packets) -> None:
+    for number in range(30):
+        line = made.line(at_ms=number).login().ask()
+        for _ in range(2):
+            line.raw(True, FIN | ACK)
+            line.wait(300)
+        line = made.line(server=77, at_ms=number)
+        for _ in range(3):
+            line.raw(True, SYN)
+            line.wait(1000)
+    assert "WIRE-RETRANSMITS" in evaluated(made).clean
+
+
+def test_packets_that_were_captured_twice_are_no_loss(made: Packets) -> None:
+    transactions(made, statements=1, way_ms=0.2)
+    once = evaluated(made)
+    made.copied_ns, made.path = 60_000, made.path.with_name("twice.pcap")
+    twice = evaluated(made)
+    assert [(f.id, f.statement) for f in twice.findings] == [(f.id, f.statement) for f in once.findings]
+    assert "WIRE-RETRANSMITS" in twice.clean
 
 
 @pytest.mark.parametrize(("asks", "lost"), [(400, 19), (2600, 25)])

@@ -93,6 +93,44 @@ def test_a_budget_of_one_of_two_servers(made: Packets, tmp_path: Path) -> None:
     assert [(each.connections, each.transactions) for each in found] == [(2, 60), (1, 40), (1, 20)]
 
 
+def test_packets_that_were_captured_twice_count_once_and_are_said(made: Packets, capsys: pytest.CaptureFixture[str]) -> None:
+    transactions(made)
+    path = made.write()
+    once = json.loads(shown(capsys, "packets", "--pcap", path, "--json"))
+    made.copied_ns = 40_000
+    twice = json.loads(shown(capsys, "packets", "--pcap", made.write(), "--json"))
+    assert twice["counts"]["copies"] == once["counts"]["packets"] == twice["counts"]["packets"] // 2
+    assert (twice["sizes"], twice["answer"]) == (once["sizes"], once["answer"])
+    [a], [b] = once["connections"], twice["connections"]
+    assert b["client_copies"] == a["client_packets"] and b["server_copies"] == a["server_packets"]
+    assert {n: v for n, v in a.items() if "copies" not in n} == {n: v for n, v in b.items() if "copies" not in n}
+    assert f"{once['counts']['packets']} copies of packets that another interface had" in shown(capsys, "packets", "--pcap", path)
+
+
+def test_no_round_trips_of_a_transaction_from_messages_that_were_cut(
+    made: Packets, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Answers of 160 bytes and more hide in their end that the server is ready."""
+    transactions(made)
+    long = made.line().login("report")
+    for _ in range(40):
+        long.ask(rows=6)
+    directory, _ = packets.read_into(made.write(), [], out=tmp_path / "whole")
+    made.snaplen = 160
+    path = made.write()
+    cut, seen = packets.read_into(path, [], out=tmp_path / "cut")
+    assert (seen["counts"]["cut_messages"], seen["counts"]["uncounted"]) == (40, 1)
+    with closing(open_capture(directory)) as whole, closing(open_capture(cut)) as capture:
+        assert [c["transactions"] for c in whole.rows("from wire_connection order by connection_id")] == [40, 40]
+        rows = capture.rows("from wire_connection order by connection_id")
+        assert [(c["transactions"], c["rows"], c["cut_messages"]) for c in rows] == [(40, 0, 0), (None, None, 40)]
+        found = budget.budget(capture, [])
+        assert (found.trips_each.value, found.transactions, found.unread_connections) == (4.0, 40, 1)
+    text = shown(capsys, "packets", "--pcap", path)
+    assert "40 messages lost in 40 segments that were not captured whole" in text
+    assert "1 connection lost too many messages: their transactions are not counted" in text
+
+
 def test_a_budget_without_round_trips_or_without_their_time_says_so(made: Packets, tmp_path: Path) -> None:
     made.line().handshake()
     directory, _ = packets.read_into(made.write(), [], out=tmp_path / "c")

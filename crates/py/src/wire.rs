@@ -76,7 +76,13 @@ fn summary<'py>(py: Python<'py>, seen: &Analyser) -> PyResult<Bound<'py, PyDict>
     counts.set_item("fragments", c.fragments)?;
     counts.set_item("cut_headers", c.cut_headers)?;
     counts.set_item("bad_headers", c.bad_headers)?;
+    counts.set_item("unknown_link", c.unknown_link)?;
+    counts.set_item("copies", c.copies)?;
+    counts.set_item("translated", c.translated)?;
     counts.set_item("connections", c.connections)?;
+    counts.set_item("cut_segments", c.cut_segments)?;
+    counts.set_item("cut_messages", c.cut_messages)?;
+    counts.set_item("uncounted", c.uncounted)?;
     counts.set_item("evicted", c.evicted)?;
     counts.set_item("not_listed", c.not_listed)?;
     out.set_item("counts", counts)?;
@@ -203,6 +209,7 @@ impl Sniffer {
         loss.set_item("packets", counts.packets)?;
         loss.set_item("packets_lost", live.lost)?;
         loss.set_item("packets_unreadable", live.unreadable)?;
+        loss.set_item("packets_copied", counts.copies)?;
         loss.set_item("fragments", counts.fragments)?;
         loss.set_item("connections_given_up", counts.evicted)?;
         out.set_item("loss", loss)?;

@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 
 use crate::connection::{Connection, Known};
+use crate::copies::{Copies, Is, Known as Before};
+use crate::headers::content;
 use crate::histogram::Histogram;
 use crate::packet::{flag, Content, End, Packet, Segment};
 use crate::sizes::Sizes;
@@ -41,7 +43,17 @@ pub struct Counts {
     pub fragments: u64,
     pub cut_headers: u64,
     pub bad_headers: u64,
+    /// Packets of a link type that is not read.
+    pub unknown_link: u64,
+    /// Packets that were seen before, at another interface; of these, those that had other addresses there.
+    pub copies: u64,
+    pub translated: u64,
     pub connections: u64,
+    /// Segments that were not captured whole, and places where messages were lost by that.
+    pub cut_segments: u64,
+    pub cut_messages: u64,
+    /// Connections whose transactions are not told: too many of their messages were lost.
+    pub uncounted: u64,
     /// Connections given up because there were too many.
     pub evicted: u64,
     /// Connections that are counted but have no row.
@@ -61,6 +73,7 @@ pub struct Interval {
 pub struct Analyser {
     options: Options,
     connections: HashMap<(End, End), Connection>,
+    copies: Copies,
     /// Connections by the port of an end that may be the server.
     ports_seen: HashMap<u16, u32>,
     interval: Option<Interval>,
@@ -93,6 +106,7 @@ impl Analyser {
         Analyser {
             options: Options { interval_ns: options.interval_ns.max(1), ..options },
             connections: HashMap::new(),
+            copies: Copies::default(),
             ports_seen: HashMap::new(),
             interval: None,
             swept: i64::MIN,
@@ -120,7 +134,7 @@ impl Analyser {
         self.counts.packets += 1;
         self.counts.wire_bytes += u64::from(wire);
         self.span = Some(self.span.map_or((ts, ts), |(from, to)| (from.min(ts), to.max(ts))));
-        match packet.content() {
+        match content(packet) {
             Content::Tcp(segment) => self.tcp(ts, wire, &segment),
             Content::Fragment => {
                 self.counts.fragments += 1;
@@ -146,8 +160,11 @@ impl Analyser {
             self.counts.other_ports += 1;
             return;
         }
-        self.counts.tcp_packets += 1;
         let key = if s.from <= s.to { (s.from, s.to) } else { (s.to, s.from) };
+        if self.is_copy(ts, s, &key) {
+            return;
+        }
+        self.counts.tcp_packets += 1;
         if self.connections.len() >= MOST_CONNECTIONS && !self.connections.contains_key(&key) {
             self.evict(ts);
         }
@@ -161,6 +178,7 @@ impl Analyser {
             let (client, server, known) = self.ends(s);
             let from_start = s.flags & flag::SYN != 0;
             self.connections.insert(key, Connection::new(self.next_id, client, server, known, ts, from_start));
+            self.copies.belongs_to(s, self.next_id);
             self.next_id += 1;
             self.counts.connections += 1;
         }
@@ -176,6 +194,26 @@ impl Analyser {
             }
         });
         self.size(ts, if side == Side::Client { 0 } else { 1 }, wire, s.payload_len);
+    }
+
+    /// Whether the packet was seen before, at another place of its way. It is counted then, and no more.
+    fn is_copy(&mut self, ts: i64, s: &Segment<'_>, key: &(End, End)) -> bool {
+        let connection = self.connections.get_mut(key);
+        let side = connection.as_ref().map(|c| if c.client == s.from { Side::Client } else { Side::Server });
+        let before = match (&connection, side) {
+            (Some(connection), Some(side)) => connection.before(side),
+            _ => Before { connection: 0, others: 0, last_id: None },
+        };
+        let is = match (self.copies.look(ts, s, before), &connection, side) {
+            (Is::New, Some(connection), Some(side)) if connection.is_part(ts, s, side) => Is::Copy,
+            (is, ..) => is,
+        };
+        self.counts.copies += u64::from(is != Is::New);
+        self.counts.translated += u64::from(is == Is::Translated);
+        if let (Is::Copy, Some(connection), Some(side)) = (is, connection, side) {
+            connection.copied(side);
+        }
+        is != Is::New
     }
 
     /// Which end is the client.
@@ -273,6 +311,9 @@ impl Analyser {
     }
 
     fn close(&mut self, connection: Connection) {
+        self.counts.cut_segments += connection.streams.iter().map(|stream| stream.sent.cut).sum::<u64>();
+        self.counts.cut_messages += connection.cut_messages;
+        self.counts.uncounted += u64::from(connection.talk.is_read() && !connection.is_counted());
         if self.options.keep_rows || self.closed.len() < MOST_ROWS {
             self.closed.push(connection);
         } else {

@@ -1,14 +1,20 @@
 //! One TCP connection: its two streams, how it was made and ended, and the conversation over it.
 
+use crate::copies::{Known as Before, Parts};
 use crate::packet::{flag, End, Segment};
-use crate::stream::Stream;
+use crate::stream::{Brought, Piece, Stream};
 use crate::talk::trip::Trip;
 use crate::talk::{Side, Talk};
+use crate::waits::Waits;
 
 /// An acknowledgement that came later than this was delayed by a timer (TCP_DELACK_MIN is 40 ms), not by the way.
 const LATE_ACK_NS: i64 = 20_000_000;
 /// Data that follows such an acknowledgement within this time had waited for it.
 const AT_ONCE_NS: i64 = 5_000_000;
+/// A hole that is filled within this time, or within a round trip, was made by packets that changed places (as tshark has it).
+const CHANGED_PLACES_NS: i64 = 3_000_000;
+/// Of the transactions: if messages were lost in more places, what is counted in them is too little to be told.
+const MOST_LOST: f64 = 0.01;
 
 /// How it was told which end is the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,6 +94,14 @@ pub struct Connection {
     /// Who reset it.
     pub reset: Option<Side>,
     acks: [Acks; 2],
+    waits: Waits,
+    /// Of each end the identification of its last packet, and its last data.
+    last_ids: [Option<u16>; 2],
+    parts: [Parts; 2],
+    /// Packets of each end that were copies of others.
+    pub copies: [u64; 2],
+    /// Places where messages could not be read any more because segments were not captured whole.
+    pub cut_messages: u64,
     /// Sums.
     pub trips: Trips,
 }
@@ -118,6 +132,11 @@ impl Connection {
             fins: [false; 2],
             reset: None,
             acks: Default::default(),
+            waits: Waits::default(),
+            last_ids: [None; 2],
+            parts: Default::default(),
+            copies: [0; 2],
+            cut_messages: 0,
             trips: Trips::default(),
         }
     }
@@ -166,6 +185,37 @@ impl Connection {
         (self.acks[0].held + self.acks[1].held, self.acks[0].held_ns.saturating_add(self.acks[1].held_ns))
     }
 
+    /// Time for which data waited that was sent again, from its first sending to its acknowledgement.
+    pub fn again_ns(&self) -> i64 {
+        self.waits.ns
+    }
+
+    /// Whether what messages say was counted well enough: they can be read, and hardly any was lost.
+    pub fn is_counted(&self) -> bool {
+        let lost = self.talk.about.lost_places as f64;
+        self.talk.is_read() && lost <= MOST_LOST * self.trips.transactions.max(self.trips.answered) as f64
+    }
+
+    /// What tells whether the next packet of a side is a copy.
+    pub fn before(&self, side: Side) -> Before {
+        let others = self.streams[1 - place(side)].sent.packets;
+        Before { connection: self.id, others, last_id: self.last_ids[place(side)] }
+    }
+
+    /// Whether its data was seen before as a part of a larger segment, or in smaller ones, that a card or the kernel cut or joined.
+    pub fn is_part(&self, ts: i64, s: &Segment<'_>, side: Side) -> bool {
+        let end = s.seq.wrapping_add(s.payload_len);
+        let next = self.streams[place(side)].next();
+        s.payload_len > 0
+            && next.is_some_and(|next| next.wrapping_sub(end) as i32 >= 0)
+            && self.parts[place(side)].have(ts, s)
+    }
+
+    /// A copy of a packet that `side` sent.
+    pub fn copied(&mut self, side: Side) {
+        self.copies[place(side)] += 1;
+    }
+
     /// Takes a packet that `side` sent.
     pub fn take(&mut self, ts: i64, wire_len: u32, s: &Segment<'_>, side: Side, on: &mut impl FnMut(Trip)) {
         self.to = self.to.max(ts);
@@ -173,20 +223,37 @@ impl Connection {
         let (mine, other) = (place(side), 1 - place(side));
         let theirs = if side == Side::Client { Side::Server } else { Side::Client };
         let (talk, streams, trips) = (&mut self.talk, &mut self.streams, &mut self.trips);
+        let cut_messages = &mut self.cut_messages;
         let mut ended = |trip: Trip| {
             trips.add(&trip);
             on(trip);
         };
+        let mut heard = |side: Side, was_cut: bool, piece: Piece<'_>| {
+            let lost = talk.about.lost_places;
+            let has_unseen = piece.unseen > 0;
+            talk.take(side, piece, &mut ended);
+            if was_cut && has_unseen {
+                *cut_messages += talk.about.lost_places - lost;
+            }
+        };
         if s.flags & flag::ACK != 0 && s.flags & flag::RST == 0 {
-            streams[other].acknowledged(ts, s.ack, &mut |piece| talk.take(theirs, piece, &mut ended));
+            let was_cut = streams[other].sent.cut > 0;
+            streams[other].acknowledged(ts, s.ack, &mut |piece| heard(theirs, was_cut, piece));
+            self.waits.acknowledged(other, ts, s.ack);
         }
         let next = streams[mine].next();
-        let brought = streams[mine].take(ts, wire_len, s, &mut |piece| talk.take(side, piece, &mut ended));
+        let was_cut = streams[mine].sent.cut > 0 || s.payload.len() < s.payload_len as usize;
+        let brought = streams[mine].take(ts, wire_len, s, &mut |piece| heard(side, was_cut, piece));
         if brought.again {
-            talk.sent_again();
+            self.talk.sent_again();
         }
+        self.time_losses(ts, s, mine, brought);
         if let Some(ns) = self.time_acks(ts, s, mine, brought.again, next) {
             self.talk.held(ns);
+        }
+        self.last_ids[mine] = Some(s.id);
+        if s.payload_len > 0 && !brought.again {
+            self.parts[mine].remember(ts, s);
         }
         self.fins[mine] |= s.flags & flag::FIN != 0;
         if s.flags & flag::RST != 0 {
@@ -201,6 +268,27 @@ impl Connection {
             trips.add(&trip);
             on(trip);
         });
+        self.waits.finish();
+        self.parts = Default::default();
+    }
+
+    /// Since when data waits that was sent again, or whose first copy was lost in front of the place of the capture.
+    fn time_losses(&mut self, ts: i64, s: &Segment<'_>, mine: usize, brought: Brought) {
+        let is_syn = s.flags & flag::SYN != 0;
+        if s.flags & flag::RST != 0 || !is_syn && s.payload_len == 0 {
+            return;
+        }
+        let end = s.seq.wrapping_add(s.payload_len).wrapping_add(u32::from(is_syn));
+        if brought.again {
+            let has_answers = is_syn || self.streams[1 - mine].sent.packets > 0;
+            self.waits.sent_again(mine, ts, s.seq, end, has_answers);
+        } else if let Some(since) = brought.hole_since {
+            if ts.saturating_sub(since) > self.handshake_ns.unwrap_or(0).max(CHANGED_PLACES_NS) {
+                self.streams[mine].sent.late += 1;
+                self.waits.lost(mine, since, ts, end);
+            }
+        }
+        self.waits.sent(mine, ts, end);
     }
 
     fn handshake(&mut self, ts: i64, s: &Segment<'_>, side: Side) {

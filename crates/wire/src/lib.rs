@@ -1,6 +1,6 @@
 //! Packets: from files or from an interface to connections, round trips, and what database protocols say in them.
 //!
-//! [`file`] reads pcap and pcapng, [`live`] an AF_PACKET ring. [`packet`] reads the headers down to TCP, [`stream`] puts the data of a
+//! [`file`] reads pcap and pcapng, [`live`] an AF_PACKET ring. [`headers`] leads down to TCP, [`stream`] puts the data of a
 //! direction in order, [`talk`] finds round trips and reads messages, [`connection`] joins these, [`analyser`] keeps all connections and
 //! [`tables`] writes them.
 //!
@@ -8,7 +8,9 @@
 
 pub mod analyser;
 pub mod connection;
+mod copies;
 pub mod file;
+pub mod headers;
 pub mod histogram;
 pub mod live;
 pub mod packet;
@@ -17,6 +19,8 @@ pub mod sizes;
 pub mod stream;
 pub mod tables;
 pub mod talk;
+mod tunnel;
+mod waits;
 
 pub use analyser::{Analyser, Options};
 pub use read::read_file;

@@ -2,7 +2,8 @@
 //!
 //! Terms. A segment is `sent again` if all of its data was seen before. It is `out of order` if it fills a hole in front of data that was
 //! seen before: the packets changed places, or the first copy was lost in front of the place of the capture. A hole is a `gap` when the
-//! other end acknowledges data behind it: the packet was there, but the capture has it not. Keep-alives count as none of these.
+//! other end acknowledges data behind it: the packet was there, but the capture has it not. Keep-alives count as none of these, and
+//! neither does a FIN that is sent again alone: it is no data.
 
 use crate::packet::{flag, Segment};
 
@@ -22,6 +23,8 @@ pub struct Sent {
     pub segments: u64,
     pub retransmits: u64,
     pub out_of_order: u64,
+    /// Of these, segments that came later than packets change places: the first copy was lost in front of the place of the capture.
+    pub late: u64,
     pub keepalives: u64,
     /// Holes, and their bytes.
     pub gaps: u64,
@@ -33,13 +36,13 @@ pub struct Sent {
     pub mss: u16,
 }
 
-/// What a segment brought: whether data was sent again.
+/// What a segment brought.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Brought {
-    /// Data was sent again.
+    /// Data was sent again, or the SYN.
     pub again: bool,
-    /// It had data.
-    pub data: bool,
+    /// It filled a hole: since then what is behind the hole has waited.
+    pub hole_since: Option<i64>,
 }
 
 /// Bytes of the stream, in order: those that were captured, and how many follow that were not.
@@ -108,23 +111,23 @@ impl Stream {
             if length > 0 {
                 on(Piece { ts, bytes: s.payload, unseen });
             }
-            return Brought { again: false, data: length > 0 };
+            return Brought::default();
         };
         let at = from_to(next, seq);
         if s.flags & flag::SYN != 0 {
             let again = at <= 0;
             self.sent.retransmits += u64::from(again);
-            return Brought { again, data: false };
-        }
-        if length + marks == 0 {
-            return Brought::default();
+            return Brought { again, hole_since: None };
         }
         if at == -1 && length <= 1 && marks == 0 {
             self.sent.keepalives += 1;
             return Brought::default();
         }
+        if length + marks == 0 {
+            return Brought::default();
+        }
         if at < 0 {
-            self.sent.retransmits += 1;
+            self.sent.retransmits += u64::from(length > 0);
             let new = at + length + marks;
             if new > 0 {
                 // The first part was seen, the rest is new.
@@ -137,24 +140,25 @@ impl Stream {
                 }
                 self.drain(on);
             }
-            return Brought { again: true, data: length > 0 };
+            return Brought { again: length > 0, hole_since: None };
         }
         if at > 0 {
-            let known = self.ahead.iter().any(|a| a.seq == seq);
+            let known = length > 0 && self.ahead.iter().any(|a| a.seq == seq);
             if known {
                 self.sent.retransmits += 1;
             } else if length > 0 {
                 self.keep(ts, seq, s.payload, unseen, on);
             }
-            return Brought { again: known, data: length > 0 };
+            return Brought { again: known, hole_since: None };
         }
-        self.sent.out_of_order += u64::from(!self.ahead.is_empty());
+        let hole_since = self.ahead.iter().map(|ahead| ahead.ts).min().filter(|_| length > 0);
+        self.sent.out_of_order += u64::from(hole_since.is_some());
         self.next = Some(next.wrapping_add((length + marks) as u32));
         if length > 0 {
             on(Piece { ts, bytes: s.payload, unseen });
         }
         self.drain(on);
-        Brought { again: false, data: length > 0 }
+        Brought { again: false, hole_since }
     }
 
     /// The other end acknowledges everything before `ack`: what was not seen of it never comes.

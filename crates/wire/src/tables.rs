@@ -102,16 +102,18 @@ pub fn connection_row(c: &Connection) -> OwnedRow {
     row.text(about.auth.name()).maybe(about.let_in.map(i64::from)).truth(about.password_readable);
     row.text(&*about.user).text(&*about.database).text(&*about.application).text(&*about.sqlstate);
     row.maybe(c.handshake_ns).maybe(c.least_ack_ns()).maybe(c.connect_ns());
-    for sent in [up, down] {
-        row.int(sent.packets as i64).int(sent.wire_bytes as i64).int(sent.payload_bytes as i64);
-        row.int(sent.retransmits as i64).int(sent.out_of_order as i64).int(sent.keepalives as i64);
+    for (sent, copies) in [(up, c.copies[0]), (down, c.copies[1])] {
+        row.int(sent.packets as i64).int(copies as i64).int(sent.wire_bytes as i64).int(sent.payload_bytes as i64);
+        row.int(sent.segments as i64).int(sent.retransmits as i64).int(sent.out_of_order as i64);
+        row.int(sent.late as i64).int(sent.keepalives as i64);
         row.int(sent.gaps as i64).int(sent.gap_bytes as i64).int(sent.cut as i64).int(sent.zero_windows as i64);
         row.int(sent.mss);
     }
     let (held, held_ns) = c.held();
-    row.int(held as i64).int(held_ns).int(about.lost_places as i64).int(c.talk.unasked_bytes as i64);
+    row.int(c.again_ns()).int(held as i64).int(held_ns);
+    row.int(about.lost_places as i64).int(c.cut_messages as i64).int(c.talk.unasked_bytes as i64);
     let trips = &c.trips;
-    let read = c.talk.is_read();
+    let read = c.is_counted();
     row.int(trips.setup as i64).int(trips.answered as i64).int(trips.unanswered as i64);
     row.int(trips.answer_ns).int(trips.transfer_ns).int(trips.client_ns);
     for count in [trips.statements, trips.fetches, trips.suspended, trips.transactions, trips.errors, trips.pipelined] {

@@ -6,7 +6,7 @@ mod made;
 use leadline_wire::analyser::{Analyser, Options};
 use leadline_wire::connection::Connection;
 use leadline_wire::file::PacketReader;
-use made::{File, Line, ACK, RST, SYN};
+use made::{File, Line, ACK, FIN, RST, SYN};
 
 fn analysed(bytes: &[u8], ports: &[u16]) -> Analyser {
     let mut packets = PacketReader::new(bytes).unwrap();
@@ -63,10 +63,11 @@ fn what_comes_again_out_of_order_or_never_is_counted_and_the_bytes_stay_in_order
     let mut l = line();
     l.handshake();
     l.client(b"request");
+    l.ts += 300_000_000;
     l.again(true, b"request");
     let [c, s] = l.seqs;
     l.raw(false, s.wrapping_add(3), c, ACK, b"def");
-    l.raw(false, s, c, ACK, b"abc"); // fills the hole
+    l.raw(false, s, c, ACK, b"abc"); // fills the hole at once
     l.raw(false, s.wrapping_add(10), c, ACK, b"klm"); // four bytes are missing
     l.raw(true, c, s.wrapping_add(13), ACK, b""); // but the client has them
     l.raw(true, c.wrapping_sub(1), s.wrapping_add(13), ACK, b"t"); // keep-alive
@@ -102,7 +103,7 @@ fn each_end_of_a_connection_has_its_name() {
     assert_eq!(ended(|l| (l.raw(true, 1, 0, SYN, b""), l.raw(false, 0, 2, RST | ACK, b"")).1), "refused");
     assert_eq!(ended(|l| (l.handshake(), l.close()).1), "closed");
     assert_eq!(ended(|l| (l.handshake(), l.raw(true, 0, 0, RST, b"")).1), "reset by client");
-    assert_eq!(ended(|l| (l.handshake(), l.raw(false, 5001, 0, made::FIN | ACK, b"")).1), "half closed by server");
+    assert_eq!(ended(|l| (l.handshake(), l.raw(false, 5001, 0, FIN | ACK, b"")).1), "half closed by server");
 }
 
 #[test]
@@ -121,9 +122,70 @@ fn a_new_syn_on_the_same_ports_is_another_connection() {
 fn a_syn_that_is_sent_again_makes_no_time_of_a_handshake() {
     let mut l = line();
     l.raw(true, l.seqs[0], 0, SYN, b"");
+    l.ts += 1_000_000_000;
     l.handshake();
     let c = only(&l);
     assert_eq!((c.handshake_ns, c.streams[0].sent.retransmits), (None, 1));
+    assert_eq!(c.again_ns(), 1_000_000_000 + 2 * l.step_ns); // to the answer
+}
+
+#[test]
+fn data_that_is_sent_again_costs_the_time_from_its_first_sending_to_its_acknowledgement() {
+    let mut l = line();
+    l.handshake();
+    l.client(b"request");
+    l.server(b"answer"); // the server's side: the request has come, its answer gets lost
+    l.ts += 250_000_000;
+    l.again(false, b"answer");
+    l.ack(true);
+    let c = only(&l);
+    assert_eq!((c.again_ns(), c.streams[1].sent.retransmits), (250_000_000 + 2 * l.step_ns, 1));
+}
+
+/// The first copy never came to the place of the capture: what is behind it came, and waited.
+#[test]
+fn data_lost_in_front_of_the_capture_has_waited_since_the_data_behind_it_came() {
+    for (after_ms, late) in [(250, 1), (2, 0)] {
+        let mut l = line();
+        l.handshake();
+        let [c, s] = l.seqs;
+        l.raw(true, c.wrapping_add(3), s, ACK, b"def");
+        l.ts += after_ms * 1_000_000 - l.step_ns;
+        l.raw(true, c, s, ACK, b"abc");
+        l.raw(false, s, c.wrapping_add(6), ACK, b"");
+        let c = only(&l);
+        let sent = c.streams[0].sent;
+        assert_eq!((sent.out_of_order, sent.late, sent.retransmits), (1, late, 0));
+        assert_eq!(c.again_ns(), late as i64 * (after_ms * 1_000_000 + l.step_ns));
+    }
+}
+
+#[test]
+fn a_fin_that_comes_again_alone_is_no_data_but_one_with_data_is() {
+    let mut l = line();
+    l.handshake();
+    let [c, s] = l.seqs;
+    l.raw(true, c, s, FIN | ACK, b"");
+    l.ts += 300_000_000;
+    l.raw(true, c, s, FIN | ACK, b"");
+    l.raw(false, s, c, FIN | ACK, b"bye");
+    l.ts += 300_000_000;
+    l.raw(false, s, c, FIN | ACK, b"bye");
+    let c = only(&l);
+    assert_eq!((c.streams[0].sent.retransmits, c.streams[1].sent.retransmits), (0, 1));
+}
+
+/// Linux keeps alive without data.
+#[test]
+fn a_keep_alive_without_data_is_one() {
+    let mut l = line();
+    l.handshake();
+    l.client(b"a");
+    l.server(b"b");
+    l.ts += 7_000_000_000;
+    l.raw(true, l.seqs[0].wrapping_sub(1), l.seqs[1], ACK, b"");
+    let c = only(&l);
+    assert_eq!((c.streams[0].sent.keepalives, c.streams[0].sent.retransmits, c.again_ns()), (1, 0, 0));
 }
 
 #[test]

@@ -135,9 +135,14 @@ fn packets_longer_than_the_buffer_are_read() {
 }
 
 fn content(link: u32, data: &[u8]) -> String {
-    let packet =
-        Packet { ts: 0, wire_len: data.len() as u32, link: leadline_wire::packet::Link::of(link).unwrap(), data };
-    match packet.content() {
+    let packet = Packet {
+        ts: 0,
+        wire_len: data.len() as u32,
+        link: leadline_wire::packet::Link::of(link).unwrap(),
+        place: 0,
+        data,
+    };
+    match leadline_wire::headers::content(&packet) {
         Content::Tcp(s) => {
             format!(
                 "{}:{} {}:{} {}+{}",

@@ -112,12 +112,20 @@ def _span_s(seen: Summary) -> float:
 
 def _left_out(counts: Mapping[str, int]) -> Iterator[str]:
     named = (
-        ("other_ports", "of other ports"), ("not_tcp", "not TCP"), ("fragments", "parts of an IP packet, not put together"),
+        ("copies", "copies of packets that another interface had"), ("other_ports", "of other ports"), ("not_tcp", "not TCP"),
+        ("unknown_link", "of a link type that is not read"), ("fragments", "parts of an IP packet, not put together"),
         ("cut_headers", "with headers that were not captured"), ("bad_headers", "with headers that contradict themselves"),
     )  # fmt: skip
     told = [f"{counts[name]:,} {text}" for name, text in named if counts[name]]
     if told:
         yield "packets left out: " + "; ".join(told)
+    if counts["translated"]:
+        yield f"{counts['translated']:,} of the copies had other addresses there: their connections are followed once"
+    if counts["cut_messages"]:
+        lost = count(counts["cut_messages"], "message")
+        yield f"{lost} lost in {counts['cut_segments']:,} segments that were not captured whole (tcpdump -s)"
+    if counts["uncounted"]:
+        yield f"{count(counts['uncounted'], 'connection')} lost too many messages: their transactions are not counted"
     if counts["evicted"]:
         yield f"{counts['evicted']:,} connections were given up early: too many at a time"
 

@@ -37,6 +37,7 @@ struct Found {
     ts: i64,
     wire_len: u32,
     link: Link,
+    place: u32,
     from: usize,
     to: usize,
 }
@@ -160,6 +161,7 @@ impl<R: Read> PacketReader<R> {
             ts: found.ts,
             wire_len: found.wire_len,
             link: found.link,
+            place: found.place,
             data: &self.buffer[found.from..found.to],
         }))
     }

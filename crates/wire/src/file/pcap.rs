@@ -54,6 +54,6 @@ impl Pcap {
         }
         let ts = i64::from(sec) * 1_000_000_000 + i64::from(frac) * self.unit_ns;
         let wire_len = wire_len.max(captured as u32);
-        Ok(Step::Packet(to, Found { ts, wire_len, link: self.link, from: RECORD, to }))
+        Ok(Step::Packet(to, Found { ts, wire_len, link: self.link, place: 0, from: RECORD, to }))
     }
 }

@@ -162,7 +162,14 @@ impl PcapNg {
         let from = body.done();
         body.take("packet", captured as usize).map_err(short)?;
         self.last_ts = self.of(number)?.ns(ts);
-        Ok(Found { ts: self.last_ts, wire_len: wire_len.max(captured), link, from, to: from + captured as usize })
+        Ok(Found {
+            ts: self.last_ts,
+            wire_len: wire_len.max(captured),
+            link,
+            place: number.wrapping_add(1),
+            from,
+            to: from + captured as usize,
+        })
     }
 
     fn simple(&mut self, mut body: Bytes<'_>) -> Result<Found> {
@@ -174,7 +181,7 @@ impl PcapNg {
         };
         let captured = (wire_len.min(snaplen) as usize).min(body.left());
         self.without_time += 1;
-        Ok(Found { ts: self.last_ts, wire_len, link, from: 4, to: 4 + captured })
+        Ok(Found { ts: self.last_ts, wire_len, link, place: 1, from: 4, to: 4 + captured })
     }
 
     fn statistics(&mut self, mut body: Bytes<'_>) -> std::result::Result<(), Truncated> {

@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{fence, AtomicU32, Ordering};
 
 use super::filter::{tcp_ports, MOST_PORTS};
-use crate::packet::{Link, Packet};
+use crate::packet::{place_of, Link, Packet};
 use leadline_bytes::{Bytes, Endian, Truncated};
 use leadline_errors::{Error, Kind, Result};
 
@@ -290,6 +290,7 @@ fn packet(bytes: &[u8], loopback: i32) -> std::result::Result<(usize, Option<Pac
         ts: i64::from(sec) * 1_000_000_000 + i64::from(nsec),
         wire_len: length + header,
         link: Link::Raw,
+        place: place_of(interface as u32, way),
         data: if is_ip { data } else { &[0] },
     };
     Ok((step, (!is_double).then_some(packet)))

@@ -35,6 +35,19 @@ impl File {
         self.bytes.extend(length.to_le_bytes());
     }
 
+    /// One more interface, of Ethernet; its number is that of those before.
+    pub fn interface(&mut self) {
+        self.block(1, &[&[1, 0, 0, 0, 0, 0, 4, 0][..], &[9, 0, 1, 0, 9, 0, 0, 0], &[0; 4]].concat());
+    }
+
+    /// A packet of an interface of pcapng.
+    pub fn packet_at(&mut self, interface: u32, ts_ns: i64, frame: &[u8]) {
+        let ts = ts_ns as u64;
+        let words = [interface, (ts >> 32) as u32, ts as u32, frame.len() as u32, frame.len() as u32];
+        let body = [&words.into_iter().flat_map(u32::to_le_bytes).collect::<Vec<u8>>()[..], frame].concat();
+        self.block(6, &body);
+    }
+
     /// A packet of which `captured` bytes are in the file.
     pub fn packet(&mut self, ts_ns: i64, frame: &[u8], captured: usize) {
         let (captured, length) = (&frame[..frame.len().min(captured)], frame.len() as u32);
@@ -74,6 +87,17 @@ pub fn tcp(from: (u8, u16), to: (u8, u16), seq: u32, ack: u32, flags: u8, data: 
     ip.extend([0x50, flags, 2, 0, 0, 0, 0, 0]);
     ip.extend(data);
     ip
+}
+
+/// The same with a number in the IP header and time stamps, as Linux sends it.
+pub fn stamped(mut packet: Vec<u8>, id: u16, ms: u32) -> Vec<u8> {
+    let length = packet.len() as u16 + 12;
+    packet[2..4].copy_from_slice(&length.to_be_bytes());
+    packet[4..6].copy_from_slice(&id.to_be_bytes());
+    packet[32] += 3 << 4;
+    let option = [&[1, 1, 8, 10][..], &ms.to_be_bytes(), &[0, 0, 0, 1]].concat();
+    packet.splice(40..40, option);
+    packet
 }
 
 /// The same with IPv6 and a header of options in front.
