@@ -153,8 +153,9 @@ class Served:
         return str(self.do("token", "create", "--name", "test", "--user", user, "--scope", scope, *options)["token"])
 
     def complaints(self) -> str:
-        """What the server wrote to stderr but for its greeting."""
-        return (self.book.parent / "serve.err").read_text().replace("Ctrl-C ends it\n", "")
+        """What the server wrote to stderr but for its greeting and what it says when it begins."""
+        lines = (self.book.parent / "serve.err").read_text().splitlines()
+        return "\n".join(line for line in lines if line != "Ctrl-C ends it" and not line.startswith("warning: "))
 
 
 @contextmanager

@@ -173,6 +173,42 @@ def test_a_length_that_lies_and_a_request_that_is_none_are_refused(served: Serve
         assert got.startswith((b"HTTP/1.1 4", b"HTTP/1.1 303"))
 
 
+CHUNKED = b"Transfer-Encoding: chunked\r\n"
+SMUGGLED = b"0\r\n\r\nGET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+TWO_ENDS = {
+    "te-cl": b"POST /login HTTP/1.1\r\nHost: x\r\n" + CHUNKED + b"Content-Length: 4\r\n\r\n",
+    "cl-te": b"POST /login HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n" + CHUNKED + b"\r\n",
+    "te-cl of zero": b"GET /healthz HTTP/1.1\r\nHost: x\r\ncontent-length: 0\r\ntransfer-encoding: chunked\r\n\r\n",
+    "te in 1.0": b"POST /login HTTP/1.0\r\nHost: x\r\n" + CHUNKED + b"\r\n",
+    "two te": b"POST /login HTTP/1.1\r\nHost: x\r\n" + CHUNKED * 2 + b"\r\n",
+    "odd te": b"POST /login HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked, identity\r\nContent-Length: 4\r\n\r\n",
+    "two lengths": b"POST /login HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\nContent-Length: 5\r\n\r\n",
+    "blank before the colon": b"POST /login HTTP/1.1\r\nHost: x\r\nTransfer-Encoding : chunked\r\nContent-Length: 4\r\n\r\n",
+    "a line that goes on": b"POST /login HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\nTransfer-Encoding:\r\n chunked\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("how", TWO_ENDS)
+def test_a_request_that_ends_in_two_places_is_refused_with_its_connection(served: Served, how: str) -> None:
+    """A proxy in front takes one end and we the other: what is sent behind is then answered as the request of somebody else."""
+    host, port = served.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=20) as raw:
+        raw.sendall(TWO_ENDS[how] + SMUGGLED)
+        got = b"".join(iter(lambda: raw.recv(65536), b""))  # until it is closed
+    assert got.startswith((b"HTTP/1.1 400", b"HTTP/1.1 501")), got[:200]
+    assert got.count(b"HTTP/1.1 ") == 1, got
+    assert b'"ok"' not in got
+
+
+def test_a_body_in_pieces_alone_is_taken(served: Served) -> None:
+    host, port = served.url.removeprefix("http://").split(":")
+    token = served.token_of("ann")
+    head = f"POST /api/v1/tokens HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\n".encode()
+    with socket.create_connection((host, int(port)), timeout=20) as raw:
+        raw.sendall(head + CHUNKED + b'\r\ne\r\n{"name": "in"}\r\n0\r\n\r\n')
+        assert raw.recv(65536).startswith(b"HTTP/1.1 200")
+
+
 @pytest.mark.parametrize("path", ["/runs", "/logout", "/login/provider/back"])
 def test_a_cookie_of_many_backslashes_takes_no_time(served: Served, path: str) -> None:
     """It took the server 5 s of a CPU for each request, of whoever sent it."""
@@ -249,6 +285,26 @@ def test_under_tls_the_cookie_is_secure_and_the_browser_is_told_to_stay(tmp_path
         assert "secure" in (answer.getheader("set-cookie") or "").lower()
         assert (answer.getheader("strict-transport-security") or "").startswith("max-age=")
         connection.close()
+
+
+def test_who_starts_it_is_warned_of_root_and_of_passwords_in_the_clear(tmp_path: Path) -> None:
+    as_root, in_clear = "warning: the server runs as root", "warning: passwords and tokens cross the network in the clear"
+    with book(tmp_path) as served:
+        served.user("ann", "--admin")
+        for options, loopback in ((("--listen", "127.0.0.1:0"), True), (("--listen", "0.0.0.0:0"), False)):
+            log = tmp_path / "serve.err"
+            log.write_text("")
+            served.start(*options)
+            wait_until(lambda log=log: "Ctrl-C ends it" in log.read_text(), "the greeting")
+            said = log.read_text()
+            assert (as_root in said, in_clear in said) == (os.geteuid() == 0, not loopback)
+            served.stop()
+        begun = served.leadline("serve", "--listen", "0.0.0.0:0", "--background", "--json")
+        try:
+            assert in_clear in begun.stderr
+            assert in_clear.removeprefix("warning: ") in json.loads(begun.stdout)["warnings"][-1]
+        finally:
+            served.do("serve", "--stop")
 
 
 def test_a_broken_certificate_is_one_error(tmp_path: Path) -> None:

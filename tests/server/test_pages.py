@@ -185,6 +185,30 @@ def test_every_error_has_the_one_shape(client: Client, path: str) -> None:
     assert set(answer.json["error"]) == {"kind", "message", "detail", "hint", "where"}
 
 
+BROWSER = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
+ERRORS = (
+    ("GET", "/nothing", 404), ("GET", "/static/nothing.css", 404), ("GET", "/api/v1/nothing", 404), ("GET", "/runs/zzzzzz", 404),
+    ("GET", "/api/v1/runs/zzzzzz", 404), ("GET", "/logout", 405), ("POST", "/runs", 405), ("GET", "/form/token.create", 405),
+    ("POST", "/login", 415), ("GET", "/api/v1/runs?nothing=1", 422), ("GET", "/runs?limit=x", 422), ("GET", "/hooks/x", 405),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("method", "path", "status"), ERRORS)
+def test_an_error_is_a_page_for_people_and_json_for_programs(client: Client, method: str, path: str, status: int) -> None:
+    headers = {"Sec-Fetch-Site": "same-origin"}
+    body = b"" if method == "POST" else None
+    page = client.ask(method, path, body, BROWSER | headers)
+    assert (page.status, page.header("content-type")) == (status, "text/html; charset=utf-8")
+    found = elements(page.text)
+    assert ("link", {"rel": "stylesheet", "href": "/static/style.css"}) in found  # a page as all others
+    assert any(attributes.get("role") == "alert" for _, attributes in found)
+    if not path.startswith(("/runs", "/logout")) or method == "POST":
+        for accept in ({}, {"Accept": "*/*"}, {"Accept": "application/json"}):
+            answer = client.ask(method, path, body, headers | accept)
+            assert (answer.status, answer.header("content-type")) == (status, "application/json")
+            assert set(answer.json["error"]) == {"kind", "message", "detail", "hint", "where"}
+
+
 def test_only_get_where_only_get_is(client: Client) -> None:
     assert client.ask("POST", "/api/v1/runs", b"{}", {"Content-Type": "application/json"}).status == 405
     assert client.ask("HEAD", "/runs").status == 200

@@ -5,6 +5,11 @@ from __future__ import annotations
 import click
 
 
+def warn(lines: list[str]) -> None:
+    for line in lines:
+        click.echo(f"warning: {line}", err=True)
+
+
 @click.command(
     "serve",
     epilog="\b\nExamples:\n  leadline serve\n  leadline serve --background\n  leadline serve --stop\n"
@@ -53,12 +58,15 @@ def command(
         for name, file in (("--tls-cert", tls_cert), ("--tls-key", tls_key), ("--provider", provider)):
             options += [name, str(Path(file).absolute())] if file else []
         pid, url = behind.start(place, options)
-        click.echo(to_json({"url": url, "pid": pid}) if as_json else f"{url} (process {pid}; output in {behind.log_of(place)})")
+        warn(warnings := behind.warned(place))
+        told = f"{url} (process {pid}; output in {behind.log_of(place)})"
+        click.echo(to_json({"url": url, "pid": pid, "warnings": warnings}) if as_json else told)
         return
 
-    def ready(url: str) -> None:
-        behind.announce(place, url)
-        click.echo(to_json({"url": url, "pid": os.getpid()}) if as_json else url)
+    def ready(url: str, warnings: list[str]) -> None:
+        behind.announce(place, url, warnings)
+        click.echo(to_json({"url": url, "pid": os.getpid(), "warnings": warnings}) if as_json else url)
+        warn(warnings)
         click.echo("Ctrl-C ends it", err=True)
 
     serve(place, Options(listen, tls_cert, tls_key, proxies, provider), ready)

@@ -35,13 +35,21 @@ def running(place: Place) -> tuple[int, str] | None:
     return (pid, url) if proc.start_ticks(pid) == start else None
 
 
-def announce(place: Place, url: str) -> None:
+def warned(place: Place) -> list[str]:
+    """What the server in the background had to say when it began."""
+    try:
+        return [str(line) for line in json.loads(_note(place).read_text()).get("warnings", [])]
+    except (OSError, ValueError, AttributeError, TypeError):
+        return []
+
+
+def announce(place: Place, url: str, warnings: list[str]) -> None:
     """Called by the server when it listens."""
     note = _note(place)
     fresh = note.with_suffix(".tmp")
     fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with open(fd, "w") as file:
-        json.dump({"pid": os.getpid(), "start": proc.start_ticks(os.getpid()), "url": url}, file)
+        json.dump({"pid": os.getpid(), "start": proc.start_ticks(os.getpid()), "url": url, "warnings": warnings}, file)
     fresh.replace(note)
 
 

@@ -53,8 +53,18 @@ def listening(host: str, port: int) -> tuple[socket.socket, bool]:
         ) from None
 
 
-def serve(place: Place, options: Options, ready: Callable[[str], None]) -> None:
-    """Until SIGTERM or Ctrl-C. ready: called with the address when it listens. Raises LeadlineError."""
+def warnings_of(loopback: bool, options: Options) -> list[str]:
+    """What whoever starts it should know, and may have meant otherwise."""
+    out = []
+    if os.geteuid() == 0:
+        out.append("the server runs as root, and so does everything that a template starts: run it as a user of its own")
+    if not loopback and not options.certificate:
+        out.append("passwords and tokens cross the network in the clear: --tls-cert and --tls-key, or loopback behind a proxy with TLS")
+    return out
+
+
+def serve(place: Place, options: Options, ready: Callable[[str, list[str]], None]) -> None:
+    """Until SIGTERM or Ctrl-C. ready: called with the address, and with warnings, when it listens. Raises LeadlineError."""
     try:
         import uvicorn
 
@@ -104,7 +114,7 @@ def serve(place: Place, options: Options, ready: Callable[[str], None]) -> None:
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
             if self.started:
-                ready(url)
+                ready(url, warnings_of(loopback, options))
 
     server = Server(config)
     with contextlib.suppress(KeyboardInterrupt):  # uvicorn raises the signal again when it has ended

@@ -58,8 +58,15 @@ def asked(request: Request) -> Asked:
     return Asked(request.method, request.url.scheme, request.headers.get("host", ""), address, request.headers)
 
 
+def smuggled(scope: Scope) -> bool:
+    """Whether the request says in two ways where its body ends, or in one that its version of HTTP has not: a proxy in front may have taken
+    the other one, and then what we take for the next request was none."""
+    names = [name for name, _ in scope["headers"]]
+    return b"transfer-encoding" in names and (b"content-length" in names or scope["http_version"] == "1.0")
+
+
 class Guard:
-    """The same headers on every answer."""
+    """The same headers on every answer. No answer but a refusal for a request whose end is not clear; the connection ends with it."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -74,7 +81,14 @@ class Guard:
                     headers["strict-transport-security"] = "max-age=31536000"
             await send(message)
 
-        await self.app(scope, receive, send_with if scope["type"] == "http" else send)
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+        elif smuggled(scope):
+            response = failed(Refused(400, "usage", "the request says in two ways where it ends", hint="Content-Length alone"))
+            response.headers["connection"] = "close"
+            await response(scope, receive, send_with)
+        else:
+            await self.app(scope, receive, send_with)
 
 
 async def body_of(request: Request) -> bytes:
@@ -132,6 +146,21 @@ def failed(error: LeadlineError) -> Response:
         response.headers["www-authenticate"] = "Bearer"
     if status == 429:
         response.headers["retry-after"] = error.detail.split()[1] if error.detail.startswith("wait ") else "60"
+    return response
+
+
+def is_for_people(request: Request) -> bool:
+    """Browsers say that they want HTML; programs say nothing, or that they take anything."""
+    return "text/html" in request.headers.get("accept", "")
+
+
+async def refused(site: Site, request: Request, error: LeadlineError) -> Response:
+    """An error as a page for people, and as JSON for programs."""
+    response = failed(error)
+    if is_for_people(request):
+        shown = html(await run_sync(partial(pages.error, site, asked(request), error)), response.status_code)
+        shown.headers.update({name: value for name, value in response.headers.items() if name in ("retry-after", "www-authenticate")})
+        return shown
     return response
 
 
@@ -233,9 +262,7 @@ def rest(site: Site, operation: Operation) -> Handler:
             value = await run_sync(site.perform, operation, asked(request), given, limiter=places_for(operation))
             return await answer(site, operation, request, value)
         except LeadlineError as e:
-            if not operation.writes and "text/html" in request.headers.get("accept", ""):  # a link of a page to a report or a file
-                return html(await run_sync(partial(pages.error, site, asked(request), e)), status_of(e))
-            return failed(e)
+            return failed(e) if operation.writes else await refused(site, request, e)  # a link of a page may lead to a report or a file
 
     return handle
 
@@ -314,7 +341,7 @@ def login_routes(site: Site) -> list[BaseRoute]:
                     response.headers["retry-after"] = e.detail.split()[1]
                 return response
         except LeadlineError as e:
-            return failed(e)
+            return await refused(site, request, e)
         return logged_in(who, made, on)
 
     async def show_once(request: Request) -> Response:
@@ -370,7 +397,7 @@ def login_routes(site: Site) -> list[BaseRoute]:
             check_origin(who, True)
             await run_sync(site.log_out, who.session)
         except LeadlineError as e:
-            return failed(e)
+            return await refused(site, request, e)
         response = RedirectResponse("/login", 303)
         response.delete_cookie(COOKIE, path="/")
         return response
@@ -460,13 +487,16 @@ def build(site: Site, beside: Callable[[], Any] | None = None) -> ASGIApp:
                 yield
 
     async def missing(request: Request, _error: Exception) -> Response:
-        return failed(LeadlineError("not_found", "there is no such page"))
+        return await refused(site, request, LeadlineError("not_found", "there is no such page"))
 
-    async def not_allowed(request: Request, _error: Exception) -> Response:
-        return failed(Refused(405, "usage", "this address does not take that method"))
+    async def not_allowed(request: Request, error: Exception) -> Response:
+        response = await refused(site, request, Refused(405, "usage", "this address does not take that method"))
+        response.headers.update(getattr(error, "headers", None) or {})
+        return response
 
-    async def broken(request: Request, error: Exception) -> Response:
-        return failed(LeadlineError("fault", "leadline itself failed", hint="please report it; the server's own output says more"))
+    async def broken(request: Request, _error: Exception) -> Response:
+        e = LeadlineError("fault", "leadline itself failed", hint="please report it; the server's own output says more")
+        return html(pages.error(None, None, e), 500) if is_for_people(request) else failed(e)
 
     handlers: Mapping[Any, Any] = {404: missing, 405: not_allowed, 500: broken}
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers)

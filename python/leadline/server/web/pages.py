@@ -163,15 +163,17 @@ def _menu(caller: Caller | None) -> list[Page]:
     return [page for page in PAGES if page.menu and (not page.site_only or (caller is not None and caller.is_site_admin))]
 
 
-def error(site: Site, asked: Asked, e: LeadlineError) -> str:
+def error(site: Site | None, asked: Asked | None, e: LeadlineError) -> str:
+    """site and asked: to show the menu of who asks; without, there is none."""
     try:
-        caller = site.caller(asked)
+        caller = site.caller(asked) if site is not None and asked is not None else None
     except LeadlineError:
         caller = None
+    title = {"not_found": "Not found", "fault": "leadline failed", "storage": "Not now"}.get(e.kind, "Not done")
     return (
         environment()
         .get_template("error.html.j2")
-        .render(error=e, caller=caller, menu=_menu(caller) if caller else [], title="Not done", has_users=True, page=None)
+        .render(error=e, caller=caller, menu=_menu(caller) if caller else [], title=title, has_users=True, page=None)
     )
 
 
