@@ -116,7 +116,7 @@ def test_a_missed_slot_is_not_caught_up_unless_asked(book: Book) -> None:
     book.schedule(60 * MINUTE_US, cron="0 0 1 1 *")
     book.fire()
     assert book.launches() == []
-    assert [row["note"] for row in book.fired()] == ["missed: no server was running"]
+    assert [row["note"] for row in book.fired()] == ["missed: no server was running then, or the clock was set past it"]
 
 
 def test_the_last_of_many_missed_slots_is_caught_up(book: Book) -> None:
@@ -221,3 +221,88 @@ def test_a_server_that_starts_late_runs_the_slot_once(tmp_path_factory: pytest.T
         runs = wait_until(lambda: served.client().get("/runs.json?status=ok").json["runs"], "the run")
         assert [run["name"] for run in runs] == ["tick"]
         assert served.complaints() == ""
+
+
+class Clock:
+    """A wall clock that a test sets."""
+
+    def __init__(self, at: str) -> None:
+        self.us = us(at)
+
+    def time_ns(self) -> int:
+        return self.us * 1000
+
+    def set(self, at: str) -> None:
+        self.us = us(at)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock("2026-11-24 11:58+00:00")
+    monkeypatch.setattr("time.time_ns", clock.time_ns)
+    return clock
+
+
+def at_minutes(book: Book, clock: Clock, *times: str) -> list[str]:
+    """Starts at these times of the clock: the times at which a run was asked for."""
+    started = []
+    for text in times:
+        clock.set(f"2026-11-24 {text}+00:00")
+        before = len(book.launches())
+        book.fire()
+        started += [text] * (len(book.launches()) - before)
+        with book.store.writing() as db:
+            db.execute("update launch set status = 'ended'")
+    return started
+
+
+def test_a_clock_that_is_set_back_keeps_no_schedule_silent(book: Book, clock: Clock) -> None:
+    uid = str(book.do("schedule.save", template=book.template, cron="*/5 * * * *")["schedule"])
+    assert at_minutes(book, clock, "11:59", "12:00:01", "12:00:02", "12:05:01") == ["12:00:01", "12:05:01"]
+    assert at_minutes(book, clock, "09:01", "09:04:59", "09:05:01", "09:05:02", "09:10:01") == ["09:05:01", "09:10:01"]
+    [row] = book.store.rows("select * from schedule")
+    assert utc(row["next_due"]) == "2026-11-24 09:15"
+    notes = [fired["note"] for fired in book.fired() if fired["note"]]
+    assert notes == ["the clock was set back: next at 2026-11-24T09:05+00:00, not at 2026-11-24T12:10+00:00"]
+    assert [e["object"] for e in book.do("user.audit", limit=10)["entries"] if "set back" in str(e)] == [uid]
+    assert at_minutes(book, clock, "11:58", "12:00:01") == ["12:00:01"]  # put right: the old times come again
+
+
+def test_the_list_says_that_the_clock_was_set_back(book: Book, clock: Clock) -> None:
+    book.do("schedule.save", template=book.template, cron="0 * * * *")
+    assert at_minutes(book, clock, "12:00:01", "10:30") == ["12:00:01"]
+    [shown] = book.do("schedule.list")["schedules"]
+    assert shown["last_note"].startswith("the clock was set back: next at 2026-11-24T11:00+00:00")
+    assert [utc(at)[11:] for at in shown["next"][:2]] == ["11:00", "12:00"]
+
+
+@pytest.mark.parametrize("steps", [("12:00:00.5", "11:59:59.5", "12:00:00.2"), ("12:00:30", "11:59:40", "12:00:01")])
+def test_a_small_step_back_starts_nothing_twice(book: Book, clock: Clock, steps: tuple[str, ...]) -> None:
+    book.do("schedule.save", template=book.template, cron="*/5 * * * *")
+    assert at_minutes(book, clock, *steps, "12:05:01") == [steps[0], "12:05:01"]
+
+
+def test_a_clock_that_was_set_back_while_no_server_ran_is_noticed(book: Book, clock: Clock) -> None:
+    uid = str(book.do("schedule.save", template=book.template, cron="0 0 * * *")["schedule"])
+    book.set(uid, next_due=us("2031-01-01 00:00+00:00"))
+    book.fire()
+    [row] = book.store.rows("select * from schedule")
+    assert utc(row["next_due"]) == "2026-11-25 00:00"
+
+
+def test_times_that_are_spread_and_times_that_come_once_stay_as_they_are(book: Book, clock: Clock) -> None:
+    book.do("schedule.save", template=book.template, cron="* * * * *", jitter_s=86400)
+    book.do("schedule.save", template=book.template, at="2026-12-01 10:00")
+    before = book.store.rows("select uid, next_due from schedule order by uid")
+    for minute in range(30):
+        clock.set(f"2026-11-24 11:{minute:02}+00:00")
+        book.fire()
+        book.store.db.execute("select 1")
+    after = book.store.rows("select uid, next_due from schedule order by uid")
+    assert [row["next_due"] for row in after if row["uid"] in {r["uid"] for r in before}] == [row["next_due"] for row in before]
+
+
+def test_a_clock_that_is_set_forward_misses_what_it_passed(book: Book, clock: Clock) -> None:
+    book.do("schedule.save", template=book.template, cron="0 * * * *")
+    assert at_minutes(book, clock, "11:59", "15:30", "16:00:01") == ["16:00:01"]
+    assert "missed: no server was running then, or the clock was set past it" in [fired["note"] for fired in book.fired()]

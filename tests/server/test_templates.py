@@ -239,7 +239,7 @@ def test_a_secret_is_hidden_in_other_forms_and_refused_when_it_cannot_be(served:
     assert lines == ["| -----BEGIN KEY-----", "| ***", "| ***", "| -----END KEY-----"]
     for refused in (
         client.call("PUT", "/projects/main/secrets/short", value="abc"),
-        client.call("POST", f"/templates/{template.replace('/', '%2F')}/runs", inputs={"password": "abc"}),
+        client.call("POST", f"/templates/{template}/start", inputs={"password": "abc"}),
     ):
         assert (refused.status, refused.json["error"]["message"]) == (422, "the secret is shorter than 4 characters")
 

@@ -182,6 +182,8 @@ def fire(place: Place, store: Store) -> None:
     """Asks for the run of each slot that has come."""
     now = time.time_ns() // 1000
     failed: Exception | None = None
+    for row in store.rows("select * from schedule where active = 1 and cron <> '' and next_due > ?", (now,)):
+        _follow_clock(place, store, row, now)
     for row in store.rows("select * from schedule where active = 1 and next_due <= ? order by next_due limit 100", (now,)):
         try:
             with store.writing():
@@ -190,6 +192,38 @@ def fire(place: Place, store: Store) -> None:
             failed = e
     if failed is not None:
         raise failed
+
+
+# By book and schedule: what its next time was computed from, and when. As long as the clock goes forward, that holds.
+_computed: dict[tuple[str, str], tuple[Any, ...]] = {}
+_MOST_COMPUTED = 10_000
+
+
+def _follow_clock(place: Place, store: Store, row: Mapping[str, Any], now: int) -> None:
+    """Where the clock was set back, the next time in the store is too far away: computes it anew, and says so.
+
+    Times come again then, as the clock has it. After a step of less than a minute, none that was there comes twice.
+    """
+    key, by = (place.variable, row["uid"]), (row["next_due"], row["cron"], row["zone"], row["jitter_s"])
+    known = _computed.get(key)
+    if known is not None and known[:-1] == by and known[-1] <= now:
+        return
+    sql = "select max(due) as due from schedule_fire where schedule = ? and launch is not null and due > ? and due <= ?"
+    last = store.rows(sql, (row["uid"], now, now + LATE_US))[0]["due"]
+    coming = next_due(row, last or now)
+    if coming is not None and coming[0] < row["next_due"] - row["jitter_s"] * 1_000_000 and coming[1] < row["next_due"]:
+        with store.writing() as db:
+            sql = "update schedule set next_due = ? where uid = ? and active = 1 and next_due = ?"
+            if db.execute(sql, (coming[1], row["uid"], row["next_due"])).rowcount != 1:
+                return
+            note = f"the clock was set back: next at {_local(coming[1], row['zone'])}, not at {_local(row['next_due'], row['zone'])}"
+            db.execute("delete from schedule_fire where schedule = ? and (due > ? or due = ?)", (row["uid"], now + LATE_US, now))
+            db.execute("insert into schedule_fire values (?, ?, ?, ?)", (row["uid"], now, None, note))
+            audit.append(store, Caller("leadline", False), "schedule.set", row["uid"], {"note": note}, "done")
+        return
+    if len(_computed) > _MOST_COMPUTED:
+        _computed.clear()
+    _computed[key] = (*by, now)
 
 
 def _fire(place: Place, store: Store, row: Mapping[str, Any], now: int) -> None:
@@ -204,7 +238,7 @@ def _fire(place: Place, store: Store, row: Mapping[str, Any], now: int) -> None:
         due = _last_missed(row, due, now)
     note, launch = "", None
     if due < now - LATE_US and row["catch_up"] == "none":
-        note = "missed: no server was running"
+        note = "missed: no server was running then, or the clock was set past it"
     elif row["overlap"] == "skip" and store.rows(
         f"select 1 from launch where template = ? and cause = ? and status in {OPEN} limit 1", (row["template"], f"schedule {row['uid']}")
     ):
