@@ -1,4 +1,4 @@
-"""Measures `leadline wal stats` and `wal export` against `pg_waldump --stats=record` and its text, on the same files in memory.
+"""Measures `leadline wal stats`, `wal export` and `wal show` against `pg_waldump --stats=record` and its text, on the same files in memory.
 
     python bench/wal.py                               makes 2 GB of log with pgbench on a private server, then 5 pairs of each
     python bench/wal.py --megabytes 300 --pairs 2     does everything work?
@@ -144,6 +144,15 @@ def measure(log: Log, pairs: int, seed: int) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory(prefix="leadline-bench-") as out:
         ours = [leadline, "wal", "export", log.folder, *part, "--threads", str(len(two)), "-o", f"{out}/log", "--force"]
         results.append(compare("export, two cores", waldump, ours, two, pairs, rng))
+    show = [leadline, "wal", "show", log.folder, *part]
+    for name, theirs, ours in (
+        ("show, one core", [], []),
+        ("show --json, one core", [], ["--json"]),
+        ("show --rmgr Heap, one core", ["-r", "Heap"], ["--rmgr", "Heap"]),
+        ("show --rmgr Transaction --json, one core", ["-r", "Transaction"], ["--rmgr", "Transaction", "--json"]),
+        ("show --limit 100000, one core", ["-n", "100000"], ["--limit", "100000"]),
+    ):
+        results.append(compare(name, [*waldump, *theirs], [*show, *ours], one, pairs, rng))
     return results
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from conftest import Server, running
 from leadline._core import redo
-from leadline._core.wal import WalLog
 from redo_load import SETTINGS
+from wal_rows import records
 
 
 def redone(
@@ -22,8 +22,6 @@ def redone(
         sums = server.sql("show data_checksums")[0][0] == "on"
         found = redo.check(folder, hint_bits_are_logged=sums)
         for rmgr in rmgrs:
-            reader = WalLog(folder, rmgr=rmgr)
-            while (records := reader.records(5000)) is not None:
-                for record in records:
-                    note(record)
+            for record in records(folder, rmgr=rmgr):
+                note(record)
         return found

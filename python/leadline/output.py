@@ -24,18 +24,24 @@ def to_json(value: Any) -> str:
 
 def print_json_list(rows: Iterable[Mapping[str, Any]]) -> None:
     """A list with one object per line, without holding all of them. What fails later is told after a whole list of those before."""
+    print_json_parts(to_json(row).encode() for row in rows)
+
+
+def print_json_parts(parts: Iterable[bytes]) -> bool:
+    """The same of rows that are JSON already: each part is some objects with commas between them. Whether there were any."""
     import click
 
-    before = "["
+    before = b"["
     try:
-        for row in rows:
-            click.echo(before + to_json(row), nl=False)
-            before = ",\n"
+        for part in parts:
+            click.echo(before + part, nl=False)
+            before = b",\n"
     except LeadlineError:
-        if before != "[":
+        if before != b"[":
             click.echo("]")
         raise
-    click.echo("[]" if before == "[" else "]")
+    click.echo("[]" if before == b"[" else "]")
+    return before != b"["
 
 
 def _plain(value: Any) -> Any:

@@ -17,10 +17,10 @@ from pathlib import Path
 
 import pytest
 from conftest import LONG, Server, no_oracle
-from leadline._core.wal import WalLog
 from leadline.files.copies import copy_cluster, differences
 from power_loss import PAGE, Traced, Write, trace
 from recovery import begun, copied, crashed_cluster, cut_log, only_in_long_runs, position, recover, settle, strace
+from wal_rows import records
 
 MOMENTS = 50 if LONG else 2
 SEGMENT = 16 << 20
@@ -65,13 +65,11 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
 
 def after_all_commits_but_one(data_dir: Path) -> list[int]:
     """Where the records begin between the last commit and the one before it."""
-    reader = WalLog(str(data_dir / "pg_wal"))
     places: list[list[int]] = [[]]
-    while (found := reader.records(5000)) is not None:
-        for row in found:
-            places[-1].append(position(row["lsn"]))
-            if (row["rmgr"], row["record_type"]) == ("Transaction", "COMMIT"):
-                places.append([])
+    for row in records(str(data_dir / "pg_wal")):
+        places[-1].append(position(row["lsn"]))
+        if (row["rmgr"], row["record_type"]) == ("Transaction", "COMMIT"):
+            places.append([])
     return places[-2]
 
 

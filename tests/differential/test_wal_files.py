@@ -19,6 +19,7 @@ from leadline.errors import LeadlineError
 from leadline.files.wal import parse_relation
 from leadline.postgres.server.user import server_user
 from wal_load import SETTINGS, insert_lsn
+from wal_rows import rows
 
 SEGMENT = 16 << 20
 
@@ -91,7 +92,8 @@ def test_history_of_a_page_has_every_change_with_its_end(log: Log, capsys: pytes
     relation = "/".join(log.facts["path"].split("/")[1:])  # base/DATABASE/FILE
     every = json_of(capsys, "history", log.folder, relation, 0)
     history = WalLog(str(log.folder), rel=int(relation.split("/")[1]), fork=0, block=0).history(None)
-    assert [len(history.changes(1) or []) for _ in every] == [1] * len(every) and history.changes(1) is None
+    one_by_one = [row for _ in every for row in rows(history.changes, 1)]
+    assert one_by_one == every and history.changes(True, 1) is None
     changes = [c for c in every if c["xid"]]
     assert [(c["xid"], c["outcome"]) for c in changes] == log.facts["changes"]
     kinds = [c["record_type"] for c in changes]

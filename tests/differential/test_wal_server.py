@@ -15,10 +15,11 @@ from conftest import CopiedServer, Server, no_oracle, running
 from leadline._core.wal import WalLog
 from leadline.capture.reader import open_capture
 from leadline.cli import run
-from leadline.files.wal import batches
 from leadline.postgres.server.binaries import host_dirs, wheel_dirs
 from servers import MAJORS, Fetched
 from wal_load import SETTINGS, TABLES, LoggedServer, images, insert_lsn, run_load
+from wal_rows import records
+from wal_rows import rows as rows_of
 from waldump_text import BY_RMGR, comparable, description, waldump_text
 
 INSPECTED = [15, 16, 17, 18]
@@ -63,11 +64,7 @@ def rows(capture: Path, query: str) -> list[tuple[Any, ...]]:
 
 
 def read_all(log: LoggedServer, **wanted: Any) -> list[dict[str, Any]]:
-    reader = WalLog(str(log.folder), **{"start": log.start, "end": log.end, **wanted})
-    found: list[dict[str, Any]] = []
-    while (batch := reader.records(5000)) is not None:
-        found += batch
-    return found
+    return records(str(log.folder), **{"start": log.start, "end": log.end, **wanted})
 
 
 # -- against pg_walinspect ---------------------------------------------------------------------------------------------
@@ -227,7 +224,7 @@ def test_the_end_of_a_prepared_transaction_is_one_of_its_records(major: int, log
         "gid one": ["PREPARE", "COMMIT_PREPARED"], "gid two": ["PREPARE", "ABORT_PREPARED"], "gid three": ["PREPARE", "COMMIT_PREPARED"],
     }  # fmt: skip
     reader = WalLog(str(log.folder), start=log.start, end=log.end, xid=xids["gid three"])
-    assert [row["record_type"] for row in batches(reader.invalidations, None)][-1] == "COMMIT_PREPARED"
+    assert [row["record_type"] for row in rows_of(reader.invalidations)][-1] == "COMMIT_PREPARED"
 
 
 # -- against EXPLAIN (WAL), which 13 and 14 have too -------------------------------------------------------------------
@@ -251,7 +248,7 @@ def test_a_statement_logs_what_explain_counts(major: int, logged: Callable[[int]
                 connection.execute("commit")
                 if first > 700_000:
                     plan = explained[0][0][0]["Plan"]
-                    found = WalLog(str(log.folder), start=start, end=end).records(100_000) or []
+                    found = records(str(log.folder), start=start, end=end)
                     found = [row for row in found if row["rmgr"] != "Standby"]  # from the background writer
                     images = sum(1 for row in found for block in row["blocks"] if block["has_image"])
                     counted = (len(found), images, sum(row["record_length"] for row in found))

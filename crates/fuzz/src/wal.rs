@@ -6,6 +6,7 @@ use std::sync::Arc;
 use leadline_page::postgres::DEFAULT_BLOCK_SIZE;
 use leadline_wal::describe::{describe, messages, outcome, time_of, Value};
 use leadline_wal::kept::Kept;
+use leadline_wal::print::{Form, Printer};
 use leadline_wal::{fuzzing, image, rmgr, Kind, Log, Reader, Record};
 
 use crate::folder::Folder;
@@ -161,6 +162,17 @@ fn looked_into(record: &Record<'_>) -> bool {
         );
     }
     let _ = time_of(record);
+    for form in [Form::Text, Form::Json] {
+        let mut printer = Printer::new(form, record.major);
+        printer.record(record);
+        let printed = printer.take();
+        match form {
+            Form::Text => assert!(printed.ends_with('\n') && printed.lines().all(|line| line.chars().count() <= 80)),
+            Form::Json => assert!(printed.starts_with("{\"lsn\"") && printed.ends_with('}') && !printed.contains('\n')),
+        }
+        let most = 64 * (values + record.blocks.len() + 16) + 6 * record.length();
+        assert!(printed.len() <= 8 * most, "{} bytes printed of {}", printed.len(), record.length());
+    }
     assert!(!rmgr::record_type(record.major, record.rmid, record.info).is_empty());
     let mut parts = record.main_data().len();
     for block in record.blocks {

@@ -3,15 +3,13 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use leadline_wal::describe::{self, time_text, Message, Value};
+use leadline_wal::describe::time_text;
 use leadline_wal::export::export;
 use leadline_wal::history::{history, Change};
-use leadline_wal::kept::{List, KEPT};
+use leadline_wal::print::{Form, Part, Printer, Stream, What};
 use leadline_wal::stats::{stats, By, Key};
 use leadline_wal::times::at_time;
-use leadline_wal::version::image_info;
-use leadline_wal::Again;
-use leadline_wal::{image, rmgr, Block, Ending, Filter, Kind, Log, Lsn, Range, Reader, Record};
+use leadline_wal::{image, rmgr, Ending, Filter, Kind, Log, Lsn, Range, Reader, Record};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 
@@ -26,9 +24,7 @@ pub(crate) struct WalLog {
     /// The end that was asked for; the log may have less.
     end: Option<Lsn>,
     filter: Filter,
-    reader: Mutex<Reader>,
-    /// Messages that the last row of `invalidations` does not have: their bytes.
-    more: Mutex<Option<(Again, usize)>>,
+    stream: Mutex<Stream>,
 }
 
 fn usage(message: String) -> Error {
@@ -82,8 +78,8 @@ impl WalLog {
             let at = |time: Option<i64>, otherwise| time.map_or(Ok(otherwise), |time| at_time(&log, range, time));
             range = Range { from: at(since, range.from)?, to: at(until, range.to)? };
             let range = Range { to: range.to.max(range.from), ..range };
-            let reader = Mutex::new(Reader::new(log.clone(), range));
-            Ok(WalLog { log, range, end, filter, reader, more: Mutex::new(None) })
+            let stream = Mutex::new(Stream::new(&log, range, filter));
+            Ok(WalLog { log, range, end, filter, stream })
         })
     }
 
@@ -101,45 +97,22 @@ impl WalLog {
         Ok(out)
     }
 
-    /// Where the log ended, as far as `records` or `invalidations` have read.
+    /// Where the log ended, as far as it was printed.
     fn ending<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let reader = self.lock();
-        let (ending, all) = (reader.ending().clone(), reader.position() >= self.range.to);
-        drop(reader);
+        let stream = self.lock();
+        let (ending, all) = (stream.reader().ending().clone(), stream.reader().position() >= self.range.to);
+        drop(stream);
         ending_dict(py, &if all { self.whole_ending(ending) } else { ending })
     }
 
-    /// The next records, at most `limit` of them and at most a few megabytes of log; none at the end.
-    fn records<'py>(&self, py: Python<'py>, limit: usize) -> PyResult<Option<Bound<'py, PyList>>> {
-        self.collect(py, limit, |record| self.filter.wants(record), record_dict)
+    /// The next records as they are printed, at most `limit` of them, and how many; none at the end.
+    fn records<'py>(&self, py: Python<'py>, json: bool, limit: usize) -> PyResult<Option<Rows<'py>>> {
+        self.print(py, What::Records, json, limit)
     }
 
-    /// The next records that send invalidation messages, likewise.
-    fn invalidations<'py>(&self, py: Python<'py>, limit: usize) -> PyResult<Option<Bound<'py, PyList>>> {
-        let wants = |record: &Record<'_>| self.filter.wants(record) && !describe::messages(record).is_empty();
-        self.collect(py, limit, wants, |py, record| {
-            let messages = describe::messages(record);
-            if messages.left_out > 0 {
-                let bytes = messages.left_out * Message::SIZE;
-                *self.more() = Some((Again::of(&self.log, record, messages.rest_at), bytes));
-            }
-            invalidation_dict(py, record, messages)
-        })
-    }
-
-    /// The messages that follow those of the last row of `invalidations`, of a record too long for one row; None after the last.
-    fn more_messages<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyList>>> {
-        py.check_signals()?;
-        let mut more = self.more();
-        let Some((again, left)) = more.as_mut() else { return Ok(None) };
-        let (wanted, mut bytes) = ((*left).min(KEPT.main), Vec::new());
-        let read = again.read(wanted, &mut bytes);
-        *left -= wanted;
-        if *left == 0 || read.is_err() {
-            *more = None;
-        }
-        read.map_err(Error::from)?;
-        message_list(py, &Message::all(&bytes)).map(Some)
+    /// The next records that send invalidation messages, likewise. One with very many is printed in several rows.
+    fn invalidations<'py>(&self, py: Python<'py>, json: bool, limit: usize) -> PyResult<Option<Rows<'py>>> {
+        self.print(py, What::Invalidations, json, limit)
     }
 
     /// The whole page of the image that a record has of a block, None when it has none.
@@ -224,8 +197,7 @@ impl WalLog {
     }
 }
 
-/// The changes of some blocks: how each ended is known only when all of the log was read, so they are all there. As dictionaries they
-/// take many times the memory, and are made a few at a time.
+/// The changes of some blocks: how each ended is known only when all of the log was read, so they are all there.
 #[pyclass(frozen, module = "leadline._core.wal")]
 pub(crate) struct History {
     major: u8,
@@ -239,15 +211,30 @@ impl History {
         ending_dict(py, &self.ending)
     }
 
-    /// The next changes, at most `limit` of them; none at the end.
-    fn changes<'py>(&self, py: Python<'py>, limit: usize) -> PyResult<Option<Bound<'py, PyList>>> {
+    /// The next changes as they are printed, at most `limit` of them, and how many; none at the end.
+    fn changes<'py>(&self, py: Python<'py>, json: bool, limit: usize) -> PyResult<Option<Rows<'py>>> {
+        /// Changes printed between two looks at whether the user wants to stop.
+        const BATCH: usize = 10_000;
         py.check_signals()?;
         let mut changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
-        let rows = PyList::empty(py);
-        for change in changes.by_ref().take(limit) {
-            rows.append(change_dict(py, self.major, &change)?)?;
+        let mut printer = Printer::new(form(json), self.major);
+        let mut count = 0;
+        for change in changes.by_ref().take(limit.min(BATCH)) {
+            printer.change(&change);
+            count += 1;
         }
-        Ok((!rows.is_empty()).then_some(rows))
+        Ok((count > 0).then(|| (count, PyBytes::new(py, printer.take().as_bytes()))))
+    }
+}
+
+/// How many rows, and the rows.
+type Rows<'py> = (usize, Bound<'py, PyBytes>);
+
+fn form(json: bool) -> Form {
+    if json {
+        Form::Json
+    } else {
+        Form::Text
     }
 }
 
@@ -260,45 +247,14 @@ impl WalLog {
         ending
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Reader> {
-        self.reader.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> std::sync::MutexGuard<'_, Stream> {
+        self.stream.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn more(&self) -> std::sync::MutexGuard<'_, Option<(Again, usize)>> {
-        self.more.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Records of the next stretch of the log, made into dictionaries; an empty list is not the end. None follows one that has more
-    /// messages than its row, and few where there is much in each: a row takes many times the memory of what it says.
-    fn collect<'py>(
-        &self,
-        py: Python<'py>,
-        limit: usize,
-        wants: impl Fn(&Record<'_>) -> bool,
-        make: impl Fn(Python<'py>, &Record<'_>) -> PyResult<Bound<'py, PyDict>>,
-    ) -> PyResult<Option<Bound<'py, PyList>>> {
-        /// So much log at most between two looks at whether the user wants to stop.
-        const STRETCH: u64 = 8 << 20;
+    fn print<'py>(&self, py: Python<'py>, what: What, json: bool, limit: usize) -> PyResult<Option<Rows<'py>>> {
         py.check_signals()?;
-        let rows = PyList::empty(py);
-        let mut reader = self.lock();
-        *self.more() = None;
-        let until = reader.position().0.saturating_add(STRETCH);
-        let mut said = 0;
-        while rows.len() < limit && reader.position().0 < until && said < KEPT.main && self.more().is_none() {
-            match reader.next_record() {
-                Ok(Some(record)) if wants(&record) => {
-                    said += record.main_data().len();
-                    rows.append(make(py, &record)?)?;
-                }
-                Ok(Some(_)) => {}
-                Ok(None) if rows.is_empty() => return Ok(None),
-                Err(e) if rows.is_empty() => return Err(Error::from(e).into()),
-                // What there is comes first; the end, or what is wrong, is met again by the next call.
-                Ok(None) | Err(_) => break,
-            }
-        }
-        Ok(Some(rows))
+        let part = py.detach(|| self.lock().next(what, form(json), limit)).map_err(Error::from)?;
+        Ok(part.map(|Part { records, text }| (records, PyBytes::new(py, text.as_bytes()))))
     }
 
     fn put_key(&self, row: &Bound<'_, PyDict>, by: By, key: &Key) -> PyResult<()> {
@@ -356,114 +312,4 @@ fn ending_dict<'py>(py: Python<'py>, ending: &Ending) -> PyResult<Bound<'py, PyD
     out.set_item("end_lsn", ending.early.as_ref().map(|e| e.0.to_string()))?;
     out.set_item("why", ending.early.as_ref().map(|e| e.1.clone()))?;
     Ok(out)
-}
-
-fn block_dict<'py>(py: Python<'py>, b: &Block) -> PyResult<Bound<'py, PyDict>> {
-    let out = PyDict::new(py);
-    out.set_item("block_id", b.id)?;
-    out.set_item("spcnode", b.relation.spc)?;
-    out.set_item("dbnode", b.relation.db)?;
-    out.set_item("relfilenode", b.relation.rel)?;
-    out.set_item("fork", ["main", "fsm", "vm", "init"].get(usize::from(b.fork)).copied())?;
-    out.set_item("block", b.block)?;
-    out.set_item("will_init", b.will_init)?;
-    out.set_item("has_image", b.has_image)?;
-    out.set_item("data_length", b.data_length)?;
-    out.set_item("fpi_length", b.image_length)?;
-    out.set_item("fpi_apply", b.image_info & image_info::APPLY != 0)?;
-    let compression = match b.image_info & image_info::COMPRESSED {
-        image_info::PGLZ => "pglz",
-        image_info::LZ4 => "lz4",
-        image_info::ZSTD => "zstd",
-        _ => "",
-    };
-    out.set_item("fpi_compression", compression)?;
-    out.set_item("hole_offset", b.hole_offset)?;
-    out.set_item("hole_length", b.hole_length)?;
-    Ok(out)
-}
-
-fn change_dict<'py>(py: Python<'py>, major: u8, change: &Change) -> PyResult<Bound<'py, PyDict>> {
-    let out = PyDict::new(py);
-    let (rmgr, record_type) = rmgr::type_names(major, change.type_id);
-    out.set_item("lsn", change.lsn.to_string())?;
-    out.set_item("end_lsn", change.end.to_string())?;
-    out.set_item("xid", change.xid)?;
-    out.set_item("rmgr", rmgr)?;
-    out.set_item("record_type", record_type)?;
-    out.set_item("block", change.block.map(|b| block_dict(py, &b)).transpose()?)?;
-    out.set_item("description", fields_dict(py, &change.description)?)?;
-    out.set_item("log_time", change.log_time.map(time_text))?;
-    out.set_item("outcome", change.outcome.map(|o| o.0))?;
-    out.set_item("outcome_time", change.outcome.map(|o| time_text(o.1)))?;
-    Ok(out)
-}
-
-fn record_head<'py>(py: Python<'py>, r: &Record<'_>) -> PyResult<Bound<'py, PyDict>> {
-    let out = PyDict::new(py);
-    out.set_item("lsn", r.start.to_string())?;
-    out.set_item("end_lsn", r.end.to_string())?;
-    out.set_item("prev_lsn", r.prev.to_string())?;
-    out.set_item("xid", r.xid)?;
-    out.set_item("rmgr", rmgr::rmgr_name(r.rmid))?;
-    out.set_item("record_type", rmgr::record_type(r.major, r.rmid, r.info))?;
-    Ok(out)
-}
-
-fn record_dict<'py>(py: Python<'py>, r: &Record<'_>) -> PyResult<Bound<'py, PyDict>> {
-    let out = record_head(py, r)?;
-    out.set_item("top_xid", r.top_xid)?;
-    out.set_item("origin", r.origin)?;
-    out.set_item("record_length", r.length())?;
-    out.set_item("main_data_length", r.main_length())?;
-    out.set_item("fpi_length", r.image_bytes())?;
-    let blocks = r.blocks.iter().map(|b| block_dict(py, b)).collect::<PyResult<Vec<_>>>()?;
-    out.set_item("blocks", blocks)?;
-    out.set_item("description", fields_dict(py, &describe::describe(r))?)?;
-    Ok(out)
-}
-
-fn invalidation_dict<'py>(py: Python<'py>, r: &Record<'_>, sent: List<Message>) -> PyResult<Bound<'py, PyDict>> {
-    let out = record_head(py, r)?;
-    let ended = describe::outcome(r);
-    if let Some(ended) = &ended {
-        out.set_item("xid", ended.xid)?;
-    }
-    out.set_item("time", ended.map(|o| time_text(o.time)))?;
-    out.set_item("messages", message_list(py, &sent.known)?)?;
-    out.set_item("message_count", sent.known.len() + sent.left_out)?;
-    Ok(out)
-}
-
-fn message_list<'py>(py: Python<'py>, messages: &[Message]) -> PyResult<Bound<'py, PyList>> {
-    let list = PyList::empty(py);
-    for m in messages {
-        let message = PyDict::new(py);
-        message.set_item("kind", m.kind)?;
-        message.set_item("db", m.db)?;
-        message.set_item("object", m.object)?;
-        list.append(message)?;
-    }
-    Ok(list)
-}
-
-fn fields_dict<'py>(py: Python<'py>, fields: &[(&'static str, Value)]) -> PyResult<Bound<'py, PyDict>> {
-    let out = PyDict::new(py);
-    for (name, value) in fields {
-        out.set_item(*name, python_value(py, value)?)?;
-    }
-    Ok(out)
-}
-
-fn python_value<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
-    Ok(match value {
-        Value::Int(n) => n.into_pyobject(py)?.into_any(),
-        Value::Bool(b) => b.into_pyobject(py)?.to_owned().into_any(),
-        Value::Text(t) => t.into_pyobject(py)?.into_any(),
-        Value::Fields(fields) => fields_dict(py, fields)?.into_any(),
-        Value::List(values) => {
-            let values = values.iter().map(|v| python_value(py, v)).collect::<PyResult<Vec<_>>>()?;
-            PyList::new(py, values)?.into_any()
-        }
-    })
 }

@@ -21,6 +21,7 @@ pub mod log;
 pub mod page;
 mod pages;
 pub mod parallel;
+pub mod print;
 pub mod reader;
 pub mod record;
 pub mod rmgr;

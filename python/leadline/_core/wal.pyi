@@ -1,7 +1,7 @@
 """PostgreSQL's log on disk."""
 
 from collections.abc import Callable
-from typing import Any, NotRequired, TypedDict, final, type_check_only
+from typing import NotRequired, TypedDict, final, type_check_only
 
 from leadline._core.capture import Written
 
@@ -28,79 +28,6 @@ class Ending(TypedDict):
     last_lsn: str | None
     end_lsn: str | None
     why: str | None
-
-@type_check_only
-class BlockReference(TypedDict):
-    """A block that a record refers to. fpi: the image of its page."""
-
-    block_id: int
-    spcnode: int
-    dbnode: int
-    relfilenode: int
-    fork: str | None
-    block: int
-    will_init: bool
-    has_image: bool
-    data_length: int
-    fpi_length: int
-    fpi_apply: bool
-    fpi_compression: str
-    hole_offset: int
-    hole_length: int
-
-@type_check_only
-class RecordHead(TypedDict):
-    """What every record has. xid: 0 for none."""
-
-    lsn: str
-    end_lsn: str
-    prev_lsn: str
-    xid: int
-    rmgr: str
-    record_type: str
-
-@type_check_only
-class WalRecord(RecordHead):
-    """A record. description: what it says, other fields for each type of record."""
-
-    top_xid: int
-    origin: int
-    record_length: int
-    main_data_length: int
-    fpi_length: int
-    blocks: list[BlockReference]
-    description: dict[str, Any]
-
-@type_check_only
-class Message(TypedDict):
-    """An invalidation message: which cache is told, and of what."""
-
-    kind: str
-    db: int
-    object: int
-
-@type_check_only
-class Invalidation(RecordHead):
-    """A record that sends invalidation messages. message_count: all that it sends, also those that `messages` does not have."""
-
-    time: str | None
-    messages: list[Message]
-    message_count: int
-
-@type_check_only
-class Change(TypedDict):
-    """A change of a block. block: None where the relation lost it. outcome: of its transaction. log_time: the last one before."""
-
-    lsn: str
-    end_lsn: str
-    xid: int
-    rmgr: str
-    record_type: str
-    block: BlockReference | None
-    description: dict[str, Any]
-    log_time: str | None
-    outcome: str | None
-    outcome_time: str | None
 
 @type_check_only
 class StatsRow(TypedDict):
@@ -139,8 +66,8 @@ class History:
     """Every change of the blocks that were asked for, in the order of the log."""
 
     def ending(self) -> Ending: ...
-    def changes(self, limit: int) -> list[Change] | None:
-        """The next changes, at most `limit`; None at the end."""
+    def changes(self, json: bool, limit: int) -> tuple[int, bytes] | None:
+        """The next changes as printed, as `WalLog.records`."""
 
 @final
 class WalLog:
@@ -172,14 +99,12 @@ class WalLog:
     def describe(self) -> WalDescription: ...
 
     def ending(self) -> Ending: ...
-    def records(self, limit: int) -> list[WalRecord] | None:
-        """The next records, at most `limit`; an empty list is not the end, None is."""
+    def records(self, json: bool, limit: int) -> tuple[int, bytes] | None:
+        """The next records as printed, at most `limit`: how many and what; None at the end. What is printed is lines, or with `json`
+        objects with commas between them; it may be nothing, which is not the end."""
 
-    def invalidations(self, limit: int) -> list[Invalidation] | None:
-        """The next records with invalidation messages, likewise; of the last one maybe not all messages: see `message_count`."""
-
-    def more_messages(self) -> list[Message] | None:
-        """The next messages of the last record that `invalidations` gave; None when there are no more."""
+    def invalidations(self, json: bool, limit: int) -> tuple[int, bytes] | None:
+        """The next records with invalidation messages, likewise. One with very many is several rows, counted once."""
 
     def page_image(self, at: str, block_id: int) -> bytes | None:
         """The whole page of the image that the record at this LSN has of a block."""

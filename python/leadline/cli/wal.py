@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import textwrap
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -13,14 +11,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from leadline.cli import force
-from leadline.output import print_json_list, to_json, to_table
+from leadline.output import print_json_parts, to_json, to_table
 
 if TYPE_CHECKING:
-    from leadline._core.wal import Change, StatsRow, WalRecord
+    from leadline._core.wal import StatsRow
     from leadline.files.server import ServerFiles
-    from leadline.files.wal import Sent
 
-WIDTH = 80
 SUMMED: tuple[Literal["records", "record_bytes", "fpi_bytes", "superseded_fpi_bytes"], ...]
 SUMMED = ("records", "record_bytes", "fpi_bytes", "superseded_fpi_bytes")
 
@@ -116,31 +112,25 @@ Examples:
 @JSON
 def show(path: str, limit: int | None, as_json: bool, **wish: Any) -> None:
     """Print records in readable form, in WAL order."""
-    from leadline.files.wal import batches, ending_text, wish_of
+    from leadline.files.wal import ending_text, parts, wish_of
 
     wanted = wish_of(path, **wish)[0]
     log = wanted.open()
-    rows = batches(log.records, limit)
-    if as_json:
-        print_json_list(rows)
-    else:
-        for row in rows:
-            click.echo(_record_text(row))
+    _print(parts(lambda left: log.records(as_json, left), limit), as_json)
     if text := ending_text(log.ending()):
         click.echo(text, err=True)
     _tell_damage(wanted.path)
 
 
-def _record_text(row: WalRecord) -> str:
-    from leadline.files.wal import block_text, description_text
-
-    xid = f"xid {row['xid']}  " if row["xid"] else ""
-    lines = [f"{row['lsn']}  {xid}{row['rmgr']}/{row['record_type']}  {row['record_length']} bytes"]
-    details = [block_text(block) for block in row["blocks"]]
-    details += [description_text(row["description"])] if row["description"] else []
-    for detail in details:
-        lines += textwrap.wrap(detail, WIDTH, initial_indent="    ", subsequent_indent="      ")
-    return "\n".join(lines)
+def _print(rows: Iterable[bytes], as_json: bool) -> bool:
+    """Prints rows that come as text; whether there were any."""
+    if as_json:
+        return print_json_parts(rows)
+    is_any = False
+    for part in rows:
+        click.echo(part, nl=False)
+        is_any = True
+    return is_any
 
 
 @command.command(
@@ -297,37 +287,15 @@ def history(path: str, relation: str, block: int, as_json: bool, **wish: Any) ->
     recorded in the WAL before it, marked with ~. A truncation that removed the page is listed as a change. WAL does not
     usually name the visibility map bits that a row change clears.
     """
-    from leadline.files.wal import batches, ending_text, whole, wish_of
+    from leadline.files.wal import ending_text, parts, whole, wish_of
 
     wanted = wish_of(path, relation, block=block, **wish)[0]
     found = whole(wanted, "read", lambda log, bar: log.history(bar))
-    changes = batches(found.changes, None)
-    if as_json:
-        print_json_list(changes)
-    else:
-        is_empty = True
-        for change in changes:
-            click.echo(_change_text(change))
-            is_empty = False
-        if is_empty:
-            click.echo("no changes to this page found in the WAL", err=True)
+    if not _print(parts(lambda left: found.changes(as_json, left), None), as_json) and not as_json:
+        click.echo("no changes to this page found in the WAL", err=True)
     if text := ending_text(found.ending()):
         click.echo(text, err=True)
     _tell_damage(wanted.path)
-
-
-def _change_text(change: Change) -> str:
-    from leadline.files.wal import description_text
-
-    when = (change["outcome_time"] or (f"~{change['log_time']}" if change["log_time"] else "")).replace("T", " ").replace("Z", "")
-    ended = f"xid {change['xid']} {change['outcome'] or 'end not in the WAL'}  " if change["xid"] else ""
-    lines = [f"{change['lsn']}  {change['rmgr']}/{change['record_type']}  {ended}{when}".rstrip()]
-    image, made = "", "truncated"
-    if block := change["block"]:
-        image = f"image {block['fpi_length']} bytes" if block["has_image"] else ""
-        made = "initialized" if block["will_init"] else ""
-    detail = ", ".join(filter(None, [image, made, description_text(change["description"])]))
-    return "\n".join(lines + textwrap.wrap(detail, WIDTH, initial_indent="    ", subsequent_indent="      "))
 
 
 @command.command(
@@ -424,28 +392,11 @@ def inval(path: str, limit: int | None, as_json: bool, **wish: Any) -> None:
     A relcache message makes every session drop its cached data about a relation and replan statements that use it.
     A record with very many messages is printed in parts.
     """
-    from leadline.files.wal import ending_text, invalidations, wish_of
+    from leadline.files.wal import ending_text, parts, wish_of
 
     wanted = wish_of(path, **wish)[0]
     log = wanted.open()
-    rows = invalidations(log, limit)
-    if as_json:
-        print_json_list(rows)
-    else:
-        for row in rows:
-            click.echo(_inval_text(row))
+    _print(parts(lambda left: log.invalidations(as_json, left), limit), as_json)
     if text := ending_text(log.ending()):
         click.echo(text, err=True)
     _tell_damage(wanted.path)
-
-
-def _inval_text(row: Sent) -> str:
-    when = (row["time"] or "").replace("T", " ").replace("Z", "")
-    xid = f"xid {row['xid']}  " if row["xid"] else ""
-    counted = Counter((m["kind"], m["db"], m["object"]) for m in row["messages"])
-    told = [f"{kind} {db}/{thing}" + (f" x{n}" if n > 1 else "") for (kind, db, thing), n in counted.items()]
-    lines = [f"{row['lsn']}  {row['rmgr']}/{row['record_type']}  {xid}{when}".rstrip()]
-    if (here := len(row["messages"])) < row["message_count"]:
-        before = row["messages_before"]
-        lines[0] += f"  messages {before + 1:,} to {before + here:,} of {row['message_count']:,}"
-    return "\n".join(lines + textwrap.wrap(", ".join(told), WIDTH, initial_indent="    ", subsequent_indent="      "))

@@ -12,21 +12,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from leadline._core.catalog import relation_names
 from leadline._core.wal import WalLog
 from leadline.errors import LeadlineError
-from leadline.figures import one_line
 from leadline.files.server import ServerFiles, names_a_server, server_files
 from leadline.progress import TerminalLine
 
 if TYPE_CHECKING:
-    from leadline._core.wal import BlockReference, Ending, Invalidation
-
-    class Sent(Invalidation):
-        """Some messages of a record. messages_before: how many of its messages earlier rows have."""
-
-        messages_before: int
-
+    from leadline._core.wal import Ending
 
 FORKS = ("main", "fsm", "vm", "init")
-BATCH = 2000
+MOST = 2**63 - 1
 LOOKS = 5
 T = TypeVar("T")
 FILE_NUMBERS = re.compile(r"(base/|global/|pg_tblspc/)?[0-9]+(/.*)?")  # not a name
@@ -136,29 +129,13 @@ def threads_here() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def batches(read: Callable[[int], list[T] | None], limit: int | None) -> Iterator[T]:
-    """Rows of what gives them a few at a time, such as `WalLog.records`; at most `limit`."""
-    left = limit
-    while left is None or left > 0:
-        rows = read(BATCH if left is None else min(BATCH, left))
-        if rows is None:
-            return
-        left = None if left is None else left - len(rows)
-        yield from rows
-
-
-def invalidations(log: WalLog, limit: int | None) -> Iterator[Sent]:
-    """Rows of records that send invalidation messages, at most `limit` records.
-
-    A record that has many has several rows, one after the other: `messages_before` says how many were in the rows before,
-    `message_count` how many the record has.
-    """
-    for row in batches(log.invalidations, limit):
-        before = 0
-        yield {**row, "messages_before": before}
-        while (before := before + len(row["messages"])) < row["message_count"] and (more := log.more_messages()):
-            row["messages"] = more
-            yield {**row, "messages_before": before}
+def parts(read: Callable[[int], tuple[int, bytes] | None], limit: int | None) -> Iterator[bytes]:
+    """What is printed, some rows at a time, of at most `limit` rows; of what gives how many there are, and them."""
+    left = MOST if limit is None else limit
+    while left > 0 and (found := read(left)) is not None:
+        left -= found[0]
+        if found[1]:
+            yield found[1]
 
 
 class Bar:
@@ -180,37 +157,6 @@ class Bar:
 def ending_text(ending: Ending) -> str | None:
     """Why the log ends before what was asked for; None when it does not."""
     return None if ending["end_lsn"] is None else f"the WAL ends at {ending['end_lsn']}: {ending['why']}"
-
-
-def relation_text(block: BlockReference) -> str:
-    fork = "" if block["fork"] == "main" else f" {block['fork']}"
-    return f"{block['spcnode']}/{block['dbnode']}/{block['relfilenode']}{fork}"
-
-
-def block_text(block: BlockReference) -> str:
-    """One block reference in words."""
-    text = f"block {block['block_id']}: {relation_text(block)} page {block['block']}"
-    if block["has_image"]:
-        packed = f" {block['fpi_compression']}" if block["fpi_compression"] else ""
-        text += f", image {block['fpi_length']} bytes{packed}" + ("" if block["fpi_apply"] else " to verify replay")
-    if block["data_length"]:
-        text += f", data {block['data_length']} bytes"
-    return text + (", initialized" if block["will_init"] else "")
-
-
-def description_text(fields: dict[str, Any]) -> str:
-    """Fields in words: `off 3, flags 8`."""
-    return ", ".join(f"{name} {_value(value)}" for name, value in fields.items())
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, list):
-        return "[" + ", ".join(_value(v) for v in value) + "]"
-    if isinstance(value, dict):
-        return "(" + description_text(value) + ")"
-    return one_line(str(value))
 
 
 def export(wish: Wish, out: Path, *, overwrite: bool, threads: int) -> dict[str, Any]:
