@@ -25,7 +25,7 @@ OWN = ["tables", "session", "--json"]
 def full_disk(folder: Path) -> Iterator[Path]:
     """A file system of 4 MB without a byte left."""
     folder.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "none", str(folder)], capture_output=True, check=False)
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m,mode=0700", "none", str(folder)], capture_output=True, check=False)
     if mounted.returncode:
         pytest.skip("a small file system cannot be mounted here")
     try:
@@ -191,3 +191,56 @@ def test_events_are_json(value: object) -> None:
 
 def test_events_have_what_json_has_not_as_text() -> None:
     assert json.loads(as_json([Path("/a"), b"x", float("nan"), float("inf"), (1,)])) == ["/a", "b'x'", None, None, [1]]
+
+
+def others_may_write(folder: Path) -> Path:
+    folder.mkdir()
+    folder.chmod(0o777)
+    return folder
+
+
+def its_group_may_write(folder: Path) -> Path:
+    folder.mkdir()
+    folder.chmod(0o770)
+    return folder
+
+
+def of_somebody_else(folder: Path) -> Path:
+    folder.mkdir(mode=0o700)
+    os.chown(folder, 65534, 65534)
+    return folder
+
+
+def with_a_spool_of_somebody_else(folder: Path) -> Path:
+    (folder / "spool").mkdir(mode=0o700, parents=True)
+    os.chown(folder / "spool", 65534, 65534)
+    return folder
+
+
+def a_link_of_somebody_else(folder: Path) -> Path:
+    (folder.parent / "real").mkdir(mode=0o700)
+    folder.symlink_to(folder.parent / "real")
+    os.lchown(folder, 65534, 65534)
+    return folder
+
+
+UNSAFE = {
+    others_may_write: "everybody may write to it (mode 0777)", its_group_may_write: "its group may write to it (mode 0770)",
+    of_somebody_else: "it belongs to nobody, not to root", with_a_spool_of_somebody_else: "it belongs to nobody, not to root",
+    a_link_of_somebody_else: "it is a link of nobody",
+}  # fmt: skip
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+@pytest.mark.parametrize("made", UNSAFE, ids=[function.__name__ for function in UNSAFE])
+def test_a_book_that_somebody_else_could_change_is_refused_and_nothing_goes_there(made: Callable[[Path], Path], tmp_path: Path) -> None:
+    folder = made(tmp_path / "book")
+    code, out, err = run(COMMAND, folder)
+    assert (code, out) == (7, "out\n")
+    warned, said = err.splitlines()
+    assert said == "err" and warned.startswith("warning: nothing is recorded, as the folder of the book is not safe: ")
+    assert UNSAFE[made] in warned
+    code, out, err = run(["book", "list"], folder)
+    assert (code, out) == (2, "") and UNSAFE[made] in err and "error: the folder of the book is not safe" in err
+    assert run(["serve", "--listen", "127.0.0.1:0"], folder)[0] == 2
+    assert [path for path in folder.rglob("*") if path.is_file()] == []

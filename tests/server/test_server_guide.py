@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import json
 import os
 import re
 import shutil
@@ -13,6 +14,11 @@ from pathlib import Path
 
 import pytest
 from conftest import is_running, no_oracle
+from leadline.book import command
+from leadline.book.place import Place
+from leadline.host import proc
+from leadline.postgres.target import Target
+from leadline.server import background
 from serving import Served, book, wait_until
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "team.md"
@@ -105,6 +111,19 @@ def test_what_is_noted_of_another_process_is_not_stopped(tmp_path: Path) -> None
         served.book.mkdir()
         (served.book / "server.json").write_text(f'{{"pid": {os.getpid()}, "start": 1, "url": "http://x/"}}')
         assert served.leadline("serve", "--stop").returncode == 2
+
+
+def test_a_server_that_only_waits_for_its_parent_to_look_does_not_run(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    with subprocess.Popen(["true"]) as zombie:
+        wait_until(lambda: "Z" in (proc.read_text(f"/proc/{zombie.pid}/stat") or "").rpartition(")")[2].split()[:1], "its end")
+        start = proc.start_ticks(zombie.pid)
+        (tmp_path / "server.json").write_text(json.dumps({"pid": zombie.pid, "start": start, "url": "http://x/"}))
+        assert background.running(place) is None
+        assert (proc.lives(zombie.pid, start), proc.lives(os.getpid(), proc.start_ticks(os.getpid()))) == (False, True)
+        run = {"status": "running", "host": os.uname().nodename, "pid": zombie.pid, "pid_start": start, "kind": "command"}
+        assert command.cancel(run) is False
+        assert not Target("pid", zombie.pid, start_ticks=start).is_running()
 
 
 @pytest.mark.parametrize("listen", ["nowhere", "127.0.0.1", "127.0.0.1:99999", "no.such.host.example:1", "127.0.0.1:x"])

@@ -260,7 +260,7 @@ def cancel(run: Mapping[str, Any]) -> bool:
     except OSError:
         return False
     try:
-        if proc.start_ticks(run["pid"]) != run["pid_start"]:
+        if not proc.lives(run["pid"], run["pid_start"]):
             return False
         # Commands of leadline itself are ended as by Ctrl-C.
         signal.pidfd_send_signal(fd, signal.SIGINT if run["kind"] == "leadline" else CANCEL)

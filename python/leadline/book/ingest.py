@@ -108,18 +108,12 @@ def _event(db: Db, place: Place, uid: str, line: bytes, *, each_alone: bool) -> 
     return 1
 
 
-def lives(pid: int, start: int | None) -> bool:
-    """Whether the process that began then still runs; one that only waits for its parent to look does not."""
-    stat = (proc.read_text(f"/proc/{pid}/stat") or "").rpartition(")")[2].split()
-    return bool(stat) and stat[0] not in ("Z", "X") and start in (None, int(stat[19]))
-
-
 def find_lost(place: Place, store: Store) -> int:
     """Marks runs of this boot of this host whose process is gone, and runs of an earlier boot; how many."""
     boot = (proc.read_text("/proc/sys/kernel/random/boot_id") or "").strip()
     sql = "select id, uid, pid, pid_start, boot from run where status = 'running' and host = ?"
     running = store.rows(sql, (os.uname().nodename,))
-    gone = [run for run in running if run["boot"] != boot or not lives(run["pid"], run["pid_start"])]
+    gone = [run for run in running if run["boot"] != boot or not proc.lives(run["pid"], run["pid_start"])]
     for run in gone:
         forget_cgroup(run["uid"])
         take(place, store, run["uid"])  # it may have written its end between the two looks

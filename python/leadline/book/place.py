@@ -5,7 +5,9 @@ Without pathlib where a run is recorded: its import would take as long as all th
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -14,6 +16,38 @@ if TYPE_CHECKING:
 VARIABLE = "LEADLINE_BOOK"
 OFF = "off"
 SCHEMES = ("postgresql://", "postgres://")
+
+
+class NotOurs(PermissionError):
+    """A folder in which somebody else could read secrets or change evidence. hint: what to do about it."""
+
+    def __init__(self, folder: str, why: str, hint: str) -> None:
+        super().__init__(errno.EPERM, why, folder)
+        self.hint = hint
+
+
+def check_ours(folder: str) -> None:
+    """Raises NotOurs for a folder of somebody else, or that others may write to; OSError for none."""
+    about = os.lstat(folder)
+    us = os.geteuid()
+    if stat.S_ISLNK(about.st_mode):
+        if about.st_uid not in (us, 0):
+            raise NotOurs(folder, f"it is a link of {_user(about.st_uid)}", f"rm {folder}")
+        about = os.stat(folder)
+    if about.st_uid != us:
+        raise NotOurs(folder, f"it belongs to {_user(about.st_uid)}, not to {_user(us)}", "use a folder of your own, or work as its owner")
+    if about.st_mode & 0o022:
+        who = "everybody" if about.st_mode & 0o002 else "its group"
+        raise NotOurs(folder, f"{who} may write to it (mode {about.st_mode & 0o7777:04o})", f"chmod 700 {folder}")
+
+
+def _user(uid: int) -> str:
+    import pwd
+
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"
 
 
 class Place:
@@ -51,13 +85,15 @@ class Place:
         return self.dsn or self.folder
 
     def make(self) -> None:
-        """Raises OSError."""
+        """Raises OSError; NotOurs where somebody else could change the book."""
         for folder in (f"{self.folder}/spool", f"{self.folder}/logs"):
             if not os.path.isdir(folder):
                 os.makedirs(os.path.dirname(self.folder), exist_ok=True)
                 if not os.path.isdir(self.folder):
                     os.makedirs(self.folder, 0o700, exist_ok=True)
                 os.makedirs(folder, mode=0o700, exist_ok=True)
+        for folder in (self.folder, f"{self.folder}/spool", f"{self.folder}/logs"):
+            check_ours(folder)
 
     def spool_name(self, uid: str) -> str:
         return f"{self.folder}/spool/{uid}.jsonl"

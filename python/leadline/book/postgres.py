@@ -8,8 +8,8 @@ from typing import Any
 import psycopg
 from psycopg.rows import dict_row
 
-from leadline.book.place import Place
-from leadline.book.store import AS_BEFORE, where
+from leadline.book.place import NotOurs, Place
+from leadline.book.store import AS_BEFORE, refused, where
 from leadline.errors import LeadlineError
 
 ONE_WRITER = 0x6C656164  # the advisory lock of who writes
@@ -33,6 +33,8 @@ class Postgres:
                 self._db.execute("select pg_advisory_lock(%s)", (ONE_WRITER,))
                 self._db.execute(f"create schema if not exists {SCHEMA}")
                 self._db.execute("select pg_advisory_unlock(%s)", (ONE_WRITER,))
+        except NotOurs as e:
+            raise refused(e) from None
         except (psycopg.Error, OSError) as e:
             raise LeadlineError("storage", "the book cannot be opened", detail=str(e).strip(), hint=AS_BEFORE, where=where(place)) from e
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -55,6 +56,8 @@ class Recorder:
             for path in files:
                 if (body := file_event(path)) is not None:
                     self._spool.event("file", **body)
+            if self._spool.refused:
+                sys.stderr.write(f"warning: nothing is recorded, as the folder of the book is not safe: {self._spool.refused}\n")
 
     @staticmethod
     @contextmanager

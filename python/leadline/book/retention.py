@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from leadline.book.ansible.ingest import forget_unused_facts
-from leadline.book.ingest import lives
 from leadline.book.packed import SMALLEST, pack
 from leadline.book.place import Place
 from leadline.book.query import Book, Filter, each_newest
+from leadline.host.proc import lives
 
 AT_ONCE = 1000  # runs of a transaction: others may write in between
 

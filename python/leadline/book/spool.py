@@ -6,6 +6,8 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
+from leadline.book.place import NotOurs
+
 if TYPE_CHECKING:
     from leadline.book.place import Place
 
@@ -42,6 +44,7 @@ class Spool:
 
     def __init__(self, place: Place, uid: str) -> None:
         self.uid, self.lost, self.own_ns, self._n = uid, 0, 0, 0
+        self.refused = ""  # why nothing is recorded, where that is for the user to mend
         self._place, self._waiting, self._fd = place, b"", -1
 
     def event(self, kind: str, **body: Any) -> None:
@@ -68,6 +71,8 @@ class Spool:
                 self._fd = os.open(self._place.spool_name(self.uid), flags, 0o600)
             while self._waiting:
                 self._waiting = self._waiting[os.write(self._fd, self._waiting) :]
+        except NotOurs as e:
+            self.refused = f"{e.filename}: {e.strerror} ({e.hint})"
         except OSError:
             return
 

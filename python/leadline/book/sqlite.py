@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from leadline.book.place import Place
-from leadline.book.store import AS_BEFORE, where
+from leadline.book.place import NotOurs, Place
+from leadline.book.store import AS_BEFORE, refused, where
 from leadline.errors import LeadlineError
 
 PRAGMAS = ("busy_timeout = 30000", "auto_vacuum = incremental", "journal_mode = wal", "synchronous = normal", "foreign_keys = on")
@@ -28,6 +28,8 @@ class Sqlite:
             self._db.row_factory = _as_dict
             for pragma in PRAGMAS:
                 self._db.execute(f"pragma {pragma}")
+        except NotOurs as e:
+            raise refused(e) from None
         except (sqlite3.Error, OSError) as e:
             raise LeadlineError("storage", "the book cannot be opened", detail=str(e), hint=AS_BEFORE, where=where(place)) from e
 

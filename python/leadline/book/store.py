@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from importlib import resources
 from typing import Any, Protocol
 
-from leadline.book.place import Place
+from leadline.book.place import NotOurs, Place
 from leadline.errors import LeadlineError
 
 DIALECTS = ("sqlite", "postgresql")
@@ -177,6 +177,10 @@ def _connect(place: Place) -> Db:
 
 
 AS_BEFORE = "leadline goes on recording beside it"
+
+
+def refused(e: NotOurs) -> LeadlineError:
+    return LeadlineError("rights", "the folder of the book is not safe", detail=str(e.strerror), hint=e.hint, where=str(e.filename))
 
 
 def where(place: Place) -> str:

@@ -26,7 +26,7 @@ def adopt_orphans() -> None:
 def members(uid: str, supervisor: int) -> set[int]:
     """The processes of a run that live."""
     found = proc.descendants([supervisor]) | {pid for pid in proc.all_pids() if _belongs(pid, uid)}
-    return {pid for pid in found - {supervisor, os.getpid()} if _lives(pid)}
+    return {pid for pid in found - {supervisor, os.getpid()} if proc.lives(pid, None)}
 
 
 def _belongs(pid: int, uid: str) -> bool:
@@ -35,11 +35,6 @@ def _belongs(pid: int, uid: str) -> bool:
             return f"{PARENT}={uid}".encode() in file.read().split(b"\0")
     except OSError:
         return False
-
-
-def _lives(pid: int) -> bool:
-    stat = proc.read_text(f"/proc/{pid}/stat")
-    return stat is not None and stat.rpartition(")")[2].split()[0] not in ("Z", "X")
 
 
 def send(pids: Iterable[int], number: signal.Signals) -> None:

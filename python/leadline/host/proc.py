@@ -47,6 +47,12 @@ def start_ticks(pid: int) -> int | None:
     return int(stat.rpartition(")")[2].split()[19])  # field 22; the name in field 2 may hold blanks
 
 
+def lives(pid: int, start: int | None) -> bool:
+    """Whether the process that began then (`start_ticks`) still runs; one that only waits for its parent to look does not."""
+    stat = (read_text(PROC / str(pid) / "stat") or "").rpartition(")")[2].split()
+    return len(stat) > 19 and stat[0] not in ("Z", "X") and start in (None, int(stat[19]))
+
+
 def start_unix_s(pid: int) -> float | None:
     """When the process started, in seconds since 1970 by the present wall clock."""
     ticks = start_ticks(pid)

@@ -57,7 +57,7 @@ class Target:
 
     def is_running(self) -> bool:
         """The same postmaster still runs; always true for a remote server, whose connection tells."""
-        return self.pid is None or proc.start_ticks(self.pid) == self.start_ticks
+        return self.pid is None or proc.lives(self.pid, self.start_ticks)
 
 
 _SERVER_VARIABLES = ("PGHOST", "PGHOSTADDR", "PGSERVICE", "PGPORT")  # of libpq: any of them names a server

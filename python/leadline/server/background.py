@@ -32,7 +32,7 @@ def running(place: Place) -> tuple[int, str] | None:
         pid, start, url = int(note["pid"]), int(note["start"]), str(note["url"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return (pid, url) if proc.start_ticks(pid) == start else None
+    return (pid, url) if proc.lives(pid, start) else None
 
 
 def warned(place: Place) -> list[str]:
@@ -95,14 +95,9 @@ def stop(place: Place) -> int:
     ticks = proc.start_ticks(pid)
     os.kill(pid, signal.SIGTERM)
     deadline = time.monotonic() + STOP_S
-    while proc.start_ticks(pid) == ticks and _is_alive(pid):
+    while proc.lives(pid, ticks):
         if time.monotonic() > deadline:
             raise LeadlineError("gone", f"process {pid} did not end within {STOP_S:g} s", hint=f"kill -KILL {pid}")
         time.sleep(0.05)
     return pid
 
-
-def _is_alive(pid: int) -> bool:
-    """Not so one that its parent has yet to collect."""
-    status = proc.read_text(f"/proc/{pid}/stat") or ""
-    return bool(status) and status.rpartition(")")[2].split()[:1] != ["Z"]

@@ -12,7 +12,7 @@ from pathlib import Path
 from secrets import randbelow
 from typing import TYPE_CHECKING, Any
 
-from leadline.book.place import VARIABLE, Place
+from leadline.book.place import VARIABLE, NotOurs, Place, check_ours
 from leadline.errors import LeadlineError
 from leadline.server import survey
 
@@ -103,10 +103,14 @@ def _of_ansible(uid: str, spec: Mapping[str, Any], name: str, values: dict[str, 
 
 def _write_private(uid: str, name: str, text: str) -> Path:
     folder = inputs_of(uid)
-    folder.parent.mkdir(mode=0o700, exist_ok=True)
-    about = folder.parent.lstat()
-    if about.st_uid != os.getuid() or about.st_mode & 0o077 or folder.parent.is_symlink():
-        raise LeadlineError("rights", "the folder for inputs belongs to somebody else", where=str(folder.parent))
+    with contextlib.suppress(FileExistsError):
+        folder.parent.mkdir(mode=0o700)
+    try:
+        check_ours(str(folder.parent))
+    except NotOurs as e:
+        detail = f"{e.strerror}. Secrets and answers of runs would go there."
+        where = str(e.filename)
+        raise LeadlineError("rights", "the folder for inputs of runs is not safe", detail=detail, hint=e.hint, where=where) from None
     folder.mkdir(mode=0o700, exist_ok=True)  # within ours, nobody else makes one
     file = folder / name
     fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -117,7 +121,9 @@ def _write_private(uid: str, name: str, text: str) -> Path:
 
 def tidy(place: Place, uid: str) -> None:
     """What a run that has ended needs no more: its inputs, and its folder if nothing was left in it."""
-    shutil.rmtree(inputs_of(uid), ignore_errors=True)
+    with contextlib.suppress(OSError):
+        check_ours(str(inputs_of(uid).parent))
+        shutil.rmtree(inputs_of(uid), ignore_errors=True)
     with contextlib.suppress(OSError):
         folder_of(place, uid).rmdir()
 

@@ -95,7 +95,7 @@ class _Out:
 
 def _follow(log: Log, offset: int, run: dict[str, Any], out: _Out) -> None:
     """Until the process that writes the log is gone, and all of it is out."""
-    from leadline.book.ingest import lives
+    from leadline.host.proc import lives
 
     while True:
         over = not lives(run["pid"], run["pid_start"])

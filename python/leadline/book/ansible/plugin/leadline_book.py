@@ -396,6 +396,13 @@ def quiet(method: Callable[..., None]) -> Callable[..., None]:
     return called
 
 
+def _check_ours(folder: Path) -> None:
+    """As leadline/book/place.py: what somebody else may change is no evidence. Raises OSError."""
+    about = folder.stat()
+    if about.st_uid != os.geteuid() or about.st_mode & 0o022:
+        raise PermissionError(1, "others may write to the folder of the book", str(folder))
+
+
 class Spool:
     """The file of events of this run."""
 
@@ -409,6 +416,7 @@ class Spool:
         try:
             for made in (folder, folder / "spool", folder / "logs"):
                 made.mkdir(mode=0o700, parents=True, exist_ok=True)
+                _check_ours(made)
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
             self._fd = os.open(folder / "spool" / f"{self.uid}.jsonl", flags, 0o600)
         except OSError as e:
