@@ -41,7 +41,7 @@ LEAST = {
     "template.cancel": ("runner", "run"), "template.rerun": ("runner", "run"), "template.approve": ("editor", "run"),
     "template.grants": ("admin", "template"), "template.grant": ("admin", "template"),
     "schedule.list": (ANYONE, ""), "schedule.save": ("runner", "template+project"), "schedule.set": ("runner", "project"),
-    "schedule.delete": ("runner", "project"),
+    "schedule.edit": ("runner", "project"), "schedule.delete": ("runner", "project"),
     "hook.list": (ANYONE, ""),
     "hook.start": ("editor", "project"), "hook.tell": ("editor", "project"), "hook.mail": ("editor", "project"),
     "hook.after": ("editor", "project"), "hook.delete": ("editor", "project"),
@@ -52,7 +52,8 @@ LEAST = {
     "user.codes": (SITE, ""), "user.confirm-codes": (SITE, ""), "user.forget-codes": (SITE, ""), "user.me": (ANYONE, ""),
     "user.login-link": (SITE, ""),
     "user.link": (SITE, ""),
-    "user.projects": (ANYONE, ""), "user.project": (SITE, ""), "user.members": ("viewer", "project"), "user.role": ("admin", "project"),
+    "user.projects": (ANYONE, ""), "user.project": (SITE, ""), "user.delete-project": (SITE, ""),
+    "user.members": ("viewer", "project"), "user.role": ("admin", "project"),
     "user.audit": (SITE, ""), "user.verify": (SITE, ""), "user.metrics": (ANYONE, ""),
     "token.list": (ANYONE, ""), "token.create": (ANYONE, ""), "token.revoke": ("owner", ""),
 }  # fmt: skip
@@ -186,7 +187,7 @@ class World:
             made["n"] = 0
         if name in ("run.playbook", "run.results", "run.result", "run.facts"):
             made |= {"run": self.played, "host": "web1", "n": 7}
-        if name in ("schedule.set", "schedule.delete"):
+        if name in ("schedule.set", "schedule.edit", "schedule.delete"):
             made["schedule"] = self.do("schedule.save", template=self.template, cron="0 0 1 1 *")["schedule"]
         if name == "hook.delete":
             made["hook"] = self.do("hook.tell", project="alpha", name=f"h{n}", url="https://pager.example/", secret="key")["hook"]
@@ -199,8 +200,10 @@ class World:
             made["user"] = f"u{n}"
             if name != "user.create":
                 self.do("user.create", user=f"u{n}", password=PASSWORD)
-        if name == "user.project":
+        if name in ("user.project", "user.delete-project"):
             made["project"] = f"p{n}"
+        if name == "user.delete-project":
+            self.do("user.project", project=f"p{n}")
         if name in ("user.role", "template.grant"):
             made["user"] = "nobody"
         if name == "token.revoke":

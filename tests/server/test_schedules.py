@@ -306,3 +306,50 @@ def test_a_clock_that_is_set_forward_misses_what_it_passed(book: Book, clock: Cl
     book.do("schedule.save", template=book.template, cron="0 * * * *")
     assert at_minutes(book, clock, "11:59", "15:30", "16:00:01") == ["16:00:01"]
     assert "missed: no server was running then, or the clock was set past it" in [fired["note"] for fired in book.fired()]
+
+
+def shown(book: Book, uid: str) -> dict[str, Any]:
+    return next(row for row in book.do("schedule.list")["schedules"] if row["uid"] == uid)
+
+
+def test_a_schedule_is_changed_and_what_is_not_given_stays(book: Book) -> None:
+    uid = book.do("schedule.save", template=book.template, cron="0 8 * * *", zone="Europe/Prague", overlap="queue", jitter_s=60)["schedule"]
+    before = shown(book, uid)
+    changed = book.do("schedule.edit", schedule=uid, cron="30 9 * * *")
+    after = shown(book, uid)
+    assert [at[11:16] for at in changed["next"]] != []
+    kept = ("zone", "overlap", "jitter_s", "catch_up", "active", "inputs", "created")
+    assert {name: after[name] for name in kept} == {name: before[name] for name in kept}
+    assert after["cron"] == "30 9 * * *"
+    book.do("schedule.edit", schedule=uid, at="2099-12-24 18:30")
+    once = shown(book, uid)
+    assert (once["cron"], once["at"], once["jitter_s"]) == ("", "2099-12-24T18:30+01:00", 0)
+    book.do("schedule.edit", schedule=uid, overlap="skip")
+    assert shown(book, uid)["next_due"] == once["next_due"]
+    book.do("schedule.edit", schedule=uid, cron="0 0 * * *")
+    assert shown(book, uid)["at"] == ""
+    entry = json.loads(book.do("user.audit", limit=1)["entries"][0]["detail_json"])
+    assert (entry["before"], entry["after"]) == ({"cron": ""}, {"cron": "0 0 * * *"})
+
+
+def test_a_schedule_that_is_paused_stays_so_when_it_is_changed(book: Book) -> None:
+    uid = book.do("schedule.save", template=book.template, cron="0 8 * * *")["schedule"]
+    book.do("schedule.set", schedule=uid, active=False)
+    book.do("schedule.edit", schedule=uid, cron="0 9 * * *")
+    assert shown(book, uid)["active"] is False
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"cron": "0 8 * * *", "at": "2099-01-01 08:00"}, "has either cron or at"),
+        ({"cron": "61 * * * *"}, "is no schedule"), ({"zone": "Nowhere/City"}, "is no time zone"), ({"at": "2001-01-01 08:00"}, "is over"),
+        ({"inputs": {"x": 1}}, "asks for no x"), ({"overlap": "both"}, "is none of"),
+    ],
+)  # fmt: skip
+def test_a_change_that_is_wrong_changes_nothing(book: Book, given: dict[str, Any], told: str) -> None:
+    uid = book.do("schedule.save", template=book.template, cron="0 8 * * *")["schedule"]
+    before = shown(book, uid)
+    with pytest.raises(LeadlineError, match=told):
+        book.do("schedule.edit", schedule=uid, **given)
+    assert shown(book, uid) == before

@@ -99,7 +99,7 @@ def _delete_user(call: Call, inputs: dict[str, Any]) -> Any:
     if found["admin"]:
         _keep_an_admin(call, found["name"])
     own = call.rows("select prefix from token where account = ? order by prefix", found["name"])
-    revoked = _revoke(call, [token["prefix"] for token in own])
+    revoked = revoke(call, [token["prefix"] for token in own])
     ended = end_all_of(call, found["uid"], f"{found['name']} was removed")
     call.detail = {"revoked": revoked, **ended}
     for table, column in (
@@ -129,7 +129,7 @@ def know_password(call: Call, stored: str | None, given: str | None, where: str,
 
 
 def _set_password(call: Call, inputs: dict[str, Any]) -> Any:
-    """One's own needs the old one; another's needs an administrator. It ends all sessions and tokens stay."""
+    """One's own needs the old one; another's needs an administrator. Whoever had the old one keeps nothing: neither sessions nor tokens."""
     name = inputs["user"]
     call.object = name
     own = call.caller.account == name
@@ -144,7 +144,10 @@ def _set_password(call: Call, inputs: dict[str, Any]) -> Any:
     call.execute("update account set password = ? where name = ?", passwords.hashed(inputs["password"]), found["name"])
     call.execute("delete from session where account = ? and hash <> ?", found["name"], call.caller.session or "")
     devices.forget(call.store.db, found["name"])
-    return {"user": found["name"]}
+    own_tokens = call.rows("select prefix from token where account = ? order by prefix", found["name"])
+    revoked = revoke(call, [token["prefix"] for token in own_tokens])
+    call.detail = {"revoked": revoked}
+    return {"user": found["name"], "revoked": revoked}
 
 
 # --- projects, roles, grants
@@ -261,12 +264,12 @@ def _revoke_token(call: Call, inputs: dict[str, Any]) -> Any:
         raise LeadlineError("rights", f"your token has the scope {call.caller.scope}; it cannot revoke one of more")
     if row is None:
         raise LeadlineError("not_found", f"there is no token {inputs['token']}", hint="leadline token list")
-    derived = [prefix for prefix in _revoke(call, [inputs["token"]]) if prefix != inputs["token"]]
+    derived = [prefix for prefix in revoke(call, [inputs["token"]]) if prefix != inputs["token"]]
     call.detail = {"derived": derived}
     return {"revoked": inputs["token"], "derived": derived}
 
 
-def _revoke(call: Call, tokens: list[str]) -> list[str]:
+def revoke(call: Call, tokens: list[str]) -> list[str]:
     """Deletes tokens and all that were made with them; gives the prefixes of all, in order."""
     derived = (row["prefix"] for token in tokens for row in call.rows(DERIVED, token))
     revoked = sorted({*tokens, *derived})
@@ -335,7 +338,7 @@ OPERATIONS = (
         "/users/{user}/password",
         "anyone",
         "",
-        "Set a password: one's own, or as administrator.",
+        "Set a password: one's own, or as administrator. It revokes the user's tokens.",
         _set_password,
         (USER, PASSWORD, Input("old_password", "the old password; needed for one's own", "secret", False)),
     ),

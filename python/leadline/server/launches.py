@@ -213,11 +213,16 @@ UNDER_WAY = """
 BEGINS_WITHIN_US = 30 * 1_000_000
 
 
+def under_way(store: Store, **of: str) -> int:
+    """How many have begun and not ended. of: a column of launch and its value; by default all."""
+    where = "".join(f" and l.{column} = ?" for column in of)
+    return int(store.rows(UNDER_WAY + where, (_now() - BEGINS_WITHIN_US, *of.values()))[0]["n"])
+
+
 def _has_place(store: Store, row: Mapping[str, Any], spec: Mapping[str, Any]) -> bool:
-    since = _now() - BEGINS_WITHIN_US
-    of_template = store.rows(UNDER_WAY + " and l.template = ?", (since, row["template"]))[0]["n"]
+    of_template = under_way(store, template=row["template"])
     places = AT_ONCE if of_template else AT_ONCE + FOR_OTHERS
-    return bool(of_template < spec["at_once"] and store.rows(UNDER_WAY, (since,))[0]["n"] < places)
+    return bool(of_template < spec["at_once"] and under_way(store) < places)
 
 
 def _begin(place: Place, store: Store, row: Mapping[str, Any], spec: Mapping[str, Any] | None) -> None:

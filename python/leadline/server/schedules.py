@@ -6,6 +6,7 @@ import hashlib
 import json
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ from leadline.server import audit, survey
 from leadline.server.launches import START, ask_for
 from leadline.server.login import caller_for
 from leadline.server.operation import Call, Input, Operation, finder
-from leadline.server.rights import Caller
+from leadline.server.rights import Caller, marks
 from leadline.server.templates import TEMPLATE
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ def _list(call: Call, _inputs: dict[str, Any]) -> Any:
 def _shown(call: Call, row: dict[str, Any]) -> dict[str, Any]:
     names = ("uid", "project", "template", "name", "cron", "zone", "jitter_s", "overlap", "catch_up", "next_due", "by_account", "created")
     last = call.one("select due, launch, note from schedule_fire where schedule = ? order by due desc limit 1", row["uid"])
-    shown = {name: row[name] for name in names}
+    shown = {name: row[name] for name in names} | {"at": "" if row["cron"] or not row["next_due"] else _local(row["next_due"], row["zone"])}
     fired = {
         "last_due": last["due"] if last else None,
         "last_run": last["launch"] if last else None,
@@ -125,30 +126,58 @@ def _shown(call: Call, row: dict[str, Any]) -> dict[str, Any]:
 
 def _save(call: Call, inputs: dict[str, Any]) -> Any:
     call.need("runner", call.found["project"])  # it is seen and changed by who has a role in the project
-    cron, at, zone = inputs["cron"] or "", inputs["at"], inputs["zone"]
+    uid = new_uid()
+    row = _checked(call, uid, inputs | {"cron": inputs["cron"] or "", "inputs": inputs["inputs"] or {}}, call.found)
+    row |= {"uid": uid, "project": call.found["project"], "template": call.found["uid"], "active": 1, "created": call.now}
+    call.execute(f"insert into schedule ({', '.join(row)}) values ({marks(list(row))})", *row.values())
+    call.detail = {"schedule": uid, "cron": inputs["cron"], "at": inputs["at"], "zone": inputs["zone"]}
+    return _told(call, uid)
+
+
+def _edit(call: Call, inputs: dict[str, Any]) -> Any:
+    """What is not given stays. From then on it starts in the name of who has changed it."""
+    uid, given = call.found["uid"], {name: value for name, value in inputs.items() if value is not None}
+    old = {name: call.found[name] for name in ("cron", "zone", "jitter_s", "overlap", "catch_up")} | {"at": None}
+    old["inputs"] = json.loads(call.found["inputs_json"])
+    if given.get("at"):
+        old["cron"] = ""
+    elif not call.found["cron"] and not given.get("cron"):
+        old["at"] = _local(call.found["next_due"] or 0, given.get("zone", old["zone"]))
+    template = call.rows("select * from template where uid = ?", call.found["of_template"])[0]
+    row = _checked(call, uid, old | given, template)
+    names = ", ".join(f"{name} = ?" for name in row)
+    is_over = call.found["next_due"] is None  # and goes on with its new time; one that is paused stays so
+    call.execute(f"update schedule set {names}, active = ? where uid = ?", *row.values(), 1 if is_over else call.found["active"], uid)
+    call.detail = {"before": {name: old[name] for name in given if name in old}, "after": {n: v for n, v in given.items() if n in old}}
+    return _told(call, uid)
+
+
+def _checked(call: Call, uid: str, asked: dict[str, Any], template: Mapping[str, Any]) -> dict[str, Any]:
+    """Columns of a schedule that starts what the caller asks for, in the caller's name. Raises LeadlineError."""
+    cron, at, zone = asked["cron"], asked["at"], asked["zone"]
     _zone(zone)
     if bool(cron) == bool(at):
         raise LeadlineError(
             "usage", "a schedule has either cron or at", hint='--cron "30 2 * * 1-5", or --at "2026-12-24 18:30"', where="cron"
         )
-    uid, jitter_s = new_uid(), inputs["jitter_s"] if cron else 0
+    jitter_s = asked["jitter_s"] if cron else 0
     coming = next_due({"uid": uid, "cron": cron, "zone": zone, "jitter_s": jitter_s}, call.now) if cron else None
     due = once_at(at, zone) if not cron else coming[1] if coming else None
     if due is None or due <= call.now:
         raise LeadlineError("usage", "the time of the schedule is over, or never comes", where="cron" if cron else "at")
-    questions = survey.read_survey(json.loads(call.found["spec_json"])["survey"])
-    given = inputs["inputs"] or {}
-    if not survey.secret_names(questions).isdisjoint(given):
+    questions = survey.read_survey(json.loads(template["spec_json"])["survey"])
+    if not survey.secret_names(questions).isdisjoint(asked["inputs"]):
         raise LeadlineError("usage", "a schedule keeps no secrets", hint="give the template a secret of the project", where="inputs")
-    survey.answers(questions, given)
-    call.execute(
-        "insert into schedule values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", uid, call.found["project"], call.found["uid"], cron, zone,
-        inputs["overlap"], inputs["catch_up"], json.dumps(given, ensure_ascii=False), 1, due, call.caller.name, call.now,
-        jitter_s, call.caller.identity,
-    )  # fmt: skip
-    call.detail = {"schedule": uid, "cron": cron, "at": at, "zone": zone}
+    survey.answers(questions, asked["inputs"])
+    return {
+        "cron": cron, "zone": zone, "overlap": asked["overlap"], "catch_up": asked["catch_up"], "jitter_s": jitter_s, "next_due": due,
+        "inputs_json": json.dumps(asked["inputs"], ensure_ascii=False), "by_account": call.caller.name, "by_uid": call.caller.identity,
+    }  # fmt: skip
+
+
+def _told(call: Call, uid: str) -> Any:
     row = call.rows("select s.*, t.name from schedule s join template t on t.uid = s.template where s.uid = ?", uid)[0]
-    return {"schedule": uid, "next": [_local(us, zone) for us in next_slots(row, call.now)]}
+    return {"schedule": uid, "next": [_local(us, row["zone"]) for us in next_slots(row, call.now)]}
 
 
 def _local(us: int, zone: str) -> str:
@@ -274,6 +303,14 @@ def _ask(place: Place, store: Store, row: Mapping[str, Any]) -> tuple[str | None
 
 
 SCHEDULE = Input("schedule", "id of the schedule")
+CRON = Input("cron", "minute hour day month weekday, as in 30 2 * * 1-5", required=False)
+AT = Input("at", "once, at this local time: 2026-12-24 18:30", required=False)
+ZONE = Input("zone", "time zone of both, such as Europe/Prague", required=False, default="UTC")
+JITTER = Input("jitter_s", "begin up to so many seconds later, so that not all begin at once", "int", False, 0, least=0, most=86400)
+OVERLAP = Input("overlap", "when the one before still runs", "enum", False, "skip", ("skip", "queue"))
+CATCH_UP = Input("catch_up", "when no server ran at the time: nothing, or the last one", "enum", False, "none", ("none", "last"))
+INPUTS = Input("inputs", 'values that the survey asks for: {"size": 1000}', "json", False)
+HOW = (CRON, AT, ZONE, JITTER, OVERLAP, CATCH_UP, INPUTS)
 OPERATIONS = (
     Operation(
         "schedule.list", "GET", "/schedules", "anyone", "", "List schedules, each with its next five times.", _list, rows="schedules",
@@ -281,15 +318,11 @@ OPERATIONS = (
     ),
     Operation(
         "schedule.save", "POST", "/templates/{template}/schedules", "runner", "template", "Start a template by the clock.", _save,
-        (
-            TEMPLATE, Input("cron", "minute hour day month weekday, as in 30 2 * * 1-5", required=False),
-            Input("at", "once, at this local time: 2026-12-24 18:30", required=False),
-            Input("zone", "time zone of both, such as Europe/Prague", required=False, default="UTC"),
-            Input("jitter_s", "begin up to so many seconds later, so that not all begin at once", "int", False, 0, least=0, most=86400),
-            Input("overlap", "when the one before still runs", "enum", False, "skip", ("skip", "queue")),
-            Input("catch_up", "when no server ran at the time: nothing, or the last one", "enum", False, "none", ("none", "last")),
-            Input("inputs", 'values that the survey asks for: {"size": 1000}', "json", False),
-        ),
+        (TEMPLATE, *HOW),
+    ),
+    Operation(
+        "schedule.edit", "PATCH", "/schedules/{schedule}", "runner", "schedule", "Change a schedule. What is not given stays.", _edit,
+        (SCHEDULE, *(replace(one, default=None) for one in HOW)),
     ),
     Operation(
         "schedule.set", "PUT", "/schedules/{schedule}", "runner", "schedule", "Pause a schedule, or let it go on.", _set,

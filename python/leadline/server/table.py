@@ -12,6 +12,7 @@ from leadline.server import (
     oidc,
     output,
     playbooks,
+    projects,
     prometheus,
     runs,
     schedules,
@@ -23,8 +24,8 @@ from leadline.server import (
 from leadline.server.operation import Operation
 
 PARTS = (
-    runs, output, playbooks, hosts, comparing, templates, launches, schedules, hooks, variables, vault, accounts, links, totp, oidc,
-    prometheus,
+    runs, output, playbooks, hosts, comparing, templates, launches, schedules, hooks, variables, vault, accounts, projects, links, totp,
+    oidc, prometheus,
 )  # fmt: skip
 OPERATIONS: tuple[Operation, ...] = tuple(operation for part in PARTS for operation in part.OPERATIONS)
 BY_NAME = {operation.name: operation for operation in OPERATIONS}

@@ -25,7 +25,7 @@ NOT_FROM_TEMPLATES = ("serve", "user", "token", "secret", "variables", "template
 
 
 LAUNCHES_END = """
-    update launch set status = 'cancelled', note = 'the template was removed'
+    update launch set status = 'cancelled', note = ?
     where template = ? and status in ('waiting', 'approval', 'queued')"""
 
 
@@ -257,16 +257,20 @@ def _ansible(given: dict[str, Any], questions: dict[str, Input], shared: Collect
 
 
 def _delete(call: Call, _inputs: dict[str, Any]) -> Any:
-    uid = call.found["uid"]
+    remove_template(call, call.found["uid"], "the template was removed")
+    call.detail = {"before": spec_of(call.found)}
+    return {"deleted": call.found["uid"]}
+
+
+def remove_template(call: Call, uid: str, why: str) -> None:
+    """With all that starts it, and what has not begun."""
     for table in ("template_grant", "template_version"):
         call.execute(f"delete from {table} where template = ?", uid)
     call.execute("delete from schedule_fire where schedule in (select uid from schedule where template = ?)", uid)
     call.execute("delete from schedule where template = ?", uid)
     call.execute("delete from hook where template = ?", uid)
-    call.execute(LAUNCHES_END, uid)
+    call.execute(LAUNCHES_END, why, uid)
     call.execute("delete from template where uid = ?", uid)
-    call.detail = {"before": spec_of(call.found)}
-    return {"deleted": uid}
 
 
 def _baseline(call: Call, inputs: dict[str, Any]) -> Any:

@@ -95,8 +95,9 @@ PAGES = (
     Page("/hosts/{host}", "run.host", "host.html.j2", "Host"),
     Page("/templates/{template}", "template.show", "template.html.j2", "Template"),
     Page(
-        "/schedules", "schedule.list", "rows.html.j2", "Schedules", "Schedules", row_forms=("schedule.set", "schedule.delete"), key="uid",
-        key_input="schedule", about="What starts by the clock, with the next five times. A new one is made on the page of its template.",
+        "/schedules", "schedule.list", "rows.html.j2", "Schedules", "Schedules", key="uid", key_input="schedule",
+        row_forms=("schedule.edit", "schedule.set", "schedule.delete"),
+        about="What starts by the clock, with the next five times. A new one is made on the page of its template.",
     ),
     Page(
         "/hooks", "hook.list", "rows.html.j2", "Hooks", "Hooks", forms=("hook.start", "hook.tell", "hook.mail", "hook.after"),
@@ -114,6 +115,7 @@ PAGES = (
     ),
     Page(
         "/projects", "user.projects", "rows.html.j2", "Projects", "Projects", forms=("user.project", "user.role"),
+        row_forms=("user.delete-project",), key="project", key_input="project",
         about="A role in a project covers all its templates and runs: viewer sees, runner starts, editor changes, admin gives roles.",
     ),
     Page("/projects/{project}", "user.members", "rows.html.j2", "Members of", row_forms=("user.role",), key="user", key_input="user"),
@@ -177,6 +179,7 @@ def error(site: Site | None, asked: Asked | None, e: LeadlineError) -> str:
     )
 
 
+PREFILLED = ("schedule.edit", "user.role")  # forms of a row that begin with what it has now
 SHOWN_ONCE = {"token.create": ("token.html.j2", "New token"), "user.codes": ("codes.html.j2", "One-time codes")}
 
 
@@ -248,7 +251,7 @@ def environment() -> jinja2.Environment:
         "pretty": lambda v: json.dumps(v, ensure_ascii=False, indent=2), "log": log, "ended": ended,
     }  # fmt: skip
     out.filters["diff"] = diff
-    out.globals |= {"TOTALS": TOTALS, "OUTCOMES": OUTCOMES}
+    out.globals |= {"TOTALS": TOTALS, "OUTCOMES": OUTCOMES, "PREFILLED": PREFILLED}
     out.globals |= {
         "version": version(),
         "chart": chart.of_points,
