@@ -3,12 +3,12 @@ a template is started (after). What is sent is in telling.py."""
 
 from __future__ import annotations
 
-import hmac
 import json
 import re
 import time
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import parse_qsl
 
 from leadline.book.ingest import is_uid
 from leadline.book.place import Place
@@ -21,10 +21,9 @@ from leadline.server.launches import START, ask_for
 from leadline.server.login import caller_for
 from leadline.server.operation import Call, Input, Operation, Refused, finder, read_json
 from leadline.server.rights import NAME, Caller, marks
-from leadline.server.telling import EVENTS, NOT_ASKED_FOR, TOLD, address_of, each_ended, key_of, note, signature, waiting
+from leadline.server.signers import SIGNERS, event_named, signature  # noqa: F401
+from leadline.server.telling import EVENTS, NOT_ASKED_FOR, TOLD, address_of, each_ended, key_of, note, waiting
 from leadline.server.templates import find_template
-
-WINDOW_S = 300
 
 
 @finder("hook")
@@ -39,7 +38,7 @@ def find_hook(call: Call, text: str) -> dict[str, Any]:
 
 
 def _list(call: Call, _inputs: dict[str, Any]) -> Any:
-    names = ("uid", "project", "direction", "name", "template", "url", "events", "secret_name", "created")
+    names = ("uid", "project", "direction", "name", "template", "url", "signed", "events", "secret_name", "created", "by_account")
     rows = [row for row in call.rows("select * from hook order by project, name") if call.caller.may("editor", row["project"])]
     for row in rows:
         sql = "select outcome from hook_sent where hook = ? and outcome <> ? order by sent desc limit 1"
@@ -56,9 +55,17 @@ def _add_in(call: Call, inputs: dict[str, Any]) -> Any:
     if template["project"] != inputs["project"]:
         raise LeadlineError("usage", "the template is of another project", where="template")
     for path in (inputs["inputs"] or {}).values():
-        if not isinstance(path, str) or not re.fullmatch(r"[\w-]+(\.[\w-]+){0,19}", path):
+        if not isinstance(path, str) or not re.fullmatch(PLACE, path):
             raise LeadlineError("usage", "inputs are not names with places in the body", hint='{"branch": "push.ref"}', where="inputs")
-    return _add(call, inputs, "in", template["uid"], None, None)
+    for path, value in (inputs["only"] or {}).items():
+        if not re.fullmatch(PLACE, path) or not isinstance(value, str | int):
+            raise LeadlineError("usage", "only is not places in the body with their values", hint=ONLY, where="only")
+    if inputs["events"] and inputs["signed"] == "leadline":
+        raise LeadlineError("usage", "events are those of github or gitlab", hint="signed", where="events")
+    made = _add(call, inputs, "in", template["uid"], None, inputs["events"])
+    values = inputs["signed"], json.dumps(inputs["only"] or {}), made["hook"]
+    call.execute("update hook set signed = ?, only_json = ? where uid = ?", *values)
+    return made
 
 
 def _add_out(call: Call, inputs: dict[str, Any]) -> Any:
@@ -112,7 +119,8 @@ def _add(call: Call, inputs: dict[str, Any], direction: str, template: str | Non
     uid = new_uid()
     row = (uid, project, direction, name, template, url, events, key, json.dumps(inputs["inputs"] or {}), call.now, call.caller.name,
            call.caller.identity)  # fmt: skip
-    call.execute(f"insert into hook values ({marks(row)})", *row)
+    columns = "uid, project, direction, name, template, url, events, secret_name, inputs_json, created, by_account, by_uid"
+    call.execute(f"insert into hook ({columns}) values ({marks(row)})", *row)
     call.object, call.detail = uid, {"direction": direction, "template": template, "url": url, "events": events}
     return {"hook": uid, "address": f"/hooks/{uid}"} if direction == "in" else {"hook": uid}
 
@@ -132,33 +140,51 @@ def receive(place: Place, store: Store, uid: str, headers: Mapping[str, str], bo
     """Starts what a signed request asks for. Raises Refused; every wrong one in the same words."""
     wrong = Refused(403, "rights", "the signature is not valid, too old, or was used before")
     rows = store.rows("select * from hook where uid = ? and direction = 'in'", (uid,)) if is_uid(uid) else []
-    caller = Caller("hook", False, address=address, uid=rows[0]["by_uid"] if rows else "")
-    key = key_of(place, store, rows[0]) if rows else b"nobody"
-    stamp, given = headers.get("x-leadline-timestamp", ""), headers.get("x-leadline-signature", "")
-    expected = signature(key, stamp, body)
-    fits = hmac.compare_digest(expected.encode(), given.encode("utf-8", "surrogateescape"))
-    if not rows or not fits or not re.fullmatch(r"\d{1,12}", stamp) or abs(time.time() - int(stamp)) > WINDOW_S:
+    hook = rows[0] if rows else {"signed": "leadline", "by_uid": ""}
+    caller = Caller("hook", False, address=address, uid=hook["by_uid"])
+    sent = SIGNERS[hook["signed"]](key_of(place, store, hook) if rows else b"nobody", headers, body)
+    if not rows or sent is None:
         raise wrong
+    template = store.rows("select * from template where uid = ?", (hook["template"],))[0]
+    maker = caller_for(store, hook["by_uid"], hook["by_account"])
+    if maker is None or not maker.may("runner", template["project"], template["uid"]):
+        refused = f"{hook['by_account']}, who made this hook, may not start the template any more"
+        with store.writing():
+            audit.append(store, caller, "template.start", template["uid"], {"error": refused, "hook": uid}, "refused")
+        raise Refused(403, "rights", refused)
     now = time.time_ns() // 1000
     with store.writing() as db:
-        db.execute("delete from hook_seen where seen < ?", (now - 2 * WINDOW_S * 1_000_000,))
-        if db.execute("insert into hook_seen values (?, ?, ?) on conflict (hook, signature) do nothing", (uid, given, now)).rowcount != 1:
+        db.execute("delete from hook_seen where until < ?", (now,))
+        sql = "insert into hook_seen (hook, signature, seen, until) values (?, ?, ?, ?) on conflict (hook, signature) do nothing"
+        if db.execute(sql, (uid, sent.once, now, now + sent.remember_s * 1_000_000)).rowcount != 1:
             raise wrong
-        template = store.rows("select * from template where uid = ?", (rows[0]["template"],))[0]
-        maker = caller_for(store, rows[0]["by_uid"], rows[0]["by_account"])
-        if maker is None or not maker.may("runner", template["project"], template["uid"]):
-            raise Refused(403, "rights", f"{rows[0]['by_account']}, who made this hook, may not start the template any more")
-        inputs = _extracted(json.loads(rows[0]["inputs_json"]), body)
-        run = ask_for(Call(START, caller, store, place), template, inputs, f"hook {rows[0]['name']}")
+        if ignored := _ignored(hook, sent.event, headers, body):
+            return {"run": None, "ignored": ignored}
+        inputs = _extracted(json.loads(hook["inputs_json"]), headers, body)
+        run = ask_for(Call(START, caller, store, place), template, inputs, f"hook {hook['name']}")
         audit.append(store, caller, "template.start", template["uid"], {"run": run, "hook": uid}, "done")
     return {"run": run}
 
 
-def _extracted(wanted: Mapping[str, str], body: bytes) -> dict[str, Any]:
+def _ignored(hook: Mapping[str, Any], event: str, headers: Mapping[str, str], body: bytes) -> str:
+    """Why a request that is signed well starts nothing."""
+    named, wanted = event_named(event), [event_named(one) for one in (hook["events"] or "").split(",") if one]
+    if named == "ping":
+        return "a ping"
+    if wanted and named not in wanted:
+        return f"the event is {named[:60] or 'not named'}"
+    only = json.loads(hook["only_json"])
+    found = _extracted({path: path for path in only}, headers, body)
+    return next((f"{path} is another" for path, value in only.items() if found.get(path) != survey.as_text(value)), "")
+
+
+def _extracted(wanted: Mapping[str, str], headers: Mapping[str, str], body: bytes) -> dict[str, Any]:
     """Values of the body by their places; those that are not there are left to the survey."""
     if not wanted:
         return {}
     try:
+        if headers.get("content-type", "").partition(";")[0].strip().lower() == "application/x-www-form-urlencoded":
+            body = dict(parse_qsl(body.decode(), max_num_fields=20)).get("payload", "").encode()  # as GitHub sends it, if asked to
         value = read_json(body)
     except ValueError:
         raise LeadlineError("usage", "the body is not JSON") from None
@@ -166,7 +192,10 @@ def _extracted(wanted: Mapping[str, str], body: bytes) -> dict[str, Any]:
     for name, path in wanted.items():
         found = value
         for step in path.split("."):
-            found = found.get(step) if isinstance(found, dict) else None
+            if isinstance(found, list):
+                found = found[int(step)] if step.isdecimal() and len(step) < 6 and int(step) < len(found) else None
+            else:
+                found = found.get(step) if isinstance(found, dict) else None
         if isinstance(found, str | int):
             out[name] = survey.as_text(found)
     return out
@@ -201,6 +230,8 @@ def _after(place: Place, store: Store, row: Mapping[str, Any]) -> str:
         return f"not started: {e.message}"
 
 
+PLACE = r"[\w-]+(\.[\w-]+){0,19}"
+ONLY = '{"ref": "refs/heads/main"}'
 MAILBOX = r"[A-Za-z0-9_.+-]{1,64}@[A-Za-z0-9.-]{1,253}"
 SERVER = r"[A-Za-z0-9.-]{1,253}(:\d{1,5})?"
 HOOK_NAME = Input("name", "name of the hook", pattern=NAME)
@@ -209,12 +240,15 @@ KEY = Input("secret", "secret of the project with which requests are signed", pa
 OPERATIONS = (
     Operation(
         "hook.list", "GET", "/hooks", "anyone", "", "List the hooks of your projects.", _list, rows="hooks",
-        columns=("uid", "project", "direction", "name", "template", "url", "events", "last"),
+        columns=("uid", "project", "direction", "name", "template", "url", "signed", "events", "by_account", "last"),
     ),
     Operation(
         "hook.start", "PUT", "/projects/{project}/hooks/start/{name}", "editor", "project", "Let signed requests start it.", _add_in,
         (
             PROJECT, HOOK_NAME, Input("template", "id of the template, or project/name"), KEY,
+            Input("signed", "who sends them, and signs as they do", "enum", False, "leadline", tuple(SIGNERS)),
+            Input("events", "of github or gitlab, start it by these alone: push, tag push", required=False),
+            Input("only", f"start it only if this stands in the JSON body: {ONLY}", "json", False),
             Input("inputs", 'values of the survey by their place in the JSON body: {"branch": "push.ref"}', "json", False),
         ), follows="curl -d BODY http://HOST{address}",
     ),

@@ -3,8 +3,6 @@ that hangs keeps nothing waiting but what is sent to itself."""
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import http.client
 import ipaddress
 import json
@@ -21,6 +19,7 @@ from leadline.book.store import Store
 from leadline.errors import LeadlineError
 from leadline.server import vault
 from leadline.server.operation import Refused
+from leadline.server.signers import signature
 
 EVENTS = ("ok", "failed", "cancelled", "lost")
 SEND_S = 10.0
@@ -42,10 +41,6 @@ TOLD = {
     "project": "project",
 }
 Row = dict[str, Any]
-
-
-def signature(key: bytes, stamp: str, body: bytes) -> str:
-    return "sha256=" + hmac.new(key, stamp.encode() + b"." + body, hashlib.sha256).hexdigest()
 
 
 def key_of(place: Place, store: Store, hook: Mapping[str, Any]) -> bytes:

@@ -432,7 +432,8 @@ def hook(site: Site) -> Handler:
         try:
             body = await body_of(request)
             client = asked(request).client[0]
-            return as_json(await run_sync(site.receive, request.path_params["hook"], request.headers, body, client), 202)
+            done = await run_sync(site.receive, request.path_params["hook"], request.headers, body, client)
+            return as_json(done, 202 if done["run"] else 200)
         except LeadlineError as e:
             return failed(e)
 
