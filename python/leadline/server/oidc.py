@@ -1,7 +1,7 @@
 """Login by an identity provider: OpenID Connect, the code flow with PKCE. The provider says who it is; what they may do is said here.
 
-A user of the provider is known by issuer and subject, which an administrator has linked to an account. Names and addresses that a
-provider tells are not used: at many, users choose them.
+A user of the provider is known by issuer and subject, which an administrator has linked to an account, or which has made one at the first
+login (groups.py). By names and addresses that a provider tells nobody is known: at many, users choose them.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ from urllib.parse import urlencode, urlsplit
 
 from leadline.book.store import Store
 from leadline.errors import LeadlineError
-from leadline.server import audit, login
+from leadline.server import audit, groups, login
 from leadline.server.accounts import USER
+from leadline.server.groups import Groups
 from leadline.server.operation import Call, Input, Operation, Refused
 from leadline.server.rights import Caller
 
@@ -42,6 +43,8 @@ class Client:
     issuer: str
     client_id: str
     client_secret: str
+    scope: str = "openid"
+    groups: Groups = field(default_factory=Groups)
 
 
 def read_client(path: str) -> Client:
@@ -55,8 +58,10 @@ def read_client(path: str) -> Client:
             raise LeadlineError("rights", "others may read the secret of the provider", hint=f"chmod 600 {path}", where=path)
         try:
             given = json.loads(file.read(MOST_BYTES))
-            client = Client(**given)
-            if not all(isinstance(value, str) and value for value in vars(client).values()):
+            names = {"roles": "roles", "groups_claim": "claim", "name_claim": "name_claim"}
+            of_groups = {names[name]: given.pop(name) for name in names if name in given}
+            client = Client(**given, groups=groups.read(of_groups))
+            if not all(isinstance(value, str) and value for name, value in vars(client).items() if name != "groups"):
                 raise TypeError
         except (ValueError, TypeError, RecursionError):
             form = '{"issuer": "https://login.example", "client_id": "leadline", "client_secret": "..."}'
@@ -147,14 +152,14 @@ class Provider:
         """Where the browser is sent."""
         challenge = _text(hashlib.sha256(attempt.verifier.encode()).digest())
         asked = {
-            "response_type": "code", "client_id": self.client.client_id, "redirect_uri": back, "scope": "openid", "state": attempt.state,
-            "nonce": attempt.nonce, "code_challenge": challenge, "code_challenge_method": "S256",
+            "response_type": "code", "client_id": self.client.client_id, "redirect_uri": back, "scope": self.client.scope,
+            "state": attempt.state, "nonce": attempt.nonce, "code_challenge": challenge, "code_challenge_method": "S256",
         }  # fmt: skip
         address = _check_address(self.about().get("authorization_endpoint"))
         return f"{address}{'&' if '?' in address else '?'}{urlencode(asked)}"
 
-    def subject(self, attempt: Attempt, code: str, back: str) -> str:
-        """Whom the provider has logged in. Raises LeadlineError."""
+    def claims(self, attempt: Attempt, code: str, back: str) -> dict[str, Any]:
+        """What it says of whom it has logged in; `sub` is a text. Raises LeadlineError."""
         given = {"grant_type": "authorization_code", "code": code, "redirect_uri": back, "code_verifier": attempt.verifier}
         pair = urlencode({self.client.client_id: self.client.client_secret}).replace("=", ":", 1)  # each quoted, as RFC 6749 2.3.1 has it
         headers = {
@@ -176,7 +181,7 @@ class Provider:
         )  # fmt: skip
         if not fits:
             raise Refused(403, "rights", "what the provider sent is not for this login")
-        return str(claims["sub"])
+        return claims
 
     def _claims(self, token: str) -> dict[str, Any]:
         """Of a token that the provider has signed. Raises Refused."""
@@ -247,18 +252,28 @@ def log_in(store: Store, provider: Provider, attempt: Attempt | None, given: Map
         raise Refused(403, "rights", "this login did not begin in this browser", hint="log in again")
     if given.get("error") or not given.get("code"):
         raise Refused(403, "rights", "the provider did not log you in", detail=given.get("error", "")[:100])
-    subject = provider.subject(attempt, given["code"], back)
-    rows = store.rows(
-        "select name from account where oidc_issuer = ? and oidc_subject = ? and disabled = 0", (provider.client.issuer, subject)
-    )
-    if not rows:
+    claims = provider.claims(attempt, given["code"], back)
+    subject, issuer, mapped = str(claims["sub"]), provider.client.issuer, provider.client.groups
+    rows = store.rows("select name, disabled from account where oidc_issuer = ? and oidc_subject = ?", (issuer, subject))
+    name = str(rows[0]["name"]) if rows else "?"
+    try:
+        if rows and rows[0]["disabled"]:
+            raise Refused(403, "rights", "no user here is linked to you", detail=f"The provider calls you {subject}.")
+        if not rows and not mapped.roles:
+            raise Refused(
+                403, "rights", "no user here is linked to you", detail=f"The provider calls you {subject}.",
+                hint="an administrator can: leadline user link NAME --subject SUBJECT",
+            )  # fmt: skip
+        if not rows:
+            name = groups.create(store, mapped, claims, issuer, subject, address)
+        if mapped.roles:
+            groups.follow(store, mapped, claims, name, address)
+    except Refused as e:
+        why = {"subject": subject} if not mapped.roles else {"subject": subject, "error": e.message}
         with store.writing():
-            audit.append(store, Caller("?", False, address=address), "login", "", {"subject": subject}, "refused")
-        raise Refused(
-            403, "rights", "no user here is linked to you", detail=f"The provider calls you {subject}.",
-            hint="an administrator can: leadline user link NAME --subject SUBJECT",
-        )  # fmt: skip
-    return login.new_session(store, str(rows[0]["name"]), address, "provider")
+            audit.append(store, Caller(name, False, address=address), "login", "" if name == "?" else name, why, "refused")
+        raise
+    return login.new_session(store, name, address, "provider")
 
 
 def _link(call: Call, inputs: dict[str, Any]) -> Any:
