@@ -34,7 +34,7 @@ from cpus import awake, ends, on
 from leadline._core.net import Delay
 from leadline.capture.reader import open_capture
 from leadline.lab.paired import paired_ratio
-from leadline.net.budget import budget
+from leadline.net.budget import Known, budgets
 from leadline.postgres.server import PrivateServer, find_binaries
 from leadline.probes.wire import record
 from leadline.views.report.charts import SCHEMA
@@ -101,7 +101,7 @@ def main() -> None:
                 print(f"round {round_ + 1}, {rtt:g} ms ({really:.3f} added): {rate:,.1f} transactions a second", file=sys.stderr)
             shortest = Path(folder) / f"{round_}-{rtts[0]}.leadline"
             with closing(open_capture(shortest)) as capture:
-                found = budget(capture, [added[rtt][-1] for rtt in rtts], base_rtt_ms=added[rtts[0]][-1])
+                [found] = budgets(capture, [added[rtt][-1] for rtt in rtts], known=Known(added[rtts[0]][-1])).budgets
             trips.append(found.trips_each.value)
             for rtt, at in zip(rtts, found.what_if):
                 predicted[rtt].append(at.per_second.value)

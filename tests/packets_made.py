@@ -64,11 +64,12 @@ class Packets:
 
 
 class Line:
-    """One connection; time goes on by rtt_ms / 2 with each packet, unless told otherwise."""
+    """One connection; time goes on by step_ns with each packet, and by server_step_ns with those of the server if that is not None."""
 
     def __init__(self, packets: Packets, client: tuple[int, int], server: tuple[int, int], ts: int) -> None:
         self.packets, self.client_end, self.server_end, self.ts = packets, client, server, ts
         self.step_ns = MS // 20
+        self.server_step_ns: int | None = None
         self.client_net = (10, 0, 0)
         self.seqs = [1000, 5000]
         self.number = 0
@@ -81,7 +82,7 @@ class Line:
         self.number += 1  # each packet has its own, as those of Linux
         head = struct.pack("!BBHHHBBHBBBBBBBB", 0x45, 0, 40 + len(data), self.number, 0x4000, 64, 6, 0, *src_net, src, *dst_net, dst)
         self.packets.add(self.ts, b"\2" * 12 + b"\x08\0" + head + tcp + data)
-        self.ts += self.step_ns
+        self.ts += self.step_ns if from_client or self.server_step_ns is None else self.server_step_ns
 
     def wait(self, ms: float) -> Line:
         self.ts += int(ms * MS)

@@ -12,7 +12,8 @@ import pytest
 from leadline.capture.reader import open_capture
 from leadline.cli import run
 from leadline.errors import LeadlineError
-from leadline.net import auth, budget, packets
+from leadline.net import auth, packets
+from leadline.net.budget import Budget, budgets
 from packets_made import GSS_REQUEST, IN_TRANSACTION, OK, READY, SSL_REQUEST, Packets, message, startup
 
 SECRET = b"swordfish-4711"
@@ -30,6 +31,12 @@ def transactions(made: Packets, number: int = 40, client_ms: float = 0.3, server
         for ready in (IN_TRANSACTION, IN_TRANSACTION, IN_TRANSACTION, READY):
             line.wait(client_ms).client(b"Q\0\0\0\x08go\0\0"[:9]).wait(server_ms).server(message("C", b"x\0") + ready)
     line.close()
+
+
+def budgets_of(made: Packets, rtts_ms: list[float], *, path: str = "", **more: Any) -> list[Budget]:
+    directory, _ = packets.read_into(path or made.write(), [], out=made.path.with_suffix(".leadline"), overwrite=True)
+    with closing(open_capture(directory)) as capture:
+        return budgets(capture, rtts_ms, **more).budgets
 
 
 def shown(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -69,16 +76,15 @@ def test_a_capture_has_the_same_connections_and_every_round_trip(made: Packets, 
 
 def test_the_budget_counts_round_trips_and_predicts(made: Packets, tmp_path: Path) -> None:
     transactions(made, client_ms=0.3, server_ms=0.5)
-    directory, _ = packets.read_into(made.write(), [], out=tmp_path / "c")
-    with closing(open_capture(directory)) as capture:
-        found = budget.budget(capture, [0.1, 5.0], bits_per_s=None)
+    [found] = budgets_of(made, [0.1, 5.0])
     assert (found.unit, found.trips_each.value, found.rtt_ms) == ("transaction", 4.0, 0.1)
     # Each round trip: 0.35 ms of the client, 0.55 ms until the answer.
-    assert found.cycle_ms.value == pytest.approx(3.6, rel=0.01)
+    assert found.cycle_ms.value == pytest.approx(3.6, rel=0.01) and found.setup_trips_each == 2 / 40
     assert found.rest_ms.value == pytest.approx(3.2, rel=0.01)
     same, far = found.what_if
     assert same.per_second.value == pytest.approx(found.per_second, rel=0.01)
-    assert far.transaction_ms.value == pytest.approx(3.2 + 20, rel=0.01) and far.network_share == pytest.approx(20 / 23.2, rel=0.01)
+    t = found.cycle_ms.value + 4.05 * 4.9  # with the handshake and the start-up of 40 transactions
+    assert far.transaction_ms.value == pytest.approx(t) and far.network_share == pytest.approx(4.05 * 5 / t)
     assert far.per_second.low <= far.per_second.value <= far.per_second.high
 
 
@@ -87,10 +93,9 @@ def test_a_budget_of_one_of_two_servers(made: Packets, tmp_path: Path) -> None:
     other = made.line(server=3).login()
     for _ in range(20):
         other.ask()
-    directory, _ = packets.read_into(made.write(), [], out=tmp_path / "c")
-    with closing(open_capture(directory)) as capture:
-        found = [budget.budget(capture, [], server=server) for server in ("", "10.0.0.2", "10.0.0.3")]
-    assert [(each.connections, each.transactions) for each in found] == [(2, 60), (1, 40), (1, 20)]
+    path = made.write()
+    found = [budgets_of(made, [], path=path, server=server) for server in ("", "10.0.0.2", "10.0.0.3")]
+    assert [[(each.connections, each.transactions) for each in some] for some in found] == [[(1, 40), (1, 20)], [(1, 40)], [(1, 20)]]
 
 
 def test_packets_that_were_captured_twice_count_once_and_are_said(made: Packets, capsys: pytest.CaptureFixture[str]) -> None:
@@ -124,8 +129,8 @@ def test_no_round_trips_of_a_transaction_from_messages_that_were_cut(
         assert [c["transactions"] for c in whole.rows("from wire_connection order by connection_id")] == [40, 40]
         rows = capture.rows("from wire_connection order by connection_id")
         assert [(c["transactions"], c["rows"], c["cut_messages"]) for c in rows] == [(40, 0, 0), (None, None, 40)]
-        found = budget.budget(capture, [])
-        assert (found.trips_each.value, found.transactions, found.unread_connections) == (4.0, 40, 1)
+        [found] = budgets(capture, []).budgets
+        assert (found.trips_each.value, found.transactions, found.unread_connections, found.cut_connections) == (4.0, 40, 0, 1)
     text = shown(capsys, "packets", "--pcap", path)
     assert "40 messages lost in 40 segments that were not captured whole" in text
     assert "1 connection lost too many messages: their transactions are not counted" in text
@@ -135,7 +140,7 @@ def test_a_budget_without_round_trips_or_without_their_time_says_so(made: Packet
     made.line().handshake()
     directory, _ = packets.read_into(made.write(), [], out=tmp_path / "c")
     with closing(open_capture(directory)) as capture, pytest.raises(LeadlineError, match="no round trips"):
-        budget.budget(capture, [1.0])
+        budgets(capture, [1.0])
 
 
 def login(made: Packets, code: int, proof: bytes, outcome: bytes = OK + READY, **ends: Any) -> None:

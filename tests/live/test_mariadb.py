@@ -20,7 +20,7 @@ from leadline.capture.making import Making
 from leadline.capture.manifest import ProbeState, Target
 from leadline.capture.reader import Capture, open_capture
 from leadline.errors import LeadlineError
-from leadline.net.budget import budget
+from leadline.net.budget import budgets
 from leadline.net.login import mysql_server_of
 from leadline.probes.wire import WireProbe
 
@@ -150,6 +150,6 @@ def test_the_password_is_in_no_file(packets: Capture) -> None:
 
 
 def test_a_budget_leaves_out_what_it_cannot_read(packets: Capture) -> None:
-    found = budget(packets, [20.0])
+    [found] = budgets(packets, [20.0]).budgets
     assert (found.connections, found.unread_connections, found.transactions, found.round_trips) == (2, 1, 31, 46)
     assert found.trips_each.value == pytest.approx(46 / 31)

@@ -19,54 +19,62 @@ DEFAULT = "0.021ms,0.161ms,0.685ms,5ms,20ms"
 Examples:
   leadline net budget traffic.leadline
   leadline net budget traffic.pcap --port 5432 --rtt 0.5ms,1ms,2ms
+  leadline net budget pooler.leadline --port 6432 --client 10.0.0.7
   leadline net budget postgresql://app@db01/shop --for 30s
   leadline net budget traffic.leadline --base-rtt 0.1ms --bandwidth 100mbit""",
 )
 @click.argument("source", metavar="CAPTURE|PCAP|DSN", type=click.Path())
 @click.option("--rtt", "rtts", default=DEFAULT, show_default=True, metavar="TIME[,TIME...]", help="Round-trip times to look at.")
-@click.option("--base-rtt", metavar="TIME", help="Round-trip time of the packets.  [default: from their handshakes]")
+@click.option("--base-rtt", metavar="TIME", help="Round-trip time of the packets.  [default: the shortest they show]")
 @click.option("--bandwidth", metavar="RATE", help="Also count the time of the data on a line of this rate, such as 100mbit.")
 @click.option("--for", "duration", metavar="TIME", help="With DSN: how long to capture.  [default: 10s]")
 @ports_option
+@click.option("--client", default="", metavar="ADDRESS", help="Only this client.  [default: all]")
 @as_json
 def command(
-    source: str, rtts: str, base_rtt: str | None, bandwidth: str | None, duration: str | None, ports: tuple[str, ...], as_json: bool
+    source: str, rtts: str, base_rtt: str | None, bandwidth: str | None, duration: str | None, ports: tuple[str, ...], client: str,
+    as_json: bool,
 ) -> None:
     """Count round trips for each transaction and predict the throughput at other round-trip times.
 
-    The time of a transaction is a + N * RTT. N is counted in the packets, RTT is the time of their handshakes. The prediction holds if
-    the same connections stay busy. Intervals are 95 % by bootstrap over connections and seconds.
+    Each client and each port of a server has a budget of its own. The time of a transaction is a + (N + C) * RTT. N counts its round
+    trips, C those that make connections. RTT is the shortest time that handshakes, acknowledgements and round trips allow. The prediction
+    holds if the same connections stay busy. Intervals are 95 %: by bootstrap over parts of the time, with the error of the model.
 
-    With DSN, the packets of its clients that pass this host are captured, and RTT is measured first, from here. That needs the right
-    CAP_NET_RAW, and nobody logs in. Run it where the clients are: the way from a client elsewhere is not known here.
+    With DSN, the packets of its clients that pass this host are captured. That needs the right CAP_NET_RAW, and nobody logs in. The way
+    from this host is measured first, by 20 handshakes.
     """
     import tempfile
     from contextlib import closing
     from pathlib import Path
 
     from leadline.capture.reader import open_capture
-    from leadline.net import budget
+    from leadline.net import budget_source as place
+    from leadline.net.budget import Known, budgets
+    from leadline.net.budget_text import lines
     from leadline.output import to_json
     from leadline.progress import Silent, TerminalLine
 
     wanted = [1000 * span(part) for part in rtts.split(",")]
-    known: dict[str, Any] = {} if base_rtt is None else {"base_rtt_ms": 1000 * span(base_rtt)}
+    known = None if base_rtt is None else Known(1000 * span(base_rtt))
+    chosen: dict[str, Any] = {"client": client, "bits_per_s": None if bandwidth is None else bits(bandwidth)}
     with tempfile.TemporaryDirectory(prefix="leadline-") as folder:
-        if budget.is_server(source):
+        if place.is_server(source):
             if ports:
                 raise click.UsageError("--port is for files: a connection string has the port of its server")
-            watched = budget.watch_server(source, span(duration or "10s"), Path(folder), Silent() if as_json else TerminalLine())
-            known = known or {"base_rtt_ms": watched.rtt_ms, "base_from": watched.rtt_from}
-            known["server"] = watched.address
+            watched = place.watch_server(source, span(duration or "10s"), Path(folder), Silent() if as_json else TerminalLine())
+            known = known or watched.known
+            chosen["server"] = watched.address
             directory = watched.directory
         else:
             if duration:
                 raise click.UsageError("--for is for the connection string of a server")
-            directory = budget.capture_of(source, ports_of(ports), Path(folder))
+            chosen["ports"] = ports_of(ports)
+            directory = place.capture_of(source, chosen["ports"], Path(folder))
         with closing(open_capture(directory)) as capture:
-            found = budget.budget(capture, wanted, bits_per_s=None if bandwidth is None else bits(bandwidth), **known)
+            found = budgets(capture, wanted, known=known, **chosen)
     if as_json:
         click.echo(to_json(found.as_dict()))
         return
-    for line in budget.lines(found):
+    for line in lines(found):
         click.echo(line)

@@ -9,7 +9,7 @@
 -- threshold: delayed_ack_share = 0.01 (of the window)
 -- wrong when: the way itself takes longer than 20 ms, so that every acknowledgement comes late
 with line as (
-  select client_addr, server_addr || ':' || server_port as server, sum(held)::bigint as held, sum(held_ns) / 1e9 as held_s,
+  select client_addr, server_addr || ':' || server_port as server, sum(held)::bigint as held, sum(least(held_ns, ts_to - ts)) / 1e9 as held_s,
          min(ts) as ts_from, max(ts_to) as ts_to,
          to_json(list({connection_id: connection_id, held: held, held_ms: round(held_ns / 1e6, 1), round_trips: round_trips}
                       order by held_ns desc, connection_id)[:20]) as evidence

@@ -2,7 +2,7 @@
 -- title: A client reads results a few rows at a time, counted in packets
 -- question: Which connections read their results in parts so small that the round trips between them take the time?
 -- domain: wire
--- needs: wire_connection, wire_roundtrip
+-- needs: wire_connection, wire_roundtrip, wire_path
 -- unit: seconds on the way that a larger part saves
 -- cost: round trips
 -- threshold: wire_fetch_min = 20 (parts after which more rows were left; a few cost nothing that is noticed)
@@ -10,20 +10,18 @@
 -- threshold: wire_fetch_s = 0.5 (seconds that can be saved; less is no reason to change a program)
 -- threshold: wire_fetch_aim = 0.05 (round trips may take so much of the rest of the time: within 5 % of the best is enough)
 -- wrong when: the client works on the rows between the parts and has no memory for more
-with rtt as (
-  select client_addr, server_addr, server_port, coalesce(median(handshake_ns), min(least_ack_ns)) as rtt_ns from wire_connection group by all
-),
-part as (  -- rows are counted in the messages of PostgreSQL only
+with part as (  -- rows are counted in the messages of PostgreSQL only
   select client_addr, server_addr, server_port, application_name, connection_id, t.rows, t.suspended > 0 as more_left,
-         coalesce(client_gap_ns, 0) + last_ns as took_ns, t.ts, t.ts + last_ns as ts_to
-  from wire_roundtrip t join wire_connection c using (connection_id) where t.fetches > 0 and last_ns is not null and protocol = 'postgresql'
+         coalesce(client_gap_ns, 0) + last_ns as took_ns, rtt_ns, t.ts, t.ts + last_ns as ts_to
+  from wire_roundtrip t join wire_connection c using (connection_id) join wire_path using (client_addr, server_addr, server_port)
+  where t.fetches > 0 and last_ns is not null and protocol = 'postgresql'
 ),
 reader as (
   select client_addr, server_addr || ':' || server_port as server, application_name, any_value(rtt_ns) as rtt_ns, count(*) as parts,
          count(*) filter (where more_left) as small_parts, count(*) filter (where not more_left) as results, sum(rows)::bigint as rows,
-         sum(took_ns) / 1e9 as read_s, count(distinct connection_id) as connections, min(ts) as ts_from, max(ts_to) as ts_to,
+         sum(took_ns) / 1e9 as read_s, sum(least(rtt_ns, took_ns)) / 1e9 as way_s, count(distinct connection_id) as connections, min(ts) as ts_from, max(ts_to) as ts_to,
          median(rows) filter (where more_left) as part_rows
-  from part join rtt using (client_addr, server_addr, server_port) group by all
+  from part group by all
 ),
 evidence as (
   select client_addr, server, application_name, to_json(list({connection_id: connection_id, parts: parts, rows: rows} order by parts desc, connection_id)[:20]) as evidence
@@ -31,12 +29,12 @@ evidence as (
         from part group by all) group by all
 ),
 wanted as (
-  select *, parts * rtt_ns / 1e9 as way_s, rows / greatest(results, 1) as result_rows,
+  select *, rows / greatest(results, 1) as result_rows,
          ceil(least(rows / greatest(results, 1),
-                    rows * rtt_ns / 1e9 / nullif(getvariable('wire_fetch_aim') * greatest(read_s - parts * rtt_ns / 1e9, 0), 0))) as enough_rows
+                    rows * rtt_ns / 1e9 / nullif(getvariable('wire_fetch_aim') * (read_s - way_s), 0))) as enough_rows
   from reader where rows > 0
 ),
-saving as (select *, (parts - greatest(results, 1) * ceil(result_rows / enough_rows)) * rtt_ns / 1e9 as saved_s from wanted)
+saving as (select *, way_s * (1 - greatest(results, 1) * ceil(result_rows / enough_rows) / parts) as saved_s from wanted)
 select 'WIRE-FETCH-SIZE' as id, severity_of(saved_s / nullif(read_s, 0), saved_s, c.window_s) as severity, 'high' as confidence,
        'client ' || client_addr || ' of ' || server || case when application_name = '' then '' else ', application ' || application_name end as subject,
        format('{} parts of {:.0f} rows were read, counted in packets: at {:.3f} ms for a round trip {:.1f} s of {:.1f} s were spent on the way; with {:.0f} rows it would be {:.1f} s less',

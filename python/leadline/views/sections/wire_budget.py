@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from leadline.errors import LeadlineError
-from leadline.figures import seconds
+from leadline.figures import count, seconds
 from leadline.views.grid import Column, Curves, Grid, Stack
 from leadline.views.sections import Context
 
@@ -21,8 +20,8 @@ _TIME = f"""
 with trip as (
   select t.connection_id, t.ts, first_ns, last_ns, coalesce(client_gap_ns, 0) as gap_ns,
          coalesce(lag(in_transaction) over (partition by t.connection_id order by t.ts), false) as inside,
-         coalesce(c.handshake_ns, c.least_ack_ns, 0) as rtt_ns
-  from wire_roundtrip t join wire_connection c using (connection_id)
+         coalesce(rtt_ns, 0) as rtt_ns
+  from wire_roundtrip t join wire_connection c using (connection_id) join wire_path using (client_addr, server_addr, server_port)
   where last_ns is not null and first_ns is not null and purpose not in {NOT_WORK}
 ),
 place as (select connection_id, min(first_ns) < 0.5 * any_value(rtt_ns) as at_server from trip group by all),
@@ -60,20 +59,14 @@ def wire_time(of: Context) -> Grid:
 
 
 def has_budget(of: Context) -> bool:
-    from leadline.net.budget import present_rtt  # slow to import, and most captures have no packets
-
-    try:
-        present_rtt(of.capture)
-    except LeadlineError:
-        return False
-    return bool(of.capture.scalar(f"select count(*) from wire_roundtrip where last_ns is not null and purpose not in {NOT_WORK}"))
+    return bool(of.capture.scalar("select count(*) from wire_path where rtt_ns is not null and trip_ns is not null"))
 
 
 def wire_budget(of: Context) -> Grid:
-    from leadline.net.budget import budget, present_rtt
+    from leadline.net.budget import budgets  # slow to import, and most captures have no packets
 
-    now_ms, _ = present_rtt(of.capture)
-    found = budget(of.capture, sorted({*RTTS_MS, now_ms}))
+    all_budgets = budgets(of.capture, RTTS_MS, with_present=True)
+    found, more = all_budgets.budgets[0], len(all_budgets.budgets) - 1 + all_budgets.more
     columns = (
         Column("rtt_ms", "RTT, ms", "seconds"),
         Column("now", "", "text"),
@@ -90,8 +83,10 @@ def wire_budget(of: Context) -> Grid:
         }
         for at in found.what_if
     ]  # fmt: skip
-    trips, rest = found.trips_each.value, found.rest_ms.value
+    trips, rest = found.trips_each.value + found.setup_trips_each, found.rest_ms.value
+    others = f"There are {count(more, 'other client or port', 'other clients or ports')}. " if more else ""
     note = (
+        f"Client {found.client} of {found.server}. {others}"
         f"A {found.unit} takes a + N * RTT: N = {trips:.3f} round trips, counted in packets, "
         f"RTT = {found.rtt_ms:.4g} ms ({found.rtt_from}), a = {rest:.4g} ms for client and server. "
         f"Rates: if {found.busy_connections:.2f} connections stay busy, with 95 % intervals."
@@ -105,8 +100,8 @@ def wire_budget(of: Context) -> Grid:
 _PARTS = """
 select application_name, count(*) as parts, count(*) filter (where t.suspended = 0) as results, sum(t.rows)::bigint as rows,
        median(t.rows) filter (where t.suspended > 0) as now_rows, sum(coalesce(client_gap_ns, 0) + last_ns) / 1e9 as read_s,
-       coalesce(median(handshake_ns), min(least_ack_ns)) / 1e9 as rtt_s
-from wire_roundtrip t join wire_connection c using (connection_id)
+       sum(least(rtt_ns, coalesce(client_gap_ns, 0) + last_ns)) / count(*) / 1e9 as rtt_s
+from wire_roundtrip t join wire_connection c using (connection_id) join wire_path using (client_addr, server_addr, server_port)
 where t.fetches > 0 and last_ns is not null and protocol = 'postgresql' group by application_name
 having now_rows is not null and sum(t.rows) > 0 and rtt_s is not null
 order by parts * rtt_s desc, application_name limit 1

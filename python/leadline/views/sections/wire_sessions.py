@@ -14,9 +14,10 @@ def _applications(of: Context) -> Grid:
         with spent as (select session_id, sum(weight_s) filter (where in_db_time) as db_s from session_sample group by session_id),
         named as (select session_id, arg_max(application_name, ts) as application_name from session group by session_id)
         select named.application_name as application, count(distinct connection_id) as connections, sum(round_trips)::bigint as round_trips,
-               sum(round_trips) / nullif(sum(transactions), 0) as each, median(coalesce(handshake_ns, least_ack_ns)) / 1e6 as rtt_ms,
+               sum(round_trips) / nullif(sum(transactions), 0) as each, median(rtt_ns) / 1e6 as rtt_ms,
                sum(coalesce(db_s, 0)) as db_s, sum(answer_ns + transfer_ns) / 1e9 as answer_s, sum(client_ns) / 1e9 as client_s
-        from session_connection join named using (session_id) join wire_connection using (connection_id) left join spent using (session_id)
+        from session_connection join named using (session_id) join wire_connection using (connection_id)
+        join wire_path using (client_addr, server_addr, server_port) left join spent using (session_id)
         group by all order by answer_s desc, application
         """
     )
