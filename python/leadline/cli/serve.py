@@ -28,9 +28,13 @@ def warn(lines: list[str]) -> None:
 @click.option(
     "--provider", default="", metavar="FILE", help="Let users log in by an OpenID Connect provider; its address and our secret as JSON."
 )
+@click.option(
+    "--public-url", default="", metavar="URL", help="Where users find it, if a proxy has it elsewhere: https://ops.example/leadline."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print address and process as JSON.")
 def command(
-    listen: str, background: bool, stop: bool, tls_cert: str, tls_key: str, proxies: tuple[str, ...], provider: str, as_json: bool
+    listen: str, background: bool, stop: bool, tls_cert: str, tls_key: str, proxies: tuple[str, ...], provider: str, public_url: str,
+    as_json: bool,
 ) -> None:
     """Serve the logbook as pages and REST.
 
@@ -55,6 +59,7 @@ def command(
         return
     if background:
         options = ["--listen", listen, *(word for proxy in proxies for word in ("--proxy", proxy))]
+        options += ["--public-url", public_url] if public_url else []
         for name, file in (("--tls-cert", tls_cert), ("--tls-key", tls_key), ("--provider", provider)):
             options += [name, str(Path(file).absolute())] if file else []
         pid, url = behind.start(place, options)
@@ -63,10 +68,10 @@ def command(
         click.echo(to_json({"url": url, "pid": pid, "warnings": warnings}) if as_json else told)
         return
 
-    def ready(url: str, warnings: list[str]) -> None:
-        behind.announce(place, url, warnings)
+    def ready(url: str, public: str, warnings: list[str]) -> None:
+        behind.announce(place, url, public, warnings)
         click.echo(to_json({"url": url, "pid": os.getpid(), "warnings": warnings}) if as_json else url)
         warn(warnings)
         click.echo("Ctrl-C ends it", err=True)
 
-    serve(place, Options(listen, tls_cert, tls_key, proxies, provider), ready)
+    serve(place, Options(listen, tls_cert, tls_key, proxies, provider, public_url), ready)

@@ -35,6 +35,15 @@ def running(place: Place) -> tuple[int, str] | None:
     return (pid, url) if proc.lives(pid, start) else None
 
 
+def public_url(place: Place) -> str:
+    """The address for users of the server that runs now, without / at its end; empty if none runs."""
+    there = running(place)
+    try:
+        return str(json.loads(_note(place).read_text()).get("public") or there[1]).rstrip("/") if there else ""
+    except (OSError, ValueError, AttributeError, TypeError):
+        return ""
+
+
 def warned(place: Place) -> list[str]:
     """What the server in the background had to say when it began."""
     try:
@@ -43,13 +52,13 @@ def warned(place: Place) -> list[str]:
         return []
 
 
-def announce(place: Place, url: str, warnings: list[str]) -> None:
+def announce(place: Place, url: str, public: str, warnings: list[str]) -> None:
     """Called by the server when it listens."""
     note = _note(place)
     fresh = note.with_suffix(".tmp")
     fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with open(fd, "w") as file:
-        json.dump({"pid": os.getpid(), "start": proc.start_ticks(os.getpid()), "url": url, "warnings": warnings}, file)
+        json.dump({"pid": os.getpid(), "start": proc.start_ticks(os.getpid()), "url": url, "public": public, "warnings": warnings}, file)
     fresh.replace(note)
 
 

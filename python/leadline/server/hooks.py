@@ -15,7 +15,7 @@ from leadline.book.place import Place
 from leadline.book.spool import new_uid
 from leadline.book.store import Store
 from leadline.errors import LeadlineError
-from leadline.server import audit, survey
+from leadline.server import audit, background, survey
 from leadline.server.accounts import PROJECT
 from leadline.server.launches import START, ask_for
 from leadline.server.login import caller_for
@@ -122,7 +122,9 @@ def _add(call: Call, inputs: dict[str, Any], direction: str, template: str | Non
     columns = "uid, project, direction, name, template, url, events, secret_name, inputs_json, created, by_account, by_uid"
     call.execute(f"insert into hook ({columns}) values ({marks(row)})", *row)
     call.object, call.detail = uid, {"direction": direction, "template": template, "url": url, "events": events}
-    return {"hook": uid, "address": f"/hooks/{uid}"} if direction == "in" else {"hook": uid}
+    if direction != "in":
+        return {"hook": uid}
+    return {"hook": uid, "address": f"/hooks/{uid}", "url": f"{background.public_url(call.place)}/hooks/{uid}"}
 
 
 def _delete(call: Call, _inputs: dict[str, Any]) -> Any:
@@ -250,7 +252,7 @@ OPERATIONS = (
             Input("events", "of github or gitlab, start it by these alone: push, tag push", required=False),
             Input("only", f"start it only if this stands in the JSON body: {ONLY}", "json", False),
             Input("inputs", 'values of the survey by their place in the JSON body: {"branch": "push.ref"}', "json", False),
-        ), follows="curl -d BODY http://HOST{address}",
+        ), follows="curl -d BODY {url}",
     ),
     Operation(
         "hook.tell", "PUT", "/projects/{project}/hooks/tell/{name}", "editor", "project", "Tell an address how runs ended.", _add_out,

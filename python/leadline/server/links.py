@@ -28,9 +28,7 @@ def _link(call: Call, inputs: dict[str, Any]) -> Any:
     call.execute("delete from login_link where expires <= ?", call.now)
     call.execute("insert into login_link values (?, ?, ?)", digest(key), found["name"], expires)
     call.detail = {"expires": expires}
-    there = background.running(call.place)
-    address = there[1].rstrip("/") if there else ""
-    return {"user": found["name"], "link": f"{address}/login/once?key={key}", "expires": expires}
+    return {"user": found["name"], "link": f"{background.public_url(call.place)}/login/once?key={key}", "expires": expires}
 
 
 def log_in_once(store: Store, throttle: Throttle, key: str, address: str, second: Callable[[str], bool]) -> str:

@@ -31,13 +31,14 @@ _ERRORS = {
 }
 
 
-def document(operations: tuple[Operation, ...], version: str) -> dict[str, Any]:
+def document(operations: tuple[Operation, ...], version: str, server: str = "/") -> dict[str, Any]:
     paths: dict[str, Any] = {}
     for operation in operations:
         paths.setdefault(PREFIX + operation.path, {})[operation.method.lower()] = _of(operation)
     return {
         "openapi": "3.1.0",
         "info": {"title": "leadline", "version": version, "description": "The logbook: runs, templates, schedules and who may use them."},
+        "servers": [{"url": server}],
         "paths": paths,
         "components": {
             "schemas": {"Error": ERROR},

@@ -28,6 +28,7 @@ class Options:
     key: str = ""
     proxies: tuple[str, ...] = ()
     provider: str = ""
+    public_url: str = ""
 
 
 def addresses(listen: str) -> tuple[str, int]:
@@ -63,12 +64,13 @@ def warnings_of(loopback: bool, options: Options) -> list[str]:
     return out
 
 
-def serve(place: Place, options: Options, ready: Callable[[str, list[str]], None]) -> None:
-    """Until SIGTERM or Ctrl-C. ready: called with the address, and with warnings, when it listens. Raises LeadlineError."""
+def serve(place: Place, options: Options, ready: Callable[[str, str, list[str]], None]) -> None:
+    """Until SIGTERM or Ctrl-C. ready: called when it listens, with the address here, that for users, and warnings. Raises LeadlineError."""
     try:
         import uvicorn
 
         from leadline.server.housekeeping import Housekeeping
+        from leadline.server.web.address import read_public
         from leadline.server.web.app import build
         from leadline.server.web.protocol import Impatient
         from leadline.server.web.site import Site
@@ -77,6 +79,7 @@ def serve(place: Place, options: Options, ready: Callable[[str, list[str]], None
             "unsupported", f"the pages need packages that are not installed ({e.name})", hint="pip install 'leadline[web]'"
         ) from None
     os.umask(0o077)
+    public = read_public(options.public_url)
     provider = oidc.Provider(oidc.read_client(options.provider)) if options.provider else None
     store = Store(place)
     sock, loopback = listening(*addresses(options.listen))
@@ -98,7 +101,7 @@ def serve(place: Place, options: Options, ready: Callable[[str, list[str]], None
     housekeeping = Housekeeping(place)
     try:
         config = uvicorn.Config(
-            build(Site(place, loopback, provider), housekeeping.working), log_level="error", access_log=False, server_header=False,
+            build(Site(place, loopback, provider, public), housekeeping.working), log_level="error", access_log=False, server_header=False,
             timeout_graceful_shutdown=GRACE_S, limit_concurrency=MOST_AT_ONCE, timeout_keep_alive=20, lifespan="on",
             ssl_certfile=options.certificate or None, ssl_keyfile=options.key or None,
             proxy_headers=bool(options.proxies), forwarded_allow_ips=list(options.proxies) or None, ws="none", http=Impatient,
@@ -114,7 +117,7 @@ def serve(place: Place, options: Options, ready: Callable[[str, list[str]], None
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
             if self.started:
-                ready(url, warnings_of(loopback, options))
+                ready(url, public.url if public.origin else url, warnings_of(loopback, options))
 
     server = Server(config)
     with contextlib.suppress(KeyboardInterrupt):  # uvicorn raises the signal again when it has ended

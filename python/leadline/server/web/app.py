@@ -30,6 +30,7 @@ from leadline.server.playbooks import Document
 from leadline.server.prometheus import Text
 from leadline.server.table import BY_NAME, OPERATIONS
 from leadline.server.web import live, pages
+from leadline.server.web.address import PUBLIC, Below, link
 from leadline.server.web.site import COOKIE, DEVICE, Asked, LoggedIn, Site, check_origin, error_text, own_path
 from leadline.version import version
 
@@ -55,7 +56,7 @@ REPORT = "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline';
 def asked(request: Request) -> Asked:
     client = request.client
     address = (client.host, client.port) if client else ("", 0)
-    return Asked(request.method, request.url.scheme, request.headers.get("host", ""), address, request.headers)
+    return Asked(request.method, request.url.scheme, request.headers.get("host", ""), address, request.headers, PUBLIC.get())
 
 
 def smuggled(scope: Scope) -> bool:
@@ -77,7 +78,7 @@ class Guard:
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
                     headers.setdefault(name, value)
-                if scope["scheme"] == "https":
+                if scope["scheme"] == "https" or PUBLIC.get().origin.startswith("https:"):
                     headers["strict-transport-security"] = "max-age=31536000"
             await send(message)
 
@@ -165,9 +166,9 @@ async def refused(site: Site, request: Request, error: LeadlineError) -> Respons
 
 
 @cache
-def described() -> Response:
-    """The OpenAPI document, made for the first who asks."""
-    return as_json(document(OPERATIONS, version()))
+def described(server: str) -> Response:
+    """The OpenAPI document of a site at this path, made for the first who asks."""
+    return as_json(document(OPERATIONS, version(), server))
 
 
 _slow: RunVar[CapacityLimiter] = RunVar("places for what is slow")
@@ -280,9 +281,8 @@ def page(site: Site, of: pages.Page, *, json_twin: bool) -> Handler:
             if json_twin:
                 return failed(e)
             if status_of(e) == 401:
-                return RedirectResponse(
-                    f"/login?{pages.query({'next': request.url.path + ('?' + request.url.query if request.url.query else '')})}", 303
-                )
+                on = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+                return RedirectResponse(f"{link('/login')}?{pages.query({'next': on})}", 303)
             return html(await run_sync(partial(pages.error, site, asked(request), e)), status_of(e))
 
     return handle
@@ -304,7 +304,7 @@ def form(site: Site, operation: Operation) -> Handler:
             value = await run_sync(site.perform, operation, who, pages.of_form(operation, fields))
             if operation.name in pages.SHOWN_ONCE:
                 return html(await run_sync(partial(pages.once, site, who, operation, value)))
-            return RedirectResponse(pages.filled(on, value), 303)
+            return RedirectResponse(link(pages.filled(on, value)), 303)
         except LeadlineError as e:
             return html(await run_sync(partial(pages.error, site, who, e)), status_of(e))
 
@@ -370,25 +370,25 @@ def login_routes(site: Site) -> list[BaseRoute]:
             if site.provider is None:
                 raise LeadlineError("not_found", "there is no such page")
             attempt = oidc.Attempt.new(own_path(request.query_params.get("next", "/")))
-            address = await run_sync(site.provider.begin, attempt, f"{who.scheme}://{who.host}{oidc.BACK}")
+            address = await run_sync(site.provider.begin, attempt, who.url + oidc.BACK)
         except LeadlineError as e:
             return html(pages.login_page("/", provider, e), status_of(e))
         response = RedirectResponse(address, 303)
         response.set_cookie(
-            ATTEMPT, attempt.as_cookie(), max_age=600, httponly=True, samesite="lax", secure=who.scheme == "https", path=oidc.BACK
+            ATTEMPT, attempt.as_cookie(), max_age=600, httponly=True, samesite="lax", secure=who.is_secure, path=link(oidc.BACK)
         )
         return response
 
     async def from_provider(request: Request) -> Response:
         who = asked(request)
         attempt = oidc.Attempt.of_cookie(who.cookie(ATTEMPT))
-        given, back = dict(request.query_params), f"{who.scheme}://{who.host}{oidc.BACK}"
+        given, back = dict(request.query_params), who.url + oidc.BACK
         try:
             made = await run_sync(site.log_in_by_provider, who, attempt, given, back)
             response = logged_in(who, made, own_path(attempt.next if attempt else "/"))
         except LeadlineError as e:
             response = html(pages.login_page("/", provider, e), status_of(e))
-        response.delete_cookie(ATTEMPT, path=oidc.BACK)  # each is used once
+        response.delete_cookie(ATTEMPT, path=link(oidc.BACK))  # each is used once
         return response
 
     async def log_out(request: Request) -> Response:
@@ -398,8 +398,8 @@ def login_routes(site: Site) -> list[BaseRoute]:
             await run_sync(site.log_out, who.session)
         except LeadlineError as e:
             return await refused(site, request, e)
-        response = RedirectResponse("/login", 303)
-        response.delete_cookie(COOKIE, path="/")
+        response = RedirectResponse(link("/login"), 303)
+        response.delete_cookie(COOKIE, path=link() or "/")
         return response
 
     return [
@@ -414,13 +414,13 @@ def login_routes(site: Site) -> list[BaseRoute]:
 
 
 def logged_in(who: Asked, made: LoggedIn, on: str) -> Response:
-    response = RedirectResponse(on, 303)
+    response = RedirectResponse(link(on), 303)
     for name, value, us, path in (
-        (COOKIE, made.session, login.LONGEST_US, "/"),
-        (DEVICE, made.device, devices.KEPT_US, "/login"),
+        (COOKIE, made.session, login.LONGEST_US, link() or "/"),
+        (DEVICE, made.device, devices.KEPT_US, link("/login")),
     ):
         response.set_cookie(
-            name, value, max_age=us // 1_000_000, httponly=True, samesite="lax", secure=who.scheme == "https", path=path
+            name, value, max_age=us // 1_000_000, httponly=True, samesite="lax", secure=who.is_secure, path=path
         )
     return response
 
@@ -456,13 +456,13 @@ def build(site: Site, beside: Callable[[], Any] | None = None) -> ASGIApp:
     """beside: a context manager of what runs beside the answers (housekeeping)."""
 
     async def openapi(_request: Request) -> Response:
-        return described()
+        return described(link() or "/")
 
     async def health(_request: Request) -> Response:
         return JSONResponse({"ok": True})
 
     async def start(_request: Request) -> Response:
-        return RedirectResponse("/runs", 303)
+        return RedirectResponse(link("/runs"), 303)
 
     routes: list[BaseRoute] = [
         Route("/", start),
@@ -502,4 +502,4 @@ def build(site: Site, beside: Callable[[], Any] | None = None) -> ASGIApp:
     handlers: Mapping[Any, Any] = {404: missing, 405: not_allowed, 500: broken}
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers)
     app.router.redirect_slashes = False  # to an address made of what the client says is the host
-    return Guard(app)  # outside of all: its headers are on errors, too
+    return Below(Guard(app), site.public)  # the guard outside of all: its headers are on errors, too

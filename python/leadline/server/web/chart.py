@@ -6,6 +6,8 @@ from typing import Any
 
 from markupsafe import Markup
 
+from leadline.server.web.address import link
+
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 860, 240, 74, 22, 10, 14
 
 
@@ -53,7 +55,8 @@ def of_points(points: list[dict[str, Any]], is_ratio: bool = False) -> Markup:
     out.append(Markup('<path class="line" d="{}" fill="none"/>').format(path))
     for at, (point, value) in enumerate(zip(points, values)):
         out.append(
-            Markup('<a href="/runs/{}"><circle class="dot {}" cx="{}" cy="{}" r="{}"><title>{}: {} ({})</title></circle></a>').format(
+            Markup('<a href="{}/runs/{}"><circle class="dot {}" cx="{}" cy="{}" r="{}"><title>{}: {} ({})</title></circle></a>').format(
+                link(),
                 point["uid"],
                 point["status"],
                 x(at),

@@ -31,6 +31,7 @@ from leadline.server.runs import ENDED, numbers_of
 from leadline.server.survey import read_survey
 from leadline.server.table import BY_NAME
 from leadline.server.web import chart
+from leadline.server.web.address import link
 from leadline.server.web.ansi import Colours
 from leadline.server.web.live import in_parts
 from leadline.server.web.site import Asked, Site, own_path
@@ -258,6 +259,7 @@ def environment() -> jinja2.Environment:
         "ENDED": ENDED,
         "short": lambda uid: str(uid)[:5],
         "query": query,
+        "link": link,
         "questions": questions,
         "heading": heading,
         "ratios": lambda found: Markup(drawing(found)),

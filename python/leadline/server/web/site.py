@@ -21,6 +21,7 @@ from leadline.server.passwords import Throttle
 from leadline.server.rights import Caller
 from leadline.server.runs import find_run
 from leadline.server.table import BY_NAME
+from leadline.server.web.address import HERE, Public
 
 COOKIE = "leadline_session"
 DEVICE = "leadline_device"  # kept when one logs out: see devices.py
@@ -36,6 +37,21 @@ class Asked:
     host: str
     client: tuple[str, int]
     headers: Mapping[str, str]
+    public: Public = HERE
+
+    @property
+    def own(self) -> str:
+        """The origin of its site, as this request was sent to it."""
+        return f"{self.scheme}://{self.host}"
+
+    @property
+    def url(self) -> str:
+        """Where the site is for who asks; without / at the end."""
+        return (self.public.origin or self.own) + self.public.root
+
+    @property
+    def is_secure(self) -> bool:
+        return self.url.startswith("https:")
 
     @property
     def session(self) -> str:
@@ -64,6 +80,7 @@ class Site:
     place: Place
     loopback: bool
     provider: oidc.Provider | None = None
+    public: Public = HERE
     throttle: Throttle = field(default_factory=Throttle)
     streams: Counter[str] = field(default_factory=Counter)  # outputs that each caller follows now; of the event loop alone
     _local: threading.local = field(default_factory=threading.local)
@@ -175,17 +192,17 @@ class Site:
 def check_origin(asked: Asked, has_session: bool) -> None:
     """Refuses what another site's page sent, by what the browser says of it. Programs send neither header, and have no cookie to misuse."""
     fetch_site, origin = asked.headers.get("sec-fetch-site"), asked.headers.get("origin")
-    own = f"{asked.scheme}://{asked.host}"
+    own = (asked.own, asked.public.origin or asked.own)
     foreign = Refused(403, "rights", "the request came from another site")
     if asked.method in SAFE:
-        if origin is not None and origin != own:
+        if origin is not None and origin not in own:
             raise foreign
         return
     if fetch_site is not None:
         if fetch_site not in ("same-origin", "none"):
             raise foreign
     elif origin is not None:
-        if origin != own:
+        if origin not in own:
             raise foreign
     elif has_session:
         raise Refused(

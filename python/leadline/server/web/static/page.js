@@ -59,10 +59,10 @@ document.addEventListener("keydown", (event) => {
   if (field || event.ctrlKey || event.metaKey || event.altKey) return;
   if (event.key === "/") {
     const search = document.querySelector("[data-key='/']");
-    if (search) { search.focus(); event.preventDefault(); } else location.href = "/search";
+    if (search) { search.focus(); event.preventDefault(); } else location.href = `${document.body.dataset.root}/search`;
   }
   if (event.key === "j" || event.key === "k") {
-    const rows = [...document.querySelectorAll(".runs tbody a[href^='/runs/']")];
+    const rows = [...document.querySelectorAll(".runs tbody a[href*='/runs/']")];
     const at = rows.indexOf(document.activeElement);
     const to = rows[at < 0 ? 0 : at + (event.key === "j" ? 1 : -1)];
     if (to) to.focus();
