@@ -31,6 +31,6 @@ select 'WIRE-CHATTY' as id, severity_of(way_s / nullif(busy_s, 0), way_s, c.wind
               transactions, each, rtt_ns / 1e6, way_s, busy_s) as statement,
        way_s as cost_s, null::double as share_of_db_time, trips as samples, f.ts_from, f.ts_to, evidence
 from found f cross join capture c
-where each >= getvariable('wire_chatty_trips') and transactions >= getvariable('wire_chatty_min')
+where way_s > 0 and each >= getvariable('wire_chatty_trips') and transactions >= getvariable('wire_chatty_min')
   and way_s >= getvariable('wire_chatty_share') * busy_s
 order by cost_s desc, subject

@@ -30,8 +30,8 @@ evidence as (
 ),
 wanted as (
   select *, rows / greatest(results, 1) as result_rows,
-         ceil(least(rows / greatest(results, 1),
-                    rows * rtt_ns / 1e9 / nullif(getvariable('wire_fetch_aim') * (read_s - way_s), 0))) as enough_rows
+         greatest(1, ceil(least(rows / greatest(results, 1),
+                                rows * rtt_ns / 1e9 / nullif(getvariable('wire_fetch_aim') * (read_s - way_s), 0)))) as enough_rows
   from reader where rows > 0
 ),
 saving as (select *, way_s * (1 - greatest(results, 1) * ceil(result_rows / enough_rows) / parts) as saved_s from wanted)
@@ -41,5 +41,5 @@ select 'WIRE-FETCH-SIZE' as id, severity_of(saved_s / nullif(read_s, 0), saved_s
               parts, part_rows, rtt_ns / 1e6, way_s, read_s, enough_rows, saved_s) as statement,
        saved_s as cost_s, null::double as share_of_db_time, parts as samples, s.ts_from, s.ts_to, evidence
 from saving s join evidence using (client_addr, server, application_name) cross join capture c
-where small_parts >= getvariable('wire_fetch_min') and way_s >= getvariable('wire_fetch_share') * read_s and saved_s >= getvariable('wire_fetch_s')
+where small_parts >= getvariable('wire_fetch_min') and saved_s > 0 and way_s >= getvariable('wire_fetch_share') * read_s and saved_s >= getvariable('wire_fetch_s')
 order by cost_s desc, subject

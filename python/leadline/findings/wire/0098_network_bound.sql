@@ -35,7 +35,7 @@ select 'NETWORK-BOUND' as id, severity_of(way_s / nullif(took_s, 0), way_s, c.wi
               case when transactions > 0 then format('; {:.1f} for each of {} transactions', trips / transactions, transactions) else '' end) as statement,
        way_s as cost_s, null::double as share_of_db_time, trips as samples, f.ts_from, f.ts_to, evidence
 from client f cross join capture c
-where way_s >= getvariable('network_bound_share') * took_s and way_s >= getvariable('network_bound_s')
+where way_s > 0 and way_s >= getvariable('network_bound_share') * took_s and way_s >= getvariable('network_bound_s')
   and rtt_ns >= getvariable('network_bound_rtt_us') * 1000
   and not coalesce(trips >= getvariable('network_chatty_trips') * transactions and transactions >= getvariable('network_chatty_min'), false)
 order by cost_s desc, subject

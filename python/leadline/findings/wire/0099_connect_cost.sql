@@ -27,6 +27,6 @@ select 'CONNECT-COST' as id, severity_of(connect_s / nullif(life_s, 0), connect_
               connections, connections / nullif(c.window_s, 0), 1000 * connect_s / connections, 100 * connect_s / life_s, round_trips) as statement,
        connect_s as cost_s, null::double as share_of_db_time, connections as samples, l.ts_from, l.ts_to, evidence
 from client l cross join capture c
-where connections >= getvariable('connect_cost_min') and connect_s >= getvariable('connect_cost_share') * life_s
+where connect_s > 0 and connections >= getvariable('connect_cost_min') and connect_s >= getvariable('connect_cost_share') * life_s
   and connect_s >= getvariable('connect_cost_window') * c.window_s
 order by cost_s desc, subject

@@ -26,5 +26,5 @@ select 'WIRE-RETRANSMITS' as id,
               up, down, 100.0 * (up + down) / segments, waited_s) as statement,
        waited_s as cost_s, null::double as share_of_db_time, up + down as samples, ts_from, ts_to, evidence
 from line
-where up + down >= getvariable('wire_again_min') and up + down >= getvariable('wire_again_part') * segments
+where up + down > 0 and up + down >= getvariable('wire_again_min') and up + down >= getvariable('wire_again_part') * segments
 order by waited_s desc, up + down desc, subject

@@ -17,10 +17,11 @@ def _latency(of: Context) -> Grid:
     rows = of.capture.rows(
         """
         select purpose, count(*) as trips, sum(request_bytes + response_bytes)::bigint as bytes,
-               quantile_disc(first_ns - request_ns, 0.5) / 1e6 as p50_ms, quantile_disc(first_ns - request_ns, 0.99) / 1e6 as p99_ms,
-               quantile_disc(first_ns - request_ns, 0.9999) / 1e6 as p9999_ms, max(last_ns) / 1e6 as longest_ms,
+               quantile_disc(wait_ns, 0.5) / 1e6 as p50_ms, quantile_disc(wait_ns, 0.99) / 1e6 as p99_ms,
+               quantile_disc(wait_ns, 0.9999) / 1e6 as p9999_ms, max(last_ns) / 1e6 as longest_ms,
                median(client_gap_ns) / 1e6 as gap_ms, sum(retransmits)::bigint as again
-        from wire_roundtrip where last_ns is not null group by purpose order by trips desc, purpose
+        from (select *, greatest(first_ns - request_ns, 0) as wait_ns from wire_roundtrip where last_ns is not null)
+        group by purpose order by trips desc, purpose
         """
     )
     columns = (
@@ -34,7 +35,10 @@ def _latency(of: Context) -> Grid:
         Column("gap_ms", "client, ms", "seconds"),
         Column("again", "again", "rate", minor=True),
     )
-    note = "From the last byte of a request to the first of its answer; longest: to the last. Client: between answer and next request."
+    note = (
+        "From the last byte of a request to the first of its answer; 0 if that came before. Longest: to the last of the answer. "
+        "Client: between answer and next request."
+    )
     return Grid.of(columns, rows, note, empty="no request was answered", picture=_percentiles(of))
 
 
@@ -42,7 +46,7 @@ def _percentiles(of: Context) -> Curves:
     """What part of the requests was answered within which time. A percentile is shown if as many requests lie above it."""
     rows = of.capture.rows(
         f"""
-        select purpose, count(*) as trips, quantile_disc(first_ns - request_ns, {list(PERCENTILES)}) as ns
+        select purpose, count(*) as trips, quantile_disc(greatest(first_ns - request_ns, 0), {list(PERCENTILES)}) as ns
         from wire_roundtrip where first_ns is not null group by purpose order by trips desc, purpose limit {IN_PICTURE}
         """
     )
