@@ -36,12 +36,16 @@ def answer(rows: int = 1, ready: bytes = READY) -> bytes:
 
 
 class Packets:
-    """A pcap file of Ethernet frames. snaplen: bytes of each that are captured. copied_ns: each packet is seen again so much later."""
+    """A pcap file of Ethernet frames. snaplen: bytes of each that are captured. copied_ns: each packet is seen again so much later.
+
+    sort: by time, else as they were added.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.snaplen = 262144
         self.copied_ns: int | None = None
+        self.sort = True
         self._rows: list[tuple[int, bytes]] = []
         self._ports = 40_000
 
@@ -57,7 +61,8 @@ class Packets:
         with self.path.open("wb") as out:
             out.write(struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, self.snaplen, 1))
             later = [] if self.copied_ns is None else [(ts + self.copied_ns, frame) for ts, frame in self._rows]
-            for ts, frame in sorted(self._rows + later, key=lambda row: row[0]):
+            rows = self._rows + later
+            for ts, frame in sorted(rows, key=lambda row: row[0]) if self.sort else rows:
                 captured = frame[: self.snaplen]
                 out.write(struct.pack("<IIII", ts // 10**9, ts % 10**9, len(captured), len(frame)) + captured)
         return str(self.path)

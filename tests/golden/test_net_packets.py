@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import fcntl
+import gzip
 import json
+import os
+import signal
 import struct
+import subprocess
+import sys
+import termios
+import threading
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
+from conftest import wait_until
 from leadline.capture.reader import open_capture
 from leadline.cli import run
 from leadline.errors import LeadlineError
@@ -136,6 +145,77 @@ def test_no_round_trips_of_a_transaction_from_messages_that_were_cut(
     assert "1 connection lost too many messages: their transactions are not counted" in text
 
 
+def test_several_files_pipes_and_compressed_ones_are_read_as_one(made: Packets, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    transactions(made)
+    made.line(client=9, at_ms=7).login("other").ask()
+    whole = Path(made.write()).read_bytes()
+    wanted = json.loads(shown(capsys, "packets", "--pcap", str(made.path), "--json"))
+    frames = sorted(made._rows)
+    for name, part in (("late", frames[100:]), ("early", frames[:100])):
+        half = Packets(tmp_path / name)
+        half._rows = part
+        half.write()
+    (tmp_path / "packed").write_bytes(gzip.compress(whole))
+    os.mkfifo(tmp_path / "pipe")
+    threading.Thread(target=(tmp_path / "pipe").write_bytes, args=[whole]).start()
+    for names in (["late", "early"], ["packed"], ["pipe"]):
+        files = [word for name in names for word in ("--pcap", str(tmp_path / name))]
+        found = json.loads(shown(capsys, "packets", *files, "--json"))
+        assert {n: found[n] for n in ("counts", "sizes", "connections", "answer", "gap")} == {
+            n: wanted[n] for n in ("counts", "sizes", "connections", "answer", "gap")
+        }, names
+    command = [sys.executable, "-m", "leadline", "net", "packets", "--pcap", "-", "--json"]
+    piped = subprocess.run(command, input=gzip.compress(whole), check=True, capture_output=True, env=os.environ | {"LEADLINE_BOOK": "off"})
+    assert json.loads(piped.stdout)["connections"] == wanted["connections"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_pipe_and_what_came_is_shown(number: signal.Signals, made: Packets) -> None:
+    """Also where a script has started it in the background, which ignores SIGINT."""
+    made.line().login().ask()
+    data = Path(made.write()).read_bytes()
+    command = f"trap '' INT; exec {sys.executable} -m leadline net packets --pcap - --json"
+    with subprocess.Popen(
+        ["sh", "-c", command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=os.environ | {"LEADLINE_BOOK": "off"}
+    ) as process:
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write(data)
+        process.stdin.flush()
+        wait_until(lambda: unread(process.stdin) == 0, what="the packets to be read")
+        process.send_signal(number)
+        found = json.loads(process.stdout.read())
+    assert (process.returncode, found["counts"]["connections"]) == (0, 1)
+
+
+def unread(pipe: IO[bytes] | None) -> int:
+    assert pipe is not None
+    return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, b"\0" * 4), sys.byteorder)
+
+
+def test_only_the_hosts_that_are_named(made: Packets, capsys: pytest.CaptureFixture[str]) -> None:
+    for client in (1, 5, 9):
+        made.line(client=client).login().ask()
+    path = made.write()
+    for hosts, wanted in ((["10.0.0.5"], 1), (["10.0.0.5,10.0.0.9"], 2), (["10.0.0.0/29"], 3), (["10.0.0.4/31", "--host", "10.0.0.1"], 2)):
+        found = json.loads(shown(capsys, "packets", "--pcap", path, "--json", "--host", *hosts))
+        assert (found["counts"]["connections"], found["counts"]["other_hosts"]) == (wanted, 7 * (3 - wanted)), hosts
+    assert "14 of other hosts" in shown(capsys, "packets", "--pcap", path, "--host", "10.0.0.1")
+    assert len(json.loads(shown(capsys, "auth", "--pcap", path, "--json", "--host", "10.0.0.1"))["logins"]) == 1
+
+
+def test_a_file_out_of_the_order_of_time_is_sorted_and_a_pipe_says_so(made: Packets, capsys: pytest.CaptureFixture[str]) -> None:
+    transactions(made)
+    wanted = json.loads(shown(capsys, "packets", "--pcap", made.write(), "--json"))
+    made.sort = False
+    made._rows = made._rows[77:] + made._rows[:77]
+    found = json.loads(shown(capsys, "packets", "--pcap", made.write(), "--json"))
+    assert (found["counts"], found["connections"], found["file"]["sorted"]) == (wanted["counts"], wanted["connections"], 1)
+    packed = made.path.with_suffix(".gz")
+    packed.write_bytes(gzip.compress(made.path.read_bytes()))
+    assert run(["net", "packets", "--pcap", str(packed)]) == 0
+    assert "warning: 77 packets came behind later ones" in capsys.readouterr().err
+
+
 def test_a_budget_without_round_trips_or_without_their_time_says_so(made: Packets, tmp_path: Path) -> None:
     made.line().handshake()
     directory, _ = packets.read_into(made.write(), [], out=tmp_path / "c")
@@ -203,6 +283,12 @@ def test_rules_that_allow_readable_passwords() -> None:
         (["packets", "--pcap", "x.pcap", "-i", "lo"], "name an interface with -i, or a file with --pcap"),
         (["packets", "--pcap", "/nonexistent"], "no such file or folder"),
         (["packets", "--pcap", "FILE", "--port", "http"], "'http' is not a port"),
+        (["packets", "--pcap", "FOLDER"], "this is not a file of packets"),
+        (["packets", "--pcap", "FILE", "--for", "3s"], "--for is for an interface: a file is read to its end"),
+        (["packets", "-i", "lo", "--for", "0"], "the window must be longer than nothing"),
+        (["auth", "-i", "lo", "--for", "0s"], "the window must be longer than nothing"),
+        (["packets", "--pcap", "FILE", "--host", "no.such.host.invalid"], "'no.such.host.invalid' is neither a known host nor an address"),
+        (["packets", "--pcap", "FILE", "--host", "10.0.0.0/99"], "'10.0.0.0/99' is neither a known host nor an address"),
         (["packets", "-i", "nosuch0"], "no network interface nosuch0"),
         (["auth"], "name an interface with -i, a file with --pcap, or a server"),
         (["packets", "--pcap", "FILE"], "this is not a file of packets"),
@@ -212,7 +298,8 @@ def test_a_call_that_makes_no_sense_is_one_error(
     arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "f").write_text("hello, this is text")
-    assert run(["net", *(str(tmp_path / "f") if a == "FILE" else a for a in arguments)]) == 2
+    places = {"FILE": str(tmp_path / "f"), "FOLDER": str(tmp_path)}
+    assert run(["net", *(places.get(a, a) for a in arguments)]) == 2
     assert capsys.readouterr().err.startswith(f"error: {message}")
 
 

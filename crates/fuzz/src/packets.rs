@@ -62,7 +62,8 @@ pub const GREETING: &[u8] =
 /// No more packets, bytes and connections than there are; whether the file was cut off.
 fn read(bytes: &[u8]) -> leadline_errors::Result<(Analyser, bool)> {
     let mut reader = PacketReader::new(bytes)?;
-    let mut analyser = Analyser::new(Options { ports: vec![], interval_ns: 1_000_000_000, keep_rows: false });
+    let mut analyser =
+        Analyser::new(Options { ports: vec![], interval_ns: 1_000_000_000, keep_rows: false, ..Options::default() });
     loop {
         match reader.next_packet() {
             Ok(Some(packet)) => {

@@ -104,7 +104,8 @@ fn _core(core: &Bound<'_, PyModule>) -> PyResult<()> {
     })?;
     submodule(core, "wire", |module| {
         module.add_class::<wire::Sniffer>()?;
-        module.add_function(wrap_pyfunction!(wire::read_file, module)?)
+        module.add_function(wrap_pyfunction!(wire::read_file, module)?)?;
+        module.add_function(wrap_pyfunction!(wire::read_files, module)?)
     })
 }
 

@@ -7,48 +7,90 @@ use leadline_capture::{spec, Value};
 use leadline_clockwork::OpenTables;
 use leadline_errors::{Error as Said, Kind};
 use leadline_wire::analyser::{Analyser, Interval, Options};
+use leadline_wire::file::Source;
 use leadline_wire::histogram::Histogram;
 use leadline_wire::live::{Live, Sniffer as Work, Wanted};
 use leadline_wire::sizes::{Sizes, WAYS};
 use leadline_wire::tables::{connection_row, CONNECTIONS};
+use leadline_wire::Go;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
+use std::fs::File;
+use std::os::fd::{BorrowedFd, RawFd};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// How often the ring is emptied.
 const DRAINS_HZ: f64 = 50.0;
 
-fn options(ports: Vec<u16>, interval_s: f64, keep_rows: bool) -> Options {
-    Options { ports, interval_ns: (interval_s.clamp(0.001, 86_400.0) * 1e9) as i64, keep_rows }
+fn interval_ns(interval_s: f64) -> i64 {
+    (interval_s.clamp(0.001, 86_400.0) * 1e9) as i64
 }
 
 /// Follows the packets of a file.
 #[pyfunction]
-#[pyo3(signature = (path, *, ports, interval_s=1.0, capture_dir=None, on_bytes=None))]
+#[pyo3(signature = (path, *, ports, interval_s=1.0, capture_dir=None))]
 pub(crate) fn read_file<'py>(
     py: Python<'py>,
     path: PathBuf,
     ports: Vec<u16>,
     interval_s: f64,
     capture_dir: Option<PathBuf>,
-    on_bytes: Option<Py<PyAny>>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let file = File::open(&path).map_err(|e| Error(Said::reading(&path, "the packets", &e)))?;
+    let source = Source { name: path.display().to_string(), file };
+    let options = Options { ports, interval_ns: interval_ns(interval_s), ..Options::default() };
+    read(py, vec![source], options, capture_dir, None)
+}
+
+/// Follows the packets of several files or pipes that are open.
+#[pyfunction]
+#[pyo3(signature = (sources, *, ports, hosts=vec![], interval_s=1.0, capture_dir=None, stop=None, listed=None))]
+#[allow(clippy::too_many_arguments)] // named in Python
+pub(crate) fn read_files<'py>(
+    py: Python<'py>,
+    sources: Vec<(String, RawFd)>,
+    ports: Vec<u16>,
+    hosts: Vec<([u8; 16], u8)>,
+    interval_s: f64,
+    capture_dir: Option<PathBuf>,
+    stop: Option<Py<PyAny>>,
+    listed: Option<usize>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let own = |(name, fd): (String, RawFd)| {
+        // SAFETY: only copied here; a descriptor that is not open makes an error.
+        let file = unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned();
+        file.map(|file| Source { name, file: file.into() })
+    };
+    let sources = sources.into_iter().map(own).collect::<std::io::Result<Vec<_>>>()?;
+    let options = Options { ports, hosts, interval_ns: interval_ns(interval_s), keep_rows: false, listed };
+    read(py, sources, options, capture_dir, stop)
+}
+
+fn read<'py>(
+    py: Python<'py>,
+    sources: Vec<Source>,
+    options: Options,
+    capture_dir: Option<PathBuf>,
+    stop: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let mut tables = capture_dir.as_deref().map(OpenTables::new);
-    let mut go_on = |bytes: u64| {
+    let mut go = |_| {
         Python::attach(|py| {
-            let told = on_bytes.as_ref().map_or(Ok(()), |on| on.call1(py, (bytes,)).map(|_| ()));
-            match told.and_then(|()| py.check_signals()) {
-                Ok(()) => true,
+            let asked = py.check_signals().and_then(|()| match &stop {
+                Some(stop) => stop.call0(py)?.extract::<bool>(py),
+                None => Ok(false),
+            });
+            match asked {
+                Ok(stop) => [Go::On, Go::ToTheEnd][usize::from(stop)],
                 Err(e) => {
                     e.restore(py);
-                    false
+                    Go::Away
                 }
             }
         })
     };
-    let options = options(ports, interval_s, tables.is_some());
-    let read = py.detach(|| leadline_wire::read_file(&path, options, tables.as_mut(), &mut go_on));
+    let read = py.detach(|| leadline_wire::read_files(sources, options, tables.as_mut(), &mut go));
     let (analyser, file) = read.map_err(|e| PyErr::take(py).unwrap_or_else(|| Error(e).into()))?;
     let out = summary(py, &analyser)?;
     let told = PyDict::new(py);
@@ -57,6 +99,8 @@ pub(crate) fn read_file<'py>(
     told.set_item("skipped_blocks", file.skipped_blocks)?;
     told.set_item("without_time", file.without_time)?;
     told.set_item("dropped", file.dropped)?;
+    told.set_item("sorted", file.sorted)?;
+    told.set_item("unknown_link", file.unknown_link)?;
     told.set_item("ended_early", file.ended_early)?;
     out.set_item("file", told)?;
     let written = tables.map(|tables| tables.stats()).unwrap_or_default();
@@ -72,6 +116,8 @@ fn summary<'py>(py: Python<'py>, seen: &Analyser) -> PyResult<Bound<'py, PyDict>
     counts.set_item("wire_bytes", c.wire_bytes)?;
     counts.set_item("tcp_packets", c.tcp_packets)?;
     counts.set_item("other_ports", c.other_ports)?;
+    counts.set_item("other_hosts", c.other_hosts)?;
+    counts.set_item("out_of_time", c.out_of_time)?;
     counts.set_item("not_tcp", c.not_tcp)?;
     counts.set_item("fragments", c.fragments)?;
     counts.set_item("cut_headers", c.cut_headers)?;
@@ -97,6 +143,7 @@ fn summary<'py>(py: Python<'py>, seen: &Analyser) -> PyResult<Bound<'py, PyDict>
     out.set_item("gap", times(py, &seen.gap)?)?;
     let columns = spec(CONNECTIONS).map_or(&[][..], |spec| spec.columns);
     let list = PyList::empty(py);
+    out.set_item("servers", seen.servers.len())?;
     for connection in &seen.closed {
         let row = connection_row(connection);
         let dict = PyDict::new(py);
@@ -164,20 +211,23 @@ pub(crate) struct Sniffer {
 #[pymethods]
 impl Sniffer {
     #[new]
-    #[pyo3(signature = (capture_dir, interface, ports, *, interval_s=1.0, snaplen=262_144, ring_bytes=33_554_432, flush_interval_s=5.0, growing_segments=true))]
+    #[pyo3(signature = (capture_dir, interface, ports, *, hosts=vec![], interval_s=1.0, snaplen=262_144, ring_bytes=33_554_432, flush_interval_s=5.0, growing_segments=true, listed=None))]
     #[allow(clippy::too_many_arguments)] // named in Python
     fn new(
         py: Python<'_>,
         capture_dir: Option<PathBuf>,
         interface: String,
         ports: Vec<u16>,
+        hosts: Vec<([u8; 16], u8)>,
         interval_s: f64,
         snaplen: u32,
         ring_bytes: usize,
         flush_interval_s: f64,
         growing_segments: bool,
+        listed: Option<usize>,
     ) -> Result<Self, Error> {
-        let options = options(ports.clone(), interval_s, capture_dir.is_some());
+        let (keep_rows, interval_ns) = (capture_dir.is_some(), interval_ns(interval_s));
+        let options = Options { ports: ports.clone(), hosts, interval_ns, keep_rows, listed };
         let wanted = Wanted { interface, ports, snaplen, ring_bytes };
         let work = py.detach(|| Work::open(&wanted, options))?;
         let live = work.live();

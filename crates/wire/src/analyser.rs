@@ -1,12 +1,12 @@
 //! Packets in, connections and round trips out.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::connection::{Connection, Known};
 use crate::copies::{Copies, Is, Known as Before};
 use crate::headers::content;
 use crate::histogram::Histogram;
-use crate::packet::{flag, Content, End, Packet, Segment};
+use crate::packet::{flag, Content, End, Link, Packet, Segment};
 use crate::sizes::Sizes;
 use crate::talk::trip::Trip;
 use crate::talk::Side;
@@ -17,18 +17,26 @@ const KEEP_CLOSED_NS: i64 = 5 * SECOND;
 const KEEP_UNANSWERED_NS: i64 = 60 * SECOND;
 /// Connections that are followed at a time.
 const MOST_CONNECTIONS: usize = 200_000;
-/// Round trips and connections that wait to be written or told.
-const MOST_ROWS: usize = 100_000;
+/// Intervals that wait to be told.
+const MOST_INTERVALS: usize = 100_000;
+/// Connections that are told unless fewer are asked for; each takes some kB.
+const MOST_LISTED: usize = 20_000;
+/// Connections beside these among which the longest are found.
+const MORE_LISTED: usize = 4096;
 
 /// What to look at.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// Ports of servers; none for all.
     pub ports: Vec<u16>,
+    /// Networks of which one end has to be: an address and how many of its 128 bits count; none for all.
+    pub hosts: Vec<([u8; 16], u8)>,
     /// Length of an interval in ns.
     pub interval_ns: i64,
-    /// Rows are taken away as they come: nothing may be dropped. Without, only the first connections are kept.
+    /// Rows are taken away as they come: nothing may be dropped. Without, only the longest connections are kept.
     pub keep_rows: bool,
+    /// So many of them; none for a bounded number.
+    pub listed: Option<usize>,
 }
 
 /// What was seen, and what was passed over.
@@ -39,6 +47,7 @@ pub struct Counts {
     pub wire_bytes: u64,
     pub tcp_packets: u64,
     pub other_ports: u64,
+    pub other_hosts: u64,
     pub not_tcp: u64,
     pub fragments: u64,
     pub cut_headers: u64,
@@ -48,6 +57,8 @@ pub struct Counts {
     /// Packets that were seen before, at another interface; of these, those that had other addresses there.
     pub copies: u64,
     pub translated: u64,
+    /// Packets that came behind later ones.
+    pub out_of_time: u64,
     pub connections: u64,
     /// Segments that were not captured whole, and places where messages were lost by that.
     pub cut_segments: u64,
@@ -76,6 +87,8 @@ pub struct Analyser {
     copies: Copies,
     /// Connections by the port of an end that may be the server.
     ports_seen: HashMap<u16, u32>,
+    /// Ends that are servers.
+    pub servers: HashSet<End>,
     interval: Option<Interval>,
     swept: i64,
     next_id: i64,
@@ -108,6 +121,7 @@ impl Analyser {
             connections: HashMap::new(),
             copies: Copies::default(),
             ports_seen: HashMap::new(),
+            servers: HashSet::new(),
             interval: None,
             swept: i64::MIN,
             next_id: 1,
@@ -133,6 +147,8 @@ impl Analyser {
         let (ts, wire) = (packet.ts, packet.wire_len);
         self.counts.packets += 1;
         self.counts.wire_bytes += u64::from(wire);
+        self.counts.out_of_time += u64::from(self.span.is_some_and(|(_, to)| ts < to));
+        self.counts.unknown_link += u64::from(packet.link == Link::Unknown);
         self.span = Some(self.span.map_or((ts, ts), |(from, to)| (from.min(ts), to.max(ts))));
         match content(packet) {
             Content::Tcp(segment) => self.tcp(ts, wire, &segment),
@@ -141,14 +157,20 @@ impl Analyser {
                 self.size(ts, 2, wire, 0);
             }
             Content::Other => {
-                self.counts.not_tcp += 1;
-                if self.options.ports.is_empty() {
+                self.counts.not_tcp += u64::from(packet.link != Link::Unknown);
+                if self.options.ports.is_empty() && self.options.hosts.is_empty() {
                     self.size(ts, 2, wire, 0);
                 }
             }
             Content::Cut => self.counts.cut_headers += 1,
             Content::Bad => self.counts.bad_headers += 1,
         }
+    }
+
+    fn is_of(&self, addr: &[u8; 16]) -> bool {
+        let bits =
+            |addr: &[u8; 16], count: u8| u128::from_be_bytes(*addr).checked_shr(128 - u32::from(count)).unwrap_or(0);
+        self.options.hosts.iter().any(|(network, count)| bits(network, *count) == bits(addr, *count))
     }
 
     fn is_wanted(&self, port: u16) -> bool {
@@ -158,6 +180,10 @@ impl Analyser {
     fn tcp(&mut self, ts: i64, wire: u32, s: &Segment<'_>) {
         if !self.options.ports.is_empty() && !self.is_wanted(s.from.port) && !self.is_wanted(s.to.port) {
             self.counts.other_ports += 1;
+            return;
+        }
+        if !self.options.hosts.is_empty() && !self.is_of(&s.from.addr) && !self.is_of(&s.to.addr) {
+            self.counts.other_hosts += 1;
             return;
         }
         let key = if s.from <= s.to { (s.from, s.to) } else { (s.to, s.from) };
@@ -231,6 +257,9 @@ impl Analyser {
             let is_forward = if to == from { s.to.port <= s.from.port } else { to > from };
             (if is_forward { forward } else { back }, Known::Guess)
         };
+        if self.servers.len() < MOST_CONNECTIONS {
+            self.servers.insert(server);
+        }
         if self.ports_seen.len() < MOST_CONNECTIONS {
             *self.ports_seen.entry(server.port).or_default() += 1;
         }
@@ -254,7 +283,7 @@ impl Analyser {
         for (total, way) in self.total.iter_mut().zip(&done.ways) {
             total.join(way);
         }
-        if self.options.keep_rows || self.intervals.len() < MOST_ROWS {
+        if self.options.keep_rows || self.intervals.len() < MOST_INTERVALS {
             self.intervals.push(done);
         }
     }
@@ -314,16 +343,28 @@ impl Analyser {
         self.counts.cut_segments += connection.streams.iter().map(|stream| stream.sent.cut).sum::<u64>();
         self.counts.cut_messages += connection.cut_messages;
         self.counts.uncounted += u64::from(connection.talk.is_read() && !connection.is_counted());
-        if self.options.keep_rows || self.closed.len() < MOST_ROWS {
-            self.closed.push(connection);
-        } else {
-            self.counts.not_listed += 1;
+        self.closed.push(connection);
+        let listed = self.options.listed.unwrap_or(MOST_LISTED);
+        if !self.options.keep_rows && self.closed.len() >= listed + MORE_LISTED {
+            self.keep_longest(listed);
+        }
+    }
+
+    fn keep_longest(&mut self, listed: usize) {
+        if self.closed.len() > listed {
+            self.closed.select_nth_unstable_by_key(listed, |c| (std::cmp::Reverse(c.trips.answered), c.id));
+            self.counts.not_listed += (self.closed.len() - listed) as u64;
+            self.closed.truncate(listed);
         }
     }
 
     /// The end of the capture: what is open is told as it is.
     pub fn finish(&mut self) {
         self.take_out(|_| true);
+        if !self.options.keep_rows {
+            self.keep_longest(self.options.listed.unwrap_or(MOST_LISTED));
+            self.closed.sort_unstable_by_key(|c| c.id);
+        }
         if let Some(last) = self.interval.take() {
             self.end_interval(last);
         }

@@ -218,7 +218,9 @@ impl Connection {
 
     /// Takes a packet that `side` sent.
     pub fn take(&mut self, ts: i64, wire_len: u32, s: &Segment<'_>, side: Side, on: &mut impl FnMut(Trip)) {
-        self.to = self.to.max(ts);
+        // Where a stream has packets out of the order of time, no time of an answer is negative.
+        let ts = ts.max(self.to);
+        self.to = ts;
         self.handshake(ts, s, side);
         let (mine, other) = (place(side), 1 - place(side));
         let theirs = if side == Side::Client { Side::Server } else { Side::Client };

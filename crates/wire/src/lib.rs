@@ -23,4 +23,4 @@ mod tunnel;
 mod waits;
 
 pub use analyser::{Analyser, Options};
-pub use read::read_file;
+pub use read::{read_files, Go};

@@ -10,7 +10,7 @@ use made::{File, Line, ACK, FIN, RST, SYN};
 
 fn analysed(bytes: &[u8], ports: &[u16]) -> Analyser {
     let mut packets = PacketReader::new(bytes).unwrap();
-    let options = Options { ports: ports.to_vec(), interval_ns: 1_000_000_000, keep_rows: true };
+    let options = Options { ports: ports.to_vec(), interval_ns: 1_000_000_000, keep_rows: true, ..Options::default() };
     let mut analyser = Analyser::new(options);
     while let Some(packet) = packets.next_packet().unwrap() {
         analyser.take(&packet);

@@ -10,7 +10,8 @@ use made::{login, pg, File, Line};
 
 fn analysed(line: &Line) -> Analyser {
     let mut packets = PacketReader::new(&line.file.bytes[..]).unwrap();
-    let mut analyser = Analyser::new(Options { ports: vec![], interval_ns: 1_000_000_000, keep_rows: true });
+    let mut analyser =
+        Analyser::new(Options { ports: vec![], interval_ns: 1_000_000_000, keep_rows: true, ..Options::default() });
     while let Some(packet) = packets.next_packet().unwrap() {
         analyser.take(&packet);
     }

@@ -5,7 +5,7 @@ from typing import Any, TypedDict, final, type_check_only
 
 from leadline._core.capture import ProbeFinal, ProbeStatus, Written
 
-__all__ = ["Sniffer", "read_file"]
+__all__ = ["Sniffer", "read_file", "read_files"]
 
 @type_check_only
 class Sizes(TypedDict):
@@ -42,20 +42,24 @@ class Times(TypedDict):
 
 @type_check_only
 class FileCounts(TypedDict):
-    """What else was in a file. ended_early: why it ends before its end."""
+    """What else was in the files. sorted: files that were not in the order of time. unknown_link: a link type that is not read.
+
+    ended_early: why one ends before its end."""
 
     packets: int
     bytes: int
     skipped_blocks: int
     without_time: int
     dropped: int
+    sorted: int
+    unknown_link: int | None
     ended_early: str | None
 
 @type_check_only
 class Summary(TypedDict):
     """What was seen. answer: from a request to the first byte of its answer; whole: to the last; gap: from an answer to the next request.
 
-    connections: rows of wire_connection by column; empty when they were written into a capture."""
+    servers: different ones. connections: rows of wire_connection by column, of the longest; empty when they were written into a capture."""
 
     counts: dict[str, int]
     ts_from: int | None
@@ -66,6 +70,7 @@ class Summary(TypedDict):
     answer: Times | None
     whole: Times | None
     gap: Times | None
+    servers: int
     connections: list[dict[str, Any]]
 
 @type_check_only
@@ -87,17 +92,25 @@ class SnifferFinal(ProbeFinal):
     packets: int
     lost: int
 
-def read_file(
-    path: str,
-    *,
-    ports: list[int],
-    interval_s: float = 1.0,
-    capture_dir: str | None = None,
-    on_bytes: Callable[[int], object] | None = None,
-) -> FileSummary:
+def read_file(path: str, *, ports: list[int], interval_s: float = 1.0, capture_dir: str | None = None) -> FileSummary:
     """Follows the packets of a file; with capture_dir also writes tables there.
 
-    ports: of servers; none for all. on_bytes: told the bytes read now and then. Raises kinds invalid, unsupported, storage, not_found."""
+    ports: of servers; none for all. Raises kinds invalid, unsupported, storage, not_found."""
+
+def read_files(
+    sources: list[tuple[str, int]],
+    *,
+    ports: list[int],
+    hosts: list[tuple[bytes, int]] = [],
+    interval_s: float = 1.0,
+    capture_dir: str | None = None,
+    stop: Callable[[], bool] | None = None,
+    listed: int | None = None,
+) -> FileSummary:
+    """Follows the packets of files and pipes by their time; sources: names and open descriptors.
+
+    hosts: addresses as IPv6 and how many of their bits count; none for all. stop: asked now and then and after each signal whether what was
+    read is all. listed: only the connections with the most round trips. Raises kinds invalid, unsupported, storage."""
 
 @final
 class Sniffer:
@@ -109,11 +122,13 @@ class Sniffer:
         interface: str,
         ports: list[int],
         *,
+        hosts: list[tuple[bytes, int]] = [],
         interval_s: float = 1.0,
         snaplen: int = 262144,
         ring_bytes: int = 33554432,
         flush_interval_s: float = 5.0,
         growing_segments: bool = True,
+        listed: int | None = None,
     ) -> Sniffer:
         """Opens the ring; packets are caught from now on. Raises kinds rights, not_found, unsupported."""
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import stat
+import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,55 +22,122 @@ if TYPE_CHECKING:
     from leadline._core.wire import FileSummary, Sizes, Summary, Times
 
 MOST_LISTED = 20
+MOST_AS_JSON = 20_000  # as crates/wire/src/analyser.rs has it
 SIZES = ("min", "mean", "max", "stddev", "payload B", "wire B")
 PERCENTILES = ("p50_ns", "p90_ns", "p99_ns", "p999_ns", "max_ns")
 
 
-def read(path: str, ports: Collection[int], *, interval_s: float = 1.0) -> FileSummary:
-    """What is in a file of packets. Raises LeadlineError."""
-    _check(path)
-    return _core.wire.read_file(path, ports=list(ports), interval_s=interval_s)
+STDIN = "-"
+
+# An address as IPv6 and how many of its bits count.
+Nets = Sequence[tuple[bytes, int]]
 
 
-def _check(path: str) -> None:
-    """A pipe that nobody writes to would be waited for without end."""
-    if (file := Path(path)).exists() and not file.is_file():
-        raise LeadlineError("invalid", "this is not a file of packets", detail="it is no regular file", where=path)
+def read(
+    paths: str | Sequence[str], ports: Collection[int], *, hosts: Nets = (), interval_s: float = 1.0, listed: int | None = None
+) -> FileSummary:
+    """What is in files of packets, by their time. listed: only the connections with the most round trips. Raises LeadlineError."""
+    with _opened(paths) as (sources, stop):
+        return _core.wire.read_files(
+            sources, ports=list(ports), hosts=list(hosts), interval_s=interval_s, stop=stop.is_set if stop else None, listed=listed
+        )
+
+
+@contextmanager
+def _opened(paths: str | Sequence[str]) -> Iterator[tuple[list[tuple[str, int]], threading.Event | None]]:
+    """Descriptors of files, and what ends the reading where one is a pipe: a signal, so that what came until then is shown."""
+    from leadline.probes.recording import stop_on_signal
+
+    names = [paths] if isinstance(paths, str) else list(paths)
+    with ExitStack() as stack:
+        sources = []
+        for name in names:
+            if name == STDIN and os.isatty(0):
+                raise LeadlineError("usage", "no packets come from a terminal", hint="tcpdump -w - ... | leadline net packets --pcap -")
+            try:
+                fd = 0 if name == STDIN else os.open(name, os.O_RDONLY | os.O_CLOEXEC)  # of a pipe: waits for who writes
+            except FileNotFoundError:
+                raise LeadlineError("not_found", "no such file or folder", where=name) from None
+            if name != STDIN:
+                stack.callback(os.close, fd)
+            kind = os.fstat(fd).st_mode
+            if stat.S_ISDIR(kind):
+                hint = f"leadline show {name}" if Path(name, "manifest.json").exists() else ""
+                raise LeadlineError("invalid", "this is not a file of packets", detail="it is a folder", hint=hint, where=name)
+            sources.append(("stdin" if name == STDIN else name, fd))
+        is_pipe = any(not stat.S_ISREG(os.fstat(fd).st_mode) for _, fd in sources)
+        yield sources, stack.enter_context(stop_on_signal()) if is_pipe else None
 
 
 def read_into(
-    path: str, ports: Collection[int], *, interval_s: float = 1.0, out: Path | None, overwrite: bool = False
-) -> tuple[Path, FileSummary]:
-    """A file of packets as a capture: its folder, and what was seen. Times of its tables are CLOCK_REALTIME. Raises LeadlineError."""
-    _check(path)
-    with Path(path).open("rb"):  # before anything is written
-        pass
-    directory = capture_folder(out, overwrite=overwrite)
-    make_folder(directory)
-    place = str(Path(path).resolve())
-    making = Making(directory, Target("pcap", place, detail={"ports": list(ports)}), {"pcap": place, "ports": list(ports)})
-    making.manifest.probes["wire"] = probe = ProbeState(tier="files")
-    with making.from_files() as manifest:
-        seen = _core.wire.read_file(path, ports=list(ports), interval_s=interval_s, capture_dir=str(directory))
-        manifest.clock = Clock(seen["ts_from"], seen["ts_to"], 0)
-        manifest.tables = seen["tables"]
-        manifest.cost.bytes_written = sum(figures["bytes"] for figures in seen["tables"].values())
-        file = seen["file"]
-        probe.loss = {"packets": seen["counts"]["packets"], "packets_lost": file["dropped"], "fragments": seen["counts"]["fragments"]}
-        if file["ended_early"]:
-            probe.status, probe.why = "partial", file["ended_early"]
-            manifest.note(file["ended_early"])
+    paths: str | Sequence[str], ports: Collection[int], *, hosts: Nets = (), interval_s: float = 1.0, out: Path | None,
+    overwrite: bool = False,
+) -> tuple[Path, FileSummary]:  # fmt: skip
+    """Files of packets as a capture: its folder, and what was seen. Times of its tables are CLOCK_REALTIME. Raises LeadlineError."""
+    names = [paths] if isinstance(paths, str) else list(paths)
+    with _opened(names) as (sources, stop):  # before anything is written
+        directory = capture_folder(out, overwrite=overwrite)
+        make_folder(directory)
+        places = [name if name == STDIN else str(Path(name).resolve()) for name in names]
+        options = {"pcap": places[0] if len(places) == 1 else places, "ports": list(ports)}
+        making = Making(directory, Target("pcap", ", ".join(places), detail={"ports": list(ports)}), options)
+        making.manifest.probes["wire"] = probe = ProbeState(tier="files")
+        with making.from_files() as manifest:
+            seen = _core.wire.read_files(
+                sources, ports=list(ports), hosts=list(hosts), interval_s=interval_s, capture_dir=str(directory),
+                stop=stop.is_set if stop else None,
+            )  # fmt: skip
+            manifest.clock = Clock(seen["ts_from"], seen["ts_to"], 0)
+            manifest.tables = seen["tables"]
+            manifest.cost.bytes_written = sum(figures["bytes"] for figures in seen["tables"].values())
+            counts, file = seen["counts"], seen["file"]
+            probe.loss = {
+                "packets": counts["packets"], "packets_lost": file["dropped"], "packets_copied": counts["copies"],
+                "fragments": counts["fragments"],
+            }  # fmt: skip
+            for told in warnings(seen):
+                probe.status, probe.why = "partial", "; ".join(filter(None, (probe.why, told)))
+                manifest.note(told)
     return directory, seen
 
 
-def connections(directory: Path) -> list[dict[str, Any]]:
-    """Rows of wire_connection of a capture."""
+def warnings(seen: FileSummary) -> Iterator[str]:
+    """What was wrong with the files."""
+    counts, file = seen["counts"], seen["file"]
+    if file["ended_early"]:
+        yield file["ended_early"]
+    if counts["out_of_time"]:
+        late = count(counts["out_of_time"], "packet")
+        yield f"{late} came behind later ones: only a file that is not compressed is sorted (reordercap IN OUT)"
+    if counts["unknown_link"]:
+        yield f"{count(counts['unknown_link'], 'packet')} of link type {file['unknown_link']}, which is not read"
+
+
+def connections(directory: Path, listed: int) -> list[dict[str, Any]]:
+    """The rows of wire_connection of a capture with the most round trips, in the order of these."""
     from contextlib import closing
 
     from leadline.capture.reader import open_capture
 
     with closing(open_capture(directory)) as capture:
-        return capture.rows("from wire_connection order by connection_id")
+        return capture.rows(f"from wire_connection order by round_trips desc, connection_id limit {listed}")
+
+
+def who_logged_in(paths: str | Sequence[str], ports: Collection[int], *, hosts: Nets = ()) -> Iterator[dict[str, Any]]:
+    """What is said of each connection of files, without its figures: any number of them in little memory. Raises LeadlineError."""
+    import tempfile
+    from contextlib import closing
+
+    from leadline.capture.reader import open_capture
+    from leadline.tables import all_tables
+
+    said = [c.name for c in all_tables()["wire_connection"].columns if c.type in ("string", "bool")] + ["server_port", "let_in"]
+    with tempfile.TemporaryDirectory(prefix="leadline-") as folder:
+        directory, _ = read_into(paths, ports, hosts=hosts, out=Path(folder) / "packets.leadline")
+        with closing(open_capture(directory)) as capture:
+            for row in capture.rows(f"select {', '.join(said)}, count(*) as like_it from wire_connection group by all order by all"):
+                for _ in range(row["like_it"]):
+                    yield row
 
 
 def lines(seen: Summary, listed: Sequence[Mapping[str, Any]], *, intervals: bool = False) -> Iterator[str]:
@@ -96,14 +167,13 @@ def lines(seen: Summary, listed: Sequence[Mapping[str, Any]], *, intervals: bool
         )
     if listed:
         yield ""
-        servers = {(c["server_addr"], c["server_port"]) for c in listed}
-        several = len(servers) > 1
+        several = seen["servers"] > 1
         if not several:
-            yield f"server {end_text(*next(iter(servers)))}"
+            yield f"server {end_text(listed[0]['server_addr'], listed[0]['server_port'])}"
         names = ["client", *(["server"] if several else []), "protocol", "trips", "tx", "trips/tx", "answer ms", "client ms", "again"]
         yield to_table(names, [_row(c, several) for c in _longest(listed)])
-        if len(listed) > MOST_LISTED:
-            yield f"{len(listed) - MOST_LISTED:,} more connections"
+        if counts["connections"] > MOST_LISTED:
+            yield f"{counts['connections'] - MOST_LISTED:,} more connections"
 
 
 def _span_s(seen: Summary) -> float:
@@ -112,7 +182,8 @@ def _span_s(seen: Summary) -> float:
 
 def _left_out(counts: Mapping[str, int]) -> Iterator[str]:
     named = (
-        ("copies", "copies of packets that another interface had"), ("other_ports", "of other ports"), ("not_tcp", "not TCP"),
+        ("copies", "copies of packets that another interface had"), ("other_ports", "of other ports"),
+        ("other_hosts", "of other hosts"), ("not_tcp", "not TCP"),
         ("unknown_link", "of a link type that is not read"), ("fragments", "parts of an IP packet, not put together"),
         ("cut_headers", "with headers that were not captured"), ("bad_headers", "with headers that contradict themselves"),
     )  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,12 +31,15 @@ class WireProbe(ThreadProbe["_core.wire.Sniffer"]):
     name = "wire"
 
     def __init__(
-        self, directory: Path | None, interface: str, ports: Collection[int], *, interval_s: float = 1.0, ring_bytes: int = RING_BYTES,
-        snaplen: int = SNAPLEN, required: bool = True,
+        self, directory: Path | None, interface: str, ports: Collection[int], *, hosts: Sequence[tuple[bytes, int]] = (),
+        interval_s: float = 1.0, ring_bytes: int = RING_BYTES, snaplen: int = SNAPLEN, required: bool = True, listed: int | None = None,
     ) -> None:  # fmt: skip
         self.required = required
         place = None if directory is None else str(directory)
-        super().__init__(_core.wire.Sniffer(place, interface, list(ports), interval_s=interval_s, ring_bytes=ring_bytes, snaplen=snaplen))
+        core = _core.wire.Sniffer(
+            place, interface, list(ports), hosts=list(hosts), interval_s=interval_s, ring_bytes=ring_bytes, snaplen=snaplen, listed=listed
+        )
+        super().__init__(core)
         self._lost = 0
 
     def stop(self) -> ProbeFinal:
@@ -65,6 +68,13 @@ def name_of(interface: str, ports: Collection[int]) -> str:
     return f"{interface} port {', '.join(map(str, ports))}" if ports else interface
 
 
+def nothing_seen(interface: str, seen: LiveSummary) -> list[str]:
+    """Where else packets may be, if there were none."""
+    if seen["counts"]["tcp_packets"] or interface in ("any", "lo"):
+        return []
+    return [f"no TCP on {interface}: what this host sends to its own addresses, also to that of {interface}, passes lo"]
+
+
 def watch(interface: str, ports: Collection[int], *, for_s: float | None, progress: Progress | None = None, **more: Any) -> LiveSummary:
     """Catches packets for some time or until Ctrl-C; what was seen. Raises LeadlineError."""
     progress = progress or Silent()
@@ -72,8 +82,9 @@ def watch(interface: str, ports: Collection[int], *, for_s: float | None, progre
     with stop_on_signal() as stop:
         probe.start()
         began = time.monotonic()
-        while not stop.is_set() and (left := (for_s or math.inf) - (time.monotonic() - began)) > 0:
-            progress.update(time.monotonic() - began, for_s or math.inf, probe.progress())
+        whole_s = math.inf if for_s is None else for_s
+        while not stop.is_set() and (left := whole_s - (time.monotonic() - began)) > 0:
+            progress.update(time.monotonic() - began, whole_s, probe.progress())
             stop.wait(min(WAIT_S, left))
         final = probe.stop()
     progress.done()
@@ -100,6 +111,6 @@ def record(
             shutil.rmtree(directory, ignore_errors=True)
         raise
     target = Target("network", name_of(interface, ports), detail={"interface": interface, "ports": list(ports)})
-    options = {"interface": interface, "ports": list(ports), "for_s": for_s} | more
-    Recording(directory, target, [probe, Keeper(directory)], progress or Silent(), options).run(for_s or math.inf)
+    options = {"interface": interface, "ports": list(ports), "for_s": for_s} | {n: v for n, v in more.items() if n != "hosts"}
+    Recording(directory, target, [probe, Keeper(directory)], progress or Silent(), options).run(math.inf if for_s is None else for_s)
     return directory, probe.summary()

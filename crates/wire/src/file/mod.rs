@@ -1,10 +1,15 @@
 //! Files of packets: pcap and pcapng, read from the beginning to the end through one buffer.
 
+mod input;
+mod merged;
 mod pcap;
 mod pcapng;
+mod sorted;
 
 use crate::packet::{Link, Packet};
+use input::{interrupted, unreadable};
 use leadline_errors::{Error, Kind, Result};
+pub use merged::{Merged, Source};
 use pcap::Pcap;
 use pcapng::PcapNg;
 use std::io::Read;
@@ -25,6 +30,10 @@ pub struct FileCounts {
     pub skipped_blocks: u64,
     /// Packets without a time of their own; they take that of the packet before.
     pub without_time: u64,
+    /// Files whose packets were put in the order of time.
+    pub sorted: u64,
+    /// A link type that is not read.
+    pub unknown_link: Option<u32>,
     /// Packets lost while the file was written, as the file says.
     pub dropped: u64,
     /// Why the file ends before its end: damage, or a last packet that is not whole.
@@ -42,6 +51,13 @@ struct Found {
     to: usize,
 }
 
+impl Found {
+    fn packet(self, bytes: &[u8]) -> Packet<'_> {
+        let data = bytes.get(self.from..self.to).unwrap_or(&[]);
+        Packet { ts: self.ts, wire_len: self.wire_len, link: self.link, place: self.place, data }
+    }
+}
+
 /// What the bytes at the present place are.
 enum Step {
     /// So many bytes are a packet.
@@ -52,9 +68,27 @@ enum Step {
     More(usize),
 }
 
+#[derive(Clone)]
 enum Format {
     Pcap(Pcap),
     PcapNg(PcapNg),
+}
+
+impl Format {
+    fn step(&mut self, bytes: &[u8]) -> Result<Step> {
+        match self {
+            Format::Pcap(format) => format.step(bytes),
+            Format::PcapNg(format) => format.step(bytes),
+        }
+    }
+
+    /// Sections that have begun, each with interfaces of its own, and the interfaces of the present one.
+    fn described(&self) -> (u64, usize) {
+        match self {
+            Format::Pcap(_) => (1, 1),
+            Format::PcapNg(format) => (format.sections, format.interfaces.len()),
+        }
+    }
 }
 
 /// Packets of a file in its order.
@@ -67,6 +101,9 @@ pub struct PacketReader<R> {
     format: Format,
     counts: FileCounts,
     done: bool,
+    /// The present packet, and the bytes of it and what the format puts around it.
+    found: Option<Found>,
+    length: usize,
 }
 
 impl<R: Read> PacketReader<R> {
@@ -86,15 +123,11 @@ impl<R: Read> PacketReader<R> {
         } else if PcapNg::begins(head) {
             (Format::PcapNg(PcapNg::default()), 0)
         } else {
-            let mut error = Error::new(Kind::Invalid, "this is not a file of packets")
-                .detail("it begins like neither pcap nor pcapng");
-            if head.starts_with(&[0x1F, 0x8B]) {
-                error = error.hint("it is compressed: gunzip it first");
-            }
-            return Err(error);
+            return Err(Error::new(Kind::Invalid, "this is not a file of packets")
+                .detail("it begins like neither pcap nor pcapng"));
         };
         let counts = FileCounts { bytes: start as u64, ..FileCounts::default() };
-        Ok(PacketReader { input, buffer, start, end, at_end, format, counts, done: false })
+        Ok(PacketReader { input, buffer, start, end, at_end, format, counts, done: false, found: None, length: 0 })
     }
 
     /// What was in the file besides packets, as far as it was read.
@@ -103,67 +136,82 @@ impl<R: Read> PacketReader<R> {
         if let Format::PcapNg(format) = &self.format {
             counts.dropped = format.dropped();
             counts.without_time = format.without_time;
+            counts.unknown_link = format.unknown_link;
         }
         counts
     }
 
-    /// The next packet; none at the end. Damage behind the first packets ends the file early, which [`FileCounts`] tells.
+    /// The next packet; none at the end.
     ///
     /// # Errors
-    /// The link type is unknown, or the file cannot be read.
+    /// As those of [`PacketReader::advance`].
     pub fn next_packet(&mut self) -> Result<Option<Packet<'_>>> {
-        let found = loop {
-            if self.done {
-                return Ok(None);
-            }
-            let bytes = &self.buffer[self.start..self.end];
-            let step = match &mut self.format {
-                Format::Pcap(format) => format.step(bytes),
-                Format::PcapNg(format) => format.step(bytes),
-            };
-            match step {
-                Ok(Step::Packet(length, found)) => {
-                    let base = self.start;
-                    self.pass(length);
-                    self.counts.packets += 1;
-                    break Found { from: base + found.from, to: base + found.to, ..found };
+        self.advance()?;
+        Ok(self.packet())
+    }
+
+    /// The present packet.
+    pub fn packet(&self) -> Option<Packet<'_>> {
+        self.found.map(|found| found.packet(&self.buffer))
+    }
+
+    /// Goes to the next packet, if there is one. Damage behind the first packets ends the file early, which [`FileCounts`] tells.
+    ///
+    /// # Errors
+    /// The link type of every packet is unknown, the file cannot be read, or (kind `gone`) a signal came: go on by calling again.
+    pub fn advance(&mut self) -> Result<bool> {
+        self.found = None;
+        while !self.done {
+            match self.step() {
+                Ok(Some(found)) => {
+                    self.found = Some(found);
+                    return Ok(true);
                 }
-                Ok(Step::Skip(length)) => {
-                    self.counts.skipped_blocks += u64::from(matches!(&self.format, Format::PcapNg(f) if f.skipped));
-                    self.pass(length);
-                }
-                Ok(Step::More(wanted)) => {
-                    if self.at_end {
-                        let left = self.end - self.start;
-                        self.done = true;
-                        if left > 0 {
-                            self.counts.ended_early = Some(format!(
-                                "the last packet is not whole: {left} bytes are left at offset {}",
-                                self.counts.bytes
-                            ));
-                        }
-                        return Ok(None);
-                    }
-                    self.more(wanted)?;
-                }
+                Ok(None) => {}
                 Err(e) if e.kind == Kind::Invalid => {
                     self.done = true;
                     if self.counts.packets == 0 {
                         return Err(e.detail(format!("at offset {} of the file", self.counts.bytes)));
                     }
                     self.counts.ended_early = Some(format!("damaged at offset {}: {}", self.counts.bytes, e.message));
-                    return Ok(None);
                 }
                 Err(e) => return Err(e),
             }
-        };
-        Ok(Some(Packet {
-            ts: found.ts,
-            wire_len: found.wire_len,
-            link: found.link,
-            place: found.place,
-            data: &self.buffer[found.from..found.to],
-        }))
+        }
+        match &self.format {
+            Format::PcapNg(format) if format.unknown == self.counts.packets => {
+                format.unknown_link.map_or(Ok(false), |number| Err(unknown_link(number)))
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// A packet, or something else that was passed over.
+    fn step(&mut self) -> Result<Option<Found>> {
+        let bytes = &self.buffer[self.start..self.end];
+        match self.format.step(bytes)? {
+            Step::Packet(length, found) => {
+                let base = self.start;
+                self.pass(length);
+                self.length = length;
+                self.counts.packets += 1;
+                return Ok(Some(Found { from: base + found.from, to: base + found.to, ..found }));
+            }
+            Step::Skip(length) => {
+                self.counts.skipped_blocks += u64::from(matches!(&self.format, Format::PcapNg(f) if f.skipped));
+                self.pass(length);
+            }
+            Step::More(wanted) if !self.at_end => self.more(wanted)?,
+            Step::More(_) => {
+                let left = self.end - self.start;
+                self.done = true;
+                if left > 0 {
+                    let (at, why) = (self.counts.bytes, "the last packet is not whole");
+                    self.counts.ended_early = Some(format!("{why}: {left} bytes are left at offset {at}"));
+                }
+            }
+        }
+        Ok(None)
     }
 
     fn pass(&mut self, length: usize) {
@@ -185,15 +233,13 @@ impl<R: Read> PacketReader<R> {
 
 /// Whether the input is at its end.
 fn fill(input: &mut impl Read, buffer: &mut [u8], end: &mut usize) -> Result<bool> {
-    loop {
-        match input.read(&mut buffer[*end..]) {
-            Ok(read) => {
-                *end += read;
-                return Ok(read == 0);
-            }
-            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(e) => return Err(Error::new(Kind::Storage, format!("the packets cannot be read: {e}"))),
+    match input.read(&mut buffer[*end..]) {
+        Ok(read) => {
+            *end += read;
+            Ok(read == 0)
         }
+        Err(e) if e.kind() == std::io::ErrorKind::Interrupted => Err(interrupted()),
+        Err(e) => Err(unreadable(&e)),
     }
 }
 

@@ -11,6 +11,7 @@ const RECORD: usize = 16;
 /// Link types have 28 bits; the others say how long a checksum behind each packet is.
 const LINK_BITS: u32 = 0x0FFF_FFFF;
 
+#[derive(Clone)]
 pub(super) struct Pcap {
     endian: Endian,
     /// Nanoseconds of the smaller unit of time.

@@ -2,7 +2,7 @@
 //!
 //! Blocks with keys of encrypted sessions are passed over like every block that is not needed here.
 
-use super::{invalid, unknown_link, Found, Step, MOST};
+use super::{invalid, Found, Step, MOST};
 use crate::packet::Link;
 use leadline_bytes::{Bytes, Endian, Truncated};
 use leadline_errors::Result;
@@ -22,7 +22,8 @@ const IF_TSRESOL: u16 = 9;
 const IF_TSOFFSET: u16 = 14;
 const ISB_IFDROP: u16 = 5;
 
-struct Interface {
+#[derive(Clone)]
+pub(super) struct Interface {
     link: u32,
     snaplen: u32,
     /// Units of time in a second.
@@ -42,14 +43,18 @@ impl Interface {
     }
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct PcapNg {
     endian: Option<Endian>,
-    interfaces: Vec<Interface>,
+    pub(super) interfaces: Vec<Interface>,
     last_ts: i64,
     /// Of earlier sections.
     dropped: u64,
     pub(super) without_time: u64,
+    pub(super) sections: u64,
+    /// Packets of link types that are not read, and the first of these.
+    pub(super) unknown: u64,
+    pub(super) unknown_link: Option<u32>,
     /// The last step passed over a block that is not needed.
     pub(super) skipped: bool,
 }
@@ -78,6 +83,7 @@ impl PcapNg {
             });
             self.dropped = self.dropped();
             self.interfaces.clear();
+            self.sections += 1;
         }
         let Some(endian) = self.endian else { return Err(invalid("a block before the first section".into())) };
         let mut block = Bytes::new(bytes, endian);
@@ -143,9 +149,14 @@ impl PcapNg {
             .ok_or_else(|| invalid(format!("a packet of interface {number}, which the file does not describe")))
     }
 
-    fn link(&self, number: u32) -> Result<Link> {
+    /// Of a packet; of an unknown kind it is counted.
+    fn link(&mut self, number: u32) -> Result<Link> {
         let number = self.of(number)?.link;
-        Link::of(number).ok_or_else(|| unknown_link(number))
+        Ok(Link::of(number).unwrap_or_else(|| {
+            self.unknown += 1;
+            self.unknown_link.get_or_insert(number);
+            Link::Unknown
+        }))
     }
 
     fn packet(&mut self, mut body: Bytes<'_>, old: bool) -> Result<Found> {

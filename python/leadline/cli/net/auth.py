@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from leadline.cli.net.options import as_json, span, timeout
-from leadline.cli.net.wire import interface, pcap, ports_of, ports_option
+from leadline.cli.net.options import as_json, span, timeout, window
+from leadline.cli.net.wire import hosts_of, hosts_option, interface, pcap, ports_of, ports_option
 
 
 @click.command(
@@ -24,6 +24,7 @@ Examples:
 @interface
 @pcap
 @ports_option
+@hosts_option
 @click.option("--for", "duration", metavar="TIME", help="With -i: how long.  [default: 10s]")
 @click.option("--cost", type=click.IntRange(2, 100_000), metavar="N", help="With DSN: log in N times with TLS and N times without.")
 @timeout
@@ -31,8 +32,9 @@ Examples:
 def command(
     dsn: str | None,
     interface: str | None,
-    pcap: str | None,
+    pcaps: tuple[str, ...],
     ports: tuple[str, ...],
+    hosts: tuple[str, ...],
     duration: str | None,
     cost: int | None,
     timeout: str,
@@ -46,23 +48,25 @@ def command(
     from leadline.net import auth, auth_cost, packets
     from leadline.output import to_json
 
-    if not any((dsn, interface, pcap)) or (interface and pcap):
+    if not any((dsn, interface, pcaps)) or (interface and pcaps):
         raise click.UsageError("name an interface with -i, a file with --pcap, or a server")
     if cost and not dsn:
         raise click.UsageError("--cost needs the connection string of a server")
-    chosen = ports_of(ports)
+    ends: dict[str, Any] = {"ports": ports_of(ports), "hosts": hosts_of(hosts)}
     found: dict[str, Any] = {}
     lines: list[str] = []
-    if pcap or interface:
-        if pcap:
-            seen: Any = packets.read(pcap, chosen)
+    if pcaps or interface:
+        if pcaps:
+            ways = auth.logins(packets.who_logged_in(pcaps, **ends))
         else:
             from leadline.probes import wire
             from leadline.progress import Silent, TerminalLine
 
             assert interface is not None
-            seen = wire.watch(interface, chosen, for_s=span(duration or "10s"), progress=Silent() if as_json else TerminalLine())
-        ways = auth.logins(seen["connections"])
+            seen = wire.watch(interface, **ends, for_s=window(duration or "10s"), progress=Silent() if as_json else TerminalLine())
+            ways = auth.logins(seen["connections"])
+            if unseen := seen["counts"]["not_listed"]:
+                lines.append(f"{unseen:,} of {seen['counts']['connections']:,} connections were too many to be looked at")
         found["logins"] = [vars(way) for way in ways]
         lines += auth.lines(ways)
     if dsn:

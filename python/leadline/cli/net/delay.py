@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from leadline.cli.net.options import as_json, bits, quantity, span
+from leadline.cli.net.options import as_json, bits, quantity, span, until_stopped
 
 
 @click.command(
@@ -48,8 +48,6 @@ def command(
     are not in it.
     """
     import json
-    import threading
-    from contextlib import suppress
 
     from leadline._core.net import Delay
     from leadline.net.address import Address, parse_address
@@ -72,8 +70,7 @@ def command(
     click.echo(f"listening on {here}, adding {rtt} on the way to {to}; stop with Ctrl-C", err=True)
     if not here.is_loopback:
         click.echo("warning: other hosts can connect through this proxy", err=True)
-    with suppress(KeyboardInterrupt):
-        threading.Event().wait(None if duration is None else span(duration))
+    until_stopped(None if duration is None else span(duration))
     told = json.loads(proxy.stop())
     click.echo(to_json(told) if as_json else _text(told))
 

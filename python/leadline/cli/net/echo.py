@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from leadline.cli.net.options import as_json, span
+from leadline.cli.net.options import as_json, span, until_stopped
 from leadline.net.address import ECHO_PORT, LOOPBACK
 
 DEFAULT = f"{LOOPBACK}:{ECHO_PORT}"
@@ -28,8 +28,6 @@ def command(serve: str | None, duration: str | None, as_json: bool) -> None:
     this host. Therefore only this host can connect, unless --serve names another address. Port 0 takes a free port.
     """
     import json
-    import threading
-    from contextlib import suppress
 
     from leadline._core.net import Echo
     from leadline.net.address import Address, parse_address
@@ -44,8 +42,7 @@ def command(serve: str | None, duration: str | None, as_json: bool) -> None:
     click.echo(f"listening on {here}; stop with Ctrl-C", err=True)
     if not here.is_loopback:
         click.echo("warning: other hosts can connect; there is no login", err=True)
-    with suppress(KeyboardInterrupt):
-        threading.Event().wait(for_s)
+    until_stopped(for_s)
     counts = json.loads(server.stop())
     counts = {"address": str(here), **counts}
     click.echo(to_json(counts) if as_json else to_table(list(counts), [list(counts.values())]))

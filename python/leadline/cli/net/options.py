@@ -33,6 +33,24 @@ def span(text: str) -> float:
     return float(found[1]) * {"us": 1e-6, "ms": 1e-3, "m": 60.0, "h": 3600.0}.get(found[2], 1.0)
 
 
+def window(text: str) -> float:
+    """Seconds of how long to look, which is more than nothing. Raises click.BadParameter, LeadlineError('usage')."""
+    for_s = span(text)
+    if not for_s > 0:
+        from leadline.errors import LeadlineError
+
+        raise LeadlineError("usage", "the window must be longer than nothing", hint="--for 10s")
+    return for_s
+
+
+def until_stopped(for_s: float | None) -> None:
+    """Waits for some time, or until Ctrl-C or SIGTERM. A job that a script starts in the background ignores SIGINT: here it counts."""
+    from leadline.probes.recording import stop_on_signal
+
+    with stop_on_signal() as stop:
+        stop.wait(for_s)
+
+
 def bits(text: str) -> float:
     """Bits a second: 100mbit, 1gbit, 64kbit, 9600. Raises click.BadParameter."""
     import re

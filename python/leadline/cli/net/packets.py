@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from leadline.cli import force
-from leadline.cli.net.options import as_json, quantity, span
-from leadline.cli.net.wire import interface, pcap, ports_of, ports_option
+from leadline.cli.net.options import as_json, quantity, span, window
+from leadline.cli.net.wire import hosts_of, hosts_option, interface, pcap, ports_of, ports_option
 
 
 @click.command(
@@ -17,11 +18,14 @@ from leadline.cli.net.wire import interface, pcap, ports_of, ports_option
 Examples:
   leadline net packets -i lo --port 5432 --for 10s
   leadline net packets --pcap traffic.pcap --port 5432 --interval 1s
-  leadline net packets -i eth0 --port 5432 --for 60s -o traffic""",
+  leadline net packets -i eth0 --port 5432 --for 60s -o traffic
+  leadline net packets --pcap web1.pcap.gz --pcap web2.pcap.gz --host 10.1.0.0/16
+  ssh db1 tcpdump -i any -w - port 5432 | leadline net packets --pcap -""",
 )
 @interface
 @pcap
 @ports_option
+@hosts_option
 @click.option("--for", "duration", metavar="TIME", help="With -i: how long.  [default: 10s]")
 @click.option("--interval", metavar="TIME", help="Print the sizes of packets for each interval.  [default: one for the whole]")
 @click.option("--ring", default="32M", show_default=True, metavar="BYTES", help="With -i: memory for packets that wait to be read.")
@@ -31,8 +35,8 @@ Examples:
 @force
 @as_json
 def command(
-    interface: str | None, pcap: str | None, ports: tuple[str, ...], duration: str | None, interval: str | None, ring: str,
-    out: Path | None, force: bool, as_json: bool,
+    interface: str | None, pcaps: tuple[str, ...], ports: tuple[str, ...], hosts: tuple[str, ...], duration: str | None,
+    interval: str | None, ring: str, out: Path | None, force: bool, as_json: bool,
 ) -> None:
     """Show packets, connections and round trips.
 
@@ -44,39 +48,43 @@ def command(
     from leadline.probes import wire
     from leadline.progress import Silent, TerminalLine
 
-    chosen = ports_of(ports)
+    ends: dict[str, Any] = {"ports": ports_of(ports), "hosts": hosts_of(hosts)}
     interval_s = span(interval) if interval else 1.0
-    if (interface is None) == (pcap is None):
+    if (interface is None) == (not pcaps):
         raise click.UsageError("name an interface with -i, or a file with --pcap")
     directory = None
-    lost = 0
-    if pcap is not None:
+    listed = None if as_json else packets.MOST_LISTED
+    told: list[str] = []
+    if pcaps:
+        if duration:
+            raise click.UsageError("--for is for an interface: a file is read to its end")
         if out is None:
-            found = packets.read(pcap, chosen, interval_s=interval_s)
+            found = packets.read(pcaps, **ends, interval_s=interval_s, listed=listed)
         else:
-            directory, found = packets.read_into(pcap, chosen, interval_s=interval_s, out=out, overwrite=force)
-        seen, name = found, pcap
-        warning = found["file"]["ended_early"]
-        lost = found["file"]["dropped"]
+            directory, found = packets.read_into(pcaps, **ends, interval_s=interval_s, out=out, overwrite=force)
+        seen, name, lost = found, ", ".join(pcaps), found["file"]["dropped"]
+        told += packets.warnings(found)
     else:
         assert interface is not None
-        for_s, more = span(duration or "10s"), {"interval_s": interval_s, "ring_bytes": int(quantity(ring))}
+        for_s = window(duration or "10s")
+        more: dict[str, Any] = {**ends, "interval_s": interval_s, "ring_bytes": int(quantity(ring))}
         progress = Silent() if as_json else TerminalLine()
         if out is None:
-            live = wire.watch(interface, chosen, for_s=for_s, progress=progress, **more)
+            live = wire.watch(interface, for_s=for_s, progress=progress, listed=listed, **more)
         else:
-            directory, live = wire.record(interface, chosen, for_s=for_s, out=out, overwrite=force, progress=progress, **more)
-        seen, name, warning, lost = live, wire.name_of(interface, chosen), None, live["lost"]  # type: ignore[assignment]
-    listed = packets.connections(directory) if directory is not None else seen["connections"]
+            directory, live = wire.record(interface, for_s=for_s, out=out, overwrite=force, progress=progress, **more)
+        seen, name, lost = live, wire.name_of(interface, ends["ports"]), live["lost"]  # type: ignore[assignment]
+        told += wire.nothing_seen(interface, live)
+    rows = packets.connections(directory, listed or packets.MOST_AS_JSON) if directory is not None else seen["connections"]
     if as_json:
-        click.echo(to_json({"source": name, "capture": directory and str(directory), "lost": lost} | seen | {"connections": listed}))
+        click.echo(to_json({"source": name, "capture": directory and str(directory), "lost": lost} | seen | {"connections": rows}))
         return
     click.echo(f"{name}: ", nl=False)
-    for line in packets.lines(seen, listed, intervals=interval is not None):
+    for line in packets.lines(seen, rows, intervals=interval is not None):
         click.echo(line)
     if lost:
-        click.echo(f"warning: {lost:,} packets were lost before they could be read", err=True)
-    if warning:
+        told.insert(0, f"{lost:,} packets were lost before they could be read")
+    for warning in told:
         click.echo(f"warning: {warning}", err=True)
     if directory is not None:
         click.echo(f"next: leadline show {directory}", err=True)
