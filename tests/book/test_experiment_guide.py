@@ -21,7 +21,7 @@ def test_the_guide_runs_and_says_what_it_says(tmp_path: Path) -> None:
     done = subprocess.run(["bash", "-c", script], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stdout + done.stderr
     said = dict(re.findall(r"## (\d+)\n(.*?)(?=\n## |\Z)", done.stdout, re.DOTALL))
-    assert len(said) == len(blocks) == 6
+    assert len(said) == len(blocks) == 7
     names = re.findall(r"^(\w+)  +", re.findall(r"```\n(hypothesis.*?)```", GUIDE, re.DOTALL)[0], re.MULTILINE)
     assert names == ["hypothesis", "baseline", "variant", "measured", "order", "seal", "pair", "verdict"]
     assert set(names) <= set(re.findall(r"^(\w+)  ", said["0"], re.MULTILINE))
@@ -31,3 +31,4 @@ def test_the_guide_runs_and_says_what_it_says(tmp_path: Path) -> None:
     assert said["3"].splitlines()[-1] == "not slower"
     assert re.search(r"^\d+ of \d+ pieces of evidence of \d+ runs as recorded$", said["5"].strip(), re.MULTILINE)
     assert "differ" not in said["5"]
+    assert said["6"].strip().endswith("records as in the head")

@@ -5,38 +5,71 @@ from __future__ import annotations
 import click
 
 from leadline.cli.book.options import as_json
+from leadline.errors import LeadlineError
 from leadline.figures import count
 
+OF_HEADS = ("head", "record", "audit")
 
-@click.command("verify", epilog="\b\nExamples:\n  leadline book verify last\n  leadline book verify 4k7q2 --json\n  leadline book verify")
+
+@click.command("verify", epilog="\b\nExamples:\n  leadline book verify last\n  leadline book verify 4k7q2 --json\n  leadline book verify\n"
+               "  leadline book verify --head\n  leadline book verify --against 5ea1...")  # fmt: skip
 @click.argument("run", required=False)
+@click.option("--head", is_flag=True, help="Print a hash over the records of all runs that have ended, to keep elsewhere.")
+@click.option("--against", "heads", multiple=True, metavar="HEAD", help="Also check all records against a head that was kept.")
 @as_json
-def verify(run: str | None, as_json: bool) -> int:
+def verify(run: str | None, head: bool, heads: tuple[str, ...], as_json: bool) -> int:
     """Check that evidence was not changed since: of one run, or of all.
 
     Files that runs made (captures, reports, ...) and what commands printed are read again and compared by SHA-256; of a folder, each file
     that was changed, added or is missing is named. Of an experiment, the design must have the seal that each of its legs has, and the
     verdict must follow from the legs. About a second for each gigabyte. Exit code 1 if something differs.
+
+    That proves that evidence agrees with the book. Who may write to the book could change both. A head proves more, if it is kept where
+    these cannot write: --head prints it, and --against says later which records are not what they were, or are gone.
     """
     from leadline.book.evidence import DIFFERS, Check, verify
+    from leadline.book.head import against, print_head
     from leadline.book.query import SHORT, Book, Filter, as_run, each_newest, printable
     from leadline.output import to_json
 
     book = Book()
+    if head:
+        if run is not None or heads:
+            raise click.UsageError("--head is of the whole book, and checks nothing")
+        try:
+            printed, covered = print_head(book)
+        except OSError as e:
+            raise LeadlineError("storage", "the list of the head cannot be written", detail=e.strerror or "", where=str(e.filename)) from e
+        click.echo(to_json({"head": printed, "runs": covered}) if as_json else printed)
+        click.echo(f"covers {count(covered, 'run')}; keep it elsewhere, and check later: leadline book verify --against HEAD", err=True)
+        return 0
     runs = [book.find(run)] if run is not None else (as_run(row) for row in each_newest(book.store, Filter()))
-    looked_at, checks = 0, list[Check]()
+    looked_at, checks, records = 0, list[Check](), 0
     for one in runs:
         looked_at += 1
         checks += verify(book, book.details(one))
+    uid = runs[0]["uid"] if isinstance(runs, list) else ""
+    for kept in heads:
+        found, covered = against(book, kept)
+        records += covered
+        checks += [check for check in found if not uid or check.run in (uid, "")]
     differing = [check for check in checks if check.state in DIFFERS]
     if as_json:
-        click.echo(to_json({"runs": looked_at, "checks": [check.as_dict() for check in checks], "differing": len(differing)}))
+        told = {"runs": looked_at, "checks": [check.as_dict() for check in checks], "differing": len(differing), "records": records}
+        click.echo(to_json(told))
         return int(bool(differing))
     shown = checks if run is not None else [check for check in checks if check.state != "ok"]
     for check in shown:  # no table: a path is of no use when it is cut
         detail = f": {check.detail}" if check.detail else ""
-        click.echo(printable(f"{check.run[:SHORT]}  {check.state:<10}{check.what} {check.name}{detail}"))
-    fine = sum(check.state == "ok" for check in checks)
-    said = f"{fine} of {count(len(checks), 'piece')} of evidence of {count(looked_at, 'run')} as recorded"
+        name = f" {check.name}" if check.name else ""
+        click.echo(printable(f"{check.run[:SHORT]:<{SHORT}}  {check.state:<10}{check.what}{name}{detail}"))
+    evidence = [check for check in checks if check.what not in OF_HEADS]
+    fine = sum(check.state == "ok" for check in evidence)
+    said = f"{fine} of {count(len(evidence), 'piece')} of evidence of {count(looked_at, 'run')} as recorded"
+    if heads:
+        odd = sum(check.what in OF_HEADS for check in checks)
+        said += f"; {count(records, 'record')} " + (f"compared with the head, {odd} not as then" if odd else "as in the head")
     click.echo(f"{said}; {count(len(differing), 'differs', 'differ')}" if differing else said)
+    if not heads:
+        click.echo("who may write to the book could change records and evidence alike; a head kept elsewhere shows that: --head", err=True)
     return int(bool(differing))
