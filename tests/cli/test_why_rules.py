@@ -18,13 +18,16 @@ def causes(call: str, error: int, exit_code: int = 1, about: dict[str, Any] | No
     """Of a command whose one failed call this is, with these facts. about: what else is known of the call."""
     process = {
         "pid": 4711, "parent": None, "program": "/opt/server", "exit_code": exit_code, "signal": None, "core": False, "sender": None,
-        "forbidden": None, "killed_by_own": False, "said": "", "lookups": [], "libraries": [], "ended_ns": 9,
+        "forbidden": None, "killed_by_own": False, "exec_ns": 1, "said": "", "first_error": "", "said_ns": None, "said_to": "",
+        "printed": "", "cpu_s": 0.1, "cpu_limit_s": None, "stack": None, "out_of_memory": None, "lookups": [], "libraries": [],
+        "started_ns": 1, "ended_ns": 9,
     }  # fmt: skip
     failure = {
-        "process": 0, "call": call, "errno": error, "path": None, "address": None, "count": 1, "said": False, "resolved": False,
+        "process": 0, "call": call, "errno": error, "path": None, "address": None, "count": 1, "said": 0, "said_ns": None,
+        "line": "", "before_exec": False, "resolved": False, "detail": {},
         "by_filter": False, "ts_ns": 5, "facts": {"who": {"uid": 26}, **facts}, **(about or {}),
     }  # fmt: skip
-    counts = {"left_running": 0, "processes_left_out": 0, "failures_left_out": 0}
+    counts = {"left_running": 0, "outputs": [], "processes_left_out": 0, "failures_left_out": 0}
     seen = {"processes": [process], "failures": [failure], "filtered": True, **counts}
     return explain(seen_of(json.dumps(seen)))
 
@@ -54,7 +57,7 @@ def test_the_host_has_no_room_for_more_processes() -> None:
         ("mlock", errno.ENOMEM, {}, {"limits": {"Max locked memory": [4096, 4096]}}, "locked_memory"),
         ("mlock", errno.EPERM, {}, {"limits": {"Max locked memory": [0, 0]}}, "locked_memory"),
         ("mount", errno.EPERM, {"by_filter": True}, {}, "seccomp"),
-        ("execve", errno.ENOENT, {"path": "/opt/tool", "said": True}, {}, "program_not_found"),
+        ("execve", errno.ENOENT, {"path": "/opt/tool", "said": 4}, {}, "program_not_found"),
     ],
 )
 def test_the_narrower_rule_answers_alone(call: str, error: int, about: dict[str, Any], facts: dict[str, Any], kind: str) -> None:

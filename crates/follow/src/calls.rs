@@ -30,6 +30,10 @@ pub(crate) enum Class {
     Fork,
     Net,
     Kill,
+    /// A lock on a file that is asked for without waiting; a descriptor that is copied.
+    Lock,
+    /// A limit of the process is set.
+    Limit,
     /// A filter of its own is set: from then on another filter may answer calls before ours.
     Filter,
     Other,
@@ -81,7 +85,11 @@ calls! {
     SYS_fchmodat "fchmodat" Other At(0);
     SYS_chown "chown" Other Path(0);
     SYS_lchown "lchown" Other Path(0);
+    SYS_fchmod "fchmod" Other Fd(0);
     SYS_fchown "fchown" Other Fd(0);
+    SYS_mknod "mknod" Other Path(0);
+    SYS_mknodat "mknodat" Other At(0);
+    SYS_utimensat "utimensat" Other At(0);
     SYS_fchownat "fchownat" Other At(0);
     SYS_truncate "truncate" Write Path(0);
     SYS_ftruncate "ftruncate" Write Fd(0);
@@ -120,6 +128,8 @@ calls! {
     SYS_sendmmsg "sendmmsg" Net Fd(0);
     SYS_recvfrom "recvfrom" Net Fd(0);
     SYS_getsockopt "getsockopt" Net Fd(0);
+    SYS_flock "flock" Lock Fd(0);
+    SYS_fcntl "fcntl" Lock Fd(0);
     SYS_kill "kill" Kill Nothing;
     SYS_tgkill "tgkill" Kill Nothing;
     SYS_pidfd_send_signal "pidfd_send_signal" Kill Nothing;
@@ -134,7 +144,8 @@ calls! {
     SYS_setresuid "setresuid" Other Nothing;
     SYS_setresgid "setresgid" Other Nothing;
     SYS_setgroups "setgroups" Other Nothing;
-    SYS_setrlimit "setrlimit" Other Nothing;
+    SYS_setrlimit "setrlimit" Limit Nothing;
+    SYS_prlimit64 "prlimit64" Limit Nothing;
     SYS_ptrace "ptrace" Other Nothing;
     SYS_bpf "bpf" Other Nothing;
     SYS_perf_event_open "perf_event_open" Other Nothing;
@@ -150,8 +161,10 @@ calls! {
     SYS_init_module "init_module" Other Nothing;
     SYS_finit_module "finit_module" Other Fd(0);
     SYS_shmget "shmget" Other Nothing;
+    SYS_shmat "shmat" Other Nothing;
     SYS_semget "semget" Other Nothing;
     SYS_msgget "msgget" Other Nothing;
+    SYS_io_setup "io_setup" Other Nothing;
     SYS_inotify_init "inotify_init" Other Nothing;
     SYS_inotify_init1 "inotify_init1" Other Nothing;
     SYS_inotify_add_watch "inotify_add_watch" Other Path(1);
@@ -168,18 +181,29 @@ pub(crate) fn name_of(nr: i64) -> String {
     find(nr).map_or_else(|| format!("number {nr}"), |call| call.name.to_string())
 }
 
-/// Failures that belong to the normal life of a call, and explain nothing.
-pub(crate) fn is_routine(call: &Call, errno: i32) -> bool {
+/// How much a failure may mean.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Weight {
+    /// Part of the normal life of the call.
+    Nothing,
+    /// Means something only if the process then speaks of it.
+    IfSaid,
+    Kept,
+}
+
+pub(crate) fn weight_of(call: &Call, errno: i32) -> Weight {
     match errno {
-        c::EAGAIN => call.class != Class::Fork,
-        c::EINTR
-        | c::EINPROGRESS
-        | c::EEXIST
+        c::EAGAIN if matches!(call.class, Class::Fork | Class::Lock) || call.nr == c::SYS_io_setup => Weight::Kept,
+        // Larger than kernel.shmmax, or more semaphores than a set may have.
+        c::EINVAL if [c::SYS_shmget, c::SYS_semget].contains(&call.nr) => Weight::Kept,
+        c::EAGAIN | c::EINTR | c::EINPROGRESS | c::EALREADY => Weight::Nothing,
+        512..=530 => Weight::Nothing, // ERESTARTSYS and its kin: the call is made again
+        _ if matches!(call.class, Class::Filter | Class::Kill) => Weight::Nothing,
+        c::EEXIST
         | c::EINVAL
         | c::ECHILD
         | c::ESRCH
         | c::ENOTTY
-        | c::EALREADY
         | c::EISCONN
         | c::EPIPE
         | c::EOPNOTSUPP
@@ -187,9 +211,9 @@ pub(crate) fn is_routine(call: &Call, errno: i32) -> bool {
         | c::EAFNOSUPPORT
         | c::EDESTADDRREQ
         | c::ENOTEMPTY
-        | c::ENODATA => true,
-        512..=530 => true, // ERESTARTSYS and its kin: the call is made again
-        _ => matches!(call.class, Class::Filter | Class::Kill),
+        | c::ENODATA => Weight::IfSaid,
+        c::ENOENT | c::ENOTDIR if matches!(call.class, Class::Open | Class::Ask) => Weight::IfSaid,
+        _ => Weight::Kept,
     }
 }
 

@@ -4,7 +4,7 @@
 //! call by call (`follower`).
 
 use crate::calls::{self, CALLS};
-use libc::{sock_filter, sock_fprog, SYS_mmap, SYS_mprotect, SYS_newfstatat};
+use libc::{sock_filter, sock_fprog, SYS_fcntl, SYS_mprotect, SYS_newfstatat, SYS_prlimit64};
 
 const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
 const EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
@@ -14,6 +14,11 @@ const AUDIT_ARCH_X86_64: u32 = 0xC000_003E;
 /// Offsets in struct seccomp_data; arguments are 8 bytes, the low half first.
 const NR: u32 = 0;
 const ARCH: u32 = 4;
+/// Commands of fcntl that stop: a lock that is asked for without waiting, a descriptor that is copied. F_OFD_SETLK is 37.
+const COMMANDS: [u32; 4] = [libc::F_SETLK as u32, 37, libc::F_DUPFD as u32, libc::F_DUPFD_CLOEXEC as u32];
+/// Calls whose arguments decide.
+pub(crate) const PARTLY: [i64; 4] = [SYS_newfstatat, SYS_mprotect, SYS_fcntl, SYS_prlimit64];
+
 const fn argument(n: u32) -> u32 {
     16 + 8 * n
 }
@@ -26,7 +31,7 @@ const fn jump(code: u16, k: u32, jt: u8, jf: u8) -> sock_filter {
     sock_filter { code, jt, jf, k }
 }
 
-/// The program. It is short: one comparison for each call, and a look at the arguments of three that are frequent and mostly harmless.
+/// The program. It is short: one comparison for each call, and a look at the arguments of those that are frequent and mostly harmless.
 pub(crate) fn program() -> Vec<sock_filter> {
     let allow = statement(RETURN, libc::SECCOMP_RET_ALLOW);
     let stop = statement(RETURN, libc::SECCOMP_RET_TRACE);
@@ -47,12 +52,25 @@ pub(crate) fn program() -> Vec<sock_filter> {
         jump(HAS_BIT, libc::PROT_EXEC as u32, 1, 0),
         allow,
         stop,
+        // A limit that is only asked for.
+        jump(EQUAL, SYS_prlimit64 as u32, 0, 4),
+        statement(LOAD, argument(2)),
+        jump(EQUAL, 0, 0, 1),
+        allow,
+        stop,
+        jump(EQUAL, SYS_fcntl as u32, 0, 2 + 2 * COMMANDS.len() as u8),
+        statement(LOAD, argument(1)),
     ];
-    for call in CALLS.iter().filter(|call| ![SYS_newfstatat, SYS_mprotect].contains(&call.nr)) {
+    for command in COMMANDS {
+        out.push(jump(EQUAL, command, 0, 1));
+        out.push(stop);
+    }
+    out.push(allow);
+    for call in CALLS.iter().filter(|call| !PARTLY.contains(&call.nr)) {
         out.push(jump(EQUAL, call.nr as u32, 0, 1));
         out.push(stop);
     }
-    debug_assert!(calls::find(SYS_mmap).is_some());
+    debug_assert!(PARTLY.iter().all(|nr| calls::find(*nr).is_some()));
     out.push(allow);
     out
 }

@@ -4,12 +4,16 @@
 //! filter stops at each call, because that filter may refuse one before ours stops it.
 
 use crate::calls;
+use crate::deaths;
+use crate::look;
 use crate::outcome;
+use crate::refused;
+use crate::speech;
 use crate::state::{Begun, Running, State};
 use crate::tracee::{self, Stop};
 use crate::tree::{Process, Signal};
 use libc::{PTRACE_CONT, PTRACE_LISTEN, PTRACE_SYSCALL};
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::fs;
 use std::time::{Duration, Instant};
 
@@ -39,6 +43,7 @@ impl Follower {
     pub(crate) fn new(main: i32, every: bool) -> Follower {
         let mut follower = Follower { state: State::new(), threads: HashMap::new() };
         follower.know(main);
+        follower.state.tree.outputs = [1, 2].map(|fd| look::descriptor(main, fd).unwrap_or_default()).to_vec();
         if let Some(running) = follower.state.running.get_mut(&main) {
             running.every = every;
         }
@@ -59,9 +64,11 @@ impl Follower {
                 end = Some(Instant::now() + linger);
             }
             let mut status = 0;
+            // SAFETY: all zeros is a valid rusage.
+            let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
             let how = libc::__WALL | if end.is_some() { libc::WNOHANG } else { 0 };
-            // SAFETY: status is a place for an int.
-            match unsafe { libc::waitpid(-1, &mut status, how) } {
+            // SAFETY: both are places for what is told.
+            match unsafe { libc::wait4(-1, &mut status, how, &mut usage) } {
                 0 => {
                     let left = end.map_or(Duration::ZERO, |end| end.saturating_duration_since(Instant::now()));
                     if left.is_zero() {
@@ -69,16 +76,16 @@ impl Follower {
                     }
                     wait_for_child(left);
                 }
-                tid if tid > 0 => self.stopped(tid, status),
+                tid if tid > 0 => self.stopped(tid, status, &usage),
                 _ if std::io::Error::last_os_error().raw_os_error() == Some(libc::EINTR) => {}
                 _ => return,
             }
         }
     }
 
-    fn stopped(&mut self, tid: i32, status: i32) {
+    fn stopped(&mut self, tid: i32, status: i32, usage: &libc::rusage) {
         if libc::WIFEXITED(status) || libc::WIFSIGNALED(status) {
-            return self.ended(tid, status);
+            return self.ended(tid, status, usage);
         }
         if !libc::WIFSTOPPED(status) {
             return;
@@ -125,7 +132,7 @@ impl Follower {
         };
         self.state.filtered |= by_filter;
         let pid = self.threads.get(&tid).map_or(tid, |thread| thread.pid);
-        let program = outcome::program_of(pid, nr, &args);
+        let program = refused::program_of(pid, nr, &args);
         if let Some(thread) = self.threads.get_mut(&tid) {
             thread.begun = Some(Begun { nr, args, reached: by_filter, program });
         }
@@ -154,8 +161,6 @@ impl Follower {
         self.threads.insert(tid, Thread { pid: tid, begun: None, last: None });
         if let Some(running) = self.state.running.get_mut(&tid) {
             running.every |= !self.state.filtered;
-            running.recent.clear();
-            running.connecting.clear();
         }
         outcome::executed(&mut self.state, tid, program);
         // The return of the call: nothing is known of it that would be of use.
@@ -165,9 +170,13 @@ impl Follower {
     fn signalled(&mut self, tid: i32, number: i32) {
         let pid = self.threads.get(&tid).map_or(tid, |thread| thread.pid);
         let at = self.state.running.get(&pid).and_then(|running| running.at);
-        if let (Some(process), Some(info)) =
-            (at.and_then(|at| self.state.tree.processes.get_mut(at)), tracee::signal_info(tid))
-        {
+        let info = tracee::signal_info(tid);
+        let stack = info.filter(|info| number == libc::SIGSEGV && info.si_code > 0).and_then(|info| {
+            // SAFETY: a fault, which the kernel reports with its address.
+            deaths::stack_full(tid, unsafe { info.si_addr() } as u64)
+        });
+        if let (Some(process), Some(info)) = (at.and_then(|at| self.state.tree.processes.get_mut(at)), info) {
+            process.stack = stack;
             // SAFETY: a code of 0 or less is of a signal that a process sent, which has the sender's id.
             let sender = (info.si_code <= 0).then(|| unsafe { info.si_pid() });
             process.signal = Some(Signal { number, code: info.si_code, sender });
@@ -175,22 +184,28 @@ impl Follower {
         self.resume(tid, number);
     }
 
-    fn ended(&mut self, tid: i32, status: i32) {
+    fn ended(&mut self, tid: i32, status: i32, usage: &libc::rusage) {
         let Some(thread) = self.threads.remove(&tid) else { return };
         if tid != thread.pid {
             return;
         }
+        speech::ended(&mut self.state, tid);
         let now = self.state.now_ns();
-        if let Some(process) =
-            self.state.running.remove(&tid).and_then(|gone| self.state.tree.processes.get_mut(gone.at?))
-        {
-            let sent = process.signal.as_ref().is_some_and(|signal| signal.sender.is_some());
-            if libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGSYS && !sent {
-                process.forbidden = thread.begun.map(|begun| begun.nr).or(thread.last).map(calls::name_of);
-            }
-            process.status = Some(status);
-            process.ended_ns = Some(now);
+        let Some(gone) = self.state.running.remove(&tid) else { return };
+        let Some(process) = gone.at.and_then(|at| self.state.tree.processes.get_mut(at)) else { return };
+        let signal = libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status));
+        let sent = process.signal.as_ref().is_some_and(|last| last.sender.is_some() && Some(last.number) == signal);
+        if signal == Some(libc::SIGSYS) && !sent {
+            process.forbidden = thread.begun.map(|begun| begun.nr).or(thread.last).map(calls::name_of);
         }
+        if signal == Some(libc::SIGKILL) && !process.killed_by_own {
+            process.out_of_memory = self.state.out_of_memory.killed(gone.group.as_deref());
+        }
+        let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+        process.cpu_s = seconds(usage.ru_utime) + seconds(usage.ru_stime);
+        process.cpu_limit_s = gone.cpu_limit_s;
+        process.status = Some(status);
+        process.ended_ns = Some(now);
     }
 
     /// Makes a thread known that is seen for the first time: by its creator, or because it stopped before that was told.
@@ -206,7 +221,8 @@ impl Follower {
             return;
         }
         let parent = field("PPid:").and_then(|parent| self.state.running.get(&parent));
-        let (place, every) = parent.map_or((None, false), |parent| (parent.at, parent.every));
+        let (place, every, cpu_limit_s) =
+            parent.map_or((None, false, own_cpu_limit()), |parent| (parent.at, parent.every, parent.cpu_limit_s));
         let program = place.and_then(|at| self.state.tree.processes.get(at)).map(|process| process.program.clone());
         let at = self.state.tree.add_process(Process {
             pid,
@@ -215,9 +231,17 @@ impl Follower {
             started_ns: self.state.now_ns(),
             ..Process::default()
         });
-        let running = Running { at, every, recent: VecDeque::new(), connecting: HashMap::new() };
-        self.state.running.insert(pid, running);
+        let group = self.state.out_of_memory.group_of(pid);
+        self.state.running.insert(pid, Running::new(at, every, cpu_limit_s, group));
     }
+}
+
+/// What the command inherits.
+fn own_cpu_limit() -> Option<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: a place for the limit.
+    let known = unsafe { libc::getrlimit(libc::RLIMIT_CPU, &mut limit) } == 0;
+    (known && limit.rlim_max != libc::RLIM_INFINITY).then_some(limit.rlim_max)
 }
 
 /// Waits until a child stops or ends, or for this long. SIGCHLD is blocked, so that none is missed.

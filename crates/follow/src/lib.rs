@@ -7,13 +7,19 @@
 //! No rights are needed for one's own processes. x86-64 only: calls of 32-bit programs are not seen, how they end is.
 
 mod calls;
+mod deaths;
 mod dns;
 mod filter;
 mod follower;
+mod holders;
 mod look;
 mod memory;
 mod outcome;
+mod refused;
+mod resolve;
 mod run;
+mod sockets;
+mod speech;
 mod state;
 mod tracee;
 mod tree;

@@ -33,9 +33,13 @@ pub(crate) fn descriptor(pid: i32, fd: i32) -> Option<Vec<u8>> {
     Some(fs::read_link(format!("/proc/{pid}/fd/{fd}")).ok()?.into_os_string().as_bytes().to_vec())
 }
 
-fn in_root(pid: i32, path: &[u8]) -> PathBuf {
+pub(crate) fn in_root(pid: i32, path: &[u8]) -> PathBuf {
     let relative = path.strip_prefix(b"/").unwrap_or(path);
     Path::new(&format!("/proc/{pid}/root")).join(OsStr::from_bytes(relative))
+}
+
+pub(crate) fn exists(pid: i32, path: &[u8]) -> bool {
+    fs::symlink_metadata(in_root(pid, path)).is_ok()
 }
 
 /// All that may explain why `path` was refused.
@@ -47,7 +51,8 @@ pub(crate) fn file_facts(pid: i32, path: &[u8]) -> Value {
     if let Ok(meta) = &found {
         facts.insert("file".into(), json!({
             "type": kind_of(meta), "mode": meta.mode() & 0o7777, "uid": meta.uid(), "gid": meta.gid(), "size": meta.size(),
-            "executable": meta.mode() & X_BITS != 0,
+            "executable": meta.mode() & X_BITS != 0, "device": meta.dev(),
+            "attributes": statx(&seen, 0).map(|found| attributes(&found)),
         }));
         if meta.is_file() {
             facts.insert("content".into(), content(pid, &seen));
@@ -194,13 +199,23 @@ fn unescape(field: &[u8]) -> Vec<u8> {
 }
 
 fn mount_id(path: &Path) -> Option<u64> {
+    let found = statx(path, libc::STATX_MNT_ID)?;
+    (found.stx_mask & libc::STATX_MNT_ID != 0).then_some(found.stx_mnt_id)
+}
+
+fn statx(path: &Path, mask: libc::c_uint) -> Option<libc::statx> {
     let path = std::ffi::CString::new(path.as_os_str().as_bytes()).ok()?;
     // SAFETY: all zeros is a valid statx, and the path ends with a zero.
     unsafe {
         let mut found: libc::statx = std::mem::zeroed();
-        let done = libc::statx(libc::AT_FDCWD, path.as_ptr(), 0, libc::STATX_MNT_ID, &mut found);
-        (done == 0 && found.stx_mask & libc::STATX_MNT_ID != 0).then_some(found.stx_mnt_id)
+        (libc::statx(libc::AT_FDCWD, path.as_ptr(), 0, mask, &mut found) == 0).then_some(found)
     }
+}
+
+/// Attributes that refuse changes, as lsattr(1) shows them.
+fn attributes(found: &libc::statx) -> Vec<&'static str> {
+    let known = [(libc::STATX_ATTR_IMMUTABLE, "immutable"), (libc::STATX_ATTR_APPEND, "append only")];
+    known.iter().filter(|(bit, _)| found.stx_attributes & *bit as u64 != 0).map(|(_, name)| *name).collect()
 }
 
 /// The folders of a path and the file, up to the first that is missing.
@@ -212,7 +227,7 @@ fn walk(pid: i32, path: &[u8]) -> Value {
         match fs::metadata(in_root(pid, part)) {
             Ok(meta) => out
                 .push(json!({"path": text(part), "mode": meta.mode() & 0o7777, "uid": meta.uid(), "gid": meta.gid(),
-                "type": kind_of(&meta)})),
+                "type": kind_of(&meta), "attributes": statx(&in_root(pid, part), 0).map(|found| attributes(&found))})),
             Err(e) => {
                 out.push(json!({"path": text(part), "error": e.raw_os_error()}));
                 break;
@@ -304,10 +319,14 @@ fn count_in(file: &Path) -> Option<u64> {
     fs::read_to_string(file).ok()?.trim().parse().ok()
 }
 
+pub(crate) fn shares_namespace(pid: i32, kind: &str) -> bool {
+    let namespace = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/{kind}")).ok();
+    namespace(&pid.to_string()) == namespace("self")
+}
+
 /// How many instances and watches of inotify a user may have. None for another user namespace, whose limits only it can read.
 pub(crate) fn inotify_limits(pid: i32) -> Option<Value> {
-    let namespace = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/user")).ok();
-    if namespace(&pid.to_string())? != namespace("self")? {
+    if !shares_namespace(pid, "user") {
         return None;
     }
     let limit = |name: &str| count_in(&Path::new("/proc/sys/fs/inotify").join(name));

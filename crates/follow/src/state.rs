@@ -1,8 +1,11 @@
 //! What is known while the command runs.
 
 use crate::calls::Call;
+use crate::deaths::OutOfMemory;
 use crate::tree::Tree;
+use serde_json::Value;
 use std::collections::{HashMap, VecDeque};
+use std::path::PathBuf;
 use std::time::Instant;
 
 /// A call that has begun.
@@ -19,7 +22,12 @@ pub(crate) struct Begun {
 pub(crate) struct Recent {
     pub(crate) call: &'static Call,
     pub(crate) errno: i32,
+    /// Its path, or its address.
     pub(crate) name: Vec<u8>,
+    /// The path as the call gave it.
+    pub(crate) given: Vec<u8>,
+    /// What else its arguments tell.
+    pub(crate) detail: Value,
     pub(crate) ts_ns: u64,
     /// Where it is kept, if it is.
     pub(crate) kept: Option<usize>,
@@ -34,6 +42,29 @@ pub(crate) struct Running {
     pub(crate) recent: VecDeque<Recent>,
     /// Sockets that are being connected: descriptor and address.
     pub(crate) connecting: HashMap<i32, String>,
+    /// Lines that are not complete yet, of the error output and of the standard output.
+    pub(crate) lines: [Vec<u8>; 2],
+    /// Failures that a later success may resolve: places in `tree.failures`.
+    pub(crate) open: Vec<usize>,
+    /// Seconds of CPU after which the kernel kills it.
+    pub(crate) cpu_limit_s: Option<u64>,
+    /// The control group whose memory it uses.
+    pub(crate) group: Option<PathBuf>,
+}
+
+impl Running {
+    pub(crate) fn new(at: Option<usize>, every: bool, cpu_limit_s: Option<u64>, group: Option<PathBuf>) -> Running {
+        Running {
+            at,
+            every,
+            recent: VecDeque::new(),
+            connecting: HashMap::new(),
+            lines: Default::default(),
+            open: Vec::new(),
+            cpu_limit_s,
+            group,
+        }
+    }
 }
 
 pub(crate) struct State {
@@ -44,6 +75,7 @@ pub(crate) struct State {
     pub(crate) filtered: bool,
     /// Files that were refused, by their last name: places in `tree.failures`. A later success with the name resolves them.
     pub(crate) refused: HashMap<Vec<u8>, Vec<usize>>,
+    pub(crate) out_of_memory: OutOfMemory,
     began: Instant,
 }
 
@@ -54,6 +86,7 @@ impl State {
             running: HashMap::new(),
             filtered: false,
             refused: HashMap::new(),
+            out_of_memory: OutOfMemory::new(),
             began: Instant::now(),
         }
     }

@@ -67,6 +67,12 @@ pub(crate) fn signal_info(tid: i32) -> Option<libc::siginfo_t> {
     Some(info)
 }
 
+pub(crate) fn stack_pointer(tid: i32) -> Option<u64> {
+    let mut info = Info::default();
+    request(GET_SYSCALL_INFO, tid, size_of::<Info>(), &raw mut info as usize).ok()?;
+    Some(info.stack_pointer)
+}
+
 pub(crate) fn stop(tid: i32) -> Stop {
     let mut info = Info::default();
     if request(GET_SYSCALL_INFO, tid, size_of::<Info>(), &raw mut info as usize).is_err() {

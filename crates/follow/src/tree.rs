@@ -32,8 +32,22 @@ pub(crate) struct Process {
     pub(crate) forbidden: Option<String>,
     /// A process of the command sent it the signal that ends processes.
     pub(crate) killed_by_own: bool,
-    /// The end of what it last wrote to its error output.
+    /// When its present program began.
+    pub(crate) exec_ns: Option<u64>,
+    /// The end of what this program wrote to its error output, but for /dev/null; the first line of it that has the word error.
     pub(crate) said: Vec<u8>,
+    pub(crate) first_error: Vec<u8>,
+    pub(crate) said_ns: Option<u64>,
+    /// Where the error output went then: a path, or `pipe:[123]`.
+    pub(crate) said_to: Vec<u8>,
+    /// The end of what it wrote to its standard output.
+    pub(crate) printed: Vec<u8>,
+    /// Time on the CPU, with children that it waited for; the limit on that of its own.
+    pub(crate) cpu_s: f64,
+    pub(crate) cpu_limit_s: Option<u64>,
+    /// Why the kernel killed it: the stack was full, or memory.
+    pub(crate) stack: Option<Value>,
+    pub(crate) out_of_memory: Option<Value>,
     /// Questions to name servers: server, name, the answer's code.
     pub(crate) lookups: Vec<Lookup>,
     /// Libraries that were looked for and not found yet: name, and the folders.
@@ -57,13 +71,19 @@ pub(crate) struct Failure {
     pub(crate) address: Option<String>,
     pub(crate) ts_ns: u64,
     pub(crate) count: u64,
-    /// The process then wrote of it to its error output.
-    pub(crate) said: bool,
+    /// The process then wrote of it: how clearly (`speech`), when, and the line.
+    pub(crate) said: u8,
+    pub(crate) said_ns: Option<u64>,
+    pub(crate) line: Vec<u8>,
+    /// Another program has taken the place of the one that failed.
+    pub(crate) before_exec: bool,
     /// Another attempt at the same succeeded.
     pub(crate) resolved: bool,
     /// A seccomp filter answered, not the kernel.
     pub(crate) by_filter: bool,
     pub(crate) facts: Value,
+    /// What its arguments tell of its purpose.
+    pub(crate) detail: Value,
 }
 
 #[derive(Default)]
@@ -75,6 +95,8 @@ pub(crate) struct Tree {
     pub(crate) failures_left_out: u64,
     pub(crate) stops: u64,
     pub(crate) failed_calls: u64,
+    /// Where the outputs of the command go.
+    pub(crate) outputs: Vec<Vec<u8>>,
 }
 
 impl Tree {
@@ -95,6 +117,7 @@ impl Tree {
         failure.count += 1;
         failure.ts_ns = ts_ns;
         failure.resolved = false;
+        failure.before_exec = false;
         Some(at)
     }
 
@@ -112,6 +135,7 @@ impl Tree {
         json!({
             "filtered": filtered,
             "left_running": left_running,
+            "outputs": self.outputs.iter().map(|name| text(name)).collect::<Vec<_>>(),
             "stops": self.stops,
             "failed_calls": self.failed_calls,
             "processes_left_out": self.processes_left_out,
@@ -131,7 +155,10 @@ fn process_json(p: &Process) -> Value {
         "core": p.status.is_some_and(|status| libc::WIFSIGNALED(status) && libc::WCOREDUMP(status)),
         "sender": p.signal.as_ref().filter(|s| Some(s.number) == signal).and_then(|s| s.sender),
         "signal_code": p.signal.as_ref().filter(|s| Some(s.number) == signal).map(|s| s.code),
-        "forbidden": p.forbidden, "killed_by_own": p.killed_by_own, "said": text(&p.said),
+        "forbidden": p.forbidden, "killed_by_own": p.killed_by_own,
+        "exec_ns": p.exec_ns, "said": text(&p.said), "first_error": text(&p.first_error), "said_ns": p.said_ns,
+        "said_to": text(&p.said_to), "printed": text(&p.printed), "cpu_s": p.cpu_s, "cpu_limit_s": p.cpu_limit_s,
+        "stack": p.stack, "out_of_memory": p.out_of_memory,
         "lookups": p.lookups.iter().map(|l| json!({"server": l.server, "name": l.name, "code": l.code})).collect::<Vec<_>>(),
         "libraries": p.libraries.iter().map(|(name, folders)| json!({"name": text(name),
             "folders": folders.iter().map(|folder| text(folder)).collect::<Vec<_>>()})).collect::<Vec<_>>(),
@@ -141,7 +168,8 @@ fn process_json(p: &Process) -> Value {
 fn failure_json(f: &Failure) -> Value {
     json!({
         "process": f.process, "call": f.call.name, "errno": f.errno, "path": f.path.as_deref().map(text),
-        "address": f.address, "ts_ns": f.ts_ns, "count": f.count, "said": f.said, "resolved": f.resolved, "by_filter": f.by_filter,
-        "facts": f.facts,
+        "address": f.address, "ts_ns": f.ts_ns, "count": f.count, "said": f.said, "said_ns": f.said_ns,
+        "line": text(&f.line), "before_exec": f.before_exec, "resolved": f.resolved, "by_filter": f.by_filter,
+        "facts": f.facts, "detail": f.detail,
     })
 }

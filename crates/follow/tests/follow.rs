@@ -21,13 +21,37 @@ fn a_command_that_works() {
 
 #[test]
 fn what_a_message_speaks_of() {
-    let seen = seen(&["sh", "-c", "cat /no/such/file 2>/dev/null"]);
-    let failure =
-        seen["failures"].as_array().and_then(|list| list.iter().find(|f| f["said"] == true)).expect("a failure");
+    let seen_of = |redirected: &str| seen(&["sh", "-c", &format!("cat /no/such/file {redirected}")]);
+    let seen = seen_of("2>&1 | cat >/dev/null");
+    let failure = seen["failures"].as_array().and_then(|list| list.iter().find(|f| f["said"] == 4)).expect("a failure");
     assert_eq!(
         (failure["path"].as_str(), failure["errno"].as_i64()),
         (Some("/no/such/file"), Some(libc::ENOENT.into()))
     );
+    let line = "cat: /no/such/file: No such file or directory";
+    assert_eq!(failure["line"].as_str(), Some(line));
+    let cat = &seen["processes"][failure["process"].as_u64().expect("a place") as usize];
+    assert_eq!(cat["said"].as_str(), Some(format!("{line}\n").as_str()));
+    let untold = seen_of("2>/dev/null");
+    assert!(untold["failures"].as_array().is_some_and(|list| list.iter().all(|f| f["said"] == 0)), "nobody was told");
+}
+
+#[test]
+fn failures_end_at_exec_and_at_a_later_success() {
+    let of_file = |seen: &Value, path: &str| {
+        let failures = seen["failures"].as_array().expect("failures");
+        failures.iter().find(|f| f["path"] == path).cloned().unwrap_or_default()
+    };
+    let seen = seen(&["sh", "-c", "mkdir /no/such/folder; read x < /no/such/file; exec /bin/false"]);
+    assert_eq!(of_file(&seen, "/no/such/file")["before_exec"], true, "{seen}");
+    let folder = std::env::temp_dir().join(format!("leadline-follow-{}", std::process::id()));
+    let script = format!(
+        "import os\ntry: os.mkdir('{0}/in')\nexcept OSError: os.mkdir('{0}'); os.mkdir('{0}/in')",
+        folder.display()
+    );
+    let seen = self::seen(&["python3", "-c", &script]);
+    assert_eq!(of_file(&seen, &format!("{}/in", folder.display()))["resolved"], true, "{seen}");
+    std::fs::remove_dir_all(folder).expect("removed");
 }
 
 #[test]

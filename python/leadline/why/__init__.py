@@ -1,6 +1,7 @@
 """Why a command failed, or did not do what it says: run, followed, explained.
 
-`leadline._core.follow` runs the command. The rules (`causes/`) look at each failed call and each process; `explain` ranks what they say.
+`leadline._core.follow` runs the command. The rules (`causes/`) look at each failed call, each process and each message. `chain` finds the
+processes that decided how the command ended; `explain` ranks what the rules say by what these processes depended on.
 """
 
 from __future__ import annotations
@@ -9,10 +10,20 @@ from collections.abc import Sequence
 
 from leadline._core.follow import run
 from leadline.why.cause import Cause
-from leadline.why.causes import OF_CALLS, OF_PROCESSES
+from leadline.why.causes import OF_CALLS, OF_MESSAGES, OF_PROCESSES
+from leadline.why.chain import Chain
 from leadline.why.seen import Process, Seen, seen_of
+from leadline.why.words import begins_message, errors_of, headline, is_consequence, last_line, lines_of
 
-SAID, SAME_CODE = 10, 5  # weight of a cause that its process spoke of; whose process ended as the command did
+# Weights, beside those of the causes (0 to 100): what a line says of a failure, by its clearness; and where its process stands.
+SAID = (0, 6, 6, 10, 12)
+DECISIVE, PASSED_ON, BESIDE, ELSEWHERE = 20, 12, -10, -40
+# The process told of another error than this failure: it went on without what failed, or told a later reason.
+OTHER_REASON = -60
+LATER_REASON = -40
+REPORTED = "reported"
+# Started by build systems to learn what happens: that they fail is an answer.
+PROBES = ("conftest", "cmTC_")
 
 
 def follow(command: Sequence[str], *, linger_s: float = 1.0) -> Seen:
@@ -22,21 +33,65 @@ def follow(command: Sequence[str], *, linger_s: float = 1.0) -> Seen:
 
 def explain(seen: Seen) -> list[Cause]:
     """Causes, the best first. Where the command ended with 0, only those that no program handles by itself."""
+    chain = Chain(seen)
     found = [cause for failure in seen.failures if (cause := next(filter(None, (rule(failure) for rule in OF_CALLS)), None))]
     found += [cause for process in seen.processes for one in OF_PROCESSES if (cause := one(seen, process))]
-    if not seen.main.failed:
-        found = [cause for cause in found if cause.hard]
+    found += [cause for process in chain.processes for one in OF_MESSAGES if (cause := one(process))]
+    if seen.main.failed:
+        found = [cause for cause in found if cause.hard or cause.process.at in chain.places]
+        found += _reported(chain)
+    else:
+        found = [cause for cause in found if cause.hard and not cause.process.name.startswith(PROBES)]
     best: dict[tuple[str, str], Cause] = {}
-    for cause in sorted(found, key=lambda cause: _rank(seen, cause), reverse=True):
-        best.setdefault((cause.kind, cause.statement), cause)
+    for cause in sorted(found, key=lambda cause: _rank(chain, cause), reverse=True):
+        told = any(cause.process is other.process for other in best.values())
+        if not (cause.kind == REPORTED and told):  # its words stand behind the better cause
+            best.setdefault((cause.kind, cause.statement), cause)
     return list(best.values())
 
 
-def _rank(seen: Seen, cause: Cause) -> tuple[int, int]:
+def _rank(chain: Chain, cause: Cause) -> tuple[int, int]:
     failure, process = cause.failure, cause.process
-    weight = cause.weight + (SAID if failure is not None and failure.said else 0)
-    weight += SAME_CODE if (process.exit_code, process.signal) == (seen.main.exit_code, seen.main.signal) else 0
-    return weight, failure.ts_ns if failure is not None else process.ended_ns or 0
+    weight = cause.weight
+    place = chain.places.get(process.at)
+    if place is None:
+        weight += BESIDE if process.at in chain.beside else ELSEWHERE
+    else:
+        weight += DECISIVE if place == len(chain.processes) - 1 else PASSED_ON
+    if failure is not None and failure.said:
+        weight += SAID[failure.said]
+    elif failure is not None and (line := headline(process)) and not cause.fits(line):
+        weight += OTHER_REASON
+    line = failure.line if failure is not None else cause.line
+    weight += LATER_REASON if line and _tells_later(process, line) else 0
+    return weight, (failure.said_ns or failure.ts_ns) if failure is not None else process.ended_ns or 0
+
+
+def _tells_later(process: Process, line: str) -> bool:
+    """After this line the process told of an error that does not only follow from it."""
+    lines = lines_of(process.said)
+    if line.rstrip() not in lines:
+        return False
+    after = set(lines[lines.index(line.rstrip()) + 1 :]) & set(errors_of(process))
+    return any(begins_message(later) and not is_consequence(later) and later != line.rstrip() for later in after)
+
+
+def _reported(chain: Chain) -> list[Cause]:
+    """What the process that decided wrote: the reason as it sees it. Of a silent one, what the nearest process above wrote."""
+    for process in reversed(chain.processes):
+        line = headline(process)
+        if line:
+            statement = f"{process.name} ended with {process.outcome}, and reported: {line}"
+            if process.signal is not None:
+                return []
+            evidence = [f"{one.name} (pid {one.pid}): {one.outcome}{_words(one)}" for one in reversed(chain.processes)]
+            return [Cause(REPORTED, 40, statement, evidence, "see what it reported: no failed call explains more", process)]
+    return []
+
+
+def _words(process: Process) -> str:
+    last = last_line(process)
+    return f", printed last: {last}" if last else ", printed nothing"
 
 
 def went_wrong(seen: Seen) -> list[Process]:

@@ -12,8 +12,9 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Process:
-    """One process. forbidden: the call for which a filter ended it. said: the end of its error output. libraries: looked for in these
-    folders and not found."""
+    """One process. forbidden: the call for which a filter ended it. said: the end of its error output, but for /dev/null; said_to: where
+    it went. exec_ns: when its program began. libraries: looked for in these folders and not found. stack, out_of_memory: why the kernel
+    ended it."""
 
     at: int
     pid: int
@@ -25,9 +26,19 @@ class Process:
     sender: int | None
     forbidden: str | None
     killed_by_own: bool
+    exec_ns: int | None
     said: str
+    first_error: str
+    said_ns: int | None
+    said_to: str
+    printed: str
+    cpu_s: float
+    cpu_limit_s: int | None
+    stack: dict[str, Any] | None
+    out_of_memory: dict[str, Any] | None
     lookups: list[dict[str, Any]]
     libraries: list[dict[str, Any]]
+    started_ns: int
     ended_ns: int | None
 
     @property
@@ -47,7 +58,9 @@ class Process:
 
 @dataclass(frozen=True)
 class Failure:
-    """A call that failed. said: the process then wrote of it. resolved: another attempt succeeded. by_filter: seccomp refused it."""
+    """A call that failed. said: how clearly the process then wrote of it (crates/follow/src/speech.rs), 0 not at all; line: what it wrote.
+    resolved: another attempt succeeded. before_exec: another program has taken the place of the one that failed. by_filter: seccomp
+    refused it. detail: what its arguments tell of its purpose."""
 
     process: Process
     call: str
@@ -55,11 +68,15 @@ class Failure:
     path: str
     address: str
     count: int
-    said: bool
+    said: int
+    said_ns: int | None
+    line: str
+    before_exec: bool
     resolved: bool
     by_filter: bool
     ts_ns: int
     facts: dict[str, Any]
+    detail: dict[str, Any]
 
     @property
     def mount(self) -> dict[str, str]:
@@ -68,7 +85,7 @@ class Failure:
     @property
     def matters(self) -> bool:
         """Nothing made up for it, and its process did not end well or spoke of it."""
-        return not self.resolved and (self.process.failed or self.said)
+        return not (self.resolved or self.before_exec) and (self.process.failed or bool(self.said))
 
     def as_call(self) -> str:
         about = f'"{self.path}"' if self.path else self.address
@@ -85,6 +102,7 @@ class Seen:
     filtered: bool
     left_running: int
     left_out: dict[str, int] = field(default_factory=dict)
+    outputs: list[str] = field(default_factory=list)
 
     @property
     def main(self) -> Process:
@@ -103,13 +121,14 @@ def seen_of(text: str) -> Seen:
     failures = [
         Failure(
             process=processes[one["process"]], call=one["call"], error=errno.errorcode.get(one["errno"], f"error {one['errno']}"),
-            path=one["path"] or "", address=one["address"] or "", count=one["count"], said=one["said"],
-            resolved=one["resolved"], by_filter=one["by_filter"], ts_ns=one["ts_ns"], facts=one["facts"] or {},
+            path=one["path"] or "", address=one["address"] or "", count=one["count"], said=one["said"], said_ns=one["said_ns"],
+            line=one["line"], before_exec=one["before_exec"], resolved=one["resolved"], by_filter=one["by_filter"], ts_ns=one["ts_ns"],
+            facts=one["facts"] or {}, detail=one["detail"] or {},
         )
         for one in raw["failures"]
     ]  # fmt: skip
     left_out = {name: raw[name] for name in ("processes_left_out", "failures_left_out")}
-    return Seen(processes, failures, raw["filtered"], raw["left_running"], left_out)
+    return Seen(processes, failures, raw["filtered"], raw["left_running"], left_out, raw["outputs"])
 
 
 def signal_name(number: int) -> str:

@@ -1,4 +1,4 @@
-"""The rules: each looks at one failed call, or at one process, and says what it explains, or nothing.
+"""The rules: each looks at one failed call, at one process or at what it wrote, and says what it explains, or nothing.
 
 Of a call the first answer counts: a rule that knows a narrower case stands before one that knows a wider one.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from leadline.why.cause import Cause
-from leadline.why.causes import files, limits, mounts, network, programs, rights, signals, space
+from leadline.why.causes import busy, files, limits, messages, mounts, network, paths, programs, rights, signals, space
 from leadline.why.seen import Failure, Process, Seen
 
 OF_CALLS: tuple[Callable[[Failure], Cause | None], ...] = (
@@ -24,6 +24,16 @@ OF_CALLS: tuple[Callable[[Failure], Cause | None], ...] = (
     limits.processes,
     limits.file_size,
     limits.locked_memory,
+    busy.system_v,
+    busy.huge_pages,
+    busy.asynchronous_io,
+    busy.locked,
+    busy.program_in_use,
+    busy.in_use,
+    paths.other_file_system,
+    paths.name_too_long,
+    paths.circle_of_links,
+    paths.too_many_arguments,
     limits.memory,
     rights.denied,
     rights.not_permitted,
@@ -38,3 +48,4 @@ OF_PROCESSES: tuple[Callable[[Seen, Process], Cause | None], ...] = (
     rights.setuid_lost,
     signals.died,
 )
+OF_MESSAGES: tuple[Callable[[Process], Cause | None], ...] = (messages.told,)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from shlex import quote
+
 from leadline.why.cause import Cause
 from leadline.why.seen import Failure
 
@@ -10,28 +12,51 @@ EXECS = ("execve", "execveat")
 
 
 def program_not_found(failure: Failure) -> Cause | None:
-    if failure.error != "ENOENT" or failure.facts.get("exists") or failure.resolved or failure.process.exit_code != NOT_FOUND:
+    if failure.error != "ENOENT" or not failure.matters or failure.facts.get("exists") or failure.process.exit_code != NOT_FOUND:
         return None
     name = failure.path.rsplit("/", 1)[-1]
-    if not (failure.said or failure.call in EXECS) or name.endswith(".so") or ".so." in name:
+    if failure.call not in EXECS or name.endswith(".so") or ".so." in name:
         return None
+    if name.endswith("\r"):  # the interpreter that a script asks env for
+        script = failure.process.program
+        statement = f"The first line of {script} ends with a carriage return (a file from Windows): there is no program {name!r}."
+        return Cause(
+            "missing_interpreter",
+            95,
+            statement,
+            [failure.as_call()],
+            "sed -i 's/\\r$//' SCRIPT",
+            failure.process,
+            hard=True,
+            failure=failure,
+            words=".",
+        )
     statement = f"There is no program {name}: it is in none of the folders of PATH, or not at {failure.path}."
-    fix = f"install {name}, or add its folder to PATH"
-    return Cause("program_not_found", 64, statement, [failure.as_call()], fix, failure.process, failure=failure)
+    return Cause(
+        "program_not_found",
+        64,
+        statement,
+        [failure.as_call()],
+        f"install {name}, or add its folder to PATH",
+        failure.process,
+        failure=failure,
+        words="not found|no such",
+    )
 
 
 def absent(failure: Failure) -> Cause | None:
-    if failure.error not in ("ENOENT", "ENOTDIR", "EISDIR") or not failure.said or not failure.process.failed or not failure.path:
+    if failure.error not in ("ENOENT", "ENOTDIR", "EISDIR") or not failure.said or not failure.matters or not failure.process.failed:
         return None
-    if failure.facts.get("exists") and failure.error == "ENOENT":
+    if not failure.path.startswith("/") or (failure.facts.get("exists") and failure.error == "ENOENT"):
         return None
-    if "/LC_MESSAGES/" in failure.path:  # looked for in order to say what failed
-        return None
-    if failure.path.rsplit("/", 1)[-1] == failure.process.name and failure.path not in failure.process.said:
-        return None  # the message begins with the name of the program, and speaks of no file
     walk = failure.facts.get("walk") or []
     first = walk[-1]["path"] if walk and "error" in walk[-1] else failure.path
     text = {"ENOENT": "does not exist", "ENOTDIR": "needs a folder where there is a file", "EISDIR": "is a folder"}[failure.error]
+    statement, fix = f"{failure.path} {text}.", "create it, or correct the path"
     evidence = [failure.as_call()] + ([f"{first} is the first part of it that is missing"] if first != failure.path else [])
-    fix = "create it, or correct the path"
-    return Cause("file_not_found", 50, f"{failure.path} {text}.", evidence, fix, failure.process, failure=failure)
+    if first != failure.path and failure.error == "ENOENT" and (failure.detail.get("creates") or failure.call.startswith("mkdir")):
+        statement, fix = (
+            f"The folder {first} does not exist, in which {failure.path} is to be made.",
+            f"mkdir -p {quote(first)}, or correct the path",
+        )
+    return Cause("file_not_found", 50, statement, evidence, fix, failure.process, failure=failure)

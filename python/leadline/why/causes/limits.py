@@ -16,8 +16,14 @@ def _limit(failure: Failure, name: str) -> int | None:
     return value if isinstance(value, int) else None
 
 
+# Words of a message that may be about such a limit, though it has not the system's text for the error.
+_WORDS = {"open_files": "files|descriptor|accept", "processes": "fork|thread|process|resource", "file_size": "large|size|writ",
+          "memory": "memory|alloc|heap|space", "locked_memory": "lock|memory", "inotify_instances": "inotify|watch"}  # fmt: skip
+
+
 def _cause(kind: str, failure: Failure, statement: str, evidence: str, fix: str) -> Cause:
-    return Cause(kind, 86, statement, [failure.as_call(), evidence], fix, failure.process, hard=True, failure=failure)
+    words = _WORDS.get(kind, "")
+    return Cause(kind, 86, statement, [failure.as_call(), evidence], fix, failure.process, hard=True, failure=failure, words=words)
 
 
 def open_files(failure: Failure) -> Cause | None:
@@ -71,7 +77,7 @@ def inotify_watches(failure: Failure) -> Cause | None:
     evidence = f"fs.inotify.max_user_watches: {limit or 'not known, in another user namespace'}"
     return Cause(
         "inotify_watches", 85, statement, [failure.as_call(), evidence], "sysctl fs.inotify.max_user_watches=N", failure.process,
-        hard=failure.said, failure=failure,
+        hard=bool(failure.said), failure=failure, words="inotify|watch|space",
     )  # fmt: skip
 
 
@@ -93,7 +99,7 @@ def locked_memory(failure: Failure) -> Cause | None:
 
 
 def memory(failure: Failure) -> Cause | None:
-    if not failure.matters or failure.error != "ENOMEM":
+    if not failure.matters or failure.error != "ENOMEM" or failure.detail.get("huge"):
         return None
     limit, size = _limit(failure, "Max address space"), failure.facts.get("size_bytes")
     if limit is not None:

@@ -20,23 +20,40 @@ CODES = {1: "the question was malformed", 2: "the name server failed", 3: "no su
 
 def not_connected(failure: Failure) -> Cause | None:
     about = failure.address
-    if failure.call != "connect" or failure.error not in TEXTS or not about or failure.resolved or not failure.process.failed:
+    if failure.call != "connect" or failure.error not in TEXTS or not about or not failure.matters or not failure.process.failed:
         return None
     if about.endswith(":53") or about.startswith(DONE_WITHOUT):
         return None
     statement = f"{failure.process.name} cannot connect to {about}: {TEXTS[failure.error]}."
     fix = f"start the server, or correct the address; ss -ltnx lists who listens ({about})"
-    return Cause("no_connection", 68, statement, [failure.as_call()], fix, failure.process, failure=failure)
+    return Cause(
+        "no_connection",
+        68,
+        statement,
+        [failure.as_call()],
+        fix,
+        failure.process,
+        failure=failure,
+        words="connect|unreachable|timed out|network",
+    )
 
 
 def address_in_use(failure: Failure) -> Cause | None:
     if failure.call != "bind" or failure.error not in ("EADDRINUSE", "EADDRNOTAVAIL", "EACCES") or not failure.matters:
         return None
-    why = {"EADDRINUSE": "another process uses it", "EADDRNOTAVAIL": "this host has no such address"}
+    holder = failure.facts.get("holder")
+    who = f"{holder['name']} (pid {holder['pid']})" if holder else "the process"
+    why = {"EADDRINUSE": f"{who} listens there" if holder else "another process uses it", "EADDRNOTAVAIL": "this host has no such address"}
     text = why.get(failure.error, "ports below 1024 need root or CAP_NET_BIND_SERVICE")
+    if failure.error == "EACCES" and ":" not in failure.address:
+        text = "its folder may not be written"
     statement = f"{failure.process.name} cannot listen on {failure.address}: {text}."
-    fix = "ss -ltnp shows the process; stop it or take another port" if failure.error == "EADDRINUSE" else "take another address or port"
-    return Cause("address_in_use", 68, statement, [failure.as_call()], fix, failure.process, failure=failure)
+    fix = (
+        f"stop {who} or take another port; ss -ltnp lists who listens" if failure.error == "EADDRINUSE" else "take another address or port"
+    )
+    return Cause(
+        "address_in_use", 78, statement, [failure.as_call()], fix, failure.process, failure=failure, words="listen|bind|address|port|socket"
+    )
 
 
 def name_not_found(seen: Seen, process: Process) -> Cause | None:

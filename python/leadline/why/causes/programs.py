@@ -39,7 +39,7 @@ def wrong_architecture(failure: Failure) -> Cause | None:
 
 
 def _program(kind: str, weight: int, failure: Failure, statement: str, fix: str) -> Cause:
-    return Cause(kind, weight, statement, [failure.as_call()], fix, failure.process, hard=True, failure=failure)
+    return Cause(kind, weight, statement, [failure.as_call()], fix, failure.process, hard=True, failure=failure, words=".")
 
 
 def missing_library(seen: Seen, process: Process) -> Cause | None:

@@ -14,7 +14,10 @@ from leadline.why.seen import Failure, Process, Seen
 
 BITS = {"r": 4, "w": 2, "x": 1}
 CAP_DAC_OVERRIDE, CAP_SYS_PTRACE, CAP_SYS_ADMIN = 1, 19, 21
-CHANGES_FOLDER = ("mkdir", "mkdirat", "unlink", "unlinkat", "rmdir", "rename", "renameat", "renameat2", "link", "linkat", "symlink")
+CHANGES_FOLDER = (
+    "mkdir", "mkdirat", "unlink", "unlinkat", "rmdir", "rename", "renameat", "renameat2", "link", "linkat", "symlink", "symlinkat",
+    "mknod", "mknodat",
+)  # fmt: skip
 
 
 def _allows(part: dict[str, Any], who: dict[str, Any], right: str) -> bool:
@@ -28,49 +31,152 @@ def _allows(part: dict[str, Any], who: dict[str, Any], right: str) -> bool:
     return bool(mode & bit)
 
 
-def who_is_refused(failure: Failure, right: str) -> dict[str, Any] | None:
-    """The first part of the path whose mode refuses: a folder that may not be entered, or the file itself."""
+def who_is_refused(failure: Failure, rights: str) -> dict[str, Any] | None:
+    """The first part of the path whose mode refuses: a folder that may not be entered, the folder of what is to be made, or the file."""
     walk, who = failure.facts.get("walk") or [], failure.facts.get("who") or {}
     parts = [part for part in walk if "mode" in part]
-    for part in parts[:-1]:
-        if not _allows(part, who, "x"):
-            return {**part, "right": "enter"}
-    if parts and len(parts) == len(walk) and not _allows(parts[-1], who, right):
-        return {**parts[-1], "right": {"r": "read", "w": "write", "x": "execute"}[right]}
-    if parts and (len(parts) < len(walk) or failure.call in CHANGES_FOLDER):  # what is to be made or removed lies in this folder
-        folder = parts[-1] if len(parts) < len(walk) else parts[-2] if len(parts) > 1 else parts[-1]
-        if folder["type"] == "folder" and not _allows(folder, who, "w"):
-            return {**folder, "right": "write"}
+    missing = len(parts) < len(walk)
+    for part in parts if missing else parts[:-1]:
+        if part["type"] == "folder" and not _allows(part, who, "x"):
+            return {**part, "right": "enter", "letters": "x"}
+    if missing:
+        last = bool(walk) and walk[-1]["path"] == failure.path.rstrip("/")
+        creates = failure.call in CHANGES_FOLDER or failure.detail.get("creates")
+        if parts and last and creates and not _allows(parts[-1], who, "w"):
+            return {**parts[-1], "right": "make anything in", "letters": "wx"}
+        return None
+    if failure.call in CHANGES_FOLDER:
+        folder = parts[-2] if len(parts) > 1 else None
+        if folder is not None and not _allows(folder, who, "w"):
+            return {**folder, "right": "change what is in", "letters": "wx"}
+        return None
+    for right in rights:
+        if parts and not _allows(parts[-1], who, right):
+            return {
+                **parts[-1],
+                "right": {"r": "read", "w": "write", "x": "enter" if parts[-1]["type"] == "folder" else "execute"}[right],
+                "letters": rights,
+            }
     return None
 
 
 def denied(failure: Failure) -> Cause | None:
-    """EACCES that the modes of the path explain."""
-    if failure.error != "EACCES" or not failure.matters or not failure.path:
+    """EACCES that the modes of the path explain. A program that was to be executed is refused whether or not that was told."""
+    if failure.error != "EACCES" or not failure.matters or not failure.path.startswith("/"):
         return None
-    rights = ("x",) if failure.call in ("execve", "execveat") else ("r", "w")
-    refused = next(filter(None, (who_is_refused(failure, right) for right in rights)), None)
-    who = failure.facts.get("who") or {}
+    executes = failure.call in ("execve", "execveat")
+    if not failure.said and not (executes and failure.process.exit_code in (126, 127)):
+        return None
+    wants = "x" if executes or failure.call == "chdir" else failure.detail.get("wants") or ""
+    user = (failure.facts.get("who") or {}).get("uid")
+    refused = who_is_refused(failure, wants)
     if refused is None:
-        return None
+        return _protected(failure) or _by_other_rules(failure)
     path, verb = refused["path"], refused["right"]
     owner = f"owner {refused['uid']}, group {refused['gid']}, mode {refused['mode']:04o}"
-    letter = {"enter": "x", "execute": "x", "read": "r", "write": "w"}[verb]
-    grant = f"setfacl -m u:{who.get('uid')}:{letter} {quote(path)}, or run as another user"
-    fix = f"chmod +x {quote(path)}" if verb == "execute" else grant
-    statement = f"User {who.get('uid')} may not {verb} {path}" + (f", which {failure.path} needs." if path != failure.path else ".")
+    statement = f"User {user} may not {verb} {path}" + (f", which {failure.path} needs." if path != failure.path else ".")
+    letters = refused["letters"]
+    if verb == "execute" and user in (0, refused["uid"]):
+        fix = f"chmod u+x {quote(path)}"
+    elif user == refused["uid"]:
+        fix = f"chmod u+{letters} {quote(path)}"
+    elif user == 0:
+        fix = "root lacks the capability CAP_DAC_OVERRIDE here: run it as the owner, or give the capability"
+    else:
+        fix = f"run it as user {refused['uid']}, or give this user no more than that: setfacl -m u:{user}:{letters} {quote(path)}"
     return Cause("permission", 72, statement, [failure.as_call(), f"{path}: {owner}"], fix, failure.process, failure=failure)
 
 
-def not_permitted(failure: Failure) -> Cause | None:
-    if failure.error != "EPERM" or not failure.matters or failure.call == "mmap":
+def _protected(failure: Failure) -> Cause | None:
+    """Files of others in a folder that all may write and that is sticky, such as /tmp: the kernel refuses them even to root."""
+    walk, file, user = failure.facts.get("walk") or [], failure.facts.get("file") or {}, (failure.facts.get("who") or {}).get("uid")
+    folder = walk[-2] if len(walk) > 1 and "mode" in walk[-1] else None
+    if folder is None or not folder["mode"] & stat.S_ISVTX or not folder["mode"] & 0o022 or file.get("uid") in (user, folder["uid"]):
         return None
-    who = failure.facts.get("who") or {}
+    if not failure.detail.get("creates"):
+        return None
+    setting = "protected_fifos" if file.get("type") == "pipe" else "protected_regular"
+    statement = f"{failure.path} belongs to user {file.get('uid')} and lies in the sticky folder {folder['path']}: "
+    statement += f"fs.{setting} lets nobody else open it with O_CREAT."
+    evidence = [failure.as_call(), f"{folder['path']}: mode {folder['mode']:04o}; fs.{setting}: {_fs(setting)}"]
+    fix = f"delete {quote(failure.path)}, or use a file in a folder of one's own"
+    return Cause("protected_file", 78, statement, evidence, fix, failure.process, failure=failure)
+
+
+def _by_other_rules(failure: Failure) -> Cause | None:
+    """The modes allow it."""
+    statement = f"{failure.call} of {failure.path} was refused, though the modes of the path allow it: "
+    statement += "an access list or a security module forbids it."
+    fix = f"getfacl {quote(failure.path)}; dmesg or the audit log, for AppArmor and SELinux"
+    return Cause("permission", 55, statement, [failure.as_call()], fix, failure.process, failure=failure)
+
+
+def _fs(name: str) -> str:
+    try:
+        return Path("/proc/sys/fs", name).read_text().strip()
+    except OSError:
+        return "unknown"
+
+
+# Capabilities that calls need, capabilities(7).
+NEEDS = {
+    "chown": "CAP_CHOWN", "fchown": "CAP_CHOWN", "lchown": "CAP_CHOWN", "fchownat": "CAP_CHOWN", "chmod": "CAP_FOWNER",
+    "fchmod": "CAP_FOWNER", "fchmodat": "CAP_FOWNER", "utimensat": "CAP_FOWNER", "mount": "CAP_SYS_ADMIN", "umount2": "CAP_SYS_ADMIN",
+    "unshare": "CAP_SYS_ADMIN", "setns": "CAP_SYS_ADMIN", "pivot_root": "CAP_SYS_ADMIN", "sethostname": "CAP_SYS_ADMIN",
+    "chroot": "CAP_SYS_CHROOT", "setuid": "CAP_SETUID", "setresuid": "CAP_SETUID", "setgid": "CAP_SETGID", "setresgid": "CAP_SETGID",
+    "setgroups": "CAP_SETGID", "setrlimit": "CAP_SYS_RESOURCE", "prlimit64": "CAP_SYS_RESOURCE", "setpriority": "CAP_SYS_NICE",
+    "sched_setscheduler": "CAP_SYS_NICE", "mlock": "CAP_IPC_LOCK", "settimeofday": "CAP_SYS_TIME", "clock_settime": "CAP_SYS_TIME",
+    "init_module": "CAP_SYS_MODULE", "finit_module": "CAP_SYS_MODULE", "mknod": "CAP_MKNOD", "mknodat": "CAP_MKNOD",
+    "reboot": "CAP_SYS_BOOT", "ptrace": "CAP_SYS_PTRACE", "bpf": "CAP_BPF", "perf_event_open": "CAP_PERFMON", "socket": "CAP_NET_RAW",
+}  # fmt: skip
+
+
+def not_permitted(failure: Failure) -> Cause | None:
+    if failure.error != "EPERM" or not failure.matters or not failure.said or failure.call == "mmap":
+        return None
+    who, walk = failure.facts.get("who") or {}, [part for part in failure.facts.get("walk") or [] if "mode" in part]
+    folder = walk[-2] if len(walk) > 1 and walk[-1]["path"] == failure.path else walk[-1] if walk else None
+    marked = [part for part in (walk[-1:] if walk else []) + ([folder] if folder else []) if part.get("attributes")]
+    if marked and failure.path:
+        path, how = marked[0]["path"], marked[0]["attributes"][0]
+        statement = f"{path} is {how}: the kernel lets nobody, root neither, {'change' if how == 'immutable' else 'rewrite or delete'} it."
+        return Cause(
+            "immutable",
+            80,
+            statement,
+            [failure.as_call(), f"lsattr -d {quote(path)} shows it"],
+            f"chattr -{how[0]} {quote(path)}",
+            failure.process,
+            failure=failure,
+        )
     user = f"user {who['uid']}" if "uid" in who else "the process"
     about = f" of {failure.path}" if failure.path else ""
-    statement = f"The kernel does not permit {failure.call}{about} to {user}: a capability is missing, or the file is immutable."
-    fix = "run it as root, or with the capability"
-    return Cause("not_permitted", 60, statement, [failure.as_call()], fix, failure.process, failure=failure)
+    file = failure.facts.get("file") or {}
+    if folder is not None and folder["mode"] & stat.S_ISVTX and failure.call in CHANGES_FOLDER and file.get("uid") != who.get("uid"):
+        statement = f"{failure.path} belongs to user {file.get('uid')}: in the sticky folder {folder['path']} only the owner may delete it."
+        return Cause(
+            "permission", 72, statement, [failure.as_call()], f"run it as user {file.get('uid')}", failure.process, failure=failure
+        )
+    if failure.call.startswith("link") and file.get("uid") != who.get("uid"):
+        statement = f"The kernel does not permit {user} a hard link to a file of another user."
+        return Cause(
+            "permission",
+            72,
+            statement,
+            [failure.as_call(), f"fs.protected_hardlinks: {_fs('protected_hardlinks')}"],
+            "copy it, or use a symbolic link",
+            failure.process,
+            failure=failure,
+        )
+    capability = NEEDS.get(failure.call)
+    text = f"it needs {capability}" if capability else "a capability is missing"
+    statement = f"The kernel does not permit {failure.call}{about} to {user}: {text}."
+    fix = (
+        f"run it as root, or with {capability} alone: setpriv --ambient-caps, AmbientCapabilities= in systemd, --cap-add"
+        if capability
+        else "run it as root, or with the capability"
+    )
+    return Cause("not_permitted", 66, statement, [failure.as_call()], fix, failure.process, failure=failure)
 
 
 def refused_by_filter(failure: Failure) -> Cause | None:

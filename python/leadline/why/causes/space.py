@@ -24,4 +24,14 @@ def no_space(failure: Failure) -> Cause | None:
         fix = f"free space on {place} (df -h {quote(place)}), or write elsewhere"
     mount = f"mount: {failure.mount.get('source', '?')} on {place} type {failure.mount.get('type', '?')}"
     kind = "no_quota" if failure.error == "EDQUOT" else "no_space"
-    return Cause(kind, 90, f"{failure.path} cannot be written: {what}.", [failure.as_call(), mount], fix, failure.process, True, failure)
+    return Cause(
+        kind,
+        90,
+        f"{failure.path} cannot be written: {what}.",
+        [failure.as_call(), mount],
+        fix,
+        failure.process,
+        True,
+        failure,
+        "space|full|writ|quota",
+    )
