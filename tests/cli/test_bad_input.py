@@ -205,7 +205,7 @@ def test_a_table_that_shrinks_is_told(
 
     monkeypatch.setattr("leadline._core.rows.RowScan", open_and_cut)
     out = tmp_path / "t.csv"
-    assert run(["rows", str(data_dir), "t", "--database", "postgres", "-o", str(out), "--json"]) == 0
+    assert run(["rows", str(data_dir), "t", "--database", "postgres", "-o", str(out), "--json"]) == 1
     printed = capsys.readouterr()
     assert "the file was truncated while it was being read" in printed.err
     made = json.loads(printed.out)

@@ -62,7 +62,7 @@ def test_indexes_that_reindex_would_improve(fresh_server: Any, capsys: pytest.Ca
         "public.keyed_gin": ("gin", None, 1),
     }
     patch(root / table, 4000, 7)  # between line pointers and rows: only the checksum tells
-    torn = [sum(r["unread_pages"] for r in pending_scan(str(root / table), verify=verify)) for verify in (False, True)]
+    torn = [sum(r["unread_pages"] for r in pending_scan(str(root / table), verify=verify)["relations"]) for verify in (False, True)]
     assert torn == [0, 1]
 
 

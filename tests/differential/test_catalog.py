@@ -270,6 +270,7 @@ def test_a_foreign_major_and_a_damaged_map_are_refused(fresh_server, tmp_path: P
     assert caught.value.kind == "unsupported"
     pg = fresh_server(16)
     data = Path(pg.private.data_dir)
+    pg.sql("vacuum full pg_database")
     pg.private.stop()
     (data / "global" / "pg_filenode.map").write_bytes(b"\x17\x27\x59\x00\xff\xff\xff\x7f")
     with pytest.raises(LeadlineError) as caught:

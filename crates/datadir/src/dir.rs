@@ -4,10 +4,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use leadline_errors::{Error, Kind, Result};
-use leadline_page::postgres::ControlState;
+use leadline_page::postgres::{checksum, is_block_size, ControlState, DbState, Header};
 
-use crate::control::{read_control, root_above};
+use crate::control::{read_bytes, read_control, root_above};
 use crate::majors::{read_version, MAJORS};
+use crate::name::SEGMENT_BYTES;
 use crate::space::database_folder;
 
 /// What a file that cannot be read is called in errors.
@@ -23,9 +24,62 @@ pub struct DataDir {
     pub segment_blocks: u32,
     /// Whether its pages have checksums.
     pub checksums: bool,
-    /// The next transaction's number, by the last checkpoint.
+    /// Which transactions there are; none when pg_control has another checksum than its bytes.
+    pub transactions: Option<Transactions>,
+    /// Why pg_control tells nothing, and the rest is taken from a page: [`DataDir::salvage`].
+    pub control_lost: Option<String>,
+}
+
+/// Which transactions and multixacts there are, by the last checkpoint.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct Transactions {
+    pub oldest_xid: u32,
     pub next_xid: u32,
+    /// Those before it had ended at the checkpoint.
+    pub oldest_active_xid: u32,
+    pub oldest_multi: u32,
+    pub next_multi: u32,
     pub next_multi_offset: u32,
+    /// The server ended in order: there are no later ones.
+    pub is_final: bool,
+}
+
+impl Transactions {
+    fn of(root: &Path, state: &ControlState) -> Transactions {
+        let active = Some(state.oldest_active_xid).filter(|xid| *xid != 0);
+        Transactions {
+            oldest_xid: state.oldest_xid,
+            next_xid: state.next_xid,
+            oldest_active_xid: active.unwrap_or(state.next_xid),
+            oldest_multi: state.oldest_multi,
+            next_multi: state.next_multi,
+            next_multi_offset: state.next_multi_offset,
+            is_final: state.state == DbState::Shutdowned && !root.join("backup_label").exists(),
+        }
+    }
+
+    /// Whether there was no such transaction at the checkpoint yet.
+    pub fn is_future(&self, xid: u32) -> bool {
+        xid > 2 && xid.wrapping_sub(self.next_xid) as i32 >= 0
+    }
+
+    /// Whether there is none at all: it would have begun after the end of the server, or further after the checkpoint than any does.
+    pub fn is_impossible(&self, xid: u32) -> bool {
+        self.is_future(xid) && self.is_beyond(xid.wrapping_sub(self.next_xid))
+    }
+
+    /// The same of a multixact.
+    pub fn is_impossible_multi(&self, multi: u32) -> bool {
+        let ahead = multi.wrapping_sub(self.next_multi);
+        ahead as i32 >= 0 && self.is_beyond(ahead)
+    }
+
+    fn is_beyond(&self, ahead: u32) -> bool {
+        /// More do not begin between two checkpoints.
+        const MOST: u32 = 1 << 28;
+        self.is_final || ahead >= MOST
+    }
 }
 
 impl DataDir {
@@ -34,22 +88,7 @@ impl DataDir {
     /// # Errors
     /// When there is none, or none of a known major.
     pub fn open(root: &Path) -> Result<DataDir> {
-        let version = root.join("PG_VERSION");
-        if !root.is_dir() && !root.exists() {
-            return Err(Error::new(Kind::NotFound, "no such file or folder").at(root));
-        }
-        if !version.exists() && fs::metadata(&version).is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound) {
-            return Err(Error::new(Kind::Invalid, "not a PostgreSQL data directory")
-                .detail("it has no PG_VERSION file")
-                .hint("give the folder that `show data_directory` prints, or the file of a relation in it")
-                .at(root));
-        }
-        let text = read_version(root).map_err(|e| Error::reading(&version, DATA_FILE, &e))?;
-        let major = text.parse().ok().filter(|m| MAJORS.contains(m)).ok_or_else(|| {
-            Error::new(Kind::Unsupported, format!("PostgreSQL {text} is not supported"))
-                .detail(format!("supported versions: {} to {}", MAJORS.start(), MAJORS.end()))
-                .at(&version)
-        })?;
+        let major = major_of(root)?;
         let (control, raw) = read_control(root)?;
         let state = ControlState::parse(&raw.bytes)
             .map_err(|e| Error::new(Kind::Invalid, "cannot decode pg_control").detail(e.to_string()).at(&raw.path))?;
@@ -59,8 +98,33 @@ impl DataDir {
             block_size: control.blcksz as usize,
             segment_blocks: control.relseg_size,
             checksums: control.data_checksum_version != 0,
-            next_xid: state.next_xid,
-            next_multi_offset: state.next_multi_offset,
+            transactions: state.wrong_crc.is_none().then(|| Transactions::of(root, &state)),
+            control_lost: None,
+        })
+    }
+
+    /// The same. Where pg_control is lost or cannot be decoded, a page of a catalog says how large pages are and whether they have
+    /// checksums; which transactions there are is not known then.
+    ///
+    /// # Errors
+    /// As of `open`, and when there is no such page.
+    pub fn salvage(root: &Path) -> Result<DataDir> {
+        let e = match DataDir::open(root) {
+            Err(e) if matches!(e.kind, Kind::NotFound | Kind::Invalid) => e,
+            opened => return opened,
+        };
+        let Ok(major) = major_of(root) else { return Err(e) };
+        let Some((block_size, checksums)) = pages_of(root) else { return Err(e) };
+        let segment_blocks = SEGMENT_BYTES / block_size as u32; // unless the server was built otherwise
+        let control_lost = Some(e.to_string());
+        Ok(DataDir {
+            root: root.to_owned(),
+            major,
+            block_size,
+            segment_blocks,
+            checksums,
+            transactions: None,
+            control_lost,
         })
     }
 
@@ -108,4 +172,38 @@ impl DataDir {
         found.sort_unstable();
         Ok(found)
     }
+}
+
+/// The major of the data directory at `root`.
+fn major_of(root: &Path) -> Result<u32> {
+    let version = root.join("PG_VERSION");
+    if !root.is_dir() && !root.exists() {
+        return Err(Error::new(Kind::NotFound, "no such file or folder").at(root));
+    }
+    if !version.exists() && fs::metadata(&version).is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound) {
+        return Err(Error::new(Kind::Invalid, "not a PostgreSQL data directory")
+            .detail("it has no PG_VERSION file")
+            .hint("give the folder that `show data_directory` prints, or the file of a relation in it")
+            .at(root));
+    }
+    let text = read_version(root).map_err(|e| Error::reading(&version, DATA_FILE, &e))?;
+    text.parse().ok().filter(|m| MAJORS.contains(m)).ok_or_else(|| {
+        Error::new(Kind::Unsupported, format!("PostgreSQL {text} is not supported"))
+            .detail(format!("supported versions: {} to {}", MAJORS.start(), MAJORS.end()))
+            .at(&version)
+    })
+}
+
+/// The size of pages, and whether they have checksums, by the first page of a catalog that is never empty.
+fn pages_of(root: &Path) -> Option<(usize, bool)> {
+    let databases = fs::read_dir(root.join("base")).into_iter().flatten().flatten().map(|entry| entry.path());
+    let folders = std::iter::once(root.join("global")).chain(databases);
+    let files = folders.flat_map(|folder| ["1262", "1249", "1259"].map(|name| folder.join(name)));
+    files.filter_map(|path| read_bytes(&path).ok()).find_map(|bytes| {
+        let header = Header::parse(&bytes)?;
+        let size = header.page_size();
+        let page = bytes.get(..size).filter(|_| is_block_size(size as u32))?;
+        let has_checksum = header.pd_checksum != 0 && header.pd_checksum == checksum(page, 0);
+        (header.pd_upper != 0 && header.wrong(size).is_none()).then_some((size, has_checksum))
+    })
 }

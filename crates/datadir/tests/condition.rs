@@ -177,6 +177,7 @@ fn a_file_finds_its_data_directory() {
     let made = Made::new("around", SHUT_DOWN);
     let file = made.0.join("base/5/1259");
     assert_eq!(Condition::around(&file).map(|c| c.server), Some(Server::Stopped));
-    assert_eq!(DataDir::around(&file).map(|dir| (dir.major, dir.next_xid)), Ok((16, 800)));
+    let next_xid = |dir: DataDir| (dir.major, dir.transactions.map(|t| t.next_xid));
+    assert_eq!(DataDir::around(&file).map(next_xid), Ok((16, Some(800))));
     assert!(Condition::around(Path::new("/no/such/base/5/1259")).is_none());
 }

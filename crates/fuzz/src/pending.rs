@@ -21,7 +21,7 @@ pub fn pending(data: &[u8]) -> &'static str {
     let (named, counted, oldest_running) = (how & 0x80 != 0, how & 0x40 != 0, (how & 0x20 != 0).then_some(1000));
     let found =
         match relations(&folder.0, named.then_some(Wanted::Name("public.t")), named.then_some(Wanted::Name("d"))) {
-            Ok(found) => found,
+            Ok(found) => found.relations,
             Err(e) => {
                 assert!(!e.message.is_empty() && !e.kind.as_str().is_empty(), "{e}");
                 return e.kind.as_str();
@@ -103,14 +103,15 @@ mod tests {
     fn pages_that_were_there_when_a_file_was_opened_are_counted_as_gone() {
         let files = data_dir::files_with_indexes(17, &[]);
         let folder = Folder::with(files.iter().map(|(name, bytes)| (*name, &bytes[..])));
-        let mut found = relations(&folder.0, None, None).expect("a sound data directory");
+        let mut found = relations(&folder.0, None, None).expect("a sound data directory").relations;
         let table = found.iter().position(|r| matches!(r.what, What::Table(_))).expect("it has a table");
         let there = u64::from(found[table].file.blocks);
         found[table].file.blocks += 3;
         let tallies = scan(&found, Look::default(), &mut |_, _| true).expect("a file").expect("nobody ended it");
         assert_eq!((tallies[table].pages, tallies[table].gone_pages), (there, 3));
         let oid = found[table].oid;
-        let by_oid = |oid| relations(&folder.0, Some(Wanted::Oid(oid)), None).map(|r| r.iter().any(|r| r.oid == oid));
+        let by_oid =
+            |oid| relations(&folder.0, Some(Wanted::Oid(oid)), None).map(|r| r.relations.iter().any(|r| r.oid == oid));
         assert_eq!((by_oid(oid), by_oid(oid + 1).map_err(|e| e.kind.as_str())), (Ok(true), Err("not_found")));
     }
 }

@@ -3,7 +3,7 @@
 use std::fs::File;
 
 use leadline_rows::export::{export, provenance_values};
-use leadline_rows::{Row, RowScan};
+use leadline_rows::{Beside, Row, RowScan};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
 
@@ -42,12 +42,16 @@ pub fn rows_parquet(data: &[u8]) -> &'static str {
     };
     assert_eq!(written.rows, rows.len() as u64);
     assert_eq!(exported.unread, scan.unread);
+    assert_eq!(
+        (exported.beside(), exported.beside() == Beside::Status),
+        (scan.beside(), !dead && scan.unread.unknown > 0)
+    );
     let file = SerializedFileReader::new(File::open(&out).expect("the file")).expect("a file of Parquet");
     assert_eq!(file.metadata().file_metadata().num_rows(), rows.len() as i64);
     let mut count = 0;
     for (row, found) in rows.iter().zip(file.get_row_iter(None).expect("its columns")) {
         let found = found.expect("a row");
-        let more = provenance_values(&scan, row, dead);
+        let more = provenance_values(&scan, row);
         let texts = more.iter().map(Some).chain(row.values.iter().map(Option::as_ref));
         assert_eq!(found.len(), more.len() + row.values.len());
         for ((name, field), text) in found.get_column_iter().zip(texts) {

@@ -19,6 +19,6 @@ pub use index::{btree_meta, gin_page, hash_meta, GinPage};
 pub use leadline_errors::{Error, Kind};
 pub use old_pages::{OldPage, OldPages};
 pub use reason::Reason;
-pub use relations::{relations, Relation, Wanted, What};
+pub use relations::{relations, Found, Relation, Wanted, What};
 pub use scan::{scan, Look};
 pub use tally::{Count, Tally};

@@ -90,8 +90,7 @@ impl OldPages {
     fn look(&mut self, page: &[u8]) -> (Looked, Vec<(OldRow, usize)>) {
         let mut rows = Vec::new();
         let (form, living) = (&self.form, &mut self.living);
-        let looked =
-            form.old_rows(page, |h| living.in_progress(h).is_some(), |row| rows.push((row, form.new_len(&row))));
+        let looked = form.old_rows(page, |h| living.counts(h).is_some(), |row| rows.push((row, form.new_len(&row))));
         (looked, rows)
     }
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use leadline_datadir::DataDir;
 use leadline_errors::{Error, Kind};
-use leadline_rows::catalog::{databases, name, number, oids, Catalog, Class, Database};
+use leadline_rows::catalog::{databases, is_loss, name, number, oids, Catalog, Class, Database};
 use leadline_rows::heap_file::HeapFile;
 use leadline_rows::names::RelationName;
 use leadline_rows::relation_of_file;
@@ -78,14 +78,32 @@ pub struct Relation {
     pub dir: DataDir,
 }
 
+/// What there is to look at.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// By their databases.
+    pub relations: Vec<Relation>,
+    /// Databases whose catalogs cannot be read, and why.
+    pub refused: Vec<(String, String)>,
+    /// What is wrong with the catalogs that could be read, one line each.
+    pub damage: Vec<String>,
+}
+
+impl Found {
+    fn add(&mut self, catalog: &Catalog, database: &str, relations: Vec<Relation>) {
+        self.relations.extend(relations);
+        self.damage.extend(catalog.damage.lines().iter().map(|line| format!("{database}: {line}")));
+    }
+}
+
 /// The tables and indexes of users in a data directory; `path` can also be the file of one of them.
 ///
 /// `table` is `[database.][schema.]table`: the table with its indexes, a partitioned one with its partitions. `database`: that one
 /// only. Left out are catalogs, toast tables, temporary tables, templates, and indexes of which no old form is known.
 ///
 /// # Errors
-/// When there is no such thing, or it cannot be read.
-pub fn relations(path: &Path, table: Option<Wanted<'_>>, database: Option<Wanted<'_>>) -> Result<Vec<Relation>, Error> {
+/// When there is no such thing, or none of it can be read.
+pub fn relations(path: &Path, table: Option<Wanted<'_>>, database: Option<Wanted<'_>>) -> Result<Found, Error> {
     if path.is_file() {
         if table.is_some() || database.is_some() {
             let message = "a relation file already identifies its relation and database";
@@ -97,11 +115,15 @@ pub fn relations(path: &Path, table: Option<Wanted<'_>>, database: Option<Wanted
         let dir = catalog.dir.clone();
         let name =
             databases(&dir)?.into_iter().find(|d| d.oid == catalog.database).map_or_else(String::new, |d| d.datname);
-        let found = of_catalog(&mut catalog, &name, &HashSet::from([oid]))?;
-        let none = || Error::new(Kind::Invalid, "no old forms are known for this kind of relation").at(path);
-        return if found.is_empty() { Err(none()) } else { Ok(found) };
+        let chosen = of_catalog(&mut catalog, &name, &HashSet::from([oid]))?;
+        if chosen.is_empty() {
+            return Err(Error::new(Kind::Invalid, "no old forms are known for this kind of relation").at(path));
+        }
+        let mut found = Found::default();
+        found.add(&catalog, &name, chosen);
+        return Ok(found);
     }
-    let dir = DataDir::open(path)?;
+    let dir = DataDir::salvage(path)?;
     let all = databases(&dir)?;
     let is_database = |wanted: Wanted<'_>, d: &Database| match wanted {
         Wanted::Name(name) => d.datname == name,
@@ -110,8 +132,8 @@ pub fn relations(path: &Path, table: Option<Wanted<'_>>, database: Option<Wanted
     if let Some(wanted) = database.filter(|wanted| !all.iter().any(|d| is_database(*wanted, d))) {
         return Err(Error::new(Kind::NotFound, format!("no database {wanted}")).hint(NOT_YET).at(path));
     }
-    let (mut found, mut others, mut is_there) = (Vec::new(), Vec::new(), false);
-    for each in all.iter().filter(|d| database.map_or(!d.datistemplate, |wanted| is_database(wanted, d))) {
+    let (mut found, mut others, mut is_there) = (Found::default(), Vec::new(), false);
+    let mut look = |each: &Database, found: &mut Found| -> Result<(), Error> {
         let mut catalog = Catalog::open(&dir, each)?;
         let mut chosen: HashSet<u32> = match table {
             None => catalog.classes.values().filter(|c| is_of_user(c)).map(|c| c.oid).collect(),
@@ -128,15 +150,34 @@ pub fn relations(path: &Path, table: Option<Wanted<'_>>, database: Option<Wanted
             with_partitions(&mut catalog, &mut chosen)?;
         }
         with_indexes(&mut catalog, &mut chosen)?;
-        found.extend(of_catalog(&mut catalog, &each.datname, &chosen)?);
+        let chosen = of_catalog(&mut catalog, &each.datname, &chosen)?;
+        found.add(&catalog, &each.datname, chosen);
+        Ok(())
+    };
+    let (mut looked, mut failed) = (false, None);
+    for each in all.iter().filter(|d| database.map_or(!d.datistemplate, |wanted| is_database(wanted, d))) {
+        match look(each, &mut found) {
+            Ok(()) => looked = true,
+            Err(e) if is_loss(&e) => {
+                let half = if each.is_half_dropped { "the server was stopped while it dropped it: " } else { "" };
+                found.refused.push((each.datname.clone(), format!("{half}{e}")));
+                failed.get_or_insert(e);
+            }
+            Err(e) => return Err(e),
+        }
+    }
+    if let Some(failed) = failed.filter(|_| !looked) {
+        return Err(failed);
     }
     if let Some(wanted) = table.filter(|_| !is_there) {
+        let not_seen: String =
+            found.refused.iter().map(|(name, _)| format!("; database {name} cannot be read")).collect();
         others.sort();
         let more = if others.len() > 10 { format!(" and {} more", others.len() - 10) } else { String::new() };
         others.truncate(10);
         return Err(Error::new(Kind::NotFound, format!("no table {wanted}"))
             .detail(format!(
-                "existing tables: {}{more}",
+                "existing tables: {}{more}{not_seen}",
                 if others.is_empty() { "none".into() } else { others.join(", ") }
             ))
             .hint(NOT_YET)

@@ -1,5 +1,6 @@
 //! Counts what is old in many relations, in pieces of a quarter of a megabyte handed out to threads.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -41,27 +42,43 @@ impl Living {
         Living { xacts: Xacts::new(&relation.dir), oldest_running }
     }
 
-    /// None: dead or never committed. Else whether its transaction had not ended.
+    /// Why a row counts; None when it is dead or was never committed.
     #[inline]
-    pub(crate) fn in_progress(&mut self, header: &TupleHeader) -> Option<bool> {
+    pub(crate) fn counts(&mut self, header: &TupleHeader) -> Option<Counts> {
         const COMMITTED_AND_NOT_DELETED: u16 = 0x0900;
         if header.t_infomask & 0x0b00 == COMMITTED_AND_NOT_DELETED {
-            return Some(false);
+            return Some(Counts::Visible);
         }
-        self.in_progress_by_status(*header)
+        self.counts_by_status(*header)
     }
 
     #[cold]
-    fn in_progress_by_status(&mut self, header: TupleHeader) -> Option<bool> {
+    fn counts_by_status(&mut self, header: TupleHeader) -> Option<Counts> {
         match self.xacts.status(&header) {
-            Status::Live | Status::Frozen => Some(false),
+            Status::Live | Status::Frozen => Some(Counts::Visible),
             Status::Dead | Status::Aborted => None,
             Status::InProgress => {
                 let crashed = self.oldest_running.is_some_and(|oldest| (header.t_xmin.wrapping_sub(oldest) as i32) < 0);
-                (!crashed).then_some(true)
+                (!crashed).then_some(Counts::InProgress)
             }
+            Status::Unknown => Some(Counts::Unknown),
         }
     }
+
+    /// Why the status of rows was not known.
+    fn reasons(&self) -> &BTreeSet<String> {
+        self.xacts.reasons()
+    }
+}
+
+/// Why a row counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Counts {
+    Visible,
+    /// Its transaction had not ended: it may be visible later.
+    InProgress,
+    /// It may be visible: nothing tells.
+    Unknown,
 }
 
 /// How to look.
@@ -200,7 +217,9 @@ fn work(shared: &Shared<'_>) -> Result<(), Error> {
                     hopeless += u32::from(found.is_doubtful());
                     tally.add(&found);
                 }
-                tally.gone_pages += u64::from(blocks) - read as u64;
+                // What a file in the middle never had is told of the relation.
+                let missing = file.missing(block + read as u32..block + blocks);
+                tally.gone_pages += u64::from(blocks) - read as u64 - u64::from(missing);
             }
             Err(e) if e.kind == Kind::NotFound => {
                 tally.vanished = true;
@@ -215,7 +234,8 @@ fn work(shared: &Shared<'_>) -> Result<(), Error> {
 }
 
 fn hand_over(shared: &Shared<'_>, open: Option<(usize, HeapFile, Living, Tally)>) {
-    if let Some((number, _, _, tally)) = open {
+    if let Some((number, _, living, mut tally)) = open {
+        tally.reasons.clone_from(living.reasons());
         lock(&shared.tallies)[number].add(&tally);
     }
 }
@@ -253,13 +273,17 @@ fn look(relation: &Relation, living: &mut Living, page: &[u8]) -> Tally {
     let mut tally = Tally::default();
     match &relation.what {
         What::Table(form) => {
-            let mut in_progress = 0;
+            let (mut in_progress, mut unknown) = (0, 0);
             let (mut reasons, mut rows, mut dropped_bytes, mut packed_bytes) = (0, 0, 0, 0);
             let looked = {
-                let counts = |header: &TupleHeader| match living.in_progress(header) {
-                    Some(false) => true,
-                    Some(true) => {
+                let counts = |header: &TupleHeader| match living.counts(header) {
+                    Some(Counts::Visible) => true,
+                    Some(Counts::InProgress) => {
                         in_progress += 1;
+                        true
+                    }
+                    Some(Counts::Unknown) => {
+                        unknown += 1;
                         true
                     }
                     None => false,
@@ -279,7 +303,7 @@ fn look(relation: &Relation, living: &mut Living, page: &[u8]) -> Tally {
             };
             tally.counts[Reason::Dropped as usize].bytes = dropped_bytes;
             tally.counts[Reason::Compression as usize].bytes = packed_bytes;
-            tally.in_progress = in_progress;
+            (tally.in_progress, tally.unknown) = (in_progress, unknown);
             tally.unread_pages = u64::from(looked.unread);
             tally.unread_rows = looked.unread_rows;
             tally.end_page();

@@ -1,5 +1,7 @@
 //! What was counted in one relation.
 
+use std::collections::BTreeSet;
+
 use crate::reason::Reason;
 
 const REASONS: usize = Reason::ALL.len();
@@ -15,7 +17,7 @@ pub struct Count {
 }
 
 /// What was counted in one relation, or in one page of it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tally {
     /// By the number of the reason.
     pub counts: [Count; REASONS],
@@ -23,6 +25,10 @@ pub struct Tally {
     pub any: Count,
     /// Of those rows: their transaction had not ended when the files were written.
     pub in_progress: u64,
+    /// Of those rows: nothing tells whether they are visible.
+    pub unknown: u64,
+    /// Why.
+    pub reasons: BTreeSet<String>,
     /// Pages looked at.
     pub pages: u64,
     /// Pages that are none of a table, also when read again.
@@ -70,6 +76,8 @@ impl Tally {
             mine.bytes += theirs.bytes;
         }
         self.in_progress += other.in_progress;
+        self.unknown += other.unknown;
+        self.reasons.extend(other.reasons.iter().cloned());
         self.pages += other.pages;
         self.unread_pages += other.unread_pages;
         self.unread_rows += other.unread_rows;

@@ -43,7 +43,7 @@ pub(crate) fn pending_scan<'py>(
     progress: Option<Py<PyAny>>,
     threads: usize,
     verify: bool,
-) -> PyResult<Vec<Bound<'py, PyDict>>> {
+) -> PyResult<Bound<'py, PyDict>> {
     let threads = if threads == 0 { std::thread::available_parallelism().map_or(1, Into::into) } else { threads };
     let mut failed = None;
     let mut go_on = |done: u64, all: u64| {
@@ -58,14 +58,19 @@ pub(crate) fn pending_scan<'py>(
     };
     let look = || -> Result<_, Error> {
         let found = relations(&path, table.as_ref().map(Named::wanted), database.as_ref().map(Named::wanted))?;
-        let tallies = scan(&found, Look { oldest_running, verify, threads }, &mut go_on)?;
+        let tallies = scan(&found.relations, Look { oldest_running, verify, threads }, &mut go_on)?;
         Ok((found, tallies.unwrap_or_default()))
     };
     let (found, tallies) = py.detach(look)?;
     if let Some(failed) = failed {
         return Err(failed);
     }
-    found.iter().zip(&tallies).map(|(relation, tally)| relation_dict(py, relation, tally)).collect()
+    let relations = found.relations.iter().zip(&tallies).map(|(relation, tally)| relation_dict(py, relation, tally));
+    let out = PyDict::new(py);
+    out.set_item("relations", relations.collect::<PyResult<Vec<_>>>()?)?;
+    out.set_item("refused", found.refused)?;
+    out.set_item("damage", found.damage)?;
+    Ok(out)
 }
 
 fn relation_dict<'py>(py: Python<'py>, relation: &Relation, tally: &Tally) -> PyResult<Bound<'py, PyDict>> {
@@ -85,6 +90,9 @@ fn relation_dict<'py>(py: Python<'py>, relation: &Relation, tally: &Tally) -> Py
     out.set_item("reasons", reasons)?;
     out.set_item("any", triple(tally.any))?;
     out.set_item("in_progress", tally.in_progress)?;
+    out.set_item("unknown", tally.unknown)?;
+    out.set_item("unknown_why", tally.reasons.iter().collect::<Vec<_>>())?;
+    out.set_item("missing", relation.file.holes_in_words())?;
     out.set_item("unread_pages", tally.unread_pages)?;
     out.set_item("unread_rows", tally.unread_rows)?;
     out.set_item("gone_pages", tally.gone_pages)?;
@@ -113,7 +121,7 @@ impl OldPages {
     ) -> Result<OldPages, Error> {
         let open = || {
             let found = relations(&path, Some(Wanted::Oid(oid)), Some(database.wanted()))?;
-            let pages = found.iter().find(|r| r.oid == oid).and_then(|r| Pages::new(r, oldest_running));
+            let pages = found.relations.iter().find(|r| r.oid == oid).and_then(|r| Pages::new(r, oldest_running));
             pages.ok_or_else(|| leadline_pending::Error::new(Kind::NotFound, format!("no table with OID {oid}")))
         };
         Ok(OldPages { pages: Mutex::new(py.detach(open)?) })

@@ -26,21 +26,24 @@ pub(crate) fn file_faults(py: Python<'_>, data_dir: PathBuf) -> PyResult<Vec<Bou
     faults.into_iter().map(fault).collect()
 }
 
-/// Of each file of a data directory's relations (tablespace, database, number): (database, schema.name).
+/// Names, and databases without any.
+type Names<'py> = (Bound<'py, PyDict>, Vec<(String, String)>);
+
+/// Of each file of a data directory's relations (tablespace, database, number): (database, schema.name). And the databases whose catalogs
+/// are lost, and why.
 #[pyfunction]
-pub(crate) fn relation_names(py: Python<'_>, data_dir: PathBuf) -> PyResult<Bound<'_, PyDict>> {
-    let found = py.detach(|| leadline_rows::file_names(&data_dir)).map_err(Error::from)?;
+pub(crate) fn relation_names(py: Python<'_>, data_dir: PathBuf) -> PyResult<Names<'_>> {
+    let (found, lost) = py.detach(|| leadline_rows::file_names(&data_dir)).map_err(Error::from)?;
     let out = PyDict::new(py);
     for name in found {
         out.set_item((name.tablespace, name.database, name.filenode), (name.datname, name.relation))?;
     }
-    Ok(out)
+    Ok((out, lost.into_iter().map(|(database, e)| (database, e.to_string())).collect()))
 }
 
 #[pyclass(frozen, module = "leadline._core.rows")]
 pub(crate) struct RowScan {
     scan: Mutex<Scan>,
-    dead: bool,
 }
 
 #[pymethods]
@@ -55,7 +58,7 @@ impl RowScan {
         dead: bool,
     ) -> Result<RowScan, Error> {
         let open = || Scan::open(&path, relation.as_deref(), database.as_deref(), dead);
-        Ok(RowScan { scan: Mutex::new(py.detach(open)?), dead })
+        Ok(RowScan { scan: Mutex::new(py.detach(open)?) })
     }
 
     /// What the rows are of.
@@ -65,14 +68,18 @@ impl RowScan {
         out.set_item("relation", scan.relation())?;
         let columns: Vec<_> = scan.columns().iter().map(|c| (c.name.as_str(), c.type_name.as_str())).collect();
         out.set_item("columns", columns)?;
-        let provenance: Vec<_> = export::provenance(self.dead).iter().map(|c| c.0).collect();
-        out.set_item("provenance", provenance)?;
+        out.set_item("provenance", scan.beside_names())?;
         let unknown: Vec<_> = scan.columns().iter().filter(|c| !c.is_known).map(|c| c.name.as_str()).collect();
         out.set_item("unknown", unknown)?;
         out.set_item("virtual", scan.virtual_columns())?;
         out.set_item("unlogged", scan.is_unlogged())?;
         out.set_item("encoding", scan.other_encoding().map(Encoding::name))?;
         Ok(out)
+    }
+
+    /// Names of what stands before the columns in the rows that came last.
+    fn provenance(&self) -> Vec<String> {
+        self.lock().beside_names()
     }
 
     /// How far it has been read, and what could not be.
@@ -89,6 +96,14 @@ impl RowScan {
         out.set_item("unread_rows", scan.unread.rows)?;
         out.set_item("unread_values", scan.unread.values)?;
         out.set_item("vacuumed_values", scan.unread.vacuumed)?;
+        out.set_item("invalid_values", scan.invalid_values())?;
+        out.set_item("missing_blocks", scan.unread.missing)?;
+        out.set_item("cut_off_blocks", scan.cut_off())?;
+        out.set_item("unknown_rows", scan.unread.unknown)?;
+        out.set_item("unknown_why", scan.unread.reasons.iter().collect::<Vec<_>>())?;
+        out.set_item("future_rows", scan.unread.future)?;
+        out.set_item("toast_checksums", scan.unread.toast_checksums.len())?;
+        out.set_item("catalog_damage", scan.catalog_damage())?;
         let loss = |loss: &leadline_rows::Loss| -> PyResult<_> {
             let item = PyDict::new(py);
             let ctid = (loss.lp > 0).then(|| format!("({},{})", loss.block, loss.lp));
@@ -108,13 +123,12 @@ impl RowScan {
     /// The next rows, None at the end.
     fn rows(&self, py: Python<'_>, about: usize) -> PyResult<Option<Vec<Vec<Option<String>>>>> {
         py.check_signals()?;
-        let dead = self.dead;
         let next = || -> Result<_, Error> {
             let mut scan = self.lock();
             let rows = scan.next_rows(about)?;
             Ok(rows.map(|rows| {
                 let whole = |row: &leadline_rows::Row| {
-                    let first = export::provenance_values(&scan, row, dead).into_iter().map(Some);
+                    let first = export::provenance_values(&scan, row).into_iter().map(Some);
                     first.chain(row.values.iter().cloned()).collect()
                 };
                 rows.iter().map(whole).collect()

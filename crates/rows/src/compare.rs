@@ -4,7 +4,7 @@
 //! or odd is wrong all the same: the server removes none before the catalog without it is written. Of a copy without its log nothing
 //! of this can be said.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -14,6 +14,7 @@ use leadline_errors::{Error, Result};
 
 use crate::catalog::{databases, number, Catalog, Class, Database};
 use crate::heap_file::HeapFile;
+use crate::lost_logs::{lost_logs, LostLog};
 
 const PG_CLASS: u32 = 1259;
 /// Of `base`, beside the databases: what sorts and hashes spill.
@@ -23,7 +24,7 @@ const TEMPORARY: &str = "pgsql_tmp";
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct Fault {
-    /// missing, odd, short, orphan, catalog.
+    /// missing, odd, short, orphan, catalog; xact: of pg_xact and pg_multixact.
     pub class: &'static str,
     pub path: PathBuf,
     /// database.schema.name, empty of a file of no relation.
@@ -40,17 +41,22 @@ pub struct Fault {
 /// When its databases cannot be read.
 pub fn compare(root: &Path) -> Result<Vec<Fault>> {
     let server = Condition::of(root).server;
-    if matches!(server, Server::Copied | Server::Restoring | Server::Unknown) {
+    if server == Server::Unknown {
         return Ok(Vec::new());
     }
     let is_stopped = server == Server::Stopped;
     let dir = DataDir::open(root)?;
+    let logs = lost_logs(&dir).into_iter().map(of_log);
+    if matches!(server, Server::Copied | Server::Restoring) {
+        return Ok(logs.collect());
+    }
     let mut faults = Look::at(&dir, is_stopped)?;
     if !is_stopped && !faults.is_empty() {
         // What was dropped between the look at the catalog and that at the files is in none of two looks.
         let again = Look::at(&dir, is_stopped)?;
         faults.retain(|fault| again.contains(fault));
     }
+    faults.extend(logs);
     faults.sort_by(|a, b| (a.class, &a.path).cmp(&(b.class, &b.path)));
     Ok(faults)
 }
@@ -133,7 +139,8 @@ impl Look<'_> {
         };
         // A crash empties unlogged relations, and leaves what was counted of them.
         let Some(pages) = pages.filter(|_| class.relpersistence == b'p') else { return };
-        if let Ok(blocks) = HeapFile::open(self.dir, path.clone()).map(|file| file.blocks) {
+        let file = HeapFile::open(self.dir, path.clone(), &BTreeSet::new());
+        if let Ok(blocks) = file.map(|file| file.blocks) {
             if i32::try_from(pages).is_ok_and(|pages| pages > 0) && blocks < pages {
                 let wanted = format!("at least {pages} blocks, the last count in pg_class.relpages");
                 fault("short", about.len(), &wanted, format!("{blocks} blocks"));
@@ -173,6 +180,12 @@ impl Look<'_> {
         let found = format!("{bytes} bytes that are not in the catalog");
         self.faults.push(Fault { class: "orphan", path, relation: String::new(), bytes, wanted: wanted.into(), found });
     }
+}
+
+fn of_log(lost: LostLog) -> Fault {
+    let LostLog { path, wanted, found } = lost;
+    let bytes = fs::metadata(&path).map_or(0, |about| about.len());
+    Fault { class: "xact", path, relation: String::new(), bytes, wanted, found }
 }
 
 fn of_catalog(datname: &str, folder: PathBuf, e: &Error) -> Fault {

@@ -1,11 +1,10 @@
 //! From blocks of a relation's files to values: which rows are there, and the bytes of each column of them.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
 use leadline_bytes::ReadBuffer;
-use leadline_page::postgres::{Fork, Header};
-use leadline_pagescan::{check_fast, look_again};
 
 use crate::cell::{Place, Value};
 use crate::cells::{Cells, Layout, Rows};
@@ -13,7 +12,8 @@ use crate::heap_file::{tuples, HeapFile, Tuple};
 use crate::losses::Losses;
 use crate::outside::Outside;
 use crate::relation::Relation;
-use crate::xact::Xacts;
+use crate::settle::{settle, settle_twice, Settled};
+use crate::xact::{Status, Xacts};
 use leadline_errors::Result;
 
 /// Blocks read at a time: they stay in the processor's cache until their rows are taken.
@@ -36,13 +36,27 @@ pub struct Unread {
     pub values: u64,
     /// Values that were stored outside of rows that no snapshot sees, and were vacuumed away before these: no damage.
     pub vacuumed: u64,
+    /// Blocks that the relation's files did not have from the first: a file is gone, or ends too early.
+    pub missing: u64,
+    /// Rows that are given although it is not known whether they are visible.
+    pub unknown: u64,
+    /// Rows that are given and name transactions that there were not yet.
+    pub future: u64,
+    /// Why it is not known.
+    pub reasons: BTreeSet<String>,
+    /// Pages of toast tables whose checksum is wrong, and that values were taken from.
+    pub toast_checksums: BTreeSet<(u32, u32)>,
     /// Which they are, but for blocks that are gone and pages whose rows are given.
     pub losses: Losses,
 }
 
 impl Unread {
-    /// Counts what is left of a block at the end of the last file.
+    /// Counts what is missing in the middle, and what is left of a block at the end of the last file.
     pub(crate) fn and_end_of(mut self, heap: &HeapFile) -> Unread {
+        for (hole, words) in heap.holes.iter().zip(heap.holes_in_words()) {
+            self.missing += u64::from(hole.end - hole.start);
+            self.losses.page(hole.start, &words);
+        }
         if heap.is_cut {
             self.pages += 1;
             self.losses.page(heap.blocks, "the file ends in the middle of it");
@@ -58,6 +72,11 @@ impl Unread {
         self.rows += other.rows;
         self.values += other.values;
         self.vacuumed += other.vacuumed;
+        self.missing += other.missing;
+        self.unknown += other.unknown;
+        self.future += other.future;
+        self.reasons.extend(other.reasons.iter().cloned());
+        self.toast_checksums.extend(&other.toast_checksums);
         self.losses.add(&other.losses);
     }
 }
@@ -128,8 +147,15 @@ impl Decoder {
     pub(crate) fn unread(&self) -> Unread {
         let mut unread = self.unread.clone();
         (unread.values, unread.vacuumed) = (self.outside.lost, self.outside.vacuumed);
+        unread.reasons.clone_from(self.xacts.reasons());
+        unread.toast_checksums = self.outside.wrong_checksums();
         unread.losses.add(&self.outside.losses);
         unread
+    }
+
+    /// Whether there was a row whose status is not known.
+    pub(crate) fn has_unknown(&self) -> bool {
+        self.unread.unknown > 0
     }
 
     /// The rows of some blocks.
@@ -142,8 +168,10 @@ impl Decoder {
             let read = self.heap.read(block, &mut buffer[..wanted])?;
             if read == 0 {
                 self.buffer = buffer;
-                let next = self.heap.next_file(block).min(blocks.end);
-                self.unread.gone += u64::from(next - block);
+                let hole = self.heap.holes.iter().find(|hole| hole.contains(&block)).map(|hole| hole.end);
+                let next = hole.unwrap_or_else(|| self.heap.next_file(block)).min(blocks.end);
+                // What was missing from the first is counted once, for the whole relation.
+                self.unread.gone += if hole.is_none() { u64::from(next - block) } else { 0 };
                 block = next;
                 continue;
             }
@@ -205,101 +233,18 @@ impl Decoder {
                 continue;
             };
             let status = self.xacts.status(&tuple.header);
-            if !self.dead && !status.is_visible() {
+            if !self.dead && !status.is_shown() {
                 continue;
             }
             let place = Place { block, lp, xmin: tuple.header.t_xmin, xmax: tuple.header.t_xmax, status };
             if self.cells.cut(page, &tuple, &self.layout, place).is_none() {
                 self.unread.rows += 1;
                 self.unread.losses.row(block, lp, "its bytes do not match the columns");
+                continue;
             }
+            self.unread.unknown += u64::from(status == Status::Unknown);
+            self.unread.future += u64::from(self.xacts.is_of_the_future(&tuple.header));
         }
         sink.rows(&mut self.cells.rows(page, &self.layout, &mut self.outside))
-    }
-}
-
-/// What may be said of a page as a whole.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Settled {
-    Sound,
-    /// Its checksum is another than that of its bytes, which stay as they are.
-    Damaged,
-    /// Its bytes change, and never fit together.
-    Torn,
-}
-
-/// A page with a checksum.
-fn settle(page: &mut [u8], block: u32, read: impl FnMut(&mut [u8]) -> bool) -> Settled {
-    let look = |page: &[u8]| match Header::parse(page) {
-        Some(header) if header.pd_upper != 0 => {
-            check_fast(page, Fork::Main, Some(block)).wrong.iter().all(|w| w.class != "checksum")
-        }
-        _ => true,
-    };
-    if look(page) {
-        return Settled::Sound;
-    }
-    match look_again(page, false, look, |sound| *sound, read) {
-        (true, _) => Settled::Sound,
-        (false, true) => Settled::Torn,
-        (false, false) => Settled::Damaged,
-    }
-}
-
-/// A page without a checksum that was read twice.
-fn settle_twice(page: &mut [u8], second: &mut [u8], read: impl FnMut(&mut [u8]) -> bool) -> Settled {
-    if page == second {
-        return Settled::Sound;
-    }
-    page.copy_from_slice(second);
-    let look = |page: &[u8]| {
-        let same = page == second;
-        second.copy_from_slice(page);
-        same
-    };
-    match look_again(page, false, look, |same| *same, read) {
-        (true, _) => Settled::Sound,
-        (false, _) => Settled::Torn,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use leadline_page::postgres::checksum;
-
-    /// A page without rows; `n` makes the bytes another.
-    fn page(n: u8, sum: bool) -> Vec<u8> {
-        let mut page = vec![0; 8192];
-        for (at, value) in [(12, 24u16), (14, 8192), (16, 8192), (18, 8192 | 4)] {
-            page[at..at + 2].copy_from_slice(&value.to_le_bytes());
-        }
-        page[5000] = n;
-        let sum = if sum { checksum(&page, 7) } else { 1 };
-        page[8..10].copy_from_slice(&sum.to_le_bytes());
-        page
-    }
-
-    fn settled(twice: bool, looks: &[Vec<u8>]) -> (Settled, u8) {
-        let mut looks = looks.iter();
-        let mut page = looks.next().unwrap().clone();
-        let mut second = if twice { looks.next().unwrap().clone() } else { Vec::new() };
-        let read = |page: &mut [u8]| looks.next().map(|p| page.copy_from_slice(p)).is_some();
-        let settled = if twice { settle_twice(&mut page, &mut second, read) } else { settle(&mut page, 7, read) };
-        (settled, page[5000])
-    }
-
-    #[test]
-    fn a_page_that_is_being_written_is_read_until_it_is_whole_or_left_out() {
-        let (whole, wrong) = (|n| page(n, true), |n| page(n, false));
-        assert_eq!(settled(false, &[whole(1)]), (Settled::Sound, 1));
-        assert_eq!(settled(false, &[wrong(1), whole(2)]), (Settled::Sound, 2));
-        assert_eq!(settled(false, &[wrong(1), wrong(2), wrong(3), whole(4)]).0, Settled::Torn);
-        assert_eq!(settled(false, &[wrong(1), wrong(1), wrong(1)]), (Settled::Damaged, 1));
-        assert_eq!(settled(false, &[vec![0; 8192]]).0, Settled::Sound);
-        assert_eq!(settled(true, &[whole(1), whole(1)]), (Settled::Sound, 1));
-        assert_eq!(settled(true, &[whole(1), whole(2), whole(2)]), (Settled::Sound, 2));
-        assert_eq!(settled(true, &[whole(1), whole(2), whole(3), whole(3)]), (Settled::Sound, 3));
-        assert_eq!(settled(true, &[whole(1), whole(2), whole(3), whole(4)]).0, Settled::Torn);
     }
 }

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use crate::catalog::{databases, Catalog};
+use crate::catalog::{databases, is_loss, Catalog};
 use leadline_datadir::{DataDir, GLOBAL_TABLESPACE};
-use leadline_errors::Result;
+use leadline_errors::{Error, Result};
 
 /// A relation and the number of its file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,19 +20,30 @@ pub struct FileName {
     pub relation: String,
 }
 
-/// The relations of all databases that have a file.
+/// A database whose catalog is lost, and why.
+pub type Refused = (String, Error);
+
+/// The relations of all databases that have a file; and the databases whose catalogs are lost, and why.
 ///
 /// # Errors
 /// When a catalog cannot be read.
-pub fn file_names(data_dir: &Path) -> Result<Vec<FileName>> {
+pub fn file_names(data_dir: &Path) -> Result<(Vec<FileName>, Vec<Refused>)> {
     let dir = DataDir::open(data_dir)?;
-    let mut found = Vec::new();
-    for (i, database) in databases(&dir)?.iter().enumerate() {
-        let catalog = Catalog::open(&dir, database)?;
+    let (mut found, mut lost, mut has_shared) = (Vec::new(), Vec::new(), false);
+    for database in &databases(&dir)? {
+        let catalog = match Catalog::open(&dir, database) {
+            Ok(catalog) => catalog,
+            // The files of the others have names all the same.
+            Err(e) if is_loss(&e) => {
+                lost.push((database.datname.clone(), e));
+                continue;
+            }
+            Err(e) => return Err(e),
+        };
         for class in catalog.classes.values() {
             let filenode = catalog.filenode(class);
             let is_shared = class.reltablespace == GLOBAL_TABLESPACE;
-            if filenode == 0 || is_shared && i > 0 {
+            if filenode == 0 || is_shared && has_shared {
                 continue;
             }
             found.push(FileName {
@@ -43,6 +54,7 @@ pub fn file_names(data_dir: &Path) -> Result<Vec<FileName>> {
                 relation: format!("{}.{}", class.schema, class.relname),
             });
         }
+        has_shared = true;
     }
-    Ok(found)
+    Ok((found, lost))
 }

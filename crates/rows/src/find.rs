@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use crate::catalog::{databases, number, Catalog, Class, Database};
+use crate::catalog::{databases, is_loss, number, Catalog, Class, Database};
 use crate::encoding::UTF8;
 use crate::names::RelationName;
 use leadline_datadir::{DataDir, GLOBAL_TABLESPACE};
@@ -24,9 +24,9 @@ pub(crate) fn find(path: &Path, relation: Option<&str>, database: Option<&str>) 
         }
         return by_file(path);
     }
-    let dir = DataDir::open(path)?;
+    let dir = DataDir::salvage(path)?;
     let database = choose(&dir, databases(&dir)?, database)?;
-    let mut catalog = Catalog::open(&dir, &database)?;
+    let mut catalog = open(&dir, &database)?;
     let Some(relation) = relation else {
         return Err(Error::new(Kind::Usage, "no table given")
             .detail(format!("tables in database {}: {}", database.datname, some_names(&catalog)))
@@ -36,9 +36,11 @@ pub(crate) fn find(path: &Path, relation: Option<&str>, database: Option<&str>) 
     Ok((catalog, oid))
 }
 
-/// Relations with rows: tables, materialised views, toast tables, sequences.
-fn has_rows(class: &Class) -> bool {
-    matches!(class.relkind, b'r' | b'm' | b't' | b'S')
+fn open(dir: &DataDir, database: &Database) -> Result<Catalog> {
+    Catalog::open(dir, database).map_err(|e| match database.is_half_dropped {
+        true => e.hint(format!("the server was stopped while it dropped database {}", database.datname)),
+        false => e,
+    })
 }
 
 fn choose(dir: &DataDir, all: Vec<Database>, wanted: Option<&str>) -> Result<Database> {
@@ -51,7 +53,9 @@ fn choose(dir: &DataDir, all: Vec<Database>, wanted: Option<&str>) -> Result<Dat
                 .at(&dir.root)
         });
     }
-    let mut own: Vec<Database> = all.into_iter().filter(|d| !d.datistemplate).collect();
+    let is_whole =
+        |d: &Database| !d.is_half_dropped && dir.folder(d.oid, d.dattablespace, 0).is_ok_and(|folder| folder.is_dir());
+    let mut own: Vec<Database> = all.into_iter().filter(|d| !d.datistemplate && is_whole(d)).collect();
     match own.len() {
         1 => Ok(own.remove(0)),
         n => Err(Error::new(Kind::Usage, format!("the data directory has {n} databases"))
@@ -83,12 +87,12 @@ fn partitions(catalog: &mut Catalog, of: u32) -> Result<Option<String>> {
     let parent: HashMap<u32, u32> = rows.iter().map(|row| (number(&row[0]), number(&row[1]))).collect();
     // Damaged rows may name each other.
     let above = |oid| std::iter::successors(Some(oid), |oid| parent.get(oid).copied()).take(DEEPEST);
-    Ok(some(catalog.classes.values().filter(|c| has_rows(c) && above(c.oid).any(|oid| oid == of))))
+    Ok(some(catalog.classes.values().filter(|c| c.has_rows() && above(c.oid).any(|oid| oid == of))))
 }
 
 fn by_name(catalog: &mut Catalog, wanted: &str, database: &str) -> Result<u32> {
     let name = RelationName::parse(wanted);
-    let here = || catalog.classes.values().filter(|c| has_rows(c));
+    let here = || catalog.classes.values().filter(|c| c.has_rows());
     let mut found = name.among(here(), database);
     if found.len() > 1 {
         // As the default search_path: the catalog first, then public.
@@ -131,6 +135,9 @@ fn by_name(catalog: &mut Catalog, wanted: &str, database: &str) -> Result<u32> {
                 .filter(|n| n.0 <= 2.max(relname.len() / 3))
                 .min();
             let mut detail = format!("existing tables: {}", some_names(catalog));
+            for lost in catalog.damage.excuses() {
+                detail += &format!("; {lost}");
+            }
             let hint = match near.map(|n| format!("{}.{}", n.2, n.3)) {
                 // A table that the server made since is likelier than a wrong name.
                 near if catalog.dir.may_be_running() => {
@@ -172,7 +179,7 @@ fn distance(a: &str, b: &str) -> usize {
 fn by_file(path: &Path) -> Result<(Catalog, u32)> {
     let (catalog, oid) = relation_of_file(path)?;
     let class = &catalog.classes[&oid];
-    if !has_rows(class) {
+    if !class.has_rows() {
         return Err(Error::new(Kind::Invalid, "not the file of a table")
             .detail(format!("it belongs to {}.{}, which stores no rows", class.schema, class.relname))
             .hint("run leadline page show FILE to decode its pages")
@@ -198,25 +205,44 @@ pub fn relation_of_file(path: &Path) -> Result<(Catalog, u32)> {
         .ok_or_else(|| not_one("the file name of a table is a number, for example base/16384/16402"))?;
     let all = databases(&dir)?;
     let folder = part(1).unwrap_or_default();
-    let database = if folder == "global" {
-        shared_in(&all).cloned()
+    let no_database = || not_one("no database has the number of its folder");
+    let catalog = if folder == "global" {
+        through_any(&dir, &all).unwrap_or_else(|| Err(no_database()))?
     } else {
-        all.into_iter().find(|d| folder.parse() == Ok(d.oid))
+        open(&dir, all.iter().find(|d| folder.parse() == Ok(d.oid)).ok_or_else(no_database)?)?
     };
-    let database = database.ok_or_else(|| not_one("no database has the number of its folder"))?;
-    let catalog = Catalog::open(&dir, &database)?;
     let found = catalog.classes.values().find(|c| c.relfilenode_is(&catalog, filenode, folder == "global"));
-    let class = found.ok_or_else(|| not_one("no relation of its database uses this file now"))?;
+    let none = || {
+        let mut detail = "no relation of its database uses this file now".to_owned();
+        for lost in catalog.damage.excuses() {
+            detail += &format!("; {lost}");
+        }
+        not_one(&detail)
+    };
+    let class = found.ok_or_else(none)?;
     let oid = class.oid;
     Ok((catalog, oid))
 }
 
-/// The database through whose catalog what all databases share is read: names in it are in any encoding, most likely in UTF-8.
-fn shared_in(all: &[Database]) -> Option<&Database> {
-    all.iter().find(|d| d.encoding == UTF8).or(all.first())
+/// The catalog through which what all databases share is read: names in it are in any encoding, most likely in UTF-8.
+fn through_any(dir: &DataDir, all: &[Database]) -> Option<Result<Catalog>> {
+    let (first, others): (Vec<_>, Vec<_>) = all.iter().partition(|d| d.encoding == UTF8);
+    let mut failed = None;
+    for database in first.into_iter().chain(others) {
+        match open(dir, database) {
+            Err(e) if is_loss(&e) => failed = failed.or(Some(Err(e))),
+            found => return Some(found),
+        }
+    }
+    failed
 }
 
 impl Class {
+    /// Relations with rows: tables, materialised views, toast tables, sequences.
+    pub(crate) fn has_rows(&self) -> bool {
+        matches!(self.relkind, b'r' | b'm' | b't' | b'S')
+    }
+
     fn relfilenode_is(&self, catalog: &Catalog, filenode: u32, global: bool) -> bool {
         catalog.filenode(self) == filenode && global == (self.reltablespace == GLOBAL_TABLESPACE)
     }

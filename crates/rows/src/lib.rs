@@ -7,11 +7,13 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+mod beside;
 pub mod catalog;
 pub mod catalog_names;
 mod cell;
 mod cells;
 mod compare;
+mod damage;
 mod decode;
 mod encoding;
 pub mod export;
@@ -19,11 +21,15 @@ mod file_names;
 mod find;
 pub mod heap_file;
 mod losses;
+mod lost_logs;
 pub mod names;
 mod outside;
 mod page_values;
 mod relation;
 mod scan;
+mod segments;
+mod settle;
+mod slru;
 mod toast;
 mod toast_places;
 pub mod tuple;
@@ -31,8 +37,10 @@ pub mod value;
 pub mod varlena;
 pub mod xact;
 
+pub use beside::Beside;
 pub use cell::Place;
 pub use compare::{compare, Fault};
+pub use damage::Damage;
 pub use decode::Unread;
 pub use encoding::Encoding;
 pub use file_names::{file_names, FileName};

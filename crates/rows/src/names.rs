@@ -102,6 +102,8 @@ mod tests {
             reltablespace: 0,
             relpersistence: b'p',
             relam: 2,
+            relnatts: 1,
+            relpages: 1,
         }
     }
 

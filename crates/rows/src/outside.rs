@@ -1,12 +1,12 @@
 //! Values that are not in a page as they are: packed, stored in a toast table, or younger than their row.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use crate::cell::{Place, Value};
 use crate::losses::Losses;
 use crate::relation::Relation;
-use crate::toast::Toast;
+use crate::toast::{Fetched, Toast};
 use crate::value::{self, Text};
 use crate::varlena::{self, External, Varlena};
 use crate::xact::Xacts;
@@ -50,6 +50,14 @@ impl Outside {
         self.missing.get(column).and_then(Option::as_deref).map_or(Value::Null, Value::Bytes)
     }
 
+    /// Toast table and block of pages with a wrong checksum that values were taken from.
+    pub(crate) fn wrong_checksums(&self) -> BTreeSet<(u32, u32)> {
+        let of = |(relid, toast): (&u32, &Option<Toast>)| {
+            toast.iter().flat_map(|toast| &toast.wrong_checksums).map(|block| (*relid, *block)).collect::<Vec<_>>()
+        };
+        self.toast.iter().flat_map(of).collect()
+    }
+
     /// `place` and `column` say whose value it is.
     pub(crate) fn value<'v>(&'v mut self, value: Varlena<'v>, place: &Place, column: usize) -> Result<Value<'v>> {
         if self.value.capacity() > KEPT {
@@ -77,22 +85,23 @@ impl Outside {
     fn fetch(&mut self, external: &External, place: &Place, column: usize) -> Result<Value<'_>> {
         let relid = external.va_toastrelid;
         if !self.toast.contains_key(&relid) {
-            let found = self.relation.toast(relid)?;
-            let toast = found.map(|(heap, places)| Toast::new(heap, places, Xacts::new(&self.relation.dir)));
+            let (found, dir) = (self.relation.toast(relid)?, &self.relation.dir);
+            let toast = found.map(|(heap, places)| Toast::new(heap, places, Xacts::new(dir), dir.checksums));
             self.toast.insert(relid, toast);
         }
-        let there = match self.toast.get_mut(&relid) {
+        let fetched = match self.toast.get_mut(&relid) {
             Some(Some(toast)) => toast.fetch(external, &mut self.value)?,
-            _ => false,
+            _ => Fetched::Missing,
         };
-        if there {
+        if fetched == Fetched::Whole {
             return Ok(Value::Bytes(&self.value));
         }
         let value = format!("value {} of toast table {relid}", external.va_valueid);
-        if place.status.is_visible() {
+        if place.status.is_shown() {
             self.lost += 1;
-            self.text = format!("<{value} is missing>");
-            self.losses.value(place, column, &format!("{value} is missing"));
+            let what = if fetched == Fetched::Missing { "is missing" } else { "cannot be decompressed" };
+            self.text = format!("<{value} {what}>");
+            self.losses.value(place, column, &format!("{value} {what}"));
         } else {
             // Vacuum takes them first, and may leave the row to a later one.
             self.vacuumed += 1;

@@ -4,7 +4,8 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::catalog::{Attribute, Catalog};
+use crate::catalog::{is_loss, Attribute, Catalog};
+use crate::damage::Damage;
 use crate::find::find;
 use crate::heap_file::HeapFile;
 use crate::toast;
@@ -46,6 +47,9 @@ pub(crate) struct Relation {
     pub types: Types,
     pub heap: HeapFile,
     pub dir: DataDir,
+    /// Blocks that it had at the last count and has not, of a server that ended in order.
+    pub cut_off: u32,
+    tablespace: u32,
     catalog: Catalog,
     /// Where the values of a toast table are, by its oid.
     toast: Mutex<HashMap<u32, Arc<Places>>>,
@@ -80,7 +84,13 @@ impl Relation {
             let column = if a.is_stored() { next.next() } else { None };
             (a, column)
         });
+        let heap = catalog.heap(oid)?;
+        // A crash empties unlogged relations, and a server that runs may not have written a catalog since it cut a file.
+        let is_final = catalog.dir.transactions.is_some_and(|about| about.is_final);
+        let counted = if is_final && class.relpersistence == b'p' && class.has_rows() { class.relpages } else { 0 };
         Ok(Relation {
+            cut_off: i32::try_from(counted).map_or(0, |_| counted.saturating_sub(heap.blocks)),
+            tablespace: class.reltablespace,
             name: format!("{}.{}", class.schema, class.relname),
             is_unlogged: class.relpersistence == b'u',
             columns,
@@ -88,19 +98,25 @@ impl Relation {
             attributes: attributes.collect(),
             storages,
             types,
-            heap: catalog.heap(oid)?,
+            heap,
             dir: catalog.dir.clone(),
             catalog,
             toast: Mutex::default(),
         })
     }
 
-    /// A toast table and where its values are, found when it is first asked for; None when there is no such table.
+    /// What is wrong with the catalogs that it was read through.
+    pub(crate) fn damage(&self) -> &Damage {
+        &self.catalog.damage
+    }
+
+    /// A toast table and where its values are, found when it is first asked for; None when there is no such table, or no file of it.
     pub(crate) fn toast(&self, relid: u32) -> Result<Option<(HeapFile, Arc<Places>)>> {
-        if !self.catalog.classes.contains_key(&relid) {
-            return Ok(None);
-        }
-        let heap = self.catalog.heap(relid)?;
+        let heap = match self.catalog.toast_heap(relid, self.tablespace) {
+            Ok(heap) => heap,
+            Err(e) if is_loss(&e) => return Ok(None),
+            Err(e) => return Err(e),
+        };
         // Whoever comes while another looks through the table waits for it.
         let mut known = self.toast.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(places) = known.get(&relid) {

@@ -1,8 +1,10 @@
 //! The rows of one relation, read block by block, every value as text.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 
+use crate::beside::Beside;
 use crate::cell::{Place, Value};
 use crate::decode::{Decoder, RowSink, Unread};
 use crate::encoding::Encoding;
@@ -24,6 +26,7 @@ pub struct RowScan {
     pub unread: Unread,
     pub(crate) relation: Arc<Relation>,
     pub(crate) dead: bool,
+    pub(crate) beside: Beside,
     pub(crate) block: u32,
     decoder: Decoder,
     texts: Texts,
@@ -42,6 +45,7 @@ impl RowScan {
             decoder: Decoder::new(&relation, dead),
             relation,
             dead,
+            beside: if dead { Beside::All } else { Beside::Place },
             block: 0,
             texts,
         })
@@ -72,6 +76,31 @@ impl RowScan {
         &self.relation.columns
     }
 
+    /// What stands beside the columns: more from the first row on whose status is not known.
+    pub fn beside(&self) -> Beside {
+        self.beside
+    }
+
+    /// Names of these.
+    pub fn beside_names(&self) -> Vec<String> {
+        self.beside.names(&self.relation.columns)
+    }
+
+    /// What is wrong with the catalogs that it was found and is read through, one line each.
+    pub fn catalog_damage(&self) -> Vec<String> {
+        self.relation.damage().lines()
+    }
+
+    /// Blocks that it had at the last count, by `pg_class`, and that are not there; of a server that ended in order.
+    pub fn cut_off(&self) -> u32 {
+        self.relation.cut_off
+    }
+
+    /// Values that are none of their type, printed as their bytes, and labels of enums that the catalog has not.
+    pub fn invalid_values(&self) -> u64 {
+        self.relation.types.invalid.load(Relaxed)
+    }
+
     /// Blocks read and blocks there are.
     pub fn progress(&self) -> (u32, u32) {
         (self.block, self.relation.heap.blocks)
@@ -99,6 +128,7 @@ impl RowScan {
             self.block += 1;
         }
         self.unread = self.decoder.unread().and_end_of(&self.relation.heap);
+        self.beside = self.beside.for_status(self.unread.unknown > 0);
         Ok(Some(std::mem::take(&mut self.texts.rows)))
     }
 }

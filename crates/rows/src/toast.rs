@@ -4,10 +4,12 @@
 //! ([`crate::toast_places`]); its index is not read, since the files of a running or broken server may have the one and not the
 //! other.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
 use crate::heap_file::{tuples, HeapFile, Tuple};
+use crate::settle::{settle, Settled};
 use crate::toast_places::{Builder, Places};
 use crate::tuple::{deform, Storage, Stored};
 use crate::varlena::{self, External, Varlena};
@@ -40,7 +42,7 @@ fn chunk<'a>(tuple: &Tuple<'a>, out: &mut Vec<Stored<'a>>) -> Option<(u32, u32, 
 pub(crate) fn places(heap: &mut HeapFile) -> Result<Places> {
     let mut builder = Builder::new();
     let mut failed = None;
-    heap.each_tuple(|block, _, tuple| {
+    heap.each_tuple(false, |block, _, tuple| {
         if let Some((id, ..)) = chunk(tuple, &mut Vec::new()) {
             failed = failed.take().or_else(|| builder.push(id, block).err());
         }
@@ -51,14 +53,30 @@ pub(crate) fn places(heap: &mut HeapFile) -> Result<Places> {
 /// A piece that was found: its number, whether no snapshot sees it, and where its bytes are.
 type Piece = (u32, bool, Range<usize>);
 
+/// What came of fetching a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fetched {
+    Whole,
+    /// Its pieces are not all there.
+    Missing,
+    /// Its pieces are all there and cannot be unpacked.
+    Damaged,
+}
+
 /// Fetches values, with a file handle and a buffer of its own.
 pub(crate) struct Toast {
     heap: HeapFile,
     places: Arc<Places>,
     xacts: Xacts,
+    /// Whether its pages have checksums.
+    verify: bool,
+    /// Blocks with another checksum than their bytes, in which pieces were found.
+    pub wrong_checksums: BTreeSet<u32>,
     buffer: ReadBuffer,
-    /// The blocks in the buffer.
+    /// The blocks in the buffer, and a bit for each whose checksum was compared, and is wrong.
     read: Range<u32>,
+    checked: u8,
+    wrong: u8,
     blocks: Vec<u32>,
     pieces: Vec<Piece>,
     /// Whether the pieces were found as they follow one another, each once: what is stored then is the value.
@@ -67,14 +85,28 @@ pub(crate) struct Toast {
 }
 
 impl Toast {
-    pub(crate) fn new(heap: HeapFile, places: Arc<Places>, xacts: Xacts) -> Toast {
+    pub(crate) fn new(heap: HeapFile, places: Arc<Places>, xacts: Xacts, verify: bool) -> Toast {
         let buffer = ReadBuffer::new(BLOCKS * heap.block_size);
         let (read, blocks, pieces, stored) = (0..0, Vec::new(), Vec::new(), Vec::new());
-        Toast { heap, places, xacts, buffer, read, blocks, pieces, in_order: true, stored }
+        Toast {
+            heap,
+            places,
+            xacts,
+            verify,
+            wrong_checksums: BTreeSet::new(),
+            buffer,
+            read,
+            checked: 0,
+            wrong: 0,
+            blocks,
+            pieces,
+            in_order: true,
+            stored,
+        }
     }
 
-    /// The value's bytes, unpacked, in `out`; false when they are not all there.
-    pub(crate) fn fetch(&mut self, external: &External, out: &mut Vec<u8>) -> Result<bool> {
+    /// The value's bytes, unpacked, in `out`.
+    pub(crate) fn fetch(&mut self, external: &External, out: &mut Vec<u8>) -> Result<Fetched> {
         let wanted = external.stored();
         self.pieces.clear();
         self.stored.clear();
@@ -99,16 +131,23 @@ impl Toast {
             self.put_in_order(wanted);
         }
         if self.stored.len() != wanted {
-            return Ok(false);
+            return Ok(Fetched::Missing);
         }
         out.clear();
         if !external.is_compressed() {
             out.extend_from_slice(&self.stored);
-            return Ok(true);
+            return Ok(Fetched::Whole);
         }
-        let value =
-            varlena::compressed(&self.stored).and_then(|(size, method, packed)| varlena::unpack(size, method, packed));
-        Ok(value.map(|value| *out = value).is_some())
+        let unpacked = |(size, method, packed)| {
+            (size == external.unpacked()).then(|| varlena::unpack(size, method, packed)).flatten()
+        };
+        Ok(match varlena::compressed(&self.stored).and_then(unpacked) {
+            Some(value) => {
+                *out = value;
+                Fetched::Whole
+            }
+            None => Fetched::Damaged,
+        })
     }
 
     /// Takes the pieces of a value from a block; whether there are any.
@@ -120,26 +159,39 @@ impl Toast {
             }
             let read = self.heap.read(block, &mut self.buffer)?;
             self.read = block..block + read as u32;
+            (self.checked, self.wrong) = (0, 0);
             if read == 0 {
                 return Ok(false);
             }
         }
-        let at = (block - self.read.start) as usize * self.heap.block_size;
+        let (bit, size) = (1 << (block - self.read.start), self.heap.block_size);
+        let at = (block - self.read.start) as usize * size;
+        if self.verify && self.checked & bit == 0 {
+            let heap = &mut self.heap;
+            let settled =
+                settle(&mut self.buffer[at..at + size], block, |page| matches!(heap.read(block, page), Ok(1)));
+            self.checked |= bit;
+            self.wrong |= if settled == Settled::Sound { 0 } else { bit };
+        }
         let before = self.pieces.len();
         let mut parts = Vec::new();
-        for (_, item) in tuples(&self.buffer[at..at + self.heap.block_size]).into_iter().flatten() {
+        for (_, item) in tuples(&self.buffer[at..at + size]).into_iter().flatten() {
             let Some(tuple) = Tuple::parse(item) else { continue };
             if tuple.data.first_chunk() != Some(&id.to_le_bytes()) {
                 continue;
             }
             let Some((_, seq, data)) = chunk(&tuple, &mut parts) else { continue };
-            let gone = !self.xacts.status(&tuple.header).is_visible();
+            let gone = !self.xacts.status(&tuple.header).is_shown();
             self.in_order &= seq as usize == self.pieces.len();
             let start = self.stored.len();
             self.stored.extend_from_slice(data);
             self.pieces.push((seq, gone, start..self.stored.len()));
         }
-        Ok(self.pieces.len() > before)
+        let found = self.pieces.len() > before;
+        if found && self.wrong & bit != 0 {
+            self.wrong_checksums.insert(block);
+        }
+        Ok(found)
     }
 
     /// Of pieces with the same number the visible one counts.

@@ -49,9 +49,14 @@ impl External {
         (self.va_extinfo & 0x3fff_ffff) as usize
     }
 
+    /// Bytes of the value.
+    pub fn unpacked(&self) -> usize {
+        (self.va_rawsize as usize).saturating_sub(4)
+    }
+
     /// Whether what is stored there is packed.
     pub fn is_compressed(&self) -> bool {
-        self.stored() < (self.va_rawsize as usize).saturating_sub(4)
+        self.stored() < self.unpacked()
     }
 }
 

@@ -1,17 +1,27 @@
 //! What became of transactions, and what that makes of a row.
 //!
+//! Where pg_xact or pg_multixact do not tell, the answer is that it is not known: neither is a row taken for visible nor for deleted
+//! then. Hint bits decide what they can before these files are asked.
+//!
 //! Source: src/backend/access/transam/{clog,multixact}.c, src/backend/access/heap/heapam_visibility.c.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
+use leadline_datadir::{DataDir, Transactions};
 use leadline_page::postgres::heap::TupleHeader;
 
-use leadline_datadir::DataDir;
+use crate::slru::Slru;
 
-/// Pages of a file of pg_xact and pg_multixact.
-const PAGES: u32 = 32;
-/// Files of them that are kept in memory.
-const KEPT: usize = 16;
+/// So many transactions in a row do not all end by crashes: a page of pg_xact without a bit is lost.
+const CRASHED_IN_A_ROW: i32 = 256;
+/// The first transaction of a cluster; initdb committed it.
+const FIRST_NORMAL: u32 = 3;
+/// Members of a multixact: more is damage.
+const MOST_MEMBERS: u32 = 1 << 16;
+/// Multixacts whose updater is remembered.
+const KNOWN_MULTIS: usize = 1 << 12;
+/// Reasons that are remembered.
+const MOST_REASONS: usize = 20;
 
 /// What a row is to a snapshot taken now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +36,8 @@ pub enum Status {
     Aborted,
     /// Of a transaction that had not ended; of a server that was stopped by force, it never will commit.
     InProgress,
+    /// Neither its hint bits nor the transaction logs tell whether its transaction, or one that deleted it, committed.
+    Unknown,
 }
 
 impl Status {
@@ -37,12 +49,18 @@ impl Status {
             Status::Dead => "dead",
             Status::Aborted => "aborted",
             Status::InProgress => "in-progress",
+            Status::Unknown => "unknown",
         }
     }
 
     /// Whether a fresh snapshot sees it.
     pub fn is_visible(self) -> bool {
         matches!(self, Status::Live | Status::Frozen)
+    }
+
+    /// Whether a fresh snapshot sees it, or may see it as far as anybody can tell.
+    pub fn is_shown(self) -> bool {
+        self.is_visible() || self == Status::Unknown
     }
 }
 
@@ -51,158 +69,321 @@ enum State {
     InProgress,
     Committed,
     Aborted,
+    Unknown,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Deleted {
+    No,
+    Yes,
+    Unknown,
+}
+
+impl Deleted {
+    fn by(state: State) -> Deleted {
+        match state {
+            State::Committed => Deleted::Yes,
+            State::Aborted | State::InProgress => Deleted::No,
+            State::Unknown => Deleted::Unknown,
+        }
+    }
 }
 
 /// The transaction logs of a data directory.
 #[derive(Debug)]
 pub struct Xacts {
-    dir: DataDir,
-    files: HashMap<(&'static str, u32), Option<Vec<u8>>>,
+    about: Option<Transactions>,
+    log: Slru,
+    offsets: Slru,
+    members: Slru,
+    /// Of multixacts asked for lately, whether they deleted.
+    multis: HashMap<u32, Deleted>,
+    reasons: BTreeSet<String>,
 }
 
 const XMIN_COMMITTED: u16 = 0x0100;
 const XMIN_INVALID: u16 = 0x0200;
+const XMIN_FROZEN: u16 = XMIN_COMMITTED | XMIN_INVALID;
 const XMAX_COMMITTED: u16 = 0x0400;
 const XMAX_INVALID: u16 = 0x0800;
 const XMAX_IS_MULTI: u16 = 0x1000;
+const ONLY_LOCKED: u16 = 0x0080;
 
 impl Xacts {
     /// Reads nothing yet.
     pub fn new(dir: &DataDir) -> Xacts {
-        Xacts { dir: dir.clone(), files: HashMap::new() }
+        Xacts {
+            about: dir.transactions,
+            log: Slru::new(dir, "pg_xact"),
+            offsets: Slru::new(dir, "pg_multixact/offsets"),
+            members: Slru::new(dir, "pg_multixact/members"),
+            multis: HashMap::new(),
+            reasons: BTreeSet::new(),
+        }
     }
 
     /// What a row with this header is.
     pub fn status(&mut self, t: &TupleHeader) -> Status {
-        let frozen = t.t_infomask & (XMIN_COMMITTED | XMIN_INVALID) == XMIN_COMMITTED | XMIN_INVALID;
-        match self.inserted(t) {
+        let mask = t.t_infomask;
+        if mask & XMIN_FROZEN == 0
+            && mask & (XMAX_COMMITTED | XMAX_INVALID | XMAX_IS_MULTI | ONLY_LOCKED) == XMAX_COMMITTED
+        {
+            return Status::Dead; // who deleted it saw it
+        }
+        let inserted = match self.inserted(t) {
             State::Aborted => return Status::Aborted,
             State::InProgress => return Status::InProgress,
-            State::Committed => {}
-        }
-        if self.is_deleted(t) {
-            return Status::Dead;
-        }
-        if frozen || t.t_xmin <= 2 {
-            Status::Frozen
-        } else {
-            Status::Live
+            state => state,
+        };
+        match (inserted, self.deleted(t)) {
+            // Who deleted it saw it.
+            (_, Deleted::Yes) => Status::Dead,
+            (State::Unknown, _) | (_, Deleted::Unknown) => Status::Unknown,
+            _ if mask & XMIN_FROZEN == XMIN_FROZEN || t.t_xmin <= 2 => Status::Frozen,
+            _ => Status::Live,
         }
     }
 
     /// Whether a transaction that had not ended, as far as pg_xact tells, could make it visible: it may have committed since pg_xact was
     /// written, or its deletion may not have.
     pub fn may_be_visible(&mut self, t: &TupleHeader) -> bool {
-        self.inserted(t) != State::Aborted && !self.is_deleted(t)
+        self.inserted(t) != State::Aborted && self.deleted(t) != Deleted::Yes
+    }
+
+    /// Whether it names a transaction or multixact that there cannot be yet.
+    pub fn is_of_the_future(&self, t: &TupleHeader) -> bool {
+        let Some(about) = self.about else { return false };
+        let by_xmin = t.t_infomask & XMIN_FROZEN != XMIN_FROZEN && about.is_impossible(t.t_xmin);
+        let has_xmax = t.t_infomask & XMAX_INVALID == 0 && t.t_xmax != 0;
+        let by_xmax = match t.t_infomask & XMAX_IS_MULTI {
+            0 => about.is_impossible(t.t_xmax),
+            _ => about.is_impossible_multi(t.t_xmax),
+        };
+        by_xmin || has_xmax && by_xmax
+    }
+
+    /// Why the status of rows was not known so far.
+    pub fn reasons(&self) -> &BTreeSet<String> {
+        &self.reasons
     }
 
     fn inserted(&mut self, t: &TupleHeader) -> State {
-        match t.t_infomask & (XMIN_COMMITTED | XMIN_INVALID) {
+        match t.t_infomask & XMIN_FROZEN {
             0 => self.state(t.t_xmin),
             XMIN_INVALID => State::Aborted,
             _ => State::Committed,
         }
     }
 
-    fn is_deleted(&mut self, t: &TupleHeader) -> bool {
+    fn deleted(&mut self, t: &TupleHeader) -> Deleted {
         let mask = t.t_infomask;
-        let only_locked = mask & 0x0080 != 0 || mask & (XMAX_IS_MULTI | 0x0050) == 0x0040;
+        let only_locked = mask & ONLY_LOCKED != 0 || mask & (XMAX_IS_MULTI | 0x0050) == 0x0040;
         if mask & XMAX_INVALID != 0 || only_locked || t.t_xmax == 0 {
-            return false;
+            return Deleted::No;
         }
         if mask & XMAX_IS_MULTI != 0 {
-            return self.updater(t.t_xmax).is_some_and(|xid| self.state(xid) == State::Committed);
+            return self.deleted_by_multi(t.t_xmax);
         }
-        mask & XMAX_COMMITTED != 0 || self.state(t.t_xmax) == State::Committed
+        if mask & XMAX_COMMITTED != 0 {
+            return Deleted::Yes;
+        }
+        Deleted::by(self.state(t.t_xmax))
     }
 
     /// Two bits for each transaction.
     fn state(&mut self, xid: u32) -> State {
-        if xid <= 2 {
+        if xid < FIRST_NORMAL {
             return if xid == 0 { State::Aborted } else { State::Committed };
         }
-        let per_page = self.dir.block_size as u32 * 4;
-        let byte = self.byte("pg_xact", xid / per_page, (xid % per_page / 4) as usize);
-        match byte.map(|b| b >> (xid % 4 * 2) & 3) {
+        let per_page = self.log.block_size as u32 * 4;
+        let page = xid / per_page;
+        let is_impossible = self.about.is_some_and(|about| about.is_impossible(xid));
+        let may_have_begun = !is_impossible && self.about.is_some_and(|about| about.is_future(xid));
+        match self.log.byte(page, (xid % per_page / 4) as usize).map(|b| b >> (xid % 4 * 2) & 3) {
             Some(1) => State::Committed,
             Some(2) => State::Aborted,
+            _ if may_have_begun => State::InProgress,
+            Some(_) if is_impossible => {
+                self.reason(|| "transactions later than the next one that pg_control names".into());
+                State::Unknown
+            }
             // 3: of a subtransaction whose parent had not ended.
-            Some(_) => State::InProgress,
-            // No file: never begun, or so old that the server removed it, which it does when no row asks any more.
-            None if xid.wrapping_sub(self.dir.next_xid) as i32 >= 0 => State::InProgress,
-            None => State::Committed,
+            Some(_) if !self.is_wiped(page) => State::InProgress,
+            _ => {
+                let why = self.log.why(page);
+                self.reason(|| why);
+                State::Unknown
+            }
         }
     }
 
-    /// The member of a multixact that did not only lock.
-    fn updater(&mut self, multi: u32) -> Option<u32> {
-        let start = self.member_offset(multi)?;
-        let mut end = self.member_offset(multi.wrapping_add(1).max(1)).filter(|o| *o != 0);
-        if end.is_none_or(|end| end.wrapping_sub(start) > 1 << 16) {
-            end = Some(self.dir.next_multi_offset);
+    /// Whether a page of pg_xact says nothing of transactions that had ended.
+    pub(crate) fn is_wiped(&mut self, page: u32) -> bool {
+        if !self.log.is_blank(page) {
+            return false;
         }
-        let count = end?.wrapping_sub(start).min(1 << 16);
+        let Some(about) = self.about else { return true };
+        let first = page.wrapping_mul(self.log.block_size as u32 * 4);
+        let ended = about.oldest_active_xid.wrapping_sub(first) as i32;
+        ended >= CRASHED_IN_A_ROW || first == 0 && ended > FIRST_NORMAL as i32
+    }
+
+    fn deleted_by_multi(&mut self, multi: u32) -> Deleted {
+        if let Some(known) = self.multis.get(&multi) {
+            return *known;
+        }
+        let deleted = match self.updater(multi) {
+            Ok(updater) => updater.map_or(Deleted::No, |xid| Deleted::by(self.state(xid))),
+            Err(why) => {
+                self.reason(|| why);
+                Deleted::Unknown
+            }
+        };
+        if self.multis.len() >= KNOWN_MULTIS {
+            self.multis.clear();
+        }
+        self.multis.insert(multi, deleted);
+        deleted
+    }
+
+    /// The member of a multixact that did not only lock; an error says why that is not known.
+    fn updater(&mut self, multi: u32) -> Result<Option<u32>, String> {
+        if let Some(about) = self.about {
+            let is_future = multi.wrapping_sub(about.next_multi) as i32 >= 0;
+            if is_future && !about.is_impossible_multi(multi) {
+                return Ok(None); // it began after the checkpoint: its members had not ended, as far as the files tell
+            }
+            if is_future || (multi.wrapping_sub(about.oldest_multi) as i32) < 0 {
+                return Err("multixacts that do not exist according to pg_control".into());
+            }
+        }
+        let start = self.member_offset(multi)?;
+        // Number 0 is left out when they begin again.
+        let next = multi.wrapping_add(1).max(1);
+        let end = match self.about {
+            Some(about) if next == about.next_multi => about.next_multi_offset,
+            _ => self.member_offset(next)?,
+        };
+        let count = end.wrapping_sub(start);
+        if count == 0 || count > MOST_MEMBERS {
+            return Err("entries of pg_multixact/offsets that do not fit each other".into());
+        }
         // Four members are together: their flags, then their transactions.
-        let groups = self.dir.block_size as u32 / 20;
+        let groups = self.members.block_size as u32 / 20;
         for i in 0..count {
             let member = start.wrapping_add(i);
             let (page, group) = (member / 4 / groups, member / 4 % groups);
             let at = (group * 20) as usize;
-            let status = self.byte("pg_multixact/members", page, at + (member % 4) as usize)?;
-            if status >= 4 {
-                return self.u32("pg_multixact/members", page, at + 4 + 4 * (member % 4) as usize);
+            let status = self.members.byte(page, at + (member % 4) as usize);
+            let xid = self.members.u32(page, at + 4 + 4 * (member % 4) as usize);
+            let (Some(status), Some(xid)) = (status, xid) else { return Err(self.members.why(page)) };
+            if xid == 0 && self.members.is_blank(page) {
+                return Err(self.members.why(page));
+            }
+            match status {
+                // Where the numbers of members begin again, the first one is left out.
+                _ if member == 0 => {}
+                _ if xid < FIRST_NORMAL => return Err("members of multixacts that are no transactions".into()),
+                0..=3 => {}
+                4 | 5 => return Ok(Some(xid)),
+                _ => return Err("members of multixacts with an impossible lock mode".into()),
             }
         }
-        None
+        Ok(None)
     }
 
-    fn member_offset(&mut self, multi: u32) -> Option<u32> {
-        let per_page = self.dir.block_size as u32 / 4;
-        self.u32("pg_multixact/offsets", multi / per_page, (multi % per_page * 4) as usize)
-    }
-
-    fn u32(&mut self, folder: &'static str, page: u32, at: usize) -> Option<u32> {
-        let mut bytes = [0; 4];
-        for (i, b) in bytes.iter_mut().enumerate() {
-            *b = self.byte(folder, page, at + i)?;
+    fn member_offset(&mut self, multi: u32) -> Result<u32, String> {
+        let per_page = self.offsets.block_size as u32 / 4;
+        let page = multi / per_page;
+        match self.offsets.u32(page, (multi % per_page * 4) as usize) {
+            Some(0) if !self.offsets.is_blank(page) => Err("entries of pg_multixact/offsets that are zero".into()),
+            None | Some(0) => Err(self.offsets.why(page)),
+            Some(offset) => Ok(offset),
         }
-        Some(u32::from_le_bytes(bytes))
     }
 
-    fn byte(&mut self, folder: &'static str, page: u32, at: usize) -> Option<u8> {
-        if self.files.len() > KEPT {
-            self.files.clear();
+    #[cold]
+    fn reason(&mut self, why: impl FnOnce() -> String) {
+        if self.reasons.len() < MOST_REASONS {
+            self.reasons.insert(why());
         }
-        let key = (folder, page / PAGES);
-        let root = &self.dir.root;
-        let most = u64::from(PAGES) * self.dir.block_size as u64;
-        let file = self.files.entry(key).or_insert_with(|| {
-            let path = root.join(folder).join(format!("{:04X}", key.1));
-            std::fs::metadata(&path).ok().filter(|about| about.len() <= most)?;
-            std::fs::read(path).ok()
-        });
-        file.as_ref()?.get((page % PAGES) as usize * self.dir.block_size + at).copied()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
     use std::path::PathBuf;
+
+    /// A data directory with nothing but transaction logs, removed at the end.
+    struct Made(DataDir);
+
+    impl Drop for Made {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0.root);
+        }
+    }
+
+    impl Made {
+        fn new(name: &str, about: Option<Transactions>) -> Made {
+            let root: PathBuf = std::env::temp_dir().join(format!("leadline-xact-{}-{name}", std::process::id()));
+            for folder in ["pg_xact", "pg_multixact/offsets", "pg_multixact/members"] {
+                fs::create_dir_all(root.join(folder)).unwrap();
+            }
+            let (major, block_size, segment_blocks) = (16, 8192, 131_072);
+            Made(DataDir {
+                root,
+                major,
+                block_size,
+                segment_blocks,
+                checksums: false,
+                transactions: about,
+                control_lost: None,
+            })
+        }
+
+        fn file(&self, name: &str, bytes: &[u8]) {
+            fs::write(self.0.root.join(name), bytes).unwrap();
+        }
+
+        fn status(&self, t_xmin: u32, t_xmax: u32, t_infomask: u16) -> (Status, Vec<String>) {
+            let mut xacts = Xacts::new(&self.0);
+            let status = xacts.status(&TupleHeader { t_xmin, t_xmax, t_infomask, ..TupleHeader::default() });
+            (status, xacts.reasons().iter().cloned().collect())
+        }
+    }
+
+    fn about(next_xid: u32, is_final: bool) -> Option<Transactions> {
+        let (oldest_xid, next_multi, next_multi_offset) = (3, 3, 5);
+        let (oldest_active_xid, oldest_multi) = (next_xid, 1);
+        Some(Transactions {
+            oldest_xid,
+            next_xid,
+            oldest_active_xid,
+            oldest_multi,
+            next_multi,
+            next_multi_offset,
+            is_final,
+        })
+    }
+
+    /// A page of pg_xact in which transaction 3 committed, and some others have these two bits.
+    fn log(others: &[(usize, u8)]) -> Vec<u8> {
+        let mut page = vec![0; 8192];
+        for (xid, bits) in [(3, 1)].iter().chain(others) {
+            page[xid / 4] |= bits << (xid % 4 * 2);
+        }
+        page
+    }
+
+    use Status::{Aborted, Dead, Frozen, InProgress, Live, Unknown};
 
     #[test]
     fn hint_bits_come_first_then_pg_xact() {
-        let root: PathBuf = std::env::temp_dir().join(format!("leadline-xact-{}", std::process::id()));
-        std::fs::create_dir_all(root.join("pg_xact")).unwrap();
-        // Transactions 10, 11 and 12: committed, aborted, in progress.
-        let mut page = vec![0; 64];
-        page[2] = 0b0001 << 4 | 0b10 << 6;
-        std::fs::write(root.join("pg_xact/0000"), page).unwrap();
-        let (major, block_size, segment_blocks) = (16, 8192, 131_072);
-        let dir =
-            DataDir { root, major, block_size, segment_blocks, checksums: false, next_xid: 13, next_multi_offset: 0 };
-        let mut xacts = Xacts::new(&dir);
-        use Status::{Aborted, Dead, InProgress, Live};
+        let made = Made::new("hints", about(13, false));
+        made.file("pg_xact/0000", &log(&[(10, 1), (11, 2)])); // 12 had not ended
+        let mut xacts = Xacts::new(&made.0);
         let rows = [
             (10, 0, XMIN_COMMITTED, Live, true),
             (11, 0, XMIN_INVALID, Aborted, false),
@@ -214,12 +395,129 @@ mod tests {
             (10, 10, 0x0080, Live, true),
             (12, 0, 0, InProgress, true),
             (12, 10, 0, InProgress, false),
+            (40_000, 0, 0, InProgress, true), // begun since the checkpoint, as far as the files tell
+            (1 << 28, 0, 0, InProgress, true),
         ];
         for (t_xmin, t_xmax, t_infomask, status, may_be_visible) in rows {
             let header = TupleHeader { t_xmin, t_xmax, t_infomask, ..TupleHeader::default() };
             assert_eq!(xacts.status(&header), status, "{header:?}");
             assert_eq!(xacts.may_be_visible(&header), may_be_visible, "{header:?}");
         }
-        std::fs::remove_dir_all(&dir.root).unwrap();
+        assert!(xacts.reasons().is_empty());
+        // Nor does a server begin so many between two checkpoints: it is one that is long gone.
+        assert_eq!(made.status(13 + (1 << 28), 0, 0), (Unknown, vec!["pg_xact/0100 is missing".into()]));
+    }
+
+    #[test]
+    fn what_the_hint_bits_do_not_say_is_not_known_without_pg_xact() {
+        let rows = [
+            (10, 0, 0, Unknown),
+            (10, 11, XMAX_INVALID, Unknown),
+            (10, 11, XMIN_COMMITTED, Unknown),
+            (10, 11, XMIN_COMMITTED | XMAX_INVALID, Live),
+            (10, 11, XMIN_FROZEN | 0x0080, Frozen),
+            (10, 11, XMIN_COMMITTED | XMAX_COMMITTED, Dead),
+            (10, 11, XMAX_COMMITTED, Dead),
+            (10, 0, XMIN_INVALID, Aborted),
+            (2, 0, 0, Frozen),
+        ];
+        for is_final in [false, true] {
+            let made = Made::new(&format!("lost-{is_final}"), about(13, is_final));
+            for (content, why) in [
+                (None, "pg_xact/0000 is missing"),
+                (Some(vec![]), "pg_xact/0000 is too short"),
+                (Some(vec![0x40, 1]), "pg_xact/0000 is too short"),
+                (Some(vec![0; 8192]), "page 0 of pg_xact/0000 contains only zeros"),
+            ] {
+                if let Some(content) = content {
+                    made.file("pg_xact/0000", &content);
+                }
+                for (xmin, xmax, mask, status) in rows {
+                    let reasons = if status == Unknown { vec![why.to_owned()] } else { vec![] };
+                    assert_eq!(made.status(xmin, xmax, mask), (status, reasons), "{why} {xmin} {xmax} {mask:x}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_page_without_a_bit_is_lost_when_many_transactions_of_it_had_ended() {
+        let made = Made::new("wiped", about(32_768 + 300, true));
+        made.file("pg_xact/0000", &[log(&[]), vec![0; 8192]].concat());
+        assert_eq!(made.status(32_768 + 7, 0, 0).1, ["page 1 of pg_xact/0000 contains only zeros"]);
+        let few = Made::new("crashed", about(32_768 + 30, true));
+        few.file("pg_xact/0000", &[log(&[]), vec![0; 8192]].concat());
+        assert_eq!(few.status(32_768 + 7, 0, 0), (InProgress, vec![]));
+    }
+
+    #[test]
+    fn after_the_end_of_a_server_there_are_no_later_transactions() {
+        let made = Made::new("future", about(13, true));
+        made.file("pg_xact/0000", &log(&[(20, 1)]));
+        let later = "transactions later than the next one that pg_control names";
+        assert_eq!(made.status(14, 0, 0), (Unknown, vec![later.to_owned()]));
+        assert_eq!(made.status(20, 0, 0), (Live, vec![]));
+        assert_eq!(made.status(14, 0, XMIN_COMMITTED), (Live, vec![]));
+        assert_eq!(made.status(40_000, 0, 0).1, ["pg_xact/0000 is too short"]);
+        let xacts = Xacts::new(&made.0);
+        for (t_xmin, t_xmax, t_infomask, is_future) in [
+            (14, 0, XMIN_COMMITTED, true),
+            (12, 14, XMIN_COMMITTED, true),
+            (12, 14, XMAX_INVALID, false),
+            (14, 0, XMIN_FROZEN, false),
+            (12, 2, XMAX_IS_MULTI, false),
+            (12, 3, XMAX_IS_MULTI, true),
+        ] {
+            let header = TupleHeader { t_xmin, t_xmax, t_infomask, ..TupleHeader::default() };
+            assert_eq!(xacts.is_of_the_future(&header), is_future, "{header:?}");
+        }
+    }
+
+    /// Multixact 1 has members 1 and 2: 10 locked, and 10 updated or 11 did not. Multixact 2 has 3 and 4: both locked.
+    fn multixacts(made: &Made, updater: u32) {
+        made.file("pg_xact/0000", &log(&[(10, 1), (11, 2)]));
+        let words = |words: &[u32]| -> Vec<u8> {
+            let mut page: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+            page.resize(8192, 0);
+            page
+        };
+        made.file("pg_multixact/offsets/0000", &words(&[0, 1, 3, 5]));
+        made.file("pg_multixact/members/0000", &words(&[0x0105_0100, 0, 10, updater, 10, 0, 11]));
+    }
+
+    #[test]
+    fn a_multixact_deleted_when_its_updater_committed() {
+        const HEADER: u16 = XMIN_COMMITTED | XMAX_IS_MULTI;
+        let made = Made::new("multi", about(13, true));
+        multixacts(&made, 10);
+        assert_eq!(made.status(10, 1, HEADER), (Dead, vec![]));
+        assert_eq!(made.status(10, 2, HEADER), (Live, vec![]));
+        assert_eq!(made.status(10, 2, HEADER | 0x0080), (Live, vec![]));
+        assert_eq!(made.status(10, 9, HEADER).1, ["multixacts that do not exist according to pg_control"]);
+        multixacts(&made, 11);
+        assert_eq!(made.status(10, 1, HEADER), (Live, vec![]));
+        for (name, content, why) in [
+            ("members", None, "pg_multixact/members/0000 is missing"),
+            ("members", Some(vec![0; 8192]), "page 0 of pg_multixact/members/0000 contains only zeros"),
+            ("members", Some(vec![0; 9]), "pg_multixact/members/0000 is too short"),
+            ("members", Some(vec![9; 8192]), "members of multixacts with an impossible lock mode"),
+            ("offsets", None, "pg_multixact/offsets/0000 is missing"),
+            ("offsets", Some(vec![0; 8192]), "page 0 of pg_multixact/offsets/0000 contains only zeros"),
+            ("offsets", Some(vec![9; 8192]), "entries of pg_multixact/offsets that do not fit each other"),
+            ("offsets", Some([[0, 0, 0, 1], [0; 4]].concat()), "entries of pg_multixact/offsets that are zero"),
+        ] {
+            multixacts(&made, 10);
+            let path = format!("pg_multixact/{name}/0000");
+            match content {
+                Some(content) => made.file(&path, &content),
+                None => fs::remove_file(made.0.root.join(&path)).unwrap(),
+            }
+            assert_eq!(made.status(10, 1, HEADER), (Unknown, vec![why.to_owned()]));
+            assert_eq!(made.status(10, 1, HEADER | 0x0080), (Live, vec![]));
+        }
+        // Of a server that runs or crashed, a later one may be there that had not ended at the checkpoint.
+        let running = Made::new("later", about(13, false));
+        multixacts(&running, 10);
+        assert_eq!(running.status(10, 7, HEADER), (Live, vec![]));
     }
 }

@@ -43,8 +43,9 @@ def file_faults(data_dir: str) -> list[Fault]:
     Raises as RowScan does.
     """
 
-def relation_names(data_dir: str) -> dict[tuple[int, int, int], tuple[str, str]]:
+def relation_names(data_dir: str) -> tuple[dict[tuple[int, int, int], tuple[str, str]], list[tuple[str, str]]]:
     """Of the file of each relation in a data directory (tablespace, database, number): (database, schema.name).
 
-    The database of what all databases share is 0, without a name. Raises as RowScan does.
+    The database of what all databases share is 0, without a name. And the databases whose catalogs are lost, and why. Raises as
+    RowScan does.
     """

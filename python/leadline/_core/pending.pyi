@@ -10,7 +10,8 @@ class Pending(TypedDict):
     """What is in an old form in one relation.
 
     reasons: (rows, pages, bytes) of each reason that there is; any: of all of them, each row and page once. in_progress: of these rows,
-    those of transactions that had not ended. vanished: the file was gone when its turn came; absent: why there is no file to look at.
+    those of transactions that had not ended; unknown: those of which nothing tells whether they are visible, and unknown_why. missing:
+    which blocks no file has. vanished: the file was gone when its turn came; absent: why there is no file to look at.
     """
 
     database: str
@@ -23,11 +24,22 @@ class Pending(TypedDict):
     reasons: dict[str, tuple[int, int, int]]
     any: tuple[int, int, int]
     in_progress: int
+    unknown: int
+    unknown_why: list[str]
+    missing: list[str]
     unread_pages: int
     unread_rows: int
     gone_pages: int
     vanished: bool
     absent: str | None
+
+@type_check_only
+class PendingScan(TypedDict):
+    """relations: old or not. refused: databases whose catalogs cannot be read, and why. damage: what is wrong with the others, in lines."""
+
+    relations: list[Pending]
+    refused: list[tuple[str, str]]
+    damage: list[str]
 
 def pending_scan(
     path: str,
@@ -37,8 +49,8 @@ def pending_scan(
     progress: Callable[[int, int], None] | None = None,
     threads: int = 0,
     verify: bool = False,
-) -> list[Pending]:
-    """What is in an old form, relation by relation, old or not.
+) -> PendingScan:
+    """What is in an old form, relation by relation.
 
     path: a data directory, or the file of a relation. table: [database.][schema.]table, or its oid; so of database. oldest_running:
     a transaction before it that neither committed nor aborted was ended by a crash. progress: gets bytes done and all, may raise.

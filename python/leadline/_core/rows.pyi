@@ -29,7 +29,12 @@ class Loss(TypedDict):
 
 @type_check_only
 class RowsStatus(TypedDict):
-    """How far the file was read, and what could not be read so far. unreadable: the first losses; unreadable_left_out: how many more."""
+    """How far the file was read, and what could not be read so far. unreadable: the first losses; unreadable_left_out: how many more.
+
+    invalid_values: printed as bytes, or labels of enums that are lost. missing_blocks: in the middle; cut_off_blocks: at the end, by
+    the last count. unknown_rows: given, though nothing tells whether they are visible, and unknown_why. future_rows: given, of
+    transactions later than the next one. toast_checksums: pages that values were taken from. catalog_damage: one line each.
+    """
 
     block: int
     blocks: int
@@ -40,6 +45,14 @@ class RowsStatus(TypedDict):
     unread_rows: int
     unread_values: int
     vacuumed_values: int
+    invalid_values: int
+    missing_blocks: int
+    cut_off_blocks: int
+    unknown_rows: int
+    unknown_why: list[str]
+    future_rows: int
+    toast_checksums: int
+    catalog_damage: list[str]
     unreadable: list[Loss]
     unreadable_left_out: int
     unconverted_characters: int
@@ -55,6 +68,9 @@ class RowScan:
         """path: a data directory, then relation is [schema.]name; or the file of a relation. dead: rows not visible too."""
 
     def describe(self) -> RowsDescription: ...
+    def provenance(self) -> list[str]:
+        """Names of what stands before the columns in the rows that came last: a status from the first one that is not known."""
+
     def status(self) -> RowsStatus: ...
     def rows(self, about: int) -> list[list[str | None]] | None:
         """The next rows: provenance, then columns, as text; an empty list is not the end, None is."""

@@ -45,7 +45,8 @@ def pending(target: str, table: str | None, checkpoint: bool, as_json: bool) -> 
     or a pid. PATH is a data directory, or the file of one table or index. Only files
     are read: the server is asked where they are, and nothing is locked. Only rows that
     a snapshot may still see are counted. TOAST tables, catalogs and temporary tables are skipped.
-    Exit code 0: everything was scanned; 1: a file is missing or unusable; 2: error.
+    Exit code 0: everything was scanned; 1: something is missing or damaged, or the
+    status of rows is not known; 2: error.
     """
     from leadline.files import condition
     from leadline.files.alter import pending as work
@@ -57,12 +58,14 @@ def pending(target: str, table: str | None, checkpoint: bool, as_json: bool) -> 
 
         checkpoint_of(target)
     found = work.scan(where, table, progress=TerminalLine())
-    click.echo(to_json(work.rows(found)) if as_json else work.text(found))
+    click.echo(to_json(work.rows(found.relations)) if as_json else work.text(found))
     for remark in condition.remarks([where.path]):
         click.echo(condition.text(remark), err=True)
+    for warning in work.warnings(found):
+        click.echo(f"warning: {warning}", err=True)
     for note in work.notes(where, found):
         click.echo(f"note: {note}", err=True)
-    return OUTCOME_FINDINGS if not where.is_live and work.absent(found) else OUTCOME_FINE
+    return OUTCOME_FINE if where.is_live or found.is_whole else OUTCOME_FINDINGS
 
 
 def _size(_context: click.Context, _option: click.Parameter, value: str | None) -> int | None:

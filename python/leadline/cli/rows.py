@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from leadline.cli import SETTINGS, force
-from leadline.figures import unconverted
+from leadline.cli import OUTCOME_FINDINGS, OUTCOME_FINE, SETTINGS, force
 from leadline.output import print_json_list, to_json, to_table
 
 if TYPE_CHECKING:
-    from leadline._core.datadir import Condition
-    from leadline._core.rows import RowScan, RowsDescription, RowsStatus
+    from leadline._core.rows import RowScan
 
-UNLOGGED = {
-    True: "CHECKPOINT does not write it, so its file may be out of date while the server runs",
-    False: "the server was not shut down and will empty it when it starts",
-}
 BATCH = 2000  # rows that a table's columns are measured by
 
 
@@ -56,18 +50,19 @@ def command(
     limit: int | None,
     threads: int | None,
     as_json: bool,
-) -> None:
+) -> int:
     """Print the rows of a table, including dead ones, directly from files.
 
     No server is needed. PATH is a data directory of PostgreSQL 13 to 18 and REL is a
     table in it, [SCHEMA.]TABLE; or PATH is the file of the table. Columns are read from the
     catalog in the data directory. Values are printed as the server prints them. If the server is running, changes that are
     only in its memory cannot be seen: run CHECKPOINT to write them. With --dsn, the server is only asked where the table is.
+    Exit code 0: all of it was read; 1: something is missing or damaged, or the status of rows is not known; 2: error.
     """
     from leadline._core.rows import RowScan
     from leadline.book.recorder import current
     from leadline.errors import LeadlineError
-    from leadline.files import condition, unreadable
+    from leadline.files import condition, row_losses, unreadable
     from leadline.files.wal import threads_here
     from leadline.progress import TerminalLine
     from leadline.replacing import make_room
@@ -82,7 +77,7 @@ def command(
         path = place_in_server(dsn, str(path)).path
     scan = RowScan(str(path), relation=relation, database=database, dead=dead)
     about = scan.describe()
-    names = about["provenance"] + [name for name, _ in about["columns"]]
+    columns = [name for name, _ in about["columns"]]
     around = condition.of(str(path))
     if output:
         make_room(output, overwrite=force)
@@ -95,60 +90,53 @@ def command(
             line.share(done, blocks, f"{done} of {blocks} blocks")
 
         try:
-            count, as_text = scan.export(str(output), threads or threads_here(), progress)
+            exported, as_text = scan.export(str(output), threads or threads_here(), progress)
         finally:
             line.done()
         status = scan.status()
-        made: dict[str, Any] = {"relation": about["relation"], "rows": count, "file": str(output), "as_text": as_text}
+        made: dict[str, Any] = {"relation": about["relation"], "rows": exported, "file": str(output), "as_text": as_text}
         made |= {"virtual": about["virtual"], "unlogged": about["unlogged"], "encoding": about["encoding"]}
         made |= {**status, "notes": around["remarks"] if around else []}
         unreadable.write(beside, status["unreadable"])
         if as_text and not as_json:
             those = ", ".join(as_text)
             click.echo(f"note: written as text, because the Parquet type cannot hold all values (such as infinity): {those}", err=True)
-        current().summary(f"{count} rows of {about['relation']}")
-        click.echo(to_json(made) if as_json else f"{count} rows of {about['relation']} written to {output}")
+        current().summary(f"{exported} rows of {about['relation']}")
+        click.echo(to_json(made) if as_json else f"{exported} rows of {about['relation']} written to {output}")
         if status["unreadable"] and not as_json:
             click.echo(f"{beside} lists the data that could not be read")
     elif as_json:
-        found = (dict(zip(names, row)) for row in islice(_rows(scan), limit))
+        found = (_as_dict(names + columns, row, dead=dead) for names, rows in _batches(scan, limit) for row in rows)
         print_json_list(chain(found, unreadable.as_rows(scan)))
     else:
-        rows = islice(_rows(scan), limit)
-        while batch := list(islice(rows, BATCH)):
-            click.echo(to_table(names, batch))
-    _notes(about, scan.status(), around)
+        for names, rows in _batches(scan, limit):
+            click.echo(to_table(names + columns, rows))
+    status = scan.status()
+    for said in row_losses.lines(about, status, around):
+        click.echo(said, err=True)
+    return OUTCOME_FINE if row_losses.is_whole(status) else OUTCOME_FINDINGS
 
 
-def _rows(scan: RowScan) -> Iterator[list[str | None]]:
-    while (rows := scan.rows(BATCH)) is not None:
-        yield from rows
+def _batches(scan: RowScan, limit: int | None) -> Iterator[tuple[list[str], list[list[str | None]]]]:
+    """Some rows, and the names of what stands before their columns."""
+    names, waiting, left = scan.provenance(), list[list[str | None]](), limit
+    while left != 0 and (rows := scan.rows(BATCH)) is not None:
+        if waiting and scan.provenance() != names:
+            yield names, waiting
+            waiting = []
+        names = scan.provenance()
+        waiting += rows[:left]
+        left = None if left is None else max(left - len(rows), 0)
+        while len(waiting) >= BATCH:
+            yield names, waiting[:BATCH]
+            del waiting[:BATCH]
+    if waiting:
+        yield names, waiting
 
 
-def _notes(about: RowsDescription, status: RowsStatus, around: Condition | None) -> None:
-    from leadline.files import condition, unreadable
-
-    for remark in around["remarks"] if around else []:
-        click.echo(condition.text(remark), err=True)
-    if about["unknown"]:
-        click.echo(f"note: printed as hex, because the type is unknown: {', '.join(about['unknown'])}", err=True)
-    if (number := status["unconverted_characters"]) and about["encoding"]:
-        click.echo(f"warning: {unconverted(number, about['encoding'])}", err=True)
-    if about["virtual"]:
-        click.echo(f"note: omitted, because virtual generated columns are not stored: {', '.join(about['virtual'])}", err=True)
-    if about["unlogged"] and around and around["server"] != "stopped":
-        click.echo(f"note: this is an unlogged table: {UNLOGGED[around['server'] == 'running']}", err=True)
-    if gone := status["gone_blocks"]:
-        click.echo(f"warning: the file was truncated while it was being read: {gone} blocks are gone, so rows may be missing", err=True)
-    for what, count in (("pages", status["unread_pages"]), ("rows", status["unread_rows"]), ("values", status["unread_values"])):
-        if count:
-            more = "; run leadline page check for details" if what == "pages" else ""
-            click.echo(f"warning: {count} {what} could not be read{more}", err=True)
-    for line in unreadable.lines(status):
-        click.echo(line, err=True)
-    if count := status["vacuumed_values"]:
-        click.echo(f"note: {count} TOAST values of dead rows have already been removed by VACUUM", err=True)
-    if count := status["torn_pages"]:
-        click.echo(f"warning: {count} torn pages were skipped: the server was writing them each time they were read", err=True)
-    if count := status["wrong_checksums"]:
-        click.echo(f"warning: {count} pages have a wrong checksum; their rows are printed as stored", err=True)
+def _as_dict(names: list[str], row: list[str | None], *, dead: bool) -> dict[str, str | None]:
+    """A row whose status is known needs none, unless dead ones are among them."""
+    found = dict(zip(names, row))
+    if not dead and len(names) > 1 and names[1].lstrip("_") == "status" and row[1] != "unknown":
+        del found[names[1]]
+    return found

@@ -193,10 +193,13 @@ def _names(path: str, live: ServerFiles | None) -> dict[tuple[int, int, int], st
     if not (Path(path) / "global" / "pg_control").exists():
         return {}
     try:
-        return names_of(path)
+        names, lost = names_of(path)
     except LeadlineError as e:
         click.echo(f"note: relation names are not available: {e.message}{f': {e.detail}' if e.detail else ''}", err=True)
         return {}
+    for database, why in lost:
+        click.echo(f"note: relation names of database {database} are not available: {why}", err=True)
+    return names
 
 
 def _stats_text(by: str, rows: list[StatsRow], every: list[StatsRow]) -> str:

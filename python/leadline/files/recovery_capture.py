@@ -39,7 +39,9 @@ def captured(data_dir: str, out: Path, options: dict[str, Any], recover: Callabl
             target.version, target.version_num = str(report["major"]), report["major"] * 10_000
             target.detail = {name: value for name, value in report.items() if name not in ("kinds", "relations", "threads", "seconds")}
             try:
-                names = names_of(data_dir)
+                names, lost = names_of(data_dir)
+                for database, why in lost:
+                    manifest.note(f"names of relations of database {database} are not known: {why}")
             except LeadlineError as e:
                 manifest.note(f"names of relations are not known: {e}")
         for table, rows in zip(TABLES, _rows(report, names), strict=True):

@@ -117,11 +117,12 @@ def parse_relation(text: str | None) -> tuple[int | None, int | None, int | None
     return numbers[0], numbers[1], numbers[2]
 
 
-def names_of(data_dir: str) -> dict[tuple[int, int, int], str]:
-    """Names of the relations of all databases by tablespace, database and file number; with the database's where there are several."""
-    found = relation_names(data_dir)
+def names_of(data_dir: str) -> tuple[dict[tuple[int, int, int], str], list[tuple[str, str]]]:
+    """Names of the relations of all databases by tablespace, database and file number; with the database's where there are several.
+    And the databases whose catalogs are lost, and why."""
+    found, lost = relation_names(data_dir)
     several = len({database for database, _ in found.values() if database} - TEMPLATES) > 1
-    return {key: f"{database}.{name}" if several and database else name for key, (database, name) in found.items()}
+    return {key: f"{database}.{name}" if several and database else name for key, (database, name) in found.items()}, lost
 
 
 def threads_here() -> int:

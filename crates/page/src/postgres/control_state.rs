@@ -59,7 +59,13 @@ pub struct ControlState {
     pub timeline: u32,
     /// As of the last checkpoint; the lower half.
     pub next_xid: u32,
+    pub next_multi: u32,
     pub next_multi_offset: u32,
+    /// Older ones are in no row that asks for them.
+    pub oldest_xid: u32,
+    pub oldest_multi: u32,
+    /// Earlier ones had ended at the checkpoint; 0 when it does not say.
+    pub oldest_active_xid: u32,
     /// How far the log must be replayed before the files fit each other; 0 of a primary.
     pub min_recovery_point: Lsn,
     /// Bytes of a page of the log.
@@ -103,7 +109,11 @@ impl ControlState {
             redo: lsn("redo")?,
             timeline: lower("ThisTimeLineID")?,
             next_xid: lower("nextXid")?,
+            next_multi: lower("nextMulti")?,
             next_multi_offset: lower("nextMultiOffset")?,
+            oldest_xid: lower("oldestXid")?,
+            oldest_multi: lower("oldestMulti")?,
+            oldest_active_xid: lower("oldestActiveXid")?,
             min_recovery_point: lsn("minRecoveryPoint")?,
             xlog_blcksz: log_block_size(lower("xlog_blcksz")?),
             backup_start_point: lsn("backupStartPoint")?,

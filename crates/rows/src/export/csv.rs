@@ -3,8 +3,9 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use super::in_order::{in_order, Maker, Outlet, Plan};
-use super::{ctid, provenance, writing, Exported, GoOn, Job, Written};
+use super::in_order::{in_order, Maker, Outlet};
+use super::{writing, Exported, GoOn, Job, Written};
+use crate::beside::{ctid, Fact};
 use crate::cell::{Place, Value};
 use crate::decode::RowSink;
 use crate::relation::Relation;
@@ -22,7 +23,8 @@ pub(super) fn write(job: &Job<'_>, go_on: GoOn<'_>) -> Written {
     let mut file = job.create()?;
     let scan = job.scan;
     let mut names = Vec::new();
-    for name in provenance(scan.dead).iter().map(|c| c.0).chain(scan.columns().iter().map(|c| c.name.as_str())) {
+    let beside = job.beside.names(scan.columns());
+    for name in beside.iter().chain(scan.columns().iter().map(|c| &c.name)) {
         field(name.as_bytes(), &mut names);
     }
     end_line(&mut names);
@@ -30,10 +32,10 @@ pub(super) fn write(job: &Job<'_>, go_on: GoOn<'_>) -> Written {
     let relation = &scan.relation;
     let printers: Vec<Printer> = relation.columns.iter().map(|c| relation.types.printer(c.oid)).collect();
     let make = |outlet| {
-        let (relation, printers, dead) = (Arc::clone(relation), printers.clone(), scan.dead);
-        Ok(Csv { relation, printers, dead, lines: Lines::new(), value: Text::new(), outlet })
+        let (relation, printers, facts) = (Arc::clone(relation), printers.clone(), job.beside.facts());
+        Ok(Csv { relation, printers, facts, lines: Lines::new(), value: Text::new(), outlet })
     };
-    let plan = Plan { relation, dead: scan.dead, range: BLOCKS, threads: job.threads };
+    let plan = job.plan(BLOCKS);
     let mut rows = 0;
     let unread = in_order(&plan, make, |lines: Option<Lines>, block| {
         if let Some(lines) = lines {
@@ -64,7 +66,7 @@ impl Lines {
 struct Csv {
     relation: Arc<Relation>,
     printers: Vec<Printer>,
-    dead: bool,
+    facts: &'static [Fact],
     lines: Lines,
     /// A value, as it is before it is quoted.
     value: Text,
@@ -74,17 +76,27 @@ struct Csv {
 impl RowSink for Csv {
     fn begin(&mut self, place: &Place) {
         let out = &mut self.lines.text;
-        self.value.clear();
-        ctid(place, &mut self.value);
-        field(self.value.as_bytes(), out);
-        if self.dead {
-            field(self.relation.heap.file_of(place.block).to_string_lossy().as_bytes(), out);
-            for number in [place.block, place.lp.into(), place.xmin, place.xmax] {
-                self.value.clear();
-                let _ = unsigned(number.into(), 1, &mut self.value);
-                field(self.value.as_bytes(), out);
-            }
-            field(place.status.as_str().as_bytes(), out);
+        for fact in self.facts {
+            self.value.clear();
+            let _ = match fact {
+                Fact::Ctid => {
+                    ctid(place, &mut self.value);
+                    Some(())
+                }
+                Fact::File => {
+                    self.value.push_str(&self.relation.heap.file_of(place.block).to_string_lossy());
+                    Some(())
+                }
+                Fact::Block => unsigned(place.block.into(), 1, &mut self.value),
+                Fact::Lp => unsigned(place.lp.into(), 1, &mut self.value),
+                Fact::Xmin => unsigned(place.xmin.into(), 1, &mut self.value),
+                Fact::Xmax => unsigned(place.xmax.into(), 1, &mut self.value),
+                Fact::Status => {
+                    self.value.push_str(place.status.as_str());
+                    Some(())
+                }
+            };
+            field(self.value.as_bytes(), out);
         }
     }
 

@@ -3,6 +3,7 @@
 //! Ranges of blocks are dealt out like cards, so that the one who takes knows whose turn it is; a thread that is ahead waits.
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{sync_channel, SyncSender};
 use std::sync::Arc;
 
@@ -43,6 +44,8 @@ pub(super) struct Plan<'r> {
     /// Blocks of a range.
     pub range: u32,
     pub threads: usize,
+    /// Set when there is a row whose status is not known; then the rest is not looked at.
+    pub needs_status: Option<&'r AtomicBool>,
 }
 
 /// `make` makes a maker for each thread; `take` gets what they make and how many blocks are done by then.
@@ -65,7 +68,7 @@ pub(super) fn in_order<M: Maker>(
             workers.push(scope.spawn(move || {
                 let mut decoder = Decoder::new(plan.relation, plan.dead);
                 let mine = (first as u32..ranges).step_by(threads).map(range);
-                if let Err(e) = work(&mut decoder, mine, &sender, make) {
+                if let Err(e) = work(&mut decoder, mine, &sender, make, plan.needs_status) {
                     let _ = sender.send(Message::Failed(e)); // nobody asks any more
                 }
                 decoder.unread()
@@ -95,10 +98,15 @@ fn work<M: Maker>(
     ranges: impl Iterator<Item = Range<u32>>,
     sender: &SyncSender<Message<M::Made>>,
     make: &impl Fn(Outlet<M::Made>) -> Result<M>,
+    needs_status: Option<&AtomicBool>,
 ) -> Result<()> {
     let mut maker = make(Outlet(sender.clone()))?;
     for range in ranges {
         decoder.blocks(range, &mut maker)?;
+        if let Some(needs) = needs_status.filter(|_| decoder.has_unknown()) {
+            needs.store(true, Relaxed);
+            return Err(Error::new(Kind::Usage, "the export was canceled"));
+        }
         if let Some(made) = maker.finish()? {
             Outlet(sender.clone()).put(made)?;
         }

@@ -18,55 +18,32 @@ mod tids;
 use std::fs::File;
 use std::io::Seek;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
-use crate::cell::Place;
+use crate::beside::{ctid, Beside, Fact};
 use crate::decode::Unread;
 use crate::scan::{Row, RowScan};
-use crate::value::number::unsigned;
 use crate::value::Text;
+use in_order::Plan;
 use leadline_errors::{Error, Kind, Result};
 
-/// The columns beside those of the relation, and their types as oids of PostgreSQL.
-pub fn provenance(dead: bool) -> &'static [(&'static str, u32)] {
-    const ALL: [(&str, u32); 7] =
-        [("ctid", 27), ("file", 25), ("block", 26), ("lp", 23), ("xmin", 26), ("xmax", 26), ("status", 25)];
-    if dead {
-        &ALL
-    } else {
-        &ALL[..1]
-    }
-}
-
-/// The values of those columns, as text.
-pub fn provenance_values(scan: &RowScan, row: &Row, dead: bool) -> Vec<String> {
+/// The values of the columns beside those of the relation, as text.
+pub fn provenance_values(scan: &RowScan, row: &Row) -> Vec<String> {
     let p = row.place;
-    let mut text = Text::new();
-    ctid(&p, &mut text);
-    let mut values = vec![text.into_string()];
-    if dead {
-        values.push(scan.file_of(p.block).display().to_string());
-        values.extend([p.block, p.lp.into(), p.xmin, p.xmax].map(|n| n.to_string()));
-        values.push(p.status.as_str().into());
-    }
-    values
-}
-
-/// As a value of type tid.
-fn ctid(place: &Place, out: &mut Text) {
-    tid_start(place, out);
-    tid_end(place, out);
-}
-
-/// What the rows of a page have in common.
-fn tid_start(place: &Place, out: &mut Text) {
-    out.push_str("(");
-    let _ = unsigned(place.block.into(), 1, out);
-    out.push_str(",");
-}
-
-fn tid_end(place: &Place, out: &mut Text) {
-    let _ = unsigned(place.lp.into(), 1, out);
-    out.push_str(")");
+    let value = |fact: &Fact| match fact {
+        Fact::Ctid => {
+            let mut text = Text::new();
+            ctid(&p, &mut text);
+            text.into_string()
+        }
+        Fact::File => scan.file_of(p.block).display().to_string(),
+        Fact::Block => p.block.to_string(),
+        Fact::Lp => p.lp.to_string(),
+        Fact::Xmin => p.xmin.to_string(),
+        Fact::Xmax => p.xmax.to_string(),
+        Fact::Status => p.status.as_str().into(),
+    };
+    scan.beside.facts().iter().map(value).collect()
 }
 
 /// What was written.
@@ -95,8 +72,18 @@ pub fn export(scan: &mut RowScan, out: &Path, threads: usize, go_on: GoOn<'_>) -
     partial.push(".partial");
     let partial = Path::new(&partial);
     let file = part::take(partial)?;
-    let job = Job { scan, file: &file, out: partial, threads: threads.max(1) };
-    let written = if kind == "csv" { csv::write(&job, go_on) } else { parquet::write(&job, go_on) };
+    let mut beside = scan.beside;
+    let written = loop {
+        scan.relation.types.forget_faults();
+        let job = Job { scan, beside, file: &file, out: partial, threads: threads.max(1), needs_status: false.into() };
+        let written = if kind == "csv" { csv::write(&job, go_on) } else { parquet::write(&job, go_on) };
+        // The columns of a file are said before its first row: it is begun again.
+        if !job.needs_status.into_inner() {
+            break written;
+        }
+        beside = beside.for_status(true);
+    };
+    scan.beside = beside;
     let written = written.and_then(|(exported, unread)| {
         std::fs::rename(partial, out).map_err(|e| writing(out, &e))?;
         scan.unread = unread.and_end_of(&scan.relation.heap);
@@ -112,6 +99,9 @@ pub fn export(scan: &mut RowScan, out: &Path, threads: usize, go_on: GoOn<'_>) -
 /// What is exported, where to, and with how many threads.
 struct Job<'s> {
     scan: &'s RowScan,
+    beside: Beside,
+    /// There is a row whose status is not known, and no column for it: what was written is not to be used.
+    needs_status: AtomicBool,
     file: &'s File,
     out: &'s Path,
     threads: usize,
@@ -120,6 +110,12 @@ struct Job<'s> {
 type Written = Result<(Exported, Unread)>;
 
 impl Job<'_> {
+    /// `range`: blocks that a thread takes at a time.
+    fn plan(&self, range: u32) -> Plan<'_> {
+        let needs_status = (self.beside == Beside::Place).then_some(&self.needs_status);
+        Plan { relation: &self.scan.relation, dead: self.scan.dead, range, threads: self.threads, needs_status }
+    }
+
     /// The file that rows are written into, with nothing in it.
     fn create(&self) -> Result<File> {
         let empty = || {

@@ -14,9 +14,10 @@ use parquet::schema::types::SchemaDescPtr;
 
 use super::chunk::{self, Chunk, Scratch};
 use super::columns::Kind;
-use super::in_order::{in_order, Maker, Outlet, Plan};
+use super::in_order::{in_order, Maker, Outlet};
 use super::packed::Spare;
-use super::{provenance, writing, Exported, GoOn, Job, Written};
+use super::{writing, Exported, GoOn, Job, Written};
+use crate::beside::Fact;
 use crate::cell::{Place, Value};
 use crate::cells::Rows;
 use crate::decode::{RowSink, Sink, Unread};
@@ -57,26 +58,27 @@ fn range(job: &Job<'_>) -> u32 {
 fn attempt(job: &Job<'_>, kinds: &[Kind], go_on: GoOn<'_>) -> Result<(BTreeSet<usize>, (u64, Unread))> {
     let relation = &job.scan.relation;
     // What an attempt before this one counted, of the same values.
-    relation.types.encoding.iter().for_each(|encoding| encoding.forget_unconverted());
+    relation.types.forget_faults();
     let failed = |e: ParquetError| failed(&e, job.out);
-    let extra = provenance(job.scan.dead);
-    let fields = extra.iter().map(|c| Kind::of_extra(c.1).field(c.0));
+    let facts = job.beside.facts();
+    let extra = || facts.iter().map(|fact| Kind::of_extra(fact.oid()));
+    let fields = job.beside.names(&relation.columns);
+    let fields = extra().zip(&fields).map(|(kind, name)| kind.field(name));
     let fields: Vec<_> =
         fields.chain(relation.columns.iter().zip(kinds).map(|(c, kind)| kind.field(&c.name))).collect();
-    let all: Vec<Kind> = extra.iter().map(|c| Kind::of_extra(c.1)).chain(kinds.iter().copied()).collect();
+    let all: Vec<Kind> = extra().chain(kinds.iter().copied()).collect();
     let schema = Arc::new(ArrowSchemaConverter::new().convert(&Schema::new(fields)).map_err(failed)?);
     let spares: Vec<Spare> = all.iter().map(|_| Spare::default()).collect();
     let mut file = Output::begin(job, &schema, &spares)?;
     let make = |outlet| {
         let printers = relation.columns.iter().map(|c| Some(relation.types.printer(c.oid)));
-        let printers = extra.iter().map(|_| None).chain(printers);
+        let printers = facts.iter().map(|_| None).chain(printers);
         let chunk =
             |((i, kind), printer): ((usize, &Kind), _)| Chunk::new(*kind, printer, schema.column(i), spares[i].clone());
         Ok(Groups {
             relation: Arc::clone(relation),
-            dead: job.scan.dead,
+            facts,
             out: job.out,
-            extra: extra.len(),
             columns: all.iter().enumerate().zip(printers).map(chunk).collect(),
             scratch: Scratch::default(),
             rows: 0,
@@ -84,7 +86,7 @@ fn attempt(job: &Job<'_>, kinds: &[Kind], go_on: GoOn<'_>) -> Result<(BTreeSet<u
             outlet,
         })
     };
-    let plan = Plan { relation, dead: job.scan.dead, range: range(job), threads: job.threads };
+    let plan = job.plan(range(job));
     let mut unfit = BTreeSet::new();
     let mut rows = 0;
     let unread = in_order(&plan, make, |made, block| {
@@ -193,10 +195,9 @@ enum Made {
 /// Makes row groups.
 struct Groups<'p> {
     relation: Arc<Relation>,
-    dead: bool,
+    /// What the columns before those of the relation hold.
+    facts: &'static [Fact],
     out: &'p Path,
-    /// Columns before those of the relation.
-    extra: usize,
     columns: Vec<Chunk>,
     scratch: Scratch,
     /// Rows of the group that is being made.
@@ -208,23 +209,24 @@ struct Groups<'p> {
 
 impl Groups<'_> {
     fn place(&mut self, place: &Place) {
-        self.columns[0].tid(place);
-        if self.dead {
-            let file = self.relation.heap.file_of(place.block);
-            self.columns[1].text(file.to_string_lossy().as_bytes());
-            // What has no sign is stored with the same bits.
-            let unsigned = |number: u32| i64::from(number as i32);
-            self.columns[2].int(unsigned(place.block));
-            self.columns[3].int(place.lp.into());
-            self.columns[4].int(unsigned(place.xmin));
-            self.columns[5].int(unsigned(place.xmax));
-            self.columns[6].text(place.status.as_str().as_bytes());
+        // What has no sign is stored with the same bits.
+        let unsigned = |number: u32| i64::from(number as i32);
+        for (fact, column) in self.facts.iter().zip(&mut self.columns) {
+            match fact {
+                Fact::Ctid => column.tid(place),
+                Fact::File => column.text(self.relation.heap.file_of(place.block).to_string_lossy().as_bytes()),
+                Fact::Block => column.int(unsigned(place.block)),
+                Fact::Lp => column.int(place.lp.into()),
+                Fact::Xmin => column.int(unsigned(place.xmin)),
+                Fact::Xmax => column.int(unsigned(place.xmax)),
+                Fact::Status => column.text(place.status.as_str().as_bytes()),
+            }
         }
     }
 
     fn close(&mut self) -> Result<Option<Made>> {
         let unfit: BTreeSet<usize> =
-            self.columns.iter().enumerate().filter(|(_, c)| c.unfit).map(|(i, _)| i - self.extra).collect();
+            self.columns.iter().enumerate().filter(|(_, c)| c.unfit).map(|(i, _)| i - self.facts.len()).collect();
         if !unfit.is_empty() {
             return Ok(Some(Made::Unfit(unfit)));
         }
@@ -249,7 +251,7 @@ impl Sink for Groups<'_> {
             }
             let relation = &self.relation;
             let (types, scratch) = (&relation.types, &mut self.scratch);
-            for (i, column) in self.columns[self.extra..].iter_mut().enumerate() {
+            for (i, column) in self.columns[self.facts.len()..].iter_mut().enumerate() {
                 column.add(types, rows.column(i, range.clone()))?;
             }
             for column in &mut self.columns {
@@ -278,7 +280,7 @@ impl Maker for Groups<'_> {
 /// The columns of the whole relation with values that do not fit.
 fn find_unfit(job: &Job<'_>, kinds: &[Kind], go_on: GoOn<'_>) -> Result<BTreeSet<usize>> {
     let relation = &job.scan.relation;
-    let plan = Plan { relation, dead: job.scan.dead, range: range(job), threads: job.threads };
+    let plan = job.plan(range(job));
     let mut all = BTreeSet::new();
     let make = |_| Ok(Fits { kinds: kinds.to_vec(), unfit: BTreeSet::new() });
     in_order(&plan, make, |found: Option<BTreeSet<usize>>, block| {

@@ -2,7 +2,7 @@
 
 use leadline_parquet::{put_delta, Buffer};
 
-use super::{tid_end, tid_start};
+use crate::beside::{tid_end, tid_start};
 use crate::cell::Place;
 use crate::value::Text;
 

@@ -19,6 +19,7 @@ mod xml;
 
 use std::collections::HashMap;
 use std::fmt::Write;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 
 use crate::encoding::Encoding;
@@ -41,6 +42,8 @@ pub struct Types {
     pub by_oid: HashMap<u32, Type>,
     /// That of its texts, where it is not UTF-8.
     pub encoding: Option<Arc<Encoding>>,
+    /// Values printed that are none of their type, and labels of enums that the catalog has not.
+    pub invalid: AtomicU64,
 }
 
 /// What has to be known of a type to read its values.
@@ -100,6 +103,12 @@ impl Types {
         known
     }
 
+    /// Counts what could not be printed from zero again.
+    pub(crate) fn forget_faults(&self) {
+        self.invalid.store(0, Relaxed);
+        self.encoding.iter().for_each(|encoding| encoding.forget_unconverted());
+    }
+
     /// The type that a domain is made of, in the end.
     pub fn base(&self, mut oid: u32) -> u32 {
         for _ in 0..DEEPEST {
@@ -116,9 +125,10 @@ impl Types {
         let base = self.base(oid);
         let is_scalar = self.by_oid.get(&base).is_some_and(|t| t.kind == Kind::Scalar);
         let scalar = scalar(base).filter(|_| is_scalar);
+        let is_known = self.is_known(oid);
         match self.encoding {
-            None => Printer { oid, scalar, converted: None },
-            Some(_) => Printer { oid, scalar: None, converted: scalar },
+            None => Printer { oid, is_known, scalar, converted: None },
+            Some(_) => Printer { oid, is_known, scalar: None, converted: scalar },
         }
     }
 
@@ -133,6 +143,7 @@ impl Types {
         if printed.is_none() {
             out.truncate(before);
             hex(bytes, out);
+            self.invalid.fetch_add(printer.is_known.into(), Relaxed);
         }
     }
 
@@ -161,7 +172,13 @@ impl Types {
         match &self.by_oid.get(&oid)?.kind {
             Kind::Scalar => scalar(oid)?(bytes, out)?,
             Kind::Domain(of) => self.write(*of, bytes, out, depth + 1)?,
-            Kind::Enum(labels) => out.push_name(labels.get(&number::u32(bytes)?)?),
+            Kind::Enum(labels) => match (labels.get(&number::u32(bytes)?), number::u32(bytes)?) {
+                (Some(label), _) => out.push_name(label),
+                (None, label) => {
+                    self.invalid.fetch_add(1, Relaxed);
+                    write!(out, "<enum label {label} is missing>").ok()?;
+                }
+            },
             Kind::Acl(roles) => acl::aclitem(bytes, roles, out)?,
             Kind::Array(_) | Kind::AnyArray => nested::array(self, bytes, out, depth + 1)?,
             Kind::Composite(fields) => nested::composite(self, fields, bytes, out, depth + 1)?,
@@ -184,6 +201,8 @@ type Print = fn(&[u8], &mut Text) -> Option<()>;
 #[derive(Debug, Clone, Copy)]
 pub struct Printer {
     oid: u32,
+    /// Whether what is no value of the type is told from what is of a type not known.
+    is_known: bool,
     scalar: Option<Print>,
     /// The same in a database of another encoding than UTF-8, which then has no `scalar`.
     converted: Option<Print>,
@@ -343,7 +362,7 @@ mod tests {
 
     fn types(all: &[(u32, Kind)]) -> Types {
         let one = |(oid, kind): &(u32, Kind)| (*oid, Type { name: String::new(), storage: TEXT, kind: kind.clone() });
-        Types { by_oid: all.iter().map(one).collect(), encoding: None }
+        Types { by_oid: all.iter().map(one).collect(), ..Types::default() }
     }
 
     #[test]

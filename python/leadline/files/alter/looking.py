@@ -66,7 +66,7 @@ class Looker:
             if e.kind != "not_found" and (is_last or e.kind != "invalid"):
                 raise
             return {}, False
-        found = {r["oid"]: r for r in scanned if files.get(r["oid"]) and not r["vanished"] and not r["absent"]}
+        found = {r["oid"]: r for r in scanned.relations if files.get(r["oid"]) and not r["vanished"] and not r["absent"]}
         return found, len(found) == sum(map(bool, files.values())) and self._file_numbers(list(files)) == files
 
     def _files(self, tables: list[Table]) -> dict[int, int | None]:
@@ -96,6 +96,8 @@ def _doubts(found: Pending, why_old: str | None, is_settled: bool) -> list[str]:
     unread_of = (("pages", found["unread_pages"]), ("rows", found["unread_rows"]))
     if unread := [f"{number} {what}" for what, number in unread_of if number]:
         doubts.append(f"{' and '.join(unread)} could not be decoded and are not counted: run leadline page check")
+    if found["unknown"]:
+        doubts.append(f"whether {found['unknown']} rows are visible is not known: {'; '.join(found['unknown_why'])}")
     if why_old is not None:
         doubts.append(f"CHECKPOINT was refused ({why_old}): the figures are those of the last checkpoint")
     elif not is_settled:

@@ -30,6 +30,20 @@ WORDS = {
 }
 
 
+class Scanned(NamedTuple):
+    """What was found. refused: databases that cannot be read, and why; damage: of the catalogs of the others."""
+
+    relations: list[Pending]
+    refused: list[tuple[str, str]]
+    damage: list[str]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all that there is was looked at, and all of it is certain."""
+        odd = any(r["absent"] or r["missing"] or r["unknown"] for r in self.relations)
+        return not (odd or self.refused or self.damage)
+
+
 class Place(NamedTuple):
     """Files to read. database: the oid of the only one to look at. is_live: a server may write them."""
 
@@ -67,7 +81,7 @@ def scan(
     oldest_running: int | None = None,
     verify: bool = False,
     progress: TerminalLine | None = None,
-) -> list[Pending]:
+) -> Scanned:
     """What `pending_scan` finds in each relation; with a bar. verify: pages torn by a write are found out by their checksums."""
 
     def show(done: int, total: int) -> None:
@@ -75,7 +89,7 @@ def scan(
             progress.share(done, total, f"{done >> 20:,} of {total >> 20:,} MB")
 
     try:
-        return pending_scan(where.path, table, where.database, oldest_running, show, verify=verify)
+        return Scanned(**pending_scan(where.path, table, where.database, oldest_running, show, verify=verify))
     finally:
         if progress:
             progress.done()
@@ -91,9 +105,20 @@ def rows(found: Sequence[Pending]) -> list[dict[str, Any]]:
     return listed
 
 
-def notes(where: Place, found: Sequence[Pending]) -> list[str]:
+def warnings(scanned: Scanned) -> list[str]:
+    """What is lost, so that the figures are not all there is."""
+    said = [f"database {name} cannot be read: {why}" for name, why in scanned.refused]
+    said += [f"the catalog is damaged: {line}" for line in scanned.damage]
+    said += [f"{relation['relation']}: {line}" for relation in scanned.relations for line in relation["missing"]]
+    if unknown := sum(r["unknown"] for r in scanned.relations):
+        why = sorted({line for r in scanned.relations for line in r["unknown_why"]})
+        said.append(f"whether {count(unknown, 'row')} of these {'is' if unknown == 1 else 'are'} visible is not known: {'; '.join(why)}")
+    return said
+
+
+def notes(where: Place, scanned: Scanned) -> list[str]:
     """What the reader of the figures has to know."""
-    said = []
+    said, found = [], scanned.relations
     in_progress = sum(r["in_progress"] for r in found)
     unread_pages, unread_rows = sum(r["unread_pages"] for r in found), sum(r["unread_rows"] for r in found)
     gone_pages, vanished = sum(r["gone_pages"] for r in found), sum(r["vanished"] for r in found)
@@ -119,10 +144,11 @@ def absent(found: Sequence[Pending]) -> list[Pending]:
     return [relation for relation in found if relation["absent"]]
 
 
-def text(found: Sequence[Pending]) -> str:
+def text(scanned: Scanned) -> str:
     """A table for people: each reason, and each row once where a relation has several."""
     from leadline.output import to_table
 
+    found = scanned.relations
     listed = rows(found)
     tables = sum(r["is_table"] for r in found)
     pages, indexes = sum(r["pages"] for r in found), len(found) - tables

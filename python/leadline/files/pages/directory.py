@@ -27,6 +27,7 @@ WORDS = {
     "odd": "the file of {relation} is not a regular file: {found}",
     "short": "{relation} has {found}, expected {wanted}",
     "orphan": "{found}",
+    "xact": "{wanted} cannot be read: {found}",
     "catalog": "the files of database {relation} cannot be compared with its catalog: {found}",
 }
 
