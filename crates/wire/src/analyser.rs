@@ -85,6 +85,8 @@ pub struct Analyser {
     options: Options,
     connections: HashMap<(End, End), Connection>,
     copies: Copies,
+    /// Ends of connections whose addresses are translated on this host, and the number of the connection that is followed instead.
+    twins: HashMap<(End, End), i64>,
     /// Connections by the port of an end that may be the server.
     ports_seen: HashMap<u16, u32>,
     /// Ends that are servers.
@@ -120,6 +122,7 @@ impl Analyser {
             options: Options { interval_ns: options.interval_ns.max(1), ..options },
             connections: HashMap::new(),
             copies: Copies::default(),
+            twins: HashMap::new(),
             ports_seen: HashMap::new(),
             servers: HashSet::new(),
             interval: None,
@@ -224,6 +227,16 @@ impl Analyser {
 
     /// Whether the packet was seen before, at another place of its way. It is counted then, and no more.
     fn is_copy(&mut self, ts: i64, s: &Segment<'_>, key: &(End, End)) -> bool {
+        // Of a twin also the first sight: an answer comes under the server's address, and then under the one that the client knows.
+        if !self.twins.is_empty() {
+            if s.flags & (flag::SYN | flag::ACK) == flag::SYN {
+                self.twins.remove(key);
+            } else if self.twins.contains_key(key) {
+                self.counts.copies += 1;
+                self.counts.translated += 1;
+                return true;
+            }
+        }
         let connection = self.connections.get_mut(key);
         let side = connection.as_ref().map(|c| if c.client == s.from { Side::Client } else { Side::Server });
         let before = match (&connection, side) {
@@ -235,9 +248,18 @@ impl Analyser {
             (is, ..) => is,
         };
         self.counts.copies += u64::from(is != Is::New);
-        self.counts.translated += u64::from(is == Is::Translated);
-        if let (Is::Copy, Some(connection), Some(side)) = (is, connection, side) {
-            connection.copied(side);
+        match (is, connection, side) {
+            (Is::Copy, Some(connection), Some(side)) => connection.copied(side),
+            (Is::Translated(first), ..) => {
+                self.counts.translated += 1;
+                if let Some(own) = self.connections.remove(key) {
+                    self.end_connection(own); // its packets are those of the other from now on
+                }
+                if self.twins.len() < MOST_CONNECTIONS {
+                    self.twins.insert(*key, first);
+                }
+            }
+            _ => {}
         }
         is != Is::New
     }
@@ -294,6 +316,10 @@ impl Analyser {
             return;
         }
         self.swept = ts;
+        if !self.twins.is_empty() {
+            let followed: HashSet<i64> = self.connections.values().map(|c| c.id).collect();
+            self.twins.retain(|_, first| followed.contains(first));
+        }
         self.take_out(|c| {
             let idle = ts - c.to;
             (c.is_closed() && idle > KEEP_CLOSED_NS) || (c.end_name() == "no answer" && idle > KEEP_UNANSWERED_NS)

@@ -34,8 +34,8 @@ pub enum Is {
     New,
     /// A copy within its connection.
     Copy,
-    /// A copy with other addresses or ports.
-    Translated,
+    /// A copy with other addresses or ports, of the connection with this number.
+    Translated(i64),
 }
 
 #[derive(Clone, Copy)]
@@ -92,7 +92,7 @@ impl Copies {
         if let Some(first) = self.seen.get(&print) {
             if is_copy(first, ts, s, known) {
                 let same = first.known.connection == known.connection && known.connection != 0;
-                return if same { Is::Copy } else { Is::Translated };
+                return if same { Is::Copy } else { Is::Translated(first.known.connection) };
             }
         }
         if self.order.len() == MOST {
@@ -169,5 +169,8 @@ fn is_copy(first: &Seen, ts: i64, s: &Segment<'_>, known: Known) -> bool {
             || age <= UNNUMBERED_NS && (elsewhere || first.known.others == known.others);
     }
     // Under other addresses the time stamps have to say it too.
-    s.stamps.is_some() && age <= NUMBERED_NS && (is_numbered || elsewhere && age <= UNNUMBERED_NS)
+    first.known.connection != 0
+        && s.stamps.is_some()
+        && age <= NUMBERED_NS
+        && (is_numbered || elsewhere && age <= UNNUMBERED_NS)
 }

@@ -154,20 +154,57 @@ fn a_segment_that_is_cut_or_joined_on_its_way_is_a_copy() {
     assert_eq!(seen.counts(), (4, 1));
 }
 
-/// A service address that is translated into that of the server: both are seen on the host that does it.
+/// A service address that is translated into that of the server: both are seen on the host that does it. An answer is seen under the
+/// server's address first.
 #[test]
 fn a_connection_under_a_translated_address_is_followed_once() {
+    for from_start in [true, false] {
+        for numbers in [true, false] {
+            let mut seen = Seen::new(numbers, true);
+            seen.file = File::pcapng(1);
+            seen.file.interface();
+            let mut each = |ts: i64, from_client: bool, id: u16, seq: u32, flags: u8, data: &[u8]| {
+                let mut servers = [(0, (9, 6432)), (1, SERVER)];
+                if !from_client {
+                    servers.reverse();
+                }
+                for (n, (place, server)) in servers.into_iter().enumerate() {
+                    seen.server = server;
+                    seen.at(place, ts + 20_000 * n as i64, from_client, id, seq, flags, data);
+                }
+            };
+            if from_start {
+                each(0, true, 1, 99, SYN, b"");
+                each(MS / 2, false, 0, 499, SYN | ACK, b"");
+            }
+            for n in 0..5u16 {
+                let ts = MS * i64::from(1 + n);
+                each(ts, true, 2 + n, 100 + 3 * u32::from(n), ACK, b"abc");
+                each(ts + 100_000, false, 2 + n, 500 + 3 * u32::from(n), ACK, b"def");
+            }
+            let found = analysed(&seen.file);
+            let c = &found.closed[0];
+            let packets = if from_start { 12 } else { 10 };
+            assert_eq!((found.closed.len(), found.counts.translated, found.counts.tcp_packets), (1, packets, packets));
+            assert_eq!((c.server.port, c.trips.answered, c.streams[0].sent.retransmits), (6432, 5, 0));
+            assert_eq!((c.streams[0].sent.payload_bytes, c.streams[1].sent.payload_bytes), (15, 15));
+        }
+    }
+}
+
+/// Ports are used again: what was a twin before is a connection of its own now.
+#[test]
+fn a_new_connection_on_the_ports_of_a_twin_is_followed() {
     let mut seen = Seen::new(true, true);
     seen.file = File::pcapng(1);
     seen.file.interface();
-    for n in 0..5u16 {
-        for (place, server) in [(0, SERVER), (1, (9, 6432))] {
-            seen.server = server;
-            let ts = MS * i64::from(1 + n) + 20_000 * i64::from(place);
-            seen.data(place, ts, true, 2 + n, 100 + 3 * u32::from(n), b"abc");
-            seen.data(place, ts + 10_000, false, 2 + n, 500 + 3 * u32::from(n), b"def");
-        }
+    for (place, server) in [(0, (9, 6432)), (1, SERVER)] {
+        seen.server = server;
+        seen.at(place, 1000 * i64::from(place), true, 1, 99, SYN, b"");
     }
+    seen.server = SERVER;
+    seen.at(1, MS * 3000, true, 1, 7099, SYN, b"");
+    seen.at(1, MS * 3001, true, 2, 7100, ACK, b"abc");
     let found = analysed(&seen.file);
-    assert_eq!((found.closed.len(), found.closed[0].server.port, found.counts.translated), (1, 5432, 10));
+    assert_eq!(found.closed.iter().map(|c| c.server.port).collect::<Vec<_>>(), [6432, 5432]);
 }

@@ -99,7 +99,7 @@ fn compressed_files_are_read_and_damage_in_them_ends_them_early() {
         let path = folder.put("packed", &packed);
         assert_eq!(figures(&read(&[&path]).unwrap().0), wanted, "{name}");
     }
-    let path = folder.put("half", &gzip(bytes)[..gzip(&bytes).len() - 20]);
+    let path = folder.put("half", &gzip(bytes)[..gzip(bytes).len() - 20]);
     let (seen, counts) = read(&[&path]).unwrap();
     assert!(seen.counts.packets > 0 && seen.counts.packets <= wanted.0);
     assert!(counts.ended_early.unwrap().contains("cannot be unpacked"));
@@ -124,7 +124,7 @@ fn a_file_out_of_the_order_of_time_is_sorted() {
     let swapped = [two, one].concat();
     let backwards: Vec<&[u8]> = packets.iter().rev().copied().collect();
     let shuffled: Vec<&[u8]> = (0..packets.len()).map(|n| packets[n * 7 % packets.len()]).collect();
-    assert!(packets.len() % 7 != 0);
+    assert!(!packets.len().is_multiple_of(7));
     for order in [swapped, backwards, shuffled] {
         let (seen, counts) = read(&[&folder.put("other", &[head, &order.concat()].concat())]).unwrap();
         assert_eq!((figures(&seen), counts.sorted, seen.counts.out_of_time), (wanted, 1, 0));
