@@ -8,6 +8,8 @@ use crate::tunnel::{inside, Inside, IN_IP};
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86DD;
 const VLAN: [u16; 3] = [0x8100, 0x88A8, 0x9100];
+/// Tags of switches that are longer: VN-Tag, Cisco's metadata, E-Tag of 802.1BR; and their bytes.
+const LONG_TAGS: [(u16, usize); 3] = [(0x8926, 4), (0x8909, 6), (0x893F, 6)];
 const MPLS: [u16; 2] = [0x8847, 0x8848];
 const PPPOE: u16 = 0x8864;
 /// Tags that one frame may have; two are in use.
@@ -65,10 +67,9 @@ fn ethernet(mut bytes: Bytes<'_>, depth: u8) -> Result<Content<'_>> {
 /// What follows an ethertype. `depth`: tunnels around it.
 fn ether_type(mut kind: u16, mut bytes: Bytes<'_>, depth: u8) -> Result<Content<'_>> {
     for _ in 0..MOST_TAGS {
-        if !VLAN.contains(&kind) {
-            break;
-        }
-        bytes.u16("tag")?;
+        let long = LONG_TAGS.iter().find(|(tag, _)| *tag == kind).map(|(_, length)| *length);
+        let Some(length) = long.or(VLAN.contains(&kind).then_some(2)) else { break };
+        bytes.take("tag", length)?;
         kind = bytes.u16("ethertype")?;
     }
     match kind {

@@ -102,6 +102,17 @@ fn packets_of_an_unknown_link_type_do_not_end_the_reading() {
 }
 
 #[test]
+fn packets_of_an_interface_that_is_not_described_are_passed_over() {
+    let mut file = File::pcapng(1);
+    file.packet_at(0, NS, &frame());
+    file.packet_at(82, NS, &frame());
+    file.packet_at(0, NS, &frame());
+    let mut reader = PacketReader::new(&file.bytes[..]).unwrap();
+    while reader.next_packet().unwrap().is_some() {}
+    assert_eq!((reader.counts().packets, reader.counts().skipped_blocks), (2, 1));
+}
+
+#[test]
 fn what_is_no_file_of_packets_is_one_error() {
     for (bytes, message) in [
         (&b""[..], "this is not a file of packets"),

@@ -69,6 +69,8 @@ fn each_tunnel_leads_to_the_segment_in_it() {
     let link = |kind: u16, front: &[u8], body: &[u8]| [&[2; 12][..], &kind.to_be_bytes(), front, body].concat();
     assert_eq!(found(&link(0x8847, &[0, 0, 0, 64, 0, 0, 0x11, 64], &four)), FOUR);
     assert_eq!(found(&link(0x8847, &[0, 0, 0x11, 64, 0, 0, 0, 0], &frame)), FOUR); // a pseudowire with its control word
+    assert_eq!(found(&link(0x8926, &[0, 0, 0, 7, 0x81, 0, 0, 7, 8, 0], &four)), FOUR); // VN-Tag, then VLAN
+    assert_eq!(found(&link(0x8909, &[1, 1, 0, 1, 0, 7, 8, 0], &four)), FOUR);
     assert_eq!(found(&link(0x8864, &[0x11, 0, 0, 1, 0, 45, 0, 0x21], &four)), FOUR);
 }
 
@@ -87,4 +89,33 @@ fn what_is_no_tunnel_or_too_deep_is_something_else_and_half_a_tunnel_is_cut() {
     }
     let whole = ether(&[], &udp(4789, &[&[8, 0, 0, 0, 0, 0, 7, 0][..], &ether(&[], &four())].concat()));
     assert_eq!(found(&whole[..whole.len() - 30]), "Cut");
+}
+
+/// Headers with any bytes behind them, at any length: read or not, but never more than there is.
+#[test]
+fn any_bytes_behind_the_headers_are_something() {
+    let mut state = 7u64;
+    let mut random = move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as u8
+    };
+    for round in 0..20_000u32 {
+        let noise: Vec<u8> = (0..random() % 90).map(|_| random()).collect();
+        let outer = match round % 6 {
+            0 => udp(4789, &[&[8, 0, 0, 0, 0, 0, 7, 0][..], &noise].concat()),
+            1 => udp(6081, &noise),
+            2 => ip(47, &noise),
+            3 => ip(4, &noise),
+            4 => gre(0x1000, 0x22EB, &noise),
+            _ => ip(137, &noise),
+        };
+        let mut frame = ether(&[], &outer);
+        let places = frame.len();
+        for _ in 0..random() % 3 {
+            let at = usize::from(random()) % places;
+            frame[at] = random();
+        }
+        frame.truncate(places - usize::from(random()) % places);
+        assert!(!found(&frame).is_empty());
+    }
 }

@@ -103,7 +103,7 @@ impl PcapNg {
                 self.interface(body).map_err(short)?;
                 None
             }
-            PACKET | OLD_PACKET => Some(self.packet(body, kind == OLD_PACKET)?),
+            PACKET | OLD_PACKET => self.packet(body, kind == OLD_PACKET)?,
             SIMPLE_PACKET => Some(self.simple(body)?),
             STATISTICS => {
                 self.statistics(body).map_err(short)?;
@@ -159,7 +159,8 @@ impl PcapNg {
         }))
     }
 
-    fn packet(&mut self, mut body: Bytes<'_>, old: bool) -> Result<Found> {
+    /// None for a packet of an interface that is not described while others are: its link type and unit of time are not known.
+    fn packet(&mut self, mut body: Bytes<'_>, old: bool) -> Result<Option<Found>> {
         let mut head = || {
             let number = if old { u32::from(body.u16("interface")?) } else { body.u32("interface")? };
             if old {
@@ -169,18 +170,22 @@ impl PcapNg {
             Ok((number, u64::from(high) << 32 | u64::from(low), body.u32("captured length")?, body.u32("length")?))
         };
         let (number, ts, captured, wire_len) = head().map_err(short)?;
+        if number as usize >= self.interfaces.len() && !self.interfaces.is_empty() {
+            self.skipped = true;
+            return Ok(None);
+        }
         let link = self.link(number)?;
         let from = body.done();
         body.take("packet", captured as usize).map_err(short)?;
         self.last_ts = self.of(number)?.ns(ts);
-        Ok(Found {
+        Ok(Some(Found {
             ts: self.last_ts,
             wire_len: wire_len.max(captured),
             link,
             place: number.wrapping_add(1),
             from,
             to: from + captured as usize,
-        })
+        }))
     }
 
     fn simple(&mut self, mut body: Bytes<'_>) -> Result<Found> {
