@@ -87,7 +87,7 @@ def _save(call: Call, inputs: dict[str, Any]) -> Any:
     text = json.dumps(spec, ensure_ascii=False)
     old = call.one("select * from template where project = ? and name = ?", project, name)
     uid, version = (old["uid"], old["version"] + 1) if old else (new_uid(), 1)
-    if old and old["spec_json"] == text:
+    if old and spec_of(old) == spec and list(spec_of(old)["survey"]) == list(spec["survey"]):
         return {"template": uid, "version": old["version"]}
     if old:
         call.execute(
@@ -172,10 +172,16 @@ def _asked_for(option: str, text: str, questions: dict[str, Input], shared: Coll
             raise LeadlineError("usage", f"{option} of an experiment is one value of kind {kind}", hint=hint, where="experiment")
 
 
+def _joined(command: str) -> str:
+    """With lines that end in a backslash joined to the next, as a shell does it: not within single quotes."""
+    out = re.split(r"('[^']*')", command)
+    return "".join(part if n % 2 else re.sub(r"(?<!\\)((?:\\\\)*)\\\n", r"\1", part) for n, part in enumerate(out))
+
+
 def _words(command: str) -> list[str]:
     """As a shell divides it; nothing else of a shell is done."""
     try:
-        words = shlex.split(command)
+        words = shlex.split(_joined(command))
     except ValueError as e:
         raise LeadlineError("usage", "the command cannot be divided into words", detail=str(e), where="command") from None
     if not words or len(words) > MOST_WORDS:

@@ -29,7 +29,7 @@ from leadline.server.output import File, Follow, Page
 from leadline.server.playbooks import Document
 from leadline.server.prometheus import Text
 from leadline.server.table import BY_NAME, OPERATIONS
-from leadline.server.web import live, pages
+from leadline.server.web import forms, live, pages
 from leadline.server.web.address import PUBLIC, Below, link
 from leadline.server.web.site import COOKIE, DEVICE, Asked, LoggedIn, Site, check_origin, error_text, own_path
 from leadline.version import version
@@ -301,7 +301,7 @@ def form(site: Site, operation: Operation) -> Handler:
             await run_sync(site.caller, who)
             fields = await fields_of(request)
             on = own_path(fields.pop("then", "/"))
-            value = await run_sync(site.perform, operation, who, pages.of_form(operation, fields))
+            value = await run_sync(site.perform, operation, who, forms.read(operation, fields))
             if operation.name in pages.SHOWN_ONCE:
                 return html(await run_sync(partial(pages.once, site, who, operation, value)))
             return RedirectResponse(link(pages.filled(on, value)), 303)

@@ -30,7 +30,7 @@ from leadline.server.rights import Caller
 from leadline.server.runs import ENDED, numbers_of
 from leadline.server.survey import read_survey
 from leadline.server.table import BY_NAME
-from leadline.server.web import chart
+from leadline.server.web import chart, forms
 from leadline.server.web.address import link
 from leadline.server.web.ansi import Colours
 from leadline.server.web.live import in_parts
@@ -212,21 +212,6 @@ def once_page(key: str, e: LeadlineError | None = None) -> str:
     )
 
 
-def of_form(operation: Operation, fields: Mapping[str, str]) -> Row:
-    """What an operation is given by the fields of a form. input.NAME are values of the survey; an empty field is none."""
-    out: Row = {}
-    survey: Row = {}
-    for name, value in fields.items():
-        if name.startswith("input."):
-            if value != "":
-                survey[name[6:]] = value
-        elif value != "":
-            out[name] = value
-    if survey or any(name.startswith("input.") for name in fields):
-        out["inputs"] = survey
-    return out
-
-
 def filled(path: str, value: Any) -> str:
     """The path with {name} replaced by what the operation answered; of this site, also where that is empty."""
     for name, text in value.items() if isinstance(value, dict) else ():
@@ -260,6 +245,12 @@ def environment() -> jinja2.Environment:
         "short": lambda uid: str(uid)[:5],
         "query": query,
         "link": link,
+        "asks": lambda asked: any(one.required and one.default is None for one in read_survey(asked).values()),
+        "SHAPES": forms.SHAPES,
+        "lines_of": forms.lines_of,
+        "rows_of": forms.rows_of,
+        "part_of": forms.part_of,
+        "named": lambda part, name: replace(part, name=name),
         "questions": questions,
         "heading": heading,
         "ratios": lambda found: Markup(drawing(found)),

@@ -39,7 +39,7 @@ function follow(log) {
 }
 
 async function renew(list) {
-  if (document.hidden || list.contains(document.activeElement)) return;
+  if (document.hidden || list.contains(document.activeElement) || list.querySelector("details[open]")) return;
   const answer = await fetch(location.href, { headers: { accept: "text/html" } }).catch(() => null);
   if (!answer || !answer.ok) return;
   const page = new DOMParser().parseFromString(await answer.text(), "text/html");
@@ -71,4 +71,27 @@ document.addEventListener("keydown", (event) => {
 document.addEventListener("submit", (event) => {
   const button = event.target.querySelector("button");
   if (event.target.method === "post" && button) setTimeout(() => { button.disabled = true; }, 0);
+});
+
+// Of a form whose fields are for one kind of thing: those of another kind are out of sight. The server ignores them, too.
+for (const kind of document.querySelectorAll("form select[name=kind]")) {
+  const parts = kind.form.querySelectorAll("[data-when]");
+  const show = () => parts.forEach((part) => { part.hidden = !part.dataset.when.split(" ").includes(kind.value); });
+  kind.addEventListener("change", show);
+  if (parts.length) show();
+}
+document.addEventListener("click", (event) => {
+  if (!("more" in event.target.dataset)) return;
+  const many = event.target.closest("details").querySelector(".many");
+  const n = many.children.length;
+  const row = many.lastElementChild.cloneNode(true);
+  for (const part of row.querySelectorAll("[id], [name], [for], [aria-describedby]")) {
+    for (const name of ["id", "name", "for", "aria-describedby"]) {
+      const value = part.getAttribute(name);
+      if (value) part.setAttribute(name, value.replace(/(.*[.-])\d+([.-])/, `$1${n}$2`));
+    }
+    if ("value" in part && part.tagName !== "SELECT") part.value = "";
+  }
+  many.append(row);
+  row.querySelector("input").focus();
 });
