@@ -20,6 +20,7 @@ from leadline.book.place import Place
 from leadline.book.recorder import Recorder
 from leadline.book.store import Store
 from leadline.server import runs
+from leadline.server.answers import ANSWERS
 from leadline.server.operation import Operation, perform
 from leadline.server.rights import OWNER
 from leadline.server.table import BY_NAME, OPERATIONS
@@ -278,6 +279,53 @@ def test_each_role_may_do_what_it_may_and_nothing_else(world: World, name: str) 
         if status != expected(name, caller):
             wrong.append((caller, f"expected {expected(name, caller)}", status, body[:200]))
     assert wrong == []
+
+
+def fits(schemas: dict[str, Any], schema: dict[str, Any], value: Any, where: str) -> list[str]:
+    """Where a value is not as a schema of our own OpenAPI says: of what that uses, and of nothing else."""
+    if "$ref" in schema:
+        return fits(schemas, schemas[schema["$ref"].rpartition("/")[2]], value, where)
+    if "anyOf" in schema:
+        return [] if value is None else fits(schemas, schema["anyOf"][0], value, where)
+    kinds: dict[str, Any] = {"string": str, "integer": int, "number": (int, float), "boolean": bool, "array": list, "object": dict}
+    if "type" in schema and (not isinstance(value, kinds[schema["type"]]) or (schema["type"] != "boolean" and isinstance(value, bool))):
+        return [f"{where} is {value!r}, not {schema['type']}"]
+    if schema.get("type") == "array":
+        return [fault for n, one in enumerate(value) for fault in fits(schemas, schema["items"], one, f"{where}[{n}]")]
+    if schema.get("type") != "object" or "properties" not in schema:
+        return []
+    out = [f"{where} has no {name}" for name in schema.get("required", []) if name not in value]
+    for name, one in value.items():
+        if name in schema["properties"]:
+            out += fits(schemas, schema["properties"][name], one, f"{where}.{name}")
+        elif schema.get("additionalProperties") is False:
+            out.append(f"{where} has {name} too")
+    return out
+
+
+def test_each_answer_has_the_form_that_openapi_says(world: World) -> None:
+    """Of an administrator, with a session, who gets the most."""
+    document = world.clients["ann"].get("/openapi.json").json
+    schemas, session, wrong, seen = document["components"]["schemas"], world.served.client(), list[object](), set[str]()
+    session.log_in("ann")
+    for operation in OPERATIONS:
+        content = document["paths"][f"/api/v1{operation.path}"][operation.method.lower()]["responses"]["200"]["content"]
+        if "application/json" not in content:
+            continue
+        given = world.fresh(operation)
+        if operation.name == "user.codes" or operation.name == "user.forget-codes":
+            given.pop("password", None)
+        status, body = call(session, operation, given)
+        world.after(operation)
+        if status == 200:
+            seen.add(operation.name)
+            wrong += fits(schemas, content["application/json"]["schema"], json.loads(body), operation.name)
+    assert wrong == []
+    strict = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a", "b"], "additionalProperties": False}
+    assert fits({}, strict, {"a": "x", "c": 1}, "it") == ["it has no b", "it.a is 'x', not integer", "it has c too"]
+    assert set(ANSWERS) - seen <= {"user.confirm-codes", "token.revoke"}
+    listed = {o.name for o in OPERATIONS if o.name not in ANSWERS}
+    assert listed <= {"run.output", "run.stream", "run.file", "run.report", "run.export", "user.metrics"}
 
 
 # Of the two runs, that of the granted template and that of another.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from leadline.server.answers import answer_of, schemas
 from leadline.server.operation import Input, Operation
 
 PREFIX = "/api/v1"
@@ -13,6 +14,7 @@ _PLAIN = {
     "run.stream": "text/event-stream",
     "run.file": "application/octet-stream",
     "run.report": "text/html",
+    "run.export": "text/html",
     "user.metrics": "text/plain",
 }
 ERROR = {
@@ -41,7 +43,7 @@ def document(operations: tuple[Operation, ...], version: str, server: str = "/")
         "servers": [{"url": server}],
         "paths": paths,
         "components": {
-            "schemas": {"Error": ERROR},
+            "schemas": {"Error": ERROR, **schemas()},
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
         "security": [{"token": []}],
@@ -62,7 +64,7 @@ def _of(operation: Operation) -> dict[str, Any]:
             for where in ("path" if i.name in operation.in_path else "query",)
         ],
         "responses": {
-            "200": {"description": "done", "content": {_PLAIN.get(operation.name, "application/json"): {}}},
+            "200": {"description": "done", "content": _content(operation.name)},
             **{code: {"description": text, "content": {"application/json": {"schema": _ERROR}}} for code, text in _ERRORS.items()},
         },
     }  # fmt: skip
@@ -71,6 +73,10 @@ def _of(operation: Operation) -> dict[str, Any]:
         of = {"type": "object", "properties": properties, "required": [i.name for i in body if i.required], "additionalProperties": False}
         out["requestBody"] = {"required": any(i.required for i in body), "content": {"application/json": {"schema": of}}}
     return out
+
+
+def _content(name: str) -> dict[str, Any]:
+    return {_PLAIN[name]: {}} if name in _PLAIN else {"application/json": {"schema": answer_of(name)}}
 
 
 def schema(of: Input) -> dict[str, Any]:
