@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import os
 import shutil
 import socket
 import subprocess
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -229,3 +232,49 @@ def test_what_our_client_cannot_do_is_refused_before_it_connects(capsys: pytest.
         assert raised.value.kind == "usage"
     assert run(["net", "connect", f"postgresql://app:{SECRET}@[bad"]) == 2
     assert SECRET not in capsys.readouterr().err
+
+
+def test_logins_at_a_time_are_as_many_as_planned_and_as_many_at_once() -> None:
+    """The server lets nobody in before four wait: with fewer at a time none would succeed."""
+    four = threading.Barrier(4)
+
+    def together(connection: socket.socket, _: int) -> None:
+        start_of_session(connection)
+        four.wait(10)
+        connection.sendall(WELCOME)
+        until_closed(connection)
+
+    with serving(together) as port:
+        outcome, told = connect(dsn(port), "--logins", "40", "--parallel", "4")
+    assert outcome == 0
+    assert (told["logins"], told["failures"], told["parallel"], told["ended"]) == (40, 0, 4, "all planned logins were made")
+    assert told["times"]["login_ns"]["count"] == 40 and told["per_second"] == pytest.approx(40 / told["seconds"])
+
+
+def test_failures_of_logins_at_a_time_end_it_and_all_that_were_made_count() -> None:
+    made = []
+
+    def refuses(connection: socket.socket, number: int) -> None:
+        made.append(number)
+        start_of_session(connection)
+        connection.sendall(error("53300", "sorry, too many clients already"))
+
+    with serving(refuses) as port:
+        outcome, told = connect(dsn(port), "--logins", "1000", "--parallel", "3", "--until-failure")
+    assert (outcome, told["ended"]) == (1, "a login failed")
+    assert told["logins"] == told["failures"] == len(made) < 1000
+
+
+def test_a_pause_lies_between_logins() -> None:
+    began = []
+
+    def welcomes(connection: socket.socket, _: int) -> None:
+        began.append(time.monotonic())
+        start_of_session(connection)
+        connection.sendall(WELCOME)
+        until_closed(connection)
+
+    with serving(welcomes) as port:
+        outcome, told = connect(dsn(port), "--logins", "4", "--pause", "50ms")
+    assert (outcome, told["pause_s"]) == (0, 0.05)
+    assert min(later - earlier for earlier, later in itertools.pairwise(began)) >= 0.05

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from leadline._core.net import Delay, Echo, rtt
+from leadline._core.net import Delay, Echo, rtt, throughput
 from leadline.capture.reader import open_capture
 from leadline.cli import run
 from leadline.errors import LeadlineError
@@ -168,3 +168,58 @@ def test_an_address_that_is_taken_is_one_error(echo: Echo) -> None:
         with pytest.raises(LeadlineError) as raised:
             start()
         assert (raised.value.kind, raised.value.message) == ("connection", "cannot listen there")
+
+
+def test_a_count_ends_it_and_what_was_not_wanted_is_not_missing(echo: Echo, capsys: pytest.CaptureFixture[str]) -> None:
+    host, port = echo.address()
+    assert run(["net", "rtt", f"{host}:{port}", "--count", "200", "--size", "0,100", "--connections", "2", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [(r["requests"], r["replies"], r["unsent"]) for r in found["runs"]] == [(400, 400, 0), (400, 400, 0)]
+    assert run(["net", "rtt", f"{host}:{port}", "--count", "50", "--rate", "5000", "--json"]) == 0
+    [found] = json.loads(capsys.readouterr().out)["runs"]
+    assert (found["requests"], found["unsent"], found["response"]["count"]) == (50, 0, 50)
+
+
+def test_lines_of_intervals_add_up_to_the_whole(echo: Echo, capsys: pytest.CaptureFixture[str]) -> None:
+    host, port = echo.address()
+    words = ["net", "rtt", f"{host}:{port}", "--rate", "2000", "--connections", "3", "--for", "500ms", "--interval", "100ms"]
+    assert run([*words, "--json"]) == 0
+    [found] = json.loads(capsys.readouterr().out)["runs"]
+    intervals = found["intervals"]
+    assert sum(i["replies"] for i in intervals) == found["replies"] > 0
+    assert all(earlier["to_s"] <= later["to_s"] for earlier, later in itertools.pairwise(intervals))
+    assert all(i["p50_ns"] <= i["p99_ns"] for i in intervals)
+    assert max(i["max_ns"] for i in intervals) == pytest.approx(found["rtt"]["max_ns"], rel=0.002)
+    assert run(words) == 0
+    text = capsys.readouterr().out.splitlines()
+    assert text[0] == "request of 0 bytes" and " ".join(text[1].split()) == "second replies a second p50 us p99 us max us"
+    assert float(text[2].split()[0]) < 1 and all(len(line) <= 80 for line in text)
+
+
+def test_throughput_counts_what_arrived(echo: Echo, capsys: pytest.CaptureFixture[str]) -> None:
+    host, port = echo.address()
+    words = ["net", "rtt", f"{host}:{port}", "--throughput", "--connections", "2", "--count", "300", "--size", "10k"]
+    assert run([*words, "--json"]) == 0
+    [found] = json.loads(capsys.readouterr().out)["runs"]
+    assert (found["replies"], found["to_server_bytes"], found["to_client_bytes"]) == (600, 600 * 10260, 600 * 20)
+    counts = json.loads(echo.counts())
+    assert (counts["requests"], counts["bytes_in"]) == (600, 600 * 10260)
+    assert run([*words, "--interval", "10ms"]) == 0
+    text = capsys.readouterr().out
+    assert "to the server" in text and "bit/s" in text
+    assert [line for line in text.splitlines() if len(line) > 80] == []
+
+
+def test_throughput_of_a_line_is_that_of_the_line(echo: Echo) -> None:
+    """80 Mbit/s take 0.1 s for a megabyte, whatever the machine does meanwhile."""
+    proxy = Delay("127.0.0.1", 0, *echo.address(), rtt_s=0.001, rate_bit=80e6)
+    found, _ = throughput(*proxy.address(), request=9980, response=0, requests=100)
+    proxy.stop()
+    run_ = json.loads(found)
+    assert run_["replies"] == 100 and run_["seconds"] >= 0.09
+
+
+@pytest.mark.parametrize("line", ["--sync --throughput", "--rate 5 --throughput", "--throughput -o x", "--interval 1ms"])
+def test_options_that_exclude_each_other_are_refused(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["net", "rtt", "127.0.0.1:1", *line.split()]) == 2
+    assert "error" in capsys.readouterr().err.lower()

@@ -24,4 +24,5 @@ mod piece;
 pub mod postgres;
 pub mod rtt;
 pub mod tcp_info;
+pub mod throughput;
 pub mod tls;

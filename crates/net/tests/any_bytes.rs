@@ -106,10 +106,10 @@ fn echo() {
         duration: Duration::from_secs(10),
         most: Some(3),
         timeout: Duration::from_secs(10),
-        each_second: true,
+        interval: Some(Duration::from_secs(1)),
     };
     let reply = [b"LLE1".as_slice(), &[0; 8], &[10, 0, 0, 0], &[0; 14]].concat();
     // All is there at once, and a client that gets more than the reply says so.
-    let fine = against(&[&reply], |place| rtt::run(&place, &plan, &AtomicBool::new(false)).is_ok());
+    let fine = against(&[&reply], |place| rtt::run(&place, &plan, &AtomicBool::new(false), &mut |_| {}).is_ok());
     assert!(fine < ROUNDS as usize / 4, "{fine}");
 }

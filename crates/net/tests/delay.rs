@@ -20,7 +20,7 @@ fn ask(requests: u64, connections: u32) -> rtt::Plan {
         duration: Duration::from_secs(60),
         most: Some(requests),
         timeout: Duration::from_secs(20),
-        each_second: false,
+        interval: None,
     }
 }
 
@@ -32,7 +32,7 @@ fn to(address: std::net::SocketAddr) -> Place {
 fn no_round_trip_is_shorter_than_the_delay_and_none_is_lost() {
     let server = Echo::start("127.0.0.1", 0).unwrap();
     let mut proxy = Delay::start("127.0.0.1", 0, &to(server.address()), Plan::new(Duration::from_millis(2))).unwrap();
-    let found = rtt::run(&to(proxy.address()), &ask(100, 2), &AtomicBool::new(false)).unwrap();
+    let found = rtt::run(&to(proxy.address()), &ask(100, 2), &AtomicBool::new(false), &mut |_| {}).unwrap();
     assert_eq!(found["replies"], 200);
     // Less what a write takes in each direction, for which the proxy begins earlier.
     assert!(found["rtt"]["min_ns"].as_u64() >= Some(1_900_000), "{}", found["rtt"]);

@@ -11,7 +11,9 @@ use leadline_errors::Error as Said;
 use leadline_net::address::Place;
 use leadline_net::fault::Fault;
 use leadline_net::postgres::{Login as PgLogin, Session, SslMode};
-use leadline_net::{clock, compare as ways, dbping as phases, delay, echo, fetch, rtt as round_trips};
+use leadline_net::{
+    clock, compare as ways, dbping as phases, delay, echo, fetch, rtt as round_trips, throughput as flows,
+};
 use pyo3::prelude::*;
 
 use crate::error::Error;
@@ -145,7 +147,8 @@ pub(crate) fn clock_cost(py: Python<'_>) -> String {
 
 /// Round trips to an `Echo`.
 #[pyfunction]
-#[pyo3(signature = (host, port, *, request, response, connections=1, rate_hz=None, for_s=10.0, requests=None, timeout_s=5.0))]
+#[pyo3(signature = (host, port, *, request, response, connections=1, rate_hz=None, for_s=10.0, requests=None, timeout_s=5.0,
+    interval_s=1.0, show=None))]
 #[allow(clippy::too_many_arguments)] // named in Python
 pub(crate) fn rtt(
     py: Python<'_>,
@@ -158,6 +161,8 @@ pub(crate) fn rtt(
     for_s: f64,
     requests: Option<u64>,
     timeout_s: f64,
+    interval_s: f64,
+    show: Option<Py<PyAny>>,
 ) -> PyResult<(String, bool)> {
     let plan = round_trips::Plan {
         request,
@@ -167,10 +172,53 @@ pub(crate) fn rtt(
         duration: seconds(for_s),
         most: requests,
         timeout: seconds(timeout_s),
-        each_second: true,
+        interval: Some(seconds(interval_s)),
     };
     let place = Place::new(host, port);
-    let (found, interrupted) = until_interrupted(py, move |stop| round_trips::run(&place, &plan, stop))?;
+    let (found, interrupted) = until_interrupted(py, move |stop| {
+        round_trips::run(&place, &plan, stop, &mut |row| show_row(show.as_ref(), row, stop))
+    })?;
+    Ok((found.to_string(), interrupted))
+}
+
+/// Gives a row to a function of Python. Where that fails, as when nobody reads the output any more, the measurement ends.
+fn show_row(show: Option<&Py<PyAny>>, row: &impl std::fmt::Display, stop: &AtomicBool) {
+    let Some(show) = show else { return };
+    if Python::attach(|py| show.call1(py, (row.to_string(),)).is_err()) {
+        stop.store(true, Relaxed);
+    }
+}
+
+/// Requests without waiting for the replies to those before.
+#[pyfunction]
+#[pyo3(signature = (host, port, *, request, response, connections=1, for_s=10.0, requests=None, timeout_s=5.0, interval_s=1.0, show=None))]
+#[allow(clippy::too_many_arguments)] // named in Python
+pub(crate) fn throughput(
+    py: Python<'_>,
+    host: &str,
+    port: u16,
+    request: u32,
+    response: u32,
+    connections: u32,
+    for_s: f64,
+    requests: Option<u64>,
+    timeout_s: f64,
+    interval_s: f64,
+    show: Option<Py<PyAny>>,
+) -> PyResult<(String, bool)> {
+    let plan = flows::Plan {
+        request,
+        response,
+        connections,
+        duration: seconds(for_s),
+        most: requests,
+        timeout: seconds(timeout_s),
+        interval: seconds(interval_s),
+    };
+    let place = Place::new(host, port);
+    let (found, interrupted) = until_interrupted(py, move |stop| {
+        flows::run(&place, &plan, stop, &mut |row| show_row(show.as_ref(), row, stop))
+    })?;
     Ok((found.to_string(), interrupted))
 }
 

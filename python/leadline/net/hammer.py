@@ -1,4 +1,4 @@
-"""Many logins one after the other: how many fail, why, and what that says of the rate."""
+"""Many logins: how many fail, why, and what that says of the rate."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from leadline._core.net import postgres_login
 from leadline.net.interval import clean_runs_needed, interval, upper_bound
 from leadline.net.login import Server
+from leadline.net.logins import Logins
 
 HOPELESS = 5  # so many failures before the first success end it: a wrong password is not tried hundreds of times
 PHASES = ("resolve_ns", "connect_ns", "tls_ns", "login_ns")
@@ -18,13 +18,15 @@ PHASES = ("resolve_ns", "connect_ns", "tls_ns", "login_ns")
 
 @dataclass(frozen=True)
 class Rule:
-    """When it ends. logins: None for as many as show the rate if none fails."""
+    """When it ends, and how fast it goes. logins: None for as many as show the rate if none fails."""
 
     confidence: float = 0.95
     max_rate: float = 0.01
     logins: int | None = None
     until_failure: bool = False
     for_s: float | None = None
+    parallel: int = 1
+    pause_s: float = 0.0
 
     @property
     def planned(self) -> int:
@@ -51,6 +53,7 @@ class Outcome:
     method: str | None = None
     encrypted: bool | None = None
     ended: str = ""
+    seconds: float = 0.0
 
     @property
     def failures(self) -> int:
@@ -63,6 +66,10 @@ class Outcome:
         return {
             "logins": self.logins,
             "planned": self.rule.planned,
+            "parallel": self.rule.parallel,
+            "pause_s": self.rule.pause_s,
+            "seconds": self.seconds,
+            "per_second": self.logins / self.seconds if self.seconds else None,
             "failures": self.failures,
             "rate": rate,
             "confidence": self.rule.confidence,
@@ -80,17 +87,17 @@ class Outcome:
 
 def run(server: Server, rule: Rule, timeout_s: float, progress: Callable[[int, int], None]) -> Outcome:
     """progress: called with the logins and failures so far."""
-    login, found, began = server.login(timeout_s), Outcome(rule), time.monotonic()
-    while not found.ended:
-        text, interrupted = postgres_login(login)
-        told = json.loads(text)
-        if interrupted and "fault" in told:
-            found.ended = "interrupted"
-            break
+    logins = Logins(server.login(timeout_s), rule.planned, rule.parallel, rule.pause_s)
+    found, began = Outcome(rule), time.monotonic()
+    for text in logins.each():  # those that were under way when it ended count too
         found.logins += 1
-        _note(found, told)
-        found.ended = _why_ended(found, time.monotonic() - began) or ("interrupted" if interrupted else "")
+        _note(found, json.loads(text))
+        found.seconds = time.monotonic() - began
+        found.ended = found.ended or _why_ended(found, found.seconds)
+        if found.ended:
+            logins.stop()
         progress(found.logins, found.failures)
+    found.ended = found.ended or "interrupted"
     return found
 
 

@@ -5,18 +5,19 @@ from __future__ import annotations
 import base64
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from leadline._core.net import rtt
+from leadline._core.net import rtt, throughput
 from leadline.capture.folder import make_empty_folder
 from leadline.capture.making import Making
 from leadline.capture.manifest import ProbeState, Target
 from leadline.capture.store import Store
 from leadline.net import clock
 from leadline.net.address import Address
+from leadline.net.intervals import Interval, Intervals
 
 TCP = ("rtt_us", "min_rtt_us", "cwnd", "retransmits", "busy_us", "rwnd_limited_us", "sndbuf_limited_us", "notsent_bytes")
 PERCENTILES = ("min_ns", "p50_ns", "p99_ns", "p99_9_ns", "p99_99_ns", "max_ns")
@@ -24,7 +25,10 @@ PERCENTILES = ("min_ns", "p50_ns", "p99_ns", "p99_9_ns", "p99_99_ns", "max_ns")
 
 @dataclass(frozen=True)
 class Plan:
-    """sizes: payload bytes of a request, each measured for for_s. response: of the reply; None: as many as the request."""
+    """sizes: payload bytes of a request, each measured for for_s. response: of the reply; None: as many as the request, or none of a flow.
+
+    count: at most so many on each connection. interval_s: tell of each. flow: without waiting for replies.
+    """
 
     sizes: Sequence[int]
     response: int | None = None
@@ -32,36 +36,51 @@ class Plan:
     rate_hz: float | None = None
     for_s: float = 10.0
     timeout_s: float = 5.0
+    count: int | None = None
+    interval_s: float | None = None
+    flow: bool = False
 
 
-def measure(address: Address, plan: Plan) -> dict[str, Any]:
-    """Measures all sizes, one after the other. `interrupted`: by Ctrl-C, and what was measured until then is there."""
+# Which run, from 0; its interval.
+Tell = Callable[[int, Interval], None]
+
+
+def measure(address: Address, plan: Plan, tell: Tell | None = None) -> dict[str, Any]:
+    """Measures all sizes, one after the other. `interrupted`: by Ctrl-C, and what was measured until then is there.
+
+    tell: gets the intervals as they come, in another thread.
+    """
     found: dict[str, Any] = {"address": str(address), "clock": clock.cost(), "runs": [], "interrupted": False}
-    for size in plan.sizes:
-        response = size if plan.response is None else plan.response
-        text, found["interrupted"] = rtt(
-            address.host,
-            address.port,
-            request=size,
-            response=response,
-            connections=plan.connections,
-            rate_hz=plan.rate_hz,
-            for_s=plan.for_s,
-            timeout_s=plan.timeout_s,
-        )
-        found["runs"].append(json.loads(text))
+    for number, size in enumerate(plan.sizes):
+        response = (0 if plan.flow else size) if plan.response is None else plan.response
+        told: list[Interval] = []
+
+        def interval(of: Interval, number: int = number, told: list[Interval] = told) -> None:
+            told.append(of)
+            if tell is not None:
+                tell(number, of)
+
+        intervals = Intervals(plan.connections, plan.interval_s or 1.0, interval)
+        more: dict[str, Any] = {"connections": plan.connections, "for_s": plan.for_s, "timeout_s": plan.timeout_s, "requests": plan.count}
+        if not plan.flow:
+            more["rate_hz"] = plan.rate_hz
+        if plan.interval_s:
+            more |= {"interval_s": plan.interval_s, "show": intervals.row}
+        text, found["interrupted"] = (throughput if plan.flow else rtt)(address.host, address.port, request=size, response=response, **more)
+        intervals.end()
+        found["runs"].append(json.loads(text) | {"intervals": [of.as_dict() for of in told]})
         if found["interrupted"]:
             break
     return found
 
 
-def capture(address: Address, plan: Plan, directory: Path, *, overwrite: bool) -> dict[str, Any]:
+def capture(address: Address, plan: Plan, directory: Path, *, overwrite: bool, tell: Tell | None = None) -> dict[str, Any]:
     """The same, also written as a capture."""
     make_empty_folder(directory, overwrite=overwrite)
     making = Making(directory, Target("net", f"round trips to {address}"), {**asdict(plan), "sizes": list(plan.sizes)})
     with making.from_files() as manifest:
         manifest.clock = clock.began()
-        found = measure(address, plan)
+        found = measure(address, plan, tell)
         store = Store(str(directory))
         for number, run in enumerate(found["runs"]):
             for row in run["rows"]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 Examples:
   leadline net connect postgresql://app@db01/shop
   leadline net connect DSN --until-failure --max-rate 0.001
+  leadline net connect DSN --parallel 20 --pause 100ms --for 10m
   leadline net connect "host=db01 sslmode=require" --logins 10000 --json""",
 )
 @click.argument("dsn", metavar="DSN")
@@ -27,6 +28,8 @@ Examples:
 @click.option("--confidence", type=click.FloatRange(0.5, 0.999999), default=0.95, show_default=True, metavar="C", help="Of all intervals.")
 @click.option("--max-rate", type=click.FloatRange(1e-6, 0.5), default=0.01, show_default=True, metavar="R", help="Rate to rule out.")
 @click.option("--logins", type=click.IntRange(1), metavar="N", help="Make N logins.  [default: as many as rule out R if none fails]")
+@click.option("--parallel", type=click.IntRange(1, 1000), default=1, show_default=True, metavar="N", help="Logins at a time.")
+@click.option("--pause", default="0", metavar="TIME", help="Wait between two logins, each of the N apart.  [default: none]")
 @click.option("--for", "duration", metavar="TIME", help="End after this time at the latest.")
 @timeout
 @as_json
@@ -36,6 +39,8 @@ def command(
     confidence: float,
     max_rate: float,
     logins: int | None,
+    parallel: int,
+    pause: str,
     duration: str | None,
     timeout: str,
     as_json: bool,
@@ -57,7 +62,7 @@ def command(
     from leadline.progress import TerminalLine
 
     server = server_of(dsn)
-    rule = hammer.Rule(confidence, max_rate, logins, until_failure, None if duration is None else span(duration))
+    rule = hammer.Rule(confidence, max_rate, logins, until_failure, None if duration is None else span(duration), parallel, span(pause))
     line = TerminalLine()
     found = hammer.run(
         server, rule, span(timeout), lambda n, failed: line.share(n, rule.planned, f"{n} logins, {failed} failed")
@@ -80,6 +85,9 @@ def _text(told: dict[str, Any], server: Server) -> str:
     n, failed, (low, high) = told["logins"], told["failures"], told["interval"]
     how = f" by {told['method']}, {'with' if told['encrypted'] else 'without'} TLS" if told["method"] else ""
     lines = [f"{n} logins to {server}{how}: {failed} failed; {told['ended']}"]
+    if told["per_second"] is not None:
+        at_a_time = "one after the other" if told["parallel"] == 1 else f"{told['parallel']} at a time"
+        lines.append(f"{told['per_second']:,.1f} logins a second, {at_a_time}")
     if n:
         sure = f"{100 * told['confidence']:g} %"
         lines.append(f"failure rate {100 * told['rate']:.3g} %, {sure} interval {100 * low:.3g} to {100 * high:.3g} %")
