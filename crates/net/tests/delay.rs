@@ -139,3 +139,24 @@ fn without_a_server_the_client_is_reset_and_the_failure_counted() {
     assert_eq!((&told["connections"], &told["failed_connections"]), (&3.into(), &3.into()));
     assert!(told["last_failure"].as_str().unwrap().contains("refused"));
 }
+
+/// Connecting takes a round trip, and so does the first answer. A server that speaks first is heard after two.
+#[test]
+fn a_connection_takes_the_round_trip_of_its_handshake_too() {
+    const RTT: Duration = Duration::from_millis(40);
+    let spare = Duration::from_millis(1); // what a write takes, for which the proxy begins earlier
+    let server = Echo::start("127.0.0.1", 0).unwrap();
+    let proxy = Delay::start("127.0.0.1", 0, &to(server.address()), Plan::new(RTT)).unwrap();
+    let began = Instant::now();
+    let found = rtt::run(&to(proxy.address()), &ask(1, 1), &AtomicBool::new(false), &mut |_| {}).unwrap();
+    assert!(found["first_rtt_ns"][0].as_u64() >= Some(78_000_000), "{found}");
+    assert!(began.elapsed() >= 3 * RTT - spare, "with the second");
+
+    let greets = TcpListener::bind("127.0.0.1:0").unwrap();
+    let proxy = Delay::start("127.0.0.1", 0, &to(greets.local_addr().unwrap()), Plan::new(RTT)).unwrap();
+    let began = Instant::now();
+    let mut near = TcpStream::connect(proxy.address()).unwrap();
+    greets.accept().unwrap().0.write_all(b"hello").unwrap();
+    near.read_exact(&mut [0; 5]).unwrap();
+    assert!(began.elapsed() >= 2 * RTT - spare);
+}

@@ -25,7 +25,7 @@ pub(super) struct Pipe {
     /// When the other side hears of bytes that were delivered, and how many: with a window only.
     acks: VecDeque<(i64, usize)>,
     in_flight: usize,
-    /// When the window last opened after it was full: what had come before sets out then.
+    /// When the way last opened, after the handshake or a full window: what had come before sets out then.
     opened_ns: i64,
     /// When the link has sent all that it has.
     link_free_ns: i64,
@@ -37,13 +37,14 @@ pub(super) struct Pipe {
 }
 
 impl Pipe {
-    pub(super) fn new(plan: &Plan, seed: u64) -> Pipe {
+    /// opened_ns: before that nothing sets out.
+    pub(super) fn new(plan: &Plan, seed: u64, opened_ns: i64) -> Pipe {
         Pipe {
             ring: Ring::new(plan.buffer),
             parts: VecDeque::new(),
             acks: VecDeque::new(),
             in_flight: 0,
-            opened_ns: i64::MIN,
+            opened_ns,
             link_free_ns: 0,
             last_due_ns: 0,
             end_due_ns: None,
@@ -84,7 +85,7 @@ impl Pipe {
 
     /// The stream ended.
     pub(super) fn ended(&mut self, at_ns: i64, plan: &Plan) {
-        self.end_due_ns = Some(self.later(at_ns + plan.one_way_ns));
+        self.end_due_ns = Some(self.later(at_ns.max(self.opened_ns) + plan.one_way_ns));
     }
 
     /// A part was delivered whole: its bytes leave the window when the sender hears of it.
@@ -135,7 +136,7 @@ mod tests {
 
     #[test]
     fn each_part_is_due_half_a_round_trip_after_it_came() {
-        let mut pipe = Pipe::new(&plan(), 1);
+        let mut pipe = Pipe::new(&plan(), 1, 0);
         for at in [100, 200, 9_000_000] {
             pipe.ring.free();
             pipe.arrived(10, at, &plan());
@@ -145,9 +146,23 @@ mod tests {
     }
 
     #[test]
+    fn nothing_sets_out_before_the_way_is_open() {
+        let mut pipe = Pipe::new(&plan(), 1, 20_000_000);
+        for at in [100, 25_000_000] {
+            pipe.ring.free();
+            pipe.arrived(10, at, &plan());
+        }
+        assert_eq!(dues(&pipe), [30_000_000, 35_000_000]);
+        assert_eq!(pipe.parts[0].arrived_ns, 20_000_000, "the wait for it is no delay that was added");
+        let mut empty = Pipe::new(&plan(), 1, 20_000_000);
+        empty.ended(100, &plan());
+        assert_eq!(empty.end_due_ns, Some(30_000_000));
+    }
+
+    #[test]
     fn a_rate_spreads_what_came_at_once() {
         let plan = Plan { rate_bit: Some(8e6), ..plan() }; // 1 byte in 1 us
-        let mut pipe = Pipe::new(&plan, 1);
+        let mut pipe = Pipe::new(&plan, 1, 0);
         assert_eq!(pipe.room(&plan, 0), 1500, "parts are small, so that a rate is even");
         for _ in 0..3 {
             pipe.ring.free();
@@ -159,7 +174,7 @@ mod tests {
     #[test]
     fn a_window_opens_when_the_sender_hears_of_the_delivery() {
         let plan = Plan { window: Some(1000), ..plan() };
-        let mut pipe = Pipe::new(&plan, 1);
+        let mut pipe = Pipe::new(&plan, 1, 0);
         pipe.ring.free();
         pipe.arrived(1000, 0, &plan);
         assert_eq!(pipe.room(&plan, 9_999_999), 0);
@@ -175,7 +190,7 @@ mod tests {
     #[test]
     fn jitter_stays_in_its_bounds_and_turns_no_order_round() {
         let plan = Plan { jitter_ns: 5_000_000, ..plan() };
-        let mut pipe = Pipe::new(&plan, 42);
+        let mut pipe = Pipe::new(&plan, 42, 0);
         let shifts: Vec<i64> = (0..10_000).map(|_| pipe.jitter(plan.jitter_ns)).collect();
         assert!(shifts.iter().all(|shift| shift.abs() <= 5_000_000));
         assert!(shifts.iter().min() < Some(&-4_900_000) && shifts.iter().max() > Some(&4_900_000));

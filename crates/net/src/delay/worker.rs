@@ -218,13 +218,18 @@ impl Worker {
             None => {}
             Some(Err(e)) => self.failed(number, &e),
             Some(Ok(())) => {
-                let Some(Waiting { client, server, .. }) = self.waiting.remove(&number) else { return };
+                let Some(Waiting { client, server, until_ns, .. }) = self.waiting.remove(&number) else { return };
                 let stamps = socket::stamp_arrivals(&client) & socket::stamp_arrivals(&server);
                 self.report.kernel_stamps = stamps;
                 let _ = set_option(&server, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1); // a unix socket has no such option
+                                                                                      // On a long line, the client's first bytes set out when the handshake is over, and the server's when it has heard of that.
+                let (accepted_ns, way_ns) = (until_ns - CONNECT_NS, self.plan.one_way_ns);
                 let mut pair = Pair {
                     ends: [End::new(client), End::new(server)],
-                    pipes: [Pipe::new(&self.plan, number * 2), Pipe::new(&self.plan, number * 2 + 1)],
+                    pipes: [
+                        Pipe::new(&self.plan, number * 2, accepted_ns + 2 * way_ns),
+                        Pipe::new(&self.plan, number * 2 + 1, accepted_ns + 3 * way_ns),
+                    ],
                 };
                 pair.ends[1].writable = true;
                 if let Err(e) = self.watch(pair.ends[0].fd.as_raw_fd(), 2 * number, BOTH) {

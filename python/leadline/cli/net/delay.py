@@ -40,8 +40,9 @@ def command(
 ) -> None:
     """Delay a TCP connection by a round trip, and report the delay that was really added.
 
-    Bytes are under way as on a long line: many at a time, in order. The TCP handshake of the client is not delayed; all
-    bytes after it are. Only this host can connect, unless --listen names another address: the proxy has no login of its own.
+    Bytes are under way as on a long line: many at a time, in order. The kernel answers the TCP handshake at once;
+    for that, the first bytes of a connection wait one round trip longer. Only this host can connect, unless --listen names another
+    address: the proxy has no login of its own.
 
     The report has the delay of each part of the stream, from its arrival at the proxy to its arrival at the other end, as far as the proxy
     can tell: of parts above 4 kB to the end of their writing. Parts that the receiver did not take in time are counted as held back, and
