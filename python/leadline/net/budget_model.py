@@ -4,7 +4,7 @@ The value is t + n * (RTT - RTT now), where t is the time of a transaction now a
 things do not stay, and their bounds are added to those of the sample:
 
 - Waiting for a CPU or a lock grows shorter when requests come less often. `floor_ms` is what a transaction took without it.
-- After a longer pause, waking up takes longer and caches are colder: at most COLD_MS for each round trip, both ends together.
+- After a longer pause, waking up takes longer and caches are colder: up to COLD_MS for each round trip, both ends together.
 - An answer that is longer than TCP's first window takes more round trips after a pause (`bulk_trips`).
 - Another run of the same load takes another time: RUNS.
 """
@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-COLD_MS = 0.1  # for each round trip; measured: bench/README.md, wire_budget.py
-COLD_AFTER_MS = 0.5  # a pause so much longer costs all of it
+COLD_MS = 0.25  # for each round trip; 0.09 to 0.12 ms at 0.5 ms, 0.14 to 0.19 at 2 ms: docs/guides/packets.md
+COLD_AFTER_MS = 0.75  # a pause so much longer may cost all of it
 RUNS = 0.02  # of the time: what runs of the same load differ by
 
 
