@@ -254,6 +254,9 @@ def test_there_is_no_budget_of_packets_that_were_cut(made: Packets, capsys: pyte
     path = made.write()
     assert run(["net", "budget", path]) == 2
     assert "the packets were not captured whole" in capsys.readouterr().err
+    directory, _ = read_into(path, [], out=made.path.with_suffix(".leadline"))
+    assert run(["show", str(directory), "--json"]) == 0
+    assert "wire_budget" not in json.loads(capsys.readouterr().out)
     works(way(made.line(client=9), 1).login(), 40)
     made.line(client=9).login().ask(rows=6)
     assert run(["net", "budget", made.write()]) == 0

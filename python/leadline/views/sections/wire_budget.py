@@ -59,7 +59,14 @@ def wire_time(of: Context) -> Grid:
 
 
 def has_budget(of: Context) -> bool:
-    return bool(of.capture.scalar("select count(*) from wire_path where rtt_ns is not null and trip_ns is not null"))
+    return bool(
+        of.capture.scalar(
+            """
+            select count(*) from wire_connection join wire_path using (client_addr, server_addr, server_port)
+            where round_trips > 0 and rtt_ns is not null and not (transactions is null and cut_messages > 0)
+            """
+        )
+    )
 
 
 def wire_budget(of: Context) -> Grid:
