@@ -83,6 +83,13 @@ def test_a_browser_of_two_users_is_known_for_both(served: Served) -> None:
     assert [shared.log_in(name).status for name in ("bob", "ann")] == [303] * 2
 
 
+def test_a_proxy_that_is_not_named_is_warned_of_once(served: Served) -> None:
+    sent = {"Content-Type": "application/x-www-form-urlencoded", "Sec-Fetch-Site": "same-origin", "X-Forwarded-For": "192.0.2.7"}
+    for _ in range(3):
+        served.client().ask("POST", "/login", b"account=bob&password=x", sent)
+    assert (served.book.parent / "serve.err").read_text().count("warning: requests come by a proxy at 127.0.0.1 that is not named") == 1
+
+
 def test_an_id_that_somebody_planted_is_not_known(served: Served) -> None:
     victim = served.client(cookies={"leadline_device": "planted"})
     assert victim.log_in("bob").status == 303

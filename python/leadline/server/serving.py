@@ -101,7 +101,8 @@ def serve(place: Place, options: Options, ready: Callable[[str, str, list[str]],
     housekeeping = Housekeeping(place)
     try:
         config = uvicorn.Config(
-            build(Site(place, loopback, provider, public), housekeeping.working), log_level="error", access_log=False, server_header=False,
+            build(Site(place, loopback, provider, public, bool(options.proxies)), housekeeping.working),
+            log_level="error", access_log=False, server_header=False,
             timeout_graceful_shutdown=GRACE_S, limit_concurrency=MOST_AT_ONCE, timeout_keep_alive=20, lifespan="on",
             ssl_certfile=options.certificate or None, ssl_keyfile=options.key or None,
             proxy_headers=bool(options.proxies), forwarded_allow_ips=list(options.proxies) or None, ws="none", http=Impatient,

@@ -333,6 +333,7 @@ def login_routes(site: Site) -> list[BaseRoute]:
             fields = await fields_of(request)
             on = own_path(fields.get("next", "/"))
             try:
+                site.note_proxy(who)
                 account, password, code = (fields.get(name, "") for name in ("account", "password", "code"))
                 made = await run_sync(site.log_in, who, account, password, code)
             except Refused as e:

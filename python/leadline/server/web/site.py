@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -81,8 +82,10 @@ class Site:
     loopback: bool
     provider: oidc.Provider | None = None
     public: Public = HERE
+    proxies: bool = False  # whether some are named
     throttle: Throttle = field(default_factory=Throttle)
     streams: Counter[str] = field(default_factory=Counter)  # outputs that each caller follows now; of the event loop alone
+    _told: bool = False
     _local: threading.local = field(default_factory=threading.local)
 
     @property
@@ -141,6 +144,14 @@ class Site:
     def log_out(self, session: str) -> None:
         with self.using() as store:
             login.log_out(store, session)
+
+    def note_proxy(self, asked: Asked) -> None:
+        """Warns, once, of a proxy that was not named: its clients have one address, and one of them can close it for all."""
+        if not self.proxies and not self._told and "x-forwarded-for" in asked.headers:
+            self._told = True
+            where = f"a proxy at {asked.client[0]} that is not named"
+            sys.stderr.write(f"warning: requests come by {where}, so that all its users count as one address: --proxy ADDRESS\n")
+            sys.stderr.flush()
 
     def has_users(self) -> bool:
         with self.using() as store:
