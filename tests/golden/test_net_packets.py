@@ -18,6 +18,7 @@ from typing import IO, Any
 
 import pytest
 from conftest import wait_until
+from leadline.capture.manifest import read_manifest
 from leadline.capture.reader import open_capture
 from leadline.cli import run
 from leadline.errors import LeadlineError
@@ -107,7 +108,9 @@ def test_a_budget_of_one_of_two_servers(made: Packets, tmp_path: Path) -> None:
     assert [[(each.connections, each.transactions) for each in some] for some in found] == [[(1, 40), (1, 20)], [(1, 40)], [(1, 20)]]
 
 
-def test_packets_that_were_captured_twice_count_once_and_are_said(made: Packets, capsys: pytest.CaptureFixture[str]) -> None:
+def test_packets_that_were_captured_twice_count_once_and_are_said(
+    made: Packets, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     transactions(made)
     path = made.write()
     once = json.loads(shown(capsys, "packets", "--pcap", path, "--json"))
@@ -118,7 +121,10 @@ def test_packets_that_were_captured_twice_count_once_and_are_said(made: Packets,
     [a], [b] = once["connections"], twice["connections"]
     assert b["client_copies"] == a["client_packets"] and b["server_copies"] == a["server_packets"]
     assert {n: v for n, v in a.items() if "copies" not in n} == {n: v for n, v in b.items() if "copies" not in n}
-    assert f"{once['counts']['packets']} copies of packets that another interface had" in shown(capsys, "packets", "--pcap", path)
+    told = f"{once['counts']['packets']} copies of packets that another interface had"
+    assert told in shown(capsys, "packets", "--pcap", path)
+    directory, _ = packets.read_into(path, [], out=tmp_path / "c")
+    assert told in read_manifest(directory).notes[0]
 
 
 def test_no_round_trips_of_a_transaction_from_messages_that_were_cut(

@@ -95,6 +95,7 @@ def read_into(
                 "packets": counts["packets"], "packets_lost": file["dropped"], "packets_copied": counts["copies"],
                 "fragments": counts["fragments"],
             }  # fmt: skip
+            manifest.note(*_left_out(counts))
             for told in warnings(seen):
                 probe.status, probe.why = "partial", "; ".join(filter(None, (probe.why, told)))
                 manifest.note(told)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from leadline import _core
 from leadline.capture.folder import capture_folder, make_folder
 from leadline.capture.manifest import Manifest, ProbeState, Target
+from leadline.figures import count
 from leadline.probes.keeper import Keeper
 from leadline.probes.probe import ThreadProbe
 from leadline.probes.recording import Recording, stop_on_signal
@@ -40,11 +41,11 @@ class WireProbe(ThreadProbe["_core.wire.Sniffer"]):
             place, interface, list(ports), hosts=list(hosts), interval_s=interval_s, ring_bytes=ring_bytes, snaplen=snaplen, listed=listed
         )
         super().__init__(core)
-        self._lost = 0
+        self._lost = self._copied = 0
 
     def stop(self) -> ProbeFinal:
         final = self._core.stop()
-        self._lost = final["lost"]
+        self._lost, self._copied = final["lost"], final["loss"]["packets_copied"]
         return final
 
     def describe(self, manifest: Manifest) -> None:
@@ -53,6 +54,8 @@ class WireProbe(ThreadProbe["_core.wire.Sniffer"]):
             state.status = "partial"
             state.why = f"{self._lost} packets were lost: the ring was full"
             state.hint = "take a larger ring (--ring), or fewer ports"
+        if self._copied:
+            manifest.note(f"{count(self._copied, 'packet')} passed another interface before: each counts once")
 
     def progress(self) -> str:
         status = self._core.status()
