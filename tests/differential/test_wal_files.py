@@ -6,13 +6,14 @@ import gzip
 import json
 import os
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import running
+from conftest import no_oracle, running
 from leadline._core.wal import WalLog
 from leadline.cli import run
 from leadline.errors import LeadlineError
@@ -300,3 +301,59 @@ def test_a_log_that_may_not_be_read(log: Log, open_folder: Path) -> None:
         os.seteuid(0)
     assert (raised.value.kind, raised.value.where) == ("rights", str(path))
     assert raised.value.hint.startswith("run as the owner")
+
+
+# -- compressed, whatever the name -------------------------------------------------------------------------------------
+
+
+def packed_by(kind: str, content: bytes) -> bytes:
+    """The bytes as a program of this kind makes them."""
+    if kind == "gzip":
+        return gzip.compress(content, 1)
+    done = subprocess.run([kind, "-c"], input=content, capture_output=True, check=False)
+    return done.stdout
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("kind", ["gzip", "lz4", "zstd"])
+@pytest.mark.parametrize("end", ["", ".gz", ".lz4", ".zst", ".partial"])
+def test_a_compressed_segment_is_known_by_its_first_bytes(
+    log: Log, kind: str, end: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if kind != "gzip" and shutil.which(kind) is None:
+        no_oracle(f"{kind} is not installed")
+    wanted = json_of(capsys, "stats", log.folder)
+    path = tmp_path / f"{log.segment.name}{end}"
+    path.write_bytes(packed_by(kind, log.segment.read_bytes()))
+    assert json_of(capsys, "stats", tmp_path) == wanted
+    assert json_of(capsys, "show", path, "--limit", 1) == json_of(capsys, "show", log.segment, "--limit", 1)
+
+
+@pytest.mark.live
+def test_a_plain_segment_with_a_name_of_a_compressed_one(log: Log, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / f"{log.segment.name}.gz").write_bytes(log.segment.read_bytes())
+    assert json_of(capsys, "stats", tmp_path) == json_of(capsys, "stats", log.folder)
+
+
+@pytest.mark.live
+@pytest.mark.parametrize(("head", "program"), [(b"\xfd7zXZ\0", "xz"), (b"BZh91AY", "bzip2"), (b"\x02\x21\x4c\x18", "lz4")])
+def test_a_segment_that_another_program_compressed(
+    log: Log, head: bytes, program: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / log.segment.name
+    path.write_bytes(head + bytes(range(256)))
+    error = json_of(capsys, "stats", tmp_path, code=2)["error"]
+    assert (error["kind"], error["hint"]) == ("unsupported", "decompress it first")
+    assert program in error["detail"] and str(path) in error["where"]
+
+
+@pytest.mark.live
+def test_a_compressed_segment_that_was_cut(log: Log, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    content = gzip.compress(log.segment.read_bytes(), 1)
+    path = tmp_path / log.segment.name
+    path.write_bytes(content[:20_000])  # what is behind the switch of a segment is not read
+    assert json_of(capsys, "stats", tmp_path, code=2)["error"]["message"] == "the compressed segment is damaged"
+    path.rename(tmp_path / f"{path.name}.partial")
+    assert json_of(capsys, "stats", tmp_path)
+    (tmp_path / f"{path.name}.partial").write_bytes(content[:5])
+    assert json_of(capsys, "stats", tmp_path, code=2)["error"]["kind"] == "invalid"

@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 
 use leadline_errors::{Error, Kind, Result};
 use leadline_wal::timeline::{history_name, segment_name};
-use leadline_wal::{Lineage, Log, Lsn};
+use leadline_wal::{is_compressed, small_text, Lineage, Log, Lsn};
 
 /// What an archive may have done to a file's bytes, by the name's end.
 const PACKED: [&str; 3] = [".gz", ".lz4", ".zst"];
@@ -110,12 +110,7 @@ impl<'a> Archive<'a> {
     fn history(&self, timeline: u32) -> Result<Option<Lineage>> {
         let name = history_name(timeline);
         let Some(path) = self.file(&name, None)? else { return Ok(None) };
-        if path.extension().is_none_or(|end| end != "history") {
-            return Err(Error::new(Kind::Unsupported, "the history file of a timeline is compressed")
-                .hint("give the command that restores it: --restore-command")
-                .at(path));
-        }
-        let text = fs::read_to_string(&path).map_err(|e| Error::reading(&path, "the history of a timeline", &e))?;
+        let text = small_text(&path)?;
         let wrong = |wrong| {
             Error::new(Kind::Invalid, "the history file of a timeline is damaged")
                 .detail(wrong)
@@ -128,10 +123,8 @@ impl<'a> Archive<'a> {
     pub(crate) fn histories(&self, from: u32, to: u32) -> Result<Vec<(String, Vec<u8>)>> {
         let mut found = Vec::new();
         for name in (from.max(2)..to).map(history_name) {
-            let plain = self.archived(&name, None)?.filter(|path| path.extension().is_some_and(|end| end == "history"));
-            if let Some(path) = plain {
-                let bytes = fs::read(&path).map_err(|e| Error::reading(&path, "the history of a timeline", &e))?;
-                found.push((name, bytes));
+            if let Some(path) = self.archived(&name, None)? {
+                found.push((name, small_text(&path)?.into_bytes()));
             }
         }
         Ok(found)
@@ -218,7 +211,10 @@ impl<'a> Archive<'a> {
             Source::Folder(folder) => {
                 let plain = folder.join(name);
                 if plain.is_file() {
-                    check_size(&plain, size)?;
+                    // Many archives compress a file and leave its name as it was.
+                    if !is_compressed(&plain)? {
+                        check_size(&plain, size)?;
+                    }
                     return Ok(Some(plain));
                 }
                 let packed = PACKED.iter().map(|end| folder.join(format!("{name}{end}")));
@@ -280,6 +276,7 @@ fn check_size(path: &Path, wanted: Option<u64>) -> Result<()> {
     if has != wanted {
         return Err(Error::new(Kind::Invalid, "an archived segment has a wrong size")
             .detail(format!("it has {has} bytes, expected {wanted}"))
+            .hint(if is_compressed(path)? { "it is compressed: the command must decompress it" } else { "" })
             .at(path));
     }
     Ok(())

@@ -29,6 +29,7 @@ mod segment;
 pub mod stats;
 pub mod timeline;
 pub mod times;
+mod unpack;
 pub mod version;
 
 pub use filter::Filter;
@@ -39,6 +40,7 @@ pub use pages::Pages;
 pub use reader::{Again, Ending, Reader};
 pub use record::{Block, Decoder, Record};
 pub use timeline::Lineage;
+pub use unpack::{is_compressed, small_text};
 
 /// A decoder that has no public name of its own, for crates/fuzz.
 #[doc(hidden)]

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 
 use crate::kept::{Kept, KEPT};
 use crate::page::{PageHeader, SegmentHeader, LONG, LONG_HEADER};
-use crate::segment::{Packing, SegmentFile};
+use crate::segment::SegmentFile;
+use crate::timeline::history_name;
+use crate::unpack::{small_text, Packing};
 use crate::version::{known, magic};
 use leadline_datadir::{is_log_block_size, Lsn};
 use leadline_errors::{Error, Kind, Result};
@@ -149,7 +151,7 @@ impl Log {
 
     /// Whether every segment can be read from the middle.
     pub(crate) fn is_plain(&self) -> bool {
-        self.files.iter().all(|f| f.packing == Packing::Plain)
+        self.files.iter().all(SegmentFile::is_plain)
     }
 
     /// The file that holds a position.
@@ -169,7 +171,7 @@ impl Log {
 
 /// Whole and plain files are read before others of the same segment.
 fn preference(file: &SegmentFile) -> (bool, Packing, PathBuf) {
-    (file.partial, file.packing, file.path.clone())
+    (file.partial, file.named, file.path.clone())
 }
 
 /// Orders segments, takes the newest timeline of each, and stops where an abandoned timeline goes on alone.
@@ -201,7 +203,7 @@ fn chain(path: &Path, mut files: Vec<SegmentFile>, seg_size: u64, from: Option<L
             let missing = Lsn((first + chosen.len() as u64) * seg_size);
             return Err(Error::new(Kind::NotFound, format!("the WAL has a gap at {missing}"))
                 .detail(format!("next existing segment: {}", file.path.display()))
-                .hint(format!("read the WAL before or after it: --to {missing}, or --from {}", Lsn(number * seg_size)))
+                .hint(format!("the WAL before {missing} can be read, and that from {} on", Lsn(number * seg_size)))
                 .at(path.display().to_string()));
         }
         timeline = file.tli;
@@ -269,12 +271,14 @@ fn list(folder: &Path) -> Result<Vec<SegmentFile>> {
 
 /// The timelines a timeline came from, when its history file is there.
 fn history(folder: &Path, timeline: u32) -> Result<Option<Vec<u32>>> {
-    let path = folder.join(format!("{timeline:08X}.history"));
-    match fs::read_to_string(&path) {
-        Ok(text) => Ok(Some(text.lines().filter_map(|l| l.split_whitespace().next()?.parse().ok()).collect())),
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(e) => Err(Error::reading(&path, "the timeline history", &e)),
+    for end in ["", ".gz", ".lz4", ".zst"] {
+        let path = folder.join(format!("{}{end}", history_name(timeline)));
+        if path.is_file() {
+            let text = small_text(&path)?;
+            return Ok(Some(text.lines().filter_map(|l| l.split_whitespace().next()?.parse().ok()).collect()));
+        }
     }
+    Ok(None)
 }
 
 /// Reads and checks the first page of a segment.

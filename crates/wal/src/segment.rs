@@ -8,14 +8,7 @@ use std::path::{Path, PathBuf};
 use leadline_datadir::Lsn;
 use leadline_errors::{Error, Result};
 
-/// How an archive stored a segment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Packing {
-    Plain,
-    Gzip,
-    Lz4,
-    Zstd,
-}
+use crate::unpack::Packing;
 
 /// A file that by its name is a segment: 24 hexadecimal digits, `.partial`, and what compressed it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,19 +20,20 @@ pub(crate) struct SegmentFile {
     high: u32,
     low: u32,
     pub partial: bool,
-    pub packing: Packing,
+    /// What its name says of how it is stored; what its bytes say counts.
+    pub named: Packing,
 }
 
 impl SegmentFile {
     /// Reads a name; none when the file is something else (history, backup label, temporary file).
     pub(crate) fn from_path(path: &Path) -> Option<SegmentFile> {
         let mut digits = path.file_name()?.to_str()?;
-        let mut packing = Packing::Plain;
+        let mut named = Packing::Plain;
         // What pg_receivewal has not received whole it calls NAME.gz.partial; who packs a .partial gets NAME.partial.gz.
         let mut partial = strip(&mut digits, ".partial");
         for (suffix, kind) in [(".gz", Packing::Gzip), (".lz4", Packing::Lz4), (".zst", Packing::Zstd)] {
-            if packing == Packing::Plain && strip(&mut digits, suffix) {
-                packing = kind;
+            if named == Packing::Plain && strip(&mut digits, suffix) {
+                named = kind;
             }
         }
         partial |= strip(&mut digits, ".partial");
@@ -48,7 +42,7 @@ impl SegmentFile {
         }
         let part = |at: usize| u32::from_str_radix(&digits[at..at + 8], 16).ok();
         let (tli, high, low) = (part(0)?, part(8)?, part(16)?);
-        Some(SegmentFile { path: path.to_owned(), tli, high, low, partial, packing })
+        Some(SegmentFile { path: path.to_owned(), tli, high, low, partial, named })
     }
 
     /// The number of the segment, counted from the beginning of the log; none when no log with segments of this size has it.
@@ -68,11 +62,18 @@ impl SegmentFile {
                 .hint("copy its contents to a file first")
                 .at(self.path.display().to_string()));
         }
-        let bytes = match self.packing {
-            Packing::Plain => Stored::Plain(File::open(&self.path).map_err(|e| self.failed(&e))?),
+        let file = File::open(&self.path).map_err(|e| self.failed(&e))?;
+        let bytes = match Packing::of(&file, self.named).map_err(|e| self.failed(&e))? {
+            Packing::Plain => Stored::Plain(file),
             _ => Stored::Packed { stream: Unpacked::open(self)?, done: 0 },
         };
         Ok(SegmentReader { segment: self.clone(), bytes })
+    }
+
+    /// Whether it can be read from the middle.
+    pub(crate) fn is_plain(&self) -> bool {
+        let found = File::open(&self.path).and_then(|file| Packing::of(&file, self.named));
+        found.unwrap_or(self.named) == Packing::Plain
     }
 
     /// Whether the server removed it, or renamed it to take it for new log.
@@ -90,7 +91,7 @@ impl SegmentFile {
 
     /// A place in this file for people.
     pub(crate) fn place(&self, offset: u64, lsn: Lsn) -> String {
-        let unpacked = if self.packing == Packing::Plain { "" } else { " of the decompressed file" };
+        let unpacked = if self.is_plain() { "" } else { " of the decompressed file" };
         format!("{} offset {offset}{unpacked}, LSN {lsn}", self.path.display())
     }
 }
@@ -113,11 +114,9 @@ impl Unpacked {
     fn open(segment: &SegmentFile) -> Result<Unpacked> {
         let io = |e| segment.failed(&e);
         let file = File::open(&segment.path).map_err(io)?;
-        let stream: Box<dyn Read + Send> = match segment.packing {
-            Packing::Gzip => Box::new(flate2::read::MultiGzDecoder::new(file)),
-            Packing::Lz4 => Box::new(lz4_flex::frame::FrameDecoder::new(file)),
-            _ => Box::new(zstd::stream::read::Decoder::new(file).map_err(io)?),
-        };
+        let packing = Packing::of(&file, segment.named).map_err(io)?;
+        // It was packed a moment ago.
+        let stream = packing.stream(file, &segment.path)?.ok_or_else(|| moved_on(&segment.path))?;
         Ok(Unpacked { stream, partial: segment.partial })
     }
 }
@@ -193,7 +192,7 @@ fn fill(buffer: &mut [u8], mut read: impl FnMut(&mut [u8], usize) -> io::Result<
 pub(crate) fn moved_on(path: &Path) -> Error {
     Error::new(leadline_errors::Kind::Gone, "the WAL moved on while being read")
         .detail("the server removed or recycled a segment")
-        .hint("run the command again, with --from a later LSN to read WAL that is kept longer")
+        .hint("run the command again, for a later part of the WAL; or read the archive")
         .at(path)
 }
 
@@ -205,13 +204,13 @@ mod tests {
     fn names_of_segments() {
         let of = |name: &str| SegmentFile::from_path(Path::new(name));
         let found = of("/a/0000000200000001000000FE.partial.zst").unwrap();
-        assert_eq!((found.tli, found.partial, found.packing), (2, true, Packing::Zstd));
+        assert_eq!((found.tli, found.partial, found.named), (2, true, Packing::Zstd));
         assert_eq!(found.number(16 << 20), Some(0x1FE));
         assert_eq!(found.number(64 << 20), None, "with segments of 64 MB the last group ends at 3F");
-        assert_eq!(of("000000010000000000000001.gz").unwrap().packing, Packing::Gzip);
+        assert_eq!(of("000000010000000000000001.gz").unwrap().named, Packing::Gzip);
         let received = of("000000010000000000000001.lz4.partial").unwrap();
         assert_eq!(
-            (received.partial, received.packing, received.low),
+            (received.partial, received.named, received.low),
             (true, Packing::Lz4, 1),
             "as pg_receivewal names it"
         );

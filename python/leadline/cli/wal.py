@@ -89,7 +89,7 @@ Examples:
 def command() -> None:
     """Read PostgreSQL WAL without a server: what is in it and what it costs.
 
-    PATH is a data directory, its pg_wal, an archive (also gz, lz4 and zst) or one segment, of PostgreSQL 13 to 18. WAL
+    PATH is a data directory, its pg_wal, an archive (also compressed: gzip, lz4, zstd) or one segment, of PostgreSQL 13 to 18. WAL
     identifies relations by file number: select pg_relation_filepath('name').
 
     SERVER is a running server on this host: a connection string or a pid. Its files are read, up to the last record on
