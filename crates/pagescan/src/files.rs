@@ -1,7 +1,6 @@
 //! Which relation files there are, and how large their pages are. What their names mean is in `leadline-datadir`.
 
 use std::fs::{self, File};
-use std::io;
 use std::path::{Path, PathBuf};
 
 use leadline_datadir::{
@@ -14,7 +13,9 @@ use leadline_page::postgres::{is_block_size, Control, ControlState, Fork, Header
 
 use crate::error::{cannot_read, no_pages};
 use crate::layout::{layout_of, read_at, Layout};
+use crate::listing::entries;
 use crate::other::Other;
+use crate::passed::{self, PassedOver};
 
 /// Whose pages a file has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,6 +58,10 @@ impl RelationFile {
         let about = fs::metadata(path).map_err(read)?;
         if !about.is_file() {
             return Err(no_pages(path, "not a file"));
+        }
+        if let (Some(kind), None) = (passed::kind(path), block_size) {
+            let way = if kind == passed::INCREMENTAL { ": combine the backup with pg_combinebackup first" } else { "" };
+            return Err(no_pages(path, format!("a file without pages of a relation ({kind}){way}")));
         }
         let file = File::open(path).map_err(read)?;
         let (engine, layout) = match Said::above(path)? {
@@ -105,6 +110,8 @@ pub struct Found {
     pub files: Vec<RelationFile>,
     /// Links of tablespaces in pg_tblspc that lead nowhere: their files cannot be looked at.
     pub absent: Vec<PathBuf>,
+    /// Files that are not looked at.
+    pub passed: PassedOver,
 }
 
 /// The files to look at: each path is a file of pages, a data directory, or a folder of relation files in one.
@@ -128,8 +135,13 @@ pub fn find(paths: &[PathBuf], block_size: Option<u32>) -> Result<Found, Error> 
                 folder(path, layout, &mut found)?;
             }
             if found.files.len() == before {
-                let detail = "neither a data directory nor a folder with relation files";
-                return Err(no_pages(path, detail));
+                let kinds: Vec<_> = found.passed.iter().map(|(kind, of)| format!("{} {kind}", of.files)).collect();
+                let others =
+                    if kinds.is_empty() { String::new() } else { format!("; other files: {}", kinds.join(", ")) };
+                return Err(no_pages(
+                    path,
+                    format!("neither a data directory nor a folder with relation files{others}"),
+                ));
             }
         } else {
             if Other::of(path).is_some() && block_size.is_none() {
@@ -149,9 +161,8 @@ pub fn find(paths: &[PathBuf], block_size: Option<u32>) -> Result<Found, Error> 
 
 fn data_directory(root: &Path, layout: Layout, found: &mut Found) -> Result<(), Error> {
     folder(&root.join("global"), layout, found)?;
-    for database in folders(&root.join("base"))? {
-        folder(&database, layout, found)?;
-    }
+    databases(&root.join("base"), layout, found)?;
+    passed::count_others(root, &mut found.passed);
     // Of several servers that share a tablespace's folder, as after pg_upgrade, each has a folder of its own there.
     let major = read_version(root).ok().and_then(|version| version.parse().ok()).unwrap_or(0);
     let is_own = |path: &PathBuf| path.file_name().is_some_and(|name| own_version(&name.to_string_lossy(), major));
@@ -161,40 +172,41 @@ fn data_directory(root: &Path, layout: Layout, found: &mut Found) -> Result<(), 
             continue;
         }
         for version in folders(&space)?.into_iter().filter(is_own) {
-            for database in folders(&version)? {
-                folder(&database, layout, found)?;
-            }
+            databases(&version, layout, found)?;
         }
     }
     Ok(())
 }
 
-/// What is in a folder; nothing when there is none, since a running server drops databases and tablespaces.
-fn entries(path: &Path) -> Result<Vec<PathBuf>, Error> {
-    let read = |source| cannot_read(path, &source);
-    let listing = match fs::read_dir(path) {
-        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => return Ok(Vec::new()),
-        listing => listing.map_err(read)?,
-    };
-    let listed: io::Result<Vec<PathBuf>> = listing.map(|e| Ok(e?.path())).collect();
-    let mut listed = listed.map_err(read)?;
-    listed.sort();
-    Ok(listed)
+/// The folders of databases in one, and that of temporary files.
+fn databases(path: &Path, layout: Layout, found: &mut Found) -> Result<(), Error> {
+    for path in entries(path)? {
+        match path.is_dir() {
+            true if path.file_name().is_some_and(|name| name == "pgsql_tmp") => {
+                passed::count_below(&path, 0, &mut found.passed);
+            }
+            true => folder(&path, layout, found)?,
+            false => passed::count(&mut found.passed, &path),
+        }
+    }
+    Ok(())
 }
 
 fn folders(path: &Path) -> Result<Vec<PathBuf>, Error> {
     Ok(entries(path)?.into_iter().filter(|p| p.is_dir()).collect())
 }
 
-/// The relation files of one folder; temporary ones and those that vanish meanwhile are left out.
+/// The relation files of one folder; those that vanish meanwhile are left out.
 fn folder(path: &Path, layout: Layout, found: &mut Found) -> Result<(), Error> {
     for path in entries(path)? {
-        if path.file_name().and_then(|name| FileName::parse(name.to_str()?)).is_some() {
-            if let Ok(about) = fs::metadata(&path) {
-                if about.is_file() {
-                    found.files.push(named(&path, about.len(), layout));
-                }
+        let is_relation = path.file_name().and_then(|name| FileName::parse(name.to_str()?)).is_some();
+        match fs::metadata(&path) {
+            Ok(about) if about.is_file() && is_relation && passed::kind(&path).is_none() => {
+                found.files.push(named(&path, about.len(), layout));
             }
+            // What is no regular file, and bears the name of a relation's, is a problem that the catalogs tell of.
+            Ok(about) if about.is_file() || !is_relation => passed::count_below(&path, 0, &mut found.passed),
+            _ => {}
         }
     }
     Ok(())

@@ -20,6 +20,7 @@ use crate::files::{find, Found, RelationFile};
 use crate::hole::{hole_at, is_sparse};
 use crate::layout::read_at;
 use crate::look::{check_fast, look_again, LOOKS};
+use crate::passed::PassedOver;
 use crate::segments::{gap_before, too_long};
 use crate::tables::Tables;
 
@@ -77,6 +78,8 @@ pub struct Summary {
     pub vanished: u64,
     /// Links of tablespaces that lead nowhere: what is there was not looked at.
     pub absent: Vec<PathBuf>,
+    /// Files that were not looked at.
+    pub passed: PassedOver,
     /// Pieces that were shorter than their file had been: a running server cut it off, or something else did.
     pub shrunk: u64,
 }
@@ -136,7 +139,7 @@ impl Run {
         capture_dir: Option<PathBuf>,
         threads: usize,
     ) -> Result<Run, Error> {
-        let Found { files, absent } = find(paths, block_size)?;
+        let Found { files, absent, passed } = find(paths, block_size)?;
         let total_bytes = files.iter().map(|f| f.bytes).sum();
         let threads = threads.max(1);
         let shared = Arc::new(Shared {
@@ -146,7 +149,7 @@ impl Run {
             running: AtomicUsize::new(threads),
             bytes: AtomicU64::new(0),
             problems: AtomicU64::new(0),
-            summary: Mutex::new(Summary { files: files.len() as u64, absent, ..Summary::default() }),
+            summary: Mutex::new(Summary { files: files.len() as u64, absent, passed, ..Summary::default() }),
             error: Mutex::new(None),
             storing: Mutex::new(()),
             files,

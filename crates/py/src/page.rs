@@ -7,7 +7,7 @@ use std::time::Duration;
 use leadline_datadir::read_control;
 use leadline_page::postgres::{check, checksum, dissect_block, Header};
 use leadline_page::{oracle, regions, Field, Part, Value, Wrong};
-use leadline_pagescan::{Engine, Other, Problem, RelationFile, Run};
+use leadline_pagescan::{Engine, Other, Passed, Problem, RelationFile, Run};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 
@@ -260,6 +260,15 @@ impl PageRun {
         out.set_item("shrunk", summary.shrunk)?;
         let absent: Vec<_> = summary.absent.iter().map(|path| path.display().to_string()).collect();
         out.set_item("absent", absent)?;
+        let not_checked = PyList::empty(py);
+        for (kind, Passed { files, first }) in summary.passed {
+            let of_kind = PyDict::new(py);
+            of_kind.set_item("kind", kind)?;
+            of_kind.set_item("files", files)?;
+            of_kind.set_item("first", first.display().to_string())?;
+            not_checked.append(of_kind)?;
+        }
+        out.set_item("not_checked", not_checked)?;
         Ok(out)
     }
 }

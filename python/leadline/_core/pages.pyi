@@ -121,11 +121,19 @@ class PageRunStatus(TypedDict):
     problems: int
 
 @type_check_only
+class NotChecked(TypedDict):
+    """Files of one kind that were passed over, with the first of them."""
+
+    kind: str
+    files: int
+    first: str
+
+@type_check_only
 class PageRunSummary(TypedDict):
     """What was seen, in sum. checksums: pages whose checksum was compared. kinds, classes, rows: pages, problems and rows by name.
 
     vanished: files that were gone when their turn came; absent: links of tablespaces that lead nowhere; shrunk: parts of files that
-    became shorter meanwhile.
+    became shorter meanwhile; not_checked: files that have no pages of a relation, or none that can be checked.
     """
 
     files: int
@@ -139,6 +147,7 @@ class PageRunSummary(TypedDict):
     vanished: int
     shrunk: int
     absent: list[str]
+    not_checked: list[NotChecked]
 
 @final
 class PageRun:

@@ -196,11 +196,12 @@ def check(paths: tuple[Path, ...], block_size: int | None, as_json: bool) -> int
     PATH is a file, a folder of relation files or a data directory. Also reports torn pages, pages that look encrypted and
     files that end within a page. Checksums are verified if pg_control says they are enabled; if pg_control is missing or
     damaged, on every page that has one. A data directory is also compared with its catalogs, to find files that are
-    missing, not regular files, too short, or belong to no relation. Exit code 0: no problems; 1: problems; 2: error.
+    missing, not regular files, too short, or belong to no relation. Files that are not checked are counted by kind. Exit code
+    0: no problems; 1: problems, or pages that could not be checked, such as those of an incremental backup; 2: error.
     """
     from leadline.files import condition
     from leadline.files.pages.run import Pages
-    from leadline.files.pages.summary import check_text
+    from leadline.files.pages.summary import check_text, is_part
     from leadline.progress import TerminalLine
 
     found = Pages(list(paths), block_size=block_size, progress=TerminalLine())
@@ -214,7 +215,7 @@ def check(paths: tuple[Path, ...], block_size: int | None, as_json: bool) -> int
     summarise(check_text(found.summary))
     for remark in found.remarks:
         click.echo(condition.text(remark), err=True)
-    return OUTCOME_FINDINGS if found.summary["classes"] or found.summary["absent"] else OUTCOME_FINE
+    return OUTCOME_FINDINGS if found.summary["classes"] or is_part(found.summary) else OUTCOME_FINE
 
 
 def _json_list(found: Pages) -> None:

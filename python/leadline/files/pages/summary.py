@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from leadline.figures import count, quantity
+from leadline.output import WIDTH
 
 if TYPE_CHECKING:
+    from leadline._core.pages import NotChecked
     from leadline.files.pages.run import Summary
+
+INCREMENTAL, UNKNOWN = "incremental backup", "unknown"  # crates/pagescan/src/passed.rs
 
 
 def _read(summary: Summary) -> list[str]:
@@ -23,7 +29,29 @@ def _read(summary: Summary) -> list[str]:
     if summary["shrunk"]:
         lines.append("some files were truncated while being read: the removed part is not included in these figures")
     lines += [f"not scanned: {link} points to a missing tablespace" for link in summary["absent"]]
-    return lines
+    return [*lines, *_not_checked(summary["not_checked"])]
+
+
+def _not_checked(passed: list[NotChecked]) -> Iterator[str]:
+    """What has no pages of relations on one line; what may have, each on a line of its own, with an example."""
+    told = {of_kind["kind"]: of_kind for of_kind in passed}
+    if found := told.pop(INCREMENTAL, None):
+        yield f"not checked: {count(found['files'], 'file')} of an incremental backup, such as"
+        yield f"  {found['first']}"
+        yield "  combine the backups with pg_combinebackup, then check the result"
+    unknown = told.pop(UNKNOWN, None)
+    if told:
+        kinds = ", ".join(f"{of_kind['files']:,} {of_kind['kind']}" for of_kind in told.values())
+        lines = f"not checked, files without pages of relations: {kinds}"
+        yield from textwrap.wrap(lines, WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    if unknown:
+        yield f"not checked: {count(unknown['files'], 'unknown file')}, such as"
+        yield f"  {unknown['first']}"
+
+
+def is_part(summary: Summary) -> bool:
+    """Whether there are pages that could not be checked: of an incremental backup, or of a tablespace that is not there."""
+    return bool(summary["absent"]) or any(of_kind["kind"] == INCREMENTAL for of_kind in summary["not_checked"])
 
 
 def check_text(summary: Summary) -> str:
@@ -34,7 +62,7 @@ def check_text(summary: Summary) -> str:
     if classes:
         lines.append("problems: " + ", ".join(f"{number:,} {name}" for name, number in classes))
     else:
-        lines.append("no problems")
+        lines.append("no problems in what was checked" if is_part(summary) else "no problems")
     return "\n".join(lines)
 
 

@@ -1,0 +1,116 @@
+"""What `page check` does not look at: named, counted by kind, never called damaged, and never called sound."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from conftest import no_oracle
+from leadline.cli import run
+from leadline.postgres.server.binaries import wheel_dirs
+from leadline.postgres.server.private import PrivateServer
+
+
+@pytest.fixture(scope="module")
+def backups(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder with `full`, `incremental` and `combined`, of a server of 18 with a temporary relation and an old file."""
+    found = [d for d in wheel_dirs() if d.major >= 17 and (d.bin_dir / "pg_combinebackup").exists()]
+    if not found:
+        no_oracle("no binaries of 17 or later with pg_combinebackup")
+    bin_dir = found[0].bin_dir
+    folder = tmp_path_factory.mktemp("backups")
+    settings = {"summarize_wal": True, "wal_level": "replica", "max_wal_senders": 4, "autovacuum": False}
+    with PrivateServer(bin_dir, settings=settings) as server:
+        def do(*command: object) -> None:
+            done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=120)
+            assert done.returncode == 0, done.stderr
+
+        take = [bin_dir / "pg_basebackup", "-d", server.dsn, "-c", "fast", "-D"]
+        with psycopg.connect(server.dsn, autocommit=True) as connection:
+            connection.execute("create table kept as select i as n from generate_series(1, 20000) i")
+            do(*take, folder / "full")
+            connection.execute("update kept set n = -n where n = 77")
+            do(*take, folder / "incremental", f"--incremental={folder}/full/backup_manifest")
+        do(bin_dir / "pg_combinebackup", folder / "full", folder / "incremental", "-o", folder / "combined")
+    yield folder
+
+
+def checked(capsys: pytest.CaptureFixture[str], *paths: Path, code: int = 0) -> dict[str, Any]:
+    capsys.readouterr()
+    assert run(["page", "check", *map(str, paths), "--json"]) == code, capsys.readouterr().out
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_an_incremental_backup_is_not_called_sound(backups: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    whole = checked(capsys, backups / "combined")
+    assert whole["problems"] == [] and "incremental backup" not in {of["kind"] for of in whole["summary"]["not_checked"]}
+    place = backups / "incremental"
+    found = checked(capsys, place, code=1)["summary"]
+    [told] = [of for of in found["not_checked"] if of["kind"] == "incremental backup"]
+    there = [path for path in place.rglob("INCREMENTAL.*") if path.is_file()]
+    assert told["files"] == len(there) > 100 and Path(told["first"]) in there
+    capsys.readouterr()
+    assert run(["page", "check", str(place)]) == 1
+    text = capsys.readouterr().out
+    assert f"not checked: {len(there):,} files of an incremental backup" in text and "pg_combinebackup" in text
+    assert "no problems\n" not in text
+    # One file of it, and a folder that has nothing else.
+    capsys.readouterr()
+    assert run(["page", "check", str(there[0]), "--json"]) == 2
+    assert "combine the backup with pg_combinebackup first" in json.loads(capsys.readouterr().out)["error"]["detail"]
+
+
+def test_all_files_of_a_data_directory_are_counted(backups: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = tmp_path / "data"
+    shutil.copytree(backups / "combined", root, symlinks=True)
+    database = next(path.parent for path in root.glob("base/*/1259"))
+    (database / "16384.bak").write_bytes(b"?" * 100)
+    (database / "t3_16999").write_bytes(bytes(8192))
+    (root / "base" / "pgsql_tmp").mkdir()
+    (root / "base" / "pgsql_tmp" / "pgsql_tmp77.0").write_bytes(b"x")
+    (root / "notes.txt").write_text("mine")
+    (root / "log").mkdir()
+    (root / "log" / "postgresql-1.log").write_text("LOG: ready")
+    found = checked(capsys, root)["summary"]
+    kinds = {of["kind"]: of["files"] for of in found["not_checked"]}
+    every = sum(1 for path in root.rglob("*") if path.is_file())
+    assert found["files"] + sum(kinds.values()) == every
+    assert (kinds["unknown"], kinds["temporary"], kinds["temporary relation"], kinds["server log"]) == (2, 1, 1, 1)
+    assert kinds["multixact"] == 2 and kinds["WAL"] >= 1 and kinds["transaction status"] == 1
+    capsys.readouterr()
+    assert run(["page", "check", str(root)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.startswith("not checked: 2 unknown files, such as") for line in lines)
+    assert all(len(line) <= 80 for line in lines if line.startswith("not checked, "))
+
+
+def test_other_files_are_not_called_damaged_pages(backups: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = backups / "combined"
+    others = ("pg_multixact/offsets/0000", "pg_multixact/members/0000", "pg_xact/0000", "backup_label", "PG_VERSION", "global/pg_control")
+    for path in others:
+        capsys.readouterr()
+        assert run(["page", "check", str(root / path), "--json"]) == 2, path
+        error = json.loads(capsys.readouterr().out)["error"]
+        assert error["message"] == "cannot read pages here" and "relation" in error["detail"], path
+    segment = next(path for path in (root / "pg_wal").iterdir() if len(path.name) == 24)
+    for place, word in ((segment, "WAL"), (root / "pg_wal", "WAL"), (root / "pg_multixact" / "members", "multixact")):
+        capsys.readouterr()
+        assert run(["page", "check", str(place), "--json"]) == 2, place
+        assert word in json.loads(capsys.readouterr().out)["error"]["detail"]
+    # Whoever knows better can say so.
+    assert run(["page", "check", str(root / "pg_multixact" / "offsets" / "0000"), "--block-size", "8192"]) in (0, 1)
+
+
+def test_a_copy_of_such_a_file_keeps_its_folder_name(backups: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = tmp_path / "pg_multixact" / "offsets"
+    place.mkdir(parents=True)
+    shutil.copy(backups / "combined" / "pg_multixact" / "offsets" / "0000", place)
+    assert run(["page", "check", str(place / "0000"), "--json"]) == 2
+    assert "multixact" in json.loads(capsys.readouterr().out)["error"]["detail"]
