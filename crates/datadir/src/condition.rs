@@ -7,8 +7,6 @@
 //! pg_control: anything else            crashed, or copied while its server ran: the log after `redo` is not in the files
 //! ```
 
-use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use leadline_errors::{Error, Kind, Result};
@@ -16,6 +14,7 @@ use leadline_page::postgres::{ControlState, DbState};
 use leadline_page::Lsn;
 
 use crate::control::{read_bytes, root_above};
+use crate::copied::Original;
 use crate::dir::DATA_FILE;
 use crate::majors::{major_of_catalog, majors_of_control, read_version};
 use crate::postmaster::{find_server, PidFile};
@@ -34,7 +33,8 @@ pub enum Server {
     StoppedInRecovery,
     /// It ended by force and was not started again. Files copied while it ran look the same when they have no postmaster.pid.
     Crashed,
-    /// The files were copied while the server ran, as their postmaster.pid tells: not of one moment.
+    /// The files were copied while the server ran, as their postmaster.pid tells, which is that of a server that runs elsewhere: not of
+    /// one moment.
     Copied,
     /// A base backup of which the log was not replayed yet.
     Restoring,
@@ -121,8 +121,10 @@ impl Condition {
             (None, Ok(control)) => match control.state {
                 DbState::Shutdowned => Server::Stopped,
                 DbState::ShutdownedInRecovery => Server::StoppedInRecovery,
-                _ if is_of_another(root, pid_file.as_ref(), control) => Server::Copied,
-                _ => Server::Crashed,
+                _ => match Original::of(root, pid_file.as_ref(), control) {
+                    Some(original) if original.ran => Server::Copied,
+                    _ => Server::Crashed,
+                },
             },
         };
         Condition {
@@ -252,18 +254,4 @@ fn replayed_since(control: &ControlState) -> Option<Lsn> {
     let crosses = at % page + RECORD > page;
     let end = at.saturating_add(RECORD + if crosses { PAGE_HEADER } else { 0 });
     (control.min_recovery_point.0 > end).then_some(control.checkpoint)
-}
-
-/// Whether files that are not of a server that was shut down are for certain a copy: their postmaster.pid names another data directory
-/// of the same server. Without one nothing is certain: an immediate shutdown removes it.
-fn is_of_another(root: &Path, pid_file: Option<&PidFile>, control: &ControlState) -> bool {
-    let Some(pid_file) = pid_file else { return false };
-    let other = Path::new(&pid_file.data_dir);
-    let place = |path: &Path| fs::metadata(path).ok().map(|about| (about.dev(), about.ino()));
-    // A folder that is not here may be this one, as a container calls it.
-    if place(other).is_none() || place(other) == place(root) {
-        return false;
-    }
-    let bytes = read_bytes(&other.join("global/pg_control")).unwrap_or_default();
-    ControlState::parse(&bytes).is_ok_and(|c| c.system_identifier == control.system_identifier)
 }

@@ -16,6 +16,7 @@
 
 mod condition;
 mod control;
+mod copied;
 mod dir;
 mod ids;
 mod majors;
@@ -25,6 +26,7 @@ mod space;
 
 pub use condition::{Condition, Remark, Server};
 pub use control::{above, read_bytes, read_control, root_above, ControlBytes};
+pub use copied::{Doubt, Original};
 pub use dir::{DataDir, Transactions, DATA_FILE};
 pub use ids::{BlockId, RelFile};
 pub use leadline_page::postgres::{is_block_size, is_log_block_size, BLOCK_SIZES, LARGEST_BLOCK_SIZE};

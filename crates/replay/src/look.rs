@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use leadline_datadir::{read_control, Condition, DataDir, Server};
+use leadline_datadir::{read_control, Condition, DataDir, Doubt, Original, Server};
 use leadline_errors::{Error, Kind, Result};
 use leadline_wal::kept::Kept;
 use leadline_wal::{Log, Lsn};
@@ -52,11 +52,7 @@ pub(crate) fn look_at(root: &Path) -> Result<Looked> {
     if let Server::Running { pid, .. } = condition.server {
         return Err(running(pid).at(root));
     }
-    if condition.server == Server::Copied {
-        return Err(refused("the files were copied while their server was running")
-            .detail("postmaster.pid names another data directory of the same server")
-            .at(root));
-    }
+    refuse_copy(root, &condition)?;
     let control = ControlFile::open(root)?;
     if let Some((version, major)) = condition.differing_majors() {
         return Err(
@@ -73,6 +69,46 @@ pub(crate) fn look_at(root: &Path) -> Result<Looked> {
     let cluster =
         Cluster::new(root, major, control.catalog_version(), dir.block_size, layout.relseg_size, dir.checksums)?;
     Ok(Looked { cluster, control, condition })
+}
+
+/// Refuses a copy that may not be of one moment: its server ran when it was made, or may have run.
+fn refuse_copy(root: &Path, condition: &Condition) -> Result<()> {
+    let Ok(control) = &condition.control else { return Ok(()) };
+    if !matches!(condition.server, Server::Copied | Server::Crashed) {
+        return Ok(());
+    }
+    let Some(original) = Original::of(root, condition.pid_file.as_ref(), control) else { return Ok(()) };
+    let named = format!("postmaster.pid names {}", original.root.display());
+    let no_other = "copy with pg_basebackup, or stop the server before copying";
+    if original.ran {
+        return Err(Error::new(Kind::Unsupported, "the files were copied while their server was running")
+            .detail(format!("{named}, where that server still runs"))
+            .hint(no_other)
+            .at(root));
+    }
+    let doubt = match original.is_left_behind(root) {
+        Ok(()) => return Ok(()),
+        Err(Doubt::Shared(folder)) => {
+            return Err(Error::new(
+                Kind::Unsupported,
+                "this copy shares a folder with the data directory it was made from",
+            )
+            .detail(format!("{named}, and both lead to the same files here"))
+            .hint("copy that folder too, and let the copy's link lead there")
+            .at(folder));
+        }
+        Err(Doubt::Runs(pid)) => format!("a server runs there again (pid {pid})"),
+        Err(Doubt::Differs(file)) => format!("{} was changed since, or was not copied", file.display()),
+    };
+    Err(Error::new(
+        Kind::Unsupported,
+        "this is a copy, and it is not known whether its server was running when it was made",
+    )
+    .detail(format!("{named}; {doubt}"))
+    .hint(format!(
+        "if the server was down, remove postmaster.pid from the copy and run the command again; otherwise {no_other}"
+    ))
+    .at(root))
 }
 
 /// Looks at the directory of a server that crashed; none when it was shut down in order.
