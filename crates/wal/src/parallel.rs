@@ -199,7 +199,7 @@ fn join(log: &Arc<Log>, whole: &mut Ending, chunk: &Ending) -> Result<bool> {
             }
             return Err(Error::new(Kind::Invalid, format!("the WAL is damaged: {reason}"))
                 .detail(format!("no valid record here, but there is one at {}", chunk.first))
-                .hint(format!("skip it: --to {lsn}, or --from {}", chunk.first))
+                .hint(format!("the WAL before {lsn} can be read, and that from {} on", chunk.first))
                 .at(log.place(lsn.0)));
         }
         if whole.last.0 != 0 && chunk.before != whole.last {

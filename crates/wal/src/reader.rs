@@ -273,7 +273,10 @@ impl Reader {
                         }
                         return Err(Error::new(Kind::Invalid, format!("the WAL is damaged: {}", broken.what))
                             .detail(format!("{}; valid WAL continues after it", broken.detail))
-                            .hint(format!("skip it: --to {}, then --from a later LSN", Lsn(broken.lsn)))
+                            .hint(format!(
+                                "the WAL before {} can be read, and that from a later LSN on",
+                                Lsn(broken.lsn)
+                            ))
                             .at(self.log.place(broken.lsn)));
                     }
                     let reason = match broken.detail.is_empty() {

@@ -53,7 +53,7 @@ class WireProbe(ThreadProbe["_core.wire.Sniffer"]):
         if self._lost:
             state.status = "partial"
             state.why = f"{self._lost} packets were lost: the ring was full"
-            state.hint = "take a larger ring (--ring), or fewer ports"
+            state.hint = "capture fewer ports, or with a larger ring: leadline net packets --ring SIZE"
         if self._copied:
             manifest.note(f"{count(self._copied, 'packet')} passed another interface before: each counts once")
 

@@ -65,7 +65,7 @@ fn failed(what: &str, e: &io::Error) -> Error {
                 "run as root, or: setcap cap_net_raw+ep on the Python that runs leadline; \
                  a file of tcpdump can be read with --pcap FILE",
             ),
-        Some(libc::ENOMEM) => error.hint("take a smaller ring: --ring"),
+        Some(libc::ENOMEM) => error.hint("a smaller ring needs less memory: leadline net packets --ring SIZE"),
         Some(libc::ENETDOWN) => error.hint("the interface is down: ip link"),
         _ => error,
     }
