@@ -83,6 +83,8 @@ def cell(value: Any) -> str:
 
 def one_line(text: str) -> str:
     """Text without line breaks, and with control characters made harmless."""
+    if text.isprintable():  # nearly always
+        return " ".join(text.split())
     return "".join(c if unicodedata.category(c)[0] != "C" else "\N{REPLACEMENT CHARACTER}" for c in " ".join(text.split()))
 
 

@@ -29,7 +29,7 @@ def command(file: Path, form: str | None, depth: int | None, min_count: int, as_
     """
     from leadline._core.calltrace import fold
     from leadline.errors import LeadlineError
-    from leadline.output import to_json
+    from leadline.output import to_json, together
 
     if not file.exists():
         raise LeadlineError("not_found", "no such file", where=str(file))
@@ -41,8 +41,8 @@ def command(file: Path, form: str | None, depth: int | None, min_count: int, as_
         names = ("depth", "function", "count", "total_ns")
         click.echo(to_json(read | {"calls_total": read["calls"], "calls": [dict(zip(names, row)) for row in rows]}))
         return
-    for line in _lines(rows):
-        click.echo(line)
+    for part in together(f"{line}\n" for line in _lines(rows)):
+        click.echo(part, nl=False)
     for note in _notes(read):
         click.echo(note, err=True)
 

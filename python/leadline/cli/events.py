@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from leadline.errors import LeadlineError
-from leadline.output import print_json_list
+from leadline.output import print_json_list, together
 
 _OPENING = ("open", "openat", "openat2", "creat", "socket", "accept", "accept4")
 _SQL = """
@@ -81,8 +81,8 @@ def command(
     if as_json:
         print_json_list(rows)
         return
-    for row in rows:
-        click.echo(_line(row))
+    for part in together(f"{_line(row)}\n" for row in rows):
+        click.echo(part, nl=False)
 
 
 def _line(e: dict[str, Any]) -> str:

@@ -8,7 +8,7 @@ import click
 
 from leadline.cli import force
 from leadline.figures import percent
-from leadline.output import to_json, to_table
+from leadline.output import to_json, to_table, together
 
 MOST = 30
 
@@ -55,8 +55,8 @@ def command(capture: Path, kind: str | None, pid: int | None, output: Path | Non
         click.echo(write_whole(output, flame_svg(paths, title, subtitle, unit), "the flame graph", overwrite=force))
         return
     if as_folded:
-        for line in as_lines(paths):
-            click.echo(line)
+        for part in together(f"{line}\n" for line in as_lines(paths)):
+            click.echo(part, nl=False)
         return
     whole, found = sum(paths.values()), functions(paths)
     if as_json:

@@ -13,7 +13,7 @@ from leadline.capture.reader import Capture, open_capture
 from leadline.cli.sql_screen import one_screen
 from leadline.duck import duckdb
 from leadline.errors import LeadlineError
-from leadline.output import to_csv, to_json, to_table
+from leadline.output import print_json_list, to_csv, to_table, together
 
 READING = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
 BATCH = 10_000
@@ -93,10 +93,10 @@ def _print(capture: Capture, query: str, form: str | None) -> None:
         cursor = capture.db.execute(query)
         names = [column[0] for column in cursor.description or []]
         if form == "csv":
-            for line in to_csv(names, _stream(cursor)):
-                click.echo(line, nl=False)
+            for part in together(to_csv(names, _stream(cursor))):
+                click.echo(part, nl=False)
         elif form == "json":
-            _print_json(names, cursor)
+            print_json_list(dict(zip(names, row)) for row in _stream(cursor))
         else:
             click.echo(to_table(names, cursor.fetchall()))
     except duckdb.Error as e:
@@ -106,16 +106,3 @@ def _print(capture: Capture, query: str, form: str | None) -> None:
 def _stream(cursor: Any) -> Any:
     while batch := cursor.fetchmany(BATCH):
         yield from batch
-
-
-def _print_json(names: list[str], cursor: Any) -> None:
-    """A list with one object per line, without holding all of them."""
-    rows = _stream(cursor)
-    first = next(rows, None)
-    if first is None:
-        click.echo("[]")
-        return
-    click.echo("[" + to_json(dict(zip(names, first))), nl=False)
-    for row in rows:
-        click.echo(",\n" + to_json(dict(zip(names, row))), nl=False)
-    click.echo("]")
