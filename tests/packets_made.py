@@ -124,7 +124,9 @@ class Line:
         return self.wait(after_ms).client(query()).wait(server_ms).server(answer(rows, ready))
 
     def close(self) -> Line:
-        self.client(message("X"))
+        return self.client(message("X")).close_at_once()
+
+    def close_at_once(self) -> Line:
         self.raw(True, FIN | ACK)
         self.seqs[0] += 1
         self.raw(False, FIN | ACK)

@@ -6,7 +6,7 @@ import functools
 import io
 import math
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from leadline.errors import LeadlineError
@@ -127,14 +127,18 @@ def width_here() -> int:
     return max(min(columns or WIDTH, WIDTH), NARROWEST)
 
 
-def to_table(names: Sequence[str], rows: Sequence[Sequence[Any]], width: int | None = None) -> str:
-    """A table of at most `width` columns [that of stdout]: text is cut to fit, numbers never; too many columns give one value per line."""
+def to_table(names: Sequence[str], rows: Sequence[Sequence[Any]], width: int | None = None, whole: Collection[str] = ()) -> str:
+    """A table of at most `width` columns [that of stdout]: text is cut to fit, numbers never; too many columns give one value per line.
+
+    whole: names of columns whose text is not cut either.
+    """
     width = width_here() if width is None else width
     columns = [_column([row[i] for row in rows]) for i in range(len(names))]
     cells = [list(row) for row in zip(*columns)]
     numeric = [any(isinstance(r[i], int) or _is_real(r[i]) for r in rows) for i in range(len(names))]
     numeric = [n and not any(isinstance(r[i], str | bool) for r in rows) for i, n in enumerate(numeric)]
-    widths = _widths(names, cells, numeric, width)
+    fixed = [n or name in whole for n, name in zip(numeric, names)]
+    widths = _widths(names, cells, fixed, width)
     if widths is None:
         return _records(names, cells, width)
     lines = ["  ".join(_pad(fit(n, w), w, right) for n, w, right in zip(names, widths, numeric)).rstrip()]
@@ -156,12 +160,12 @@ def _pad(text: str, width: int, right: bool) -> str:
     return text.rjust(width) if right else text.ljust(width)
 
 
-def _widths(names: Sequence[str], cells: list[list[str]], numeric: list[bool], width: int) -> list[int] | None:
+def _widths(names: Sequence[str], cells: list[list[str]], fixed: list[bool], width: int) -> list[int] | None:
     """Width per column; the widest text columns give way. None when they cannot all fit."""
     widths = [max([len(name), *(len(row[i]) for row in cells)]) for i, name in enumerate(names)]
     over = sum(widths) + 2 * (len(widths) - 1) - width
     while over > 0:
-        text = [i for i in range(len(widths)) if not numeric[i] and widths[i] > max(NARROWEST, len(names[i]))]
+        text = [i for i in range(len(widths)) if not fixed[i] and widths[i] > max(NARROWEST, len(names[i]))]
         if not text:
             return None
         widest = max(text, key=lambda i: widths[i])

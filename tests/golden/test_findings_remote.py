@@ -59,6 +59,27 @@ def test_rules_that_let_other_hosts_in_by_a_weak_method(made: SyntheticCapture) 
     assert {line: severity for line, (severity, _) in found.items()} == {90: "high", 91: "high", 92: "medium", 93: "high"}
     assert found[90][1] == "line 90 lets every user of every host in without a password"
     assert "by password" in found[91][1] and "guessed" in found[92][1]
+    assert "user of 10.0.0.0/8 in" in found[91][1]
+
+
+def test_the_mask_of_a_rule_belongs_to_its_address(made: SyntheticCapture) -> None:
+    rule(made, 1, "host", "127.0.0.1", "trust", "0.0.0.0")  # every host, though the address looks local
+    rule(made, 2, "host", "0.0.0.0", "trust", "128.0.0.0")
+    rule(made, 3, "host", "2001:db8::", "trust", "ffff:ffff::")
+    rule(made, 4, "host", "::1", "trust", "::")
+    rule(made, 5, "host", "127.0.0.0", "trust", "255.0.0.0")
+    rule(made, 6, "host", "::1", "trust", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff")
+    rule(made, 7, "host", "samenet", "trust")
+    found = {f.evidence[0]["line_number"]: (f.subject, f.statement) for f in evaluated(made, "HBA-WEAK").findings}
+    assert {line: subject for line, (subject, _) in found.items()} == {
+        1: "rule host all all 127.0.0.1/0 trust",
+        2: "rule host all all 0.0.0.0/1 trust",
+        3: "rule host all all 2001:db8::/32 trust",
+        4: "rule host all all ::1/0 trust",
+        7: "rule host all all samenet trust",
+    }
+    of = {line: statement.split(" of ")[1].split(" in ")[0] for line, (_, statement) in found.items()}
+    assert of == {1: "every host", 2: "0.0.0.0/1", 3: "2001:db8::/32", 4: "every host", 7: "samenet"}
 
 
 def test_rules_of_this_host_and_strong_rules_are_not_weak(made: SyntheticCapture) -> None:

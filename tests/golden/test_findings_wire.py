@@ -8,10 +8,12 @@ from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 
+import leadline
 import pytest
 from leadline.capture.reader import open_capture
 from leadline.cli import run
 from leadline.findings import Evaluation, Finding, evaluate
+from leadline.net.auth import FAST_HASH
 from leadline.net.packets import read_into
 from packets_made import ACK, FIN, IN_TRANSACTION, MS, OK, READY, SSL_REQUEST, SYN, Packets, answer, message, query, startup
 
@@ -68,6 +70,29 @@ def fetched(made: Packets, parts: int, rows: int, way_ms: float) -> None:
         line.client(execute).wait(0.4).server(message("D", b"\0" * 30) * rows + end)
 
 
+def one_row_each(made: Packets, calls: int, way_ms: float) -> None:
+    """Of each query the first row, as fetchval() of asyncpg asks for it: the portal is suspended and never run again."""
+    line = made.line()
+    line.step_ns = int(way_ms * MS / 2)
+    line.login()
+    asked = message("B", b"\0s\0" + b"\0" * 6) + message("E", b"\0" + struct.pack("!i", 1)) + message("S")
+    for _ in range(calls):
+        line.client(asked).wait(0.4).server(message("2") + message("D", b"\0" * 30) + message("s") + READY)
+
+
+def fetched_by_cursor(made: Packets, cursors: int, parts: int, rows: int, way_ms: float) -> None:
+    """Each cursor is declared and read with FETCH until there are no more rows."""
+    line = made.line()
+    line.step_ns = int(way_ms * MS / 2)
+    line.login()
+    for _ in range(cursors):
+        line.client(query("declare")).server(message("C", b"DECLARE CURSOR\0") + IN_TRANSACTION)
+        for part in [rows] * parts + [0]:
+            tag = message("C", b"FETCH %d\0" % part)
+            line.client(query("fetch")).wait(0.4).server(message("T", b"\0\0") + message("D", b"\0" * 30) * part + tag + IN_TRANSACTION)
+        line.client(query("commit")).server(message("C", b"COMMIT\0") + READY)
+
+
 def short_lives(made: Packets, asks: int) -> None:
     for n in range(30):
         line = made.line(at_ms=100 * n)
@@ -106,6 +131,7 @@ def test_ordinary_packets_have_no_finding(made: Packets) -> None:
     pieces(made, 0.05)
     fetched(made, 60, 10, 0.02)  # small parts on a fast network
     fetched(made, 10, 60, 10.0)  # few parts on a slow one
+    fetched_by_cursor(made, 1, 60, 10, 0.02)
     short_lives(made, 50)
     from_outside(made, b"S")
     result = evaluated(made)
@@ -160,6 +186,45 @@ def test_the_rows_that_are_enough_leave_round_trips_a_twentieth_of_the_rest(made
     found = only(made)
     assert found.id == "WIRE-FETCH-SIZE" and found.cost_s == pytest.approx(90 * 0.010, rel=0.02)
     assert "with 100 rows" in found.statement
+
+
+def test_a_query_for_one_row_is_no_reading_in_parts(made: Packets) -> None:
+    one_row_each(made, 1000, 3.0)
+    assert "WIRE-FETCH-SIZE" in evaluated(made).clean
+
+
+def test_cursors_whose_result_fits_into_one_fetch_are_no_reading_in_parts(made: Packets) -> None:
+    fetched_by_cursor(made, 100, 1, 5, 10.0)
+    assert "WIRE-FETCH-SIZE" in evaluated(made).clean
+
+
+def test_small_fetches_of_a_cursor_are_counted(made: Packets) -> None:
+    fetched_by_cursor(made, 2, 30, 10, 10.0)
+    found = {f.id: f for f in evaluated(made).findings}["WIRE-FETCH-SIZE"]
+    assert found.cost_s == pytest.approx(58 * 0.010, rel=0.02) and found.samples == 60
+    assert found.subject == "client 10.0.0.1 of 10.0.0.2:5432, by FETCH"
+    assert "60 parts of 10 rows were read from SQL cursors" in found.statement
+    assert "with 300 rows in each FETCH (itersize)" in found.statement
+
+
+def test_parts_cost_no_more_than_they_took(made: Packets) -> None:
+    """A handshake that was slower than all that followed."""
+    line = made.line()
+    line.step_ns = 30 * MS
+    line.handshake()
+    line.step_ns = 5 * MS
+    line.client(startup()).server(OK + READY)
+    execute = message("E", b"c\0" + struct.pack("!i", 10)) + message("S")
+    for _ in range(60):
+        line.client(execute).server(message("D", b"\0" * 30) * 10 + message("s") + IN_TRANSACTION)
+    found = only(made)
+    assert found.id == "WIRE-FETCH-SIZE" and found.cost_s == pytest.approx(59 * 0.010, rel=0.02)
+    assert "0.6 s of 0.6 s" in found.statement
+
+
+def test_each_method_that_can_be_guessed_is_in_the_rule() -> None:
+    rule = (Path(leadline.__file__).parent / "findings/wire/0091_wire_md5.sql").read_text()
+    assert {method for method in FAST_HASH if f"'{method}'" not in rule} == set()
 
 
 def test_few_round_trips_on_a_long_way_are_bound_by_the_network(made: Packets) -> None:

@@ -24,7 +24,7 @@ from leadline.cli import run
 from leadline.errors import LeadlineError
 from leadline.net import auth, packets
 from leadline.net.budget import Budget, budgets
-from packets_made import GSS_REQUEST, IN_TRANSACTION, OK, READY, SSL_REQUEST, Packets, message, startup
+from packets_made import ACK, GSS_REQUEST, IN_TRANSACTION, OK, READY, RST, SSL_REQUEST, SYN, Packets, first, message, startup
 
 SECRET = b"swordfish-4711"
 
@@ -257,6 +257,67 @@ def test_the_verdict_on_each_way_to_log_in(made: Packets) -> None:
     ]
 
 
+def sasl(made: Packets, mechanism: bytes, data: bytes) -> None:
+    offered = message("R", struct.pack("!I", 10) + mechanism + b"\0\0")
+    chosen = message("p", mechanism + b"\0" + struct.pack("!i", len(data)) + data)
+    made.line().handshake().client(startup()).server(offered).client(chosen).server(OK + READY)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "data", "verdict"),
+    [
+        (b"OAUTHBEARER", b"n,,\1auth=Bearer " + SECRET + b"\1\1", auth.READABLE),
+        (b"PLAIN", b"\0app\0" + SECRET, auth.READABLE),
+        (b"SCRAM-SHA-512", b"n,,n=,r=abc", auth.SAFE),
+        (b"DIGEST-MD5", b"response=abc", auth.WEAK),
+        (b"GSSAPI", b"ticket", auth.SAFE),
+        (b"NEW-METHOD", b"abc", auth.OTHER),
+    ],
+)
+def test_a_mechanism_is_judged_by_its_name(made: Packets, tmp_path: Path, mechanism: bytes, data: bytes, verdict: str) -> None:
+    sasl(made, mechanism, data)
+    directory, _ = packets.read_into(made.write(), [], out=tmp_path / "c")
+    [way] = auth.logins(packets.connections(directory))
+    assert (way.verdict, way.auth) == (verdict, mechanism.decode().lower())
+    assert not any(SECRET in file.read_bytes() for file in directory.rglob("*") if file.is_file())
+
+
+def test_refusals_cancels_and_clients_that_go_away_are_seen(made: Packets) -> None:
+    refused = message("E", b"SFATAL\0C28000\0Mno pg_hba.conf entry\0\0")
+    made.line(client=1).handshake().client(startup()).server(refused)
+    made.line(client=2).handshake().client(first(80877102, b"\7" * 8)).close()
+    made.line(client=3).handshake().close_at_once()
+    made.line(client=4).handshake().client(startup()).server(message("R", struct.pack("!I", 3))).close()
+    nobody = made.line(client=5)
+    nobody.raw(True, SYN)
+    nobody.raw(False, RST | ACK)
+    made.line(client=6).handshake().client(SSL_REQUEST).server(b"N").close()
+    made.line(client=7).handshake().client(b"GET / HTTP/1.0\r\n\r\n").close()
+    found = {w.client: (w.verdict, w.auth) for w in auth.logins(packets.read(made.write(), [])["connections"])}
+    assert found == {
+        "10.0.0.1": (auth.REFUSED, "unseen"),
+        "10.0.0.2": (auth.NO_LOGIN, "cancel key"),
+        "10.0.0.3": (auth.NO_LOGIN, "unseen"),
+        "10.0.0.4": (auth.NO_LOGIN, "cleartext"),
+        "10.0.0.5": (auth.REFUSED, "unseen"),
+        "10.0.0.6": (auth.NO_LOGIN, "unseen"),
+        "10.0.0.7": (auth.UNKNOWN, "unseen"),
+    }
+
+
+@pytest.mark.parametrize("user", ["app", "a_user_with_a_rather_long_name_that_fills_the_line_of_the_table"])
+def test_verdicts_and_methods_are_whole_in_80_columns(made: Packets, capsys: pytest.CaptureFixture[str], user: str) -> None:
+    for code in (3, 5):
+        line = made.line(client=111).handshake().client(SSL_REQUEST).server(b"N").client(startup(user, "a_database_with_a_long_name"))
+        line.server(message("R", struct.pack("!I", code))).client(message("p", SECRET + b"\0")).server(OK + READY)
+    sasl(made, b"SCRAM-SHA-256-PLUS", b"p=tls-server-end-point,,n=,r=abc")
+    text = shown(capsys, "auth", "--pcap", made.write())
+    assert all(len(line) <= 80 for line in text.splitlines())
+    for verdict in ("password readable: 1 connection", "hash can be guessed: 1 connection", "password not readable: 1 connection"):
+        assert verdict in text.splitlines()
+    assert "scram-sha-256-plus" in text and "10.0.0.111" in text
+
+
 def test_no_password_is_in_any_output_or_capture(made: Packets, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     every_login(made)
     path = made.write()
@@ -280,6 +341,28 @@ def test_rules_that_allow_readable_passwords() -> None:
     ]
     found = auth.rules(rows)
     assert [(r["line_number"], r["verdict"]) for r in found] == [(2, auth.READABLE), (4, auth.WEAK), (6, auth.OPEN)]
+
+
+@pytest.mark.parametrize(
+    ("address", "netmask", "shown"),
+    [
+        ("10.0.0.0", "255.0.0.0", "10.0.0.0/8"),
+        ("0.0.0.0", "0.0.0.0", "0.0.0.0/0"),
+        ("192.168.100.77", "255.255.255.255", "192.168.100.77/32"),
+        ("2001:db8::", "ffff:ffff::", "2001:db8::/32"),
+        ("::1", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", "::1/128"),
+        ("10.0.0.0", "255.0.255.0", "10.0.0.0 255.0.255.0"),
+        ("2001:db8::", "ffff:0:ffff::", "2001:db8:: ffff:0:ffff::"),
+        ("samenet", "", "samenet"),
+        (".example.com", "", ".example.com"),
+    ],
+)
+def test_a_rule_has_its_mask(address: str, netmask: str, shown: str) -> None:
+    found = auth.rules([(7, "host", "all", "all", address, netmask, "md5", "")])
+    assert auth.address_of(found[0]) == shown
+    text = "\n".join(auth.rule_lines(found))
+    assert shown in text and "hash can be guessed: 1 rule" in text
+    assert all(len(line) <= 80 for line in text.splitlines())
 
 
 @pytest.mark.parametrize(

@@ -133,11 +133,11 @@ def test_its_messages_are_read(packets: Capture) -> None:
     columns = "protocol, user_name, database_name, auth, tls, let_in, round_trips, transactions, errors, lost_places"
     rows = packets.rows(f"select {columns} from wire_connection order by connection_id")
     assert [tuple(row.values()) for row in rows] == [
-        ("mysql", "app", "shop", "sha1 scramble", "not asked", 1, 23, 23, 0, 0),
+        ("mysql", "app", "shop", "mysql_native_password", "not asked", 1, 23, 23, 0, 0),
         # create; five transactions of four statements; one query of many rows; an error
-        ("mysql", "app", "shop", "sha1 scramble", "not asked", 1, 23, 8, 1, 0),
+        ("mysql", "app", "shop", "mysql_native_password", "not asked", 1, 23, 8, 1, 0),
         ("mysql", "", "", "unseen", "accepted", None, rows[2]["round_trips"], None, None, 0),
-        ("mysql", "app", "shop", "sha1 scramble", "not asked", 0, 0, 0, 0, 0),
+        ("mysql", "app", "shop", "mysql_native_password", "not asked", 0, 0, 0, 0, 0),
     ]
     [biggest] = packets.rows("select max(response_bytes) as bytes from wire_roundtrip where connection_id = 2")
     assert biggest["bytes"] > 5000 * 5  # each row has a header of four bytes

@@ -63,7 +63,7 @@ pub const GREETING: &[u8] =
 fn read(bytes: &[u8]) -> leadline_errors::Result<(Analyser, bool)> {
     let mut reader = PacketReader::new(bytes)?;
     let mut analyser =
-        Analyser::new(Options { ports: vec![], interval_ns: 1_000_000_000, keep_rows: false, ..Options::default() });
+        Analyser::new(Options { ports: vec![], interval_ns: 1_000_000_000, keep_rows: true, ..Options::default() });
     loop {
         match reader.next_packet() {
             Ok(Some(packet)) => {
@@ -85,7 +85,14 @@ fn read(bytes: &[u8]) -> leadline_errors::Result<(Analyser, bool)> {
     for c in &analyser.closed {
         let [up, down] = [c.streams[0].sent, c.streams[1].sent];
         assert!(up.packets + down.packets <= counts.packets);
+        let times =
+            [c.trips.answer_ns, c.trips.transfer_ns, c.trips.client_ns, c.held().1, c.connect_ns().unwrap_or(0)];
+        assert!(times.iter().all(|ns| *ns >= 0), "{times:?}");
+        assert!(c.trips.continued <= c.trips.fetches);
         assert!(c.trips.answered <= up.segments + up.gaps && c.talk.about.user.len() <= 3 * 63);
+    }
+    for (_, trip) in &analyser.trips {
+        assert!(trip.is_in_order(), "{trip:?}");
     }
     Ok((analyser, counts.ended_early.is_some()))
 }

@@ -59,7 +59,25 @@ pub fn conversations() -> Vec<Vec<u8>> {
     let commands =
         [(0, GREETING.to_vec()), (0, b"\x07\0\0\0\x03select".to_vec()), (1, b"\x07\0\0\x01\0\0\0\x02\0\0\0".to_vec())];
     let cut = [(0x0E, asked()), (0x0F, pg::answer(9, b'I'))];
-    let talks: [&[(u8, Vec<u8>)]; 5] = [&postgres, &starts, &logins, &commands, &cut];
+    let copies = [
+        (0, [asked(), pg::message(b'd', b"r")].concat()),
+        (1, pg::message(b'G', &[0; 3])),
+        (0, [pg::message(b'c', b""), pg::message(b'S', b"")].concat()),
+        (1, [pg::message(b'W', &[0; 3]), pg::message(b'd', b"w"), pg::ready(b'I')].concat()),
+    ];
+    let sasl = [
+        (0, pg::startup("app", "shop")),
+        (1, pg::message(b'R', b"\0\0\0\x0aOAUTHBEARER\0\0")),
+        (0, pg::message(b'p', b"OAUTHBEARER\0\0\0\0\x0en,,\x01auth=B x\x01\x01")),
+    ];
+    // Compressed by zlib: what both can do, the end of the login, and a frame that is not packed and one that is.
+    let squeezed = [
+        (0, b"\x26\0\0\x01\x20\x82\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0app\0\x01\x07".to_vec()),
+        (1, b"\x07\0\0\x02\0\0\0\x02\0\0\0".to_vec()),
+        (0, b"\x07\0\0\0\0\0\0\x03\0\0\0\x03go".to_vec()),
+        (1, b"\x0c\0\0\x01\x04\0\0\x78\x9c\x63\x60\x60\x60\x60\0\0\0\x04\0\x01".to_vec()),
+    ];
+    let talks: [&[(u8, Vec<u8>)]; 8] = [&postgres, &starts, &logins, &commands, &cut, &copies, &sasl, &squeezed];
     let talk = |start: u8, said: &[(u8, Vec<u8>)]| {
         let packets =
             said.iter().flat_map(|(how, piece)| [&[*how, piece.len() as u8], &piece[..piece.len().min(255)]].concat());

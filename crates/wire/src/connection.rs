@@ -57,7 +57,10 @@ pub struct Trips {
     pub unanswered: u64,
     pub statements: u64,
     pub fetches: u64,
+    pub continued: u64,
     pub suspended: u64,
+    pub cursors: u64,
+    pub cursor_fetches: u64,
     pub rows: u64,
     pub transactions: u64,
     pub errors: u64,
@@ -177,7 +180,7 @@ impl Connection {
 
     /// From the first packet to the first moment at which the server was ready for a query.
     pub fn connect_ns(&self) -> Option<i64> {
-        self.syn.and(self.talk.about.ready_ts).map(|ready| ready - self.from)
+        self.syn.and(self.talk.about.ready_ts).map(|ready| (ready - self.from).max(0))
     }
 
     /// Data that waited for an acknowledgement, both ways: how often and how long.
@@ -358,7 +361,10 @@ impl Trips {
         self.answered += 1;
         self.statements += u64::from(trip.statements);
         self.fetches += u64::from(trip.fetches);
+        self.continued += u64::from(trip.continued);
         self.suspended += u64::from(trip.suspended);
+        self.cursors += u64::from(trip.cursors);
+        self.cursor_fetches += u64::from(trip.cursor_fetches);
         self.rows += trip.rows;
         self.transactions += u64::from(trip.transactions);
         self.errors += u64::from(trip.errors);

@@ -82,7 +82,10 @@ fn trip_columns(trips: &[(i64, Trip)]) -> Vec<ArrayRef> {
         count(|t| t.statements),
         count(|t| t.pipelined),
         count(|t| t.fetches),
+        count(|t| t.continued),
         count(|t| t.suspended),
+        count(|t| t.cursors),
+        count(|t| t.cursor_fetches),
         long(|t| t.rows as i64),
         count(|t| t.transactions),
         count(|t| t.errors),
@@ -116,7 +119,9 @@ pub fn connection_row(c: &Connection) -> OwnedRow {
     let read = c.is_counted();
     row.int(trips.setup as i64).int(trips.answered as i64).int(trips.unanswered as i64);
     row.int(trips.answer_ns).int(trips.transfer_ns).int(trips.client_ns);
-    for count in [trips.statements, trips.fetches, trips.suspended, trips.transactions, trips.errors, trips.pipelined] {
+    let parts = [trips.fetches, trips.continued, trips.suspended, trips.cursors, trips.cursor_fetches];
+    let counts = [trips.transactions, trips.errors, trips.pipelined];
+    for count in [trips.statements].into_iter().chain(parts).chain(counts) {
         row.maybe(read.then_some(count as i64));
     }
     row.maybe((c.talk.protocol() == "postgresql" && read).then_some(trips.rows as i64));

@@ -87,6 +87,17 @@ create or replace macro is_barrier(operation, flags) as operation = 'flush' or f
 create or replace macro is_of_this_host(address) as
   address in ('', 'local', 'samehost', 'localhost', '::1', '::ffff:127.0.0.1') or address like '127.%';
 
+-- Bits of a mask as pg_hba_file_rules writes it; null without one.
+create or replace macro mask_bits(netmask) as
+  case when netmask = '' then null
+       when contains(netmask, ':') then list_sum(list_transform(string_split(netmask, ':'), lambda part: bit_count(coalesce(try_cast('0x' || part as integer), 0))))::integer
+       else list_sum(list_transform(string_split(netmask, '.'), lambda part: bit_count(coalesce(try_cast(part as utinyint), 0))))::integer end;
+-- Where a rule of pg_hba.conf applies, as the file has it.
+create or replace macro hba_address(address, netmask) as address || coalesce('/' || mask_bits(netmask), '');
+-- The rule lets in nobody but the host itself.
+create or replace macro is_rule_of_this_host(address, netmask) as
+  is_of_this_host(address) and coalesce(mask_bits(netmask) >= case when contains(netmask, ':') then 128 else 8 end, true);
+
 -- An address that does not go over the internet: private, of the link, or of the host.
 create or replace macro is_private(address) as
   is_of_this_host(address) or regexp_matches(lower(address),

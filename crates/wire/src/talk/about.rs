@@ -6,6 +6,8 @@
 pub enum Encryption {
     #[default]
     NotAsked,
+    /// Asked for, and no answer was seen.
+    Asked,
     Refused,
     Accepted,
 }
@@ -15,6 +17,7 @@ impl Encryption {
     pub fn name(self) -> &'static str {
         match self {
             Encryption::NotAsked => "not asked",
+            Encryption::Asked => "asked",
             Encryption::Refused => "refused",
             Encryption::Accepted => "accepted",
         }
@@ -22,39 +25,29 @@ impl Encryption {
 }
 
 /// How the client proved who it is, as far as the packets show.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[allow(missing_docs)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Auth {
     /// The beginning of the connection was not seen, or it is encrypted.
     #[default]
     Unseen,
-    /// The server asked for nothing: trust, peer, a certificate.
+    /// The server asked for nothing, or was content with an empty password.
     NotAsked,
-    Cleartext,
-    Md5,
-    Scram,
-    ScramPlus,
-    Gss,
-    /// MySQL: a scramble with SHA-1, or with SHA-256.
-    Sha1,
-    Sha256,
-    Other,
+    /// By the name that the protocol has for it.
+    By(String),
 }
 
 impl Auth {
+    /// By a method of this name.
+    pub fn by(name: &str) -> Auth {
+        Auth::By(if name.is_empty() { "other" } else { name }.to_owned())
+    }
+
     /// As the tables name it.
-    pub fn name(self) -> &'static str {
+    pub fn name(&self) -> &str {
         match self {
             Auth::Unseen => "unseen",
             Auth::NotAsked => "not asked",
-            Auth::Cleartext => "cleartext",
-            Auth::Md5 => "md5",
-            Auth::Scram => "scram-sha-256",
-            Auth::ScramPlus => "scram-sha-256-plus",
-            Auth::Gss => "gss",
-            Auth::Sha1 => "sha1 scramble",
-            Auth::Sha256 => "sha256 scramble",
-            Auth::Other => "other",
+            Auth::By(name) => name,
         }
     }
 }

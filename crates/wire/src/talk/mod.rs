@@ -1,16 +1,22 @@
 //! What two ends say to each other: round trips, and what the protocol tells of them.
 
 pub mod about;
+mod asked;
 pub mod frame;
+mod hello;
 pub mod mysql;
+mod mysql_login;
+mod portals;
 pub mod postgres;
+mod sasl;
+mod squeezed;
 pub mod trip;
 
 use crate::stream::Piece;
 use about::{About, Encryption};
 use mysql::MySql;
 use postgres::Postgres;
-use trip::Trip;
+use trip::{Purpose, Trip};
 
 /// A direction of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,14 +56,6 @@ pub struct Talk {
     pub about: About,
 }
 
-fn is_tls_handshake(bytes: &[u8]) -> bool {
-    matches!(bytes, [0x16, 3, 0..=4, ..])
-}
-
-fn is_tls_data(bytes: &[u8]) -> bool {
-    matches!(bytes, [0x17, 3, 3, ..])
-}
-
 impl Talk {
     /// `from_start`: the connection was seen to be made.
     pub fn new(from_start: bool) -> Talk {
@@ -91,12 +89,14 @@ impl Talk {
         if !matches!(self.speech, Speech::Unknown { .. }) || bytes.is_empty() {
             return;
         }
-        if is_tls_handshake(bytes) || (!self.from_start && is_tls_data(bytes)) {
-            self.about.tls = Encryption::Accepted;
-            self.speech = Speech::Tls { of: "tls" };
+        if hello::is_handshake(bytes) || (!self.from_start && hello::is_data(bytes)) {
+            // Without a request before it, as with sslnegotiation=direct: the client names the protocol.
+            let asked = self.from_start && side == Side::Client;
+            self.about.tls = if asked { Encryption::Asked } else { Encryption::Accepted };
+            self.speech = Speech::Tls { of: if hello::is_for_postgres(bytes) { "postgresql" } else { "tls" } };
         } else if side == Side::Client && postgres::is_startup(bytes) {
             self.speech = Speech::Postgres(Box::new(Postgres::new(true)));
-        } else if side == Side::Server && mysql::is_greeting(bytes) {
+        } else if side == Side::Server && (mysql::is_greeting(bytes) || self.from_start && mysql::is_refusal(bytes)) {
             self.speech = Speech::MySql(Box::new(MySql::new(true)));
         } else if side == Side::Client && !self.from_start && postgres::is_chain(bytes, true, true) {
             self.speech = Speech::Postgres(Box::new(Postgres::new(false)));
@@ -113,6 +113,10 @@ impl Talk {
         // In the middle of a connection, each request may be the first that can be recognised.
         if !matches!(self.speech, Speech::Unknown { heard: true }) || (!self.from_start && self.answered) {
             self.recognise(side, piece.bytes);
+        }
+        if matches!(self.speech, Speech::Tls { .. }) && self.about.tls == Encryption::Asked && side == Side::Server {
+            let accepted = hello::is_handshake(piece.bytes);
+            self.about.tls = if accepted { Encryption::Accepted } else { Encryption::Refused };
         }
         match side {
             Side::Client => self.client(piece, length, on),
@@ -131,26 +135,29 @@ impl Talk {
     }
 
     fn client(&mut self, piece: Piece<'_>, length: u64, on: &mut impl FnMut(Trip)) {
-        let turn = self.trip.is_none()
-            || match &self.speech {
-                Speech::Postgres(state) => state.is_clients_turn(self.answered),
-                _ => self.answered,
-            };
+        let turn = match &mut self.speech {
+            Speech::Postgres(state) if state.is_streaming() => {
+                return state.client(piece.bytes, piece.unseen, false, &mut Trip::default(), &mut self.about);
+            }
+            _ if self.trip.is_none() => true,
+            Speech::Postgres(state) => state.is_clients_turn(self.answered),
+            _ => self.answered,
+        };
         if turn {
             self.finish(on);
-            let client_gap = self.last_answer.map(|last| (piece.ts - last).max(0));
-            self.trip = Some(Trip { ts: piece.ts, client_gap, ..Trip::default() });
+            self.trip = Some(Trip::begin(piece.ts, self.last_answer));
         }
         let Some(trip) = &mut self.trip else { return };
-        trip.request_last = piece.ts;
-        trip.request_bytes += length;
-        trip.request_segments += 1;
+        trip.ask(piece.ts, length);
         self.answered = false;
         match &mut self.speech {
             Speech::Postgres(state) => state.client(piece.bytes, piece.unseen, turn, trip, &mut self.about),
             Speech::MySql(state) => state.client(piece.bytes, piece.unseen, turn, trip, &mut self.about),
             _ => {}
         }
+        // What is not answered is no request: the end of a COPY that has ended, or a report of a standby.
+        let is_none = matches!(&self.speech, Speech::Postgres(state) if state.is_idle() || state.is_streaming());
+        self.trip.take_if(|trip| is_none && trip.purpose == Purpose::Unknown);
     }
 
     fn server(&mut self, piece: Piece<'_>, length: u64, on: &mut impl FnMut(Trip)) {
@@ -158,11 +165,8 @@ impl Talk {
         let mut nobody = Trip::default();
         let trip = match &mut self.trip {
             Some(trip) => {
-                trip.first.get_or_insert(piece.ts);
-                trip.last = Some(piece.ts);
-                trip.response_bytes += length;
-                trip.response_segments += 1;
-                self.last_answer = Some(piece.ts);
+                trip.answer(piece.ts, length);
+                self.last_answer = trip.last;
                 trip
             }
             None => {

@@ -1,20 +1,21 @@
 //! The protocol of MySQL and MariaDB: packets with a length of three bytes and a number.
 //!
-//! Client and server take turns by the packet, so a round trip ends when the client speaks again.
+//! Client and server take turns by the packet, so a round trip ends when the client speaks again. After the login the packets may be
+//! compressed ([`super::squeezed`]).
 
-use super::about::{name_of, About, Auth, Encryption};
+use super::about::{name_of, About, Encryption};
 use super::frame::{Body, Frame, Lost, Message, Messages, MOST_KEPT};
+use super::mysql_login::{self as login, Login, Next};
+use super::squeezed::{is_squeezed_command, Squeezed};
 use super::trip::{Purpose, Trip};
 use leadline_bytes::{Bytes, Endian, Truncated};
 
-const CLIENT_CONNECT_WITH_DB: u32 = 0x8;
-const CLIENT_SSL: u32 = 0x800;
-const CLIENT_SECURE_CONNECTION: u32 = 0x8000;
-const CLIENT_PLUGIN_AUTH: u32 = 0x8_0000;
-const CLIENT_LENENC_AUTH: u32 = 0x20_0000;
 const STATUS_IN_TRANS: u16 = 1;
-/// A login packet that asks for TLS ends after its fixed part.
-const SSL_REQUEST: u64 = 32;
+/// A packet of this length goes on in the next one.
+const GOES_ON: u64 = 0xFF_FFFF;
+const CHANGE_USER: u8 = 0x11;
+/// The server asks for a file of the client's host.
+const LOCAL_FILE: u8 = 0xFB;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
@@ -22,6 +23,8 @@ enum Phase {
     Login,
     Proof,
     Ready,
+    /// The client sends a file, up to an empty packet.
+    File,
 }
 
 /// The state of a connection.
@@ -31,8 +34,11 @@ pub struct MySql {
     client: Frame,
     server: Frame,
     lost: bool,
-    /// The password itself comes next, unless a key is asked for.
-    clear_next: bool,
+    /// The present packet of the client, or the server, goes on with the one before.
+    goes_on: [bool; 2],
+    login: Login,
+    /// How packets are compressed, of each direction.
+    squeezed: Option<[Squeezed; 2]>,
     command: u8,
     /// No packet of the answer was seen yet.
     at_answer: bool,
@@ -47,9 +53,16 @@ pub fn is_greeting(bytes: &[u8]) -> bool {
     matches!(bytes, [a, b, 0, 0, 10, digit, ..] if digit.is_ascii_digit() && u16::from_le_bytes([*a, *b]) >= 32)
 }
 
+/// Whether the first bytes of a server are an error: it refuses the client before it greets.
+pub fn is_refusal(bytes: &[u8]) -> bool {
+    // Errors of the server have numbers from 1000.
+    matches!(bytes, [a, b, 0, 0, 0xFF, low, high, _, ..]
+        if u16::from_le_bytes([*a, *b]) as usize == bytes.len() - 4 && (1000..10_000).contains(&u16::from_le_bytes([*low, *high])))
+}
+
 /// Whether a segment is one command of a client: the whole of it, numbered zero.
 pub fn is_command(bytes: &[u8]) -> bool {
-    matches!(bytes, [a, b, c, 0, 1..=0x1F, ..] if u32::from_le_bytes([*a, *b, *c, 0]) as usize == bytes.len() - 4)
+    matches!(bytes, [a, b, c, 0, 1..=0x1F | 0xFA, ..] if u32::from_le_bytes([*a, *b, *c, 0]) as usize == bytes.len() - 4)
 }
 
 impl MySql {
@@ -60,7 +73,9 @@ impl MySql {
             client: Frame::default(),
             server: Frame::default(),
             lost: false,
-            clear_next: false,
+            goes_on: [false; 2],
+            login: Login::default(),
+            squeezed: None,
             command: 0,
             at_answer: false,
             in_transaction: false,
@@ -71,18 +86,26 @@ impl MySql {
 
     /// Bytes of the client. `turn`: they begin a round trip.
     pub fn client(&mut self, bytes: &[u8], unseen: u32, turn: bool, trip: &mut Trip, about: &mut About) {
+        let is_command = if self.squeezed.is_some() { is_squeezed_command } else { is_command };
         if turn && self.lost && is_command(bytes) {
             self.lost = false;
+            self.goes_on = [false; 2];
             self.client.reset();
             self.server.reset();
+            self.squeezed.iter_mut().flatten().for_each(Squeezed::reset);
         }
         if self.lost {
             return;
         }
         self.at_answer = true;
-        let mut frame = std::mem::take(&mut self.client);
-        let outcome = frame.feed(bytes, unseen, &mut Client { state: self, trip, about });
+        let (mut frame, mut squeezed) = (std::mem::take(&mut self.client), self.squeezed.take());
+        let mut on = Client { state: self, trip, about };
+        let outcome = match &mut squeezed {
+            Some([client, _]) => client.feed(bytes, unseen, &mut |plain| frame.feed(plain, 0, &mut on).map(drop)),
+            None => frame.feed(bytes, unseen, &mut on).map(drop),
+        };
         self.client = frame;
+        self.squeezed = squeezed;
         self.note(outcome.is_err(), about);
     }
 
@@ -91,9 +114,16 @@ impl MySql {
         if self.lost {
             return;
         }
-        let mut frame = std::mem::take(&mut self.server);
-        let outcome = frame.feed(bytes, unseen, &mut Server { ts, state: self, trip, about });
+        let (mut frame, mut squeezed) = (std::mem::take(&mut self.server), self.squeezed.take());
+        let mut on = Server { ts, state: self, trip, about };
+        let outcome = match &mut squeezed {
+            Some([_, server]) => server.feed(bytes, unseen, &mut |plain| frame.feed(plain, 0, &mut on).map(drop)),
+            None => frame.feed(bytes, unseen, &mut on).map(drop),
+        };
         self.server = frame;
+        if squeezed.is_some() {
+            self.squeezed = squeezed; // else the login may just have ended
+        }
         self.note(outcome.is_err(), about);
     }
 
@@ -112,66 +142,6 @@ impl MySql {
             self.worked = false;
         }
     }
-
-    fn plugin(&mut self, name: &[u8], about: &mut About) {
-        self.clear_next = false;
-        about.auth = match name {
-            b"mysql_native_password" => Auth::Sha1,
-            b"caching_sha2_password" | b"sha256_password" => Auth::Sha256,
-            b"mysql_clear_password" | b"dialog" => {
-                self.clear_next = true;
-                Auth::Cleartext
-            }
-            b"auth_gssapi_client" | b"authentication_kerberos_client" => Auth::Gss,
-            _ => Auth::Other,
-        };
-    }
-
-    fn login(&mut self, m: &Message<'_>, about: &mut About) -> Result<(), Truncated> {
-        let mut body = Bytes::new(m.body, Endian::Little);
-        let flags = body.u32("capabilities")?;
-        body.take("packet size and character set", 28)?;
-        about.user = name_of(until_zero(&mut body));
-        let length = if flags & CLIENT_LENENC_AUTH != 0 {
-            lenenc(&mut body)? as usize
-        } else if flags & CLIENT_SECURE_CONNECTION != 0 {
-            body.u8("length")?.into()
-        } else {
-            until_zero(&mut body).len()
-        };
-        if flags & (CLIENT_LENENC_AUTH | CLIENT_SECURE_CONNECTION) != 0 {
-            body.take("proof", length)?;
-        }
-        if flags & CLIENT_CONNECT_WITH_DB != 0 {
-            about.database = name_of(until_zero(&mut body));
-        }
-        if flags & CLIENT_PLUGIN_AUTH != 0 {
-            self.plugin(until_zero(&mut body), about);
-            if std::mem::take(&mut self.clear_next) && length > 1 {
-                about.password_readable = true;
-            }
-        }
-        Ok(())
-    }
-}
-
-fn until_zero<'a>(bytes: &mut Bytes<'a>) -> &'a [u8] {
-    let length = bytes.rest().iter().position(|byte| *byte == 0).unwrap_or(bytes.left());
-    let text = bytes.take("text", length).unwrap_or(&[]);
-    let _ = bytes.u8("end");
-    text
-}
-
-fn lenenc(bytes: &mut Bytes<'_>) -> Result<u64, Truncated> {
-    Ok(match bytes.u8("length")? {
-        0xFC => bytes.u16("length")?.into(),
-        0xFD => {
-            let [a, b, c] = bytes.array("length")?;
-            u32::from_le_bytes([a, b, c, 0]).into()
-        }
-        0xFE => bytes.u64("length")?,
-        short => short.into(),
-    })
 }
 
 fn packet(head: &[u8], keep: usize) -> Result<Body, Lost> {
@@ -196,7 +166,8 @@ impl Messages for Client<'_> {
             match self.state.phase {
                 Phase::Login => MOST_KEPT,
                 Phase::Ready => 1, // the command
-                Phase::Proof | Phase::Greeting => 0,
+                Phase::Proof => 1, // a request for a key, or no password; never one that is kept
+                Phase::Greeting | Phase::File => 0,
             },
         )
     }
@@ -204,25 +175,30 @@ impl Messages for Client<'_> {
     fn message(&mut self, m: &Message<'_>) -> bool {
         let state = &mut *self.state;
         let mut is_for = |purpose: Purpose| self.trip.purpose = self.trip.purpose.max(purpose);
+        if std::mem::replace(&mut state.goes_on[0], m.length == GOES_ON) {
+            return true;
+        }
         match state.phase {
             Phase::Greeting => {}
             Phase::Login => {
-                let flags = m.body.first_chunk::<4>().map_or(0, |flags| u32::from_le_bytes(*flags));
-                if flags & CLIENT_SSL != 0 && m.length == SSL_REQUEST {
+                if login::asks_for_tls(m.body, m.length) {
                     is_for(Purpose::Encryption);
                     self.about.tls = Encryption::Accepted;
                     state.encrypted = true;
                     return false;
                 }
                 is_for(Purpose::Startup);
-                let _ = state.login(m, self.about); // what is behind the kept bytes stays unknown
+                let _ = state.login.take(m.body, self.about); // what is behind the kept bytes stays unknown
                 state.phase = Phase::Proof;
             }
             Phase::Proof => {
                 is_for(Purpose::Authentication);
-                // One byte asks for the server's key, and what follows is encrypted with it.
-                if std::mem::take(&mut state.clear_next) && m.length > 1 {
-                    self.about.password_readable = true;
+                state.login.proof(m.body.first().copied(), m.length, m.tail, self.about);
+            }
+            Phase::File => {
+                is_for(Purpose::CopyIn);
+                if m.length == 0 {
+                    state.phase = Phase::Ready;
                 }
             }
             Phase::Ready => {
@@ -234,7 +210,7 @@ impl Messages for Client<'_> {
                         self.trip.statements += 1;
                         is_for(Purpose::Simple);
                     }
-                    0x17 => {
+                    0x17 | 0xFA => {
                         state.worked = true;
                         self.trip.statements += 1;
                         is_for(Purpose::Extended);
@@ -245,6 +221,12 @@ impl Messages for Client<'_> {
                         is_for(Purpose::Fetch);
                     }
                     0x0E => is_for(Purpose::Sync),
+                    // The client proves again who it is.
+                    CHANGE_USER => {
+                        is_for(Purpose::Command);
+                        state.phase = Phase::Proof;
+                    }
+                    0x12 | 0x1E => is_for(Purpose::Replication),
                     _ => is_for(Purpose::Command),
                 }
             }
@@ -261,13 +243,21 @@ struct Server<'a> {
 }
 
 impl Server<'_> {
+    fn refused(&mut self, m: &Message<'_>) {
+        self.trip.errors += 1;
+        self.about.let_in = Some(false);
+        if let Some([b'#', state @ ..]) = m.body.get(3..9) {
+            self.about.sqlstate = name_of(state);
+        }
+    }
+
     fn status(&mut self, m: &Message<'_>) -> Result<(), Truncated> {
         let mut body = Bytes::new(m.body, Endian::Little);
         if body.u8("header")? == 0xFE && m.length == 5 {
             body.u16("warnings")?;
         } else {
-            lenenc(&mut body)?;
-            lenenc(&mut body)?;
+            login::lenenc(&mut body)?;
+            login::lenenc(&mut body)?;
         }
         self.state.in_transaction = body.u16("status")? & STATUS_IN_TRANS != 0;
         Ok(())
@@ -280,38 +270,46 @@ impl Messages for Server<'_> {
     }
 
     fn body(&mut self, head: &[u8]) -> Result<Body, Lost> {
-        packet(head, 64)
+        packet(head, if self.state.phase == Phase::Greeting { MOST_KEPT } else { 64 })
     }
 
     fn message(&mut self, m: &Message<'_>) -> bool {
         let kind = m.body.first().copied().unwrap_or(0);
         let state = &mut *self.state;
+        if std::mem::replace(&mut state.goes_on[1], m.length == GOES_ON) {
+            return true;
+        }
         match state.phase {
-            Phase::Greeting => state.phase = Phase::Login,
+            Phase::Greeting if kind == 0xFF => self.refused(m),
+            Phase::Greeting => {
+                state.login.greeted(m.body);
+                state.phase = Phase::Login;
+            }
             Phase::Login | Phase::Proof => match (kind, m.body) {
                 (0, _) => {
-                    self.about.accepted();
+                    state.login.accepted(self.about);
                     self.about.ready(self.ts);
+                    if state.phase == Phase::Proof && state.command != CHANGE_USER {
+                        let codec = state.login.codecs.agreed();
+                        state.squeezed = codec.map(|codec| [Squeezed::new(codec), Squeezed::new(codec)]);
+                    }
                     state.phase = Phase::Ready;
                 }
-                (0xFF, _) => {
-                    self.trip.errors += 1;
-                    self.about.let_in = Some(false);
-                    if let Some([b'#', state @ ..]) = m.body.get(3..9) {
-                        self.about.sqlstate = name_of(state);
-                    }
-                }
+                (0xFF, _) => self.refused(m),
+                // Of one byte only: the proof of servers before 4.1.
                 (0xFE, [_, name @ ..]) => {
                     let name = name.split(|byte| *byte == 0).next().unwrap_or(&[]);
-                    state.plugin(name, self.about);
+                    state.login.switched(if m.length == 1 { b"mysql_old_password" } else { name }, self.about);
                 }
-                (1, [_, 4, ..]) => state.clear_next = true,
+                (1, [_, 4, ..]) => state.login.next = Next::Password,
                 _ => {}
             },
+            Phase::File => {}
             Phase::Ready => {
                 let first = std::mem::take(&mut state.at_answer);
                 match kind {
                     0xFF if first => self.trip.errors += 1,
+                    LOCAL_FILE if first && state.command == 0x03 => state.phase = Phase::File,
                     0 if first && matches!(state.command, 0x03 | 0x17) => {
                         let _ = self.status(m);
                     }

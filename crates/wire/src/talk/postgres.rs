@@ -2,10 +2,11 @@
 //!
 //! Texts of statements, values and passwords are passed over by their length and never looked at.
 
-use std::collections::VecDeque;
-
 use super::about::{About, Auth, Encryption};
-use super::frame::{Body, Frame, Lost, Message, Messages};
+use super::asked::{Asked, Step};
+use super::frame::{Body, Frame, Lost, Message, Messages, MOST_KEPT};
+use super::portals::Portals;
+use super::sasl;
 use super::trip::{Purpose, Trip};
 
 const SSL_REQUEST: u32 = 80_877_103;
@@ -15,8 +16,11 @@ const MAJOR_3: u32 = 3;
 /// The longest first message, as the server limits it.
 const MOST_STARTUP: u32 = 10_000;
 const MOST_MESSAGE: u32 = 1 << 30;
-/// Requests of one pipeline that are followed; of the others it is not known whether they run statements.
-const MOST_UNITS: usize = 1 << 16;
+/// What the server says of statements that it has run.
+const DECLARED: &[u8] = b"DECLARE CURSOR";
+const FETCHED: &[u8] = b"FETCH ";
+/// A standby's report of how far it has come: the message, a kind, three positions, a time, and whether it wants an answer.
+const STANDBY_STATUS: (u8, u64) = (b'r', 34);
 const CLIENT_KINDS: &[u8] = b"BCDEFHPQSXcdfp";
 const SERVER_KINDS: &[u8] = b"123ACDEGHIKNRSTVWZcdnstv";
 
@@ -25,7 +29,7 @@ enum Phase {
     /// Nothing was said, or encryption was refused.
     Start,
     /// The client asked for encryption; the answer is one byte.
-    Asked(Asked),
+    Encryption(Wanted),
     /// A first message was sent.
     Login,
     /// Queries.
@@ -33,9 +37,21 @@ enum Phase {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Asked {
+enum Wanted {
     Tls,
     Gss,
+}
+
+/// What the next message of the client's login is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Proof {
+    /// Nothing that could be read as a password.
+    #[default]
+    Unreadable,
+    /// The password itself.
+    Password,
+    /// The name of a SASL mechanism, and what the mechanism sends first.
+    SaslFirst,
 }
 
 /// The state of a connection.
@@ -47,21 +63,23 @@ pub struct Postgres {
     /// A direction cannot be read at present.
     client_lost: bool,
     server_lost: bool,
-    /// Query and Sync that wait for ReadyForQuery.
-    pending: u32,
+    asked: Asked,
+    portals: Portals,
     /// The server waits for the client although it owes it an answer.
     clients_turn: bool,
     flushed: bool,
     /// Messages were sent that only a Sync or Flush to come makes the server answer.
     unsynced: bool,
     in_transaction: bool,
-    /// Statements were sent since the last Query or Sync.
-    worked: bool,
-    /// Of each Query and Sync that waits, whether it has statements to run.
-    units: VecDeque<bool>,
+    /// Both ends send when they like: replication.
+    streaming: bool,
+    /// A ReadyForQuery was seen.
+    was_ready: bool,
     /// Statements were run in the present transaction.
     ran: bool,
-    asked_password: bool,
+    proof: Proof,
+    /// More was asked than is followed.
+    overfull: bool,
     /// The rest of the connection is encrypted.
     pub encrypted: bool,
 }
@@ -104,15 +122,17 @@ impl Postgres {
             server: Frame::default(),
             client_lost: !from_start,
             server_lost: !from_start,
-            pending: 0,
+            asked: Asked::default(),
+            portals: Portals::default(),
             clients_turn: false,
             flushed: false,
             unsynced: false,
             in_transaction: false,
-            worked: false,
-            units: VecDeque::new(),
+            streaming: false,
+            was_ready: false,
             ran: false,
-            asked_password: false,
+            proof: Proof::Unreadable,
+            overfull: false,
             encrypted: false,
         }
     }
@@ -122,7 +142,7 @@ impl Postgres {
         if self.client_lost || self.server_lost {
             return answered;
         }
-        self.client.at_start() && (self.clients_turn || (self.pending == 0 && !self.flushed && !self.unsynced))
+        self.client.at_start() && (self.clients_turn || (self.asked.owed() == 0 && !self.flushed && !self.unsynced))
             || (self.flushed && answered)
     }
 
@@ -131,16 +151,14 @@ impl Postgres {
         if turn && self.client_lost && is_chain(bytes, true, false) {
             self.client_lost = false;
             self.client.reset();
-            self.pending = 0;
-            self.units.clear();
+            self.asked.forget();
         }
         if turn {
             self.clients_turn = false;
             self.flushed = false;
             self.unsynced = false;
             if self.server_lost {
-                self.pending = 0;
-                self.units.clear();
+                self.asked.forget();
             }
         }
         if self.client_lost {
@@ -149,7 +167,8 @@ impl Postgres {
         let mut frame = std::mem::take(&mut self.client);
         let outcome = frame.feed(bytes, unseen, &mut Client { state: self, trip, about });
         self.client = frame;
-        if outcome.is_err() {
+        if outcome.is_err() || std::mem::take(&mut self.overfull) {
+            self.client.reset();
             self.lose(about);
             self.client_lost = true;
         }
@@ -157,8 +176,8 @@ impl Postgres {
 
     /// Bytes of the server. `turn`: the first since the client spoke.
     pub fn server(&mut self, ts: i64, mut bytes: &[u8], unseen: u32, turn: bool, trip: &mut Trip, about: &mut About) {
-        if let (Phase::Asked(asked), Some((answer, rest))) = (self.phase, bytes.split_first()) {
-            let encryption = if asked == Asked::Tls { &mut about.tls } else { &mut about.gss };
+        if let (Phase::Encryption(wanted), Some((answer, rest))) = (self.phase, bytes.split_first()) {
+            let encryption = if wanted == Wanted::Tls { &mut about.tls } else { &mut about.gss };
             self.phase = Phase::Start;
             self.clients_turn = true;
             match answer {
@@ -188,29 +207,33 @@ impl Postgres {
         let outcome = frame.feed(bytes, unseen, &mut Server { ts, state: self, trip, about });
         self.server = frame;
         if outcome.is_err() {
+            if bytes.first() == Some(&b'E') && self.phase != Phase::Ready {
+                about.let_in = Some(false); // as a server says it that could not even start a process for the client
+            }
             self.lose(about);
             self.server_lost = true;
         }
+    }
+
+    /// The client sent whole messages, and the server answers none of them.
+    pub fn is_idle(&self) -> bool {
+        !self.client_lost && self.client.at_start() && self.asked.is_idle() && !self.flushed && !self.unsynced
+    }
+
+    /// Both ends send when they like, so there are no round trips.
+    pub fn is_streaming(&self) -> bool {
+        self.streaming
     }
 
     /// Everything that was asked is answered.
     pub fn is_complete(&self) -> bool {
         !self.client_lost
             && !self.server_lost
-            && self.pending == 0
+            && self.asked.owed() == 0
             && !self.flushed
             && !self.unsynced
             && self.phase == Phase::Ready
             || self.clients_turn
-    }
-
-    /// A Query or Sync was sent.
-    fn wait(&mut self) {
-        self.pending += 1;
-        let worked = std::mem::take(&mut self.worked);
-        if self.units.len() < MOST_UNITS {
-            self.units.push_back(worked);
-        }
     }
 
     fn lose(&mut self, about: &mut About) {
@@ -218,6 +241,7 @@ impl Postgres {
         self.flushed = false;
         self.unsynced = false;
         self.clients_turn = false;
+        self.streaming = false;
     }
 }
 
@@ -258,7 +282,14 @@ impl Messages for Client<'_> {
                 if !CLIENT_KINDS.contains(&kind) || !(4..=MOST_MESSAGE).contains(&length) {
                     return Err(Lost);
                 }
-                Ok(Body { length: u64::from(length - 4), keep: 0 })
+                // Names of portals, the kind of what is copied, and the mechanism of a login. Of passwords and statements nothing.
+                let keep = match kind {
+                    b'B' | b'E' => super::portals::MOST_NAME,
+                    b'd' => 1,
+                    b'p' if self.state.proof == Proof::SaslFirst => MOST_KEPT,
+                    _ => 0,
+                };
+                Ok(Body { length: u64::from(length - 4), keep })
             }
             _ => Err(Lost),
         }
@@ -272,63 +303,103 @@ impl Messages for Client<'_> {
             match code {
                 SSL_REQUEST | GSS_REQUEST => {
                     is_for(Purpose::Encryption);
-                    state.phase = Phase::Asked(if code == SSL_REQUEST { Asked::Tls } else { Asked::Gss });
+                    let (wanted, encryption) = match code {
+                        SSL_REQUEST => (Wanted::Tls, &mut self.about.tls),
+                        _ => (Wanted::Gss, &mut self.about.gss),
+                    };
+                    *encryption = Encryption::Asked;
+                    state.phase = Phase::Encryption(wanted);
                 }
-                CANCEL_REQUEST => is_for(Purpose::Cancel),
+                CANCEL_REQUEST => {
+                    is_for(Purpose::Cancel);
+                    self.about.auth = Auth::by("cancel key");
+                }
                 _ => {
                     is_for(Purpose::Startup);
                     state.phase = Phase::Login;
-                    state.pending = 1;
+                    let _ = state.asked.add(Step::Sync); // ReadyForQuery ends a login, and runs nothing
                     self.about.startup(m.body);
                 }
             }
             return true;
         }
-        let open = state.pending > 0 && state.phase == Phase::Ready;
+        let is_standby = m.body.first() == Some(&STANDBY_STATUS.0) && m.length == STANDBY_STATUS.1;
+        let pipelined = u32::from(state.asked.owed() > 0 && state.phase == Phase::Ready);
+        let mut fits = Ok(());
         match m.head.first().copied().unwrap_or(0) {
             b'Q' => {
-                self.trip.pipelined += u32::from(open);
+                self.trip.pipelined += pipelined;
                 self.trip.statements += 1;
-                state.worked = true;
-                state.wait();
+                fits = state.asked.add(Step::Query);
                 is_for(Purpose::Simple);
             }
             b'F' => {
                 self.trip.statements += 1;
-                state.worked = true;
-                state.wait();
+                fits = state.asked.add(Step::Query);
                 is_for(Purpose::Command);
             }
             b'S' => {
-                self.trip.pipelined += u32::from(open);
-                state.wait();
-                (state.flushed, state.unsynced) = (false, false);
+                self.trip.pipelined += pipelined;
+                // The server ignores it while it takes data: the client still has the turn.
+                state.unsynced = state.asked.is_copying();
+                state.flushed = false;
+                fits = state.asked.add(Step::Sync);
                 is_for(Purpose::Sync);
             }
             b'E' => {
                 self.trip.statements += 1;
-                (state.worked, state.unsynced) = (true, true);
+                state.unsynced = true;
+                fits = state.asked.add(Step::Execute);
                 let rows = m.tail.map_or(0, i32::from_be_bytes);
+                let goes_on = state.portals.executed(m.body);
                 self.trip.fetches += u32::from(rows > 0);
+                self.trip.continued += u32::from(rows > 0 && goes_on);
                 is_for(if rows > 0 { Purpose::Fetch } else { Purpose::Extended });
             }
-            b'P' | b'B' | b'D' | b'C' => {
+            b'B' => {
+                state.unsynced = true;
+                state.portals.bound(m.body);
+                is_for(Purpose::Prepare);
+            }
+            b'P' | b'D' | b'C' => {
                 state.unsynced = true;
                 is_for(Purpose::Prepare);
             }
-            b'H' => (state.flushed, state.unsynced) = (true, false),
-            b'd' | b'c' | b'f' => is_for(Purpose::CopyIn),
+            b'H' if !state.asked.is_copying() => (state.flushed, state.unsynced) = (true, false),
+            b'd' if is_standby && state.asked.owed() == 0 && !state.asked.is_copying() => state.streaming = true,
+            // What comes after the end of a COPY, the server drops.
+            b'd' | b'c' | b'f' if state.was_ready && state.asked.is_idle() => {}
+            b'd' | b'c' | b'f' => {
+                // Only the end of the data is answered, also where the beginning of the COPY was not seen.
+                state.unsynced |= state.asked.owed() == 0;
+                state.asked.data();
+                if m.head.first() != Some(&b'd') {
+                    fits = state.asked.add(Step::CopyEnd);
+                }
+                is_for(Purpose::CopyIn);
+            }
             b'X' => is_for(Purpose::Terminate),
             b'p' => {
                 is_for(Purpose::Authentication);
-                if state.asked_password && m.length > 1 {
-                    self.about.password_readable = true;
-                }
-                state.asked_password = false;
+                self.about.password_readable |= match std::mem::take(&mut state.proof) {
+                    Proof::Unreadable => false,
+                    Proof::Password => m.length > 1,
+                    Proof::SaslFirst => {
+                        let first = sasl::First::of(m.body);
+                        if first.is_password_next() {
+                            state.proof = Proof::Password;
+                        }
+                        if first.is_named() {
+                            self.about.auth = Auth::by(&first.mechanism);
+                        }
+                        first.is_secret_readable()
+                    }
+                };
             }
             _ => {}
         }
-        true
+        state.overfull |= fits.is_err();
+        fits.is_ok()
     }
 }
 
@@ -353,6 +424,7 @@ impl Messages for Server<'_> {
         let keep = match kind {
             b'R' => 64,
             b'Z' => 1,
+            b'C' => DECLARED.len(),
             b'E' => 256,
             _ => 0,
         };
@@ -369,10 +441,15 @@ impl Messages for Server<'_> {
                     state.phase = Phase::Ready;
                     self.about.ready(self.ts);
                 }
-                state.pending = state.pending.saturating_sub(1);
+                if state.asked.owed() == 0 {
+                    // More was asked than was seen: everything up to here is answered.
+                    (state.flushed, state.unsynced) = (false, false);
+                }
+                state.was_ready = true;
+                state.streaming = false;
                 state.in_transaction = status != b'I';
                 self.trip.in_transaction = state.in_transaction;
-                state.ran |= state.units.pop_front().unwrap_or(false);
+                state.ran |= state.asked.ready();
                 if status == b'I' && std::mem::take(&mut state.ran) {
                     self.trip.transactions += 1;
                 }
@@ -380,34 +457,57 @@ impl Messages for Server<'_> {
             b'R' => {
                 let code = m.body.first_chunk::<4>().map_or(0, |code| u32::from_be_bytes(*code));
                 state.clients_turn = true;
+                state.proof = match code {
+                    3 => Proof::Password,
+                    10 => Proof::SaslFirst,
+                    11 => state.proof,
+                    _ => Proof::Unreadable,
+                };
                 match code {
                     0 => {
                         state.clients_turn = false;
                         self.about.accepted();
                     }
-                    2 | 6 => self.about.auth = Auth::Other,
-                    3 => {
-                        self.about.auth = Auth::Cleartext;
-                        state.asked_password = true;
-                    }
-                    5 => self.about.auth = Auth::Md5,
-                    7 | 9 => self.about.auth = Auth::Gss,
-                    10 => {
-                        let bound = m.body.windows(18).any(|w| w == b"SCRAM-SHA-256-PLUS");
-                        self.about.auth = if bound { Auth::ScramPlus } else { Auth::Scram };
-                    }
+                    2 => self.about.auth = Auth::by("kerberos v5"),
+                    3 => self.about.auth = Auth::by("cleartext"),
+                    4 => self.about.auth = Auth::by("crypt"),
+                    5 => self.about.auth = Auth::by("md5"),
+                    6 => self.about.auth = Auth::by("scm credential"),
+                    7 => self.about.auth = Auth::by("gss"),
+                    9 => self.about.auth = Auth::by("sspi"),
+                    // The first that the server offers, until the client has chosen.
+                    10 => self.about.auth = Auth::by(&sasl::First::of(m.body.get(4..).unwrap_or(&[])).mechanism),
                     12 => state.clients_turn = false, // AuthenticationOk follows
-                    _ => {}
+                    8 | 11 => {}
+                    _ => self.about.auth = Auth::by("other"),
                 }
             }
             b'E' => {
                 self.trip.errors += 1;
+                state.asked.failed();
                 self.about.error(m.body, state.phase != Phase::Ready);
             }
-            b's' => self.trip.suspended += 1,
-            b'G' | b'W' => {
-                state.clients_turn = true;
+            b'C' => {
+                state.asked.executed();
+                self.trip.cursors += u32::from(m.body.starts_with(DECLARED));
+                self.trip.cursor_fetches += u32::from(m.body.starts_with(FETCHED));
+            }
+            b'I' => state.asked.executed(),
+            b's' => {
+                state.asked.executed();
+                self.trip.suspended += 1;
+            }
+            b'G' => {
+                state.asked.copy_in();
+                state.clients_turn = state.asked.is_copy_awaited();
+                // Without a Query that the server still owes an end, a Sync has yet to come.
+                (state.flushed, state.unsynced) = (false, state.unsynced || state.asked.owed() == 0);
                 self.trip.purpose = self.trip.purpose.max(Purpose::CopyIn);
+            }
+            b'W' => {
+                state.clients_turn = true;
+                state.streaming = true;
+                self.trip.purpose = self.trip.purpose.max(Purpose::Replication);
             }
             b'H' => self.trip.purpose = self.trip.purpose.max(Purpose::CopyOut),
             _ => {}

@@ -1,6 +1,6 @@
 -- id: WIRE-MD5
 -- title: A password was sent as a hash that can be guessed
--- question: Which users log in with md5 or the native password of MySQL, without encryption?
+-- question: Which users log in with md5 or the hashes of MySQL, without encryption?
 -- domain: wire
 -- needs: wire_connection
 -- unit: connections
@@ -9,7 +9,11 @@
 with login as (
   select user_name, database_name, client_addr, server_addr || ':' || server_port as server, auth, tls, count(*) as connections,
          min(ts) as ts_from, max(ts_to) as ts_to
-  from wire_connection where tls <> 'accepted' and gss <> 'accepted' and auth in ('md5', 'sha1 scramble') group by all
+  from wire_connection
+  where tls <> 'accepted' and gss <> 'accepted'
+    and auth in ('md5', 'crypt', 'cram-md5', 'digest-md5', 'mysql_old_password', 'mysql_native_password', 'caching_sha2_password',
+                 'sha1 scramble', 'sha256 scramble')  -- the last two in captures of older versions
+  group by all
 ),
 client as (
   select user_name, server, sum(connections)::bigint as connections, min(ts_from) as ts_from, max(ts_to) as ts_to,

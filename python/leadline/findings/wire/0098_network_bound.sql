@@ -2,7 +2,7 @@
 -- title: Most of the time of transactions goes to the way
 -- question: For which clients do round trips take most of the time, though they make few of them?
 -- domain: wire
--- needs: wire_connection, wire_roundtrip, wire_path
+-- needs: wire_connection, wire_roundtrip, wire_path, wire_part
 -- unit: seconds on the way
 -- cost: round trips
 -- threshold: network_bound_share = 0.5 (of the time of requests, answers and the client between them: the network takes more than all else)
@@ -17,7 +17,8 @@ with trip as (  -- as the round-trip budget counts them; parts of results are WI
   from (
     select t.connection_id, coalesce(client_gap_ns, 0) + last_ns as took_ns, rtt_ns, c.ts_to - c.ts as life_ns
     from wire_roundtrip t join wire_connection c using (connection_id) join wire_path using (client_addr, server_addr, server_port)
-    where last_ns is not null and t.fetches = 0 and purpose not in ('start-up', 'authentication', 'encryption request', 'cancel', 'terminate')
+      anti join wire_part p on t.connection_id = p.connection_id and t.ts = p.ts
+    where last_ns is not null and purpose not in ('start-up', 'authentication', 'encryption request', 'cancel', 'terminate')
   )
   group by all
 ),

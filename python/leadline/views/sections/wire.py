@@ -93,6 +93,6 @@ SECTIONS = (
     ),
     Section("wire_latency", "Round trips", ("wire_roundtrip",), _latency),
     Section("wire_budget", "Round-trip budget", ("wire_roundtrip", "wire_connection"), wire_budget, applies=has_budget),
-    Section("wire_fetch", "Results read in parts", ("wire_roundtrip", "wire_connection"), wire_fetch, applies=has_parts),
+    Section("wire_fetch", "Results read in parts", ("wire_part",), wire_fetch, applies=has_parts),
     Section("wire_connections", "Connections", ("wire_connection",), _connections),
 )

@@ -105,13 +105,11 @@ def wire_budget(of: Context) -> Grid:
 
 # The application that spent most on the way of parts of results.
 _PARTS = """
-select application_name, count(*) as parts, count(*) filter (where t.suspended = 0) as results, sum(t.rows)::bigint as rows,
-       median(t.rows) filter (where t.suspended > 0) as now_rows, sum(coalesce(client_gap_ns, 0) + last_ns) / 1e9 as read_s,
-       sum(least(rtt_ns, coalesce(client_gap_ns, 0) + last_ns)) / count(*) / 1e9 as rtt_s
-from wire_roundtrip t join wire_connection c using (connection_id) join wire_path using (client_addr, server_addr, server_port)
-where t.fetches > 0 and last_ns is not null and protocol = 'postgresql' group by application_name
-having now_rows is not null and sum(t.rows) > 0 and rtt_s is not null
-order by parts * rtt_s desc, application_name limit 1
+select application_name, way, count(*) as parts, greatest(count(*) filter (where is_first), 1) as results, sum(p.rows)::bigint as rows,
+       median(p.rows) as now_rows, sum(took_ns) / 1e9 as read_s, sum(way_ns) / count(*) / 1e9 as rtt_s, sum(way_ns) / 1e9 as way_s
+from wire_part p join wire_connection using (connection_id) group by application_name, way
+having sum(p.rows) > 0 and way_s is not null and parts > results
+order by way_s desc, application_name, way limit 1
 """
 
 
@@ -121,8 +119,8 @@ def has_parts(of: Context) -> bool:
 
 def wire_fetch(of: Context) -> Grid:
     [found] = of.capture.rows(_PARTS)
-    results = max(found["results"], 1)
-    each, rest_s = found["rows"] / results, max(found["read_s"] - found["parts"] * found["rtt_s"], 0.0)
+    results = found["results"]
+    each, rest_s = found["rows"] / results, found["read_s"] - found["way_s"]
     decades = [10.0**n for n in range(1 + math.ceil(math.log10(max(each, 1))))]
     sizes = sorted({*(size for size in decades if size < each), found["now_rows"], each})
     rows = []
@@ -139,8 +137,9 @@ def wire_fetch(of: Context) -> Grid:
         Column("read_s", "reading, s", "seconds"),
     )
     application = found["application_name"] or "without name"
+    by_fetch = " by FETCH" if found["way"] == "cursor" else ""
     note = (
-        f"Application {application} read {found['rows']:,} rows of results in {found['parts']:,} parts; a round trip takes "
+        f"Application {application} read {found['rows']:,} rows of results in {found['parts']:,} parts{by_fetch}; a round trip takes "
         f"{1000 * found['rtt_s']:.4g} ms. The other lines are reckoned: the rest of the time, {seconds(rest_s)} s, stays as it is."
     )
     curve = [(row["size"], row["read_s"], "reading") for row in rows]
