@@ -156,7 +156,7 @@ def test_events_one_by_one(trace: Path) -> None:
     done = leadline("events", trace, "--pid", PID, "--limit", 2)
     assert done.stdout == """\
     0.002000    1026 dw.work         semget(0x10cabb74, 1, 0, 0, 0, 0) = ENOENT  970.0 us, sleep 900.0, run queue 60.0
-    0.002005    1026 dw.work         sleep in rwsem_down_write_slowpath, woken by 1027  960.0 us, sleep 900.0, run queue 60.0
+    0.002005    1026 dw.work         sleep in rwsem_down_write_slowpath, woken by 1027 dw.other  960.0 us, sleep 900.0, run queue 60.0
 """
     assert leadline("events", trace, "--call", "read", "--limit", 500).stdout.count("read(3<tcp 10.0.0.1:5432 to 10.0.0.2:41000>, ") == 100
     assert leadline("events", trace, "--failed", "--from", 0, "--to", 0.0297, "--json").stdout.count("ENOENT") == 10

@@ -26,6 +26,7 @@ struct request {
 struct asked {
   u64 ts;
   u32 tid;
+  u32 thread; /* 0: not traced */
   char comm[16];
 };
 struct {
@@ -58,7 +59,8 @@ int bio_queued(u64 *ctx) {
     return 0;
   u64 key = ctx[0];
   struct task_struct *task = bpf_get_current_task_btf();
-  struct asked by = {.ts = now, .tid = task->pid};
+  struct thread *t = thread_of(task);
+  struct asked by = {.ts = now, .tid = number_of(task), .thread = t ? t->number : 0};
   bpf_probe_read_kernel(by.comm, sizeof(by.comm), task->comm);
   bpf_map_update_elem(&asked, &key, &by, 0);
   return 0;
@@ -94,13 +96,13 @@ int request_issued(u64 *ctx) {
 INLINE void put_block_io(struct request *rq, struct issued *i, u64 now, u32 error) {
   struct block_io *r = bpf_ringbuf_reserve(&ring, sizeof(struct block_io), 0);
   if (!r) {
-    count_lost(LOST_BLOCK_IOS);
+    count_lost(LOST_BLOCK_IOS, 1);
     return;
   }
   r->head.kind = BLOCK_IO;
   r->head.cpu = bpf_get_smp_processor_id();
   r->head.tid = i->by.tid;
-  r->head.seq = 0;
+  r->head.thread = i->by.thread;
   r->head.ts = now;
   r->sector = i->sector;
   r->queue_ns = i->ts - i->by.ts;

@@ -116,8 +116,6 @@ u32 last_file_id;
 /* Calls that may have changed what a descriptor stands for, of all threads. */
 u32 fd_changes;
 
-#define READ(to, from) bpf_probe_read_kernel(&(to), sizeof(to), &(from))
-
 INLINE u32 is_among(volatile const u64 *calls, u32 nr) {
   return nr < 512 && calls[nr >> 6] >> (nr & 63) & 1;
 }
@@ -221,9 +219,12 @@ static __attribute__((noinline)) u32 put_file(struct task_struct *task, struct f
   if (!r)
     return 0;
   __builtin_memset(r, 0, OPEN_FILE_HEAD);
-  put_head(&r->head, OPEN_FILE, task, 0, now);
+  r->head.kind = OPEN_FILE;
+  r->head.cpu = bpf_get_smp_processor_id();
+  r->head.tid = number_of(task);
+  r->head.ts = now;
   r->file_id = id;
-  r->tgid = task->tgid;
+  r->tgid = number_of(task->group_leader);
   struct super_block *super = NULL;
   READ(r->inode, inode->i_ino);
   READ(r->nlink, inode->i_nlink);
@@ -241,7 +242,13 @@ static __attribute__((noinline)) u32 put_file(struct task_struct *task, struct f
   u32 names = r->name_bytes;
   if (names > NAMES)
     return 0;
-  return bpf_ringbuf_output(&ring, r, OPEN_FILE_HEAD + names, BPF_RB_NO_WAKEUP) == 0;
+  if (!bpf_ringbuf_output(&ring, r, OPEN_FILE_HEAD + names, BPF_RB_NO_WAKEUP))
+    return 1;
+  struct thread *t = thread_of(task);
+  if (t)
+    t->totals.lost++;
+  count_lost(LOST_EVENTS, 1);
+  return 0;
 }
 
 enum how { AS_KNOWN, OPENED, ADDRESSED };

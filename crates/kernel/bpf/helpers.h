@@ -30,9 +30,12 @@ static long (*bpf_probe_read_kernel_str)(void *to, u32 size, const void *from) =
 static long (*bpf_ringbuf_output)(void *ring, void *data, u64 size, u64 flags) = (void *)130;
 static void *(*bpf_ringbuf_reserve)(void *ring, u64 size, u64 flags) = (void *)131;
 static void (*bpf_ringbuf_submit)(void *record, u64 flags) = (void *)132;
+static u64 (*bpf_ringbuf_query)(void *ring, u64 flags) = (void *)134;
 static long (*bpf_get_task_stack)(void *task, void *buffer, u32 size, u64 flags) = (void *)141;
 static void *(*bpf_task_storage_get)(void *map, void *task, void *value, u64 flags) = (void *)156;
 static struct task_struct *(*bpf_get_current_task_btf)(void) = (void *)158;
 static long (*bpf_task_pt_regs)(struct task_struct *task) = (void *)175;
+
+#define READ(to, from) bpf_probe_read_kernel(&(to), sizeof(to), &(from))
 
 #endif

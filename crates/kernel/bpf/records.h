@@ -15,20 +15,23 @@ enum kind {
   CALL_SUM = 10,
   OPEN_FILE = 11,
   URING_OP = 12,
-  RETRANSMIT = 13
+  RETRANSMIT = 13,
+  RENAMED = 14,
+  WAKER = 15
 };
 
-/* Every record. seq counts the records of a thread, also those for which there was no room. */
+/* Every record. tid: as our PID namespace numbers it. thread: number of the thread in the trace, which no other one gets; 0: none of the
+ * trace. */
 struct head {
   u32 kind;
   u32 cpu;
   u32 tid;
-  u32 seq;
+  u32 thread;
   u64 ts;
 };
 
-/* A thread as it is found (BEGIN), made (FORK) or given another program (EXEC). other_tid: of its parent, or of its maker (FORK), or
- * its own before (EXEC). */
+/* A thread as it is found (BEGIN), made (FORK), given another program (EXEC) or another name (RENAMED), or one outside of the trace that
+ * woke a thread of it (WAKER). other_tid: of its parent (BEGIN) or of its maker (FORK). */
 struct named {
   struct head head;
   u32 tgid;
@@ -154,7 +157,7 @@ struct stay {
 #define STAY_HEAD __builtin_offsetof(struct stay, ips)
 #define LARGEST_ENTRY sizeof(struct stay)
 
-/* A request of a block device that was done at head.ts; head.tid: who asked for it, 0 when that is not known. Not counted in seq.
+/* A request of a block device that was done at head.ts; head.tid: who asked for it, 0 when that is not known.
  * queue_ns: until the device got it; operation: REQ_OP_*. */
 struct block_io {
   struct head head;
@@ -168,8 +171,7 @@ struct block_io {
   char comm[16];
 };
 
-/* An operation of io_uring that was completed at head.ts; head.tid: who handed it over. Not counted in seq. result: as of the call that
- * does the same. */
+/* An operation of io_uring that was completed at head.ts; head.tid: who handed it over. result: as of the call that does the same. */
 struct uring_op {
   struct head head;
   u64 duration_ns;
@@ -193,7 +195,7 @@ struct addresses {
   u8 remote[16];
 };
 
-/* A segment of TCP that was sent again at head.ts, when `state` was that of its connection. Not counted in seq. */
+/* A segment of TCP that was sent again at head.ts, when `state` was that of its connection. */
 struct retransmit {
   struct head head;
   struct addresses at;
@@ -203,8 +205,8 @@ struct retransmit {
   u32 unused;
 };
 
-/* What an open file is; handed over again when a socket has got its addresses. Not counted in seq. names: of its path, the last one
- * first, each with a zero at its end. whole: up to the root. */
+/* What an open file is; handed over again when a socket has got its addresses. names: of its path, the last one first, each with
+ * a zero at its end. whole: up to the root. */
 struct open_file {
   struct head head;
   u64 inode;
@@ -228,7 +230,7 @@ struct open_file {
 enum why { ON_CPU = 1, ASLEEP = 2, FAILED = 3 };
 
 /* Where a thread was: the functions of the kernel, its registers of user mode, and the bytes of its user stack from sp on, as many as
- * were there. Not counted in seq. nr: system call, -1: none; error: of the call that failed. */
+ * were there. nr: system call, -1: none; error: of the call that failed. */
 struct stack {
   struct head head;
   u32 why;

@@ -33,7 +33,7 @@ int retransmitted(u64 *ctx) {
     return 0;
   struct retransmit *r = bpf_ringbuf_reserve(&ring, sizeof(struct retransmit), 0);
   if (!r) {
-    count_lost(LOST_RETRANSMITS);
+    count_lost(LOST_RETRANSMITS, 1);
     return 0;
   }
   __builtin_memset(r, 0, sizeof(*r));

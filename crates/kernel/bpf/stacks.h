@@ -28,9 +28,13 @@ struct {
 #define CHUNK 1024
 
 /* Fills in the user's side and hands the stack over. */
-INLINE void put_stack(struct stack *s, struct task_struct *task, struct pt_regs *user, u64 now) {
-  put_head(&s->head, STACK, task, 0, now);
-  s->tgid = task->tgid;
+INLINE void put_stack(struct stack *s, struct thread *t, struct task_struct *task, struct pt_regs *user, u64 now) {
+  if (bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA) > stacks_up_to) {
+    count_lost(LOST_STACKS, 1);
+    return;
+  }
+  put_head(&s->head, STACK, t, now);
+  s->tgid = t->tgid;
   bpf_probe_read_kernel(&s->ip, sizeof(s->ip), &user->ip);
   bpf_probe_read_kernel(&s->sp, sizeof(s->sp), &user->sp);
   bpf_probe_read_kernel(&s->bp, sizeof(s->bp), &user->bp);
@@ -52,7 +56,7 @@ INLINE void put_stack(struct stack *s, struct task_struct *task, struct pt_regs 
   if (bytes > USER_STACK)
     return;
   if (bpf_ringbuf_output(&ring, s, sizeof(*s) - USER_STACK + bytes, BPF_RB_NO_WAKEUP))
-    count_lost(LOST_STACKS);
+    count_lost(LOST_STACKS, 1);
 }
 
 /* Where a call was made from, and where it slept longest. */
@@ -69,12 +73,12 @@ INLINE void put_call_stack(struct task_struct *task, struct thread *t, struct pt
   s->frames = t->wait_frames;
   for (int i = 0; i < FRAMES; i++)
     s->ips[i] = t->wait_ips[i];
-  put_stack(s, task, user, now);
+  put_stack(s, t, task, user, now);
 }
 
 /* Whether the stack of this failure is wanted: the first ones of a process, then ever fewer. A thread that fails over and over asks
  * seldom: each of its first, then each 2^n-th. */
-INLINE u32 failure_is_wanted(struct thread *t, u32 tgid, u32 error) {
+INLINE u32 failure_is_wanted(struct thread *t, u32 error) {
   if (t->failed_nr != t->nr || t->failed_error != error) {
     t->failed_nr = t->nr;
     t->failed_error = error;
@@ -83,7 +87,7 @@ INLINE u32 failure_is_wanted(struct thread *t, u32 tgid, u32 error) {
   u32 n = ++t->failures;
   if (n > first_failures && n & (n - 1))
     return 0;
-  struct failure key = {.tgid = tgid, .nr = t->nr, .error = error};
+  struct failure key = {.tgid = t->tgid, .nr = t->nr, .error = error};
   u32 *known = bpf_map_lookup_elem(&failures, &key);
   if (!known) {
     u32 one = 1;
@@ -115,7 +119,7 @@ int on_cpu(struct pt_regs *ctx) {
   s->weight = sample_cpu_ns;
   s->waker_tid = 0;
   s->frames = bytes > 0 ? bytes / sizeof(u64) : 0;
-  put_stack(s, task, (struct pt_regs *)bpf_task_pt_regs(task), now);
+  put_stack(s, t, task, (struct pt_regs *)bpf_task_pt_regs(task), now);
   return 0;
 }
 

@@ -2,23 +2,24 @@
 #ifndef LEADLINE_SUMS_H
 #define LEADLINE_SUMS_H
 
-/* Hands the sums of calls over. What finds no room stays and goes on; the last time it is lost. */
-static __attribute__((noinline)) void put_sums(struct thread *t, struct task_struct *task, u64 now, u32 last) {
+/* Hands the sums of calls over; whether there was room for all. What finds none stays and goes on. */
+static __attribute__((noinline)) u32 put_sums(struct thread *t, u64 now) {
+  u32 all = 1;
   for (u32 i = 0; i < SUM_SLOTS; i++) {
     struct sum *sum = &t->sums[i];
     if (!sum->used)
       continue;
-    struct call_sum *r = bpf_ringbuf_reserve(&ring, sizeof(*r), 0);
+    struct call_sum *r = bpf_ringbuf_reserve(&vital, sizeof(*r), 0);
     if (!r) {
-      t->totals.lost += last;
-      t->seq += last;
+      all = 0;
       continue;
     }
-    put_head(&r->head, CALL_SUM, task, 0, now);
+    put_head(&r->head, CALL_SUM, t, now);
     r->sum = *sum;
     sum->used = 0;
     SUBMIT(r);
   }
+  return all;
 }
 
 /* The sums of calls, and of everything, once in a while. The thread itself does it, so that nothing is added meanwhile. */
@@ -26,13 +27,13 @@ INLINE void put_sums_when_due(struct thread *t, struct task_struct *task, u64 no
   if (now - t->summed_since < SUMS_EVERY_NS)
     return;
   t->summed_since = now;
-  put_sums(t, task, now, 0);
+  put_sums(t, now);
   if (put_end(t, task, now, 0))
     begin_totals(t, task, now);
 }
 
 /* Adds a call that ends now. */
-INLINE void add_to_sums(struct thread *t, struct task_struct *task, u32 error, u64 now) {
+INLINE void add_to_sums(struct thread *t, u32 error, u64 now) {
   u32 first = (t->nr * 7 + error) & (SUM_SLOTS - 1);
   struct sum *sum = NULL;
   for (u32 i = 0; i < SUM_SLOTS; i++) {
@@ -43,11 +44,11 @@ INLINE void add_to_sums(struct thread *t, struct task_struct *task, u32 error, u
     }
   }
   if (!sum) { /* more kinds of calls than slots: makes room */
-    put_sums(t, task, now, 0);
+    put_sums(t, now);
     sum = &t->sums[first];
     if (sum->used) {
       t->totals.lost++;
-      t->seq++;
+      count_lost(LOST_EVENTS, 1);
       return;
     }
   }

@@ -3,7 +3,7 @@
  * The state of a thread is in its task storage: what has none is not traced, which costs one look. Threads that exist when the
  * trace begins get theirs from an iteration over all tasks, their children from the fork. The times between two events of a
  * thread are added to exactly one sum, so the sums of a thread close; they are handed over at its end and at the end of the
- * window, and stay right when the ring has no room for a record. */
+ * window, and stay right when the ring of events has no room for a record: they have a ring of their own. */
 #include "records.h"
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
@@ -21,7 +21,25 @@ struct bpf_local_storage {};
 struct mm_struct {
   unsigned long start_stack;
 };
+struct thread_info {
+  u32 status;
+};
+struct ns_common {
+  unsigned int inum;
+};
+struct pid_namespace {
+  struct ns_common ns;
+};
+struct upid {
+  int nr;
+  struct pid_namespace *ns;
+};
+struct pid {
+  unsigned int level;
+  struct upid numbers[1];
+};
 struct task_struct {
+  struct thread_info thread_info;
   struct bpf_local_storage *bpf_storage;
   unsigned int __state;
   int on_cpu;
@@ -32,6 +50,8 @@ struct task_struct {
   unsigned long maj_flt;
   char comm[16];
   struct task_struct *real_parent;
+  struct task_struct *group_leader;
+  struct pid *thread_pid;
   struct sched_entity se;
   struct sched_info sched_info;
   struct mm_struct *mm;
@@ -39,7 +59,7 @@ struct task_struct {
   struct thread_struct thread;
 };
 struct pt_regs {
-  unsigned long bp, r10, r9, r8, dx, si, di, orig_ax, ip, sp;
+  unsigned long bp, bx, r10, r9, r8, cx, dx, si, di, orig_ax, ip, sp;
 };
 struct bpf_iter_meta {
   u64 session_id;
@@ -60,6 +80,8 @@ volatile const u64 sample_cpu_ns = 0; /* what a sample of the CPU stands for */
 volatile const u64 scheduler_from = 0; /* where the kernel has the functions of its scheduler, and locks */
 volatile const u64 scheduler_bytes = 0;
 volatile const u8 arguments[512] = {}; /* of each call: what its other registers hold has nothing to do with it */
+volatile const u64 stacks_up_to = 0; /* bytes in the ring, above which a stack finds no room: they are large, and give way first */
+volatile const u32 namespace_inode = 0; /* of our PID namespace; 0: the first one, whose numbers tasks have themselves */
 volatile const u32 first_failures = 0; /* of a process, call and errno that have their user stack; then each 2^n-th */
 
 #define SUM_SLOTS 16 /* calls of a thread that are summed at the same time; a power of two */
@@ -76,7 +98,7 @@ struct known_fds {
 };
 
 /* What a thread is doing. */
-enum state { ABSENT, RUNNING, SLEEPING, WOKEN, PREEMPTED, DEAD };
+enum state { ABSENT, RUNNING, SLEEPING, WOKEN, PREEMPTED, ENDING, DEAD };
 
 struct thread {
   /* What nearly every event needs comes first, in as few lines of the cache as can be: others evict them between two events. */
@@ -86,13 +108,16 @@ struct thread {
   u64 call_runq_ns;
   u64 call_unknown_ns;
   u32 state; /* enum state; written last when the rest is ready */
-  u32 seq;
+  u32 number; /* in the trace */
   u32 call_sleeps;
   u16 nr;
   u16 partial;
   u32 file_id;
   u32 cpu;
   struct totals totals;
+  u32 tid; /* as our PID namespace numbers it */
+  u32 tgid;
+  u32 called; /* the begin or the end of a call was seen */
   u64 off_since; /* when it left the CPU */
   u64 slept_ns; /* of the present stay off the CPU, until the waking */
   u32 task_state;
@@ -135,18 +160,26 @@ struct {
   __uint(max_entries, 1 << 25);
 } ring SEC(".maps");
 
-/* until: end of the window, nothing later is counted; 0: not yet known. since: its begin. left_out: see enum left_out. */
+/* Who threads are, their ends and their sums: few records, which events and stacks leave their room. */
+struct {
+  __uint(type, BPF_MAP_TYPE_RINGBUF);
+  __uint(max_entries, 1 << 23);
+} vital SEC(".maps");
+
+/* until: end of the window, nothing later is counted; 0: not yet known. since: its begin. left_out: see enum left_out. unfinished: threads
+ * that could not hand over everything at the end of the window, for lack of room. */
 volatile struct {
   u64 until;
   u64 since;
   u64 left_out;
+  u64 unfinished;
 } window SEC(".data.window");
 
-/* Records that belong to no thread's count for which the ring had no room; threads that ended so. */
-enum lost { LOST_STACKS, LOST_BLOCK_IOS, LOST_THREADS, LOST_RETRANSMITS };
+/* What there was no room for: calls and stays, stacks, requests, threads that ended with their sums, segments of TCP. */
+enum lost { LOST_EVENTS, LOST_STACKS, LOST_BLOCK_IOS, LOST_THREADS, LOST_RETRANSMITS };
 struct {
   __uint(type, BPF_MAP_TYPE_ARRAY);
-  __uint(max_entries, 4);
+  __uint(max_entries, 5);
   __type(key, u32);
   __type(value, u64);
 } lost SEC(".maps");
@@ -163,6 +196,10 @@ enum left_out { NO_STACKS = 1, NO_EVENTS = 2 };
 #define RESTART_FIRST -516 /* ERESTART_RESTARTBLOCK */
 #define RESTART_LAST -512 /* ERESTARTSYS; nobody outside the kernel sees these */
 #define NR_RT_SIGRETURN 15 /* returns what the interrupted code had in the register */
+#define NR_EXECVE 59
+#define NR_EXECVEAT 322
+#define CALLS_OF_32_BIT 4096 /* what their numbers are counted from: they have a table of their own */
+#define TS_COMPAT 2
 
 INLINE struct thread *thread_of(struct task_struct *task) {
   if (!task->bpf_storage) /* a read instead of a call, for each event of each thread of the host */
@@ -176,45 +213,45 @@ INLINE u64 now_in_window(void) {
   return window.until ? 0 : bpf_ktime_get_ns();
 }
 
-INLINE void put_head(struct head *head, u32 kind, struct task_struct *task, u32 seq, u64 ts) {
+INLINE void put_head(struct head *head, u32 kind, struct thread *t, u64 ts) {
   head->kind = kind;
   head->cpu = bpf_get_smp_processor_id();
-  head->tid = task->pid;
-  head->seq = seq;
+  head->tid = t->tid;
+  head->thread = t->number;
   head->ts = ts;
 }
 
-#include "files.h"
+INLINE void count_lost(u32 what, u64 how_many) {
+  u64 *n = bpf_map_lookup_elem(&lost, &what);
+  if (n)
+    __sync_fetch_and_add(n, how_many);
+}
 
-/* Room for a record; the number of one that is lost is used up all the same. */
-#define RESERVE(type, t) ({ \
-  type *record = bpf_ringbuf_reserve(&ring, sizeof(type), 0); \
-  if (!record) (t)->totals.lost++; \
-  record; \
-})
+#include "namespace.h"
+#include "files.h"
 
 /* Submits without waking the reader, who comes by itself. */
 #define SUBMIT(record) bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP)
 
 /* Hands over the calls and stays that have come together. */
-static __attribute__((noinline)) u32 hand_over(struct thread *t, struct task_struct *task) {
+static __attribute__((noinline)) u32 hand_over(struct thread *t) {
   u32 bytes = t->together_bytes;
   if (!bytes || bytes > TOGETHER)
     return 0;
-  put_head(&t->together.head, CALLS_AND_STAYS, task, t->seq, t->together_count);
+  put_head(&t->together.head, CALLS_AND_STAYS, t, t->together_count);
   if (bpf_ringbuf_output(&ring, &t->together, sizeof(struct head) + bytes, BPF_RB_NO_WAKEUP)) {
     t->totals.lost += t->together_count;
+    count_lost(LOST_EVENTS, t->together_count);
     t->known.told = 0;
   }
-  t->seq += t->together_count; /* numbers of what is lost are used up all the same */
   t->together_bytes = t->together_count = 0;
   return 0;
 }
 
 /* Room for a call or a stay among those that come together. */
-INLINE void *room_in(struct thread *t, struct task_struct *task, u32 bytes) {
+INLINE void *room_in(struct thread *t, u32 bytes) {
   if (t->together_bytes > TOGETHER - LARGEST_ENTRY)
-    hand_over(t, task);
+    hand_over(t);
   u32 at = *(volatile u32 *)&t->together_bytes;
   if (at > TOGETHER - LARGEST_ENTRY)
     return NULL;
@@ -266,12 +303,14 @@ INLINE void missed(struct thread *t, u64 now) {
 }
 
 INLINE void put_name(struct thread *t, struct task_struct *task, u32 kind, u64 now, u32 other_tid) {
-  struct named *r = RESERVE(struct named, t);
-  u32 seq = t->seq++;
-  if (!r)
+  struct named *r = bpf_ringbuf_reserve(&vital, sizeof(*r), 0);
+  if (!r) {
+    t->totals.lost++;
+    count_lost(LOST_EVENTS, 1);
     return;
-  put_head(&r->head, kind, task, seq, now);
-  r->tgid = task->tgid;
+  }
+  put_head(&r->head, kind, t, now);
+  r->tgid = t->tgid;
   r->other_tid = other_tid;
   r->start_ns = task->start_time;
   bpf_probe_read_kernel(r->comm, sizeof(r->comm), task->comm);
@@ -280,12 +319,11 @@ INLINE void put_name(struct thread *t, struct task_struct *task, u32 kind, u64 n
 
 /* Reads what the kernel itself has counted; the sums of a thread hold where that began. Whether there was room. */
 INLINE u32 put_end(struct thread *t, struct task_struct *task, u64 now, u32 exited) {
-  struct end *r = RESERVE(struct end, t);
-  u32 seq = t->seq++;
+  struct end *r = bpf_ringbuf_reserve(&vital, sizeof(*r), 0);
   if (!r)
     return 0;
-  put_head(&r->head, END, task, seq, now);
-  r->tgid = task->tgid;
+  put_head(&r->head, END, t, now);
+  r->tgid = t->tgid;
   r->exited = exited;
   r->totals = t->totals;
   r->totals.stat_run_ns = task->se.sum_exec_runtime - t->totals.stat_run_ns;
@@ -308,15 +346,14 @@ INLINE void begin_totals(struct thread *t, struct task_struct *task, u64 now) {
   t->totals.major_faults = task->maj_flt;
 }
 
+u32 last_number; /* of a thread in the trace */
+
 INLINE void begin(struct thread *t, struct task_struct *task, u64 now) {
+  t->number = __sync_fetch_and_add(&last_number, 1) + 1;
+  t->tid = number_of(task);
+  t->tgid = number_of(task->group_leader);
   t->since = t->off_since = t->summed_since = now;
   begin_totals(t, task, now);
-}
-
-INLINE void count_lost(u32 what) {
-  u64 *n = bpf_map_lookup_elem(&lost, &what);
-  if (n)
-    __sync_fetch_and_add(n, 1);
 }
 
 #include "sums.h"
@@ -338,7 +375,7 @@ INLINE void put_stay(struct thread *t, struct task_struct *task, u64 slept, u32 
     }
     return;
   }
-  struct stay *r = room_in(t, task, STAY_HEAD);
+  struct stay *r = room_in(t, STAY_HEAD);
   if (!r)
     return;
   r->form = STAY;
@@ -373,24 +410,28 @@ int each_task(struct bpf_iter__task *ctx) {
   struct task_struct *task = ctx->task;
   if (!task)
     return 0;
-  u32 tgid = task->tgid;
   u64 end = window.until;
   if (end) {
     struct thread *t = thread_of(task);
-    if (t && t->state != DEAD) {
+    if (!t || t->state == DEAD)
+      return 0;
+    if (t->state != ENDING) {
       if (t->since > end) /* an event that was on its way when the window ended */
         end = t->since;
       if (t->state != RUNNING)
         put_stay(t, task, t->state == SLEEPING ? end - t->off_since : t->slept_ns, 0, 1, end);
       account(t, end);
-      hand_over(t, task);
-      put_sums(t, task, end, 1);
-      if (!put_end(t, task, end, 0))
-        count_lost(LOST_THREADS);
-      t->state = DEAD;
+      hand_over(t);
+      t->state = ENDING;
     }
+    if (put_sums(t, t->since) && put_end(t, task, t->since, 0))
+      t->state = DEAD;
+    else
+      window.unfinished++; /* there is another pass */
     return 0;
   }
+  find_namespace(task);
+  u32 tgid = number_of(task->group_leader);
   if (!bpf_map_lookup_elem(&targets, &tgid))
     return 0;
   struct thread *t = bpf_task_storage_get(&threads, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
@@ -411,7 +452,7 @@ int each_task(struct bpf_iter__task *ctx) {
       t->partial = 1;
     }
   }
-  put_name(t, task, BEGIN, now, task->real_parent->pid);
+  put_name(t, task, BEGIN, now, number_of(task->real_parent));
   t->state = state;
   return 0;
 }
@@ -428,7 +469,7 @@ int forked(u64 *ctx) {
   if (!t)
     return 0;
   begin(t, child, now);
-  put_name(t, child, FORK, now, parent->pid);
+  put_name(t, child, FORK, now, number_of(parent));
   t->state = WOKEN;
   return 0;
 }
@@ -438,8 +479,30 @@ int executed(u64 *ctx) {
   struct task_struct *task = (void *)ctx[0];
   struct thread *t = thread_of(task);
   u64 now = now_in_window();
-  if (t && now)
-    put_name(t, task, EXEC, now, (u32)ctx[1]);
+  if (t && now) {
+    t->tid = number_of(task); /* not the first thread may have done it: it has the number of the first one now */
+    put_name(t, task, EXEC, now, 0);
+  }
+  return 0;
+}
+
+SEC("tp_btf/task_rename")
+int renamed(u64 *ctx) {
+  struct task_struct *task = (void *)ctx[0];
+  struct thread *t = thread_of(task);
+  u64 now = now_in_window();
+  if (!t || !now || (t->call_since && (t->nr == NR_EXECVE || t->nr == NR_EXECVEAT))) /* that is told by itself */
+    return 0;
+  struct named *r = bpf_ringbuf_reserve(&vital, sizeof(*r), 0);
+  if (!r)
+    return 0;
+  put_head(&r->head, RENAMED, t, now);
+  r->tgid = t->tgid;
+  r->other_tid = 0;
+  r->start_ns = task->start_time;
+  __builtin_memset(r->comm, 0, sizeof(r->comm));
+  bpf_probe_read_kernel_str(r->comm, sizeof(r->comm), (void *)ctx[1]); /* the task has it in a moment */
+  SUBMIT(r);
   return 0;
 }
 
@@ -451,11 +514,10 @@ INLINE void leave(struct thread *t, struct task_struct *task, u32 preempted, u32
   t->off_since = now;
   t->slept_ns = 0;
   t->waker_tid = 0;
-  hand_over(t, task);
+  hand_over(t);
   if (task_state & TASK_DEAD) {
-    put_sums(t, task, now, 1);
-    if (!put_end(t, task, now, 1))
-      count_lost(LOST_THREADS);
+    if (!put_sums(t, now) || !put_end(t, task, now, 1))
+      count_lost(LOST_THREADS, 1);
     t->state = DEAD;
   } else if (preempted || !task_state) {
     t->totals.preemptions++;
@@ -469,7 +531,7 @@ INLINE void leave(struct thread *t, struct task_struct *task, u32 preempted, u32
   }
 }
 
-INLINE void enter_cpu(struct thread *t, struct task_struct *task, u32 before_tid, u64 now) {
+INLINE void enter_cpu(struct thread *t, struct task_struct *task, struct task_struct *before, u64 now) {
   if (t->state == RUNNING) {
     missed(t, now);
     return;
@@ -479,7 +541,7 @@ INLINE void enter_cpu(struct thread *t, struct task_struct *task, u32 before_tid
   t->state = RUNNING;
   if (t->cpu != bpf_get_smp_processor_id())
     t->totals.migrations++;
-  put_stay(t, task, slept, before_tid, 0, now);
+  put_stay(t, task, slept, number_of(before), 0, now);
   if (window.left_out & NO_EVENTS)
     put_sums_when_due(t, task, now);
 }
@@ -497,7 +559,7 @@ int switched(u64 *ctx) {
   if (leaving && leaving->state != DEAD)
     leave(leaving, prev, preempted, has_prev_state ? (u32)ctx[3] : prev->__state, now);
   if (entering && entering->state != DEAD)
-    enter_cpu(entering, next, prev->pid, now);
+    enter_cpu(entering, next, prev, now);
   return 0;
 }
 
@@ -512,9 +574,37 @@ int waking(u64 *ctx) {
     return 0;
   account(t, now);
   t->slept_ns = now - t->off_since;
-  t->waker_tid = bpf_get_current_task_btf()->pid;
+  struct task_struct *waker = bpf_get_current_task_btf();
+  t->waker_tid = number_of(waker);
+  if (!thread_of(waker))
+    put_waker(waker, t->waker_tid, now);
   t->state = WOKEN;
   return 0;
+}
+
+/* A call that begins: its number, and its arguments. */
+INLINE void take_call(struct thread *t, struct task_struct *task, struct pt_regs *regs, u32 nr) {
+  t->call_sleep_ns = t->call_runq_ns = t->call_unknown_ns = 0;
+  t->call_sleeps = t->wait_frames = t->wait_waker_tid = 0;
+  t->longest_ns = 0;
+  t->file_id = 0;
+  if (task->thread_info.status & TS_COMPAT) {
+    t->nr = (nr & (CALLS_OF_32_BIT - 1)) + CALLS_OF_32_BIT;
+    t->args[0] = (u32)regs->bx;
+    t->args[1] = (u32)regs->cx;
+    t->args[2] = (u32)regs->dx;
+    t->args[3] = (u32)regs->si;
+    t->args[4] = (u32)regs->di;
+    t->args[5] = (u32)regs->bp;
+    return;
+  }
+  t->nr = nr;
+  t->args[0] = regs->di;
+  t->args[1] = regs->si;
+  t->args[2] = regs->dx;
+  t->args[3] = regs->r10;
+  t->args[4] = regs->r8;
+  t->args[5] = regs->r9;
 }
 
 SEC("tp_btf/sys_enter")
@@ -531,21 +621,10 @@ int call_begins(u64 *ctx) {
     missed(t, now);
   account(t, now);
   t->call_since = now;
-  t->call_sleep_ns = t->call_runq_ns = t->call_unknown_ns = 0;
-  t->call_sleeps = t->wait_frames = t->wait_waker_tid = 0;
-  t->longest_ns = 0;
-  t->nr = ctx[1];
   t->partial = 0;
-  t->file_id = 0;
-  if (window.left_out & NO_EVENTS)
-    return 0;
-  t->args[0] = regs->di;
-  t->args[1] = regs->si;
-  t->args[2] = regs->dx;
-  t->args[3] = regs->r10;
-  t->args[4] = regs->r8;
-  t->args[5] = regs->r9;
-  if (is_among(calls_with_file, t->nr))
+  t->called = 1;
+  take_call(t, task, regs, ctx[1]);
+  if (!(window.left_out & NO_EVENTS) && is_among(calls_with_file, t->nr))
     t->file_id = file_as_known(task, &t->fds, t->args[0], now);
   return 0;
 }
@@ -564,7 +643,7 @@ INLINE void put_call(struct thread *t, struct task_struct *task, s64 ret, u64 no
   u64 absent = off_cpu | t->call_sleeps | t->partial | args[3] | args[4] | args[5];
   u32 is_brief = !absent && !((duration | args[0] | args[2]) >> 32) && ret == (s32)ret;
   if (is_brief) {
-    struct brief_call *r = room_in(t, task, sizeof(*r));
+    struct brief_call *r = room_in(t, sizeof(*r));
     if (!r)
       return;
     r->form = BRIEF_CALL;
@@ -578,7 +657,7 @@ INLINE void put_call(struct thread *t, struct task_struct *task, s64 ret, u64 no
     r->file_id = t->file_id;
     return;
   }
-  struct call *r = room_in(t, task, sizeof(*r));
+  struct call *r = room_in(t, sizeof(*r));
   if (!r)
     return;
   r->form = WHOLE_CALL;
@@ -598,7 +677,7 @@ INLINE void put_call(struct thread *t, struct task_struct *task, s64 ret, u64 no
 
 /* The stacks that a call deserves: because it failed, and because its thread has slept long enough since the last one. */
 INLINE void put_stacks_of_call(struct thread *t, struct task_struct *task, struct pt_regs *user, u32 error, u64 now) {
-  if (error && first_failures && failure_is_wanted(t, task->tgid, error))
+  if (error && first_failures && failure_is_wanted(t, error))
     put_call_stack(task, t, user, FAILED, error, 1, now);
   if (sample_asleep_ns && t->call_sleep_ns) {
     t->unsampled_sleep_ns += t->call_sleep_ns;
@@ -613,14 +692,27 @@ SEC("tp_btf/sys_exit")
 int call_ends(u64 *ctx) {
   struct task_struct *task = bpf_get_current_task_btf();
   struct thread *t = thread_of(task);
-  if (!t || !t->call_since)
+  if (!t)
     return 0;
   u64 now = now_in_window();
   if (!now)
     return 0;
+  if (!t->call_since && !t->called) { /* a call that began before the trace, or the fork that made it */
+    t->called = 1;
+    return 0;
+  }
   if (t->state != RUNNING)
     missed(t, now);
   account(t, now);
+  struct pt_regs *user = (void *)ctx[0];
+  if (!t->call_since) { /* a filter of seccomp, or a tracer, has answered: it never began */
+    long nr = user->orig_ax;
+    if (nr < 0 || nr >= CALLS_OF_32_BIT)
+      return 0;
+    t->call_since = now;
+    t->partial = 0;
+    take_call(t, task, user, nr);
+  }
   s64 ret = ctx[1];
   u32 error = 0;
   t->totals.calls++;
@@ -630,11 +722,11 @@ int call_ends(u64 *ctx) {
   }
   u64 without = window.left_out;
   if (without & NO_EVENTS)
-    add_to_sums(t, task, error, now);
+    add_to_sums(t, error, now);
   else
     put_call(t, task, ret, now);
   if (!(without & NO_STACKS))
-    put_stacks_of_call(t, task, (struct pt_regs *)ctx[0], error, now);
+    put_stacks_of_call(t, task, user, error, now);
   t->call_since = 0;
   if (without & NO_EVENTS)
     put_sums_when_due(t, task, now);

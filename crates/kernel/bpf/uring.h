@@ -23,9 +23,11 @@ volatile const u64 operations_with_file = 0;
 struct uring_begun {
   u64 ts;
   u32 tid;
+  u32 thread;
   u32 file_id;
   u32 opcode;
   u32 by_worker;
+  u32 unused;
 };
 struct {
   __uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -37,7 +39,8 @@ struct {
 SEC("tp_btf/io_uring_submit_req")
 int uring_submitted(u64 *ctx) {
   struct task_struct *task = bpf_get_current_task_btf();
-  u64 now = thread_of(task) && !(window.left_out & NO_EVENTS) ? now_in_window() : 0;
+  struct thread *t = thread_of(task);
+  u64 now = t && !(window.left_out & NO_EVENTS) ? now_in_window() : 0;
   if (!now)
     return 0;
   u64 key = ctx[0];
@@ -47,7 +50,7 @@ int uring_submitted(u64 *ctx) {
   READ(opcode, req->opcode);
   READ(flags, req->flags);
   READ(fd, req->cqe.fd);
-  struct uring_begun begun = {.ts = now, .tid = task->pid, .opcode = opcode};
+  struct uring_begun begun = {.ts = now, .tid = t->tid, .thread = t->number, .opcode = opcode};
   if (fd >= 0 && !(flags & FIXED_FILE) && opcode < 64 && operations_with_file >> opcode & 1)
     begun.file_id = file_of(task, fd, AS_KNOWN, now);
   bpf_map_update_elem(&uring_begun, &key, &begun, 0);
@@ -79,7 +82,7 @@ int uring_completed(u64 *ctx) {
     r->head.kind = URING_OP;
     r->head.cpu = bpf_get_smp_processor_id();
     r->head.tid = begun->tid;
-    r->head.seq = 0;
+    r->head.thread = begun->thread;
     r->head.ts = now;
     r->duration_ns = now - begun->ts;
     r->result = result;
@@ -88,7 +91,7 @@ int uring_completed(u64 *ctx) {
     r->by_worker = begun->by_worker;
     SUBMIT(r);
   } else {
-    count_lost(LOST_BLOCK_IOS);
+    count_lost(LOST_BLOCK_IOS, 1);
   }
   bpf_map_delete_elem(&uring_begun, &key);
   return 0;

@@ -113,7 +113,7 @@ struct Thread {
     mode: Mode,
     cpu: Option<u32>,
     since: u64,
-    seq: u32,
+    number: u32,
     /// None: it was not seen to leave the CPU.
     off_since: Option<u64>,
     slept_ns: u64,
@@ -153,7 +153,7 @@ const NO_CALL: Call = Call {
 };
 
 impl Thread {
-    fn new(pid: u32, comm: [u8; 16], state: State, mode: Mode, ts: u64) -> Thread {
+    fn new(number: u32, pid: u32, comm: [u8; 16], state: State, mode: Mode, ts: u64) -> Thread {
         Thread {
             pid,
             comm,
@@ -161,7 +161,7 @@ impl Thread {
             mode,
             cpu: None,
             since: ts,
-            seq: 0,
+            number,
             off_since: (state != State::Unsure).then_some(ts),
             slept_ns: 0,
             task_state: 0,
@@ -174,9 +174,8 @@ impl Thread {
         }
     }
 
-    fn head(&mut self, tid: u32, cpu: u32, ts: u64) -> Head {
-        self.seq += 1;
-        Head { cpu, tid, seq: self.seq - 1, ts }
+    fn head(&self, tid: u32, cpu: u32, ts: u64) -> Head {
+        Head { cpu, tid, thread: self.number, ts }
     }
 
     /// The time since the last event goes to one sum.
@@ -247,6 +246,7 @@ impl Thread {
 /// The threads that are traced.
 pub struct Accounting {
     threads: ByTid<Thread>,
+    last_number: u32,
     /// CPUs of which events are missing now.
     gaps: Vec<u32>,
     stack_from_ns: u64,
@@ -260,6 +260,7 @@ impl Accounting {
     pub fn new(stack_from_ns: u64, sample_ns: u64) -> Accounting {
         Accounting {
             threads: ByTid::default(),
+            last_number: 0,
             gaps: Vec::new(),
             stack_from_ns,
             sample_ns,
@@ -336,7 +337,7 @@ impl Accounting {
             }
             What::Sampled(s) => {
                 let Some(t) = self.threads.get(&tid) else { return };
-                let head = Head { cpu, tid, seq: 0, ts };
+                let head = t.head(tid, cpu, ts);
                 let (pid, nr, weight) = (s.pid, t.nr(), self.sample_ns);
                 let stack = Stack {
                     why: Why::OnCpu,
@@ -354,6 +355,11 @@ impl Accounting {
         }
     }
 
+    fn next_number(&mut self) -> u32 {
+        self.last_number += 1;
+        self.last_number
+    }
+
     fn found(&mut self, tid: u32, ts: u64, found: Found, each: &mut impl FnMut(Record<'_>)) {
         if self.threads.contains_key(&tid) {
             return; // its maker was traced already
@@ -364,7 +370,7 @@ impl Accounting {
             Some(None) => Mode::User,
             None => Mode::Unsure,
         };
-        let mut t = Thread::new(found.pid, found.comm, state, mode, ts);
+        let mut t = Thread::new(self.next_number(), found.pid, found.comm, state, mode, ts);
         t.task_state = found.asleep.unwrap_or(0);
         (t.counters, t.chain) = (found.counters, found.chain);
         let (nr, args) = found.call.flatten().unwrap_or_default();
@@ -384,7 +390,7 @@ impl Accounting {
         let Some(comm) = self.threads.get(&parent).map(|t| t.comm) else { return };
         // The end of another that had the number was missed.
         self.ends(tid, None, ts, cpu, each);
-        let mut t = Thread::new(pid, comm, State::Woken, Mode::User, ts);
+        let mut t = Thread::new(self.next_number(), pid, comm, State::Woken, Mode::User, ts);
         let named = Named { origin: Origin::Fork, tgid: pid, other_tid: parent, start_ns: ts, comm: text(&comm) };
         each(Record::Named(t.head(tid, cpu, ts), named));
         if !self.gaps.is_empty() {
@@ -404,20 +410,17 @@ impl Accounting {
         cpu: u32,
         each: &mut impl FnMut(Record<'_>),
     ) {
-        let mut before = tid;
         if exec && tid == pid && !self.threads.contains_key(&tid) {
             // Not the first thread did it: all others are gone, and it has the number of the first one now.
             let last = self.threads.iter().find(|(_, t)| t.pid == pid).map(|(tid, _)| *tid);
             let Some(t) = last.and_then(|last| self.threads.remove(&last)) else { return };
-            before = last.unwrap_or(tid);
             self.threads.insert(tid, t);
         }
         let Some(t) = self.threads.get_mut(&tid) else { return };
         t.comm = comm;
-        if exec {
-            let named = Named { origin: Origin::Exec, tgid: pid, other_tid: before, start_ns: 0, comm: text(&comm) };
-            each(Record::Named(t.head(tid, cpu, ts), named));
-        }
+        let origin = if exec { Origin::Exec } else { Origin::Renamed };
+        let named = Named { origin, tgid: pid, other_tid: 0, start_ns: 0, comm: text(&comm) };
+        each(Record::Named(t.head(tid, cpu, ts), named));
     }
 
     fn leaves(&mut self, tid: u32, printed: u64, ts: u64, cpu: u32, each: &mut impl FnMut(Record<'_>)) {
@@ -774,7 +777,7 @@ mod tests {
             (8, Origin::Fork, TID),
             (9, Origin::Fork, 8),
             (8, Origin::Begin, 0), // its end
-            (8, Origin::Exec, 9),
+            (8, Origin::Exec, 0),
             (8, Origin::Begin, 0),
         ];
         assert_eq!(named, expected);

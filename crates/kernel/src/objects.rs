@@ -12,7 +12,9 @@ use object::elf::PF_X;
 use object::read::{ObjectSection as _, ReadCache};
 use object::{Object as _, ObjectSegment as _, SegmentFlags};
 
+use crate::jit::{is_dump, Maker};
 use crate::sideband::Mapped;
+use crate::starts::Starts;
 
 /// What an offset has within its page.
 const PAGE: u64 = 4095;
@@ -43,6 +45,8 @@ pub struct MappedFile {
     /// File offsets and address of each executable segment, from the page on in which it begins, as it is mapped.
     segments: Vec<(Range<u64>, u64)>,
     sections: Sections,
+    /// It is no file, but what this process has made while it ran.
+    pub maker: Option<Maker>,
 }
 
 /// Unwind tables with the addresses that the file gives them.
@@ -60,6 +64,11 @@ impl MappedFile {
     pub fn address_of(&self, offset: u64) -> Option<u64> {
         let (file, address) = self.segments.iter().find(|(file, _)| file.contains(&offset))?;
         Some(address.wrapping_add(offset - file.start))
+    }
+
+    /// Where its functions begin.
+    pub fn starts(&self) -> Starts {
+        self.sections.eh_frame.as_ref().map_or_else(Starts::default, |(at, bytes)| Starts::read(at.start, bytes))
     }
 
     /// What the unwinder needs.
@@ -86,6 +95,10 @@ type Identity = ((u32, u32, u64), String);
 #[derive(Debug, Default)]
 pub struct Objects {
     by_file: HashMap<Identity, Arc<MappedFile>>,
+    made: Vec<Arc<MappedFile>>,
+    /// By process: what it has made, and the dumps that it mapped.
+    makers: HashMap<u32, Arc<MappedFile>>,
+    dumps: HashMap<u32, Vec<PathBuf>>,
     /// Files not yet written down.
     pub new: Vec<Arc<MappedFile>>,
 }
@@ -97,27 +110,59 @@ impl Objects {
         if let Some(known) = self.by_file.get(&key) {
             return known.clone();
         }
-        let mut file = MappedFile {
-            id: self.by_file.len() as i32 + 1,
-            path: mapped.path.clone(),
-            build_id: String::new(),
-            found: None,
-            segments: Vec::new(),
-            sections: Sections::default(),
-        };
+        let mut file = self.another(mapped.path.clone());
         if let Some((path, open)) = open(pid, mapped) {
             read(&open, &mut file);
             file.found = Some(path);
         }
         let file = Arc::new(file);
+        if let Some(path) = file.found.as_ref().filter(|_| is_dump(&file.path)) {
+            self.dumps.entry(pid).or_default().push(path.clone());
+        }
         self.by_file.insert(key, file.clone());
         self.new.push(file.clone());
         file
     }
 
-    /// Every file.
+    /// What a process has made while it ran: code that is in no file.
+    pub fn made_by(&mut self, pid: u32) -> Arc<MappedFile> {
+        if let Some(known) = self.makers.get(&pid) {
+            return known.clone();
+        }
+        let mut file = self.another(format!("[made by {pid}]"));
+        file.maker = Some(Maker::of(pid));
+        let file = Arc::new(file);
+        self.makers.insert(pid, file.clone());
+        self.made.push(file.clone());
+        self.new.push(file.clone());
+        file
+    }
+
+    /// The process has ended, or has another program: what it makes from now on is something else.
+    pub fn forget(&mut self, pid: u32) {
+        self.makers.remove(&pid);
+    }
+
+    /// The dumps of a process that tell what it has made.
+    pub fn dumps(&self, pid: u32) -> &[PathBuf] {
+        self.dumps.get(&pid).map_or(&[], Vec::as_slice)
+    }
+
+    fn another(&self, path: String) -> MappedFile {
+        MappedFile {
+            id: (self.by_file.len() + self.made.len()) as i32 + 1,
+            path,
+            build_id: String::new(),
+            found: None,
+            segments: Vec::new(),
+            sections: Sections::default(),
+            maker: None,
+        }
+    }
+
+    /// Every file, and what processes have made.
     pub fn all(&self) -> impl Iterator<Item = &Arc<MappedFile>> {
-        self.by_file.values()
+        self.by_file.values().chain(&self.made)
     }
 }
 

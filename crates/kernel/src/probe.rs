@@ -33,7 +33,7 @@ pub struct Counts {
     pub records: AtomicU64,
     /// Records for which the ring had no room, as far as is known yet.
     pub lost: AtomicU64,
-    /// Stacks that could not be taken, for the same reason.
+    /// Stacks for which it had none: they give way first.
     pub lost_stacks: AtomicU64,
     /// Requests of block devices and operations of io_uring likewise.
     pub lost_block_ios: AtomicU64,
@@ -160,7 +160,7 @@ impl KernelProbe {
             match record {
                 Record::Named(head, named) => threads.named(head, &named),
                 Record::Call(head, call) => calls.push(Row::new(threads.of(head), head, call.duration_ns, call)),
-                Record::CallSum(head, sum) => sums.push((threads.known(head.tid).unwrap_or(0), head, sum)),
+                Record::CallSum(head, sum) => sums.push((threads.of(head), head, sum)),
                 Record::OffCpu(head, stay, slept_in) => {
                     let stack = match slept_in {
                         SleptIn::Functions(frames) => Some(kernel_stacks.id(frames)),
@@ -173,18 +173,18 @@ impl KernelProbe {
                 Record::End(head, end) => {
                     ends.push((threads.of(head), head, end));
                     if end.exited {
-                        threads.ended(head.tid);
+                        threads.ended(head);
                     }
                 }
                 Record::Stack(head, stack, frames, bytes) => {
-                    if let (Some(stacks), Some(thread_id)) = (stacks.as_mut(), threads.known(head.tid)) {
-                        stacks.push(head, thread_id, stack, kernel_stacks.id(frames), bytes);
+                    if let Some(stacks) = stacks.as_mut() {
+                        stacks.push(head, threads.of(head), stack, kernel_stacks.id(frames), bytes);
                     }
                 }
                 Record::OpenFile(head, file, names) => files.push(head, &file, names),
                 Record::Retransmit(head, segment) => retransmits.push(head, segment),
-                Record::UringOp(head, op) => uring_ops.push(head, op, threads.known(head.tid).unwrap_or(0)),
-                Record::BlockIo(head, io) => block_ios.push(head, io, threads.known(head.tid).unwrap_or(0)),
+                Record::UringOp(head, op) => uring_ops.push(head, op, head.thread as i32),
+                Record::BlockIo(head, io) => block_ios.push(head, io, head.thread as i32),
             }
             if outcome.is_ok() && calls.len() >= AT_ONCE {
                 outcome = write_calls(tables, calls);
@@ -198,6 +198,9 @@ impl KernelProbe {
         write_stays(tables, stays)?;
         tables.write_rows("thread", self.threads.new.iter().map(thread_row))?;
         self.threads.new.clear();
+        tables.write_rows("waker", self.threads.wakers.iter().map(waker_row))?;
+        self.threads.wakers.clear();
+        self.threads.forget();
         sums.sort_by_key(|(_, head, _)| head.ts);
         tables.write_rows("syscall_sum", sums.iter().map(|(id, head, sum)| sum_row(*id, *head, sum)))?;
         ends.sort_by_key(|(_, head, _)| head.ts);
@@ -212,7 +215,7 @@ impl KernelProbe {
         }
         self.counts.records.store(self.records, Relaxed);
         let lost = self.source.lost().since(self.lost_before);
-        self.counts.lost.store(self.threads.lost + lost.events, Relaxed);
+        self.counts.lost.store(lost.events, Relaxed);
         self.counts.lost_threads.store(lost.threads, Relaxed);
         self.counts.lost_block_ios.store(lost.block_ios, Relaxed);
         self.counts.lost_retransmits.store(lost.retransmits, Relaxed);
@@ -237,8 +240,16 @@ impl Work for KernelProbe {
     fn last(&mut self, ts: i64, tables: &mut OpenTables) -> Result<(), Error> {
         self.beat(ts, tables)?;
         let end = monotonic_ns();
-        self.source.end(end as u64)?;
-        self.drain(tables)?;
+        let mut unfinished = u64::MAX;
+        loop {
+            let left = self.source.end(end as u64)?;
+            self.drain(tables)?;
+            if left == 0 || left >= unfinished {
+                self.counts.lost_threads.fetch_add(left, Relaxed);
+                break;
+            }
+            unfinished = left;
+        }
         let interrupts = self.source.interrupts();
         tables.write_rows(
             "interrupt_sum",
@@ -345,6 +356,16 @@ fn thread_row(t: &ThreadRow) -> Vec<Value<'_>> {
         Value::Int(t.tid.into()),
         Value::Int(t.pid.into()),
         Value::Int(t.parent_tid.into()),
+        Value::Int(t.start_ns),
+        Value::Text(&t.comm),
+    ]
+}
+
+fn waker_row(t: &ThreadRow) -> Vec<Value<'_>> {
+    vec![
+        Value::Int(t.ts),
+        Value::Int(t.tid.into()),
+        Value::Int(t.pid.into()),
         Value::Int(t.start_ns),
         Value::Text(&t.comm),
     ]

@@ -1,5 +1,7 @@
 //! The BPF programs: compiled in, loaded, attached, and told when the window ends.
 
+use std::collections::HashSet;
+use std::hash::BuildHasherDefault;
 use std::io::Read;
 
 use aya::maps::{Array, HashMap, MapData, PerCpuArray, RingBuf};
@@ -11,14 +13,16 @@ use leadline_errors::{Error, Kind, Result};
 
 use crate::governor::Detail;
 use crate::signals::HeldBack;
+use crate::threads::TidHasher;
 use crate::{files, syscalls, uring};
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/trace.bpf.o"));
 
 /// Program and the tracepoint it is for.
-const TRACEPOINTS: [(&str, &str); 14] = [
+const TRACEPOINTS: [(&str, &str); 15] = [
     ("forked", "sched_process_fork"),
     ("executed", "sched_process_exec"),
+    ("renamed", "task_rename"),
     ("switched", "sched_switch"),
     ("waking", "sched_waking"),
     ("call_ends", "sys_exit"),
@@ -52,6 +56,13 @@ const WINDOW: &str = ".data.window";
 const UNTIL: usize = 0;
 const SINCE: usize = 1;
 const LEFT_OUT: usize = 2;
+const UNFINISHED: usize = 3;
+
+/// Bytes of the smallest ring that there is.
+pub const SMALLEST_RING: u32 = 4096;
+
+/// The inode of the first PID namespace (include/linux/proc_ns.h).
+const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 
 /// What is left out at `LEFT_OUT`.
 const NO_STACKS: u64 = 1;
@@ -96,10 +107,17 @@ impl Default for Options {
     }
 }
 
+/// Numbers of threads in the trace.
+type Numbers = HashSet<u32, BuildHasherDefault<TidHasher>>;
+
 /// The loaded programs. They are gone from the kernel when this is dropped.
 pub struct Programs {
     ebpf: Ebpf,
+    /// Calls, stays, stacks, requests.
     ring: RingBuf<MapData>,
+    /// Names, ends and sums of threads.
+    vital: RingBuf<MapData>,
+    named: Numbers,
     sample_cpu_hz: u32,
     sees_uring: bool,
     retransmits: bool,
@@ -123,6 +141,7 @@ impl Programs {
         let (that_keep, uring_with_file) = (syscalls::bits(files::CALLS_THAT_KEEP), uring::with_file());
         let arguments = syscalls::arguments();
         let scheduler_bytes = options.scheduler.1.saturating_sub(options.scheduler.0);
+        let (stacks_up_to, namespace_inode) = (u64::from(options.ring_bytes) / 2, namespace_inode());
         let mut loader = EbpfLoader::new();
         loader
             .btf(Some(&btf))
@@ -139,6 +158,9 @@ impl Programs {
             .override_global("scheduler_from", &options.scheduler.0, true)
             .override_global("scheduler_bytes", &scheduler_bytes, true)
             .override_global("first_failures", &options.first_failures, true)
+            .override_global("stacks_up_to", &stacks_up_to, true)
+            .override_global("namespace_inode", &namespace_inode, true)
+            .map_max_entries("vital", (options.ring_bytes / 4).max(SMALLEST_RING))
             .map_max_entries("ring", options.ring_bytes);
         let mut ebpf = loader.load(OBJECT).map_err(|e| refused(&e))?;
         for (name, tracepoint) in TRACEPOINTS {
@@ -163,8 +185,11 @@ impl Programs {
         program.load().map_err(|e| refused(&e))?;
         let ring = ebpf.take_map("ring").ok_or_else(|| missing("ring"))?;
         let ring = RingBuf::try_from(ring).map_err(|e| refused(&e))?;
+        let vital = ebpf.take_map("vital").ok_or_else(|| missing("vital"))?;
+        let vital = RingBuf::try_from(vital).map_err(|e| refused(&e))?;
+        let (sample_cpu_hz, retransmits) = (options.sample_cpu_hz, options.retransmits);
         let mut programs =
-            Programs { ebpf, ring, sample_cpu_hz: options.sample_cpu_hz, sees_uring, retransmits: options.retransmits };
+            Programs { ebpf, ring, vital, named: Numbers::default(), sample_cpu_hz, sees_uring, retransmits };
         if !options.events {
             programs.set_window(LEFT_OUT, NO_EVENTS)?;
         }
@@ -211,16 +236,19 @@ impl Programs {
         self.each_task()
     }
 
-    /// Ends the window at `ts`, ns on CLOCK_MONOTONIC: each thread hands over its sums, nothing later is traced.
+    /// Ends the window at `ts`, ns on CLOCK_MONOTONIC: each thread hands over its sums, nothing later is traced. How many had no room for
+    /// them: they do it when this is called again.
     ///
     /// # Errors
     /// When the kernel refuses.
-    pub fn end(&mut self, ts: u64) -> Result<()> {
+    pub fn end(&mut self, ts: u64) -> Result<u64> {
         self.set_window(UNTIL, ts)?;
+        self.set_window(UNFINISHED, 0)?;
         // Waits until every program that may not have seen it is through: all CPUs have then left what RCU protects.
         // SAFETY: a system call without pointers.
         unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_GLOBAL, 0, 0) };
-        self.each_task()
+        self.each_task()?;
+        Ok(self.window()?[UNFINISHED])
     }
 
     /// Records less from now on.
@@ -236,25 +264,39 @@ impl Programs {
         self.set_window(LEFT_OUT, left_out)
     }
 
+    fn window(&self) -> Result<[u64; 4]> {
+        let map = self.ebpf.map(WINDOW).ok_or_else(|| missing(WINDOW))?;
+        let window: Array<_, [u64; 4]> = Array::try_from(map).map_err(|e| refused(&e))?;
+        window.get(&0, 0).map_err(|e| refused(&e))
+    }
+
     fn set_window(&mut self, which: usize, to: u64) -> Result<()> {
-        let map = self.ebpf.map_mut(WINDOW).ok_or_else(|| missing(WINDOW))?;
-        let mut window: Array<_, [u64; 3]> = Array::try_from(map).map_err(|e| refused(&e))?;
-        let mut values = window.get(&0, 0).map_err(|e| refused(&e))?;
+        let mut values = self.window()?;
         values[which] = to;
+        let map = self.ebpf.map_mut(WINDOW).ok_or_else(|| missing(WINDOW))?;
+        let mut window: Array<_, [u64; 4]> = Array::try_from(map).map_err(|e| refused(&e))?;
         window.set(0, values, 0).map_err(|e| refused(&e))
     }
 
-    /// Calls `each` with each record that is there.
+    /// Calls `each` with each record that is there: of a thread first who it is, and its end before the last of its events.
     pub fn drain(&mut self, mut each: impl FnMut(&[u8])) {
+        drain_vital(&mut self.vital, &mut self.named, &mut each);
         while let Some(record) = self.ring.next() {
+            // Who a thread is was handed over before its first event, though perhaps after the other ring was looked at.
+            let thread = thread_of(&record);
+            if thread != 0 && !self.named.contains(&thread) {
+                drain_vital(&mut self.vital, &mut self.named, &mut each);
+                self.named.insert(thread);
+            }
             each(&record);
         }
     }
 
-    /// Stacks, requests of block devices, sums of threads that ended, and segments sent again, for which the ring had no room so far.
-    pub fn lost(&self) -> [u64; 4] {
+    /// Calls and stays, stacks, requests of block devices, sums of threads that ended, and segments sent again, for which there was no room
+    /// so far.
+    pub fn lost(&self) -> [u64; 5] {
         let map = self.ebpf.map("lost").and_then(|map| Array::<_, u64>::try_from(map).ok());
-        [0, 1, 2, 3].map(|what| map.as_ref().and_then(|map| map.get(&what, 0).ok()).unwrap_or(0))
+        [0, 1, 2, 3, 4].map(|what| map.as_ref().and_then(|map| map.get(&what, 0).ok()).unwrap_or(0))
     }
 
     /// Interrupts of the host so far: CPU, kind, how many, ns. Kinds without one are left out.
@@ -278,6 +320,30 @@ impl Programs {
         let mut file = link.into_file().map_err(|e| refused(&e))?;
         file.read_to_end(&mut nothing).map_err(|e| refused(&e))?;
         Ok(())
+    }
+}
+
+/// Reads the ring of names, ends and sums.
+fn drain_vital(vital: &mut RingBuf<MapData>, named: &mut Numbers, mut each: impl FnMut(&[u8])) {
+    while let Some(record) = vital.next() {
+        named.insert(thread_of(&record));
+        each(&record);
+    }
+}
+
+/// The number of the thread of a record (bpf/records.h).
+fn thread_of(record: &[u8]) -> u32 {
+    record.get(12..).and_then(|b| b.first_chunk()).map_or(0, |b| u32::from_ne_bytes(*b))
+}
+
+/// The inode of our PID namespace; 0 when it is the first one.
+fn namespace_inode() -> u32 {
+    use std::os::unix::fs::MetadataExt;
+    let inode = std::fs::metadata("/proc/self/ns/pid").map_or(FIRST_PID_NAMESPACE, |found| found.ino());
+    if inode == FIRST_PID_NAMESPACE {
+        0
+    } else {
+        inode as u32
     }
 }
 

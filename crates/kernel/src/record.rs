@@ -5,10 +5,10 @@
 pub struct Head {
     /// CPU that wrote it.
     pub cpu: u32,
-    /// Thread it is about.
+    /// Thread it is about, as our PID namespace numbers it.
     pub tid: u32,
-    /// Number of the record among those of its thread; one that is missing was lost.
-    pub seq: u32,
+    /// Number of the thread in the trace; 0: none that is traced. A tid is used again, this is not.
+    pub thread: u32,
     /// See each record; ns on CLOCK_MONOTONIC.
     pub ts: u64,
 }
@@ -17,7 +17,7 @@ pub struct Head {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(clippy::large_enum_variant)] // copied out of the ring once
 pub enum Record<'a> {
-    /// A thread was found, made, or given another program.
+    /// A thread was found, made, or given another program or name.
     Named(Head, Named),
     /// A thread or the window ended.
     End(Head, End),
@@ -179,8 +179,12 @@ pub enum Origin {
     Begin,
     /// It was made by another.
     Fork,
-    /// It was given another program; `other_tid` was its number until then.
+    /// It was given another program.
     Exec,
+    /// It was given another name.
+    Renamed,
+    /// It is not traced, and woke a thread that is.
+    Waker,
 }
 
 /// Who a thread is.
@@ -298,8 +302,7 @@ pub fn read<'a>(bytes: &'a [u8], mut each: impl FnMut(Record<'a>)) {
         return;
     }
     let mut rest = bytes.get(HEAD..).unwrap_or_default();
-    for n in 0..head.ts as u32 {
-        let head = Head { seq: head.seq.wrapping_add(n), ..head };
+    for _ in 0..head.ts as u32 {
         let Some((record, size)) = entry(head, rest) else { return };
         each(record);
         rest = rest.get(size..).unwrap_or_default();
@@ -337,7 +340,7 @@ fn entry(head: Head, bytes: &[u8]) -> Option<(Record<'_>, usize)> {
 
 #[inline]
 fn head(h: Fields<'_>) -> Head {
-    Head { cpu: h.u32(4), tid: h.u32(8), seq: h.u32(12), ts: h.u64(16) }
+    Head { cpu: h.u32(4), tid: h.u32(8), thread: h.u32(12), ts: h.u64(16) }
 }
 
 /// Reads a record; None when it is none of these.
@@ -364,6 +367,8 @@ fn parse(bytes: &[u8]) -> Option<Record<'_>> {
         10 => return Some(Record::CallSum(head, call_sum(Fields(bytes.get(..CALL_SUM)?)))),
         12 => return Some(Record::UringOp(head, uring_op(Fields(bytes.get(..URING_OP)?)))),
         13 => return Some(Record::Retransmit(head, retransmit(Fields(bytes.get(..RETRANSMIT)?)))),
+        14 => Origin::Renamed,
+        15 => Origin::Waker,
         _ => return None,
     };
     let f = Fields(bytes.get(..NAMED)?);
@@ -578,12 +583,12 @@ mod tests {
 
     #[test]
     fn records_shorter_than_their_kind_are_refused() {
-        for kind in 0..14u32 {
+        for kind in 0..16u32 {
             for len in 0..300 {
                 let mut bytes = vec![0xff; len];
                 bytes.iter_mut().zip(kind.to_ne_bytes()).for_each(|(to, from)| *to = from);
                 let size = match kind {
-                    1..=3 => NAMED,
+                    1..=3 | 14 | 15 => NAMED,
                     4 => END,
                     9 => BLOCK_IO,
                     10 => CALL_SUM,
@@ -606,7 +611,7 @@ mod tests {
         [5u32, 2, 3, 0].iter().for_each(|v| bytes.extend(v.to_ne_bytes()));
         (1..=32u64).for_each(|v| bytes.extend(v.to_ne_bytes()));
         bytes.extend([1, 2, 3]);
-        let head = Head { cpu: 1, tid: 4711, seq: 0, ts: 100 };
+        let head = Head { cpu: 1, tid: 4711, thread: 0, ts: 100 };
         let stack =
             Stack { why: Why::Failed, tgid: 4710, nr: 64, error: 2, weight: 1, ip: 7, sp: 8, bp: 9, waker_tid: 5 };
         let kernel: Vec<u8> = [1u64, 2].iter().flat_map(|v| v.to_ne_bytes()).collect();
@@ -647,7 +652,7 @@ mod tests {
         stay.extend(&functions);
         let bytes = together(4, &[brief, whole, stay, as_before].concat());
 
-        let head = |seq, ts, cpu| Head { cpu, tid: 4711, seq, ts };
+        let head = |ts, cpu| Head { cpu, tid: 4711, thread: 9, ts };
         let short = Call {
             duration_ns: 50,
             ret: -2,
@@ -675,10 +680,10 @@ mod tests {
         let off =
             OffCpu { duration_ns: 52, sleep_ns: 31, state: 1, waker_tid: 4710, nr: -1, before_tid: 4709, open: true };
         let all = [
-            Record::Call(head(9, 100, 1), short),
-            Record::Call(head(10, 200, 1), long),
-            Record::OffCpu(head(11, 300, 3), off, SleptIn::Functions(&functions[..16])),
-            Record::OffCpu(head(12, 300, 3), off, SleptIn::AsBefore),
+            Record::Call(head(100, 1), short),
+            Record::Call(head(200, 1), long),
+            Record::OffCpu(head(300, 3), off, SleptIn::Functions(&functions[..16])),
+            Record::OffCpu(head(300, 3), off, SleptIn::AsBefore),
         ];
         let ends = [24, 64, 176, 320, 368]; // of the head and of each of them
         for len in 0..=bytes.len() {

@@ -6,7 +6,7 @@ use crate::cpus::online_cpus;
 use crate::governor::Detail;
 use crate::look::Addresses;
 use crate::perf::PerfTrace;
-use crate::programs::{Options, Programs};
+use crate::programs::{Options, Programs, SMALLEST_RING};
 use crate::record::{read, Record};
 
 /// A way to trace threads.
@@ -17,9 +17,6 @@ pub enum Tier {
     /// Events of perf, which are added up here.
     Perf,
 }
-
-/// Bytes of a ring that nothing is put into.
-const SMALLEST_RING: u32 = 4096;
 
 impl Tier {
     /// The least that the tier can record.
@@ -49,7 +46,7 @@ impl Tier {
 /// What there was no room for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Lost {
-    /// Events beside those that are known by the numbers of the records.
+    /// Calls, stays off the CPU, open files, names of threads; on the tier perf any.
     pub events: u64,
     /// Stacks.
     pub stacks: u64,
@@ -115,16 +112,17 @@ impl Source {
         }
     }
 
-    /// Ends the window at `ts`, ns on CLOCK_MONOTONIC: each thread hands over its sums at the next [`Source::drain`].
+    /// Ends the window at `ts`, ns on CLOCK_MONOTONIC: each thread hands over its sums at the next [`Source::drain`]. How many had no room
+    /// for them: once they have been read, this is to be called again.
     ///
     /// # Errors
     /// When the kernel refuses.
-    pub fn end(&mut self, ts: u64) -> Result<()> {
+    pub fn end(&mut self, ts: u64) -> Result<u64> {
         match self {
             Source::Bpf(programs) => programs.end(ts),
             Source::Perf(trace) => {
                 trace.end(ts);
-                Ok(())
+                Ok(0)
             }
         }
     }
@@ -152,8 +150,8 @@ impl Source {
     pub fn lost(&self) -> Lost {
         match self {
             Source::Bpf(programs) => {
-                let [stacks, block_ios, threads, retransmits] = programs.lost();
-                Lost { events: 0, stacks, block_ios, threads, retransmits }
+                let [events, stacks, block_ios, threads, retransmits] = programs.lost();
+                Lost { events, stacks, block_ios, threads, retransmits }
             }
             Source::Perf(trace) => Lost { events: trace.lost[0], stacks: trace.lost[1], ..Lost::default() },
         }

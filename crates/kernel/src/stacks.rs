@@ -8,7 +8,8 @@ use leadline_capture::Value;
 use leadline_clockwork::OpenTables;
 use leadline_errors::{Error, Result as Outcome};
 
-use crate::functions::functions;
+use crate::functions::{functions, Function};
+use crate::objects::MappedFile;
 use crate::record::{Head, Stack, Why};
 use crate::sideband::{Event, Sideband};
 use crate::unwind::{Frame, Processes, Taken};
@@ -118,9 +119,9 @@ impl Stacks {
         }
         let symbolizer = Symbolizer::builder().enable_auto_reload(false).enable_inlined_fns(false).build();
         for file in self.processes.objects.all() {
-            let (Some(path), Some(addresses)) = (&file.found, by_file.get(&file.id)) else { continue };
+            let Some(addresses) = by_file.get(&file.id) else { continue };
             let addresses: Vec<u64> = addresses.iter().copied().collect();
-            let found = functions(&symbolizer, path, &addresses);
+            let found = self.functions(&symbolizer, file, &addresses);
             let rows = addresses.iter().zip(&found).filter(|(_, f)| !f.name.is_empty()).map(|(address, f)| {
                 vec![
                     Value::Int(file.id.into()),
@@ -133,6 +134,27 @@ impl Stacks {
             tables.write_rows("user_function", rows)?;
         }
         Ok(())
+    }
+
+    /// The functions at these addresses. One without a name is called by where it begins, if the unwind tables say so.
+    fn functions(&self, symbolizer: &Symbolizer, file: &MappedFile, addresses: &[u64]) -> Vec<Function> {
+        let named = |name: String| Function { name, ..Function::default() };
+        if let Some(maker) = &file.maker {
+            let made = maker.functions(self.processes.objects.dumps(maker.pid));
+            return addresses.iter().map(|at| named(made.name(*at).unwrap_or_default().to_owned())).collect();
+        }
+        let Some(path) = &file.found else { return vec![Function::default(); addresses.len()] };
+        let mut found = functions(symbolizer, path, addresses);
+        if found.iter().any(|function| function.name.is_empty()) {
+            let (starts, base) = (file.starts(), file.path.rsplit('/').next().unwrap_or_default());
+            let nameless = addresses.iter().zip(&mut found).filter(|(_, function)| function.name.is_empty());
+            for (address, function) in nameless {
+                if let Some(start) = starts.of(*address) {
+                    *function = named(format!("{base}+0x{start:x}"));
+                }
+            }
+        }
+        found
     }
 }
 

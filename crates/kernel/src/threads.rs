@@ -1,7 +1,6 @@
-//! Which thread a record is about: threads get numbers of their own, because the kernel uses tids again.
+//! Which thread a record is about: each has a number in the trace, because the kernel uses tids again.
 
 use crate::record::{Head, Named, Origin};
-use std::collections::hash_map::Entry;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -18,19 +17,11 @@ pub struct ThreadRow {
     pub comm: String,
 }
 
-#[derive(Debug, Clone, Copy, Default)]
-struct Known {
-    thread_id: i32,
-    next_seq: u32,
-    /// Kernel's side of its last stay off the CPU that had one.
-    kernel_stack_id: i32,
-}
-
 /// A thread is looked up for each record: one multiplication, since nobody chooses tids to make that slow.
 #[derive(Debug, Default)]
 pub(crate) struct TidHasher(u64);
 
-/// What is known of threads, by tid.
+/// What is known of threads, by tid or by number in the trace.
 pub(crate) type ByTid<T> = HashMap<u32, T, BuildHasherDefault<TidHasher>>;
 
 impl Hasher for TidHasher {
@@ -50,98 +41,81 @@ impl Hasher for TidHasher {
 /// The threads of a trace.
 #[derive(Debug, Default)]
 pub struct Threads {
-    by_tid: ByTid<Known>,
-    last_id: i32,
-    /// Rows not yet written.
+    /// By number: the kernel's side of the last stay off the CPU that had one.
+    known: ByTid<i32>,
+    ended: Vec<u32>,
+    /// Rows not yet written, of traced threads.
     pub new: Vec<ThreadRow>,
-    /// Records that are known to be missing.
-    pub lost: u64,
+    /// Likewise, of others that woke them.
+    pub wakers: Vec<ThreadRow>,
 }
 
 impl Threads {
-    /// A thread was found, made, or given another program.
+    /// A thread was found, made, or given another program or name; or it woke one that is traced.
     pub fn named(&mut self, head: Head, named: &Named) {
-        if named.origin == Origin::Exec && named.other_tid != head.tid {
-            // Not the first thread did it: it has the number of the first one now.
-            if let Some(known) = self.by_tid.remove(&named.other_tid) {
-                self.by_tid.insert(head.tid, known);
-            }
-        } else if named.origin != Origin::Exec {
-            self.by_tid.remove(&head.tid);
-        }
-        let parent = if named.origin == Origin::Exec { 0 } else { named.other_tid };
-        let known = self.by_tid.entry(head.tid).or_insert_with(|| {
-            self.last_id += 1;
-            Known { thread_id: self.last_id, ..Known::default() }
-        });
-        self.lost += known.missing(head.seq);
-        let thread_id = known.thread_id;
-        self.new.push(ThreadRow {
-            thread_id,
+        let row = ThreadRow {
+            thread_id: head.thread as i32,
             ts: head.ts as i64,
             tid: head.tid as i32,
             pid: named.tgid as i32,
-            parent_tid: parent as i32,
+            parent_tid: named.other_tid as i32,
             start_ns: named.start_ns as i64,
             comm: named.comm.clone(),
-        });
+        };
+        if named.origin == Origin::Waker {
+            self.wakers.push(row);
+            return;
+        }
+        self.known.entry(head.thread).or_default();
+        self.new.push(row);
     }
 
-    /// The number of the thread a record is about; counts the records that are missing before it.
+    /// The number of the thread a record is about.
+    #[inline]
     pub fn of(&mut self, head: Head) -> i32 {
-        self.take(head).thread_id
+        self.take(head);
+        head.thread as i32
     }
 
     /// Likewise, of a stay off the CPU, and its kernel stack: `kernel_stack_id`, or that of the stay before.
     pub fn of_stay(&mut self, head: Head, kernel_stack_id: Option<i32>) -> (i32, i32) {
-        let known = self.take(head);
+        let last = self.take(head);
         if let Some(id) = kernel_stack_id.filter(|id| *id != 0) {
-            known.kernel_stack_id = id;
+            *last = id;
         }
-        (known.thread_id, kernel_stack_id.unwrap_or(known.kernel_stack_id))
+        (head.thread as i32, kernel_stack_id.unwrap_or(*last))
     }
 
-    /// The number of the thread of a record that is not counted among its others; None when nothing is known of the thread.
-    pub fn known(&self, tid: u32) -> Option<i32> {
-        self.by_tid.get(&tid).map(|known| known.thread_id)
+    /// The thread has ended: its last record comes before the next [`Threads::forget`].
+    pub fn ended(&mut self, head: Head) {
+        self.ended.push(head.thread);
     }
 
-    /// The thread has ended.
-    pub fn ended(&mut self, tid: u32) {
-        self.by_tid.remove(&tid);
+    /// Forgets threads that have ended.
+    pub fn forget(&mut self) {
+        for number in self.ended.drain(..) {
+            self.known.remove(&number);
+        }
     }
 
     #[inline]
-    fn take(&mut self, head: Head) -> &mut Known {
-        let known = match self.by_tid.entry(head.tid) {
-            Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(place) => {
-                self.last_id += 1;
-                self.new.push(unnamed(self.last_id, head));
-                place.insert(Known { thread_id: self.last_id, ..Known::default() })
-            }
-        };
-        self.lost += known.missing(head.seq);
-        known
+    fn take(&mut self, head: Head) -> &mut i32 {
+        let new = &mut self.new;
+        self.known.entry(head.thread).or_insert_with(|| {
+            new.push(unnamed(head));
+            0
+        })
     }
 }
 
-impl Known {
-    /// How many records are missing before this one.
-    fn missing(&mut self, seq: u32) -> u64 {
-        let missing = seq.wrapping_sub(self.next_seq);
-        self.next_seq = seq.wrapping_add(1);
-        missing.into()
-    }
-}
-
-/// A thread whose first record was lost.
+/// A thread for whose name there was no room.
 #[cold]
-fn unnamed(thread_id: i32, head: Head) -> ThreadRow {
+fn unnamed(head: Head) -> ThreadRow {
     let (ts, tid) = (head.ts as i64, head.tid as i32);
     let comm =
         std::fs::read_to_string(format!("/proc/{tid}/comm")).map_or_else(|_| String::new(), |c| c.trim_end().into());
-    ThreadRow { thread_id, ts, tid, pid: process_of(tid).unwrap_or(tid), parent_tid: 0, start_ns: 0, comm }
+    let pid = process_of(tid).unwrap_or(tid);
+    ThreadRow { thread_id: head.thread as i32, ts, tid, pid, parent_tid: 0, start_ns: 0, comm }
 }
 
 /// The process of a thread that still lives.
@@ -154,54 +128,42 @@ fn process_of(tid: i32) -> Option<i32> {
 mod tests {
     use super::*;
 
-    fn head(tid: u32, seq: u32) -> Head {
-        Head { cpu: 0, tid, seq, ts: 5 }
+    fn head(thread: u32) -> Head {
+        Head { cpu: 0, tid: 0x7fff_fff0 + thread, thread, ts: 5 }
     }
 
-    fn named(origin: Origin, other_tid: u32) -> Named {
-        Named { origin, tgid: 7, other_tid, start_ns: 1, comm: "sh".into() }
-    }
-
-    #[test]
-    fn a_tid_that_is_used_again_is_another_thread() {
-        let mut threads = Threads::default();
-        threads.named(head(7, 0), &named(Origin::Begin, 1));
-        threads.named(head(8, 0), &named(Origin::Fork, 7));
-        assert_eq!((threads.of(head(7, 1)), threads.of(head(8, 1))), (1, 2));
-        threads.ended(8);
-        threads.named(head(8, 0), &named(Origin::Fork, 7));
-        assert_eq!((threads.of(head(8, 1)), threads.lost), (3, 0));
-        assert_eq!(
-            threads.new.iter().map(|t| (t.thread_id, t.comm.as_str())).collect::<Vec<_>>(),
-            [(1, "sh"), (2, "sh"), (3, "sh")]
-        );
+    fn named(origin: Origin, comm: &str) -> Named {
+        Named { origin, tgid: 7, other_tid: 1, start_ns: 1, comm: comm.into() }
     }
 
     #[test]
-    fn records_that_are_missing_are_counted() {
+    fn each_name_of_a_thread_is_a_row_and_one_without_a_name_has_a_row_too() {
         let mut threads = Threads::default();
-        threads.named(head(7, 0), &named(Origin::Begin, 1));
-        threads.of(head(7, 1));
-        threads.of(head(7, 5));
-        assert_eq!(threads.lost, 3);
+        threads.named(head(1), &named(Origin::Begin, "sh"));
+        threads.named(head(1), &named(Origin::Renamed, "worker"));
+        threads.named(head(0), &named(Origin::Waker, "cron"));
+        assert_eq!((threads.of(head(1)), threads.of(head(2)), threads.of(head(2))), (1, 2, 2));
+        let rows = |rows: &[ThreadRow]| rows.iter().map(|t| (t.thread_id, t.comm.clone())).collect::<Vec<_>>();
+        assert_eq!(rows(&threads.new), [(1, "sh".into()), (1, "worker".into()), (2, String::new())]);
+        assert_eq!(rows(&threads.wakers), [(0, "cron".into())]);
     }
 
     #[test]
     fn a_stay_may_have_the_kernel_stack_of_the_one_before() {
         let mut threads = Threads::default();
-        let stays = [(7, Some(3)), (8, Some(4)), (7, None), (7, Some(0)), (7, None), (8, None), (9, None)];
-        let found: Vec<_> =
-            (0..).zip(stays).map(|(seq, (tid, stack))| threads.of_stay(head(tid, seq), stack)).collect();
+        let stays = [(1, Some(3)), (2, Some(4)), (1, None), (1, Some(0)), (1, None), (2, None), (3, None)];
+        let found: Vec<_> = stays.into_iter().map(|(thread, stack)| threads.of_stay(head(thread), stack)).collect();
         assert_eq!(found, [(1, 3), (2, 4), (1, 3), (1, 0), (1, 3), (2, 4), (3, 0)]);
     }
 
     #[test]
-    fn exec_by_another_thread_than_the_first_keeps_who_it_is() {
+    fn a_thread_that_has_ended_is_forgotten_after_its_last_records() {
         let mut threads = Threads::default();
-        threads.named(head(7, 0), &named(Origin::Begin, 1));
-        threads.named(head(8, 0), &named(Origin::Fork, 7));
-        threads.ended(7);
-        threads.named(head(7, 1), &named(Origin::Exec, 8));
-        assert_eq!((threads.of(head(7, 2)), threads.lost), (2, 0));
+        threads.named(head(1), &named(Origin::Begin, "sh"));
+        threads.ended(head(1));
+        threads.of(head(1));
+        assert_eq!(threads.new.len(), 1);
+        threads.forget();
+        assert!(threads.known.is_empty());
     }
 }

@@ -64,9 +64,11 @@ impl Processes {
                 }
             }
             Change::Exited => {
+                self.objects.forget(event.pid);
                 self.by_pid.remove(&event.pid);
             }
             Change::Executed => {
+                self.objects.forget(event.pid);
                 if let Some(process) = self.by_pid.get_mut(&event.pid) {
                     *process = Process::default();
                 }
@@ -98,6 +100,9 @@ impl Processes {
                 Err(_) => break false,
             }
         };
+        for frame in frames.iter_mut().filter(|(file, _)| *file == 0) {
+            frame.0 = self.objects.made_by(pid).id;
+        }
         (frames, complete)
     }
 }
@@ -108,6 +113,11 @@ impl Process {
             return; // memory without a file: //anon, [vdso]
         }
         let file = objects.of(pid, mapped);
+        // Where the file's address 0 is.
+        let bias = file.address_of(mapped.offset).map(|address| mapped.start.wrapping_sub(address));
+        if bias.is_none() && is_memory(&mapped.path) {
+            return;
+        }
         let end = mapped.start.saturating_add(mapped.len);
         let (unwinder, maps) = (&mut self.unwinder, &mut self.maps);
         maps.retain(|(start, before_end, ..)| {
@@ -117,8 +127,6 @@ impl Process {
             }
             !covered
         });
-        // Where the file's address 0 is.
-        let bias = file.address_of(mapped.offset).map(|address| mapped.start.wrapping_sub(address));
         if let Some(bias) = bias {
             unwinder.add_module(Module::new(file.path.clone(), mapped.start..end, bias, file.unwind_info()));
         }
@@ -130,6 +138,11 @@ impl Process {
         let known = self.maps.iter().find(|(start, end, ..)| (*start..*end).contains(&address));
         known.map_or((0, address), |(_, _, file, bias)| (file.id, address.wrapping_sub(*bias)))
     }
+}
+
+/// Whether a mapping has the name of a file without being one: programs that make code keep it in such memory too, to map it twice.
+fn is_memory(path: &str) -> bool {
+    path.starts_with("/memfd:") || path.starts_with("/dev/zero") || path.starts_with("/SYSV")
 }
 
 /// An executable mapping of a file, from a line of /proc/PID/maps.

@@ -15,12 +15,13 @@ _SQL = """
 with c as (select ts_from from capture),
 event as (
   select ts_from as began, ts, tid, pid, comm, call as what, duration_ns, ret, error, partial, sleep_ns, runq_ns,
-         [arg0, arg1, arg2, arg3, arg4, arg5] as args, '' as slept_in, 0 as waker_tid, file
+         [arg0, arg1, arg2, arg3, arg4, arg5] as args, '' as slept_in, 0 as waker_tid, file, null as waker
   from call {calls}
   union all
   select o.ts - o.duration_ns, o.ts, n.tid, n.pid, n.comm, case when o.state = 0 then 'preempted' else 'sleep' end, o.duration_ns, null,
-         null, false, o.sleep_ns, o.duration_ns - o.sleep_ns, [], coalesce(k.wait_function, ''), o.waker_tid, null
-  from off_cpu o join thread_name n using (thread_id) left join kernel_stack k using (stack_id) {stays}
+         null, false, o.sleep_ns, o.duration_ns - o.sleep_ns, [], coalesce(k.wait_function, ''), o.waker_tid, null, w.comm
+  from off_cpu o join thread_name n using (thread_id) left join kernel_stack k using (stack_id)
+  left join task_name w on w.tid = o.waker_tid {stays}
 )
 select (began - c.ts_from) / 1e9 as from_s, event.* exclude (began) from event cross join c
 where {where} order by began, ts limit {limit}
@@ -89,7 +90,9 @@ def _line(e: dict[str, Any]) -> str:
     us = f"{e['duration_ns'] / 1e3:.1f} us"
     off = "".join(f", {name} {e[key] / 1e3:.1f}" for key, name in (("sleep_ns", "sleep"), ("runq_ns", "run queue")) if e[key])
     if e["ret"] is None:
-        text = e["what"] + (f" in {e['slept_in']}" if e["slept_in"] else "") + (f", woken by {e['waker_tid']}" if e["waker_tid"] else "")
+        text = e["what"] + (f" in {e['slept_in']}" if e["slept_in"] else "")
+        if e["waker_tid"]:
+            text += f", woken by {e['waker_tid']}" + (f" {e['waker']}" if e["waker"] else "")
     else:
         args = "..." if e["partial"] else ", ".join(_argument(a) for a in e["args"])
         if e["file"] and not e["partial"] and e["what"] not in _OPENING:  # as strace -y

@@ -36,7 +36,8 @@ def command(
 ) -> None:
     """Trace system calls, sleeps and waits for a CPU of any process.
 
-    Writes a capture. Choose processes with -p or -u, or give a command after --. Needs root, or a Python with the capabilities
+    Writes a capture. Choose processes with -p or -u, or give a command after --. With -p the trace ends at the latest when these
+    processes have ended. With a command the exit code is that of the command. Needs root, or a Python with the capabilities
     that the error names.
     """
     from leadline.capture.manifest import read_manifest
@@ -62,6 +63,8 @@ def command(
     summarise(seen + ended)
     if as_json:
         click.echo(json.dumps({"capture": str(path), "exit_status": status} | manifest.as_dict(), ensure_ascii=False, indent=1))
-        return
-    click.echo(f"{path}: {seen}, own CPU {cost.cpu_percent_of_core or 0:.2f} % of a core{ended}", err=True)
-    click.echo(f"next: leadline threads {path}", err=True)
+    else:
+        click.echo(f"{path}: {seen}, own CPU {cost.cpu_percent_of_core or 0:.2f} % of a core{ended}", err=True)
+        click.echo(f"next: leadline threads {path}", err=True)
+    if status:
+        raise click.exceptions.Exit(status if status > 0 else 128 - status)  # as a shell says that a signal ended it

@@ -34,6 +34,7 @@ COLUMNS = {
     "ts_to": "BIGINT",
     "evidence": "JSON",
 }
+_SAID = ("id", "severity", "confidence", "subject", "statement")  # the first of them, which a finding cannot do without
 SEVERITIES = ("critical", "high", "medium", "low", "info")
 CONFIDENCES = ("high", "medium", "low")
 
@@ -148,7 +149,8 @@ def _answer(
             return _Answer([], reason)
         if not told.get(definition.silent(values), True):
             return _Answer([])
-        return _Answer(_run(capture, db, definition, values))
+        rows, nameless = _run(capture, db, definition, values)
+        return _Answer(rows, f"{nameless} of its rows lack a value that their sentence needs" if nameless else "")
     except LeadlineError as e:
         return _Answer([], f"{e.message}: {e.detail}")
 
@@ -244,8 +246,11 @@ def _first(capture: Capture, db: duckdb.DuckDBPyConnection, sql: str) -> Any:
     return row[0] if row else None
 
 
-def _run(capture: Capture, db: duckdb.DuckDBPyConnection, definition: Definition, values: Mapping[str, float]) -> list[Finding]:
-    """The rows of the rule. Raises LeadlineError('query') when it does not run or has other columns than COLUMNS."""
+def _run(capture: Capture, db: duckdb.DuckDBPyConnection, definition: Definition, values: Mapping[str, float]) -> tuple[list[Finding], int]:
+    """The rows of the rule, and how many others say nothing, as a value that their sentence needs is null.
+
+    Raises LeadlineError('query') when it does not run or has other columns than COLUMNS.
+    """
     query = definition.query_with(values)
     capture.prepare(query)
     try:
@@ -259,7 +264,8 @@ def _run(capture: Capture, db: duckdb.DuckDBPyConnection, definition: Definition
     except duckdb.Error as e:
         raise _broken(e) from e
     sql = definition.sql(values)
-    return [_finding(definition, sql, dict(zip(COLUMNS, row))) for row in rows]
+    whole = [row for row in rows if None not in row[: len(_SAID)]]
+    return [_finding(definition, sql, dict(zip(COLUMNS, row))) for row in whole], len(rows) - len(whole)
 
 
 def _check_cost(definition: Definition, rows: list[tuple[Any, ...]]) -> None:

@@ -141,9 +141,15 @@ class KernelProbe(ThreadProbe["_core.kernel.KernelProbe"]):
             whys.append(f"traced by perf events: {_LESS}")
             hints.append("leadline doctor says what stands against the tier bpf")
         if lost or any(others.values()):
-            parts = [f"{lost:,} of {lost + state.loss['records']:,} events"] + [f"{n:,} {what}" for what, n in others.items() if n]
+            parts = [f"{lost:,} of {lost + state.loss['records']:,} events"] if lost else []
+            parts += [f"{n:,} {what}" for what, n in others.items() if n]
             whys.append(f"the buffer had no room for {', '.join(parts)}")
-            sums = "the time around them is unknown" if self.tier == "perf" else "sums per thread are exact all the same"
+            if self.tier == "perf":
+                sums = "the time around them is unknown"
+            elif gone := state.loss.get("threads_lost", 0):
+                sums = f"the sums of {gone:,} threads are missing; those of the others are exact"
+            else:
+                sums = "sums per thread are exact all the same"
             hints.append(f"{sums}; for every event trace fewer processes")
         if steps:
             left_out = "stacks were left out" + (" and calls were summed" if steps > 1 else "")

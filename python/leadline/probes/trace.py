@@ -15,7 +15,7 @@ from typing import Any
 from leadline.capture.folder import capture_folder, make_folder
 from leadline.capture.manifest import Target
 from leadline.errors import LeadlineError
-from leadline.host.proc import all_pids, read_text, uid_of
+from leadline.host.proc import all_pids, lives, read_text, start_ticks, uid_of
 from leadline.probes.host import HostProbe
 from leadline.probes.keeper import Keeper
 from leadline.probes.kernel import attach
@@ -43,7 +43,8 @@ def trace(
 ) -> tuple[Path, int | None]:
     """Traces processes, or those of a user, or a command from its start to its end; the folder, and the command's exit status.
 
-    for_s: seconds; None for until the command ends, or Ctrl-C. The status is negative when a signal ended it, None when it still runs.
+    for_s: seconds; None for until the command ends, or Ctrl-C. A trace of processes ends when they are all gone. The status is negative
+    when a signal ended it, None when it still runs.
     tier: one of kernel.TIERS. retransmits: with the segments of TCP that are sent again, of the whole host. Raises LeadlineError.
     """
     progress, cpu_at_call = progress or Silent(), cpu_s()
@@ -53,6 +54,7 @@ def trace(
     gone = sorted(pid for pid in chosen if not Path(f"/proc/{pid}").exists())
     if gone:
         raise LeadlineError("not_found", f"no process {gone[0]}", hint="ps -e lists processes")
+    started = {pid: start_ticks(pid) for pid in chosen}
     directory = capture_folder(out, overwrite=overwrite)
     made = make_folder(directory)
     # Arguments of a command may hold passwords.
@@ -77,7 +79,8 @@ def trace(
             shutil.rmtree(directory, ignore_errors=True)
         raise
     if child is None:
-        recording.run(for_s or math.inf)
+        # Of a user only the processes of the beginning are known: others may come.
+        recording.run(for_s or math.inf, until=None if user else lambda: not any(lives(*one) for one in started.items()))
         return directory, None
     try:
         recording.run(for_s or math.inf, until=lambda: child.status() is not None, begun=child.go)

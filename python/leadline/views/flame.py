@@ -35,7 +35,7 @@ def folded(capture: Capture, kind: str, pid: int | None = None) -> Folded:
                coalesce(e.name, s.errno::varchar) as error, s.waker_tid, w.comm as waker, sum(s.weight)::bigint as weight
         from stack_sample s join thread_name n using (thread_id) left join user_frames u using (user_stack_id)
         left join kernel_stack k using (stack_id) left join syscall_name c on c.nr = s.nr left join errno_name e on e.errno = s.errno
-        left join (select tid, arg_max(comm, ts_from) as comm from thread_name group by tid) w on w.tid = s.waker_tid
+        left join task_name w on w.tid = s.waker_tid
         where s.kind = '{KINDS[kind][0]}' and {f"n.pid = {pid}" if pid is not None else "true"} group by all
         """
     )

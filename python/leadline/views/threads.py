@@ -208,7 +208,7 @@ def _wakers(capture: Capture, mine: str) -> list[dict[str, Any]]:
         f"""
         select waker_tid as tid, coalesce(any_value(n.comm), case when waker_tid = 0 then 'interrupt' else '' end) as comm,
                count(*) as wakings, sum(sleep_ns)::bigint as sleep_ns
-        from off_cpu o left join (select tid, arg_max(comm, ts_from) as comm from thread_name group by tid) n on n.tid = o.waker_tid
+        from off_cpu o left join task_name n on n.tid = o.waker_tid
         where o.state <> 0 and {mine} group by waker_tid order by sleep_ns desc, tid
         """
     )

@@ -109,6 +109,17 @@ static void work(long n) {
   for (long i = 0; i < n; i++) pthread_join(t[i], NULL);
 }
 """,
+    "burst": """
+static void work(long n) {
+  int gate[2];
+  char byte;
+  if (pipe(gate)) abort();
+  for (long i = 0; i < n; i++)
+    if (fork() == 0) { close(gate[1]); if (read(gate[0], &byte, 1)) abort(); semget(0x10cabb74, 1, 0); _exit(0); }
+  close(gate[1]);
+  while (wait(NULL) > 0) ;
+}
+""",
     "naps": "static void work(long n) { while (n--) nanosleep(&(struct timespec){0, 50000}, NULL); }",
     "spin": """
 static void work(long n) {
@@ -283,6 +294,20 @@ def test_what_is_lost_is_told_and_sums_stay_exact(programs: Path, tmp_path: Path
         assert calls + stays + lost >= 100_002 and calls < 100_002
 
 
+@needs_bpf
+def test_stacks_give_way_to_ends_and_names_of_threads(programs: Path, tmp_path: Path) -> None:
+    """300 processes fail and end at the same time: their stacks would fill the ring eight times."""
+    with traced(programs, "burst", 300, out=tmp_path, ring_bytes=1 << 19) as (capture, _):
+        loss = capture.manifest.probe("kernel").loss
+        assert loss["stacks_lost"] > 0 and loss["threads_lost"] == 0
+        taken = capture.scalar("select count(*) from stack_sample where kind = 'failed'")
+        assert taken + loss["stacks_lost"] >= 300
+        assert capture.scalar("select count(*) from thread_time where exited") == 300
+        assert capture.scalar("select sum(failed_calls) from thread_time") == 301  # and the last wait
+        assert capture.rows("select comm from thread where comm = '' or comm is null") == []
+        assert "stacks" in capture.manifest.probe("kernel").why and "exact all the same" in capture.manifest.probe("kernel").hint
+
+
 @needs_perf
 def test_what_perf_events_lose_is_counted_and_its_time_is_unknown(programs: Path, tmp_path: Path) -> None:
     with traced(programs, "many", 100_000, out=tmp_path, tier="perf", ring_bytes=1 << 16) as (capture, pid):
@@ -426,7 +451,7 @@ def test_without_types_perf_events_are_taken(hidden: str, tmp_path: Path) -> Non
 def test_a_command_is_traced_from_start_to_end(tier: str, tmp_path: Path) -> None:
     command = ("--json", "--", sys.executable, "-c", "import os; os._exit(7)")
     done = leadline("trace", "--kernel-tier", tier, "-o", tmp_path / "c.leadline", *command)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 7, done.stderr
     summary = json.loads(done.stdout)
     assert summary["probes"]["kernel"]["tier"] == tier
     assert summary["exit_status"] == 7 and summary["target"]["kind"] == "process"
@@ -703,3 +728,19 @@ def test_a_process_that_ends_in_the_window(programs: Path, tmp_path: Path) -> No
     assert done.returncode == 0 and "the command ended with exit code 0" in done.stderr
     manifest = read_manifest(tmp_path / "e.leadline")
     assert manifest.status == "complete" and (manifest.cost.window_s or 99) < 10
+
+
+@needs_bpf
+def test_a_command_that_a_signal_ended_and_a_trace_whose_processes_are_gone(programs: Path, tmp_path: Path) -> None:
+    done = leadline("trace", "-o", tmp_path / "k.leadline", "--", "sh", "-c", "kill -9 $$")
+    assert done.returncode == 128 + 9 and "the command ended with signal 9" in done.stderr
+
+    class Ends(Goes):
+        def go(self) -> None:
+            super().go()
+            self.program.communicate()
+
+    with background([programs / "naps", 1], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as program:
+        path, _ = trace(pids=[program.pid], for_s=100, out=tmp_path / "p.leadline", progress=Ends(program))
+    manifest = read_manifest(path)
+    assert manifest.status == "complete" and (manifest.cost.window_s or 99) < 50

@@ -147,7 +147,7 @@ def _target(of: Context) -> dict[str, Any]:
 
 def _fact(name: str, value: str) -> str:
     """Bytes for people; other values as the kernel prints them."""
-    return quantity(int(value), "B") if name.endswith("_bytes") and value.isdigit() else value
+    return quantity(int(value), "B") if name and name.endswith("_bytes") and value and value.isdigit() else value
 
 
 def _settings(of: Context) -> list[dict[str, Any]]:
