@@ -15,7 +15,7 @@ from leadline.cli import run
 from leadline.findings import Evaluation, Finding, evaluate
 from leadline.net.auth import FAST_HASH
 from leadline.net.packets import read_into
-from packets_made import ACK, FIN, IN_TRANSACTION, MS, OK, READY, SSL_REQUEST, SYN, Packets, answer, message, query, startup
+from packets_made import ACK, FIN, IN_TRANSACTION, MS, OK, READY, RST, SSL_REQUEST, SYN, Packets, answer, message, query, startup
 
 
 @pytest.fixture
@@ -366,10 +366,13 @@ def test_connections_that_are_closed_twice_and_hosts_that_do_not_answer_lose_no_
         for _ in range(2):
             line.raw(True, FIN | ACK)
             line.wait(300)
-        line = made.line(server=77, at_ms=number)
-        for _ in range(3):
-            line.raw(True, SYN)
-            line.wait(1000)
+        for server in (77, 78):
+            line = made.line(server=server, at_ms=number)
+            for _ in range(3):
+                line.raw(True, SYN)
+                line.wait(1000)
+            if server == 78:  # refused after all
+                line.raw(False, RST | ACK)
     assert "WIRE-RETRANSMITS" in evaluated(made).clean
 
 

@@ -23,8 +23,8 @@ select 'WIRE-RETRANSMITS' as id,
        case when up + down >= getvariable('wire_again_high') * segments then 'high' else 'medium' end as severity,
        'high' as confidence, 'client ' || client_addr || ' of ' || server as subject,
        format('{} segments of the client and {} of the server, {:.1f} % of all with data, were sent again; from the first sending to the acknowledgement that data waited {:.1f} s',
-              up, down, 100.0 * (up + down) / segments, waited_s) as statement,
+              up, down, 100.0 * (up + down) / greatest(segments, up + down), waited_s) as statement,
        waited_s as cost_s, null::double as share_of_db_time, up + down as samples, ts_from, ts_to, evidence
 from line
-where up + down > 0 and up + down >= getvariable('wire_again_min') and up + down >= getvariable('wire_again_part') * segments
+where segments > 0 and up + down > 0 and up + down >= getvariable('wire_again_min') and up + down >= getvariable('wire_again_part') * segments
 order by waited_s desc, up + down desc, subject
