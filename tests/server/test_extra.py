@@ -36,7 +36,7 @@ def test_what_needs_a_package_says_in_one_line_how_to_get_it(line: str, tmp_path
     if line.startswith("secret"):
         python(BLOCKED, "secret", "key", book=tmp_path / "book")
         line = line.replace("/dev/null", str(tmp_path / "value"))
-        (tmp_path / "value").write_text("v")
+        (tmp_path / "value").write_text("a value")
     if line.startswith("user"):
         line = line.replace("/dev/stdin", str(tmp_path / "password"))
         (tmp_path / "password").write_text("a long enough password")

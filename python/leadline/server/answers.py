@@ -14,6 +14,10 @@ OBJECTS = {
     "Asked": """uid:text status:text project:text template:text name:text? by_account:text cause:text after:text? asked:time note:text""",
     "Launch": """uid:text status:text template:text version:int by_account:text cause:text after:text? asked:time started:time?
         note:text""",
+    "RunShown": """uid:text kind:text name:text status:text user_name:text host:text started:time ended:time? rc:int? signal:int?
+        summary:text project:text? template:text? parent:text? duration_s:number? argv:text[] pinned:bool log_bytes:int? cwd:text
+        version:text pid:int? events_lost:int log_lost_bytes:int inputs:{} labels:{} metrics:{} artifacts:Made[] children:Run[]
+        files:Given[] facts:{}? launch:Launch? experiment:{}?""",
     "Made": "n:int kind:text path:text size:int? hash:text?",
     "Given": "path:text size:int modified:time hash:text? kept:bool",
     "Check": "run:text what:text name:text state:text detail:text",
@@ -38,12 +42,12 @@ OBJECTS = {
     "Day": "day:text runs:int running:int ok:int failed:int cancelled:int lost:int",
     "Host": "host:text runs:int played:int failed:int started:time last_run:text last_status:text",
 }
-MORE = ("Run", "Template", "Result")  # of which some answers tell more than is listed here
+MORE = ("Run", "RunShown", "Template", "Result")  # of which some answers tell more than is listed here
 ANSWERS = {
     "run.list": "runs:Run[] next:text? waiting:Asked[]",
     "run.days": "days:Day[]",
     "run.search": "runs:Run[] all_output_searched:bool",
-    "run.show": "run:Run",
+    "run.show": "run:RunShown",
     "run.given": "run:text n:int path:text size:int modified:time hash:text text:text",
     "run.label": "run:text labels:{}",
     "run.pin": "run:text pinned:bool",
@@ -55,7 +59,7 @@ ANSWERS = {
     "run.facts": "host:text facts:{}",
     "run.hosts": "hosts:Host[]",
     "run.host": "host:{}",
-    "run.compare": "one:Run other:Run differences:{}[]",
+    "run.compare": "one:RunShown other:RunShown differences:{}[]",
     "template.history": "points:Point[]",
     "template.metrics": "metrics:Metric[]",
     "template.list": "templates:Template[]",
