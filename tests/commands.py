@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+import pty
+import struct
+import subprocess
+import sys
+import termios
 from collections.abc import Iterator
 
 import click
@@ -22,3 +29,24 @@ def _below(command: click.Command, context: click.Context, words: list[str]) -> 
         found = command.get_command(context, name)
         assert found is not None, name
         yield from _below(found, context, [*words, name])
+
+
+def on_terminal(arguments: list[str], lines: int, columns: int) -> str:
+    """What the command prints when stdout is a terminal of this size."""
+    screen_end, command_end = pty.openpty()
+    fcntl.ioctl(command_end, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+    environment = {name: value for name, value in os.environ.items() if name not in ("LINES", "COLUMNS")}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "leadline", *arguments],
+        stdin=subprocess.DEVNULL, stdout=command_end, stderr=subprocess.STDOUT, env=environment,
+    )  # fmt: skip
+    os.close(command_end)
+    seen = b""
+    try:
+        while chunk := os.read(screen_end, 65536):
+            seen += chunk
+    except OSError:  # EIO: the command has closed its end
+        pass
+    os.close(screen_end)
+    assert process.wait(60) == 0
+    return seen.decode().replace("\r\n", "\n")

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 WIDTH = 80
 PART = 1 << 16
+UNLIMITED = 1 << 30
+MOST_COUNTED = 10_000  # rows that a list counts beyond those that it shows
 NARROWEST = 8  # a text column is not cut below this; the rows are then printed one value per line
 
 
@@ -116,23 +118,36 @@ def to_csv(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterable[str]
         line.truncate()
 
 
-def width_here() -> int:
-    """WIDTH, or the width of the terminal that stdout is where that has fewer columns."""
+def terminal_width() -> int | None:
+    """Of the terminal that stdout is; None for a pipe or a file."""
     import os
 
     try:
-        columns = os.get_terminal_size(sys.stdout.fileno()).columns
+        return max(os.get_terminal_size(sys.stdout.fileno()).columns or WIDTH, NARROWEST)
     except (OSError, ValueError, AttributeError):  # no terminal, or no file at all
-        return WIDTH
-    return max(min(columns or WIDTH, WIDTH), NARROWEST)
+        return None
+
+
+def width_here() -> int:
+    """WIDTH, or the width of the terminal that stdout is where that has fewer columns."""
+    return min(terminal_width() or WIDTH, WIDTH)
+
+
+def more_than(shown: int, counted: int | None, hint: str, most: int = 0) -> str:
+    """What a list says that stops before its end. counted: the rows there are, of which at most `most` beyond those shown were counted;
+    None where nobody has counted."""
+    if counted is None:
+        return f"there are more than these {shown:,}: {hint}"
+    left = counted - shown
+    return f"{f'more than {left - 1:,}' if most and left >= most else f'{left:,}'} more: {hint}"
 
 
 def to_table(names: Sequence[str], rows: Sequence[Sequence[Any]], width: int | None = None, whole: Collection[str] = ()) -> str:
-    """A table of at most `width` columns [that of stdout]: text is cut to fit, numbers never; too many columns give one value per line.
+    """A table of at most `width` columns: text is cut to fit, numbers never; too many columns give one value per line.
 
-    whole: names of columns whose text is not cut either.
+    width: by default that of the terminal, and WIDTH in a pipe or a file. whole: names of columns whose text is not cut either.
     """
-    width = width_here() if width is None else width
+    width = (terminal_width() or WIDTH) if width is None else width
     columns = [_column([row[i] for row in rows]) for i in range(len(names))]
     cells = [list(row) for row in zip(*columns)]
     numeric = [any(isinstance(r[i], int) or _is_real(r[i]) for r in rows) for i in range(len(names))]
@@ -145,6 +160,11 @@ def to_table(names: Sequence[str], rows: Sequence[Sequence[Any]], width: int | N
     lines.append("  ".join("-" * w for w in widths))
     lines += ["  ".join(_pad(fit(c, w), w, right) for c, w, right in zip(row, widths, numeric)).rstrip() for row in cells]
     return "\n".join(lines)
+
+
+def to_list(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """The same for things that have names: in a pipe or a file no value is cut, as what reads it may go on with it."""
+    return to_table(names, rows, terminal_width() or UNLIMITED)
 
 
 def _column(values: Sequence[Any]) -> list[str]:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-import pty
-import struct
 import subprocess
 import sys
-import termios
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from commands import on_terminal
 from example_capture import example
 from findings_synthetic import SyntheticCapture
 from leadline.capture.reader import Capture, open_capture
@@ -117,27 +114,6 @@ def test_what_the_demo_suggests_is_a_grid_of_the_hottest_pages(capture: Capture)
     assert text[0].split() == ["object", "block", "page_kind", "waiters", "wait_s"]
     costs = [float(line.split()[-1]) for line in text[2:]]
     assert costs and costs[0] > 0 and costs == sorted(costs, reverse=True)
-
-
-def on_terminal(arguments: list[str], lines: int, columns: int) -> str:
-    """What the command prints when stdout is a terminal of this size."""
-    screen_end, command_end = pty.openpty()
-    fcntl.ioctl(command_end, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
-    environment = {name: value for name, value in os.environ.items() if name not in ("LINES", "COLUMNS")}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "leadline", *arguments],
-        stdin=subprocess.DEVNULL, stdout=command_end, stderr=subprocess.STDOUT, env=environment,
-    )  # fmt: skip
-    os.close(command_end)
-    seen = b""
-    try:
-        while chunk := os.read(screen_end, 65536):
-            seen += chunk
-    except OSError:  # EIO: the command has closed its end
-        pass
-    os.close(screen_end)
-    assert process.wait(60) == 0
-    return seen.decode().replace("\r\n", "\n")
 
 
 def test_only_a_terminal_gets_the_first_rows_only(path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.server
 import ipaddress
 import json
+import re
 import socket
 import socketserver
 import threading
@@ -296,6 +297,11 @@ def test_a_mail_is_sent_when_a_run_has_failed(served: Served, mailbox: int) -> N
     assert (sender, reader) == ("<leadline@example.org>", "<ann@example.org>")
     assert "Subject: leadline: mailed failed\r\n" in text
     assert f"next: leadline book show {uid}" in text
+    head, _, body = text.partition("\r\n\r\n")
+    for name in ("Date", "Message-ID"):
+        assert re.search(rf"^{name}: \S", head, re.MULTILINE), head
+    for name in ("started", "ended"):
+        assert re.search(rf"^{name}: 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC\r?$", body, re.MULTILINE), body
     for name in ("letters", "secretly"):
         client.call("DELETE", f"/hooks/{hook_of(client, name)}")
 

@@ -303,6 +303,17 @@ def test_a_run_is_repeated_with_the_same_inputs_and_version(client: Client) -> N
     two = wait_for(client, client.call("POST", f"/runs/{one['uid']}/rerun").json["run"])
     assert (two["argv"], two["inputs"]) == (one["argv"], one["inputs"])
     assert output(client, two["uid"]) == "first 9\n"
+    same = client.call("POST", f"/runs/{start(client, template, size=1, password=SECRET)}/rerun").json
+    assert same["version"] == 2 and "note" not in same
+    told = client.call("POST", f"/runs/{one['uid']}/rerun").json
+    assert told["version"] == 1
+    assert told["note"] == (
+        "this runs version 1 of the template, as it was then: the template has version 2 now; "
+        "to run that: leadline template start main/again"
+    )
+    waited = wait_for(client, told["run"])
+    assert waited["launch"]["note"] == "version 1 of the template, as it was then: the template has version 2 now"
+    assert "Run again: version 1, not 2" in client.get(f"/runs/{one['uid']}").text
 
 
 def test_figures_of_a_template_over_time_are_those_of_its_runs(served: Served, client: Client) -> None:

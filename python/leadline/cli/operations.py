@@ -124,6 +124,7 @@ def _run(operation: Operation, as_json: bool, given: dict[str, Any]) -> None:
         click.echo(to_json(answer))
     else:
         _print(operation, answer)
+        _say_more(operation, answer, given.get("limit"))
 
 
 def _secret(of: Input, file: Any) -> str | None:
@@ -137,13 +138,13 @@ def _secret(of: Input, file: Any) -> str | None:
 
 
 def _print(operation: Operation, answer: Any) -> None:
-    from leadline.output import to_table
+    from leadline.output import to_list
 
     if operation.rows:
         rows = answer[operation.rows]
         if rows:
             click.echo(
-                to_table(
+                to_list(
                     [c.removesuffix("_json") for c in operation.columns], [[_cell(row[c], c) for c in operation.columns] for row in rows]
                 )
             )
@@ -154,6 +155,18 @@ def _print(operation: Operation, answer: Any) -> None:
         click.echo(f"{name:<12}{_cell(value, name)}")
     if operation.follows:
         click.echo(f"next: {operation.follows.format(**answer)}", err=True)
+
+
+def _say_more(operation: Operation, answer: Any, limit: int | None) -> None:
+    """Of a list that stopped at its limit. Rows of the audit are numbered from 1, so that it is known how many are older."""
+    from leadline.output import more_than
+
+    most = limit or next((one.default for one in operation.inputs if one.name == "limit"), None)
+    rows = answer.get(operation.rows) if operation.rows and isinstance(answer, dict) else None
+    if not rows or most is None or len(rows) < most or "n" not in rows[-1]:
+        return
+    if rows[-1]["n"] > 1:
+        click.echo(more_than(len(rows), len(rows) + rows[-1]["n"] - 1, f"--limit N, or --before {rows[-1]['n']}"), err=True)
 
 
 def _cell(value: Any, column: str) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,7 +17,7 @@ from leadline.book.place import Place
 from leadline.book.spool import new_uid
 from leadline.book.store import Store
 from leadline.errors import LeadlineError
-from leadline.server import audit, starting, survey, variables, vault
+from leadline.server import audit, code_words, starting, survey, variables, vault
 from leadline.server.login import caller_for
 from leadline.server.operation import Call, Input, Operation
 from leadline.server.rights import Caller
@@ -49,8 +50,11 @@ def ask_for(
         from leadline.book.experiments.design import make
 
         make(survey.filled_experiment(spec["experiment"], values))
+        for name in survey.COMMANDS:  # of a template that was saved before such a thing was refused
+            code_words.check(shlex.split(spec["experiment"].get(name) or ""), questions, name)
     else:
         survey.filled(spec["command"], values)
+        code_words.check(spec["command"], questions)
     uid = new_uid()
     locked = survey.secret_names(questions)
     kept = {name: _locked(call, uid, name, value) if name in locked else value for name, value in values.items()}
@@ -151,7 +155,13 @@ def _rerun(call: Call, _inputs: dict[str, Any]) -> Any:
     given = {name: value for name, value in values.items() if name in spec["survey"]}
     shared = {name: value for name, value in values.items() if name not in spec["survey"]}
     uid = ask_for(call, as_then, given, f"again {row['uid']}", shared=shared)
-    return _told(call, uid)
+    told = _told(call, uid) | {"version": row["version"]}
+    if template["version"] == row["version"]:
+        return told
+    note = f"version {row['version']} of the template, as it was then: the template has version {template['version']} now"
+    call.execute("update launch set note = ? where uid = ?", note, uid)
+    call.detail = {**call.detail, "note": note}
+    return told | {"note": f"this runs {note}; to run that: leadline template start {template['project']}/{template['name']}"}
 
 
 def _approve(call: Call, inputs: dict[str, Any]) -> Any:
@@ -348,7 +358,7 @@ START = Operation(
 OPERATIONS = (
     START,
     Operation("template.cancel", "POST", "/runs/{run}/cancel", "runner", "run", "End a run with all its processes.", _cancel, (RUN,)),
-    Operation("template.rerun", "POST", "/runs/{run}/rerun", "runner", "run", "Run again with the same inputs.", _rerun, (RUN,)),
+    Operation("template.rerun", "POST", "/runs/{run}/rerun", "runner", "run", "Run again with inputs and version of then.", _rerun, (RUN,)),
     Operation(
         "template.approve", "POST", "/runs/{run}/approval", "editor", "run", "Approve a run that waits for it, or refuse it.", _approve,
         (RUN, Input("approved", "false: refuse it", "bool", False, True)),

@@ -221,6 +221,9 @@ def details(call: Call, row: dict[str, Any]) -> dict[str, Any]:
     launch = call.one(
         "select uid, status, template, version, by_account, cause, after, asked, started, note from launch where uid = ?", row["uid"]
     )
+    if launch is not None:
+        template = call.one("select version from template where uid = ?", launch["template"])
+        launch["newest_version"] = template["version"] if template else None
     out["launch"] = launch
     if template := call.one("select name, baseline from template where uid = ?", row["template"] or ""):
         out |= {"template_name": template["name"], "baseline": template["baseline"]}

@@ -11,6 +11,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -224,12 +225,15 @@ def _mail(place: Place, store: Store, row: Mapping[str, Any]) -> str:
     """By SMTP, under TLS wherever the server has it; a password is never sent without."""
     import smtplib
     from email.message import EmailMessage
+    from email.utils import formatdate, make_msgid
 
     about = json.loads(row["inputs_json"])
     mail = EmailMessage()
     mail["From"], mail["To"] = about["from"], about["to"]
     mail["Subject"] = " ".join(f"leadline: {row['run_name']} {row['run_status']}".split())[:200]
-    lines = [f"{name}: {row[column]}" for name, column in TOLD.items() if row[column] is not None and name not in ("started", "ended")]
+    mail["Date"], mail["Message-ID"] = formatdate(), make_msgid(domain=about["from"].rpartition("@")[2].strip(">") or None)
+    told = {name: row[column] for name, column in TOLD.items() if row[column] is not None}
+    lines = [f"{name}: {_as_time(value) if name in ('started', 'ended') else value}" for name, value in told.items()]
     mail.set_content("\n".join([*lines, f"next: leadline book show {row['run_uid']}", ""]))
     try:
         with smtplib.SMTP(about["host"], about["port"], timeout=SEND_S) as server:
@@ -247,6 +251,10 @@ def _mail(place: Place, store: Store, row: Mapping[str, Any]) -> str:
         return f"not sent: {e.message}"
     except (OSError, ValueError, smtplib.SMTPException) as e:
         return f"not sent: {e}"
+
+
+def _as_time(us: int) -> str:
+    return datetime.fromtimestamp(us // 1_000_000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 WAYS = {"out": _tell, "mail": _mail}

@@ -11,7 +11,7 @@ from typing import Any
 from leadline.book.query import NO_LEG
 from leadline.book.spool import new_uid
 from leadline.errors import LeadlineError
-from leadline.server import survey, variables
+from leadline.server import code_words, survey, variables
 from leadline.server.accounts import PROJECT
 from leadline.server.operation import Call, Input, Operation, finder
 from leadline.server.rights import NAME as SECRET_NAME
@@ -129,11 +129,14 @@ def read_spec(call: Call, inputs: dict[str, Any]) -> dict[str, Any]:
     if kind == "experiment":
         design = _experiment(inputs["experiment"] or {}, questions, shared)
         _without_secrets([text for text in design.values() if isinstance(text, str)], questions, secrets)
+        for name in survey.COMMANDS:
+            code_words.check(shlex.split(design.get(name) or ""), questions, name)
         return spec | {"command": [], "folder": folder, "ansible": {}, "experiment": design}
     words = _words(inputs["command"] or "")
     if kind == "leadline" and words[0] in NOT_FROM_TEMPLATES:
         raise LeadlineError("usage", f"a template cannot start leadline {words[0]}", where="command")
     _without_secrets(words, questions, secrets)
+    code_words.check(words, questions)
     return spec | {"command": words, "folder": folder, "ansible": {}}
 
 

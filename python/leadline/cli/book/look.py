@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,10 @@ def _short(run: dict[str, Any]) -> str:
 
 
 def _table(runs: list[dict[str, Any]], last: str, of: str) -> str:
-    from leadline.output import to_table
+    from leadline.output import to_list
 
     rows = [[_short(r), when(r["started"]), r["name"], ended(r), duration(r["duration_s"]), r[of]] for r in runs]
-    return to_table(["id", "started", "name", "status", "took", last], rows)
+    return to_list(["id", "started", "name", "status", "took", last], rows)
 
 
 def _next(text: str) -> None:
@@ -50,13 +51,14 @@ def list_runs(
     as_json: bool,
 ) -> None:  # fmt: skip
     """List runs, the newest first. Legs of experiments are listed with --kind leg, or another filter of what they are."""
-    from leadline.book.query import Book, Filter
-    from leadline.output import to_json
+    from leadline.book.query import Book, Filter, each_newest
+    from leadline.output import MOST_COUNTED, more_than, to_json
 
     book = Book()
     wanted = Filter(kind, name, status, since=None if since is None else ago_us(since), labels=tuple(labels_of(labels)), words=words,
                     legs=bool(kind or name or labels or words))  # fmt: skip
-    runs = book.runs(wanted, limit)
+    runs = book.runs(wanted, limit + 1)
+    more, runs = len(runs) > limit, runs[:limit]
     if as_json:
         click.echo(to_json({"runs": runs}))
         return
@@ -64,6 +66,10 @@ def list_runs(
         click.echo("no such run in the book", err=True)
         return
     click.echo(_table(runs, "summary", "summary"))
+    if more:
+        counted = sum(1 for _ in islice(each_newest(book.store, wanted), limit + MOST_COUNTED))
+        said = more_than(limit, counted, "--limit lists more; --since, --name, --status choose", most=MOST_COUNTED)
+        click.echo(said, err=True)
     _next(f"leadline book show {_short(runs[0])}")
 
 
@@ -73,13 +79,13 @@ def list_runs(
 def days(days: int, as_json: bool) -> None:
     """Count the runs of each day (UTC) by how they ended."""
     from leadline.book.query import STATUSES, Book, by_day
-    from leadline.output import to_json, to_table
+    from leadline.output import to_json, to_list
 
     found = by_day(Book().store, days, time.time_ns() // 1000)
     if as_json:
         click.echo(to_json({"days": found}))
     elif found:
-        click.echo(to_table(["day", "runs", *STATUSES], [[row["day"], *(row[name] for name in ("runs", *STATUSES))] for row in found]))
+        click.echo(to_list(["day", "runs", *STATUSES], [[row["day"], *(row[name] for name in ("runs", *STATUSES))] for row in found]))
         _next(f"leadline book list --since {days}d")
     else:
         click.echo("no run in these days", err=True)
@@ -110,7 +116,8 @@ def show(run: str, file: str | None, as_json: bool) -> None:
         return
     took = f", took {duration(found['duration_s'])}" if found["duration_s"] is not None else ""
     facts = found["facts"]
-    host = (facts.get("os.name", ""), f"Linux {facts.get('kernel.release', '')}", f"{facts.get('cpu.usable', '')} CPUs")
+    told = (("os.name", "{}"), ("kernel.release", "Linux {}"), ("cpu.usable", "{} CPUs"))
+    host = [form.format(facts[name]) for name, form in told if facts.get(name)]
     lines = {
         "run": f"{found['uid']}{', pinned' if found['pinned'] else ''}",
         "name": found["name"],
@@ -120,7 +127,7 @@ def show(run: str, file: str | None, as_json: bool) -> None:
         "started": f"{when(found['started'])}{took}",
         "folder": found["cwd"],
         "by": f"{found['user_name']} on {found['host']}, pid {found['pid']}",
-        "host": ", ".join(host) if facts else "",
+        "host": ", ".join(host),
         "leadline": found["version"],
         "part of": found["parent"] or "",
         "parts": ", ".join(found["children"]),
@@ -166,15 +173,18 @@ def _print_file(book: Any, run: dict[str, Any], path: str, as_json: bool) -> Non
 def search(text: str, limit: int, as_json: bool) -> None:
     """Find runs by the words of their name, command or summary, or a text in their output."""
     from leadline.book.query import SEARCH_S, Book
-    from leadline.output import to_json
+    from leadline.output import more_than, to_json
 
     book = Book()
-    runs, whole = book.search(text, limit)
+    runs, whole = book.search(text, limit + 1)
+    more, runs = len(runs) > limit, runs[:limit]
     if as_json:
         click.echo(to_json({"runs": runs, "all_output_searched": whole}))
         return
     if runs:
         click.echo(_table([run | {"line": run["line"] or run["summary"]} for run in runs], "line", "line"))
+        if more:
+            click.echo(more_than(limit, None, "--limit N lists more"), err=True)
         _next(f"leadline book show {_short(runs[0])}")
     else:
         click.echo("not found", err=True)
@@ -190,7 +200,7 @@ def diff(one: str, other: str, as_json: bool) -> None:
     """Show what differs between two runs: arguments, files, facts of the host, settings, metrics, findings, output."""
     from leadline.book.compare import compare
     from leadline.book.query import Book, printable
-    from leadline.output import to_json, to_table
+    from leadline.output import to_json, to_list
 
     book = Book()
     runs = tuple(book.details(book.find(text)) for text in (one, other))
@@ -206,7 +216,7 @@ def diff(one: str, other: str, as_json: bool) -> None:
         return "" if value is None else f"{value:,.4g}" if isinstance(value, float) else str(value)
 
     rows = [[f"{d.part} {d.name}" if d.part != "run" else d.name, cell(d.one), cell(d.other)] for d in found]
-    click.echo(to_table(["what", *(_short(run) for run in runs)], rows))
+    click.echo(to_list(["what", *(_short(run) for run in runs)], rows))
     for difference in found:
         if difference.lines:
             click.echo("\n".join(("", f"{difference.part} {printable(difference.name)}:", *map(printable, difference.lines))))

@@ -13,6 +13,7 @@ from leadline.cli.book.options import as_json, when
 from leadline.figures import duration
 
 _run = click.argument("run", default="last")
+MOST_OF_HOST = 20  # rows of each list of a host
 _OUTCOMES = ("ok", "changed", "failed", "ignored", "rescued", "skipped", "unreachable")
 
 
@@ -24,6 +25,13 @@ def _short(run: dict[str, Any]) -> str:
     from leadline.book.query import SHORT
 
     return str(run["uid"])[:SHORT]
+
+
+def _stopped(counted: int) -> None:
+    from leadline.output import more_than
+
+    if counted > MOST_OF_HOST:
+        click.echo(more_than(MOST_OF_HOST, counted, "--json lists all"), err=True)
 
 
 def _near(place: str, playbook: str) -> str:
@@ -49,7 +57,7 @@ def tasks(run: str, as_json: bool) -> None:
     """
     from leadline.book.ansible import query
     from leadline.book.query import Book, printable
-    from leadline.output import to_json, to_table
+    from leadline.output import to_json, to_list
 
     book = Book()
     found = query.find_run(book, run)
@@ -64,7 +72,7 @@ def tasks(run: str, as_json: bool) -> None:
         name = f"{row['name']}{' (handler)' if row['handler'] else ''}"
         at = printable(_near(row["place"], playbook["path"]))
         cells.append([row["n"], printable(name), at, row["action"], outcomes, duration(row["duration_s"])])
-    click.echo(to_table(["n", "task", "at", "action", "results", "took"], cells))
+    click.echo(to_list(["n", "task", "at", "action", "results", "took"], cells))
     if rows:
         most = max(rows, key=lambda row: (row["failed"] + row["unreachable"] > 0, row["n"]))
         _next(f"leadline book results {_short(found)} --task {most['n']}")
@@ -88,7 +96,7 @@ def results(
     """
     from leadline.book.ansible import query
     from leadline.book.query import Book, printable
-    from leadline.output import to_json, to_table
+    from leadline.output import MOST_COUNTED, more_than, to_json, to_list
 
     book = Book()
     found = query.find_run(book, run)
@@ -96,7 +104,8 @@ def results(
         _show(query.result(book, found, n), as_json)
         return
     parts = ("result", "item", "retry") if items else ("result",)
-    rows = query.results(book, found, task=task, host=host, outcome=status, parts=parts, limit=limit)
+    rows = query.results(book, found, task=task, host=host, outcome=status, parts=parts, limit=limit + MOST_COUNTED)
+    counted, rows = len(rows), rows[:limit]
     if as_json:
         click.echo(to_json({"run": found["uid"], "results": rows}))
         return
@@ -106,9 +115,9 @@ def results(
         name, took = printable(row["task_name"]), duration(row["duration_s"])
         part = [_part(row)] if items else []
         cells.append([row["n"], printable(row["host"]), name, *part, row["outcome"], took, printable(row["message"])])
-    click.echo(to_table(["n", "host", "task", *(["part"] if items else []), "status", "took", "message"], cells))
-    if len(rows) == limit:
-        click.echo(f"these are the first {limit:,}; --limit, --task, --host and --status choose others", err=True)
+    click.echo(to_list(["n", "host", "task", *(["part"] if items else []), "status", "took", "message"], cells))
+    if counted > limit:
+        click.echo(more_than(limit, counted, "--limit lists more; --task, --host and --status choose", most=MOST_COUNTED), err=True)
     if rows:
         bad = [row for row in rows if row["outcome"] in ("failed", "unreachable")]
         _next(f"leadline book results {_short(found)} {(bad or rows)[-1]['n']}")
@@ -171,7 +180,7 @@ def hosts(run: str, facts: str | None, as_json: bool) -> None:
     """
     from leadline.book.ansible import query
     from leadline.book.query import Book, printable
-    from leadline.output import to_json, to_table
+    from leadline.output import to_json, to_list
 
     book = Book()
     found = query.find_run(book, run)
@@ -184,7 +193,7 @@ def hosts(run: str, facts: str | None, as_json: bool) -> None:
         return
     _head(found, playbook)
     names = ("ok", "changed", "unreachable", "failed", "skipped", "rescued", "ignored")
-    click.echo(to_table(["host", *names], [[printable(row["host"]), *(row[name] for name in names)] for row in rows]))
+    click.echo(to_list(["host", *names], [[printable(row["host"]), *(row[name] for name in names)] for row in rows]))
     if not playbook["has_totals"]:
         click.echo("Ansible did not come to its end: these are the results until then", err=True)
     if rows:
@@ -203,7 +212,7 @@ def host(host: str | None, of: int, as_json: bool) -> None:
     """
     from leadline.book import hosts as known
     from leadline.book.query import Book, as_run, printable
-    from leadline.output import to_json, to_table
+    from leadline.output import to_json, to_list
 
     book = Book()
     if host is None:
@@ -212,7 +221,7 @@ def host(host: str | None, of: int, as_json: bool) -> None:
             click.echo(to_json({"hosts": rows}))
             return
         cells = [[printable(r["host"]), r["runs"], r["played"], r["failed"], when(r["started"]), r["last_status"]] for r in rows]
-        click.echo(to_table(["host", "runs", "of Ansible", "failed", "last", "ended"], cells))
+        click.echo(to_list(["host", "runs", "of Ansible", "failed", "last", "ended"], cells))
         if rows:
             _next(f"leadline book host {shlex.quote(printable(rows[0]['host']))}")
         return
@@ -222,12 +231,15 @@ def host(host: str | None, of: int, as_json: bool) -> None:
         click.echo(to_json(found))
         return
     runs = sorted({run["uid"]: run for run in (*found["runs"], *found["played"])}.values(), key=lambda run: (-run["started"], -run["id"]))
-    cells = [[_short(run), when(run["started"]), printable(run["name"]), run["status"], printable(run["summary"])] for run in runs[:20]]
-    click.echo(to_table(["id", "started", "name", "status", "summary"], cells))
+    first = runs[:MOST_OF_HOST]
+    cells = [[_short(run), when(run["started"]), printable(run["name"]), run["status"], printable(run["summary"])] for run in first]
+    click.echo(to_list(["id", "started", "name", "status", "summary"], cells))
+    _stopped(len(runs))
     for title, rows, columns in (("failed", found["failures"], ("task", "status", "message")),
                                  ("changed", found["changes"], ("fact", "before", "after"))):  # fmt: skip
         if rows:
             click.echo(f"\n{title}")
-            lines = [[row["run"][:5], *(printable(row[column]) for column in columns)] for row in rows[:20]]
-            click.echo(to_table(["run", *columns], lines))
+            lines = [[row["run"][:5], *(printable(row[column]) for column in columns)] for row in rows[:MOST_OF_HOST]]
+            click.echo(to_list(["run", *columns], lines))
+            _stopped(len(rows))
     _next(f"leadline book show {_short(runs[0])}")
