@@ -42,7 +42,7 @@ def test_the_list_of_tasks_has_file_line_action_results_and_time(leadline: Run, 
     assert re.fullmatch(r" n +task +at +action +results +took", lines[0])
     assert re.fullmatch(r" 1  Look at the host +site.yml:9 +setup +2 ok +\d+\.\d{3} s", lines[2])
     assert len(lines) == 2 + 25
-    assert max(map(len, lines)) <= 80
+    assert not any("…" in line for line in lines)  # in a pipe, nothing is cut
 
 
 def test_one_result_has_every_field_and_what_the_module_returned(leadline: Run, uid: str) -> None:
@@ -77,8 +77,8 @@ def test_results_can_be_chosen_by_how_they_ended(leadline: Run, uid: str, status
 
 def test_a_list_that_ends_too_early_says_so(leadline: Run, uid: str) -> None:
     some = leadline("book", "results", "last", "--limit", "3")
-    assert (len(some.stdout.splitlines()), "these are the first 3;" in some.stderr) == (2 + 3, True)
-    assert "these are the first" not in leadline("book", "results", "last").stderr
+    assert (len(some.stdout.splitlines()), len(re.findall(r"^[1-9]\d* more: --limit lists more", some.stderr, re.MULTILINE))) == (2 + 3, 1)
+    assert "more: " not in leadline("book", "results", "last").stderr
 
 
 def test_values_that_a_run_kept_are_shown(leadline: Run, uid: str) -> None:

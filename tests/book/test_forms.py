@@ -134,3 +134,9 @@ def test_what_cannot_begin_a_secret_is_passed_on_at_once() -> None:
 def test_what_is_very_short_has_no_form() -> None:
     assert forms_of("abc") == set()
     assert min(map(len, forms_of("abcd"))) >= 4
+
+
+def test_what_a_suffix_does_to_base64_and_lines_of_json_hide_neither_too_little_nor_too_much() -> None:
+    assert "MTIzN" not in masked("MTIzNAo=", "1234")  # echo 1234 | base64
+    text = "a line with { and } and fine words"
+    assert masked(text, '{\n  "a": 1\n}\n') == text
