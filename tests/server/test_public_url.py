@@ -89,6 +89,7 @@ def test_links_for_others_have_the_public_address(served: Served) -> None:
     served.do("secret", "set", "main", "k", "--value-file", "-", given="a key of hooks")
     made = served.do("hook", "start", "main", "in", "--template", "main/t", "--secret", "k")
     assert (made["address"], made["url"]) == (f"/hooks/{made['hook']}", f"{PUBLIC}/hooks/{made['hook']}")
+    assert [one["url"] for one in served.do("hook", "list")["hooks"]] == [made["url"]]
     for path in ("/openapi.json", f"{ROOT}/openapi.json"):
         assert served.client().get(path).json["servers"] == [{"url": ROOT}]
 

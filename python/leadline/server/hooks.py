@@ -44,6 +44,8 @@ def _list(call: Call, _inputs: dict[str, Any]) -> Any:
         sql = "select outcome from hook_sent where hook = ? and outcome <> ? order by sent desc limit 1"
         last = call.one(sql, row["uid"], NOT_ASKED_FOR)
         row["last"] = last["outcome"] if last else ""
+        if row["direction"] == "in":  # where others send to
+            row["url"] = f"{background.public_url(call.place)}/hooks/{row['uid']}"
     return {
         "hooks": [{name: row[name] for name in names} | {"last": row["last"], "inputs": json.loads(row["inputs_json"])} for row in rows]
     }
