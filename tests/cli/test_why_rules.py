@@ -19,7 +19,8 @@ def causes(call: str, error: int, exit_code: int = 1, about: dict[str, Any] | No
     process = {
         "pid": 4711, "parent": None, "program": "/opt/server", "exit_code": exit_code, "signal": None, "core": False, "sender": None,
         "forbidden": None, "killed_by_own": False, "exec_ns": 1, "said": "", "first_error": "", "said_ns": None, "said_to": "",
-        "printed": "", "cpu_s": 0.1, "cpu_limit_s": None, "stack": None, "out_of_memory": None, "lookups": [], "libraries": [],
+        "printed": "", "printed_ns": None,
+        "cpu_s": 0.1, "cpu_limit_s": None, "stack": None, "out_of_memory": None, "lookups": [], "libraries": [],
         "started_ns": 1, "ended_ns": 9,
     }  # fmt: skip
     failure = {

@@ -25,6 +25,10 @@ pub(crate) fn absolute(pid: i32, folder: Option<i32>, path: &[u8]) -> Option<Vec
         Some(fd) if fd >= 0 => descriptor(pid, fd)?,
         _ => fs::read_link(format!("/proc/{pid}/cwd")).ok()?.into_os_string().as_bytes().to_vec(),
     };
+    let mut path = path;
+    while let Some(rest) = path.strip_prefix(b"./") {
+        path = rest;
+    }
     Some(if path.is_empty() { base } else { [base.as_slice(), b"/", path].concat() })
 }
 

@@ -43,6 +43,11 @@ fn failed(f: &mut State, pid: i32, call: &'static Call, begun: &Begun, errno: i3
         sockets::asked(f, pid, begun.args[0] as i32, server, None);
     }
     let address = address.map(|(name, _)| name);
+    // A socket that has a path is refused as files are.
+    if let Some(name) = address.as_ref().filter(|name| path.is_none() && name.starts_with('/')) {
+        path = Some(name.clone().into_bytes());
+        given = name.clone().into_bytes();
+    }
     let detail = detail(pid, call, &begun.args);
     // Of two paths the one that is not there is meant.
     if let Some(from) = detail["from"].as_str().filter(|_| errno == c::ENOENT && detail["from_exists"] == false) {
@@ -181,6 +186,7 @@ pub(crate) fn executed(f: &mut State, pid: i32, program: Vec<u8>) {
         process.first_error.clear();
         process.said_ns = None;
         process.printed.clear();
+        process.printed_ns = None;
         process.lookups.clear();
     }
 }

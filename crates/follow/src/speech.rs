@@ -66,6 +66,8 @@ pub(crate) fn heard(f: &mut State, pid: i32, call: &Call, args: &[u64; 6]) {
         if error {
             process.said_ns = Some(now);
             process.said_to = to;
+        } else {
+            process.printed_ns = Some(now);
         }
     }
     for line in lines.split(|byte| *byte == b'\n') {
@@ -111,7 +113,7 @@ fn speaks(f: &mut State, pid: i32, at: usize, line: &[u8], error: bool) {
     let refused = Refused {
         call: recent.call,
         errno: recent.errno,
-        path: Some(recent.name.clone()).filter(|_| recent.call.class != Class::Net),
+        path: Some(recent.name.clone()).filter(|name| recent.call.class != Class::Net || name.starts_with(b"/")),
         address: Some(String::from_utf8_lossy(&recent.name).into_owned()).filter(|_| recent.call.class == Class::Net),
         by_filter: false,
         detail: recent.detail.clone(),
@@ -145,7 +147,7 @@ impl Line<'_> {
             (true, true, _) => PATH,
             (true, false, true) => BASE,
             (true, false, false) if self.is_alone(recent) => TEXT,
-            (false, true, _) if says_absence(self.lower) => NAME,
+            (false, true, _) if says_absence(self.lower) && self.names_one_file() => NAME,
             _ => NOT,
         }
     }
@@ -172,10 +174,28 @@ impl Line<'_> {
         (path, alone)
     }
 
+    /// Of several files it is not clear which one is missing.
+    fn names_one_file(&self) -> bool {
+        let own = base(self.program);
+        let is_file =
+            |word: &&[u8]| word.iter().any(|byte| b"./".contains(byte)) && word.iter().any(u8::is_ascii_alphabetic);
+        let mut files: Vec<&[u8]> = tokens(self.words).filter(is_file).filter(|word| base(word) != own).collect();
+        files.dedup();
+        files.len() <= 1
+    }
+
     /// The line names no file at all, and this was the last call that failed so. Files that are missing are looked for all the time: for
     /// them, it must have been an attempt to open or to change one.
     fn is_alone(&self, recent: &Recent) -> bool {
         let asked = recent.call.class == Class::Ask;
+        let of_file = recent.name.starts_with(b"/");
+        // Another name stands in quotation marks.
+        if of_file && self.words.iter().filter(|byte| b"'\"`".contains(byte)).count() > 1 {
+            return false;
+        }
+        if [c::ENOENT, c::ENOTDIR].contains(&recent.errno) && holds(&recent.name, b".so") {
+            return false;
+        }
         let own = base(self.program);
         let mut paths = tokens(self.words).filter(|token| token.contains(&b'/') && base(token) != own);
         !asked && paths.next().is_none()
@@ -193,12 +213,12 @@ fn tokens(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     words.map(|word| word.strip_suffix(b".").unwrap_or(word)).filter(|word| !word.is_empty())
 }
 
-/// With blanks instead of the quotation marks U+2018 to U+201D.
+/// With simple quotation marks instead of U+2018 to U+201D.
 fn unquoted(line: &[u8]) -> Vec<u8> {
     let mut out = line.to_vec();
     for at in 0..out.len().saturating_sub(2) {
         if let [0xe2, 0x80, 0x98..=0x9d] = out[at..at + 3] {
-            out[at..at + 3].fill(b' ');
+            out[at..at + 3].copy_from_slice(b" ' ");
         }
     }
     out
@@ -296,6 +316,7 @@ mod tests {
         assert_eq!(asked("cat: foo: No such file or directory", "foo"), PATH);
         assert_eq!(asked("ls: cannot access \u{2018}foo\u{2019}: No such file or directory", "foo"), PATH);
         assert_eq!(asked("sh: 0: cannot open foo: No such file", "foo"), NAME);
+        assert_eq!(asked("unzip: cannot find x.zip or x.zip.ZIP, period.", "x.zip.ZIP"), NOT);
     }
 
     #[test]
@@ -308,6 +329,7 @@ mod tests {
         assert_eq!(opened("open: No such file or directory", "/etc/app/main.conf"), TEXT);
         assert_eq!(opened("Error: ENOENT, open '/etc/app/main.conf'", "/etc/app/main.conf"), PATH);
         assert_eq!(opened("tool: license expired", "/etc/app/main.conf"), NOT);
+        assert_eq!(opened("FileNotFoundError: [Errno 2] No such file or directory: 'tool'", "/etc/app/main.conf"), NOT);
     }
 
     #[test]

@@ -42,6 +42,7 @@ pub(crate) struct Process {
     pub(crate) said_to: Vec<u8>,
     /// The end of what it wrote to its standard output.
     pub(crate) printed: Vec<u8>,
+    pub(crate) printed_ns: Option<u64>,
     /// Time on the CPU, with children that it waited for; the limit on that of its own.
     pub(crate) cpu_s: f64,
     pub(crate) cpu_limit_s: Option<u64>,
@@ -157,7 +158,7 @@ fn process_json(p: &Process) -> Value {
         "signal_code": p.signal.as_ref().filter(|s| Some(s.number) == signal).map(|s| s.code),
         "forbidden": p.forbidden, "killed_by_own": p.killed_by_own,
         "exec_ns": p.exec_ns, "said": text(&p.said), "first_error": text(&p.first_error), "said_ns": p.said_ns,
-        "said_to": text(&p.said_to), "printed": text(&p.printed), "cpu_s": p.cpu_s, "cpu_limit_s": p.cpu_limit_s,
+        "said_to": text(&p.said_to), "printed": text(&p.printed), "printed_ns": p.printed_ns, "cpu_s": p.cpu_s, "cpu_limit_s": p.cpu_limit_s,
         "stack": p.stack, "out_of_memory": p.out_of_memory,
         "lookups": p.lookups.iter().map(|l| json!({"server": l.server, "name": l.name, "code": l.code})).collect::<Vec<_>>(),
         "libraries": p.libraries.iter().map(|(name, folders)| json!({"name": text(name),

@@ -28,13 +28,15 @@ def command(command_line: tuple[str, ...], linger_s: float, as_json: bool) -> in
     """
     from leadline.output import to_json
     from leadline.why import explain, follow, went_wrong
+    from leadline.why.words import last_line
 
     seen = follow(command_line, linger_s=linger_s)
     causes, main = explain(seen), seen.main
     summarise(causes[0].statement if causes else f"{main.name}: {main.outcome}")
     outcome = OUTCOME_EXPLAINED if causes else OUTCOME_UNEXPLAINED if main.failed else OUTCOME_NOTHING_WRONG
     if as_json:
-        wrong = [{"pid": p.pid, "program": p.program, "exit_code": p.exit_code, "signal": p.signal} for p in went_wrong(seen)]
+        wrong = [{"pid": p.pid, "program": p.program, "exit_code": p.exit_code, "signal": p.signal, "printed": last_line(p) or None}
+            for p in went_wrong(seen)]  # fmt: skip
         ended = {"exit_code": main.exit_code, "signal": main.signal, "processes": len(seen.processes), "left_running": seen.left_running}
         click.echo(to_json({"explained": bool(causes), "command": ended, "causes": [c.as_dict() for c in causes], "failed_processes": wrong}
             | seen.left_out))  # fmt: skip
@@ -52,9 +54,11 @@ def command(command_line: tuple[str, ...], linger_s: float, as_json: bool) -> in
         click.echo(f"{len(causes) - MOST_CAUSES} more: --json lists all", err=True)
     if not causes:
         click.echo("no call explains the failure" if main.failed else "nothing is wrong", err=True)
-        ends = [f"{p.name} (pid {p.pid}): {p.outcome}" for p in went_wrong(seen)]
-        for line in ends[:MOST_PROCESSES]:
-            click.echo(f"  {line}; the command went on", err=True)
+        if main.failed and (line := last_line(main)):
+            click.echo(f"  {main.name} printed last: {line}", err=True)
+        for p in went_wrong(seen)[:MOST_PROCESSES]:
+            said = f", printed last: {last_line(p)}" if last_line(p) else ""
+            click.echo(f"  {p.name} (pid {p.pid}): {p.outcome}{said}; the command went on", err=True)
     for name, left in seen.left_out.items():
         if left:
             click.echo(f"{left:,} {name.split('_')[0]} are not in this: too many", err=True)

@@ -29,8 +29,8 @@ class Cause:
     words: str = ""
     line: str = ""
 
-    def fits(self, line: str) -> bool:
-        return bool(self.words) and re.search(self.words, line, re.I) is not None
+    def fits(self, lines: list[str]) -> bool:
+        return bool(self.words) and any(re.search(self.words, line, re.I) for line in lines)
 
     def as_dict(self) -> dict[str, Any]:
         failure = self.failure

@@ -49,24 +49,22 @@ class Chain:
         if process.signal is not None or errors_of(process):
             return True
         for failure in self._failures[process.at]:
-            if failure.matters and (
-                failure.said or failure.error in HARD_ERRORS or (failure.call in EXECS and process.exit_code in (126, 127))
-            ):
+            if failure.matters and (failure.said or failure.error in HARD_ERRORS or failure.call in EXECS):
                 return True
         return depth < 50 and any(child.failed and self._has_reason(child, depth + 1) for child in self._own(process))
 
     def _decisive(self, process: Process) -> Process | None:
         """The child whose failure this process passed on; None if it failed by itself."""
-        failed = [child for child in self._own(process) if child.failed and not child.killed_by_own]
+        failed = [child for child in self._own(process) if child.failed and (not child.killed_by_own or _same_end(process, child))]
         if not failed:
             return None
         last = failed[-1]
         able = [child for child in failed if self._has_reason(child)]
         spoke = process.said_ns is not None and process.said_ns > (last.ended_ns or 0) and bool(errors_of(process))
         if spoke:
-            named = next((child for child in reversed(able) if _speaks_of(process, child)), None)
-            if named is not None or last not in able:
-                return named
+            named = [child for child in (*failed, *able) if self._speaks_of(process, child)]
+            if named or last not in able:
+                return named[-1] if named else None
             seen_by_all = not last.said_to.startswith("pipe:") or last.said_to == process.said_to
             if _same_end(process, last) and seen_by_all:
                 return last
@@ -74,10 +72,28 @@ class Chain:
         if last not in able:
             # The parts of a pipeline end together: grep finds nothing because the one before it could not read.
             beside = [child for child in able if (child.ended_ns or 0) > last.started_ns]
-            if beside or _same_end(process, last):
+            if _same_end(process, last):
                 return beside[-1] if beside else last
-            return able[-1] if able else None
-        return last
+            return None
+        # Another end than the child's was its own choice, and whoever prints something goes on.
+        went_on = process.printed_ns is not None and process.printed_ns > (last.ended_ns or 0)
+        return last if _same_end(process, last) and not went_on else None
+
+    def _speaks_of(self, process: Process, child: Process) -> bool:
+        """The words of a process about a child: its name, the program that it could not become, its exit code, its signal, or its own words
+        again."""
+        text = process.said.lower()
+        names = {child.name.lower()} if child.name != process.name else set()
+        refused = (failure for failure in self._failures[child.at] if failure.call in EXECS and failure.matters)
+        names |= {failure.path.rsplit("/", 1)[-1].lower() for failure in refused}
+        if any(len(name) > 1 and name in _PARTS.findall(text) for name in names):
+            return True
+        if child.signal is not None:
+            name = signal_name(child.signal)
+            return name.lower() in text or _OF_SIGNAL.get(name, name.lower()) in text
+        codes = rf"(?:error|code:?|status:?|returned) {child.exit_code}\b|\({child.exit_code}\)"
+        last = last_line(child).lower()
+        return re.search(codes, text) is not None or (len(last) > 5 and last in text)
 
     def _ends_with(self, process: Process, child: Process) -> bool:
         """It started nothing after the child had ended."""
@@ -101,19 +117,8 @@ class Chain:
 
 
 def _same_end(process: Process, child: Process) -> bool:
+    if process.name == "xargs" and process.exit_code in (123, 124, 125, 126, 127):
+        return True
     if child.signal is not None:
         return process.signal == child.signal or process.exit_code == 128 + child.signal
     return process.exit_code == child.exit_code
-
-
-def _speaks_of(process: Process, child: Process) -> bool:
-    """The words of a process about a child: its name, its exit code, its signal, or its own words again."""
-    text = process.said.lower()
-    if child.name != process.name and len(child.name) > 1 and child.name.lower() in _PARTS.findall(text):
-        return True
-    if child.signal is not None:
-        name = signal_name(child.signal)
-        return name.lower() in text or _OF_SIGNAL.get(name, name.lower()) in text
-    codes = rf"(?:error|code:?|status:?|returned) {child.exit_code}\b|\({child.exit_code}\)"
-    last = last_line(child).lower()
-    return re.search(codes, text) is not None or (len(last) > 5 and last in text)

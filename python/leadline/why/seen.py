@@ -32,6 +32,7 @@ class Process:
     said_ns: int | None
     said_to: str
     printed: str
+    printed_ns: int | None
     cpu_s: float
     cpu_limit_s: int | None
     stack: dict[str, Any] | None

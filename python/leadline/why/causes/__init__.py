@@ -47,5 +47,6 @@ OF_PROCESSES: tuple[Callable[[Seen, Process], Cause | None], ...] = (
     network.name_not_found,
     rights.setuid_lost,
     signals.died,
+    signals.timed_out,
 )
 OF_MESSAGES: tuple[Callable[[Process], Cause | None], ...] = (messages.told,)

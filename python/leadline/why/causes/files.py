@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from shlex import quote
 
 from leadline.why.cause import Cause
 from leadline.why.seen import Failure
 
-NOT_FOUND = 127
 EXECS = ("execve", "execveat")
 
 
+def _searched() -> set[str]:
+    usual = {"/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin"}
+    return usual | set(os.environ.get("PATH", "").split(":"))
+
+
 def program_not_found(failure: Failure) -> Cause | None:
-    if failure.error != "ENOENT" or not failure.matters or failure.facts.get("exists") or failure.process.exit_code != NOT_FOUND:
+    if failure.error != "ENOENT" or not failure.matters or failure.facts.get("exists") or not failure.process.failed:
         return None
     name = failure.path.rsplit("/", 1)[-1]
     if failure.call not in EXECS or name.endswith(".so") or ".so." in name:
@@ -31,7 +36,10 @@ def program_not_found(failure: Failure) -> Cause | None:
             failure=failure,
             words=".",
         )
-    statement = f"There is no program {name}: it is in none of the folders of PATH, or not at {failure.path}."
+    if failure.path[: -len(name) - 1] in _searched():
+        statement = f"There is no program {name}: it is in none of the folders of PATH."
+    else:
+        statement = f"There is no program {failure.path}."
     return Cause(
         "program_not_found",
         64,
@@ -54,7 +62,8 @@ def absent(failure: Failure) -> Cause | None:
     text = {"ENOENT": "does not exist", "ENOTDIR": "needs a folder where there is a file", "EISDIR": "is a folder"}[failure.error]
     statement, fix = f"{failure.path} {text}.", "create it, or correct the path"
     evidence = [failure.as_call()] + ([f"{first} is the first part of it that is missing"] if first != failure.path else [])
-    if first != failure.path and failure.error == "ENOENT" and (failure.detail.get("creates") or failure.call.startswith("mkdir")):
+    makes = failure.detail.get("creates") or failure.call in ("mkdir", "mkdirat", "bind")
+    if first != failure.path and failure.error == "ENOENT" and makes:
         statement, fix = (
             f"The folder {first} does not exist, in which {failure.path} is to be made.",
             f"mkdir -p {quote(first)}, or correct the path",

@@ -74,8 +74,9 @@ MESSAGES = (
     _row("program_not_found", 70, r"^(?:\S*sh|\S+): (?:line )?\d+: (?P<x>[^\s:/]+): (?:command )?not found$|^\S*sh: (?P<y>[^\s:/]+): (?:command )?not found$"
         r"|^make(?:\[\d+\])?: (?P<z>[^\s:/]+): No such file or directory$",
         "There is no program {x}{y}{z}: it is in none of the folders of PATH.", "install it, or add its folder to PATH"),
-    _row("python_module", 78, r"ModuleNotFoundError: No module named '(?P<x>[^']+)'",
-        "{program} has no module {x}.", "{program} -m pip install {x}, if the package has that name; or use the Python that has it"),
+    _row("perl_module", 82, r"Can't locate (?P<x>\S+\.pm) in @INC", "Perl has no module {x}.", "install it (Debian: lib...-perl), or name its folder with -I or PERL5LIB"),
+    _row("python_module", 78, r"ModuleNotFoundError: No module named '(?P<x>[^']+)'|python[\d.]*: No module named (?P<y>[\w.]+)",
+        "{program} has no module {x}{y}.", "{program} -m pip install {x}{y}, if the package has that name; or use the Python that has it"),
     _row("node_module", 78, rf"Cannot find (?:module|package) {Q}(?P<x>[^`'\"]+?){Q}(?: |$)",
         "Node finds no module {x}.", "npm install, in the folder of package.json; or correct the name"),
     _row("java_class", 78, r"Could not find or load main class (?P<x>\S+)|NoClassDefFoundError: (?P<y>\S+)|ClassNotFoundException: (?P<z>\S+)",
@@ -134,6 +135,8 @@ def told(process: Process) -> Cause | None:
             if found is None:
                 continue
             names = {name: (value or "").strip() for name, value in found.groupdict().items()}
+            if "what" in names and not any(value for name, value in names.items() if name.startswith("what")):
+                names["what"] = "user"
             names |= {"process": process.name, "program": process.program}
             statement = re.sub(r"\s+", " ", message.statement.format(**names))
             evidence = [f"{process.name} (pid {process.pid}) reported: {line.strip()[:LONGEST]}"]

@@ -72,4 +72,4 @@ def name_not_found(seen: Seen, process: Process) -> Cause | None:
     evidence = [f"asked {', '.join(servers)}: {said}, by {process.name} (pid {process.pid})", *(f.as_call() for f in refused[:2])]
     statement = f"The name {name or 'of a host'} was not found: {said}."
     fix = "check the name; getent hosts NAME; the name servers stand in /etc/resolv.conf"
-    return Cause("name_resolution", 70, statement, evidence, fix, process, failure=refused[-1] if refused and last else None)
+    return Cause("name_resolution", 75, statement, evidence, fix, process, failure=refused[-1] if refused and last else None)

@@ -16,8 +16,12 @@ BITS = {"r": 4, "w": 2, "x": 1}
 CAP_DAC_OVERRIDE, CAP_SYS_PTRACE, CAP_SYS_ADMIN = 1, 19, 21
 CHANGES_FOLDER = (
     "mkdir", "mkdirat", "unlink", "unlinkat", "rmdir", "rename", "renameat", "renameat2", "link", "linkat", "symlink", "symlinkat",
-    "mknod", "mknodat",
+    "mknod", "mknodat", "bind",
 )  # fmt: skip
+
+
+# The rights that calls need on their file; open and access say it themselves.
+WANTS = {"execve": "x", "execveat": "x", "chdir": "x", "chroot": "x", "utimensat": "w", "truncate": "w", "connect": "w"}
 
 
 def _allows(part: dict[str, Any], who: dict[str, Any], right: str) -> bool:
@@ -65,13 +69,13 @@ def denied(failure: Failure) -> Cause | None:
     if failure.error != "EACCES" or not failure.matters or not failure.path.startswith("/"):
         return None
     executes = failure.call in ("execve", "execveat")
-    if not failure.said and not (executes and failure.process.exit_code in (126, 127)):
+    if not failure.said and not executes:
         return None
-    wants = "x" if executes or failure.call == "chdir" else failure.detail.get("wants") or ""
+    wants = WANTS.get(failure.call) or failure.detail.get("wants") or ""
     user = (failure.facts.get("who") or {}).get("uid")
     refused = who_is_refused(failure, wants)
     if refused is None:
-        return _protected(failure) or _by_other_rules(failure)
+        return _protected(failure) or (_by_other_rules(failure) if wants or failure.call in CHANGES_FOLDER else None)
     path, verb = refused["path"], refused["right"]
     owner = f"owner {refused['uid']}, group {refused['gid']}, mode {refused['mode']:04o}"
     statement = f"User {user} may not {verb} {path}" + (f", which {failure.path} needs." if path != failure.path else ".")

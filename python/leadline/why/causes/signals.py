@@ -8,9 +8,11 @@ from typing import Any
 from leadline.figures import quantity
 from leadline.why.cause import Cause
 from leadline.why.seen import Process, Seen, signal_name
+from leadline.why.words import last_line
 
 # Ends that are part of normal life: somebody wanted them, or a reader had seen enough.
 WANTED = {signal.SIGPIPE, signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGALRM, signal.SIGUSR1, signal.SIGUSR2}
+FAULTS = {signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE}
 TEXTS = {
     signal.SIGSEGV: "used memory that it does not have",
     signal.SIGBUS: "used memory behind which there is no file any more, or no space",
@@ -37,7 +39,7 @@ def died(seen: Seen, process: Process) -> Cause | None:
     number = process.signal
     if (
         number is None
-        or (process.killed_by_own and process is not seen.main)
+        or (process.killed_by_own and process is not seen.main and not _passed_on(seen, process))
         or (number in WANTED and process is not seen.main and not _passed_on(seen, process))
     ):
         return None
@@ -61,7 +63,11 @@ def died(seen: Seen, process: Process) -> Cause | None:
         evidence.append(f"CPU time used: {process.cpu_s:.1f} s")
     elif number == signal.SIGKILL and process.out_of_memory is not None:
         kind, (text, fix) = "out_of_memory", _out_of_memory(process.out_of_memory)
+    if process.sender is not None and number in FAULTS:
+        text, fix = "was sent a signal by a process", "find out which process sent it, and why"
     statement = f"{process.program or process.name} {text}: it was ended by {name}."
+    if process.said.strip():
+        evidence.append(f"it printed last: {last_line(process)}")
     if process.sender not in (None, 0, process.pid):
         evidence.append(f"sent by pid {process.sender}")
     parent = seen.processes[process.parent] if process.parent is not None else None
@@ -71,6 +77,19 @@ def died(seen: Seen, process: Process) -> Cause | None:
     return Cause(kind, 76 if hard else 45, statement, evidence, fix, process, hard=hard)
 
 
+def timed_out(seen: Seen, process: Process) -> Cause | None:
+    """timeout(1) ended what it ran."""
+    if process.name != "timeout" or process.exit_code not in (124, 128 + signal.SIGKILL):
+        return None
+    ended = [child for child in seen.processes if child.parent == process.at and child.signal is not None]
+    if not ended:
+        return None
+    child = ended[-1]
+    statement = f"{child.name} did not end in the time that timeout gave it: timeout ended it by {signal_name(child.signal or 0)}."
+    evidence = [f"timeout (pid {process.pid}): {process.outcome}", f"{child.name} (pid {child.pid}): {child.outcome}"]
+    return Cause("timeout", 70, statement, evidence, "give it more time, or find out what it waited for (leadline threads)", process)
+
+
 def _passed_on(seen: Seen, process: Process) -> bool:
     """Its parent ended with the exit code that shells give for this signal: the signal decided (pipefail)."""
     parent = seen.processes[process.parent] if process.parent is not None else None
@@ -78,10 +97,15 @@ def _passed_on(seen: Seen, process: Process) -> bool:
 
 
 def _used_its_time(process: Process) -> bool:
-    """The kernel sends SIGXCPU at the soft limit and SIGKILL at the hard one. Time is counted in ticks."""
+    """The kernel sends SIGXCPU at the soft limit and SIGKILL at the hard one. It counts in ticks, so that what was used looks like less."""
     if process.signal == signal.SIGXCPU:
         return process.sender is None
-    return process.sender is None and process.cpu_limit_s is not None and process.cpu_s > process.cpu_limit_s - 0.1
+    return (
+        process.sender is None
+        and process.out_of_memory is None
+        and process.cpu_limit_s is not None
+        and process.cpu_s > 0.8 * process.cpu_limit_s - 0.1
+    )
 
 
 def _out_of_memory(found: dict[str, Any]) -> tuple[str, str]:

@@ -8,19 +8,26 @@ from leadline.figures import quantity
 from leadline.why.cause import Cause
 from leadline.why.seen import Failure
 
+WORDS = "space|full|wr[io]t|quota"
+
 
 def no_space(failure: Failure) -> Cause | None:
     if failure.error not in ("ENOSPC", "EDQUOT") or not failure.matters:
         return None
     if not failure.path.startswith("/"):
         return None
+    if (failure.facts.get("file") or {}).get("type") == "device":
+        statement = f"The device {failure.path} takes no more."
+        return Cause("no_space", 90, statement, [failure.as_call()], "write elsewhere", failure.process, True, failure, WORDS)
     place, space = failure.mount.get("point", "?"), failure.facts.get("space") or {}
     if failure.error == "EDQUOT":
         what, fix = f"the quota on {place} is used up", "quota -s; free space, or ask for more"
     elif not space.get("free_inodes", 1) and space.get("total_inodes"):
         what, fix = f"{place} has no inode left, of {space['total_inodes']:,}", f"delete files: df -i {quote(place)}"
     else:
-        what = f"{place} is full: {quantity(space.get('free_bytes'), 'B')} of {quantity(space.get('total_bytes'), 'B')} are free"
+        free, total = space.get("free_bytes") or 0, space.get("total_bytes") or 0
+        word = "is full" if free * 20 < total or not total else "has not enough space for it"
+        what = f"{place} {word}: {quantity(space.get('free_bytes'), 'B')} of {quantity(space.get('total_bytes'), 'B')} are free"
         fix = f"free space on {place} (df -h {quote(place)}), or write elsewhere"
     mount = f"mount: {failure.mount.get('source', '?')} on {place} type {failure.mount.get('type', '?')}"
     kind = "no_quota" if failure.error == "EDQUOT" else "no_space"
@@ -33,5 +40,5 @@ def no_space(failure: Failure) -> Cause | None:
         failure.process,
         True,
         failure,
-        "space|full|writ|quota",
+        WORDS,
     )
