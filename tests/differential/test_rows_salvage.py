@@ -346,6 +346,18 @@ def test_a_table_whose_row_is_lost_is_not_found_and_why(damaged: Cluster, capsys
         assert run(["rows", *path, "--json"]) == 2
         error = json.loads(capsys.readouterr().out)["error"]
         assert f"pg_class: only zeros: block {block}" in error["detail"]
+    assert run(["alter", "pending", str(damaged.root), "--json"]) == 1
+    printed = capsys.readouterr()
+    assert "public.late" not in printed.out
+    assert "warning: the catalog is damaged: postgres: pg_class has no row for " in printed.err
+
+
+def test_a_schema_whose_row_is_lost_is_said(damaged: Cluster, ask: Ask) -> None:
+    path = damaged.root / damaged.files["database postgres"] / "2615"
+    write(path, bytes(path.stat().st_size))
+    said = ask("public.t")
+    assert (said.code, len(said.rows)) == (1, 100)
+    assert any(line.startswith("warning: the catalog is damaged: pg_namespace has no row for schema 11, ") for line in said.err)
 
 
 def test_damaged_pages_of_catalogs_are_said(damaged: Cluster, ask: Ask) -> None:
@@ -452,6 +464,13 @@ def test_the_gap_that_a_missing_file_leaves_is_said(lost: str, damaged: Cluster,
     why = {"middle": f"{name}.1 is missing or empty", "first": f"{name} to {name}.1 are missing or empty"}
     words = why.get(lost, f"{name} is too short, and the files after it up to {name}.1 are missing")
     assert f"unreadable: block {start}: blocks {start} to {2 * blocks - 1} are missing: {words}" in said.err
+
+
+def test_a_page_of_zeros_is_noted(damaged: Cluster, ask: Ask) -> None:
+    zero(damaged.root / damaged.files["t"], 0)
+    said = ask("t")
+    assert (said.code, said.rows) == (0, [])
+    assert said.err == ["note: 1 page of only zeros: the server adds pages before it needs them, but lost ones look the same"]
 
 
 def test_several_troubles_at_once(damaged: Cluster, ask: Ask) -> None:

@@ -142,6 +142,9 @@ pub fn relations(path: &Path, table: Option<Wanted<'_>>, database: Option<Wanted
                 catalog.classes.get(&oid).filter(|c| can_be_named(c)).map(|c| c.oid).into_iter().collect()
             }
         };
+        if table.is_none() {
+            catalog.look_for_lost_classes()?;
+        }
         is_there |= !chosen.is_empty();
         if table.is_some() {
             others.extend(

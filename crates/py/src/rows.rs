@@ -99,6 +99,7 @@ impl RowScan {
         out.set_item("invalid_values", scan.invalid_values())?;
         out.set_item("missing_blocks", scan.unread.missing)?;
         out.set_item("cut_off_blocks", scan.cut_off())?;
+        out.set_item("empty_pages", scan.unread.empty)?;
         out.set_item("unknown_rows", scan.unread.unknown)?;
         out.set_item("unknown_why", scan.unread.reasons.iter().collect::<Vec<_>>())?;
         out.set_item("future_rows", scan.unread.future)?;

@@ -2,7 +2,7 @@
 //!
 //! Only the layout of `pg_attribute` is known beforehand (`data/pg_attribute.csv`); every other catalog is read through it.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -48,6 +48,8 @@ const NAMES: [(u32, &str); 12] = [
 ];
 const TYPE: [&str; 9] =
     ["oid", "typname", "typlen", "typalign", "typtype", "typcategory", "typelem", "typbasetype", "typrelid"];
+/// Schemas that initdb makes, by their oids.
+const BUILT_IN_SCHEMAS: [(&str, &str); 3] = [("11", "pg_catalog"), ("99", "pg_toast"), ("2200", "public")];
 const TEMPLATE1: u32 = 1;
 const INTERNAL_LANGUAGE: u32 = 12;
 const CHAR: u32 = 18;
@@ -336,14 +338,49 @@ impl Catalog {
             catalog.classes.insert(class.oid, class);
         }
         let schemas = catalog.rows(PG_NAMESPACE, &["oid", "nspname"])?;
-        let schemas: HashMap<String, String> =
+        let mut schemas: HashMap<String, String> =
             schemas.iter().map(|r| (number(&r[0]).to_string(), catalog.name(&r[1]))).collect();
+        let lost: BTreeSet<String> = catalog
+            .classes
+            .values()
+            .map(|c| &c.schema)
+            .filter(|schema| !schemas.contains_key(*schema))
+            .cloned()
+            .collect();
+        if !lost.is_empty() {
+            catalog.damage.say(format!("pg_namespace has no row for schema {}", Vec::from_iter(lost).join(", ")));
+            for (oid, name) in BUILT_IN_SCHEMAS {
+                schemas.entry(oid.into()).or_insert_with(|| name.into());
+            }
+        }
         for class in catalog.classes.values_mut() {
             if let Some(schema) = schemas.get(&class.schema) {
                 class.schema.clone_from(schema);
             }
         }
         Ok(catalog)
+    }
+
+    /// Says of which relations there are columns and nothing else. Only where a server ended in order are all catalogs of one moment.
+    ///
+    /// # Errors
+    /// When `pg_attribute` cannot be read.
+    pub fn look_for_lost_classes(&mut self) -> Result<()> {
+        if self.dir.transactions.is_none_or(|about| !about.is_final) {
+            return Ok(());
+        }
+        let layout = own_layout(self.dir.major);
+        let rows = self.scan(PG_ATTRIBUTE, &layout, &["attrelid"], Seen::Visible, |_| true)?;
+        let lost: BTreeSet<u32> =
+            rows.iter().map(|row| number(&row[0])).filter(|oid| !self.classes.contains_key(oid)).collect();
+        if let Some(first) = lost.first() {
+            let (count, more) = (lost.len(), if lost.len() > 1 { ", the first of them" } else { "" });
+            let relations = if count == 1 { "relation" } else { "relations" };
+            self.damage.say(format!(
+                "pg_class has no row for {count} {relations} that pg_attribute has columns of{more} with OID {first}"
+            ));
+        }
+        Ok(())
     }
 
     /// A name, or a char, of this database.

@@ -8,7 +8,7 @@ use leadline_bytes::ReadBuffer;
 
 use crate::cell::{Place, Value};
 use crate::cells::{Cells, Layout, Rows};
-use crate::heap_file::{tuples, HeapFile, Tuple};
+use crate::heap_file::{is_new, tuples, HeapFile, Tuple};
 use crate::losses::Losses;
 use crate::outside::Outside;
 use crate::relation::Relation;
@@ -38,6 +38,8 @@ pub struct Unread {
     pub vacuumed: u64,
     /// Blocks that the relation's files did not have from the first: a file is gone, or ends too early.
     pub missing: u64,
+    /// Pages that nothing was ever put into, as far as their bytes tell; the server adds some before it needs them.
+    pub empty: u64,
     /// Rows that are given although it is not known whether they are visible.
     pub unknown: u64,
     /// Rows that are given and name transactions that there were not yet.
@@ -73,6 +75,7 @@ impl Unread {
         self.values += other.values;
         self.vacuumed += other.vacuumed;
         self.missing += other.missing;
+        self.empty += other.empty;
         self.unknown += other.unknown;
         self.future += other.future;
         self.reasons.extend(other.reasons.iter().cloned());
@@ -219,6 +222,7 @@ impl Decoder {
             self.unread.losses.page(block, "this is not a table page");
             return Ok(());
         };
+        self.unread.empty += u64::from(is_new(page));
         // No more items than line pointers.
         let most = items.size_hint().1.unwrap_or(0);
         if self.cells.start(page, &self.layout, most).is_none() {

@@ -92,6 +92,9 @@ fn partitions(catalog: &mut Catalog, of: u32) -> Result<Option<String>> {
 
 fn by_name(catalog: &mut Catalog, wanted: &str, database: &str) -> Result<u32> {
     let name = RelationName::parse(wanted);
+    if name.among(catalog.classes.values(), database).is_empty() {
+        catalog.look_for_lost_classes()?;
+    }
     let here = || catalog.classes.values().filter(|c| c.has_rows());
     let mut found = name.among(here(), database);
     if found.len() > 1 {

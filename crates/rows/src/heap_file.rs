@@ -225,7 +225,7 @@ pub(crate) struct Passed {
 }
 
 /// Whether nothing was ever put into a page.
-fn is_new(page: &[u8]) -> bool {
+pub(crate) fn is_new(page: &[u8]) -> bool {
     Header::parse(page).is_some_and(|header| header.pd_upper == 0)
 }
 

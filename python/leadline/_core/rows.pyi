@@ -32,8 +32,9 @@ class RowsStatus(TypedDict):
     """How far the file was read, and what could not be read so far. unreadable: the first losses; unreadable_left_out: how many more.
 
     invalid_values: printed as bytes, or labels of enums that are lost. missing_blocks: in the middle; cut_off_blocks: at the end, by
-    the last count. unknown_rows: given, though nothing tells whether they are visible, and unknown_why. future_rows: given, of
-    transactions later than the next one. toast_checksums: pages that values were taken from. catalog_damage: one line each.
+    the last count. empty_pages: of only zeros. unknown_rows: given, though nothing tells whether they are visible, and unknown_why.
+    future_rows: given, of transactions later than the next one. toast_checksums: pages that values were taken from.
+    catalog_damage: one line each.
     """
 
     block: int
@@ -48,6 +49,7 @@ class RowsStatus(TypedDict):
     invalid_values: int
     missing_blocks: int
     cut_off_blocks: int
+    empty_pages: int
     unknown_rows: int
     unknown_why: list[str]
     future_rows: int
