@@ -182,6 +182,32 @@ def test_a_wrong_value_is_told_in_words(logged_in: Page) -> None:
     page.complaints()  # the browser notes the status 422
 
 
+def test_one_makes_a_template_by_its_fields(logged_in: Page, served: Served) -> None:
+    from selenium.webdriver.support.ui import Select
+
+    page = logged_in
+    page.go("/templates")
+    page.find("main > details > summary").click()
+    kind = Select(page.find("form[action='/form/template.save'] select[name='kind']"))
+    kind.select_by_visible_text("experiment")
+    wait_until(lambda: page.find("[name='experiment.baseline']").is_displayed(), "the fields of an experiment")
+    assert not page.find("[name='command']").is_displayed()
+    kind.select_by_visible_text("command")
+    wait_until(lambda: page.find("[name='command']").is_displayed(), "the field of a command")
+    for name, text in (("project", "main"), ("name", "by fields"), ("command", "echo {a} {b}")):
+        page.type(f"form[action='/form/template.save'] [name='{name}']", text)
+    page.find("details.group > summary").click()
+    for n, name in enumerate(("a", "b")):
+        if n:
+            page.click("One more")
+        page.type(f"[name='survey.{n}.name']", name)
+        page.type(f"[name='survey.{n}.default']", f"of {name}")
+    page.find("[name='command']").submit()
+    page.wait_for("by fields")
+    made = [one for one in served.do("template", "list")["templates"] if one["name"] == "by fields"]
+    assert [list(one["survey"]) for one in made] == [["a", "b"]]
+
+
 def test_a_run_is_shared_as_one_file_that_opens_offline(logged_in: Page, served: Served, tmp_path: Path) -> None:
     page = logged_in
     uid = served.do("template", "start", "main/steps")["run"]
