@@ -261,6 +261,12 @@ def test_other_things_that_are_no_log(tmp_path: Path, capsys: pytest.CaptureFixt
         assert (error["kind"], bool(error["message"])) == (kind, True)
 
 
+def test_a_pg_wal_that_leads_nowhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "pg_wal").symlink_to(tmp_path / "gone")
+    error = json_of(capsys, "stats", tmp_path, code=2)["error"]
+    assert error["message"] == "pg_wal is a link that leads nowhere" and str(tmp_path / "gone") in error["detail"]
+
+
 @pytest.mark.live
 def test_wishes_that_make_no_sense(log: Log, capsys: pytest.CaptureFixture[str]) -> None:
     senseless = ["--from nonsense", "--from 0/9 --to 0/8", "--rmgr None", "--rmgr custom127", "--relation name", "--timeline 0"]

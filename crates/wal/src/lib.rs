@@ -18,6 +18,9 @@ pub mod history;
 pub mod image;
 pub mod kept;
 pub mod log;
+#[cfg(test)]
+#[path = "../tests/made/mod.rs"]
+mod made;
 pub mod page;
 mod pages;
 pub mod parallel;

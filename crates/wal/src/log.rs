@@ -54,6 +54,13 @@ impl Log {
             return Log::open_file(path);
         }
         let below = path.join("pg_wal");
+        if below.is_symlink() && !below.exists() {
+            let to = fs::read_link(&below).unwrap_or_default();
+            return Err(Error::new(Kind::NotFound, "pg_wal is a link that leads nowhere")
+                .detail(format!("it leads to {}", to.display()))
+                .hint("restore that folder, or give the folder that has the WAL")
+                .at(below));
+        }
         let folder = if below.is_dir() { below } else { path.to_owned() };
         let mut files = list(&folder)?;
         if files.is_empty() {

@@ -229,16 +229,12 @@ fn is_whole_now(log: &Arc<Log>, lsn: Lsn) -> bool {
 }
 
 #[cfg(test)]
-#[path = "../tests/made/mod.rs"]
-mod made;
-
-#[cfg(test)]
 mod tests {
     use std::path::PathBuf;
 
-    use super::made::{Folder, Writer, MAGIC_18, PAGE, SEGMENT};
     use super::*;
     use crate::kept::Kept;
+    use crate::made::{Folder, Writer, MAGIC_18, PAGE, SEGMENT};
 
     /// Counts records, and after its first chunk has the rest of the log written.
     struct Count(Option<(Vec<PathBuf>, Vec<Vec<u8>>)>);

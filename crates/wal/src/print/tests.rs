@@ -7,10 +7,7 @@ use crate::history::history;
 use crate::log::{Log, Range};
 use crate::Filter;
 
-#[path = "../../tests/made/mod.rs"]
-mod made;
-
-use made::{block_body, Folder, Writer, MAGIC_18};
+use crate::made::{block_body, Folder, Writer, MAGIC_18};
 
 const XACT: u8 = 1;
 const HEAP: u8 = 10;
