@@ -70,6 +70,8 @@ def cell(value: Any) -> str:
     """One value as text on one line. Control characters of foreign text do not reach the terminal."""
     if value is None:
         return ""
+    if isinstance(value, str):
+        return one_line(value)
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):

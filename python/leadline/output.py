@@ -84,7 +84,7 @@ def _plain(value: Any) -> Any:
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else None
-    if _is_decimal(value):
+    if _is_decimal(type(value)):
         return int(value) if value == value.to_integral_value() else float(value)
     if isinstance(value, dict):
         return {str(k): _plain(v) for k, v in value.items()}
@@ -95,14 +95,14 @@ def _plain(value: Any) -> Any:
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 
-def _is_decimal(value: Any) -> bool:
+def _is_decimal(kind: type) -> bool:
     """decimal is as large as all else that is imported for this: who has a Decimal has imported it."""
     decimal = sys.modules.get("decimal")
-    return decimal is not None and isinstance(value, decimal.Decimal)
+    return decimal is not None and issubclass(kind, decimal.Decimal)
 
 
-def _is_real(value: Any) -> bool:
-    return isinstance(value, float) or _is_decimal(value)
+def _is_real(kind: type) -> bool:
+    return issubclass(kind, float) or _is_decimal(kind)
 
 
 def to_csv(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterable[str]:
@@ -148,10 +148,12 @@ def to_table(names: Sequence[str], rows: Sequence[Sequence[Any]], width: int | N
     width: by default that of the terminal, and WIDTH in a pipe or a file. whole: names of columns whose text is not cut either.
     """
     width = (terminal_width() or WIDTH) if width is None else width
-    columns = [_column([row[i] for row in rows]) for i in range(len(names))]
+    values = [[row[i] for row in rows] for i in range(len(names))]
+    kinds = [set(map(type, column)) for column in values]
+    columns = [_column(column) if any(map(_is_real, of)) else list(map(cell, column)) for column, of in zip(values, kinds)]
     cells = [list(row) for row in zip(*columns)]
-    numeric = [any(isinstance(r[i], int) or _is_real(r[i]) for r in rows) for i in range(len(names))]
-    numeric = [n and not any(isinstance(r[i], str | bool) for r in rows) for i, n in enumerate(numeric)]
+    numeric = [any(issubclass(kind, int) or _is_real(kind) for kind in of) for of in kinds]
+    numeric = [n and not any(issubclass(kind, str | bool) for kind in of) for n, of in zip(numeric, kinds)]
     fixed = [n or name in whole for n, name in zip(numeric, names)]
     widths = _widths(names, cells, fixed, width)
     if widths is None:
@@ -169,11 +171,11 @@ def to_list(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 def _column(values: Sequence[Any]) -> list[str]:
     """The values of one column as text; floats with the same number of decimals, as many as they need up to three."""
-    floats = [float(v) for v in values if _is_real(v)]
+    floats = [float(v) for v in values if _is_real(type(v))]
     if not floats or not all(math.isfinite(v) and (v == 0 or 1e-3 <= abs(v) < 1e15) for v in floats):
         return [cell(v) for v in values]
     decimals = next(d for d in range(4) if d == 3 or all(abs(v - round(v, d)) < 5e-7 for v in floats))
-    return [f"{v:.{decimals}f}" if _is_real(v) else cell(v) for v in values]
+    return [f"{v:.{decimals}f}" if _is_real(type(v)) else cell(v) for v in values]
 
 
 def _pad(text: str, width: int, right: bool) -> str:
