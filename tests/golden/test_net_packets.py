@@ -276,8 +276,9 @@ def sasl(made: Packets, mechanism: bytes, data: bytes) -> None:
 )
 def test_a_mechanism_is_judged_by_its_name(made: Packets, tmp_path: Path, mechanism: bytes, data: bytes, verdict: str) -> None:
     sasl(made, mechanism, data)
-    directory, _ = packets.read_into(made.write(), [], out=tmp_path / "c")
-    [way] = auth.logins(packets.connections(directory))
+    path = made.write()
+    [way] = auth.logins(packets.read(path, [])["connections"])
+    directory, _ = packets.read_into(path, [], out=tmp_path / "c")
     assert (way.verdict, way.auth) == (verdict, mechanism.decode().lower())
     assert not any(SECRET in file.read_bytes() for file in directory.rglob("*") if file.is_file())
 

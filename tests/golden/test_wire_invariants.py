@@ -143,7 +143,7 @@ def check(capture: Capture) -> set[str]:
         if section.key.startswith("wire_"):
             for row in section.data(of).as_dicts():
                 assert min(numbers(row), default=0) >= 0, (section.key, row)
-    for table in ("wire_connection", "wire_roundtrip", "wire_path"):
+    for table in ("wire_connection", "wire_roundtrip", "wire_path", "wire_part"):
         for row in capture.rows(f"select columns('.*_ns') from {table}"):
             assert min(numbers(row), default=0) >= 0, (table, row)
     return {found.id for found in result.findings if found.cost_s is not None}

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
 import socket
+import struct
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import no_oracle, wait_until
@@ -20,6 +23,7 @@ from leadline.capture.making import Making
 from leadline.capture.manifest import ProbeState, Target
 from leadline.capture.reader import Capture, open_capture
 from leadline.errors import LeadlineError
+from leadline.net import auth
 from leadline.net.budget import budgets
 from leadline.net.login import mysql_server_of
 from leadline.probes.wire import WireProbe
@@ -153,3 +157,41 @@ def test_a_budget_leaves_out_what_it_cannot_read(packets: Capture) -> None:
     [found] = budgets(packets, [20.0]).budgets
     assert (found.connections, found.unread_connections, found.transactions, found.round_trips) == (2, 1, 31, 46)
     assert found.trips_each.value == pytest.approx(46 / 31)
+
+
+def seen(mariadb: MariaDB, work: Callable[[], object]) -> dict[str, Any]:
+    """The one connection that the work makes."""
+    probe = WireProbe(None, "lo", [mariadb.port])
+    probe.start()
+    work()
+    assert probe.stop()["error"] is None
+    [connection] = probe.summary()["connections"]
+    return dict(connection)
+
+
+def test_a_compressed_connection_is_read(mariadb: MariaDB) -> None:
+    text = "".join(f"select {n}, repeat('x', {n * 1000});\n" for n in range(23))
+    found = seen(mariadb, lambda: mariadb.client(text, "--skip-ssl", "--compress"))
+    assert (found["statements"], found["transactions"], found["round_trips"], found["lost_places"]) == (23, 23, 23, 0)
+    assert found["server_payload_bytes"] < 23 * 22 * 500 / 10  # it was compressed
+
+
+def log_in_without_a_method(mariadb: MariaDB) -> None:
+    """As clients before 5.5: the answer to the challenge, and no name of a method."""
+    with socket.create_connection(("127.0.0.1", mariadb.port), 10) as line:
+        greeting = line.recv(4096)
+        at = greeting.index(b"\0", 5) + 5
+        challenge = greeting[at : at + 8] + greeting[at + 27 : at + 39]
+        once = hashlib.sha1(SECRET.encode()).digest()
+        mask = hashlib.sha1(challenge + hashlib.sha1(once).digest()).digest()
+        proof = bytes(a ^ b for a, b in zip(once, mask, strict=True))
+        protocol_41_secure_connection = 0x8200
+        body = struct.pack("<IIB23x", protocol_41_secure_connection, 1 << 24, 33) + b"app\0" + bytes([len(proof)]) + proof
+        line.sendall(struct.pack("<I", len(body) | 1 << 24) + body)
+        assert line.recv(4096)[4] == 0
+        line.sendall(b"\1\0\0\0\1")
+
+
+def test_a_login_that_names_no_method_has_a_hash_that_can_be_guessed(mariadb: MariaDB) -> None:
+    found = seen(mariadb, lambda: log_in_without_a_method(mariadb))
+    assert (found["auth"], auth.verdict(found)) == ("mysql_native_password", auth.WEAK)
