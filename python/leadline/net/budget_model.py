@@ -4,7 +4,8 @@ The value is t + n * (RTT - RTT now), where t is the time of a transaction now a
 things do not stay, and their bounds are added to those of the sample:
 
 - Waiting for a CPU or a lock grows shorter when requests come less often. `floor_ms` is what a transaction took without it.
-- After a longer pause, waking up takes longer and caches are colder: up to COLD_MS for each round trip, both ends together.
+- After a longer pause, waking up takes longer and caches are colder: for each round trip, both ends together, up to COLD_MS at COLD_AT_MS,
+  and as the square root of the pause.
 - An answer that is longer than TCP's first window takes more round trips after a pause (`bulk_trips`).
 - Another run of the same load takes another time: RUNS.
 """
@@ -12,9 +13,9 @@ things do not stay, and their bounds are added to those of the sample:
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import sqrt
 
-COLD_MS = 0.25  # for each round trip; 0.09 to 0.12 ms at 0.5 ms, 0.14 to 0.19 at 2 ms: docs/guides/packets.md
-COLD_AFTER_MS = 0.75  # a pause so much longer may cost all of it
+COLD_MS, COLD_AT_MS = 0.15, 0.5  # measured: bench/README.md, budget_loads.py
 RUNS = 0.02  # of the time: what runs of the same load differ by
 
 
@@ -66,7 +67,7 @@ class Model:
     def bounds(self, rtt_ms: float) -> tuple[float, float]:
         """The shortest and the longest time that the model allows."""
         value, further = self.at(rtt_ms), rtt_ms - self.rtt_ms
-        cold = self.trips * COLD_MS * min(1.0, abs(further) / COLD_AFTER_MS)
+        cold = self.trips * COLD_MS * sqrt(abs(further) / COLD_AT_MS)
         idle = max(0.0, min(self.floor_ms, self.rest_ms))
         doubt = self.trips * min(self.slack_ms, abs(further))
         if further >= 0:  # a longer way makes nothing faster
