@@ -269,6 +269,13 @@ def test_a_client_from_outside_without_tls(made: Packets) -> None:
     assert "the server refused TLS 1 times" in found.statement
 
 
+def test_a_client_that_got_no_answer_to_its_request_for_tls_said_nothing_readable(made: Packets) -> None:
+    line = made.line()
+    line.client_net = (203, 0, 113)
+    line.handshake().client(SSL_REQUEST).close_at_once()
+    assert "WIRE-NONTLS" in evaluated(made).clean
+
+
 def test_private_addresses_without_tls_are_reported_when_asked(made: Packets) -> None:
     made.line().login().ask()
     directory, _ = read_into(made.write(), [], out=made.path.with_suffix(".leadline"))

@@ -11,7 +11,7 @@ with line as (
   select client_addr, server_addr || ':' || server_port as server, protocol, tls, count(*) as connections,
          sum(round_trips)::bigint as round_trips, min(ts) as ts_from, max(ts_to) as ts_to
   from wire_connection
-  where protocol in ('postgresql', 'mysql') and tls <> 'accepted' and gss <> 'accepted' and client_addr <> server_addr
+  where messages_read and protocol in ('postgresql', 'mysql') and tls not in ('accepted', 'asked') and gss <> 'accepted' and client_addr <> server_addr
     and not is_of_this_host(client_addr)
     and (getvariable('wire_nontls_private') > 0 or not is_private(client_addr) or not is_private(server_addr))
   group by all
