@@ -20,15 +20,16 @@ from leadline.probes.wire import WireProbe
 
 rounds, net, bits = int(sys.argv[1]), sys.argv[2], sys.argv[3]
 ECHO = '''
-import socket, sys
+import socket, struct, sys
 with socket.create_server((sys.argv[1], 7777), family=socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET) as listener:
     print("ready", flush=True)
     line, _ = listener.accept()
     while data := line.recv(100_000):
         line.sendall(data)
+    print(*struct.unpack_from("I", line.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104), 100))
 '''
 ASK = '''
-import socket, sys
+import socket, struct, sys
 with socket.create_connection((sys.argv[1], 7777)) as line:
     line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     for n in range(int(sys.argv[2])):
@@ -36,6 +37,7 @@ with socket.create_connection((sys.argv[1], 7777)) as line:
         got = 0
         while got < 30 * n:
             got += len(line.recv(100_000))
+    print(*struct.unpack_from("I", line.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104), 100))
 '''
 
 def ip(*words):
@@ -63,10 +65,10 @@ try:
     server.stdout.readline()
     probe = WireProbe(None, "any", [7777])
     probe.start()
-    assert within(holders[0].pid, sys.executable, "-c", ASK, f"{net}2", str(rounds)).wait() == 0
-    server.wait()
+    client = within(holders[0].pid, sys.executable, "-c", ASK, f"{net}2", str(rounds), stdout=subprocess.PIPE)
+    again = [int(end.communicate()[0]) for end in (client, server)]
     final = probe.stop()
-    print(json.dumps(probe.summary() | {"lost": final["lost"]}))
+    print(json.dumps(probe.summary() | {"lost": final["lost"], "again": again}))
 finally:
     for holder in holders:
         holder.kill()
@@ -81,8 +83,11 @@ def test_packets_over_a_bridge_are_seen_twice_and_count_once(net: str, bits: str
     assert done.returncode == 0, done.stderr
     seen = json.loads(done.stdout)
     [c] = seen["connections"]
-    assert (seen["lost"], c["round_trips"], c["client_retransmits"], c["server_retransmits"]) == (0, ROUNDS - 1, 0, 0)
-    data = 30 * ROUNDS * (ROUNDS - 1) // 2
-    assert (c["client_payload_bytes"], c["server_payload_bytes"]) == (data, data)
+    assert (seen["lost"], c["round_trips"]) == (0, ROUNDS - 1)
+    # On a busy host TCP sends again what was not acknowledged at once: no more than it says itself (tcpi_total_retrans).
+    assert all(c[f"{end}_retransmits"] <= again for end, again in zip(("client", "server"), seen["again"]))
+    for end in ("client", "server"):
+        data = 30 * ROUNDS * (ROUNDS - 1) // 2
+        assert data <= c[f"{end}_payload_bytes"] <= data + 30 * ROUNDS * c[f"{end}_retransmits"]
     # Each packet comes in by one port of the bridge and goes out by the other.
     assert (c["client_copies"], c["server_copies"]) == (c["client_packets"], c["server_packets"])

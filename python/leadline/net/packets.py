@@ -114,14 +114,15 @@ def warnings(seen: FileSummary) -> Iterator[str]:
         yield f"{count(counts['unknown_link'], 'packet')} of link type {file['unknown_link']}, which is not read"
 
 
-def connections(directory: Path, listed: int) -> list[dict[str, Any]]:
-    """The rows of wire_connection of a capture with the most round trips, in the order of these."""
+def connections(directory: Path, listed: int = MOST_AS_JSON) -> list[dict[str, Any]]:
+    """The rows of wire_connection of a capture with the most round trips, in the order of the connections."""
     from contextlib import closing
 
     from leadline.capture.reader import open_capture
 
     with closing(open_capture(directory)) as capture:
-        return capture.rows(f"from wire_connection order by round_trips desc, connection_id limit {listed}")
+        longest = f"from wire_connection order by round_trips desc, connection_id limit {listed}"
+        return capture.rows(f"from ({longest}) order by connection_id")
 
 
 def who_logged_in(paths: str | Sequence[str], ports: Collection[int], *, hosts: Nets = ()) -> Iterator[dict[str, Any]]:
