@@ -131,17 +131,6 @@ fn wait_and_forward(report: &mut File, text: &mut Vec<u8>, before: &libc::sigset
         if unsafe { libc::poll(waits.as_mut_ptr(), 2, -1) } < 0 {
             continue;
         }
-        if waits[1].revents != 0 {
-            let mut info = [0_u8; size_of::<libc::signalfd_siginfo>()];
-            if signals.read(&mut info).ok() == Some(info.len()) {
-                let signal = i32::from_ne_bytes([info[0], info[1], info[2], info[3]]);
-                let code = i32::from_ne_bytes([info[8], info[9], info[10], info[11]]);
-                if let Some(main) = main.filter(|_| code <= 0) {
-                    // SAFETY: sends a signal to our own child's child.
-                    unsafe { libc::kill(main, signal) };
-                }
-            }
-        }
         if waits[0].revents != 0 {
             match report.read(&mut piece) {
                 Ok(0) => break,
@@ -151,6 +140,17 @@ fn wait_and_forward(report: &mut File, text: &mut Vec<u8>, before: &libc::sigset
             }
             if main.is_none() && text.len() >= 4 {
                 main = Some(i32::from_ne_bytes([text[0], text[1], text[2], text[3]])).filter(|pid| *pid > 0);
+            }
+        }
+        if waits[1].revents != 0 {
+            let mut info = [0_u8; size_of::<libc::signalfd_siginfo>()];
+            if signals.read(&mut info).ok() == Some(info.len()) {
+                let signal = i32::from_ne_bytes([info[0], info[1], info[2], info[3]]);
+                let code = i32::from_ne_bytes([info[8], info[9], info[10], info[11]]);
+                if let Some(main) = main.filter(|_| code <= 0) {
+                    // SAFETY: sends a signal to our own child's child.
+                    unsafe { libc::kill(main, signal) };
+                }
             }
         }
     }
@@ -165,7 +165,7 @@ fn follower_main(words: &[CString], before: &libc::sigset_t, mut report: File, l
     let outer = fs::read_to_string("/proc/self/status").is_ok_and(|status| {
         status.lines().any(|line| line.strip_prefix("Seccomp:").is_some_and(|mode| mode.trim() != "0"))
     });
-    let started = start(words, before, &program);
+    let started = start(words, before, &program, &mut report);
     let main = match started {
         Ok(main) => main,
         Err(e) => {
@@ -173,7 +173,6 @@ fn follower_main(words: &[CString], before: &libc::sigset_t, mut report: File, l
             return;
         }
     };
-    let _ = report.write_all(&main.to_ne_bytes());
     // SAFETY: closes descriptors of this process that nothing here uses: whoever reads the command's output shall not wait for us.
     unsafe {
         let kept = report.as_raw_fd().cast_unsigned();
@@ -190,8 +189,8 @@ fn follower_main(words: &[CString], before: &libc::sigset_t, mut report: File, l
     follower.follow(None);
 }
 
-/// The command, held until it is followed.
-fn start(words: &[CString], before: &libc::sigset_t, program: &[libc::sock_filter]) -> Result<i32> {
+/// The command, held until it is followed. Its id is told before it begins: a signal may be meant for it from then on.
+fn start(words: &[CString], before: &libc::sigset_t, program: &[libc::sock_filter], report: &mut File) -> Result<i32> {
     let mut pointers: Vec<*const libc::c_char> = words.iter().map(|word| word.as_ptr()).collect();
     pointers.push(std::ptr::null());
     let (wait, mut go) = pipe()?;
@@ -220,6 +219,7 @@ fn start(words: &[CString], before: &libc::sigset_t, program: &[libc::sock_filte
         unsafe { libc::kill(child, libc::SIGKILL) };
         return Err(Error::new(Kind::Rights, format!("the kernel does not let us follow the command: {e}")));
     }
-    go.write_all(b".").map_err(|_| Error::new(Kind::Gone, "the command ended before it began"))?;
+    let _ = report.write_all(&child.to_ne_bytes());
+    let _ = go.write_all(b"."); // a command that was killed meanwhile is seen to have ended
     Ok(child)
 }
