@@ -13,7 +13,8 @@ from trace_synthetic import OTHER, write_trace
 
 US = 1_000
 NAMES = [
-    (0, "read"), (1, "write"), (18, "pwrite64"), (24, "sched_yield"), (64, "semget"), (65, "semop"), (202, "futex"), (228, "clock_gettime"),
+    (0, "read"), (1, "write"), (18, "pwrite64"), (327, "preadv2"), (328, "pwritev2"),
+    (24, "sched_yield"), (64, "semget"), (65, "semop"), (202, "futex"), (228, "clock_gettime"),
     (230, "clock_nanosleep"),
 ]  # fmt: skip
 FILES = [
@@ -231,6 +232,22 @@ def test_the_key_of_a_set_is_that_of_the_semget_that_gave_it(tmp_path: Path) -> 
         {"semid": 7, "key": 0x5EA, "waker": "server", "waits": 190},
         {"semid": SET, "key": KEY, "waker": "batch", "waits": 1},
     ]
+
+
+@pytest.mark.parametrize(
+    ("nr", "place", "ret", "told"),
+    [
+        (328, 1536, 4096, "(one had 4096 bytes at 1536)"),
+        (328, 4096, 512, "(one had 512 bytes at 4096)"),
+        (327, 1536, 512, "(one had some bytes at 1536)"),
+        (328, -1, 4096, ""),
+        (327, 4096, 512, ""),
+    ],
+)
+def test_direct_io_with_vectors_is_seen(nr: int, place: int, ret: int, told: str, tmp_path: Path) -> None:
+    """The lengths of vectors are not known: the result of a write is one, a read may end with its file. Place -1: where the file is."""
+    rows = found(tmp_path, trace_of(many(200, 10 * MS, nr, MS, 7, 0x7FFF0000, 1, place, ret=ret, file=3)))
+    assert [told in finding.statement for finding in rows if finding.id == "UNALIGNED-DIRECT-IO"] == ([True] if told else [])
 
 
 def test_direct_io_that_is_refused_says_so(tmp_path: Path) -> None:
