@@ -19,7 +19,7 @@ Examples:
   leadline net packets -i lo --port 5432 --for 10s
   leadline net packets --pcap traffic.pcap --port 5432 --interval 1s
   leadline net packets -i eth0 --port 5432 --for 60s -o traffic
-  leadline net packets --pcap web1.pcap.gz --pcap web2.pcap.gz --host 10.1.0.0/16
+  leadline net packets --pcap a.pcap.gz --pcap b.pcap.gz --host 10.1.0.0/16
   ssh db1 tcpdump -i any -w - port 5432 | leadline net packets --pcap -""",
 )
 @interface
