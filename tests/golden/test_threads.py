@@ -38,17 +38,19 @@ SCHEDULER ACTIVITY                  seconds   share
   run queue, preempted             0.000000   0.00%
   run queue, woken                 0.060000   1.51%
   sleep                            1.900000  47.85%
-  1,100 sleeps, 0 preemptions, 7 migrations, 1,100 calls, 1,000 failed
+  1,100 sleeps, 0 preemptions, 7 migrations, 1,100 calls, 1,000 failed; last on CPU 0
   40 page faults, 2 more with I/O
   0.003000 s of user and system were interrupts
 
 SYSTEM CALLS                 count    total s   avg us   p99 us    max us errors
 read                           100   1.000500  10005.0  10005.0   10005.0
+  25 a second, 8B each, 201B/s
   sleep                        100   1.000000  10000.0
     wait_woken                 100   1.000000  10000.0            10000.0
   run queue                          0.000000
   CPU                                0.000500
 semget                        1000   0.970000    970.0    970.0     970.0   1000
+  252 a second
   sleep                       1000   0.900000    900.0
     rwsem_down_write_slo…     1000   0.900000    900.0              900.0
   run queue                          0.060000
@@ -63,10 +65,10 @@ semget ENOENT, 1,000 in 0.970000 s (16 of 17 stacks taken)
   main (dw.c:12)
 
 SLEPT IN
-function                   sleeps  total s  max us
--------------------------  ------  -------  ------
-wait_woken                    100      1.0   10000
-rwsem_down_write_slowpath    1000      0.9     900
+function                   sleeps  total s  share  avg us  max us
+-------------------------  ------  -------  -----  ------  ------
+wait_woken                    100      1.0  52.6%   10000   10000
+rwsem_down_write_slowpath    1000      0.9  47.4%     900     900
 
 WOKEN BY
  tid  comm       wakings  after s
@@ -142,6 +144,16 @@ def test_who_woke_whom(trace: Path) -> None:
         capture.close()
 
 
+@pytest.mark.parametrize(
+    ("order", "first"), [("time", "read"), ("count", "semget"), ("failed", "semget"), ("runq", "semget"), ("max", "read")]
+)
+def test_calls_are_sorted_as_asked(order: str, first: str, trace: Path) -> None:
+    for words in ((), (PID,)):
+        lines = leadline("threads", trace, *words, "--sort", order).stdout.splitlines()
+        at = next(i for i, line in enumerate(lines) if line.startswith("SYSTEM CALLS"))
+        assert next(line.split()[0] for line in lines[at + 1 :] if line.startswith(("read", "semget"))) == first
+
+
 def test_all_threads(trace: Path) -> None:
     done = leadline("threads", trace)
     assert done.stdout == """\
@@ -149,6 +161,12 @@ def test_all_threads(trace: Path) -> None:
 ----  ----  --------  -------  ------  -------  --------  -----  ------
 1026  1026  dw.work      2000    10.5       60    1900.0   1100    1000
 1027  1027  dw.other        0     0.0        0    3970.5      0       0
+
+SYSTEM CALLS
+call    count  per s  failed  total s  sleep s  runq s  CPU s  max ms
+------  -----  -----  ------  -------  -------  ------  -----  ------
+read      100   25.2       0     1.00      1.0    0.00  0.001      10
+semget   1000  251.9    1000     0.97      0.9    0.06  0.010       1
 """
 
 

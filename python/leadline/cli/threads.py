@@ -10,27 +10,32 @@ from typing import Any
 
 import click
 
-from leadline.figures import fit, fit_path, quantity
+from leadline.figures import fit, fit_path, percent, quantity
 from leadline.output import to_json, to_table, width_here
-from leadline.views.threads import PARTS, Report, report, thread_list
+from leadline.views.threads import PARTS, Report, call_list, report, thread_list
 
 MOST_THREADS, MOST_CALLS, MOST_WAITS = 40, 30, 5
 MOST_FAILURES, MOST_FRAMES = 5, 8
+ORDERS = {
+    "time": "elapsed_ns", "count": "calls", "failed": "failed", "max": "max_ns", "sleep": "sleep_ns", "runq": "runq_ns", "cpu": "cpu_ns",
+}  # fmt: skip
 
 
 @click.command(
     "threads",
-    epilog="\b\nExamples:\n  leadline threads slow.leadline\n  leadline threads slow.leadline 4711\n"
+    epilog="\b\nExamples:\n  leadline threads slow.leadline\n  leadline threads slow.leadline --sort failed\n"
+    "  leadline threads slow.leadline 4711\n"
     "  leadline threads slow.leadline 4711 --json | jq '.calls[0]'",
 )
 @click.argument("capture", type=click.Path(path_type=Path))
 @click.argument("pid", type=int, required=False)
+@click.option("--sort", type=click.Choice(list(ORDERS)), default="time", show_default=True, help="Order of the system calls.")
 @click.option("--json", "as_json", is_flag=True, help="Print all numbers as JSON; times in ns.")
-def command(capture: Path, pid: int | None, as_json: bool) -> None:
+def command(capture: Path, pid: int | None, sort: str, as_json: bool) -> None:
     """Show where the threads of a trace spent their time.
 
-    Without PID: all threads. With the id of a process or thread: its scheduling, its system calls with sleep, run queue and CPU,
-    what it slept in, and who woke it.
+    Without PID: all threads, and the system calls of all of them. With the id of a process or thread: its scheduling, its system
+    calls with sleep, run queue and CPU, what it slept in, and who woke it.
     """
     from leadline.capture.reader import open_capture
 
@@ -38,9 +43,11 @@ def command(capture: Path, pid: int | None, as_json: bool) -> None:
     try:
         if pid is None:
             threads = thread_list(opened)
-            click.echo(to_json(threads) if as_json else _list(threads))
+            click.echo(to_json(threads) if as_json else f"{_list(threads)}\n\n{_all_calls(call_list(opened), sort)}")
         else:
             found = report(opened, pid)
+            of = {"calls": "count"}.get(ORDERS[sort], ORDERS[sort])
+            found.calls.sort(key=lambda call: -call[of])
             click.echo(to_json(asdict(found)) if as_json else "\n".join(_report(found)))
         traced = opened.manifest.probe("kernel")
         if traced.tier == "perf" and not as_json:
@@ -65,6 +72,20 @@ def _list(threads: list[dict[str, Any]]) -> str:
     return to_table(names, rows) + (f"\n{more} more: --json lists all" if more > 0 else "")
 
 
+def _all_calls(calls: list[dict[str, Any]], sort: str) -> str:
+    names = ("call", "count", "per s", "failed", "total s", "sleep s", "runq s", "CPU s", "max ms")
+    seconds = ("elapsed_ns", "sleep_ns", "runq_ns", "cpu_ns")
+    rows = [
+        (
+            c["call"], c["calls"], round(c["per_s"] or 0, 1), c["failed"], *(round(c[n] / 1e9, 3) for n in seconds),
+            round(c["max_ns"] / 1e6, 1),
+        )
+        for c in sorted(calls, key=lambda c: -c[ORDERS[sort]])[:MOST_CALLS]
+    ]  # fmt: skip
+    more = len(calls) - MOST_CALLS
+    return "SYSTEM CALLS\n" + to_table(names, rows) + (f"\n{more} more: leadline sql CAPTURE \"from call_sum\"" if more > 0 else "")
+
+
 def _report(r: Report) -> Iterator[str]:
     time, traced = r.time, r.time["traced_ns"] or 1
     comm = r.threads[-1]["comm"]
@@ -77,6 +98,7 @@ def _report(r: Report) -> Iterator[str]:
     yield (
         f"  {time['sleeps']:,} sleeps, {time['preemptions']:,} preemptions, {time['migrations']:,} migrations, "
         f"{time['calls']:,} calls, {time['failed_calls']:,} failed"
+        + (f"; last on CPU {r.last_cpu}" if r.last_cpu is not None else "")
     )
     if time["minor_faults"] or time["major_faults"]:
         yield f"  {time['minor_faults']:,} page faults, {time['major_faults']:,} more with I/O"
@@ -86,6 +108,12 @@ def _report(r: Report) -> Iterator[str]:
     yield f"{'SYSTEM CALLS':<26}{'count':>8}{'total s':>11}{'avg us':>9}{'p99 us':>9}{'max us':>10}{'errors':>7}"
     for call in r.calls[:MOST_CALLS]:
         yield _line(call["call"], call["count"], call["elapsed_ns"], call["p99_ns"], call["max_ns"], call["failed"])
+        rate = f"{quantity(call['per_s'])} a second" if call["per_s"] else ""
+        if call["bytes"]:
+            each, per_s = call["bytes"] / call["count"], call["bytes"] / r.window_s
+            rate += f", {quantity(each, 'B')} each, {quantity(per_s, 'B')}/s"
+        if rate and call["count"] > 1:
+            yield f"  {rate}"
         if call["sleeps"]:
             yield _line("  sleep", call["sleeps"], call["sleep_ns"])
             for wait in [w for w in call["waits"] if w["wait_function"]][:MOST_WAITS]:
@@ -101,8 +129,13 @@ def _report(r: Report) -> Iterator[str]:
         yield f"{len(r.calls) - MOST_CALLS} more: --json lists all"
     yield from _failures(r)
     short = "(shorter than the threshold)"
-    slept = [(w["wait_function"] or short, w["sleeps"], w["sleep_ns"] / 1e9, w["max_ns"] and round(w["max_ns"] / 1e3, 1)) for w in r.waits]
-    yield from _table("SLEPT IN", ("function", "sleeps", "total s", "max us"), slept)
+    all_ns = sum(w["sleep_ns"] for w in r.waits) or 1
+    slept = [
+        (w["wait_function"] or short, w["sleeps"], w["sleep_ns"] / 1e9, percent(w["sleep_ns"] / all_ns),
+         w["sleeps"] and round(w["sleep_ns"] / w["sleeps"] / 1e3, 1), w["max_ns"] and round(w["max_ns"] / 1e3, 1))
+        for w in r.waits
+    ]  # fmt: skip
+    yield from _table("SLEPT IN", ("function", "sleeps", "total s", "share", "avg us", "max us"), slept)
     for title, wakings in (("WOKEN BY", r.wakers), ("WOKE", r.woken)):
         rows = [(w["tid"], w["comm"], w["wakings"], w["sleep_ns"] / 1e9) for w in wakings]
         yield from _table(title, ("tid", "comm", "wakings", "after s"), rows)

@@ -48,7 +48,8 @@ class Report:
     pid: int
     threads: list[dict[str, Any]]  # tid, comm
     time: dict[str, int]  # the sums of thread_time
-    # call, count, failed, elapsed_ns, p50_ns, p99_ns, max_ns, sleep_ns, sleeps, runq_ns, cpu_ns, unknown_ns, errors, waits
+    # call, count, per_s, failed, elapsed_ns, p50_ns, p99_ns, max_ns, bytes, sleep_ns, sleeps, runq_ns, cpu_ns, unknown_ns, errors, waits;
+    # bytes: read or written, None of calls that do neither and of calls that were summed
     calls: list[dict[str, Any]]
     waits: list[dict[str, Any]]  # wait_function, call, sleeps, sleep_ns, max_ns
     # call, error, count, elapsed_ns, frames (the most frequent stack, innermost first), lines (of source, where known), samples, of_samples
@@ -57,6 +58,8 @@ class Report:
     woken: list[dict[str, Any]]  # threads that these woke
     files: list[dict[str, Any]]  # file, kind, calls, failed, read_bytes, written_bytes, elapsed_ns, sleep_ns, p50_ns, p99_ns, max_ns
     disks: list[dict[str, Any]]  # device, operation, requests, bytes, queue_ns, service_ns, p99_ns, max_ns (of both together)
+    window_s: float
+    last_cpu: int | None  # of the thread that left a CPU last
     checks: list[dict[str, Any]]  # what, trace_ns, kernel_ns, allowed_ns, holds: against the scheduler's own counters
 
     @property
@@ -81,18 +84,21 @@ def report(capture: Capture, pid: int) -> Report:
     [sums] = capture.rows(f"select {_ALL} from thread_time where {mine}")
     time = {name: value or 0 for name, value in sums.items()}
     summed, waits = _summed(capture, mine), _waits(capture, mine)
+    window_s = capture.scalar("select window_s from capture") or 0.0
     [counted] = capture.rows(f"select {_ALL} from thread_time where {mine} and stat_run_ns is not null")
     return Report(
         threads[0]["pid"],
         [{"tid": t["tid"], "comm": t["comm"]} for t in threads],
         time,
-        _calls(capture, mine, summed, waits),
+        _calls(capture, mine, summed, waits, window_s),
         _by_function(waits),
         _failures(capture, mine, summed),
         _wakers(capture, mine),
         _woken(capture, threads),
         _files(capture, mine),
         _disks(capture, mine),
+        window_s,
+        capture.scalar(f"select arg_max(cpu, ts) from off_cpu where cpu >= 0 and {mine}"),
         _checks(counted, capture.manifest.probe("kernel").detail),
     )
 
@@ -133,10 +139,19 @@ def _summed(capture: Capture, mine: str) -> list[dict[str, Any]]:
     )
 
 
-def _calls(capture: Capture, mine: str, summed: list[dict[str, Any]], waits: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _calls(
+    capture: Capture, mine: str, summed: list[dict[str, Any]], waits: list[dict[str, Any]], window_s: float
+) -> list[dict[str, Any]]:
     quantiles = {
         row["nr"]: row["durations"]
         for row in capture.rows(f"select nr, quantile_disc(duration_ns, [0.5, 0.99]) as durations from syscall where {mine} group by nr")
+    }
+    moved = {
+        row["call"]: row["bytes"]
+        for row in capture.rows(
+            f"select call, sum(ret) filter (ret > 0)::bigint as bytes from call"
+            f" where {mine} and (is_read_call(call) or is_write_call(call)) group by call"
+        )
     }
     calls = []
     added = ("count", "elapsed_ns", "sleep_ns", "sleeps", "runq_ns", "cpu_ns", "unknown_ns")
@@ -147,14 +162,29 @@ def _calls(capture: Capture, mine: str, summed: list[dict[str, Any]], waits: lis
         p50, p99 = quantiles.get(parts[0]["nr"], (None, None))
         calls.append(
             {
-                "call": name, "count": total["count"], "failed": sum(failed.values()), "elapsed_ns": total["elapsed_ns"],
-                "p50_ns": p50, "p99_ns": p99, "max_ns": max(row["max_ns"] for row in parts), "sleep_ns": total["sleep_ns"],
+                "call": name, "count": total["count"], "per_s": total["count"] / window_s if window_s else None,
+                "failed": sum(failed.values()), "elapsed_ns": total["elapsed_ns"],
+                "p50_ns": p50, "p99_ns": p99, "max_ns": max(row["max_ns"] for row in parts),
+                "bytes": moved.get(name), "sleep_ns": total["sleep_ns"],
                 "sleeps": total["sleeps"], "runq_ns": total["runq_ns"], "cpu_ns": total["cpu_ns"], "unknown_ns": total["unknown_ns"],
                 "errors": failed,
                 "waits": [{k: v for k, v in row.items() if k != "call"} for row in waits if row["call"] == name],
             }
         )  # fmt: skip
     return sorted(calls, key=lambda call: (-call["elapsed_ns"], call["call"]))
+
+
+def call_list(capture: Capture) -> list[dict[str, Any]]:
+    """The system calls of all traced threads: call, calls, failed, per_s, elapsed_ns, sleep_ns, runq_ns, cpu_ns, max_ns, processes."""
+    _need(capture)
+    return capture.rows(
+        """
+        select call, sum(calls)::bigint as calls, coalesce(sum(calls) filter (errno is not null), 0)::bigint as failed,
+               sum(calls) / any_value(w.window_s) as per_s, sum(duration_ns)::bigint as elapsed_ns, sum(sleep_ns)::bigint as sleep_ns,
+               sum(runq_ns)::bigint as runq_ns, sum(cpu_ns)::bigint as cpu_ns, max(max_ns) as max_ns, count(distinct pid) as processes
+        from call_sum cross join capture w group by call order by elapsed_ns desc, call
+        """
+    )
 
 
 def _waits(capture: Capture, mine: str) -> list[dict[str, Any]]:

@@ -97,12 +97,13 @@ def plain(data: Any) -> Any:
 @functools.cache
 def all_sections() -> tuple[Section, ...]:
     """Every section, in the order in which views have them."""
-    from leadline.views.sections import files, frame, host, informix, kernel, recovery, sessions, sockets, wal, wire, wire_sessions
+    from leadline.views.sections import files, flame, frame, host, informix, kernel, recovery, sessions, sockets, wal, wire, wire_sessions
 
     return (
         *sessions.TIME,
         *host.SECTIONS,
         *kernel.SECTIONS,
+        *flame.SECTIONS,
         *sockets.SECTIONS,
         *wire.SECTIONS,
         *wire_sessions.SECTIONS,
