@@ -62,7 +62,5 @@ def lines(about: RowsDescription, status: RowsStatus, around: Condition | None) 
             if key == "unknown_rows":
                 yield from (f"  reason: {why}" for why in status["unknown_why"])
     yield from unreadable.lines(status)
-    if number := status["empty_pages"]:
-        yield f"note: {count(number, 'page')} of only zeros: the server adds pages before it needs them, but lost ones look the same"
     if number := status["vacuumed_values"]:
         yield f"note: {count(number, 'TOAST value')} of dead rows have already been removed by VACUUM"
