@@ -29,7 +29,7 @@ def _section(kind: str) -> Section:
         return Picture(f"As a file: leadline flame {of.capture.path} --{kind} -o {kind}.svg", page, f"{width} / {height}")
 
     def has_some(of: Context) -> bool:
-        return bool(of.capture.scalar(f"select exists (from stack_sample where kind = '{samples}')"))
+        return bool(of.capture.scalar(f"select exists (from stack_sample join thread_name using (thread_id) where kind = '{samples}')"))
 
     needs = ("stack_sample", "thread_name", "user_frames", "kernel_stack")
     return Section(f"flame_{samples}", title, needs, picture, html="flame.html.j2", in_text=False, in_json=False, applies=has_some)
