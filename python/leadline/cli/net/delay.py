@@ -68,10 +68,9 @@ def command(
         buffer=int(quantity(buffer)),
     )
     here = Address(*proxy.address())
-    click.echo(f"listening on {here}, adding {rtt} on the way to {to}; stop with Ctrl-C", err=True)
-    if not here.is_loopback:
-        click.echo("warning: other hosts can connect through this proxy", err=True)
-    until_stopped(None if duration is None else span(duration))
+    warned = () if here.is_loopback else ("warning: other hosts can connect through this proxy",)
+    ready = f"listening on {here}, adding {rtt} on the way to {to}; stop with Ctrl-C"
+    until_stopped(None if duration is None else span(duration), ready, *warned)
     told = json.loads(proxy.stop())
     click.echo(to_json(told) if as_json else _text(told))
 

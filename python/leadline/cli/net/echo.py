@@ -39,10 +39,8 @@ def command(serve: str | None, duration: str | None, as_json: bool) -> None:
     for_s = None if duration is None else span(duration)
     server = Echo(address.host, address.port)
     here = Address(*server.address())
-    click.echo(f"listening on {here}; stop with Ctrl-C", err=True)
-    if not here.is_loopback:
-        click.echo("warning: other hosts can connect; there is no login", err=True)
-    until_stopped(for_s)
+    warned = () if here.is_loopback else ("warning: other hosts can connect; there is no login",)
+    until_stopped(for_s, f"listening on {here}; stop with Ctrl-C", *warned)
     counts = json.loads(server.stop())
     counts = {"address": str(here), **counts}
     click.echo(to_json(counts) if as_json else to_table(list(counts), [list(counts.values())]))

@@ -43,11 +43,16 @@ def window(text: str) -> float:
     return for_s
 
 
-def until_stopped(for_s: float | None) -> None:
-    """Waits for some time, or until Ctrl-C or SIGTERM. A job that a script starts in the background ignores SIGINT: here it counts."""
+def until_stopped(for_s: float | None, *announced: str) -> None:
+    """Says on stderr what is ready, and waits for some time, or until Ctrl-C or SIGTERM. Who reads that may signal at once.
+
+    A job that a script starts in the background ignores SIGINT: here it counts.
+    """
     from leadline.probes.recording import stop_on_signal
 
     with stop_on_signal() as stop:
+        for line in announced:
+            click.echo(line, err=True)
         stop.wait(for_s)
 
 
