@@ -53,10 +53,12 @@ def has_catalogs(root: str) -> bool:
 
 
 def _faults(root: str, *, is_certain: bool) -> Iterator[Problem]:
+    if not has_catalogs(root):
+        return
     try:
         faults = file_faults(root)
     except LeadlineError as e:
-        if is_certain and e.kind != "unsupported" and has_catalogs(root):
+        if is_certain and e.kind != "unsupported":
             message = WORDS["catalog"].format(relation="all", found=": ".join(filter(None, [e.message, e.detail])))
             yield {"path": root, "block": 0, "kind": "file", "class": "catalog", "what": "file", "item": None, "message": message}
         return
