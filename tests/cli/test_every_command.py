@@ -121,6 +121,8 @@ FINE = {(f"page {verb}", "a sparse file") for verb in ("check", "diff", "hex", "
 # A row for each page is what it is asked for, and a row that stands for many would make every count of pages wrong. Files of a server
 # have 1 GB at most; of so many pages as here it is at work for hours, and can be interrupted.
 LONG = {("page scan", "a sparse file")}
+# A pipe is read as a file is, and waits for who writes.
+AWAITED = {(f"net {verb}", "a fifo") for verb in ("auth", "budget", "packets")}
 SLOW = {"demo"}  # its output is tried with the full device alone
 
 
@@ -318,7 +320,7 @@ def as_anyone() -> None:
         LIBC.prctl(PR_CAPBSET_DROP, right, 0, 0, 0)
 
 
-CASES = [(name, kind, odd) for name in LEAVES for kind in READ.get(name, []) for odd in ODD if (name, odd) not in LONG]
+CASES = [(name, kind, odd) for name in LEAVES for kind in READ.get(name, []) for odd in ODD if (name, odd) not in LONG | AWAITED]
 
 
 @pytest.mark.parametrize(("name", "kind", "odd"), CASES)

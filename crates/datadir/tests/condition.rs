@@ -108,12 +108,12 @@ fn a_crash_leaves_the_servers_own_postmaster_pid() {
 }
 
 #[test]
-fn a_copy_of_a_running_server_is_not_called_a_crash() {
+fn a_copy_is_of_a_crashed_server_when_that_one_does_not_run() {
     let made = Made::new("copied", IN_PRODUCTION);
     assert_eq!(names(&made.look()), [("crashed", false)], "not certain");
     let other = Made::new("copied-from", IN_PRODUCTION);
     made.file("postmaster.pid", format!("99999999\n{}\n", other.0.display()).as_bytes());
-    assert_eq!(names(&made.look()), [("copied", false)]);
+    assert_eq!(names(&made.look()), [("crashed", false)]);
     let mut of_another = control(IN_PRODUCTION, 202_307_071);
     of_another[0] = 78;
     other.file("global/pg_control", &of_another);

@@ -53,7 +53,7 @@ const fn byte(name: &'static str) -> Column {
 }
 
 const DATABASES: &[Column] =
-    &[oid("oid"), name("datname"), byte("datistemplate"), oid("dattablespace"), oid("encoding")];
+    &[oid("oid"), name("datname"), byte("datistemplate"), oid("dattablespace"), oid("encoding"), oid("datconnlimit")];
 const CLASSES: &[Column] = &[
     oid("oid"),
     name("relname"),
@@ -63,6 +63,8 @@ const CLASSES: &[Column] = &[
     oid("reltablespace"),
     byte("relpersistence"),
     byte("relkind"),
+    ("relnatts", 21, 2, b's'),
+    oid("relpages"),
 ];
 const SCHEMAS: &[Column] = &[oid("oid"), name("nspname")];
 const TYPES: &[Column] = &[
@@ -180,8 +182,11 @@ fn made(major: u32, columns: &[OwnColumn], table: Vec<u8>, indexes: &[Index]) ->
     let attributes = described.iter().flat_map(|(relid, columns)| {
         columns.iter().enumerate().map(|(i, column)| attribute(major, *relid, i as u32 + 1, column, bits(*relid, i)))
     });
+    let natts =
+        |oid: u32| described.iter().find(|(relid, _)| *relid == oid).map_or(0, |(_, columns)| columns.len() as u8);
     let relation = |oid: u32, name: &str, file: u32, kind: u8, am: u32| {
-        row(CLASSES, &[&le(oid), name.as_bytes(), &le(11), &le(am), &le(file), &le(0), b"p", &[kind]])
+        let natts = [natts(oid), 0];
+        row(CLASSES, &[&le(oid), name.as_bytes(), &le(11), &le(am), &le(file), &le(0), b"p", &[kind], &natts, &le(0)])
     };
     let class = |oid, name, file, kind| relation(oid, name, file, kind, 2);
     let mut classes = vec![
@@ -212,9 +217,9 @@ fn made(major: u32, columns: &[OwnColumn], table: Vec<u8>, indexes: &[Index]) ->
             row(TYPES, &fields)
         });
     let heaps: [(&str, Vec<u8>); 9] = [
-        ("global/1262", heap([row(DATABASES, &[&le(5), b"d", &[0], &le(1663), &le(6)])], 5)),
+        ("global/1262", heap([row(DATABASES, &[&le(5), b"d", &[0], &le(1663), &le(6), &le(u32::MAX)])], 6)),
         ("base/5/1249", heap(attributes, 20)),
-        ("base/5/1259", heap(classes, 8)),
+        ("base/5/1259", heap(classes, 10)),
         ("base/5/1247", heap(types, 9)),
         ("base/5/2615", heap([row(SCHEMAS, &[&le(11), b"public"])], 2)),
         ("base/5/3501", heap([row(ENUMS, &[&le(16_403), &le(16_402), b"label"])], 3)),

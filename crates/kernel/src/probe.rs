@@ -117,6 +117,7 @@ impl KernelProbe {
         // Requests of the whole host come as soon as the programs are attached, and fill the ring while it is calibrated.
         self.source.drain(|_| {});
         self.lost_before = self.source.lost();
+        self.threads.begin(self.source.newest());
         self.source.trace(&self.pids)
     }
 
@@ -183,8 +184,8 @@ impl KernelProbe {
                 }
                 Record::OpenFile(head, file, names) => files.push(head, &file, names),
                 Record::Retransmit(head, segment) => retransmits.push(head, segment),
-                Record::UringOp(head, op) => uring_ops.push(head, op, head.thread as i32),
-                Record::BlockIo(head, io) => block_ios.push(head, io, head.thread as i32),
+                Record::UringOp(head, op) => uring_ops.push(head, op, threads.id(head)),
+                Record::BlockIo(head, io) => block_ios.push(head, io, threads.id(head)),
             }
             if outcome.is_ok() && calls.len() >= AT_ONCE {
                 outcome = write_calls(tables, calls);

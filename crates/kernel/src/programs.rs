@@ -292,6 +292,11 @@ impl Programs {
         }
     }
 
+    /// The last number of a thread that was read.
+    pub fn newest(&self) -> u32 {
+        self.named.iter().copied().max().unwrap_or(0)
+    }
+
     /// Calls and stays, stacks, requests of block devices, sums of threads that ended, and segments sent again, for which there was no room
     /// so far.
     pub fn lost(&self) -> [u64; 5] {

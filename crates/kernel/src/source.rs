@@ -146,6 +146,14 @@ impl Source {
         }
     }
 
+    /// The last number that a thread got so far.
+    pub fn newest(&self) -> u32 {
+        match self {
+            Source::Bpf(programs) => programs.newest(),
+            Source::Perf(_) => 0,
+        }
+    }
+
     /// What was lost so far.
     pub fn lost(&self) -> Lost {
         match self {

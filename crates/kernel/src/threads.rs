@@ -43,6 +43,8 @@ impl Hasher for TidHasher {
 pub struct Threads {
     /// By number: the kernel's side of the last stay off the CPU that had one.
     known: ByTid<i32>,
+    /// Numbers up to this one were given before the trace began.
+    before: u32,
     ended: Vec<u32>,
     /// Rows not yet written, of traced threads.
     pub new: Vec<ThreadRow>,
@@ -51,10 +53,21 @@ pub struct Threads {
 }
 
 impl Threads {
+    /// The trace begins: the next thread is its first.
+    pub fn begin(&mut self, newest: u32) {
+        self.before = newest;
+    }
+
+    /// The number of a thread in the capture, from 1; 0: none that is traced.
+    #[inline]
+    pub fn id(&self, head: Head) -> i32 {
+        head.thread.saturating_sub(self.before) as i32
+    }
+
     /// A thread was found, made, or given another program or name; or it woke one that is traced.
     pub fn named(&mut self, head: Head, named: &Named) {
         let row = ThreadRow {
-            thread_id: head.thread as i32,
+            thread_id: self.id(head),
             ts: head.ts as i64,
             tid: head.tid as i32,
             pid: named.tgid as i32,
@@ -74,7 +87,7 @@ impl Threads {
     #[inline]
     pub fn of(&mut self, head: Head) -> i32 {
         self.take(head);
-        head.thread as i32
+        self.id(head)
     }
 
     /// Likewise, of a stay off the CPU, and its kernel stack: `kernel_stack_id`, or that of the stay before.
@@ -83,7 +96,8 @@ impl Threads {
         if let Some(id) = kernel_stack_id.filter(|id| *id != 0) {
             *last = id;
         }
-        (head.thread as i32, kernel_stack_id.unwrap_or(*last))
+        let stack = kernel_stack_id.unwrap_or(*last);
+        (self.id(head), stack)
     }
 
     /// The thread has ended: its last record comes before the next [`Threads::forget`].
@@ -100,9 +114,9 @@ impl Threads {
 
     #[inline]
     fn take(&mut self, head: Head) -> &mut i32 {
-        let new = &mut self.new;
+        let (new, id) = (&mut self.new, head.thread.saturating_sub(self.before) as i32);
         self.known.entry(head.thread).or_insert_with(|| {
-            new.push(unnamed(head));
+            new.push(unnamed(head, id));
             0
         })
     }
@@ -110,12 +124,12 @@ impl Threads {
 
 /// A thread for whose name there was no room.
 #[cold]
-fn unnamed(head: Head) -> ThreadRow {
+fn unnamed(head: Head, thread_id: i32) -> ThreadRow {
     let (ts, tid) = (head.ts as i64, head.tid as i32);
     let comm =
         std::fs::read_to_string(format!("/proc/{tid}/comm")).map_or_else(|_| String::new(), |c| c.trim_end().into());
     let pid = process_of(tid).unwrap_or(tid);
-    ThreadRow { thread_id: head.thread as i32, ts, tid, pid, parent_tid: 0, start_ns: 0, comm }
+    ThreadRow { thread_id, ts, tid, pid, parent_tid: 0, start_ns: 0, comm }
 }
 
 /// The process of a thread that still lives.
@@ -146,6 +160,15 @@ mod tests {
         let rows = |rows: &[ThreadRow]| rows.iter().map(|t| (t.thread_id, t.comm.clone())).collect::<Vec<_>>();
         assert_eq!(rows(&threads.new), [(1, "sh".into()), (1, "worker".into()), (2, String::new())]);
         assert_eq!(rows(&threads.wakers), [(0, "cron".into())]);
+    }
+
+    #[test]
+    fn threads_are_counted_from_the_begin_of_the_trace() {
+        let mut threads = Threads::default();
+        threads.begin(5);
+        threads.named(head(6), &named(Origin::Begin, "sh"));
+        assert_eq!((threads.of(head(6)), threads.of(head(8)), threads.id(head(0)), threads.id(head(3))), (1, 3, 0, 0));
+        assert_eq!(threads.new.iter().map(|t| t.thread_id).collect::<Vec<_>>(), [1, 3]);
     }
 
     #[test]

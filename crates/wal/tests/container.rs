@@ -334,7 +334,7 @@ fn a_hole_among_segments_made_in_advance_is_no_gap() {
     std::fs::rename(&paths[2], folder.0.join("too")).unwrap();
     std::fs::copy(&paths[0], &paths[2]).unwrap();
     let error = read(&folder.0).unwrap_err();
-    assert!(error.message.contains("gap at 0/200000") && error.hint.contains("--from 0/400000"), "{error}");
+    assert!(error.message.contains("gap at 0/200000") && error.hint.contains("from 0/400000 on"), "{error}");
     std::fs::rename(folder.0.join("too"), &paths[2]).unwrap();
     // What cannot be told to be one of them is a part of the log.
     std::fs::rename(folder.0.join("aside"), &paths[1]).unwrap();

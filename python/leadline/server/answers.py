@@ -13,7 +13,7 @@ OBJECTS = {
         project:text? template:text? parent:text? duration_s:number? argv:text[] pinned:bool log_bytes:int?""",
     "Asked": """uid:text status:text project:text template:text name:text? by_account:text cause:text after:text? asked:time note:text""",
     "Launch": """uid:text status:text template:text version:int by_account:text cause:text after:text? asked:time started:time?
-        note:text""",
+        note:text newest_version:int?""",
     "RunShown": """uid:text kind:text name:text status:text user_name:text host:text started:time ended:time? rc:int? signal:int?
         summary:text project:text? template:text? parent:text? duration_s:number? argv:text[] pinned:bool log_bytes:int? cwd:text
         version:text pid:int? events_lost:int log_lost_bytes:int inputs:{} labels:{} metrics:{} artifacts:Made[] children:Run[]
@@ -69,7 +69,7 @@ ANSWERS = {
     "template.delete": "deleted:text",
     "template.start": "run:text status:text template:text",
     "template.cancel": "run:text status:text",
-    "template.rerun": "run:text status:text template:text",
+    "template.rerun": "run:text status:text template:text version:int note:text",
     "template.approve": "run:text status:text",
     "template.grants": "grants:Member[]",
     "template.grant": "template:text user:text role:text",
@@ -113,7 +113,7 @@ ANSWERS = {
     "token.create": "token:text prefix:text user:text scope:text project:text? expires:time",
     "token.revoke": "revoked:text derived:text[]",
 }
-OPEN = ("user.disable", "run.log")  # operations whose answer has not always all of it
+OPEN = ("user.disable", "run.log", "template.rerun")  # operations whose answer has not always all of it
 _KINDS: dict[str, dict[str, Any]] = {
     "text": {"type": "string"}, "int": {"type": "integer"}, "number": {"type": "number"}, "bool": {"type": "boolean"}, "any": {},
     "time": {"type": "integer", "description": "microseconds since 1970, UTC"}, "{}": {"type": "object"},
