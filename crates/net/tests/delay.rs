@@ -148,9 +148,9 @@ fn a_connection_takes_the_round_trip_of_its_handshake_too() {
     let server = Echo::start("127.0.0.1", 0).unwrap();
     let proxy = Delay::start("127.0.0.1", 0, &to(server.address()), Plan::new(RTT)).unwrap();
     let began = Instant::now();
-    let found = rtt::run(&to(proxy.address()), &ask(1, 1), &AtomicBool::new(false), &mut |_| {}).unwrap();
-    assert!(found["first_rtt_ns"][0].as_u64() >= Some(78_000_000), "{found}");
-    assert!(began.elapsed() >= 3 * RTT - spare, "with the second");
+    rtt::run(&to(proxy.address()), &ask(1, 1), &AtomicBool::new(false), &mut |_| {}).unwrap();
+    // From the begin of the connection: a client that gets no CPU writes its first bytes later, and waits less for their answer.
+    assert!(began.elapsed() >= 3 * RTT - spare, "with the second answer");
 
     let greets = TcpListener::bind("127.0.0.1:0").unwrap();
     let proxy = Delay::start("127.0.0.1", 0, &to(greets.local_addr().unwrap()), Plan::new(RTT)).unwrap();
