@@ -175,13 +175,13 @@ def _calls(
 
 
 def call_list(capture: Capture) -> list[dict[str, Any]]:
-    """The system calls of all traced threads: call, calls, failed, per_s, elapsed_ns, sleep_ns, runq_ns, cpu_ns, max_ns, processes."""
+    """The system calls of all traced threads: call, calls, failed, per_s, elapsed_ns, sleep_ns, runq_ns, cpu_ns, max_ns."""
     _need(capture)
     return capture.rows(
         """
         select call, sum(calls)::bigint as calls, coalesce(sum(calls) filter (errno is not null), 0)::bigint as failed,
                sum(calls) / any_value(w.window_s) as per_s, sum(duration_ns)::bigint as elapsed_ns, sum(sleep_ns)::bigint as sleep_ns,
-               sum(runq_ns)::bigint as runq_ns, sum(cpu_ns)::bigint as cpu_ns, max(max_ns) as max_ns, count(distinct pid) as processes
+               sum(runq_ns)::bigint as runq_ns, sum(cpu_ns)::bigint as cpu_ns, max(max_ns) as max_ns
         from call_sum cross join capture w group by call order by elapsed_ns desc, call
         """
     )
