@@ -27,10 +27,11 @@ from leadline.host import proc
 MOMENTS = int(os.environ.get("LEADLINE_KILLS", "25"))
 pytestmark = pytest.mark.timeout(300 + 10 * MOMENTS)
 LINES = "".join(f"line {number} of what is printed\n" for number in range(400))
+# A line is one write: print() makes two where PYTHONUNBUFFERED is set, and who is killed between them takes half a line along.
 PRINTING = """
-import time
+import os, time
 for number in range(400):
-    print(f"line {number} of what is printed", flush=True)
+    os.write(1, f"line {number} of what is printed\\n".encode())
     time.sleep(0.0005)
 """
 

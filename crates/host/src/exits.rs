@@ -24,7 +24,8 @@ pub struct Exit {
     pub comm: String,
     /// From its start, or of its last thread, to its end.
     pub lifetime_ns: i64,
-    /// Over its life. Faults and bytes are those of its last thread: all of them for a process that had one.
+    /// Over its life. Faults and bytes are those of its last thread: all of them for a process that had one. Its CPU time lacks what it used
+    /// since the scheduler last looked, less than a tick: a process that ends within its first tick may have none.
     pub totals: TaskStats,
 }
 
@@ -120,9 +121,12 @@ mod tests {
                 return;
             }
         };
-        let mut child = Command::new("true").spawn().unwrap();
+        let child =
+            Command::new("sh").args(["-c", "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"]).spawn().unwrap();
         let pid = child.id() as i32;
-        child.wait().unwrap();
+        // SAFETY: both structures are plain numbers, and wait4 fills them in.
+        let (mut status, mut usage): (i32, libc::rusage) = unsafe { std::mem::zeroed() };
+        assert_eq!(unsafe { libc::wait4(pid, &mut status, 0, &mut usage) }, pid);
         let mut found = None;
         exits.read(|exit| {
             if exit.pid == pid {
@@ -130,8 +134,13 @@ mod tests {
             }
         });
         let found = found.expect("the message is there when the parent has been told");
-        assert_eq!((found.comm.as_str(), found.ppid), ("true", std::process::id() as i32));
-        assert!(found.totals.cpu_run_virtual_total > 0 && found.lifetime_ns > 0);
+        assert_eq!((found.comm.as_str(), found.ppid), ("sh", std::process::id() as i32));
+        let ns = |time: libc::timeval| time.tv_sec * 1_000_000_000 + time.tv_usec * 1000;
+        let used = ns(usage.ru_utime) + ns(usage.ru_stime);
+        let said = found.totals.cpu_run_virtual_total;
+        // getrusage tells microseconds; the message comes before the end, and without the time since the last tick
+        assert!((used / 2..=used + 2000).contains(&said), "{said} of {used} ns");
+        assert!(found.lifetime_ns >= found.totals.cpu_run_virtual_total as i64);
     }
 
     #[test]
