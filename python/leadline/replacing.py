@@ -19,9 +19,10 @@ FORCE_HELP = "Replace the output if it already exists."
 
 
 def make_room(path: Path, *, overwrite: bool, capture: bool = False) -> None:
-    """Returns when `path` may be written. Removes the capture that is to be replaced, and nothing else.
+    """Returns when `path` may be written. Whoever writes it replaces what is there: a file when the new one is whole, a capture when it
+    holds the lock (capture/folder.py).
 
-    capture: a capture folder will be written, else a file. A file is replaced by whoever writes it, when it is whole.
+    capture: a capture folder will be written, else a file.
     Raises LeadlineError: something is there and overwrite is false, or it is something else.
     """
     if not path.exists() and not path.is_symlink():
@@ -35,8 +36,6 @@ def make_room(path: Path, *, overwrite: bool, capture: bool = False) -> None:
         raise LeadlineError("usage", EXISTS, detail=detail, hint="write to another place with -o", where=str(path))
     if not overwrite:
         raise LeadlineError("usage", EXISTS, hint="use --force to replace it, or -o to write elsewhere", where=str(path))
-    if capture:
-        _remove_capture(path)
 
 
 def write_whole(path: Path, text: str | bytes, what: str, *, overwrite: bool) -> Path:
@@ -52,11 +51,3 @@ def write_whole(path: Path, text: str | bytes, what: str, *, overwrite: bool) ->
         raise cannot_be_written(what, e, path) from e
     return path
 
-
-def _remove_capture(directory: Path) -> None:
-    import shutil
-
-    try:
-        shutil.rmtree(directory)
-    except OSError as e:
-        raise LeadlineError("storage", f"cannot remove the old capture: {e.strerror}", where=str(directory)) from e

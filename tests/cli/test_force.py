@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
 import pytest
 from bpf import needs_bpf
-from conftest import Server, copy_folder
+from conftest import Server, copy_folder, wait_until
 from example_capture import example
 from leadline._core.net import Echo
 from leadline.book.place import find_place
@@ -158,3 +161,28 @@ def test_what_is_there_is_replaced_with_force_and_only_then(
         assert (told["message"], told["hint"]) == (EXISTS, "write to another place with -o")
         assert "so --force does not replace it" in told["detail"]
     assert contents(out) == {f"{name}/mine.txt": b"keep me"}
+
+
+def test_a_capture_that_is_being_written_is_never_replaced(
+    places: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By any command that writes captures, with --force. The lock goes with the process that holds it, however that ends."""
+    out = tmp_path / "out.leadline"
+    taking = [sys.executable, "-m", "leadline", "take", "--host", "--for", "10m", "-o", str(out)]
+    with subprocess.Popen(taking, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as first:
+        wait_until(lambda: (out / "self_cost").exists(), what="the capture to be under way")
+        (out / "marker").write_text("of the first")
+        for line in (line for line, (_, name) in WRITERS.items() if name == out.name and line != "trace"):
+            command = [*WRITERS[line][0], "-o", str(out), "--json", "--force"]
+            for word, place in places.items():
+                command = [part.replace(word, place) for part in command]
+            capsys.readouterr()
+            assert run(command) == 2, line
+            told = json.loads(capsys.readouterr().out)["error"]
+            assert (told["message"], told["where"]) == ("another command is writing this capture", str(out)), line
+        first.send_signal(signal.SIGINT)
+        assert first.wait(60) == 0
+    manifest = json.loads((out / "manifest.json").read_text())
+    assert (manifest["status"], (out / "marker").read_text()) == ("complete", "of the first")
+    assert run(["take", "--pid", places["SERVER"], "--for", "100ms", "-o", str(out), "--force"]) == 0
+    assert not (out / "marker").exists()

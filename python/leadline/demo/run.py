@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from leadline.capture.folder import new_capture
 from leadline.capture.manifest import MANIFEST
 from leadline.demo.load_process import LoadProcess
 from leadline.demo.schema import load_schema
@@ -60,7 +61,8 @@ def prepare_folder(folder: Path) -> DemoResult:
                 where=str(folder),
             )
         if result.capture.exists():
-            shutil.rmtree(result.capture)
+            with new_capture(result.capture, overwrite=True, exactly=True):  # unless another demo writes it now
+                result.capture.rmdir()
         result.report.unlink(missing_ok=True)
     except OSError as e:
         raise cannot_be_written("the folder of the demo", e, folder) from e

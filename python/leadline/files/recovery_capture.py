@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leadline._core.capture import TableWriter
-from leadline.capture.folder import capture_folder, make_folder
+from leadline.capture.folder import new_capture
 from leadline.capture.making import Making
 from leadline.capture.manifest import ProbeState, Target
 from leadline.errors import LeadlineError
@@ -25,30 +25,29 @@ def captured(data_dir: str, out: Path, options: dict[str, Any], recover: Callabl
 
     Raises LeadlineError; a capture of a recovery that failed says so.
     """
-    directory = capture_folder(out, overwrite=overwrite)
-    make_folder(directory)
-    target = Target("recovery", str(Path(data_dir).resolve()))
-    making = Making(directory, target, options)
-    making.manifest.probes["recovery"] = ProbeState(tier="files")
-    with making.from_files() as manifest:
-        report = recover()
-        names: dict[tuple[int, int, int], str] = {}
-        if report["is_clean"]:
-            manifest.note("the server was shut down cleanly: there was nothing to recover")
-        else:
-            target.version, target.version_num = str(report["major"]), report["major"] * 10_000
-            target.detail = {name: value for name, value in report.items() if name not in ("kinds", "relations", "threads", "seconds")}
-            try:
-                names, lost = names_of(data_dir)
-                for database, why in lost:
-                    manifest.note(f"names of relations of database {database} are not known: {why}")
-            except LeadlineError as e:
-                manifest.note(f"names of relations are not known: {e}")
-        for table, rows in zip(TABLES, _rows(report, names), strict=True):
-            writer = TableWriter(str(directory), table)
-            writer.append(list(rows))
-            manifest.tables[table] = writer.close()
-        manifest.cost.bytes_written = sum(figures["bytes"] for figures in manifest.tables.values())
+    with new_capture(out, overwrite=overwrite) as directory:
+        target = Target("recovery", str(Path(data_dir).resolve()))
+        making = Making(directory, target, options)
+        making.manifest.probes["recovery"] = ProbeState(tier="files")
+        with making.from_files() as manifest:
+            report = recover()
+            names: dict[tuple[int, int, int], str] = {}
+            if report["is_clean"]:
+                manifest.note("the server was shut down cleanly: there was nothing to recover")
+            else:
+                target.version, target.version_num = str(report["major"]), report["major"] * 10_000
+                target.detail = {name: value for name, value in report.items() if name not in ("kinds", "relations", "threads", "seconds")}
+                try:
+                    names, lost = names_of(data_dir)
+                    for database, why in lost:
+                        manifest.note(f"names of relations of database {database} are not known: {why}")
+                except LeadlineError as e:
+                    manifest.note(f"names of relations are not known: {e}")
+            for table, rows in zip(TABLES, _rows(report, names), strict=True):
+                writer = TableWriter(str(directory), table)
+                writer.append(list(rows))
+                manifest.tables[table] = writer.close()
+            manifest.cost.bytes_written = sum(figures["bytes"] for figures in manifest.tables.values())
     return report, directory
 
 

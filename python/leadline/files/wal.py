@@ -162,25 +162,24 @@ def ending_text(ending: Ending) -> str | None:
 
 def export(wish: Wish, out: Path, *, overwrite: bool, threads: int) -> dict[str, Any]:
     """Writes the records as a capture; gives its manifest and as `capture` its folder. What a failure leaves is marked `failed`."""
-    from leadline.capture.folder import capture_folder, make_folder
+    from leadline.capture.folder import new_capture
     from leadline.capture.making import Making
     from leadline.capture.manifest import ProbeState, Target
 
     log = wish.open()
     about = log.describe()
-    directory = capture_folder(out, overwrite=overwrite)
-    make_folder(directory)
-    place = str(Path(wish.path).resolve())
-    target = Target("wal", place, version_num=about["major"] * 10_000, version=str(about["major"]), detail={"data_dir": place, **about})
-    making = Making(directory, target, asdict(wish) | {"threads": threads})
-    making.manifest.probes["wal"] = probe = ProbeState(tier="files")
-    with making.from_files() as manifest:
-        with Bar(about["bytes"], "exported") as bar:
-            done = log.export(str(directory), threads, bar)
-        manifest.tables = done["tables"]
-        manifest.cost.bytes_written = sum(figures["bytes"] for figures in done["tables"].values())
-        target.detail |= done["ending"]
-        if text := ending_text(done["ending"]):
-            manifest.note(text)
-            probe.status, probe.why = "partial", text
+    with new_capture(out, overwrite=overwrite) as directory:
+        place = str(Path(wish.path).resolve())
+        target = Target("wal", place, version_num=about["major"] * 10_000, version=str(about["major"]), detail={"data_dir": place, **about})
+        making = Making(directory, target, asdict(wish) | {"threads": threads})
+        making.manifest.probes["wal"] = probe = ProbeState(tier="files")
+        with making.from_files() as manifest:
+            with Bar(about["bytes"], "exported") as bar:
+                done = log.export(str(directory), threads, bar)
+            manifest.tables = done["tables"]
+            manifest.cost.bytes_written = sum(figures["bytes"] for figures in done["tables"].values())
+            target.detail |= done["ending"]
+            if text := ending_text(done["ending"]):
+                manifest.note(text)
+                probe.status, probe.why = "partial", text
     return {"capture": str(directory)} | manifest.as_dict()

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leadline import _core
-from leadline.capture.folder import capture_folder, make_folder
+from leadline.capture.folder import new_capture
 from leadline.capture.making import Making
 from leadline.capture.manifest import Clock, ProbeState, Target
 from leadline.errors import LeadlineError
@@ -75,9 +75,7 @@ def read_into(
 ) -> tuple[Path, FileSummary]:  # fmt: skip
     """Files of packets as a capture: its folder, and what was seen. Times of its tables are CLOCK_REALTIME. Raises LeadlineError."""
     names = [paths] if isinstance(paths, str) else list(paths)
-    with _opened(names) as (sources, stop):  # before anything is written
-        directory = capture_folder(out, overwrite=overwrite)
-        make_folder(directory)
+    with _opened(names) as (sources, stop), new_capture(out, overwrite=overwrite) as directory:
         places = [name if name == STDIN else str(Path(name).resolve()) for name in names]
         options = {"pcap": places[0] if len(places) == 1 else places, "ports": list(ports)}
         making = Making(directory, Target("pcap", ", ".join(places), detail={"ports": list(ports)}), options)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from leadline._core.net import rtt, throughput
-from leadline.capture.folder import make_empty_folder
+from leadline.capture.folder import new_capture
 from leadline.capture.making import Making
 from leadline.capture.manifest import ProbeState, Target
 from leadline.capture.store import Store
@@ -76,23 +76,23 @@ def measure(address: Address, plan: Plan, tell: Tell | None = None) -> dict[str,
 
 def capture(address: Address, plan: Plan, directory: Path, *, overwrite: bool, tell: Tell | None = None) -> dict[str, Any]:
     """The same, also written as a capture."""
-    make_empty_folder(directory, overwrite=overwrite)
-    making = Making(directory, Target("net", f"round trips to {address}"), {**asdict(plan), "sizes": list(plan.sizes)})
-    with making.from_files() as manifest:
-        manifest.clock = clock.began()
-        found = measure(address, plan, tell)
-        store = Store(str(directory))
-        for number, run in enumerate(found["runs"]):
-            for row in run["rows"]:
-                store.add("net_rtt", [_row(number, run, row)])
-                store.add("net_rtt_bucket", _buckets(number, row))
-        manifest.tables = store.close()
-        manifest.clock.ts_to = time.monotonic_ns()
-        faults = [fault for run in found["runs"] for fault in run["faults"]]
-        loss = {"unsent_requests": sum(run["unsent"] for run in found["runs"]), "failed_connections": len(faults)}
-        manifest.probes["net"] = state = ProbeState(tier="socket", loss=loss, detail={"clock": found["clock"]})
-        if faults:
-            state.status, state.why = "partial", faults[0]["text"]
+    with new_capture(directory, overwrite=overwrite, exactly=True):
+        making = Making(directory, Target("net", f"round trips to {address}"), {**asdict(plan), "sizes": list(plan.sizes)})
+        with making.from_files() as manifest:
+            manifest.clock = clock.began()
+            found = measure(address, plan, tell)
+            store = Store(str(directory))
+            for number, run in enumerate(found["runs"]):
+                for row in run["rows"]:
+                    store.add("net_rtt", [_row(number, run, row)])
+                    store.add("net_rtt_bucket", _buckets(number, row))
+            manifest.tables = store.close()
+            manifest.clock.ts_to = time.monotonic_ns()
+            faults = [fault for run in found["runs"] for fault in run["faults"]]
+            loss = {"unsent_requests": sum(run["unsent"] for run in found["runs"]), "failed_connections": len(faults)}
+            manifest.probes["net"] = state = ProbeState(tier="socket", loss=loss, detail={"clock": found["clock"]})
+            if faults:
+                state.status, state.why = "partial", faults[0]["text"]
     return found
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 from leadline.capture import manifest
-from leadline.capture.folder import capture_folder, make_folder
+from leadline.capture.folder import new_capture
 from leadline.errors import LeadlineError
 from leadline.postgres import postmaster
 from leadline.postgres.target import Target, resolve
@@ -69,22 +68,16 @@ def take(
     if host and (dsn is not None or pid is not None or data_dir is not None):
         raise LeadlineError("usage", "--host measures the host alone", hint="leave out --host: a server on this host is measured with it")
     target = None if host else resolve(dsn, pid, data_dir)
-    directory = capture_folder(out, overwrite=overwrite)
-    made = make_folder(directory)
     options: dict[str, Any] = {"for_s": for_s, "rate_hz": rate_hz, "tier": tier, "probes": list(chosen), "keep_going": keep_going}
     kernel = {"tier": kernel_tier, "detail": kernel_detail, "budget": kernel_budget, "retransmits": kernel_retransmits}
     if "kernel" in chosen:
         options |= {f"kernel_{name}": value for name, value in kernel.items()}
-    try:
+    with new_capture(out, overwrite=overwrite) as directory:
         attached, absent, notes = _attach(target, directory, rate_hz, tier, chosen, kernel, keep_going)
-    except LeadlineError:
-        if made:
-            shutil.rmtree(directory, ignore_errors=True)
-        raise
-    evidence = this_host() if target is None else target.evidence()
-    recording = Recording(directory, evidence, [*attached, Keeper(directory)], progress, options, notes, cpu_at_call)
-    recording.manifest.probes |= absent
-    recording.run(for_s)
+        evidence = this_host() if target is None else target.evidence()
+        recording = Recording(directory, evidence, [*attached, Keeper(directory)], progress, options, notes, cpu_at_call)
+        recording.manifest.probes |= absent
+        recording.run(for_s)
     return directory
 
 

@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-from leadline.capture.folder import capture_folder, make_folder
+from leadline.capture.folder import new_capture
 from leadline.capture.manifest import Target
 from leadline.errors import LeadlineError
 from leadline.host.proc import all_pids, lives, read_text, start_ticks, uid_of
@@ -55,37 +55,30 @@ def trace(
     if gone:
         raise LeadlineError("not_found", f"no process {gone[0]}", hint="ps -e lists processes")
     started = {pid: start_ticks(pid) for pid in chosen}
-    directory = capture_folder(out, overwrite=overwrite)
-    made = make_folder(directory)
     # Arguments of a command may hold passwords.
     program = Path(command[0]).name if command else None
     options: dict[str, Any] = {"for_s": for_s, "pids": sorted(pids), "user": user, "program": program, "kernel_tier": tier}
     child = None
-    try:
-        child = _Held(command) if command else None
-        first = [child.process.pid] if child else chosen
-        attached = attach(
-            directory, first, tier, detail=detail, budget=budget, retransmits=retransmits, required=True, ring_bytes=ring_bytes
-        )
-        probe = attached.probe or HostProbe(directory, required=True)
-        target = _target(chosen, user, program, child)
-        recording = Recording(directory, target, [probe, Keeper(directory)], progress, options, attached.notes, cpu_at_call)
-        if attached.state is not None:
-            recording.manifest.probes["kernel"] = attached.state
-    except LeadlineError:
-        if child is not None:
-            child.drop()
-        if made:
-            shutil.rmtree(directory, ignore_errors=True)
-        raise
-    if child is None:
-        # Of a user only the processes of the beginning are known: others may come.
-        recording.run(for_s or math.inf, until=None if user else lambda: not any(lives(*one) for one in started.items()))
-        return directory, None
-    try:
-        recording.run(for_s or math.inf, until=lambda: child.status() is not None, begun=child.go)
-    finally:
-        child.drop()
+    with new_capture(out, overwrite=overwrite) as directory:
+        try:
+            child = _Held(command) if command else None
+            first = [child.process.pid] if child else chosen
+            attached = attach(
+                directory, first, tier, detail=detail, budget=budget, retransmits=retransmits, required=True, ring_bytes=ring_bytes
+            )
+            probe = attached.probe or HostProbe(directory, required=True)
+            target = _target(chosen, user, program, child)
+            recording = Recording(directory, target, [probe, Keeper(directory)], progress, options, attached.notes, cpu_at_call)
+            if attached.state is not None:
+                recording.manifest.probes["kernel"] = attached.state
+            if child is None:
+                # Of a user only the processes of the beginning are known: others may come.
+                recording.run(for_s or math.inf, until=None if user else lambda: not any(lives(*one) for one in started.items()))
+                return directory, None
+            recording.run(for_s or math.inf, until=lambda: child.status() is not None, begun=child.go)
+        finally:
+            if child is not None:
+                child.drop()
     return directory, child.status()
 
 

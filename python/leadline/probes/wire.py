@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leadline import _core
-from leadline.capture.folder import capture_folder, make_folder
+from leadline.capture.folder import new_capture
 from leadline.capture.manifest import Manifest, ProbeState, Target
 from leadline.figures import count
 from leadline.probes.keeper import Keeper
@@ -103,17 +103,9 @@ def record(
     progress: Progress | None = None, **more: Any,
 ) -> tuple[Path, LiveSummary]:  # fmt: skip
     """The same into a capture: its folder, and what was seen; connections are in its tables. Raises LeadlineError."""
-    import shutil
-
-    directory = capture_folder(out, overwrite=overwrite)
-    made = make_folder(directory)
-    try:
+    with new_capture(out, overwrite=overwrite) as directory:
         probe = WireProbe(directory, interface, ports, **more)
-    except Exception:
-        if made:
-            shutil.rmtree(directory, ignore_errors=True)
-        raise
-    target = Target("network", name_of(interface, ports), detail={"interface": interface, "ports": list(ports)})
-    options = {"interface": interface, "ports": list(ports), "for_s": for_s} | {n: v for n, v in more.items() if n != "hosts"}
-    Recording(directory, target, [probe, Keeper(directory)], progress or Silent(), options).run(math.inf if for_s is None else for_s)
+        target = Target("network", name_of(interface, ports), detail={"interface": interface, "ports": list(ports)})
+        options = {"interface": interface, "ports": list(ports), "for_s": for_s} | {n: v for n, v in more.items() if n != "hosts"}
+        Recording(directory, target, [probe, Keeper(directory)], progress or Silent(), options).run(math.inf if for_s is None else for_s)
     return directory, probe.summary()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from leadline._core.capture import TableWriter
 from leadline._core.pages import informix_page_type
-from leadline.capture.folder import make_empty_folder
+from leadline.capture.folder import new_capture
 from leadline.capture.making import Making
 from leadline.capture.manifest import ProbeState, Target
 from leadline.capture.reader import Capture, open_capture
@@ -49,26 +49,26 @@ class Sizes:
 def write(onstat: list[Path], oncheck: Path | None, directory: Path, sizes: Sizes, *, overwrite: bool = False) -> Capture:
     """Writes the capture and opens it. overwrite: replace a capture that is there. What a failure leaves is marked `failed`."""
     _refuse_before_writing(onstat, oncheck)
-    make_empty_folder(directory, overwrite=overwrite)
-    options = {
-        "onstat": [str(path) for path in onstat],
-        "oncheck": str(oncheck) if oncheck else None,
-        "system_page_size": sizes.system,
-        "page_size": sizes.given,
-    }
-    making = Making(directory, Target("informix", ", ".join(str(path) for path in onstat)), options)
-    making.manifest.probes["informix"] = probe = ProbeState(tier="text")
-    if oncheck is None:
-        probe.status, probe.why, probe.hint = "partial", "no oncheck -pe output was given", "--oncheck FILE"
-    with making.from_files() as manifest:
-        manifest.tables, unknown = _write_tables(onstat, oncheck, str(directory), sizes)
-        probe.loss = {"unknown_lines": {name: {"count": u.count, "first": u.first} for name, u in unknown.items()}}
-        for name, u in unknown.items():
-            if u.count:
-                manifest.note(f"{name}: {u.count} lines in an unknown format were skipped")
-        making.write()
-        capture = open_capture(directory)
-        manifest.note(*_doubts(capture, sizes))
+    with new_capture(directory, overwrite=overwrite, exactly=True):
+        options = {
+            "onstat": [str(path) for path in onstat],
+            "oncheck": str(oncheck) if oncheck else None,
+            "system_page_size": sizes.system,
+            "page_size": sizes.given,
+        }
+        making = Making(directory, Target("informix", ", ".join(str(path) for path in onstat)), options)
+        making.manifest.probes["informix"] = probe = ProbeState(tier="text")
+        if oncheck is None:
+            probe.status, probe.why, probe.hint = "partial", "no oncheck -pe output was given", "--oncheck FILE"
+        with making.from_files() as manifest:
+            manifest.tables, unknown = _write_tables(onstat, oncheck, str(directory), sizes)
+            probe.loss = {"unknown_lines": {name: {"count": u.count, "first": u.first} for name, u in unknown.items()}}
+            for name, u in unknown.items():
+                if u.count:
+                    manifest.note(f"{name}: {u.count} lines in an unknown format were skipped")
+            making.write()
+            capture = open_capture(directory)
+            manifest.note(*_doubts(capture, sizes))
     capture.manifest = manifest
     return capture
 

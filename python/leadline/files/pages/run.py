@@ -94,23 +94,23 @@ def scan(
 
     The manifest says that the capture is being made until all is written, and "failed" with the error when that does not happen.
     """
-    from leadline.capture.folder import make_empty_folder  # with it comes DuckDB, and a check needs none
+    from leadline.capture.folder import new_capture  # with it comes DuckDB, and a check needs none
     from leadline.capture.making import Making
     from leadline.capture.manifest import Clock, ProbeState, Target
 
-    make_empty_folder(directory, overwrite=overwrite)
-    names = [str(path) for path in paths]
-    making = Making(directory, Target("files", ", ".join(names)), {"paths": names, "block_size": block_size})
-    now = time.monotonic_ns()
-    making.manifest.clock = Clock(now, now, time.time_ns() - now)
-    making.manifest.probes["pages"] = ProbeState(tier="files")
-    with making.from_files() as manifest:
-        pages = Pages(paths, block_size=block_size, capture_dir=directory, progress=progress)
-        for _ in pages:
-            pass
-        rows = pages.summary["rows"] | {"page_file": pages.summary["files"]}
-        manifest.tables = {name: _written(directory / name, rows.get(name, 0)) for name in TABLES}
-        manifest.target.detail = {**pages.summary}
+    with new_capture(directory, overwrite=overwrite, exactly=True):
+        names = [str(path) for path in paths]
+        making = Making(directory, Target("files", ", ".join(names)), {"paths": names, "block_size": block_size})
+        now = time.monotonic_ns()
+        making.manifest.clock = Clock(now, now, time.time_ns() - now)
+        making.manifest.probes["pages"] = ProbeState(tier="files")
+        with making.from_files() as manifest:
+            pages = Pages(paths, block_size=block_size, capture_dir=directory, progress=progress)
+            for _ in pages:
+                pass
+            rows = pages.summary["rows"] | {"page_file": pages.summary["files"]}
+            manifest.tables = {name: _written(directory / name, rows.get(name, 0)) for name in TABLES}
+            manifest.target.detail = {**pages.summary}
     return pages
 
 
