@@ -11,12 +11,16 @@ from typing import Any
 
 import psycopg
 import pytest
+from books import Run
 from conftest import Server, wait_until
 from leadline import _core
 from leadline.capture.reader import Capture, open_capture
+from leadline.capture.views import with_what_they_read
 from leadline.errors import LeadlineError
+from leadline.findings import all_findings, evaluate
 from leadline.probes.sql_locks import MODES, LockRow, blocked, conflicts
 from leadline.probes.take import take
+from psycopg.conninfo import make_conninfo
 
 
 @contextmanager
@@ -266,3 +270,35 @@ def test_any_text_normalises_in_time_of_its_length() -> None:
     ):
         _core.recorder.normalise(text)
     assert time.process_time() - began < 5
+
+
+def test_without_pg_monitor_what_is_hidden_is_said_first(servers: Callable[[int], Server], tmp_path: Path, leadline: Run) -> None:
+    """No session becomes a server process, no rule that reads sessions claims to have looked, and waits for locks are still seen."""
+    server = servers(16)
+    server.sql("drop role if exists plain")
+    server.sql("create role plain login")
+    with blocked_sessions(server) as pids, running(server, "busy", "select pg_sleep(600)"):
+        [[sessions, processes]] = server.sql(
+            "select count(*) filter (where datid is not null), count(*) filter (where datid is null) from pg_stat_activity"
+            " where pid <> pg_backend_pid() and backend_type not in ('autovacuum worker', 'parallel worker')"
+        )
+        capture = capture_of(server, tmp_path, dsn=make_conninfo(server.dsn, user="plain"), for_s=3.0)
+    manifest = capture.manifest.probe("sessions")
+    assert manifest.status == "partial" and manifest.hint == "grant pg_monitor to plain"
+    assert sessions <= manifest.loss["sessions_hidden"] <= sessions + 3 and manifest.loss["server_processes_hidden"] >= processes
+    assert capture.rows("select distinct state from session_sample") == [{"state": "hidden"}]
+    assert {r["pid"] for r in capture.rows("select distinct pid from lock_wait")} == set(pids.values()) - {pids["root"]}
+
+    evaluation = evaluate(capture)
+    reads_sessions = [d.id for d in all_findings() if "session" in with_what_they_read(d.reads)]
+    assert set(reads_sessions) & set(evaluation.clean) == set() and len(reads_sessions) > 20
+    told = f"role plain may not see state, wait and statement of {manifest.loss['sessions_hidden']} sessions of other roles and "
+    assert evaluation.unseen.startswith(told) and evaluation.unseen.endswith("grant pg_monitor to plain")
+    shown = leadline("show", str(capture.path)).stdout
+    assert shown.index("not seen") < shown.index("Database time") and "server processes, working" not in shown
+    assert "no session that may be seen was active" in shown and "hidden: may be database time" in shown
+    assert leadline("findings", str(capture.path)).stdout.startswith("Not all was seen: role plain may not see")
+    server.sql("grant pg_monitor to plain")
+    seen = capture_of(server, tmp_path, dsn=make_conninfo(server.dsn, user="plain"), overwrite=True)
+    assert seen.manifest.probe("sessions").status == "ok" and evaluate(seen).unseen == ""
+    server.sql("drop role plain")

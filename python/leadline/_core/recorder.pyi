@@ -1,6 +1,6 @@
 """The probe that reads the shared memory of a server."""
 
-from typing import TypedDict, final, type_check_only
+from typing import Any, NotRequired, TypedDict, final, type_check_only
 
 from leadline._core.capture import ProbeFinal, ProbeStatus
 
@@ -27,11 +27,12 @@ class MemoryAccess(TypedDict):
 
 @type_check_only
 class ProbeFound(TypedDict):
-    """What one probe can do here. status: ok, partial or off."""
+    """What one probe can do here. status: ok, partial or off. detail: as in a ProbeState."""
 
     status: str
     why: str
     hint: str
+    detail: NotRequired[dict[str, Any]]
 
 @type_check_only
 class ServerDescription(TypedDict):

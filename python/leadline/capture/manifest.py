@@ -82,7 +82,8 @@ class ProbeState:
 
     status: ok, partial (why says what is missing) or off. hint: what would give the rest. tier: how it looked (shm, sql, procfs,
     files, text, ...). rate_hz: passes a second of a sampling probe. loss: what was missed, counted by kind. cost: cpu_s, bytes_written.
-    access: rights and ways it had. detail: what only this probe has, e.g. layout_checks.
+    access: rights and ways it had. detail: what only this probe has, e.g. layout_checks; `without` and `unseen`: why a table of the
+    probe is not there, or lacks what was there to be seen.
     """
 
     status: str = "ok"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -73,6 +73,12 @@ class Capture:
         probe = self.manifest.probe(spec.probe)
         without: str | None = probe.detail.get("without", {}).get(table)
         return without if probe.looked else probe.why or f"probe {spec.probe} was not run"
+
+    def unseen(self, names: Iterable[str]) -> str:
+        """What a probe could not see of what these tables and views show; empty when there is no such gap."""
+        tables = (all_tables()[name] for name in with_what_they_read(names) if name in all_tables())
+        gaps = (self.manifest.probe(t.probe).detail.get("unseen", {}).get(t.name) for t in tables if t.kind == "table")
+        return next(filter(None, gaps), "")
 
     def rows(self, sql: str, parameters: Sequence[int | float | str | None] = ()) -> list[dict[str, Any]]:
         """The rows of a query as dictionaries. Raises LeadlineError('query') when it does not run."""

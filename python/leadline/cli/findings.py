@@ -112,7 +112,8 @@ def _print_json(evaluation: Evaluation, with_all: bool) -> None:
     not_evaluated = [{"id": name, "reason": reason} for name, reason in evaluation.not_evaluated]
     if with_all:
         other = [{"id": name, "reason": reason} for name, reason in evaluation.not_applicable]
-        click.echo(to_json({"findings": findings, "not_evaluated": not_evaluated, "not_applicable": other, "clean": evaluation.clean}))
+        rest = {"not_evaluated": not_evaluated, "not_applicable": other, "clean": evaluation.clean, "unseen": evaluation.unseen}
+        click.echo(to_json({"findings": findings} | rest))
         return
     click.echo(to_json(findings))
     for item in not_evaluated:
@@ -123,9 +124,10 @@ def _print_text(evaluation: Evaluation, with_all: bool) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    from leadline.views.text import WIDTH, finding_lines, rest_lines
+    from leadline.views.text import WIDTH, finding_lines, rest_lines, wrapped
 
-    lines = [line for finding in evaluation.findings for line in finding_lines(finding)]
+    lines = [*wrapped(f"Not all was seen: {evaluation.unseen}", "yellow"), Text("")] if evaluation.unseen else []
+    lines += [line for finding in evaluation.findings for line in finding_lines(finding)]
     lines += rest_lines(evaluation, reasons=with_all)
     # As one: to print each line by itself takes three times as long.
     Console(file=sys.stdout, width=WIDTH, highlight=False).print(Text("\n").join(lines), soft_wrap=True)

@@ -75,7 +75,8 @@ class Finding:
 class Evaluation:
     """findings: most costly first. not_evaluated: (id, reason). clean: ids of rules that were evaluated and gave no row.
 
-    not_applicable: (id, reason) of rules about something else than the capture. every_pass: as of Capture.
+    not_applicable: (id, reason) of rules about something else than the capture. unseen: what could not be seen of the sessions; a rule
+    that reads them and found nothing is not clean then. every_pass: as of Capture.
     """
 
     findings: list[Finding]
@@ -83,6 +84,7 @@ class Evaluation:
     clean: list[str]
     not_applicable: list[tuple[str, str]]
     every_pass: int = 1
+    unseen: str = ""
 
 
 def evaluate(capture: Capture, only: Collection[str] | None = None, thresholds: Mapping[str, float] | None = None) -> Evaluation:
@@ -102,7 +104,7 @@ def evaluate(capture: Capture, only: Collection[str] | None = None, thresholds: 
     findings = [row for definition in chosen for row in answers[definition.id].rows]
     not_evaluated = [(d.id, answers[d.id].reason) for d in chosen if answers[d.id].reason]
     clean = [d.id for d in chosen if not answers[d.id].reason and not answers[d.id].rows]
-    return Evaluation(sorted(findings, key=_rank), not_evaluated, clean, skipped, every)
+    return Evaluation(sorted(findings, key=_rank), not_evaluated, clean, skipped, every, capture.unseen(["session_run"]))
 
 
 @dataclass(frozen=True)
@@ -148,8 +150,10 @@ def _answer(
         if reason := _not_evaluable(capture, db, definition, told):
             return _Answer([], reason)
         if not told.get(definition.silent(values), True):
-            return _Answer([])
+            return _Answer([], capture.unseen(definition.reads))
         rows, nameless = _run(capture, db, definition, values)
+        if not rows and (gap := capture.unseen(definition.reads)):
+            return _Answer([], gap)
         return _Answer(rows, f"{nameless} of its rows lack a value that their sentence needs" if nameless else "")
     except LeadlineError as e:
         return _Answer([], f"{e.message}: {e.detail}")

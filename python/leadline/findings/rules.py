@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from leadline.findings.domain import DOMAINS
+from leadline.tables import all_tables
 from leadline.tables.thresholds import Threshold, number, parse_threshold
 
 SECTIONS = ("What it shows", "Why it matters", "Wrong when", "What to do", "How to verify", "References")
@@ -53,6 +54,11 @@ class Definition:
     file: str
     query: str
     sections: Mapping[str, str] = field(hash=False)
+
+    @functools.cached_property
+    def reads(self) -> frozenset[str]:
+        """The tables and views that the query or the header names."""
+        return frozenset(re.findall(r"\w+", self.query)) & all_tables().keys() | set(self.needs)
 
     def silent(self, values: Mapping[str, float]) -> str:
         """The condition of `silent unless` with these thresholds; empty when the rule has none."""

@@ -115,7 +115,7 @@ def describe(manifest: Manifest, attached: Attached) -> None:
         made.tier = attached.tier if name in SAMPLED else None
     sessions = manifest.probes["sessions"]
     sessions.rate_hz, sessions.access = attached.rate_hz, {**found["access"]}
-    sessions.detail = {"layout_checks": found["layout_checks"]}
+    sessions.detail |= {"layout_checks": found["layout_checks"]}
 
 
 def short_version(text: str) -> str:

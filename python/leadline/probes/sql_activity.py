@@ -22,6 +22,7 @@ STATE_CODES = {  # session_run.state
     "idle in transaction (aborted)": 6,
     "disabled": 7,
 }
+HIDDEN = 8  # the user may not see the state
 WAIT_CLASSES = {  # high byte of wait_event_info, as in the server's wait_event.h
     "LWLock": 0x01,
     "Lock": 0x03,
@@ -66,8 +67,12 @@ class Activity(NamedTuple):
 
     @property
     def hidden(self) -> bool:
-        """The user may not see what this session does."""
+        """The user may not see what this process does."""
         return self.query == HIDDEN_TEXT
+
+    @property
+    def state_code(self) -> int:
+        return HIDDEN if self.hidden else STATE_CODES.get(self.state or "", 0)
 
     def describe(self) -> tuple[Any, ...]:
         """The columns of table session after ts and session_id."""

@@ -21,7 +21,7 @@ from leadline.capture.store import OpenWriter, Row, Writer, core_writer
 from leadline.errors import LeadlineError
 from leadline.postgres.catalog.connection import Connection, connect
 from leadline.postgres.target import Target
-from leadline.probes.sql_activity import STATE_CODES, WAIT_CLASSES, Activity, activity_sql, locks_sql, parse_locks, prepare
+from leadline.probes.sql_activity import WAIT_CLASSES, Activity, activity_sql, locks_sql, parse_locks, prepare
 from leadline.probes.sql_deltas import DeltaReader
 from leadline.probes.sql_locks import blocked
 
@@ -75,7 +75,7 @@ class SqlRecorder:
         self._statements: set[int] = set()
         self._texts: dict[str, int] = {}
         self._ticks = self._missed = self._rows = self._live = self._timeouts = 0
-        self._unreported = self._hidden = 0
+        self._unreported = self._hidden = self._hidden_processes = 0
         self._ts_from = self._ts_now = 0
         self._cpu_ns = 0  # of the thread
         self._bytes = 0
@@ -99,11 +99,12 @@ class SqlRecorder:
         """The state of each probe, with what was found out while sampling."""
         sessions: ProbeFound = {"status": "ok", "why": "", "hint": ""}
         if not self._server.sees_all:
-            sessions = {
-                "status": "partial",
-                "why": "state, wait and statement of other roles' sessions are hidden: the user has no pg_read_all_stats",
-                "hint": f"grant pg_monitor to {self._server.quoted_user}",
-            }
+            user = self._server.quoted_user
+            why = f"role {user} may not see state, wait and statement of {self._hidden_text()}: it has no pg_read_all_stats"
+            sessions = {"status": "partial", "why": why, "hint": f"grant pg_monitor to {user}"}
+            if self._hidden or self._hidden_processes:
+                gap = f"{why}; grant pg_monitor to {user}"
+                sessions["detail"] = {"unseen": {"session": gap, "session_run": gap}}
         off = "needs the server's shared memory; the SQL tier cannot see it"
         return {
             "sessions": sessions,
@@ -111,6 +112,12 @@ class SqlRecorder:
             "buffers": {"status": "off", "why": off, "hint": "take the capture on the server's host, as root or as the server's user"},
             "deltas": self._deltas.probe(),
         }
+
+    def _hidden_text(self) -> str:
+        if not self._hidden and not self._hidden_processes:
+            return "other roles' sessions"
+        processes = f"{self._hidden_processes} server processes"
+        return " and ".join([f"{self._hidden} sessions of other roles"] * bool(self._hidden) + [processes] * bool(self._hidden_processes))
 
     def start(self) -> None:
         tables = ["tick", "session", "session_run", "wait_event", "statement", "lock_wait", "self_cost", *self._deltas.tables()]
@@ -150,6 +157,8 @@ class SqlRecorder:
         loss = {"ticks_taken": self._ticks, "ticks_missed": self._missed, "torn": 0, "queries_timed_out": self._timeouts}
         if self._hidden:
             loss["sessions_hidden"] = self._hidden
+        if self._hidden_processes:
+            loss["server_processes_hidden"] = self._hidden_processes
         return {**self.status(), "running": False, "tables": tables, "loss": loss, "ts_to": time.monotonic_ns()}
 
     # -- the sampling thread -------------------------------------------------------------------------------------------
@@ -217,10 +226,13 @@ class SqlRecorder:
         self._ticks += 1
         self._live = len(rows)
         self._by_pid = {}
-        self._hidden = max(self._hidden, sum(row.hidden for row in rows))
+        hidden = [row for row in rows if row.hidden]
+        # A process without a database is one of the server; backend_type is hidden, too.
+        self._hidden = max(self._hidden, sum(bool(row.datid) for row in hidden))
+        self._hidden_processes = max(self._hidden_processes, sum(not row.datid for row in hidden))
         self._append("session_run", [self._sample(tick, ts, row) for row in rows])
         self._ts_now = ts
-        if look_at_locks and any(row.wait_event_type == "Lock" for row in rows):
+        if look_at_locks and (hidden or any(row.wait_event_type == "Lock" for row in rows)):  # who hides may wait; pg_locks hides nothing
             self._look_at_locks(ts, rows)
 
     def _sample(self, tick: int, ts: int, a: Activity) -> Row:
@@ -232,7 +244,7 @@ class SqlRecorder:
             self._described[session] = who
             self._append("session", [(ts, session, *who)])
         return (
-            tick, 1, session, STATE_CODES.get(a.state or "", 0), self._wait_code(a.wait_event_type, a.wait_event), a.query_id or 0, 0,
+            tick, 1, session, a.state_code, self._wait_code(a.wait_event_type, a.wait_event), a.query_id or 0, 0,
             self._statement(session, a), a.xact_start or 0, a.query_start or 0, a.state_change or 0,
             a.backend_xid or 0, a.backend_xmin or 0,
         )  # fmt: skip

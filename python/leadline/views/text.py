@@ -104,8 +104,8 @@ def rest_lines(evaluation: Evaluation, *, reasons: bool) -> Iterator[Text]:
     unknown, clean = evaluation.not_evaluated, evaluation.clean
     if reasons:
         yield from wrapped(f"found nothing: {', '.join(clean) or 'none'}")
-        for name, reason in unknown:
-            yield from wrapped(f"not evaluated: {name}: {reason}")
+        for reason in dict.fromkeys(reason for _, reason in unknown):
+            yield from wrapped(f"not evaluated: {', '.join(name for name, why in unknown if why == reason)}: {reason}")
         if evaluation.not_applicable:
             yield from wrapped(f"not about this capture: {', '.join(name for name, _ in evaluation.not_applicable)}")
         return

@@ -213,10 +213,11 @@ def outside(capture: Capture) -> list[Outside]:
     rows = capture.rows(
         """
         with spent as (
-          select case when state is not null then state
+          select case when state = 'hidden' then 'hidden: may be database time'
+                      when state is not null then state
                       when wait_class = 'Activity' then 'server processes, waiting for work'
                       else 'server processes, working' end as what,
-                 coalesce(wait_event, 'CPU') as event, sum(seconds) as s
+                 case when state = 'hidden' then 'not known' else coalesce(wait_event, 'CPU') end as event, sum(seconds) as s
           from wait_time where not coalesce(in_db_time, false) group by all)
         select what, sum(s) as seconds, array_to_string(list(event order by s desc, event)[:3], ', ') as events
         from spent group by what order by seconds desc, what

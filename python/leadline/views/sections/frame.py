@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Iterator
 from typing import Any
 
@@ -71,6 +72,8 @@ def facts(of: Context) -> list[tuple[str, str]]:
         found.append(("sampling", f"{tier} at {sessions.rate_hz:g} Hz: {of.window.ticks:,} passes taken, {missed}"))
     elif (host := m.probe("host")).looked and host.rate_hz:
         found.append(("sampling", f"{TIERS.get(host.tier or '', host.tier or '')} at {host.rate_hz:g} Hz"))
+    if unseen := of.evaluation.unseen:
+        found.append(("not seen", unseen))
     if (kernel := m.probe("kernel")).looked:
         lost = kernel.loss.get("records_lost", 0)
         by = TIERS.get(kernel.tier or "", kernel.tier or "")
@@ -81,7 +84,9 @@ def facts(of: Context) -> list[tuple[str, str]]:
 def header(of: Context) -> Iterator[Text]:
     """The first lines on the terminal."""
     for label, text in facts(of):
-        yield Text.assemble((f"{label:<10}", "dim"), fit(one_line(text), WIDTH - 10))
+        first, *more = textwrap.wrap(one_line(text), WIDTH - 10) or [""]
+        yield Text.assemble((f"{label:<10}", "dim"), (first, "yellow" if label == "not seen" else ""))
+        yield from (Text(" " * 10 + line, style="yellow" if label == "not seen" else "") for line in more)
     if of.capture.interrupted:
         yield Text("This capture was interrupted: it shows what was written until then.", style="yellow")
     error = of.capture.manifest.error

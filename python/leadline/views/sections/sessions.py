@@ -35,7 +35,7 @@ def _time(at: Context, classes: list[where.ClassTime]) -> Iterator[Text]:
         ("Database time ", "bold"), (f"{seconds(of.db_time_s)} s", "bold"), f": {of.aas:.2f} sessions active on average (AAS){cpus}"
     )
     if not classes:
-        yield Text("no session was active")
+        yield Text("no session that may be seen was active" if at.evaluation.unseen else "no session was active")
         return
     yield Text(f"{'class  event':<28}{'seconds':>9}{'AAS':>8}{'share':>8}", style="dim")
     most = classes[0].seconds
