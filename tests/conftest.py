@@ -71,6 +71,13 @@ def passed_over_rules_run_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(findings, "_answer", checked)
 
 
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """stdout counts as a terminal of 80 columns, also where pytest keeps what is printed."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.setattr("leadline.output._columns", lambda: 80)
+
+
 def wait_until(condition: Callable[[], Any], timeout_s: float = 30.0, what: str = "the condition") -> Any:
     """The first true value of `condition`; fails when there is none by the deadline."""
     deadline = time.monotonic() + timeout_s

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import io
 import math
+import re
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -15,10 +16,11 @@ from leadline.figures import cell, fit
 if TYPE_CHECKING:
     import json
 
-WIDTH = 80
+WIDTH = 80  # of text for people where there is no terminal
 PART = 1 << 16
 UNLIMITED = 1 << 30
 MOST_COUNTED = 10_000  # rows that a list counts beyond those that it shows
+MOST_PADDED = 400  # columns that a value is filled up to where no terminal bounds it: one of a megabyte does not fill up all others
 NARROWEST = 8  # a text column is not cut below this; the rows are then printed one value per line
 
 
@@ -119,18 +121,33 @@ def to_csv(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterable[str]
 
 
 def terminal_width() -> int | None:
-    """Of the terminal that stdout is; None for a pipe or a file."""
+    """Of the terminal that stdout is, or what COLUMNS says of it; None for a pipe or a file."""
+    import os
+
+    if (here := _columns()) is None:
+        return None
+    said = os.environ.get("COLUMNS", "")
+    return max(int(said) if re.fullmatch("[1-9][0-9]{0,5}", said) else here or WIDTH, NARROWEST)
+
+
+def _columns() -> int | None:
     import os
 
     try:
-        return max(os.get_terminal_size(sys.stdout.fileno()).columns or WIDTH, NARROWEST)
+        return os.get_terminal_size(sys.stdout.fileno()).columns
     except (OSError, ValueError, AttributeError):  # no terminal, or no file at all
         return None
 
 
 def width_here() -> int:
-    """WIDTH, or the width of the terminal that stdout is where that has fewer columns."""
+    """Of text in sentences: WIDTH, or the width of the terminal that stdout is where that has fewer columns."""
     return min(terminal_width() or WIDTH, WIDTH)
+
+
+def shown(text: str, width: int | None = None) -> str:
+    """A value in a place of `width` columns, or of all there are: cut to it on a terminal, whole in a pipe or a file."""
+    terminal = terminal_width()
+    return text if terminal is None else fit(text, terminal if width is None else width)
 
 
 def more_than(shown: int, counted: int | None, hint: str, most: int = 0) -> str:
@@ -142,12 +159,18 @@ def more_than(shown: int, counted: int | None, hint: str, most: int = 0) -> str:
     return f"{f'more than {left - 1:,}' if most and left >= most else f'{left:,}'} more: {hint}"
 
 
+def stopped_at(limit: int | None, printed: int) -> str:
+    """What a list says that ended at the --limit it was given, where to look for more could take as long as to print it; else nothing."""
+    return "" if limit is None or printed < limit else f"stopped at --limit {limit:,}: there may be more"
+
+
 def to_table(names: Sequence[str], rows: Sequence[Sequence[Any]], width: int | None = None, whole: Collection[str] = ()) -> str:
     """A table of at most `width` columns: text is cut to fit, numbers never; too many columns give one value per line.
 
-    width: by default that of the terminal, and WIDTH in a pipe or a file. whole: names of columns whose text is not cut either.
+    width: by default that of the terminal. In a pipe or a file no value is cut, as what reads it may go on with it.
+    whole: names of columns whose text is not cut either.
     """
-    width = (terminal_width() or WIDTH) if width is None else width
+    width = (terminal_width() or UNLIMITED) if width is None else width
     values = [[row[i] for row in rows] for i in range(len(names))]
     kinds = [set(map(type, column)) for column in values]
     columns = [_column(column) if any(map(_is_real, of)) else list(map(cell, column)) for column, of in zip(values, kinds)]
@@ -157,16 +180,17 @@ def to_table(names: Sequence[str], rows: Sequence[Sequence[Any]], width: int | N
     fixed = [n or name in whole for n, name in zip(numeric, names)]
     widths = _widths(names, cells, fixed, width)
     if widths is None:
-        return _records(names, cells, width)
-    lines = ["  ".join(_pad(fit(n, w), w, right) for n, w, right in zip(names, widths, numeric)).rstrip()]
+        return "\n".join(records(names, cells, width))
+    cut = fit if width < UNLIMITED else _whole
+    widths = [min(w, MOST_PADDED) for w in widths] if cut is _whole else widths
+    lines = ["  ".join(_pad(cut(n, w), w, right) for n, w, right in zip(names, widths, numeric)).rstrip()]
     lines.append("  ".join("-" * w for w in widths))
-    lines += ["  ".join(_pad(fit(c, w), w, right) for c, w, right in zip(row, widths, numeric)).rstrip() for row in cells]
+    lines += ["  ".join(_pad(cut(c, w), w, right) for c, w, right in zip(row, widths, numeric)).rstrip() for row in cells]
     return "\n".join(lines)
 
 
-def to_list(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """The same for things that have names: in a pipe or a file no value is cut, as what reads it may go on with it."""
-    return to_table(names, rows, terminal_width() or UNLIMITED)
+def _whole(text: str, width: int) -> str:
+    return text
 
 
 def _column(values: Sequence[Any]) -> list[str]:
@@ -196,10 +220,11 @@ def _widths(names: Sequence[str], cells: list[list[str]], fixed: list[bool], wid
     return widths
 
 
-def _records(names: Sequence[str], cells: list[list[str]], width: int) -> str:
+def records(names: Sequence[str], cells: list[list[str]], width: int) -> list[str]:
+    """One value per line."""
     label = max(len(name) for name in names)
     lines = []
     for number, row in enumerate(cells, 1):
         lines.append(f"-- row {number} ".ljust(width, "-"))
         lines += [f"{name:<{label}}  {fit(value, max(width - label - 2, NARROWEST))}".rstrip() for name, value in zip(names, row)]
-    return "\n".join(lines)
+    return lines

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 
-import pytest
 from books import Open, Run
 from commands import on_terminal
 from leadline.book.place import Place
 from leadline.book.recorder import Recorder
-from leadline.output import MOST_COUNTED, more_than, to_list, to_table
+from leadline.output import MOST_COUNTED, more_than
 
 LONG = "a summary that is much longer than what eighty columns have room for, " * 2 + "to its end"
 
@@ -65,10 +64,3 @@ def test_the_line_of_the_host_has_what_is_known(place: Place, open_book: Open, l
     with book.store.writing() as db:
         db.execute("update content set body = ? where hash = ?", (json.dumps({"memory": "1"}), facts))
     assert "host   " not in leadline("book", "show", uid).stdout
-
-
-@pytest.mark.parametrize("names", [["a", "b"]])
-def test_tables_of_figures_keep_to_80_columns_in_a_pipe(names: list[str]) -> None:
-    rows = [["x" * 200, 1]]
-    assert max(map(len, to_table(names, rows).splitlines())) == 80
-    assert max(map(len, to_list(names, rows).splitlines())) > 200

@@ -321,7 +321,7 @@ def test_a_rule_can_be_read_without_a_capture(capture: str, capsys: pytest.Captu
 
 
 def test_table_aligns_numbers_and_cuts_only_text() -> None:
-    text = to_table(["name", "n", "s"], [["x" * 200, 12345678901, 1.5], ["short", 7, 0.25]])
+    text = to_table(["name", "n", "s"], [["x" * 200, 12345678901, 1.5], ["short", 7, 0.25]], 80)
     lines = text.splitlines()
     assert max(map(len, lines)) == 80
     assert "…" in lines[2] and lines[2].endswith("12345678901  1.50")
@@ -330,7 +330,7 @@ def test_table_aligns_numbers_and_cuts_only_text() -> None:
 
 def test_a_wide_row_is_printed_one_value_per_line() -> None:
     names = [f"column_{i}" for i in range(12)]
-    text = to_table(names, [list(range(10**9, 10**9 + 12))])
+    text = to_table(names, [list(range(10**9, 10**9 + 12))], 80)
     assert text.splitlines()[0].startswith("-- row 1 ")
     assert text.splitlines()[1] == "column_0   1000000000"
     assert max(map(len, text.splitlines())) <= 80

@@ -277,6 +277,7 @@ def test_each_command_is_a_run_of_the_logbook(name: str, places: dict[str, str],
     book.close()
     assert (found["name"], found["argv"][1:], found["rc"], found["status"]) == (name, command[3:], done.returncode, "ok")
     assert details["metrics"].keys() >= {"wall_s", "cpu_s", "max_rss_bytes", "record_s"}
+    assert "…" not in done.stdout  # no value is cut in a pipe
     made = [a["path"] for a in details["artifacts"]]
     assert made == [str(path) for path in sorted(Path(new).parent.iterdir())]
 

@@ -111,6 +111,7 @@ def from_outside(made: Packets, said: bytes) -> None:
         line.client(startup()).server(OK + READY).ask()
 
 
+@pytest.mark.usefixtures("terminal")
 def test_show_and_report_have_the_round_trips(made: Packets, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     transactions(made, 4, 1.0)
     directory, _ = read_into(made.write(), [], out=tmp_path / "c")

@@ -136,6 +136,7 @@ def test_objects_are_named_and_counted(capsys: pytest.CaptureFixture[str], writt
     assert all(unknown["count"] == 0 for unknown in found["unknown_lines"].values())
 
 
+@pytest.mark.usefixtures("terminal")
 def test_text_fits_80_columns_and_show_sql_and_tables_read_the_capture(
     capsys: pytest.CaptureFixture[str], written: Callable[[str, str], Path], tmp_path: Path
 ) -> None:

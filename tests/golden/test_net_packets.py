@@ -307,6 +307,7 @@ def test_refusals_cancels_and_clients_that_go_away_are_seen(made: Packets) -> No
 
 
 @pytest.mark.parametrize("user", ["app", "a_user_with_a_rather_long_name_that_fills_the_line_of_the_table"])
+@pytest.mark.usefixtures("terminal")
 def test_verdicts_and_methods_are_whole_in_80_columns(made: Packets, capsys: pytest.CaptureFixture[str], user: str) -> None:
     for code in (3, 5):
         line = made.line(client=111).handshake().client(SSL_REQUEST).server(b"N").client(startup(user, "a_database_with_a_long_name"))

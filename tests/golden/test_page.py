@@ -105,6 +105,11 @@ def test_show_says_all_of_a_page_in_80_columns(capsys: pytest.CaptureFixture[str
 
 def test_values_do_nothing_to_a_terminal() -> None:
     assert _typed({"a": "it's", "b": None, "c": "red\x1b[31m\n"}) == r"a = 'it''s', b = NULL, c = E'red\x1b[31m\n'"
+    assert _typed({"a": "\t\\" + "x" * 50}) == r"a = E'\t\\" + "x" * 50 + "'"
+
+
+@pytest.mark.usefixtures("terminal")
+def test_a_long_value_is_cut_on_a_terminal_alone() -> None:
     assert _typed({"a": "\t\\" + "x" * 50}) == r"a = E'\t\\" + "x" * 46 + "…' 52 characters"
 
 

@@ -200,6 +200,7 @@ def test_a_prepared_transaction_can_be_the_root(tmp_path: Path) -> None:
 # -- the terminal view -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("terminal")
 def test_show_fits_80_columns_and_says_what_matters(path: Path) -> None:
     text = shown(path)
     assert max(map(len, text.splitlines())) <= 80

@@ -52,7 +52,7 @@ read                           100   1.000500  10005.0  10005.0   10005.0
 semget                        1000   0.970000    970.0    970.0     970.0   1000
   252 a second
   sleep                       1000   0.900000    900.0
-    rwsem_down_write_slo…     1000   0.900000    900.0              900.0
+    rwsem_down_write_slowpath     1000   0.900000    900.0              900.0
   run queue                          0.060000
   CPU                                0.010000
   ENOENT                      1000
@@ -77,9 +77,9 @@ WOKEN BY
 1027  dw.other      1000      0.9
 
 FILES AND SOCKETS
-file                           calls  read  written  total s  p99 us  max us
------------------------------  -----  ----  -------  -------  ------  ------
-…0.0.1:5432 to 10.0.0.2:41000    100  800B             1.000   10005   10005
+file                                 calls  read  written  total s  p99 us  max us
+-----------------------------------  -----  ----  -------  -------  ------  ------
+tcp 10.0.0.1:5432 to 10.0.0.2:41000    100  800B             1.000   10005   10005
 
 DISKS
 device  operation  count  bytes   queue us  device us  p99 us  max us

@@ -1,4 +1,4 @@
-"""leadline doctor: the checks as a table of 80 columns, or JSON."""
+"""leadline doctor: the checks as a table, or JSON."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from leadline.output import width_here
+
 if TYPE_CHECKING:
     from leadline.doctor import Check
 
-WIDTH = 80
 _COLOURS = {"ok": "green", "limited": "yellow", "missing": "red"}
 
 
@@ -24,15 +25,15 @@ def render(checks: list[Check], last_line: str) -> str:
             area = check.area
             lines += [""] * bool(lines) + [click.style(area, bold=True)]
         status = click.style(f"{check.status:<7}", fg=_COLOURS.get(check.status))
-        head, *rest = textwrap.wrap(check.found, WIDTH - 31) or [""]
+        head, *rest = textwrap.wrap(check.found, max(width_here() - 31, 20)) or [""]
         lines.append(f"  {status}  {check.name:<20}{head}")
         lines += [" " * 31 + line for line in rest]
         if check.effect:
-            lines += textwrap.wrap(f"lost: {check.effect}", WIDTH, initial_indent=" " * 11, subsequent_indent=" " * 17)
+            lines += textwrap.wrap(f"lost: {check.effect}", width_here(), initial_indent=" " * 11, subsequent_indent=" " * 17)
         if check.command:
             lines += textwrap.wrap(
                 f"to do: {check.command}",
-                WIDTH,
+                width_here(),
                 initial_indent=" " * 11,
                 subsequent_indent=" " * 18,
                 break_long_words=False,

@@ -8,9 +8,10 @@ from typing import Any
 import click
 
 from leadline.errors import LeadlineError
-from leadline.output import print_json_list, together
+from leadline.output import more_than, print_json_list, together
 
 _OPENING = ("open", "openat", "openat2", "creat", "socket", "accept", "accept4")
+MOST = 1 << 62
 _SQL = """
 with c as (select ts_from from capture),
 event as (
@@ -76,14 +77,22 @@ def command(
         if call is not None:
             quoted = call.replace("'", "''")
             conditions.append(f"what = '{quoted}'")
-        rows = opened.rows(_SQL.format(calls=calls, stays="", where=" and ".join(conditions), limit=limit))
+        rows = opened.rows(_SQL.format(calls=calls, stays="", where=" and ".join(conditions), limit=limit + 1))
+        said = ""
+        if len(rows) > limit:
+            rows.pop()
+            every = _SQL.format(calls=calls, stays="", where=" and ".join(conditions), limit=MOST)
+            there = opened.scalar(f"select count(*) from ({every})")
+            said = more_than(limit, int(there), "--limit N prints more; --from, --to, --pid, --call choose")
     finally:
         opened.close()
     if as_json:
         print_json_list(rows)
-        return
-    for part in together(f"{_line(row)}\n" for row in rows):
-        click.echo(part, nl=False)
+    else:
+        for part in together(f"{_line(row)}\n" for row in rows):
+            click.echo(part, nl=False)
+    if said:
+        click.echo(said, err=True)
 
 
 def _line(e: dict[str, Any]) -> str:

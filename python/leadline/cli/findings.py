@@ -124,7 +124,8 @@ def _print_text(evaluation: Evaluation, with_all: bool) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    from leadline.views.text import WIDTH, finding_lines, rest_lines, wrapped
+    from leadline.output import WIDTH
+    from leadline.views.text import finding_lines, rest_lines, wrapped
 
     lines = [*wrapped(f"Not all was seen: {evaluation.unseen}", "yellow"), Text("")] if evaluation.unseen else []
     lines += [line for finding in evaluation.findings for line in finding_lines(finding)]

@@ -138,13 +138,13 @@ def _secret(of: Input, file: Any) -> str | None:
 
 
 def _print(operation: Operation, answer: Any) -> None:
-    from leadline.output import to_list
+    from leadline.output import to_table
 
     if operation.rows:
         rows = answer[operation.rows]
         if rows:
             click.echo(
-                to_list(
+                to_table(
                     [c.removesuffix("_json") for c in operation.columns], [[_cell(row[c], c) for c in operation.columns] for row in rows]
                 )
             )

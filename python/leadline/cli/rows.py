@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from leadline.cli import OUTCOME_FINDINGS, OUTCOME_FINE, SETTINGS, force
-from leadline.output import print_json_list, to_json, to_table
+from leadline.output import print_json_list, stopped_at, to_json, to_table
 
 if TYPE_CHECKING:
     from leadline._core.rows import RowScan
@@ -109,8 +109,12 @@ def command(
         found = (_as_dict(names + columns, row, dead=dead) for names, rows in _batches(scan, limit) for row in rows)
         print_json_list(chain(found, unreadable.as_rows(scan)))
     else:
+        printed = 0
         for names, rows in _batches(scan, limit):
             click.echo(to_table(names + columns, rows))
+            printed += len(rows)
+        if text := stopped_at(limit, printed):
+            click.echo(text, err=True)
     status = scan.status()
     for said in row_losses.lines(about, status, around):
         click.echo(said, err=True)

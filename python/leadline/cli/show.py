@@ -12,7 +12,7 @@ from leadline.capture.reader import Capture, open_capture
 
 
 def print_view(capture: Capture, *, as_json: bool, about: dict[str, str] | None = None) -> None:
-    """The sections of a capture on stdout: as text of 80 columns, or one JSON object, with what `about` has at its head."""
+    """The sections of a capture on stdout: as text, or one JSON object, with what `about` has at its head."""
     from leadline.findings import evaluate
 
     evaluation = evaluate(capture)
@@ -24,8 +24,8 @@ def print_view(capture: Capture, *, as_json: bool, about: dict[str, str] | None 
         return
     from rich.console import Console
 
+    from leadline.output import WIDTH
     from leadline.views.show import print_capture
-    from leadline.views.text import WIDTH
 
     print_capture(capture, evaluation, Console(file=sys.stdout, width=WIDTH, highlight=False))
 

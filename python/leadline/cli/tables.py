@@ -9,9 +9,8 @@ import textwrap
 import click
 
 from leadline.errors import LeadlineError
+from leadline.output import width_here
 from leadline.tables import Table, all_tables
-
-WIDTH = 80
 
 
 def find_table(name: str) -> Table:
@@ -33,31 +32,31 @@ def list_text() -> str:
         lines += ["", title] if lines else [title]
         for table in all_tables().values():
             if table.kind == kind:
-                lines += textwrap.wrap(table.title, WIDTH, initial_indent=f"  {table.name:<20}", subsequent_indent=" " * 22)
+                lines += textwrap.wrap(table.title, width_here(), initial_indent=f"  {table.name:<20}", subsequent_indent=" " * 22)
     lines += ["", "leadline tables NAME describes one table or view."]
     return "\n".join(lines)
 
 
 def describe_text(table: Table) -> str:
     """One table: what it is, then each column with type, unit and meaning."""
-    lines = textwrap.wrap(f"{table.name}: {table.title}.", WIDTH)
+    lines = textwrap.wrap(f"{table.name}: {table.title}.", width_here())
     if table.kind == "table":
         lines.append(f"A stored table, from probe {table.probe}.")
     elif table.sql:
         sources = ", ".join(table.needs + table.uses)
-        lines += textwrap.wrap(f"A view over {sources}.", WIDTH)
+        lines += textwrap.wrap(f"A view over {sources}.", width_here())
     lines.append("")
     names = max(len(c.name) for c in table.columns)
     for column in table.columns:
         if column.name == "...":
-            lines += textwrap.wrap(column.meaning, WIDTH, subsequent_indent="  ")
+            lines += textwrap.wrap(column.meaning, width_here(), subsequent_indent="  ")
             continue
         kind = column.type + (" or null" if column.nullable else "")
         unit = f" [{column.unit}]" if column.unit else ""
         lines.append(f"{column.name:<{names}}  {kind}{unit}")
-        lines += textwrap.wrap(column.meaning, WIDTH, initial_indent="    ", subsequent_indent="    ")
+        lines += textwrap.wrap(column.meaning, width_here(), initial_indent="    ", subsequent_indent="    ")
         if column.source:
-            lines += textwrap.wrap(f"from {column.source}", WIDTH, initial_indent="    ", subsequent_indent="    ")
+            lines += textwrap.wrap(f"from {column.source}", width_here(), initial_indent="    ", subsequent_indent="    ")
     return "\n".join(lines)
 
 

@@ -10,10 +10,11 @@ from typing import Any
 
 import click
 
-from leadline.figures import fit, fit_path, percent, quantity
-from leadline.output import to_json, to_table, width_here
+from leadline.figures import fit_path, percent, quantity
+from leadline.output import UNLIMITED, shown, terminal_width, to_json, to_table, width_here
 from leadline.views.threads import PARTS, Report, call_list, report, thread_list
 
+BESIDE_FILE = 56  # columns of figures in the list of files
 MOST_THREADS, MOST_CALLS, MOST_WAITS = 40, 30, 5
 MOST_FAILURES, MOST_FRAMES = 5, 8
 ORDERS = {
@@ -51,7 +52,7 @@ def command(capture: Path, pid: int | None, sort: str, as_json: bool) -> None:
             click.echo(to_json(asdict(found)) if as_json else "\n".join(_report(found)))
         traced = opened.manifest.probe("kernel")
         if traced.tier == "perf" and not as_json:
-            click.echo(textwrap.fill(traced.why, 80))
+            click.echo(textwrap.fill(traced.why, width_here()))
     finally:
         opened.close()
 
@@ -139,8 +140,9 @@ def _report(r: Report) -> Iterator[str]:
     for title, wakings in (("WOKEN BY", r.wakers), ("WOKE", r.woken)):
         rows = [(w["tid"], w["comm"], w["wakings"], w["sleep_ns"] / 1e9) for w in wakings]
         yield from _table(title, ("tid", "comm", "wakings", "after s"), rows)
+    room = max((terminal_width() or UNLIMITED) - BESIDE_FILE, 16)
     files = [
-        (fit_path(f["file"], 29), f["calls"], *(quantity(f[n], "B") if f[n] else "" for n in ("read_bytes", "written_bytes")),
+        (fit_path(f["file"], room), f["calls"], *(quantity(f[n], "B") if f[n] else "" for n in ("read_bytes", "written_bytes")),
          round(f["elapsed_ns"] / 1e9, 6), round(f["p99_ns"] / 1e3, 1), round(f["max_ns"] / 1e3, 1))
         for f in r.files
     ]  # fmt: skip
@@ -170,9 +172,9 @@ def _failures(r: Report) -> Iterator[str]:
     yield "FAILED CALLS, AND WHERE MOST WERE MADE"
     for failure in known[:MOST_FAILURES]:
         of = f" ({failure['samples']} of {failure['of_samples']} stacks taken)"
-        yield fit(f"{failure['call']} {failure['error']}, {failure['count']:,} in {failure['elapsed_ns'] / 1e9:.6f} s{of}", width_here())
+        yield shown(f"{failure['call']} {failure['error']}, {failure['count']:,} in {failure['elapsed_ns'] / 1e9:.6f} s{of}")
         for frame, line in list(zip(failure["frames"], failure["lines"]))[:MOST_FRAMES]:
-            yield fit(f"  {frame}{f' ({PurePath(line).name})' if line else ''}", width_here())
+            yield shown(f"  {frame}{f' ({PurePath(line).name})' if line else ''}")
         if len(failure["frames"]) > MOST_FRAMES:
             yield f"  {len(failure['frames']) - MOST_FRAMES} more"
 
@@ -187,7 +189,7 @@ def _line(
 ) -> str:
     mean = "" if not count or ns is None else f"{ns / count / 1e3:.1f}"
     return (
-        f"{fit(name, 25):<26}{'' if count is None else count:>8}{'' if ns is None else f'{ns / 1e9:.6f}':>11}{mean:>9}"
+        f"{shown(name, 25):<25} {'' if count is None else count:>8}{'' if ns is None else f'{ns / 1e9:.6f}':>11}{mean:>9}"
         f"{'' if p99_ns is None else f'{p99_ns / 1e3:.1f}':>9}{'' if max_ns is None else f'{max_ns / 1e3:.1f}':>10}{failed or '':>7}"
     ).rstrip()
 

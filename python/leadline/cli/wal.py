@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from leadline.cli import force
-from leadline.output import print_json_parts, to_json, to_table
+from leadline.output import more_than, print_json_parts, to_json, to_table
 
 if TYPE_CHECKING:
     from leadline._core.wal import StatsRow
@@ -116,10 +116,14 @@ def show(path: str, limit: int | None, as_json: bool, **wish: Any) -> None:
 
     wanted = wish_of(path, **wish)[0]
     log = wanted.open()
-    _print(parts(lambda left: log.records(as_json, left), limit), as_json)
+    _print(parts(lambda left: log.records(as_json, left), limit, tell), as_json)
     if text := ending_text(log.ending()):
         click.echo(text, err=True)
     _tell_damage(wanted.path)
+
+
+def tell(text: str) -> None:
+    click.echo(text, err=True)
 
 
 def _print(rows: Iterable[bytes], as_json: bool) -> bool:
@@ -168,7 +172,7 @@ def stats(path: str, by: str, limit: int | None, threads: int | None, as_json: b
     rows = sorted(found["rows"], key=lambda r: -(r["record_bytes"] + r["fpi_bytes"]))
     if by == "hour":
         rows = found["rows"]
-    rows = rows[:limit]
+    every, rows = len(rows), rows[:limit]
     for row in rows if names else ():
         if name := names.get((row["spcnode"] or 0, row["dbnode"] or 0, row["relfilenode"] or 0)):
             row["relation"] = name
@@ -176,6 +180,8 @@ def stats(path: str, by: str, limit: int | None, threads: int | None, as_json: b
         click.echo(to_json(rows))
     else:
         click.echo(_stats_text(by, rows, found["rows"]))
+        if every > len(rows):
+            click.echo(more_than(len(rows), every, "without --limit all are printed; the total is of all"), err=True)
     if text := ending_text(found["ending"]):
         click.echo(text, err=True)
     _tell_damage(wanted.path)
@@ -294,7 +300,7 @@ def history(path: str, relation: str, block: int, as_json: bool, **wish: Any) ->
 
     wanted = wish_of(path, relation, block=block, **wish)[0]
     found = whole(wanted, "read", lambda log, bar: log.history(bar))
-    if not _print(parts(lambda left: found.changes(as_json, left), None), as_json) and not as_json:
+    if not _print(parts(lambda left: found.changes(as_json, left), None, tell), as_json) and not as_json:
         click.echo("no changes to this page found in the WAL", err=True)
     if text := ending_text(found.ending()):
         click.echo(text, err=True)
@@ -399,7 +405,7 @@ def inval(path: str, limit: int | None, as_json: bool, **wish: Any) -> None:
 
     wanted = wish_of(path, **wish)[0]
     log = wanted.open()
-    _print(parts(lambda left: log.invalidations(as_json, left), limit), as_json)
+    _print(parts(lambda left: log.invalidations(as_json, left), limit, tell), as_json)
     if text := ending_text(log.ending()):
         click.echo(text, err=True)
     _tell_damage(wanted.path)

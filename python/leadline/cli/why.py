@@ -56,9 +56,12 @@ def command(command_line: tuple[str, ...], linger_s: float, as_json: bool) -> in
         click.echo("no call explains the failure" if main.failed else "nothing is wrong", err=True)
         if main.failed and (line := last_line(main)):
             click.echo(f"  {main.name} printed last: {line}", err=True)
-        for p in went_wrong(seen)[:MOST_PROCESSES]:
+        wrong_ones = went_wrong(seen)
+        for p in wrong_ones[:MOST_PROCESSES]:
             said = f", printed last: {last_line(p)}" if last_line(p) else ""
             click.echo(f"  {p.name} (pid {p.pid}): {p.outcome}{said}; the command went on", err=True)
+        if len(wrong_ones) > MOST_PROCESSES:
+            click.echo(f"  {len(wrong_ones) - MOST_PROCESSES} more: --json lists all", err=True)
     for name, left in seen.left_out.items():
         if left:
             click.echo(f"{left:,} {name.split('_')[0]} are not in this: too many", err=True)

@@ -46,4 +46,4 @@ def lines(status: RowsStatus) -> Iterator[str]:
         where = loss["ctid"] or f"block {loss['block']}"
         yield f"unreadable: {where}{' ' + loss['column'] if loss['column'] else ''}: {loss['reason']}"
     if (more := len(losses) + status["unreadable_left_out"] - SHOWN) > 0:
-        yield f"unreadable: {more} more"
+        yield f"unreadable: {more:,} more: with -o FILE they are listed beside it"

@@ -13,6 +13,7 @@ from leadline._core.catalog import relation_names
 from leadline._core.wal import WalLog
 from leadline.errors import LeadlineError
 from leadline.files.server import ServerFiles, names_a_server, server_files
+from leadline.output import stopped_at
 from leadline.progress import TerminalLine
 
 if TYPE_CHECKING:
@@ -130,13 +131,18 @@ def threads_here() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def parts(read: Callable[[int], tuple[int, bytes] | None], limit: int | None) -> Iterator[bytes]:
-    """What is printed, some rows at a time, of at most `limit` rows; of what gives how many there are, and them."""
+def parts(read: Callable[[int], tuple[int, bytes] | None], limit: int | None, told: Callable[[str], None]) -> Iterator[bytes]:
+    """What is printed, some rows at a time, of at most `limit` rows; of what gives how many there are, and them.
+
+    told: is called with a word to the reader where the rows end at the limit.
+    """
     left = MOST if limit is None else limit
     while left > 0 and (found := read(left)) is not None:
         left -= found[0]
         if found[1]:
             yield found[1]
+    if left <= 0:
+        told(stopped_at(limit, MOST if limit is None else limit))
 
 
 class Bar:

@@ -173,7 +173,7 @@ def lines(seen: Summary, listed: Sequence[Mapping[str, Any]], *, intervals: bool
         names = ["client", *(["server"] if several else []), "protocol", "trips", "tx", "trips/tx", "answer ms", "client ms", "again"]
         yield to_table(names, [_row(c, several) for c in _longest(listed)])
         if counts["connections"] > MOST_LISTED:
-            yield f"{counts['connections'] - MOST_LISTED:,} more connections"
+            yield f"{counts['connections'] - MOST_LISTED:,} more connections: -o X.leadline keeps them all, --json lists them"
 
 
 def _span_s(seen: Summary) -> float:

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from leadline.figures import cell, fit, fit_path, percent, quantity, seconds
+from leadline.output import UNLIMITED, records, terminal_width
 
-WIDTH = 80
 FORMATS: dict[str, Callable[[Any], str]] = {
     "text": cell,
     "path": cell,
@@ -94,8 +94,12 @@ class Grid:
     def cells(self) -> list[list[str]]:
         return [[c.shown(value) for c, value in zip(self.columns, row)] for row in self.rows]
 
-    def lines(self, width: int = WIDTH) -> list[str]:
-        """Head and rows; the first text column gives way, then the minor columns."""
+    def lines(self, width: int | None = None) -> list[str]:
+        """Head and rows; the first text column gives way, then the minor columns; where even that is too wide, one value per line.
+
+        width: by default that of the terminal. In a pipe or a file no value is cut, and no column left out.
+        """
+        width = (terminal_width() or UNLIMITED) if width is None else width
         columns = list(self.columns)
         while True:
             picked = [self.columns.index(c) for c in columns]
@@ -106,7 +110,9 @@ class Grid:
             if over <= 0:
                 break
             if widths[elastic] - over >= 16 or not any(c.minor for c in columns):
-                widths[elastic] = max(widths[elastic] - over, 8)
+                if columns[elastic].kind not in FITTED or widths[elastic] - over < 8:
+                    return ["", *records([c.head for c in columns], cells, width)]
+                widths[elastic] -= over
                 break
             columns.remove([c for c in columns if c.minor][-1])
         return [self._line([c.head for c in columns], columns, widths), *(self._line(row, columns, widths) for row in cells)]

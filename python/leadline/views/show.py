@@ -1,4 +1,4 @@
-"""A capture on the terminal: its sections, one below the other. Plain text of 80 columns first; colour where the console has it."""
+"""A capture on the terminal: its sections, one below the other. Plain text first; colour where the console has it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from leadline.views.text import grid_lines
 
 
 def print_capture(capture: Capture, evaluation: Evaluation, console: Console) -> None:
-    """Prints the whole view. console: made with width WIDTH by the caller, who knows the stream."""
+    """Prints the whole view. console: made by the caller, who knows the stream; the lines have their width already."""
     text = Text("\n").join(lines(capture, evaluation))  # printed as one, in a third of the time of each line by itself
     console.print(text, no_wrap=True, crop=False, overflow="ignore", soft_wrap=True)
 

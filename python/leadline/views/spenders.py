@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from leadline.capture.reader import Capture
 
@@ -75,7 +76,18 @@ class HotBlock:
     holder: str
 
 
-def statements(capture: Capture, limit: int = 10) -> list[Spender]:
+T = TypeVar("T")
+
+
+class First(list[T]):
+    """The first of a list by seconds. there: how many there are in all."""
+
+    def __init__(self, found: Iterable[T], there: int) -> None:
+        super().__init__(found)
+        self.there = there
+
+
+def statements(capture: Capture, limit: int = 10) -> First[Spender]:
     """Statements by database time; label is the normalised text on one line."""
     rows = capture.rows("select statement_id, any_value(query) as query from statement group by 1")
     texts = {row["statement_id"]: row["query"] for row in rows}
@@ -86,7 +98,7 @@ def statements(capture: Capture, limit: int = 10) -> list[Spender]:
     return found
 
 
-def sessions(capture: Capture, limit: int = 10) -> list[Session]:
+def sessions(capture: Capture, limit: int = 10) -> First[Session]:
     """Sessions by database time; those that only sat in a transaction follow."""
     spent = {s.key: s for s in _spenders(capture, "session_id", 1_000_000)}
     rows = capture.rows(
@@ -102,7 +114,7 @@ def sessions(capture: Capture, limit: int = 10) -> list[Session]:
           select session_id, sum(cpu_run_ns) / 1e9 as cpu_run_s, sum(shared_blks_read)::bigint as blocks_read,
                  sum(wal_bytes)::bigint as wal_bytes
           from session_delta group by 1)
-        select * from who left join used using (session_id)
+        select *, count(*) over () as there from who left join used using (session_id)
         where seconds > 0 or idle_in_xact_s > 0 order by seconds desc, idle_in_xact_s desc, session_id
         limit $1
         """,
@@ -110,13 +122,13 @@ def sessions(capture: Capture, limit: int = 10) -> list[Session]:
     )
     found = []
     for row in rows:
-        known: dict[str, Any] = {k: v if v is not None else _empty(k) for k, v in row.items() if k != "session_id"}
+        known: dict[str, Any] = {k: v if v is not None else _empty(k) for k, v in row.items() if k not in ("session_id", "there")}
         session = Session(key=row["session_id"], label=f"pid {row['pid']}", **known)
         part = spent.get(session.key)
         if part:
             session.by_class, session.top_event, session.sessions = part.by_class, part.top_event, 1
         found.append(session)
-    return found
+    return First(found, _there(rows))
 
 
 def _empty(column: str) -> str | None:
@@ -124,13 +136,15 @@ def _empty(column: str) -> str | None:
     return None if column in ("cpu_run_s", "blocks_read", "wal_bytes") else ""
 
 
-def _spenders(capture: Capture, key: str, limit: int) -> list[Spender]:
+def _spenders(capture: Capture, key: str, limit: int) -> First[Spender]:
     rows = capture.rows(
         f"""
         with part as materialized (
           select {key} as key, session_id, wait_class, event, sum(weight_s) as s from db_time group by all),
-        total as (select key, sum(s) as s, count(distinct session_id) as sessions from part group by 1 order by s desc, 1 limit $1)
-        select t.key, t.sessions, p.wait_class, p.event, sum(p.s) as s
+        total as (
+          select key, sum(s) as s, count(distinct session_id) as sessions, count(*) over () as there
+          from part group by 1 order by s desc, 1 limit $1)
+        select t.key, t.sessions, any_value(t.there) as there, p.wait_class, p.event, sum(p.s) as s
         from total t join part p on p.key is not distinct from t.key
         group by all order by t.key, s desc, p.event
         """,
@@ -141,7 +155,11 @@ def _spenders(capture: Capture, key: str, limit: int) -> list[Spender]:
         spender = found.setdefault(row["key"], Spender(row["key"], "", sessions=row["sessions"], top_event=row["event"]))
         spender.seconds += row["s"]
         spender.by_class[row["wait_class"]] = spender.by_class.get(row["wait_class"], 0.0) + row["s"]
-    return sorted(found.values(), key=lambda s: -s.seconds)
+    return First(sorted(found.values(), key=lambda s: -s.seconds), _there(rows))
+
+
+def _there(rows: list[dict[str, Any]]) -> int:
+    return int(rows[0]["there"]) if rows else 0
 
 
 # Seconds per contended block and kind of wait. Content locks: the view page_wait, as the findings have it. Pins and I/O
@@ -165,7 +183,7 @@ BLOCK_TIME = """
       group by object, fork, block, page_kind, wait_kind)"""
 
 
-def hot_blocks(capture: Capture, limit: int = 10) -> list[HotBlock]:
+def hot_blocks(capture: Capture, limit: int = 10) -> First[HotBlock]:
     """Blocks by the seconds sessions waited for them."""
     rows = capture.rows(
         f"""
@@ -173,16 +191,17 @@ def hot_blocks(capture: Capture, limit: int = 10) -> list[HotBlock]:
         select object, coalesce(any_value(relkind), '') as relkind, fork, arg_max(block, waiters order by block) as block,
                count(*) as blocks, page_kind, wait_kind, sum(seconds) as seconds,
                sum(waiters)::bigint as waiters, max(most_waiters) as most_waiters,
-               sum(exclusive)::bigint as exclusive, coalesce(mode(holder order by holder) filter (holder <> ''), '') as holder
+               sum(exclusive)::bigint as exclusive,
+               coalesce(mode(holder order by holder) filter (holder <> ''), '') as holder, count(*) over () as there
         from block_time group by object, fork, page_kind, wait_kind
         order by seconds desc, object, fork, page_kind, wait_kind limit $1
         """,
         [limit],
     )
-    return [HotBlock(**row) for row in rows]
+    return First([HotBlock(**{name: value for name, value in row.items() if name != "there"}) for row in rows], _there(rows))
 
 
-def objects(capture: Capture, limit: int = 10) -> list[ObjectTime]:
+def objects(capture: Capture, limit: int = 10) -> First[ObjectTime]:
     """What sessions waited for, by seconds: relations (their locks and their buffers), other locked things."""
     rows = capture.rows(
         f"""
@@ -193,9 +212,9 @@ def objects(capture: Capture, limit: int = 10) -> list[ObjectTime]:
         locks as (select object, any_value(kind) as kind, sum(period_ns) / 1e9 as s from waiting group by 1),
         buffers as (select object, any_value(relkind) as kind, sum(seconds) as s from block_time group by 1)
         select object, coalesce(l.kind, b.kind, '') as kind, coalesce(l.s, 0) as lock_s, coalesce(b.s, 0) as buffer_s,
-               coalesce(l.s, 0) + coalesce(b.s, 0) as seconds
+               coalesce(l.s, 0) + coalesce(b.s, 0) as seconds, count(*) over () as there
         from locks l full join buffers b using (object) order by seconds desc, object limit $1
         """,
         [limit],
     )
-    return [ObjectTime(**row) for row in rows]
+    return First([ObjectTime(**{name: value for name, value in row.items() if name != "there"}) for row in rows], _there(rows))

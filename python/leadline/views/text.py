@@ -1,4 +1,7 @@
-"""Pieces of the terminal view that several sections use: headings, filled text, bars, a finding. 80 columns."""
+"""Pieces of the terminal view that several sections use: headings, filled text, bars, a finding.
+
+As wide as the terminal; in a pipe or a file 80 columns, and more where a value is longer: there none is cut.
+"""
 
 from __future__ import annotations
 
@@ -9,23 +12,38 @@ from rich.text import Text
 
 from leadline.figures import count, fit, one_line, percent, seconds
 from leadline.findings import Evaluation, Finding
+from leadline.output import UNLIMITED, WIDTH, terminal_width, width_here
 from leadline.views.grid import Grid
 from leadline.views.wait_classes import wait_class
 from leadline.views.where import thinned
 
-WIDTH = 80
+NARROWEST = 12  # columns for a name, on however narrow a terminal
 BAR = 22
+FINDING_FIGURES = f"{'seconds':>9}{'share':>8}"
 SEVERITY_STYLES = {"critical": "bold red", "high": "red", "medium": "yellow", "low": "cyan", "info": "dim"}
 
 
-def section(title: str, columns: str = "") -> Iterator[Text]:
+def section(title: str, columns: str = "", width: int = WIDTH) -> Iterator[Text]:
+    """A heading. columns: what stands above the figures, which end at `width`."""
     yield Text("")
-    yield Text.assemble((title, "bold"), (columns.rjust(WIDTH - len(title)) if columns else "", "dim"))
+    yield Text.assemble((title, "bold"), (columns.rjust(width - len(title)) if columns else "", "dim"))
+
+
+def room_for(names: Iterable[str], figures: int, least: int | None = None) -> int:
+    """Columns for names that have `figures` columns to their right: `least` or what makes 80 in all, more where a name is longer,
+    and no more than a terminal has."""
+    wanted = max([WIDTH - figures if least is None else least, *(len(name) + 1 for name in names)])
+    return max(min(wanted, (terminal_width() or UNLIMITED) - figures), NARROWEST)
+
+
+def name_in(room: int, name: str) -> str:
+    """A name, and blanks up to the figures to its right."""
+    return f"{fit(name, room - 1):<{room}}"
 
 
 def wrapped(text: str, style: str = "", hanging: int = 2) -> Iterable[Text]:
     indent = " " * (len(text) - len(text.lstrip()))
-    for line in textwrap.wrap(one_line(text), WIDTH, initial_indent=indent, subsequent_indent=indent + " " * hanging):
+    for line in textwrap.wrap(one_line(text), width_here(), initial_indent=indent, subsequent_indent=indent + " " * hanging):
         yield Text(line, style=style)
 
 
@@ -54,23 +72,27 @@ def bar(length: float, wait: str, width: int = BAR) -> Text:
     return Text(text, style=wait_class(wait).dark)
 
 
-def finding_line(finding: Finding) -> Text:
-    """Severity, id, subject, cost: one line of 80 columns."""
+def findings_room(findings: Iterable[Finding]) -> int:
+    """Columns for what findings are about, so that their figures stand below each other."""
+    return room_for((f"{f.severity:<9}{f.id}  {one_line(f.subject)}" for f in findings), len(FINDING_FIGURES))
+
+
+def finding_line(finding: Finding, room: int) -> Text:
+    """Severity, id, subject, cost: one line."""
     cost = seconds(finding.cost_s) if finding.cost_s is not None else "-"
     numbers = f"{cost:>9}{percent(finding.share_of_db_time) or '-':>8}"
     name = f"{finding.severity:<9}{finding.id}  "
-    room = WIDTH - len(numbers) - len(name) - 1
     return Text.assemble(
         (f"{finding.severity:<9}", SEVERITY_STYLES.get(finding.severity, "")),
         (f"{finding.id}  ", "bold"),
-        f"{fit(one_line(finding.subject), room):<{room}} ",
+        name_in(max(room - len(name), NARROWEST), one_line(finding.subject)),
         numbers,
     )
 
 
 def finding_lines(finding: Finding) -> Iterator[Text]:
     """One finding in full: cost, what was seen, what to do."""
-    yield finding_line(finding)
+    yield finding_line(finding, findings_room([finding]))
     yield from wrapped("  " + finding.statement)
     yield from wrapped(f"  confidence {finding.confidence}, {count(finding.samples, 'sample')}", "dim")
     yield Text("  What to do", style="bold")

@@ -25,10 +25,10 @@ def _short(run: dict[str, Any]) -> str:
 
 
 def _table(runs: list[dict[str, Any]], last: str, of: str) -> str:
-    from leadline.output import to_list
+    from leadline.output import to_table
 
     rows = [[_short(r), when(r["started"]), r["name"], ended(r), duration(r["duration_s"]), r[of]] for r in runs]
-    return to_list(["id", "started", "name", "status", "took", last], rows)
+    return to_table(["id", "started", "name", "status", "took", last], rows)
 
 
 def _next(text: str) -> None:
@@ -79,13 +79,13 @@ def list_runs(
 def days(days: int, as_json: bool) -> None:
     """Count the runs of each day (UTC) by how they ended."""
     from leadline.book.query import STATUSES, Book, by_day
-    from leadline.output import to_json, to_list
+    from leadline.output import to_json, to_table
 
     found = by_day(Book().store, days, time.time_ns() // 1000)
     if as_json:
         click.echo(to_json({"days": found}))
     elif found:
-        click.echo(to_list(["day", "runs", *STATUSES], [[row["day"], *(row[name] for name in ("runs", *STATUSES))] for row in found]))
+        click.echo(to_table(["day", "runs", *STATUSES], [[row["day"], *(row[name] for name in ("runs", *STATUSES))] for row in found]))
         _next(f"leadline book list --since {days}d")
     else:
         click.echo("no run in these days", err=True)
@@ -200,7 +200,7 @@ def diff(one: str, other: str, as_json: bool) -> None:
     """Show what differs between two runs: arguments, files, facts of the host, settings, metrics, findings, output."""
     from leadline.book.compare import compare
     from leadline.book.query import Book, printable
-    from leadline.output import to_json, to_list
+    from leadline.output import to_json, to_table
 
     book = Book()
     runs = tuple(book.details(book.find(text)) for text in (one, other))
@@ -216,7 +216,7 @@ def diff(one: str, other: str, as_json: bool) -> None:
         return "" if value is None else f"{value:,.4g}" if isinstance(value, float) else str(value)
 
     rows = [[f"{d.part} {d.name}" if d.part != "run" else d.name, cell(d.one), cell(d.other)] for d in found]
-    click.echo(to_list(["what", *(_short(run) for run in runs)], rows))
+    click.echo(to_table(["what", *(_short(run) for run in runs)], rows))
     for difference in found:
         if difference.lines:
             click.echo("\n".join(("", f"{difference.part} {printable(difference.name)}:", *map(printable, difference.lines))))

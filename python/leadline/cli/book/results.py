@@ -57,7 +57,7 @@ def tasks(run: str, as_json: bool) -> None:
     """
     from leadline.book.ansible import query
     from leadline.book.query import Book, printable
-    from leadline.output import to_json, to_list
+    from leadline.output import to_json, to_table
 
     book = Book()
     found = query.find_run(book, run)
@@ -72,7 +72,7 @@ def tasks(run: str, as_json: bool) -> None:
         name = f"{row['name']}{' (handler)' if row['handler'] else ''}"
         at = printable(_near(row["place"], playbook["path"]))
         cells.append([row["n"], printable(name), at, row["action"], outcomes, duration(row["duration_s"])])
-    click.echo(to_list(["n", "task", "at", "action", "results", "took"], cells))
+    click.echo(to_table(["n", "task", "at", "action", "results", "took"], cells))
     if rows:
         most = max(rows, key=lambda row: (row["failed"] + row["unreachable"] > 0, row["n"]))
         _next(f"leadline book results {_short(found)} --task {most['n']}")
@@ -96,7 +96,7 @@ def results(
     """
     from leadline.book.ansible import query
     from leadline.book.query import Book, printable
-    from leadline.output import MOST_COUNTED, more_than, to_json, to_list
+    from leadline.output import MOST_COUNTED, more_than, to_json, to_table
 
     book = Book()
     found = query.find_run(book, run)
@@ -115,7 +115,7 @@ def results(
         name, took = printable(row["task_name"]), duration(row["duration_s"])
         part = [_part(row)] if items else []
         cells.append([row["n"], printable(row["host"]), name, *part, row["outcome"], took, printable(row["message"])])
-    click.echo(to_list(["n", "host", "task", *(["part"] if items else []), "status", "took", "message"], cells))
+    click.echo(to_table(["n", "host", "task", *(["part"] if items else []), "status", "took", "message"], cells))
     if counted > limit:
         click.echo(more_than(limit, counted, "--limit lists more; --task, --host and --status choose", most=MOST_COUNTED), err=True)
     if rows:
@@ -180,7 +180,7 @@ def hosts(run: str, facts: str | None, as_json: bool) -> None:
     """
     from leadline.book.ansible import query
     from leadline.book.query import Book, printable
-    from leadline.output import to_json, to_list
+    from leadline.output import to_json, to_table
 
     book = Book()
     found = query.find_run(book, run)
@@ -193,7 +193,7 @@ def hosts(run: str, facts: str | None, as_json: bool) -> None:
         return
     _head(found, playbook)
     names = ("ok", "changed", "unreachable", "failed", "skipped", "rescued", "ignored")
-    click.echo(to_list(["host", *names], [[printable(row["host"]), *(row[name] for name in names)] for row in rows]))
+    click.echo(to_table(["host", *names], [[printable(row["host"]), *(row[name] for name in names)] for row in rows]))
     if not playbook["has_totals"]:
         click.echo("Ansible did not come to its end: these are the results until then", err=True)
     if rows:
@@ -212,7 +212,7 @@ def host(host: str | None, of: int, as_json: bool) -> None:
     """
     from leadline.book import hosts as known
     from leadline.book.query import Book, as_run, printable
-    from leadline.output import to_json, to_list
+    from leadline.output import to_json, to_table
 
     book = Book()
     if host is None:
@@ -221,7 +221,7 @@ def host(host: str | None, of: int, as_json: bool) -> None:
             click.echo(to_json({"hosts": rows}))
             return
         cells = [[printable(r["host"]), r["runs"], r["played"], r["failed"], when(r["started"]), r["last_status"]] for r in rows]
-        click.echo(to_list(["host", "runs", "of Ansible", "failed", "last", "ended"], cells))
+        click.echo(to_table(["host", "runs", "of Ansible", "failed", "last", "ended"], cells))
         if rows:
             _next(f"leadline book host {shlex.quote(printable(rows[0]['host']))}")
         return
@@ -233,13 +233,13 @@ def host(host: str | None, of: int, as_json: bool) -> None:
     runs = sorted({run["uid"]: run for run in (*found["runs"], *found["played"])}.values(), key=lambda run: (-run["started"], -run["id"]))
     first = runs[:MOST_OF_HOST]
     cells = [[_short(run), when(run["started"]), printable(run["name"]), run["status"], printable(run["summary"])] for run in first]
-    click.echo(to_list(["id", "started", "name", "status", "summary"], cells))
+    click.echo(to_table(["id", "started", "name", "status", "summary"], cells))
     _stopped(len(runs))
     for title, rows, columns in (("failed", found["failures"], ("task", "status", "message")),
                                  ("changed", found["changes"], ("fact", "before", "after"))):  # fmt: skip
         if rows:
             click.echo(f"\n{title}")
             lines = [[row["run"][:5], *(printable(row[column]) for column in columns)] for row in rows[:MOST_OF_HOST]]
-            click.echo(to_list(["run", *columns], lines))
+            click.echo(to_table(["run", *columns], lines))
             _stopped(len(rows))
     _next(f"leadline book show {_short(runs[0])}")

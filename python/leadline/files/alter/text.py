@@ -7,7 +7,7 @@ from typing import Any
 
 from leadline.figures import count, one_line
 from leadline.files.alter.resolve import Outcome
-from leadline.output import WIDTH, to_table
+from leadline.output import to_table, width_here
 
 NOTHING = "the table has no partitions that store rows"
 
@@ -17,7 +17,7 @@ def _pending(listed: list[dict[str, Any]]) -> str:
 
 
 def _notes(notes: list[str]) -> list[str]:
-    return [textwrap.fill(one_line(f"note: {note}"), WIDTH, subsequent_indent="  ") for note in notes]
+    return [textwrap.fill(one_line(f"note: {note}"), width_here(), subsequent_indent="  ") for note in notes]
 
 
 def _megabytes(size: float) -> str:
@@ -31,7 +31,7 @@ def plan(planned: dict[str, Any]) -> str:
     rows, pages, transactions = (count(planned[f"{thing}s"], thing) for thing in ("row", "page", "transaction"))
     lines.append(f"{rows} on {pages}, in at least {transactions};")
     lines.append(f"about {_megabytes(planned['wal_bytes_about'])} of WAL (estimated); each transaction runs")
-    return "\n".join([*lines, textwrap.indent(textwrap.fill(planned["statement"], WIDTH - 2), "  "), "", *_notes(planned["notes"])])
+    return "\n".join([*lines, textwrap.indent(textwrap.fill(planned["statement"], width_here() - 2), "  "), "", *_notes(planned["notes"])])
 
 
 def outcome(done: Outcome) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from leadline.figures import count, quantity
-from leadline.output import WIDTH
+from leadline.output import width_here
 
 if TYPE_CHECKING:
     from leadline._core.pages import NotChecked
@@ -43,7 +43,7 @@ def _not_checked(passed: list[NotChecked]) -> Iterator[str]:
     if told:
         kinds = ", ".join(f"{of_kind['files']:,} {of_kind['kind']}" for of_kind in told.values())
         lines = f"not checked, files without pages of relations: {kinds}"
-        yield from textwrap.wrap(lines, WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+        yield from textwrap.wrap(lines, width_here(), subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
     if unknown:
         yield f"not checked: {count(unknown['files'], 'unknown file')}, such as"
         yield f"  {unknown['first']}"

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from leadline.figures import unconverted
 from leadline.files.pages import named
-from leadline.output import to_table
+from leadline.output import terminal_width, to_table, width_here
 
 if TYPE_CHECKING:
     from leadline._core.pages import Field, Page, Part
 
-WIDTH = 80
 BYTES_SHOWN = 24
 LIST_SHOWN = 4
 CHECKSUMS = ("pd_checksum", "chkval_kcbh", "pg_cksum", "crc")
@@ -22,7 +21,7 @@ HIDDEN = frozenset({"padding", "ItemIdData", "free", "special"})
 
 
 def show_text(page: Page) -> str:
-    """All of a page, 80 columns wide where numbers allow it."""
+    """All of a page, as wide as the terminal where numbers allow it."""
     lines = [
         f"{page['path']} block {page['block']}: {page['kind']}",
         _what_there_is(page),
@@ -31,13 +30,13 @@ def show_text(page: Page) -> str:
         lines.append(f"from a dump of {dump['tool']} without {missing} bytes; zeros there make the checksum right")
     if page.get("relation"):
         columns = ", ".join(f"{name} {type_name}" for name, type_name in page["columns"] or [])
-        lines += textwrap.wrap(f"{page['relation']} ({columns})", WIDTH, subsequent_indent="  ")
+        lines += textwrap.wrap(f"{page['relation']} ({columns})", width_here(), subsequent_indent="  ")
         if number := page.get("unconverted_characters"):
             lines.append(unconverted(number, page["encoding"]))
     elif page.get("untyped"):
-        lines += textwrap.wrap(f"no typed values: {page['untyped']}", WIDTH, subsequent_indent="  ")
+        lines += textwrap.wrap(f"no typed values: {page['untyped']}", width_here(), subsequent_indent="  ")
     for problem in page["problems"]:
-        lines += textwrap.wrap(f"WRONG {problem['class']}: {problem['message']}", WIDTH, subsequent_indent="  ")
+        lines += textwrap.wrap(f"WRONG {problem['class']}: {problem['message']}", width_here(), subsequent_indent="  ")
     for name, group in itertools.groupby(page["parts"], key=lambda part: part["part"]):
         lines += ["", *_group(name, list(group))]
     return "\n".join(lines)
@@ -82,9 +81,9 @@ def _group(name: str, parts: list[Part]) -> list[str]:
     names = list(dict.fromkeys(n for part in parts for n in part["fields"] if not hidden(n)))
     rows = [[part["number"], *(_value(part["fields"].get(n)) for n in names), "; ".join(_words(part))] for part in parts]
     if not any(row[-1] for row in rows) and not any(part.get("values") for part in parts):
-        return [name, to_table(["#", *names], [row[:-1] for row in rows], WIDTH)]
+        return [name, to_table(["#", *names], [row[:-1] for row in rows])]
     if name in ("line pointer", "slot", "run"):
-        return [name, to_table(["#", *names, "words"], rows, WIDTH)]
+        return [name, to_table(["#", *names, "words"], rows)]
     return [name, *_records(parts)]
 
 
@@ -93,16 +92,16 @@ def _records(parts: list[Part]) -> Iterator[str]:
     for part in parts:
         values = [f"{n} {_value(f)}" for n, f in part["fields"].items() if not hidden(n) and (f["length"] or not f.get("words"))]
         head = f"{part['number']:>4}  "
-        yield from textwrap.wrap("  ".join(values), WIDTH, initial_indent=head, subsequent_indent=" " * 6, break_long_words=False)
+        yield from textwrap.wrap("  ".join(values), width_here(), initial_indent=head, subsequent_indent=" " * 6, break_long_words=False)
         words = _words(part)
         if words:
-            yield from textwrap.wrap("; ".join(words), WIDTH, initial_indent=" " * 6 + "= ", subsequent_indent=" " * 8)
+            yield from textwrap.wrap("; ".join(words), width_here(), initial_indent=" " * 6 + "= ", subsequent_indent=" " * 8)
         if values_of := part.get("values"):
-            yield from textwrap.wrap(_typed(values_of), WIDTH, initial_indent=" " * 6 + ": ", subsequent_indent=" " * 8)
+            yield from textwrap.wrap(_typed(values_of), width_here(), initial_indent=" " * 6 + ": ", subsequent_indent=" " * 8)
 
 
 def _typed(values: dict[str, str | None]) -> str:
-    """a = 1, b = NULL, c = 'text', long ones cut."""
+    """a = 1, b = NULL, c = 'text', long ones cut on a terminal."""
     return ", ".join(f"{name} = {_literal(text)}" for name, text in values.items())
 
 
@@ -110,11 +109,12 @@ def _literal(text: str | None) -> str:
     """As SQL writes it; what a terminal would act upon or not show is escaped."""
     if text is None:
         return "NULL"
-    shown = text[: 2 * BYTES_SHOWN].replace("'", "''")
+    most = 2 * BYTES_SHOWN if terminal_width() else len(text)
+    shown = text[:most].replace("'", "''")
     escape = "" if shown.isprintable() else "E"
     if escape:
         shown = "".join(c if c.isprintable() and c != "\\" else c.encode("unicode_escape").decode() for c in shown)
-    return f"{escape}'{shown}'" if len(text) <= 2 * BYTES_SHOWN else f"{escape}'{shown}…' {len(text)} characters"
+    return f"{escape}'{shown}'" if len(text) <= most else f"{escape}'{shown}…' {len(text)} characters"
 
 
 def _fields(part: Part) -> Iterator[str]:
@@ -125,9 +125,9 @@ def _fields(part: Part) -> Iterator[str]:
     for name, field in fields.items():
         head = f"  {name:<{width}}  {_value(field)}"
         words = field.get("words", "")
-        if len(head) + 2 + len(words) > WIDTH:  # the rest of the words goes below the value
+        if len(head) + 2 + len(words) > width_here():  # the rest of the words goes below the value
             indent = " " * (width + 6)
-            yield from textwrap.wrap(words, WIDTH, initial_indent=head + "  ", subsequent_indent=indent, break_long_words=False)
+            yield from textwrap.wrap(words, width_here(), initial_indent=head + "  ", subsequent_indent=indent, break_long_words=False)
         else:
             yield head + (f"  {words}" if words else "")
 
@@ -137,16 +137,17 @@ def _words(part: Part) -> list[str]:
 
 
 def _value(field: Field | None) -> Any:
-    """A value, cut where it is long: page show --json and page hex have all of it."""
+    """A value, cut on a terminal where it is long: in a pipe, with --json and by page hex there is all of it."""
     if field is None:
         return None
+    whole = terminal_width() is None
     value = field["value"]
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, list):
-        shown = " ".join(str(v) for v in value[:LIST_SHOWN])
-        return shown if len(value) <= LIST_SHOWN else f"{shown} … {len(value)} in all"
-    if isinstance(value, str) and len(value) > 2 * BYTES_SHOWN:
+        shown = " ".join(map(str, value if whole else value[:LIST_SHOWN]))
+        return shown if whole or len(value) <= LIST_SHOWN else f"{shown} … {len(value)} in all"
+    if isinstance(value, str) and len(value) > 2 * BYTES_SHOWN and not whole:
         return f"{value[: 2 * BYTES_SHOWN]}… {field['length']} bytes"
     return value
 

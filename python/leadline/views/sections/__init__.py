@@ -7,7 +7,8 @@ once; the views only lay them out. A new depth adds a file here and a line in `a
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from leadline.capture.reader import Capture
 from leadline.capture.steps import for_each
 from leadline.findings import Evaluation
 from leadline.views import where
-from leadline.views.grid import Grid
+from leadline.views.grid import Column, Curves, Grid, Stack
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -41,6 +42,15 @@ class Context:
             self._data[section.key] = section.data(Context(replace(self.capture, db=cursor), self.evaluation))
 
         for_each(self.capture.db, reversed(list(sections)), make)  # the last take longest: begun last, they would run alone
+
+    def grid(
+        self, columns: tuple[Column, ...], rows: Sequence[Mapping[str, Any]], most: int, see: str,
+        note: str = "", empty: str = "none", picture: Stack | Curves | None = None,
+    ) -> Grid:  # fmt: skip
+        """The first `most` of these rows. Where there are more, it says how many, and `see`, the query that has them."""
+        left = len(rows) - most
+        rest = f'{left:,} more: leadline sql {shlex.quote(str(self.capture.path))} "from {see}"' if left > 0 else ""
+        return Grid.of(columns, rows[:most], note, rest, empty, picture)
 
     def data(self, section: Section) -> Any:
         if section.key not in self._data:

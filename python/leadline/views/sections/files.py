@@ -59,8 +59,7 @@ def _files(of: Context) -> Grid:
         Column("free_bytes", "free", "bytes"),
         Column("dead", "dead", "rate"),
     )
-    rest = f'{len(rows) - MOST} more: leadline sql {of.capture.path} "from page_file"' if len(rows) > MOST else ""
-    return Grid.of(columns, rows[:MOST], rest=rest)
+    return of.grid(columns, rows, MOST, "page_file")
 
 
 def _tiles(of: Context, kinds: Grid) -> list[Tile]:

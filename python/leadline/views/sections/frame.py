@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import textwrap
 from collections.abc import Iterator
 from typing import Any
@@ -10,10 +11,11 @@ from typing import Any
 from rich.text import Text
 
 from leadline.capture.manifest import Manifest
-from leadline.figures import count, fit, one_line, quantity, seconds
+from leadline.figures import count, one_line, quantity, seconds
+from leadline.output import width_here
 from leadline.views import where
 from leadline.views.sections import Context, Section, Tile
-from leadline.views.text import WIDTH, finding_line, section, wrapped
+from leadline.views.text import FINDING_FIGURES, finding_line, findings_room, section, wrapped
 
 MOST_FINDINGS = 12
 SAMPLED = ("postgres", "host", "process")  # targets that are watched; of others the tables are what a reader wants next
@@ -84,24 +86,27 @@ def facts(of: Context) -> list[tuple[str, str]]:
 def header(of: Context) -> Iterator[Text]:
     """The first lines on the terminal."""
     for label, text in facts(of):
-        first, *more = textwrap.wrap(one_line(text), WIDTH - 10) or [""]
-        yield Text.assemble((f"{label:<10}", "dim"), (first, "yellow" if label == "not seen" else ""))
-        yield from (Text(" " * 10 + line, style="yellow" if label == "not seen" else "") for line in more)
+        style = "yellow" if label == "not seen" else ""
+        first, *more = textwrap.wrap(one_line(text), max(width_here() - 10, 20), break_long_words=False, break_on_hyphens=False) or [""]
+        yield Text.assemble((f"{label:<10}", "dim"), (first, style))
+        yield from (Text(" " * 10 + line, style=style) for line in more)
     if of.capture.interrupted:
         yield Text("This capture was interrupted: it shows what was written until then.", style="yellow")
     error = of.capture.manifest.error
     if error:
-        yield Text(fit(f"It ended early: {one_line(error.get('message', ''))}", WIDTH), style="yellow")
+        yield from wrapped(f"It ended early: {error.get('message', '')}", "yellow")
 
 
 def _findings(of: Context, _: Any) -> Iterator[Text]:
     evaluation = of.evaluation
     found = len(evaluation.findings)
-    yield from section(f"Findings: {found or 'none'}", f"{'seconds':>9}{'share':>8}" if found else "")
-    for finding in evaluation.findings[:MOST_FINDINGS]:
-        yield finding_line(finding)
+    first = evaluation.findings[:MOST_FINDINGS]
+    room = findings_room(first)
+    yield from section(f"Findings: {found or 'none'}", FINDING_FIGURES if found else "", room + len(FINDING_FIGURES))
+    for finding in first:
+        yield finding_line(finding, room)
     if found > MOST_FINDINGS:
-        yield Text(f"{found - MOST_FINDINGS} more: leadline findings lists them all", style="dim")
+        yield Text(f"{found - MOST_FINDINGS} more: leadline findings {shlex.quote(str(of.capture.path))}", style="dim")
 
 
 def _finding_tiles(of: Context, _: Any) -> list[Tile]:

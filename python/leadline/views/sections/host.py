@@ -91,8 +91,7 @@ def _processes(of: Context) -> Grid:
         Column("majflt", "faults with I/O", "rate", minor=True),
     )
     note = "Seconds on a CPU, ready and waiting for one, and waiting for block I/O, of all threads."
-    more = f'{len(rows) - MOST} more: leadline sql {of.capture.path} "from process_use"' if len(rows) > MOST else ""
-    return Grid.of(columns, rows[:MOST], note, more, "no process did anything")
+    return of.grid(columns, rows, MOST, "process_use", note, "no process did anything")
 
 
 def _short(of: Context) -> Grid:
@@ -113,7 +112,7 @@ def _short(of: Context) -> Grid:
         Column("mean_life_s", "mean life, s", "seconds"),
         Column("cpu_s", "CPU, s", "seconds"),
     )
-    return Grid.of(columns, rows[:MOST], empty="no process ended")
+    return of.grid(columns, rows, MOST, "process_exit", empty="no process ended")
 
 
 def _pressure(of: Context) -> Grid:
@@ -159,7 +158,7 @@ def _devices(of: Context) -> Grid:
         Column("write_ms", "write, ms", "seconds"),
     )
     note = "Busy: at least one request was there. Queue: requests there on average. Milliseconds: a request, with its time in the queue."
-    return Grid.of(columns, rows[:MOST], note, empty="no device did anything")
+    return of.grid(columns, rows, MOST, "device_delta", note, "no device did anything")
 
 
 def _network(of: Context) -> Grid:
@@ -180,7 +179,7 @@ def _network(of: Context) -> Grid:
         Column("errors", "errors"),
         Column("dropped", "dropped"),
     )
-    return Grid.of(columns, rows[:MOST], empty="nothing was sent or received")
+    return of.grid(columns, rows, MOST, "net_delta", empty="nothing was sent or received")
 
 
 def _cgroups(of: Context) -> Grid:
@@ -201,7 +200,7 @@ def _cgroups(of: Context) -> Grid:
         Column("limit_hits", "limit hits", "rate"),
         Column("oom_kills", "killed"),
     )
-    return Grid.of(columns, rows[:MOST], empty="no control group did anything")
+    return of.grid(columns, rows, MOST, "cgroup_delta", empty="no control group did anything")
 
 
 def _is_host(of: Context) -> bool:

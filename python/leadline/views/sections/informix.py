@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from rich.text import Text
@@ -48,8 +49,8 @@ def _objects(of: Context) -> Grid:
     for row in found[:MOST]:
         name = f"{row['datname']}:{row['relname']}" if row["relname"] else row["object"]  # the owner would not fit
         rows.append((name, *(row[c.name] for c in COLUMNS[1:])))
-    rest = f"{len(found) - MOST} more: leadline sql {of.capture.path} \"from informix_hot_buffer\"" if len(found) > MOST else ""
-    return Grid(COLUMNS, rows, _read(of), rest, "no buffer was held or waited for")
+    grid = of.grid(COLUMNS, found, MOST, "informix_hot_buffer", _read(of), "no buffer was held or waited for")
+    return replace(grid, rows=rows)
 
 
 def _read(of: Context) -> str:

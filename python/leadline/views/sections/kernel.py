@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
+from dataclasses import replace
+
 from leadline.figures import percent, quantity, seconds
 from leadline.views.grid import Column, Grid
 from leadline.views.sections import Context, Section, Tile
@@ -35,9 +38,10 @@ def _threads(of: Context) -> Grid:
         Column("failed", "failed", "rate"),
     )
     note = "Each thread's parts sum to the time it was traced."
-    path = of.capture.path
-    more = f"{len(rows) - MOST} more: leadline threads {path}" if len(rows) > MOST else f"one process: leadline threads {path} PID"
-    return Grid.of(columns, rows[:MOST], note, more, "no thread was traced")
+    path = shlex.quote(str(of.capture.path))
+    left = len(rows) - MOST
+    more = f"{left:,} more: leadline threads {path}" if left > 0 else f"one process: leadline threads {path} PID"
+    return replace(of.grid(columns, rows, MOST, "thread_time", note, "no thread was traced"), rest=more)
 
 
 def _tiles(of: Context, grid: Grid) -> list[Tile]:
@@ -77,9 +81,8 @@ def _calls(of: Context) -> Grid:
         Column("max_ms", "longest, ms", "seconds", minor=True),
         Column("error", "most often", "text", minor=True),
     )
-    more = f'{len(rows) - MOST} more: leadline sql {of.capture.path} "from call_sum"' if len(rows) > MOST else ""
     note = "Elapsed time is sleep, run queue and CPU together."
-    return Grid.of(columns, rows[:MOST], note, more, "no call returned")
+    return of.grid(columns, rows, MOST, "call_sum", note, "no call returned")
 
 
 def _has_failures(of: Context) -> bool:
@@ -111,9 +114,8 @@ def _failures(of: Context) -> Grid:
         Column("elapsed_s", "elapsed, s", "seconds"),
         Column("caller", "mostly called from", "text", minor=True),
     )
-    more = f'{len(rows) - MOST} more: leadline sql {of.capture.path} "from call_sum where errno > 0"' if len(rows) > MOST else ""
     note = "The caller stands on the right of <, with file and line where there is debugging information."
-    return Grid.of(columns, rows[:MOST], note, more, "no call failed")
+    return of.grid(columns, rows, MOST, "call_sum where errno > 0", note, "no call failed")
 
 
 def _files(of: Context) -> Grid:
@@ -140,9 +142,8 @@ def _files(of: Context) -> Grid:
         Column("p99_ms", "p99, ms", "seconds", minor=True),
         Column("longest", "longest in", "text", minor=True),
     )
-    more = f"{len(rows) - MOST} more: leadline sql {of.capture.path} \"from call where file_id > 0\"" if len(rows) > MOST else ""
     note = "Calls by what their file descriptor stands for. Of a socket, the local address comes first."
-    return Grid.of(columns, rows[:MOST], note, more, "no call with a descriptor returned")
+    return of.grid(columns, rows, MOST, "call where file_id > 0", note, "no call with a descriptor returned")
 
 
 def _sleeps(of: Context) -> Grid:
@@ -164,7 +165,7 @@ def _sleeps(of: Context) -> Grid:
     note = "Functions of the kernel. Without a call, a thread mostly waits for a page to be read."
     if any(row["sleeps"] is None for row in rows):
         note += " Calls were summed in the kernel: this is from samples of stacks, one for each 100 ms of sleep."
-    return Grid.of(columns, rows[:MOST], note, empty="no thread slept")
+    return of.grid(columns, rows, MOST, "sleep_sum", note, "no thread slept")
 
 
 def _disks(of: Context) -> Grid:
@@ -186,7 +187,7 @@ def _disks(of: Context) -> Grid:
         Column("most_by", "most often by", "text", minor=True),
     )
     note = "Of the whole host. The 99th percentile is of queue and device together."
-    return Grid.of(columns, rows[:MOST], note, empty="no request was made")
+    return of.grid(columns, rows, MOST, "block_io", note, "no request was made")
 
 
 def _uses_io_uring(of: Context) -> bool:
@@ -214,7 +215,7 @@ def _io_uring(of: Context) -> Grid:
         Column("by_worker", "by a worker", "rate", minor=True),
     )
     note = "From the moment a thread hands an operation over until it is completed; the thread need not wait for it."
-    return Grid.of(columns, rows[:MOST], note, empty="no operation was completed")
+    return of.grid(columns, rows, MOST, "io_uring_op", note, "no operation was completed")
 
 
 def _interrupts(of: Context) -> Grid:
@@ -265,7 +266,7 @@ def _sessions(of: Context) -> Grid:
         Column("device_s", "in the disk, s", "seconds", minor=True),
     )
     note = "Database time, and what the kernel saw the processes do at the same moments. Disk: requests of the calls that were seen."
-    return Grid.of(columns, rows[:MOST], note, empty="no session was sampled")
+    return of.grid(columns, rows, MOST, "session_in_kernel", note, "no session was sampled")
 
 
 SECTIONS = (

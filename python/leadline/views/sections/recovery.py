@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leadline.figures import count, percent, quantity, seconds
+from leadline.figures import percent, quantity, seconds
 from leadline.views.grid import Column, Grid
 from leadline.views.sections import Context, Section, Tile
 
@@ -50,7 +50,7 @@ def _relations(of: Context) -> Grid:
         Column("per_page", "per page", "rate", minor=True),
     )
     note = "Applied: changes of pages. Not needed: a later record makes the page anew, or the WAL removes it. Per page: changes applied."
-    return Grid.of(columns, rows[:MOST], note, _rest(of, len(rows), "relation", "recovery_relation"), "no page was changed")
+    return of.grid(columns, rows, MOST, "recovery_relation", note, "no page was changed")
 
 
 def _types(of: Context) -> Grid:
@@ -69,12 +69,7 @@ def _types(of: Context) -> Grid:
         Column("image_bytes", "their bytes", "bytes", minor=True),
         Column("share", "share", "share"),
     )
-    return Grid.of(columns, rows[:MOST], rest=_rest(of, len(rows), "kind", "recovery_type"))
-
-
-def _rest(of: Context, rows: int, thing: str, table: str) -> str:
-    more = count(rows - MOST, f"more {thing}")
-    return f'{more}: leadline sql {of.capture.path} "from {table}"' if rows > MOST else ""
+    return of.grid(columns, rows, MOST, "recovery_type")
 
 
 def _tiles(of: Context, _: Grid) -> list[Tile]:

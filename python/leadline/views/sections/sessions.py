@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from typing import Any
 
 from rich.text import Text
 
-from leadline.capture.reader import Capture
-from leadline.figures import count, fit, one_line, percent, seconds
+from leadline.figures import count, one_line, percent, seconds
+from leadline.output import UNLIMITED, terminal_width
+from leadline.output import shown as in_room
 from leadline.views import spenders, where
 from leadline.views.lock_tree import LockTree, Waiter, count_roots, lock_trees
 from leadline.views.sections import Context, Section, Tile
-from leadline.views.spenders import HotBlock, ObjectTime, Spender, hot_blocks, objects, sessions, statements
-from leadline.views.text import WIDTH, bar, section
+from leadline.views.spenders import First, HotBlock, ObjectTime, Spender, hot_blocks, objects, sessions, statements
+from leadline.views.text import BAR, NARROWEST, bar, name_in, room_for, section, wrapped
 from leadline.views.wait_classes import wait_class
-from leadline.views.where import Window
 
 MOST_EVENTS = 4
 MOST_WAITERS = 8
 MOST_TREES = 6
+MOST_STATEMENTS = 5
+MOST_OF_EACH = 6
+FIGURES = 17  # columns of seconds and share
 SMALLEST_CHAIN = 0.05  # of the seconds lost in the worst chain; smaller ones are only counted
 NEEDS = ("tick",)
 
@@ -37,37 +41,33 @@ def _time(at: Context, classes: list[where.ClassTime]) -> Iterator[Text]:
     if not classes:
         yield Text("no session that may be seen was active" if at.evaluation.unseen else "no session was active")
         return
-    yield Text(f"{'class  event':<28}{'seconds':>9}{'AAS':>8}{'share':>8}", style="dim")
+    room = room_for((f"  {e.event}" for c in classes for e in c.events[:MOST_EVENTS]), 27, 28)
+    yield Text(f"{'class  event':<{room}}{'seconds':>9}{'AAS':>8}{'share':>8}", style="dim")
     most = classes[0].seconds
+
+    def line(name: str, spent_s: float, wait_class: str, style: str = "") -> Text:
+        figures = f"{seconds(spent_s):>9}{spent_s / of.observed_s:>8.2f}{percent(of.share(spent_s)):>8}  "
+        whole = Text.assemble((name_in(room, name), style), figures)
+        wide = min((terminal_width() or UNLIMITED) - len(whole), BAR)
+        return whole.append_text(bar(spent_s / most, wait_class, wide)) if wait_class and wide > 0 else whole
+
     for c in classes:
         shown = c.events[:MOST_EVENTS]
         only = len(c.events) == 1 and len(c.wait_class) + len(c.events[0].event) < 27
         name = c.wait_class + (f":{shown[0].event}" if only and shown[0].event != c.wait_class else "")
-        yield _time_line(name, c.seconds, of, "bold").append_text(bar(c.seconds / most, c.wait_class))
+        yield line(name, c.seconds, c.wait_class, "bold")
         if c.wait_class == "CPU":
-            yield from _cpu_lines(at.capture, of, most)
+            split = where.cpu_split(at.capture)
+            parts = (("  running", split.run_s), ("  waiting to run", split.queue_s), ("  not split", split.unknown_s))
+            if split.run_s + split.queue_s == 0:
+                yield Text("  running and waiting to run could not be distinguished", style="dim")
+                continue
+            yield from (line(part, spent_s, "CPU") for part, spent_s in parts if spent_s > 0)
         elif not only:
-            for event in shown:
-                yield _time_line("  " + event.event, event.seconds, of, "").append_text(bar(event.seconds / most, c.wait_class))
+            yield from (line("  " + event.event, event.seconds, c.wait_class) for event in shown)
             if len(c.events) > MOST_EVENTS:
                 rest = c.events[MOST_EVENTS:]
-                yield _time_line(f"  {len(rest)} more", sum(e.seconds for e in rest), of, "dim")
-
-
-def _time_line(name: str, spent_s: float, of: Window, style: str) -> Text:
-    aas = spent_s / of.observed_s
-    return Text.assemble((f"{fit(name, 27):<28}", style), f"{seconds(spent_s):>9}{aas:>8.2f}{percent(of.share(spent_s)):>8}  ")
-
-
-def _cpu_lines(capture: Capture, of: Window, most: float) -> Iterator[Text]:
-    split = where.cpu_split(capture)
-    parts = (("  running", split.run_s), ("  waiting to run", split.queue_s), ("  not split", split.unknown_s))
-    if split.run_s + split.queue_s == 0:
-        yield Text("  running and waiting to run could not be distinguished", style="dim")
-        return
-    for name, spent_s in parts:
-        if spent_s > 0:
-            yield _time_line(name, spent_s, of, "").append_text(bar(spent_s / most, "CPU"))
+                yield line(f"  {len(rest)} more", sum(e.seconds for e in rest), "", "dim")
 
 
 def _outside(at: Context, rows: list[where.Outside]) -> Iterator[Text]:
@@ -75,24 +75,38 @@ def _outside(at: Context, rows: list[where.Outside]) -> Iterator[Text]:
     if not rows or not of.ticks:
         return
     yield Text("")
-    yield Text(f"{'not database time':<36}{'seconds':>9}{'sessions':>10}  mostly", style="dim")
+    events = (terminal_width() or UNLIMITED) - 57
+    if events < NARROWEST:  # no room for them
+        events, room = 0, room_for((row.what for row in rows), 19)
+    else:
+        room = 36
+    yield Text(f"{'not database time':<{room}}{'seconds':>9}{'sessions':>10}{'  mostly' if events else ''}", style="dim")
     for row in rows:
-        yield Text(f"{fit(row.what, 35):<36}{seconds(row.seconds):>9}{row.seconds / of.observed_s:>10.2f}  {fit(row.events, WIDTH - 57)}")
+        what = f"  {in_room(row.events, events)}" if events else ""
+        yield Text(f"{name_in(room, row.what)}{seconds(row.seconds):>9}{row.seconds / of.observed_s:>10.2f}{what}")
 
 
-def _statements(at: Context, found: list[Spender]) -> Iterator[Text]:
+def _statements(at: Context, found: First[Spender]) -> Iterator[Text]:
     if not found:
         return
-    yield from section("Top statements", f"{'seconds':>9}{'share':>8}")
-    for s in found[:5]:
-        yield _spender_line(s, f"in {count(s.sessions, 'session')}", at.window)
-        yield Text("  " + fit(one_line(s.label), WIDTH - 2), style="dim")
+    width = room_for((), FIGURES) + FIGURES
+    yield from section("Top statements", f"{'seconds':>9}{'share':>8}", width)
+    for s in found[:MOST_STATEMENTS]:
+        yield _spender_line(s, f"in {count(s.sessions, 'session')}", at.window, width)
+        yield Text(in_room("  " + one_line(s.label)), style="dim")
+    yield from _more(at, found, MOST_STATEMENTS, "db_time")
 
 
-def _spender_line(spender: Spender, name: str, of: Window) -> Text:
+def _more(at: Context, found: First[Any], shown: int, table: str) -> Iterator[Text]:
+    """How many more there are than those that were printed, and where."""
+    if (left := found.there - min(shown, len(found))) > 0:
+        yield from wrapped(f'{left:,} more: leadline sql {shlex.quote(str(at.capture.path))} "from {table}"', "dim")
+
+
+def _spender_line(spender: Spender, name: str, of: where.Window, width: int) -> Text:
     """Name, the classes it waited in, seconds and share."""
     parts = [(f"{name:<16}", "")]
-    room = WIDTH - 17 - 16
+    room = max(width - FIGURES - 16, 1)
     for c, spent_s in spender.by_class.items():
         if spent_s < 0.005 * spender.seconds:
             break
@@ -108,72 +122,82 @@ def _locks(at: Context, trees: list[LockTree]) -> Iterator[Text]:
     if not trees:
         return
     trees = [t for t in trees[:3] if t.seconds >= SMALLEST_CHAIN * trees[0].seconds]
-    yield from section("Lock chains", "seconds")
-    for tree in trees:
-        yield _root_line(tree)
-        if tree.statement:
-            yield Text("  last: " + fit(one_line(tree.statement), WIDTH - 8), style="dim")
-        yield from _waiter_lines(tree.waiters, "  ")
+    lines = [(tree, [(_root_name(tree), tree.seconds, "bold"), *_waiter_lines(tree.waiters, "  ")]) for tree in trees]
+    room = room_for((name for _, listed in lines for name, _, _ in listed), 9)
+    yield from section("Lock chains", "seconds", room + 9)
+    for tree, listed in lines:
+        for number, (name, lost_s, style) in enumerate(listed):
+            yield Text.assemble((name_in(room, name), style), f"{seconds(lost_s):>9}")
+            if tree.statement and not number:
+                yield Text(in_room("  last: " + one_line(tree.statement)), style="dim")
     more = count_roots(at.capture) - len(trees)
     if more > 0:
-        yield Text(count(more, "smaller chain"), style="dim")
+        yield from wrapped(f'{count(more, "smaller chain")}: leadline sql {shlex.quote(str(at.capture.path))} "from lock_chain"', "dim")
 
 
-def _root_line(tree: LockTree) -> Text:
+def _root_name(tree: LockTree) -> str:
     age = f", transaction {seconds(tree.xact_age_s)} s old" if tree.xact_age_s is not None else ""
-    name = f"{one_line(tree.name)}: {tree.state}, {count(tree.victims, 'victim')}{age}"
-    return Text.assemble((f"{fit(name, WIDTH - 10):<{WIDTH - 9}}", "bold"), f"{seconds(tree.seconds):>9}")
+    return f"{one_line(tree.name)}: {tree.state}, {count(tree.victims, 'victim')}{age}"
 
 
-def _waiter_lines(waiters: list[Waiter], indent: str) -> Iterator[Text]:
+def _waiter_lines(waiters: list[Waiter], indent: str) -> Iterator[tuple[str, float, str]]:
+    """Name, seconds and style of each line."""
     for at, waiter in enumerate(waiters[:MOST_WAITERS]):
         last = at == len(waiters) - 1
         queued = " (in the queue)" if waiter.queued else ""
         name = f"{indent}{'└' if last else '├'} {waiter.pid} {one_line(waiter.who)}: {waiter.mode} on {one_line(waiter.object)}{queued}"
-        yield Text(f"{fit(name, WIDTH - 10):<{WIDTH - 9}}{seconds(waiter.seconds):>9}")
+        yield name, waiter.seconds, ""
         yield from _waiter_lines(waiter.waiters, indent + ("  " if last else "│ "))
     if len(waiters) > MOST_WAITERS:
         rest = waiters[MOST_WAITERS:]
-        yield Text(f"{fit(f'{indent}└ {len(rest)} more', WIDTH - 10):<{WIDTH - 9}}{seconds(sum(w.seconds for w in rest)):>9}", style="dim")
+        yield f"{indent}└ {len(rest)} more", sum(w.seconds for w in rest), "dim"
 
 
-def _objects(at: Context, found: list[ObjectTime]) -> Iterator[Text]:
+def _objects(at: Context, found: First[ObjectTime]) -> Iterator[Text]:
     if not found:
         return
-    yield from section("Objects waited for", f"{'locks':>9}{'buffers':>9}{'seconds':>9}{'share':>8}")
-    for o in found[:6]:
-        room = WIDTH - 36
+    heads = f"{'locks':>9}{'buffers':>9}{'seconds':>9}{'share':>8}"
+    room = room_for((one_line(o.object) for o in found[:MOST_OF_EACH]), len(heads))
+    yield from section("Objects waited for", heads, room + len(heads))
+    for o in found[:MOST_OF_EACH]:
         parts = f"{seconds(o.lock_s) if o.lock_s else '-':>9}{seconds(o.buffer_s) if o.buffer_s else '-':>9}{seconds(o.seconds):>9}"
-        yield Text(f"{fit(one_line(o.object), room):<{room + 1}}{parts}{percent(at.window.share(o.seconds)):>8}")
+        yield Text(f"{name_in(room, one_line(o.object))}{parts}{percent(at.window.share(o.seconds)):>8}")
+    yield from _more(at, found, MOST_OF_EACH, "lock_wait")
 
 
-def _blocks(at: Context, found: list[HotBlock]) -> Iterator[Text]:
+def _blocks(at: Context, found: First[HotBlock]) -> Iterator[Text]:
     if not found:
         return
-    yield from section("Hot blocks", f"{'hottest':>10}{'of':>6}  {'kind of page':<22}{'waiters':>8}{'seconds':>9}")
-    for b in found[:6]:
-        room = WIDTH - 58
-        numbers = f"{b.block:>10}{b.blocks:>6}  {fit(b.page_kind, 22):<22}{'max ' + str(b.most_waiters):>8}{seconds(b.seconds):>9}"
-        yield Text(f"{fit(one_line(b.object), room):<{room + 1}}{numbers}")
+    heads = f"{'hottest':>10}{'of':>6}  {'kind of page':<22}{'waiters':>8}{'seconds':>9}"
+    room = room_for((one_line(b.object) for b in found[:MOST_OF_EACH]), len(heads))
+    yield from section("Hot blocks", heads, room + len(heads))
+    for b in found[:MOST_OF_EACH]:
+        numbers = f"{b.block:>10}{b.blocks:>6}  {in_room(b.page_kind, 22):<22}{'max ' + str(b.most_waiters):>8}{seconds(b.seconds):>9}"
+        yield Text(f"{name_in(room, one_line(b.object))}{numbers}")
+    yield from _more(at, found, MOST_OF_EACH, "hot_block")
 
 
-def _sessions(at: Context, found: list[spenders.Session]) -> Iterator[Text]:
+def _sessions(at: Context, found: First[spenders.Session]) -> Iterator[Text]:
     of = at.window
     if not found:
         return
-    yield from section("Top sessions", f"{'mostly':<20}{'seconds':>9}{'share':>8}")
-    for s in found[:6]:
-        who = " ".join(filter(None, (s.application_name or s.usename, s.client_addr)))
-        kind = who if s.backend_type == "client backend" else s.backend_type
+    first = found[:MOST_OF_EACH]
+    room = room_for((_session_name(s) for s in first), 37)
+    yield from section("Top sessions", f"{'mostly':<20}{'seconds':>9}{'share':>8}", room + 37)
+    for s in first:
         event, wait = (s.top_event, next(iter(s.by_class))) if s.by_class else ("idle in transaction", "Client")
         spent = s.seconds or s.idle_in_xact_s
-        room = WIDTH - 37
         yield Text.assemble(
-            f"{fit(f'{s.pid} {one_line(kind)}', room - 1):<{room}}",
-            (f"{fit(event, 19):<20}", wait_class(wait).dark),
+            name_in(room, _session_name(s)),
+            (f"{in_room(event, 19):<20}", wait_class(wait).dark),
             f"{seconds(spent):>9}{percent(of.share(s.seconds)) if s.seconds else '-':>8}",
         )
+    yield from _more(at, found, MOST_OF_EACH, "session_sample")
 
+
+def _session_name(s: spenders.Session) -> str:
+    who = " ".join(filter(None, (s.application_name or s.usename, s.client_addr)))
+    return f"{s.pid} {one_line(who if s.backend_type == 'client backend' else s.backend_type)}"
 
 
 def _tiles(at: Context, classes: list[where.ClassTime]) -> list[Tile]:

@@ -29,12 +29,11 @@ def _clients(of: Context) -> Grid:
         Column("send_queue", "queue", "bytes", minor=True),
         Column("again", "again", "rate"),
     )
-    more = f'{len(rows) - MOST} more: leadline sql {of.capture.path} "from tcp_delta"' if len(rows) > MOST else ""
     note = (
         "Busy: the server had data to send or on the way. Window: of that, the client's receive window let no more be sent. Buffer: the "
         "server's send buffer was full. Queue: the most data that a client had not acknowledged. Again: segments sent again."
     )
-    return Grid.of(columns, rows[:MOST], note, more, "no client was connected over TCP")
+    return of.grid(columns, rows, MOST, "tcp_delta", note, "no client was connected over TCP")
 
 
 SECTIONS = (Section("sockets", "Connections over TCP", ("tcp_delta",), _clients),)

@@ -5,7 +5,7 @@ The log has no clock of its own: the axis is the position in the log.
 
 from __future__ import annotations
 
-from leadline.figures import count, percent, quantity
+from leadline.figures import percent, quantity
 from leadline.views.grid import Column, Grid, Stack
 from leadline.views.sections import Context, Section, Tile
 
@@ -63,7 +63,7 @@ def _kinds(of: Context) -> Grid:
         Column("image_bytes", "page images", "bytes", minor=True),
         Column("share", "share", "share"),
     )
-    return Grid.of(columns, rows[:MOST], rest=_rest(of, len(rows), "kind", "wal_record"))
+    return of.grid(columns, rows, MOST, "wal_record")
 
 
 def _relations(of: Context) -> Grid:
@@ -90,7 +90,7 @@ def _relations(of: Context) -> Grid:
       with {_NAMED}
       select b.start_lsn, {_RELATION} as name, b.data_length + b.fpi_length as bytes
       from wal_block_raw b left join named n using (dbnode, relfilenode)"""
-    return Grid.of(columns, rows[:MOST], note, _rest(of, len(rows), "relation", "wal_block"), picture=_picture(of, parts))
+    return of.grid(columns, rows, MOST, "wal_block", note, picture=_picture(of, parts))
 
 
 def _images(of: Context) -> Grid:
@@ -116,7 +116,7 @@ def _images(of: Context) -> Grid:
         Column("superseded_bytes", "their bytes", "bytes"),
     )
     note = "Page images that replay restores. Superseded: a later image of the same page is in this log too."
-    return Grid.of(columns, rows[:MOST], note, _rest(of, len(rows), "relation", "wal_block"), "no page images")
+    return of.grid(columns, rows, MOST, "wal_block", note, "no page images")
 
 
 def _transactions(of: Context) -> Grid:
@@ -136,12 +136,7 @@ def _transactions(of: Context) -> Grid:
         Column("spans", "spans log of", "bytes"),
         Column("share", "share", "share"),
     )
-    return Grid.of(columns, rows[:MOST], rest=_rest(of, len(rows), "transaction", "wal_record"), empty="no transaction wrote a record")
-
-
-def _rest(of: Context, rows: int, thing: str, table: str) -> str:
-    more = count(rows - MOST, f"more {thing}")
-    return f'{more}: leadline sql {of.capture.path} "from {table}"' if rows > MOST else ""
+    return of.grid(columns, rows, MOST, "wal_record", empty="no transaction wrote a record")
 
 
 def _tiles(of: Context, _: Grid) -> list[Tile]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
+from dataclasses import replace
+
 from leadline.views.grid import Column, Curves, Grid
 from leadline.views.sections import Context, Section
 from leadline.views.sections.wire_budget import has_budget, has_parts, wire_budget, wire_fetch, wire_time
@@ -78,12 +81,9 @@ def _connections(of: Context) -> Grid:
         Column("again", "again", "rate", minor=True),
         Column("ended", "ended", "text", minor=True),
     )
-    path = of.capture.path
-    more = f"other round-trip times: leadline net budget {path}"
-    if len(rows) > MOST:
-        more = f'{len(rows) - MOST} more: leadline sql {path} "from wire_connection"'
     note = "Each: round trips for each transaction. RTT: of the handshake. Again: segments sent again."
-    return Grid.of(columns, rows[:MOST], note, more, "no connection was seen")
+    grid = of.grid(columns, rows, MOST, "wire_connection", note, "no connection was seen")
+    return grid if grid.rest else replace(grid, rest=f"other round-trip times: leadline net budget {shlex.quote(str(of.capture.path))}")
 
 
 SECTIONS = (

@@ -31,12 +31,11 @@ def _applications(of: Context) -> Grid:
         Column("answer_s", "answers, s", "seconds"),
         Column("client_s", "client, s", "seconds"),
     )
-    more = f'{len(rows) - MOST} more: leadline sql {of.capture.path} "from session_connection"' if len(rows) > MOST else ""
     note = (
         "Each: round trips for each transaction. Answers: from the last byte of a request to the last of its answer, seen at the network. "
         "If they take longer than the database time, the session waited for a CPU, or for the client to take the data."
     )
-    return Grid.of(columns, rows[:MOST], note, more, "no session had a connection that was seen")
+    return of.grid(columns, rows, MOST, "session_connection", note, "no session had a connection that was seen")
 
 
 SECTIONS = (
