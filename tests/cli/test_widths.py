@@ -45,12 +45,12 @@ def test_show_is_whole_in_a_pipe_and_as_wide_as_the_terminal(many: Path, monkeyp
     monkeypatch.setenv("TERM", "dumb")
     text = piped("show", many).stdout
     assert "…" not in text and f"5001 {LONG}0" in text and f"{LONG}3" in text
-    for columns in (NARROW, 60, 80, 200):
+    for columns in (NARROW, 60, 80, 400):
         seen = on_terminal(["show", str(many)], 24, columns).splitlines()
         assert "Top sessions" in "\n".join(seen)
         wide = [line for line in seen if len(line) > columns and "leadline sql" not in line and "(AAS)" not in line]
         assert max(map(len, wide), default=0) <= (0 if columns >= 60 else BESIDE), (columns, wide)
-        assert any("…" in line for line in seen) == (columns < 200)
+        assert any("…" in line for line in seen) == (columns < 400)
 
 
 def test_show_says_how_many_it_leaves_out(many: Path) -> None:

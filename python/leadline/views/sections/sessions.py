@@ -182,14 +182,16 @@ def _sessions(at: Context, found: First[spenders.Session]) -> Iterator[Text]:
     if not found:
         return
     first = found[:MOST_OF_EACH]
-    room = room_for((_session_name(s) for s in first), 37)
-    yield from section("Top sessions", f"{'mostly':<20}{'seconds':>9}{'share':>8}", room + 37)
+    longest = max(len(s.top_event) + 1 if s.by_class else 0 for s in first)
+    wide = max(20, min(longest, (terminal_width() or UNLIMITED) - 60))  # of events; names have as much as in 80 columns
+    room = room_for((_session_name(s) for s in first), wide + FIGURES)
+    yield from section("Top sessions", f"{'mostly':<{wide}}{'seconds':>9}{'share':>8}", room + wide + FIGURES)
     for s in first:
         event, wait = (s.top_event, next(iter(s.by_class))) if s.by_class else ("idle in transaction", "Client")
         spent = s.seconds or s.idle_in_xact_s
         yield Text.assemble(
             name_in(room, _session_name(s)),
-            (f"{in_room(event, 19):<20}", wait_class(wait).dark),
+            (f"{in_room(event, wide - 1):<{wide}}", wait_class(wait).dark),
             f"{seconds(spent):>9}{percent(of.share(s.seconds)) if s.seconds else '-':>8}",
         )
     yield from _more(at, found, MOST_OF_EACH, "session_sample")
