@@ -89,6 +89,30 @@ def test_memory_hog_in_a_control_group(tmp_path: Path) -> None:
     assert "8000 times" in found.statement and "largest: hog (pid 4711) 60 MiB" in found.statement and "big" not in found.statement
 
 
+def test_a_full_group_is_not_the_host(tmp_path: Path) -> None:
+    """Processes stood still, but only the group had to free memory: neither the host nor a process outside is named."""
+    cap = HostCapture(tmp_path)
+    cap.counter("vmstat.allocstall_normal", 1000)
+    cap.use(cap.process("hog", 4711, cgroup="/jobs/batch"), rss_bytes=60 << 20, cpu_run_ns=300 * MS)
+    cap.use(cap.process("big", 4712), rss_bytes=8 * GiB, cpu_run_ns=MS)
+    cap.counter("pressure.memory_some_ns", 0, 3e8)
+    for cgroup, most in (("/", None), ("/jobs", 64 << 20)):  # a few hits, far fewer than the threshold
+        cap.each_second("cgroup_delta", cgroup=cgroup, memory_limit_hits=2, memory_bytes=64 << 20, memory_max_bytes=most)
+    found = only(cap, "MEMORY-PRESSURE")
+    assert (found.subject, found.severity, found.cost_s) == ("memory of control group /jobs", "high", pytest.approx(6, rel=0.01))
+    assert "largest: hog (pid 4711)" in found.statement and "big" not in found.statement
+
+
+def test_a_host_without_memory_is_named_beside_a_full_group(tmp_path: Path) -> None:
+    cap = HostCapture(tmp_path)
+    cap.counter("vmstat.allocstall_normal", 1000)
+    cap.use(cap.process("big", 4712), rss_bytes=8 * GiB, cpu_run_ns=MS)
+    cap.counter("pressure.memory_some_ns", 0, 3e8)
+    cap.counter("vmstat.pgscan_kswapd", 0, 5000)
+    cap.each_second("cgroup_delta", cgroup="/jobs", memory_limit_hits=2, memory_bytes=64 << 20, memory_max_bytes=64 << 20)
+    assert only(cap, "MEMORY-PRESSURE").subject == "memory of the host"
+
+
 @pytest.mark.parametrize(("groups", "own_ns", "cost_s"), [(1, None, 0.4), (2, None, None), (2, 15 * MS, 0.3)])
 def test_what_a_limit_costs(groups: int, own_ns: int | None, cost_s: float | None, tmp_path: Path) -> None:
     """Without a time of its own (groups of version 1) a group has that of the host, if no other reached its limit."""
@@ -122,6 +146,22 @@ def test_short_processes_are_found_with_their_parent(tmp_path: Path) -> None:
     assert found.subject == "short processes of poll.sh" and found.cost_s == pytest.approx(8) and found.severity == "high"
     assert "poll.sh (pid 4711) started 10000 processes that ended (500 a second), 9980 of them between two readings" in found.statement
     assert "true 10000" in found.statement
+
+
+def test_each_parent_that_starts_enough_stands_for_itself(tmp_path: Path) -> None:
+    """Of three servers two start many processes. Of many shells none does, but all together do."""
+    cap = quiet(tmp_path)
+    started = {(4711, "postgres"): 300, (4712, "postgres"): 100, (4713, "postgres"): 10, **{(5000 + n, "sh"): 10 for n in range(20)}}
+    for (pid, parent), processes in started.items():
+        used = {"processes": processes, "unseen": 0, "cpu_run_ns": processes * MS, "lifetime_ns": MS}
+        cap.each_second("process_exit", ppid=pid, parent_comm=parent, comm=parent, **used)
+    found = {f.subject: f for f in evaluated(cap).findings if f.id == "PROCESS-CHURN"}
+    assert {subject: f.cost_s for subject, f in found.items()} == {
+        "short processes of postgres (pid 4711)": pytest.approx(6),
+        "short processes of postgres (pid 4712)": pytest.approx(2),
+        "short processes of sh": pytest.approx(4),
+    }
+    assert "sh (20 processes of this name) started 4000 processes" in found["short processes of sh"].statement
 
 
 def test_without_the_ends_of_processes_only_their_number_is_told(tmp_path: Path) -> None:

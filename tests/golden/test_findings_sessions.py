@@ -345,6 +345,32 @@ def test_sessions_that_come_and_go(cap: SyntheticCapture) -> None:
     )
 
 
+def test_the_server_counts_sessions_that_no_pass_saw(cap: SyntheticCapture) -> None:
+    """590 a second by pg_stat_database, of which passes saw 10; what another database lost in a reset is not counted."""
+    cap.stat("pg_stat_database", "sessions", 1000, 1000 + 590 * 60, obj="shop")
+    cap.stat("pg_stat_database", "numbackends", 5, 5, obj="shop")
+    cap.stat("pg_stat_database", "sessions", 90_000, 100, obj="other")
+    assert (one(cap, "CONN-STORM").subject, one(cap, "CONN-STORM").severity) == ("sessions shorter than a pass", "high")
+
+
+def test_the_counter_stands_before_what_passes_saw(cap: SyntheticCapture) -> None:
+    cap.stat("pg_stat_database", "sessions", 0, 590 * 60, obj="shop")
+    for n in range(600):
+        session = cap.add_session(application_name="php", client_addr="10.0.0.9", start_s=n * 0.09)
+        cap.sample(session, "idle", READ, n * 0.09 + 0.01, n * 0.09 + 0.5)
+    found = one(cap, "CONN-STORM")
+    assert (found.subject, found.severity) == ("application php from 10.0.0.9", "high")
+    assert found.statement.startswith(
+        "The server counts 590.0 new sessions a second, 590.0 of which ended. The passes saw 10.0 a second begin and end within 5 s"
+    )
+
+
+def test_sessions_that_stay_are_no_storm_by_the_counter(cap: SyntheticCapture) -> None:
+    cap.stat("pg_stat_database", "sessions", 0, 600, obj="shop")
+    cap.stat("pg_stat_database", "numbackends", 5, 600, obj="shop")
+    assert rows(cap, "CONN-STORM") == []
+
+
 def test_a_pool_that_starts_in_the_window_is_no_storm(cap: SyntheticCapture) -> None:
     for n in range(90):
         session = cap.add_session(start_s=1 + n * 0.01)

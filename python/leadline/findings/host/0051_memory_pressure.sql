@@ -25,6 +25,8 @@ host_found as (
          coalesce(sum(grown) filter (where metric like 'vmstat.workingset_refault%'), 0)::bigint as refaults,
          coalesce(sum(grown) filter (where metric in ('vmstat.pswpin', 'vmstat.pswpout')), 0)::bigint as swapped,
          coalesce(sum(grown) filter (where metric = 'vmstat.oom_kill'), 0)::bigint as oom_kills,
+         -- of the whole host: reclaim for the limit of a group is not counted here (mm/vmscan.c, cgroup_reclaim)
+         coalesce(sum(grown) filter (where metric in ('vmstat.pgscan_kswapd', 'vmstat.pgscan_direct') or metric like 'vmstat.allocstall%'), 1) > 0 as host_is_short,
          count(distinct ts) as readings, min(ts - dt_ns) as ts_from, max(ts) as ts_to, (max(ts) - min(ts - dt_ns)) / 1e9 as span_s
   from host_rate
 ),
@@ -34,12 +36,17 @@ group_found as (
          count(*) as readings, min(ts - dt_ns) as ts_from, max(ts) as ts_to
   from cgroup_delta group by cgroup
 ),
+cause as (  -- where only groups at their limit had to free memory, the host's time of stalls is theirs
+  select h.stalled_s >= getvariable('stalled_part') * h.span_s as is_stalled, h.host_is_short or not exists (from group_found where hits > 0) as of_host from host_found h
+),
 limited as (  -- the groups of version 1 have no time of stalls; that of the host is the group's where no other reached its limit
   select g.*, h.span_s, coalesce(g.stalled_s, case when count(*) over () = 1 then h.stalled_s end) as lost_s,
          case when g.stalled_s is null and h.stalled_s is not null
               then format('; some process of the host stood still for memory during {:.1f} s', h.stalled_s) else '' end as of_the_host
-  from group_found g cross join host_found h
-  where g.hits >= getvariable('limit_hits_per_s') * h.span_s or g.oom_kills > 0
+  from group_found g cross join host_found h cross join cause
+  where (g.hits >= getvariable('limit_hits_per_s') * h.span_s or g.oom_kills > 0 or (g.hits > 0 and is_stalled and not of_host))
+    -- groups of version 2 count the hits of those below them, too
+    and not exists (from group_found below where starts_with(below.cgroup, rtrim(g.cgroup, '/') || '/') and below.hits >= g.hits and below.oom_kills >= g.oom_kills)
 ),
 found as (
   select 'memory of the host' as subject, stalled_s as cost_s, stalled_s >= getvariable('stalled_part_high') * span_s as is_high, readings, ts_from, ts_to,
@@ -47,9 +54,9 @@ found as (
          format('Some process stood still for memory during {:.1f} s of {:.0f} s, all at once during {:.1f} s; {} entries into direct reclaim, {} pages read back, {} swapped{}',
                 stalled_s, span_s, coalesce(all_stalled_s, 0), stalls, refaults, swapped,
                 case when oom_kills > 0 then format(', {} killed for lack of memory', oom_kills) else '' end) as statement
-  from host_found where stalled_s >= getvariable('stalled_part') * span_s
+  from host_found cross join cause where is_stalled and of_host
   union all
-  select 'memory of control group ' || cgroup, case when g.lost_s > 0 then g.lost_s end, g.oom_kills > 0, g.readings, g.ts_from, g.ts_to, cgroup,
+  select 'memory of control group ' || cgroup, case when g.lost_s > 0 then g.lost_s end, g.oom_kills > 0 or coalesce(g.lost_s, 0) >= getvariable('stalled_part_high') * g.span_s, g.readings, g.ts_from, g.ts_to, cgroup,
          format('The group reached its limit of memory {} times ({:.0f} a second){}{}{}', hits, hits / g.span_s,
                 case when g.memory_max_bytes is not null then format(', {:.0f} MiB used of {:.0f} MiB', g.memory_bytes / 1048576.0, g.memory_max_bytes / 1048576.0) else '' end,
                 case when g.oom_kills > 0 then format(', and {} of its processes killed for lack of memory', g.oom_kills) else '' end, g.of_the_host)
@@ -62,7 +69,7 @@ named as (
          to_json(list({command: m.comm, pid: m.pid, rss_bytes: m.rss_bytes, faults_with_io: m.majflt, read_bytes: m.read_bytes} order by m.place)[:20]) as evidence
   from found f left join lateral (
     select *, row_number() over (order by rss_bytes desc, pid) as place from process_memory p
-    where f.cgroup is null or p.cgroup = f.cgroup
+    where f.cgroup is null or p.cgroup = f.cgroup or starts_with(p.cgroup, rtrim(f.cgroup, '/') || '/')
   ) m on true
   group by f.subject
 )

@@ -17,25 +17,29 @@ with span as (
   select sum(grown) as tasks, min(ts - dt_ns) as ts_from, max(ts) as ts_to, (max(ts) - min(ts - dt_ns)) / 1e9 as span_s, count(*) as readings
   from host_rate where metric = 'stat.processes'
 ),
+parent as (  -- one that starts enough alone stands for itself; the others of its name are told together
+  select parent_comm, ppid, sum(processes) >= greatest(getvariable('churn_min'), getvariable('churn_per_s') * any_value(span_s)) as alone
+  from process_exit cross join span group by parent_comm, ppid
+),
 kind as (
-  select parent_comm, any_value(ppid) as ppid, count(distinct ppid) as parents, comm, sum(processes) as processes, sum(unseen) as unseen,
+  select parent_comm, case when alone then ppid end as alone_pid, any_value(ppid) as ppid, count(distinct ppid) as parents, comm, sum(processes) as processes, sum(unseen) as unseen,
          sum(cpu_run_ns) / 1e9 as cpu_s, sum(lifetime_ns) / 1e6 / sum(processes) as lifetime_ms
-  from process_exit group by parent_comm, comm
+  from process_exit join parent using (parent_comm, ppid) group by parent_comm, alone_pid, comm
 ),
 by_parent as (
-  select parent_comm, any_value(ppid) as ppid, max(parents) as parents, sum(processes) as processes, sum(unseen) as unseen, sum(cpu_s) as cpu_s,
+  select parent_comm, alone_pid, any_value(ppid) as ppid, max(parents) as parents, count(*) over (partition by parent_comm) as rows_of_name, sum(processes) as processes, sum(unseen) as unseen, sum(cpu_s) as cpu_s,
          sum(lifetime_ms * processes) / sum(processes) as lifetime_ms,
          string_agg(format('{} {}', coalesce(nullif(comm, ''), '?'), processes::bigint), ', ' order by processes desc, comm) as children,
          to_json(list({command: comm, parent: parent_comm, processes: processes::bigint, unseen: unseen::bigint, cpu_s: round(cpu_s, 3), lifetime_ms: round(lifetime_ms, 2)}
                       order by processes desc, comm)[:20]) as evidence
-  from (select *, row_number() over (partition by parent_comm order by processes desc, comm) as place from kind)
-  group by parent_comm
+  from kind group by parent_comm, alone_pid
 ),
 found as (
-  select 'short processes of ' || coalesce(nullif(parent_comm, ''), 'unknown parents') as subject, cpu_s,
+  select 'short processes of ' || coalesce(nullif(parent_comm, ''), 'unknown parents')
+         || case when rows_of_name = 1 then '' when alone_pid is null then ' (others)' else format(' (pid {})', alone_pid) end as subject, cpu_s,
          format('{}{} started {} processes that ended ({:.0f} a second), {} of them between two readings; {:.1f} s of CPU, {:.1f} ms of life each: {}',
                 coalesce(nullif(parent_comm, ''), 'Unknown parents'),
-                case when parents = 1 and parent_comm <> '' then format(' (pid {})', ppid) else '' end,
+                case when parent_comm = '' then '' when parents = 1 then format(' (pid {})', ppid) else format(' ({} processes of this name)', parents) end,
                 processes::bigint, processes / span_s, unseen::bigint, cpu_s, lifetime_ms,
                 array_to_string(string_split(children, ', ')[:getvariable('named_processes')::int], ', ')) as statement,
          processes, evidence, true as is_named

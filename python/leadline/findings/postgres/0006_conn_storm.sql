@@ -10,7 +10,7 @@
 -- threshold: storm_high = 100 (new sessions per second; at 5 ms of CPU each this is half a core)
 -- threshold: storm_medium = 20 (new sessions per second; a tenth of a core)
 -- minimum: tick 30
--- silent unless: (select count(distinct session_id) from session where backend_type = 'client backend') >= getvariable('storm_per_s') * (select sum(period_ns) / 1e9 from tick)
+-- silent unless: (select count(distinct session_id) from session where backend_type = 'client backend') >= getvariable('storm_per_s') * (select sum(period_ns) / 1e9 from tick) or exists (from server_stat_delta where view = 'pg_stat_database' and metric = 'sessions' and delta >= getvariable('storm_per_s') * dt_s / 10)
 -- wrong when: a load test opens and closes its sessions on purpose
 with about as (select window_s, tier, cpu_count from capture),
 observed as (select sum(period_ns) / 1e9 as observed_s, max(ts) as last_ts, any_value(period_ns) as period_ns from tick),
@@ -35,20 +35,40 @@ found as (
   select count(*) as sessions, median(life_s) as median_s, sum(samples)::bigint as samples, min(ts_from) as ts_from, max(ts_to) as ts_to
   from short
 ),
-main_client as (select * from by_client order by sessions desc, application_name, client_addr, usename limit 1),
+counted as (  -- by the server (14 and later): also sessions shorter than a pass; those that stayed are a pool that grew
+  select greatest(sum(delta) filter (where metric = 'sessions') - greatest(coalesce(sum(delta) filter (where metric = 'numbackends'), 0), 0), 0) / max(dt_s) as ended_per_s,
+         sum(delta) filter (where metric = 'sessions') / max(dt_s) as opened_per_s
+  from server_stat_delta
+  where view = 'pg_stat_database'
+    and object not in (select object from server_stat_delta where view = 'pg_stat_database' and metric = 'sessions' and delta < 0)  -- was reset
+),
+storm as (
+  select *, greatest(sessions / observed_s, coalesce(ended_per_s, 0)) as per_s from found cross join observed cross join counted
+),
+main_client as (
+  select *, case when application_name = '' then 'without name' else application_name end || ' from ' || client_addr as client
+  from by_client order by sessions desc, application_name, client_addr, usename limit 1
+),
+whole as (select min(ts) as ts_from, max(ts) as ts_to from tick),
 proof as (
   select to_json(list({application_name: application_name, client_addr: client_addr, usename: usename, sessions: sessions,
                        median_lifetime_s: round(median_s, 3)} order by sessions desc, application_name, client_addr, usename)[:20]) as evidence
   from by_client
 )
 select 'CONN-STORM' as id,
-       case when found.sessions >= getvariable('storm_high') * observed_s then 'high' when found.sessions >= getvariable('storm_medium') * observed_s then 'medium' else 'low' end as severity,
-       confidence_of(c.tier, found.sessions, medium := 0) as confidence,
-       'application ' || case when m.application_name = '' then 'without name' else m.application_name end || ' from ' || m.client_addr as subject,
-       format('At least {:.1f} sessions a second began and ended within {:.0f} s (half of them lived less than {:.2f} s); {} of {} belong to application {} from {}',
-              found.sessions / observed_s, getvariable('storm_lifetime_s'), found.median_s, m.sessions, found.sessions,
-              case when m.application_name = '' then 'without name' else m.application_name end, m.client_addr) as statement,
-       null::double as cost_s, null::double as share_of_db_time, samples, ts_from, ts_to, evidence
-from found cross join main_client m cross join observed cross join about c cross join proof
-where found.sessions >= getvariable('storm_per_s') * observed_s
+       case when per_s >= getvariable('storm_high') then 'high' when per_s >= getvariable('storm_medium') then 'medium' else 'low' end as severity,
+       confidence_of(c.tier, s.sessions, medium := 0) as confidence,
+       coalesce('application ' || m.client, 'sessions shorter than a pass') as subject,
+       case when opened_per_s is not null
+            then format('The server counts {:.1f} new sessions a second, {:.1f} of which ended. ', opened_per_s, ended_per_s)
+                 || case when s.sessions > 0 then format('The passes saw {:.1f} a second begin and end', s.sessions / observed_s) else 'The passes saw none of them begin and end' end
+            else format('At least {:.1f} sessions a second began and ended', s.sessions / observed_s) end
+       || case when s.sessions > 0
+               then format(' within {:.0f} s (half of them lived less than {:.2f} s); {} of {} belong to application {}',
+                           getvariable('storm_lifetime_s'), s.median_s, m.sessions, s.sessions, m.client)
+               else '' end as statement,
+       null::double as cost_s, null::double as share_of_db_time, coalesce(samples, 0) as samples, coalesce(s.ts_from, w.ts_from) as ts_from,
+       coalesce(s.ts_to, w.ts_to) as ts_to, coalesce(evidence, '[]'::json) as evidence
+from storm s left join main_client m on true cross join about c cross join proof cross join whole w
+where per_s >= getvariable('storm_per_s')
 order by subject
