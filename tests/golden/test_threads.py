@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,9 @@ from leadline.errors import LeadlineError
 from leadline.figures import quantity, seconds
 from leadline.findings import evaluate
 from leadline.views.threads import report
-from trace_synthetic import OTHER, PID, trace_of_semget
+from trace_synthetic import BEGIN, OTHER, PID, trace_of_semget, write_trace
+
+END_OF_CALL = BEGIN + 1_000
 
 
 @pytest.fixture(scope="module")
@@ -196,8 +199,24 @@ def test_a_call_that_fails_over_and_over_is_found(trace: Path) -> None:
         assert finding.statement == (
             "semget of dw.work (pid 1026) failed 1000 times with ENOENT (252 a second), always with the arguments 0x10cabb74, 0x1: "
             "0.970 s in all, 970.0 us each, 0.960 s of it waiting in rwsem_down_write_slowpath. "
-                "Called from semget < libtrace.so+0x1af3 < libtrace.so+0x1b07 < main (dw.c:12)"
+            "Called from semget < libtrace.so+0x1af3 < libtrace.so+0x1b07 < main (dw.c:12)"
         )
         assert evaluate(capture, only=["FAILING-CALL-STORM"], thresholds={"storm_min": 1001}).findings == []
     finally:
         capture.close()
+
+
+def test_a_call_without_a_name_is_in_every_view_of_calls(tmp_path: Path) -> None:
+    """The views find the rows of a call by its name: a number that has none must not lose its rows."""
+    call = (END_OF_CALL, 10, 1, 9999, -2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+    rows: dict[str, list[tuple[object, ...]]] = {
+        "thread": [(1, BEGIN, PID, PID, 1, BEGIN, "one")],
+        "syscall": [call, (*call[:3], 0, 8, *call[5:]), (*call[:3], 15, -2, *call[5:]), (*call[:4], -513, *call[5:])],
+        "syscall_name": [(0, "read"), (15, "rt_sigreturn")],
+    }
+    with closing(open_capture(write_trace(tmp_path / "one.leadline", rows, END_OF_CALL), hold=True)) as capture:
+        known = [("read", None, 1), ("rt_sigreturn", None, 1), ("syscall_9999", "ENOENT", 1), ("syscall_9999", None, 1)]
+        for query in ("select call, error, count(*)::int as n from call group by all", "select call, error, calls::int as n from call_sum"):
+            found = capture.rows(f"{query} order by call, error nulls last")
+            assert [tuple(row.values()) for row in found] == known, query
+        assert capture.scalar("select count(*) from call where call = 'syscall_9999'") == 2

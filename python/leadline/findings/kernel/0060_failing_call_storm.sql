@@ -11,20 +11,22 @@
 -- threshold: confident_calls = 5000 (failed calls)
 -- silent unless: exists (from syscall where ret between -4095 and -1) or exists (from syscall_sum where errno is not null)
 -- wrong when: the program polls on purpose, and the error is its way to see that nothing has changed
-with call_or_sum as (  -- of calls that the kernel summed, the arguments are not known
-  select comm, call, nr, error, errno, pid, thread_id, plain_argument(arg0) as arg0, plain_argument(arg1) as arg1, 1 as calls,
-         duration_ns, sleep_ns, runq_ns, duration_ns as max_ns, ts_from, ts, false as summed
-  from call where error is not null and not partial
+with single as (  -- names are looked up for few groups, not for each call
+  select thread_id, nr, errno_of(nr, ret) as errno, plain_argument(arg0) as arg0, plain_argument(arg1) as arg1, count(*) as calls,
+         sum(duration_ns) as duration_ns, sum(sleep_ns) as sleep_ns, sum(runq_ns) as runq_ns, max(duration_ns) as max_ns,
+         min(ts - duration_ns) as ts_from, max(ts) as ts, false as summed
+  from syscall where ret between -4095 and -1 and errno_of(nr, ret) is not null and partial = 0 group by all
+), call_or_sum as (  -- of calls that the kernel summed, the arguments are not known
+  from single
   union all by name
-  select comm, call, nr, error, errno, pid, thread_id, null as arg0, null as arg1, calls, duration_ns, sleep_ns, runq_ns, max_ns, ts_from, ts,
-         summed
+  select thread_id, nr, errno, null as arg0, null as arg1, calls, duration_ns, sleep_ns, runq_ns, max_ns, ts_from, ts, summed
   from call_sum where error is not null and summed
 ),
 failed as (
-  select comm, call, nr, error, errno, arg0, arg1, summed, sum(calls)::bigint as calls, count(distinct pid) as processes,
-         count(distinct thread_id) as threads, sum(duration_ns) / 1e9 as seconds, sum(sleep_ns + runq_ns) / 1e9 as waited_s,
-         max(max_ns) / 1e6 as max_ms, min(ts_from) as ts_from, max(ts) as ts_to, any_value(pid) as pid
-  from call_or_sum
+  select coalesce(t.comm, '?') as comm, n.call, c.nr, coalesce(e.name, 'errno ' || c.errno) as error, c.errno, arg0, arg1, summed,
+         sum(calls)::bigint as calls, count(distinct pid) as processes, count(distinct thread_id) as threads, sum(duration_ns) / 1e9 as seconds,
+         sum(sleep_ns + runq_ns) / 1e9 as waited_s, max(max_ns) / 1e6 as max_ms, min(c.ts_from) as ts_from, max(ts) as ts_to, any_value(pid) as pid
+  from call_or_sum c join call_name n using (nr) left join thread_name t using (thread_id) left join errno_name e on e.errno = c.errno
   where error not in ('EAGAIN', 'EINTR', 'ETIMEDOUT', 'EINPROGRESS', 'EALREADY')  -- how calls that do not wait, or wait for so long, say so
   group by all
 ),

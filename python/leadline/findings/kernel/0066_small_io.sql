@@ -12,13 +12,16 @@
 -- evaluable when: not exists (from syscall_sum) | the trace has sums of calls instead of every call and sleep, at least from some moment on
 -- silent unless: exists (from open_file where kind = 'file')
 -- wrong when: each piece has to be on disk, or be seen by others, before the next one
-with part as (
-  select comm, file, is_read_call(call) as reads, count(*) as calls, sum(ret) as bytes, sum(duration_ns) / 1e9 as seconds,
-         count(distinct pid) as processes, count(distinct thread_id) as threads, any_value(pid) as pid, mode(call) as call,
-         min(ts_from) as ts_from, max(ts) as ts_to
-  from call
-  where file_kind = 'file' and (is_read_call(call) or is_write_call(call)) and ret > 0 and not partial and not is_kernel_file(file)
-  group by comm, file, reads
+with moved as (  -- names are looked up for few groups, not for each call
+  select thread_id, nr, file_id, count(*) as calls, sum(ret) as bytes, sum(duration_ns) as duration_ns, min(ts - duration_ns) as ts_from, max(ts) as ts
+  from syscall where file_id > 0 and ret > 0 and partial = 0 group by all
+), part as (
+  select coalesce(t.comm, '?') as comm, f.name as file, is_read_call(n.call) as reads, sum(calls)::bigint as calls, sum(bytes) as bytes,
+         sum(duration_ns) / 1e9 as seconds, count(distinct t.pid) as processes, count(distinct m.thread_id) as threads, any_value(t.pid) as pid,
+         arg_max(n.call, calls) as call, min(m.ts_from) as ts_from, max(m.ts) as ts_to
+  from moved m join call_name n using (nr) join file_name f using (file_id) left join thread_name t using (thread_id)
+  where f.kind = 'file' and (is_read_call(n.call) or is_write_call(n.call)) and not is_kernel_file(f.name)
+  group by 1, 2, 3
 )
 select 'SMALL-IO' as id, severity_of(seconds / (threads * w.window_s), seconds, w.window_s) as severity,
        case when calls >= getvariable('confident_small') then 'high' else 'medium' end as confidence,

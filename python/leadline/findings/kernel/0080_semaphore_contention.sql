@@ -14,14 +14,18 @@
 -- evaluable when: not exists (from syscall_sum) | the trace has sums of calls instead of every call and sleep, at least from some moment on
 -- silent unless: exists (from syscall where nr in (select nr from syscall_name where name in ('semop', 'semtimedop')) and sleeps > 0)
 -- wrong when: the processes are workers that have nothing to do between two short pieces of work
-with waits as (
-  select semid, any_value(key) as key, array_to_string(list_sort(list(distinct comm))[:getvariable('named_programs')::int], ', ') as programs, count(*) as waits, count(distinct thread_id) as threads,
-         sum(sleep_ns + runq_ns) / 1e9 as seconds, max(sleep_ns + runq_ns) / 1e6 as max_ms, min(ts_from) as ts_from, max(ts) as ts_to
-  from semaphore_wait group by semid
+with part as (  -- there may be millions of waits: from here on, few groups of them
+  select semid, key, comm, thread_id, waker_tid, waker, waker_pid, count(*) as waits, sum(sleep_ns) as sleep_ns, sum(runq_ns) as runq_ns,
+         max(sleep_ns + runq_ns) as max_ns, min(ts_from) as ts_from, max(ts) as ts_to
+  from semaphore_wait group by all
+), waits as (
+  select semid, any_value(key) as key, array_to_string(list_sort(list(distinct comm))[:getvariable('named_programs')::int], ', ') as programs, sum(waits)::bigint as waits, count(distinct thread_id) as threads,
+         sum(sleep_ns + runq_ns) / 1e9 as seconds, max(max_ns) / 1e6 as max_ms, min(ts_from) as ts_from, max(ts_to) as ts_to
+  from part group by semid
 ), woke as (
   select semid, waker_tid, coalesce(waker || ' (pid ' || waker_pid || ')', case when waker_tid = 0 then 'an interrupt' else 'thread ' || waker_tid end) as name,
-         count(*) as wakings, sum(sleep_ns) / 1e9 as sleep_s
-  from semaphore_wait group by all
+         sum(waits)::bigint as wakings, sum(sleep_ns) / 1e9 as sleep_s
+  from part group by all
 )
 select 'SEMAPHORE-CONTENTION' as id, severity_of(seconds / (threads * w.window_s), seconds, w.window_s) as severity,
        case when waits >= getvariable('confident_semop') then 'high' else 'medium' end as confidence,
