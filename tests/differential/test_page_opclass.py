@@ -280,6 +280,7 @@ def test_values_of_brin_are_those_of_pageinspect(indexed: Server) -> None:
     assert len(unions) > 2, "ranges with and without what cannot be merged, and with and without empty values are wanted"
 
 
+@pytest.mark.usefixtures("terminal")
 def test_summaries_that_are_not_read_say_so(indexed: Server, capsys: pytest.CaptureFixture[str]) -> None:
     if indexed.major == 13:
         return  # 14 is the first that has them

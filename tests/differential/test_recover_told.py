@@ -24,6 +24,7 @@ def crashed() -> Iterator[tuple[Server, Path]]:
         yield server, crash(server)
 
 
+@pytest.mark.usefixtures("terminal")
 def test_a_capture_says_what_was_done(crashed: tuple[Server, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     capture = tmp_path / "recovery.leadline"
     with copied(crashed[1]) as copy:
