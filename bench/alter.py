@@ -5,7 +5,7 @@
     python bench/alter.py speed --megabytes 200 --rounds 2; python bench/alter.py resolve --rows 200000     does everything work?
 
 speed: each round runs every reader once, in an order drawn anew, on files in the page cache; whole commands, Python's start included.
-Figures are medians over rounds, and medians of the ratios within a round with a bootstrap interval. pg_checksums needs a stopped
+Figures are medians over rounds, and medians of the ratios within a round with a 95 % interval. pg_checksums needs a stopped
 server and pgstattuple a running one: they have rounds of their own.
 
 resolve: a table with ADD COLUMN DEFAULT, DROP COLUMN and SET COMPRESSION behind it, two indexes and every row in an old form. A load
@@ -37,8 +37,8 @@ from typing import Any
 
 import psycopg
 from leadline.errors import LeadlineError
-from leadline.lab.paired import paired_ratio
 from leadline.lab.record import new_folder
+from leadline.lab.signed_rank import signed_rank_ratio
 from leadline.postgres.server.binaries import Binaries, host_dirs, wheel_dirs
 from leadline.postgres.server.private import PrivateServer
 from record import ROOT, read_environment, start_as_installed
@@ -132,7 +132,7 @@ def measure(work: dict[str, list[str]], size: int, rounds: int, seed: int) -> di
     for name, values in seconds.items():
         found[name] = {"seconds": values, "median_s": statistics.median(values), "gigabytes_per_s": size / 1e9 / statistics.median(values)}
         if name != "alter pending":  # above 1: alter pending is faster
-            ratio = paired_ratio(list(zip(ours, values)), rng)
+            ratio = signed_rank_ratio(list(zip(ours, values)))
             found[name]["alter_pending_is_faster_by"] = asdict(ratio)
     return found
 

@@ -26,7 +26,8 @@ from statistics import median
 from typing import Any
 
 from leadline.lab.machine import read_environment
-from leadline.lab.paired import paired_ratio, reading
+from leadline.lab.paired import reading
+from leadline.lab.signed_rank import signed_rank_ratio
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "ansible"))
@@ -88,7 +89,7 @@ def main() -> None:
         row: dict[str, Any] = {"recorder": recorder}
         for what, which in (("wall", 0), ("cpu", 1)):
             pairs = [(bare[which], with_[which]) for bare, with_ in zip(took["none"], took[recorder])]
-            ratio = paired_ratio(pairs, rng)
+            ratio = signed_rank_ratio(pairs)
             row[what] = {
                 "bare_s": median(bare for bare, _ in pairs), "with_s": median(with_ for _, with_ in pairs), "ratio": ratio.estimate,
                 "low": ratio.low, "high": ratio.high, "pairs": ratio.pairs, "reading": reading(ratio),

@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from statistics import median
 
-from leadline.lab.paired import paired_ratio
+from leadline.lab.signed_rank import median_interval, signed_rank_ratio
 from record import read_environment, start_as_installed
 
 COMMANDS = ("show", "findings")
@@ -56,11 +56,11 @@ def main() -> None:
     result = {}
     for build, command in legs:
         took = found[build, command]
-        of_one = paired_ratio([(1.0, second) for second in took], rng)  # by 1 s: the median and its interval
-        result[f"{command}, {build}"] = {"median_s": median(took), "low_s": of_one.low, "high_s": of_one.high, "rounds_s": took}
+        low, high = median_interval(took)
+        result[f"{command}, {build}"] = {"median_s": median(took), "low_s": low, "high_s": high, "rounds_s": took}
     if options.other:
         for command in COMMANDS:
-            ratio = paired_ratio(list(zip(found["other", command], found["this", command])), rng)
+            ratio = signed_rank_ratio(list(zip(found["other", command], found["this", command])))
             result[f"{command}, this / other"] = vars(ratio)
     shown = {"capture": str(options.capture), "rounds": options.rounds, "seed": options.seed}
     json.dump({"options": shown, "environment": environment, "result": result}, sys.stdout, indent=1)

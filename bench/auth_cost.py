@@ -5,7 +5,7 @@
 
 pgbench (-S, one client, over the loopback) runs in each round once for every way, in an order drawn at random: with one connection for
 all transactions, and with a connection for each (-C). A way's figure is divided by that of trust without TLS of the same round; the
-median of these ratios has a bootstrap interval. The server must be built with TLS (--pg-bin names another); openssl makes its
+median of these ratios has a 95 % interval. The server must be built with TLS (--pg-bin names another); openssl makes its
 certificate. Output: JSON.
 """
 
@@ -23,7 +23,7 @@ from statistics import median
 from typing import Any
 
 import psycopg
-from leadline.lab.paired import paired_ratio
+from leadline.lab.signed_rank import signed_rank_ratio
 from leadline.postgres.server import PrivateServer, find_binaries
 from record import read_environment
 
@@ -92,7 +92,7 @@ def summarised(rounds: list[dict[str, dict[str, float]]], rng: random.Random) ->
     for way in WAYS:
         row: dict[str, Any] = {"way": way}
         for figure in FIGURES:
-            ratio = paired_ratio([(each[PLAIN][figure], each[way][figure]) for each in rounds], rng)
+            ratio = signed_rank_ratio([(each[PLAIN][figure], each[way][figure]) for each in rounds])
             row[figure] = {"median": median(each[way][figure] for each in rounds), "ratio": vars(ratio)}
         rows.append(row)
     return rows

@@ -22,7 +22,7 @@ from pathlib import Path
 from statistics import median
 
 from laboratory import SETTINGS
-from leadline.lab.paired import paired_ratio
+from leadline.lab.signed_rank import signed_rank_ratio
 from leadline.postgres.server import PrivateServer, find_binaries
 from load import SCRIPTS, Load, Workload, fill
 from record import read_environment, start_as_installed
@@ -77,7 +77,7 @@ def main() -> None:
                     order = rng.sample(list(builds), len(builds))
                     for name, percent in zip(order, cpu_percent([builds[name] for name in order], server, work, options.seconds)):
                         found[name].append(percent)
-            ratios = {name: paired_ratio(list(zip(found["other"], found[name])), rng) for name in ("this", "sessions")}
+            ratios = {name: signed_rank_ratio(list(zip(found["other"], found[name]))) for name in ("this", "sessions")}
             result[script] = {
                 "cpu_percent": {name: median(values) for name, values in found.items()},
                 "by_other": {name: vars(ratio) for name, ratio in ratios.items()},

@@ -28,7 +28,7 @@ from typing import Any
 from leadline._core.net import Delay, Fetcher
 from leadline.capture.reader import open_capture
 from leadline.findings import evaluate
-from leadline.lab.paired import quantile
+from leadline.lab.signed_rank import median_interval
 from leadline.net import fetch
 from leadline.net.login import Server, server_of
 from leadline.postgres.server import PrivateServer, find_binaries
@@ -47,7 +47,6 @@ BAD_ROWS = 20
 LIVE_S = 15.0
 QUERY = "select * from wide"
 TITLES = {"sweep": "no limit", "line": "160 Mbit a second", "limited": "256 kB under way"}
-RESAMPLES = 2000
 SETTINGS = {"fsync": False, "autovacuum": False, "shared_buffers": "256MB"}
 
 
@@ -74,18 +73,18 @@ def check(server: Server, plan: fetch.Plan, rounds: int, rng: random.Random) -> 
     return found
 
 
-def compared(rounds: Sequence[Sequence[dict[str, Any]]], rows: int | None, rng: random.Random) -> dict[str, Any]:
-    """Time of a size by that of the best, the median of the rounds with its bootstrap interval. The best is chosen by its median."""
+def compared(rounds: Sequence[Sequence[dict[str, Any]]], rows: int | None) -> dict[str, Any]:
+    """Time of a size by that of the best, the median of the rounds with its interval. The best is chosen by its median."""
     times: dict[int, list[float]] = {}
     for points in rounds:
         for point in points:
             times.setdefault(point["rows_per_fetch"], []).append(point["time_ns"] / 1e9)
     best = min(times, key=lambda size: median(times[size]))
     ratios = [a / b for a, b in zip(times[rows], times[best])] if rows in times else []
-    drawn = sorted(median(rng.choices(ratios, k=len(ratios))) for _ in range(RESAMPLES)) if ratios else []
+    low, high = median_interval(ratios) if ratios else (None, None)
     return {
         "seconds": times, "best_rows": best, "recommended_rows": rows, "ratio": median(ratios) if ratios else None,
-        "ratio_low": quantile(drawn, 0.025) if drawn else None, "ratio_high": quantile(drawn, 0.975) if drawn else None,
+        "ratio_low": low, "ratio_high": high,
     }  # fmt: skip
 
 
@@ -143,7 +142,7 @@ def main() -> None:
         if "check" in parts:
             rounds = check(server, replace(line, sizes=fetch.parse_sizes(options.checked)), options.check, rng)
             rows = result["line"]["curves"][0]["recommended_rows"] if "line" in result else options.recommended
-            result["check"] = compared(rounds, rows, rng)
+            result["check"] = compared(rounds, rows)
     json.dump({"environment": environment, "options": vars(options) | {"plot": None}, "result": result}, sys.stdout, indent=1)
     print()
     if options.plot:

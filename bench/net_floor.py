@@ -90,7 +90,7 @@ def by_sockperf(port: int, size: int, seconds: float) -> Times:
 def pairs(peer: Callable[[], Times], own: Callable[[], Times], number: int, rng: random.Random) -> dict[str, Any]:
     run = list(interleave.legs(peer, own, number, rng))
     return {
-        name: asdict(interleave.compare(run, lambda times, name=name: times[name], rng)) for name in run[0].result
+        name: asdict(interleave.compare(run, lambda times, name=name: times[name])) for name in run[0].result
     }
 
 

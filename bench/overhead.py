@@ -147,7 +147,7 @@ def say(text: str) -> None:
 
 
 def _record(o: argparse.Namespace, run: Run, results: Results, took_s: float) -> None:
-    rows = throughput(results, o.seed)
+    rows = throughput(results)
     costs = cost(results)
     steal = sum(leg.steal_share for leg in results.legs) / max(1, len(results.legs))
     summary: dict[str, Any] = {"throughput": rows, "cost": costs, "targets": targets(rows, costs)}

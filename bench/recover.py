@@ -42,7 +42,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-from leadline.lab.paired import ENOUGH_PAIRS, paired_ratio
+from leadline.lab.signed_rank import median_interval
 from leadline.postgres.server.cluster import ClusterServer
 from leadline.postgres.server.private import PrivateServer
 from record import read_environment, start_as_installed
@@ -360,10 +360,8 @@ def probe(folder: Path) -> dict[str, float]:
 
 def spread(values: list[float]) -> dict[str, float]:
     """The median with its 95 % interval, which is from the least value to the most where there are too few for it, and those two."""
-    ratio = paired_ratio([(1.0, value) for value in values], random.Random(1))
-    least, most = min(values), max(values)
-    low, high = (least, most) if ratio.pairs < ENOUGH_PAIRS else (ratio.low, ratio.high)
-    return {"median": ratio.estimate, "low": low, "high": high, "least": least, "most": most}
+    low, high = median_interval(values)
+    return {"median": statistics.median(values), "low": low, "high": high, "least": min(values), "most": max(values)}
 
 
 def shown(of: dict[str, float]) -> str:

@@ -113,8 +113,8 @@ def compare(name: str, theirs: Callable[[], Cost], ours: Callable[[], Cost], pai
         print(f"{name}: {'leadline' if leg.on else 'other'} {cost.wall_s:.2f} s, CPU {cost.cpu_s:.2f} s{peak}", file=sys.stderr)
     result: dict[str, Any] = {"name": name, "pairs": pairs}
     for what in ("wall_s", "cpu_s"):
-        costs = interleave.compare(legs, lambda cost, what=what: getattr(cost, what), rng)
-        speeds = interleave.compare(legs, lambda cost, what=what: 1 / getattr(cost, what), rng)
+        costs = interleave.compare(legs, lambda cost, what=what: getattr(cost, what))
+        speeds = interleave.compare(legs, lambda cost, what=what: 1 / getattr(cost, what))
         result[what] = {"other": costs.bare, "leadline": costs.variant, "other_by_leadline": asdict(speeds.ratio)}
     for what in ("peak_mb", "bytes"):
         known = {who: [getattr(leg.result, what) for leg in legs if leg.on == on] for who, on in (("other", False), ("leadline", True))}

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterable
 from dataclasses import asdict
 from statistics import median
 from typing import Any
 
 from laboratory import Leg, Results, Slice
-from leadline.lab.paired import loss_shown, pair_up, paired_ratio, reading
+from leadline.lab.paired import loss_shown, pair_up, reading
+from leadline.lab.signed_rank import signed_rank_ratio
 from variants import VARIANTS
 
 Row = dict[str, Any]
@@ -17,7 +17,7 @@ CPU_TARGETS_PERCENT = {"leadline-100": 0.5, "leadline-1000": 2.0}
 EQUAL_RATE = "leadline-100", ("wait-sampling", "poll-100")
 
 
-def throughput(results: Results, seed: int) -> list[Row]:
+def throughput(results: Results) -> list[Row]:
     """One row per workload and variant whose legs are complete."""
     rows = []
     for workload, variant in _keys(results.legs):
@@ -25,7 +25,7 @@ def throughput(results: Results, seed: int) -> list[Row]:
         if (workload, variant) not in results.complete:
             continue
         pairs = pair_up([(leg.on, leg.tps) for leg in legs])
-        ratio = paired_ratio(pairs, random.Random(f"{seed} {workload} {variant}"))
+        ratio = signed_rank_ratio(pairs)
         bare, with_ = (median(column) for column in zip(*pairs))
         rows.append(
             {

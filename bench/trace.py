@@ -186,7 +186,7 @@ def compare(name: str, tool: str, run: Callable[[Traced | None], float], traced:
     for leg in interleave.legs(lambda: run(None), lambda: run(traced), pairs, rng):
         legs.append(leg)
         print(f"{name}: {tool if leg.on else 'bare'} {leg.result:,.0f}", file=sys.stderr)
-    found = interleave.compare(legs, lambda value: value, rng)
+    found = interleave.compare(legs, lambda value: value)
     return {"workload": name, "tool": tool, "bare": found.bare, "traced": found.variant, "ratio": asdict(found.ratio)} | (
         {"added": [b - a for a, b in _pairs(legs)]} if name == "semget" else {}
     )

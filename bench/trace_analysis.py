@@ -80,7 +80,7 @@ def main() -> None:
         analyse: list[str | Path] = [sys.executable, "-m", "leadline", "threads", capture, str(pid)]
         script: list[str | Path] = ["perf", "script", "-i", recorded]
         legs = list(interleave.legs(lambda: lines / cpu_s(script), lambda: ours / cpu_s(analyse), options.pairs, rng))
-        found = interleave.compare(legs, lambda value: value, rng)
+        found = interleave.compare(legs, lambda value: value)
         size = sum(file.stat().st_size for file in Path(capture).rglob("*.parquet"))
     result = {
         "leadline": {"events": ours, "lost": lost, "events_per_cpu_s": found.variant, "bytes": size},

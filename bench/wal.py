@@ -86,8 +86,8 @@ def compare(name: str, theirs: list[str], ours: list[str], cpus: set[int], pairs
         print(f"{name}: {who} {leg.result.wall_s:.2f} s, CPU {leg.result.cpu_s:.2f} s", file=sys.stderr)
     result: dict[str, Any] = {"name": name, "cpus": len(cpus), "pairs": pairs}
     for what in ("wall_s", "cpu_s"):
-        costs = interleave.compare(legs, lambda cost, what=what: getattr(cost, what), rng)
-        speeds = interleave.compare(legs, lambda cost, what=what: 1 / getattr(cost, what), rng)
+        costs = interleave.compare(legs, lambda cost, what=what: getattr(cost, what))
+        speeds = interleave.compare(legs, lambda cost, what=what: 1 / getattr(cost, what))
         result[what] = {"pg_waldump": costs.bare, "leadline": costs.variant, "times_as_fast": asdict(speeds.ratio)}
     return result
 

@@ -33,7 +33,7 @@ from typing import Any
 from cpus import awake, ends, on
 from leadline._core.net import Delay
 from leadline.capture.reader import open_capture
-from leadline.lab.paired import paired_ratio
+from leadline.lab.signed_rank import signed_rank_ratio
 from leadline.net.budget import Known, budgets
 from leadline.postgres.server import PrivateServer, find_binaries
 from leadline.probes.wire import record
@@ -107,7 +107,7 @@ def main() -> None:
                 predicted[rtt].append(at.per_second.value)
     rows = []
     for rtt in rtts:
-        ratio = paired_ratio(list(zip(measured[rtt], predicted[rtt])), rng)
+        ratio = signed_rank_ratio(list(zip(measured[rtt], predicted[rtt])))
         rows.append(
             {"asked_rtt_ms": rtt, "rtt_ms": median(added[rtt]), "measured_per_s": median(measured[rtt]),
              "predicted_per_s": median(predicted[rtt]), "ratio": ratio.estimate,

@@ -23,7 +23,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
 from leadline import _core
-from leadline.lab.paired import leg_order, pair_up, paired_ratio
+from leadline.lab.paired import leg_order, pair_up
+from leadline.lab.signed_rank import signed_rank_ratio
 from packets_made import Packets
 
 
@@ -72,7 +73,7 @@ def main() -> None:
         ours(), theirs()
         legs = [(on, (ours if on else theirs)()) for on in leg_order(arguments.pairs, rng)]
     pairs = pair_up(legs)
-    ratio = paired_ratio(pairs, rng)
+    ratio = signed_rank_ratio(pairs)
     best = sorted(rate for on, rate in legs if on)
     result = {
         "packets": number, "pairs": arguments.pairs, "leadline_packets_per_s": round(best[len(best) // 2]),

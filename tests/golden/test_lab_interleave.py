@@ -29,7 +29,7 @@ def test_legs_are_run_in_the_order_that_was_drawn() -> None:
     legs = list(interleave.legs(bare, variant, 6, random.Random(1)))
     assert ran == leg_order(6, random.Random(1)) == [leg.on for leg in legs]
     assert [leg.pair for leg in legs] == [n // 2 for n in range(12)]
-    found = interleave.compare(legs, lambda value: value, random.Random(2))
+    found = interleave.compare(legs, lambda value: value)
     assert (found.bare, found.variant, found.ratio.estimate, found.ratio.pairs) == (100.0, 90.0, pytest.approx(0.9), 6)
 
 
@@ -50,16 +50,16 @@ def test_a_leg_that_fails_ends_the_experiment() -> None:
 
 
 def test_a_machine_that_drifts_leaves_the_comparison_alone() -> None:
-    speeds = [1.0, 1.1, 2.0, 2.2, 0.5, 0.55, 3.0, 3.3]
+    speeds = [1.0, 1.1, 2.0, 2.2, 0.5, 0.55, 3.0, 3.3, 0.7, 0.77, 5.0, 5.5]
     legs = [Leg(n, on=n % 2 == 1, result={"tps": speed}) for n, speed in enumerate(speeds)]
-    found = interleave.compare(list(reversed(legs)), lambda result: result["tps"], random.Random(1))  # in whatever order they come
+    found = interleave.compare(list(reversed(legs)), lambda result: result["tps"])  # in whatever order they come
     assert (found.ratio.low, found.ratio.high) == (pytest.approx(1.1), pytest.approx(1.1))
 
 
 @pytest.mark.parametrize("results", [[0.0, 1.0], [1.0]])
 def test_what_has_no_ratio_is_refused(results: list[float]) -> None:
     with pytest.raises(ValueError):
-        interleave.compare([Leg(n, on=n == 1, result=r) for n, r in enumerate(results)], lambda r: r, random.Random(1))
+        interleave.compare([Leg(n, on=n == 1, result=r) for n, r in enumerate(results)], lambda r: r)
 
 
 def test_each_run_has_a_folder_of_its_own(tmp_path: Path) -> None:

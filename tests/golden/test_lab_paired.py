@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import random
+from collections.abc import Callable
 
 import pytest
 from leadline.lab import paired
+from leadline.lab.signed_rank import median_interval, signed_rank_ratio
 
 
 @pytest.mark.parametrize("pairs", [1, 2, 7, 12])
@@ -47,24 +50,45 @@ def test_legs_that_are_no_pairs_are_refused(legs: list[tuple[bool, float]]) -> N
         paired.pair_up(legs)
 
 
-def test_the_estimate_is_the_median_of_the_ratios_not_the_ratio_of_the_medians() -> None:
-    pairs = [(100.0, 90.0), (200.0, 100.0), (1000.0, 990.0)]
-    assert paired.paired_ratio(pairs, random.Random(5), resamples=50).estimate == pytest.approx(0.9)
-
-
 def test_a_machine_that_drifts_leaves_the_ratio_of_pairs_alone() -> None:
     pairs = [(1000.0 * speed, 950.0 * speed) for speed in (1.0, 1.3, 0.6, 2.0, 0.9, 1.1)]
-    ratio = paired.paired_ratio(pairs, random.Random(6))
+    ratio = signed_rank_ratio(pairs)
     assert (ratio.low, ratio.estimate, ratio.high) == pytest.approx((0.95, 0.95, 0.95))
 
 
-def test_the_interval_holds_the_true_ratio_about_as_often_as_it_says() -> None:
-    true_ratio, rng, held, runs = 0.97, random.Random(7), 0, 150
+LEGS: dict[str, Callable[[random.Random], float]] = {
+    "noise": lambda rng: rng.lognormvariate(0, 0.03),
+    "skewed": lambda rng: 1 + rng.expovariate(20),
+    "bursts": lambda rng: rng.lognormvariate(0, 0.01) * (3 if rng.random() < 0.1 else 1),
+}
+
+
+@pytest.mark.parametrize("leg", LEGS)
+@pytest.mark.parametrize("pairs", [6, 10, 15])
+def test_the_interval_holds_the_true_ratio_as_often_as_it_says(leg: str, pairs: int) -> None:
+    """What bench/README.md says of it: 95 to 97 %. Of 800 experiments, 95 % are within 93 and 97; 6 pairs have no interval nearer to 95."""
+    rng, held, runs = random.Random(f"{leg} {pairs}"), 0, 800
     for _ in range(runs):
-        pairs = [(1.0, true_ratio * rng.lognormvariate(0, 0.03)) for _ in range(12)]
-        ratio = paired.paired_ratio(pairs, rng, resamples=200)
-        held += ratio.low <= true_ratio <= ratio.high
-    assert 0.87 <= held / runs <= 0.99  # a percentile bootstrap of a median is a little narrow with so few pairs
+        ratio = signed_rank_ratio([(LEGS[leg](rng), 0.97 * LEGS[leg](rng)) for _ in range(pairs)])
+        held += ratio.low <= 0.97 <= ratio.high
+    assert 0.93 <= held / runs <= 0.99
+
+
+# Of how many values each end lies how far in: the tables of the sign test, two-sided 5 %.
+@pytest.mark.parametrize(("values", "left_out"), [(1, 0), (5, 0), (6, 0), (8, 0), (9, 1), (12, 2), (15, 3), (20, 5), (25, 7)])
+def test_the_interval_of_a_median_is_that_of_the_sign_test(values: int, left_out: int) -> None:
+    shuffled = random.Random(values).sample(range(values), values)
+    assert median_interval(shuffled) == (left_out, values - 1 - left_out)
+
+
+def test_the_interval_of_a_median_holds_it_however_values_are_distributed() -> None:
+    rng, runs = random.Random(3), 2000
+    true = math.log(2)  # of an exponential distribution
+    for values in (6, 10, 15):
+        intervals = (median_interval([rng.expovariate(1) for _ in range(values)]) for _ in range(runs))
+        assert 0.94 <= sum(low <= true <= high for low, high in intervals) / runs <= 0.99
+    with pytest.raises(ValueError):
+        median_interval([])
 
 
 def test_quantiles_are_interpolated() -> None:

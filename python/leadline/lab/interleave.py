@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Generic, TypeVar
 
-from leadline.lab.paired import Ratio, leg_order, pair_up, paired_ratio
+from leadline.lab.paired import Ratio, leg_order, pair_up
+from leadline.lab.signed_rank import signed_rank_ratio
 
 T = TypeVar("T")
 
@@ -41,11 +42,9 @@ def legs(bare: Callable[[], T], variant: Callable[[], T], pairs: int, rng: rando
         yield Leg(number, on, variant() if on else bare())
 
 
-def compare(run: Sequence[Leg[T]], measure: Callable[[T], float], rng: random.Random) -> Comparison:
-    """What `measure` says of each leg. Raises ValueError when the legs are not whole pairs, or a bare one measures 0."""
+def compare(run: Sequence[Leg[T]], measure: Callable[[T], float]) -> Comparison:
+    """What `measure` says of each leg. Raises ValueError when the legs are not whole pairs, or one measures 0."""
     values = [(leg.on, measure(leg.result)) for leg in sorted(run, key=lambda leg: leg.number)]
     pairs = pair_up(values)
-    if not all(bare for bare, _ in pairs):
-        raise ValueError("a ratio to 0 is meaningless")
     bare, variant = (median(column) for column in zip(*pairs))
-    return Comparison(bare, variant, paired_ratio(pairs, rng))
+    return Comparison(bare, variant, signed_rank_ratio(pairs))

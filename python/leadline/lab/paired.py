@@ -1,4 +1,4 @@
-"""The statistics of an experiment: order of legs, ratio of paired legs with its interval, and what may be said of it.
+"""The statistics of an experiment: order of legs, pairs of them, and what may be said of their ratio (signed_rank.py).
 
 Pure functions of numbers; every random choice comes from the generator that is passed in.
 """
@@ -8,16 +8,14 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import median
 
-RESAMPLES = 10_000
 LEVEL = 0.95
 ENOUGH_PAIRS = 6  # with fewer, all of them lie on one side of 1 by chance too often (2 * 0.5**5 = 6 % with five) for a 95 % interval
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """with / bare. estimate: median of the ratios of the pairs; low, high: bootstrap interval; pairs: how many."""
+    """with / bare, from signed_rank_ratio. low, high: the ends of its interval; pairs: how many."""
 
     estimate: float
     low: float
@@ -62,16 +60,6 @@ def pair_up(legs: Sequence[tuple[bool, float]]) -> list[tuple[float, float]]:
             raise ValueError("a pair needs one bare leg and one with the variant")
         pairs.append((second, first) if first_on else (first, second))
     return pairs
-
-
-def paired_ratio(pairs: Sequence[tuple[float, float]], rng: random.Random, resamples: int = RESAMPLES, level: float = LEVEL) -> Ratio:
-    """Median of with / bare over the pairs, with a percentile bootstrap interval: whole pairs are drawn with replacement."""
-    if not pairs:
-        raise ValueError("no pairs")
-    ratios = [with_ / bare for bare, with_ in pairs]
-    resampled = sorted(median(rng.choices(ratios, k=len(ratios))) for _ in range(resamples))
-    tail = (1 - level) / 2
-    return Ratio(median(ratios), quantile(resampled, tail), quantile(resampled, 1 - tail), len(pairs))
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:
