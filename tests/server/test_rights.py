@@ -56,7 +56,7 @@ LEAST = {
     "user.projects": (ANYONE, ""), "user.project": (SITE, ""), "user.delete-project": (SITE, ""),
     "user.members": ("viewer", "project"), "user.role": ("admin", "project"),
     "user.audit": (SITE, ""), "user.verify": (SITE, ""), "user.metrics": (ANYONE, ""),
-    "token.list": (ANYONE, ""), "token.create": (ANYONE, ""), "token.revoke": ("owner", ""),
+    "token.list": (ANYONE, ""), "token.create": (ANYONE, ""), "token.revoke": ("owner", ""), "token.revoke-all": (SITE, ""),
 }  # fmt: skip
 RANK = {"viewer": 0, "runner": 1, "editor": 2, "admin": 3}
 # Role in the project, and role on the one template and its runs by a grant.
@@ -76,7 +76,7 @@ ODD = {
 }
 OF_A_USER = (
     "user.create", "user.delete", "user.disable", "user.password", "user.codes", "user.confirm-codes", "user.forget-codes", "user.link",
-    "user.login-link",
+    "user.login-link", "token.revoke-all",
 )  # fmt: skip
 OF_ANN = ("ann", "ann-viewer", "ann-runner", "ann-other-project")
 
@@ -214,6 +214,7 @@ class World:
         needed = {i.name for i in operation.inputs if i.required} | {
             i for i in ("cron", "command") if i in {j.name for j in operation.inputs}
         }
+        needed |= {"user"} if name == "token.revoke-all" else set()  # whose: without, the caller's own, which is asked with
         return {key: made[key] for key in needed}
 
     def after(self, operation: Operation) -> None:

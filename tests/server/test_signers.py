@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import hmac
 import json
+import time
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlencode
@@ -109,6 +111,54 @@ def test_gitlab_sends_the_key_and_a_delivery_is_taken_once(team: Team) -> None:
     assert send(team, hook, PUSH, **token, X_Gitlab_Event_UUID="c") == 403
     wrong: list[dict[str, str]] = [{}, {"X_Gitlab_Token": ""}, {"X_Gitlab_Token": KEY[:-1]}, {"X_Gitlab_Token": KEY + "x"}, of_github(PUSH)]
     assert [send(team, hook, PUSH, **one, Idempotency_Key="9") for one in wrong] == [403] * 5
+
+
+WHSEC = "whsec_" + base64.b64encode(bytes(range(32))).decode()
+
+
+def of_standard(body: bytes, number: str = "msg_1", ago_s: int = 0, key: bytes = bytes(range(32))) -> dict[str, str]:
+    stamp = str(int(time.time()) - ago_s)
+    signed = base64.b64encode(hmac.new(key, f"{number}.{stamp}.".encode() + body, hashlib.sha256).digest()).decode()
+    return {"Webhook_Id": number, "Webhook_Timestamp": stamp, "Webhook_Signature": f"v1,{signed}"}
+
+
+def test_the_example_of_standard_webhooks(monkeypatch: pytest.MonkeyPatch) -> None:
+    from leadline.server.signers import of_standard as check
+
+    monkeypatch.setattr(time, "time", lambda: 1614265330.0)
+    sent = {"webhook-id": "msg_p5jXN8AQM9LWM0D4loKWxJek", "webhook-timestamp": "1614265330",
+            "webhook-signature": "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="}  # fmt: skip
+    assert check(b"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", sent, b'{"test": 2432232314}') is not None
+
+
+@pytest.mark.parametrize("signed", ["gitlab", "standard"])
+def test_a_signing_token_takes_what_is_signed_and_each_number_once(team: Team, signed: str) -> None:
+    team.do("secret.set", project="main", secret="k", value=WHSEC)
+    hook = made(team, signed, signed)
+    assert send(team, hook, PUSH, **of_standard(PUSH))["run"]
+    assert send(team, hook, PUSH, **of_standard(PUSH)) == 403  # tried again, or by an attacker
+    assert send(team, hook, PUSH, **of_standard(PUSH, ago_s=60)) == 403
+    assert send(team, hook, PUSH, **of_standard(PUSH, "msg_2"))["run"]
+    rotated = of_standard(PUSH, "msg_3")
+    rotated["Webhook_Signature"] = f"v1,AAAA v1a,BBBB {rotated['Webhook_Signature']}"
+    assert send(team, hook, PUSH, **rotated)["run"]
+    fresh = of_standard(PUSH, "msg_4")
+    wrong: list[dict[str, str]] = [
+        {}, {"X_Gitlab_Token": WHSEC}, of_standard(PUSH, "msg_4", ago_s=301), of_standard(PUSH, "msg_4", ago_s=-301),
+        of_standard(PUSH, "msg_4", key=WHSEC.encode()), of_standard(PUSH, ""), of_standard(b"{}", "msg_4"), fresh | {"Webhook_Id": "msg_5"},
+        fresh | {"Webhook_Timestamp": ""}, fresh | {"Webhook_Timestamp": f" {fresh['Webhook_Timestamp']}"},
+        fresh | {"Webhook_Signature": fresh["Webhook_Signature"].removeprefix("v1,")}, fresh | {"Webhook_Signature": "v1,"},
+        fresh | {"Webhook_Signature": fresh["Webhook_Signature"].replace("v1,", "v2,")}, fresh | {"Webhook_Signature": "v1,\udcff"},
+    ]  # fmt: skip
+    assert [send(team, hook, PUSH, **one) for one in wrong] == [403] * len(wrong)
+    assert send(team, hook, PUSH, **fresh)["run"]
+
+
+def test_events_of_gitlab_choose_also_where_it_signs(team: Team) -> None:
+    team.do("secret.set", project="main", secret="k", value=WHSEC)
+    hook = made(team, "gl", "gitlab", events="push")
+    assert send(team, hook, PUSH, **of_standard(PUSH), X_Gitlab_Event="Issue Hook") == {"run": None, "ignored": "the event is issue"}
+    assert send(team, hook, PUSH, **of_standard(PUSH, "b"), X_Gitlab_Event="Push Hook")["run"]
 
 
 def test_events_and_places_choose_what_starts_something(team: Team) -> None:

@@ -148,6 +148,50 @@ def test_to_revoke_a_token_revokes_what_was_made_with_it(team: Team) -> None:
     assert [token["token"] for token in team.do("token.list")["tokens"]] == [other.token]
 
 
+def test_all_tokens_of_a_user_or_of_everyone_are_revoked_by_one_command(team: Team) -> None:
+    def made(user: str, **more: Any) -> Caller:
+        caller = login.caller_of_token(team.store, team.do("token.create", name="t", user=user, scope="admin", **more)["token"], "::1")
+        assert caller is not None
+        return caller
+
+    def left() -> list[str]:
+        return sorted(token["user"] for token in team.do("token.list")["tokens"])
+
+    team.do("user.create", user="ann", password=PASSWORD, admin=True)
+    team.do("user.create", user="bob", password=PASSWORD)
+    ann, bob = made("ann"), made("bob")
+    made("bob")
+    for by in (ann, bob):
+        team.do("token.create", by, name="child")
+    assert left() == ["ann", "ann", "bob", "bob", "bob"]
+    for wrong in ({}, {"user": "ann", "everyone": True}, {"user": "nobody-there"}):
+        with pytest.raises(LeadlineError):
+            team.do("token.revoke-all", **wrong)
+    for others in ({"user": "ann"}, {"everyone": True}):
+        with pytest.raises(LeadlineError, match="revoked by an administrator"):
+            team.do("token.revoke-all", bob, **others)
+    assert left() == ["ann", "ann", "bob", "bob", "bob"]
+    assert len(team.do("token.revoke-all", bob)["revoked"]) == 3 and left() == ["ann", "ann"]
+    made("bob")
+    assert len(team.do("token.revoke-all", ann, user="bob")["revoked"]) == 1 and left() == ["ann", "ann"]
+    made("bob")
+    assert len(team.do("token.revoke-all", everyone=True)["revoked"]) == 3 and left() == []
+    assert team.do("token.revoke-all", everyone=True) == {"revoked": []}
+    assert login.caller_of_token(team.store, "ll_" + str(ann.token) + "_x", "") is None
+
+
+def test_a_token_revokes_all_at_once_as_it_does_one_by_one(team: Team) -> None:
+    team.do("user.create", user="ann", password=PASSWORD, admin=True)
+    team.do("user.project", project="p")
+    limited = login.caller_of_token(team.store, team.do("token.create", name="t", user="ann", scope="editor", project="p")["token"], "::1")
+    weak = login.caller_of_token(team.store, team.do("token.create", name="t", user="ann", scope="viewer")["token"], "::1")
+    assert limited is not None and weak is not None
+    with pytest.raises(LeadlineError, match="cannot revoke one of more"):
+        team.do("token.revoke-all", weak, user="ann")
+    assert team.do("token.revoke-all", limited)["revoked"] == [limited.token]  # of its project alone
+    assert [token["token"] for token in team.do("token.list")["tokens"]] == [weak.token]
+
+
 def test_to_delete_a_user_revokes_what_was_made_with_their_tokens(team: Team) -> None:
     for name in ("ann", "bob"):
         team.do("user.create", user=name, password=PASSWORD, admin=True)

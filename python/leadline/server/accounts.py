@@ -269,6 +269,27 @@ def _revoke_token(call: Call, inputs: dict[str, Any]) -> Any:
     return {"revoked": inputs["token"], "derived": derived}
 
 
+def _revoke_all(call: Call, inputs: dict[str, Any]) -> Any:
+    """Of one user, or of everyone: both must be said where a slip would take the tokens of others."""
+    if inputs["user"] and inputs["everyone"]:
+        raise LeadlineError("usage", "either a user, or everyone", where="user")
+    user = inputs["user"] or (None if inputs["everyone"] else call.caller.account)
+    call.object = user or ""
+    if not user and not inputs["everyone"]:
+        raise LeadlineError("usage", "whose tokens?", hint="--user NAME, or --everyone", where="user")
+    if user != call.caller.account and not call.caller.is_site_admin:
+        raise LeadlineError("rights", "tokens of others are revoked by an administrator")
+    if user:
+        find_account(call, user)
+    mine, values = _own_tokens(call)
+    rows = call.rows(f"select prefix, scope from token where {mine} and (account = ? or ? = 1)", *values, user or "", int(not user))
+    if any(RANK[row["scope"]] > RANK[call.caller.scope] for row in rows):
+        raise LeadlineError("rights", f"your token has the scope {call.caller.scope}; it cannot revoke one of more")
+    revoked = revoke(call, [row["prefix"] for row in rows])
+    call.detail = {"everyone": not user, "revoked": revoked}
+    return {"revoked": revoked}
+
+
 def revoke(call: Call, tokens: list[str]) -> list[str]:
     """Deletes tokens and all that were made with them; gives the prefixes of all, in order."""
     derived = (row["prefix"] for token in tokens for row in call.rows(DERIVED, token))
@@ -458,5 +479,13 @@ OPERATIONS = (
         "Revoke a token, and those that were made with it.",
         _revoke_token,
         (Input("token", "the first part of the token, as `token list` shows it", pattern=r"[a-z0-9]{10}"),),
+    ),
+    Operation(
+        "token.revoke-all", "DELETE", "/tokens", "anyone", "", "Revoke all your tokens, of a user or of everyone, also the one used.",
+        _revoke_all,
+        (
+            Input("user", "whose", required=False, pattern=NAME),
+            Input("everyone", "of all users, of which an administrator may need no list", "bool", False, False),
+        ),
     ),
 )

@@ -112,6 +112,7 @@ ANSWERS = {
     "token.list": "tokens:Token[]",
     "token.create": "token:text prefix:text user:text scope:text project:text? expires:time",
     "token.revoke": "revoked:text derived:text[]",
+    "token.revoke-all": "revoked:text[]",
 }
 OPEN = ("user.disable", "run.log", "template.rerun")  # operations whose answer has not always all of it
 _KINDS: dict[str, dict[str, Any]] = {

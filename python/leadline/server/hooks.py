@@ -62,7 +62,7 @@ def _add_in(call: Call, inputs: dict[str, Any]) -> Any:
     for path, value in (inputs["only"] or {}).items():
         if not re.fullmatch(PLACE, path) or not isinstance(value, str | int):
             raise LeadlineError("usage", "only is not places in the body with their values", hint=ONLY, where="only")
-    if inputs["events"] and inputs["signed"] == "leadline":
+    if inputs["events"] and inputs["signed"] not in ("github", "gitlab"):
         raise LeadlineError("usage", "events are those of github or gitlab", hint="signed", where="events")
     made = _add(call, inputs, "in", template["uid"], None, inputs["events"])
     values = inputs["signed"], json.dumps(inputs["only"] or {}), made["hook"]

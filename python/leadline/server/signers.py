@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import hmac
 import re
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 WINDOW_S = 300
 FOR_EVER_S = 100 * 365 * 86400
 MONTH_S = 30 * 86400
+PREFIX = b"whsec_"
+MOST_SIGNATURES = 10
 
 
 @dataclass(frozen=True)
@@ -46,8 +49,12 @@ def of_github(key: bytes, headers: Mapping[str, str], body: bytes) -> Sent | Non
 
 
 def of_gitlab(key: bytes, headers: Mapping[str, str], body: bytes) -> Sent | None:
-    """It sends the key itself. A delivery that it tries again has the same Idempotency-Key, an event the same number. A script that sends
-    the key has neither: then a body is taken once in a few minutes, and may come again later."""
+    """With a signing token (whsec_...) it signs as Standard Webhooks say, and nothing less is taken. With a secret token it sends the key
+    itself. A delivery that it tries again has the same Idempotency-Key, an event the same number. A script that sends the key has
+    neither: then a body is taken once in a few minutes, and may come again later."""
+    if key.startswith(PREFIX):
+        sent = of_standard(key, headers, body)
+        return sent and replace(sent, event=headers.get("x-gitlab-event", ""))
     if not _same(key.decode(), headers.get("x-gitlab-token", "")):
         return None
     named = headers.get("idempotency-key", "")
@@ -56,12 +63,32 @@ def of_gitlab(key: bytes, headers: Mapping[str, str], body: bytes) -> Sent | Non
     return Sent(f"gitlab {once}", MONTH_S if number else WINDOW_S, headers.get("x-gitlab-event", ""))
 
 
+def of_standard(key: bytes, headers: Mapping[str, str], body: bytes) -> Sent | None:
+    """Standard Webhooks, as many services sign. Number, time and body are signed; the header may hold several signatures, while a key is
+    changed. What is tried again has the same number and a new time: it is taken once, within a month."""
+    number, stamp, given = (headers.get(f"webhook-{name}", "") for name in ("id", "timestamp", "signature"))
+    signed = f"{number}.{stamp}.".encode("utf-8", "surrogateescape") + body
+    expected = "v1," + base64.b64encode(hmac.new(_decoded(key), signed, hashlib.sha256).digest()).decode()
+    fits = any([_same(expected, one) for one in given.split(" ")[:MOST_SIGNATURES]])
+    if not fits or not number or not re.fullmatch(r"[0-9]{1,12}", stamp) or abs(time.time() - int(stamp)) > WINDOW_S:
+        return None
+    return Sent(f"standard {hashlib.sha256(number.encode('utf-8', 'surrogateescape')).hexdigest()}", MONTH_S)
+
+
+def _decoded(key: bytes) -> bytes:
+    """The bytes that whsec_ and base64 stand for; a key of another form stands for itself."""
+    try:
+        return base64.b64decode(key.removeprefix(PREFIX), validate=True) if key.startswith(PREFIX) else key
+    except ValueError:
+        return key
+
+
 def _same(expected: str, given: str) -> bool:
     return hmac.compare_digest(expected.encode(), given.encode("utf-8", "surrogateescape"))
 
 
 SIGNERS: dict[str, Callable[[bytes, Mapping[str, str], bytes], Sent | None]] = {
-    "leadline": of_leadline, "github": of_github, "gitlab": of_gitlab,
+    "leadline": of_leadline, "github": of_github, "gitlab": of_gitlab, "standard": of_standard,
 }  # fmt: skip
 
 
