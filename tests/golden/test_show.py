@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import duckdb
@@ -336,3 +337,25 @@ def test_code_of_the_advice_fits_the_terminal() -> None:
             in_code ^= line.startswith("```")
             if in_code:
                 assert len(line) <= WIDTH - 6, f"{rule.id}: {line}"
+
+
+def test_a_statement_whose_id_is_known_late_is_one_row(tmp_path: Path) -> None:
+    """The server computes its id while it parses: waits before that have the id of the text. By database, and never a guess."""
+    cap = SyntheticCapture(tmp_path, seconds=20)
+    for datid, name in ((5, "shop"), (6, "copy")):
+        cap.add("database", datid=datid, datname=name)
+    texts = {901: ("server", 5, "select a"), 902: ("server", 6, "select a"), 77: ("text", 5, "select a")}
+    texts |= {903: ("server", 5, "begin"), 78: ("text", 6, "begin")}  # an id that does not depend on the database
+    texts |= {904: ("server", 5, "select b"), 905: ("server", 5, "select b"), 79: ("text", 5, "select b")}  # two search paths
+    for key, (source, datid, query) in texts.items():
+        cap.add("statement", statement_id=key, id_source=source, datid=datid, query=query)
+    expected = {}
+    for n, (datid, late, joined) in enumerate([(5, 77, 901), (6, 77, 902), (6, 78, 903), (5, 79, 79)]):
+        session = cap.add_session(datid=datid)
+        cap.sample(session, "active", "Lock:relation", 0, 5 + n, statement_id=late)
+        cap.sample(session, "active", None, 10, 12, statement_id=joined)
+        expected[joined] = 7.0 + n
+    with closing(open_capture(cap.write(), hold=True)) as opened:
+        rows = opened.rows("select statement_id, sum(weight_s) as s from db_time group by 1")
+        assert {row["statement_id"]: pytest.approx(row["s"], abs=0.02) for row in rows} == expected
+        assert [spender.label for spender in spenders.statements(opened)] == ["select b", "begin", "select a", "select a"]
