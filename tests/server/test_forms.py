@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 from leadline.errors import LeadlineError
-from leadline.server.table import BY_NAME
+from leadline.server.table import BY_NAME, OPERATIONS
 from leadline.server.templates import _words
 from leadline.server.web import forms
+from leadline.server.web.forms import SHAPES
 from serving import Client, Served, serving
 
 SURVEY = {
@@ -127,6 +128,78 @@ def test_what_was_typed_for_another_kind_is_not_sent(client: Client) -> None:
     fields |= {"project": "main", "name": "switched", "command": "true", "experiment.baseline": "sleep 1", "ansible.playbook": "x.yml"}
     assert client.form("/form/template.save", **fields).status == 303
     assert named(client, "switched")["kind"] == "command"
+
+
+def shown_again(client: Client, action: str, **fields: str) -> tuple[int, dict[str, str], str]:
+    answer = client.form(f"/form/{action}", **fields)
+    found = [values for of, values in Fields(answer.text).forms if of == f"/form/{action}"]
+    return answer.status, found[0] if found else {}, answer.text
+
+
+SECRET = "typed-as-a-secret"
+
+
+def test_every_form_shows_again_what_was_typed(client: Client) -> None:
+    """Whatever it is that is wrong: no value is one that is there, so that no form does what it is for."""
+    number, tried = 0, 0
+    for operation in OPERATIONS:
+        if not operation.writes or not operation.inputs or operation.method == "DELETE":
+            continue
+        typed, secrets = dict[str, str](), dict[str, str]()
+        for one in operation.inputs:
+            number += 1
+            if one.kind == "secret":
+                secrets[one.name] = SECRET
+            elif shape := SHAPES.get(one.name) if one.kind == "json" or one.name == "command" else None:
+                typed |= {
+                    "pairs": {f"{one.name}.lines": f"a = {number}\nno pair"}, "lines": {one.name: f"'{number}\n x"},
+                    "rows": {f"{one.name}.{row}.{part.name}": f"n{number}" for row in range(3) for part in shape.parts[:1]},
+                    "parts": {f"{one.name}.{part.name}": f"u{number}" for part in shape.parts[:1]},
+                }[shape.kind]  # fmt: skip
+            else:
+                text = {"int": str(number), "bool": "true", "enum": (one.choices or ("",))[-1], "json": "{"}
+                typed[one.name] = text.get(one.kind, f"<typed> & {number}")
+        status, again, text = shown_again(client, operation.name, **typed, **secrets)
+        assert status in (403, 404, 422, 501), (operation.name, status)
+        lost = {name: value for name, value in typed.items() if again.get(name) != value}
+        assert lost == {}, operation.name
+        assert SECRET not in text and 'role="alert"' in text, operation.name
+        tried += 1
+    assert tried > 25
+
+
+def test_what_is_wrong_stands_at_its_field(client: Client) -> None:
+    fields = {"project": "main", "name": "cut", "command": "seq 1", "survey.0.name": "n", "survey.0.kind": "int", "survey.0.least": "x"}
+    status, again, text = shown_again(client, "template.save", **fields, then="/templates")
+    assert status == 422 and {name: again[name] for name in (*fields, "then")} == fields | {"then": "/templates"}
+    assert again["survey.1.name"] == ""  # room for one more
+    at = text.index('<div class="wrong">')
+    assert text.index("Survey", at) < text.index("Least of survey is not a whole number.", at)
+    status, again, text = shown_again(client, "token.create", name="ci", days="99999", **{".fixed": "name"})
+    assert (status, again["days"], again["name"], again[".fixed"]) == (422, "99999", "ci", "name")
+    assert 'aria-invalid="true"' in text and text.count('id="token.create-ci-name"') == 0  # the reader did not see it before
+    template = named(client, "plain")["uid"]
+    status, again, text = shown_again(client, "template.start", template=template, **{".fixed": "template", "input.steps": "5000",
+                                      "input.who": "me", "input.key": SECRET, "input.sure": "false"})  # fmt: skip
+    assert status == 422 and SECRET not in text
+    kept = {"steps": "5000", "who": "me", "sure": "false", "key": ""}
+    assert {name: again[f"input.{name}"] for name in kept} == kept
+    assert "steps is not from 1 to 1000" in text.lower()
+
+
+def test_the_filters_of_a_page_are_kept_too(client: Client) -> None:
+    answer = client.get("/runs?since_hours=yesterdayish&name=load&status=ok")
+    fields = next((values for of, values in Fields(answer.text).forms if of == "/runs"), {})
+    assert answer.status == 422 and {name: fields[name] for name in ("since_hours", "name", "status")} == {
+        "since_hours": "yesterdayish", "name": "load", "status": "ok"}  # fmt: skip
+
+
+def test_another_site_fills_in_no_form(client: Client) -> None:
+    """Its form is refused before what it holds is read, so that nobody is shown our page with its words."""
+    client.cookies["leadline"] = "x"
+    sent = {"Sec-Fetch-Site": "cross-site", "Content-Type": "application/x-www-form-urlencoded"}
+    answer = client.ask("POST", "/form/token.create", b"name=planted&days=99999", sent)
+    assert (answer.status, b"planted" in answer.body) == (403, False)
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ def test_a_session_is_not_in_the_store_as_it_is(served: Served) -> None:
 def test_wrong_passwords_and_unknown_users_get_the_same_answer(served: Served) -> None:
     wrong, unknown = served.client().log_in("bob", "not the password"), served.client().log_in("nobody", "not the password")
     assert (wrong.status, unknown.status) == (401, 401)
-    assert wrong.body == unknown.body
+    assert wrong.body.replace(b'value="bob"', b'value="nobody"') == unknown.body  # what was typed is shown again
 
 
 @pytest.mark.parametrize("path", ["//evil.example/", "/\\evil.example", "https://evil.example/", "javascript:alert(1)", "/\t/evil.example"])

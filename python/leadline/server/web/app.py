@@ -274,8 +274,8 @@ def page(site: Site, of: pages.Page, *, json_twin: bool) -> Handler:
         return as_json(shown.data) if json_twin else html(pages.render(of.template, shown))
 
     async def handle(request: Request) -> Response:
+        given = dict(request.query_params.multi_items()) | request.path_params
         try:
-            given = dict(request.query_params.multi_items()) | request.path_params
             return await run_sync(made, asked(request), given, limiter=places_for(BY_NAME[of.operation]))
         except LeadlineError as e:
             if json_twin:
@@ -283,6 +283,8 @@ def page(site: Site, of: pages.Page, *, json_twin: bool) -> Handler:
             if status_of(e) == 401:
                 on = request.url.path + (f"?{request.url.query}" if request.url.query else "")
                 return RedirectResponse(f"{link('/login')}?{pages.query({'next': on})}", 303)
+            if status_of(e) == 422 and request.query_params and "{" not in of.path:
+                return html(await run_sync(pages.asked_again, site, asked(request), of, given, e), 422)
             return html(await run_sync(partial(pages.error, site, asked(request), e)), status_of(e))
 
     return handle
@@ -296,9 +298,9 @@ def form(site: Site, operation: Operation) -> Handler:
     """A form of a page: the same operation, then on to the page that the form names."""
 
     async def handle(request: Request) -> Response:
-        who = asked(request)
+        who, fields, on = asked(request), dict[str, str](), "/"
         try:
-            await run_sync(site.caller, who)
+            await run_sync(site.caller, who)  # whatever another site sent ends here
             fields = await fields_of(request)
             on = own_path(fields.pop("then", "/"))
             value = await run_sync(site.perform, operation, who, forms.read(operation, fields))
@@ -306,6 +308,8 @@ def form(site: Site, operation: Operation) -> Handler:
                 return html(await run_sync(partial(pages.once, site, who, operation, value)))
             return RedirectResponse(link(pages.filled(on, value)), 303)
         except LeadlineError as e:
+            if fields and status_of(e) != 401:
+                return html(await run_sync(pages.again, site, who, operation, fields, on, e), status_of(e))
             return html(await run_sync(partial(pages.error, site, who, e)), status_of(e))
 
     return handle
@@ -337,7 +341,7 @@ def login_routes(site: Site) -> list[BaseRoute]:
                 account, password, code = (fields.get(name, "") for name in ("account", "password", "code"))
                 made = await run_sync(site.log_in, who, account, password, code)
             except Refused as e:
-                response = html(pages.login_page(on, provider, e), e.status)
+                response = html(pages.login_page(on, provider, e, account[:200]), e.status)
                 if e.status == 429:
                     response.headers["retry-after"] = e.detail.split()[1]
                 return response

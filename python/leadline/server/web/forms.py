@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -196,11 +196,47 @@ def _question(row: Row) -> Row:
     return out
 
 
+# --- what a form shows of what was typed
+
+
+class Typed(dict[str, Any]):
+    """The fields below one input as they were typed, right or wrong, by their parts."""
+
+    @classmethod
+    def of(cls, fields: Mapping[str, str]) -> Typed:
+        out = cls()
+        for name, value in fields.items():
+            head, dot, rest = name.partition(".")
+            if dot:
+                out.setdefault(head, {})[rest] = value
+            else:
+                out[head] = value
+        return cls({name: cls.of(value) if isinstance(value, dict) else value for name, value in out.items()})
+
+
+def typed(inputs: Iterable[Input], fields: Mapping[str, str]) -> Row:
+    """What a form that is shown again has in its fields. A secret is typed again."""
+    out: Row = {}
+    for one in inputs:
+        below = {name[len(one.name) + 1 :]: value for name, value in fields.items() if name.startswith(f"{one.name}.")}
+        if one.kind == "secret":
+            continue
+        if one.kind == "bool":
+            out[one.name] = {"true": True, "false": False}.get(fields.get(one.name, ""), "")
+        elif below and one.name in SHAPES and one.name not in fields:
+            out[one.name] = Typed.of(below)
+        else:
+            out[one.name] = fields.get(one.name, "")
+    return out
+
+
 # --- what a form shows of what there is
 
 
 def lines_of(value: Mapping[str, Any] | str | None, typed: bool = True) -> str:
     """Pairs as lines that are read as the same."""
+    if isinstance(value, Typed):
+        return str(value.get("lines", ""))
     if not isinstance(value, Mapping):
         return value or ""
     return "\n".join(f"{name} = {_text(one, typed)}" for name, one in value.items())
@@ -215,6 +251,9 @@ def _text(value: Any, typed: bool) -> str:
 
 def rows_of(shape: Shape, value: Mapping[str, Any] | str | None) -> list[Row]:
     """Those that there are, and some that are empty."""
+    if isinstance(value, Typed):
+        rows = sorted((n for n in value if n.isdecimal() and len(n) < 3), key=int)
+        return [row for n in rows if any((row := value[n]).values())] + [{} for _ in range(BLANK_ROWS)]
     there = [{shape.key: name} | (about or {}) for name, about in value.items()] if isinstance(value, Mapping) else []
     return [{name: _shown(one, name) for name, one in row.items()} for row in there] + [{} for _ in range(BLANK_ROWS)]
 

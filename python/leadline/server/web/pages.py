@@ -180,6 +180,40 @@ def error(site: Site | None, asked: Asked | None, e: LeadlineError) -> str:
     )
 
 
+def again(site: Site, asked: Asked, operation: Operation, fields: Mapping[str, str], on: str, e: LeadlineError) -> str:
+    """The form with what was typed and what is wrong with it. Only for what our own page sent: another could fill it in for the reader."""
+    try:
+        caller = site.caller(asked)
+    except LeadlineError:  # the book cannot be read
+        return error(site, None, e)
+    names = {i.name: i for i in operation.inputs}
+    fixed = [name for name in fields.get(FIXED, "").split(",") if name in fields and name in names and names[name].kind != "secret"]
+    survey = _survey_of(site, asked, fields) if "inputs" in names and any(name.startswith("input.") for name in fields) else None
+    inputs = (*operation.inputs, *(questions(survey) if survey else ()))
+    return environment().get_template("form.html.j2").render(
+        operation=operation, then=on, known={name: fields[name] for name in fixed}, values=forms.typed(inputs, fields), survey=survey,
+        error=e, caller=caller, menu=_menu(caller), title=operation.summary.split(".")[0], has_users=True, page=None, path=None,
+    )  # fmt: skip
+
+
+def asked_again(site: Site, asked: Asked, of: Page, given: Mapping[str, str], e: LeadlineError) -> str:
+    """The same of a page that is asked for by a form, such as the filters of a list."""
+    operation, caller = BY_NAME[of.operation], site.caller(asked)
+    return environment().get_template("form.html.j2").render(
+        operation=operation, then="", known={}, values=forms.typed(operation.inputs, given), survey=None, error=e, caller=caller,
+        menu=_menu(caller), title=of.title, has_users=True, page=of, path=of.path,
+    )  # fmt: skip
+
+
+def _survey_of(site: Site, asked: Asked, fields: Mapping[str, str]) -> Row | None:
+    try:
+        found: Row = site.perform(BY_NAME["template.show"], asked, {"template": fields.get("template", "")})["template"]["survey"]
+    except LeadlineError:
+        return None
+    return found
+
+
+FIXED = ".fixed"  # field of a form: names of the inputs that its reader does not see
 PREFILLED = ("schedule.edit", "user.role")  # forms of a row that begin with what it has now
 SHOWN_ONCE = {"token.create": ("token.html.j2", "New token"), "user.codes": ("codes.html.j2", "One-time codes")}
 
@@ -195,12 +229,12 @@ def once(site: Site, asked: Asked, operation: Operation, value: Row) -> str:
     )
 
 
-def login_page(on: str, provider: str = "", e: LeadlineError | None = None) -> str:
-    """provider: the name of one by which users may log in, too."""
+def login_page(on: str, provider: str = "", e: LeadlineError | None = None, account: str = "") -> str:
+    """provider: the name of one by which users may log in, too. account: what was typed."""
     return (
         environment()
         .get_template("login.html.j2")
-        .render(next=on, provider=provider, error=e, caller=None, menu=[], title="Log in", has_users=True, page=None)
+        .render(next=on, provider=provider, error=e, account=account, caller=None, menu=[], title="Log in", has_users=True, page=None)
     )
 
 
@@ -237,7 +271,7 @@ def environment() -> jinja2.Environment:
         "pretty": lambda v: json.dumps(v, ensure_ascii=False, indent=2), "log": log, "ended": ended,
     }  # fmt: skip
     out.filters["diff"] = diff
-    out.globals |= {"TOTALS": TOTALS, "OUTCOMES": OUTCOMES, "PREFILLED": PREFILLED}
+    out.globals |= {"TOTALS": TOTALS, "OUTCOMES": OUTCOMES, "PREFILLED": PREFILLED, "FIXED": FIXED}
     out.globals |= {
         "version": version(),
         "chart": chart.of_points,
