@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 
+import pytest
 from books import Open, Run
 from commands import on_terminal
 from leadline.book.place import Place
@@ -64,3 +66,15 @@ def test_the_line_of_the_host_has_what_is_known(place: Place, open_book: Open, l
     with book.store.writing() as db:
         db.execute("update content set body = ? where hash = ?", (json.dumps({"memory": "1"}), facts))
     assert "host   " not in leadline("book", "show", uid).stdout
+
+
+BY = {"ann on db1, pid 7": ("ann", "db1", 7), "on db1": ("", "db1", 0), "ann": ("ann", "", 0), "pid 7": ("", "", 7), "": ("", "", 0)}
+
+
+@pytest.mark.parametrize("told", BY)
+def test_who_ran_it_is_told_as_far_as_it_is_known(place: Place, open_book: Open, leadline: Run, told: str) -> None:
+    [uid] = made(place, 1)
+    with open_book().store.writing() as db:
+        db.execute("update run set user_name = ?, host = ?, pid = ? where uid = ?", (*BY[told], uid))
+    shown = leadline("book", "show", uid).stdout
+    assert (f"\nby            {told}\n" in shown) == bool(told) and not re.search(r" ,|[ \t]$|^by +$", shown, re.MULTILINE)

@@ -236,6 +236,9 @@ def words_of(name: str, places: dict[str, str]) -> list[str]:
     return [*name.split(), *(word.replace("from(session)", "from session").format(**places) for word in line_of(name).split())]
 
 
+NO_VALUE = re.compile(r"(?<!\S),|[ \t]$|\bNone\b")  # what a text has of a value that is empty, and should have left out
+
+
 def errors_of(stderr: str) -> list[str]:
     assert "Traceback" not in stderr, stderr
     return [line for line in stderr.splitlines() if line.startswith("error: ")]
@@ -278,6 +281,8 @@ def test_each_command_is_a_run_of_the_logbook(name: str, places: dict[str, str],
     assert (found["name"], found["argv"][1:], found["rc"], found["status"]) == (name, command[3:], done.returncode, "ok")
     assert details["metrics"].keys() >= {"wall_s", "cpu_s", "max_rss_bytes", "record_s"}
     assert "…" not in done.stdout  # no value is cut in a pipe
+    if "json" not in line_of(name) and name != "top":  # a screen is filled up
+        assert [line for line in done.stdout.splitlines() if NO_VALUE.search(line)] == []
     made = [a["path"] for a in details["artifacts"]]
     assert made == [str(path) for path in sorted(Path(new).parent.iterdir())]
 

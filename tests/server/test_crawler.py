@@ -11,11 +11,14 @@ import random
 import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
+from pathlib import Path
 from urllib.parse import urlencode, urlsplit
 
 import pytest
+from leadline.book.ingest import ingest
+from leadline.book.recorder import Recorder
 from leadline.server.web.pages import filled
-from serving import PASSWORD, Answer, book
+from serving import PASSWORD, Answer, Client, book, serving
 from test_rights import CALLERS, World
 
 PLANTED = "planted-7f3a-secret"
@@ -25,6 +28,8 @@ HEADERS = {
     "cache-control",
 }  # fmt: skip
 LINKS = 50  # of each caller
+# A path without an empty step, and a query of which each name has a value: neither /runs/, /templates//start nor ?name=.
+WHOLE = re.compile(r"(/|(/[^/?#]+)+)?(\?[^=&#]+=[^=&#]+(&[^=&#]+=[^=&#]+)*)?(#[^#]+)?")
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +42,22 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         survey = {"p": {"kind": "secret"}}
         typed = world.do("template.save", project="alpha", name="typed", command="true", survey=survey, approval=True)["template"]
         world.do("template.start", template=typed, inputs={"p": PLANTED})
+        of_nothing(world)
         yield world
+
+
+def of_nothing(world: World) -> None:
+    """Runs of which next to nothing is known: a link must not be made of what is empty."""
+    names = ("name", "host", "user_name", "cwd", "summary", "template", "parent", "facts_hash", "kind", "version")
+    with world.store.writing() as db:
+        there = {row["name"] for row in db.execute("select name from pragma_table_info('run')").fetchall()}
+    for name in [name for name in names if name in there]:
+        recorder = Recorder(world.place)
+        recorder.begin("command", "of nothing", ["true"])
+        recorder.end(0)
+        ingest(world.place, world.store)
+        with world.store.writing() as db:
+            db.execute(f"update run set {name} = '' where uid = ?", (recorder.uid,))
 
 
 def check(answer: Answer, where: object) -> None:
@@ -70,9 +90,8 @@ class Links(HTMLParser):
             self.forms.append(given.get("action") or "")
 
 
-@pytest.mark.parametrize("caller", [name for name in CALLERS if name != "anonymous"])
-def test_every_link_of_every_page_leads_somewhere(world: World, caller: str) -> None:
-    client = world.clients[caller]
+def crawl(client: Client, caller: str) -> int:
+    """Follows the links of all pages that they lead to; how many addresses that were."""
     waiting, seen = ["/runs", "/templates", "/projects", "/tokens", "/history", "/days"], set[str]()
     while waiting and len(seen) < LINKS:
         path = waiting.pop(0)
@@ -89,11 +108,26 @@ def test_every_link_of_every_page_leads_somewhere(world: World, caller: str) -> 
         links.feed(answer.text)
         for link in links.found:
             parts = urlsplit(link)
+            assert WHOLE.fullmatch(link), (path, link)
             assert not parts.scheme and not parts.netloc, (path, link)
             if parts.path and parts.path.startswith("/"):
                 waiting.append(link.partition("#")[0])
         for action in links.forms:
             assert re.fullmatch(r"/(form/[a-z]+\.[a-z-]+|logout)", action), (path, action)
+    return len(seen)
+
+
+@pytest.mark.parametrize("caller", [name for name in CALLERS if name != "anonymous"])
+def test_every_link_of_every_page_leads_somewhere(world: World, caller: str) -> None:
+    assert crawl(world.clients[caller], caller) > 10
+
+
+def test_links_lead_somewhere_in_a_book_that_is_empty(tmp_path: Path) -> None:
+    with serving(tmp_path) as served:
+        assert crawl(served.client(browser=True), "owner") > 10
+        served.record("true")
+        assert crawl(served.client(browser=True), "owner") > 10
+        assert served.complaints() == ""
 
 
 def test_without_a_login_there_is_nothing_but_the_login(world: World) -> None:

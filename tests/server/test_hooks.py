@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import email
+import email.utils
 import http.server
 import ipaddress
 import json
@@ -298,6 +300,8 @@ def test_a_mail_is_sent_when_a_run_has_failed(served: Served, mailbox: int) -> N
     assert "Subject: leadline: mailed failed\r\n" in text
     assert f"next: leadline book show {uid}" in text
     head, _, body = text.partition("\r\n\r\n")
+    assert email.utils.parsedate_to_datetime(email.message_from_string(text)["Date"]).tzinfo is not None
+    assert [line for line in body.splitlines() if re.search(r":\s*$", line)] == []  # what is empty is left out
     for name in ("Date", "Message-ID"):
         assert re.search(rf"^{name}: \S", head, re.MULTILINE), head
     for name in ("started", "ended"):

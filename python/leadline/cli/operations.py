@@ -152,7 +152,8 @@ def _print(operation: Operation, answer: Any) -> None:
             click.echo("there are none", err=True)
         return
     for name, value in answer.items():
-        click.echo(f"{name:<12}{_cell(value, name)}")
+        if (text := _cell(value, name)) not in ("", None):
+            click.echo(f"{name:<12}{text}")
     if operation.follows:
         click.echo(f"next: {operation.follows.format(**answer)}", err=True)
 

@@ -231,8 +231,8 @@ def _mail(place: Place, store: Store, row: Mapping[str, Any]) -> str:
     mail = EmailMessage()
     mail["From"], mail["To"] = about["from"], about["to"]
     mail["Subject"] = " ".join(f"leadline: {row['run_name']} {row['run_status']}".split())[:200]
-    mail["Date"], mail["Message-ID"] = formatdate(), make_msgid(domain=about["from"].rpartition("@")[2].strip(">") or None)
-    told = {name: row[column] for name, column in TOLD.items() if row[column] is not None}
+    mail["Date"], mail["Message-ID"] = formatdate(localtime=True), make_msgid(domain=about["from"].rpartition("@")[2].strip(">") or None)
+    told = {name: row[column] for name, column in TOLD.items() if row[column] not in (None, "")}
     lines = [f"{name}: {_as_time(value) if name in ('started', 'ended') else value}" for name, value in told.items()]
     mail.set_content("\n".join([*lines, f"next: leadline book show {row['run_uid']}", ""]))
     try:

@@ -126,7 +126,7 @@ def show(run: str, file: str | None, as_json: bool) -> None:
         "summary": found["summary"],
         "started": f"{when(found['started'])}{took}",
         "folder": found["cwd"],
-        "by": f"{found['user_name']} on {found['host']}, pid {found['pid']}",
+        "by": _by(found),
         "host": ", ".join(host),
         "leadline": found["version"],
         "part of": found["parent"] or "",
@@ -150,6 +150,12 @@ def show(run: str, file: str | None, as_json: bool) -> None:
         click.echo("\n".join(["", *(printable(line) for text in experiment_lines(asked) for line in text.split("\n"))]))
     if size:
         _next(f"leadline book log {_short(found)}")
+
+
+def _by(run: dict[str, Any]) -> str:
+    """As far as it is known: what was imported, or was lost early, lacks the one or the other."""
+    who = " on ".join(filter(None, (run["user_name"], run["host"])))
+    return ", ".join(filter(None, (who if run["user_name"] or not run["host"] else f"on {who}", run["pid"] and f"pid {run['pid']}")))
 
 
 def _print_file(book: Any, run: dict[str, Any], path: str, as_json: bool) -> None:

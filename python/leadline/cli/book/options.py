@@ -37,8 +37,8 @@ def ago_us(text: str) -> int:
 
 
 def when(us: int | None) -> str:
-    """Local time."""
-    return "" if us is None else datetime.fromtimestamp(us / 1e6).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    """Local time; nothing also for what was always there, as the project main."""
+    return "" if not us else datetime.fromtimestamp(us / 1e6).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
 def ended(run: dict[str, Any]) -> str:

@@ -221,8 +221,10 @@ def host(host: str | None, of: int, as_json: bool) -> None:
             click.echo(to_json({"hosts": rows}))
             return
         cells = [[printable(r["host"]), r["runs"], r["played"], r["failed"], when(r["started"]), r["last_status"]] for r in rows]
-        click.echo(to_table(["host", "runs", "of Ansible", "failed", "last", "ended"], cells))
-        if rows:
+        if not rows:
+            click.echo("no run in the book", err=True)
+        else:
+            click.echo(to_table(["host", "runs", "of Ansible", "failed", "last", "ended"], cells))
             _next(f"leadline book host {shlex.quote(printable(rows[0]['host']))}")
         return
     found = known.host(book.store, host, of)
