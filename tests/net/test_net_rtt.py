@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from leadline._core.net import Delay, Echo, rtt, throughput
+from leadline._core.net import Delay, Echo, rtt
 from leadline.capture.reader import open_capture
 from leadline.cli import run
 from leadline.errors import LeadlineError
@@ -213,7 +213,7 @@ def test_throughput_counts_what_arrived(echo: Echo, capsys: pytest.CaptureFixtur
 def test_throughput_of_a_line_is_that_of_the_line(echo: Echo) -> None:
     """80 Mbit/s take 0.1 s for a megabyte, whatever the machine does meanwhile."""
     proxy = Delay("127.0.0.1", 0, *echo.address(), rtt_s=0.001, rate_bit=80e6)
-    found, _ = throughput(*proxy.address(), request=9980, response=0, requests=100)
+    found, _ = rtt(*proxy.address(), request=9980, response=0, requests=100, flow=True)
     proxy.stop()
     run_ = json.loads(found)
     assert run_["replies"] == 100 and run_["seconds"] >= 0.09

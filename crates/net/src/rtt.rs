@@ -27,7 +27,7 @@ use crate::histogram::Times;
 use crate::piece::{Piece, PIECE};
 use crate::tcp_info::TcpInfo;
 
-const SECOND: i64 = 1_000_000_000;
+pub(crate) const SECOND: i64 = 1_000_000_000;
 /// How long a read waits before it looks whether it shall stop.
 pub(crate) const LOOK: Duration = Duration::from_millis(100);
 
@@ -40,7 +40,7 @@ pub struct Plan {
     pub response: u32,
     /// Connections at a time.
     pub connections: u32,
-    /// Requests a second of all connections together; None: each follows the reply before it.
+    /// Requests a second of all connections together; None: each follows the reply before it, or without waiting for it the request before.
     pub rate_hz: Option<f64>,
     /// How long to send.
     pub duration: Duration,
@@ -82,11 +82,11 @@ struct Client {
     fault: Option<Fault>,
 }
 
-/// Measures, until the time is over or `stop` is set. `show` gets each row as it comes.
+/// Connections to a server of `net echo`, each with what it took, and how long the name took.
 ///
 /// # Errors
-/// `connection` when no connection was made, or no reply came at all. What fails later is in the outcome (`faults`).
-pub fn run(place: &Place, plan: &Plan, stop: &AtomicBool, show: &mut dyn FnMut(&Value)) -> Result<Value, Error> {
+/// `usage` for sizes beyond those of a frame, `connection`.
+pub(crate) fn connections(place: &Place, plan: &Plan) -> Result<(Vec<(TcpStream, Address, i64)>, i64), Error> {
     if plan.request > LONGEST || plan.response > LONGEST {
         return Err(Error::new(Kind::Usage, format!("a payload has at most {LONGEST} bytes")));
     }
@@ -94,9 +94,19 @@ pub fn run(place: &Place, plan: &Plan, stop: &AtomicBool, show: &mut dyn FnMut(&
     let (addresses, resolve_ns) = resolve(place, plan.timeout).map_err(error)?;
     let one = |_| match connect(&addresses, plan.timeout, None)? {
         (Socket::Tcp(stream), address, took) => Ok((stream, address, took)),
-        (Socket::Unix(_), ..) => Err(Fault::new("connect", "unsupported", "round trips are measured over TCP")),
+        (Socket::Unix(_), ..) => Err(Fault::new("connect", "unsupported", "this is measured over TCP")),
     };
-    let mut sockets = (0..plan.connections).map(one).collect::<Outcome<Vec<_>>>().map_err(error)?;
+    let made = (0..plan.connections).map(one).collect::<Outcome<Vec<_>>>().map_err(error)?;
+    Ok((made, resolve_ns))
+}
+
+/// Measures, until the time is over or `stop` is set. `show` gets each row as it comes.
+///
+/// # Errors
+/// `connection` when no connection was made, or no reply came at all. What fails later is in the outcome (`faults`).
+pub fn run(place: &Place, plan: &Plan, stop: &AtomicBool, show: &mut dyn FnMut(&Value)) -> Result<Value, Error> {
+    let error = |fault: Fault| fault.error(&place.to_string());
+    let (mut sockets, resolve_ns) = connections(place, plan)?;
     let address = sockets.first().map(|(_, address, _)| address.clone());
     let ready = Barrier::new(sockets.len());
     let (tell, told) = mpsc::channel::<Second>();

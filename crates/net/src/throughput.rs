@@ -10,37 +10,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{self, Sender};
 use std::sync::Barrier;
 use std::thread;
-use std::time::Duration;
 
-use leadline_errors::{Error, Kind};
+use leadline_errors::Error;
 use serde_json::{json, Value};
 
-use crate::address::{connect, resolve, Place, Socket};
+use crate::address::Place;
 use crate::clock::now_ns;
 use crate::fault::{Fault, Outcome};
-use crate::frame::{Header, HEADER, LONGEST};
+use crate::frame::{Header, HEADER};
 use crate::piece::Piece;
-use crate::rtt::LOOK;
+use crate::rtt::{connections, Plan, LOOK, SECOND};
 use crate::tcp_info::TcpInfo;
-
-/// What to measure.
-#[derive(Debug, Clone)]
-pub struct Plan {
-    /// Bytes of payload of a request, beside the header.
-    pub request: u32,
-    /// Bytes of payload of a reply.
-    pub response: u32,
-    /// Connections at a time.
-    pub connections: u32,
-    /// How long to send.
-    pub duration: Duration,
-    /// Send at most as many on each connection.
-    pub most: Option<u64>,
-    /// How long to wait for a connection, or for anything to move.
-    pub timeout: Duration,
-    /// A row for each connection and as much time.
-    pub interval: Duration,
-}
 
 /// What one connection did.
 #[derive(Default)]
@@ -63,16 +43,9 @@ struct Read1 {
 /// # Errors
 /// `connection` when no connection was made, or no reply came at all. What fails later is in the outcome (`faults`).
 pub fn run(place: &Place, plan: &Plan, stop: &AtomicBool, tell: &mut dyn FnMut(&Value)) -> Result<Value, Error> {
-    if plan.request > LONGEST || plan.response > LONGEST {
-        return Err(Error::new(Kind::Usage, format!("a payload has at most {LONGEST} bytes")));
-    }
     let error = |fault: Fault| fault.error(&place.to_string());
-    let (addresses, _) = resolve(place, plan.timeout).map_err(error)?;
-    let one = |_| match connect(&addresses, plan.timeout, None)? {
-        (Socket::Tcp(stream), ..) => Ok(stream),
-        (Socket::Unix(_), ..) => Err(Fault::new("connect", "unsupported", "throughput is measured over TCP")),
-    };
-    let sockets = (0..plan.connections).map(one).collect::<Outcome<Vec<_>>>().map_err(error)?;
+    let (made, _) = connections(place, plan)?;
+    let sockets: Vec<TcpStream> = made.into_iter().map(|(stream, ..)| stream).collect();
     let flows: Vec<Flow> = sockets.iter().map(|_| Flow::default()).collect();
     let ready = Barrier::new(sockets.len() * 2);
     let (sender, receiver) = mpsc::channel();
@@ -213,7 +186,7 @@ fn read(stream: &TcpStream, flow: &Flow, number: u32, plan: &Plan, stop: &Atomic
                 break;
             }
         }
-        if now_ns() - row.from_ns >= plan.interval.as_nanos() as i64 {
+        if now_ns() - row.from_ns >= plan.interval.map_or(SECOND, |interval| interval.as_nanos() as i64) {
             row.hand_over(replies.seq, stream, tell);
         }
     }
@@ -286,7 +259,9 @@ impl Replies {
 mod tests {
     use super::*;
     use crate::echo::Echo;
+    use leadline_errors::Kind;
     use std::net::TcpListener;
+    use std::time::Duration;
 
     fn plan() -> Plan {
         Plan {
@@ -296,7 +271,8 @@ mod tests {
             duration: Duration::from_secs(60),
             most: Some(500),
             timeout: Duration::from_secs(20),
-            interval: Duration::from_secs(1),
+            rate_hz: None,
+            interval: Some(Duration::from_secs(1)),
         }
     }
 

@@ -72,7 +72,6 @@ fn _core(core: &Bound<'_, PyModule>) -> PyResult<()> {
         module.add_function(wrap_pyfunction!(net::compare, module)?)?;
         module.add_function(wrap_pyfunction!(net::dbping, module)?)?;
         module.add_function(wrap_pyfunction!(net::postgres_login, module)?)?;
-        module.add_function(wrap_pyfunction!(net::throughput, module)?)?;
         module.add_function(wrap_pyfunction!(net::rtt, module)?)
     })?;
     submodule(core, "pages", |module| {

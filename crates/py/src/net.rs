@@ -145,9 +145,9 @@ pub(crate) fn clock_cost(py: Python<'_>) -> String {
     py.detach(clock::clock_cost).to_string()
 }
 
-/// Round trips to an `Echo`.
+/// Round trips to an `Echo`; a flow does not wait for the replies to the requests before.
 #[pyfunction]
-#[pyo3(signature = (host, port, *, request, response, connections=1, rate_hz=None, for_s=10.0, requests=None, timeout_s=5.0,
+#[pyo3(signature = (host, port, *, request, response, connections=1, rate_hz=None, flow=false, for_s=10.0, requests=None, timeout_s=5.0,
     interval_s=1.0, show=None))]
 #[allow(clippy::too_many_arguments)] // named in Python
 pub(crate) fn rtt(
@@ -158,6 +158,7 @@ pub(crate) fn rtt(
     response: u32,
     connections: u32,
     rate_hz: Option<f64>,
+    flow: bool,
     for_s: f64,
     requests: Option<u64>,
     timeout_s: f64,
@@ -176,7 +177,8 @@ pub(crate) fn rtt(
     };
     let place = Place::new(host, port);
     let (found, interrupted) = until_interrupted(py, move |stop| {
-        round_trips::run(&place, &plan, stop, &mut |row| show_row(show.as_ref(), row, stop))
+        let run = if flow { flows::run } else { round_trips::run };
+        run(&place, &plan, stop, &mut |row| show_row(show.as_ref(), row, stop))
     })?;
     Ok((found.to_string(), interrupted))
 }
@@ -187,39 +189,6 @@ fn show_row(show: Option<&Py<PyAny>>, row: &impl std::fmt::Display, stop: &Atomi
     if Python::attach(|py| show.call1(py, (row.to_string(),)).is_err()) {
         stop.store(true, Relaxed);
     }
-}
-
-/// Requests without waiting for the replies to those before.
-#[pyfunction]
-#[pyo3(signature = (host, port, *, request, response, connections=1, for_s=10.0, requests=None, timeout_s=5.0, interval_s=1.0, show=None))]
-#[allow(clippy::too_many_arguments)] // named in Python
-pub(crate) fn throughput(
-    py: Python<'_>,
-    host: &str,
-    port: u16,
-    request: u32,
-    response: u32,
-    connections: u32,
-    for_s: f64,
-    requests: Option<u64>,
-    timeout_s: f64,
-    interval_s: f64,
-    show: Option<Py<PyAny>>,
-) -> PyResult<(String, bool)> {
-    let plan = flows::Plan {
-        request,
-        response,
-        connections,
-        duration: seconds(for_s),
-        most: requests,
-        timeout: seconds(timeout_s),
-        interval: seconds(interval_s),
-    };
-    let place = Place::new(host, port);
-    let (found, interrupted) = until_interrupted(py, move |stop| {
-        flows::run(&place, &plan, stop, &mut |row| show_row(show.as_ref(), row, stop))
-    })?;
-    Ok((found.to_string(), interrupted))
 }
 
 /// Who logs in where: the password goes in, and never comes out.

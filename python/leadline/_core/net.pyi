@@ -6,7 +6,7 @@ Raise kinds usage, connection.
 from collections.abc import Callable
 from typing import final
 
-__all__ = ["Delay", "Echo", "Fetcher", "Login", "clock_cost", "compare", "dbping", "postgres_login", "rtt", "throughput"]
+__all__ = ["Delay", "Echo", "Fetcher", "Login", "clock_cost", "compare", "dbping", "postgres_login", "rtt"]
 
 @final
 class Echo:
@@ -88,6 +88,7 @@ def rtt(
     response: int,
     connections: int = 1,
     rate_hz: float | None = None,
+    flow: bool = False,
     for_s: float = 10.0,
     requests: int | None = None,
     timeout_s: float = 5.0,
@@ -96,23 +97,9 @@ def rtt(
 ) -> tuple[str, bool]:
     """Round trips to an Echo. requests: at most so many on each connection. The second value: it was interrupted.
 
+    flow: without waiting for the replies before; a request counts when its reply is there.
     show: gets the row of each connection and interval_s as it comes, in another thread.
     """
-
-def throughput(
-    host: str,
-    port: int,
-    *,
-    request: int,
-    response: int,
-    connections: int = 1,
-    for_s: float = 10.0,
-    requests: int | None = None,
-    timeout_s: float = 5.0,
-    interval_s: float = 1.0,
-    show: Callable[[str], object] | None = None,
-) -> tuple[str, bool]:
-    """Requests without waiting for the replies before; a request counts when its reply is there."""
 
 def postgres_login(login: Login) -> tuple[str, bool]:
     """Logs in once: the phases, or `fault`."""

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from leadline._core.net import rtt, throughput
+from leadline._core.net import rtt
 from leadline.capture.folder import new_capture
 from leadline.capture.making import Making
 from leadline.capture.manifest import ProbeState, Target
@@ -62,11 +62,10 @@ def measure(address: Address, plan: Plan, tell: Tell | None = None) -> dict[str,
 
         intervals = Intervals(plan.connections, plan.interval_s or 1.0, interval)
         more: dict[str, Any] = {"connections": plan.connections, "for_s": plan.for_s, "timeout_s": plan.timeout_s, "requests": plan.count}
-        if not plan.flow:
-            more["rate_hz"] = plan.rate_hz
+        more |= {"rate_hz": plan.rate_hz, "flow": plan.flow}
         if plan.interval_s:
             more |= {"interval_s": plan.interval_s, "show": intervals.row}
-        text, found["interrupted"] = (throughput if plan.flow else rtt)(address.host, address.port, request=size, response=response, **more)
+        text, found["interrupted"] = rtt(address.host, address.port, request=size, response=response, **more)
         intervals.end()
         found["runs"].append(json.loads(text) | {"intervals": [of.as_dict() for of in told]})
         if found["interrupted"]:
