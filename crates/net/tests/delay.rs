@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use leadline_net::address::Place;
 use leadline_net::delay::{Delay, Plan};
 use leadline_net::echo::Echo;
+use leadline_net::frame::{Header, HEADER};
 use leadline_net::rtt;
 
 fn ask(requests: u64, connections: u32) -> rtt::Plan {
@@ -149,14 +150,49 @@ fn a_connection_takes_the_round_trip_of_its_handshake_too() {
     let proxy = Delay::start("127.0.0.1", 0, &to(server.address()), Plan::new(RTT)).unwrap();
     let began = Instant::now();
     rtt::run(&to(proxy.address()), &ask(1, 1), &AtomicBool::new(false), &mut |_| {}).unwrap();
-    // From the begin of the connection: a client that gets no CPU writes its first bytes later, and waits less for their answer.
     assert!(began.elapsed() >= 3 * RTT - spare, "with the second answer");
 
+    // A client that works before it asks is answered as late as one that asks at once.
+    let mut near = TcpStream::connect(proxy.address()).unwrap();
+    let mut head = [0; HEADER];
+    for (seq, trips) in [(0, 2), (1, 1)] {
+        thread::sleep(RTT + RTT / 2); // its work
+        Header { seq, here: 0, wanted: 0 }.put(&mut head);
+        let asked = Instant::now();
+        near.write_all(&head).unwrap();
+        near.read_exact(&mut head).unwrap();
+        assert!(asked.elapsed() >= trips * RTT - spare, "request {seq}");
+    }
+
+    // The server gets the connection a round trip and a half after the client began, and its first bytes take half of one.
     let greets = TcpListener::bind("127.0.0.1:0").unwrap();
     let proxy = Delay::start("127.0.0.1", 0, &to(greets.local_addr().unwrap()), Plan::new(RTT)).unwrap();
     let began = Instant::now();
     let mut near = TcpStream::connect(proxy.address()).unwrap();
-    greets.accept().unwrap().0.write_all(b"hello").unwrap();
+    let (mut far, _) = greets.accept().unwrap();
+    assert!(began.elapsed() >= RTT + RTT / 2 - spare);
+    thread::sleep(RTT); // its work
+    far.write_all(b"hello").unwrap();
     near.read_exact(&mut [0; 5]).unwrap();
-    assert!(began.elapsed() >= 2 * RTT - spare);
+    assert!(began.elapsed() >= 3 * RTT - spare);
+}
+
+/// What a client sends before it hears anything keeps its distances, though it waits for the server's connection together.
+#[test]
+fn bytes_that_come_before_the_server_keep_their_distances() {
+    const RTT: Duration = Duration::from_millis(80);
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let proxy = Delay::start("127.0.0.1", 0, &to(server.local_addr().unwrap()), Plan::new(RTT)).unwrap();
+    let mut near = TcpStream::connect(proxy.address()).unwrap();
+    let sent = [0, 1].map(|byte| {
+        let at = Instant::now();
+        near.write_all(&[byte]).unwrap();
+        thread::sleep(RTT / 2); // its work
+        at
+    });
+    let (mut far, _) = server.accept().unwrap();
+    for at in sent {
+        far.read_exact(&mut [0]).unwrap();
+        assert!(at.elapsed() >= RTT + RTT / 2 - Duration::from_millis(1));
+    }
 }

@@ -2,8 +2,8 @@
 //!
 //! Bytes are under way like on a long line: what comes is stamped and queued, and what is due is passed on, so that a delay costs no
 //! throughput unless a rate, a window or the bound of the queue says so. The handshake of TCP between the client and the proxy cannot be
-//! delayed from here: a connection is there at once. The first bytes wait for as long as the handshake would have taken, so that what
-//! the client asks first is answered when it would be.
+//! delayed from here: a connection is there at once. So what the client sends before it hears the server takes a round trip more, whenever
+//! it is sent, and the server gets its connection when it would over the line.
 //!
 //! One thread serves all connections. It sleeps until shortly before something is due, then watches the clock.
 

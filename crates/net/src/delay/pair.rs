@@ -21,6 +21,13 @@ impl End {
     pub(super) fn new(fd: OwnedFd) -> End {
         End { fd, readable: false, writable: false }
     }
+
+    /// What epoll says.
+    pub(super) fn heard(&mut self, flags: i32) {
+        let broken = libc::EPOLLERR | libc::EPOLLHUP;
+        self.readable |= flags & (libc::EPOLLIN | libc::EPOLLRDHUP | broken) != 0;
+        self.writable |= flags & (libc::EPOLLOUT | broken) != 0;
+    }
 }
 
 /// Whether a pair goes on.
@@ -44,10 +51,14 @@ impl Pair {
     pub(super) fn progress(&mut self, plan: &Plan, write_cost_ns: i64, ways: &mut [Way; 2]) -> Next {
         let mut next = i64::MAX;
         for (way, from, to) in [(0, 0, 1), (1, 1, 0)] {
+            let parts = ways[1].parts;
             if !self.pass_on(way, to, plan, write_cost_ns, &mut ways[way])
-                || !self.take_in(way, from, plan, &mut ways[way])
+                || !take_in(&mut self.pipes[way], &mut self.ends[from], plan, &mut ways[way])
             {
                 return Next::Broken;
+            }
+            if way == 1 && ways[1].parts > parts {
+                self.pipes[0].heard(now_ns());
             }
             let reads = self.ends[from].readable;
             // What cannot be written waits for epoll, not for the clock.
@@ -106,32 +117,31 @@ impl Pair {
         }
         true
     }
+}
 
-    /// Reads once; false when the connection is broken.
-    fn take_in(&mut self, way: usize, from: usize, plan: &Plan, sums: &mut Way) -> bool {
-        let (pipe, end) = (&mut self.pipes[way], &mut self.ends[from]);
-        if !end.readable || pipe.end_due_ns.is_some() {
-            return true;
-        }
-        let room = pipe.room(plan, now_ns()).min(PIECE);
-        if room == 0 {
-            return true;
-        }
-        let free = pipe.ring.free();
-        let most = room.min(free.len());
-        match socket::read(&end.fd, &mut free[..most]) {
-            Read::Bytes(n, at) => {
-                pipe.arrived(n, at, plan);
-                sums.bytes += n as u64;
-                sums.most_buffered = sums.most_buffered.max(pipe.ring.len());
-            }
-            Read::End => {
-                pipe.ended(now_ns(), plan);
-                end.readable = false;
-            }
-            Read::Later => end.readable = false,
-            Read::Broken => return false,
-        }
-        true
+/// Reads once; false when the connection is broken.
+pub(super) fn take_in(pipe: &mut Pipe, end: &mut End, plan: &Plan, sums: &mut Way) -> bool {
+    if !end.readable || pipe.end_due_ns.is_some() {
+        return true;
     }
+    let room = pipe.room(plan, now_ns()).min(PIECE);
+    if room == 0 {
+        return true;
+    }
+    let free = pipe.ring.free();
+    let most = room.min(free.len());
+    match socket::read(&end.fd, &mut free[..most]) {
+        Read::Bytes(n, at) => {
+            pipe.arrived(n, at, plan);
+            sums.bytes += n as u64;
+            sums.most_buffered = sums.most_buffered.max(pipe.ring.len());
+        }
+        Read::End => {
+            pipe.ended(now_ns(), plan);
+            end.readable = false;
+        }
+        Read::Later => end.readable = false,
+        Read::Broken => return false,
+    }
+    true
 }

@@ -25,8 +25,11 @@ pub(super) struct Pipe {
     /// When the other side hears of bytes that were delivered, and how many: with a window only.
     acks: VecDeque<(i64, usize)>,
     in_flight: usize,
-    /// When the way last opened, after the handshake or a full window: what had come before sets out then.
+    /// When the way last opened after a full window: what had come before sets out then.
     opened_ns: i64,
+    /// So much is the sender ahead, until it hears of the other end: its connection was there without the handshake of a long line.
+    ahead_ns: i64,
+    heard_ns: Option<i64>,
     /// When the link has sent all that it has.
     link_free_ns: i64,
     last_due_ns: i64,
@@ -37,14 +40,16 @@ pub(super) struct Pipe {
 }
 
 impl Pipe {
-    /// opened_ns: before that nothing sets out.
-    pub(super) fn new(plan: &Plan, seed: u64, opened_ns: i64) -> Pipe {
+    /// ahead_ns: what the handshake would have taken.
+    pub(super) fn new(plan: &Plan, seed: u64, ahead_ns: i64) -> Pipe {
         Pipe {
             ring: Ring::new(plan.buffer),
             parts: VecDeque::new(),
             acks: VecDeque::new(),
             in_flight: 0,
-            opened_ns,
+            opened_ns: i64::MIN,
+            ahead_ns,
+            heard_ns: None,
             link_free_ns: 0,
             last_due_ns: 0,
             end_due_ns: None,
@@ -69,7 +74,7 @@ impl Pipe {
     /// Bytes were read into the ring: when they are due.
     pub(super) fn arrived(&mut self, n: usize, at_ns: i64, plan: &Plan) {
         self.ring.filled(n);
-        let at_ns = at_ns.max(self.opened_ns);
+        let at_ns = self.set_out(at_ns);
         let mut sent = at_ns;
         if let Some(rate) = plan.rate_bit {
             sent = sent.max(self.link_free_ns) + (n as f64 * 8.0 / rate * SECOND) as i64;
@@ -83,9 +88,20 @@ impl Pipe {
         }
     }
 
+    /// The sender got the first bytes of the other end: what it sends from now on, it sends when it would on a long line.
+    pub(super) fn heard(&mut self, now: i64) {
+        self.heard_ns.get_or_insert(now);
+    }
+
+    /// When bytes that came now would have been sent on a long line.
+    fn set_out(&self, at_ns: i64) -> i64 {
+        let is_ahead = self.heard_ns.is_none_or(|heard| at_ns < heard);
+        (if is_ahead { at_ns + self.ahead_ns } else { at_ns }).max(self.opened_ns)
+    }
+
     /// The stream ended.
     pub(super) fn ended(&mut self, at_ns: i64, plan: &Plan) {
-        self.end_due_ns = Some(self.later(at_ns.max(self.opened_ns) + plan.one_way_ns));
+        self.end_due_ns = Some(self.later(self.set_out(at_ns) + plan.one_way_ns));
     }
 
     /// A part was delivered whole: its bytes leave the window when the sender hears of it.
@@ -146,17 +162,23 @@ mod tests {
     }
 
     #[test]
-    fn nothing_sets_out_before_the_way_is_open() {
+    fn what_a_client_sends_before_it_hears_the_server_takes_the_handshake_too_however_late_it_comes() {
         let mut pipe = Pipe::new(&plan(), 1, 20_000_000);
-        for at in [100, 25_000_000] {
+        for at in [100, 25_000_000, 70_000_000] {
             pipe.ring.free();
             pipe.arrived(10, at, &plan());
         }
-        assert_eq!(dues(&pipe), [30_000_000, 35_000_000]);
-        assert_eq!(pipe.parts[0].arrived_ns, 20_000_000, "the wait for it is no delay that was added");
+        assert_eq!(dues(&pipe), [30_000_100, 55_000_000, 100_000_000]);
+        assert_eq!(pipe.parts[0].arrived_ns, 20_000_100, "the handshake is no delay that was added");
+        pipe.heard(110_000_000);
+        pipe.heard(120_000_000); // the first time counts
+        pipe.arrived(10, 109_999_999, &plan()); // sent before, read after
+        pipe.arrived(10, 112_000_000, &plan());
+        pipe.arrived(10, 150_000_000, &plan());
+        assert_eq!(dues(&pipe)[3..], [139_999_999, 139_999_999, 160_000_000], "nothing overtakes");
         let mut empty = Pipe::new(&plan(), 1, 20_000_000);
         empty.ended(100, &plan());
-        assert_eq!(empty.end_due_ns, Some(30_000_000));
+        assert_eq!(empty.end_due_ns, Some(30_000_100));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::clock::now_ns;
 const OLDEST_NS: i64 = 1_000_000_000;
 
 /// Asks for the kernel's own time of arrival; false where it gives none.
-pub(super) fn stamp_arrivals(fd: &OwnedFd) -> bool {
+pub(super) fn stamp_arrivals(fd: &impl AsRawFd) -> bool {
     set_option(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1).is_ok()
 }
 

@@ -9,7 +9,7 @@ use std::sync::PoisonError;
 
 use crate::address::{connect_outcome, set_option, start_connect, tcp_socket, Address};
 use crate::clock::now_ns;
-use crate::delay::pair::{End, Next, Pair};
+use crate::delay::pair::{take_in, End, Next, Pair};
 use crate::delay::pipe::Pipe;
 use crate::delay::{socket, Plan, Report, Upstream};
 use crate::fault::Fault;
@@ -30,11 +30,15 @@ const EVENTS: usize = 64;
 
 /// A client that waits for the connection to the server.
 struct Waiting {
-    client: OwnedFd,
-    server: OwnedFd,
+    client: End,
+    /// What it sends meanwhile.
+    pipe: Pipe,
+    /// None until the handshake over a long line would have reached the server.
+    server: Option<OwnedFd>,
     /// Which of the addresses is tried.
     tried: usize,
-    until_ns: i64,
+    /// When to begin, or to give up.
+    next_ns: i64,
 }
 
 pub(super) struct Worker {
@@ -83,7 +87,9 @@ impl Worker {
                 owned(libc::timerfd_create(libc::CLOCK_MONOTONIC, flags))?,
             )
         };
-        let report = Report { write_cost_ns: socket::cost_of_a_write(), ..Report::default() };
+        // Connections that are accepted have the option from the listener: also what came before they were looked at has its time.
+        let kernel_stamps = socket::stamp_arrivals(&listener);
+        let report = Report { kernel_stamps, write_cost_ns: socket::cost_of_a_write(), ..Report::default() };
         let (waiting, pairs) = (HashMap::new(), HashMap::new());
         let spin = Spin { ns: SPIN_NS.0, wake_ns: 0 };
         let number = FIRST;
@@ -143,10 +149,10 @@ impl Worker {
 
     fn socket_event(&mut self, number: u64, end: usize, flags: i32) {
         if let Some(pair) = self.pairs.get_mut(&number) {
-            let broken = libc::EPOLLERR | libc::EPOLLHUP;
-            pair.ends[end].readable |= flags & (libc::EPOLLIN | libc::EPOLLRDHUP | broken) != 0;
-            pair.ends[end].writable |= flags & (libc::EPOLLOUT | broken) != 0;
-        } else if self.waiting.contains_key(&number) && end == 1 {
+            pair.ends[end].heard(flags);
+        } else if let (Some(waiting), 0) = (self.waiting.get_mut(&number), end) {
+            waiting.client.heard(flags);
+        } else {
             self.connected(number);
         }
     }
@@ -171,71 +177,100 @@ impl Worker {
             self.tell_upstream();
         }
         if !self.waiting.is_empty() {
-            let now = now_ns();
-            let late: Vec<u64> =
-                self.waiting.iter().filter(|(_, w)| w.until_ns <= now).map(|(number, _)| *number).collect();
-            late.into_iter().for_each(|number| self.failed(number, &io::ErrorKind::TimedOut.into()));
-            next = self.waiting.values().map(|w| w.until_ns).min().unwrap_or(i64::MAX).min(next);
+            next = next.min(self.progress_of_waiting());
         }
         next
     }
 
+    /// Begins connections to the server, gives up old ones, and reads what their clients send already; when the next thing is due.
+    fn progress_of_waiting(&mut self) -> i64 {
+        let (now, mut due, mut gone, mut more) = (now_ns(), Vec::new(), Vec::new(), false);
+        for (number, waiting) in &mut self.waiting {
+            if !take_in(&mut waiting.pipe, &mut waiting.client, &self.plan, &mut self.report.ways[0]) {
+                gone.push(*number);
+            } else if waiting.next_ns <= now {
+                due.push(*number);
+            }
+            more |=
+                waiting.client.readable && waiting.pipe.end_due_ns.is_none() && waiting.pipe.room(&self.plan, now) > 0;
+        }
+        for number in gone {
+            self.waiting.remove(&number);
+            self.report.broken += 1;
+        }
+        for number in due {
+            match self.waiting.get_mut(&number) {
+                Some(waiting) if waiting.server.is_none() => {
+                    waiting.next_ns = now + CONNECT_NS;
+                    self.connect(number);
+                }
+                _ => self.failed(number, &io::ErrorKind::TimedOut.into()),
+            }
+        }
+        let next = self.waiting.values().map(|w| w.next_ns).min().unwrap_or(i64::MAX);
+        if more && !self.waiting.is_empty() {
+            0
+        } else {
+            next
+        }
+    }
+
+    /// Over a long line the client's acknowledgement of the handshake arrives at the server after one and a half round trips: only then it
+    /// begins to serve. The client here has its connection a round trip too early.
     fn accept(&mut self) {
         while let Ok((client, _)) = self.listener.accept() {
+            let (now, way_ns) = (now_ns(), self.plan.one_way_ns);
             self.report.connections += 1;
             let _ = client.set_nonblocking(true); // every read and write says so again
             let _ = client.set_nodelay(true);
             self.number += 1;
-            self.connect(self.number, client.into(), 0, now_ns() + CONNECT_NS);
+            let number = self.number;
+            let client = End::new(client.into());
+            let watched = self.watch(client.fd.as_raw_fd(), 2 * number, BOTH);
+            let pipe = Pipe::new(&self.plan, number * 2, 2 * way_ns);
+            self.waiting.insert(number, Waiting { client, pipe, server: None, tried: 0, next_ns: now + 3 * way_ns });
+            if let Err(e) = watched {
+                self.failed(number, &e);
+            }
         }
     }
 
-    /// Begins to connect to the server, at the first address from `tried` on that lets it.
-    fn connect(&mut self, number: u64, client: OwnedFd, mut tried: usize, until_ns: i64) {
+    /// Begins to connect to the server, at the first address not tried that lets it.
+    fn connect(&mut self, number: u64) {
         let mut error = io::Error::from(io::ErrorKind::NotFound);
-        while let Some(address) = self.addresses.get(tried) {
-            match begin(address) {
+        while let Some(address) = self.waiting.get(&number).and_then(|waiting| self.addresses.get(waiting.tried)) {
+            let begun = begin(address).and_then(|server| {
+                self.watch(server.as_raw_fd(), 2 * number + 1, BOTH)?;
+                Ok(server)
+            });
+            let Some(waiting) = self.waiting.get_mut(&number) else { return };
+            match begun {
                 Ok(server) => {
-                    self.waiting.insert(number, Waiting { client, server, tried, until_ns });
-                    let fd = self.waiting[&number].server.as_raw_fd();
-                    if let Err(e) = self.watch(fd, 2 * number + 1, BOTH) {
-                        self.failed(number, &e);
-                    }
+                    waiting.server = Some(server);
                     return;
                 }
                 Err(e) => error = e,
             }
-            tried += 1;
+            waiting.tried += 1;
         }
-        self.note_failure(&error);
-        socket::reset_on_close(&client);
+        self.give_up(number, &error);
     }
 
     /// Epoll says that the connection to the server is there, or has failed.
     fn connected(&mut self, number: u64) {
-        let outcome = self.waiting.get(&number).map(|waiting| connect_outcome(&waiting.server));
-        match outcome {
+        let server = self.waiting.get(&number).and_then(|waiting| waiting.server.as_ref());
+        match server.map(connect_outcome) {
             None => {}
             Some(Err(e)) => self.failed(number, &e),
             Some(Ok(())) => {
-                let Some(Waiting { client, server, until_ns, .. }) = self.waiting.remove(&number) else { return };
-                let stamps = socket::stamp_arrivals(&client) & socket::stamp_arrivals(&server);
-                self.report.kernel_stamps = stamps;
-                let _ = set_option(&server, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1); // a unix socket has no such option
-                                                                                      // On a long line, the client's first bytes set out when the handshake is over, and the server's when it has heard of that.
-                let (accepted_ns, way_ns) = (until_ns - CONNECT_NS, self.plan.one_way_ns);
-                let mut pair = Pair {
-                    ends: [End::new(client), End::new(server)],
-                    pipes: [
-                        Pipe::new(&self.plan, number * 2, accepted_ns + 2 * way_ns),
-                        Pipe::new(&self.plan, number * 2 + 1, accepted_ns + 3 * way_ns),
-                    ],
-                };
-                pair.ends[1].writable = true;
-                if let Err(e) = self.watch(pair.ends[0].fd.as_raw_fd(), 2 * number, BOTH) {
-                    self.note_failure(&e);
+                let Some(Waiting { client, pipe, server: Some(server), .. }) = self.waiting.remove(&number) else {
                     return;
-                }
+                };
+                self.report.kernel_stamps &= socket::stamp_arrivals(&server);
+                let _ = set_option(&server, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1); // a unix socket has no such option
+                let back = Pipe::new(&self.plan, number * 2 + 1, 0);
+                let mut pair = Pair { ends: [client, End::new(server)], pipes: [pipe, back] };
+                pair.ends[1].writable = true;
                 self.pairs.insert(number, pair);
                 self.tell_upstream();
             }
@@ -244,13 +279,23 @@ impl Worker {
 
     /// The connection to the server failed: the next address, or the client is reset too.
     fn failed(&mut self, number: u64, e: &io::Error) {
-        let Some(waiting) = self.waiting.remove(&number) else { return };
-        if e.kind() != io::ErrorKind::TimedOut && waiting.tried + 1 < self.addresses.len() {
-            self.connect(number, waiting.client, waiting.tried + 1, waiting.until_ns);
+        let Some(waiting) = self.waiting.get_mut(&number) else { return };
+        waiting.tried += 1;
+        if e.kind() != io::ErrorKind::TimedOut
+            && waiting.server.take().is_some()
+            && waiting.tried < self.addresses.len()
+        {
+            self.connect(number);
             return;
         }
+        self.give_up(number, e);
+    }
+
+    fn give_up(&mut self, number: u64, e: &io::Error) {
         self.note_failure(e);
-        socket::reset_on_close(&waiting.client);
+        if let Some(waiting) = self.waiting.remove(&number) {
+            socket::reset_on_close(&waiting.client.fd);
+        }
     }
 
     fn note_failure(&mut self, e: &io::Error) {
