@@ -223,9 +223,39 @@ def test_parts_cost_no_more_than_they_took(made: Packets) -> None:
     assert "0.6 s of 0.6 s" in found.statement
 
 
-def test_each_method_that_can_be_guessed_is_in_the_rule() -> None:
-    rule = (Path(leadline.__file__).parent / "findings/wire/0091_wire_md5.sql").read_text()
-    assert {method for method in FAST_HASH if f"'{method}'" not in rule} == set()
+def test_each_method_that_can_be_guessed_is_in_one_rule() -> None:
+    folder = Path(leadline.__file__).parent / "findings/wire"
+    rules = [(folder / name).read_text() for name in ("0091_wire_md5.sql", "0104_wire_mysql_hash.sql")]
+    assert {method for method in FAST_HASH if sum(f"auth in ('{method}'" in r or f", '{method}'" in r for r in rules) != 1} == set()
+
+
+def mysql_login(made: Packets, method: str) -> None:
+    """A login to MySQL 8 that the server lets in, by a method and its proof."""
+    line = made.line(port=3306).handshake()
+    packet = lambda number, body: len(body).to_bytes(3, "little") + bytes([number]) + body  # noqa: E731
+    scramble = b"abcdefghijklmnopqrst"
+    greeting = b"\x0a8.4.0\0" + struct.pack("<I", 7) + scramble[:8] + b"\0\xff\xf7\xff\x02\0\xff\xdf\x15" + bytes(10) + scramble[8:] + b"\0"
+    line.server(packet(0, greeting + method.encode() + b"\0"))
+    flags = 0x200 | 0x8000 | 0x80000
+    answer = struct.pack("<IIB23x", flags, 1 << 24, 45) + b"shop\0" + b"\x20" + b"p" * 32 + method.encode() + b"\0"
+    line.client(packet(1, answer))
+    more = packet(2, b"\x01\x03") if method == "caching_sha2_password" else b""  # fast authentication
+    line.server(more + packet(3 if more else 2, b"\0\0\0\x02\0\0\0"))
+
+
+@pytest.mark.parametrize(
+    ("methods", "severity"),
+    [
+        (["caching_sha2_password"], "low"), (["mysql_native_password"], "medium"), (["mysql_old_password"], "medium"),
+        (["caching_sha2_password", "mysql_native_password"], "medium"),
+    ],
+)  # fmt: skip
+def test_logins_of_mysql_have_a_finding_of_their_own(made: Packets, methods: list[str], severity: str) -> None:
+    for method in methods:
+        mysql_login(made, method)
+    found = only(made)
+    assert (found.id, found.severity, found.subject) == ("WIRE-MYSQL-HASH", severity, "user shop at 10.0.0.2:3306")
+    assert ", ".join(methods) in found.statement and found.samples == len(methods)
 
 
 def test_few_round_trips_on_a_long_way_are_bound_by_the_network(made: Packets) -> None:
@@ -333,7 +363,8 @@ def lossy(made: Packets, asks: int, lost: int) -> None:
 def test_requests_that_are_lost_and_sent_again(made: Packets) -> None:
     lossy(made, 400, 25)
     found = only(made)
-    assert (found.id, found.severity, found.subject) == ("WIRE-RETRANSMITS", "medium", "client 10.0.0.1 of 10.0.0.2:5432")
+    # 5 s of 5.5 s
+    assert (found.id, found.severity, found.subject) == ("WIRE-RETRANSMITS", "high", "client 10.0.0.1 of 10.0.0.2:5432")
     assert found.samples == 25 and found.cost_s == pytest.approx(25 * 0.200, rel=0.01)
     assert "25 segments of the client and 0 of the server, 3.0 % of all" in found.statement  # of 2 * 400 + 2 + 25
 
@@ -350,6 +381,17 @@ def test_answers_that_are_lost_behind_the_capture_cost_what_they_waited(made: Pa
     assert (found.id, found.samples) == ("WIRE-RETRANSMITS", 25)
     assert found.cost_s == pytest.approx(25 * 0.3001, rel=0.001)
     assert "that data waited 7.5 s" in found.statement
+
+
+def test_the_time_lost_decides_how_bad_it_is_not_the_rate(made: Packets) -> None:
+    """30 segments of which each is sent again 1 ms later, in a window of 10 s; and 3 % that cost nearly all of it."""
+    line = made.line().login()
+    for _ in range(30):
+        line.client(query()).wait(1).again(query(), from_client=True).wait(1).server(answer())
+    line.wait(10_000).ask()
+    found = only(made)
+    assert (found.id, found.severity) == ("WIRE-RETRANSMITS", "low") and "31.9 % of all" in found.statement
+    assert found.cost_s == pytest.approx(30 * 0.00215, rel=0.05)
 
 
 def test_a_wait_is_never_longer_than_the_connections_lived(made: Packets) -> None:

@@ -18,10 +18,10 @@ READABLE, WEAK, OPEN, OTHER, SAFE, ENCRYPTED, REFUSED, NO_LOGIN, UNKNOWN = (
 WORST_FIRST = (READABLE, WEAK, OPEN, OTHER, SAFE, ENCRYPTED, REFUSED, NO_LOGIN, UNKNOWN)
 WHY = {
     READABLE: "anyone on the way could read it: change it, use scram-sha-256 or TLS",
-    WEAK: "the password can be guessed offline: use scram-sha-256 or TLS",
+    WEAK: "who saw it can try passwords quickly: use TLS or scram-sha-256",
     OPEN: "the server let the client in without one: trust, peer or a certificate",
     OTHER: "leadline does not know what this method sends",
-    SAFE: "nor guessed cheaply; queries and results can be read",
+    SAFE: "a guess takes thousands of hashes or more; queries and results can be read",
     ENCRYPTED: "nothing but sizes and times can be seen",
     REFUSED: "the server refused the client before it asked for a password",
     NO_LOGIN: "a cancel request, or the end came before the client sent a password",
@@ -33,7 +33,7 @@ SECRET_ITSELF = frozenset(
     ("cleartext", "plain", "login", "oauthbearer", "xoauth2")
     + ("mysql_clear_password", "dialog", "authentication_openid_connect_client")
 )  # fmt: skip
-# A challenge and a hash or two: each guess costs an attacker no more than it costs the server.
+# A challenge and a few quick hashes. What the server stores may be slow to guess (caching_sha2_password): what the client sends is not.
 FAST_HASH = frozenset(
     ("md5", "crypt", "cram-md5", "digest-md5")
     + ("mysql_old_password", "mysql_native_password", "caching_sha2_password")

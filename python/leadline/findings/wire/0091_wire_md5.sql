@@ -1,6 +1,6 @@
 -- id: WIRE-MD5
 -- title: A password was sent as a hash that can be guessed
--- question: Which users log in with md5 or the hashes of MySQL, without encryption?
+-- question: Which users log in with md5 or crypt, without encryption?
 -- domain: wire
 -- needs: wire_connection
 -- unit: connections
@@ -11,8 +11,7 @@ with login as (
          min(ts) as ts_from, max(ts_to) as ts_to
   from wire_connection
   where tls <> 'accepted' and gss <> 'accepted'
-    and auth in ('md5', 'crypt', 'cram-md5', 'digest-md5', 'mysql_old_password', 'mysql_native_password', 'caching_sha2_password',
-                 'sha1 scramble', 'sha256 scramble')  -- the last two in captures of older versions
+    and auth in ('md5', 'crypt', 'cram-md5', 'digest-md5')
   group by all
 ),
 client as (
