@@ -77,6 +77,14 @@ def test_a_given_round_trip_that_the_packets_cannot_have_is_refused(made: Packet
     assert run(["net", "budget", path, "--base-rtt", "0.9ms"]) == 0
 
 
+def test_connections_of_which_no_message_can_be_read_have_a_budget_of_round_trips(made: Packets) -> None:
+    line = way(made.line(port=5433), 1).handshake()
+    for _ in range(60):
+        line.client(b"\x17\x03\x03 sealed").wait(2).server(b"\x17\x03\x03 sealed too")
+    found = only(made, [1.0])
+    assert (found.unit, found.round_trips, found.unread_connections) == ("round trip", 60, 0)
+
+
 def test_each_client_and_each_port_has_a_budget(made: Packets, capsys: pytest.CaptureFixture[str]) -> None:
     works(way(made.line(client=1), 0.2).login(), 200)
     works(way(made.line(client=9), 20).login(), 40)

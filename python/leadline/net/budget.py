@@ -58,7 +58,7 @@ class Budget:
     window_s: float
     rtt_ms: float
     rtt_from: str
-    least_answer_ms: float
+    least_answer_ms: float | None
     trips_each: Estimate
     setup_trips_each: float
     bytes_each: float
@@ -195,9 +195,10 @@ def _budget(
     now = model(whole)
     found = Budget(
         path.client, end_text(path.server, path.port), unit, path.connections, path.unread_connections, path.cut_connections, each(whole),
-        whole.trips, whole.setup_trips, window_s, rtt_ms, rtt_from, path.least_answer_ns / 1e6, estimate(lambda s, _: s.trips / each(s)),
-        whole.setup_trips / each(whole), whole.bytes / each(whole), estimate(lambda _, m: m.time_ms),
-        estimate(lambda _, m: max(0.0, m.rest_ms)), each(whole) / window_s if window_s else 0.0, busy, [what_if(rtt) for rtt in rtts_ms],
+        whole.trips, whole.setup_trips, window_s, rtt_ms, rtt_from, None if path.least_answer_ns is None else path.least_answer_ns / 1e6,
+        estimate(lambda s, _: s.trips / each(s)), whole.setup_trips / each(whole), whole.bytes / each(whole),
+        estimate(lambda _, m: m.time_ms), estimate(lambda _, m: max(0.0, m.rest_ms)),
+        each(whole) / window_s if window_s else 0.0, busy, [what_if(rtt) for rtt in rtts_ms],
     )  # fmt: skip
     must_agree(found, rate(now.at(rtt_ms) - now.line_ms), now)
     return found

@@ -25,9 +25,9 @@ line as materialized (
   select connection_id, {PATH}, ts as began, ts_to, from_start, ended, first_ns, end_ns, left_ns,
          case when protocol = 'mysql' then 2 else 1 end as handshake_trips, case when from_start then ts else first_ns end as from_ns,
          transactions is null and cut_messages > 0 as cut,
-         transactions is null and (cut_messages > 0 or bool_or(transactions > 0) over (partition by {PATH})) as unread
+         transactions is null and (cut_messages > 0 or coalesce(bool_or(transactions > 0) over (partition by {PATH}), false)) as unread
   from wire_connection join used using (connection_id)
-  where round_trips > 0 and (? = '' or server_addr = ?) and (? = '' or client_addr = ?) {{ports}}
+  where round_trips > 0 and end_ns is not null and (? = '' or server_addr = ?) and (? = '' or client_addr = ?) {{ports}}
 )
 """
 # The time of a round trip begins where the answer before it ended. After a pause of 0.2 s TCP begins with its first window again: 14,600
@@ -93,7 +93,8 @@ class Sums(NamedTuple):
 
 @dataclass
 class Path:
-    """A client and a port of a server. floor_ns: the time of all of it if nothing had to wait. least_answer_ns: the fastest answer."""
+    """A client and a port of a server. floor_ns: the time of all of it if nothing had to wait. least_answer_ns: the fastest
+    answer, if one was seen."""
 
     client: str
     server: str
@@ -104,7 +105,7 @@ class Path:
     from_ns: int
     to_ns: int
     floor_ns: float
-    least_answer_ns: int
+    least_answer_ns: int | None
     rtt_ns: float | None
     rtt_from: str
     handshakes: int

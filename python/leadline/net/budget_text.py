@@ -38,7 +38,7 @@ def _one(found: Budget) -> Iterator[str]:
     if found.unit != "transaction":
         yield "transactions cannot be told: the budget is that of one round trip"
     yield f"round-trip time   {found.rtt_ms:.4g} ms ({found.rtt_from})"
-    if found.least_answer_ms > max(PROXY_MS, PROXY_TIMES * found.rtt_ms):
+    if found.least_answer_ms is not None and found.least_answer_ms > max(PROXY_MS, PROXY_TIMES * found.rtt_ms):
         yield f"                  no answer came sooner than {found.least_answer_ms:.4g} ms: behind a proxy, give --base-rtt"
     yield f"N                 {trips.value:.3f} round trips for each {found.unit}{_interval(trips, '.3f')}"
     setup = found.setup_trips_each

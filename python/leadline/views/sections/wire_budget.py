@@ -64,6 +64,7 @@ def has_budget(of: Context) -> bool:
             """
             select count(*) from wire_connection join wire_path using (client_addr, server_addr, server_port)
             where round_trips > 0 and rtt_ns is not null and not (transactions is null and cut_messages > 0)
+              and connection_id in (select connection_id from wire_roundtrip where last_ns is not null)
             """
         )
     )
