@@ -8,8 +8,10 @@ use leadline_clockwork::OpenTables;
 use leadline_errors::{Error as Said, Kind};
 use leadline_wire::analyser::{Analyser, Interval, Options};
 use leadline_wire::file::Source;
+use leadline_wire::filter::{Filter, Instruction, Program};
 use leadline_wire::histogram::Histogram;
 use leadline_wire::live::{Live, Sniffer as Work, Wanted};
+use leadline_wire::packet::Link;
 use leadline_wire::sizes::{Sizes, WAYS};
 use leadline_wire::tables::{connection_row, CONNECTIONS};
 use leadline_wire::Go;
@@ -22,6 +24,29 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// How often the ring is emptied.
 const DRAINS_HZ: f64 = 50.0;
+
+/// Link types as libpcap numbers them, and how packets of them begin.
+const LINKS: [(u32, Link); 4] = [(1, Link::Ethernet), (113, Link::Cooked), (276, Link::Cooked2), (12, Link::Raw)];
+
+/// An instruction of the packet filter: code, where to jump if so and if not, and its constant.
+type Step = (u16, u8, u8, u32);
+/// What an expression is for a link type: its program, or why it has none.
+type Compiled = (u32, Vec<Step>, String);
+
+fn program(steps: Vec<Step>) -> Result<Program, Error> {
+    let all = steps.into_iter().map(|(code, jt, jf, k)| Instruction { code, jt, jf, k });
+    Program::new(all.collect()).map_err(Error)
+}
+
+fn filter_of(compiled: Option<Vec<Compiled>>) -> Result<Option<Filter>, Error> {
+    let Some(compiled) = compiled else { return Ok(None) };
+    let mut all = Vec::new();
+    for (number, steps, why) in compiled {
+        let Some((_, link)) = LINKS.iter().find(|(known, _)| *known == number) else { continue };
+        all.push((*link, if why.is_empty() { Ok(program(steps)?) } else { Err(why) }));
+    }
+    Ok(Some(Filter(all)))
+}
 
 fn interval_ns(interval_s: f64) -> i64 {
     (interval_s.clamp(0.001, 86_400.0) * 1e9) as i64
@@ -45,7 +70,7 @@ pub(crate) fn read_file<'py>(
 
 /// Follows the packets of several files or pipes that are open.
 #[pyfunction]
-#[pyo3(signature = (sources, *, ports, hosts=vec![], interval_s=1.0, capture_dir=None, stop=None, listed=None))]
+#[pyo3(signature = (sources, *, ports, hosts=vec![], interval_s=1.0, capture_dir=None, stop=None, listed=None, filter=None))]
 #[allow(clippy::too_many_arguments)] // named in Python
 pub(crate) fn read_files<'py>(
     py: Python<'py>,
@@ -56,6 +81,7 @@ pub(crate) fn read_files<'py>(
     capture_dir: Option<PathBuf>,
     stop: Option<Py<PyAny>>,
     listed: Option<usize>,
+    filter: Option<Vec<Compiled>>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let own = |(name, fd): (String, RawFd)| {
         // SAFETY: only copied here; a descriptor that is not open makes an error.
@@ -63,7 +89,8 @@ pub(crate) fn read_files<'py>(
         file.map(|file| Source { name, file: file.into() })
     };
     let sources = sources.into_iter().map(own).collect::<std::io::Result<Vec<_>>>()?;
-    let options = Options { ports, hosts, interval_ns: interval_ns(interval_s), keep_rows: false, listed };
+    let (filter, interval_ns) = (filter_of(filter)?, interval_ns(interval_s));
+    let options = Options { ports, hosts, filter, interval_ns, keep_rows: false, listed };
     read(py, sources, options, capture_dir, stop)
 }
 
@@ -119,7 +146,10 @@ fn summary<'py>(py: Python<'py>, seen: &Analyser) -> PyResult<Bound<'py, PyDict>
     counts.set_item("other_hosts", c.other_hosts)?;
     counts.set_item("out_of_time", c.out_of_time)?;
     counts.set_item("not_tcp", c.not_tcp)?;
+    counts.set_item("filtered", c.filtered)?;
     counts.set_item("fragments", c.fragments)?;
+    counts.set_item("fragments_alone", c.fragments_alone)?;
+    counts.set_item("joined", c.joined)?;
     counts.set_item("cut_headers", c.cut_headers)?;
     counts.set_item("bad_headers", c.bad_headers)?;
     counts.set_item("unknown_link", c.unknown_link)?;
@@ -211,7 +241,7 @@ pub(crate) struct Sniffer {
 #[pymethods]
 impl Sniffer {
     #[new]
-    #[pyo3(signature = (capture_dir, interface, ports, *, hosts=vec![], interval_s=1.0, snaplen=262_144, ring_bytes=33_554_432, flush_interval_s=5.0, growing_segments=true, listed=None))]
+    #[pyo3(signature = (capture_dir, interface, ports, *, hosts=vec![], interval_s=1.0, snaplen=262_144, ring_bytes=33_554_432, flush_interval_s=5.0, growing_segments=true, listed=None, filter=None))]
     #[allow(clippy::too_many_arguments)] // named in Python
     fn new(
         py: Python<'_>,
@@ -225,10 +255,12 @@ impl Sniffer {
         flush_interval_s: f64,
         growing_segments: bool,
         listed: Option<usize>,
+        filter: Option<Vec<Step>>,
     ) -> Result<Self, Error> {
         let (keep_rows, interval_ns) = (capture_dir.is_some(), interval_ns(interval_s));
-        let options = Options { ports: ports.clone(), hosts, interval_ns, keep_rows, listed };
-        let wanted = Wanted { interface, ports, snaplen, ring_bytes };
+        let options = Options { ports: ports.clone(), hosts, filter: None, interval_ns, keep_rows, listed };
+        let filter = filter.map(program).transpose()?;
+        let wanted = Wanted { interface, ports, filter, snaplen, ring_bytes };
         let work = py.detach(|| Work::open(&wanted, options))?;
         let live = work.live();
         let capture_dir = capture_dir.unwrap_or_default(); // nothing is written without one
@@ -260,7 +292,7 @@ impl Sniffer {
         loss.set_item("packets_lost", live.lost)?;
         loss.set_item("packets_unreadable", live.unreadable)?;
         loss.set_item("packets_copied", counts.copies)?;
-        loss.set_item("fragments", counts.fragments)?;
+        loss.set_item("fragments_alone", counts.fragments_alone)?;
         loss.set_item("connections_given_up", counts.evicted)?;
         out.set_item("loss", loss)?;
         out.set_item("packets", counts.packets)?;

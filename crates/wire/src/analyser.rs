@@ -4,12 +4,15 @@ use std::collections::{HashMap, HashSet};
 
 use crate::connection::{Connection, Known};
 use crate::copies::{Copies, Is, Known as Before};
-use crate::headers::content;
+use crate::filter::Filter;
+use crate::fragments::{Fragment, Fragments, Put};
+use crate::headers::{content, joined};
 use crate::histogram::Histogram;
 use crate::packet::{flag, Content, End, Link, Packet, Segment};
 use crate::sizes::Sizes;
 use crate::talk::trip::Trip;
 use crate::talk::Side;
+use leadline_errors::Result;
 
 const SECOND: i64 = 1_000_000_000;
 /// A closed connection stays for its last packets; a SYN without an answer for its repetitions.
@@ -31,6 +34,8 @@ pub struct Options {
     pub ports: Vec<u16>,
     /// Networks of which one end has to be: an address and how many of its 128 bits count; none for all.
     pub hosts: Vec<([u8; 16], u8)>,
+    /// Packets of files that are wanted; none for all.
+    pub filter: Option<Filter>,
     /// Length of an interval in ns.
     pub interval_ns: i64,
     /// Rows are taken away as they come: nothing may be dropped. Without, only the longest connections are kept.
@@ -49,7 +54,12 @@ pub struct Counts {
     pub other_ports: u64,
     pub other_hosts: u64,
     pub not_tcp: u64,
+    /// Packets that the filter does not want.
+    pub filtered: u64,
+    /// Parts of IP packets; of these, those whose packet is not whole; and packets that were put together.
     pub fragments: u64,
+    pub fragments_alone: u64,
+    pub joined: u64,
     pub cut_headers: u64,
     pub bad_headers: u64,
     /// Packets of a link type that is not read.
@@ -85,6 +95,7 @@ pub struct Analyser {
     options: Options,
     connections: HashMap<(End, End), Connection>,
     copies: Copies,
+    fragments: Fragments,
     /// Ends of connections whose addresses are translated on this host, and the number of the connection that is followed instead.
     twins: HashMap<(End, End), i64>,
     /// Connections by the port of an end that may be the server.
@@ -122,6 +133,7 @@ impl Analyser {
             options: Options { interval_ns: options.interval_ns.max(1), ..options },
             connections: HashMap::new(),
             copies: Copies::default(),
+            fragments: Fragments::default(),
             twins: HashMap::new(),
             ports_seen: HashMap::new(),
             servers: HashSet::new(),
@@ -145,6 +157,21 @@ impl Analyser {
         self.options.interval_ns
     }
 
+    /// Takes one packet if the filter wants it.
+    ///
+    /// # Errors
+    /// As [`Filter::wants`].
+    pub fn take_if_wanted(&mut self, packet: &Packet<'_>) -> Result<()> {
+        let wanted = self.options.filter.as_ref().map_or(Ok(true), |filter| filter.wants(packet))?;
+        if wanted {
+            self.take(packet);
+        } else {
+            self.counts.packets += 1;
+            self.counts.filtered += 1;
+        }
+        Ok(())
+    }
+
     /// Takes one packet.
     pub fn take(&mut self, packet: &Packet<'_>) {
         let (ts, wire) = (packet.ts, packet.wire_len);
@@ -153,20 +180,47 @@ impl Analyser {
         self.counts.out_of_time += u64::from(self.span.is_some_and(|(_, to)| ts < to));
         self.counts.unknown_link += u64::from(packet.link == Link::Unknown);
         self.span = Some(self.span.map_or((ts, ts), |(from, to)| (from.min(ts), to.max(ts))));
-        match content(packet) {
+        self.content(ts, wire, content(packet), packet.link == Link::Unknown);
+    }
+
+    fn content(&mut self, ts: i64, wire: u32, content: Content<'_>, is_unknown: bool) {
+        match content {
             Content::Tcp(segment) => self.tcp(ts, wire, &segment),
-            Content::Fragment => {
-                self.counts.fragments += 1;
-                self.size(ts, 2, wire, 0);
-            }
+            Content::Fragment(part) => self.fragment(ts, wire, &part),
             Content::Other => {
-                self.counts.not_tcp += u64::from(packet.link != Link::Unknown);
+                self.counts.not_tcp += u64::from(!is_unknown);
                 if self.options.ports.is_empty() && self.options.hosts.is_empty() {
                     self.size(ts, 2, wire, 0);
                 }
             }
             Content::Cut => self.counts.cut_headers += 1,
             Content::Bad => self.counts.bad_headers += 1,
+        }
+    }
+
+    /// A packet that is whole now counts as one, with the bytes of all parts.
+    fn fragment(&mut self, ts: i64, wire: u32, part: &Fragment<'_>) {
+        self.counts.fragments += 1;
+        match self.fragments.put(ts, wire, part) {
+            Put::Waits => {}
+            Put::Copy => self.counts.copies += 1,
+            Put::Whole(packet, wire) => {
+                self.counts.joined += 1;
+                // Parts of a packet in a tunnel that came in parts itself: each time the packet is shorter.
+                self.content(ts, wire, joined(&packet, part.of.place, part.depth), false);
+            }
+            Put::Bad => {
+                self.counts.fragments_alone += 1;
+                self.size(ts, 2, wire, 0);
+            }
+        }
+        self.give_up_fragments();
+    }
+
+    fn give_up_fragments(&mut self) {
+        for alone in std::mem::take(&mut self.fragments.given_up) {
+            self.counts.fragments_alone += alone.parts;
+            self.size(alone.ts, 2, alone.wire, 0);
         }
     }
 
@@ -386,6 +440,8 @@ impl Analyser {
 
     /// The end of the capture: what is open is told as it is.
     pub fn finish(&mut self) {
+        self.fragments.finish();
+        self.give_up_fragments();
         self.take_out(|_| true);
         if !self.options.keep_rows {
             self.keep_longest(self.options.listed.unwrap_or(MOST_LISTED));

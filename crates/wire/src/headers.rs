@@ -2,6 +2,7 @@
 
 use leadline_bytes::{Bytes, Endian, Result};
 
+use crate::fragments::{Fragment, Of};
 use crate::packet::{flag, place_of, Content, End, Link, Packet, Segment};
 use crate::tunnel::{inside, Inside, IN_IP};
 
@@ -21,9 +22,21 @@ const MOST_TUNNELS: u8 = 4;
 
 /// Reads the headers of a packet.
 pub fn content<'a>(packet: &Packet<'a>) -> Content<'a> {
-    let mut content = link(packet.link, Bytes::new(packet.data, Endian::Big)).unwrap_or(Content::Cut);
-    if let Content::Tcp(segment) = &mut content {
-        segment.place = if packet.link == Link::Cooked2 { cooked_place(packet.data) } else { packet.place };
+    let place = if packet.link == Link::Cooked2 { cooked_place(packet.data) } else { packet.place };
+    seen_at(place, link(packet.link, Bytes::new(packet.data, Endian::Big)))
+}
+
+/// Reads what parts made: an IP packet in so many tunnels.
+pub(crate) fn joined(packet: &[u8], place: u32, depth: u8) -> Content<'_> {
+    seen_at(place, ip(Bytes::new(packet, Endian::Big), depth))
+}
+
+fn seen_at(place: u32, content: Result<Content<'_>>) -> Content<'_> {
+    let mut content = content.unwrap_or(Content::Cut);
+    match &mut content {
+        Content::Tcp(segment) => segment.place = place,
+        Content::Fragment(fragment) => fragment.of.place = place,
+        _ => {}
     }
     content
 }
@@ -118,6 +131,8 @@ fn ip(bytes: Bytes<'_>, depth: u8) -> Result<Content<'_>> {
 }
 
 const TCP: u8 = 6;
+/// Headers of IPv6: hop-by-hop, routing, destination options, mobility, authentication, fragment.
+const EXTENSIONS: [u8; 6] = [0, 43, 60, 135, 51, 44];
 
 /// What IP says of a segment.
 struct Outer {
@@ -132,10 +147,7 @@ fn ipv4(mut bytes: Bytes<'_>, depth: u8) -> Result<Content<'_>> {
     let head: [u8; 20] = bytes.array("IPv4 header")?;
     let length = usize::from(head[0] & 15) * 4;
     let total = usize::from(u16::from_be_bytes([head[2], head[3]]));
-    let fragment = u16::from_be_bytes([head[6], head[7]]) & 0x3FFF;
-    if fragment != 0 {
-        return Ok(Content::Fragment);
-    }
+    let part = u16::from_be_bytes([head[6], head[7]]) & 0x3FFF;
     if length < 20 {
         return Ok(Content::Bad);
     }
@@ -146,16 +158,21 @@ fn ipv4(mut bytes: Bytes<'_>, depth: u8) -> Result<Content<'_>> {
     // A packet that the card is to cut into segments may have no length yet.
     let body = if total == 0 { Some(bytes.left()) } else { total.checked_sub(length) };
     let Some(body) = body else { return Ok(Content::Bad) };
-    if head[9] != TCP {
-        return tunnelled(head[9], bytes, depth);
-    }
     let end = |at: usize| {
         let mut addr = [0; 16];
         addr[10..12].fill(0xFF);
         addr[12..].copy_from_slice(&head[at..at + 4]);
         addr
     };
-    tcp(bytes, &Outer { from: end(12), to: end(16), id: u16::from_be_bytes([head[4], head[5]]), body })
+    let (from, to, id) = (end(12), end(16), u16::from_be_bytes([head[4], head[5]]));
+    if part != 0 {
+        let of = Of { from, to, id: id.into(), protocol: head[9], is_six: false, place: 0 };
+        return Ok(fragment(of, part << 3, part & 0x2000 != 0, body, bytes, depth));
+    }
+    if head[9] != TCP {
+        return tunnelled(head[9], bytes, depth);
+    }
+    tcp(bytes, &Outer { from, to, id, body })
 }
 
 fn ipv6(mut bytes: Bytes<'_>, depth: u8) -> Result<Content<'_>> {
@@ -166,10 +183,18 @@ fn ipv6(mut bytes: Bytes<'_>, depth: u8) -> Result<Content<'_>> {
     let total = usize::from(u16::from_be_bytes([head[4], head[5]]));
     let mut body = if total == 0 { bytes.left() } else { total };
     let mut next = head[6];
-    // Hop-by-hop, routing, destination options, mobility, authentication.
-    while let 0 | 43 | 60 | 135 | 51 | 44 = next {
+    while EXTENSIONS.contains(&next) {
         if next == 44 {
-            return Ok(Content::Fragment);
+            let [kind, _, a, b, id @ ..]: [u8; 8] = bytes.array("fragment header")?;
+            let Some(left) = body.checked_sub(8) else { return Ok(Content::Bad) };
+            let part = u16::from_be_bytes([a, b]);
+            // The whole in one "part" (RFC 6946) is no part.
+            if part & 0xFFF9 == 0 {
+                (next, body) = (kind, left);
+                continue;
+            }
+            let of = Of { from, to, id: u32::from_be_bytes(id), protocol: kind, is_six: true, place: 0 };
+            return Ok(fragment(of, part & 0xFFF8, part & 1 != 0, left, bytes, depth));
         }
         let [kind, length]: [u8; 2] = bytes.array("extension header")?;
         let length = if next == 51 { (usize::from(length) + 2) * 4 } else { (usize::from(length) + 1) * 8 };
@@ -182,6 +207,15 @@ fn ipv6(mut bytes: Bytes<'_>, depth: u8) -> Result<Content<'_>> {
         next if IN_IP.contains(&next) => tunnelled(next, bytes, depth),
         _ => Ok(Content::Other),
     }
+}
+
+/// A part of a packet that carries TCP, a tunnel or further headers of IPv6. `at`: where it begins; `length`: of its data.
+fn fragment(of: Of, at: u16, more: bool, length: usize, bytes: Bytes<'_>, depth: u8) -> Content<'_> {
+    let is_header = of.is_six && EXTENSIONS.contains(&of.protocol);
+    if of.protocol != TCP && !IN_IP.contains(&of.protocol) && !is_header {
+        return Content::Other;
+    }
+    Content::Fragment(Fragment { of, at: at.into(), length, more, data: bytes.rest(), depth })
 }
 
 fn tunnelled(protocol: u8, bytes: Bytes<'_>, depth: u8) -> Result<Content<'_>> {

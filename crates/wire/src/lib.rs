@@ -1,6 +1,7 @@
 //! Packets: from files or from an interface to connections, round trips, and what database protocols say in them.
 //!
-//! [`file`] reads pcap and pcapng, [`live`] an AF_PACKET ring. [`headers`] leads down to TCP, [`stream`] puts the data of a
+//! [`file`] reads pcap and pcapng, [`live`] an AF_PACKET ring. [`filter`] says which are wanted, [`headers`] leads down to TCP,
+//! [`fragments`] puts packets together, [`stream`] puts the data of a
 //! direction in order, [`talk`] finds round trips and reads messages, [`connection`] joins these, [`analyser`] keeps all connections and
 //! [`tables`] writes them.
 //!
@@ -10,6 +11,8 @@ pub mod analyser;
 pub mod connection;
 mod copies;
 pub mod file;
+pub mod filter;
+pub mod fragments;
 pub mod headers;
 pub mod histogram;
 pub mod live;

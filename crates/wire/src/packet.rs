@@ -1,5 +1,7 @@
 //! One packet as it was captured, and what it turns out to be.
 
+use crate::fragments::Fragment;
+
 /// What a captured packet begins with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Link {
@@ -27,6 +29,18 @@ impl Link {
             12 | 14 | 101 | 228 | 229 => Some(Link::Raw),
             0 | 108 => Some(Link::Null),
             _ => None,
+        }
+    }
+
+    /// Its name, for messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Link::Ethernet => "Ethernet",
+            Link::Cooked => "Linux cooked",
+            Link::Cooked2 => "Linux cooked version 2",
+            Link::Raw => "raw IP",
+            Link::Null => "loopback",
+            Link::Unknown => "unknown",
         }
     }
 
@@ -110,8 +124,8 @@ pub struct Segment<'a> {
 pub enum Content<'a> {
     /// A TCP segment with all of its header.
     Tcp(Segment<'a>),
-    /// A part of an IP packet: its ports are in another packet.
-    Fragment,
+    /// A part of an IP packet: its ports may be in another.
+    Fragment(Fragment<'a>),
     /// Not IP, or not TCP.
     Other,
     /// Its headers were not all captured.

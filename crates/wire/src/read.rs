@@ -44,7 +44,7 @@ pub fn read_files(
         };
         if is_there == Some(true) {
             if let Some(packet) = files.packet() {
-                analyser.take(&packet);
+                analyser.take_if_wanted(&packet)?;
             }
         }
         if is_there == Some(true) && !analyser.counts.packets.is_multiple_of(STEP) {

@@ -173,6 +173,7 @@ fn content(link: u32, data: &[u8]) -> String {
                 s.payload_len
             )
         }
+        Content::Fragment(part) => format!("part {}+{} more {}", part.at, part.length, part.more),
         other => format!("{other:?}"),
     }
 }
@@ -210,8 +211,8 @@ fn fragments_other_protocols_and_contradictions_are_told_apart() {
         bytes[at] = to;
         content(101, &bytes)
     };
-    assert_eq!(change(6, 0x20), "Fragment"); // more fragments
-    assert_eq!(change(7, 1), "Fragment"); // not the first
+    assert_eq!(change(6, 0x20), "part 0+23 more true");
+    assert_eq!(change(7, 1), "part 8+23 more false");
     assert_eq!(change(9, 17), "Other");
     assert_eq!(change(0, 0x44), "Bad"); // a header of 16 bytes
     assert_eq!(change(3, 30), "Bad"); // shorter than the headers
@@ -219,7 +220,12 @@ fn fragments_other_protocols_and_contradictions_are_told_apart() {
     assert_eq!(change(0, 0x95), "Other");
     let mut six = tcp6((1, 9), (2, 5432), 1, 1, ACK, b"abc");
     six[6] = 44;
-    assert_eq!(content(101, &six), "Fragment");
+    six[40..48].copy_from_slice(&[6, 0, 0, 9, 0, 0, 0, 1]);
+    assert_eq!(content(101, &six), "part 8+23 more true");
+    six[40..48].copy_from_slice(&[6, 0, 0, 0, 0, 0, 0, 1]); // all in one part is whole
+    assert_eq!(content(101, &six), "2001:db8::1:9 2001:db8::2:5432 3+3");
+    six[40] = 58;
+    assert_eq!(content(101, &six), "Other");
 }
 
 /// A segment that the card cuts into packets has no length in its header when it is captured.

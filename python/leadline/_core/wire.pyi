@@ -106,11 +106,13 @@ def read_files(
     capture_dir: str | None = None,
     stop: Callable[[], bool] | None = None,
     listed: int | None = None,
+    filter: list[tuple[int, list[tuple[int, int, int, int]], str]] | None = None,
 ) -> FileSummary:
     """Follows the packets of files and pipes by their time; sources: names and open descriptors.
 
     hosts: addresses as IPv6 and how many of their bits count; none for all. stop: asked now and then and after each signal whether what was
-    read is all. listed: only the connections with the most round trips. Raises kinds invalid, unsupported, storage."""
+    read is all. listed: only the connections with the most round trips. filter: by link type of libpcap a program of classic BPF (code, two
+    jumps and constant of each instruction), or why there is none. Raises kinds invalid, unsupported, storage, usage."""
 
 @final
 class Sniffer:
@@ -129,13 +131,16 @@ class Sniffer:
         flush_interval_s: float = 5.0,
         growing_segments: bool = True,
         listed: int | None = None,
+        filter: list[tuple[int, int, int, int]] | None = None,
     ) -> Sniffer:
-        """Opens the ring; packets are caught from now on. Raises kinds rights, not_found, unsupported."""
+        """Opens the ring; packets are caught from now on. filter: runs in the kernel, from the IP header on.
+
+        Raises kinds rights, not_found, unsupported."""
 
     def start(self) -> None: ...
     def status(self) -> SnifferStatus: ...
     def stop(self) -> SnifferFinal:
-        """Flushes and joins. loss: packets, packets_lost, packets_unreadable, fragments, connections_given_up."""
+        """Flushes and joins. loss: packets, packets_lost, packets_unreadable, fragments_alone, connections_given_up."""
 
     def summary(self) -> LiveSummary:
         """What was seen; after stop."""

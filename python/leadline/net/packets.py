@@ -20,6 +20,7 @@ from leadline.output import to_table
 
 if TYPE_CHECKING:
     from leadline._core.wire import FileSummary, Sizes, Summary, Times
+    from leadline.net.pcap_filter import Filter
 
 MOST_LISTED = 20
 MOST_AS_JSON = 20_000  # as crates/wire/src/analyser.rs has it
@@ -34,13 +35,15 @@ Nets = Sequence[tuple[bytes, int]]
 
 
 def read(
-    paths: str | Sequence[str], ports: Collection[int], *, hosts: Nets = (), interval_s: float = 1.0, listed: int | None = None
-) -> FileSummary:
+    paths: str | Sequence[str], ports: Collection[int], *, hosts: Nets = (), only: Filter | None = None, interval_s: float = 1.0,
+    listed: int | None = None,
+) -> FileSummary:  # fmt: skip
     """What is in files of packets, by their time. listed: only the connections with the most round trips. Raises LeadlineError."""
     with _opened(paths) as (sources, stop):
         return _core.wire.read_files(
-            sources, ports=list(ports), hosts=list(hosts), interval_s=interval_s, stop=stop.is_set if stop else None, listed=listed
-        )
+            sources, ports=list(ports), hosts=list(hosts), interval_s=interval_s, stop=stop.is_set if stop else None, listed=listed,
+            filter=None if only is None else only.for_files(),
+        )  # fmt: skip
 
 
 @contextmanager
@@ -70,20 +73,22 @@ def _opened(paths: str | Sequence[str]) -> Iterator[tuple[list[tuple[str, int]],
 
 
 def read_into(
-    paths: str | Sequence[str], ports: Collection[int], *, hosts: Nets = (), interval_s: float = 1.0, out: Path | None,
-    overwrite: bool = False,
+    paths: str | Sequence[str], ports: Collection[int], *, hosts: Nets = (), only: Filter | None = None, interval_s: float = 1.0,
+    out: Path | None, overwrite: bool = False,
 ) -> tuple[Path, FileSummary]:  # fmt: skip
     """Files of packets as a capture: its folder, and what was seen. Times of its tables are CLOCK_REALTIME. Raises LeadlineError."""
     names = [paths] if isinstance(paths, str) else list(paths)
     with _opened(names) as (sources, stop), new_capture(out, overwrite=overwrite) as directory:
         places = [name if name == STDIN else str(Path(name).resolve()) for name in names]
         options = {"pcap": places[0] if len(places) == 1 else places, "ports": list(ports)}
+        if only is not None:
+            options["filter"] = only.expression
         making = Making(directory, Target("pcap", ", ".join(places), detail={"ports": list(ports)}), options)
         making.manifest.probes["wire"] = probe = ProbeState(tier="files")
         with making.from_files() as manifest:
             seen = _core.wire.read_files(
                 sources, ports=list(ports), hosts=list(hosts), interval_s=interval_s, capture_dir=str(directory),
-                stop=stop.is_set if stop else None,
+                stop=stop.is_set if stop else None, filter=None if only is None else only.for_files(),
             )  # fmt: skip
             manifest.clock = Clock(seen["ts_from"], seen["ts_to"], 0)
             manifest.tables = seen["tables"]
@@ -91,7 +96,7 @@ def read_into(
             counts, file = seen["counts"], seen["file"]
             probe.loss = {
                 "packets": counts["packets"], "packets_lost": file["dropped"], "packets_copied": counts["copies"],
-                "fragments": counts["fragments"],
+                "fragments_alone": counts["fragments_alone"],
             }  # fmt: skip
             manifest.note(*_left_out(counts))
             for told in warnings(seen):
@@ -123,7 +128,9 @@ def connections(directory: Path, listed: int = MOST_AS_JSON) -> list[dict[str, A
         return capture.rows(f"from ({longest}) order by connection_id")
 
 
-def who_logged_in(paths: str | Sequence[str], ports: Collection[int], *, hosts: Nets = ()) -> Iterator[dict[str, Any]]:
+def who_logged_in(
+    paths: str | Sequence[str], ports: Collection[int], *, hosts: Nets = (), only: Filter | None = None
+) -> Iterator[dict[str, Any]]:
     """What is said of each connection of files, without its figures: any number of them in little memory. Raises LeadlineError."""
     import tempfile
     from contextlib import closing
@@ -133,7 +140,7 @@ def who_logged_in(paths: str | Sequence[str], ports: Collection[int], *, hosts: 
 
     said = [c.name for c in all_tables()["wire_connection"].columns if c.type in ("string", "bool")] + ["server_port", "let_in"]
     with tempfile.TemporaryDirectory(prefix="leadline-") as folder:
-        directory, _ = read_into(paths, ports, hosts=hosts, out=Path(folder) / "packets.leadline")
+        directory, _ = read_into(paths, ports, hosts=hosts, only=only, out=Path(folder) / "packets.leadline")
         with closing(open_capture(directory)) as capture:
             for row in capture.rows(f"select {', '.join(said)}, count(*) as like_it from wire_connection group by all order by all"):
                 for _ in range(row["like_it"]):
@@ -182,14 +189,16 @@ def _span_s(seen: Summary) -> float:
 
 def _left_out(counts: Mapping[str, int]) -> Iterator[str]:
     named = (
-        ("copies", "copies of packets that another interface had"), ("other_ports", "of other ports"),
-        ("other_hosts", "of other hosts"), ("not_tcp", "not TCP"),
-        ("unknown_link", "of a link type that is not read"), ("fragments", "parts of an IP packet, not put together"),
+        ("copies", "copies of packets that another interface had"), ("filtered", "that the filter does not want"),
+        ("other_ports", "of other ports"), ("other_hosts", "of other hosts"), ("not_tcp", "not TCP"),
+        ("unknown_link", "of a link type that is not read"), ("fragments_alone", "parts of IP packets of which other parts are missing"),
         ("cut_headers", "with headers that were not captured"), ("bad_headers", "with headers that contradict themselves"),
     )  # fmt: skip
     told = [f"{counts[name]:,} {text}" for name, text in named if counts[name]]
     if told:
         yield "packets left out: " + "; ".join(told)
+    if counts["joined"]:
+        yield f"{count(counts['joined'], 'IP packet')} came in parts: each counts as one packet"
     if counts["translated"]:
         yield f"{counts['translated']:,} of the copies had other addresses there: their connections are followed once"
     if counts["cut_messages"]:

@@ -1,7 +1,6 @@
 //! A program for the kernel's packet filter: TCP of some ports, from the IP header on.
 
-/// An instruction of classic BPF, as `struct sock_filter`.
-pub type Instruction = libc::sock_filter;
+use crate::filter::Instruction;
 
 const LOAD_BYTE: u16 = 0x30;
 const LOAD_HALF: u16 = 0x28;
@@ -75,38 +74,7 @@ pub fn tcp_ports(ports: &[u16], snaplen: u32) -> Vec<Instruction> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// What the kernel does with the program.
-    fn run(program: &[Instruction], packet: &[u8]) -> u32 {
-        let half = |at: usize| packet.get(at..at + 2).map(|b| u32::from(u16::from_be_bytes([b[0], b[1]])));
-        let (mut a, mut x, mut at) = (0u32, 0u32, 0usize);
-        loop {
-            let i = &program[at];
-            at += 1;
-            let loaded = match i.code {
-                LOAD_BYTE => packet.get(i.k as usize).map(|b| u32::from(*b)),
-                LOAD_HALF => half(i.k as usize),
-                LOAD_HALF_AT_X => half((x + i.k) as usize),
-                LOAD_IP_LENGTH => {
-                    x = u32::from(packet[i.k as usize] & 15) * 4;
-                    Some(a)
-                }
-                SHIFT_RIGHT => Some(a >> i.k),
-                IF_EQUAL => {
-                    at += usize::from(if a == i.k { i.jt } else { i.jf });
-                    Some(a)
-                }
-                IF_BITS => {
-                    at += usize::from(if a & i.k != 0 { i.jt } else { i.jf });
-                    Some(a)
-                }
-                RETURN => return i.k,
-                other => panic!("instruction {other:#x}"),
-            };
-            let Some(value) = loaded else { return 0 };
-            a = value;
-        }
-    }
+    use crate::filter::Program;
 
     fn v4(protocol: u8, fragment: u16, from: u16, to: u16) -> Vec<u8> {
         let mut bytes = vec![0; 44];
@@ -128,7 +96,7 @@ mod tests {
     #[test]
     fn packets_of_the_ports_pass_and_no_others() {
         for ports in [vec![5432], vec![1, 5432, 9], (5400..5400 + MOST_PORTS as u16).collect()] {
-            let program = tcp_ports(&ports, 999);
+            let program = Program::new(tcp_ports(&ports, 999)).unwrap();
             for (packet, wanted) in [
                 (v4(6, 0, 5432, 40000), 999),
                 (v4(6, 0x4000, 40000, 5432), 999),
@@ -143,7 +111,7 @@ mod tests {
                 (vec![0x15; 60], 0),
                 (vec![0x45; 10], 0),
             ] {
-                assert_eq!(run(&program, &packet), wanted, "{packet:?} with {} ports", ports.len());
+                assert_eq!(program.run(&packet, packet.len() as u32), wanted, "{packet:?} with {} ports", ports.len());
             }
         }
     }

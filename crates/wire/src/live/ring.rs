@@ -6,6 +6,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{fence, AtomicU32, Ordering};
 
 use super::filter::{tcp_ports, MOST_PORTS};
+use crate::filter::Program;
 use crate::packet::{place_of, Link, Packet};
 use leadline_bytes::{Bytes, Endian, Truncated};
 use leadline_errors::{Error, Kind, Result};
@@ -32,6 +33,8 @@ pub struct Wanted {
     pub interface: String,
     /// Ports of TCP; none for every packet.
     pub ports: Vec<u16>,
+    /// What the kernel passes instead, from the IP header on; which ports is looked at later then.
+    pub filter: Option<Program>,
     /// Bytes of each packet.
     pub snaplen: u32,
     /// Memory of the ring.
@@ -134,8 +137,8 @@ impl Ring {
         let loopback = index_of("lo").unwrap_or(-1);
         let ring = |e: io::Error| failed("a ring for packets cannot be had", &e);
         set(&socket, libc::SOL_PACKET, libc::PACKET_VERSION, &TPACKET_V3).map_err(ring)?;
-        if !wanted.ports.is_empty() || wanted.snaplen < u32::MAX {
-            Self::filter(&socket, wanted).map_err(|e| failed("the filter for the ports was refused", &e))?;
+        if wanted.filter.is_some() || !wanted.ports.is_empty() || wanted.snaplen < u32::MAX {
+            Self::filter(&socket, wanted).map_err(|e| failed("the filter was refused", &e))?;
         }
         if index == loopback {
             // Each packet of the loopback goes out and comes in. Kernels before 4.20 do not know the option: see `is_double`.
@@ -183,10 +186,10 @@ impl Ring {
     }
 
     fn filter(socket: &OwnedFd, wanted: &Wanted) -> io::Result<()> {
-        let mut program = if wanted.ports.is_empty() {
-            vec![libc::sock_filter { code: 0x06, jt: 0, jf: 0, k: wanted.snaplen }]
-        } else {
-            tcp_ports(&wanted.ports, wanted.snaplen)
+        let mut program = match &wanted.filter {
+            Some(program) => program.instructions().to_vec(),
+            None if wanted.ports.is_empty() => vec![libc::sock_filter { code: 0x06, jt: 0, jf: 0, k: wanted.snaplen }],
+            None => tcp_ports(&wanted.ports, wanted.snaplen),
         };
         let whole = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
         set(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &whole)

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from leadline.cli.net.options import as_json, span, timeout, window
-from leadline.cli.net.wire import hosts_of, hosts_option, interface, pcap, ports_of, ports_option
+from leadline.cli.net.wire import filter_of, filter_option, hosts_of, hosts_option, interface, pcap, ports_of, ports_option
 
 
 @click.command(
@@ -25,6 +25,7 @@ Examples:
 @pcap
 @ports_option
 @hosts_option
+@filter_option
 @click.option("--for", "duration", metavar="TIME", help="With -i: how long.  [default: 10s]")
 @click.option("--cost", type=click.IntRange(2, 100_000), metavar="N", help="With DSN: log in N times with TLS and N times without.")
 @timeout
@@ -35,6 +36,7 @@ def command(
     pcaps: tuple[str, ...],
     ports: tuple[str, ...],
     hosts: tuple[str, ...],
+    expression: str | None,
     duration: str | None,
     cost: int | None,
     timeout: str,
@@ -52,7 +54,7 @@ def command(
         raise click.UsageError("name an interface with -i, a file with --pcap, or a server")
     if cost and not dsn:
         raise click.UsageError("--cost needs the connection string of a server")
-    ends: dict[str, Any] = {"ports": ports_of(ports), "hosts": hosts_of(hosts)}
+    ends: dict[str, Any] = {"ports": ports_of(ports), "hosts": hosts_of(hosts), "only": filter_of(expression)}
     found: dict[str, Any] = {}
     lines: list[str] = []
     if pcaps or interface:

@@ -9,7 +9,7 @@ import click
 
 from leadline.cli import force
 from leadline.cli.net.options import as_json, quantity, span, window
-from leadline.cli.net.wire import hosts_of, hosts_option, interface, pcap, ports_of, ports_option
+from leadline.cli.net.wire import filter_of, filter_option, hosts_of, hosts_option, interface, pcap, ports_of, ports_option
 
 
 @click.command(
@@ -20,12 +20,14 @@ Examples:
   leadline net packets --pcap traffic.pcap --port 5432 --interval 1s
   leadline net packets -i eth0 --port 5432 --for 60s -o traffic
   leadline net packets --pcap a.pcap.gz --pcap b.pcap.gz --host 10.1.0.0/16
+  leadline net packets -i any --filter 'port 5432 and not host 10.1.0.9'
   ssh db1 tcpdump -i any -w - port 5432 | leadline net packets --pcap -""",
 )
 @interface
 @pcap
 @ports_option
 @hosts_option
+@filter_option
 @click.option("--for", "duration", metavar="TIME", help="With -i: how long.  [default: 10s]")
 @click.option("--interval", metavar="TIME", help="Print the sizes of packets for each interval.  [default: one for the whole]")
 @click.option("--ring", default="32M", show_default=True, metavar="BYTES", help="With -i: memory for packets that wait to be read.")
@@ -35,8 +37,8 @@ Examples:
 @force
 @as_json
 def command(
-    interface: str | None, pcaps: tuple[str, ...], ports: tuple[str, ...], hosts: tuple[str, ...], duration: str | None,
-    interval: str | None, ring: str, out: Path | None, force: bool, as_json: bool,
+    interface: str | None, pcaps: tuple[str, ...], ports: tuple[str, ...], hosts: tuple[str, ...], expression: str | None,
+    duration: str | None, interval: str | None, ring: str, out: Path | None, force: bool, as_json: bool,
 ) -> None:
     """Show packets, connections and round trips.
 
@@ -48,7 +50,7 @@ def command(
     from leadline.probes import wire
     from leadline.progress import Silent, TerminalLine
 
-    ends: dict[str, Any] = {"ports": ports_of(ports), "hosts": hosts_of(hosts)}
+    ends: dict[str, Any] = {"ports": ports_of(ports), "hosts": hosts_of(hosts), "only": filter_of(expression)}
     interval_s = span(interval) if interval else 1.0
     if (interface is None) == (not pcaps):
         raise click.UsageError("name an interface with -i, or a file with --pcap")

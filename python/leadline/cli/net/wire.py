@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import ipaddress
+from typing import TYPE_CHECKING
 
 import click
 
 from leadline.errors import LeadlineError
+
+if TYPE_CHECKING:
+    from leadline.net.pcap_filter import Filter
 
 interface = click.option("-i", "--interface", metavar="IF", help="Capture on this interface, such as lo or eth0; any for all.")
 pcap = click.option(
@@ -21,6 +25,17 @@ hosts_option = click.option(
     "--host", "hosts", multiple=True, metavar="HOST[,HOST...]",
     help="Only packets from or to these: a name, an address, or a net such as 10.1.0.0/16.",
 )  # fmt: skip
+filter_option = click.option(
+    "--filter", "expression", metavar="EXPRESSION",
+    help="Only packets that tcpdump would show for this, such as 'tcp port 5432 and not host db2'. Needs libpcap.",
+)  # fmt: skip
+
+
+def filter_of(expression: str | None) -> Filter | None:
+    """Raises LeadlineError."""
+    from leadline.net.pcap_filter import compiled
+
+    return None if expression is None else compiled(expression)
 
 
 def ports_of(texts: tuple[str, ...]) -> list[int]:
