@@ -1,6 +1,6 @@
 """Attacks that a server of an earlier day let pass, each as whoever tried it did it: over the wire, or as another user of the host.
 
-Requests with two ends (TE with CL) are in test_attacks.py; more of each kind in test_lock_out.py, test_leaving.py and test_turns.py.
+More of each kind in test_attacks.py, test_lock_out.py, test_leaving.py, test_code_words.py and test_turns.py.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import base64
 import json
 import os
 import shlex
+import socket
 import sqlite3
 import sys
 import time
@@ -115,6 +116,52 @@ def test_no_form_of_a_secret_is_in_the_output(served: Served, ann: Client) -> No
     plain = [SECRET, *SECRET.splitlines(), base64.b64encode(SECRET.encode()).decode(), quote_plus(SECRET), json.dumps(SECRET)[1:-1]]
     plain.append(base64.b64encode(f"user:{SECRET}".encode()).decode()[8:])
     assert [form for form in plain if form in out] == []
+
+
+def test_an_answer_is_no_part_of_a_program(served: Served, ann: Client, tmp_path: Path) -> None:
+    mark, survey = tmp_path / "mark", {"who": {"kind": "str"}}
+    answer = ann.call("PUT", "/projects/main/templates/greet", command="sh -c 'echo {who}'", survey=survey)
+    assert answer.status == 422 and "part of a program" in answer.text
+    template = saved(ann, "greet", "sh -c 'echo \"$1\"' sh {who}", survey=survey)
+    for typed in (f"$(touch {mark})", f"x; touch {mark}", f"`touch {mark}`", f"\"; touch {mark} #", f"'; touch {mark} '"):
+        uid = str(ann.call("POST", f"/templates/{template}/start", inputs={"who": typed}).json["run"])
+        wait_until(lambda uid=uid: status(ann, uid) == "ok", "the run")
+        assert ann.ask("GET", f"/api/v1/runs/{uid}/output").text == f"{typed}\n"
+    assert not mark.exists()
+
+
+def test_who_is_disabled_starts_nothing_any_more(served: Served, ann: Client) -> None:
+    served.user("eve")
+    served.do("user", "role", "main", "eve", "--role", "editor")
+    eve = served.client(token=served.token_of("eve"))
+    template = saved(eve, "of-eve", "true")
+    schedule = eve.call("POST", f"/templates/{template}/schedules", cron="* * * * *").json["schedule"]
+    waiting = eve.call("PUT", "/projects/main/templates/asks", command="true", approval=True).json["template"]
+    asked = str(eve.call("POST", f"/templates/{waiting}/start").json["run"])
+    served.do("user", "disable", "eve")
+    assert (eve.call("GET", "/me").status, eve.call("POST", f"/templates/{template}/start").status) == (401, 401)
+    schedules = {one["uid"]: one["active"] for one in ann.call("GET", "/schedules").json["schedules"]}
+    assert not schedules[schedule]
+    assert asked not in [one["uid"] for one in ann.call("GET", "/runs").json["waiting"]]
+
+
+def test_a_request_with_two_ends_starts_nothing_for_somebody_else(served: Served) -> None:
+    host, port = served.url.removeprefix("http://").split(":")
+    smuggled = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+    head = b"POST /login HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+    with socket.create_connection((host, int(port)), timeout=20) as raw:
+        raw.sendall(head % (5 + len(smuggled)) + smuggled)
+        got = b"".join(iter(lambda: raw.recv(65536), b""))
+    assert got.startswith(b"HTTP/1.1 400") and got.count(b"HTTP/1.1 ") == 1
+
+
+def test_passwords_do_not_go_over_a_network_in_the_clear_without_a_word(tmp_path: Path) -> None:
+    with book(tmp_path) as other:
+        other.user("ann", "--admin")
+        other.start("--listen", "0.0.0.0:0")
+        said = (tmp_path / "serve.err").read_text()
+        assert "warning: " in said and "TLS" in said
+        assert ("root" in said) == (os.geteuid() == 0)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")

@@ -69,6 +69,16 @@ def test_wrong_passwords_and_unknown_users_get_the_same_answer(served: Served) -
     assert wrong.body.replace(b'value="bob"', b'value="nobody"') == unknown.body  # what was typed is shown again
 
 
+def test_a_login_ends_the_session_that_the_browser_had(served: Served) -> None:
+    """Whoever planted it, or has seen it, has nothing by it."""
+    first = served.client()
+    first.log_in("ann")
+    before = served.client(browser=True, cookies=dict(first.cookies))
+    assert before.get("/runs").status == 200
+    assert first.log_in("bob").status == 303
+    assert (first.get("/runs").status, before.get("/runs").status) == (200, 303)
+
+
 @pytest.mark.parametrize("path", ["//evil.example/", "/\\evil.example", "https://evil.example/", "javascript:alert(1)", "/\t/evil.example"])
 def test_login_goes_on_to_pages_of_this_site_alone(served: Served, path: str) -> None:
     client = served.client(browser=True)

@@ -133,6 +133,9 @@ class Site:
             return self._logged_in(asked, links.log_in_once(store, self.throttle, key, asked.client[0], second))
 
     def _logged_in(self, asked: Asked, session: str) -> LoggedIn:
+        """Whatever session the browser had ends: nobody is to go on with one that was there before the login."""
+        if asked.session:
+            login.log_out(self.store, asked.session)
         return LoggedIn(session, login.new_device(self.store, session, asked.cookie(DEVICE)))
 
     def log_in_by_provider(self, asked: Asked, attempt: oidc.Attempt | None, given: Mapping[str, str], back: str) -> LoggedIn:
