@@ -52,7 +52,7 @@ def test_times_of_a_schedule(cron: str, zone: str, after: str, expected: list[st
     assert found == expected
 
 
-@pytest.mark.parametrize("cron", ["", "* * * *", "61 * * * *", "@daily", "* * * * * *; rm", "x"])
+@pytest.mark.parametrize("cron", ["", "* * * *", "61 * * * *", "@daily", "* * * * * *; rm", "x", "* * * * * *", "0 30 2 * * 1-5"])
 def test_what_is_no_schedule_is_refused(cron: str) -> None:
     with pytest.raises(LeadlineError):
         schedules.next_slot(cron, "UTC", 0)

@@ -48,6 +48,8 @@ def slots(cron: str, zone: str, after_us: int) -> CronSim:
         raise LeadlineError("unsupported", "schedules need the package cronsim", hint="pip install 'leadline[web]'") from None
     try:
         after = datetime.fromtimestamp(after_us / 1e6, UTC).astimezone(_zone(zone))
+        if len(cron.split()) != 5:  # a sixth is seconds to some, and a year to others
+            raise CronSimError("it has not five fields")
         return CronSim(cron, after)
     except (CronSimError, OverflowError) as e:
         raise LeadlineError(
