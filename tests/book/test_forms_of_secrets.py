@@ -67,6 +67,10 @@ FORMS: dict[str, Callable[[str], str]] = {
     "HEX": lambda s: s.encode().hex().upper(),
     "hex with spaces": lambda s: s.encode().hex(" "),
     "hex with colons": lambda s: s.encode().hex(":").upper(),
+    "Python bytes": lambda s: repr(s.encode())[2:-1],
+    "Python escapes": lambda s: s.encode("unicode_escape").decode(),
+    "words of set -x": by_bash("PS4=; (set -x; : $1) 2>&1 | sed 's/^: //'"),
+    "base64 of JSON": lambda s: base64.b64encode(b"for" + json.dumps(s)[1:-1].encode()).decode()[4:],
     "C": lambda s: "".join(f"\\x{b:02x}" for b in s.encode()),
     "xxd -p": by_bash('printf %s "$1" | od -An -v -tx1 -w1000 | tr -d " \\n"'),
 }  # fmt: skip

@@ -9,6 +9,7 @@ import ctypes
 import json
 import os
 import re
+import shlex
 import shutil
 import sqlite3
 import subprocess
@@ -111,8 +112,8 @@ LINES = {
     "book import ara": "{ara}",
     "ansible env": "",
 }
-LEAVES = {" ".join(words): command for words, command in leaves()}
-LEAVES = {name: command for name, command in LEAVES.items() if name in LINES or name not in OPERATIONAL | APART}
+ALL = {" ".join(words): command for words, command in leaves()}
+LEAVES = {name: command for name, command in ALL.items() if name in LINES or name not in OPERATIONAL | APART}
 FILES, FOLDERS = ("page", "segment", "onstat", "oncheck", "calls", "pcap", "ara"), ("capture", "trace", "data", "backup", "live", "bin")
 READ = {name: [kind for kind in FILES + FOLDERS if f"{{{kind}}}" in line] for name, line in LINES.items()}
 # Zeros are pages that were never used.
@@ -239,6 +240,18 @@ def words_of(name: str, places: dict[str, str]) -> list[str]:
 NO_VALUE = re.compile(r"(?<!\S),|[ \t]$|\bNone\b")  # what a text has of a value that is empty, and should have left out
 
 
+def takes(words: list[str]) -> bool:
+    """Whether the command line is one that leadline would run: nothing is missing, and nothing empty."""
+    for length in (3, 2, 1):
+        if command := ALL.get(" ".join(words[:length])):
+            try:
+                command.make_context(command.name, list(words[length:]))
+            except click.UsageError:
+                return False
+            return all(words)
+    return False
+
+
 def errors_of(stderr: str) -> list[str]:
     assert "Traceback" not in stderr, stderr
     return [line for line in stderr.splitlines() if line.startswith("error: ")]
@@ -283,6 +296,8 @@ def test_each_command_is_a_run_of_the_logbook(name: str, places: dict[str, str],
     assert "…" not in done.stdout  # no value is cut in a pipe
     if "json" not in line_of(name) and name != "top":  # a screen is filled up
         assert [line for line in done.stdout.splitlines() if NO_VALUE.search(line)] == []
+    for hint in re.findall(r"^(?:next|logbook): (leadline .*?)(?: to query the tables)?$", done.stdout + done.stderr, re.MULTILINE):
+        assert takes(shlex.split(hint)[1:]), hint  # it has the arguments that it needs
     made = [a["path"] for a in details["artifacts"]]
     assert made == [str(path) for path in sorted(Path(new).parent.iterdir())]
 

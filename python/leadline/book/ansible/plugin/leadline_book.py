@@ -252,12 +252,17 @@ def _quoted(text: str) -> Iterator[str]:
     yield re.sub(r"([\\\"$`])", r"\\\1", text)
     yield re.sub(r"([^\w@%+=:,./\-])", r"\\\1", text)  # printf %q
     yield re.sub(r"([^\w@%+=:./\-])", r"\\\1", text)
+    words = (word if shlex.quote(word) == word else "'" + word.replace("'", "'\\''") + "'" for word in text.split())
+    yield " ".join(words)  # set -x, of a value that the shell has split into words
+    raw = text.encode("utf-8", "surrogateescape")
+    yield from (repr(raw)[2:-1], text.encode("unicode_escape", "surrogatepass").decode())
 
 
 def _encoded(text: str) -> Iterator[str]:
     """In base64, also after something else such as `user:`, and in hexadecimal digits."""
     raw = text.encode("utf-8", "surrogateescape")
-    for body in (raw, text.encode("utf-16-le", "surrogatepass")):
+    in_json = {json.dumps(text, ensure_ascii=plain)[1:-1].encode("utf-8", "surrogateescape") for plain in (True, False)}
+    for body in (raw, text.encode("utf-16-le", "surrogatepass"), *sorted(in_json - {raw})):
         yield from _both_alphabets(base64.b64encode(body).decode())
         for before in range(3):
             coded = base64.b64encode(bytes(before) + body).decode()
