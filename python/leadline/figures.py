@@ -90,11 +90,34 @@ def one_line(text: str) -> str:
     return "".join(c if unicodedata.category(c)[0] != "C" else "\N{REPLACEMENT CHARACTER}" for c in " ".join(text.split()))
 
 
+def width_of(text: str) -> int:
+    """How many columns of a terminal it takes: signs of Chinese and the like take two, accents of their own none."""
+    if text.isascii():  # nearly always
+        return len(text)
+    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+
+
 def fit(text: str, width: int) -> str:
-    """At most `width` characters, an ellipsis for what is cut."""
-    return text if len(text) <= width else text[: max(width - 1, 0)] + "…"
+    """At most `width` columns, an ellipsis for what is cut."""
+    if width_of(text) <= width:
+        return text
+    text = text[: max(width - 1, 0)]
+    while text and width_of(text) >= width:
+        text = text[:-1]
+    return text + "…"
 
 
 def fit_path(text: str, width: int) -> str:
     """The same for a path, of which the end says most."""
-    return text if len(text) <= width else "…" + text[len(text) - max(width - 1, 0) :]
+    if width_of(text) <= width:
+        return text
+    text = text[len(text) - max(width - 1, 0) :]
+    while text and width_of(text) >= width:
+        text = text[1:]
+    return "…" + text
+
+
+def pad(text: str, width: int, right: bool = False) -> str:
+    """Filled up with blanks to `width` columns, which stand before it if it is to be at the right."""
+    blanks = " " * (width - width_of(text))
+    return blanks + text if right else text + blanks

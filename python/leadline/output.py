@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from leadline.errors import LeadlineError
-from leadline.figures import cell, fit
+from leadline.figures import cell, fit, pad, width_of
 
 if TYPE_CHECKING:
     import json
@@ -173,8 +173,8 @@ def to_table(names: Sequence[str], rows: Sequence[Sequence[Any]], width: int | N
     width = (terminal_width() or UNLIMITED) if width is None else width
     values = [[row[i] for row in rows] for i in range(len(names))]
     kinds = [set(map(type, column)) for column in values]
-    columns = [_column(column) if any(map(_is_real, of)) else list(map(cell, column)) for column, of in zip(values, kinds)]
-    cells = [list(row) for row in zip(*columns)]
+    texts = [_column(column) if any(map(_is_real, of)) else list(map(cell, column)) for column, of in zip(values, kinds)]
+    cells = [list(row) for row in zip(*texts)]
     numeric = [any(issubclass(kind, int) or _is_real(kind) for kind in of) for of in kinds]
     numeric = [n and not any(issubclass(kind, str | bool) for kind in of) for n, of in zip(numeric, kinds)]
     fixed = [n or name in whole for n, name in zip(numeric, names)]
@@ -183,9 +183,9 @@ def to_table(names: Sequence[str], rows: Sequence[Sequence[Any]], width: int | N
         return "\n".join(records(names, cells, width))
     cut = fit if width < UNLIMITED else _whole
     widths = [min(w, MOST_PADDED) for w in widths] if cut is _whole else widths
-    lines = ["  ".join(_pad(cut(n, w), w, right) for n, w, right in zip(names, widths, numeric)).rstrip()]
+    lines = ["  ".join(pad(cut(n, w), w, right) for n, w, right in zip(names, widths, numeric)).rstrip()]
     lines.append("  ".join("-" * w for w in widths))
-    lines += ["  ".join(_pad(cut(c, w), w, right) for c, w, right in zip(row, widths, numeric)).rstrip() for row in cells]
+    lines += ["  ".join(pad(cut(c, w), w, right) for c, w, right in zip(row, widths, numeric)).rstrip() for row in cells]
     return "\n".join(lines)
 
 
@@ -202,16 +202,12 @@ def _column(values: Sequence[Any]) -> list[str]:
     return [f"{v:.{decimals}f}" if _is_real(type(v)) else cell(v) for v in values]
 
 
-def _pad(text: str, width: int, right: bool) -> str:
-    return text.rjust(width) if right else text.ljust(width)
-
-
 def _widths(names: Sequence[str], cells: list[list[str]], fixed: list[bool], width: int) -> list[int] | None:
     """Width per column; the widest text columns give way. None when they cannot all fit."""
-    widths = [max([len(name), *(len(row[i]) for row in cells)]) for i, name in enumerate(names)]
+    widths = [max([width_of(name), *(width_of(row[i]) for row in cells)]) for i, name in enumerate(names)]
     over = sum(widths) + 2 * (len(widths) - 1) - width
     while over > 0:
-        text = [i for i in range(len(widths)) if not fixed[i] and widths[i] > max(NARROWEST, len(names[i]))]
+        text = [i for i in range(len(widths)) if not fixed[i] and widths[i] > max(NARROWEST, width_of(names[i]))]
         if not text:
             return None
         widest = max(text, key=lambda i: widths[i])
@@ -222,9 +218,9 @@ def _widths(names: Sequence[str], cells: list[list[str]], fixed: list[bool], wid
 
 def records(names: Sequence[str], cells: list[list[str]], width: int) -> list[str]:
     """One value per line."""
-    label = max(len(name) for name in names)
+    label = max(map(width_of, names))
     lines = []
     for number, row in enumerate(cells, 1):
         lines.append(f"-- row {number} ".ljust(width, "-"))
-        lines += [f"{name:<{label}}  {fit(value, max(width - label - 2, NARROWEST))}".rstrip() for name, value in zip(names, row)]
+        lines += [f"{pad(name, label)}  {fit(value, max(width - label - 2, NARROWEST))}".rstrip() for name, value in zip(names, row)]
     return lines

@@ -11,8 +11,10 @@ import leadline
 import pytest
 from commands import on_terminal
 from findings_synthetic import SyntheticCapture
+from leadline.figures import fit, fit_path
 from leadline.output import shown, terminal_width, to_table
 from leadline.views.grid import Column, Grid
+from rich.cells import cell_len
 from trace_synthetic import trace_of_semget
 
 PACKAGE = Path(leadline.__file__).parent
@@ -84,6 +86,19 @@ def test_sql_is_whole_in_a_pipe(many: Path) -> None:
 def test_one_long_value_does_not_fill_up_the_other_rows() -> None:
     text = to_table(["a", "b"], [["x" * 1_000_000, "y"], *([["short", "z"]] * 1000)])
     assert "x" * 1_000_000 in text and len(text) < 1_500_000
+
+
+@pytest.mark.parametrize("name", ["注文テーブルの名前がとても長い", "e\u0301" * 30, "Überlänge-Größe" * 3, "ключ" * 12, "a注b" * 12])
+def test_signs_of_two_columns_count_as_two(name: str) -> None:
+    for width in (16, 24, 40):
+        text = to_table(["name", "n"], [[name, 1], ["short", 22]], width)
+        assert max(map(cell_len, text.splitlines())) <= width
+        head, line, first, second = text.splitlines()
+        assert {cell_len(row) for row in (head, line, first, second)} == {cell_len(line)}
+        assert cell_len(fit(name, width)) <= width and cell_len(fit_path(name, width)) <= width
+        grid = Grid((Column("a", "name", "text"), Column("n", "n")), [(name, 1)])
+        assert cell_len(grid.lines(width)[1]) <= width
+    assert name in to_table(["name"], [[name]])
 
 
 def test_a_list_that_stops_at_its_limit_says_so(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from leadline.figures import cell, fit, fit_path, percent, quantity, seconds
+from leadline.figures import cell, fit, fit_path, pad, percent, quantity, seconds, width_of
 from leadline.output import UNLIMITED, records, terminal_width
 
 FORMATS: dict[str, Callable[[Any], str]] = {
@@ -104,7 +104,7 @@ class Grid:
         while True:
             picked = [self.columns.index(c) for c in columns]
             cells = [[row[i] for i in picked] for row in self.cells()]
-            widths = [max([len(c.head), *(len(row[i]) for row in cells)]) for i, c in enumerate(columns)]
+            widths = [max([width_of(c.head), *(width_of(row[i]) for row in cells)]) for i, c in enumerate(columns)]
             over = sum(widths) + 2 * (len(widths) - 1) - width
             elastic = max((i for i, c in enumerate(columns) if c.kind in FITTED), key=lambda i: widths[i], default=0)
             if over <= 0:
@@ -119,5 +119,5 @@ class Grid:
 
     @staticmethod
     def _line(values: Sequence[str], columns: Sequence[Column], widths: Sequence[int]) -> str:
-        parts = [FITTED[c.kind](v, w).ljust(w) if c.kind in FITTED else v.rjust(w) for v, c, w in zip(values, columns, widths)]
+        parts = [pad(FITTED[c.kind](v, w), w) if c.kind in FITTED else pad(v, w, right=True) for v, c, w in zip(values, columns, widths)]
         return "  ".join(parts).rstrip()

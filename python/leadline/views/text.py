@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from rich.text import Text
 
-from leadline.figures import count, fit, one_line, percent, seconds
+from leadline.figures import count, fit, one_line, pad, percent, seconds, width_of
 from leadline.findings import Evaluation, Finding
 from leadline.output import UNLIMITED, WIDTH, terminal_width, width_here
 from leadline.views.grid import Grid
@@ -32,13 +32,13 @@ def section(title: str, columns: str = "", width: int = WIDTH) -> Iterator[Text]
 def room_for(names: Iterable[str], figures: int, least: int | None = None) -> int:
     """Columns for names that have `figures` columns to their right: `least` or what makes 80 in all, more where a name is longer,
     and no more than a terminal has."""
-    wanted = max([WIDTH - figures if least is None else least, *(len(name) + 1 for name in names)])
+    wanted = max([WIDTH - figures if least is None else least, *(width_of(name) + 1 for name in names)])
     return max(min(wanted, (terminal_width() or UNLIMITED) - figures), NARROWEST)
 
 
 def name_in(room: int, name: str) -> str:
     """A name, and blanks up to the figures to its right."""
-    return f"{fit(name, room - 1):<{room}}"
+    return pad(fit(name, room - 1), room)
 
 
 def wrapped(text: str, style: str = "", hanging: int = 2) -> Iterable[Text]:
