@@ -50,6 +50,7 @@ def _table(table: Table) -> list[str]:
 def findings_page() -> str:
     """docs/reference/findings.md"""
     from leadline.findings import all_findings
+    from leadline.findings.advice import general
     from leadline.tables.macros import macros
 
     out = [
@@ -69,7 +70,7 @@ def findings_page() -> str:
         out += [f"- Not evaluated when: {reason}" for _, reason in d.conditions]
         out += [f"- Wrong when: {d.wrong_when}", ""]
         for heading in ("What it shows", "What to do", "How to verify"):
-            out += [f"**{heading}.**", "", d.sections[heading], ""]
+            out += [f"**{heading}.**", "", general(d.sections[heading]), ""]
     out += ["## Shared by the rules", "", "`severity_of`, `confidence_of` and `confidence_of_seen` are macros of every capture.", ""]
     out += [*_thresholds(macros().thresholds), "", "```sql", macros().sql.strip(), "```"]
     return _page(out)

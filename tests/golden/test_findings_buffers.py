@@ -390,7 +390,7 @@ def test_the_file_of_a_cache_belongs_to_the_cache_its_statement_waits_for(cap: S
     assert other.cost_s == pytest.approx(3)
 
 
-@pytest.mark.parametrize(("lock_s", "found_s"), [(70, 20), (90, None)])  # five sessions wait 20 s for partitions
+@pytest.mark.parametrize(("lock_s", "found_s"), [(15, 20), (25, None)])  # five sessions wait 20 s for partitions
 def test_a_queue_for_a_lock_is_no_fight_for_the_lock_table(cap: SyntheticCapture, lock_s: float, found_s: float | None) -> None:
     wait(cap, "LWLock:LockManager")
     wait(cap, "Lock:extend", sessions=1, seconds=5)
@@ -418,3 +418,41 @@ def test_replay_that_waits_for_a_pin_is_outside_database_time(cap: SyntheticCapt
     assert finding.id == "PIN-CLEANUP"
     assert finding.cost_s == pytest.approx(5)
     assert finding.share_of_db_time is None
+
+
+# -- advice for this subject and this version ----------------------------------------------------------------------------------
+
+
+def test_the_index_of_a_toast_table_is_not_to_be_dropped(cap: SyntheticCapture) -> None:
+    toast = {"datid": DATID, "spcnode": 1663, "nspname": "pg_toast", "size_bytes": 80_000_000}
+    cap.add("relation", relid=16403, relfilenode=16403, relname="pg_toast_16400", relkind="t", table_relid=TABLE, **toast)
+    cap.add("relation", relid=16404, relfilenode=16404, relname="pg_toast_16400_index", relkind="i", table_relid=16403, **toast)
+    for index in (16404, INDEX):
+        wait(cap, "LWLock:BufferContent")
+        seen(cap, index, "btree right-most leaf", waiters=5)
+    looked(cap, waiting=5, attributed=5)
+    findings = {f.subject: f for f in found(cap)}
+    toast_index, own = findings["index pg_toast.pg_toast_16400_index"], findings["index public.orders_pkey"]
+    assert "TOAST table of public.orders" in toast_index.action and "Drop the index" not in toast_index.action
+    assert "indexrelid = 'public.orders_pkey'::regclass" in own.action and "TOAST" not in own.action
+    assert "bt_page_stats('public.orders_pkey', 117)" in own.verify
+
+
+def test_the_meta_page_of_gin_is_its_pending_list(cap: SyntheticCapture) -> None:
+    gin = {"datid": DATID, "spcnode": 1663, "nspname": "public", "size_bytes": 80_000_000}
+    cap.add("relation", relid=16405, relfilenode=16405, relname="Words", relkind="i", amname="gin", table_relid=TABLE, **gin)
+    wait(cap, "LWLock:BufferContent")
+    seen(cap, 16405, "gin meta", waiters=5, block=0)
+    looked(cap, waiting=5, attributed=5)
+    (finding,) = found(cap)
+    assert (finding.id, finding.subject) == ("HOT-BLOCK", "gin meta pages of public.Words")
+    assert 'ALTER INDEX public."Words" SET (fastupdate = off);' in finding.action and "Partition the table" not in finding.action
+
+
+@pytest.mark.parametrize(("version_num", "advised"), [(150018, True), (160014, False), (180004, False)])
+def test_an_upgrade_is_advised_only_before_it(tmp_path: Path, version_num: int, advised: bool) -> None:
+    cap = SyntheticCapture(tmp_path, server_version_num=version_num)
+    cap.background()
+    wait(cap, "Lock:extend")
+    (finding,) = found(cap, ["RELATION-EXTEND"])
+    assert ("Upgrade to 16" in finding.action) == advised

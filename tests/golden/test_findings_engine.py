@@ -16,7 +16,7 @@ from findings_synthetic import SyntheticCapture
 from leadline import findings
 from leadline.capture.reader import open_capture
 from leadline.errors import LeadlineError
-from leadline.findings import COLUMNS, CONFIDENCES, SEVERITIES, Definition, all_findings, evaluate, parse_finding
+from leadline.findings import COLUMNS, CONFIDENCES, FACTS, SEVERITIES, Definition, all_findings, evaluate, parse_finding
 from leadline.tables import all_tables
 from leadline.tables.macros import macros
 from leadline.views.show import lines as show_lines
@@ -96,7 +96,7 @@ def test_all_rules_have_the_same_columns(cap: SyntheticCapture) -> None:
         query = f"select * from ({union}) limit 0"
         capture.prepare(query)
         columns = {name: str(kind) for name, kind, *_ in capture.db.execute(query).description}
-    assert columns == COLUMNS
+    assert columns == COLUMNS | dict([FACTS])
 
 
 @pytest.mark.parametrize(

@@ -248,3 +248,48 @@ def test_waits_to_extend_a_relation_are_split_by_what_was_seen(cap: SyntheticCap
         ("RELATION-EXTEND", "relation public.accounts", pytest.approx(7.5)),
         ("RELATION-EXTEND", "relation 16384/999", pytest.approx(2.5)),
     ]
+
+
+# -- advice for this root ------------------------------------------------------------------------------------------------------
+
+
+def test_a_vacuum_against_wraparound_is_not_to_be_ended(cap: SyntheticCapture) -> None:
+    vacuum, alter = cap.add_session(pid=4711, backend_type="autovacuum worker"), cap.add_session(pid=5001)
+    cap.sample(vacuum, "active", "Timeout:VacuumDelay", 5, 30, xact_start_s=5)
+    cap.lock_wait(alter, vacuum, 6, 15, locktype="relation", datid=DATID, relid=TABLE, mode="AccessExclusiveLock")
+    (finding,) = found(cap, ["BLOCK-CHAIN"])
+    assert "Do not end it" in finding.action and "pg_cancel_backend(5001)" in finding.action
+    assert "pg_terminate_backend" not in finding.action and "4711)" not in finding.action
+
+
+def test_what_ends_a_root_depends_on_its_state(cap: SyntheticCapture) -> None:
+    cap.add("role", usesysid=10, usename="My App")
+    busy, idle = cap.add_session(pid=6001), cap.add_session(pid=6002, usesysid=10)
+    cap.sample(busy, "active", None, 5, 30, xact_start_s=5)
+    cap.sample(idle, "idle in transaction", "Client:ClientRead", 5, 30, xact_start_s=5)
+    for root in (busy, idle):
+        cap.lock_wait(cap.add_session(), root, 6, 15)
+    of = {f.subject: f.action for f in found(cap, ["BLOCK-CHAIN"])}
+    assert "`SELECT pg_cancel_backend(6001);`" in of["pid 6001"] and "idle_in_transaction" not in of["pid 6001"]
+    assert "`SELECT pg_terminate_backend(6002);`" in of["pid 6002"] and "cancel_backend(6002)" not in of["pid 6002"]
+    assert "ALTER ROLE \"My App\" SET idle_in_transaction_session_timeout" in of["pid 6002"]
+    assert "transaction_timeout = '1min'" not in of["pid 6002"]  # 17 and later
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_prepared_transaction_before_the_ddl_is_named(cap: SyntheticCapture, others: int) -> None:
+    cap.add("database", datid=DATID, datname="shop")
+    for name in ["shop/it's", "shop/other", "else/where"][: 1 + others] + ["else/where"]:
+        cap.stat("pg_prepared_xacts", "prepared_age_s", 100, 160, obj=name)
+    ddl, reader = cap.add_session(pid=7002), cap.add_session(pid=7003)
+    table = {"locktype": "relation", "datid": DATID, "relid": TABLE}
+    cap.lock_wait(ddl, -1, 10, 30, mode="AccessExclusiveLock", blocker_mode="AccessShareLock", **table)
+    cap.lock_wait(reader, ddl, 12, 30, mode="AccessShareLock", blocker_mode="AccessExclusiveLock", blocker_kind="queue", **table)
+    (finding,) = found(cap, ["DDL-QUEUE"])
+    assert "`SELECT pg_cancel_backend(7002);`" in finding.action and "pid 0" not in finding.statement + finding.action
+    if others:
+        assert "a prepared transaction (listed: " in finding.statement and "else/where" not in finding.statement
+        assert "`SELECT gid, prepared, database FROM pg_prepared_xacts ORDER BY prepared;`" in finding.action
+    else:
+        assert "prepared transaction shop/it's holds it up with AccessShareLock" in finding.statement
+        assert "In database shop, run `COMMIT PREPARED 'it''s';` or `ROLLBACK PREPARED 'it''s';`" in finding.action

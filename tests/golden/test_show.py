@@ -325,7 +325,7 @@ def test_advice_is_filled_again_for_the_terminal(tmp_path: Path) -> None:
     advice = lines[lines.index("  What to do") + 1 :]
     assert "      SET lock_timeout = '100ms';" in advice
     assert not any("```" in line for line in advice)
-    assert {line[:6] for line in advice if line and not line.startswith("      ")} == {"    Gi", "    - "}
+    assert {line[:6] for line in advice if line and not line.startswith("      ")} == {"    - "}
     words = " ".join(advice).split()
     assert words == [word for word in queue.action.split() if not word.startswith("```")]
 

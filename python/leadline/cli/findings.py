@@ -13,6 +13,7 @@ from leadline.cli.recorded import summarise
 from leadline.errors import LeadlineError
 from leadline.figures import count
 from leadline.findings import Definition, Evaluation, all_findings, evaluate
+from leadline.findings.advice import general
 from leadline.findings.rules import TEXTS
 from leadline.output import to_json
 
@@ -97,13 +98,14 @@ def _print_rule(rule: Definition, *, sql: bool, as_json: bool) -> None:
         thresholds = [vars(t) for t in rule.thresholds]
         keys = TEXTS
         known = {key: getattr(rule, key) for key in keys}
-        click.echo(to_json(known | {"wrong_when": rule.wrong_when, "thresholds": thresholds, "sections": rule.sections, "sql": rule.sql()}))
+        sections = {name: general(text) for name, text in rule.sections.items()}
+        click.echo(to_json(known | {"wrong_when": rule.wrong_when, "thresholds": thresholds, "sections": sections, "sql": rule.sql()}))
     elif sql:
         click.echo(rule.sql())
     else:
         click.echo(f"# {rule.id}: {rule.title}\n\n{rule.question}")
         for heading, text in rule.sections.items():
-            click.echo(f"\n## {heading}\n\n{text}")
+            click.echo(f"\n## {heading}\n\n{general(text)}")
 
 
 def _print_json(evaluation: Evaluation, with_all: bool) -> None:

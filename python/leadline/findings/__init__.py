@@ -13,6 +13,7 @@ from leadline.capture.reader import Capture, open_capture
 from leadline.capture.steps import for_each
 from leadline.duck import duckdb
 from leadline.errors import LeadlineError
+from leadline.findings.advice import filled, of_server
 from leadline.findings.domain import not_applicable
 from leadline.findings.rules import COST_BASES, SECTIONS, Definition, all_findings, parse_finding
 from leadline.tables import all_tables
@@ -34,6 +35,7 @@ COLUMNS = {
     "ts_to": "BIGINT",
     "evidence": "JSON",
 }
+FACTS = ("facts", "JSON")  # a rule may have them after the others: what its advice puts in place of names (advice.py)
 _SAID = ("id", "severity", "confidence", "subject", "statement")  # the first of them, which a finding cannot do without
 SEVERITIES = ("critical", "high", "medium", "low", "info")
 CONFIDENCES = ("high", "medium", "low")
@@ -260,7 +262,8 @@ def _run(capture: Capture, db: duckdb.DuckDBPyConnection, definition: Definition
     try:
         cursor = db.execute(query)
         columns = {name: str(kind) for name, kind, *_ in cursor.description or []}
-        if list(columns.items()) != list(COLUMNS.items()):
+        known = [*COLUMNS.items(), FACTS] if FACTS[0] in columns else list(COLUMNS.items())
+        if list(columns.items()) != known:
             wrong = [f"{name} {kind}" for name, kind in columns.items() if COLUMNS.get(name) != kind] or [", ".join(columns)]
             raise LeadlineError("query", "the columns are not those of a finding", detail="; ".join(wrong), where=definition.file)
         rows = cursor.fetchall()
@@ -269,7 +272,8 @@ def _run(capture: Capture, db: duckdb.DuckDBPyConnection, definition: Definition
         raise _broken(e) from e
     sql = definition.sql(values)
     whole = [row for row in rows if None not in row[: len(_SAID)]]
-    return [_finding(definition, sql, dict(zip(COLUMNS, row))) for row in whole], len(rows) - len(whole)
+    server = of_server(capture.manifest.target.version_num)
+    return [_finding(definition, sql, dict(zip(columns, row)), server) for row in whole], len(rows) - len(whole)
 
 
 def _check_cost(definition: Definition, rows: list[tuple[Any, ...]]) -> None:
@@ -285,15 +289,16 @@ def _broken(e: duckdb.Error) -> LeadlineError:
     return LeadlineError("query", "the query failed", detail=str(e).strip().splitlines()[0])
 
 
-def _finding(definition: Definition, sql: str, row: dict[str, Any]) -> Finding:
+def _finding(definition: Definition, sql: str, row: dict[str, Any], server: Mapping[str, bool]) -> Finding:
+    facts = json.loads(row.pop(FACTS[0], None) or "{}") | server
     row["evidence"] = json.loads(row["evidence"] or "[]")
     for column in ("cost_s", "share_of_db_time"):  # sums made in parallel differ in their last digits
         row[column] = None if row[column] is None else round(row[column], 9)
     return Finding(
         **row,
         title=definition.title,
-        action=definition.sections["What to do"],
-        verify=definition.sections["How to verify"],
+        action=filled(definition.sections["What to do"], facts),
+        verify=filled(definition.sections["How to verify"], facts),
         sql=sql,
         file=definition.file,
         domain=definition.domain,

@@ -12,7 +12,8 @@ One rule is NNNN_name.sql and NNNN_name.md. The SQL begins with a header of `-- 
     silent unless: condition                   at most one; a cheap SQL condition without which the query has no rows, so that it
                                                need not run; it may read the rule's thresholds
 
-and is one query with the columns of a finding (docs/concepts/contracts.md). Macros that rules share: tables/macros.sql.
+and is one query with the columns of a finding (docs/concepts/contracts.md), and `facts` where its advice has values (advice.py). Macros
+that rules share: tables/macros.sql.
 """
 
 from __future__ import annotations

@@ -32,6 +32,17 @@ create or replace macro confidence_of_seen(samples, seen, named, waiting) as
             and named >= getvariable('named_part') * waiting then 'high'
        when samples >= getvariable('some_samples') and seen >= getvariable('some_seen') then 'medium' else 'low' end;
 
+-- An identifier of PostgreSQL as a command needs it: quoted unless it is a plain word that is not reserved.
+create or replace macro pg_ident(name) as
+  case when regexp_full_match(name, '[a-z_][a-z0-9_$]*') and name not in ('all', 'analyse', 'analyze', 'and', 'any', 'array', 'as', 'asc',
+                 'both', 'case', 'cast', 'check', 'collate', 'column', 'constraint', 'create', 'default', 'desc', 'distinct', 'do', 'else', 'end',
+                 'except', 'fetch', 'for', 'foreign', 'from', 'grant', 'group', 'having', 'in', 'initially', 'intersect', 'into', 'lateral',
+                 'leading', 'limit', 'not', 'null', 'offset', 'on', 'only', 'or', 'order', 'placing', 'primary', 'references', 'returning',
+                 'select', 'some', 'table', 'then', 'to', 'trailing', 'union', 'unique', 'user', 'using', 'variadic', 'when', 'where', 'window', 'with')
+            then name else '"' || replace(name, '"', '""') || '"' end;
+-- A text of PostgreSQL as a command needs it.
+create or replace macro pg_literal(value) as '''' || replace(value, '''', '''''') || '''';
+
 -- A program in a sentence: its processes together, or the one it was.
 create or replace macro program(comm, processes, pid) as
   coalesce(comm, '?') || case when processes = 1 and pid is not null then format(' (pid {})', pid)

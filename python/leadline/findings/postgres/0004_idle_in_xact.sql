@@ -82,7 +82,8 @@ select 'IDLE-IN-XACT' as id,
                                case when xmin_age is not null then format('back vacuum by {} transactions', xmin_age) else 'its locks and transaction id' end) end,
               case when query is not null then '; it last ran: ' || query else '' end) as statement,
        case when hurts then lost_s end as cost_s, case when hurts then share end as share_of_db_time,
-       case when hurts then looks else samples end as samples, ts_from, ts_to, evidence
+       case when hurts then looks else samples end as samples, ts_from, ts_to, evidence,
+       to_json({pid: pid, role: pg_ident(usename)}) as facts
 from named cross join about c
 where hurts or (idle_s >= getvariable('idle_min_s') and holds)
 order by cost_s desc nulls last, pid

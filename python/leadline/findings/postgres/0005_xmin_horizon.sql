@@ -17,7 +17,7 @@
 -- wrong when: a backup or a long report is meant to run this long on this server
 with held as (  -- a vacuum's own snapshot holds nothing back
   select case when backend_type = 'walsender' then 'standby feedback of ' || case when application_name = '' then 'pid ' || pid else application_name end
-              else 'pid ' || pid end as holder,
+              else 'pid ' || pid end as holder, pid,
          case when backend_type = 'walsender' then 'standby' else 'session' end as kind,
          mode(coalesce(state, backend_type) order by coalesce(state, backend_type)) || case when any_value(application_name) = '' then '' else ', application ' || any_value(application_name) end as what,
          case when backend_type <> 'walsender' then any_value(datname) end as datname,
@@ -47,7 +47,7 @@ recorded as (  -- as the server gave them, last reading; walsenders that were sa
   group by view, object
 ),
 listed as (
-  select case view when 'pg_replication_slots' then 'replication slot ' when 'pg_prepared_xacts' then 'prepared transaction '
+  select object, case view when 'pg_replication_slots' then 'replication slot ' when 'pg_prepared_xacts' then 'prepared transaction '
                    else 'standby feedback of ' end || object as holder,
          case view when 'pg_replication_slots' then 'slot' when 'pg_prepared_xacts' then 'prepared' else 'standby' end as kind,
          case view when 'pg_prepared_xacts' then 'transaction' when 'pg_stat_replication' then 'backend_xmin'
@@ -102,6 +102,8 @@ select 'XMIN-HORIZON' as id,
                                   || case when growth > 0 then format(', {} more than when the capture began', growth) else '' end else '' end
        || case when holders > 1 then format('; {} more hold a horizon this old', holders - 1) else '' end
        || case when q.query is not null then '; it runs or last ran: ' || left(regexp_replace(q.query, '\s+', ' ', 'g'), 120) else '' end as statement,
-       null::double as cost_s, null::double as share_of_db_time, samples::bigint as samples, ts_from, ts_to, evidence
+       null::double as cost_s, null::double as share_of_db_time, samples::bigint as samples, ts_from, ts_to, evidence,
+       to_json({pid: case when kind = 'session' then pid end, slot: case when kind = 'slot' then pg_literal(object) end, standby: case when kind = 'standby' then holder end,
+                gid: case when kind = 'prepared' then pg_literal(regexp_extract(object, '^[^/]*/(.*)$', 1)) end, gid_database: case when kind = 'prepared' then split_part(object, '/', 1) end}) as facts
 from found left join statement q using (statement_id)
 order by subject

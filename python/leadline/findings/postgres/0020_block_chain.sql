@@ -46,7 +46,7 @@ loss as (  -- of the victim's lock seconds, the part behind this root
   group by h.root_session_id, h.root_pid, h.session_id
 ),
 root as (
-  select root_session_id, root_pid, mode(coalesce(state, backend_type) order by coalesce(state, backend_type)) as state, mode(application_name order by application_name) as application_name,
+  select root_session_id, root_pid, mode(backend_type order by backend_type) as backend_type, mode(coalesce(state, backend_type) order by coalesce(state, backend_type)) as state, mode(application_name order by application_name) as application_name,
          mode(usename order by usename) as usename, mode(statement_id order by statement_id) as statement_id, max(xact_age_s) as xact_age_s,
          count(distinct ts) as looks, min(ts) as ts_from, max(ts + period_ns) as ts_to
   from held group by root_session_id, root_pid
@@ -61,6 +61,11 @@ lock_at_root as (
   select root_session_id, root_pid, arg_max(locktype, rows order by locktype) as locktype, arg_max(mode, rows order by mode) as mode,
          arg_max(blocker_mode, rows order by blocker_mode) as blocker_mode
   from blocked where direct group by root_session_id, root_pid
+),
+first_victim as (  -- who waits right behind the root, the strongest request first
+  select h.root_session_id, h.root_pid, arg_max(h.pid, case w.mode when 'AccessExclusiveLock' then 3 when 'ExclusiveLock' then 2 else 1 end order by h.pid) as victim_pid
+  from held h join lock_wait w on w.ts = h.ts and w.session_id = h.session_id
+  where h.depth = 1 group by h.root_session_id, h.root_pid
 ),
 object_of_root as (  -- a transaction lock names no relation: a tuple or relation lock further down the chain does
   select b.root_session_id, b.root_pid, b.datid, b.relid,
@@ -83,11 +88,12 @@ prepared as (  -- a lock of its transaction tells which one it is; of others onl
   where b.root_pid = 0 and b.direct
 ),
 named as (
-  select f.*, r.* exclude (root_session_id, root_pid), l.locktype, l.mode, l.blocker_mode, o.object, f.cost_s / b.db_time_s as share,
+  select f.*, r.* exclude (root_session_id, root_pid), v.victim_pid, l.locktype, l.mode, l.blocker_mode, o.object, f.cost_s / b.db_time_s as share,
          left(regexp_replace(s.query, '\s+', ' ', 'g'), 120) as query
   from found f
   cross join base b
   join root r using (root_session_id, root_pid)
+  left join first_victim v using (root_session_id, root_pid)
   left join lock_at_root l using (root_session_id, root_pid)
   left join object_of_root o using (root_session_id, root_pid)
   left join statement s using (statement_id)
@@ -109,7 +115,11 @@ select 'BLOCK-CHAIN' as id,
               case when xact_age_s is not null then format('; its transaction was up to {:.1f} s old', xact_age_s) else '' end,
               case when query is not null then '; it last ran: ' || query else '' end,
               case when root_pid = 0 and p.listed is not null then '; the server lists ' || p.listed else '' end) as statement,
-       cost_s, share as share_of_db_time, samples, ts_from, ts_to, evidence
+       cost_s, share as share_of_db_time, samples, ts_from, ts_to, evidence,
+       to_json({pid: nullif(root_pid, 0), victim_pid: victim_pid, role: pg_ident(usename),
+                is_vacuum: backend_type = 'autovacuum worker', is_prepared: root_pid = 0,
+                is_idle: root_pid <> 0 and starts_with(state, 'idle'), is_active: root_pid <> 0 and state = 'active' and backend_type <> 'autovacuum worker',
+                gid: case when root_pid = 0 then pg_literal(regexp_extract(p.gid, '^[^/]*/(.*)$', 1)) end, gid_database: case when root_pid = 0 then split_part(p.gid, '/', 1) end}) as facts
 from named cross join prepared p cross join (select tier, window_s from capture) c
 where share >= getvariable('min_share')
 order by cost_s desc, root_pid

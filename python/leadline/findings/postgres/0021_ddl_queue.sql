@@ -55,7 +55,7 @@ request as (  -- the strong request at the head, and what it runs
   qualify row_number() over (partition by q.datid, q.relid order by rows desc, q.ddl_pid) = 1
 ),
 holder as (  -- who holds the request up
-  select r.datid, r.relid, h.blocker_pid as holder_pid, mode(h.blocker_mode order by h.blocker_mode) as holder_mode, mode(coalesce(s.state, s.backend_type) order by coalesce(s.state, s.backend_type)) as holder_state,
+  select r.datid, r.relid, h.blocker_pid as holder_pid, mode(s.backend_type order by s.backend_type) as holder_type, mode(h.blocker_mode order by h.blocker_mode) as holder_mode, mode(coalesce(s.state, s.backend_type) order by coalesce(s.state, s.backend_type)) as holder_state,
          mode(s.application_name order by s.application_name) as holder_application
   from request r
   join lock_wait h on h.session_id = r.ddl_session_id and h.datid = r.datid and h.relid = r.relid and h.blocker_kind = 'holder'
@@ -63,13 +63,17 @@ holder as (  -- who holds the request up
   group by r.datid, r.relid, h.blocker_pid
   qualify row_number() over (partition by r.datid, r.relid order by count(*) desc, h.blocker_pid) = 1
 ),
+prepared as (  -- the lock of a table does not say which prepared transaction holds it; one alone in the database is it
+  select d.datid, count(*) as prepared, any_value(p.object) as gid, string_agg(p.object, ', ' order by p.age_s desc) as listed
+  from prepared_xact p join database d on d.datname = split_part(p.object, '/', 1) group by d.datid
+),
 found as (
   select datid, relid, count(*) as victims, sum(lost_s) as cost_s, round(sum(samples))::bigint as samples,
          to_json(list({victim_pid: pid, mode: mode, lost_s: round(lost_s, 3)} order by lost_s desc, pid)[:20]) as evidence
   from loss group by datid, relid
 ),
 named as (
-  select f.*, l.* exclude (datid, relid), r.ddl_pid, r.ddl_mode, h.holder_pid, h.holder_mode, h.holder_state, h.holder_application,
+  select f.*, l.* exclude (datid, relid), r.ddl_pid, r.ddl_mode, h.holder_type, p.prepared, p.gid, p.listed, h.holder_pid, h.holder_mode, h.holder_state, h.holder_application,
          f.cost_s / b.db_time_s as share, left(regexp_replace(s.query, '\s+', ' ', 'g'), 120) as query,
          coalesce(n.nspname || '.' || n.relname, f.datid || '/' || f.relid) as object
   from found f
@@ -77,6 +81,7 @@ named as (
   join line l using (datid, relid)
   join request r using (datid, relid)
   left join holder h using (datid, relid)
+  left join prepared p on h.holder_pid = 0 and p.datid = f.datid
   left join statement s on s.statement_id = r.statement_id
   left join relation n on n.datid = f.datid and n.relid = f.relid
 )
@@ -89,10 +94,16 @@ select 'DDL-QUEUE' as id,
               victims, case when victims = 1 then '' else 's' end, cost_s, 100 * share, longest, ddl_pid, ddl_mode, object,
               case when query is not null then ' (' || query || ')' else '' end,
               case when holder_pid is null then ''
+                   when holder_pid = 0 then format('; {} holds it up with {}', case when prepared = 1 then 'prepared transaction ' || gid
+                                                   else 'a prepared transaction' || coalesce(' (listed: ' || listed || ')', '') end, holder_mode)
                    else format('; pid {} ({}{}) holds it up with {}', holder_pid, coalesce(holder_state, 'state not seen'),
                                case when holder_application <> '' then ', application ' || holder_application else '' end,
                                holder_mode) end) as statement,
-       cost_s, share as share_of_db_time, samples, ts_from, ts_to, evidence
+       cost_s, share as share_of_db_time, samples, ts_from, ts_to, evidence,
+       to_json({ddl_pid: nullif(ddl_pid, 0), holder_pid: case when holder_type <> 'autovacuum worker' then nullif(holder_pid, 0) end,
+                vacuum_pid: case when holder_type = 'autovacuum worker' then holder_pid end, is_prepared: holder_pid = 0,
+                gid: case when prepared = 1 then pg_literal(regexp_extract(gid, '^[^/]*/(.*)$', 1)) end,
+                gid_database: case when prepared = 1 then split_part(gid, '/', 1) end}) as facts
 from named cross join (select tier, window_s from capture) c
 where stood_s >= getvariable('min_queue_s') and looks >= 2 and share >= getvariable('min_share')
 order by cost_s desc, subject

@@ -131,7 +131,8 @@ select 'ROW-HOTSPOT' as id,
                    else format('; {} of {} waits took the table from the statement', waits_by_statement, waits) end,
               case when query is not null then '; mostly in: ' || query else '' end) as statement,
        cost_s, share as share_of_db_time, samples, ts_from, ts_to,
-       coalesce(evidence, to_json([{waits: waits, named_by_statement: waits_by_statement, query: query}])) as evidence
+       coalesce(evidence, to_json([{waits: waits, named_by_statement: waits_by_statement, query: query}])) as evidence,
+       to_json({relation: (select pg_ident(nspname) || '.' || pg_ident(relname) from relation where nspname || '.' || relname = object limit 1)}) as facts
 from named cross join (select tier, window_s from capture) c
 where share >= getvariable('min_share') and samples >= getvariable('min_samples')
 order by cost_s desc, object

@@ -17,7 +17,7 @@ scan as (  -- looks at the pages seen hot before miss those that have just becom
   select coalesce(sum(waiting), 0) as waiting, coalesce(sum(attributed), 0) as attributed from buffer_scan where scope = 'all'
 ),
 hot as (
-  select object, relid, any_value(table_name) as table_name, sum(wait_s) as cost_s, round(sum(samples))::bigint as samples,
+  select object, relid, any_value(dbnode) as dbnode, any_value(table_name) as table_name, sum(wait_s) as cost_s, round(sum(samples))::bigint as samples,
          sum(waiters) as waiters, max(peak_waiters) as peak, count(*) as blocks, arg_max(block, waiters order by block) as top_block,
          sum(share_of_page_waits) as part,
          coalesce(sum(wait_s) filter (page_kind <> 'btree right-most leaf'), 0) as left_behind_s, min(ts_from) as ts_from, max(ts_to) as ts_to,
@@ -40,8 +40,11 @@ select 'RIGHT-EDGE-INDEX' as id,
               cost_s, 100 * share, object, case when table_name is null then '' else ' of table ' || table_name end, top_block,
               case when blocks = 1 then '' else format(' and {} more', blocks - 1) end,
               case when left_behind_s = 0 then '' else format(' ({:.1f} s of it on leaves that were right-most until just before)', left_behind_s) end, 100 * part, peak, waiting, attributed,
-              case when relid is null then '; the name could not be read: tablespace/database/file numbers instead' else '' end) as statement,
-       cost_s, share as share_of_db_time, samples, ts_from, ts_to, evidence
-from cost cross join (select tier, window_s from capture) c
+              case when cost.relid is null then '; the name could not be read: tablespace/database/file numbers instead' else '' end) as statement,
+       cost_s, share as share_of_db_time, samples, ts_from, ts_to, evidence,
+       to_json({is_toast: i.nspname = 'pg_toast', is_own: i.nspname not in ('pg_toast', 'pg_catalog'), block: top_block, index: pg_ident(i.nspname) || '.' || pg_ident(i.relname),
+                owner: case when i.nspname = 'pg_toast' then coalesce(pg_ident(o.nspname) || '.' || pg_ident(o.relname), 'its table') end}) as facts
+from cost left join relation i on i.datid = cost.dbnode and i.relid = cost.relid
+left join relation t on t.datid = i.datid and t.relid = i.table_relid left join relation o on o.datid = t.datid and o.relid = t.table_relid cross join (select tier, window_s from capture) c
 where share >= getvariable('min_share') and samples >= getvariable('min_samples') and named >= getvariable('min_named')
 order by cost_s desc, object

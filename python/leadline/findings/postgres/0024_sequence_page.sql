@@ -17,7 +17,7 @@ scan as (  -- looks at the pages seen hot before miss those that have just becom
   select coalesce(sum(waiting), 0) as waiting, coalesce(sum(attributed), 0) as attributed from buffer_scan where scope = 'all'
 ),
 hot as (
-  select object, relid, sum(wait_s) as cost_s, round(sum(samples))::bigint as samples,
+  select object, relid, any_value(dbnode) as dbnode, sum(wait_s) as cost_s, round(sum(samples))::bigint as samples,
          sum(waiters) as waiters, max(peak_waiters) as peak, sum(share_of_page_waits) as part, min(ts_from) as ts_from, max(ts_to) as ts_to,
          to_json(list({block: block, page_kind: page_kind, waiters: waiters, waiters_exclusive: waiters_exclusive, peak: peak_waiters,
                        looks: looks, holder_seen: holder_seen, holder_waits_for: holder_waits_for, wait_s: round(wait_s, 3)}
@@ -36,8 +36,9 @@ select 'SEQUENCE-PAGE' as id,
        format('{:.1f} s ({:.1f} % of database time) went to waits for the page of sequence {}; '
               || '{:.0f} % of the waiters seen on named pages, up to {} at once; of {} buffer waits in looks at all buffers {} could be named{}',
               cost_s, 100 * share, object, 100 * part, peak, waiting, attributed,
-              case when relid is null then '; the name could not be read: tablespace/database/file numbers instead' else '' end) as statement,
-       cost_s, share as share_of_db_time, samples, ts_from, ts_to, evidence
-from cost cross join (select tier, window_s from capture) c
+              case when cost.relid is null then '; the name could not be read: tablespace/database/file numbers instead' else '' end) as statement,
+       cost_s, share as share_of_db_time, samples, ts_from, ts_to, evidence,
+       to_json({sequence: pg_ident(r.nspname) || '.' || pg_ident(r.relname)}) as facts
+from cost left join relation r on r.datid = cost.dbnode and r.relid = cost.relid cross join (select tier, window_s from capture) c
 where share >= getvariable('min_share') and samples >= getvariable('min_samples') and named >= getvariable('min_named')
 order by cost_s desc, object

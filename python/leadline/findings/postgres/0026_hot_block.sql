@@ -27,7 +27,7 @@ size as (  -- in bytes; a block seen beyond the size read before the window tell
   group by p.dbnode, p.relfilenode
 ),
 hot as (
-  select object, relid, page_kind, sum(wait_s) as cost_s, round(sum(samples))::bigint as samples,
+  select object, relid, any_value(dbnode) as dbnode, page_kind, sum(wait_s) as cost_s, round(sum(samples))::bigint as samples,
          sum(waiters) as waiters, max(peak_waiters) as peak, count(*) as blocks, arg_max(block, waiters order by block) as top_block,
          sum(share_of_page_waits) as part, min(ts_from) as ts_from, max(ts_to) as ts_to,
          to_json(list({block: block, page_kind: page_kind, waiters: waiters, waiters_exclusive: waiters_exclusive, peak: peak_waiters,
@@ -49,8 +49,13 @@ select 'HOT-BLOCK' as id,
        format('{:.1f} s ({:.1f} % of database time) went to waits for {} pages of {}: {} block{}, block {} most; '
               || '{:.0f} % of the waiters seen on named pages, up to {} at once; of {} buffer waits in looks at all buffers {} could be named{}',
               cost_s, 100 * share, page_kind, object, blocks, case when blocks = 1 then '' else 's' end, top_block, 100 * part, peak, waiting, attributed,
-              case when relid is null then '; the name could not be read: tablespace/database/file numbers instead' else '' end) as statement,
-       cost_s, share as share_of_db_time, samples, ts_from, ts_to, evidence
-from cost cross join (select tier, window_s from capture) c
+              case when cost.relid is null then '; the name could not be read: tablespace/database/file numbers instead' else '' end) as statement,
+       cost_s, share as share_of_db_time, samples, ts_from, ts_to, evidence,
+       to_json({index: case when r.relkind in ('i', 'I') then pg_ident(r.nspname) || '.' || pg_ident(r.relname) end,
+                gin_index: case when page_kind like 'gin%' then pg_ident(r.nspname) || '.' || pg_ident(r.relname) end,
+                is_heap_tail: page_kind = 'heap tail', is_heap: page_kind = 'heap', is_leaf: page_kind like 'btree%leaf',
+                is_root: regexp_matches(page_kind, '^btree (root|inner|meta)'), is_map: page_kind in ('visibility map', 'free space map'),
+                is_gin_list: regexp_matches(page_kind, '^gin (meta|pending)'), is_other: regexp_matches(page_kind, '^(gin|hash|gist|spgist|sp-gist|brin)') and not regexp_matches(page_kind, '^gin (meta|pending)')}) as facts
+from cost left join relation r on r.datid = cost.dbnode and r.relid = cost.relid cross join (select tier, window_s from capture) c
 where part >= getvariable('min_part') and share >= getvariable('min_share') and samples >= getvariable('min_samples') and named >= getvariable('min_named')
 order by cost_s desc, subject

@@ -7,7 +7,7 @@
 -- cost: database time
 -- threshold: min_share = 0.02 (2 % of database time; any busy server has less than this)
 -- threshold: min_samples = 10 (with fewer, the sampling error is as large as the number)
--- threshold: queue_part = 0.25 (share of the same statement's waits for locks; a queue for one lock also contends for its partition, measured at 3 to 5 % of its time)
+-- threshold: queue_part = 1 (part of the same statement's waits for locks; a queue for one lock also contends for its partition, measured at 3 to 5 % of its time, and more beside a hot row on few CPUs)
 -- silent unless: (select sum(samples) >= getvariable('min_samples') and 2 * sum(share) >= getvariable('min_share') from wait_time where in_db_time and wait_class = 'LWLock' and lower(wait_event) like 'lock%')
 -- wrong when: sessions take and release the same few heavyweight locks without ever queueing for them, such as advisory locks in a loop
 with base as (

@@ -1,0 +1,62 @@
+"""Advice of findings: it has the values of its case, and nothing that does not apply to it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from leadline.findings import all_findings
+from leadline.findings.advice import MAJORS, filled, general, names, of_server
+
+RULES = {d.id: d for d in all_findings()}
+TEXT = """First look.
+
+- {?idle} Run `f({pid})`
+  now.
+- {!idle} It is busy.
+- {!from_16} Upgrade.
+```sql
+select {pid}
+```
+
+Last, for {role}."""
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        ({}, "First look.\n\n- It is busy."),
+        ({"idle": False, "from_16": True}, "First look.\n\n- It is busy."),
+        ({"idle": True, "pid": 7}, "First look.\n\n- Run `f(7)`\n  now.\n- Upgrade.\n```sql\nselect 7\n```"),
+        ({"pid": 7, "from_16": True, "role": "app"}, "First look.\n\n- It is busy.\nLast, for app."),
+    ],
+)
+def test_blocks_come_with_their_facts_or_not_at_all(facts: dict[str, object], expected: str) -> None:
+    assert filled(TEXT, facts) == expected
+
+
+def test_in_general_facts_are_named() -> None:
+    assert "- Run `f(PID)`\n  now.\n- It is busy.\n- Upgrade." in general(TEXT)
+
+
+def test_the_version_gives_facts() -> None:
+    assert of_server(None) == {}
+    assert {name for name, there in of_server(160_004).items() if there} == {f"from_{number}" for number in range(13, 17)}
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_rule_has_the_facts_that_its_texts_ask_for(rule: str) -> None:
+    wanted = names(RULES[rule].sections["What to do"]) | names(RULES[rule].sections["How to verify"])
+    given = RULES[rule].query.partition("to_json({")[2] if ") as facts" in RULES[rule].query else ""
+    made = RULES[rule].query.rpartition("to_json({")[2].partition("}) as facts")[0] if given else ""
+    there = set(re.findall(r"(?:^|[,{]\s*)([a-z_]+): ", made))
+    assert wanted <= there | {f"from_{number}" for number in MAJORS}
+    assert there <= wanted, "facts that no text uses"
+    others = [text for heading, text in RULES[rule].sections.items() if heading not in ("What to do", "How to verify")]
+    assert not names(" ".join(others)), "only advice has facts"
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_every_rule_that_is_named_exists(rule: str) -> None:
+    said = " ".join([*RULES[rule].sections.values(), RULES[rule].query, RULES[rule].wrong_when])
+    assert set(re.findall(r"(?<![\w-])[A-Z]{2,}(?:-[A-Z0-9]{2,})+(?![\w-])", said)) <= RULES.keys()

@@ -1,0 +1,102 @@
+"""Every command and query that advice gives runs on each major version that it is given for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from conftest import MAJORS, Server
+from findings_synthetic import SyntheticCapture
+from leadline.capture.reader import open_capture
+from leadline.findings import all_findings
+from leadline.findings.advice import blocks, filled, names, of_server
+
+COMMAND = re.compile(
+    r"(?i)(select|show|set|alter|create (index|extension)|(commit|rollback) prepared|vacuum|reindex|truncate|analyze|explain)\b.* .*"
+)
+# Forms of commands, and what PgBouncer's console understands.
+NO_COMMAND = re.compile(r"\.\.\.|^CREATE INDEX CONCURRENTLY$|^VACUUM (FULL|VERBOSE)$|^SHOW POOLS$")
+# What stands for names in the texts: rows, roles and objects that are made here.
+FACTS = {
+    "role": "app", "index": "public.p", "gin_index": "public.i", "block": 1, "relation": "public.t", "sequence": "public.s",
+    "owner": "public.t", "slot": "'a slot'", "gid": "'it''s'", "gid_database": "postgres",
+    "wanted": "a", "gone": "a", "standby": "standby feedback of a",
+}  # fmt: skip
+
+
+def spans(text: str) -> Iterator[str]:
+    """The code of a text: fences, and what stands between back-ticks."""
+    for fence in re.findall(r"```sql\n(.*?)```", text, re.S):
+        yield from (line for line in re.sub(r"--.*", "", fence).split(";") if line.strip())
+    yield from (" ".join(code.split()) for code in re.findall(r"`([^`]+)`", re.sub(r"```.*?```", "", text, flags=re.S)))
+
+
+def advice(major: int, pid: int) -> Iterator[tuple[str, str]]:
+    """(rule, span) of every block that is shown for this version to somebody."""
+    for rule in all_findings():
+        for text in (rule.sections["What to do"], rule.sections["How to verify"]):
+            for block in blocks(text):
+                known: dict[str, object] = {name: pid if name.endswith("pid") else True for name in names(block)}
+                missing = {name: None for name in re.findall(r"\{!(\w+)\}", block)}
+                shown = filled(block, known | FACTS | missing | of_server(major * 10_000))
+                yield from ((rule.id, span) for span in spans(shown))
+
+
+@pytest.fixture
+def prepared(servers: Callable[[int], Server], request: pytest.FixtureRequest) -> Iterator[Server]:
+    server = servers(request.param)
+    with server.connect(autocommit=True) as db:
+        db.execute("create role app; create role reporting; create sequence s")
+        db.execute("create table t (id int generated always as identity, words text)")
+        db.execute("create index p on t (id); insert into t (words) select 'a' from generate_series(1, 1000)")
+        db.execute("create index i on t using gin (to_tsvector('simple', words))")
+        try:
+            yield server
+        finally:
+            db.execute("alter system reset all")
+            db.execute("select pg_reload_conf()")
+            db.execute("drop table t; drop sequence s; drop role app; drop role reporting")
+            db.execute("select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = 'a_slot'")
+
+
+@pytest.mark.parametrize("prepared", MAJORS, indirect=True)
+def test_every_command_of_advice_runs(prepared: Server) -> None:
+    ran, wrong = 0, []
+    with prepared.connect(autocommit=True) as db:
+        for rule, span in advice(prepared.major, -1):
+            for command in (part.strip() for part in span.split(";")):
+                if not COMMAND.match(command) or NO_COMMAND.search(command):
+                    continue
+                try:
+                    before(db, command)
+                    db.execute(command.replace("'a slot'", "'a_slot'"))  # type: ignore[arg-type]
+                    ran += 1
+                except psycopg.Error as e:
+                    wrong.append(f"{rule}: {command}: {e}")
+                    db.execute("rollback")
+    assert not wrong, "\n".join(wrong)
+    assert ran > 60
+
+
+def before(db: psycopg.Connection, command: str) -> None:
+    """Makes what the command ends."""
+    if "PREPARED 'it''s'" in command:
+        db.execute("begin; insert into t (words) values ('a'); prepare transaction 'it''s'")
+    if command.startswith("SELECT pg_drop_replication_slot"):
+        db.execute("select pg_create_physical_replication_slot('a_slot')")
+
+
+def test_every_query_of_a_capture_in_advice_runs(tmp_path: Path) -> None:
+    cap = SyntheticCapture(tmp_path)
+    cap.background()
+    capture = open_capture(cap.write(), whole=True)
+    ran = 0
+    for _, span in advice(16, 1):
+        if found := re.fullmatch(r'leadline sql \S+ "(.*)"', span):
+            capture.rows(found[1])
+            ran += 1
+    capture.close()
+    assert ran > 10
