@@ -6,12 +6,12 @@ import json
 import os
 import socket
 import struct
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
 import pytest
+from certificates import certified
 from conftest import fetched_or_skip, wait_until
 from leadline.cli import run
 from leadline.net import auth
@@ -24,17 +24,6 @@ SECRET = "swordfish-0815"
 METHODS = {"plain": "password", "scrammed": "scram-sha-256"}
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="capturing packets needs root")
 pytestmark = pytest.mark.live
-
-
-def certified(server: PrivateServer) -> None:
-    """TLS, with a certificate that the server made itself."""
-    files = [server.data_dir / name for name in ("server.key", "server.crt")]
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost", "-keyout", files[0], "-out", files[1]]
-    subprocess.run(command, check=True, capture_output=True)
-    owner = server.data_dir.stat()
-    for file in files:
-        os.chown(file, owner.st_uid, owner.st_gid)
-        file.chmod(0o600)
 
 
 @pytest.fixture(scope="module")
