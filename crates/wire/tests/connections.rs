@@ -6,21 +6,10 @@ mod made;
 use leadline_wire::analyser::{Analyser, Options};
 use leadline_wire::connection::Connection;
 use leadline_wire::file::PacketReader;
-use made::{File, Line, ACK, FIN, RST, SYN};
-
-fn analysed(bytes: &[u8], ports: &[u16]) -> Analyser {
-    let mut packets = PacketReader::new(bytes).unwrap();
-    let options = Options { ports: ports.to_vec(), interval_ns: 1_000_000_000, keep_rows: true, ..Options::default() };
-    let mut analyser = Analyser::new(options);
-    while let Some(packet) = packets.next_packet().unwrap() {
-        analyser.take(&packet);
-    }
-    analyser.finish();
-    analyser
-}
+use made::{analysed, analysed_for, File, Line, ACK, FIN, RST, SYN};
 
 fn only(line: &Line) -> Connection {
-    let mut analyser = analysed(&line.file.bytes, &[]);
+    let mut analyser = analysed(line);
     assert_eq!(analyser.closed.len(), 1);
     analyser.closed.remove(0)
 }
@@ -49,7 +38,7 @@ fn without_a_syn_the_chosen_port_then_the_shared_one_then_the_lower_one_is_the_s
             let frame = made::ether(&[], &made::tcp(*from, *to, 1, 1, ACK, b"x"));
             file.packet(0, &frame, 999);
         }
-        let seen = analysed(&file.bytes, ports);
+        let seen = analysed_for(&file.bytes[..], ports);
         seen.closed.iter().map(|c| (c.server.port, c.known.name())).collect::<Vec<_>>()
     };
     assert_eq!(ends(&[50_000], &[((1, 50_000), (2, 9))]), [(50_000, "port")]);
@@ -114,7 +103,7 @@ fn a_new_syn_on_the_same_ports_is_another_connection() {
     l.seqs = [77, 99];
     l.handshake();
     l.client(b"a");
-    let seen = analysed(&l.file.bytes, &[]);
+    let seen = analysed(&l);
     assert_eq!(seen.closed.iter().map(|c| (c.id, c.end_name())).collect::<Vec<_>>(), [(1, "closed"), (2, "open")]);
 }
 
@@ -201,7 +190,7 @@ fn round_trips_are_counted_by_the_change_of_direction() {
         l.server(b"and more");
     }
     l.client(b"without answer");
-    let seen = analysed(&l.file.bytes, &[]);
+    let seen = analysed(&l);
     let c = &seen.closed[0];
     assert_eq!((c.trips.answered, c.trips.unanswered, c.talk.unasked_bytes), (3, 1, 7));
     let (_, trip) = seen.trips[1];
@@ -247,7 +236,7 @@ fn intervals_have_the_sizes_of_each_direction() {
     l.client(&[0; 46]); // 100 bytes on the wire
     l.client(&[0; 146]);
     l.server(&[0; 946]);
-    let seen = analysed(&l.file.bytes, &[]);
+    let seen = analysed(&l);
     assert_eq!(seen.intervals.len(), 3);
     let [up, down, other] = seen.total;
     assert_eq!((up.packets, up.least, up.most, up.payload_bytes), (4, 54, 200, 192));
@@ -259,6 +248,6 @@ fn intervals_have_the_sizes_of_each_direction() {
 fn packets_of_other_ports_are_passed_over_and_counted() {
     let mut l = line();
     l.handshake();
-    let seen = analysed(&l.file.bytes, &[5432]);
+    let seen = analysed_for(&l.file.bytes[..], &[5432]);
     assert_eq!((seen.counts.other_ports, seen.counts.tcp_packets, seen.closed.len()), (3, 0, 0));
 }

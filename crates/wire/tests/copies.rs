@@ -3,23 +3,12 @@
 #[allow(dead_code)]
 mod made;
 
-use leadline_wire::analyser::{Analyser, Options};
-use leadline_wire::file::PacketReader;
-use made::{ether, stamped, tcp, File, ACK, SYN};
+use leadline_wire::analyser::Analyser;
+use made::{analysed_for, ether, stamped, tcp, File, ACK, SYN};
 
 const MS: i64 = 1_000_000;
 const CLIENT: (u8, u16) = (1, 40_000);
 const SERVER: (u8, u16) = (2, 5432);
-
-fn analysed(file: &File) -> Analyser {
-    let mut packets = PacketReader::new(&file.bytes[..]).unwrap();
-    let mut analyser = Analyser::new(Options { interval_ns: 1_000_000_000, keep_rows: true, ..Options::default() });
-    while let Some(packet) = packets.next_packet().unwrap() {
-        analyser.take(&packet);
-    }
-    analyser.finish();
-    analyser
-}
 
 /// One connection seen at several places: when, from which end, the number in the IP header, the time stamp, where, sequence, data.
 struct Seen {
@@ -56,7 +45,7 @@ impl Seen {
 
     /// Copies and segments sent again, of both ends.
     fn counts(&self) -> (u64, u64) {
-        let seen = analysed(&self.file);
+        let seen = analysed_for(&self.file.bytes[..], &[]);
         let of = |of: fn(&leadline_wire::connection::Connection) -> u64| seen.closed.iter().map(of).sum::<u64>();
         assert_eq!(of(|c| c.copies[0] + c.copies[1]), seen.counts.copies - seen.counts.translated);
         (seen.counts.copies, of(|c| c.streams[0].sent.retransmits + c.streams[1].sent.retransmits))
@@ -128,7 +117,7 @@ fn copies_are_not_in_sizes_and_times() {
             }
         }
     }
-    let (once, twice) = (analysed(&once.file), analysed(&twice.file));
+    let (once, twice) = (analysed_for(&once.file.bytes[..], &[]), analysed_for(&twice.file.bytes[..], &[]));
     assert_eq!((once.total, once.counts.tcp_packets, once.counts.copies), (twice.total, twice.counts.tcp_packets, 0));
     assert_eq!((twice.counts.copies, twice.counts.packets), (20, 42));
     let trips = |seen: &Analyser| (seen.answer.total(), seen.answer.sum(), seen.gap.sum());
@@ -182,7 +171,7 @@ fn a_connection_under_a_translated_address_is_followed_once() {
                 each(ts, true, 2 + n, 100 + 3 * u32::from(n), ACK, b"abc");
                 each(ts + 100_000, false, 2 + n, 500 + 3 * u32::from(n), ACK, b"def");
             }
-            let found = analysed(&seen.file);
+            let found = analysed_for(&seen.file.bytes[..], &[]);
             let c = &found.closed[0];
             let packets = if from_start { 12 } else { 10 };
             assert_eq!((found.closed.len(), found.counts.translated, found.counts.tcp_packets), (1, packets, packets));
@@ -205,6 +194,6 @@ fn a_new_connection_on_the_ports_of_a_twin_is_followed() {
     seen.server = SERVER;
     seen.at(1, MS * 3000, true, 1, 7099, SYN, b"");
     seen.at(1, MS * 3001, true, 2, 7100, ACK, b"abc");
-    let found = analysed(&seen.file);
+    let found = analysed_for(&seen.file.bytes[..], &[]);
     assert_eq!(found.closed.iter().map(|c| c.server.port).collect::<Vec<_>>(), [6432, 5432]);
 }

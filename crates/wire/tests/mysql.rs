@@ -3,10 +3,8 @@
 #[allow(dead_code)]
 mod made;
 
-use leadline_wire::analyser::{Analyser, Options};
 use leadline_wire::connection::Connection;
-use leadline_wire::file::PacketReader;
-use made::{File, Line};
+use made::{analysed, File, Line};
 use std::io::Write;
 
 const PROTOCOL_41: u32 = 0x200;
@@ -16,17 +14,6 @@ const COMPRESS: u32 = 0x20;
 const ZSTD: u32 = 0x400_0000;
 const MODERN: u32 = PROTOCOL_41 | SECURE | PLUGIN;
 const SECRET: &[u8] = b"swordfish\0";
-
-fn analysed(line: &Line) -> Analyser {
-    let mut packets = PacketReader::new(&line.file.bytes[..]).unwrap();
-    let mut analyser =
-        Analyser::new(Options { ports: vec![], interval_ns: 1_000_000_000, keep_rows: true, ..Options::default() });
-    while let Some(packet) = packets.next_packet().unwrap() {
-        analyser.take(&packet);
-    }
-    analyser.finish();
-    analyser
-}
 
 fn only(line: &Line) -> Connection {
     analysed(line).closed.remove(0)

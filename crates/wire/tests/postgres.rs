@@ -3,21 +3,9 @@
 #[allow(dead_code)]
 mod made;
 
-use leadline_wire::analyser::{Analyser, Options};
-use leadline_wire::file::PacketReader;
+use leadline_wire::analyser::Analyser;
 use leadline_wire::talk::trip::Trip;
-use made::{login, pg, File, Line};
-
-fn analysed(line: &Line) -> Analyser {
-    let mut packets = PacketReader::new(&line.file.bytes[..]).unwrap();
-    let mut analyser =
-        Analyser::new(Options { ports: vec![], interval_ns: 1_000_000_000, keep_rows: true, ..Options::default() });
-    while let Some(packet) = packets.next_packet().unwrap() {
-        analyser.take(&packet);
-    }
-    analyser.finish();
-    analyser
-}
+use made::{analysed, login, pg, File, Line};
 
 fn line() -> Line {
     Line::new(File::pcapng(1), 5432)

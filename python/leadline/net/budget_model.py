@@ -1,11 +1,12 @@
 """What a transaction takes at another round-trip time, and how wrong that can be.
 
-The value is t + n * (RTT - RTT now), where t is the time of a transaction now and n its round trips: everything else stays as it is. Four
-things do not stay, and their bounds are added to those of the sample:
+The value is t + n * (RTT - RTT now), where t is the time of a transaction now and n its round trips, and what a longer pause costs. What
+else does not stay is in bounds, which are added to those of the sample:
 
+- After a longer pause, waking up takes longer and caches are colder: for each round trip, both ends together, half of COLD_MS at COLD_AT_MS,
+  and as the square root of the pause. The value has that; the bounds have none of it and all of COLD_MS. Connections that wait for each
+  other leave nothing to wake up and to get cold: for these, less by the part of their time that they wait.
 - Waiting for a CPU or a lock grows shorter when requests come less often. `floor_ms` is what a transaction took without it.
-- After a longer pause, waking up takes longer and caches are colder: for each round trip, both ends together, up to COLD_MS at COLD_AT_MS,
-  and as the square root of the pause.
 - An answer that is longer than TCP's first window takes more round trips after a pause (`bulk_trips`).
 - Another run of the same load takes another time: RUNS.
 """
@@ -60,15 +61,26 @@ class Model:
         """The work of both ends and their waiting."""
         return self.time_ms - self.trips * self.rtt_ms
 
+    @property
+    def idle_ms(self) -> float:
+        """The work of both ends, without their waiting."""
+        return max(0.0, min(self.floor_ms, self.rest_ms))
+
     def at(self, rtt_ms: float) -> float:
-        """Of a part of the sample, a may come out below 0; a transaction takes no less than its round trips."""
+        """A transaction takes no less than its round trips."""
+        pauses = (sqrt(rtt_ms / COLD_AT_MS) - sqrt(self.rtt_ms / COLD_AT_MS)) * self.trips * COLD_MS / 2
+        alone = self.idle_ms / self.rest_ms if self.rest_ms > 0 else 0.0
+        return max(self.trips * rtt_ms + self.line_ms, self._plain(rtt_ms) + pauses * alone)
+
+    def _plain(self, rtt_ms: float) -> float:
+        """If everything else stays. Of a part of the sample, a may come out below 0."""
         return self.trips * rtt_ms + max(0.0, self.rest_ms) + self.line_ms
 
     def bounds(self, rtt_ms: float) -> tuple[float, float]:
         """The shortest and the longest time that the model allows."""
-        value, further = self.at(rtt_ms), rtt_ms - self.rtt_ms
+        value, further = self._plain(rtt_ms), rtt_ms - self.rtt_ms
         cold = self.trips * COLD_MS * sqrt(abs(further) / COLD_AT_MS)
-        idle = max(0.0, min(self.floor_ms, self.rest_ms))
+        idle, here = self.idle_ms, self.at(rtt_ms)
         doubt = self.trips * min(self.slack_ms, abs(further))
         if further >= 0:  # a longer way makes nothing faster
             low = max(self.time_ms + self.line_ms, self.trips * rtt_ms + idle + self.line_ms)
@@ -76,7 +88,7 @@ class Model:
         else:
             low = max(self.trips * rtt_ms, value - (self.rest_ms - idle) - cold)
             high = max(value + doubt, self._crowded_ms() + self.line_ms)
-        return min(low, value) * (1 - RUNS), max(high, value) * (1 + RUNS)
+        return min(low, value, here) * (1 - RUNS), max(high, value, here) * (1 + RUNS)
 
     def _crowded_ms(self) -> float:
         """No shorter than this is certain where connections wait for each other.

@@ -1,5 +1,10 @@
 //! Packets and files of packets as a small writer makes them, and messages of PostgreSQL to put into them.
 
+use std::io::Read;
+
+use leadline_wire::analyser::{Analyser, Options};
+use leadline_wire::file::PacketReader;
+
 /// A file of packets.
 pub struct File {
     pub bytes: Vec<u8>,
@@ -257,4 +262,21 @@ pub fn login(line: &mut Line) {
     line.handshake();
     line.client(&pg::startup("app", "shop"));
     line.server(&[pg::auth(0), pg::message(b'S', b"server_version\x0015\0"), pg::ready(b'I')].concat());
+}
+
+/// What is in the packets of a connection.
+pub fn analysed(line: &Line) -> Analyser {
+    analysed_for(&line.file.bytes[..], &[])
+}
+
+/// What is in a file of packets, followed to its end. Ports of servers; none for all.
+pub fn analysed_for(file: impl Read, ports: &[u16]) -> Analyser {
+    let mut packets = PacketReader::new(file).unwrap();
+    let options = Options { ports: ports.to_vec(), interval_ns: 1_000_000_000, keep_rows: true, ..Options::default() };
+    let mut analyser = Analyser::new(options);
+    while let Some(packet) = packets.next_packet().unwrap() {
+        analyser.take(&packet);
+    }
+    analyser.finish();
+    analyser
 }
