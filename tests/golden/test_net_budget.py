@@ -14,6 +14,7 @@ from leadline.capture.reader import open_capture
 from leadline.cli import run
 from leadline.errors import LeadlineError
 from leadline.net.budget import Budget, Budgets, Known, budgets
+from leadline.net.budget_model import Model
 from leadline.net.packets import read_into
 from packets_made import IN_TRANSACTION, MS, OK, READY, Line, Packets, answer, message, query, startup
 
@@ -83,6 +84,19 @@ def test_connections_of_which_no_message_can_be_read_have_a_budget_of_round_trip
         line.client(b"\x17\x03\x03 sealed").wait(2).server(b"\x17\x03\x03 sealed too")
     found = only(made, [1.0])
     assert (found.unit, found.round_trips, found.unread_connections) == ("round trip", 60, 0)
+
+
+@pytest.mark.parametrize(("waits", "part"), [(0.0, 1.0), (0.6, 0.4)])
+def test_a_longer_pause_costs_half_of_its_bound_and_less_where_connections_wait_for_each_other(waits: float, part: float) -> None:
+    """4 round trips of 0.5 ms, and 1 ms of work and waiting: 0.075 ms for each more round trip at 0.5 ms, as the square root."""
+    model = Model(time_ms=3.0, trips=4, rtt_ms=0.5, floor_ms=1 - waits)
+    assert model.at(0.5) == 3.0
+    for rtt_ms, times in [(2.0, 2), (8.0, 4), (0.125, 0.5)]:
+        plain = 4 * rtt_ms + 1
+        assert model.at(rtt_ms) == pytest.approx(plain + part * 4 * 0.075 * (times - 1))
+        low, high = model.bounds(rtt_ms)
+        assert low <= min(plain, model.at(rtt_ms)) and max(plain, model.at(rtt_ms)) <= high
+    assert Model(time_ms=4.01, trips=4, rtt_ms=1.0, floor_ms=0.01).at(0.0) == 0.0  # no less than the round trips
 
 
 def test_each_client_and_each_port_has_a_budget(made: Packets, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,9 +3,9 @@
 The value is t + n * (RTT - RTT now), where t is the time of a transaction now and n its round trips, and what a longer pause costs. What
 else does not stay is in bounds, which are added to those of the sample:
 
-- After a longer pause, waking up takes longer and caches are colder: for each round trip, both ends together, half of COLD_MS at COLD_AT_MS,
-  and as the square root of the pause. The value has that; the bounds have none of it and all of COLD_MS. Connections that wait for each
-  other leave nothing to wake up and to get cold: for these, less by the part of their time that they wait.
+- After a longer pause, waking up takes longer and caches are colder: for each round trip, both ends together, half of COLD_MS at
+  COLD_AT_MS, and as the square root of the pause. The value has that; the bounds have none of it and all of COLD_MS. Connections that wait
+  for each other leave nothing to wake up and to get cold: for these, less by the part of their time that they wait.
 - Waiting for a CPU or a lock grows shorter when requests come less often. `floor_ms` is what a transaction took without it.
 - An answer that is longer than TCP's first window takes more round trips after a pause (`bulk_trips`).
 - Another run of the same load takes another time: RUNS.
@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import sqrt
 
-COLD_MS, COLD_AT_MS = 0.15, 0.5  # measured: bench/README.md, budget_loads.py
+COLD_MS, COLD_AT_MS = 0.15, 0.5  # measured: bench/README.md, pauses.py and budget_loads.py
 RUNS = 0.02  # of the time: what runs of the same load differ by
 
 
