@@ -500,6 +500,7 @@ def test_maps(made: Server) -> None:
             assert text == ours + f"fp_next_slot: {part(page, 'map')['fields']['fp_next_slot']['value']}\n"
 
 
+@pytest.mark.usefixtures("terminal")
 def test_regions_tile_every_page_of_the_catalog(made: Server) -> None:
     for relation in ("pg_catalog.pg_class", "pg_catalog.pg_proc", "pg_catalog.pg_proc_proname_args_nsp_index", *BTREES):
         for _, page in every_page(made, relation):

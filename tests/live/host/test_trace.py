@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from bpf import needs_bpf, needs_perf, on_each_tier
+from commands import on_terminal
 from conftest import background, wait_until
 from host_changes import loop_device
 from leadline.capture.manifest import read_manifest
@@ -551,11 +552,10 @@ def test_processes_that_are_not_there(tmp_path: Path) -> None:
 def test_the_report_on_a_terminal(tier: str, programs: Path, tmp_path: Path) -> None:
     with traced(programs, "known", out=tmp_path, tier=tier) as (capture, pid):
         path = capture.path
-    shown = leadline("threads", path, pid)
-    assert shown.returncode == 0, shown.stderr
-    assert "check: the parts differ from the traced time by 0 ns" in shown.stdout
-    assert max(map(len, shown.stdout.splitlines())) <= 80
-    assert ("traced by perf events: " in shown.stdout) is (tier == "perf")
+    shown = on_terminal(["threads", str(path), str(pid)], 50, 80)
+    assert "check: the parts differ from the traced time by 0 ns" in shown
+    assert max(map(len, shown.splitlines())) <= 80
+    assert ("traced by perf events: " in shown) is (tier == "perf")
     header = leadline("show", path).stdout.splitlines()
     assert [line for line in header if line.startswith("trace ") and f"by {'BPF' if tier == 'bpf' else 'perf events'}: " in line]
     listed = leadline("threads", path)
