@@ -74,7 +74,7 @@ fn failed(f: &mut State, pid: i32, call: &'static Call, begun: &Begun, errno: i3
         if running.recent.len() == MOST_RECENT {
             running.recent.pop_front();
         }
-        running.recent.push_back(Recent { call, errno, name, given, detail, ts_ns, kept });
+        running.recent.push_back(Recent { call, errno, name, given, detail, ts_ns, kept, overtaken: false });
     }
 }
 

@@ -3,7 +3,8 @@
 use crate::calls::{About, Call, Class};
 use crate::memory;
 use crate::refused::{base, path_of};
-use crate::state::{Begun, State};
+use crate::speech::is_of_messages;
+use crate::state::{Begun, Recent, State};
 use libc as c;
 
 /// Failures of one process that wait for a later success.
@@ -20,6 +21,9 @@ pub(crate) fn remember(f: &mut State, pid: i32, failure: usize) {
 
 /// A call of a process has succeeded.
 pub(crate) fn succeeded(f: &mut State, pid: i32, call: &Call, begun: &Begun) {
+    if call.class == Class::Open {
+        overtake(f, pid, call, begun);
+    }
     let Some(running) = f.running.get(&pid).filter(|running| !running.open.is_empty()) else { return };
     let alike = |at: &usize| f.tree.failures.get(*at).is_some_and(|failure| is_alike(failure.call, call));
     let open: Vec<usize> = running.open.iter().copied().filter(alike).collect();
@@ -50,6 +54,25 @@ pub(crate) fn succeeded(f: &mut State, pid: i32, call: &Call, begun: &Begun) {
     if let Some(running) = f.running.get_mut(&pid) {
         running.open.retain(|at| f.tree.failures.get(*at).is_some_and(|failure| !failure.resolved));
     }
+}
+
+/// A file was opened after others were not found: the process went on without them, and a line that names no file is not about them. What is
+/// opened to print that line says nothing.
+fn overtake(f: &mut State, pid: i32, call: &Call, begun: &Begun) {
+    let Some(running) = f.running.get_mut(&pid) else { return };
+    let is_open = |recent: &Recent| is_absence(recent.errno) && !recent.overtaken;
+    if !running.recent.iter().any(is_open) {
+        return;
+    }
+    let path = path_of(pid, call, &begun.args).unwrap_or_default();
+    if path.starts_with(b"/dev/") || is_of_messages(&path) {
+        return;
+    }
+    running.recent.iter_mut().filter(|recent| is_absence(recent.errno)).for_each(|recent| recent.overtaken = true);
+}
+
+fn is_absence(errno: i32) -> bool {
+    [c::ENOENT, c::ENOTDIR].contains(&errno)
 }
 
 /// Whether success of the second call may make up for a failure of the first.

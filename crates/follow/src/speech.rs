@@ -185,9 +185,9 @@ impl Line<'_> {
     }
 
     /// The line names no file at all, and this was the last call that failed so. Files that are missing are looked for all the time: for
-    /// them, it must have been an attempt to open or to change one.
+    /// them, it must have been an attempt to open or to change one, and none may have been opened since.
     fn is_alone(&self, recent: &Recent) -> bool {
-        let asked = recent.call.class == Class::Ask;
+        let asked = recent.call.class == Class::Ask || recent.overtaken;
         let of_file = recent.name.starts_with(b"/");
         // Another name stands in quotation marks.
         if of_file && self.words.iter().filter(|byte| b"'\"`".contains(byte)).count() > 1 {
@@ -301,7 +301,7 @@ mod tests {
     fn level(line: &str, nr: i64, errno: i32, name: &str, given: &str) -> u8 {
         let call = calls::find(nr).expect("followed");
         let (name, given) = (name.as_bytes().to_vec(), given.as_bytes().to_vec());
-        let recent = Recent { call, errno, name, given, detail: Value::Null, ts_ns: 0, kept: None };
+        let recent = Recent { call, errno, name, given, detail: Value::Null, ts_ns: 0, kept: None, overtaken: false };
         let (words, lower) = (unquoted(line.as_bytes()), line.as_bytes().to_ascii_lowercase());
         Line { words: &words, lower: &lower, program: b"/usr/bin/tool" }.speaks_of(&recent)
     }

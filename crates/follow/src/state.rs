@@ -31,6 +31,8 @@ pub(crate) struct Recent {
     pub(crate) ts_ns: u64,
     /// Where it is kept, if it is.
     pub(crate) kept: Option<usize>,
+    /// The process has opened other files since: it went on without this one.
+    pub(crate) overtaken: bool,
 }
 
 /// What is known of a process while it runs.

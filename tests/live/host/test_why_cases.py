@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from conftest import no_oracle
+from why_builds import BUILDS_THAT_WORK, Build
 from why_cases import CASES, Case
 
 ROOT = os.geteuid() == 0
@@ -36,7 +37,7 @@ def folder() -> Iterator[Path]:
     shutil.rmtree(made)
 
 
-def explained(case: Case, folder: Path) -> tuple[int, dict[str, Any], str]:
+def explained(case: Case | Build, folder: Path) -> tuple[int, dict[str, Any], str]:
     run, setup = (text.replace("{python}", sys.executable) for text in (case.run, case.setup))
     made = subprocess.run(["bash", "-c", setup], cwd=folder, env=ENV, capture_output=True, text=True, timeout=120)
     assert made.returncode == 0, made.stderr
@@ -66,7 +67,17 @@ def test_case(case: Case, folder: Path) -> None:
     assert (causes[0]["kind"], case.says in causes[0]["statement"], case.fix in causes[0]["fix"]) == (case.kind, True, True), shown
 
 
+@pytest.mark.parametrize("build", BUILDS_THAT_WORK, ids=[build.title for build in BUILDS_THAT_WORK])
+def test_build_that_works(build: Build, folder: Path) -> None:
+    for program in build.needs.split():
+        if shutil.which(program) is None:
+            no_oracle(f"{program} is not installed")
+    code, told, stderr = explained(build, folder)
+    assert (code, told["command"]["exit_code"], told["causes"]) == (0, 0, []), json.dumps([told, stderr], indent=1)
+
+
 def test_the_guide_lists_these_cases() -> None:
     guide = (Path(__file__).parents[3] / "docs/guides/why-cases.md").read_text()
     rows = [f"| {case.title} | {f'`{case.kind}`' if case.kind else '-'} |" for case in CASES]
+    rows += [f"- {build.title}\n" for build in BUILDS_THAT_WORK]
     assert [row for row in rows if row not in guide] == [] and guide.count("\n| ") >= len(rows)

@@ -68,4 +68,6 @@ def absent(failure: Failure) -> Cause | None:
             f"The folder {first} does not exist, in which {failure.path} is to be made.",
             f"mkdir -p {quote(first)}, or correct the path",
         )
+    elif failure.path.startswith(("/proc/", "/sys/")):
+        fix = "correct the path: what is in /proc and /sys the kernel makes itself, some of it once a module is loaded (modprobe)"
     return Cause("file_not_found", 50, statement, evidence, fix, failure.process, failure=failure)

@@ -107,7 +107,7 @@ MESSAGES = (
         r"|Please read \"Security\" section", "{process} refuses to run as root.", _SERVER_USER),
     _row("needs_root", 74, r"must be (?:run as )?(?:super)?(?:user|root)|are you root|requires (?:root|superuser)|need to be root|only root (?:can|may)|[Rr]oot privileges",
         "{process} needs the rights of root.", "run it as root (sudo)"),
-    _row("unknown_user", 80, rf"[Ii]nvalid (?P<what>user|group|owner)(?: name)?:? {QQ}(?P<x>[^`'\"‘’\s]+)|[Uu]nknown (?P<what2>user|group):? (?:name |id )?{QQ}(?P<x2>[^`'\"‘’\s]+)"
+    _row("unknown_user", 80, rf"[Ii]nvalid (?P<what>user|group|owner)(?! name):? {QQ}(?P<x>[^`'\"‘’\s]+)|[Uu]nknown (?P<what2>user|group):? (?:name |id )?{QQ}(?P<x2>[^`'\"‘’\s]+)"
         rf"|[Uu]ser {QQ}(?P<x3>[\w.-]+){QQ} does not exist(?! in)|no such (?P<what4>user|group):? {QQ}(?P<x4>[\w.-]+)|get(?:pw|gr)nam\S* .*name not found: '(?P<x5>[^']+)'"
         r"|getpwnam\(\"(?P<x6>[^\"]+)\"\) failed|user '(?P<x7>[^']+)' not found|(?:failed to parse|unknown) \w*id: (?P<x8>\S+)|look up effective user ID (?P<x9>\d+): user does not exist",
         "This host has no {what}{what2}{what4} {x}{x2}{x3}{x4}{x5}{x6}{x7}{x8}{x9} for {process}.", "create it (useradd, groupadd), or correct the name; getent passwd lists the users"),

@@ -30,11 +30,12 @@ def wrong_architecture(failure: Failure) -> Cause | None:
     content = failure.facts.get("content") or {}
     if failure.call not in EXECS or failure.error not in ("ENOEXEC", "ELIBBAD") or not failure.matters:
         return None
-    if content.get("form") == "elf":
-        machine = MACHINES.get(content.get("machine") or 0, f"machine {content.get('machine')}")
+    if content.get("form") == "elf" and content.get("machine"):
+        machine = MACHINES.get(content["machine"], f"machine {content['machine']}")
         statement = f"{failure.path} is a program for {machine}; this machine is {platform.machine()}."
         return _program("wrong_architecture", 92, failure, statement, f"get a build of it for {platform.machine()}")
-    what = "is empty" if content.get("form") == "empty" else "is neither a program nor a script with a #! line"
+    whats = {"empty": "is empty", "elf": "is a program whose header is damaged"}
+    what = whats.get(content.get("form") or "", "is neither a program nor a script with a #! line")
     return _program("not_a_program", 70, failure, f"{failure.path} {what}.", "check that it was copied or unpacked whole")
 
 

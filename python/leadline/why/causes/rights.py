@@ -71,6 +71,8 @@ def denied(failure: Failure) -> Cause | None:
     executes = failure.call in ("execve", "execveat")
     if not failure.said and not executes:
         return None
+    if executes and (failure.facts.get("file") or {}).get("type") == "folder":  # nobody may: what was said of it tells why
+        return None
     wants = WANTS.get(failure.call) or failure.detail.get("wants") or ""
     user = (failure.facts.get("who") or {}).get("uid")
     refused = who_is_refused(failure, wants)
