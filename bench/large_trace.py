@@ -110,7 +110,7 @@ def thread_time(thread: int, second: list[tuple[int, ...]]) -> tuple[Any, ...]:
     times = (user, total - sleep - runq, 0, runq, sleep, 0, 0, 0)
     sleeps = SECONDS * sum(row[8] for row in mine)
     counts = (len(mine) * SECONDS, failed, sleeps, 0, 0, 0, 0, 0)
-    return (BEGIN + SECONDS * SECOND, thread, SECONDS * SECOND, *times, *counts, user, runq, sleeps, False, 0)
+    return (BEGIN + SECONDS * SECOND, thread, SECONDS * SECOND, *times, *counts, user, runq, sleeps, False, 0, 0, "other", 0)
 
 
 def cost(python: str, command: tuple[str, ...], capture: Path) -> dict[str, float]:

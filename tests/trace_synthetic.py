@@ -35,8 +35,8 @@ def trace_of_semget(folder: Path) -> Path:
     rows: dict[str, list[tuple[object, ...]]] = {
         "thread": [(1, BEGIN, PID, PID, 1, BEGIN - SECOND, "dw.work"), (2, BEGIN, OTHER, OTHER, 1, BEGIN - SECOND, "dw.other")],
         "thread_time": [
-            (now, 1, traced, *time, *counts, 2_011_000_000, 50_000_000, 1200, False, 3_000_000),
-            (now, 2, traced, 0, 0, 0, 0, traced, 0, 0, 0, *[0] * 11, False, 0),
+            (now, 1, traced, *time, *counts, 2_011_000_000, 50_000_000, 1200, False, 3_000_000, 2, "fifo", 50),
+            (now, 2, traced, 0, 0, 0, 0, traced, 0, 0, 0, *[0] * 11, False, 0, 0, "other", 0),
         ],
         "syscall": calls,
         "open_file": [(BEGIN, 1, PID, "socket", "tcp 10.0.0.1:5432 to 10.0.0.2:41000", 0, 8, 77, 2, False, 5432, 41000)],
@@ -78,7 +78,7 @@ def write_trace(folder: Path, rows: dict[str, list[tuple[object, ...]]], end: in
     folder.mkdir(exist_ok=True)
     manifest = Manifest(Target("process", "dw.work 1026", PID, 2), status="complete")
     manifest.clock.ts_from, manifest.clock.ts_to, manifest.clock.wall_offset_ns = BEGIN, end, 0
-    calibrated = {"waking_run_ns": 9_000, "waking_runq_ns": 14_000}
+    calibrated = {"waking_run_ns": 9_000, "waking_runq_ns": 14_000, "numa_nodes": 2}
     manifest.probes = {"kernel": ProbeState("ok", tier="bpf", detail=calibrated), "self": ProbeState()}
     for table, values in rows.items():
         writer = TableWriter(str(folder), table)

@@ -30,10 +30,10 @@ def stay(nr: int, ts: int, sleep: int, runq: int, stack: int, before: int = 0) -
 def frame(cpu: int) -> Rows:
     """Two threads, of which the first has run for `cpu` ns and slept for the rest."""
     rest = END - BEGIN - cpu
-    first = (END, 1, END - BEGIN, cpu, 0, 0, 0, rest, 0, 0, 0, *[0] * 11, False, 0)
+    first = (END, 1, END - BEGIN, cpu, 0, 0, 0, rest, 0, 0, 0, *[0] * 11, False, 0, 0, None, None)
     return {
         "thread": [(1, BEGIN, PID, PID, 1, 0, "server"), (2, BEGIN, OTHER, OTHER, 1, 0, "batch")],
-        "thread_time": [first, (END, 2, END - BEGIN, 0, 0, 0, 0, END - BEGIN, 0, 0, 0, *[0] * 11, False, 0)],
+        "thread_time": [first, (END, 2, END - BEGIN, 0, 0, 0, 0, END - BEGIN, 0, 0, 0, *[0] * 11, False, 0, 0, None, None)],
         "syscall_name": NAMES,
         "kernel_stack": [RWSEM, READ],
     }

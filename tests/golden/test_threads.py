@@ -41,7 +41,9 @@ SCHEDULER ACTIVITY                  seconds   share
   run queue, preempted             0.000000   0.00%
   run queue, woken                 0.060000   1.51%
   sleep                            1.900000  47.85%
-  1,100 sleeps, 0 preemptions, 7 migrations, 1,100 calls, 1,000 failed; last on CPU 0
+  1,100 sleeps, 0 preemptions, 1,100 calls, 1,000 failed; last on CPU 0
+  7 moves to another CPU, 2 of them to another NUMA node
+  scheduled as fifo, priority 50
   40 page faults, 2 more with I/O
   0.003000 s of user and system were interrupts
 
@@ -160,10 +162,10 @@ def test_calls_are_sorted_as_asked(order: str, first: str, trace: Path) -> None:
 def test_all_threads(trace: Path) -> None:
     done = leadline("threads", trace)
     assert done.stdout == """\
- pid   tid  comm      user ms  sys ms  runq ms  sleep ms  calls  failed
-----  ----  --------  -------  ------  -------  --------  -----  ------
-1026  1026  dw.work      2000    10.5       60    1900.0   1100    1000
-1027  1027  dw.other        0     0.0        0    3970.5      0       0
+ pid   tid  comm      policy   user ms  sys ms  runq ms  sleep ms  calls  failed
+----  ----  --------  -------  -------  ------  -------  --------  -----  ------
+1026  1026  dw.work   fifo 50     2000    10.5       60    1900.0   1100    1000
+1027  1027  dw.other  other 0        0     0.0        0    3970.5      0       0
 
 SYSTEM CALLS
 call    count  per s  failed  total s  sleep s  runq s  CPU s  max ms

@@ -79,9 +79,9 @@ struct socket {
 
 /* By number of the call, a bit each: those whose first argument is a descriptor; those that give a new one; those after which each
  * descriptor stands for what it did before. */
-volatile const u64 calls_with_file[8] = {};
-volatile const u64 calls_that_open[8] = {};
-volatile const u64 calls_that_keep[8] = {};
+volatile const u64 calls_with_file[2 * CALLS / 64] = {};
+volatile const u64 calls_that_open[2 * CALLS / 64] = {};
+volatile const u64 calls_that_keep[2 * CALLS / 64] = {};
 
 #define NR_CONNECT 42
 #define NR_BIND 49
@@ -116,8 +116,16 @@ u32 last_file_id;
 /* Calls that may have changed what a descriptor stands for, of all threads. */
 u32 fd_changes;
 
+/* Where a call stands in tables of all calls; 2 * CALLS: nowhere. */
+INLINE u32 place_of(u32 nr) {
+  if (nr < CALLS)
+    return nr;
+  return nr - CALLS_OF_32_BIT < CALLS ? nr - CALLS_OF_32_BIT + CALLS : 2 * CALLS;
+}
+
 INLINE u32 is_among(volatile const u64 *calls, u32 nr) {
-  return nr < 512 && calls[nr >> 6] >> (nr & 63) & 1;
+  u32 place = place_of(nr);
+  return place < 2 * CALLS && calls[place >> 6] >> (place & 63) & 1;
 }
 
 /* Where a walk up a path is. */

@@ -23,6 +23,7 @@ static long (*bpf_map_update_elem)(void *map, const void *key, const void *value
 static long (*bpf_map_delete_elem)(void *map, const void *key) = (void *)3;
 static u64 (*bpf_ktime_get_ns)(void) = (void *)5;
 static u32 (*bpf_get_smp_processor_id)(void) = (void *)8;
+static u32 (*bpf_get_numa_node_id)(void) = (void *)42;
 static long (*bpf_get_stack)(void *ctx, void *buffer, u32 size, u64 flags) = (void *)67;
 static long (*bpf_probe_read_user)(void *to, u32 size, const void *from) = (void *)112;
 static long (*bpf_probe_read_kernel)(void *to, u32 size, const void *from) = (void *)113;
@@ -35,6 +36,9 @@ static long (*bpf_get_task_stack)(void *task, void *buffer, u32 size, u64 flags)
 static void *(*bpf_task_storage_get)(void *map, void *task, void *value, u64 flags) = (void *)156;
 static struct task_struct *(*bpf_get_current_task_btf)(void) = (void *)158;
 static long (*bpf_task_pt_regs)(struct task_struct *task) = (void *)175;
+
+#define CALLS_OF_32_BIT 4096 /* what their numbers are counted from: they have a table of their own */
+#define CALLS 512 /* of each table that are in tables of ours: first those of 64 bit */
 
 #define READ(to, from) bpf_probe_read_kernel(&(to), sizeof(to), &(from))
 

@@ -17,7 +17,8 @@ enum kind {
   URING_OP = 12,
   RETRANSMIT = 13,
   RENAMED = 14,
-  WAKER = 15
+  WAKER = 15,
+  AIO = 16
 };
 
 /* Every record. tid: as our PID namespace numbers it. thread: number of the thread in the trace, which no other one gets; 0: none of the
@@ -63,6 +64,9 @@ struct totals {
   u64 stat_runq_ns;
   u64 stat_slices;
   u64 interrupt_ns; /* of user_ns and system_ns */
+  u64 node_moves; /* of the migrations, those to another NUMA node */
+  u32 policy; /* SCHED_*, at the end */
+  s32 priority; /* of fifo and rr; of the others, nice */
 };
 
 /* The end of a thread, or of the window; exited: which of the two. */
@@ -179,6 +183,17 @@ struct uring_op {
   u32 opcode;
   u32 file_id;
   u32 by_worker;
+  u64 bytes; /* asked for */
+  s64 place; /* in the file; -1: where the descriptor stands */
+};
+
+/* What a thread handed over by io_submit at head.ts. */
+struct aio {
+  struct head head;
+  u64 bytes;
+  s64 place;
+  u32 opcode;
+  u32 file_id;
 };
 
 #define NAMES 2048

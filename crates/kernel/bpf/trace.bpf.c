@@ -43,6 +43,9 @@ struct task_struct {
   struct bpf_local_storage *bpf_storage;
   unsigned int __state;
   int on_cpu;
+  int static_prio;
+  unsigned int rt_priority;
+  unsigned int policy;
   int pid;
   int tgid;
   u64 start_time;
@@ -79,7 +82,7 @@ volatile const u64 sample_asleep_ns = 0; /* a user stack for each so many ns of 
 volatile const u64 sample_cpu_ns = 0; /* what a sample of the CPU stands for */
 volatile const u64 scheduler_from = 0; /* where the kernel has the functions of its scheduler, and locks */
 volatile const u64 scheduler_bytes = 0;
-volatile const u8 arguments[512] = {}; /* of each call: what its other registers hold has nothing to do with it */
+volatile const u8 arguments[2 * CALLS] = {}; /* of each call: what its other registers hold has nothing to do with it */
 volatile const u64 stacks_up_to = 0; /* bytes in the ring, above which a stack finds no room: they are large, and give way first */
 volatile const u32 namespace_inode = 0; /* of our PID namespace; 0: the first one, whose numbers tasks have themselves */
 volatile const u32 first_failures = 0; /* of a process, call and errno that have their user stack; then each 2^n-th */
@@ -100,6 +103,11 @@ struct known_fds {
 /* What a thread is doing. */
 enum state { ABSENT, RUNNING, SLEEPING, WOKEN, PREEMPTED, ENDING, DEAD };
 
+#define NOT_SEEN 0xffffffff
+#define SCHED_FIFO 1
+#define SCHED_RR 2
+#define NICE_0 120 /* static_prio of a thread with nice 0 */
+
 struct thread {
   /* What nearly every event needs comes first, in as few lines of the cache as can be: others evict them between two events. */
   u64 since; /* when the present stretch of time began */
@@ -113,7 +121,8 @@ struct thread {
   u16 nr;
   u16 partial;
   u32 file_id;
-  u32 cpu;
+  u32 cpu; /* it ran on last, and the NUMA node of that; NOT_SEEN: it was not seen to run */
+  u32 node;
   struct totals totals;
   u32 tid; /* as our PID namespace numbers it */
   u32 tgid;
@@ -196,9 +205,10 @@ enum left_out { NO_STACKS = 1, NO_EVENTS = 2 };
 #define RESTART_FIRST -516 /* ERESTART_RESTARTBLOCK */
 #define RESTART_LAST -512 /* ERESTARTSYS; nobody outside the kernel sees these */
 #define NR_RT_SIGRETURN 15 /* returns what the interrupted code had in the register */
+#define NR_SIGRETURN_32 119
+#define NR_RT_SIGRETURN_32 173
 #define NR_EXECVE 59
 #define NR_EXECVEAT 322
-#define CALLS_OF_32_BIT 4096 /* what their numbers are counted from: they have a table of their own */
 #define TS_COMPAT 2
 
 INLINE struct thread *thread_of(struct task_struct *task) {
@@ -331,6 +341,9 @@ INLINE u32 put_end(struct thread *t, struct task_struct *task, u64 now, u32 exit
   r->totals.stat_slices = task->sched_info.pcount - t->totals.stat_slices;
   r->totals.minor_faults = task->min_flt - t->totals.minor_faults;
   r->totals.major_faults = task->maj_flt - t->totals.major_faults;
+  r->totals.policy = task->policy;
+  u32 real_time = task->policy == SCHED_FIFO || task->policy == SCHED_RR;
+  r->totals.priority = real_time ? (s32)task->rt_priority : task->static_prio - NICE_0;
   SUBMIT(r);
   return 1;
 }
@@ -353,6 +366,7 @@ INLINE void begin(struct thread *t, struct task_struct *task, u64 now) {
   t->tid = number_of(task);
   t->tgid = number_of(task->group_leader);
   t->since = t->off_since = t->summed_since = now;
+  t->cpu = t->node = NOT_SEEN;
   begin_totals(t, task, now);
 }
 
@@ -510,7 +524,10 @@ INLINE void leave(struct thread *t, struct task_struct *task, u32 preempted, u32
   if (t->state != RUNNING)
     missed(t, now);
   account(t, now);
-  t->cpu = bpf_get_smp_processor_id();
+  if (t->cpu != bpf_get_smp_processor_id()) { /* it ran when the trace began, or its coming was missed */
+    t->cpu = bpf_get_smp_processor_id();
+    t->node = bpf_get_numa_node_id();
+  }
   t->off_since = now;
   t->slept_ns = 0;
   t->waker_tid = 0;
@@ -531,6 +548,18 @@ INLINE void leave(struct thread *t, struct task_struct *task, u32 preempted, u32
   }
 }
 
+/* It goes on where it did not run last. */
+INLINE void moved(struct thread *t) {
+  u32 node = bpf_get_numa_node_id();
+  if (t->cpu != NOT_SEEN) {
+    t->totals.migrations++;
+    if (t->node != node)
+      t->totals.node_moves++;
+  }
+  t->cpu = bpf_get_smp_processor_id();
+  t->node = node;
+}
+
 INLINE void enter_cpu(struct thread *t, struct task_struct *task, struct task_struct *before, u64 now) {
   if (t->state == RUNNING) {
     missed(t, now);
@@ -540,7 +569,7 @@ INLINE void enter_cpu(struct thread *t, struct task_struct *task, struct task_st
   account(t, now);
   t->state = RUNNING;
   if (t->cpu != bpf_get_smp_processor_id())
-    t->totals.migrations++;
+    moved(t);
   put_stay(t, task, slept, number_of(before), 0, now);
   if (window.left_out & NO_EVENTS)
     put_sums_when_due(t, task, now);
@@ -581,6 +610,8 @@ int waking(u64 *ctx) {
   t->state = WOKEN;
   return 0;
 }
+
+#include "aio.h"
 
 /* A call that begins: its number, and its arguments. */
 INLINE void take_call(struct thread *t, struct task_struct *task, struct pt_regs *regs, u32 nr) {
@@ -626,6 +657,8 @@ int call_begins(u64 *ctx) {
   take_call(t, task, regs, ctx[1]);
   if (!(window.left_out & NO_EVENTS) && is_among(calls_with_file, t->nr))
     t->file_id = file_as_known(task, &t->fds, t->args[0], now);
+  if (!(window.left_out & NO_EVENTS) && t->nr == NR_IO_SUBMIT)
+    put_aios(task, t, now);
   return 0;
 }
 
@@ -637,7 +670,7 @@ INLINE void put_call(struct thread *t, struct task_struct *task, s64 ret, u64 no
   if ((ret == 0 || ret == IN_PROGRESS) && (t->nr == NR_CONNECT || t->nr == NR_BIND))
     file_of(task, t->args[0], ADDRESSED, now);
   u64 args[6], duration = now - t->call_since, off_cpu = t->call_sleep_ns | t->call_runq_ns | t->call_unknown_ns;
-  u32 count = t->nr < 512 ? arguments[t->nr] : 6;
+  u32 place = place_of(t->nr), count = place < 2 * CALLS ? arguments[place] : 6;
   for (u32 i = 0; i < 6; i++)
     args[i] = i < count ? t->args[i] : 0;
   u64 absent = off_cpu | t->call_sleeps | t->partial | args[3] | args[4] | args[5];
@@ -688,6 +721,11 @@ INLINE void put_stacks_of_call(struct thread *t, struct task_struct *task, struc
   }
 }
 
+/* The end of a signal handler: what it returns is what a register held before, and no error. */
+INLINE u32 returns_a_register(u32 nr) {
+  return nr == NR_RT_SIGRETURN || nr == CALLS_OF_32_BIT + NR_SIGRETURN_32 || nr == CALLS_OF_32_BIT + NR_RT_SIGRETURN_32;
+}
+
 SEC("tp_btf/sys_exit")
 int call_ends(u64 *ctx) {
   struct task_struct *task = bpf_get_current_task_btf();
@@ -716,7 +754,7 @@ int call_ends(u64 *ctx) {
   s64 ret = ctx[1];
   u32 error = 0;
   t->totals.calls++;
-  if (ret < 0 && ret >= -ERRNO_MAX && !(ret >= RESTART_FIRST && ret <= RESTART_LAST) && t->nr != NR_RT_SIGRETURN) {
+  if (ret < 0 && ret >= -ERRNO_MAX && !(ret >= RESTART_FIRST && ret <= RESTART_LAST) && !returns_a_register(t->nr)) {
     error = -ret;
     t->totals.failed_calls++;
   }

@@ -8,6 +8,14 @@ struct io_cqe {
   s32 res;
   s32 fd;
 };
+struct kiocb {
+  s64 ki_pos;
+};
+/* Of a read or write, at the begin of its io_kiocb. */
+struct io_rw {
+  struct kiocb kiocb;
+  u32 len;
+};
 struct io_kiocb {
   u8 opcode;
   u8 flags; /* the lowest byte */
@@ -19,6 +27,8 @@ struct io_kiocb {
 
 /* By opcode, a bit each: those with a file. */
 volatile const u64 operations_with_file = 0;
+/* Those that read or write at a place of it. */
+volatile const u64 operations_with_place = 0;
 
 struct uring_begun {
   u64 ts;
@@ -28,6 +38,8 @@ struct uring_begun {
   u32 opcode;
   u32 by_worker;
   u32 unused;
+  u64 bytes;
+  s64 place;
 };
 struct {
   __uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -53,6 +65,13 @@ int uring_submitted(u64 *ctx) {
   struct uring_begun begun = {.ts = now, .tid = t->tid, .thread = t->number, .opcode = opcode};
   if (fd >= 0 && !(flags & FIXED_FILE) && opcode < 64 && operations_with_file >> opcode & 1)
     begun.file_id = file_of(task, fd, AS_KNOWN, now);
+  if (opcode < 64 && operations_with_place >> opcode & 1) {
+    struct io_rw *rw = (void *)key;
+    u32 len = 0;
+    READ(len, rw->len);
+    READ(begun.place, rw->kiocb.ki_pos);
+    begun.bytes = len;
+  }
   bpf_map_update_elem(&uring_begun, &key, &begun, 0);
   return 0;
 }
@@ -89,6 +108,8 @@ int uring_completed(u64 *ctx) {
     r->opcode = begun->opcode;
     r->file_id = begun->file_id;
     r->by_worker = begun->by_worker;
+    r->bytes = begun->bytes;
+    r->place = begun->place;
     SUBMIT(r);
   } else {
     count_lost(LOST_BLOCK_IOS, 1);

@@ -252,7 +252,7 @@ pub struct Accounting {
     stack_from_ns: u64,
     sample_ns: u64,
     /// How many each call has: what its other registers hold has nothing to do with it.
-    arguments: Box<[u8; 512]>,
+    arguments: Box<[u8; 1024]>,
 }
 
 impl Accounting {

@@ -70,6 +70,13 @@ pub const CALLS_WITH_FILE: &[&str] = &[
     "fstatfs",
     "timerfd_settime",
     "io_uring_enter",
+    // Of 32 bit alone.
+    "_llseek",
+    "fcntl64",
+    "fstat64",
+    "fstatfs64",
+    "ftruncate64",
+    "fchown32",
 ];
 
 /// Calls that give a descriptor of a new file.

@@ -5,6 +5,7 @@
 //! when the buffer between kernel and reader was full, and how much of the detail was lost is known.
 
 mod accounting;
+mod aio;
 mod block;
 mod calibration;
 mod cpus;

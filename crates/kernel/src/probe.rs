@@ -8,6 +8,7 @@ use leadline_capture::Value;
 use leadline_clockwork::{monotonic_ns, thread_cpu_ns, OpenTables, Work};
 use leadline_errors::Error;
 
+use crate::aio::Aios;
 use crate::block::BlockIos;
 use crate::calibration::{calibrate, PerWaking};
 use crate::cpus::online_cpus;
@@ -56,6 +57,7 @@ pub struct KernelProbe {
     stacks: Option<Stacks>,
     block_ios: BlockIos,
     uring_ops: UringOps,
+    aios: Aios,
     files: Files,
     retransmits: Retransmits,
     /// Calls and stays until they are written; kept for their memory.
@@ -91,6 +93,7 @@ impl KernelProbe {
             stacks,
             block_ios: BlockIos::default(),
             uring_ops: UringOps::default(),
+            aios: Aios::default(),
             files: Files::default(),
             retransmits: Retransmits::default(),
             calls: Vec::new(),
@@ -156,6 +159,7 @@ impl KernelProbe {
         let (calls, stays) = (&mut self.calls, &mut self.stays);
         let (kernel_stacks, stacks, block_ios) = (&mut self.kernel_stacks, &mut self.stacks, &mut self.block_ios);
         let (files, uring_ops, retransmits) = (&mut self.files, &mut self.uring_ops, &mut self.retransmits);
+        let aios = &mut self.aios;
         self.source.drain(|record| {
             *records += 1;
             match record {
@@ -184,6 +188,7 @@ impl KernelProbe {
                 }
                 Record::OpenFile(head, file, names) => files.push(head, &file, names),
                 Record::Retransmit(head, segment) => retransmits.push(head, segment),
+                Record::Aio(head, aio) => aios.push(head, aio, threads.id(head)),
                 Record::UringOp(head, op) => uring_ops.push(head, op, threads.id(head)),
                 Record::BlockIo(head, io) => block_ios.push(head, io, threads.id(head)),
             }
@@ -201,7 +206,7 @@ impl KernelProbe {
         self.threads.new.clear();
         tables.write_rows("waker", self.threads.wakers.iter().map(waker_row))?;
         self.threads.wakers.clear();
-        self.threads.forget();
+        self.source.forget(&self.threads.forget());
         sums.sort_by_key(|(_, head, _)| head.ts);
         tables.write_rows("syscall_sum", sums.iter().map(|(id, head, sum)| sum_row(*id, *head, sum)))?;
         ends.sort_by_key(|(_, head, _)| head.ts);
@@ -209,6 +214,7 @@ impl KernelProbe {
         self.kernel_stacks.write(tables)?;
         self.block_ios.write(tables)?;
         self.uring_ops.write(tables)?;
+        self.aios.write(tables)?;
         self.files.write(tables)?;
         self.retransmits.write(tables)?;
         if let Some(stacks) = &mut self.stacks {
@@ -385,6 +391,15 @@ fn sum_row(thread_id: i32, head: Head, sum: &CallSum) -> Vec<Value<'static>> {
     row
 }
 
+/// As chrt names it.
+fn policy_name(policy: u32) -> Value<'static> {
+    let names = ["other", "fifo", "rr", "batch", "", "idle", "deadline", "ext"];
+    match names.get(policy as usize) {
+        Some(name) if !name.is_empty() => Value::Text(name),
+        _ => Value::Null,
+    }
+}
+
 fn end_row(thread_id: i32, head: Head, end: &End) -> Vec<Value<'static>> {
     let t = &end.totals;
     let parts = [
@@ -412,5 +427,9 @@ fn end_row(thread_id: i32, head: Head, end: &End) -> Vec<Value<'static>> {
     row.extend(kernels.iter().map(if_counted));
     row.push(Value::Bool(end.exited));
     row.push(t.interrupt_ns.as_ref().map_or(Value::Null, int));
+    match &t.scheduled {
+        Some(s) => row.extend([int(&s.node_moves), policy_name(s.policy), Value::Int(s.priority.into())]),
+        None => row.extend([Value::Null, Value::Null, Value::Null]),
+    }
     row
 }

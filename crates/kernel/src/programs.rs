@@ -118,6 +118,7 @@ pub struct Programs {
     /// Names, ends and sums of threads.
     vital: RingBuf<MapData>,
     named: Numbers,
+    newest: u32,
     sample_cpu_hz: u32,
     sees_uring: bool,
     retransmits: bool,
@@ -138,7 +139,8 @@ impl Programs {
         let has_prev_state = u32::from(at_least(5, 18));
         let sample_cpu_ns = 1_000_000_000 / u64::from(options.sample_cpu_hz.max(1));
         let (with_file, that_open) = (syscalls::bits(files::CALLS_WITH_FILE), syscalls::bits(files::CALLS_THAT_OPEN));
-        let (that_keep, uring_with_file) = (syscalls::bits(files::CALLS_THAT_KEEP), uring::with_file());
+        let that_keep = syscalls::bits(files::CALLS_THAT_KEEP);
+        let (uring_with_file, uring_with_place) = (uring::with_file(), uring::with_place());
         let arguments = syscalls::arguments();
         let scheduler_bytes = options.scheduler.1.saturating_sub(options.scheduler.0);
         let (stacks_up_to, namespace_inode) = (u64::from(options.ring_bytes) / 2, namespace_inode());
@@ -155,6 +157,7 @@ impl Programs {
             .override_global("calls_that_open", &that_open, true)
             .override_global("calls_that_keep", &that_keep, true)
             .override_global("operations_with_file", &uring_with_file, true)
+            .override_global("operations_with_place", &uring_with_place, true)
             .override_global("scheduler_from", &options.scheduler.0, true)
             .override_global("scheduler_bytes", &scheduler_bytes, true)
             .override_global("first_failures", &options.first_failures, true)
@@ -188,8 +191,16 @@ impl Programs {
         let vital = ebpf.take_map("vital").ok_or_else(|| missing("vital"))?;
         let vital = RingBuf::try_from(vital).map_err(|e| refused(&e))?;
         let (sample_cpu_hz, retransmits) = (options.sample_cpu_hz, options.retransmits);
-        let mut programs =
-            Programs { ebpf, ring, vital, named: Numbers::default(), sample_cpu_hz, sees_uring, retransmits };
+        let mut programs = Programs {
+            ebpf,
+            ring,
+            vital,
+            named: Numbers::default(),
+            newest: 0,
+            sample_cpu_hz,
+            sees_uring,
+            retransmits,
+        };
         if !options.events {
             programs.set_window(LEFT_OUT, NO_EVENTS)?;
         }
@@ -280,12 +291,12 @@ impl Programs {
 
     /// Calls `each` with each record that is there: of a thread first who it is, and its end before the last of its events.
     pub fn drain(&mut self, mut each: impl FnMut(&[u8])) {
-        drain_vital(&mut self.vital, &mut self.named, &mut each);
+        self.newest = self.newest.max(drain_vital(&mut self.vital, &mut self.named, &mut each));
         while let Some(record) = self.ring.next() {
             // Who a thread is was handed over before its first event, though perhaps after the other ring was looked at.
             let thread = thread_of(&record);
             if thread != 0 && !self.named.contains(&thread) {
-                drain_vital(&mut self.vital, &mut self.named, &mut each);
+                self.newest = self.newest.max(drain_vital(&mut self.vital, &mut self.named, &mut each)).max(thread);
                 self.named.insert(thread);
             }
             each(&record);
@@ -294,7 +305,14 @@ impl Programs {
 
     /// The last number of a thread that was read.
     pub fn newest(&self) -> u32 {
-        self.named.iter().copied().max().unwrap_or(0)
+        self.newest
+    }
+
+    /// These threads have ended: no record of them comes any more.
+    pub fn forget(&mut self, ended: &[u32]) {
+        for number in ended {
+            self.named.remove(number);
+        }
     }
 
     /// Calls and stays, stacks, requests of block devices, sums of threads that ended, and segments sent again, for which there was no room
@@ -328,12 +346,16 @@ impl Programs {
     }
 }
 
-/// Reads the ring of names, ends and sums.
-fn drain_vital(vital: &mut RingBuf<MapData>, named: &mut Numbers, mut each: impl FnMut(&[u8])) {
+/// Reads the ring of names, ends and sums; the highest number of a thread in it.
+fn drain_vital(vital: &mut RingBuf<MapData>, named: &mut Numbers, mut each: impl FnMut(&[u8])) -> u32 {
+    let mut newest = 0;
     while let Some(record) = vital.next() {
-        named.insert(thread_of(&record));
+        let thread = thread_of(&record);
+        newest = newest.max(thread);
+        named.insert(thread);
         each(&record);
     }
+    newest
 }
 
 /// The number of the thread of a record (bpf/records.h).

@@ -35,6 +35,8 @@ pub enum Record<'a> {
     BlockIo(Head, BlockIo),
     /// An operation of io_uring was completed at `head.ts`; `head.tid`: who handed it over.
     UringOp(Head, UringOp),
+    /// A thread called `io_submit` at `head.ts`: one of what it handed over.
+    Aio(Head, Aio),
     /// A segment of TCP was sent again at `head.ts`.
     Retransmit(Head, Retransmit),
 }
@@ -84,6 +86,20 @@ pub struct UringOp {
     pub file_id: u32,
     /// A worker of the kernel did it.
     pub by_worker: bool,
+    /// Of a read or write, what it asked for.
+    pub bytes: u64,
+    /// Where in the file; -1: where the descriptor stands.
+    pub place: i64,
+}
+
+/// What a thread handed over by `io_submit`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct Aio {
+    pub bytes: u64,
+    pub place: i64,
+    pub opcode: u32,
+    pub file_id: u32,
 }
 
 /// What a file descriptor stands for.
@@ -224,6 +240,19 @@ pub struct Totals {
     pub stat_slices: u64,
     /// Of `user_ns` and `system_ns`, the part in interrupts; None: nobody knows.
     pub interrupt_ns: Option<u64>,
+    /// None: nobody knows.
+    pub scheduled: Option<Scheduled>,
+}
+
+/// How a thread was scheduled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Scheduled {
+    /// Of the migrations, those to another NUMA node.
+    pub node_moves: u64,
+    /// Its policy at the end, as SCHED_* of the kernel.
+    pub policy: u32,
+    /// Its priority as fifo and rr have it; else its nice value.
+    pub priority: i32,
 }
 
 /// The end of a thread (`exited`), or of the window.
@@ -277,7 +306,7 @@ pub struct OffCpu {
 
 const HEAD: usize = 24;
 const NAMED: usize = HEAD + 32;
-const TOTALS: usize = 21;
+const TOTALS: usize = 23;
 const END: usize = HEAD + 8 + 8 * TOTALS;
 const WHOLE_CALL: usize = 112;
 const BRIEF_CALL: usize = 40;
@@ -292,7 +321,8 @@ const CALL_SUM: usize = HEAD + 72;
 const ADDRESSES: usize = 40;
 const OPEN_FILE: usize = HEAD + 40 + ADDRESSES + 16;
 const RETRANSMIT: usize = HEAD + ADDRESSES + 16;
-const URING_OP: usize = HEAD + 24;
+const URING_OP: usize = HEAD + 40;
+const AIO: usize = HEAD + 24;
 
 /// Reads what the programs hand over at once: a record, or calls and stays of a thread that came together.
 pub fn read<'a>(bytes: &'a [u8], mut each: impl FnMut(Record<'a>)) {
@@ -367,6 +397,7 @@ fn parse(bytes: &[u8]) -> Option<Record<'_>> {
         10 => return Some(Record::CallSum(head, call_sum(Fields(bytes.get(..CALL_SUM)?)))),
         12 => return Some(Record::UringOp(head, uring_op(Fields(bytes.get(..URING_OP)?)))),
         13 => return Some(Record::Retransmit(head, retransmit(Fields(bytes.get(..RETRANSMIT)?)))),
+        16 => return Some(Record::Aio(head, aio(Fields(bytes.get(..AIO)?)))),
         14 => Origin::Renamed,
         15 => Origin::Waker,
         _ => return None,
@@ -515,7 +546,13 @@ fn uring_op(f: Fields<'_>) -> UringOp {
         opcode: f.u32(HEAD + 12),
         file_id: f.u32(HEAD + 16),
         by_worker: f.u32(HEAD + 20) != 0,
+        bytes: f.u64(HEAD + 24),
+        place: f.u64(HEAD + 32) as i64,
     }
+}
+
+fn aio(f: Fields<'_>) -> Aio {
+    Aio { bytes: f.u64(HEAD), place: f.u64(HEAD + 8) as i64, opcode: f.u32(HEAD + 16), file_id: f.u32(HEAD + 20) }
 }
 
 fn call_sum(f: Fields<'_>) -> CallSum {
@@ -573,6 +610,7 @@ fn end(f: Fields<'_>) -> End {
         stat_runq_ns: n(18),
         stat_slices: n(19),
         interrupt_ns: Some(n(20)),
+        scheduled: Some(Scheduled { node_moves: n(21), policy: n(22) as u32, priority: (n(22) >> 32) as i32 }),
     };
     End { tgid: f.u32(HEAD), exited: f.u32(HEAD + 4) != 0, counted: true, totals }
 }
@@ -583,7 +621,7 @@ mod tests {
 
     #[test]
     fn records_shorter_than_their_kind_are_refused() {
-        for kind in 0..16u32 {
+        for kind in 0..17u32 {
             for len in 0..300 {
                 let mut bytes = vec![0xff; len];
                 bytes.iter_mut().zip(kind.to_ne_bytes()).for_each(|(to, from)| *to = from);
@@ -594,6 +632,7 @@ mod tests {
                     10 => CALL_SUM,
                     12 => URING_OP,
                     13 => RETRANSMIT,
+                    16 => AIO,
                     _ => usize::MAX, // no such kind, or more frames than there are bytes
                 };
                 assert_eq!(parse(&bytes).is_some(), len >= size, "kind {kind}, {len} bytes");

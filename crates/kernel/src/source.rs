@@ -154,6 +154,13 @@ impl Source {
         }
     }
 
+    /// These threads have ended: no record of them comes any more.
+    pub fn forget(&mut self, ended: &[u32]) {
+        if let Source::Bpf(programs) = self {
+            programs.forget(ended);
+        }
+    }
+
     /// What was lost so far.
     pub fn lost(&self) -> Lost {
         match self {

@@ -22,20 +22,35 @@ pub fn all() -> impl Iterator<Item = (i32, &'static str)> {
     lines().map(|(nr, name, _)| (nr, name)).chain(of_32)
 }
 
-/// How many arguments each has, by number.
-pub fn arguments() -> [u8; 512] {
-    let mut counts = [6; 512];
-    for (nr, _, arguments) in lines().filter(|(nr, ..)| *nr < 512) {
-        counts[nr as usize] = arguments;
+/// Calls of each table that are in tables by number (bpf/files.h).
+const CALLS: usize = 512;
+
+/// Where a call stands in such a table: first those of 64 bit, then those of 32 bit.
+fn place(nr: i32) -> Option<usize> {
+    let (first, nr) = if nr < FROM_32 { (0, nr) } else { (CALLS, nr - FROM_32) };
+    usize::try_from(nr).ok().filter(|nr| *nr < CALLS).map(|nr| first + nr)
+}
+
+/// Calls that have more arguments in 32 bit, because an offset takes two.
+const SPLIT: &[&str] = &["pread64", "pwrite64", "readahead", "fadvise64", "fallocate", "sync_file_range"];
+
+/// How many arguments each has. Those of 32 bit have as many as the call of that name.
+pub fn arguments() -> [u8; 2 * CALLS] {
+    let mut counts = [6; 2 * CALLS];
+    for (nr, name) in all().filter(|(nr, name)| *nr < FROM_32 || !SPLIT.contains(name)) {
+        let known = lines().find(|(_, other, _)| *other == name).map(|(.., arguments)| arguments);
+        if let (Some(place), Some(known)) = (place(nr), known) {
+            counts[place] = known;
+        }
     }
     counts
 }
 
-/// A bit for each of these calls, by number.
-pub fn bits(names: &[&str]) -> [u64; 8] {
-    let mut bits = [0; 8];
-    for (nr, _) in all().filter(|(nr, name)| *nr < 512 && names.contains(name)) {
-        bits[nr as usize / 64] |= 1 << (nr % 64);
+/// A bit for each of these calls.
+pub fn bits(names: &[&str]) -> [u64; 2 * CALLS / 64] {
+    let mut bits = [0; 2 * CALLS / 64];
+    for place in all().filter(|(_, name)| names.contains(name)).filter_map(|(nr, _)| place(nr)) {
+        bits[place / 64] |= 1 << (place % 64);
     }
     bits
 }
@@ -50,6 +65,8 @@ mod tests {
         assert!([(0, "read"), (64, "semget"), (202, "futex"), (4096 + 20, "getpid"), (4096 + 64, "getppid")]
             .iter()
             .all(|call| all().any(|found| found == *call)));
-        assert_eq!([0, 64, 202, 511].map(|nr: usize| arguments()[nr]), [3, 3, 6, 6]);
+        let [open_64, open_32] = [2, CALLS + 5].map(|bit| bits(&["open"])[bit / 64] >> (bit % 64) & 1);
+        assert_eq!((open_64, open_32, bits(&["open"]).iter().map(|word| word.count_ones()).sum::<u32>()), (1, 1, 2));
+        assert_eq!([0, 64, 202, 511, CALLS + 3, CALLS + 180].map(|at| arguments()[at]), [3, 3, 6, 6, 3, 6]);
     }
 }

@@ -105,11 +105,13 @@ impl Threads {
         self.ended.push(head.thread);
     }
 
-    /// Forgets threads that have ended.
-    pub fn forget(&mut self) {
-        for number in self.ended.drain(..) {
-            self.known.remove(&number);
+    /// Forgets threads that have ended; their numbers.
+    pub fn forget(&mut self) -> Vec<u32> {
+        let ended = std::mem::take(&mut self.ended);
+        for number in &ended {
+            self.known.remove(number);
         }
+        ended
     }
 
     #[inline]

@@ -45,9 +45,25 @@ const WITH_FILE: &[&str] = &[
 
 /// A bit for each opcode with a file.
 pub fn with_file() -> u64 {
-    let names = OPERATIONS.split_whitespace().enumerate();
-    names.filter(|(_, name)| WITH_FILE.contains(name)).fold(0, |bits, (opcode, _)| bits | 1 << opcode)
+    bits(WITH_FILE)
 }
+
+/// A bit for each opcode that reads or writes at a place.
+pub fn with_place() -> u64 {
+    bits(WITH_PLACE)
+}
+
+fn bits(of: &[&str]) -> u64 {
+    let names = OPERATIONS.split_whitespace().enumerate();
+    names.filter(|(_, name)| of.contains(name)).fold(0, |bits, (opcode, _)| bits | 1 << opcode)
+}
+
+/// Operations that read or write at a place of their file.
+const WITH_PLACE: &[&str] =
+    &["readv", "writev", "read_fixed", "write_fixed", "read", "write", "readv_fixed", "writev_fixed"];
+
+/// Those of them that ask for so many vectors, not for so many bytes.
+const WITH_VECTORS: &[&str] = &["readv", "writev", "readv_fixed", "writev_fixed"];
 
 /// Operations until they are written.
 #[derive(Debug, Default)]
@@ -71,14 +87,19 @@ impl UringOps {
 }
 
 fn row(head: Head, op: &UringOp, thread_id: i32) -> Row<'static> {
+    let operation = OPERATIONS.split_whitespace().nth(op.opcode as usize).unwrap_or("other");
+    let if_so = |known: bool, value: i64| if known { Value::Int(value) } else { Value::Null };
+    let at_place = WITH_PLACE.contains(&operation);
     vec![
         Value::Int(head.ts as i64),
         Value::Int(op.duration_ns as i64),
         Value::Int(thread_id.into()),
-        Value::Text(OPERATIONS.split_whitespace().nth(op.opcode as usize).unwrap_or("other")),
+        Value::Text(operation),
         Value::Int(op.result.into()),
         Value::Int(op.file_id.into()),
         Value::Bool(op.by_worker),
+        if_so(at_place && !WITH_VECTORS.contains(&operation), op.bytes as i64),
+        if_so(at_place && op.place >= 0, op.place),
     ]
 }
 
@@ -90,7 +111,7 @@ mod tests {
     fn operations_stand_at_their_numbers() {
         let at = |name| OPERATIONS.split_whitespace().position(|each| each == name);
         assert_eq!([at("nop"), at("fsync"), at("read"), at("write"), at("pipe")], [0, 3, 22, 23, 62].map(Some));
-        assert!(WITH_FILE.iter().all(|name| at(name).is_some()));
+        assert!([WITH_FILE, WITH_PLACE, WITH_VECTORS].concat().iter().all(|name| at(name).is_some()));
         assert_eq!(with_file() & 0b1111, 0b1110);
     }
 }

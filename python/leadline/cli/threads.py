@@ -61,10 +61,13 @@ def _list(threads: list[dict[str, Any]]) -> str:
     def ms(*values: int) -> float:
         return round(sum(values) / 1e6, 1)
 
-    names = ("pid", "tid", "comm", "user ms", "sys ms", "runq ms", "sleep ms", "calls", "failed")
+    # How they are scheduled is told where one is scheduled in a way of its own.
+    told = any((t["policy"] or "other", t["priority"] or 0) != ("other", 0) for t in threads)
+    names = ("pid", "tid", "comm", *(("policy",) if told else ()), "user ms", "sys ms", "runq ms", "sleep ms", "calls", "failed")
     rows = [
         (
-            t["pid"], t["tid"], t["comm"], ms(t["user_ns"]), ms(t["system_ns"]), ms(t["runq_preempt_ns"], t["runq_wake_ns"]),
+            t["pid"], t["tid"], t["comm"], *((f"{t['policy'] or ''} {t['priority'] or 0}",) if told else ()),
+            ms(t["user_ns"]), ms(t["system_ns"]), ms(t["runq_preempt_ns"], t["runq_wake_ns"]),
             ms(t["sleep_ns"], t["sleep_d_ns"], t["stopped_ns"]), t["calls"], t["failed_calls"],
         )
         for t in threads[:MOST_THREADS]
@@ -97,10 +100,13 @@ def _report(r: Report) -> Iterator[str]:
         if time[name] or not label.startswith(("stopped", "sleep,", "unknown")):
             yield f"  {label:<30}{time[name] / 1e9:>11.6f}  {time[name] / traced:>6.2%}"
     yield (
-        f"  {time['sleeps']:,} sleeps, {time['preemptions']:,} preemptions, {time['migrations']:,} migrations, "
-        f"{time['calls']:,} calls, {time['failed_calls']:,} failed"
+        f"  {time['sleeps']:,} sleeps, {time['preemptions']:,} preemptions, {time['calls']:,} calls, {time['failed_calls']:,} failed"
         + (f"; last on CPU {r.last_cpu}" if r.last_cpu is not None else "")
     )
+    yield f"  {time['migrations']:,} moves to another CPU{_to_other_nodes(r)}"
+    for one in r.policies:
+        of = f" ({one['threads']:,} threads)" if len(r.policies) > 1 else ""
+        yield f"  scheduled as {_policy(one)}{of}"
     if time["minor_faults"] or time["major_faults"]:
         yield f"  {time['minor_faults']:,} page faults, {time['major_faults']:,} more with I/O"
     if time["interrupt_ns"]:
@@ -162,6 +168,18 @@ def _report(r: Report) -> Iterator[str]:
         yield f"       the trace differs by {apart:+.3f} ms, {verdict} the {allowed:.3f} ms that are allowed"
     if time["lost_records"]:
         yield f"lost: {time['lost_records']:,} events are missing above, except in the scheduler activity"
+
+
+def _to_other_nodes(r: Report) -> str:
+    if r.numa_nodes == 1:
+        return "; the host has one NUMA node"
+    return "" if not r.policies else f", {r.time['node_moves']:,} of them to another NUMA node"
+
+
+def _policy(of: dict[str, Any]) -> str:
+    """As chrt and nice say it."""
+    what = {"fifo": "priority", "rr": "priority", "deadline": None}.get(of["policy"], "nice")
+    return str(of["policy"]) + (f", {what} {of['priority']}" if what else "")
 
 
 def _failures(r: Report) -> Iterator[str]:

@@ -139,6 +139,11 @@ def _files() -> Iterator[Fact]:
             yield name, choice.group(1) if choice else " ".join(text.split()), path
 
 
+def numa_nodes() -> list[Path]:
+    """The folders of the NUMA nodes; none where the kernel was built without."""
+    return sorted((SYS / "devices/system/node").glob("node[0-9]*"))
+
+
 def _computed() -> Iterator[Fact]:
     yield "host.name", platform.node(), "uname"
     yield "kernel.machine", platform.machine(), "uname"
@@ -149,10 +154,9 @@ def _computed() -> Iterator[Fact]:
         yield "cpu.model", model.group(1).strip(), "/proc/cpuinfo"
     if re.search(r"^flags\s*:.*\bhypervisor\b", cpuinfo, re.M):
         yield "cpu.virtualised", "1", "/proc/cpuinfo"
-    nodes = [p for p in (SYS / "devices/system/node").glob("node[0-9]*")]
-    if nodes:
+    if nodes := numa_nodes():
         yield "numa.nodes", str(len(nodes)), "/sys/devices/system/node"
-        for node in sorted(nodes):
+        for node in nodes:
             total = re.search(r"MemTotal:\s+(\d+) kB", proc.read_text(node / "meminfo") or "")
             if total:
                 yield f"numa.{node.name}.memory_bytes", str(int(total.group(1)) * 1024), str(node / "meminfo")

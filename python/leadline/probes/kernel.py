@@ -11,6 +11,7 @@ from leadline import _core
 from leadline.capture.manifest import Manifest, ProbeState
 from leadline.capture.store import Store
 from leadline.errors import LeadlineError
+from leadline.host.facts import numa_nodes
 from leadline.host.proc import descendants
 from leadline.host.semaphores import semaphore_sets
 from leadline.probes.probe import ThreadProbe
@@ -122,7 +123,9 @@ class KernelProbe(ThreadProbe["_core.kernel.KernelProbe"]):
         state = manifest.probes.setdefault(self.name, ProbeState())
         state.tier = self.tier
         run_ns, runq_ns = self._core.per_waking()
-        state.detail = {"waking_run_ns": run_ns, "waking_runq_ns": runq_ns, "recorded": self.detail}
+        state.detail = {
+            "waking_run_ns": run_ns, "waking_runq_ns": runq_ns, "recorded": self.detail, "numa_nodes": max(1, len(numa_nodes())),
+        }  # fmt: skip
         lost = state.loss.get("records_lost", 0)
         names = {
             "stacks_lost": "stacks", "requests_lost": "requests of disks or io_uring", "threads_lost": "ends of threads with their sums",

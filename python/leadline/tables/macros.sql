@@ -54,10 +54,10 @@ create or replace macro is_kernel_lock(function) as
 -- Functions in which the kernel waits on a CPU for one of its locks.
 create or replace macro is_kernel_spin(function) as
   regexp_matches(function, '(_lock_slowpath|^osq_lock|^mutex_spin_on_owner|^rwsem_spin_on_owner|^rwsem_optimistic_spin)$');
--- The error of a system call, null when it did not fail: from -516 to -512 the kernel begins the call again, and what rt_sigreturn (15)
--- returns is a register of the program.
+-- The error of a system call, null when it did not fail: from -516 to -512 the kernel begins the call again, and what rt_sigreturn
+-- (15; of 32 bit 119 and 173, counted from 4096) returns is a register of the program.
 create or replace macro errno_of(nr, ret) as
-  case when ret between -4095 and -1 and ret not between -516 and -512 and nr <> 15 then -ret end::integer;
+  case when ret between -4095 and -1 and ret not between -516 and -512 and nr not in (15, 4215, 4269) then -ret end::integer;
 
 -- System calls that force data to disk, and those that ask whether something has happened.
 create or replace macro is_sync_call(call) as call in ('fsync', 'fdatasync', 'sync_file_range', 'syncfs', 'sync', 'msync');

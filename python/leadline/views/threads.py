@@ -24,7 +24,10 @@ PARTS = (
     ("unknown_ns", "unknown (an event was missed)"),
 )
 _SUMS = ", ".join(f"sum({name})::bigint as {name}" for name, _ in PARTS)
-_COUNTS = ("calls", "failed_calls", "sleeps", "preemptions", "migrations", "minor_faults", "major_faults", "lost_records", "interrupt_ns")
+_COUNTS = (
+    "calls", "failed_calls", "sleeps", "preemptions", "migrations", "node_moves", "minor_faults", "major_faults", "lost_records",
+    "interrupt_ns",
+)  # fmt: skip
 _STATS = ("traced_ns", "stat_run_ns", "stat_runq_ns", "stat_slices")
 _ALL = _SUMS + "".join(f", sum({name})::bigint as {name}" for name in (*_COUNTS, *_STATS))
 
@@ -34,7 +37,8 @@ def thread_list(capture: Capture) -> list[dict[str, Any]]:
     _need(capture)
     return capture.rows(
         f"""
-        select n.pid, n.tid, n.comm, bool_or(t.exited) as exited, {_ALL}
+        select n.pid, n.tid, n.comm, bool_or(t.exited) as exited, arg_max(t.policy, t.ts) as policy,
+               arg_max(t.priority, t.ts) as priority, {_ALL}
         from thread_time t join thread_name n using (thread_id) group by n.pid, n.tid, n.comm, t.thread_id
         order by sum(user_ns + system_ns + runq_preempt_ns + runq_wake_ns) desc, sum(calls) desc, n.pid, n.tid
         """
@@ -60,6 +64,8 @@ class Report:
     disks: list[dict[str, Any]]  # device, operation, requests, bytes, queue_ns, service_ns, p99_ns, max_ns (of both together)
     window_s: float
     last_cpu: int | None  # of the thread that left a CPU last
+    policies: list[dict[str, Any]]  # policy, priority (of fifo and rr; else the nice value), threads; as they were at the end
+    numa_nodes: int | None  # of the host
     checks: list[dict[str, Any]]  # what, trace_ns, kernel_ns, allowed_ns, holds: against the scheduler's own counters
 
     @property
@@ -99,7 +105,19 @@ def report(capture: Capture, pid: int) -> Report:
         _disks(capture, mine),
         window_s,
         capture.scalar(f"select arg_max(cpu, ts) from off_cpu where cpu >= 0 and {mine}"),
+        _policies(capture, mine),
+        capture.manifest.probe("kernel").detail.get("numa_nodes"),
         _checks(counted, capture.manifest.probe("kernel").detail),
+    )
+
+
+def _policies(capture: Capture, mine: str) -> list[dict[str, Any]]:
+    return capture.rows(
+        f"""
+        select policy, priority, count(*) as threads
+        from (select arg_max(policy, ts) as policy, arg_max(priority, ts) as priority from thread_time where {mine} group by thread_id)
+        where policy is not null group by all order by threads desc, policy, priority
+        """
     )
 
 

@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,12 +16,13 @@ from typing import Any
 import pytest
 from bpf import needs_bpf, needs_perf, on_each_tier
 from commands import on_terminal
-from conftest import background, wait_until
+from conftest import background, no_oracle, wait_until
 from host_changes import loop_device
 from leadline.capture.manifest import read_manifest
 from leadline.capture.reader import Capture, open_capture
 from leadline.errors import LeadlineError
 from leadline.findings import evaluate
+from leadline.host.facts import numa_nodes
 from leadline.probes.trace import trace
 from leadline.views.flame import folded, functions
 from leadline.views.threads import PARTS, report
@@ -744,3 +745,48 @@ def test_a_command_that_a_signal_ended_and_a_trace_whose_processes_are_gone(prog
         path, _ = trace(pids=[program.pid], for_s=100, out=tmp_path / "p.leadline", progress=Ends(program))
     manifest = read_manifest(path)
     assert manifest.status == "complete" and (manifest.cost.window_s or 99) < 50
+
+
+@needs_bpf
+def test_how_threads_are_scheduled_is_told(tmp_path: Path) -> None:
+    ways = {
+        ("other", 5): "nice -n 5", ("batch", 0): "chrt -b 0", ("idle", 0): "chrt -i 0", ("fifo", 7): "chrt -f 7",
+        ("rr", 9): "chrt -r 9",
+    }  # fmt: skip
+    path, status = trace(command=["sh", "-c", "; ".join(f"{way} true" for way in ways.values())], out=tmp_path / "p.leadline")
+    assert status == 0
+    with closing(open_capture(path)) as capture:
+        of_each = "select policy, priority from thread_time join thread_name using (thread_id)"
+        rows = capture.rows(f"{of_each} where comm = 'true' order by ts_from")
+        assert [tuple(row.values()) for row in rows] == list(ways)
+    assert "fifo 7" in leadline("threads", path).stdout
+
+
+MOVES = """
+import os, sys
+first, second = sorted(os.sched_getaffinity(0))[:2]
+os.sched_setaffinity(0, {first})
+sys.stdin.readline()
+for _ in range(10):
+    os.sched_setaffinity(0, {second})
+    os.sched_setaffinity(0, {first})
+print("done", flush=True)
+sys.stdin.readline()
+"""
+
+
+@needs_bpf
+def test_moves_to_other_cpus_and_nodes_are_counted(tmp_path: Path) -> None:
+    """Where the trace found a thread asleep, and the first CPU of a new one, are no moves."""
+    if len(os.sched_getaffinity(0)) < 2:
+        no_oracle("one CPU: there is nowhere to move to")
+    with background([sys.executable, "-c", MOVES], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as program:
+        path, _ = trace(pids=[program.pid], for_s=0.3, out=tmp_path / "m.leadline", progress=Goes(program))
+    with closing(open_capture(path)) as capture:
+        found = report(capture, program.pid)
+        assert found.time["migrations"] == 20
+        assert found.numa_nodes == max(1, len(numa_nodes()))
+        if found.numa_nodes == 1:
+            assert found.time["node_moves"] == 0
+    said = leadline("threads", path, program.pid).stdout
+    assert ("20 moves to another CPU; the host has one NUMA node" in said) == (found.numa_nodes == 1)

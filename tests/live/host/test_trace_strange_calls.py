@@ -35,6 +35,21 @@ sys.stdin.readline()
 for _ in range(23):
     assert call() == os.getppid()
 """
+# Of 32-bit programs: open (5), read (3), close (6), of a path below 4 GB. push rbx; mov eax, edi; mov ebx, esi;
+# mov ecx, edx; mov edx, ecx; int 0x80; pop rbx; ret
+FILES_OF_32_BIT = """
+memory = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+memory.write(b"\\x53\\x89\\xf8\\x89\\xf3\\x89\\xd1\\x89\\xca\\xcd\\x80\\x5b\\xc3")
+call = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_uint, ctypes.c_uint)(ctypes.addressof(ctypes.c_char.from_buffer(memory)))
+libc.mmap.restype = ctypes.c_void_p
+low = libc.mmap(None, 4096, 3, 0x22 | 0x40, -1, 0)  # MAP_32BIT
+ctypes.memmove(low, b"/etc/hostname\\0", 14)
+sys.stdin.readline()
+fd = call(5, low, 0)
+assert fd > 2
+assert call(3, fd, low) > 0
+assert call(6, fd, 0) == 0
+"""
 # A filter: semget (64) fails with EPERM (1), all others are allowed.
 FILTERED = """
 import struct
@@ -65,6 +80,14 @@ def test_calls_of_32_bit_have_the_names_of_their_own_table(tmp_path: Path) -> No
     with opened(traced(OF_32_BIT, tmp_path / "32.leadline")) as capture:
         found = capture.rows("select call, nr, count(*) as n from call where call in ('getppid', 'semget') group by all order by nr")
     assert found == [{"call": "getppid", "nr": 110, "n": 23}, {"call": "getppid", "nr": 4096 + 64, "n": 23}]
+
+
+@needs_bpf
+def test_files_of_32_bit_calls_are_named(tmp_path: Path) -> None:
+    with opened(traced(FILES_OF_32_BIT, tmp_path / "f.leadline")) as capture:
+        found = capture.rows("select call, nr, file, arg3, arg4 from call where nr >= 4096 order by ts")
+    named = {"file": "/etc/hostname", "arg3": 0, "arg4": 0}
+    assert found == [{"call": call, "nr": 4096 + nr} | named for call, nr in (("open", 5), ("read", 3), ("close", 6))]
 
 
 @needs_bpf

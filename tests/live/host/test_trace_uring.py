@@ -1,14 +1,16 @@
-"""Operations of io_uring whose numbers and results are known."""
+"""Operations of io_uring and io_submit whose numbers and results are known."""
 
 from __future__ import annotations
 
 import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 from bpf import needs_bpf
 from leadline.capture.reader import open_capture
+from leadline.findings import evaluate
 from leadline.probes.trace import trace
 from leadline.views.sections import Context, all_sections
 
@@ -87,6 +89,10 @@ def test_each_operation_is_told_with_its_file_and_result(tmp_path: Path) -> None
             ("read", 50, str(file), 3),
             *(("write", 100 + i, str(file), 1) for i in range(5)),
         ]
+        asked = "select operation, bytes, place, count(*) as n from io_uring_op group by all order by 1, 2, 3"
+        assert [tuple(row.values()) for row in capture.rows(asked)] == [
+            ("fsync", None, None, 1), ("nop", None, None, 7), ("read", 50, 0, 5), *(("write", 100 + i, 0, 1) for i in range(5)),
+        ]  # fmt: skip
         # What was asked to be left to a worker was, what waits for nothing was not; of writes the file system decides.
         by_workers = {row["operation"]: row["by_workers"] for row in rows}
         assert (by_workers["fsync"], by_workers["nop"]) == (1, 0)
@@ -94,3 +100,47 @@ def test_each_operation_is_told_with_its_file_and_result(tmp_path: Path) -> None
         grid = section.data(Context(capture, None))
         read = sorted(row[:4] for row in grid.rows if row[0] == "read")
         assert read == [("read", "(none)", 2, 2), ("read", str(file), 3, 0)]
+
+
+# 120 reads of 512 bytes at 512, 1, 2 or 3 to a call, and one with a descriptor that is none.
+SUBMITS = r"""
+import ctypes, mmap, os, struct, sys
+libc = ctypes.CDLL(None, use_errno=True)
+context = ctypes.c_ulong()
+if libc.syscall(206, 64, ctypes.byref(context)):  # io_setup
+    sys.exit(77)
+fd, buffer = os.open(sys.argv[1], os.O_RDONLY | os.O_DIRECT), mmap.mmap(-1, 4096)
+address = ctypes.addressof(ctypes.c_char.from_buffer(buffer))
+def submit(fds):
+    kept = [ctypes.create_string_buffer(struct.pack("QIIHhIQQqQII", 7, 0, 0, 0, 0, f, address, 512, 512, 0, 0, 0)) for f in fds]
+    list = (ctypes.c_void_p * len(kept))(*map(ctypes.addressof, kept))
+    done = libc.syscall(209, context, len(kept), list)
+    events = ctypes.create_string_buffer(32 * 8)
+    if done > 0 and libc.syscall(208, context, ctypes.c_long(done), ctypes.c_long(8), events, None) != done:  # io_getevents
+        sys.exit(5)
+    return done
+for n in [1, 2, 3] * 20:
+    if submit([fd] * n) != n:
+        sys.exit(4)
+if submit([999]) != -1:
+    sys.exit(6)
+"""
+
+
+@needs_bpf
+def test_what_io_submit_hands_over_is_told(tmp_path: Path) -> None:
+    """Also when it is not aligned: the calls do not say so, what they hand over does."""
+    file, out = tmp_path / "direct", tmp_path / "s.leadline"
+    file.write_bytes(bytes(8192))
+    path, status = trace(command=[sys.executable, "-c", SUBMITS, str(file)], out=out)
+    if status == 77:
+        pytest.skip("this kernel gives no asynchronous I/O")
+    assert status == 0
+    with closing(open_capture(path)) as capture:
+        rows = capture.rows(
+            "select operation, o.name as file, bytes, place, count(*) as n"
+            " from io_submit_op left join file_name o using (file_id) group by all order by n"
+        )
+        assert [tuple(row.values()) for row in rows] == [("read", None, 512, 512, 1), ("read", str(file), 512, 512, 120)]
+        [found] = evaluate(capture, only=["UNALIGNED-DIRECT-IO"]).findings
+        assert f"made 120 reads and writes of {file} with O_DIRECT" in found.statement and "one had 512 bytes at 512" in found.statement

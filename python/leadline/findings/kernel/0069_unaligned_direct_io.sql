@@ -18,11 +18,22 @@ with direct as (  -- of calls with vectors the lengths are not known: of a write
   from call c join file_name f using (file_id)
   where f.flags & 16384 <> 0 and (is_read_call(c.call) or is_write_call(c.call)) and not c.partial
 ),
+handed as (  -- reads and writes that are no calls of their own; of those by io_submit it is not known what became of them
+  select ts, thread_id, file_id, bytes, place, result = -22 as refused, duration_ns from io_uring_op where place is not null or bytes is not null
+  union all
+  select ts, thread_id, file_id, bytes, place, false, 0 from io_submit_op where operation in ('read', 'write', 'readv', 'writev')
+),
+asked as (
+  select comm, file, pid, thread_id, refused, length, place, duration_ns, sleep_ns, ts_from, ts from direct
+  union all
+  select coalesce(t.comm, '?'), f.name, t.pid, h.thread_id, coalesce(h.refused, false), h.bytes, coalesce(h.place, 0), h.duration_ns, 0, h.ts, h.ts
+  from handed h join file_name f using (file_id) left join thread_name t using (thread_id) where f.flags & 16384 <> 0
+),
 part as (
   select comm, file, count(*) as calls, count(*) filter (refused) as refused, sum(duration_ns) / 1e9 as seconds, sum(sleep_ns) / 1e9 as sleep_s,
          count(distinct pid) as processes, count(distinct thread_id) as threads, any_value(pid) as pid, any_value(length) as length, any_value(place) as place,
          min(ts_from) as ts_from, max(ts) as ts_to
-  from direct
+  from asked
   where refused or length % getvariable('direct_block')::bigint <> 0 or place % getvariable('direct_block')::bigint <> 0
   group by comm, file
 )
