@@ -30,3 +30,9 @@ def test_pages_are_as_large_as_the_server_has_them(block_size: int, tmp_path: Pa
     other = cluster(tmp_path / "other", block_size, b"".join(pages))
     size = 5 * block_size
     assert differences(one, other) == [f"base/5/16384: {size} and {size} bytes, pages 1, 3"]
+
+
+@pytest.mark.parametrize(("pages", "told"), [(8, "0, 1, 2, 3, 4, 5, 6, 7"), (9, "0, 1, 2, 3, 4, 5, 6, 7 and more")])
+def test_pages_that_are_not_listed_are_not_passed_over(pages: int, told: str, tmp_path: Path) -> None:
+    one, other = (cluster(tmp_path / name, 8192, fill * 8192 * pages) for name, fill in (("one", b"a"), ("other", b"b")))
+    assert differences(one, other) == [f"base/5/16384: {8192 * pages} and {8192 * pages} bytes, pages {told}"]

@@ -74,17 +74,18 @@ def differences(one: Path, other: Path) -> list[str]:
     found += [f"{name}: only in {other.name}" for name in sorted(b.keys() - a.keys())]
     for name in sorted(a.keys() & b.keys()):
         if not filecmp.cmp(a[name], b[name], shallow=False):
-            pages = ", ".join(map(str, _differing_pages(a[name], b[name], page_size)))
+            numbers = _differing_pages(a[name], b[name], page_size)
+            pages = ", ".join(map(str, numbers[:SHOWN_PAGES])) + (" and more" if len(numbers) > SHOWN_PAGES else "")
             found.append(f"{name}: {a[name].stat().st_size} and {b[name].stat().st_size} bytes, pages {pages}")
     return found
 
 
 def _differing_pages(one: Path, other: Path, size: int) -> list[int]:
-    """The first of them."""
+    """The first of them, and one more than are shown if there is one."""
     found: list[int] = []
     with one.open("rb") as a, other.open("rb") as b:
         number = 0
-        while len(found) < SHOWN_PAGES:
+        while len(found) <= SHOWN_PAGES:
             x, y = a.read(size), b.read(size)
             if not x and not y:
                 break

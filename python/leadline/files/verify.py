@@ -155,7 +155,7 @@ def text(verdict: Verdict) -> str:
         return "\n".join(lines)
     lines += verdict.differences[:SHOWN]
     if (more := len(verdict.differences) - SHOWN) > 0:
-        lines.append(f"{more:,} more")
+        lines.append(f"{more:,} more: --json lists all")
     wrong = f"Not equal: {count(len(verdict.differences), 'file')} of {compared}."
     lines += ["", f"{wrong} Start the server instead, and please report this as a bug."]
     return "\n".join(lines)
