@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from findings_synthetic import SyntheticCapture
 from leadline.findings import Finding, evaluate
+from leadline.views import where
 
 READ = "Client:ClientRead"
 
@@ -46,18 +47,18 @@ def test_more_active_sessions_than_cpus(tmp_path: Path) -> None:
     for _ in range(8):
         session = cap.add_session()
         cap.sample(session, "active", None, 10, 50)
-        cap.delta(session, 0, 60, cpu_run_ns=250_000_000, cpu_queue_ns=750_000_000)
+        cap.delta(session, 10, 50, cpu_run_ns=250_000_000, cpu_queue_ns=750_000_000)
     for _ in range(2):
         cap.sample(cap.add_session(), "active", "IO:WALSync", 10, 50)
     found = one(cap, "AAS-SATURATED")
     assert (found.severity, found.confidence, found.subject) == ("high", "high", "server")
     assert found.statement == (
-        "10.0 sessions were active on average (at most 10.0 in one second) on 2 CPUs for 40 s of 60 s: "
+        "10.0 sessions were active on average (at most 10.1 in one second) on 2 CPUs for 40 s of 60 s: "
         "2.0 running, 6.0 waiting to run, 2.0 in waits"
     )
     assert (found.cost_s, found.share_of_db_time, found.samples) == (None, None, 10 * 4000)
     assert (found.ts_from, found.ts_to) == (cap.ts(10), cap.ts(50))
-    assert [(e["event"], e["seconds"]) for e in found.evidence] == [("CPU", 320.0), ("WALSync", 80.0)]
+    assert [(e["event"], e["seconds"]) for e in found.evidence] == [("CPU", 320.06), ("WALSync", 80.0)]
 
 
 def test_saturation_without_scheduler_times_says_so(tmp_path: Path) -> None:
@@ -119,6 +120,45 @@ def test_sessions_that_wait_for_a_cpu(cap: SyntheticCapture) -> None:
     assert "hypervisor" not in found.statement
     assert found.evidence[0]["application_name"] == "report"
     assert found.evidence[0]["waiting_to_run_s"] == pytest.approx(180, abs=1)
+
+
+def test_a_woken_session_waits_for_a_cpu_though_it_still_looks_idle(tmp_path: Path) -> None:
+    cap = SyntheticCapture(tmp_path)
+    for _ in range(8):
+        session = cap.add_session(application_name="shop")
+        cap.sample(session, "idle", "Client:ClientRead", 0, 60)
+        cap.delta(session, 0, 60, cpu_run_ns=100_000_000, cpu_queue_ns=300_000_000)
+    found = one(cap, "CPU-STARVED")
+    assert (found.cost_s, found.share_of_db_time) == (pytest.approx(8 * 60 * 0.3), pytest.approx(1))
+    assert found.severity == "critical"
+    assert [e["application_name"] for e in found.evidence] == ["shop"]
+    with cap.open() as capture:
+        assert where.window(capture).db_time_s == pytest.approx(144)
+        # what is waiting for a CPU is not idle
+        assert [(o.what, round(o.seconds, 1)) for o in where.outside(capture)] == [("idle", 8 * 60 - 144)]
+
+
+def test_a_wait_ends_when_the_session_is_woken(tmp_path: Path) -> None:
+    cap = SyntheticCapture(tmp_path)
+    session = cap.add_session()
+    step: list[tuple[str | None, str | None, int]]
+    step = [("active", "LWLock:WALWrite", 4), ("active", None, 1), ("active", "Lock:tuple", 2), ("idle", None, 1), ("idle", READ, 2)]
+    cap.cycle(session, step, 0, 60)
+    # of the second, 0.1 s each without a wait: active and idle. Both hold four fifths of it waiting for a CPU, and 0.3 s are left
+    cap.delta(session, 0, 60, cpu_run_ns=115_000_000, cpu_queue_ns=460_000_000)
+    with cap.open() as capture:
+        split = where.cpu_split(capture)
+        seconds = {c.wait_class: c.seconds for c in where.by_class(capture)}
+        outside = {o.what: o.seconds for o in where.outside(capture)}
+    assert split.queue_s == pytest.approx(60 * 0.46, rel=0.01)
+    assert split.run_s == pytest.approx(60 * 0.02, rel=0.01)
+    # the 0.3 s are taken off LWLock and ClientRead alike; a lock's wait stays as its victims have it
+    assert seconds == {
+        "CPU": pytest.approx(split.run_s + split.queue_s),
+        "LWLock": pytest.approx(60 * 0.2, rel=0.02),
+        "Lock": pytest.approx(60 * 0.2),
+    }
+    assert outside == {"idle": pytest.approx(60 * (0.02 + 0.1), rel=0.02)}
 
 
 def test_busy_cpus_with_a_short_queue_are_fine(cap: SyntheticCapture) -> None:

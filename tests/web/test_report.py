@@ -212,7 +212,7 @@ def test_breakable_escapes_what_it_breaks() -> None:
 
 
 def test_the_stack_of_the_chart_is_made_here() -> None:
-    of = Window(None, 0, 10.0, 10.0, 0.0, 100, 0, 10.0, "shm", 4, 30.0)
+    of = Window(None, 0, 10.0, 10.0, 0.0, 100, 0, 10.0, "shm", 4, 30.0, 30.0)
     slices = [Slice(0, 5, "Lock", 2.0), Slice(0, 5, "CPU", 1.0), Slice(7, 10, "IO", 1.0)]
     spec = charts.time_chart(slices, of)
     rows = [(r["from"], r["class"], r["below"], r["above"]) for r in spec["data"]["values"]]

@@ -102,5 +102,7 @@ pub fn run(
     shared.missed.fetch_add(missed as u64, Relaxed);
     sessions.end_runs(&mut pass);
     evidence.runs = pass.runs;
+    // what sessions used since the last list belongs to the window, too
+    evidence.list = Some(sessions.list().collect());
     let _ = hand_over.send(evidence); // no receiver: its error is what counts
 }

@@ -15,7 +15,10 @@ from leadline.views.wait_classes import rank
 
 @dataclass(frozen=True)
 class Window:
-    """The window of a capture. Times in seconds; began is UTC, ts_from is ns on CLOCK_MONOTONIC."""
+    """The window of a capture. Times in seconds; began is UTC, ts_from is ns on CLOCK_MONOTONIC.
+
+    active_s: the part of database time in state active. The rest waited for a CPU while the server still called the session idle.
+    """
 
     began: datetime | None
     ts_from: int
@@ -28,6 +31,7 @@ class Window:
     tier: str
     cpu_count: int | None
     db_time_s: float
+    active_s: float
 
     @property
     def aas(self) -> float:
@@ -55,11 +59,15 @@ class ClassTime:
 
 @dataclass(frozen=True)
 class CpuSplit:
-    """CPU samples by what the kernel says about them, in seconds."""
+    """Database time without a wait by what the kernel says about it, in seconds. queue_s: also of sessions that were woken and still
+    looked idle or waiting. after_wake_s and after_preempt_s: its parts, where scheduling was traced.
+    """
 
     run_s: float
     queue_s: float
     unknown_s: float
+    after_wake_s: float | None
+    after_preempt_s: float | None
 
 
 @dataclass(frozen=True)
@@ -101,7 +109,8 @@ def window(capture: Capture) -> Window:
         rate_hz=row["rate_hz"] or 0.0,
         tier=row["tier"] or "",
         cpu_count=row["cpu_count"],
-        db_time_s=capture.scalar("select coalesce(sum(weight_s), 0) from session_sample where in_db_time"),
+        db_time_s=capture.scalar("select coalesce(sum(weight_s), 0) from db_time"),
+        active_s=capture.scalar("select coalesce(sum(weight_s), 0) from session_sample where in_db_time"),
     )
 
 
@@ -121,7 +130,15 @@ def cpu_split(capture: Capture) -> CpuSplit:
         "select coalesce(sum(cpu_run_s), 0) as run_s, coalesce(sum(cpu_queue_s), 0) as queue_s, "
         "coalesce(sum(weight_s) filter (cpu_run_s is null), 0) as unknown_s from db_time where wait_class = 'CPU'"
     )[0]
-    return CpuSplit(**row)
+    if capture.unavailable("thread_time") is not None:
+        return CpuSplit(**row, after_wake_s=None, after_preempt_s=None)
+    traced = capture.rows(
+        """
+        select sum(runq_wake_ns) / 1e9 as after_wake_s, sum(runq_preempt_ns) / 1e9 as after_preempt_s
+        from thread_time t semi join thread_name n on n.thread_id = t.thread_id and n.tid in (select pid from db_time)
+        """
+    )[0]
+    return CpuSplit(**row, **traced)
 
 
 def time_step(window_s: float, period_s: float, most: int = 120) -> float:
@@ -146,7 +163,7 @@ def over_time(capture: Capture, of: Window) -> list[Slice]:
           from tick t cross join capture c group by all),
         spent as (
           select floor((s.ts - c.ts_from) / 1e9 / $1) as step, s.wait_class, sum(s.weight_s) as seconds
-          from session_sample s cross join capture c where s.in_db_time group by all)
+          from db_time s cross join capture c group by all)
         select step, coalesce(wait_class, 'CPU') as wait_class, coalesce(seconds, 0) / observed_s as aas
         from pass left join spent using (step)
         """,
@@ -213,12 +230,14 @@ def outside(capture: Capture) -> list[Outside]:
     rows = capture.rows(
         """
         with spent as (
-          select case when state = 'hidden' then 'hidden: may be database time'
-                      when state is not null then state
-                      when wait_class = 'Activity' then 'server processes, waiting for work'
+          select case when s.state = 'hidden' then 'hidden: may be database time'
+                      when s.state is not null then s.state
+                      when s.wait_class = 'Activity' then 'server processes, waiting for work'
                       else 'server processes, working' end as what,
-                 case when state = 'hidden' then 'not known' else coalesce(wait_event, 'CPU') end as event, sum(seconds) as s
-          from wait_time where not coalesce(in_db_time, false) group by all)
+                 case when s.state = 'hidden' then 'not known' else coalesce(s.wait_event, 'CPU') end as event,
+                 sum(s.weight_s * (1 - coalesce(case s.wait_class when 'CPU' then q.idle_part when 'Client' then q.wait_part end, 0))) as s
+          from session_sample s left join (select distinct session_id, idle_part, wait_part from session_queue) q using (session_id)
+          where not coalesce(in_db_time, false) group by all)
         select what, sum(s) as seconds, array_to_string(list(event order by s desc, event)[:3], ', ') as events
         from spent group by what order by seconds desc, what
         """

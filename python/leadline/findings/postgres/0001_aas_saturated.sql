@@ -21,7 +21,7 @@ seen as (
   from tick t cross join capture c group by second
 ),
 active as (
-  select (d.ts - c.ts_from) // 1000000000 as second, count(*) as samples, sum(weight_s) as db_s,
+  select (d.ts - c.ts_from) // 1000000000 as second, count(*) filter (not from_counter) as samples, sum(weight_s) as db_s,
          coalesce(sum(weight_s) filter (where wait_class = 'CPU'), 0) as cpu_s, sum(cpu_run_s) as run_s, sum(cpu_queue_s) as queue_s
   from db_time d cross join capture c
   group by second

@@ -12,7 +12,7 @@
 -- silent unless: exists (from lock_chain)
 -- wrong when: planned maintenance took the lock, or the server broke the chain after deadlock_timeout (a cycle has no root)
 with base as (
-  select sum(weight_s) as db_time_s from session_sample where in_db_time
+  select sum(weight_s) as db_time_s from db_time
 ),
 victim as (  -- what each session lost to heavyweight locks, whoever held them
   select session_id, sum(weight_s) as lock_s, count(*) as samples

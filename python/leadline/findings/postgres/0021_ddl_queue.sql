@@ -12,7 +12,7 @@
 -- silent unless: exists (from lock_wait where blocker_kind = 'queue' and locktype = 'relation')
 -- wrong when: the application takes the strong lock itself (LOCK TABLE) and the queue is intended
 with base as (
-  select sum(weight_s) as db_time_s from session_sample where in_db_time
+  select sum(weight_s) as db_time_s from db_time
 ),
 victim as (
   select session_id, sum(weight_s) as lock_s, count(*) as samples

@@ -12,7 +12,7 @@
 -- silent unless: exists (from wait_time where wait_class = 'Lock' and wait_event in ('tuple', 'transactionid', 'spectoken'))
 -- wrong when: the table was taken from the statement text and the statement uses several tables
 with base as (
-  select sum(weight_s) as db_time_s from session_sample where in_db_time
+  select sum(weight_s) as db_time_s from db_time
 ),
 victim as (
   select session_id, sum(weight_s) as lock_s, count(*) as samples

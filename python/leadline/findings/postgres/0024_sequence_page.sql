@@ -11,7 +11,7 @@
 -- silent unless: exists (from page_wait where page_kind = 'sequence')
 -- wrong when: the waits occur only while a bulk load runs
 with base as (
-  select sum(weight_s) as db_time_s from session_sample where in_db_time
+  select sum(weight_s) as db_time_s from db_time
 ),
 scan as (  -- looks at the pages seen hot before miss those that have just become hot: they would count too low
   select coalesce(sum(waiting), 0) as waiting, coalesce(sum(attributed), 0) as attributed from buffer_scan where scope = 'all'

@@ -12,7 +12,7 @@
 -- silent unless: (select 2 * sum(samples) >= getvariable('min_samples') and 2 * sum(wait_s) >= getvariable('min_share') * (select sum(seconds) from wait_time where in_db_time) from page_wait where page_kind in ('heap', 'heap tail'))
 -- wrong when: the size of the table is not known (no names); its highest contended block is then used as its size
 with base as (
-  select sum(weight_s) as db_time_s from session_sample where in_db_time
+  select sum(weight_s) as db_time_s from db_time
 ),
 scan as (  -- looks at the pages seen hot before miss those that have just become hot: they would count too low
   select coalesce(sum(waiting), 0) as waiting, coalesce(sum(attributed), 0) as attributed from buffer_scan where scope = 'all'

@@ -13,7 +13,7 @@
 -- silent unless: exists (select 1 from page_wait where not at_right_edge and page_kind <> 'sequence' group by object, relid, page_kind having 2 * sum(share_of_page_waits) >= getvariable('min_part') and 2 * sum(samples) >= getvariable('min_samples'))
 -- wrong when: few waiters were seen, so that 30 % of them are only a handful
 with base as (
-  select sum(weight_s) as db_time_s from session_sample where in_db_time
+  select sum(weight_s) as db_time_s from db_time
 ),
 scan as (  -- looks at the pages seen hot before miss those that have just become hot: they would count too low
   select coalesce(sum(waiting), 0) as waiting, coalesce(sum(attributed), 0) as attributed from buffer_scan where scope = 'all'

@@ -11,12 +11,12 @@
 -- silent unless: (select count(*) from hot_block where holder_pid <> 0 and holder_wait_event is not null) + (select count(*) from lwlock_wait where holder_pid <> 0 and holder_wait_event_info <> 0) >= getvariable('min_looks')
 -- wrong when: few holders were seen; long holds are seen more often than short ones, so their share is not their share of all holds
 with base as (
-  select sum(weight_s) as db_time_s from session_sample where in_db_time
+  select sum(weight_s) as db_time_s from db_time
 ),
 wait as (  -- seconds by lock; the key makes buffer pages and the locks of the main array one list
   select case when replace(lower(wait_event), '_', '') = 'buffercontent' then 'BufferContent' else wait_event end as lock,
          sum(weight_s) as wait_s, count(*) as samples
-  from session_sample where in_db_time and wait_class = 'LWLock' group by 1
+  from db_time where wait_class = 'LWLock' group by 1
 ),
 seen as (
   select ts, 'BufferContent' as lock, page_kind || ' page of ' || object as what, waiters, holder_pid,

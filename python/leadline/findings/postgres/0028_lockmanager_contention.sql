@@ -11,14 +11,14 @@
 -- silent unless: (select sum(samples) >= getvariable('min_samples') and 2 * sum(share) >= getvariable('min_share') from wait_time where in_db_time and wait_class = 'LWLock' and lower(wait_event) like 'lock%')
 -- wrong when: sessions take and release the same few heavyweight locks without ever queueing for them, such as advisory locks in a loop
 with base as (
-  select sum(weight_s) as db_time_s from session_sample where in_db_time
+  select sum(weight_s) as db_time_s from db_time
 ),
 seen as (
-  select * from session_sample
-  where in_db_time and wait_class = 'LWLock' and replace(lower(wait_event), '_', '') in ('lockmanager', 'lockfastpath')
+  select * from db_time
+  where wait_class = 'LWLock' and replace(lower(wait_event), '_', '') in ('lockmanager', 'lockfastpath')
 ),
 queue as (  -- statements that wait for the locks themselves: the lock is their trouble, not its table
-  select statement_id, sum(weight_s) as lock_s from session_sample where in_db_time and wait_class = 'Lock' group by statement_id
+  select statement_id, sum(weight_s) as lock_s from db_time where wait_class = 'Lock' group by statement_id
 ),
 table_cost as (select statement_id, sum(weight_s) as table_s from seen group by statement_id),
 queued as (

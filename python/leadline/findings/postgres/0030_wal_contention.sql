@@ -16,12 +16,11 @@
 -- silent unless: (select sum(samples) >= getvariable('min_samples') and (2 * sum(share) >= getvariable('min_share') or 2 * sum(share) filter (wait_class = 'LWLock' and replace(lower(wait_event), '_', '') not like 'walwrite%') >= getvariable('min_insert_share')) from wait_time where in_db_time and wait_class in ('LWLock', 'IO') and lower(wait_event) like 'wal%')
 -- wrong when: the load is a bulk load or a benchmark of commits, where this is the expected limit
 with base as (
-  select sum(weight_s) as db_time_s from session_sample where in_db_time
+  select sum(weight_s) as db_time_s from db_time
 ),
 wait as (
-  select *, regexp_replace(replace(lower(wait_event), '_', ''), 'lock$', '') as event from session_sample
-  where in_db_time
-    and ((wait_class = 'LWLock' and event in ('walinsert', 'walwrite', 'walbufmapping'))
+  select * from (select * replace (regexp_replace(replace(lower(wait_event), '_', ''), 'lock$', '') as event) from db_time)
+  where ((wait_class = 'LWLock' and event in ('walinsert', 'walwrite', 'walbufmapping'))
          or (wait_class = 'IO' and event in ('walsync', 'walwrite', 'walinitsync', 'walinitwrite', 'walsyncmethodassign')))
 ),
 event_cost as (

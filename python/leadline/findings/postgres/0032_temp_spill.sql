@@ -12,7 +12,7 @@
 -- silent unless: exists (from session_delta where temp_blks_written > 0 or temp_blks_read > 0) or exists (from wait_time where wait_class = 'IO' and lower(wait_event) like 'buffile%')
 -- wrong when: the statement sorts or hashes more data than any work_mem could hold
 with base as (
-  select sum(weight_s) as db_time_s from session_sample where in_db_time
+  select sum(weight_s) as db_time_s from db_time
 ),
 block as (select block_bytes_of(max(setting)) as block_bytes from setting where name = 'block_size'),
 spill as materialized (

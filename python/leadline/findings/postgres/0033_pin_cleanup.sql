@@ -11,7 +11,7 @@
 -- silent unless: exists (from wait_time where wait_class = 'BufferPin')
 -- wrong when: a cursor was left open on purpose and VACUUM may wait
 with base as (
-  select sum(weight_s) as db_time_s from session_sample where in_db_time
+  select sum(weight_s) as db_time_s from db_time
 ),
 wait as (select * from session_sample where wait_class = 'BufferPin'),
 session_cost as (

@@ -10,7 +10,7 @@
 -- silent unless: exists (from wait_time where wait_class in ('LWLock', 'IPC', 'IO') and regexp_matches(lower(wait_event), 'slru|subtrans|xact|clog|committs|notify|async|serial'))
 -- wrong when: the server was just started and the caches were cold
 with base as (
-  select sum(weight_s) as db_time_s from session_sample where in_db_time
+  select sum(weight_s) as db_time_s from db_time
 ),
 wait_seen as (
   select *, case when regexp_matches(event, '^subtrans') then 'Subtrans'
@@ -20,7 +20,7 @@ wait_seen as (
                  when regexp_matches(event, '^(notifyslru|notifybuffer|notifyqueue|async)') then 'Notify'
                  when regexp_matches(event, '^(serialslru|serialbuffer|serialcontrol|oldserxid)') then 'Serial'
                  when regexp_matches(event, '^slru') then 'file' end as slru
-  from (select *, replace(lower(wait_event), '_', '') as event from session_sample where in_db_time and wait_class in ('LWLock', 'IPC', 'IO'))
+  from (select * replace (replace(lower(wait_event), '_', '') as event) from db_time where wait_class in ('LWLock', 'IPC', 'IO'))
   where slru is not null
 ),
 statement_slru as (  -- the cache a statement waited for most

@@ -11,10 +11,10 @@
 -- silent unless: exists (from wait_time where lower(wait_event) like 'syncrep%')
 -- wrong when: the delay is intended, because it is the price for losing no commits
 with base as (
-  select sum(weight_s) as db_time_s from session_sample where in_db_time
+  select sum(weight_s) as db_time_s from db_time
 ),
 wait as (
-  select * from session_sample where in_db_time and replace(lower(wait_event), 'lock', '') = 'syncrep' and wait_class in ('IPC', 'LWLock')
+  select * from db_time where replace(lower(wait_event), 'lock', '') = 'syncrep' and wait_class in ('IPC', 'LWLock')
 ),
 statement_cost as (
   select statement_id, sum(weight_s) as wait_s, count(distinct session_id) as sessions from wait group by statement_id

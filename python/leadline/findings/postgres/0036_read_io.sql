@@ -15,11 +15,11 @@
 -- silent unless: (select sum(samples) >= getvariable('min_samples') and 2 * sum(share) >= getvariable('min_share') from wait_time where in_db_time and wait_class in ('IO', 'IPC', 'LWLock') and replace(lower(wait_event), '_', '') in ('datafileread', 'datafileprefetch', 'bufferio', 'aioiocompletion', 'aioiouringexecution'))
 -- wrong when: the server was just started and its cache was cold
 with base as (
-  select sum(weight_s) as db_time_s from session_sample where in_db_time
+  select sum(weight_s) as db_time_s from db_time
 ),
 wait as (
-  select * from session_sample
-  where in_db_time and wait_class in ('IO', 'IPC', 'LWLock')
+  select * from db_time
+  where wait_class in ('IO', 'IPC', 'LWLock')
     and replace(lower(wait_event), '_', '') in ('datafileread', 'datafileprefetch', 'bufferio', 'aioiocompletion', 'aioiouringexecution')
 ),
 statement_cost as (

@@ -12,11 +12,11 @@
 -- silent unless: (select sum(samples) >= getvariable('min_samples') and 2 * sum(share) >= getvariable('min_share') from wait_time where in_db_time and wait_class = 'LWLock' and lower(wait_event) like 'buffer%content') and (select coalesce(sum(waiters), 0) from buffer_wait where wait_kind = 'content') < getvariable('min_named')
 -- wrong when: the waits spread over many pages, so that no page is hot
 with base as (
-  select sum(weight_s) as db_time_s from session_sample where in_db_time
+  select sum(weight_s) as db_time_s from db_time
 ),
 wait as (
-  select * from session_sample
-  where in_db_time and wait_class = 'LWLock' and replace(lower(wait_event), '_', '') = 'buffercontent'
+  select * from db_time
+  where wait_class = 'LWLock' and replace(lower(wait_event), '_', '') = 'buffercontent'
 ),
 statement_cost as (
   select statement_id, sum(weight_s) as wait_s, count(distinct session_id) as sessions from wait group by statement_id

@@ -25,6 +25,8 @@ MOST_STATEMENTS = 5
 MOST_OF_EACH = 6
 FIGURES = 17  # columns of seconds and share
 SMALLEST_CHAIN = 0.05  # of the seconds lost in the worst chain; smaller ones are only counted
+LEAST_S = 0.005  # the scheduler's counters also have the microseconds of idle sessions
+UNSEEN_SHARE = 0.01  # of database time; less is no more than sampling error
 NEEDS = ("tick",)
 
 
@@ -38,9 +40,12 @@ def _time(at: Context, classes: list[where.ClassTime]) -> Iterator[Text]:
     yield Text.assemble(
         ("Database time ", "bold"), (f"{seconds(of.db_time_s)} s", "bold"), f": {of.aas:.2f} sessions active on average (AAS){cpus}"
     )
-    if not classes:
+    if of.db_time_s < LEAST_S:
         yield Text("no session that may be seen was active" if at.evaluation.unseen else "no session was active")
         return
+    if of.share(of.db_time_s - of.active_s) >= UNSEEN_SHARE:
+        waited = f"{seconds(of.db_time_s - of.active_s)} s of it waited for a CPU before the server called the session active"
+        yield Text(waited, style="dim")
     room = room_for((f"  {e.event}" for c in classes for e in c.events[:MOST_EVENTS]), 27, 28)
     yield Text(f"{'class  event':<{room}}{'seconds':>9}{'AAS':>8}{'share':>8}", style="dim")
     most = classes[0].seconds
@@ -62,7 +67,12 @@ def _time(at: Context, classes: list[where.ClassTime]) -> Iterator[Text]:
             if split.run_s + split.queue_s == 0:
                 yield Text("  running and waiting to run could not be distinguished", style="dim")
                 continue
-            yield from (line(part, spent_s, "CPU") for part, spent_s in parts if spent_s > 0)
+            for part, spent_s in parts:
+                if spent_s > 0:
+                    yield line(part, spent_s, "CPU")
+                if part == "  waiting to run":
+                    reasons = (("    after waking up", split.after_wake_s), ("    after preemption", split.after_preempt_s))
+                    yield from (line(reason, of_it_s, "", "dim") for reason, of_it_s in reasons if of_it_s)
         elif not only:
             yield from (line("  " + event.event, event.seconds, c.wait_class) for event in shown)
             if len(c.events) > MOST_EVENTS:
