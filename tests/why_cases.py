@@ -171,3 +171,37 @@ NETWORK = (
     Case("A certificate of an unknown issuer", "openssl verify c.pem", "certificate", "does not trust", "openssl req -x509 -newkey rsa:2048 -nodes -keyout k.pem -out c.pem -days 9 -subj /CN=planted", needs="openssl"),
 )  # fmt: skip
 CASES = BUILDS + PROGRAMS + FILES + LIMITS + NETWORK
+
+# A clean neighbour of each rule about a call: it fails as there, is told, and the command copes. What is named even of a command that ends
+# with 0 (installers do) does not fail here: the mount, the limit or the file is as there, and the command goes around it.
+COPES = (
+    ("ETXTBSY", "cp /bin/sleep t; ./t 20 >/dev/null 2>&1 & echo $! > pid; until cmp -s /proc/$!/exe t; do :; done; cp /bin/true t || cp --remove-destination /bin/true t; ./t"),
+    ("EBUSY", "mkdir m; mount -t tmpfs none m; (cd m; umount ../m) || echo later; umount m"),
+    ("EAGAIN of a lock", "exec 9>l; flock 9; flock -n l true || echo held"),
+    ("EXDEV", "mkdir m; mount -t tmpfs none m; echo > f; mv f m/"),
+    ("ENAMETOOLONG", "touch $(printf 'a%.0s' $(seq 300)) || touch short"),
+    ("ELOOP", "ln -s a b; ln -s b a; cat a || echo none"),
+    ("E2BIG", "/bin/true $(seq 1 500000) || seq 1 50000 | xargs /bin/true"),
+    ("ENOSPC of System V", "unshare -i sh -c 'echo 0 > /proc/sys/kernel/shmmni; ipcmk -M 4096 || echo none'"),
+    ("ENOMEM of large pages", "{python} -c 'import mmap\ntry: mmap.mmap(-1, 1 << 40, flags=0x40022)\nexcept OSError as e: print(e)\nmmap.mmap(-1, 4096)'"),
+    ("ENOMEM", "{python} -c 'try: bytearray(1 << 50)\nexcept MemoryError: print(1)'"),
+    ("EACCES of noexec", "mkdir m; mount -t tmpfs -o noexec none m; cp /bin/true m/; printf 'echo 1\\n' > m/s; sh m/s; cmp m/true /bin/true"),
+    ("EROFS", "mkdir m; mount -t tmpfs -o ro none m; ls m; test -w m || touch x"),
+    ("ENOSPC", "mkdir m; mount -t tmpfs -o size=64k none m; head -c 65536 /dev/zero > m/x; df m; rm m/x"),
+    ("ENOENT of an interpreter", "printf '#!/no/such/planted\n' > s; chmod +x s; sh ./s"),
+    ("ENOEXEC", "cp /bin/true arm; printf '\\267\\0' | dd of=arm bs=1 seek=18 conv=notrunc; chmod -x arm; file arm || od -c arm | head -1"),
+    ("EFBIG", "(ulimit -f 1; trap '' XFSZ; dd if=/dev/zero of=big bs=1k count=1); rm big"),
+    ("EMFILE", "(ulimit -n 8; {python} -c 'import os\ntry: [os.dup(0) for n in range(20)]\nexcept OSError as e: print(e)')"),
+    ("EACCES", f"mkdir -m 700 closed; {USER} cat $PWD/closed/x || echo none"),
+    ("EPERM", f"echo > f; {USER} chown 1 $PWD/f || echo no"),
+    ("EPERM of a sticky folder", f"mkdir -m 1777 t; echo > t/f; {USER} rm -f $PWD/t/f || rm t/f"),
+    ("EPERM of an immutable file", "echo > f; chattr +i f; rm f || chattr -i f; rm f"),
+    ("EADDRINUSE", "{python} -c 'import socket\na = socket.create_server((\"127.0.0.1\", 0))\ntry: socket.create_server(a.getsockname())\nexcept OSError as e: print(e)'"),
+    ("ECONNREFUSED", "{python} -c 'import socket\ntry: socket.create_connection((\"127.0.0.1\", 1))\nexcept OSError as e: print(e)'"),
+    ("a name without an address", "unshare -n getent hosts db.planted.example || echo none"),
+    ("a library that is missing", "{python} -c 'import ctypes\ntry: ctypes.CDLL(\"libplanted.so.7\")\nexcept OSError as e: print(e)'"),
+    ("a signal", "sh -c 'kill -SEGV $$' || echo gone"),
+    ("a timeout", "timeout 0.2 sleep 20 || echo late"),
+    ("a user that does not exist", "echo > f; chown planted-nosuch f || echo no"),
+    ("a compiler's message", "echo 'int x = y;' > c.c; cc -c c.c || echo 'int x;' > c.c; cc -c c.c"),
+)  # fmt: skip

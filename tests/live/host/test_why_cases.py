@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from conftest import no_oracle
 from why_builds import BUILDS_THAT_WORK, Build
-from why_cases import CASES, Case
+from why_cases import CASES, COPES, Case
 
 ROOT = os.geteuid() == 0
 ENV = {**os.environ, "LC_ALL": "C", "PYTHONDONTWRITEBYTECODE": "1"}
@@ -73,6 +73,13 @@ def test_build_that_works(build: Build, folder: Path) -> None:
         if shutil.which(program) is None:
             no_oracle(f"{program} is not installed")
     code, told, stderr = explained(build, folder)
+    assert (code, told["command"]["exit_code"], told["causes"]) == (0, 0, []), json.dumps([told, stderr], indent=1)
+
+
+@pytest.mark.skipif(not ROOT, reason="mounts and other users need root")
+@pytest.mark.parametrize("run", [run for _, run in COPES], ids=[name for name, _ in COPES])
+def test_a_command_that_copes_with_the_failure(run: str, folder: Path) -> None:
+    code, told, stderr = explained(Case("", run, ""), folder)
     assert (code, told["command"]["exit_code"], told["causes"]) == (0, 0, []), json.dumps([told, stderr], indent=1)
 
 
