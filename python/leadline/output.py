@@ -121,13 +121,13 @@ def to_csv(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterable[str]
 
 
 def terminal_width() -> int | None:
-    """Of the terminal that stdout is, or what COLUMNS says of it; None for a pipe or a file."""
+    """Of the terminal that stdout is; what COLUMNS says of one that does not tell; None for a pipe or a file."""
     import os
 
     if (here := _columns()) is None:
         return None
     said = os.environ.get("COLUMNS", "")
-    return max(int(said) if re.fullmatch("[1-9][0-9]{0,5}", said) else here or WIDTH, NARROWEST)
+    return max(here or (int(said) if re.fullmatch("[1-9][0-9]{0,5}", said) else WIDTH), NARROWEST)
 
 
 def _columns() -> int | None:

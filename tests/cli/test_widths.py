@@ -64,10 +64,13 @@ def test_show_says_how_many_it_leaves_out(many: Path) -> None:
 def test_columns_are_as_the_terminal_is_told(many: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wide = on_terminal(["sql", str(many), f"select '{LONG}' as name"], 24, 300)
     assert LONG in wide
-    monkeypatch.setattr("leadline.output._columns", lambda: 300)
-    for said, width in (("90", 90), ("", 300), ("0", 300), ("-5", 300), ("x", 300), ("9" * 30, 300), ("3", 8)):
+    monkeypatch.setattr("leadline.output._columns", lambda: 0)  # as of some serial lines
+    for said, width in (("90", 90), ("", 80), ("0", 80), ("-5", 80), ("x", 80), ("9" * 30, 80), ("3", 8)):
         monkeypatch.setenv("COLUMNS", said)
         assert terminal_width() == width
+    monkeypatch.setattr("leadline.output._columns", lambda: 300)  # of a shell before the window was made wider
+    monkeypatch.setenv("COLUMNS", "90")
+    assert terminal_width() == 300
     monkeypatch.setattr("leadline.output._columns", lambda: None)
     assert (terminal_width(), shown("long", 2)) == (None, "long")
 

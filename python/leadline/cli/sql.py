@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ from leadline.capture.reader import Capture, open_capture
 from leadline.cli.sql_screen import one_screen
 from leadline.duck import duckdb
 from leadline.errors import LeadlineError
-from leadline.output import print_json_list, to_csv, to_table, together
+from leadline.output import print_json_list, terminal_width, to_csv, to_table, together
 
 READING = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
 BATCH = 10_000
@@ -86,7 +87,8 @@ def command(capture: Path, query: str, form: str | None) -> None:
 def _print(capture: Capture, query: str, form: str | None) -> None:
     try:
         if form is None and sys.stdout.isatty():
-            text, note = one_screen(capture, query, shutil.get_terminal_size())
+            size = shutil.get_terminal_size()
+            text, note = one_screen(capture, query, os.terminal_size((terminal_width() or size.columns, size.lines)))
             click.echo(text)
             if note:
                 click.echo(note, err=True)
