@@ -147,7 +147,7 @@ def main() -> None:
         if given.beside:
             legs = list(interleave.legs(partial(cost, given.beside, command, capture), new, given.pairs, rng))
             for what in ("wall_s", "cpu_s", "peak_mb"):
-                found = interleave.compare(legs, itemgetter(what), rng)
+                found = interleave.compare(legs, itemgetter(what))
                 told[what] = {"old": found.bare, "new": found.variant, "new by old": asdict(found.ratio)}
         else:
             told |= {what: round(value, 2) for what, value in new().items()}
