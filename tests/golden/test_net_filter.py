@@ -147,7 +147,7 @@ def test_packets_in_parts_say_what_the_whole_ones_say(driver: str, tmp_path: Pat
     whole = WIRE / f"{driver}.pcap"
     made = in_parts(whole, tmp_path / "parts.pcap", 72)
     counts = read(str(made), [])["counts"]
-    assert counts["joined"] > 10 and counts["fragments_alone"] == 0
+    assert counts["joined"] > 0 and counts["fragments_alone"] == 0
     assert figures(made) == figures(whole)
 
 

@@ -21,6 +21,7 @@ from leadline.cli import run
 from leadline.findings import Evaluation, evaluate
 from leadline.net import auth
 from leadline.net.budget_model import COLD_AT_MS, COLD_MS
+from leadline.net.pcap_filter import compiled
 from leadline.postgres.server import PrivateServer
 from leadline.probes.wire import WireProbe, record
 from live import wire_connections
@@ -90,6 +91,23 @@ def test_round_trips_and_transactions_are_those_that_the_client_made(server: Pri
     assert (final["lost"], c["transactions"], c["round_trips"], c["rows"]) == (0, 7, 28, 7 * 31)
     assert c["user_name"] == "scrammed" and c["ended"].startswith(("closed", "half closed", "open"))
     assert c["handshake_ns"] > 0 and c["connect_ns"] > c["handshake_ns"]
+
+
+def test_the_kernel_passes_what_the_filter_wants_and_both_ends_of_a_port_are_looked_at_later(server: PrivateServer) -> None:
+    program = compiled(f"tcp src port {server.port} and tcp[tcpflags] & tcp-push != 0").for_kernel()
+    probes = [WireProbe(None, "lo", [server.port]), WireProbe(None, "lo", [], program=program), WireProbe(None, "lo", [1], program=program)]
+    for probe in probes:
+        probe.start()
+    with over_tcp(server, "scrammed") as db:
+        for _ in range(20):
+            db.execute("select 1", prepare=False)
+    for probe in probes:
+        probe.stop()
+    every, wanted, other = (probe.summary() for probe in probes)
+    [all_of_it], [answers] = every["connections"], wanted["connections"]
+    assert (answers["server_segments"], answers["client_segments"]) == (all_of_it["server_segments"], 0)
+    assert all_of_it["server_segments"] >= 20 and all_of_it["client_segments"] >= 20
+    assert other["counts"]["other_ports"] == wanted["counts"]["packets"] and other["connections"] == []
 
 
 def test_the_budget_of_a_running_server(server: PrivateServer, capsys: pytest.CaptureFixture[str]) -> None:

@@ -82,11 +82,14 @@ struct Client {
     fault: Option<Fault>,
 }
 
-/// Connections to a server of `net echo`, each with what it took, and how long the name took.
+/// A connection, its address, and what it took to make it.
+type Made = (TcpStream, Address, i64);
+
+/// Connections to a server of `net echo`, and how long its name took.
 ///
 /// # Errors
 /// `usage` for sizes beyond those of a frame, `connection`.
-pub(crate) fn connections(place: &Place, plan: &Plan) -> Result<(Vec<(TcpStream, Address, i64)>, i64), Error> {
+pub(crate) fn connections(place: &Place, plan: &Plan) -> Result<(Vec<Made>, i64), Error> {
     if plan.request > LONGEST || plan.response > LONGEST {
         return Err(Error::new(Kind::Usage, format!("a payload has at most {LONGEST} bytes")));
     }

@@ -184,6 +184,39 @@ mod tests {
         }
     }
 
+    /// Programs of any instructions are refused, or end with an answer for any packet.
+    #[test]
+    fn any_program_is_refused_or_ends() {
+        let mut random = 42u64;
+        let mut next = |below: u64| {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            random % below
+        };
+        let codes = [
+            0x00, 0x20, 0x28, 0x30, 0x40, 0x48, 0x50, 0x60, 0x80, 0x01, 0x61, 0x81, 0xB1, 0x02, 0x03, 0x04, 0x0C, 0x14,
+            0x24, 0x34, 0x3C, 0x44, 0x54, 0x64, 0x6C, 0x74, 0x7C, 0x84, 0x94, 0x9C, 0xA4, 0x05, 0x15, 0x1D, 0x25, 0x35,
+            0x45, 0x06, 0x16, 0x07, 0x87,
+        ];
+        let (mut ran, packet) = (0, [0xA5; 60]);
+        for _ in 0..200_000 {
+            let length = 1 + next(6);
+            let mut all: Vec<_> = (0..length)
+                .map(|_| {
+                    let k = [next(20), next(1 << 32)][next(5).min(1) as usize ^ 1] as u32;
+                    (codes[next(codes.len() as u64) as usize], next(4) as u8, next(4) as u8, k)
+                })
+                .collect();
+            all.push((0x16, 0, 0, 0));
+            if let Ok(program) = program(&all) {
+                ran += 1;
+                program.run(&packet[..next(61) as usize], 60);
+            }
+        }
+        assert!(ran > 10_000, "{ran}");
+    }
+
     #[test]
     fn a_program_that_leaves_its_bounds_is_none() {
         let end = (0x06, 0, 0, 1);

@@ -90,7 +90,7 @@ impl Open {
     }
 
     fn alone(&self) -> Option<Alone> {
-        (!self.parts.is_empty()).then(|| Alone { ts: self.since, parts: self.parts.len() as u64, wire: self.wire })
+        (!self.parts.is_empty()).then_some(Alone { ts: self.since, parts: self.parts.len() as u64, wire: self.wire })
     }
 }
 

@@ -3,9 +3,7 @@
 #[allow(dead_code)]
 mod made;
 
-use leadline_wire::analyser::{Analyser, Options};
 use leadline_wire::connection::Connection;
-use leadline_wire::file::PacketReader;
 use made::{analysed, analysed_for, File, Line, ACK, FIN, RST, SYN};
 
 fn only(line: &Line) -> Connection {

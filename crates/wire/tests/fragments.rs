@@ -109,6 +109,30 @@ fn parts_in_any_order_and_twice_are_the_packet() {
     }
 }
 
+/// A tunnel whose packets are longer than the way allows (VXLAN, IP in IP): they come in parts, and what is inside may come in parts too.
+#[test]
+fn packets_in_tunnels_in_parts_are_read() {
+    let inner = conversation(false, 20);
+    for (what, protocol, head) in [
+        ("IP in IP", 4, vec![]),
+        ("GRE", 47, vec![0, 0, 8, 0]),
+        ("VXLAN", 17, [&[0xC0, 0, 0x12, 0xB5, 0, 0, 0, 0][..], &[8, 0, 0, 0, 0, 0, 7, 0], &[2; 12], &[8, 0]].concat()),
+    ] {
+        let mut cut = Vec::new();
+        for (id, packet) in (1..).zip(&inner) {
+            let own = if packet.len() > 256 { parts(packet, id, 256) } else { vec![packet.clone()] };
+            for (number, part) in (0..).zip(own) {
+                let mut outer = vec![0x45, 0, 0, 0, 0, 0, 0, 0, 64, protocol, 0, 0, 192, 168, 0, 1, 192, 168, 0, 2];
+                outer.extend([&head[..], &part].concat());
+                cut.extend(parts(&outer, 1000 * (number + 1) + id, 64));
+            }
+        }
+        let (counts, trips, transactions, counted) = read(&cut, usize::MAX);
+        assert_eq!((trips, transactions, counted), (20, 20, true), "{what}");
+        assert_eq!((counts.fragments_alone, counts.tcp_packets), (0, inner.len() as u64), "{what}");
+    }
+}
+
 #[test]
 fn a_part_that_is_missing_is_counted_and_its_connection_has_no_n() {
     for six in [false, true] {

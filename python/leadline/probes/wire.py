@@ -20,7 +20,6 @@ from leadline.progress import Progress, Silent
 if TYPE_CHECKING:
     from leadline._core.capture import ProbeFinal
     from leadline._core.wire import LiveSummary
-    from leadline.net.pcap_filter import Filter
 
 RING_BYTES = 32 << 20
 SNAPLEN = 262_144
@@ -28,20 +27,23 @@ WAIT_S = 0.5
 
 
 class WireProbe(ThreadProbe["_core.wire.Sniffer"]):
-    """Catches packets. Without a directory nothing is written, and `summary` has the connections."""
+    """Catches packets. Without a directory nothing is written, and `summary` has the connections.
+
+    program: of classic BPF, from the IP header on; which packets the kernel passes.
+    """
 
     name = "wire"
 
     def __init__(
         self, directory: Path | None, interface: str, ports: Collection[int], *, hosts: Sequence[tuple[bytes, int]] = (),
         interval_s: float = 1.0, ring_bytes: int = RING_BYTES, snaplen: int = SNAPLEN, required: bool = True, listed: int | None = None,
-        only: Filter | None = None,
+        program: list[tuple[int, int, int, int]] | None = None,
     ) -> None:  # fmt: skip
         self.required = required
         place = None if directory is None else str(directory)
         core = _core.wire.Sniffer(
             place, interface, list(ports), hosts=list(hosts), interval_s=interval_s, ring_bytes=ring_bytes, snaplen=snaplen, listed=listed,
-            filter=None if only is None else only.for_kernel(),
+            filter=program,
         )  # fmt: skip
         super().__init__(core)
         self._lost = self._copied = 0
@@ -103,15 +105,15 @@ def watch(interface: str, ports: Collection[int], *, for_s: float | None, progre
 
 def record(
     interface: str, ports: Collection[int], *, for_s: float | None, out: Path | None, overwrite: bool = False,
-    progress: Progress | None = None, **more: Any,
+    expression: str | None = None, progress: Progress | None = None, **more: Any,
 ) -> tuple[Path, LiveSummary]:  # fmt: skip
     """The same into a capture: its folder, and what was seen; connections are in its tables. Raises LeadlineError."""
     with new_capture(out, overwrite=overwrite) as directory:
         probe = WireProbe(directory, interface, ports, **more)
         target = Target("network", name_of(interface, ports), detail={"interface": interface, "ports": list(ports)})
         options = {"interface": interface, "ports": list(ports), "for_s": for_s}
-        options |= {name: value for name, value in more.items() if name not in ("hosts", "only")}
-        if more.get("only"):
-            options["filter"] = more["only"].expression
+        options |= {name: value for name, value in more.items() if name not in ("hosts", "program")}
+        if expression is not None:
+            options["filter"] = expression
         Recording(directory, target, [probe, Keeper(directory)], progress or Silent(), options).run(math.inf if for_s is None else for_s)
     return directory, probe.summary()

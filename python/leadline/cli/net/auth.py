@@ -54,18 +54,20 @@ def command(
         raise click.UsageError("name an interface with -i, a file with --pcap, or a server")
     if cost and not dsn:
         raise click.UsageError("--cost needs the connection string of a server")
-    ends: dict[str, Any] = {"ports": ports_of(ports), "hosts": hosts_of(hosts), "only": filter_of(expression)}
+    ends: dict[str, Any] = {"ports": ports_of(ports), "hosts": hosts_of(hosts)}
+    only = filter_of(expression)
     found: dict[str, Any] = {}
     lines: list[str] = []
     if pcaps or interface:
         if pcaps:
-            ways = auth.logins(packets.who_logged_in(pcaps, **ends))
+            ways = auth.logins(packets.who_logged_in(pcaps, **ends, only=only))
         else:
             from leadline.probes import wire
             from leadline.progress import Silent, TerminalLine
 
             assert interface is not None
-            seen = wire.watch(interface, **ends, for_s=window(duration or "10s"), progress=Silent() if as_json else TerminalLine())
+            progress, program = Silent() if as_json else TerminalLine(), None if only is None else only.for_kernel()
+            seen = wire.watch(interface, **ends, program=program, for_s=window(duration or "10s"), progress=progress)
             ways = auth.logins(seen["connections"])
             if unseen := seen["counts"]["not_listed"]:
                 lines.append(f"{unseen:,} of {seen['counts']['connections']:,} connections were too many to be looked at")

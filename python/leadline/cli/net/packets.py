@@ -50,7 +50,8 @@ def command(
     from leadline.probes import wire
     from leadline.progress import Silent, TerminalLine
 
-    ends: dict[str, Any] = {"ports": ports_of(ports), "hosts": hosts_of(hosts), "only": filter_of(expression)}
+    ends: dict[str, Any] = {"ports": ports_of(ports), "hosts": hosts_of(hosts)}
+    only = filter_of(expression)
     interval_s = span(interval) if interval else 1.0
     if (interface is None) == (not pcaps):
         raise click.UsageError("name an interface with -i, or a file with --pcap")
@@ -61,19 +62,21 @@ def command(
         if duration:
             raise click.UsageError("--for is for an interface: a file is read to its end")
         if out is None:
-            found = packets.read(pcaps, **ends, interval_s=interval_s, listed=listed)
+            found = packets.read(pcaps, **ends, only=only, interval_s=interval_s, listed=listed)
         else:
-            directory, found = packets.read_into(pcaps, **ends, interval_s=interval_s, out=out, overwrite=force)
+            directory, found = packets.read_into(pcaps, **ends, only=only, interval_s=interval_s, out=out, overwrite=force)
         seen, name, lost = found, ", ".join(pcaps), found["file"]["dropped"]
         told += packets.warnings(found)
     else:
         assert interface is not None
         for_s = window(duration or "10s")
         more: dict[str, Any] = {**ends, "interval_s": interval_s, "ring_bytes": int(quantity(ring))}
+        more["program"] = None if only is None else only.for_kernel()
         progress = Silent() if as_json else TerminalLine()
         if out is None:
             live = wire.watch(interface, for_s=for_s, progress=progress, listed=listed, **more)
         else:
+            more["expression"] = expression
             directory, live = wire.record(interface, for_s=for_s, out=out, overwrite=force, progress=progress, **more)
         seen, name, lost = live, wire.name_of(interface, ends["ports"]), live["lost"]  # type: ignore[assignment]
         told += wire.nothing_seen(interface, live)
