@@ -642,3 +642,73 @@ def test_over_sql_a_slow_fetch_of_large_parts_is_fine(tmp_path: Path) -> None:
     cap.add("statement", statement_id=77, id_source="server", query="fetch forward 100000 from c1")
     cap.cycle(cap.add_session(), [("idle in transaction", READ, 4), ("active", None, 4)], 0, 60, statement_id=77)
     assert rows(cap, "FETCH-SIZE") == []
+
+
+# -- SLOT-KEEPS-WAL, ARCHIVER-FAILS --------------------------------------------------------------------------------------------
+
+GB = 10**9
+
+
+def slot(cap: SyntheticCapture, name: str, before: float, after: float, *, active: bool, safe: float | None = None) -> None:
+    for metric, values in {"retained_bytes": (before, after), "active": (active, active), "safe_wal_size": (safe, safe)}.items():
+        if values[1] is not None:
+            cap.stat("pg_replication_slots", metric, *map(float, values), obj=name)
+
+
+def test_a_slot_that_nobody_reads_keeps_wal(cap: SyntheticCapture) -> None:
+    cap.setting("max_wal_size", 1024)
+    slot(cap, "gone", 20 * GB, 20 * GB + 60e6, active=False)
+    slot(cap, "young", 1e8, 2e8, active=False)
+    slot(cap, "catching_up", 5 * GB, 4 * GB, active=True)
+    found = one(cap, "SLOT-KEEPS-WAL")
+    assert (found.subject, found.severity) == ("replication slot gone", "high")
+    assert "keeps 20.1 GB of WAL; nobody reads it; it grew by 60.0 MB in 60 s, which is 86.4 GB a day" in found.statement
+    assert "it can fill the disk" in found.statement and "pg_drop_replication_slot('gone')" in found.action
+
+
+def test_a_slot_that_soon_loses_its_wal(cap: SyntheticCapture) -> None:
+    slot(cap, "behind", 3 * GB, 3 * GB + 60e6, active=True, safe=3.6e9)
+    found = one(cap, "SLOT-KEEPS-WAL")
+    assert found.severity == "high" and "at this rate it loses its WAL in 1.0 hours" in found.statement
+    assert "pg_stat_replication" in found.action and "drop" not in found.action and "max_slot_wal_keep_size =" not in found.action
+
+
+def test_a_working_server_keeps_what_max_wal_size_allows(cap: SyntheticCapture) -> None:
+    cap.setting("max_wal_size", 8192)
+    slot(cap, "standby", 2 * GB, 3 * GB, active=True)
+    slot(cap, "rarely", 2 * GB, 2 * GB, active=False)
+    assert rows(cap, "SLOT-KEEPS-WAL") == []
+
+
+def archiver(cap: SyntheticCapture, archived: float, failed: float, waiting: tuple[float, float] | None, last: str) -> None:
+    cap.stat("pg_stat_archiver", "archived_count", 100, 100 + archived)
+    cap.stat("pg_stat_archiver", "failed_count", 7, 7 + failed)
+    now = cap.wall_us(60) / 1e6
+    cap.stat("pg_stat_archiver", "last_archived_time", now - 7200, now - (7200 if last == "failed" else 1))
+    cap.stat("pg_stat_archiver", "last_failed_time", now - 3600, now - (1 if last == "failed" else 3600))
+    if waiting:
+        cap.stat("pg_ls_archive_statusdir", "waiting", *waiting)
+
+
+def test_an_archive_command_that_fails(cap: SyntheticCapture) -> None:
+    cap.setting("wal_segment_size", 16 << 20)
+    archiver(cap, 0, 12, (90, 100), "failed")
+    found = one(cap, "ARCHIVER-FAILS")
+    assert found.severity == "high" and "Look into the server's log" in found.action
+    assert found.statement == (
+        "Archiving failed 12 times in 60 s and succeeded 0 times; the last success was 2.0 hours before the end;"
+        " 100 segments wait (1.7 GB), 10 more than when the capture began"
+    )
+
+
+def test_an_archiver_that_is_too_slow(cap: SyntheticCapture) -> None:
+    archiver(cap, 3, 0, (20, 40), "archived")
+    found = one(cap, "ARCHIVER-FAILS")
+    assert found.severity == "medium" and found.statement.startswith("Archiving succeeded 3 times in 60 s; 40 segments wait")
+    assert "takes too long" in found.action and "server's log" not in found.action
+
+
+@pytest.mark.parametrize("waiting", [None, (2, 3), (40, 12)])
+def test_an_archiver_that_works(cap: SyntheticCapture, waiting: tuple[float, float] | None) -> None:
+    archiver(cap, 30, 0, waiting, "archived")
+    assert rows(cap, "ARCHIVER-FAILS") == []

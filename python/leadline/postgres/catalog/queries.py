@@ -66,6 +66,8 @@ VIEWS: tuple[StatView, ...] = (
            from pg_prepared_xacts""",
         ("database", "gid"),
     ),
+    StatView("pg_stat_archiver", "select * from pg_stat_archiver"),
+    StatView("pg_ls_archive_statusdir", "select count(*) filter (where name like '%.ready') as waiting from pg_ls_archive_statusdir()"),
     StatView("pg_stat_progress_vacuum", "select * from pg_stat_progress_vacuum", ("datname", "pid")),
     StatView("pg_stat_progress_analyze", "select * from pg_stat_progress_analyze", ("datname", "pid"), since=13),
     StatView("pg_stat_progress_create_index", "select * from pg_stat_progress_create_index", ("datname", "pid")),
