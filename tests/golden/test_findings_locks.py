@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from findings_synthetic import SyntheticCapture
 from leadline.findings import Finding, evaluate
+from leadline.views.lock_tree import lock_trees
+from leadline.views.spenders import objects
 
 LOCK_FINDINGS = ["BLOCK-CHAIN", "DDL-QUEUE", "ROW-HOTSPOT", "RELATION-EXTEND"]
 DATID, TABLE = 16384, 16500
@@ -293,3 +295,26 @@ def test_a_prepared_transaction_before_the_ddl_is_named(cap: SyntheticCapture, o
     else:
         assert "prepared transaction shop/it's holds it up with AccessShareLock" in finding.statement
         assert "In database shop, run `COMMIT PREPARED 'it''s';` or `ROLLBACK PREPARED 'it''s';`" in finding.action
+
+
+def test_what_victims_lost_is_one_number_in_the_whole_report(tmp_path: Path) -> None:
+    cap = SyntheticCapture(tmp_path)
+    root, other = cap.add_session(application_name="batch"), cap.add_session(application_name="report")
+    for session in (root, other):
+        cap.sample(session, "idle in transaction", "Client:ClientRead", 5, 25)
+    victims = [cap.add_session() for _ in range(3)]
+    cap.lock_wait(victims[0], root, 6, 20)
+    cap.lock_wait(victims[1], victims[0], 8, 20)
+    cap.lock_wait(victims[2], root, 10, 20)  # behind both
+    cap.lock_wait(victims[2], other, 10, 20, samples=False)
+    with cap.open() as capture:
+        found = {(f.id, f.subject): f for f in evaluate(capture, only=["BLOCK-CHAIN", "IDLE-IN-XACT"]).findings}
+        trees = {tree.pid: tree for tree in lock_trees(capture)}
+        samples_s = capture.scalar("select sum(weight_s) from session_sample where wait_class = 'Lock'")
+        (of_objects,) = objects(capture)
+    expected = {cap.pids[root]: 14 + 12 + 5, cap.pids[other]: 5}
+    for pid, lost_s in expected.items():
+        assert found["BLOCK-CHAIN", f"pid {pid}"].cost_s == pytest.approx(lost_s)
+        assert f"waited {lost_s:.1f} s behind it" in found["IDLE-IN-XACT", f"pid {pid}"].statement
+        assert trees[pid].seconds == pytest.approx(lost_s)
+    assert sum(tree.seconds for tree in trees.values()) == pytest.approx(of_objects.lock_s) == pytest.approx(samples_s)

@@ -195,6 +195,10 @@ def test_lock_blockers_are_those_of_pg_blocking_pids(pg: Server, tmp_path: Path)
             reader.execute("rollback")
     rows = record.capture.rows("select * from lock_wait")
     for pid in waiters:
+        # looks stand for all passes that saw the wait, but those since the last look, and never for more
+        sampled = record.capture.scalar(f"select sum(weight_s) from session_sample where pid = {pid} and wait_class = 'Lock'")
+        looks = record.capture.rows(f"select distinct ts, period_ns from lock_wait where pid = {pid}")
+        assert sampled - 1.1 <= sum(look["period_ns"] for look in looks) / 1e9 <= sampled + 1e-6
         per_look: dict[int, set[int]] = {}
         for row in rows:
             if row["pid"] == pid:

@@ -8,6 +8,7 @@
 mod background;
 mod deltas;
 mod evidence;
+mod lock_passes;
 mod looks;
 mod recorder;
 mod sampler;

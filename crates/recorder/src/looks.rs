@@ -4,6 +4,7 @@
 //! tool dearer. All looks together stay under 0.16 % of a core at 100 Hz; who asks for more passes gets more looks.
 
 use crate::evidence::{mode, BufferRow, Evidence, Holder, LockRow, LwlockRow, ScanRow, WaiterRow};
+use crate::lock_passes::LockPasses;
 use leadline_clockwork::{monotonic_ns, thread_cpu_ns};
 use leadline_datadir::RelFile;
 use leadline_shm::attach::Attached;
@@ -14,7 +15,7 @@ use leadline_shm::memory::SharedMemory;
 use leadline_shm::sessions::Sessions;
 use leadline_shm::wait_events::class;
 use leadline_shm::{layout::Layout, locks};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// When a kind of look may be made again. Costs are CPU of this thread: time would count what others did meanwhile, and without real-time
 /// priority a saturated server would not be looked at just when it matters.
@@ -62,6 +63,8 @@ pub struct Looks {
     held_locks: Option<HeldLocks>,
     content_code: u32,
     io_code: Option<u32>,
+    lock_passes: LockPasses,
+    period_ns: i64,
     lock_budget: Budget,
     scan_budget: Budget,
     hot_budget: Budget,
@@ -87,6 +90,8 @@ impl Looks {
             held_locks: server.anchors.held_locks,
             content_code: class::LWLOCK << 24 | server.layout.buffer_content_tranche(),
             io_code: events.code("IPC", "BufferIO").or_else(|| events.code("LWLock", "BufferIO")),
+            lock_passes: LockPasses::default(),
+            period_ns,
             lock_budget: budget(0.0003, 50, 1_000),
             // fewer scans than this name a hot page too rarely: at 0.08 % of a core 9 waiters in 4 s of a storm of 8 sessions
             scan_budget: Budget::new(0.001 * scale.min(2.0), at_least(10 * MS), 60_000 * MS),
@@ -105,7 +110,10 @@ impl Looks {
         for (code, proc) in sessions.waits() {
             match code {
                 0 => {}
-                code if code >> 24 == class::LOCK => self.waiters.push(proc),
+                code if code >> 24 == class::LOCK => {
+                    self.waiters.push(proc);
+                    self.lock_passes.count(ts, proc, code);
+                }
                 code if code == self.content_code => wanted.content += 1,
                 code if code >> 24 == class::BUFFER_PIN => wanted.pin += 1,
                 code if Some(code) == self.io_code => wanted.io += 1,
@@ -158,11 +166,19 @@ impl Looks {
         let from = thread_cpu_ns();
         let edges = locks::read_edges(mem, &self.layout, &self.anchors, &self.waiters, &mut 0);
         let cost = thread_cpu_ns() - from + edges.len() as i64 * EDGE_ROW_NS;
-        let period_ns = self.lock_budget.spend(ts, cost);
+        self.lock_budget.spend(ts, cost);
+        let explained: HashSet<u64> = edges.iter().map(|e| e.waiter).collect();
+        let mut periods = HashMap::new();
+        for (code, proc) in sessions.waits().filter(|(code, _)| code >> 24 == class::LOCK) {
+            if explained.contains(&proc) {
+                periods.insert(proc, self.lock_passes.take(proc, code) * self.period_ns);
+            }
+        }
+        self.lock_passes.forget(ts);
         let id = |pid: i32| sessions.id_of_pid(pid).unwrap_or(-1);
         out.locks.extend(edges.into_iter().map(|edge| LockRow {
             ts,
-            period_ns,
+            period_ns: periods.get(&edge.waiter).copied().unwrap_or(0),
             session_id: id(edge.waiter_pid),
             blocker_session_id: id(edge.blocker_pid),
             edge,

@@ -11,6 +11,7 @@ import math
 import resource
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,6 +54,7 @@ class SqlRecorder:
         self._flush_ns = round(flush_interval_s * 1e9)
         self._delta_ns = round(delta_interval_s * 1e9)
         # Locks are looked at on a fixed grid of passes, at most once a second, so that short waits are not favoured.
+        self._lock_passes: Counter[int] = Counter()  # passes that saw a session wait for a lock since it was last seen at a look
         self._lock_every = max(1, math.ceil(self.rate_hz))
         self._conn: Connection = connect(dsn)
         try:
@@ -239,6 +241,8 @@ class SqlRecorder:
         key = (a.pid, a.backend_start or 0)
         session = self._sessions.setdefault(key, len(self._sessions) + 1)
         self._by_pid[a.pid] = session
+        if a.wait_event_type == "Lock":
+            self._lock_passes[a.pid] += 1
         who = a.describe()
         if self._described.get(session) != who:
             self._described[session] = who
@@ -292,19 +296,21 @@ class SqlRecorder:
             return
         leaders = {row.pid: row.leader_pid for row in rows if row.leader_pid}
         since = {row.pid: row.query_start or 0 for row in rows}
-        period_ns = self._lock_every * self.period_ns
         found = []
         for b in blocked(locks, leaders, since):
             waiter = b.waiter
             session = self._by_pid.get(waiter.pid)
             if session is None:  # began to wait after the sessions were read
                 continue
+            period_ns = self._lock_passes[waiter.pid] * self.period_ns
             found.append((
                 ts, period_ns, session, waiter.pid, self._by_pid.get(b.blocker_pid, -1), b.blocker_pid, b.kind, waiter.locktype,
                 waiter.datid, waiter.relid, waiter.page, waiter.tuple_no, waiter.transactionid, waiter.classid, waiter.objid,
                 waiter.objsubid, waiter.mode, b.blocker_mode, waiter.wait_start,
             ))  # fmt: skip
         self._append("lock_wait", found)
+        for row in found:
+            self._lock_passes.pop(row[3], None)
 
     def _read_counters(self) -> None:
         sessions = {session: pid for pid, session in self._by_pid.items()}

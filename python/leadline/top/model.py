@@ -296,8 +296,8 @@ def _session(row: dict[str, Any]) -> SessionNow:
 def waiting_now(capture: Capture) -> frozenset[int]:
     """Processes that waited for a lock when locks were last looked at, if that was at the end of the window."""
     rows = capture.rows(
-        "select distinct pid from lock_wait where ts + period_ns * 1.5 >= (select max(ts) from session_sample) "
-        "and ts = (select max(ts) from lock_wait)"
+        "select distinct pid from lock_wait where ts = (select max(ts) from lock_wait) and session_id in "
+        "(select session_id from session_sample where ts = (select max(ts) from session_sample) and wait_class = 'Lock')"
     )
     return frozenset(row["pid"] for row in rows)
 
@@ -333,7 +333,8 @@ def session_detail(capture: Capture, session_id: int, most: int = 12) -> Detail:
     )
     used, used_s = _used(capture, session_id)
     behind = capture.rows(
-        "select distinct pid from lock_wait where blocker_session_id = $1 and ts + period_ns * 1.5 >= (select max(ts) from session_sample)",
+        "select distinct pid from lock_wait where blocker_session_id = $1 and ts = (select max(ts) from lock_wait) and session_id in "
+        "(select session_id from session_sample where ts = (select max(ts) from session_sample) and wait_class = 'Lock')",
         [session_id],
     )
     return Detail(

@@ -62,8 +62,8 @@ def lock_trees(capture: Capture, limit: int = 5) -> list[LockTree]:
     """The roots by the seconds lost behind them, each with its tree."""
     roots = capture.rows(
         """
-        select root_session_id, root_pid, sum(period_ns) / 1e9 as seconds, count(distinct session_id) as victims
-        from (select distinct ts, period_ns, pid, session_id, root_pid, root_session_id from lock_chain)
+        select root_session_id, root_pid, sum(wait_s) as seconds, count(distinct session_id) as victims
+        from lock_chain
         group by all order by seconds desc, root_pid limit $1
         """,
         [limit],
@@ -138,9 +138,9 @@ def _edges(capture: Capture, roots: list[Root]) -> dict[Root, list[tuple[int, fl
     rows = capture.rows(
         f"""
         with chain as (
-          select distinct root_session_id, root_pid, ts, period_ns, pid from lock_chain
+          select root_session_id, root_pid, ts, wait_s, pid from lock_chain
           where (root_session_id, root_pid) in ({", ".join(map(str, roots))})),
-        total as (select root_session_id, root_pid, pid, sum(period_ns) / 1e9 as seconds from chain group by all),
+        total as (select root_session_id, root_pid, pid, sum(wait_s) as seconds from chain group by all),
         edge as (
           select l.*, c.root_session_id, c.root_pid, {LOCK_TARGET} as target,
                  bool_or(l.blocker_kind = 'holder') over (partition by c.root_session_id, c.root_pid, l.ts, l.pid) as has_holder

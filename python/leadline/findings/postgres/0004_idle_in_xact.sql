@@ -31,7 +31,7 @@ pause as (
 ),
 victim as (  -- who waited behind a pause, and for how long; a victim with two roots counts half for each
   select i.session_id, i.state_change, v.pid as victim_pid, sum(v.wait_s) as lost_s, count(*) as looks
-  from (select ts, pid, session_id, root_session_id, period_ns / 1e9 / count(*) over (partition by ts, session_id) as wait_s from lock_chain) v
+  from lock_chain v
   join idle i on i.ts = v.ts and i.session_id = v.root_session_id
   group by all
 ),

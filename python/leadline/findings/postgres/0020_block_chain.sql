@@ -20,7 +20,7 @@ victim as (  -- what each session lost to heavyweight locks, whoever held them
 ),
 chain as materialized (  -- each look at a victim, shared equally between its roots; with the root as it was at that moment
   select l.ts, l.period_ns, l.session_id, l.pid, l.depth, l.root_session_id, l.root_pid,
-         l.period_ns / 1e9 / count(*) over (partition by l.ts, l.session_id) as look_s,
+         l.wait_s as look_s,
          -- outside a transaction: a root that ended it since the look, or the holder of a session's advisory lock
          coalesce(r.xact_start, r.state_change) as held_since,
          r.state, r.application_name, r.usename, r.backend_type, r.statement_id, r.xact_age_s
@@ -29,7 +29,7 @@ chain as materialized (  -- each look at a victim, shared equally between its ro
 ),
 root_transaction as (  -- how long each transaction of a root blocked somebody
   select root_session_id, root_pid, held_since, count(*) as looks, sum(period_ns) / 1e9 as blocked_s
-  from (select distinct root_session_id, root_pid, held_since, ts, period_ns from chain) group by all
+  from (select root_session_id, root_pid, held_since, ts, max(period_ns) as period_ns from chain group by all) group by all
 ),
 held as materialized (  -- only transactions that block for long: many short ones on the same rows are ROW-HOTSPOT
   select c.* from chain c
@@ -40,8 +40,8 @@ held as materialized (  -- only transactions that block for long: many short one
 seen as (select session_id, sum(look_s) as looked_s from chain group by session_id),
 loss as (  -- of the victim's lock seconds, the part behind this root
   select h.root_session_id, h.root_pid, h.session_id, any_value(h.pid) as pid, max(h.depth) as depth,
-         any_value(v.lock_s) * sum(h.look_s) / any_value(s.looked_s) as lost_s,
-         any_value(v.samples) * sum(h.look_s) / any_value(s.looked_s) as samples
+         sum(h.look_s) as lost_s,
+         any_value(v.samples) * sum(h.look_s) / nullif(any_value(s.looked_s), 0) as samples
   from held h join seen s using (session_id) join victim v using (session_id)
   group by h.root_session_id, h.root_pid, h.session_id
 ),

@@ -34,13 +34,13 @@ queued as materialized (  -- waits that only the place in line causes: no holder
 ),
 loss as (
   select q.datid, q.relid, q.session_id, any_value(q.pid) as pid, mode(q.mode order by q.mode) as mode,
-         any_value(v.lock_s) * sum(q.look_s) / any_value(l.looked_s) as lost_s,
-         any_value(v.samples) * sum(q.look_s) / any_value(l.looked_s) as samples
+         sum(q.look_s) as lost_s,
+         any_value(v.samples) * sum(q.look_s) / nullif(any_value(l.looked_s), 0) as samples
   from queued q join looked l using (session_id) join victim v using (session_id)
   group by q.datid, q.relid, q.session_id
 ),
 look as (
-  select datid, relid, ts, any_value(period_ns) as period_ns, count(distinct session_id) as length from queued group by all
+  select datid, relid, ts, max(period_ns) as period_ns, count(distinct session_id) as length from queued group by all
 ),
 line as (  -- how long the queue stood and how long it grew
   select datid, relid, sum(period_ns) / 1e9 as stood_s, max(length) as longest, count(*) as looks,

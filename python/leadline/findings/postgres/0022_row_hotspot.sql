@@ -25,7 +25,7 @@ chain as (
 ),
 long_root as (
   select root_session_id, root_pid, held_since
-  from (select distinct root_session_id, root_pid, held_since, ts, period_ns from chain)
+  from (select root_session_id, root_pid, held_since, ts, max(period_ns) as period_ns from chain group by all)
   group by all having sum(period_ns) / 1e9 >= getvariable('min_block_s') and count(*) >= 2
 ),
 short_part as (  -- of each look at a waiter, the part that no long transaction explains
@@ -89,8 +89,8 @@ row_wait as materialized (
 ),
 looked as (select session_id, sum(look_s) as looked_s from row_wait group by session_id),
 loss as (
-  select w.object, w.session_id, any_value(v.lock_s) * sum(w.look_s * w.part) / any_value(l.looked_s) as lost_s,
-         any_value(v.samples) * sum(w.look_s * w.part) / any_value(l.looked_s) as samples
+  select w.object, w.session_id, sum(w.look_s * w.part) as lost_s,
+         any_value(v.samples) * sum(w.look_s * w.part) / nullif(any_value(l.looked_s), 0) as samples
   from row_wait w join looked l using (session_id) join victim v using (session_id)
   group by w.object, w.session_id
 ),
