@@ -12,9 +12,10 @@ The names are imported when they are first used, so that commands start without 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # that of `typing`, which takes as long to import as Python to start: see __main__
 if TYPE_CHECKING:
+    from typing import Any
+
     from leadline.api import Capture, Findings, Query, take
     from leadline.api import open_capture as open
     from leadline.errors import LeadlineError

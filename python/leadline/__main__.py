@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import os
-import signal
 import sys
-from typing import NoReturn
+
+TYPE_CHECKING = False  # that of `typing`, which is imported when nothing looks for garbage
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 
 def main() -> NoReturn:
     # What is imported here stays: to look for garbage in it takes a tenth of a short command, while it starts and when it ends.
     gc.disable()
+    import signal
+
     from leadline.cli import run
     from leadline.cli.streams import open_streams
 
@@ -29,6 +32,8 @@ def main() -> NoReturn:
 
 def _leave(code: int) -> NoReturn:
     """Ends the process. What Python would do besides, freeing each object, takes a tenth of a short command."""
+    import contextlib
+
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):  # run() has said already what could not be written
             stream.flush()

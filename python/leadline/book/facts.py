@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import stat
 import sys
@@ -115,6 +114,8 @@ def file_hash(path: str | os.PathLike[str]) -> str:
     """Raises OSError. A pipe or device has none: it is not opened."""
     if not stat.S_ISREG(os.stat(path).st_mode):
         return _sha256(b"")
+    import hashlib
+
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -124,4 +125,6 @@ def _files(folder: str) -> list[str]:
 
 
 def _sha256(body: bytes) -> str:
+    import hashlib  # loads OpenSSL, which takes longer than to record a run that has no files
+
     return hashlib.sha256(body).hexdigest()

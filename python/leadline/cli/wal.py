@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from datetime import UTC
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
@@ -191,12 +190,14 @@ def stats(path: str, by: str, limit: int | None, threads: int | None, as_json: b
 
 def _names(path: str, live: ServerFiles | None) -> dict[tuple[int, int, int], str]:
     """Names of relations by their files, of a server or a data directory; of an archive or a segment alone nobody knows them."""
+    from pathlib import Path
+
     from leadline.errors import LeadlineError
     from leadline.files.wal import names_of
 
     if live and (names := live.names()):
         return names
-    if not (Path(path) / "global" / "pg_control").exists():
+    if not (Path(path) / "global/pg_control").exists():
         return {}
     try:
         names, lost = names_of(path)
@@ -248,7 +249,7 @@ Examples:
     "-o",
     "--output",
     "out",
-    type=click.Path(path_type=Path),
+    type=click.Path(),
     required=True,
     metavar="DIR",
     help="Capture folder to create, or a folder to create it in.",
@@ -256,7 +257,7 @@ Examples:
 @force
 @THREADS
 @JSON
-def export(path: str, out: Path, force: bool, threads: int | None, as_json: bool, **wish: Any) -> None:
+def export(path: str, out: str, force: bool, threads: int | None, as_json: bool, **wish: Any) -> None:
     """Write records and block references as tables of a capture.
 
     The tables are wal_record and wal_block, for `leadline sql` and any Parquet reader.

@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from leadline._core.catalog import relation_names
 from leadline._core.wal import WalLog
@@ -29,8 +27,7 @@ TEMPLATES = {"template0", "template1"}
 DEFAULT_TABLESPACE = 1663  # pg_default, which a relation without a name for its tablespace is in
 
 
-@dataclass(frozen=True)
-class Wish:
+class Wish(NamedTuple):
     """Which records of which log."""
 
     path: str
@@ -166,18 +163,20 @@ def ending_text(ending: Ending) -> str | None:
     return None if ending["end_lsn"] is None else f"the WAL ends at {ending['end_lsn']}: {ending['why']}"
 
 
-def export(wish: Wish, out: Path, *, overwrite: bool, threads: int) -> dict[str, Any]:
+def export(wish: Wish, out: str, *, overwrite: bool, threads: int) -> dict[str, Any]:
     """Writes the records as a capture; gives its manifest and as `capture` its folder. What a failure leaves is marked `failed`."""
+    from pathlib import Path
+
     from leadline.capture.folder import new_capture
     from leadline.capture.making import Making
     from leadline.capture.manifest import ProbeState, Target
 
     log = wish.open()
     about = log.describe()
-    with new_capture(out, overwrite=overwrite) as directory:
-        place = str(Path(wish.path).resolve())
+    with new_capture(Path(out), overwrite=overwrite) as directory:
+        place = os.path.realpath(wish.path)
         target = Target("wal", place, version_num=about["major"] * 10_000, version=str(about["major"]), detail={"data_dir": place, **about})
-        making = Making(directory, target, asdict(wish) | {"threads": threads})
+        making = Making(directory, target, wish._asdict() | {"threads": threads})
         making.manifest.probes["wal"] = probe = ProbeState(tier="files")
         with making.from_files() as manifest:
             with Bar(about["bytes"], "exported") as bar:

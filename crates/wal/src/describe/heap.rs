@@ -149,7 +149,7 @@ pub(super) fn describe2<'a>(record: &Record<'a>, to: &mut Reading<'a>) -> Result
 
 fn tid(to: &mut Reading<'_>) -> Result<()> {
     let (high, low, off) = (to.short_count("tid")?, to.short_count("tid")?, to.short_count("tid")?);
-    to.put("tid", Value::Text(format!("{}/{off}", high << 16 | low)));
+    to.put("tid", Value::Text(format!("{}/{off}", high << 16 | low).into()));
     Ok(())
 }
 

@@ -49,7 +49,7 @@ fn storage(record: &Record<'_>, to: &mut Reading<'_>) -> Result<()> {
         0x10 => {
             to.relation("rel")?;
             let fork = to.count("forkNum")?;
-            to.put("fork", Value::Text(["main", "fsm", "vm", "init"].get(fork).copied().unwrap_or("?").to_owned()));
+            to.put("fork", Value::Text(["main", "fsm", "vm", "init"].get(fork).copied().unwrap_or("?").into()));
         }
         TRUNCATE => {
             to.u32("blkno")?;

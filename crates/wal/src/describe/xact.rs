@@ -207,24 +207,24 @@ pub(super) fn describe(record: &Record<'_>, to: &mut Reading<'_>) -> Result<()> 
 }
 
 fn put(to: &mut Reading<'_>, o: Outcome) {
-    to.put("xact_time", Value::Text(time_text(o.time)));
+    to.put("xact_time", Value::Text(time_text(o.time).into()));
     if o.xinfo & xinfo::TWOPHASE != 0 || o.kind == "prepare" {
         to.put("twophase_xid", Value::Int(o.xid.into()));
     }
     if let Some(gid) = o.gid {
-        to.put("gid", Value::Text(gid));
+        to.put("gid", Value::Text(gid.into()));
     }
     if o.db != 0 {
         to.put("dbId", Value::Int(o.db.into()));
     }
     to.put_list("subxacts", &o.subxacts, |xid| Value::Int((*xid).into()));
-    to.put_list("rels", &o.dropped, |relation| Value::Text(relation.to_string()));
+    to.put_list("rels", &o.dropped, |relation| Value::Text(relation.to_string().into()));
     if o.dropped_stats > 0 {
         to.put("dropped_stats", Value::Int(o.dropped_stats.into()));
     }
     to.put_list("msgs", &o.messages, inval::value);
     if let Some((lsn, time)) = o.origin {
-        to.put("origin_lsn", Value::Text(Lsn(lsn).to_string()));
-        to.put("origin_timestamp", Value::Text(time_text(unix_us(time))));
+        to.put("origin_lsn", Value::Text(Lsn(lsn).to_string().into()));
+        to.put("origin_timestamp", Value::Text(time_text(unix_us(time)).into()));
     }
 }

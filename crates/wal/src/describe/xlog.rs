@@ -84,6 +84,6 @@ fn checkpoint(major: u8, to: &mut Reading<'_>) -> Result<()> {
 fn wal_level(to: &mut Reading<'_>) -> Result<()> {
     let level = to.count("wal_level")?;
     let name = ["minimal", "replica", "logical"].get(level).copied().unwrap_or("?");
-    to.put("wal_level", Value::Text(name.to_owned()));
+    to.put("wal_level", Value::Text(name.into()));
     Ok(())
 }

@@ -88,6 +88,11 @@ impl Printer {
         self.out.is_empty()
     }
 
+    /// Makes room for as many bytes, so that they are not moved as they become more.
+    fn reserve(&mut self, bytes: usize) {
+        self.out.reserve(bytes);
+    }
+
     /// The rows since the last call.
     pub fn take(&mut self) -> String {
         std::mem::take(&mut self.out)

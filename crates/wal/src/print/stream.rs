@@ -11,9 +11,10 @@ use crate::reader::{Again, Reader};
 use crate::record::Record;
 use leadline_errors::Result;
 
-/// So much log at most between two looks at whether the user wants to stop, and so much text.
+/// So much log at most between two looks at whether the user wants to stop.
 const STRETCH: u64 = 8 << 20;
-const LOT: usize = 1 << 20;
+/// So much text at once: it is written from the processor's cache, and its memory is used again rather than asked for anew.
+const LOT: usize = 128 << 10;
 
 /// What is printed of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,6 +70,7 @@ impl Stream {
     /// Those of [`Reader::next_record`], behind the rows of what there is before.
     pub fn next(&mut self, what: What, form: Form, limit: usize) -> Result<Option<Part>> {
         self.printer.form = form;
+        self.printer.reserve(LOT + LOT / 8);
         let until = self.reader.position().0.saturating_add(STRETCH);
         let mut records = 0;
         while records < limit && self.reader.position().0 < until && self.printer.len() < LOT {

@@ -33,11 +33,10 @@ impl Row<'_> {
         number(out, record.length());
         out.push_str(" bytes\n");
         for b in record.blocks {
-            block(self.line, b);
-            self.detail();
+            self.short(|out| block(out, b));
         }
-        fields(self.line, &describe(record));
-        self.detail();
+        let description = describe(record);
+        self.short(|out| fields(out, &description));
     }
 
     pub(super) fn change(&mut self, change: &Change, (rmgr, kind): (&str, &str)) {
@@ -113,6 +112,20 @@ impl Row<'_> {
                 number(self.line, times);
             }
         }
+        self.detail();
+    }
+
+    /// Prints a detail that seldom is longer than a line: it is written where it belongs, and moved only to be broken.
+    fn short(&mut self, write: impl Fn(&mut String)) {
+        let begin = self.out.len();
+        self.out.push_str(INDENTS[0]);
+        let text = self.out.len();
+        write(self.out);
+        if text < self.out.len() && self.out.len() <= begin + WIDTH {
+            return self.out.push('\n');
+        }
+        self.line.push_str(&self.out[text..]);
+        self.out.truncate(begin);
         self.detail();
     }
 
