@@ -41,7 +41,8 @@ def said(capsys: pytest.CaptureFixture[str]) -> Said:
         checked, notes = ask(root, "page", "check", str(root))
         assert checked["problems"] == [] and [note["name"] for note in checked["summary"]["notes"]] == notes
         rows, of_rows = ask(root, "rows", str(root), "kept", "--database", "postgres")
-        assert of_rows == notes
+        # Since 16 a server extends a file by several pages, and may never use some of them.
+        assert [note for note in of_rows if "pages of only zeros before pages in use: never used" not in note] == notes
         assert ask(root, "alter", "pending", str(root))[1] == notes
         assert ask(root, "wal", "stats", str(root))[1] == []
         return len(rows), notes

@@ -67,6 +67,21 @@ def test_an_incremental_backup_is_not_called_sound(backups: Path, capsys: pytest
     assert "combine the backup with pg_combinebackup first" in json.loads(capsys.readouterr().out)["error"]["detail"]
 
 
+def test_tables_of_an_incremental_backup_are_not_read(backups: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = backups / "incremental"
+    one = next(path for path in place.rglob("INCREMENTAL.*") if path.name.partition(".")[2].isdigit())
+    for command in (
+        ["rows", place, "kept", "--database", "postgres"], ["rows", place, "pg_class", "--database", "5"], ["rows", one],
+        ["alter", "pending", place], ["recover", place], ["recover", place, "--archive", backups, "--to-end"],
+    ):  # fmt: skip
+        capsys.readouterr()
+        assert run([*map(str, command), "--json"]) == 2
+        error = json.loads(capsys.readouterr().out)["error"]
+        assert error["message"].startswith("this is an incremental backup")
+        assert "pg_combinebackup" in error["hint"]
+    assert run(["rows", str(backups / "combined"), "kept", "--database", "postgres", "--limit", "3", "--json"]) == 0
+
+
 def test_all_files_of_a_data_directory_are_counted(backups: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = tmp_path / "data"
     shutil.copytree(backups / "combined", root, symlinks=True)

@@ -97,3 +97,26 @@ def test_copies_of_a_server_that_ran_and_of_one_that_was_killed() -> None:
         with started(server, data_dir) as again, copy(data_dir, "-a") as running_again:
             assert "still runs" in refused(running_again)["detail"]
             assert again.sql(COUNT) == [(1110,)]
+
+
+@pytest.mark.live
+def test_a_number_in_postmaster_pid_that_another_process_has_now(tmp_path: Path) -> None:
+    """After a restart of the host or in a new container: another program, or another server, as whoever."""
+    program = tmp_path / "postgres"
+    shutil.copy("/bin/sleep", program)
+    with running(15) as server, running(13) as other:
+        server.sql("create table kept as select 1 as n")
+        data_dir = killed(server)
+        pid_file = data_dir / "postmaster.pid"
+        rest = pid_file.read_text().partition("\n")[2]
+        assert other.private._process is not None
+        processes = [subprocess.Popen(["sleep", "600"]), subprocess.Popen([program, "600"], cwd="/")]
+        try:
+            for pid in (*(process.pid for process in processes), other.private._process.pid):
+                pid_file.write_text(f"{pid}\n{rest}")
+                done = recover(data_dir, "--plan")
+                assert done.returncode == 0, done.stderr
+        finally:
+            for process in processes:
+                process.kill()
+                process.wait()

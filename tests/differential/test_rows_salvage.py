@@ -51,6 +51,10 @@ def fill(server: Server) -> Cluster:
         run_sql("create table big (n int, v text)")
         run_sql("alter table big alter v set storage external")
         run_sql("insert into big select i, repeat(chr(96 + i), 5000) from generate_series(1, 5) i")
+        run_sql("create table pieces (n int, v text)")
+        run_sql("alter table pieces alter v set storage external")
+        for n, first in ((1, 10_000), (2, 20_000)):
+            run_sql(f"insert into pieces select {n}, string_agg(i::text, '') from generate_series({first}, {first + 499}) i")
         run_sql("create table late (n int, m text)")
         run_sql("insert into late values (1, 'a'), (2, 'b')")
         # The row of a column that was added later is on a page of its own.
@@ -71,6 +75,17 @@ def fill(server: Server) -> Cluster:
         ]:
             query = f"select (ctid::text::point)[0]::int from {catalog} where {condition}"
             [[blocks[name]]] = run_sql(query).fetchall()
+        run_sql("create table pages as select i as n, repeat('x', 1000) as v from generate_series(1, 70) i")
+        run_sql("vacuum pages")
+        run_sql("create table uncounted (n int, v text)")
+        run_sql("insert into uncounted select i, repeat('x', 1000) from generate_series(1, 70) i")
+        run_sql("create table frozen (n int, v text)")
+        run_sql("begin")
+        run_sql("truncate frozen")
+        with connection.cursor().copy("copy frozen from stdin (freeze)") as copy:
+            for i in range(1, 71):
+                copy.write_row((i, "x" * 1000))
+        run_sql("commit")
         run_sql("create table m (n int primary key, v int)")
         run_sql("insert into m values (1, 10)")
         run_sql("create database other")
@@ -85,13 +100,15 @@ def fill(server: Server) -> Cluster:
     with server.connect(autocommit=False) as connection:
         connection.execute("delete from t where n <= 10")
         connection.rollback()
-    names = ["t", "fresh", "moods", "big", "late", "m", "pg_attribute", "pg_type", "pg_enum", "pg_class", "pg_database"]
+    names = ["t", "fresh", "moods", "big", "late", "m", "pages", "uncounted", "frozen"]
+    names += ["pg_attribute", "pg_type", "pg_enum", "pg_class", "pg_database"]
     oids = {}
     for name in names:
         [[files[name], oids[name]]] = sql(f"select pg_relation_filepath('{name}'), '{name}'::regclass::oid::int8")
-    [[files["toast"], oids["toast"]]] = sql(
-        "select pg_relation_filepath(reltoastrelid), reltoastrelid::int8 from pg_class where oid = 'big'::regclass"
-    )
+    for name, table in (("toast", "big"), ("toast of pieces", "pieces")):
+        [[files[name], oids[name]]] = sql(
+            f"select pg_relation_filepath(reltoastrelid), reltoastrelid::int8 from pg_class where oid = '{table}'::regclass"
+        )
     for name, oid in sql("select datname, oid::int8 from pg_database"):
         files[f"database {name}"], oids[f"database {name}"] = f"base/{oid}", oid
     [[next_xid]] = sql("select (pg_snapshot_xmax(pg_current_snapshot())::text)::int8")
@@ -440,6 +457,53 @@ def test_a_toast_page_with_a_wrong_checksum_is_said(damaged: Cluster, ask: Ask) 
     assert (warned, said.code) == (damaged.has_checksums, int(damaged.has_checksums))
 
 
+@pytest.mark.parametrize("how", ["moved", "renumbered", "twice", "dead", "gone"])
+def test_pieces_of_a_value_are_put_in_order_and_told_when_they_are_not_all_there(how: str, damaged: Cluster, ask: Ask) -> None:
+    """Two values of 2,500 bytes are two pieces each, on one page: line pointers 1 and 2, 3 and 4."""
+    path = damaged.root / damaged.files["toast of pieces"]
+    content = bytearray(path.read_bytes())
+    pointers = [int.from_bytes(content[at : at + 4], "little") for at in range(24, 24 + 4 * 4, 4)]
+
+    def point(lp: int, to: int) -> None:
+        content[20 + 4 * lp : 24 + 4 * lp] = to.to_bytes(4, "little")
+
+    def head(lp: int) -> int:
+        """Where the oid of the value is, before the number of the piece."""
+        at = pointers[lp - 1] & 0x7FFF
+        return at + content[at + 22]
+
+    match how:
+        case "moved":
+            point(1, pointers[1])
+            point(2, pointers[0])
+        case "renumbered":
+            content[head(2) + 4] = 7
+        case "twice":
+            content[head(4) : head(4) + 4] = content[head(1) : head(1) + 4]
+        case "dead":
+            point(2, 3 << 15)
+        case "gone":
+            point(2, 0)
+    write(path, bytes(content))
+    said = ask("pieces")
+    values = {row["n"]: row["v"] for row in said.rows if "n" in row}
+    whole = {"1": "".join(map(str, range(10_000, 10_500))), "2": "".join(map(str, range(20_000, 20_500)))}
+    first, second = damaged.oids["toast of pieces"], "is missing>"
+    lost = {
+        "moved": {},
+        "twice": {"1": "has two pieces with the same number>", "2": second},
+    }.get(how, {"1": second})
+    for n, value in values.items():
+        if n in lost:
+            assert value.startswith("<value ") and value.endswith(f" of toast table {first} {lost[n]}")
+        else:
+            assert value == whole[n]
+    wrong = ["warning: 1 TOAST page with a wrong checksum; the values in them are printed as stored"] if damaged.has_checksums else []
+    assert set(said.err[: len(wrong)]) == set(wrong)
+    assert said.code == int(bool(lost or wrong))
+    assert len([line for line in said.err if line.startswith("unreadable: ")]) == len(lost)
+
+
 @pytest.mark.parametrize("lost", ["middle", "first", "short"])
 def test_the_gap_that_a_missing_file_leaves_is_said(lost: str, damaged: Cluster, ask: Ask) -> None:
     blocks = 512  # of a file, more than any other relation has
@@ -464,6 +528,62 @@ def test_the_gap_that_a_missing_file_leaves_is_said(lost: str, damaged: Cluster,
     why = {"middle": f"{name}.1 is missing or empty", "first": f"{name} to {name}.1 are missing or empty"}
     words = why.get(lost, f"{name} is too short, and the files after it up to {name}.1 are missing")
     assert f"unreadable: block {start}: blocks {start} to {2 * blocks - 1} are missing: {words}" in said.err
+
+
+def test_a_page_of_zeros_before_others_is_said(damaged: Cluster, ask: Ask, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = damaged.root / damaged.files["pages"]
+    assert path.stat().st_size == 10 * PAGE
+    for block in (0, 4, 9):  # the last one may be one that the server added
+        zero(path, block)
+    said = ask("pages")
+    assert (said.code, len(said.rows)) == (0, 49)
+    assert said.err == ["note: 2 pages of only zeros before pages in use: never used, or lost (blocks 0, 4)"]
+    line = ["rows", str(damaged.root), "pages", "--database", "postgres", "-o", str(tmp_path / "pages.csv"), "--threads", "2", "--json"]
+    assert run(line) == 0
+    made = json.loads(capsys.readouterr().out)
+    assert (made["rows"], made["empty_pages"], made["zero_pages"], made["zeros_at"]) == (49, 3, 2, "blocks 0, 4")
+
+
+@pytest.mark.parametrize(("first", "last"), [(0, 512), (0, 4096), (14, 16)], ids=["sector", "half", "pd_upper"])
+def test_a_page_whose_header_is_zeros_is_not_an_empty_one(first: int, last: int, damaged: Cluster, ask: Ask) -> None:
+    path = damaged.root / damaged.files["pages"]
+    content = bytearray(path.read_bytes())
+    content[4 * PAGE + first : 4 * PAGE + last] = bytes(last - first)
+    write(path, bytes(content))
+    said = ask("pages")
+    assert (said.code, len([row for row in said.rows if "n" in row])) == (1, 63)
+    assert said.err == [
+        "warning: 1 page could not be read; run leadline page check for details",
+        "unreadable: block 4: this is not a table page",
+    ]
+
+
+@pytest.mark.parametrize("kept", [0, 1, 9])
+def test_a_file_that_ends_too_early_is_said(kept: int, damaged: Cluster, ask: Ask) -> None:
+    for name in ("pages", "uncounted", "frozen"):
+        path = damaged.root / damaged.files[name]
+        assert path.stat().st_size == 10 * PAGE
+        assert len(clean(ask(name))) == 70
+        write(path, path.read_bytes()[: kept * PAGE])
+        said = ask(name)
+        if name == "pages":
+            lost, known = 10 - kept, "its last count (pg_class.relpages)"
+        elif Path(f"{path}_vm").exists():
+            lost, known = 10 - kept, "its visibility map (at least so many)"
+        elif not Path(f"{path}_fsm").exists():
+            continue
+        else:  # which does not have the last page, where the next row goes
+            lost, known = 9 - kept, "its free space map (at least so many)"
+        assert (said.code, len(said.rows)) == (int(lost > 0), 7 * kept)
+        words = f"warning: {lost} block{'s' * (lost > 1)} missing from the end of the table, by {known}"
+        assert said.err == ([words] if lost else [])
+
+
+def test_a_damaged_map_knows_nothing(damaged: Cluster, ask: Ask) -> None:
+    path = damaged.root / f"{damaged.files['pages']}_vm"
+    for content in (b"\xff" * PAGE, b"", b"\xff" * 100, bytes(3 * PAGE)):
+        write(path, content)
+        assert len(clean(ask("pages"))) == 70
 
 
 def test_pages_of_zeros_are_counted(damaged: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

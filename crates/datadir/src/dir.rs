@@ -10,6 +10,7 @@ use crate::control::{read_bytes, read_control, root_above};
 use crate::majors::{read_version, MAJORS};
 use crate::name::SEGMENT_BYTES;
 use crate::space::database_folder;
+use crate::tar::is_in_tar;
 
 /// What a file that cannot be read is called in errors.
 pub const DATA_FILE: &str = "a file of the data directory";
@@ -89,6 +90,7 @@ impl DataDir {
     /// When there is none, or none of a known major.
     pub fn open(root: &Path) -> Result<DataDir> {
         let major = major_of(root)?;
+        refuse_incremental(root)?;
         let (control, raw) = read_control(root)?;
         let state = ControlState::parse(&raw.bytes)
             .map_err(|e| Error::new(Kind::Invalid, "cannot decode pg_control").detail(e.to_string()).at(&raw.path))?;
@@ -140,10 +142,12 @@ impl DataDir {
     pub fn around(file: &Path) -> Result<DataDir> {
         match root_above(file) {
             Some(root) => DataDir::open(&root),
-            None => Err(Error::new(Kind::Invalid, "this file is not inside a data directory")
-                .detail("its columns are read from the catalog of its data directory")
-                .hint("run leadline page show FILE to decode single pages")
-                .at(file)),
+            None => Err(is_in_tar(file).unwrap_or_else(|| {
+                Error::new(Kind::Invalid, "this file is not inside a data directory")
+                    .detail("its columns are read from the catalog of its data directory")
+                    .hint("run leadline page show FILE to decode single pages")
+                    .at(file)
+            })),
         }
     }
 
@@ -155,9 +159,23 @@ impl DataDir {
         let space = if space == 0 { database_space } else { space };
         let above = || self.root.join("pg_tblspc").join(space.to_string());
         let found = database_folder(&self.root, self.major, space, database);
+        let hint = "put its folder back, or let the link lead to where it is now: ln -sfn FOLDER LINK";
         found
-            .map_err(|e| Error::reading(&above(), DATA_FILE, &e))?
-            .ok_or_else(|| Error::new(Kind::NotFound, "the tablespace has no files of this server").at(above()))
+            .map_err(|e| match (e.kind(), fs::read_link(above())) {
+                (std::io::ErrorKind::NotFound, Ok(to)) => {
+                    Error::new(Kind::NotFound, "a tablespace is missing: its link leads nowhere")
+                        .detail(format!("it leads to {}", to.display()))
+                        .hint(hint)
+                        .at(above())
+                }
+                (std::io::ErrorKind::NotFound, Err(_)) => {
+                    Error::new(Kind::NotFound, "a tablespace is missing: there is no link to it").hint(hint).at(above())
+                }
+                _ => Error::reading(&above(), DATA_FILE, &e),
+            })?
+            .ok_or_else(|| {
+                Error::new(Kind::NotFound, "the tablespace has no files of this server").hint(hint).at(above())
+            })
     }
 
     /// Numbers of the databases with files in the default tablespace.
@@ -174,11 +192,28 @@ impl DataDir {
     }
 }
 
+/// An incremental backup (17 and later) has only those blocks of a relation that changed since another backup, in files of their own.
+fn refuse_incremental(root: &Path) -> Result<()> {
+    let path = root.join("backup_label");
+    let label = read_bytes(&path).unwrap_or_default();
+    let label = String::from_utf8_lossy(&label);
+    match label.lines().find_map(|line| line.strip_prefix("INCREMENTAL FROM LSN: ")) {
+        None => Ok(()),
+        Some(since) => Err(Error::new(Kind::Unsupported, "this is an incremental backup")
+            .detail(format!("it has only what changed since {since}"))
+            .hint("combine it with the backups it is based on: pg_combinebackup")
+            .at(path)),
+    }
+}
+
 /// The major of the data directory at `root`.
 fn major_of(root: &Path) -> Result<u32> {
     let version = root.join("PG_VERSION");
     if !root.is_dir() && !root.exists() {
         return Err(Error::new(Kind::NotFound, "no such file or folder").at(root));
+    }
+    if !version.exists() {
+        is_in_tar(root).map_or(Ok(()), Err)?;
     }
     if !version.exists() && fs::metadata(&version).is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound) {
         return Err(Error::new(Kind::Invalid, "not a PostgreSQL data directory")

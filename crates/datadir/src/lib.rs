@@ -23,6 +23,7 @@ mod majors;
 mod name;
 mod postmaster;
 mod space;
+mod tar;
 
 pub use condition::{Condition, Remark, Server};
 pub use control::{above, read_bytes, read_control, root_above, ControlBytes};
@@ -35,3 +36,4 @@ pub use majors::{major_of_catalog, majors_of_control, read_version, MAJORS};
 pub use name::{of_path, segment_path, FileName, DEFAULT_BLOCK_SIZE, DEFAULT_SEGMENT_BLOCKS, SEGMENT_BYTES};
 pub use postmaster::{find_server, PidFile};
 pub use space::{database_folder, own_version, DEFAULT_TABLESPACE, GLOBAL_TABLESPACE};
+pub use tar::is_in_tar;

@@ -34,13 +34,16 @@ impl PidFile {
 /// The process that serves a data directory, among those to be seen here: the one the file names, else any server program whose
 /// working directory it is (of a server in a container the file names a number of the container's).
 pub fn find_server(root: &Path, noted: Option<&PidFile>) -> Option<u32> {
-    let here = fs::metadata(root).ok().map(|about| (about.dev(), about.ino()))?;
+    let about = fs::metadata(root).ok()?;
+    let here = (about.dev(), about.ino());
     let noted = noted.and_then(|file| u32::try_from(file.pid.unsigned_abs()).ok());
     if let Some(pid) = noted.filter(|pid| is_server(*pid)) {
         match working_directory(pid) {
             Some(found) if found == here => return Some(pid),
             Some(_) => {}
-            None => return Some(pid), // no right to see it: it is a server and has the number, so it is taken for this one
+            // No right to see it: a server that has the number and runs as who owns the files, as it must, is taken for this one.
+            None if owner(pid) == Some(about.uid()) => return Some(pid),
+            None => {}
         }
     }
     let pids = fs::read_dir("/proc").ok()?.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok());
@@ -53,8 +56,15 @@ fn parent(pid: u32) -> Option<u32> {
     status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
 }
 
+/// Whether a process is a server program. One that has ended and is still listed (a container may never collect it) is not.
 fn is_server(pid: u32) -> bool {
-    fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| matches!(comm.trim(), "postgres" | "postmaster"))
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let Some((comm, rest)) = stat.split_once('(').and_then(|(_, rest)| rest.rsplit_once(')')) else { return false };
+    matches!(comm, "postgres" | "postmaster") && !rest.trim_start().starts_with(['Z', 'X'])
+}
+
+fn owner(pid: u32) -> Option<u32> {
+    fs::metadata(format!("/proc/{pid}")).ok().map(|about| about.uid())
 }
 
 fn working_directory(pid: u32) -> Option<(u64, u64)> {
@@ -79,6 +89,24 @@ mod tests {
         for other in ["", "x\n", "0\n", "99999999999999999999\n"] {
             assert_eq!(PidFile::parse(other), None, "{other}");
         }
+    }
+
+    #[test]
+    fn a_server_that_has_ended_and_is_still_listed_does_not_run() {
+        let program = std::env::temp_dir().join(format!("leadline-{}", std::process::id())).join("postgres");
+        fs::create_dir_all(program.parent().unwrap()).unwrap();
+        fs::copy("/bin/true", &program).unwrap();
+        let mut child = std::process::Command::new(&program).spawn().unwrap();
+        let state = || fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+        while !state().contains("(postgres) Z") {
+            assert!(std::time::Instant::now() < deadline, "{}", state());
+            std::thread::yield_now();
+        }
+        let noted = PidFile { pid: i64::from(child.id()), data_dir: String::new(), started: 0, port: 0 };
+        assert_eq!(find_server(&std::env::temp_dir(), Some(&noted)), None);
+        child.wait().unwrap();
+        fs::remove_dir_all(program.parent().unwrap()).unwrap();
     }
 
     #[test]

@@ -4,7 +4,7 @@
 
 use leadline_page::postgres::heap::{TupleHeader, HEAP_HASNULL, HEAP_HASOID_OLD, HEAP_NATTS_MASK, SIZE};
 use leadline_page::postgres::line_pointer::{line_pointers, LP_NORMAL};
-use leadline_page::postgres::Header;
+use leadline_page::postgres::{is_new, Header};
 use leadline_rows::catalog::Attribute;
 use leadline_rows::tuple::{align, value_at, Storage, Stored};
 use leadline_rows::varlena::{is_short, Varlena};
@@ -178,7 +178,7 @@ impl Form {
         let Some(header) = Header::parse(page) else {
             return Looked { unread: true, ..looked };
         };
-        if header.pd_upper == 0 {
+        if is_new(page, &header) {
             return looked; // the file was extended, the page not used yet
         }
         if header.wrong(page.len()).is_some() {

@@ -3,7 +3,7 @@
 //! Source: src/include/access/{nbtree,ginblock,hash}.h. Meta pages have their fields behind the page header.
 
 use leadline_page::postgres::header::SIZE;
-use leadline_page::postgres::Header;
+use leadline_page::postgres::{is_new, Header};
 
 /// `btm_magic` and `hashm_magic`, and the version behind each.
 const MAGIC_AT: usize = SIZE;
@@ -48,7 +48,7 @@ pub enum GinPage {
 /// None when this is no page of a GIN index.
 pub fn gin_page(page: &[u8]) -> Option<GinPage> {
     let header = Header::parse(page)?;
-    if header.pd_upper == 0 {
+    if is_new(page, &header) {
         return Some(GinPage::Other);
     }
     if header.wrong(page.len()).is_some() || header.special(page).len() != 8 {

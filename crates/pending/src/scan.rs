@@ -8,7 +8,7 @@ use std::time::Duration;
 use leadline_bytes::ReadBuffer;
 use leadline_errors::{Error, Kind};
 use leadline_page::postgres::heap::TupleHeader;
-use leadline_page::postgres::{checksum, Header};
+use leadline_page::postgres::{checksum, is_new, Header};
 use leadline_rows::heap_file::HeapFile;
 use leadline_rows::xact::{Status, Xacts};
 
@@ -265,7 +265,7 @@ fn look_at(relation: &Relation, living: &mut Living, page: &[u8], block: u32, ve
 }
 
 fn is_whole(page: &[u8], block: u32) -> bool {
-    Header::parse(page).is_some_and(|h| h.pd_upper == 0 || h.pd_checksum == checksum(page, block))
+    Header::parse(page).is_some_and(|h| is_new(page, &h) || h.pd_checksum == checksum(page, block))
 }
 
 /// What is old in one page.

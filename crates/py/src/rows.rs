@@ -98,8 +98,15 @@ impl RowScan {
         out.set_item("vacuumed_values", scan.unread.vacuumed)?;
         out.set_item("invalid_values", scan.invalid_values())?;
         out.set_item("missing_blocks", scan.unread.missing)?;
-        out.set_item("cut_off_blocks", scan.cut_off())?;
-        out.set_item("empty_pages", scan.unread.empty)?;
+        let cut_off = scan.cut_off();
+        out.set_item("cut_off_blocks", cut_off.blocks)?;
+        out.set_item("cut_off_by", cut_off.by)?;
+        out.set_item("empty_pages", scan.unread.zeros.count())?;
+        // Of a server that did not stop, pages that it has in memory may follow in the file before them.
+        let (zeros, places) = scan.unread.zeros.before_used().unwrap_or_default();
+        out.set_item("zero_pages", if scan.is_final() { zeros } else { 0 })?;
+        out.set_item("unwritten_pages", if scan.is_final() { 0 } else { zeros })?;
+        out.set_item("zeros_at", places)?;
         out.set_item("unknown_rows", scan.unread.unknown)?;
         out.set_item("unknown_why", scan.unread.reasons.iter().collect::<Vec<_>>())?;
         out.set_item("future_rows", scan.unread.future)?;

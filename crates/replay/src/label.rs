@@ -53,12 +53,6 @@ impl Label {
     pub(crate) fn of(root: &Path) -> Result<Option<Label>> {
         let Some(bytes) = read(root, LABEL)? else { return Ok(None) };
         let text = String::from_utf8_lossy(&bytes);
-        if let Some(since) = text.lines().find_map(|line| line.strip_prefix("INCREMENTAL FROM LSN: ")) {
-            return Err(Error::new(Kind::Unsupported, "this is an incremental backup")
-                .detail(format!("it has only what changed since {since}"))
-                .hint("combine it with the backups it is based on: pg_combinebackup")
-                .at(root.join(LABEL)));
-        }
         let wrong = |line: &str| {
             Error::new(Kind::Invalid, "backup_label is damaged")
                 .detail(format!("wrong or missing: {line}"))

@@ -24,7 +24,7 @@ const TEMPORARY: &str = "pgsql_tmp";
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct Fault {
-    /// missing, odd, short, orphan, catalog; xact: of pg_xact and pg_multixact.
+    /// missing, tablespace, odd, short, orphan, catalog; xact: of pg_xact and pg_multixact.
     pub class: &'static str,
     pub path: PathBuf,
     /// database.schema.name, empty of a file of no relation.
@@ -66,12 +66,15 @@ struct Look<'d> {
     is_stopped: bool,
     /// Numbers of the files that relations have, by folder.
     known: HashMap<PathBuf, HashSet<u32>>,
+    /// The relations of tablespaces that are not there.
+    lost_spaces: BTreeMap<u32, Vec<String>>,
     faults: Vec<Fault>,
 }
 
 impl Look<'_> {
     fn at(dir: &DataDir, is_stopped: bool) -> Result<Vec<Fault>> {
-        let mut look = Look { dir, is_stopped, known: HashMap::new(), faults: Vec::new() };
+        let mut look =
+            Look { dir, is_stopped, known: HashMap::new(), lost_spaces: BTreeMap::new(), faults: Vec::new() };
         let all = databases(dir)?;
         let mut whole = true;
         for database in &all {
@@ -80,6 +83,22 @@ impl Look<'_> {
                 let folder = dir.folder(database.oid, database.dattablespace, 0).unwrap_or_else(|_| dir.root.clone());
                 look.faults.push(of_catalog(&database.datname, folder, &e));
             }
+        }
+        for (space, relations) in std::mem::take(&mut look.lost_spaces) {
+            let (count, first) = (relations.len(), relations.into_iter().min().unwrap_or_default());
+            let path = dir.root.join("pg_tblspc").join(space.to_string());
+            let wanted = match count {
+                1 => format!("the tablespace of {first}"),
+                count => format!("the tablespace of {count} relations, such as {first},"),
+            };
+            look.faults.push(Fault {
+                class: "tablespace",
+                path,
+                relation: first,
+                bytes: 0,
+                wanted,
+                found: "none".into(),
+            });
         }
         // A catalog that cannot be read does not say which files it has.
         if is_stopped && whole {
@@ -102,14 +121,14 @@ impl Look<'_> {
             if filenode == 0 || class.relpersistence == b't' {
                 continue;
             }
-            // A tablespace that is not here is told as such.
+            let relation = format!("{}.{}.{}", database.datname, class.schema, class.relname);
             let Ok(folder) = self.dir.folder(database.oid, database.dattablespace, class.reltablespace) else {
+                self.lost_spaces.entry(class.reltablespace).or_default().push(relation);
                 continue;
             };
             let path = folder.join(filenode.to_string());
             let is_new = self.known.entry(folder).or_default().insert(filenode);
             if is_new || class.reltablespace != GLOBAL_TABLESPACE {
-                let relation = format!("{}.{}.{}", database.datname, class.schema, class.relname);
                 self.relation(class, relation, path, pages.get(&class.oid).copied());
             }
         }

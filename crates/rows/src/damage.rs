@@ -78,9 +78,14 @@ impl Damage {
 }
 
 fn blocks(all: &[u32]) -> String {
-    let named: Vec<String> = all.iter().take(NAMED).map(u32::to_string).collect();
-    let more = if all.len() > NAMED { format!(" and {} more", all.len() - NAMED) } else { String::new() };
-    format!("block{} {}{more}", if all.len() == 1 { "" } else { "s" }, named.join(", "))
+    in_words(all.iter().copied(), all.len() as u64)
+}
+
+/// The first of so many blocks by their numbers, and how many more there are.
+pub(crate) fn in_words(all: impl Iterator<Item = u32>, count: u64) -> String {
+    let named: Vec<String> = all.take(NAMED).map(|block| block.to_string()).collect();
+    let more = if count > NAMED as u64 { format!(" and {} more", count - NAMED as u64) } else { String::new() };
+    format!("block{} {}{more}", if count == 1 { "" } else { "s" }, named.join(", "))
 }
 
 #[cfg(test)]

@@ -5,15 +5,17 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use leadline_bytes::ReadBuffer;
+use leadline_page::postgres::{is_new, Header};
 
 use crate::cell::{Place, Value};
 use crate::cells::{Cells, Layout, Rows};
-use crate::heap_file::{is_new, tuples, HeapFile, Tuple};
+use crate::heap_file::{tuples, HeapFile, Tuple};
 use crate::losses::Losses;
 use crate::outside::Outside;
 use crate::relation::Relation;
 use crate::settle::{settle, settle_twice, Settled};
 use crate::xact::{Status, Xacts};
+use crate::zeros::Zeros;
 use leadline_errors::Result;
 
 /// Blocks read at a time: they stay in the processor's cache until their rows are taken.
@@ -38,8 +40,8 @@ pub struct Unread {
     pub vacuumed: u64,
     /// Blocks that the relation's files did not have from the first: a file is gone, or ends too early.
     pub missing: u64,
-    /// Pages that nothing was ever put into, as far as their bytes tell; the server adds some before it needs them.
-    pub empty: u64,
+    /// Pages of only zeros.
+    pub zeros: Zeros,
     /// Rows that are given although it is not known whether they are visible.
     pub unknown: u64,
     /// Rows that are given and name transactions that there were not yet.
@@ -75,7 +77,7 @@ impl Unread {
         self.values += other.values;
         self.vacuumed += other.vacuumed;
         self.missing += other.missing;
-        self.empty += other.empty;
+        self.zeros.add(&other.zeros);
         self.unknown += other.unknown;
         self.future += other.future;
         self.reasons.extend(other.reasons.iter().cloned());
@@ -212,7 +214,9 @@ impl Decoder {
             self.unread.torn += 1;
             self.unread.losses.page(block, "the running server was writing it at each read");
         }
-        self.unread.checksums += u64::from(settled == Settled::Damaged);
+        // That the front of a page is zeros is told when its rows are looked for.
+        let has_header = Header::parse(page).is_some_and(|header| header.pd_upper != 0);
+        self.unread.checksums += u64::from(settled == Settled::Damaged && has_header);
         settled != Settled::Torn
     }
 
@@ -222,7 +226,7 @@ impl Decoder {
             self.unread.losses.page(block, "this is not a table page");
             return Ok(());
         };
-        self.unread.empty += u64::from(is_new(page));
+        self.unread.zeros.met(block, Header::parse(page).is_some_and(|header| is_new(page, &header)));
         // No more items than line pointers.
         let most = items.size_hint().1.unwrap_or(0);
         if self.cells.start(page, &self.layout, most).is_none() {

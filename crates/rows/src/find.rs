@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::catalog::{databases, is_loss, number, Catalog, Class, Database};
 use crate::encoding::UTF8;
 use crate::names::RelationName;
-use leadline_datadir::{DataDir, GLOBAL_TABLESPACE};
+use leadline_datadir::{is_in_tar, DataDir, GLOBAL_TABLESPACE};
 use leadline_errors::{Error, Kind, Result};
 
 const PG_INHERITS: u32 = 2611;
@@ -17,6 +17,7 @@ const DEEPEST: usize = 64;
 pub(crate) fn find(path: &Path, relation: Option<&str>, database: Option<&str>) -> Result<(Catalog, u32)> {
     if path.is_file() {
         if relation.is_some() || database.is_some() {
+            is_in_tar(path).map_or(Ok(()), Err)?;
             let message = "a relation file already identifies its relation and database";
             return Err(Error::new(Kind::Usage, message)
                 .hint("give only the file, or use: leadline rows DATA_DIR TABLE --database NAME")

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use leadline_bytes::ReadBuffer;
 use leadline_page::postgres::heap::{TupleHeader, HEAP_HASNULL, HEAP_NATTS_MASK, SIZE};
 use leadline_page::postgres::line_pointer::{LinePointer, LP_NORMAL};
-use leadline_page::postgres::Header;
+use leadline_page::postgres::{is_new, Header};
 
 use crate::settle::{settle, Settled};
 use leadline_datadir::{segment_path, DataDir, DATA_FILE};
@@ -191,7 +191,7 @@ impl HeapFile {
                     passed.damaged.push(at);
                     continue;
                 };
-                if is_new(page) {
+                if Header::parse(page).is_some_and(|header| is_new(page, &header)) {
                     passed.empty.push(at);
                 }
                 for (lp, bytes) in items {
@@ -224,18 +224,14 @@ pub(crate) struct Passed {
     pub rows: u64,
 }
 
-/// Whether nothing was ever put into a page.
-pub(crate) fn is_new(page: &[u8]) -> bool {
-    Header::parse(page).is_some_and(|header| header.pd_upper == 0)
-}
-
 /// Line pointer and bytes of each item of a page; None when it is no page. A new page has none.
 pub(crate) fn tuples(page: &[u8]) -> Option<impl Iterator<Item = (u16, &[u8])>> {
     let header = Header::parse(page)?;
-    if header.pd_upper != 0 && header.wrong(page.len()).is_some() {
+    let is_new = is_new(page, &header);
+    if !is_new && header.wrong(page.len()).is_some() {
         return None;
     }
-    let count = if header.pd_upper == 0 { 0 } else { header.line_pointers(page.len()) };
+    let count = if is_new { 0 } else { header.line_pointers(page.len()) };
     let item = move |i: usize| {
         let lp = LinePointer(u32::from_le_bytes(*page.get(24 + 4 * i..)?.first_chunk()?));
         let bytes = lp.item(page).filter(|_| lp.flags() == LP_NORMAL)?;

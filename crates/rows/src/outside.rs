@@ -99,7 +99,11 @@ impl Outside {
         let value = format!("value {} of toast table {relid}", external.va_valueid);
         if place.status.is_shown() {
             self.lost += 1;
-            let what = if fetched == Fetched::Missing { "is missing" } else { "cannot be decompressed" };
+            let what = match fetched {
+                Fetched::Missing => "is missing",
+                Fetched::Ambiguous => "has two pieces with the same number",
+                _ => "cannot be decompressed",
+            };
             self.text = format!("<{value} {what}>");
             self.losses.value(place, column, &format!("{value} {what}"));
         } else {

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::catalog::{is_loss, Attribute, Catalog};
+use crate::cut_off::CutOff;
 use crate::damage::Damage;
 use crate::find::find;
 use crate::heap_file::HeapFile;
@@ -47,8 +48,8 @@ pub(crate) struct Relation {
     pub types: Types,
     pub heap: HeapFile,
     pub dir: DataDir,
-    /// Blocks that it had at the last count and has not, of a server that ended in order.
-    pub cut_off: u32,
+    /// Blocks that it had and has not, of a server that ended in order.
+    pub cut_off: CutOff,
     tablespace: u32,
     catalog: Catalog,
     /// Where the values of a toast table are, by its oid.
@@ -87,9 +88,11 @@ impl Relation {
         let heap = catalog.heap(oid)?;
         // A crash empties unlogged relations, and a server that runs may not have written a catalog since it cut a file.
         let is_final = catalog.dir.transactions.is_some_and(|about| about.is_final);
-        let counted = if is_final && class.relpersistence == b'p' && class.has_rows() { class.relpages } else { 0 };
+        let knows = is_final && class.relpersistence == b'p' && class.has_rows();
+        let counted = i32::try_from(class.relpages).unwrap_or(0) as u32;
+        let cut_off = if knows { CutOff::of(&catalog.dir, &heap, counted) } else { CutOff::default() };
         Ok(Relation {
-            cut_off: i32::try_from(counted).map_or(0, |_| counted.saturating_sub(heap.blocks)),
+            cut_off,
             tablespace: class.reltablespace,
             name: format!("{}.{}", class.schema, class.relname),
             is_unlogged: class.relpersistence == b'u',

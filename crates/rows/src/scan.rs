@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::beside::Beside;
 use crate::cell::{Place, Value};
+use crate::cut_off::CutOff;
 use crate::decode::{Decoder, RowSink, Unread};
 use crate::encoding::Encoding;
 use crate::relation::{Column, Relation};
@@ -91,9 +92,14 @@ impl RowScan {
         self.relation.damage().lines()
     }
 
-    /// Blocks that it had at the last count, by `pg_class`, and that are not there; of a server that ended in order.
-    pub fn cut_off(&self) -> u32 {
+    /// Blocks that it had at its end and has not any more, of a server that ended in order.
+    pub fn cut_off(&self) -> CutOff {
         self.relation.cut_off
+    }
+
+    /// Whether the server ended in order: all that it had in memory is in the files.
+    pub fn is_final(&self) -> bool {
+        self.relation.dir.transactions.is_some_and(|about| about.is_final)
     }
 
     /// Values that are none of their type, printed as their bytes, and labels of enums that the catalog has not.

@@ -1,6 +1,6 @@
 //! Pages that are read again when they are wrong: a running server may be writing them.
 
-use leadline_page::postgres::{Fork, Header};
+use leadline_page::postgres::{is_new, Fork, Header};
 use leadline_pagescan::{check_fast, look_again};
 
 /// What may be said of a page as a whole.
@@ -19,7 +19,9 @@ pub(crate) fn settle(page: &mut [u8], block: u32, read: impl FnMut(&mut [u8]) ->
         Some(header) if header.pd_upper != 0 => {
             check_fast(page, Fork::Main, Some(block)).wrong.iter().all(|w| w.class != "checksum")
         }
-        _ => true,
+        // The front of a page that is written for the first time may still be zeros.
+        Some(header) => is_new(page, &header),
+        None => true,
     };
     if look(page) {
         return Settled::Sound;

@@ -61,6 +61,8 @@ pub(crate) enum Fetched {
     Missing,
     /// Its pieces are all there and cannot be unpacked.
     Damaged,
+    /// There are two visible pieces for one place in it, and they differ.
+    Ambiguous,
 }
 
 /// Fetches values, with a file handle and a buffer of its own.
@@ -127,8 +129,8 @@ impl Toast {
         }
         self.blocks = blocks;
         found?;
-        if !self.in_order {
-            self.put_in_order(wanted);
+        if !self.in_order && !self.put_in_order(wanted) {
+            return Ok(Fetched::Ambiguous);
         }
         if self.stored.len() != wanted {
             return Ok(Fetched::Missing);
@@ -194,9 +196,14 @@ impl Toast {
         Ok(found)
     }
 
-    /// Of pieces with the same number the visible one counts.
-    fn put_in_order(&mut self, wanted: usize) {
+    /// Of pieces with the same number the visible one counts; false when there are two that differ.
+    fn put_in_order(&mut self, wanted: usize) -> bool {
         self.pieces.sort_by_key(|p| (p.0, p.1));
+        let data = |piece: &Piece| &self.stored[piece.2.clone()];
+        let differ = |pair: &[Piece]| pair[0].0 == pair[1].0 && !pair[1].1 && data(&pair[0]) != data(&pair[1]);
+        if self.pieces.windows(2).any(differ) {
+            return false;
+        }
         self.pieces.dedup_by_key(|p| p.0);
         let mut whole = Vec::with_capacity(wanted.min(self.stored.len()));
         for (i, (seq, _, range)) in self.pieces.iter().enumerate() {
@@ -205,5 +212,6 @@ impl Toast {
             }
         }
         self.stored = whole;
+        true
     }
 }

@@ -9,7 +9,7 @@ use crate::segment::SegmentFile;
 use crate::timeline::history_name;
 use crate::unpack::{small_text, Packing};
 use crate::version::{known, magic};
-use leadline_datadir::{is_log_block_size, Lsn};
+use leadline_datadir::{is_in_tar, is_log_block_size, Lsn};
 use leadline_errors::{Error, Kind, Result};
 
 /// One log: segments without a gap, of one server.
@@ -64,6 +64,7 @@ impl Log {
         let folder = if below.is_dir() { below } else { path.to_owned() };
         let mut files = list(&folder)?;
         if files.is_empty() {
+            is_in_tar(&folder).map_or(Ok(()), Err)?;
             return Err(Error::new(Kind::NotFound, "no WAL in this folder")
                 .detail("no file is named like a WAL segment, such as 000000010000000000000001")
                 .hint("give a data directory, its pg_wal, an archive folder or one segment")
@@ -331,6 +332,9 @@ fn first_page(file: &SegmentFile) -> Result<(SegmentHeader, PageHeader)> {
 }
 
 fn not_a_segment(path: &Path) -> Error {
+    if let Some(tar) = is_in_tar(path) {
+        return tar;
+    }
     Error::new(Kind::Invalid, "the file name is not that of a WAL segment")
         .detail("a segment name has 24 hexadecimal digits, optionally with .partial, .gz, .lz4 or .zst, such as 000000010000000000000001.gz")
         .hint("the name gives the position of the segment in the WAL: rename the file to its original name")

@@ -31,8 +31,9 @@ class Loss(TypedDict):
 class RowsStatus(TypedDict):
     """How far the file was read, and what could not be read so far. unreadable: the first losses; unreadable_left_out: how many more.
 
-    invalid_values: printed as bytes, or labels of enums that are lost. missing_blocks: in the middle; cut_off_blocks: at the end, by
-    the last count. empty_pages: of only zeros. unknown_rows: given, though nothing tells whether they are visible, and unknown_why.
+    invalid_values: printed as bytes, or labels of enums that are lost. missing_blocks: in the middle; cut_off_blocks: at the end, and what
+    knows of them. empty_pages: of only zeros; zero_pages: those before pages in use, unwritten_pages: the same where the server did not
+    stop; zeros_at: the first of these. unknown_rows: given, though nothing tells whether they are visible, and unknown_why.
     future_rows: given, of transactions later than the next one. toast_checksums: pages that values were taken from.
     catalog_damage: one line each.
     """
@@ -49,7 +50,11 @@ class RowsStatus(TypedDict):
     invalid_values: int
     missing_blocks: int
     cut_off_blocks: int
+    cut_off_by: str
     empty_pages: int
+    zero_pages: int
+    unwritten_pages: int
+    zeros_at: str
     unknown_rows: int
     unknown_why: list[str]
     future_rows: int

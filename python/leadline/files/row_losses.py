@@ -19,7 +19,7 @@ UNLOGGED = {
 # What is counted in the status: of which things, and what is so of them. The result is then less than the table, or not certain.
 LOSSES = {
     "missing_blocks": ("block", "missing from the middle of the table, with all rows in them"),
-    "cut_off_blocks": ("block", "missing from the end of the table, by its last count (pg_class.relpages)"),
+    "cut_off_blocks": ("block", "missing from the end of the table, by {cut_off_by}"),
     "gone_blocks": ("block", "gone, so rows may be missing: the file was truncated while it was being read"),
     "invalid_values": ("value", "not valid for the type: printed as bytes in hex, or as a missing enum label"),
     "torn_pages": ("torn page", "skipped: the server was writing them each time they were read"),
@@ -58,9 +58,11 @@ def lines(about: RowsDescription, status: RowsStatus, around: Condition | None) 
         yield f"warning: the catalog is damaged: {line}"
     for key, (thing, what) in LOSSES.items():
         if number := _number(status, key):
-            yield f"warning: {count(number, thing)} {what}"
+            yield f"warning: {count(number, thing)} {what.format_map(status)}"
             if key == "unknown_rows":
                 yield from (f"  reason: {why}" for why in status["unknown_why"])
+    if number := status["zero_pages"]:  # a server that did not stop may just not have written them yet
+        yield f"note: {count(number, 'page')} of only zeros before pages in use: never used, or lost ({status['zeros_at']})"
     yield from unreadable.lines(status)
     if number := status["vacuumed_values"]:
         yield f"note: {count(number, 'TOAST value')} of dead rows have already been removed by VACUUM"

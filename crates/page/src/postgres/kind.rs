@@ -173,7 +173,7 @@ mod at {
 #[inline]
 pub fn kind(page: &[u8], header: &Header, fork: Fork) -> Kind {
     if header.pd_upper == 0 {
-        return if zeros(page) { Kind::New } else { Kind::Unknown };
+        return if is_new(page, header) { Kind::New } else { Kind::Unknown };
     }
     match fork {
         Fork::Fsm => return Kind::FreeSpaceMap,
@@ -190,6 +190,12 @@ pub fn kind(page: &[u8], header: &Header, fork: Fork) -> Kind {
         [.., low, high] if special.len() == 16 => of_sixteen(special, u16::from_le_bytes([*low, *high])),
         _ => Kind::Unknown,
     }
+}
+
+/// Whether nothing was ever put into a page: there are only zeros in it. A page whose header alone is zeros is a damaged one.
+#[inline]
+pub fn is_new(page: &[u8], header: &Header) -> bool {
+    header.pd_upper == 0 && zeros(page)
 }
 
 /// Whether there are only zeros; 64 bytes at a time, which the compiler makes a few instructions.

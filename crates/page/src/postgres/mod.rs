@@ -34,7 +34,7 @@ pub use clog::{describe_clog, SLRU_PAGES_PER_SEGMENT};
 pub use control::{describe_control, Control};
 pub use control_state::{ControlState, DbState};
 pub use header::Header;
-pub use kind::{kind, Fork, Items, Kind};
+pub use kind::{is_new, kind, Fork, Items, Kind};
 pub use relmap::{describe_relmap, relmap};
 
 use line_pointer::{line_pointers, LinePointer, LP_DEAD, LP_NORMAL};

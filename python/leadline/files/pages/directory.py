@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 WORDS = {
     "missing": "{relation} has no file",
+    "tablespace": "{wanted} is missing",
     "odd": "the file of {relation} is not a regular file: {found}",
     "short": "{relation} has {found}, expected {wanted}",
     "orphan": "{found}",
