@@ -300,6 +300,24 @@ def test_findings_are_ranked_by_cost_then_severity(cap: SyntheticCapture, monkey
         assert "".join(f.subject for f in evaluate(capture).findings) == "abcdef"
 
 
+def test_seconds_of_the_host_stand_behind_what_the_server_lost(cap: SyntheticCapture, monkeypatch: pytest.MonkeyPatch) -> None:
+    def found(severity: str, cost: str, subject: str, domain: str) -> Definition:
+        query = ONE_ROW.replace("'low'", f"'{severity}'").replace("null::double as cost_s", f"{cost}::double as cost_s")
+        return Definition(**{**vars(rule(query.replace("'s'", f"'{subject}'"))), "domain": domain, "id": subject})
+
+    rules = (
+        found("critical", "900", "d", "host"),
+        found("medium", "20", "b", "postgres"),
+        found("critical", "30", "a", "postgres"),
+        found("critical", "null", "c", "postgres"),
+        found("low", "null", "f", "postgres"),
+        found("critical", "null", "e", "host"),
+    )
+    monkeypatch.setattr(findings, "all_findings", lambda: rules)
+    with cap.open(hold=False) as capture:
+        assert "".join(f.subject for f in evaluate(capture).findings) == "abcdef"
+
+
 def test_thresholds_are_set_by_name_for_all_rules_or_for_one(cap: SyntheticCapture, monkeypatch: pytest.MonkeyPatch) -> None:
     query = ONE_ROW.replace("'s'", "getvariable('least')::varchar")
     one, two = rule(query, "-- threshold: least = 3 (a test)\n"), rule(query, "-- threshold: least = 4 (a test)\n")

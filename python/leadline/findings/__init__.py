@@ -38,6 +38,7 @@ COLUMNS = {
 FACTS = ("facts", "JSON")  # a rule may have them after the others: what its advice puts in place of names (advice.py)
 _SAID = ("id", "severity", "confidence", "subject", "statement")  # the first of them, which a finding cannot do without
 SEVERITIES = ("critical", "high", "medium", "low", "info")
+OF_HOST = ("host", "kernel")  # domains whose seconds are of all processes, not of the sessions
 CONFIDENCES = ("high", "medium", "low")
 
 
@@ -167,8 +168,12 @@ def shared_thresholds() -> list[Threshold]:
 
 
 def _rank(finding: Finding) -> tuple[Any, ...]:
-    cost = (1, 0.0) if finding.cost_s is None else (0, -finding.cost_s)
-    return (*cost, SEVERITIES.index(finding.severity), finding.id, finding.subject)
+    """Seconds of the server's victims first; the host has more seconds to lose, of all its processes, and they say less."""
+    of_host = finding.domain in OF_HOST
+    without_cost = 1 if not of_host and finding.severity in ("critical", "high") else 3
+    with_cost = 2 if of_host else 0
+    group = without_cost if finding.cost_s is None else with_cost
+    return (group, -(finding.cost_s or 0.0), SEVERITIES.index(finding.severity), finding.id, finding.subject)
 
 
 def _chosen(only: Collection[str] | None) -> list[Definition]:
