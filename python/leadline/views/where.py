@@ -132,13 +132,16 @@ def cpu_split(capture: Capture) -> CpuSplit:
     )[0]
     if capture.unavailable("thread_time") is not None:
         return CpuSplit(**row, after_wake_s=None, after_preempt_s=None)
-    traced = capture.rows(
+    # The trace begins and ends a little later than the counters, so it gives the proportion.
+    woken = capture.scalar(
         """
-        select sum(runq_wake_ns) / 1e9 as after_wake_s, sum(runq_preempt_ns) / 1e9 as after_preempt_s
+        select sum(runq_wake_ns) / nullif(sum(runq_wake_ns + runq_preempt_ns), 0)::double
         from thread_time t semi join thread_name n on n.thread_id = t.thread_id and n.tid in (select pid from db_time)
         """
-    )[0]
-    return CpuSplit(**row, **traced)
+    )
+    if woken is None:
+        return CpuSplit(**row, after_wake_s=None, after_preempt_s=None)
+    return CpuSplit(**row, after_wake_s=row["queue_s"] * woken, after_preempt_s=row["queue_s"] * (1 - woken))
 
 
 def time_step(window_s: float, period_s: float, most: int = 120) -> float:

@@ -24,6 +24,7 @@ from leadline.postgres.server import PrivateServer
 from leadline.postgres.server.user import server_user
 from leadline.probes.take import take
 from leadline.progress import Silent
+from leadline.views import where
 from leadline.views.threads import report
 from test_trace import disk_counters, left_out_ns
 
@@ -190,3 +191,30 @@ def test_requests_of_a_server_are_those_that_diskstats_counts(tmp_path: Path) ->
     counted = {name: (counters[1][name][0] - counters[0][name][0], counters[1][name][1] - counters[0][name][1]) for name in counters[0]}
     assert {row["operation"]: (row["n"], row["bytes"]) for row in rows} == {name: both for name, both in counted.items() if both != (0, 0)}
     assert counted["read"][0] > 0 and counted["write"][0] > 40 and counted["flush"][0] > 40
+
+
+@needs_bpf
+def test_the_run_queue_of_sessions_is_what_the_trace_counts(servers: Callable[[int], Server], tmp_path: Path) -> None:
+    """More sessions than CPUs: most of their wait for a CPU comes while the server still calls them idle."""
+    server, clients = servers(16), 16
+    server.pgbench_init()
+    connected = "select count(*) = %s from pg_stat_activity where application_name = 'pgbench'"
+    with server.pgbench("-S", "-c", clients, "-T", 120):
+        wait_until(lambda: server.sql(connected, [clients])[0][0], what="clients that are all connected")
+        path = take(dsn=server.dsn, for_s=3, out=tmp_path / "q.leadline", probes=["sessions", "kernel"], kernel_detail="sums")
+    with closing(open_capture(path, hold=True)) as capture:
+        split, window = where.cpu_split(capture), where.window(capture)
+        clients_only = "select pid from session where backend_type = 'client backend' and application_name = 'pgbench'"
+        counted = capture.rows(f"select sum(cpu_queue_ns) as queue, sum(dt_ns) as time from session_delta where pid in ({clients_only})")[0]
+        traced = capture.rows(
+            f"""
+            select sum(runq_wake_ns + runq_preempt_ns) as queue, sum(traced_ns) as time
+            from thread_time where thread_id in (select thread_id from thread_name where tid in ({clients_only}))
+            """
+        )[0]
+    assert counted["time"] / 1e9 == pytest.approx(clients * window.window_s, rel=0.1)
+    assert counted["queue"] / counted["time"] == pytest.approx(traced["queue"] / traced["time"], rel=0.05)
+    assert split.queue_s >= counted["queue"] / 1e9 * 0.999
+    assert split.after_wake_s and split.after_preempt_s
+    assert split.after_wake_s + split.after_preempt_s == pytest.approx(split.queue_s)
+    assert window.active_s < window.db_time_s
