@@ -37,7 +37,8 @@ def test_blocks_come_with_their_facts_or_not_at_all(facts: dict[str, object], ex
 
 
 def test_in_general_facts_are_named() -> None:
-    assert "- Run `f(PID)`\n  now.\n- It is busy.\n- Upgrade." in general(TEXT)
+    assert "- [idle] Run `f(PID)`\n  now.\n- [not idle] It is busy.\n- [before 16] Upgrade." in general(TEXT)
+    assert general("- {?is_active}{?from_17} Now.") == "- [active, 17 and later] Now."
 
 
 def test_the_version_gives_facts() -> None:

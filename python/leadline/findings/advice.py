@@ -14,6 +14,7 @@ from typing import Any
 MAJORS = range(13, 20)
 _MARK = re.compile(r"\{([?!]?)([a-z][a-z0-9_]*)\}")
 _CONDITION = re.compile(r"\{[?!][a-z][a-z0-9_]*\} ?")
+_CONDITIONS = re.compile(rf"(?:{_CONDITION.pattern})+")
 
 
 def of_server(version_num: int | None) -> dict[str, bool]:
@@ -28,8 +29,19 @@ def filled(text: str, facts: Mapping[str, Any]) -> str:
 
 
 def general(text: str) -> str:
-    """The text for every finding of a rule: facts are named in capitals, as in a manual."""
-    return _MARK.sub(lambda mark: mark[2].upper(), _CONDITION.sub("", text))
+    """The text for every finding of a rule: facts are named in capitals, as in a manual, and conditions stand in brackets."""
+    return _MARK.sub(lambda mark: mark[2].upper(), _CONDITIONS.sub(_in_words, text))
+
+
+def _in_words(conditions: re.Match[str]) -> str:
+    said = []
+    for kind, name in _MARK.findall(conditions[0]):
+        major = name.removeprefix("from_")
+        if name != major:
+            said.append(f"{major} and later" if kind == "?" else f"before {major}")
+        else:
+            said.append(("" if kind == "?" else "not ") + name.removeprefix("is_").replace("_", " "))
+    return f"[{', '.join(said)}] "
 
 
 def names(text: str) -> set[str]:

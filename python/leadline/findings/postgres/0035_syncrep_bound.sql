@@ -57,6 +57,6 @@ select 'SYNCREP-BOUND' as id,
                    when names is null then '' else ' (' || names || ')' end,
               case when setting is null then '' else '; synchronous_commit is ' || setting end) as statement,
        cost_s, share as share_of_db_time, samples, ts_from, ts_to, evidence,
-       to_json({gone: case when is_gone then coalesce(gone, wanted) end, wanted: wanted, is_there: is_gone is null}) as facts
+       to_json({gone: case when is_gone then coalesce(gone, wanted) end, wanted: wanted, is_connected: is_gone is null}) as facts
 from cost cross join (select tier, window_s from capture) c cross join (select sum(period_ns) / 1e9 as observed_s from tick)
 where share >= getvariable('min_share') and cost_s >= getvariable('min_sessions') * observed_s and samples >= getvariable('min_samples')
