@@ -131,6 +131,7 @@ def test_a_woken_session_waits_for_a_cpu_though_it_still_looks_idle(tmp_path: Pa
     found = one(cap, "CPU-STARVED")
     assert (found.cost_s, found.share_of_db_time) == (pytest.approx(8 * 60 * 0.3), pytest.approx(1))
     assert found.severity == "critical"
+    assert "for 144.0 s (75 % of the time they could have run, 100.0 % of database time)" in found.statement
     assert [e["application_name"] for e in found.evidence] == ["shop"]
     with cap.open() as capture:
         assert where.window(capture).db_time_s == pytest.approx(144)

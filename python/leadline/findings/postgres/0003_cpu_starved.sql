@@ -19,7 +19,8 @@ observed as (select sum(period_ns) / 1e9 as observed_s, min(ts) as first_ts from
 base as (select sum(weight_s) as db_time_s from db_time),
 runnable as (select * from db_time where cpu_queue_s is not null),
 found as (
-  select sum(cpu_run_s) as run_s, sum(cpu_queue_s) as queue_s, count(*) as samples, min(ts) as ts_from, max(ts) as ts_to
+  select (select sum(run_s) from session_queue where session_id in (select session_id from runnable)) as run_s,
+         sum(cpu_queue_s) as queue_s, count(*) as samples, min(ts) as ts_from, max(ts) as ts_to
   from runnable
 ),
 used as (select sum(cpu_run_ns) / 1e9 as sessions_cpu_s from session_delta),
