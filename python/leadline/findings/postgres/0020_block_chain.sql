@@ -40,7 +40,7 @@ held as materialized (  -- only transactions that block for long: many short one
 seen as (select session_id, sum(look_s) as looked_s from chain group by session_id),
 loss as (  -- of the victim's lock seconds, the part behind this root
   select h.root_session_id, h.root_pid, h.session_id, any_value(h.pid) as pid, max(h.depth) as depth,
-         sum(h.look_s) as lost_s,
+         any_value(v.lock_s) * sum(h.look_s) / nullif(any_value(s.looked_s), 0) as lost_s,
          any_value(v.samples) * sum(h.look_s) / nullif(any_value(s.looked_s), 0) as samples
   from held h join seen s using (session_id) join victim v using (session_id)
   group by h.root_session_id, h.root_pid, h.session_id

@@ -34,7 +34,7 @@ queued as materialized (  -- waits that only the place in line causes: no holder
 ),
 loss as (
   select q.datid, q.relid, q.session_id, any_value(q.pid) as pid, mode(q.mode order by q.mode) as mode,
-         sum(q.look_s) as lost_s,
+         any_value(v.lock_s) * sum(q.look_s) / nullif(any_value(l.looked_s), 0) as lost_s,
          any_value(v.samples) * sum(q.look_s) / nullif(any_value(l.looked_s), 0) as samples
   from queued q join looked l using (session_id) join victim v using (session_id)
   group by q.datid, q.relid, q.session_id

@@ -89,7 +89,7 @@ row_wait as materialized (
 ),
 looked as (select session_id, sum(look_s) as looked_s from row_wait group by session_id),
 loss as (
-  select w.object, w.session_id, sum(w.look_s * w.part) as lost_s,
+  select w.object, w.session_id, any_value(v.lock_s) * sum(w.look_s * w.part) / nullif(any_value(l.looked_s), 0) as lost_s,
          any_value(v.samples) * sum(w.look_s * w.part) / nullif(any_value(l.looked_s), 0) as samples
   from row_wait w join looked l using (session_id) join victim v using (session_id)
   group by w.object, w.session_id
