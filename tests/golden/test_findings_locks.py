@@ -304,7 +304,8 @@ def test_what_victims_lost_is_one_number_in_the_whole_report(tmp_path: Path) -> 
         cap.sample(session, "idle in transaction", "Client:ClientRead", 5, 25)
     victims = [cap.add_session() for _ in range(3)]
     cap.lock_wait(victims[0], root, 6, 20)
-    cap.lock_wait(victims[1], victims[0], 8, 20)
+    cap.lock_wait(victims[1], victims[0], 8, 18)
+    cap.sample(victims[1], "active", "Lock:transactionid", 18, 20)  # past the last look
     cap.lock_wait(victims[2], root, 10, 20)  # behind both
     cap.lock_wait(victims[2], other, 10, 20, samples=False)
     with cap.open() as capture:

@@ -113,6 +113,7 @@ mod tests {
     use std::process::Command;
 
     #[test]
+    #[allow(clippy::zombie_processes)] // wait4, unlike wait, also tells what it used
     fn a_short_process_is_told_with_its_parent() {
         let mut exits = match Exits::open() {
             Ok(exits) => exits,
@@ -124,9 +125,11 @@ mod tests {
         let child =
             Command::new("sh").args(["-c", "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"]).spawn().unwrap();
         let pid = child.id() as i32;
-        // SAFETY: both structures are plain numbers, and wait4 fills them in.
+        // SAFETY: both are plain numbers.
         let (mut status, mut usage): (i32, libc::rusage) = unsafe { std::mem::zeroed() };
-        assert_eq!(unsafe { libc::wait4(pid, &mut status, 0, &mut usage) }, pid);
+        // SAFETY: wait4 writes into live variables of the types that it wants.
+        let ended = unsafe { libc::wait4(pid, &mut status, 0, &mut usage) };
+        assert_eq!(ended, pid);
         let mut found = None;
         exits.read(|exit| {
             if exit.pid == pid {
@@ -140,7 +143,7 @@ mod tests {
         let said = found.totals.cpu_run_virtual_total;
         // getrusage tells microseconds; the message comes before the end, and without the time since the last tick
         assert!((used / 2..=used + 2000).contains(&said), "{said} of {used} ns");
-        assert!(found.lifetime_ns >= found.totals.cpu_run_virtual_total as i64);
+        assert!(found.lifetime_ns >= found.totals.cpu_run_virtual_total);
     }
 
     #[test]

@@ -207,9 +207,10 @@ def objects(capture: Capture, limit: int = 10) -> First[ObjectTime]:
         f"""
         with {BLOCK_TIME},
         waiting as (  -- a waiter with several blockers is one waiter
-          select distinct ts, period_ns, pid, {LOCKED_OBJECT} as object, coalesce(r.relkind, '') as kind
-          from lock_wait l left join relation r on r.datid = l.datid and r.relid = l.relid and l.relid <> 0),
-        locks as (select object, any_value(kind) as kind, sum(period_ns) / 1e9 as s from waiting group by 1),
+          select distinct ts, k.wait_s, pid, {LOCKED_OBJECT} as object, coalesce(r.relkind, '') as kind
+          from lock_wait l join lock_look k using (ts, session_id, pid)
+          left join relation r on r.datid = l.datid and r.relid = l.relid and l.relid <> 0),
+        locks as (select object, any_value(kind) as kind, sum(wait_s) as s from waiting group by 1),
         buffers as (select object, any_value(relkind) as kind, sum(seconds) as s from block_time group by 1)
         select object, coalesce(l.kind, b.kind, '') as kind, coalesce(l.s, 0) as lock_s, coalesce(b.s, 0) as buffer_s,
                coalesce(l.s, 0) + coalesce(b.s, 0) as seconds, count(*) over () as there
