@@ -63,7 +63,7 @@ mod tests {
         }
         all.add(&others);
         assert_eq!((all.count(), all.before_used()), (4, Some((1, "block 2".into()))));
-        all.met(9, false);
-        assert_eq!(all.before_used(), Some((3, "blocks 2, 7, 8".into())));
+        all.met(12, false);
+        assert_eq!(all.before_used(), Some((4, "blocks 2, 7, 8, 9".into())));
     }
 }
