@@ -12,7 +12,7 @@ from leadline.files.wal import parts
 
 def rows(read: Callable[[bool, int], tuple[int, bytes] | None], limit: int | None = None) -> list[dict[str, Any]]:
     """What `WalLog.records`, `WalLog.invalidations` or `History.changes` print."""
-    found: list[dict[str, Any]] = json.loads(b"[" + b",".join(parts(lambda left: read(True, left), limit)) + b"]")
+    found: list[dict[str, Any]] = json.loads(b"[" + b",".join(parts(lambda left: read(True, left), limit, lambda _: None)) + b"]")
     return found
 
 

@@ -199,7 +199,8 @@ def test_tables_json_and_unknown_name(capsys: pytest.CaptureFixture[str]) -> Non
 
 # -- sql ---------------------------------------------------------------------------------------------------------------
 
-QUERY = "select wait_class, sum(weight_s) as seconds from db_time where wait_class in ('Lock', 'IPC') group by 1 order by 1"
+SAMPLES = "from session_sample where in_db_time and wait_class in ('Lock', 'IPC')"
+QUERY = f"select wait_class, sum(weight_s) as seconds {SAMPLES} group by 1 order by 1"
 
 
 def test_sql_forms(capture: str, capsys: pytest.CaptureFixture[str]) -> None:

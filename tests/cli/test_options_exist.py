@@ -31,6 +31,7 @@ PRINTED_BY = {
     "python/leadline/demo/run.py": ["demo"],
     "python/leadline/replacing.py": [n for n, c in COMMANDS.items() if n != "demo" and any("-o" in p.opts for p in c.params)],
     "python/leadline/top/host.py": ["top"],
+    "python/leadline/server/accounts.py": ["token revoke-all"],
     "python/leadline/server/serving.py": ["serve"],
     "python/leadline/server/schedules.py": ["schedule save"],
     "python/leadline/server/links.py": ["user disable"],

@@ -162,7 +162,7 @@ def test_an_end_behind_the_last_segment_is_not_reached(log: Log, tmp_path: Path,
             assert run(["wal", verb, str(path), *which, *wish]) == 0
             assert capsys.readouterr().err.removeprefix("no changes to this page found in the WAL\n") == wanted, (verb, wish)
     assert run(["wal", "show", str(log.folder), "--limit", "1", "--to", "FF/0"]) == 0
-    assert capsys.readouterr().err == ""
+    assert capsys.readouterr().err == "stopped at --limit 1: there may be more\n"
     assert json_of(capsys, "export", log.folder, "-o", tmp_path / "out", "--to", "FF/0")["notes"] == [told.rstrip()]
 
 

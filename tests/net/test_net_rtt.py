@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import wait_until
 from leadline._core.net import Delay, Echo, rtt
 from leadline.capture.reader import open_capture
 from leadline.cli import run
@@ -202,8 +203,8 @@ def test_throughput_counts_what_arrived(echo: Echo, capsys: pytest.CaptureFixtur
     assert run([*words, "--json"]) == 0
     [found] = json.loads(capsys.readouterr().out)["runs"]
     assert (found["replies"], found["to_server_bytes"], found["to_client_bytes"]) == (600, 600 * 10260, 600 * 20)
-    counts = json.loads(echo.counts())
-    assert (counts["requests"], counts["bytes_in"]) == (600, 600 * 10260)
+    wanted = (600, 600 * 10260)  # the other side counts a request when it has sent its reply
+    wait_until(lambda: (counts := json.loads(echo.counts())) and (counts["requests"], counts["bytes_in"]) == wanted, what="the counts")
     assert run([*words, "--interval", "10ms"]) == 0
     text = capsys.readouterr().out
     assert "to the server" in text and "bit/s" in text
