@@ -118,7 +118,7 @@ def test_show_and_report_have_the_round_trips(made: Packets, capsys: pytest.Capt
     assert run(["show", str(directory)]) == 0
     text = capsys.readouterr().out
     assert "simple query" in text and "10.0.0.1:40001" in text
-    assert all(len(line) <= 80 for line in text.splitlines() if "leadline " not in line and str(directory) not in line)
+    assert all(len(line) <= 80 for line in text.splitlines() if "leadline " not in line and str(tmp_path) not in line)
     assert run(["show", str(directory), "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
     [row] = shown["wire_connections"]
