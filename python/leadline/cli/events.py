@@ -11,21 +11,18 @@ from leadline.errors import LeadlineError
 from leadline.output import more_than, print_json_list, together
 
 _OPENING = ("open", "openat", "openat2", "creat", "socket", "accept", "accept4")
-MOST = 1 << 62
-_SQL = """
+_EVENTS = """
 with c as (select ts_from from capture),
 event as (
   select ts_from as began, ts, tid, pid, comm, call as what, duration_ns, ret, error, partial, sleep_ns, runq_ns,
          [arg0, arg1, arg2, arg3, arg4, arg5] as args, '' as slept_in, 0 as waker_tid, file, null as waker
-  from call {calls}
+  from call
   union all
   select o.ts - o.duration_ns, o.ts, n.tid, n.pid, n.comm, case when o.state = 0 then 'preempted' else 'sleep' end, o.duration_ns, null,
          null, false, o.sleep_ns, o.duration_ns - o.sleep_ns, [], coalesce(k.wait_function, ''), o.waker_tid, null, w.comm
   from off_cpu o join thread_name n using (thread_id) left join kernel_stack k using (stack_id)
-  left join task_name w on w.tid = o.waker_tid {stays}
+  left join task_name w on w.tid = o.waker_tid
 )
-select (began - c.ts_from) / 1e9 as from_s, event.* exclude (began) from event cross join c
-where {where} order by began, ts limit {limit}
 """
 
 
@@ -73,16 +70,16 @@ def command(
             conditions.append(f"began < c.ts_from + {int(to_s * 1e9)}")
         if failed:
             conditions.append("error is not null")
-        calls = ""
         if call is not None:
             quoted = call.replace("'", "''")
             conditions.append(f"what = '{quoted}'")
-        rows = opened.rows(_SQL.format(calls=calls, stays="", where=" and ".join(conditions), limit=limit + 1))
+        found = f"from event cross join c where {' and '.join(conditions)}"
+        columns = "(began - c.ts_from) / 1e9 as from_s, event.* exclude (began)"
+        rows = opened.rows(f"{_EVENTS} select {columns} {found} order by began, ts limit {limit + 1}")
         said = ""
         if len(rows) > limit:
             rows.pop()
-            every = _SQL.format(calls=calls, stays="", where=" and ".join(conditions), limit=MOST)
-            there = opened.scalar(f"select count(*) from ({every})")
+            there = opened.scalar(f"{_EVENTS} select count(*) {found}")  # not of the list: it would be put in order for it
             said = more_than(limit, int(there), "--limit N prints more; --from, --to, --pid, --call choose")
     finally:
         opened.close()
