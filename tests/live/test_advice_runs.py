@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import duckdb
 import psycopg
 import pytest
 from conftest import MAJORS, Server
@@ -13,6 +14,7 @@ from findings_synthetic import SyntheticCapture
 from leadline.capture.reader import open_capture
 from leadline.findings import all_findings
 from leadline.findings.advice import blocks, filled, names, of_server
+from leadline.tables.macros import macros
 
 COMMAND = re.compile(
     r"(?i)(select|show|set|alter|create (index|extension)|(commit|rollback) prepared|vacuum|reindex|truncate|analyze|explain)\b.* .*"
@@ -95,3 +97,14 @@ def test_every_query_of_a_capture_in_advice_runs(tmp_path: Path) -> None:
             ran += 1
     capture.close()
     assert ran > 10
+
+
+def test_names_in_advice_are_quoted_where_the_server_needs_it(servers: Callable[[int], Server]) -> None:
+    names = ["t", "T", "a b", 'a"b', "été", "1st", "_x$1", "", *(word for (word,) in servers(18).sql("select word from pg_get_keywords()"))]
+    needed = {word for (word,) in servers(18).sql("select word from pg_get_keywords() where catcode in ('R', 'T')")}
+    db = duckdb.connect()
+    db.execute(macros().sql)
+    quoted = {name: db.execute("select pg_ident(?)", [name]).fetchall()[0][0] for name in names}
+    assert {name for name in names if quoted[name] != name} == needed | {"T", "a b", 'a"b', "été", "1st", ""}
+    [given] = servers(18).sql("select " + ", ".join(f"quote_ident('{name}')" for name in names))
+    assert [quoted[name] for name in names if quoted[name] != name] == [g for g, name in zip(given, names) if quoted[name] != name]

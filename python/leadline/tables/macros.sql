@@ -34,12 +34,15 @@ create or replace macro confidence_of_seen(samples, seen, named, waiting) as
 
 -- An identifier of PostgreSQL as a command needs it: quoted unless it is a plain word that is not reserved.
 create or replace macro pg_ident(name) as
-  case when regexp_full_match(name, '[a-z_][a-z0-9_$]*') and name not in ('all', 'analyse', 'analyze', 'and', 'any', 'array', 'as', 'asc',
-                 'both', 'case', 'cast', 'check', 'collate', 'column', 'constraint', 'create', 'default', 'desc', 'distinct', 'do', 'else', 'end',
-                 'except', 'fetch', 'for', 'foreign', 'from', 'grant', 'group', 'having', 'in', 'initially', 'intersect', 'into', 'lateral',
-                 'leading', 'limit', 'not', 'null', 'offset', 'on', 'only', 'or', 'order', 'placing', 'primary', 'references', 'returning',
-                 'select', 'some', 'table', 'then', 'to', 'trailing', 'union', 'unique', 'user', 'using', 'variadic', 'when', 'where', 'window', 'with')
-            then name else '"' || replace(name, '"', '""') || '"' end;
+  case when regexp_full_match(name, '[a-z_][a-z0-9_$]*') and not regexp_full_match(name,
+         'all|analyse|analyze|and|any|array|as|asc|asymmetric|authorization|binary|both|case|cast|check|collate|collation|'
+         || 'column|concurrently|constraint|create|cross|current_catalog|current_date|current_role|current_schema|'
+         || 'current_time|current_timestamp|current_user|default|deferrable|desc|distinct|do|else|end|except|false|fetch|for|'
+         || 'foreign|freeze|from|full|grant|group|having|ilike|in|initially|inner|intersect|into|is|isnull|join|lateral|'
+         || 'leading|left|like|limit|localtime|localtimestamp|natural|not|notnull|null|offset|on|only|or|order|outer|'
+         || 'overlaps|placing|primary|references|returning|right|select|session_user|similar|some|symmetric|system_user|'
+         || 'table|tablesample|then|to|trailing|true|union|unique|user|using|variadic|verbose|when|where|window|with')
+       then name else '"' || replace(name, '"', '""') || '"' end;
 -- A text of PostgreSQL as a command needs it.
 create or replace macro pg_literal(value) as '''' || replace(value, '''', '''''') || '''';
 
