@@ -7,7 +7,7 @@ import fcntl
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from leadline.capture.manifest import MANIFEST
@@ -23,27 +23,21 @@ def new_capture(out: Path | None, *, overwrite: bool, exactly: bool = False) -> 
     itself, whatever its name. overwrite: replace a capture that is there. Raises LeadlineError.
     """
     directory = out if exactly and out is not None else _place(out)
-    made = lock = None
-    try:
-        make_room(directory, overwrite=overwrite, capture=True)
-        made = _make(directory)
-        lock = _lock(directory)
-        make_room(directory, overwrite=overwrite, capture=True)  # whoever had the lock may have written meanwhile
-        _empty(directory)
-    except LeadlineError:
-        _unlock(lock)
-        raise
-    except OSError as e:
-        _unlock(lock)
-        raise cannot_be_written("the folder of the capture", e, directory) from e
-    try:
-        yield directory
-    except BaseException:
-        if made and not (directory / MANIFEST).exists():
-            shutil.rmtree(directory, ignore_errors=True)
-        raise
-    finally:
-        _unlock(lock)
+    with ExitStack() as stack:
+        try:
+            make_room(directory, overwrite=overwrite, capture=True)
+            made = _make(directory)
+            stack.callback(os.close, _lock(directory))
+            make_room(directory, overwrite=overwrite, capture=True)  # whoever had the lock may have written meanwhile
+            _empty(directory)
+        except OSError as e:
+            raise cannot_be_written("the folder of the capture", e, directory) from e
+        try:
+            yield directory
+        except BaseException:
+            if made and not (directory / MANIFEST).exists():
+                shutil.rmtree(directory, ignore_errors=True)
+            raise
 
 
 def _place(out: Path | None) -> Path:
@@ -83,9 +77,3 @@ def _empty(directory: Path) -> None:
             shutil.rmtree(entry.path)
         else:
             Path(entry.path).unlink()
-
-
-def _unlock(lock: int | None) -> None:
-    if lock is not None:
-        with suppress(OSError):
-            os.close(lock)

@@ -76,9 +76,9 @@ class Capture:
 
     def unseen(self, names: Iterable[str]) -> str:
         """What a probe could not see of what these tables and views show; empty when there is no such gap."""
-        tables = (all_tables()[name] for name in with_what_they_read(names) if name in all_tables())
-        gaps = (self.manifest.probe(t.probe).detail.get("unseen", {}).get(t.name) for t in tables if t.kind == "table")
-        return next(filter(None, gaps), "")
+        gaps = {table: why for probe in self.manifest.probes.values() for table, why in probe.detail.get("unseen", {}).items()}
+        read = with_what_they_read(names) if gaps else ()
+        return next((gaps[name] for name in gaps if name in read), "")
 
     def rows(self, sql: str, parameters: Sequence[int | float | str | None] = ()) -> list[dict[str, Any]]:
         """The rows of a query as dictionaries. Raises LeadlineError('query') when it does not run."""
