@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import struct
 from pathlib import Path
 
@@ -16,6 +17,16 @@ def message(kind: str, body: bytes = b"") -> bytes:
 
 def first(code: int, body: bytes = b"") -> bytes:
     return struct.pack("!II", len(body) + 8, code) + body
+
+
+def receive(line: socket.socket, until: bytes) -> bytes:
+    """What a server sends until then."""
+    got = b""
+    while until not in got:
+        part = line.recv(8192)
+        assert part, got
+        got += part
+    return got
 
 
 def startup(user: str = "app", database: str = "shop") -> bytes:

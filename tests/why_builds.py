@@ -35,16 +35,6 @@ WHEEL = (
     "printf 'Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n' > planted-1.dist-info/WHEEL; : > planted-1.dist-info/RECORD; "
     "{python} -m zipfile -c planted-1-py3-none-any.whl planted.py planted-1.dist-info/"
 )
-MAKE = (
-    "printf 'cmake_minimum_required(VERSION 3.10)\\nproject(p C)\\ninclude(CheckIncludeFile)\\ncheck_include_file(nosuch/planted.h HAVE_PLANTED)\\n"
-    "find_package(PlantedNosuch QUIET)\\nfind_program(PLANTED planted-nosuch)\\nadd_executable(hello hello.c)\\ninstall(TARGETS hello)\\n' > CMakeLists.txt; "
-)
-CARGO = (
-    "mkdir -p src; printf '[package]\\nname = \"planted\"\\nversion = \"0.1.0\"\\nedition = \"2021\"\\nbuild = \"build.rs\"\\n' > Cargo.toml; "
-    "printf 'fn main() { let _ = std::fs::read(\"/opt/planted\"); println!(\"cargo:rerun-if-changed=x\"); }\\n' > build.rs; "
-    "printf 'fn main() {}\\n#[test]\\nfn works() {}\\n' > src/main.rs; "
-)
-PYTHON = "mkdir p; printf '[build-system]\\nrequires = [\"setuptools\"]\\nbuild-backend = \"setuptools.build_meta\"\\n[project]\\nname = \"planted\"\\nversion = \"1\"\\n' > p/pyproject.toml; : > p/planted.py; "
 MAKE = "printf -- '-include local.mk\\nLIBS := $(shell pkg-config --libs planted-nosuch 2>/dev/null)\\nall: hello\\nhello: hello.c\\n\\t$(CC) -o $@ $< $(LIBS)\\n\\t-rm nosuch.o\\ninstall: all\\n\\tinstall -D hello $(DESTDIR)/bin/hello\\n' > Makefile; "
 
 BUILDS_THAT_WORK = (

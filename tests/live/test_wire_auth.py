@@ -18,7 +18,7 @@ from leadline.net import auth
 from leadline.postgres.server.private import PrivateServer
 from leadline.probes.wire import WireProbe
 from live import wire_connections
-from packets_made import GSS_REQUEST, message, startup
+from packets_made import GSS_REQUEST, message, receive, startup
 
 SECRET = "swordfish-0815"
 METHODS = {"plain": "password", "scrammed": "scram-sha-256"}
@@ -46,15 +46,6 @@ def log_in(server: PrivateServer, user: str, sslmode: str) -> None:
     psycopg.connect(
         host="127.0.0.1", port=server.port, user=user, password=SECRET, dbname="postgres", gssencmode="disable", sslmode=sslmode
     ).close()
-
-
-def receive(line: socket.socket, until: bytes) -> bytes:
-    got = b""
-    while until not in got:
-        part = line.recv(8192)
-        assert part, got
-        got += part
-    return got
 
 
 def after_refused_gss(server: PrivateServer) -> None:

@@ -21,7 +21,7 @@ from leadline.net import auth
 from leadline.postgres.server.private import PrivateServer
 from leadline.probes.wire import WireProbe
 from live import wire_connections
-from packets_made import READY, first, message, query, startup
+from packets_made import READY, first, message, query, receive, startup
 from psycopg import pq
 
 TOKEN = "swordfish-0815.token"
@@ -56,15 +56,6 @@ def server() -> Iterator[PrivateServer]:
             db.execute("select pg_reload_conf()")
             wait_until(lambda: db.execute("show ssl").fetchone() == ("on",))
         yield private
-
-
-def receive(line: socket.socket, until: bytes) -> bytes:
-    got = b""
-    while until not in got:
-        part = line.recv(8192)
-        assert part, got
-        got += part
-    return got
 
 
 def by_token(server: PrivateServer, token: str) -> bool:
