@@ -658,6 +658,7 @@ def slot(cap: SyntheticCapture, name: str, before: float, after: float, *, activ
 
 def test_a_slot_that_nobody_reads_keeps_wal(cap: SyntheticCapture) -> None:
     cap.setting("max_wal_size", 1024)
+    cap.setting("max_slot_wal_keep_size", -1)
     slot(cap, "gone", 20 * GB, 20 * GB + 60e6, active=False)
     slot(cap, "young", 1e8, 2e8, active=False)
     slot(cap, "catching_up", 5 * GB, 4 * GB, active=True)
@@ -665,6 +666,21 @@ def test_a_slot_that_nobody_reads_keeps_wal(cap: SyntheticCapture) -> None:
     assert (found.subject, found.severity) == ("replication slot gone", "high")
     assert "keeps 20.1 GB of WAL; nobody reads it; it grew by 60.0 MB in 60 s, which is 86.4 GB a day" in found.statement
     assert "it can fill the disk" in found.statement and "pg_drop_replication_slot('gone')" in found.action
+
+
+def test_a_slot_that_the_next_checkpoint_takes_wal_from(cap: SyntheticCapture) -> None:
+    cap.setting("max_slot_wal_keep_size", 4096)
+    slot(cap, "behind", 5 * GB, 5 * GB, active=True, safe=-5e8)
+    found = one(cap, "SLOT-KEEPS-WAL")
+    assert found.severity == "high" and "the next checkpoint removes WAL that it needs" in found.statement
+
+
+def test_a_slot_of_which_the_limit_is_not_known(cap: SyntheticCapture) -> None:
+    """safe_wal_size is null without a limit, and when the slot has lost its WAL."""
+    cap.setting("max_slot_wal_keep_size", 4096)
+    slot(cap, "lost", 5 * GB, 5 * GB, active=False)
+    assert "max_slot_wal_keep_size" not in (found := one(cap, "SLOT-KEEPS-WAL")).statement and "no limit" not in found.action
+    assert "Set a limit" not in found.action
 
 
 def test_a_slot_that_soon_loses_its_wal(cap: SyntheticCapture) -> None:
@@ -713,3 +729,11 @@ def test_an_archiver_that_is_too_slow(cap: SyntheticCapture) -> None:
 def test_an_archiver_that_works(cap: SyntheticCapture, waiting: tuple[float, float] | None) -> None:
     archiver(cap, 30, 0, waiting, "archived")
     assert rows(cap, "ARCHIVER-FAILS") == []
+
+
+@pytest.mark.parametrize(("mode", "found"), [("on", 0), ("always", 1)])
+def test_what_waits_on_a_standby_since_it_was_the_primary(cap: SyntheticCapture, mode: str, found: int) -> None:
+    cap.sample(cap.add_session(backend_type="startup"), None, "Activity:RecoveryWalStream", 0, 60)
+    cap.setting("archive_mode", mode)
+    archiver(cap, 0, 0, (40, 40), "archived")
+    assert len(rows(cap, "ARCHIVER-FAILS")) == found

@@ -18,12 +18,14 @@ with slot as (
 ),
 about as (
   select c.ts_from, c.ts_to, (c.ts_to + c.wall_offset_ns) / 1e9 as now_s,
-         (select max(try_cast(setting as double)) * 1048576 from setting where name = 'max_wal_size') as max_wal_bytes  -- shown in MB
+         (select max(try_cast(setting as double)) * 1048576 from setting where name = 'max_wal_size') as max_wal_bytes,  -- shown in MB
+         (select max(setting) = '-1' from setting where name = 'max_slot_wal_keep_size') as no_limit
   from capture c
 ),
 kept as (
   select s.*, a.*, s.grown / nullif(s.dt_s, 0) as per_s, a.now_s - s.inactive_since as inactive_s,
-         case when s.grown > 0 and s.safe > 0 then s.safe / (s.grown / s.dt_s) end as left_s
+         -- below 0 it is the next checkpoint that takes the WAL away
+         case when s.safe <= 0 then 0 when s.grown > 0 then s.safe / (s.grown / s.dt_s) end as left_s
   from slot s cross join about a
   where s.kept >= greatest(getvariable('slot_bytes'), coalesce(a.max_wal_bytes, 0))
 )
@@ -37,10 +39,11 @@ select 'SLOT-KEEPS-WAL' as id,
                    when inactive_s is not null then format('nobody has read it for {:.1f} hours', inactive_s / 3600) else 'nobody reads it' end,
               case when grown > 0 then format('; it grew by {:.1f} MB in {:.0f} s, which is {:.1f} GB a day', grown / 1e6, dt_s, per_s * 86400 / 1e9)
                    when grown = 0 then '; it did not grow' else '' end,
-              case when left_s is not null then format('; at this rate it loses its WAL in {:.1f} hours (max_slot_wal_keep_size)', left_s / 3600)
-                   when safe is null then '; max_slot_wal_keep_size sets no limit, so it can fill the disk' else '' end) as statement,
+              case when left_s = 0 then '; the next checkpoint removes WAL that it needs (max_slot_wal_keep_size)'
+                   when left_s is not null then format('; at this rate it loses its WAL in {:.1f} hours (max_slot_wal_keep_size)', left_s / 3600)
+                   when no_limit then '; max_slot_wal_keep_size sets no limit, so it can fill the disk' else '' end) as statement,
        null::double as cost_s, null::double as share_of_db_time, 1::bigint as samples, ts_from, ts_to,
        to_json([{slot: slot, retained_bytes: kept, growth_bytes: grown, active: active, safe_wal_size: safe, inactive_s: round(inactive_s, 1)}]) as evidence,
-       to_json({slot: pg_literal(slot), is_unread: not active, is_read: active, no_limit: safe is null}) as facts
-from kept where not active or grown > 0
+       to_json({slot: pg_literal(slot), is_unread: not active, is_read: active, no_limit: no_limit}) as facts
+from kept where not active or grown > 0 or left_s = 0
 order by kept desc, slot

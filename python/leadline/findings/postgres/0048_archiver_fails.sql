@@ -14,7 +14,9 @@ with number as (
 ),
 about as (
   select c.ts_from, c.ts_to, (c.ts_to + c.wall_offset_ns) / 1e9 as now_s,
-         (select max(try_cast(setting as double)) from setting where name = 'wal_segment_size') as segment_bytes
+         (select max(try_cast(setting as double)) from setting where name = 'wal_segment_size') as segment_bytes,
+         -- a standby archives with archive_mode = always only; what waited when it was a primary still waits there
+         exists (from session where backend_type in ('startup', 'walreceiver')) and not exists (from setting where name = 'archive_mode' and setting = 'always') as is_idle
   from capture c
 ),
 found as (
@@ -41,5 +43,5 @@ select 'ARCHIVER-FAILS' as id,
        to_json([{failed: failed, archived: archived, waiting: waiting, more_waiting: more}]) as evidence,
        to_json({fails: fails or failed_last, is_slow: not (fails or failed_last)}) as facts
 from state
-where fails or (waiting >= getvariable('archive_waiting') and (failed_last or coalesce(more, 0) >= 0))
+where fails or (not is_idle and waiting >= getvariable('archive_waiting') and (failed_last or coalesce(more, 0) >= 0))
 order by subject
