@@ -255,13 +255,30 @@ def test_waits_to_extend_a_relation_are_split_by_what_was_seen(cap: SyntheticCap
 # -- advice for this root ------------------------------------------------------------------------------------------------------
 
 
-def test_a_vacuum_against_wraparound_is_not_to_be_ended(cap: SyntheticCapture) -> None:
+@pytest.mark.parametrize("text", ["autovacuum: VACUUM public.accounts (to prevent wraparound)", None])
+def test_a_vacuum_against_wraparound_is_not_to_be_ended(cap: SyntheticCapture, text: str | None) -> None:
+    """Also where its text is not known: the careful advice."""
     vacuum, alter = cap.add_session(pid=4711, backend_type="autovacuum worker"), cap.add_session(pid=5001)
-    cap.sample(vacuum, "active", "Timeout:VacuumDelay", 5, 30, xact_start_s=5)
+    cap.sample(vacuum, "active", "Timeout:VacuumDelay", 5, 30, xact_start_s=5, statement_id=7 if text else 0)
+    if text:
+        cap.add("statement", statement_id=7, id_source="text", query=text)
     cap.lock_wait(alter, vacuum, 6, 15, locktype="relation", datid=DATID, relid=TABLE, mode="AccessExclusiveLock")
     (finding,) = found(cap, ["BLOCK-CHAIN"])
     assert "Do not end it" in finding.action and "pg_cancel_backend(5001)" in finding.action
     assert "pg_terminate_backend" not in finding.action and "4711)" not in finding.action
+
+
+def test_an_ordinary_vacuum_gives_way_after_deadlock_timeout(cap: SyntheticCapture) -> None:
+    vacuum, alter = cap.add_session(pid=4711, backend_type="autovacuum worker"), cap.add_session(pid=5001)
+    reader = cap.add_session(pid=5002)
+    cap.add("statement", statement_id=7, id_source="text", query="autovacuum: VACUUM ANALYZE public.accounts")
+    cap.sample(vacuum, "active", "Timeout:VacuumDelay", 5, 30, xact_start_s=5, statement_id=7)
+    table = {"locktype": "relation", "datid": DATID, "relid": TABLE}
+    cap.lock_wait(alter, vacuum, 6, 15, mode="AccessExclusiveLock", blocker_mode="ShareUpdateExclusiveLock", **table)
+    cap.lock_wait(reader, alter, 7, 15, mode="AccessShareLock", blocker_mode="AccessExclusiveLock", blocker_kind="queue", **table)
+    chain, queue = (next(f for f in found(cap, [rule]) if f.id == rule) for rule in ("BLOCK-CHAIN", "DDL-QUEUE"))
+    assert "`SHOW deadlock_timeout;`" in chain.action and "pg_cancel_backend(4711)" in chain.action
+    assert "wraparound" not in chain.action + queue.action and "4711 is an ordinary autovacuum worker" in queue.action
 
 
 def test_what_ends_a_root_depends_on_its_state(cap: SyntheticCapture) -> None:

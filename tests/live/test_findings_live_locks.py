@@ -13,7 +13,7 @@ from typing import Any
 
 import live
 import pytest
-from conftest import Server, wait_until
+from conftest import Server, running, wait_until
 from leadline.capture.reader import open_capture
 from leadline.findings import Finding
 from leadline.progress import Silent
@@ -214,3 +214,35 @@ def test_ordinary_transactions_have_no_grave_findings(fresh_server: Callable[...
         findings = captured(server, tmp_path)
     assert [f for f in findings if f.severity in ("critical", "high")] == []
     assert not {f.id for f in findings} & {"BLOCK-CHAIN", "DDL-QUEUE", "RIGHT-EDGE-INDEX", "SEQUENCE-PAGE", "HOT-HEAP-PAGE"}
+
+
+@pytest.mark.parametrize(("major", "tier"), [(13, "shm"), (18, "shm"), (18, "sql")])
+def test_an_ordinary_autovacuum_and_one_against_wraparound_are_told_apart(major: int, tier: str, tmp_path: Path) -> None:
+    """Both run before a lock of the table: the ordinary one would give way after deadlock_timeout, which is long here."""
+    with running(major, autovacuum="on", autovacuum_naptime="1s", deadlock_timeout="1min") as server:
+        action = {f.subject: f.action for f in vacuums_that_block(server, tier, tmp_path) if f.id == "BLOCK-CHAIN"}
+    [plain, wrapped] = action.values()
+    assert "an ordinary autovacuum worker" in plain and "against transaction id wraparound" in wrapped
+
+
+def vacuums_that_block(server: Server, tier: str, tmp_path: Path) -> list[Finding]:
+    """Findings in the order of the names."""
+    for name, options in (
+        ("plainly", "autovacuum_vacuum_insert_threshold = 0, autovacuum_vacuum_insert_scale_factor = 0"),
+        ("wrapped", "autovacuum_freeze_max_age = 100000"),
+    ):
+        server.sql(f"drop table if exists {name}")
+        server.sql(f"create table {name} (v int) with ({options}, autovacuum_vacuum_cost_delay = 100, autovacuum_vacuum_cost_limit = 1)")
+        server.sql(f"insert into {name} select generate_series(1, 20000)")
+    server.sql("do $$ begin for i in 1..100001 loop perform txid_current(); commit; end loop; end $$")
+    worker = "select pid, query from pg_stat_activity where backend_type = 'autovacuum worker' and query like %s"
+    with sessions(server) as connect, ExitStack() as stack:
+        pids = {}
+        for name in ("plainly", "wrapped"):
+            wait_until(lambda name=name: server.sql(worker, [f"%{name}%"]), what=f"a vacuum of {name}")
+            pids[name] = server.sql(worker, [f"%{name}%"])[0][0]
+            victim = connect(f"altering {name}")
+            stack.enter_context(waiting(victim, f"alter table {name} add column w int"))
+            wait_for_lock(server, victim.info.backend_pid)
+        findings = captured(server, tmp_path, tier=tier)
+    return sorted(findings, key=lambda f: f.subject != f"pid {pids['plainly']}")

@@ -89,7 +89,8 @@ prepared as (  -- a lock of its transaction tells which one it is; of others onl
 ),
 named as (
   select f.*, r.* exclude (root_session_id, root_pid), v.victim_pid, l.locktype, l.mode, l.blocker_mode, o.object, f.cost_s / b.db_time_s as share,
-         left(regexp_replace(s.query, '\s+', ' ', 'g'), 120) as query
+         left(regexp_replace(s.query, '\s+', ' ', 'g'), 120) as query, r.backend_type = 'autovacuum worker' as is_vacuum,
+         coalesce(not contains(s.query, '(to prevent wraparound)'), false) as is_plain  -- so the server reports the one that does not give way
   from found f
   cross join base b
   join root r using (root_session_id, root_pid)
@@ -117,8 +118,8 @@ select 'BLOCK-CHAIN' as id,
               case when root_pid = 0 and p.listed is not null then '; the server lists ' || p.listed else '' end) as statement,
        cost_s, share as share_of_db_time, samples, ts_from, ts_to, evidence,
        to_json({pid: nullif(root_pid, 0), victim_pid: victim_pid, role: pg_ident(usename),
-                is_vacuum: backend_type = 'autovacuum worker', is_prepared: root_pid = 0,
-                is_idle: root_pid <> 0 and starts_with(state, 'idle'), is_active: root_pid <> 0 and state = 'active' and backend_type <> 'autovacuum worker',
+                is_vacuum: is_vacuum and not is_plain, is_plain_vacuum: is_vacuum and is_plain, is_prepared: root_pid = 0,
+                is_idle: root_pid <> 0 and starts_with(state, 'idle'), is_active: root_pid <> 0 and state = 'active' and not is_vacuum,
                 gid: case when root_pid = 0 then pg_literal(regexp_extract(p.gid, '^[^/]*/(.*)$', 1)) end, gid_database: case when root_pid = 0 then split_part(p.gid, '/', 1) end}) as facts
 from named cross join prepared p cross join (select tier, window_s from capture) c
 where share >= getvariable('min_share')

@@ -56,10 +56,12 @@ request as (  -- the strong request at the head, and what it runs
 ),
 holder as (  -- who holds the request up
   select r.datid, r.relid, h.blocker_pid as holder_pid, mode(s.backend_type order by s.backend_type) as holder_type, mode(h.blocker_mode order by h.blocker_mode) as holder_mode, mode(coalesce(s.state, s.backend_type) order by coalesce(s.state, s.backend_type)) as holder_state,
+         bool_or(not contains(t.query, '(to prevent wraparound)')) as is_plain,
          mode(s.application_name order by s.application_name) as holder_application
   from request r
   join lock_wait h on h.session_id = r.ddl_session_id and h.datid = r.datid and h.relid = r.relid and h.blocker_kind = 'holder'
   left join session_sample s on s.ts = h.ts and s.session_id = h.blocker_session_id
+  left join statement t on t.statement_id = s.statement_id
   group by r.datid, r.relid, h.blocker_pid
   qualify row_number() over (partition by r.datid, r.relid order by count(*) desc, h.blocker_pid) = 1
 ),
@@ -73,7 +75,7 @@ found as (
   from loss group by datid, relid
 ),
 named as (
-  select f.*, l.* exclude (datid, relid), r.ddl_pid, r.ddl_mode, h.holder_type, p.prepared, p.gid, p.listed, h.holder_pid, h.holder_mode, h.holder_state, h.holder_application,
+  select f.*, l.* exclude (datid, relid), r.ddl_pid, r.ddl_mode, h.holder_type, h.is_plain, p.prepared, p.gid, p.listed, h.holder_pid, h.holder_mode, h.holder_state, h.holder_application,
          f.cost_s / b.db_time_s as share, left(regexp_replace(s.query, '\s+', ' ', 'g'), 120) as query,
          coalesce(n.nspname || '.' || n.relname, f.datid || '/' || f.relid) as object
   from found f
@@ -101,7 +103,8 @@ select 'DDL-QUEUE' as id,
                                holder_mode) end) as statement,
        cost_s, share as share_of_db_time, samples, ts_from, ts_to, evidence,
        to_json({ddl_pid: nullif(ddl_pid, 0), holder_pid: case when holder_type <> 'autovacuum worker' then nullif(holder_pid, 0) end,
-                vacuum_pid: case when holder_type = 'autovacuum worker' then holder_pid end, is_prepared: holder_pid = 0,
+                vacuum_pid: case when holder_type = 'autovacuum worker' and is_plain is not true then holder_pid end,
+                plain_vacuum_pid: case when holder_type = 'autovacuum worker' and is_plain then holder_pid end, is_prepared: holder_pid = 0,
                 gid: case when prepared = 1 then pg_literal(regexp_extract(gid, '^[^/]*/(.*)$', 1)) end,
                 gid_database: case when prepared = 1 then split_part(gid, '/', 1) end}) as facts
 from named cross join (select tier, window_s from capture) c
