@@ -1,0 +1,117 @@
+"""Findings about what surrounds the sessions: who writes pages, standbys, the disk, poolers, loaders. By hand computation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from findings_synthetic import SyntheticCapture
+from leadline.findings import Finding, evaluate
+
+
+@pytest.fixture
+def cap(tmp_path: Path) -> SyntheticCapture:
+    """60 s, 100 Hz, one session 30 s on a CPU: 30 s of database time."""
+    made = SyntheticCapture(tmp_path)
+    made.background()
+    made.sample(made.add_session(application_name="worker"), "active", None, 0, 29.4, statement_id=901)
+    made.add("statement", statement_id=5, id_source="server", query="update t set a = $1")
+    made.add("statement", statement_id=6, id_source="server", query="COPY t FROM STDIN")
+    made.stat("pg_stat_database", "xact_commit", 10, 20, obj="shop")
+    return made
+
+
+def found(cap: SyntheticCapture, rule: str) -> list[Finding]:
+    with cap.open() as capture:
+        result = evaluate(capture, only=[rule])
+    assert result.not_evaluated == []
+    return result.findings
+
+
+def wait(cap: SyntheticCapture, event: str | None, from_s: float, to_s: float, statement_id: int = 5) -> int:
+    session = cap.add_session(application_name="client")
+    cap.sample(session, "active", event, from_s, to_s, statement_id=statement_id)
+    return session
+
+
+# -- BACKEND-WRITES -----------------------------------------------------------------------------------------------------------
+
+
+def written(cap: SyntheticCapture, backend: float, clean: float, checkpoint: float, fsyncs: float = 0) -> None:
+    """As up to version 15: one number for all writes of sessions."""
+    for metric, grown in (("buffers_backend", backend), ("buffers_clean", clean), ("buffers_checkpoint", checkpoint)):
+        cap.stat("pg_stat_bgwriter", metric, 1000, 1000 + grown)
+    cap.stat("pg_stat_bgwriter", "buffers_backend_fsync", 0, fsyncs)
+
+
+def written_by(cap: SyntheticCapture, context: str, **grown: float) -> None:
+    """As from version 16 on."""
+    for metric, value in grown.items():
+        cap.stat("pg_stat_io", metric, 100, 100 + value, obj=f"client backend/relation/{context}")
+
+
+def test_pages_that_sessions_write_before_16(cap: SyntheticCapture) -> None:
+    written(cap, 60_000, 20_000, 20_000)
+    wait(cap, "IO:DataFileWrite", 0, 10)
+    cap.setting("bgwriter_lru_maxpages", 100)
+    cap.setting("bgwriter_delay", 200, unit="ms")
+    cap.stat("pg_stat_bgwriter", "maxwritten_clean", 0, 250)
+    (finding,) = found(cap, "BACKEND-WRITES")
+    assert finding.cost_s == pytest.approx(10) and finding.share_of_db_time == pytest.approx(0.25, abs=1e-6)
+    assert "wrote 60000 pages themselves (those that make files longer are among them), 60 % of all" in finding.statement
+    assert "it stopped 250 times at bgwriter_lru_maxpages = 100" in finding.statement
+    assert "bgwriter_lru_maxpages = 533;" in finding.action  # 2 * 80000 / 60 s * 0.2 s
+    assert "bgwriter_delay = '10ms'" not in finding.action
+
+
+def test_the_server_times_its_writes_from_16_on(cap: SyntheticCapture) -> None:
+    written_by(cap, "normal", writes=30_000, write_time=12_000, extends=5, extend_time=900)
+    written_by(cap, "bulkwrite", writes=90_000, write_time=50_000)
+    cap.stat("pg_stat_checkpointer", "buffers_written", 0, 10_000)
+    wait(cap, "IO:DataFileWrite", 0, 10)
+    cap.setting("bgwriter_lru_maxpages", 0)
+    (finding,) = found(cap, "BACKEND-WRITES")
+    assert finding.cost_s == pytest.approx(12) and finding.confidence == "high"
+    assert "wrote 30000 pages themselves, 75 %" in finding.statement
+    assert "it took 12.0 s" in finding.statement and "0.40 ms each" in finding.statement
+    assert "the background writer is off (bgwriter_lru_maxpages = 0)" in finding.statement
+    assert "ALTER SYSTEM SET bgwriter_lru_maxpages = 200;" in finding.action
+
+
+def test_a_long_statement_is_counted_by_its_own_session(cap: SyntheticCapture) -> None:
+    """The server learns of the writes of a transaction at its end."""
+    written_by(cap, "normal", writes=0, extends=3)
+    session = wait(cap, "IO:DataFileWrite", 0, 10)
+    cap.delta(session, 0, 60, shared_blks_written=500)
+    (finding,) = found(cap, "BACKEND-WRITES")
+    assert "wrote 30000 pages themselves" in finding.statement and finding.cost_s == pytest.approx(10)
+
+
+def test_a_session_that_flushes_a_file_is_told_whatever_it_cost(cap: SyntheticCapture) -> None:
+    written(cap, 100, 20_000, 20_000, fsyncs=7)
+    (finding,) = found(cap, "BACKEND-WRITES")
+    assert finding.severity == "medium" and "7 times a session had to flush a file itself" in finding.statement
+
+
+@pytest.mark.parametrize("case", ["bulk", "bulk before 16", "extends", "few", "reset", "by the writer"])
+def test_writes_that_are_no_fault(cap: SyntheticCapture, case: str) -> None:
+    if case == "bulk":
+        written_by(cap, "bulkwrite", writes=90_000, write_time=50_000)
+        written_by(cap, "vacuum", writes=90_000, write_time=50_000)
+        wait(cap, "IO:DataFileWrite", 0, 10, statement_id=6)
+    elif case == "bulk before 16":
+        written(cap, 60_000, 0, 0)
+        wait(cap, "IO:DataFileWrite", 0, 10, statement_id=6)
+    elif case == "extends":
+        written_by(cap, "normal", extends=90_000, extend_time=50_000)
+        wait(cap, "IO:DataFileExtend", 0, 10)
+    elif case == "few":
+        written_by(cap, "normal", writes=200, write_time=100)
+    elif case == "reset":
+        cap.stat("pg_stat_bgwriter", "buffers_backend", 90_000, 3)
+        wait(cap, "IO:DataFileWrite", 0, 10)
+    else:
+        written_by(cap, "normal", writes=10_000, write_time=5_000)
+        cap.stat("pg_stat_bgwriter", "buffers_clean", 0, 90_000)
+        wait(cap, "IO:DataFileWrite", 0, 5)
+    assert found(cap, "BACKEND-WRITES") == []
