@@ -23,7 +23,7 @@ SOURCES := Cargo.toml Cargo.lock rust-toolchain.toml pyproject.toml $(wildcard p
 
 MAKEFLAGS += --no-print-directory
 
-.PHONY: help setup build fmt lint lint-rust lint-python lint-built test test-rust test-python test-all-servers oracles demo docs bench fuzz miri clean
+.PHONY: help setup build fmt lint lint-rust lint-python lint-built test test-rust test-python test-all-servers oracles demo docs bench matrix fuzz miri clean
 
 help:
 	@echo 'make demo              set up, build, and run the demonstration'
@@ -32,6 +32,7 @@ help:
 	@echo 'make lint | test-rust | test-python    one part of make test'
 	@echo 'make test-all-servers  the tests, where a missing PostgreSQL version is a failure'
 	@echo 'make docs | bench      generated reference pages | measured cost'
+	@echo 'make matrix            planted troubles with known costs on every PostgreSQL version, also beside busy loops: an hour'
 	@echo 'make fuzz              every decoder with libFuzzer, FUZZ_SECONDS=60 each'
 	@echo 'make miri              the byte cursor with Miri, on this machine and as a big-endian one (nightly Rust)'
 	@echo 'make clean             remove what was built'
@@ -84,6 +85,11 @@ docs: build
 bench: build
 	cargo run --release --quiet -p leadline-capture --example write_speed
 	$(BIN)/python bench/overhead.py $(BENCH_ARGS)
+
+MATRIX_ARGS ?= --jobs 4
+matrix: build $(VENV)/.tools
+	$(BIN)/python -m tests.matrix $(MATRIX_ARGS)
+	$(BIN)/python -m tests.matrix $(MATRIX_ARGS) --loops
 
 # Corpus and findings stay in fuzz/, out of git. An input that takes more than 2 GB or 10 s is a finding. libFuzzer comes with a crate
 # and is compiled (C++); no nightly compiler is needed, as no sanitizer is used: no decoder reaches memory by unsafe code.
