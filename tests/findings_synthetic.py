@@ -36,6 +36,7 @@ STATES = {
     "fastpath function call": 5,
     "idle in transaction (aborted)": 6,
     "disabled": 7,
+    "hidden": 8,
 }
 # The class byte of wait_event_info; the event numbers are given out in the order of first use.
 WAIT_CLASSES = {"LWLock": 0x01, "Lock": 0x03, "BufferPin": 0x04, "Activity": 0x05, "Client": 0x06}
@@ -278,6 +279,12 @@ class SyntheticCapture:
         self.sample(pool, "idle", "Client:ClientRead", 0, self.seconds)
         self.sample(pool, "active", None, 0, self.seconds, every=max(2, int(self.rate_hz)), statement_id=901)
         self.add("statement", statement_id=901, id_source="server", query="select $1")
+
+    def walsender(self, name: str, from_s: float = 0, to_s: float | None = None, client_addr: str = "local") -> int:
+        """A standby or another receiver of WAL, connected so long."""
+        sender = self.add_session(backend_type="walsender", application_name=name, client_addr=client_addr)
+        self.sample(sender, "active", "Activity:WalSenderMain", from_s, self.seconds if to_s is None else to_s)
+        return sender
 
     def ordinary_load(self, clients: int = 3, application_name: str = "pgbench") -> list[int]:
         """Healthy transactions: mostly CPU and commits, short gaps in the transaction, no queue for a CPU. Their session_ids."""

@@ -115,3 +115,96 @@ def test_writes_that_are_no_fault(cap: SyntheticCapture, case: str) -> None:
         cap.stat("pg_stat_bgwriter", "buffers_clean", 0, 90_000)
         wait(cap, "IO:DataFileWrite", 0, 5)
     assert found(cap, "BACKEND-WRITES") == []
+
+
+# -- SYNC-STANDBY-GONE --------------------------------------------------------------------------------------------------------
+
+
+def names(cap: SyntheticCapture, wanted: str) -> None:
+    cap.setting("synchronous_standby_names", wanted)
+
+
+def test_commits_that_wait_for_a_standby_that_is_gone(cap: SyntheticCapture) -> None:
+    names(cap, 'near, "Far away", s_3')
+    cap.walsender("s_4", client_addr="10.0.0.5")
+    cap.walsender("pg_basebackup")
+    wait(cap, "IPC:SyncRep", 10, 60)
+    wait(cap, "IPC:SyncRep", 30, 60)
+    (finding,) = found(cap, "SYNC-STANDBY-GONE")
+    assert (finding.severity, finding.subject) == ("critical", "synchronous standby near, Far away, s_3")
+    assert finding.cost_s == pytest.approx(80)
+    assert finding.statement == (
+        "2 sessions waited 80.0 s (72.7 % of database time) for commits that could not end, since 2025-10-09 08:53:30 UTC, "
+        '50.0 s at the longest, and 2 still waited at the end: '
+        'synchronous_standby_names = near, "Far away", s_3 needs one standby, but none was connected; '
+        "missing: near, Far away, s_3; connected under a name that is not in the list: s_4 at 10.0.0.5"
+    )
+    assert "Start or reconnect near, Far away, s_3." in finding.action and "on what is connected as s_4 at 10.0.0.5" in finding.action
+    assert "with the standbys that answer" not in finding.action
+    assert [e["waited_s"] for e in finding.evidence] == [50.0, 30.0]
+    assert found(cap, "SYNCREP-BOUND") == []
+
+
+@pytest.mark.parametrize(
+    ("wanted", "connected", "missing", "fewer"),
+    [
+        ("ANY 2 (a,b,c)", ["A"], "b, c", "'ANY 1 (a,b,c)'"),
+        ("2(a, b)", ["b"], "a", "'1(a, b)'"),
+        ('first 3 ("a ""x""", b, "c,d")', ["a \"x\"", "b"], "c,d", "'first 2 (\"a \"\"x\"\"\", b, \"c,d\")'"),
+        ("FIRST 1 (*)", [], "", ""),
+        ("FIRST 2 (a)", ["a"], "", "'FIRST 1 (a)'"),
+    ],
+)  # fmt: skip
+def test_fewer_standbys_than_the_setting_asks_for(
+    cap: SyntheticCapture, wanted: str, connected: list[str], missing: str, fewer: str
+) -> None:
+    names(cap, wanted)
+    for name in connected:
+        cap.walsender(name)
+    wait(cap, "IPC:SyncRep", 0, 60)
+    (finding,) = found(cap, "SYNC-STANDBY-GONE")
+    assert finding.severity == "critical"
+    assert finding.subject == f"synchronous standby {missing}".strip()
+    assert ("; missing: " in finding.statement) == bool(missing)
+    assert ("it lists fewer names than it needs" in finding.statement) == (wanted == "FIRST 2 (a)")
+    assert finding.action.partition("that answer: `ALTER SYSTEM SET synchronous_standby_names = ")[2].partition(";")[0] == fewer
+
+
+def test_a_standby_that_returns_is_no_longer_critical(cap: SyntheticCapture) -> None:
+    names(cap, "a")
+    cap.walsender("a", 0, 20)
+    cap.walsender("a", 30, 60)
+    wait(cap, "IPC:SyncRep", 20, 30)
+    wait(cap, "IPC:SyncRep", 35, 55)
+    (finding,) = found(cap, "SYNC-STANDBY-GONE")
+    assert (finding.severity, finding.cost_s) == ("high", pytest.approx(10))
+    (slow,) = found(cap, "SYNCREP-BOUND")
+    assert slow.cost_s == pytest.approx(20)
+
+
+def test_a_standby_that_is_connected_but_behind(cap: SyntheticCapture) -> None:
+    """What it answers does not count before it has all WAL; the server says so."""
+    names(cap, "a")
+    cap.walsender("a")
+    cap.stat("pg_stat_replication", "sync_priority", 1, 1, obj="a//77")
+    cap.stat("pg_stat_replication", "streaming", 0, 0, obj="a//77")
+    wait(cap, "IPC:SyncRep", 0, 60)
+    (finding,) = found(cap, "SYNC-STANDBY-GONE")
+    assert finding.statement.endswith("a standby is connected, but it still copies WAL that it missed")
+    assert "Start or reconnect" not in finding.action and "counts as soon as it streams" in finding.action
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+def test_a_slow_standby_is_not_missing(cap: SyntheticCapture, hidden: bool) -> None:
+    """Nor is one that connects again at once, nor one that the user may not see."""
+    names(cap, "ANY 2 (a, b)")
+    cap.walsender("a")
+    if hidden:
+        cap.sample(cap.add_session(), "hidden", None, 0, 60)
+    else:
+        cap.walsender("b", 0, 30)
+        cap.walsender("b", 30.5, 60)
+    wait(cap, "IPC:SyncRep", 0, 60)
+    assert found(cap, "SYNC-STANDBY-GONE") == []
+    (slow,) = found(cap, "SYNCREP-BOUND")
+    assert slow.cost_s == pytest.approx(60 if hidden else 59.5)

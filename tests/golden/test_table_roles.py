@@ -26,7 +26,7 @@ def test_every_table_says_what_its_rows_are() -> None:
 def test_the_tables_of_a_live_capture_follow_from_the_keys() -> None:
     assert timed()[0] == "tick" and {"lock_wait", "session_delta", "host_stat"} <= set(timed())
     assert "session_run" not in timed() and "wal_record_raw" not in timed()
-    assert {"relation", "database", "role"} <= set(shown_names()) and "setting" not in shown_names()
+    assert {"relation", "database", "role"} <= set(shown_names()) and "hba_rule" not in shown_names()
 
 
 def test_types_of_duckdb() -> None:

@@ -62,7 +62,7 @@ def test_the_whole_window_says_what_the_capture_says(tmp_path: Path) -> None:
 def test_segments_are_read_once_and_removed(tmp_path: Path) -> None:
     path = example(tmp_path).write()
     live = live_of(path)
-    assert sorted({p.parent.name for p in path.glob("*/*.parquet")}) == ["database", "relation", "role"]
+    assert sorted({p.parent.name for p in path.glob("*/*.parquet")}) == ["database", "relation", "role", "setting"]
     assert not [p for table in ("tick", "session_run", "session", "host_stat", "lock_wait") for p in path.glob(f"{table}/*.parquet")]
     before = live.scalar("select count(*) from kept.session_sample")
     assert live.ingest(path) == 0

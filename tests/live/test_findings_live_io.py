@@ -5,17 +5,13 @@ Each test makes one trouble by a load and wants exactly its finding of all rules
 
 from __future__ import annotations
 
-import select
-import struct
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import Server, wait_until
+from conftest import Server
 from live import SERVER_RULES, WINDOW_S, captured, planted, storm, wait_for_event
-from psycopg import pq
+from standby import receiver
 
 pytestmark = pytest.mark.live
 
@@ -42,56 +38,6 @@ def test_large_records_of_many_sessions_fight_for_the_wal_buffers(fresh_server: 
     assert (finding.id, finding.subject) == ("WAL-CONTENTION", "write-ahead log")
     seconds = {e["event"].lower(): e["wait_s"] for e in finding.evidence}
     assert finding.cost_s is not None and seconds["lwlock:walinsert"] > 0.1 * finding.cost_s
-
-
-class Receiver(threading.Thread):
-    """What the server takes for a standby: receives its WAL and confirms it to be on disk, each time delay_s later."""
-
-    def __init__(self, server: Server, name: str, delay_s: float) -> None:
-        super().__init__(daemon=True)
-        self.delay_s = delay_s
-        self.stop = threading.Event()
-        self.connection = pq.PGconn.connect(f"{server.dsn} replication=true application_name={name}".encode())
-        at = self.connection.exec_(b"IDENTIFY_SYSTEM").get_value(0, 2)
-        assert at is not None, self.connection.error_message
-        started = self.connection.exec_(b"START_REPLICATION " + at)
-        assert started.status == pq.ExecStatus.COPY_BOTH, started.error_message
-        high, low = at.split(b"/")
-        self.confirm((int(high, 16) << 32) + int(low, 16))
-
-    def confirm(self, lsn: int) -> None:
-        self.connection.put_copy_data(b"r" + struct.pack("!QQQqB", lsn, lsn, lsn, 0, 0))
-        self.connection.flush()
-
-    def run(self) -> None:
-        while not self.stop.is_set():
-            if not select.select([self.connection.socket], [], [], 0.05)[0]:
-                continue
-            self.connection.consume_input()
-            lsn = 0
-            length, message = self.connection.get_copy_data(1)
-            while length > 0:
-                (at,) = struct.unpack("!Q", message[1:9])
-                lsn = max(lsn, at + length - 25 if bytes(message[:1]) == b"w" else at)  # w: 25 bytes of header, then WAL
-                length, message = self.connection.get_copy_data(1)
-            if length < 0:
-                return  # the server ends
-            self.stop.wait(self.delay_s)
-            self.confirm(lsn)
-
-
-@contextmanager
-def receiver(server: Server, name: str, delay_s: float) -> Iterator[None]:
-    thread = Receiver(server, name, delay_s)
-    thread.start()
-    try:
-        streaming = "select 1 from pg_stat_replication where application_name = %s and state = 'streaming' and flush_lsn is not null"
-        wait_until(lambda: server.sql(streaming, [name]), what=f"the stream to {name}")
-        yield
-    finally:
-        thread.stop.set()
-        thread.join(10)
-        thread.connection.finish()
 
 
 def test_commits_that_wait_for_a_slow_standby(fresh_server: Callable[..., Server], tmp_path: Path) -> None:

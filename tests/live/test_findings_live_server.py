@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from conftest import MAJORS, Server
-from live import WINDOW_S, captured, storm, wait_for_event
+from live import WINDOW_S, captured, storm, wait_for_event, waiting
+from standby import receiver
 
 pytestmark = pytest.mark.live
 
@@ -27,3 +28,23 @@ def test_sessions_that_write_pages_and_a_load_that_only_grows(fresh_server: Call
     server.sql("checkpoint")
     with storm(server, tmp_path, "copy grown from program 'seq 20000'", 1):
         assert captured(server, tmp_path / "copy", 1, ["BACKEND-WRITES"]).findings == []
+
+
+@pytest.mark.parametrize("major", MAJORS)
+def test_commits_that_wait_for_standbys_that_are_gone(fresh_server: Callable[..., Server], tmp_path: Path, major: int) -> None:
+    """Of ANY 2 (a, b, c) one is connected, and another under a wrong name; then the right ones are, and only one is slow."""
+    server = fresh_server(major, synchronous_standby_names="ANY 2 (a, b, c)")
+    with receiver(server, "b", delay_s=0.05):
+        with receiver(server, "walreceiver", delay_s=0.05), server.connect() as db, waiting(db, "create table stuck (id int)"):
+            wait_for_event(server, "SyncRep")
+            [finding] = captured(server, tmp_path / "gone", 2, ["SYNC-STANDBY-GONE", "SYNCREP-BOUND"]).findings
+            server.sql("select pg_cancel_backend(%s)", [db.info.backend_pid])
+        assert (finding.id, finding.severity, finding.subject) == ("SYNC-STANDBY-GONE", "critical", "synchronous standby a, c")
+        assert finding.cost_s == pytest.approx(2, abs=0.3)
+        assert "needs 2 standbys, but 1 was connected; missing: a, c; " in finding.statement
+        assert finding.statement.endswith("connected under a name that is not in the list: walreceiver")
+        assert "synchronous_standby_names = 'ANY 1 (a, b, c)';" in finding.action
+        with receiver(server, "C", delay_s=0.05), storm(server, tmp_path, "insert into stuck values (1)", 2):
+            wait_for_event(server, "SyncRep")
+            [finding] = captured(server, tmp_path / "slow", 2, ["SYNC-STANDBY-GONE", "SYNCREP-BOUND"]).findings
+    assert finding.id == "SYNCREP-BOUND"

@@ -14,7 +14,7 @@ with base as (
   select sum(weight_s) as db_time_s from db_time
 ),
 wait as (
-  select * from db_time where replace(lower(wait_event), 'lock', '') = 'syncrep' and wait_class in ('IPC', 'LWLock')
+  select * from sync_wait where not is_stuck  -- SYNC-STANDBY-GONE has the others
 ),
 statement_cost as (
   select statement_id, sum(weight_s) as wait_s, count(distinct session_id) as sessions from wait group by statement_id
@@ -29,34 +29,21 @@ standby as (  -- application_name/client_addr/pid of those that may be synchrono
   from (select regexp_replace(regexp_replace(object, '/[^/]*$', ''), '/([^/]*)$', ' at \1') as with_address, regexp_replace(with_address, ' at $', '') as name
         from server_stat where view = 'pg_stat_replication' and metric = 'sync_priority' and value > 0)
 ),
-level as (
-  select max(setting) filter (where name = 'synchronous_commit') as setting, nullif(max(setting) filter (where name = 'synchronous_standby_names'), '') as wanted
-  from setting
-),
-connected as (select regexp_extract(object, '^[^/]*') as name from server_stat where view = 'pg_stat_replication'),
-missing as (  -- names of the setting without a walsender; the server must have been asked for its walsenders
-  select case when exists (from server_stat where view = 'pg_stat_database') and w.wanted is not null and s.names is null then true end as is_gone,
-         (select string_agg(word, ', ' order by place) from (
-            select trim(unnest(regexp_extract_all(w.wanted, '"[^"]+"|[A-Za-z_][A-Za-z0-9_$-]*')), '"') as word, generate_subscripts(regexp_extract_all(w.wanted, '"[^"]+"|[A-Za-z_][A-Za-z0-9_$-]*'), 1) as place)
-          where upper(word) not in ('ANY', 'FIRST') and word not in (select name from connected)) as gone
-  from level w cross join standby s
-),
+level as (select max(setting) as setting from setting where name = 'synchronous_commit'),
 found as (
   select sum(weight_s) as cost_s, count(*) as samples, count(distinct session_id) as sessions, min(ts) as ts_from, max(ts) as ts_to from wait
 ),
 cost as (
-  select f.*, t.evidence, s.names, l.setting, l.wanted, m.is_gone, m.gone, f.cost_s / b.db_time_s as share
-  from found f cross join base b cross join top_statement t cross join standby s cross join level l cross join missing m
+  select f.*, t.evidence, s.names, l.setting, f.cost_s / b.db_time_s as share
+  from found f cross join base b cross join top_statement t cross join standby s cross join level l
 )
 select 'SYNCREP-BOUND' as id,
        severity_of(share, cost_s, c.window_s) as severity,
        confidence_of(c.tier, samples) as confidence,
        'synchronous replication' as subject,
        format('Commits of {} sessions waited {:.1f} s ({:.1f} % of database time) for a synchronous standby{}{}', sessions, cost_s, 100 * share,
-              case when is_gone then format(', but none is connected: synchronous_standby_names is {}{}', wanted, coalesce('; missing: ' || gone, ''))
-                   when names is null then '' else ' (' || names || ')' end,
+              case when names is null then '' else ' (' || names || ')' end,
               case when setting is null then '' else '; synchronous_commit is ' || setting end) as statement,
-       cost_s, share as share_of_db_time, samples, ts_from, ts_to, evidence,
-       to_json({gone: case when is_gone then coalesce(gone, wanted) end, wanted: wanted, is_connected: is_gone is null}) as facts
+       cost_s, share as share_of_db_time, samples, ts_from, ts_to, evidence
 from cost cross join (select tier, window_s from capture) c cross join (select sum(period_ns) / 1e9 as observed_s from tick)
 where share >= getvariable('min_share') and cost_s >= getvariable('min_sessions') * observed_s and samples >= getvariable('min_samples')

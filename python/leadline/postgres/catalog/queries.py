@@ -47,7 +47,7 @@ VIEWS: tuple[StatView, ...] = (
     StatView("pg_stat_checkpointer", "select * from pg_stat_checkpointer", since=17),
     StatView(
         "pg_stat_replication",
-        """select s.*, age(s.backend_xmin) as backend_xmin_age,
+        """select s.*, s.state = 'streaming' as streaming, age(s.backend_xmin) as backend_xmin_age,
                   case when not pg_is_in_recovery() then pg_wal_lsn_diff(pg_current_wal_lsn(), s.replay_lsn) end as replay_lag_bytes
            from pg_stat_replication s""",
         ("application_name", "client_addr", "pid"),
