@@ -13,8 +13,8 @@ import pytest
 from conftest import no_oracle
 from leadline.cli import run
 from leadline.errors import LeadlineError
-from leadline.net import pcap_filter
 from leadline.net.packets import read
+from leadline.probes import pcap_filter
 from packets_made import Packets
 
 WIRE = Path(__file__).parents[1].parent / "testdata" / "wire"
@@ -134,6 +134,33 @@ def test_what_the_filter_leaves_out_is_said(files: list[Path], tmp_path: Path, c
     assert "packets left out: " in (told := capsys.readouterr().out) and "that the filter does not want" in told
     options = json.loads((tmp_path / "c.leadline" / "manifest.json").read_text())["options"]
     assert options["filter"] == "tcp[tcpflags] & tcp-push != 0"
+
+
+def test_a_budget_is_of_the_packets_that_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = Packets(tmp_path / "made.pcap")
+    for port in (5432, 6432):
+        line = made.line(port=port).login()
+        for _ in range(20):
+            line.ask()
+    path = str(made.write())
+
+    def servers(*more: str) -> list[str]:
+        assert run(["net", "budget", path, "--rtt", "1ms", "--json", *more]) == 0
+        return sorted(found["server"].rpartition(":")[2] for found in json.loads(capsys.readouterr().out)["budgets"])
+
+    assert servers() == ["5432", "6432"]
+    assert servers("--filter", "port 6432") == ["6432"]
+    assert run(["net", "budget", path, "--filter", "src port 6432"]) == 2
+    assert "no round trips in the packets" in capsys.readouterr().err
+    assert run(["net", "packets", "--pcap", path, "-o", str(tmp_path / "c.leadline")]) == 0
+    capsys.readouterr()
+    assert run(["net", "budget", str(tmp_path / "c.leadline"), "--filter", "tcp"]) == 2
+    assert "a capture has no packets to filter" in capsys.readouterr().err
+
+
+def test_take_filters_packets_only(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["take", "--host", "--for", "1s", "--filter", "tcp"]) == 2
+    assert "add --packets" in capsys.readouterr().err
 
 
 def figures(path: Path) -> dict[str, Any]:

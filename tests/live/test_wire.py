@@ -21,8 +21,8 @@ from leadline.cli import run
 from leadline.findings import Evaluation, evaluate
 from leadline.net import auth
 from leadline.net.budget_model import COLD_AT_MS, COLD_MS
-from leadline.net.pcap_filter import compiled
 from leadline.postgres.server import PrivateServer
+from leadline.probes.pcap_filter import compiled
 from leadline.probes.wire import WireProbe, record
 from live import wire_connections
 
@@ -110,6 +110,34 @@ def test_the_kernel_passes_what_the_filter_wants_and_both_ends_of_a_port_are_loo
     assert (answers["server_segments"], answers["client_segments"]) == (all_of_it["server_segments"], 0)
     assert all_of_it["server_segments"] >= 20 and all_of_it["client_segments"] >= 20
     assert other["counts"]["other_ports"] == wanted["counts"]["packets"] and other["connections"] == []
+
+
+def test_a_capture_of_a_server_and_a_budget_have_only_the_packets_that_pass(
+    server: PrivateServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stop = threading.Event()
+
+    def work() -> None:
+        with over_tcp(server, "scrammed") as db:
+            while not stop.is_set():
+                db.execute("select 1")
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    dsn = f"host=127.0.0.1 port={server.port} user=nobody_logs_in"
+    try:
+        for name, wanted in (("some", f"port {server.port}"), ("none", "port 1")):
+            out = str(tmp_path / f"{name}.leadline")
+            call = ["take", "--pid", str(server.pid), "--probes", "host", "--packets", "--filter", wanted, "--for", "500ms", "-o", out]
+            assert run(call) == 0
+            with closing(open_capture(Path(out))) as capture:
+                assert capture.manifest.options["filter"] == wanted
+                assert (capture.rows("select count(*) as n from wire_connection")[0]["n"] > 0) == (name == "some")
+            assert run(["net", "budget", dsn, "--for", "500ms", "--filter", wanted]) == (0 if name == "some" else 2)
+    finally:
+        stop.set()
+        thread.join()
+    assert "no round trips to the server passed this host" in capsys.readouterr().err
 
 
 def test_the_budget_of_a_running_server(server: PrivateServer, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from leadline.cli import force, kernel_budget, kernel_detail, kernel_retransmits, kernel_tier
+from leadline.cli.net.wire import filter_of, filter_option
 from leadline.cli.recorded import summarise
 from leadline.errors import LeadlineError
 
@@ -47,6 +48,7 @@ def parse_rate(text: str) -> float:
 @click.option("--probes", metavar="NAMES", help="Probes to use: sessions,host,sockets,kernel,wire.  [default: the first three]")
 @click.option("--kernel", is_flag=True, help="Also trace system calls and scheduling of the server's processes (see leadline trace).")
 @click.option("--packets", is_flag=True, help="Also capture the packets of the server's port (see leadline net packets).")
+@filter_option
 @kernel_tier
 @kernel_detail
 @kernel_budget
@@ -70,6 +72,7 @@ def command(
     probes: str | None,
     kernel: bool,
     packets: bool,
+    expression: str | None,
     kernel_tier: str,
     kernel_detail: str,
     kernel_budget: float,
@@ -96,7 +99,8 @@ def command(
     path = take(
         dsn=dsn, pid=pid, data_dir=data_dir, host=host, for_s=for_s, rate_hz=rate_hz, out=out, overwrite=force, tier=tier,
         probes=names, kernel_tier=kernel_tier, kernel_detail=kernel_detail, kernel_budget=kernel_budget / 100,
-        kernel_retransmits=kernel_retransmits, keep_going=keep_going, progress=Silent() if as_json else TerminalLine(),
+        kernel_retransmits=kernel_retransmits, keep_going=keep_going, only=filter_of(expression),
+        progress=Silent() if as_json else TerminalLine(),
     )  # fmt: skip
     manifest = read_manifest(path)
     cost = manifest.cost

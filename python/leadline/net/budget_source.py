@@ -7,11 +7,15 @@ import socket
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from leadline._core.net import dbping
 from leadline.errors import LeadlineError
 from leadline.net.budget import Known
 from leadline.progress import Progress
+
+if TYPE_CHECKING:
+    from leadline.probes.pcap_filter import Filter
 
 HANDSHAKES, HANDSHAKE_S = 20, 5.0
 
@@ -30,7 +34,7 @@ class Watched:
     known: Known
 
 
-def watch_server(dsn: str, for_s: float, into: Path, progress: Progress) -> Watched:
+def watch_server(dsn: str, for_s: float, into: Path, progress: Progress, only: Filter | None = None) -> Watched:
     """Catches the packets of a server on this host into a new capture below `into`. Raises LeadlineError.
 
     Clients that stay connected make no handshake while they are watched. A few made before say what the way from this host takes.
@@ -46,7 +50,8 @@ def watch_server(dsn: str, for_s: float, into: Path, progress: Progress) -> Watc
     [handshake] = [phase for phase in json.loads(found)["phases"] if phase["phase"] == "connect"]
     own, address = _ends(server.host, server.port)
     interface = "lo" if own == address else "any"
-    directory, seen = record(interface, [server.port], for_s=for_s, out=into / "packets.leadline", progress=progress)
+    wanted: dict[str, Any] = {} if only is None else {"program": only.for_kernel(), "expression": only.expression}
+    directory, seen = record(interface, [server.port], for_s=for_s, out=into / "packets.leadline", progress=progress, **wanted)
     if seen["whole"] is None:
         hint = "run it while clients work, on their host or that of the server"
         raise LeadlineError("not_found", "no round trips to the server passed this host", hint=hint, where=str(server))
@@ -63,13 +68,16 @@ def _ends(host: str, port: int) -> tuple[str, str]:
     return str(own), str(address)
 
 
-def capture_of(path: str, ports: Sequence[int], into: Path) -> Path:
-    """The folder of a capture as it is, or a file of packets read into a new capture below `into`."""
+def capture_of(path: str, ports: Sequence[int], into: Path, only: Filter | None = None) -> Path:
+    """The folder of a capture as it is, or a file of packets read into a new capture below `into`. Raises LeadlineError."""
     if Path(path).is_dir():
+        if only is not None:
+            detail, hint = "its connections were counted when it was made", "filter what it is made of: take or net packets, with --filter"
+            raise LeadlineError("usage", "a capture has no packets to filter", detail=detail, hint=hint, where=path)
         return Path(path)
     if not Path(path).exists():
         raise LeadlineError("not_found", "no such file or folder", hint="name a capture or a file of packets (pcap, pcapng)", where=path)
     from leadline.net.packets import read_into
 
-    directory, _ = read_into(path, ports, out=into / "packets.leadline")
+    directory, _ = read_into(path, ports, only=only, out=into / "packets.leadline")
     return directory

@@ -20,7 +20,7 @@ from leadline.output import to_table
 
 if TYPE_CHECKING:
     from leadline._core.wire import FileSummary, Sizes, Summary, Times
-    from leadline.net.pcap_filter import Filter
+    from leadline.probes.pcap_filter import Filter
 
 MOST_LISTED = 20
 MOST_AS_JSON = 20_000  # as crates/wire/src/analyser.rs has it

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from leadline.capture import manifest
 from leadline.capture.folder import new_capture
@@ -23,6 +23,9 @@ from leadline.probes.sockets import SocketsProbe
 from leadline.probes.sql_tier import MAX_RATE_HZ
 from leadline.probes.wire import WireProbe
 from leadline.progress import Progress, Silent
+
+if TYPE_CHECKING:
+    from leadline.probes.pcap_filter import Filter
 
 TIERS = ("auto", "shm", "sql")
 PROBES = ("sessions", "host", "sockets", "kernel", "wire")
@@ -48,6 +51,7 @@ def take(
     kernel_detail: str = "events",
     kernel_budget: float = 0.3,
     kernel_retransmits: bool = False,
+    only: Filter | None = None,
     keep_going: bool = False,
 ) -> Path:
     """Takes a capture and gives its folder.
@@ -57,8 +61,8 @@ def take(
     leadline-DATE-TIME.leadline here. overwrite: replace a capture that is there. probes: names of PROBES; None
     for those of UNASKED, as far as the target allows. kernel_tier: how threads are traced, one of kernel.TIERS;
     kernel_detail: one of kernel.DETAILS. kernel_budget: CPU time that tracing may take, as a share of one core.
-    kernel_retransmits: with the segments of TCP that are sent again. keep_going: when one probe fails, the others go on. Ctrl-C or
-    SIGTERM ends the window early and keeps everything.
+    kernel_retransmits: with the segments of TCP that are sent again. only: the packets that are wanted. keep_going: when one probe
+    fails, the others go on. Ctrl-C or SIGTERM ends the window early and keeps everything.
     Raises LeadlineError; when the capture had begun, its `where` is the folder that was kept.
     """
     progress = progress or Silent()
@@ -67,13 +71,17 @@ def take(
     chosen = check_options(for_s, rate_hz, tier, host, probes)
     if host and (dsn is not None or pid is not None or data_dir is not None):
         raise LeadlineError("usage", "--host measures the host alone", hint="leave out --host: a server on this host is measured with it")
+    if only is not None and "wire" not in chosen:
+        raise LeadlineError("usage", "--filter is for packets, which are not captured", hint="add --packets")
     target = None if host else resolve(dsn, pid, data_dir)
     options: dict[str, Any] = {"for_s": for_s, "rate_hz": rate_hz, "tier": tier, "probes": list(chosen), "keep_going": keep_going}
     kernel = {"tier": kernel_tier, "detail": kernel_detail, "budget": kernel_budget, "retransmits": kernel_retransmits}
     if "kernel" in chosen:
         options |= {f"kernel_{name}": value for name, value in kernel.items()}
+    if only is not None:
+        options["filter"] = only.expression
     with new_capture(out, overwrite=overwrite) as directory:
-        attached, absent, notes = _attach(target, directory, rate_hz, tier, chosen, kernel, keep_going)
+        attached, absent, notes = _attach(target, directory, rate_hz, tier, chosen, kernel, only, keep_going)
         evidence = this_host() if target is None else target.evidence()
         recording = Recording(directory, evidence, [*attached, Keeper(directory)], progress, options, notes, cpu_at_call)
         recording.manifest.probes |= absent
@@ -87,7 +95,8 @@ def this_host() -> manifest.Target:
 
 
 def _attach(
-    target: Target | None, directory: Path, rate_hz: float, tier: str, chosen: Collection[str], kernel: dict[str, Any], keep_going: bool
+    target: Target | None, directory: Path, rate_hz: float, tier: str, chosen: Collection[str], kernel: dict[str, Any],
+    only: Filter | None, keep_going: bool,
 ) -> tuple[list[Probe], dict[str, manifest.ProbeState], list[str]]:
     """The probes, those that were wanted and cannot be had, and what the user should know."""
     if target is None:
@@ -138,7 +147,8 @@ def _attach(
                 absent["kernel"] = traced.state
     if "wire" in chosen:
         try:
-            probes.append(WireProbe(directory, EVERY_INTERFACE, [_pid_and_port(target)[1]], required=not keep_going))
+            port, program = _pid_and_port(target)[1], None if only is None else only.for_kernel()
+            probes.append(WireProbe(directory, EVERY_INTERFACE, [port], required=not keep_going, program=program))
         except LeadlineError as e:
             if not keep_going:
                 raise

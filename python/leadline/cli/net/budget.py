@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from leadline.cli.net.options import as_json, bits, span
-from leadline.cli.net.wire import ports_of, ports_option
+from leadline.cli.net.wire import filter_of, filter_option, ports_of, ports_option
 
 DEFAULT = "0.021ms,0.161ms,0.685ms,5ms,20ms"
 
@@ -21,6 +21,7 @@ Examples:
   leadline net budget traffic.pcap --port 5432 --rtt 0.5ms,1ms,2ms
   leadline net budget pooler.leadline --port 6432 --client 10.0.0.7
   leadline net budget postgresql://app@db01/shop --for 30s
+  leadline net budget traffic.pcap --filter 'not host 10.0.0.9'
   leadline net budget traffic.leadline --base-rtt 0.1ms --bandwidth 100mbit""",
 )
 @click.argument("source", metavar="CAPTURE|PCAP|DSN", type=click.Path())
@@ -30,10 +31,11 @@ Examples:
 @click.option("--for", "duration", metavar="TIME", help="With DSN: how long to capture.  [default: 10s]")
 @ports_option
 @click.option("--client", default="", metavar="ADDRESS", help="Only this client.  [default: all]")
+@filter_option
 @as_json
 def command(
     source: str, rtts: str, base_rtt: str | None, bandwidth: str | None, duration: str | None, ports: tuple[str, ...], client: str,
-    as_json: bool,
+    expression: str | None, as_json: bool,
 ) -> None:
     """Count round trips for each transaction and predict the throughput at other round-trip times.
 
@@ -56,13 +58,14 @@ def command(
     from leadline.progress import Silent, TerminalLine
 
     wanted = [1000 * span(part) for part in rtts.split(",")]
+    only = filter_of(expression)
     known = None if base_rtt is None else Known(1000 * span(base_rtt))
     chosen: dict[str, Any] = {"client": client, "bits_per_s": None if bandwidth is None else bits(bandwidth)}
     with tempfile.TemporaryDirectory(prefix="leadline-") as folder:
         if place.is_server(source):
             if ports:
                 raise click.UsageError("--port is for files: a connection string has the port of its server")
-            watched = place.watch_server(source, span(duration or "10s"), Path(folder), Silent() if as_json else TerminalLine())
+            watched = place.watch_server(source, span(duration or "10s"), Path(folder), Silent() if as_json else TerminalLine(), only)
             known = known or watched.known
             chosen["server"] = watched.address
             directory = watched.directory
@@ -70,7 +73,7 @@ def command(
             if duration:
                 raise click.UsageError("--for is for the connection string of a server")
             chosen["ports"] = ports_of(ports)
-            directory = place.capture_of(source, chosen["ports"], Path(folder))
+            directory = place.capture_of(source, chosen["ports"], Path(folder), only)
         with closing(open_capture(directory)) as capture:
             found = budgets(capture, wanted, known=known, **chosen)
     if as_json:

@@ -10,7 +10,7 @@ import click
 from leadline.errors import LeadlineError
 
 if TYPE_CHECKING:
-    from leadline.net.pcap_filter import Filter
+    from leadline.probes.pcap_filter import Filter
 
 interface = click.option("-i", "--interface", metavar="IF", help="Capture on this interface, such as lo or eth0; any for all.")
 pcap = click.option(
@@ -33,7 +33,7 @@ filter_option = click.option(
 
 def filter_of(expression: str | None) -> Filter | None:
     """Raises LeadlineError."""
-    from leadline.net.pcap_filter import compiled
+    from leadline.probes.pcap_filter import compiled
 
     return None if expression is None else compiled(expression)
 
