@@ -96,6 +96,24 @@ def test_a_short_command_imports_nothing_that_it_does_not_need(line: str, code: 
     assert done.stdout.splitlines()[-1:] == [f"{code} []"], done.stderr
 
 
+WITHOUT_INSPECT = """
+import sys
+from leadline.cli import run
+from leadline.cli.light import Later
+code = run(["wal", "show", "/nonexistent"])
+print(code, "inspect" in sys.modules)
+light = Later("inspect")
+import inspect
+print(inspect.signature(run), sys.modules["inspect"] is inspect, inspect is not light, light.getdoc is inspect.getdoc)
+print([light.cleandoc(text) == inspect.cleandoc(text) for text in ("", " a\\tb ", "a\\n   b\\n     c\\n", "\\n\\n  a\\n  b")])
+"""
+
+
+def test_a_command_starts_without_inspect_and_who_needs_it_gets_it() -> None:
+    done = subprocess.run([sys.executable, "-c", WITHOUT_INSPECT], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.splitlines() == ["2 False", "(arguments: 'Sequence[str]') -> 'int' True True True", str([True] * 4)], done.stderr
+
+
 def test_help_fits_80_columns(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     for line in ["", *lines_of_commands()]:

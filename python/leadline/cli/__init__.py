@@ -16,8 +16,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-import click
-
+from leadline.cli.light import click
 from leadline.cli.recorded import end_of_command, recorded, summarise, with_arguments
 from leadline.cli.streams import OutputLost, forget_stdout
 from leadline.errors import LeadlineError
