@@ -33,6 +33,7 @@ fn each_copy_of_a_driver_is_one_transaction_and_no_request_is_lost() {
         ("pgx", 10, 13, 0, 0),
         ("psycopg3-fail", 15, 25, 10, 0),
         ("asyncpg", 17, 32, 0, 8),
+        ("npgsql", 30, 45, 4, 0),
         ("postgres.js", 11, 38, 0, 20),
     ];
     for (driver, transactions, answered, errors, continued) in drivers {
