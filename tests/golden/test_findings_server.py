@@ -208,3 +208,94 @@ def test_a_slow_standby_is_not_missing(cap: SyntheticCapture, hidden: bool) -> N
     assert found(cap, "SYNC-STANDBY-GONE") == []
     (slow,) = found(cap, "SYNCREP-BOUND")
     assert slow.cost_s == pytest.approx(60 if hidden else 59.5)
+
+
+# -- STORAGE-SLOW -------------------------------------------------------------------------------------------------------------
+
+
+def device(cap: SyntheticCapture, write_ms: float = 0, flush_ms: float = 0, read_ms: float = 0, name: str = "sda") -> None:
+    """50 writes and flushes and 100 reads a second, which take so long."""
+    cap.fact("storage.wal", name)
+    cap.fact("storage.data", name)
+    cap.add("mount", mount_point="/", device=f"/dev/{name}1", fstype="ext4", holds="data,wal")
+    given = {"reads": 100, "read_ns": read_ms * 1e8, "writes": 50, "write_ns": write_ms * 5e7, "flushes": 50 if flush_ms else 0}
+    for second in range(1, 61):
+        cap.add("device_delta", ts=cap.ts(second), dt_ns=10**9, device="sda", flush_ns=flush_ms * 5e7, **given)
+
+
+def flushed(cap: SyntheticCapture, times: int, timed_s: float = 0) -> None:
+    cap.stat("pg_stat_wal", "wal_sync", 5, 5 + times)
+    cap.stat("pg_stat_wal", "wal_sync_time", 0, 1e3 * timed_s)
+
+
+def test_a_slow_device(cap: SyntheticCapture) -> None:
+    device(cap, write_ms=6, flush_ms=10)
+    wait(cap, "IO:WALSync", 0, 60)
+    flushed(cap, 3000, 59)
+    (finding,) = found(cap, "STORAGE-SLOW")
+    assert (finding.subject, finding.severity, finding.cost_s) == ("flushes of the WAL", "high", pytest.approx(60))
+    assert finding.statement.endswith(
+        ": 19.7 ms each; device sda took 16.0 ms for a write and the flush of its cache. It is the device"
+    )
+    assert "The device sda needs this time" in finding.action and "Raise or remove" not in finding.action
+
+
+def test_a_limit_of_the_control_group_holds_writes_back(cap: SyntheticCapture) -> None:
+    device(cap, write_ms=0.5)
+    wait(cap, "IO:WALSync", 0, 60)
+    cap.fact("cgroup.io_max.sda", "wbps=1000000 wiops=50")
+    cap.fact("cgroup.io_max.sdb", "wiops=1")
+    (finding,) = found(cap, "STORAGE-SLOW")  # 13 does not count flushes: 3000 writes of the device stand for them
+    assert ": about 20.0 ms each; device sda took 0.5 ms for each write. " in finding.statement
+    assert "It is a limit of the control group (wbps=1000000 wiops=50)" in finding.statement
+    assert "Raise or remove the limit for sda: wbps=1000000 wiops=50." in finding.action
+
+
+@pytest.mark.parametrize("where", ["above", "network", "limit of reads only"])
+def test_what_lies_above_the_device(cap: SyntheticCapture, where: str) -> None:
+    wait(cap, "IO:WALSync", 0, 60)
+    flushed(cap, 3000)
+    if where == "network":
+        cap.add("device_delta", ts=cap.ts(1), dt_ns=10**9, device="sda")
+        cap.fact("kernel.release", "6")
+        cap.add("mount", mount_point="/", device="nas:/pg", fstype="nfs4", holds="data,wal,temp")
+    else:
+        device(cap, write_ms=0.5, flush_ms=1)
+    if where == "limit of reads only":
+        cap.fact("cgroup.io_max.sda", "rbps=1000000")
+    (finding,) = found(cap, "STORAGE-SLOW")
+    above = "It is neither the device nor a limit of the control group: the file system (ext4)"
+    assert ("The file system (nfs4) is on no block device" if where == "network" else above) in finding.statement
+    assert "Look at the file system" in finding.action
+
+
+def test_sessions_that_wait_for_a_cpu_after_their_flush(cap: SyntheticCapture) -> None:
+    device(cap, write_ms=0.2)
+    session = wait(cap, "IO:WALSync", 0, 60)
+    flushed(cap, 3000)
+    cap.delta(session, 0, 60, cpu_run_ns=10_000_000, cpu_queue_ns=700_000_000)
+    (finding,) = found(cap, "STORAGE-SLOW")
+    assert "It is the CPU: after the flush had ended, the sessions waited 42.0 s more to run" in finding.statement
+    assert finding.cost_s == pytest.approx(18, rel=1e-3)
+
+
+def test_slow_reads_are_told_apart_from_the_page_cache(cap: SyntheticCapture) -> None:
+    """6000 reads of the device among 60000 blocks: 1 ms each on average."""
+    device(cap, read_ms=9)
+    session = wait(cap, "IO:DataFileRead", 0, 60)
+    cap.delta(session, 0, 60, shared_blks_read=1000)
+    (finding,) = found(cap, "STORAGE-SLOW")
+    assert finding.subject == "reads of data files"
+    assert "about 1.0 ms each; device sda took 9.0 ms for each read. It is the device" in finding.statement
+
+
+@pytest.mark.parametrize("case", ["quick", "seldom", "cached"])
+def test_storage_that_is_well(cap: SyntheticCapture, case: str) -> None:
+    device(cap, write_ms=0.5, read_ms=9 if case == "cached" else 0.3)
+    session = wait(cap, "IO:DataFileRead" if case == "cached" else "IO:WALSync", 0, 3 if case == "seldom" else 60)
+    flushed(cap, 100 if case == "seldom" else 60_000)
+    if case == "cached":
+        cap.delta(session, 0, 60, shared_blks_read=20_000)
+        for second in range(1, 61):  # the device has nearly nothing to do
+            cap.add("device_delta", ts=cap.ts(second), dt_ns=10**9, device="sda", reads=10_000, read_ns=1000)
+    assert found(cap, "STORAGE-SLOW") == []

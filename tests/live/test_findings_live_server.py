@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from conftest import MAJORS, Server
+from conftest import MAJORS, Server, fetched_or_skip, wait_until
+from leadline.postgres.server import PrivateServer
 from live import WINDOW_S, captured, storm, wait_for_event, waiting
 from standby import receiver
 
@@ -48,3 +52,54 @@ def test_commits_that_wait_for_standbys_that_are_gone(fresh_server: Callable[...
             wait_for_event(server, "SyncRep")
             [finding] = captured(server, tmp_path / "slow", 2, ["SYNC-STANDBY-GONE", "SYNCREP-BOUND"]).findings
     assert finding.id == "SYNCREP-BOUND"
+
+
+BLKIO = Path("/sys/fs/cgroup/blkio")
+
+
+@contextmanager
+def loop_disk(folder: Path) -> Iterator[tuple[Path, str]]:
+    """A small ext4 of its own, and the number of its block device."""
+    image, at = folder / "disk", folder / "mnt"
+    at.mkdir()
+    subprocess.run(["mkfs.ext4", "-q", image, "160M"], check=True)
+    subprocess.run(["mount", "-o", "loop", image, at], check=True)
+    try:
+        at.chmod(0o755)
+        number = at.stat().st_dev
+        yield at, f"{os.major(number)}:{os.minor(number)}"
+    finally:
+        subprocess.run(["umount", at], check=True)
+
+
+@contextmanager
+def throttled(device: str, writes_per_s: int) -> Iterator[Path]:
+    """A control group whose processes may write so often. All of them end before it."""
+    group = BLKIO / f"leadline-test-{os.getpid()}"
+    group.mkdir()
+    try:
+        (group / "blkio.throttle.write_iops_device").write_text(f"{device} {writes_per_s}")
+        yield group
+    finally:
+        wait_until(lambda: not (group / "cgroup.procs").read_text(), what="the end of its processes")
+        group.rmdir()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a file system needs root")
+@pytest.mark.skipif(not (BLKIO / "blkio.throttle.write_iops_device").exists(), reason="control groups of version 1 do not limit I/O here")
+@pytest.mark.parametrize("major", MAJORS)
+def test_commits_that_a_limit_of_the_control_group_holds_back(tmp_path: Path, major: int) -> None:
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(0o755)
+    fetched = fetched_or_skip(major)
+    with loop_disk(tmp_path) as (mounted, device), throttled(device, 40) as group:
+        settings = {"fsync": True, "min_wal_size": "32MB", "max_wal_size": "64MB", "wal_recycle": False}
+        with PrivateServer(fetched.bin_dir, mounted / "data", settings) as private:
+            (group / "cgroup.procs").write_text(str(private.pid))  # and all that it starts from now on
+            server = Server(private, fetched)
+            server.sql("create table entry (id int)")
+            with storm(server, tmp_path, "insert into entry values (1)", 2):
+                wait_for_event(server, "WALSync")
+                [finding] = captured(server, tmp_path, WINDOW_S, ["STORAGE-SLOW"]).findings
+    assert (finding.subject, finding.evidence[0]["cause"]) == ("flushes of the WAL", "limit")
+    assert finding.evidence[0]["limits"] == "wiops=40" and finding.evidence[0]["each_ms"] > 20

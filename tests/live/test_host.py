@@ -97,6 +97,25 @@ def test_a_group_of_version_1_without_a_quota_has_that_of_its_parent(
     assert fake_cgroup(monkeypatch, tmp_path, "4:cpu:/x/y\n", files) == {"cgroup.cpu_max": cpu_max}
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_limits_of_reads_and_writes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: int) -> None:
+    """Those of the groups above count too, and the lowest holds. Of a partition, it is the whole device that is limited."""
+    files = {"fs/cgroup/a/io.max": "8:1 rbps=max wbps=1048576 riops=max wiops=50\n9:9 rbps=5 wbps=max\n"}
+    files["fs/cgroup/a/b/io.max"] = "8:0 wiops=90\n"
+    throttle = "fs/cgroup/blkio/{}blkio.throttle.{}_device"
+    if version == 1:
+        files = {throttle.format("a/", "write_iops"): "8:1 50\n", throttle.format("a/b/", "write_iops"): "8:0 90\n"}
+        files |= {throttle.format("", "write_bps"): "8:1 1048576\n", throttle.format("a/b/", "read_bps"): "9:9 5\n"}
+    fake_cgroup(monkeypatch, tmp_path, "0::/a/b\n" if version == 2 else "7:blkio:/a/b\n", files)
+    (tmp_path / "block/sda/sda1").mkdir(parents=True)
+    (tmp_path / "block/sda/sda1/partition").write_text("1")
+    (tmp_path / "dev/block").mkdir(parents=True)
+    (tmp_path / "dev/block/8:0").symlink_to(tmp_path / "block/sda")
+    (tmp_path / "dev/block/8:1").symlink_to(tmp_path / "block/sda/sda1")
+    found = {name: value for name, value, _ in host.io_limits(1)}
+    assert found == {"cgroup.io_max.sda": "wbps=1048576 wiops=50", "cgroup.io_max.9:9": "rbps=5"}
+
+
 def test_a_remote_server_has_no_host_facts() -> None:
     found = host.read_host(None)
     assert (found.facts, found.mounts, found.devices) == ([], [], [])

@@ -97,7 +97,10 @@ def read_host(pid: int | None, stored: Iterable[StoredPath] = ()) -> HostFacts:
     found.facts += _computed()
     found.facts += _meminfo()
     found.facts += list(cgroup_facts(pid))
+    found.facts += list(io_limits(pid))
     found.facts += list(_process_facts(pid))
+    stored = list(stored)
+    found.facts += list(storage_devices(pid, stored))
     found.mounts = mounts(pid, stored)
     if not found.mounts:
         found.notes.append("mounts were not read: no permission for /proc/PID/mountinfo of the postmaster")
@@ -200,6 +203,42 @@ def cgroup_facts(pid: int) -> Iterator[Fact]:
                     yield "cgroup.cpu_max", f"{'max' if quota == '-1' else quota} {period}", source
 
 
+_IO_LIMITS = {"rbps": "read_bps", "wbps": "write_bps", "riops": "read_iops", "wiops": "write_iops"}  # as version 1 names them
+
+
+def io_limits(pid: int) -> Iterator[Fact]:
+    """Limits on what the server's control group and those above it may read and write, by device, as version 2 writes them."""
+    found: dict[tuple[str, str], int] = {}
+    sources = []
+    for line in (proc.read_text(proc.PROC / str(pid) / "cgroup") or "").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers not in ("", "blkio"):
+            continue
+        base = SYS / "fs/cgroup" / controllers
+        at = base / path.lstrip("/")
+        for folder in [at, *at.parents][: len(at.relative_to(base).parts) + 1]:
+            limits = [(name, folder / f"blkio.throttle.{file}_device") for name, file in _IO_LIMITS.items()]
+            for name, file in limits if controllers else [("", folder / "io.max")]:
+                for number, *values in (row.split() for row in (proc.read_text(file) or "").splitlines()):
+                    sources.append(str(file))
+                    for limit, _, value in ((f"{name}={text}" if name else text).partition("=") for text in values):
+                        if value.isdigit():  # all of them hold, so the lowest does
+                            key = (_block_device(number) or number, limit)
+                            found[key] = min(found.get(key, int(value)), int(value))
+    for device in dict.fromkeys(device for device, _ in found):
+        limits_of = " ".join(f"{name}={found[device, name]}" for name in _IO_LIMITS if (device, name) in found)
+        yield f"cgroup.io_max.{device}", limits_of, sources[0]
+
+
+def _block_device(number: str) -> str | None:
+    """The kernel's name of a device that is not a part of another, by MAJOR:MINOR; of a partition, its whole device."""
+    at = SYS / "dev/block" / number
+    if not at.exists():
+        return None
+    device = at.resolve()
+    return device.parent.name if (device / "partition").exists() else device.name
+
+
 def _nearest(base: Path, path: str, wanted: tuple[tuple[str, str, str], ...]) -> Iterator[Fact]:
     for name, file, unlimited in wanted:
         at = base / path.lstrip("/")
@@ -258,6 +297,18 @@ def parse_mountinfo(text: str) -> list[_Mount]:
 
 def mounts(pid: int, stored: Iterable[StoredPath]) -> list[tuple[str, str, str, str, str]]:
     """Rows of table mount: the mounts that hold each of these paths, as the process sees them."""
+    return [(mount.point, mount.device, mount.fstype, mount.options, ",".join(what)) for mount, what in _holding(pid, stored)]
+
+
+def storage_devices(pid: int, stored: Iterable[StoredPath]) -> Iterator[Fact]:
+    """Which block device the data directory and the WAL are on; none for file systems of memory, of networks or of several devices."""
+    for mount, holds in _holding(pid, stored):
+        if device := _block_device(mount.number):
+            yield from ((f"storage.{what}", device, f"/proc/{pid}/mountinfo") for what in holds if what in ("data", "wal"))
+
+
+def _holding(pid: int, stored: Iterable[StoredPath]) -> list[tuple[_Mount, list[str]]]:
+    """The mounts that hold each of these paths, as the process sees them, and what they hold."""
     known = parse_mountinfo(proc.read_text(proc.PROC / str(pid) / "mountinfo") or "")
     holds: dict[str, list[str]] = {}
     by_point = {mount.point: mount for mount in known}  # the last one mounted at a point is the one in sight
@@ -265,9 +316,7 @@ def mounts(pid: int, stored: Iterable[StoredPath]) -> list[tuple[str, str, str, 
         points = [p for p in by_point if p == "/" or path == p or path.startswith(p + "/")]
         if points:
             holds.setdefault(max(points, key=len), []).append(what)
-    return [
-        (point, by_point[point].device, by_point[point].fstype, by_point[point].options, ",".join(what)) for point, what in holds.items()
-    ]
+    return [(by_point[point], what) for point, what in holds.items()]
 
 
 def block_devices() -> list[tuple[str, str, bool, str, str, int, int]]:
