@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -184,7 +184,10 @@ def test_cpu_of_each_backend_on_this_host(pg: Server, tmp_path: Path) -> None:
     assert capture.manifest.probe("deltas").status == "partial"
 
 
-def test_a_lost_connection_ends_with_one_error_and_keeps_what_was_seen(fresh_server: Callable[..., Server], tmp_path: Path) -> None:
+@pytest.mark.parametrize("stop", [True, False], ids=["stops", "goes-on"])
+def test_a_lost_connection_is_made_again_or_ends_with_one_error(
+    stop: bool, fresh_server: Callable[..., Server], tmp_path: Path
+) -> None:
     server = fresh_server(16)
     find = "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'leadline'"
     done = threading.Event()
@@ -200,15 +203,22 @@ def test_a_lost_connection_ends_with_one_error_and_keeps_what_was_seen(fresh_ser
     cutter = threading.Thread(target=cut)
     cutter.start()
     try:
-        with pytest.raises(LeadlineError) as caught:
-            capture_of(server, tmp_path, for_s=20.0)
+        with pytest.raises(LeadlineError) if stop else nullcontext() as caught:
+            capture_of(server, tmp_path, for_s=20.0 if stop else 4.0, stop_with_server=stop)
     finally:
         done.set()
         cutter.join()
-    assert caught.value.kind == "gone" and "leadline show" in caught.value.hint
     capture = open_capture(tmp_path / "c.leadline")
-    assert capture.manifest.status == "failed" and capture.manifest.error["kind"] == "gone"
     assert capture.scalar("select count(*) from session_sample") > 0
+    if caught is not None:
+        assert caught.value.kind == "gone" and "leadline show" in caught.value.hint
+        assert capture.manifest.status == "failed" and capture.manifest.error["kind"] == "gone"
+        return
+    assert capture.manifest.status == "complete"
+    gap = capture.rows("select cause, pid_before = pid_after as same, ts_to from server_gap")[0]
+    assert (gap["cause"], gap["same"]) == ("connection", True)
+    assert capture.scalar(f"select count(*) from tick where ts > {gap['ts_to']}") > 5
+    assert capture.scalar("select count(*) - count(distinct session_id) from session where backend_type = 'checkpointer'") == 0
 
 
 def test_a_sampler_that_breaks_is_an_error_and_not_a_short_capture(

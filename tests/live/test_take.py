@@ -280,12 +280,12 @@ def test_sigkill_at_any_moment_leaves_a_capture_that_opens(servers: Callable[[in
 
 @pytest.mark.parametrize("tier", ["shm", "sql"])
 @pytest.mark.parametrize("restart", [False, True], ids=["vanished", "restarted"])
-def test_a_server_that_goes_away_ends_it_with_one_error(
+def test_a_server_that_goes_away_ends_it_with_one_error_if_asked_to(
     tier: str, restart: bool, fresh_server: Callable[..., Server], tmp_path: Path
 ) -> None:
     server = fresh_server(16)
     capture = tmp_path / "c.leadline"
-    command = [*hasty(tier), "take", server.dsn, "--tier", tier, "--for", "10m", "-o", capture]
+    command = [*hasty(tier), "take", server.dsn, "--tier", tier, "--for", "10m", "-o", capture, "--stop-with-server"]
     with background(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         wait_for_ticks(capture)
         server.private.stop()

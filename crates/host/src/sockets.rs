@@ -5,12 +5,13 @@ use leadline_errors::{Error, Kind};
 use leadline_sockdiag::{Diag, Socket};
 use std::collections::{HashMap, HashSet};
 use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Connections to one port of a server and its children.
 #[derive(Debug)]
 pub struct SocketsProbe {
     diag: Diag,
-    port: u16,
+    server: Arc<Mutex<(u32, u16)>>,
     owners: Owners,
 }
 
@@ -19,7 +20,12 @@ impl SocketsProbe {
     pub fn open(pid: u32, port: u16) -> Result<Self, Error> {
         let mut diag = Diag::open().map_err(|e| refused(&e))?;
         diag.of_port(port).map_err(|e| refused(&e))?;
-        Ok(SocketsProbe { diag, port, owners: Owners::new(pid) })
+        Ok(SocketsProbe { diag, server: Arc::new(Mutex::new((pid, port))), owners: Owners::new(pid) })
+    }
+
+    /// Pid and port, to be replaced when the server has started again.
+    pub fn server(&self) -> Arc<Mutex<(u32, u16)>> {
+        self.server.clone()
     }
 
     /// Whether it may be seen which process has which connection: of processes of other users, only with the right to trace them.
@@ -30,7 +36,11 @@ impl SocketsProbe {
 
 impl Work for SocketsProbe {
     fn beat(&mut self, ts: i64, tables: &mut OpenTables) -> Result<(), Error> {
-        let sockets = self.diag.of_port(self.port).map_err(|e| refused(&e))?;
+        let (pid, port) = *self.server.lock().unwrap_or_else(PoisonError::into_inner);
+        if pid != self.owners.server {
+            self.owners = Owners::new(pid);
+        }
+        let sockets = self.diag.of_port(port).map_err(|e| refused(&e))?;
         self.owners.find(&sockets);
         let rows: Vec<OwnedRow> = sockets.iter().map(|s| row(s, ts, self.owners.pid_of(s.inode))).collect();
         tables.write_rows("tcp_sample", rows.iter().map(OwnedRow::row))?;

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// How often the clocks are compared.
 const KEEPER_HZ: f64 = 1.0;
@@ -148,6 +148,7 @@ impl HostProbe {
 pub(crate) struct SocketsProbe {
     runner: Runner,
     work: Option<SocketsWork>,
+    server: Arc<Mutex<(u32, u16)>>,
     owners: bool,
 }
 
@@ -166,7 +167,12 @@ impl SocketsProbe {
     ) -> Result<Self, Error> {
         let work = py.detach(|| SocketsWork::open(pid, port))?;
         let runner = Runner { capture_dir, rate_hz, flush_interval_s, growing_segments, beat: None };
-        Ok(SocketsProbe { runner, owners: work.sees_owners(), work: Some(work) })
+        Ok(SocketsProbe { runner, owners: work.sees_owners(), server: work.server(), work: Some(work) })
+    }
+
+    /// From now on the connections of this server: it has started again.
+    fn follow(&self, pid: u32, port: u16) {
+        *self.server.lock().unwrap_or_else(PoisonError::into_inner) = (pid, port);
     }
 
     fn sees_owners(&self) -> bool {

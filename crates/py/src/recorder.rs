@@ -86,6 +86,19 @@ impl Recorder {
         Ok(out)
     }
 
+    /// Attaches to the server that has started again as this process; `start` then goes on.
+    fn attach_again(&mut self, py: Python<'_>, pid: i32) -> Result<(), Error> {
+        let inner = &mut self.inner;
+        self.description = py.detach(|| inner.attach_again(pid))?;
+        self.pid = pid;
+        Ok(())
+    }
+
+    /// When the last pass began that counts, ns on CLOCK_MONOTONIC; known when the recording has ended for want of the server.
+    fn last_seen(&mut self) -> Option<i64> {
+        self.inner.last_seen()
+    }
+
     fn start(&mut self) -> Result<(), Error> {
         Ok(self.inner.start()?)
     }

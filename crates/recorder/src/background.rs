@@ -1,4 +1,4 @@
-//! The background thread: writes what the sampler hands over, reads process counters, watches that the server is there.
+//! The background thread: writes what the sampler hands over, reads process counters.
 
 use crate::deltas::Deltas;
 use crate::evidence::Evidence;
@@ -7,7 +7,6 @@ use crate::tables::Tables;
 use leadline_clockwork::{monotonic_ns, thread_cpu_ns, Cost, SegmentPolicy, SECOND};
 use leadline_errors::Error;
 use leadline_shm::attach::Anchors;
-use leadline_shm::process::ServerProcess;
 use leadline_shm::sessions::Run;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
@@ -17,13 +16,11 @@ use std::time::Duration;
 /// What the background thread works on.
 pub struct Background {
     pub config: Config,
-    pub process: ServerProcess,
     pub anchors: Anchors,
     pub tables: Tables,
     pub shared: Arc<Shared>,
-    /// Evidence taken since the server was last seen to use the segment. A segment that nobody writes any more still reads
-    /// like a server, so what cannot be vouched for is not written.
-    pub unverified: Vec<Evidence>,
+    /// CPU time of the threads that wrote before this one.
+    pub cpu_before: i64,
     /// Lists go back to the sampler, which fills them again.
     pub emptied: Sender<Vec<Run>>,
 }
@@ -39,8 +36,6 @@ impl Background {
             }
             self.count_written();
         }
-        let lost: usize = self.unverified.iter().map(|e| e.ticks.ts.len()).sum();
-        self.shared.unverified.fetch_add(lost as u64, Relaxed);
         for late in handed_over {
             self.shared.unverified.fetch_add(late.ticks.ts.len() as u64, Relaxed);
         }
@@ -58,7 +53,9 @@ impl Background {
             let now = monotonic_ns();
             if now >= next_second {
                 next_second = (next_second + SECOND).max(now);
-                self.once_a_second(start)?;
+                if now - start >= SECOND / 2 {
+                    self.write_costs()?;
+                }
             }
             if segments.is_due(now) {
                 self.tables.roll()?;
@@ -71,41 +68,23 @@ impl Background {
                         let rows = deltas.read(&list);
                         self.tables.write_deltas(&rows)?;
                     }
-                    self.unverified.push(evidence);
+                    let list = self.tables.write(evidence)?;
+                    let _ = self.emptied.send(list); // a sampler that ended needs none
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }
-        self.write_verified()?;
         self.write_costs()?;
         self.tables.roll()?;
         self.count_written();
         Ok(())
     }
 
-    /// Writes what was taken until now, if the server is still the one attached to.
-    fn write_verified(&mut self) -> Result<(), Error> {
-        self.process.still_there()?;
-        for evidence in std::mem::take(&mut self.unverified) {
-            let list = self.tables.write(evidence)?;
-            let _ = self.emptied.send(list); // a sampler that ended needs none
-        }
-        Ok(())
-    }
-
-    fn once_a_second(&mut self, start: i64) -> Result<(), Error> {
-        self.write_verified()?;
-        if monotonic_ns() - start >= SECOND / 2 {
-            self.write_costs()?;
-        }
-        Ok(())
-    }
-
     /// What the two threads used; what the process used is written once for all probes (`leadline_clockwork::Keeper`).
     fn write_costs(&mut self) -> Result<(), Error> {
         let shared = &self.shared;
-        shared.writer_cpu_ns.store(thread_cpu_ns(), Relaxed);
+        shared.writer_cpu_ns.store(self.cpu_before + thread_cpu_ns(), Relaxed);
         let threads = [("sampler", &shared.sampler_cpu_ns), ("writer", &shared.writer_cpu_ns)];
         let costs = threads.map(|(component, cpu_ns)| Cost {
             ts: monotonic_ns(),

@@ -121,3 +121,61 @@ pub struct Evidence {
     /// The sessions now, when they were asked for.
     pub list: Option<Vec<Listed>>,
 }
+
+impl Evidence {
+    /// Leaves out what was seen after this pass, which began at `ts`; -1 for every pass. Gives the number of passes left out.
+    pub fn cut_after(&mut self, tick: i64, ts: i64) -> usize {
+        let t = &mut self.ticks;
+        let kept = t.tick.partition_point(|&number| number <= tick);
+        let cut = t.tick.len() - kept;
+        for column in [&mut t.tick, &mut t.ts, &mut t.late_ns, &mut t.pass_ns, &mut t.next_xid] {
+            column.truncate(kept);
+        }
+        for column in [&mut t.missed, &mut t.sessions, &mut t.retried, &mut t.torn] {
+            column.truncate(kept);
+        }
+        self.runs.retain_mut(|run| {
+            run.ticks = (tick + 1 - run.tick).clamp(0, i64::from(run.ticks)) as i32;
+            run.ticks > 0
+        });
+        self.sessions.retain(|(seen, _)| *seen <= ts);
+        self.locks.retain(|row| row.ts <= ts);
+        self.buffers.retain(|row| row.ts <= ts);
+        self.waiters.retain(|row| row.ts <= ts);
+        self.lwlocks.retain(|row| row.ts <= ts);
+        self.scans.retain(|row| row.ts <= ts);
+        self.list = None;
+        cut
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_seen_after_a_pass_is_left_out() {
+        let run = |tick, ticks| Run { tick, ticks, ..Run::default() };
+        let mut evidence = Evidence { runs: vec![run(3, 2), run(4, 3), run(6, 1)], ..Evidence::default() };
+        for tick in 3..7 {
+            let t = &mut evidence.ticks;
+            t.tick.push(tick);
+            t.ts.push(tick * 10);
+            for column in [&mut t.late_ns, &mut t.pass_ns, &mut t.next_xid] {
+                column.push(0);
+            }
+            for column in [&mut t.missed, &mut t.sessions, &mut t.retried, &mut t.torn] {
+                column.push(0);
+            }
+            let scan =
+                ScanRow { ts: tick * 10, scope: "", buffers: 0, duration_ns: 0, waiting: 0, attributed: 0, torn: 0 };
+            evidence.scans.push(scan);
+        }
+        assert_eq!(evidence.cut_after(5, 50), 1);
+        assert_eq!(evidence.ticks.ts, [30, 40, 50]);
+        assert_eq!([evidence.ticks.missed.len(), evidence.ticks.next_xid.len(), evidence.scans.len()], [3, 3, 3]);
+        assert_eq!(evidence.runs, [run(3, 2), run(4, 2)]);
+        assert_eq!(evidence.cut_after(-1, i64::MIN), 3);
+        assert!(evidence.runs.is_empty() && evidence.scans.is_empty() && evidence.ticks.torn.is_empty());
+    }
+}

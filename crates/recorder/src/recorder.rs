@@ -1,7 +1,7 @@
 //! Starts, watches and stops the two threads of a recording.
 
 use crate::background::Background;
-use crate::sampler;
+use crate::sampler::{self, Left};
 use crate::shared::{Config, Shared};
 use crate::tables::Tables;
 use leadline_capture::Stats;
@@ -11,7 +11,7 @@ use leadline_shm::attach::{attach, Attached};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 /// The state of a recording. `cpu_ns`: of its threads.
@@ -35,10 +35,14 @@ pub struct Status {
 /// A recording of one server.
 pub struct Recorder {
     config: Config,
+    major: u32,
     period_ns: i64,
     attached: Option<Attached>,
     shared: Arc<Shared>,
-    threads: Option<(JoinHandle<()>, JoinHandle<Tables>)>,
+    threads: Option<(JoinHandle<Left>, JoinHandle<Tables>)>,
+    /// None while a thread writes them. Behind a lock only because threads of Python share a recorder.
+    tables: Mutex<Option<Tables>>,
+    left: Left,
     written: BTreeMap<&'static str, Stats>,
     ts_to: Option<i64>,
 }
@@ -58,8 +62,13 @@ impl Recorder {
         }
         let attached = attach(config.pid, config.allow_map)?;
         let description = Description::of(&attached);
+        let period_ns = (1e9 / config.rate_hz) as i64;
+        let (layout, events) = (attached.layout.clone(), attached.wait_events.clone());
         let recorder = Recorder {
-            period_ns: (1e9 / config.rate_hz) as i64,
+            period_ns,
+            tables: Mutex::new(Some(Tables::new(&config.capture_dir, layout, events, period_ns))),
+            left: Left::default(),
+            major: attached.version_num / 10_000,
             config,
             attached: Some(attached),
             shared: Arc::default(),
@@ -70,27 +79,40 @@ impl Recorder {
         Ok((recorder, description))
     }
 
-    /// Starts the threads. A recorder starts once.
+    /// Attaches to the server that has started again, after the recording has ended for want of the server. `start` goes on: sessions,
+    /// passes and statements are counted on, and the passes that were due in between are missed.
+    pub fn attach_again(&mut self, pid: i32) -> Result<Description, Error> {
+        self.join();
+        let attached = attach(pid, self.config.allow_map)?;
+        if attached.version_num / 10_000 != self.major {
+            let versions = format!("it was {}, and is {}", self.major, attached.version_text);
+            return Err(Error::new(Kind::Unsupported, "the server came back with another major version")
+                .detail(versions)
+                .hint("start another capture for the new server"));
+        }
+        let description = Description::of(&attached);
+        self.attached = Some(attached);
+        self.shared.begin_again();
+        Ok(description)
+    }
+
+    /// Starts the threads, once after each attach.
     pub fn start(&mut self) -> Result<(), Error> {
-        let attached =
-            self.attached.take().ok_or_else(|| Error::new(Kind::Usage, "the recording has already been started"))?;
+        let started = || Error::new(Kind::Usage, "the recording has already been started");
+        let attached = self.attached.take().ok_or_else(started)?;
+        let tables = self.tables.get_mut().unwrap_or_else(PoisonError::into_inner).take().ok_or_else(started)?;
         let (hand_over, handed_over) = mpsc::channel();
         let (emptied, to_fill) = mpsc::channel();
         let background = Background {
             config: self.config.clone(),
-            process: attached.process.clone(),
             anchors: attached.anchors.clone(),
-            tables: Tables::new(
-                &self.config.capture_dir,
-                attached.layout.clone(),
-                attached.wait_events.clone(),
-                self.period_ns,
-            ),
+            tables,
             shared: self.shared.clone(),
-            unverified: Vec::new(),
+            cpu_before: self.shared.writer_cpu_ns.load(Relaxed),
             emptied,
         };
         let (shared, period_ns) = (self.shared.clone(), self.period_ns);
+        let left = std::mem::take(&mut self.left);
         let list_ns = (self.config.delta_interval_s * 1e9) as i64;
         let spawn = |e: std::io::Error| Error::new(Kind::Storage, "cannot start a thread").detail(e.to_string());
         let writer = std::thread::Builder::new()
@@ -99,7 +121,7 @@ impl Recorder {
             .map_err(spawn)?;
         let sampling = std::thread::Builder::new()
             .name("leadline-sample".into())
-            .spawn(move || sampler::run(attached, period_ns, list_ns, shared, hand_over, to_fill))
+            .spawn(move || sampler::run(attached, left, period_ns, list_ns, shared, hand_over, to_fill))
             .map_err(spawn)?;
         self.threads = Some((sampling, writer));
         Ok(())
@@ -132,14 +154,26 @@ impl Recorder {
     /// Stops, writes everything out and joins. Stopping again changes nothing.
     pub fn stop(&mut self) {
         self.shared.stop.store(true, Relaxed);
+        self.join();
+        self.ts_to.get_or_insert_with(monotonic_ns);
+    }
+
+    fn join(&mut self) {
         let Some((sampling, writer)) = self.threads.take() else { return };
-        let sampled = sampling.join();
-        self.ts_to = Some(monotonic_ns());
-        match (sampled, writer.join()) {
-            (Ok(()), Ok(tables)) => self.written = tables.stats(),
+        match (sampling.join(), writer.join()) {
+            (Ok(left), Ok(tables)) => {
+                self.written = tables.stats();
+                (self.left, self.tables) = (left, Mutex::new(Some(tables)));
+            }
             (Err(panic), _) => self.shared.fail(Error::fault("sampled the server", &*panic)),
             (_, Err(panic)) => self.shared.fail(Error::fault("wrote the capture", &*panic)),
         }
+    }
+
+    /// Start of the last pass that counts, when the recording has ended for want of the server.
+    pub fn last_seen(&mut self) -> Option<i64> {
+        self.join();
+        self.left.last_seen()
     }
 
     /// End of the window; None while recording.

@@ -44,4 +44,10 @@ impl Shared {
         self.error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
         self.stop.store(true, Relaxed);
     }
+
+    /// The server is there again.
+    pub fn begin_again(&self) {
+        *self.error.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.stop.store(false, Relaxed);
+    }
 }

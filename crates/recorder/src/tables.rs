@@ -58,14 +58,14 @@ impl Tables {
         self.open.write_rows("session_delta", deltas.iter().map(Delta::values))
     }
 
-    /// The names of all wait codes of this server.
+    /// The names of the wait codes of this server that were not written yet.
     pub fn write_wait_events(&mut self) -> Result<(), Error> {
         let events = self.events.clone();
         self.named.is_new(0);
-        events.all().for_each(|(code, ..)| _ = self.named.is_new(code));
+        let new: Vec<_> = events.all().filter(|(code, ..)| self.named.is_new(*code)).collect();
         self.open.write_rows(
             "wait_event",
-            events.all().map(|(code, class, event)| vec![int(code), Value::Text(class), Value::Text(event)]),
+            new.iter().map(|(code, class, event)| vec![int(*code), Value::Text(class), Value::Text(event)]),
         )
     }
 

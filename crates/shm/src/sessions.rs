@@ -140,6 +140,26 @@ struct Cold {
     host_pid: i32,
 }
 
+/// What stays true when the server starts again: ids that were given, and the statements that were told.
+#[derive(Debug)]
+pub struct Known {
+    next_session_id: i32,
+    statements: HashSet<i64, BuildHasherDefault<AsIs>>,
+    server_ids: ByHash<i64, i64>,
+    text_keys: ByHash<u64, i64>,
+}
+
+impl Default for Known {
+    fn default() -> Self {
+        Known {
+            next_session_id: 1,
+            statements: HashSet::default(),
+            server_ids: HashMap::default(),
+            text_keys: HashMap::default(),
+        }
+    }
+}
+
 /// For keys that are hashes already.
 #[derive(Debug, Default)]
 struct AsIs(u64);
@@ -186,6 +206,12 @@ pub struct Sessions {
 }
 
 impl Sessions {
+    /// Goes on from what was known of the server before it was started again.
+    pub fn knowing(self, known: Known) -> Self {
+        let Known { next_session_id, statements, server_ids, text_keys } = known;
+        Sessions { next_session_id, statements, server_ids, text_keys, ..self }
+    }
+
     /// For a server attached to.
     pub fn new(layout: &Layout, anchors: &Anchors, process: &ServerProcess) -> Self {
         Sessions {
@@ -204,6 +230,16 @@ impl Sessions {
             text: Vec::new(),
             tick: 0,
             now: 0,
+        }
+    }
+
+    /// For those who follow the server when it has started again.
+    pub fn into_known(self) -> Known {
+        Known {
+            next_session_id: self.next_session_id,
+            statements: self.statements,
+            server_ids: self.server_ids,
+            text_keys: self.text_keys,
         }
     }
 

@@ -49,6 +49,9 @@ class SocketsProbe:
     def sees_owners(self) -> bool:
         """Whether it may see which process has which connection."""
 
+    def follow(self, pid: int, port: int) -> None:
+        """From now on the connections of this server: it has started again."""
+
     def start(self) -> None: ...
     def status(self) -> ProbeStatus: ...
     def stop(self) -> ProbeFinal:

@@ -83,8 +83,14 @@ class Recorder:
         """Attaches to the postmaster `pid` and calibrates. Raises kinds rights, unsupported, layout, not_found."""
 
     def describe(self) -> ServerDescription: ...
+    def attach_again(self, pid: int) -> None:
+        """Attaches to the server that has started again as `pid`; `start` goes on. Raises as the constructor."""
+
+    def last_seen(self) -> int | None:
+        """Start of the last pass that counts, ns on CLOCK_MONOTONIC; known when the server is gone."""
+
     def start(self) -> None:
-        """Starts sampling in threads of its own and returns."""
+        """Starts sampling in threads of its own and returns; once after each attach."""
 
     def status(self) -> SamplerStatus: ...
     def stop(self) -> SamplerFinal:

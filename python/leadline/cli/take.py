@@ -53,7 +53,8 @@ def parse_rate(text: str) -> float:
 @kernel_detail
 @kernel_budget
 @kernel_retransmits
-@click.option("--keep-going", is_flag=True, help="If one probe fails (for example, the server stops), continue with the others.")
+@click.option("--keep-going", is_flag=True, help="If one probe fails, continue with the others.")
+@click.option("--stop-with-server", is_flag=True, help="End when the server ends or restarts, instead of waiting for it.")
 @click.option(
     "-o", "--output", "out", type=click.Path(path_type=Path), metavar="DIR", help="Capture folder to create, or a folder to create it in."
 )
@@ -78,6 +79,7 @@ def command(
     kernel_budget: float,
     kernel_retransmits: bool,
     keep_going: bool,
+    stop_with_server: bool,
     out: Path | None,
     tier: str,
     force: bool,
@@ -87,6 +89,7 @@ def command(
 
     DSN is a connection string (URI or key=value pairs; PG* variables work as usual). With --pid or --data-dir, no connection
     is made unless a DSN is also given; it then supplies names and counters. Ctrl-C ends the capture early and keeps everything.
+    If the server restarts, the capture goes on when it is back; table server_gap says what was not seen.
     """
     from leadline.capture.manifest import read_manifest
     from leadline.probes.take import UNASKED, take
@@ -99,7 +102,8 @@ def command(
     path = take(
         dsn=dsn, pid=pid, data_dir=data_dir, host=host, for_s=for_s, rate_hz=rate_hz, out=out, overwrite=force, tier=tier,
         probes=names, kernel_tier=kernel_tier, kernel_detail=kernel_detail, kernel_budget=kernel_budget / 100,
-        kernel_retransmits=kernel_retransmits, keep_going=keep_going, only=filter_of(expression),
+        kernel_retransmits=kernel_retransmits, keep_going=keep_going, stop_with_server=stop_with_server,
+        only=filter_of(expression),
         progress=Silent() if as_json else TerminalLine(),
     )  # fmt: skip
     manifest = read_manifest(path)

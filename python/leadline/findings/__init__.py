@@ -8,6 +8,7 @@ from contextlib import closing, nullcontext
 from dataclasses import dataclass, fields
 from typing import Any
 
+from leadline.capture.gaps import gaps
 from leadline.capture.hold import create_views
 from leadline.capture.reader import Capture, open_capture
 from leadline.capture.steps import for_each
@@ -107,7 +108,8 @@ def evaluate(capture: Capture, only: Collection[str] | None = None, thresholds: 
     findings = [row for definition in chosen for row in answers[definition.id].rows]
     not_evaluated = [(d.id, answers[d.id].reason) for d in chosen if answers[d.id].reason]
     clean = [d.id for d in chosen if not answers[d.id].reason and not answers[d.id].rows]
-    return Evaluation(sorted(findings, key=_rank), not_evaluated, clean, skipped, every, capture.unseen(["session_run"]))
+    unseen = "; ".join(filter(None, (capture.unseen(["session_run"]), *gaps(capture))))
+    return Evaluation(sorted(findings, key=_rank), not_evaluated, clean, skipped, every, unseen)
 
 
 @dataclass(frozen=True)

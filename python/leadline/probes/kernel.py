@@ -14,6 +14,7 @@ from leadline.errors import LeadlineError
 from leadline.host.facts import numa_nodes
 from leadline.host.proc import descendants
 from leadline.host.semaphores import semaphore_sets
+from leadline.postgres.target import Target
 from leadline.probes.probe import ThreadProbe
 
 TRACING = ("bpf", "perf")  # tiers that trace, the best first
@@ -112,6 +113,12 @@ class KernelProbe(ThreadProbe["_core.kernel.KernelProbe"]):
         )  # fmt: skip
         super().__init__(core)
         self._pids = pids
+        self._left_out: set[int] = set()
+
+    def follow(self, now: Target) -> None:
+        """The server has started again, as processes that do not descend from those that are traced."""
+        if now.pid is not None and now.pid not in self._pids:
+            self._left_out.add(now.pid)
 
     def before(self, store: Store, manifest: Manifest) -> None:
         self._semaphores(store)
@@ -154,6 +161,9 @@ class KernelProbe(ThreadProbe["_core.kernel.KernelProbe"]):
             else:
                 sums = "sums per thread are exact all the same"
             hints.append(f"{sums}; for every event trace fewer processes")
+        if self._left_out:
+            whys.append("the server was restarted: its new processes are not traced")
+            hints.append("start another capture to trace them")
         if steps:
             left_out = "stacks were left out" + (" and calls were summed" if steps > 1 else "")
             whys.append(f"the trace lost events or took more than its budget: from then on {left_out} (table kernel_detail)")

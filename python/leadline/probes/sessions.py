@@ -7,36 +7,29 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from leadline.capture.manifest import Manifest, ProbeState
 from leadline.capture.store import Store
 from leadline.errors import LeadlineError
 from leadline.postgres.catalog.collect import CatalogReader
 from leadline.postgres.target import Target, socket_dsn
+from leadline.probes.following import Following, Sampler
 from leadline.probes.sql_tier import SqlRecorder
 
 if TYPE_CHECKING:
-    from leadline._core.recorder import SamplerFinal, SamplerStatus, ServerDescription
+    from leadline._core.recorder import Recorder, SamplerFinal, SamplerStatus
 
 FLUSH_INTERVAL_S = 5.0
 SAMPLED = ("sessions", "locks", "buffers", "deltas")  # what comes of its passes
 
 
-class Sampler(Protocol):
-    """What samples a server: `_core.recorder.Recorder` or SqlRecorder."""
-
-    def describe(self) -> ServerDescription: ...
-    def start(self) -> None: ...
-    def status(self) -> SamplerStatus: ...
-    def stop(self) -> SamplerFinal: ...
-
-
 @dataclass
 class Attached:
-    """A probe, its tier, and why a better tier was not possible."""
+    """A probe, its tier, and why a better tier was not possible. sampler: the probe itself, or what Following attaches again."""
 
     probe: Sampler
+    sampler: Recorder | SqlRecorder
     tier: str
     rate_hz: float
     dsn: str | None
@@ -59,7 +52,7 @@ def attach(target: Target, directory: Path, rate_hz: float, tier: str, flush_int
                 flush_interval_s=flush_interval_s,
                 growing_segments=flush_interval_s >= FLUSH_INTERVAL_S,
             )
-            return Attached(probe, "shm", rate_hz, target.dsn)
+            return Attached(probe, probe, "shm", rate_hz, target.dsn)
         except LeadlineError as e:
             if tier == "shm" or e.kind in ("storage", "usage"):
                 raise
@@ -73,6 +66,28 @@ def attach(target: Target, directory: Path, rate_hz: float, tier: str, flush_int
             hint="run leadline there, or leave out --tier shm",
         )
     return _attach_sql(target, directory, rate_hz, None, flush_interval_s)
+
+
+def follow(target: Target, attached: Attached, directory: Path) -> Following:
+    """Lets the sampler of `attached` go on when the server has started again."""
+    sampler, before = attached.sampler, target
+
+    def again(found: Target) -> str:
+        nonlocal before
+        if isinstance(sampler, SqlRecorder):
+            dsn = found.dsn if found.dsn is not None else socket_dsn(found)
+            if dsn is None:
+                raise LeadlineError("gone", "the server's port is not known yet")
+            cause = sampler.attach_again(found, dsn)
+        else:
+            assert found.pid is not None
+            sampler.attach_again(found.pid)
+            cause = "crash" if (found.pid, found.start_ticks) == (before.pid, before.start_ticks) else "restart"
+        before = found
+        return cause
+
+    attached.probe = followed = Following(sampler, target, again, str(directory), round(1e9 / attached.rate_hz))
+    return followed
 
 
 def _attach_sql(target: Target, directory: Path, rate_hz: float, memory_error: LeadlineError | None, flush_interval_s: float) -> Attached:
@@ -99,7 +114,7 @@ def _attach_sql(target: Target, directory: Path, rate_hz: float, memory_error: L
         ) from e
     if rate_hz > probe.rate_hz:
         notes.append(f"{rate_hz:g} passes per second were requested; over SQL {probe.rate_hz:g} are possible")
-    return Attached(probe, "sql", probe.rate_hz, dsn, tuple(notes))
+    return Attached(probe, probe, "sql", probe.rate_hz, dsn, tuple(notes))
 
 
 def describe(manifest: Manifest, attached: Attached) -> None:
@@ -133,6 +148,7 @@ class SessionsProbe:
         self._sampler = attached.probe
         self._on_this_host = target.pid is not None
         self._catalog = CatalogReader(target, attached.dsn)
+        self._followed = attached.probe if isinstance(attached.probe, Following) else None
         self._final: SamplerFinal | None = None
 
     def before(self, store: Store, manifest: Manifest) -> None:
@@ -156,14 +172,23 @@ class SessionsProbe:
         describe(manifest, self.attached)
 
     def after(self, store: Store, manifest: Manifest) -> None:
+        gaps = self._followed.gaps if self._followed else []
+        for gap in gaps:
+            manifest.note(gap.sentence(self._final["ts_to"] if self._final else None, manifest.clock.wall_offset_ns))
+        if self._followed:
+            self._catalog.follow(self._followed.target)
         error = self._final["error"] if self._final else None
-        if error is not None and error["kind"] == "gone":  # another server may answer, with other counters
+        if gaps and gaps[-1].ts_to is None:
+            manifest.note("the catalog was not read after the window: the server had ended")
+        elif error is not None and error["kind"] == "gone":  # another server may answer, with other counters
             manifest.note("the catalog was not read after the window: the server had ended or restarted")
         else:
             self._collect("after", store, manifest)
 
     def progress(self) -> str:
         status = self._sampler.status()
+        if self._followed and self._followed.is_away:
+            return "the server is away"
         missed = f", {status['missed']} missed" if status["missed"] else ""
         return f"{status['ticks']} passes{missed}, {status['sessions']} sessions"
 

@@ -28,6 +28,10 @@ class SocketsProbe(ThreadProbe["_core.host.SocketsProbe"]):
             )
         super().__init__(_core.host.SocketsProbe(str(directory), pid, port, RATE_HZ))
 
+    def follow(self, pid: int, port: int) -> None:
+        """The server has started again."""
+        self._core.follow(pid, port)
+
     def describe(self, manifest: Manifest) -> None:
         if self.name in manifest.probes:
             return  # what it may see does not change

@@ -118,7 +118,9 @@ def parse_locks(rows: Iterable[tuple[Any, ...]]) -> list[LockRow]:
 
 @dataclass(frozen=True)
 class Server:
-    """What the sampler must know of the server. query_size: bytes of a statement text the server keeps."""
+    """What the sampler must know of the server. query_size: bytes of a statement text the server keeps. started: the postmaster,
+    begun: its checkpointer, which a crash starts anew; in seconds since 1970.
+    """
 
     version_num: int
     version: str
@@ -129,6 +131,8 @@ class Server:
     data_dir: str | None
     quoted_user: str
     sees_all: bool
+    started: float
+    begun: float | None
 
     @property
     def major(self) -> int:
@@ -140,7 +144,8 @@ select current_setting('server_version_num')::int, current_setting('server_versi
        pg_size_bytes(current_setting('shared_buffers')), current_setting('block_size')::int,
        pg_size_bytes(current_setting('track_activity_query_size'))::int,
        (select setting from pg_settings where name = 'data_directory'), quote_ident(current_user),
-       pg_has_role(current_user, 'pg_read_all_stats', 'usage')
+       pg_has_role(current_user, 'pg_read_all_stats', 'usage'), extract(epoch from pg_postmaster_start_time())::float8,
+       (select extract(epoch from max(backend_start))::float8 from pg_stat_get_activity(null) where backend_type = 'checkpointer')
 """
 
 

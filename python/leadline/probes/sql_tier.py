@@ -22,7 +22,7 @@ from leadline.capture.store import OpenWriter, Row, Writer, core_writer
 from leadline.errors import LeadlineError
 from leadline.postgres.catalog.connection import Connection, connect
 from leadline.postgres.target import Target
-from leadline.probes.sql_activity import WAIT_CLASSES, Activity, activity_sql, locks_sql, parse_locks, prepare
+from leadline.probes.sql_activity import WAIT_CLASSES, Activity, Server, activity_sql, locks_sql, parse_locks, prepare
 from leadline.probes.sql_deltas import DeltaReader
 from leadline.probes.sql_locks import blocked
 
@@ -56,18 +56,10 @@ class SqlRecorder:
         # Locks are looked at on a fixed grid of passes, at most once a second, so that short waits are not favoured.
         self._lock_passes: Counter[int] = Counter()  # passes that saw a session wait for a lock since it was last seen at a look
         self._lock_every = max(1, math.ceil(self.rate_hz))
-        self._conn: Connection = connect(dsn)
-        try:
-            self._server = prepare(self._conn)
-        except psycopg.Error as e:
-            self._conn.close()
-            raise LeadlineError("connection", "the server does not answer the first query", detail=_line(e)) from e
-        self._activity_sql = activity_sql(self._server.major)
-        self._locks_sql = locks_sql(self._server.major)
-        self._deltas = DeltaReader(target.pid, self._server)
+        self._connect(target, dsn)
         self._writers: dict[str, Writer] = {}
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="leadline-sql", daemon=True)
+        self._thread = self._new_thread()
         self._error: ErrorObject | None = None
         self._sessions: dict[tuple[int, int], int] = {}
         self._by_pid: dict[int, int] = {}
@@ -79,9 +71,47 @@ class SqlRecorder:
         self._ticks = self._missed = self._rows = self._live = self._timeouts = 0
         self._unreported = self._hidden = self._hidden_processes = 0
         self._ts_from = self._ts_now = 0
-        self._cpu_ns = 0  # of the thread
+        self._cpu_ns = 0  # of its threads
+        self._cpu_before_ns = 0  # of those before the present one
         self._bytes = 0
         self._usage_at_start: resource.struct_rusage | None = None
+
+    def _connect(self, target: Target, dsn: str) -> None:
+        conn = connect(dsn)
+        try:
+            server = prepare(conn)
+        except psycopg.Error as e:
+            conn.close()
+            raise LeadlineError("connection", "the server does not answer the first query", detail=_line(e)) from e
+        self._conn: Connection = conn
+        self._server: Server = server
+        self._activity_sql = activity_sql(server.major)
+        self._locks_sql = locks_sql(server.major)
+        self._deltas = DeltaReader(target.pid, server)
+
+    def _new_thread(self) -> threading.Thread:
+        return threading.Thread(target=self._run, name="leadline-sql", daemon=True)
+
+    def attach_again(self, target: Target, dsn: str) -> str:
+        """Connects again after the connection was lost; `start` goes on. What happened: restart, crash or connection."""
+        before, old = self._server, self._conn
+        self._connect(target, dsn)
+        old.close()
+        if self._server.major != before.major:
+            self._conn.close()
+            raise LeadlineError(
+                "unsupported", "the server came back with another major version", f"it was {before.version}, and is {self._server.version}",
+                "start another capture for the new server",
+            )  # fmt: skip
+        self._thread, self._error = self._new_thread(), None
+        self._usage_at_start = None
+        if self._server.started != before.started:
+            return "restart"
+        return "crash" if self._server.begun != before.begun else "connection"
+
+    def last_seen(self) -> int | None:
+        """Start of the last pass, ns on CLOCK_MONOTONIC."""
+        return self._ts_now if self._ticks else None
 
     def describe(self) -> ServerDescription:
         """As Recorder.describe: the server, and what each probe can do over SQL."""
@@ -124,8 +154,10 @@ class SqlRecorder:
     def start(self) -> None:
         tables = ["tick", "session", "session_run", "wait_event", "statement", "lock_wait", "self_cost", *self._deltas.tables()]
         for table in tables:
-            self._writers[table] = self._open_writer(self._capture_dir, table)
-        self._ts_from = self._ts_now = time.monotonic_ns()
+            if table not in self._writers:
+                self._writers[table] = self._open_writer(self._capture_dir, table)
+        self._ts_from = self._ts_from or time.monotonic_ns()
+        self._ts_now = self._ts_now or self._ts_from
         self._thread.start()
 
     def status(self) -> SamplerStatus:
@@ -169,9 +201,9 @@ class SqlRecorder:
         try:
             self._loop()
         except psycopg.Error as e:
-            self._error = LeadlineError(
-                "gone", "the server ended the connection during the capture", detail=_line(e), hint="what was captured before is kept"
-            ).as_dict()
+            kind, what = ("gone", "ended the connection") if self._conn.closed else ("connection", "refused a query")
+            hint = "what was captured before is kept"
+            self._error = LeadlineError(kind, f"the server {what} during the capture", detail=_line(e), hint=hint).as_dict()
         except LeadlineError as e:
             self._error = e.as_dict()
         except Exception as e:  # a thread must not end silently: the capture would look whole
@@ -182,6 +214,10 @@ class SqlRecorder:
     def _loop(self) -> None:
         started = time.monotonic_ns()
         due = started + self.period_ns // 2  # in the middle of the time each pass stands for
+        if self._ticks:  # the server was away: what was due in the meantime is missed
+            self._unreported += max(0, (due - self._ts_now) // self.period_ns - 1)
+            self._missed += max(0, (due - self._ts_now) // self.period_ns - 1)
+            self._lock_passes.clear()
         flushed = accounted = started
         delta_at = started - self._delta_ns  # the first reading, to take differences from, follows the first pass
         self._account(started)
@@ -320,11 +356,14 @@ class SqlRecorder:
     def _account(self, ts: int) -> None:
         """What this thread used; what the process used is written once for all probes."""
         thread = resource.getrusage(resource.RUSAGE_THREAD)
-        start = self._usage_at_start = self._usage_at_start or thread
+        if self._usage_at_start is None:
+            self._usage_at_start, self._cpu_before_ns = thread, self._cpu_ns
+        start = self._usage_at_start
         self._bytes = _size_of(Path(self._capture_dir))
         user, system = thread.ru_utime - start.ru_utime, thread.ru_stime - start.ru_stime
-        self._cpu_ns = round((user + system) * 1e9)
-        self._append("self_cost", [(ts, "sampler", round(user * 1e9), round(system * 1e9), 0, self._bytes, self._rows)])
+        self._cpu_ns = self._cpu_before_ns + round((user + system) * 1e9)
+        user_ns = self._cpu_ns - round(system * 1e9)
+        self._append("self_cost", [(ts, "sampler", user_ns, round(system * 1e9), 0, self._bytes, self._rows)])
 
     def _append(self, table: str, rows: list[Row]) -> None:
         if rows:

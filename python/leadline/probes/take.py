@@ -12,13 +12,14 @@ from leadline.capture.folder import new_capture
 from leadline.errors import LeadlineError
 from leadline.postgres import postmaster
 from leadline.postgres.target import Target, resolve
+from leadline.probes.following import Following
 from leadline.probes.host import DEFAULT_RATE_HZ as HOST_RATE_HZ
 from leadline.probes.host import HostProbe
 from leadline.probes.keeper import Keeper
 from leadline.probes.kernel import attach as attach_kernel
 from leadline.probes.probe import Probe
 from leadline.probes.recording import Recording, cpu_s
-from leadline.probes.sessions import SessionsProbe, attach
+from leadline.probes.sessions import SessionsProbe, attach, follow
 from leadline.probes.sockets import SocketsProbe
 from leadline.probes.sql_tier import MAX_RATE_HZ
 from leadline.probes.wire import WireProbe
@@ -53,6 +54,7 @@ def take(
     kernel_retransmits: bool = False,
     only: Filter | None = None,
     keep_going: bool = False,
+    stop_with_server: bool = False,
 ) -> Path:
     """Takes a capture and gives its folder.
 
@@ -62,7 +64,8 @@ def take(
     for those of UNASKED, as far as the target allows. kernel_tier: how threads are traced, one of kernel.TIERS;
     kernel_detail: one of kernel.DETAILS. kernel_budget: CPU time that tracing may take, as a share of one core.
     kernel_retransmits: with the segments of TCP that are sent again. only: the packets that are wanted. keep_going: when one probe
-    fails, the others go on. Ctrl-C or SIGTERM ends the window early and keeps everything.
+    fails, the others go on. stop_with_server: end with an error when the server ends or restarts; else sampling goes on when it is
+    back. Ctrl-C or SIGTERM ends the window early and keeps everything.
     Raises LeadlineError; when the capture had begun, its `where` is the folder that was kept.
     """
     progress = progress or Silent()
@@ -75,13 +78,14 @@ def take(
         raise LeadlineError("usage", "--filter is for packets, which are not captured", hint="add --packets")
     target = None if host else resolve(dsn, pid, data_dir)
     options: dict[str, Any] = {"for_s": for_s, "rate_hz": rate_hz, "tier": tier, "probes": list(chosen), "keep_going": keep_going}
+    options["stop_with_server"] = stop_with_server
     kernel = {"tier": kernel_tier, "detail": kernel_detail, "budget": kernel_budget, "retransmits": kernel_retransmits}
     if "kernel" in chosen:
         options |= {f"kernel_{name}": value for name, value in kernel.items()}
     if only is not None:
         options["filter"] = only.expression
     with new_capture(out, overwrite=overwrite) as directory:
-        attached, absent, notes = _attach(target, directory, rate_hz, tier, chosen, kernel, only, keep_going)
+        attached, absent, notes = _attach(target, directory, rate_hz, tier, chosen, kernel, only, keep_going, not stop_with_server)
         evidence = this_host() if target is None else target.evidence()
         recording = Recording(directory, evidence, [*attached, Keeper(directory)], progress, options, notes, cpu_at_call)
         recording.manifest.probes |= absent
@@ -96,7 +100,7 @@ def this_host() -> manifest.Target:
 
 def _attach(
     target: Target | None, directory: Path, rate_hz: float, tier: str, chosen: Collection[str], kernel: dict[str, Any],
-    only: Filter | None, keep_going: bool,
+    only: Filter | None, keep_going: bool, follows: bool,
 ) -> tuple[list[Probe], dict[str, manifest.ProbeState], list[str]]:
     """The probes, those that were wanted and cannot be had, and what the user should know."""
     if target is None:
@@ -104,9 +108,12 @@ def _attach(
     probes: list[Probe] = []
     absent: dict[str, manifest.ProbeState] = {}
     notes = list(target.notes)
+    followed: Following | None = None
     if "sessions" in chosen:
         try:
             attached = attach(target, directory, rate_hz, tier)
+            if follows:
+                followed = follow(target, attached, directory)
             probes.append(SessionsProbe(target, attached, required=not keep_going))
             notes += attached.notes
         except LeadlineError as e:
@@ -122,7 +129,10 @@ def _attach(
             raise LeadlineError("usage", "the server does not run on this host", hint="take the capture on the server's host")
     if "sockets" in chosen and (target.pid is not None or not probes):
         try:
-            probes.append(SocketsProbe(directory, *_pid_and_port(target)))
+            sockets = SocketsProbe(directory, *_pid_and_port(target))
+            probes.append(sockets)
+            if followed is not None:
+                followed.on_return.append(lambda now: sockets.follow(*_pid_and_port(now)))
         except LeadlineError as e:
             if not probes:
                 raise
@@ -141,6 +151,8 @@ def _attach(
             notes += traced.notes
             if traced.probe is not None:
                 probes.append(traced.probe)
+                if followed is not None:
+                    followed.on_return.append(traced.probe.follow)
             elif "host" not in chosen:
                 probes.append(HostProbe(directory, HOST_RATE_HZ, required=not keep_going, pid=target.pid))
             if traced.state is not None:

@@ -21,6 +21,7 @@ class CatalogReader:
         self._files_error = ""
         self._over_sql = self._from_files = False
         self._before: list[sql.Row] = []
+        self._begun: float | None = None
 
     def read(self, phase: str) -> sql.Collected:
         """phase: before or after."""
@@ -36,6 +37,12 @@ class CatalogReader:
         if not self._over_sql:
             self._read_files(phase, found)
         return found
+
+    def follow(self, target: Target) -> None:
+        """The server has started again: what is read after the window is read there."""
+        if target.dsn != self.target.dsn:
+            self.dsn = target.dsn
+        self.target = target
 
     def probe(self) -> ProbeState:
         """The state of probe catalog for the manifest."""
@@ -57,10 +64,13 @@ class CatalogReader:
             if phase == "before":
                 parts += [sql.collect_relations(conn), sql.collect_counters(conn, phase)]
                 self._before = parts[-1].rows.get("server_stat", [])
+                self._begun = _begun(parts[-1].rows)
             else:
                 parts.insert(0, sql.collect_counters(conn, phase))
                 parts.append(sql.collect_relations(conn))
             connected = conn.info.dbname
+        if phase == "after" and _begun(parts[0].rows) != self._begun:
+            _leave_out_counters(parts[0])
         if phase == "after":
             busy = sql.busy_databases(self._before, parts[0].rows.get("server_stat", []))
             parts.append(sql.collect_other_databases(dsn, connected, busy))
@@ -93,3 +103,18 @@ class CatalogReader:
             found.add("setting", settings)
             found.notes += notes
             found.notes.append("no SQL connection: server counters, authentication rules and sizes known to SQL only were not read")
+
+
+_STATES = ("pg_stat_replication", "pg_stat_progress_")  # views of pg_stat_* without counters
+
+
+def _begun(rows: dict[str, list[sql.Row]]) -> float | None:
+    """Since when the server counts. A crash discards all counters, and sets this one."""
+    return next((row[5] for row in rows.get("server_stat", []) if row[2:5] == ("pg_stat_bgwriter", "", "stats_reset")), None)
+
+
+def _leave_out_counters(found: sql.Collected) -> None:
+    """Counters that began anew in the window have no difference to those from before."""
+    rows = found.rows.get("server_stat", [])
+    found.rows["server_stat"] = [row for row in rows if not row[2].startswith("pg_stat_") or row[2].startswith(_STATES)]
+    found.notes.append("the server's counters began anew in the window (a crash, or pg_stat_reset_shared): differences are unknown")

@@ -1,0 +1,168 @@
+"""A server that restarts while a capture is taken: the capture goes on, with a gap that is counted as one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from conftest import Server, wait_until
+from leadline.capture.reader import Capture, open_capture
+from leadline.cli import run
+from leadline.errors import LeadlineError
+from leadline.host.proc import all_pids
+from leadline.postgres.postmaster import data_dir_of
+from leadline.probes.take import take
+
+SECONDS_OF_WORK = 1.5
+
+
+class Taking(threading.Thread):
+    """`take` in a thread until `stop`; the capture is then opened."""
+
+    def __init__(self, folder: Path, server: Server, **options: Any) -> None:
+        super().__init__()
+        self.folder, self.server, self.options = folder, server, options
+        self.error: LeadlineError | None = None
+
+    def run(self) -> None:
+        try:
+            take(dsn=self.server.dsn, out=self.folder, **self.options)
+        except LeadlineError as e:
+            self.error = e
+
+    def seen(self, table: str) -> bool:
+        return any(self.folder.glob(f"{table}/*.parquet"))
+
+
+def work(server: Server) -> None:
+    """Sleeps for a known time in one statement."""
+    with server.connect() as connection:
+        connection.execute(f"select pg_sleep({SECONDS_OF_WORK})")
+
+
+def crash(server: Server) -> None:
+    """The postmaster stays, and starts all else again."""
+    with psycopg.connect(server.dsn, autocommit=True) as connection:
+        pid = connection.info.backend_pid
+        os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: not Path(f"/proc/{pid}").exists(), what="the end of the backend")
+
+
+def restart(server: Server) -> None:
+    server.private.stop()
+    server.private.start()
+
+
+def restart_elsewhere(server: Server) -> None:
+    server.private.stop()
+    server.private.port += 1
+    server.private.start()
+
+
+def kill(server: Server) -> None:
+    os.kill(server.pid, signal.SIGKILL)
+    server.private.stop()
+    wait_until(lambda: not any_child_left(server), what="the end of all its processes")
+    server.private.start()
+
+
+def any_child_left(server: Server) -> bool:
+    data = str(server.private.data_dir)
+    return any(data_dir_of(pid) == data for pid in all_pids())
+
+
+HOW = {"crash": crash, "restart": restart, "restart_elsewhere": restart_elsewhere, "kill": kill}
+
+
+def is_up(server: Server) -> bool:
+    try:
+        server.connect().close()
+    except psycopg.OperationalError:
+        return False
+    return True
+
+
+def has_passed(server: Server, taking: Taking, tier: str) -> bool:
+    """At least one pass was made, of which nothing need be on disk yet."""
+    if tier == "shm":
+        return taking.folder.joinpath("session_run").exists()
+    with server.connect() as connection:
+        asked = "select count(*) from pg_stat_activity where application_name = 'leadline' and query like %s"
+        row = connection.execute(asked, ["%pg_stat_get_activity(null) where pid <>%"]).fetchone()
+    return row is not None and row[0] > 0
+
+
+@contextmanager
+def taken(server: Server, folder: Path, for_s: float = 60.0, **options: Any) -> Iterator[Taking]:
+    taking = Taking(folder, server, for_s=for_s, **options)
+    taking.start()
+    yield taking
+    taking.join(90)
+    assert not taking.is_alive()
+
+
+@pytest.mark.parametrize(("major", "tier", "how"), [(13, "shm", "crash"), (18, "shm", "restart_elsewhere"), (18, "shm", "kill"),
+                                                    (13, "sql", "restart"), (18, "sql", "crash")])  # fmt: skip
+def test_a_capture_goes_on_when_the_server_is_back(
+    major: int, tier: str, how: str, fresh_server: Callable[..., Server], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server = fresh_server(major)
+    folder = tmp_path / "c.leadline"
+    with taken(server, folder, for_s=14, tier=tier, rate_hz=10 if tier == "sql" else 100) as taking:
+        wait_until(lambda: taking.seen("tick") or taking.seen("self_cost") or tier == "sql", what="the first segment")
+        work(server)
+        HOW[how](server)
+        wait_until(lambda: is_up(server), what="the server")
+        wait_until(lambda: taking.seen("server_gap"), what="the sampler attached again")
+        work(server)
+    assert taking.error is None
+    capture = open_capture(folder)
+    assert capture.manifest.status == "complete"
+    cause = {"restart_elsewhere": "restart", "kill": "restart"}.get(how, how)
+    gap = capture.rows("select cause, (ts_to - ts_from) / 1e9 as gap_s, pid_before = pid_after as same from server_gap")
+    assert [(row["cause"], row["same"]) for row in gap] == [(cause, cause == "crash")]
+    period_s = capture.scalar("select any_value(period_ns) / 1e9 from tick")
+    missed_s = capture.scalar("select sum(missed * period_ns) / 1e9 from tick where ts > (select ts_from from server_gap)")
+    assert missed_s == pytest.approx(gap[0]["gap_s"], abs=max(0.3, 2 * period_s))
+    asleep = capture.scalar("select sum(weight_s) from session_sample where wait_event = 'PgSleep' and state = 'active'")
+    assert asleep == pytest.approx(2 * SECONDS_OF_WORK, abs=0.1 + 2 * period_s)
+    assert capture.scalar("select count(*) from (select tick from tick group by tick having count(*) > 1)") == 0
+    assert capture.scalar("select count(*) from statement") == capture.scalar("select count(distinct statement_id) from statement")
+    twice = "select count(*) from (select session_id from session group by session_id having count(distinct (pid, backend_start)) > 1)"
+    assert capture.scalar(twice) == 0
+    in_gap = "select count(*) from session_sample s join server_gap g on s.ts > g.ts_from and s.ts < g.ts_to"
+    assert capture.scalar(in_gap) == 0
+    says_it(capture, cause, gap[0]["gap_s"], capsys)
+
+
+def says_it(capture: Capture, cause: str, gap_s: float, capsys: pytest.CaptureFixture[str]) -> None:
+    words = {"crash": "the server crashed and started again by itself", "restart": "the server was restarted"}[cause]
+    for command in ("show", "findings"):
+        run([command, str(capture.path)])
+        text = " ".join(capsys.readouterr().out.split())
+        assert words in text and f"{gap_s:.1f} s were not seen" in text, command
+    assert any(words in note for note in capture.manifest.notes)
+
+
+@pytest.mark.parametrize("tier", ["shm", "sql"])
+def test_a_server_that_ends_at_once_and_does_not_come_back_leaves_what_was_seen(
+    tier: str, fresh_server: Callable[..., Server], tmp_path: Path
+) -> None:
+    server = fresh_server(18)
+    with taken(server, tmp_path / "c.leadline", for_s=3, tier=tier) as taking:
+        wait_until(lambda: has_passed(server, taking, tier), what="the first pass")
+        server.private.stop()
+    assert taking.error is None
+    capture = open_capture(tmp_path / "c.leadline")
+    assert capture.manifest.status == "complete"
+    assert capture.scalar("select count(*) from tick") > 0
+    row = capture.rows("select cause, ts_to, pid_after, reason from server_gap")[0]
+    assert (row["cause"], row["ts_to"], row["pid_after"]) == ("gone", None, None) and row["reason"]
+    assert any("did not come back" in note for note in capture.manifest.notes)
