@@ -10,10 +10,10 @@ from conftest import Server, wait_until
 from leadline.capture.store import Store
 from leadline.errors import LeadlineError
 from leadline.files.pages.relation import place_in_server
-from leadline.postgres.catalog import conf, sql
+from leadline.postgres.catalog import conf, queries, sql
 from leadline.postgres.catalog.connection import connect
 from leadline.postgres.catalog.files import collect
-from leadline.postgres.catalog.queries import VIEWS, views_of
+from leadline.postgres.catalog.queries import views_of
 from leadline.postgres.catalog.secrets import MASK, mask_setting
 from servers import MAJORS
 
@@ -105,7 +105,6 @@ def test_each_major_has_each_view_once() -> None:
     for major in range(12, 20):
         names = [view.view for view in views_of(major)]
         assert len(names) == len(set(names))
-    assert {view.scope for view in VIEWS} == {"server", "database", "extension:pg_stat_statements"}
 
 
 def test_statement_counters_per_query_id(fresh_server) -> None:
@@ -147,6 +146,56 @@ def test_missing_rights_become_notes(servers) -> None:
         counters = sql.collect_counters(conn, "before")
     assert any("pg_hba_file_rules" in note and "permission" in note for note in found.notes)
     assert found.rows["setting"] and found.rows["database"] and counters.rows["server_stat"]
+
+
+def test_tables_are_chosen_by_what_they_do_and_what_waits_in_them(pg: Server) -> None:
+    """A table, its TOAST table and the catalogs, with what the table sets for itself; no table is opened, so none is waited for."""
+    pg.sql("drop table if exists chosen, chosen_parent")
+    pg.sql("create table chosen (a int primary key, b text) with (autovacuum_enabled = off, autovacuum_vacuum_scale_factor = 0.05)")
+    pg.sql("alter table chosen alter b set storage external, set (toast.autovacuum_enabled = off)")
+    pg.sql("create table chosen_parent (a int) partition by range (a)")
+    pg.sql("create table chosen_part partition of chosen_parent for values from (0) to (1000)")
+    pg.sql("insert into chosen_parent select generate_series(1, 100); analyze chosen_part")
+    with pg.connect() as db:
+        db.execute("insert into chosen select i, repeat('x', 3000) from generate_series(1, 100) i")
+        db.execute("delete from chosen where a <= 40; select count(*) from chosen; select * from chosen where a = 90")
+    with pg.connect() as holder, connect(pg.dsn) as conn:
+        holder.autocommit = False
+        holder.execute("lock table chosen in access exclusive mode")
+
+        def read() -> dict[tuple[str, str], dict[str, float]]:
+            found = sql.collect_counters(conn, "after")
+            assert found.notes == ["pg_stat_statements is not installed in the connected database: no counters per statement"]
+            rows: dict[tuple[str, str], dict[str, float]] = {}
+            for _, _, view, name, metric, value in found.rows["server_stat"]:
+                rows.setdefault((view, name.removeprefix("postgres/")), {})[metric] = value
+            return rows
+
+        table = ("pg_stat_user_tables", "public/chosen")
+        rows = wait_until(lambda: r if (r := read())[table]["n_dead_tup"] == 40 else None, what="the counters of the table")
+    chosen, toast = rows[table], rows[("pg_stat_toast_tables", "public/chosen")]
+    assert [(chosen["relid"],)] == pg.sql("select 'chosen'::regclass::oid::int8")
+    assert chosen | {"n_live_tup": 60, "autovacuum_enabled": 0, "autovacuum_vacuum_scale_factor": 0.05} == chosen
+    assert chosen["idx_scan"] >= 1 and chosen["seq_tup_read"] >= 60
+    assert toast | {"n_dead_tup": 80, "autovacuum_enabled": 0} == toast
+    parent = rows[("pg_stat_user_tables", "public/chosen_parent")]
+    assert parent | {"is_partitioned": 1, "partitions": 1, "partition_rows": 100} == parent
+    assert rows[("pg_stat_sys_tables", "pg_catalog/pg_class")]["n_tup_ins"] > 0
+    pg.sql("drop table chosen, chosen_parent")
+
+
+def test_other_databases_are_said_not_to_be_looked_at() -> None:
+    assert sql.not_looked_at("a", ["a"]) == []
+    assert sql.not_looked_at("a", ["c", "a", "b"]) == ["table statistics are those of database a: tables of c, b were not looked at"]
+    [note] = sql.not_looked_at("a", list("bcdefgh"))
+    assert "tables of b, c, d, e, f and 2 more were" in note
+
+
+def test_statement_columns_are_those_of_the_extension() -> None:
+    old = queries.statements("ext", ["queryid", "calls", "total_time", "mean_time", "rows"])
+    assert "sum(total_time)" in old and "order by sum(total_time)" in old and "mean" not in old and "plans" not in old
+    new = queries.statements("ext", ["queryid", "calls", "total_exec_time", "jit_generation_time", "jit_deform_time"])
+    assert "sum(jit_generation_time)" in new and "order by sum(total_exec_time)" in new and "deform" not in new
 
 
 def test_busy_databases_come_from_the_counters() -> None:

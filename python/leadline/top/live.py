@@ -42,8 +42,9 @@ def described() -> tuple[str, ...]:
 
 
 def shown_names() -> tuple[str, ...]:
-    """Tables of names that a view reads."""
-    read = {name for view in views_in_order() for name in (*view.needs, *view.uses)}
+    """Tables of names that a view reads. Those of the server's counters before and after a window have nothing to read here."""
+    counters = {t.name for t in all_tables().values() if t.probe == "catalog" and t.role == "sampled"}
+    read = {name for view in views_in_order() if not counters & set(view.needs) for name in (*view.needs, *view.uses)}
     return tuple(t.name for t in all_tables().values() if t.role == "named" and t.name in read)
 
 

@@ -74,6 +74,7 @@ class CatalogReader:
         if phase == "after":
             busy = sql.busy_databases(self._before, parts[0].rows.get("server_stat", []))
             parts.append(sql.collect_other_databases(dsn, connected, busy))
+            found.notes += sql.not_looked_at(connected, busy)
         for part in parts:
             for table, rows in part.rows.items():
                 found.add(table, rows)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 class StatView:
     """view: name in server_stat.view. since, until: first and last major. key: columns that name the row.
 
-    scope: server (once), extension:NAME (in the connected database, when that extension is there) or database (each one read).
+    The counters of pg_stat_statements: statements().
     """
 
     view: str
@@ -20,19 +20,91 @@ class StatView:
     key: tuple[str, ...] = ()
     since: int = 12
     until: int = 9999
-    scope: str = "server"
 
 
-# For pg_stat_statements: sums per query id over users, databases and nesting level. Means and extremes do not add up.
-_STATEMENTS = """
-select queryid, sum(calls)::float8 as calls, sum({time})::float8 as {time}, sum(rows)::float8 as rows,
-       sum(shared_blks_hit)::float8 as shared_blks_hit, sum(shared_blks_read)::float8 as shared_blks_read,
-       sum(shared_blks_dirtied)::float8 as shared_blks_dirtied, sum(shared_blks_written)::float8 as shared_blks_written,
-       sum(temp_blks_read)::float8 as temp_blks_read, sum(temp_blks_written)::float8 as temp_blks_written{wal}
-from {schema}.pg_stat_statements(false)
-where queryid is not null group by queryid order by sum({time}) desc limit 2000
+# For pg_stat_statements: sums per query id over users, databases and nesting level. Means and extremes do not add up. Which of the
+# columns there are depends on the version of the extension, which an upgrade of the server leaves as it was.
+STATEMENT_LIMIT = 2000
+STATEMENT_COLUMNS = (
+    "calls", "total_time", "total_exec_time", "rows",
+    "shared_blks_hit", "shared_blks_read", "shared_blks_dirtied", "shared_blks_written", "temp_blks_read", "temp_blks_written",
+    "wal_records", "wal_fpi", "wal_bytes", "plans", "total_plan_time",
+    # deforming is a part of the generation
+    "jit_functions", "jit_generation_time", "jit_inlining_time", "jit_optimization_time", "jit_emission_time",
+    "parallel_workers_to_launch", "parallel_workers_launched", "generic_plan_calls", "custom_plan_calls",
+)  # fmt: skip
+
+
+def statements(schema: str, columns: list[str]) -> str:
+    """The counters of the costliest statements, of an extension whose function has these columns."""
+    sums = ", ".join(f"sum({column})::float8 as {column}" for column in STATEMENT_COLUMNS if column in columns)
+    time = "total_exec_time" if "total_exec_time" in columns else "total_time"
+    return f"""select queryid, {sums} from {schema}.pg_stat_statements(false)
+               where queryid is not null group by queryid order by sum({time}) desc limit {STATEMENT_LIMIT}"""
+
+
+# Tables by what they did, what waits in them and their size: a server may have 100,000 of them, and pg_class itself may be bloated. So
+# one pass over it chooses, and only the chosen are read in full. Nothing here opens a table: it could be locked.
+_TABLES = """
+with counted as materialized (
+  select {oid} as oid, c.oid as owner, c.relpages,
+         coalesce(pg_stat_get_tuples_returned({oid}) + pg_stat_get_tuples_fetched({oid}) + pg_stat_get_tuples_inserted({oid})
+                  + pg_stat_get_tuples_updated({oid}) + pg_stat_get_tuples_deleted({oid}), 0) as activity,
+         coalesce(pg_stat_get_dead_tuples({oid}), 0) as dead, coalesce(pg_stat_get_mod_since_analyze({oid}), 0) as changed
+  from pg_class c where {which}
+),
+chosen as materialized (
+  (select oid, owner from counted order by activity desc, oid limit {limit})
+  union (select oid, owner from counted order by dead desc, oid limit {limit})
+  union (select oid, owner from counted order by changed desc, oid limit {limit})
+  union (select oid, owner from counted order by relpages desc, oid limit {limit})
+)
+select current_database() as datname, n.nspname as schemaname, o.relname, c.oid::int8 as relid, c.relkind = 'p' as is_partitioned,
+       pg_stat_get_numscans(c.oid) as seq_scan, pg_stat_get_tuples_returned(c.oid) as seq_tup_read, i.scans as idx_scan,
+       pg_stat_get_tuples_fetched(c.oid) + coalesce(i.fetched, 0) as idx_tup_fetch,
+       pg_stat_get_tuples_inserted(c.oid) as n_tup_ins, pg_stat_get_tuples_updated(c.oid) as n_tup_upd,
+       pg_stat_get_tuples_deleted(c.oid) as n_tup_del, pg_stat_get_tuples_hot_updated(c.oid) as n_tup_hot_upd,
+       pg_stat_get_live_tuples(c.oid) as n_live_tup, pg_stat_get_dead_tuples(c.oid) as n_dead_tup,
+       pg_stat_get_mod_since_analyze(c.oid) as n_mod_since_analyze, pg_stat_get_ins_since_vacuum(c.oid) as n_ins_since_vacuum,
+       pg_stat_get_last_vacuum_time(c.oid) as last_vacuum, pg_stat_get_last_autovacuum_time(c.oid) as last_autovacuum,
+       pg_stat_get_last_analyze_time(c.oid) as last_analyze, pg_stat_get_last_autoanalyze_time(c.oid) as last_autoanalyze,
+       pg_stat_get_vacuum_count(c.oid) as vacuum_count, pg_stat_get_autovacuum_count(c.oid) as autovacuum_count,
+       pg_stat_get_analyze_count(c.oid) as analyze_count, pg_stat_get_autoanalyze_count(c.oid) as autoanalyze_count,
+       c.relpages, c.reltuples::float8 as reltuples, case when c.relfrozenxid::text <> '0' then age(c.relfrozenxid) end as relfrozenxid_age,
+       p.partitions, p.partition_rows, r.*
+from chosen k join pg_class c on c.oid = k.oid join pg_class o on o.oid = k.owner join pg_namespace n on n.oid = o.relnamespace
+cross join lateral (
+  select sum(pg_stat_get_numscans(indexrelid)) as scans, sum(pg_stat_get_tuples_fetched(indexrelid)) as fetched
+  from pg_index where indrelid = c.oid) i
+cross join lateral (  -- what a table sets for itself
+  select {options}
+  from pg_options_to_table(c.reloptions)) r
+cross join lateral (
+  select count(*) as partitions, sum(greatest(s.reltuples, 0))::float8 as partition_rows
+  from pg_inherits h join pg_class s on s.oid = h.inhrelid
+  where h.inhparent = c.oid and c.relkind = 'p') p
 """
-_WAL = ", sum(wal_records)::float8 as wal_records, sum(wal_fpi)::float8 as wal_fpi, sum(wal_bytes)::float8 as wal_bytes"
+_OPTIONS = (
+    ("autovacuum_enabled", "bool"),
+    *(
+        (f"autovacuum_{name}", "float8")
+        for name in ("vacuum_threshold", "vacuum_scale_factor", "vacuum_max_threshold", "analyze_threshold", "analyze_scale_factor")
+    ),
+)
+# view, what it lists, whose counters, how many for each of the four orders
+_SYSTEM = "(select oid from pg_namespace where nspname in ('pg_catalog', 'information_schema'))"
+_LISTS = (
+    ("pg_stat_user_tables", "c.oid", f"c.relkind in ('r', 'm', 'p') and c.relpersistence <> 't' and c.relnamespace not in {_SYSTEM}", 200),
+    ("pg_stat_toast_tables", "c.reltoastrelid", "c.reltoastrelid <> 0 and c.relpersistence <> 't'", 50),
+    ("pg_stat_sys_tables", "c.oid", "c.relkind = 'r' and c.relnamespace = 'pg_catalog'::regnamespace", 10),
+)
+
+
+def _tables(view: str, oid: str, which: str, limit: int) -> StatView:
+    options = ", ".join(f"max(option_value) filter (where option_name = '{name}')::{kind} as {name}" for name, kind in _OPTIONS)
+    sql = _TABLES.replace("{oid}", oid).replace("{which}", which).replace("{limit}", str(limit)).replace("{options}", options)
+    return StatView(view, sql, ("datname", "schemaname", "relname"), since=13)
+
 
 VIEWS: tuple[StatView, ...] = (
     StatView(
@@ -74,31 +146,7 @@ VIEWS: tuple[StatView, ...] = (
     StatView("pg_stat_progress_cluster", "select * from pg_stat_progress_cluster", ("datname", "pid")),
     StatView("pg_stat_progress_basebackup", "select * from pg_stat_progress_basebackup", ("pid",), since=13),
     StatView("pg_stat_progress_copy", "select * from pg_stat_progress_copy", ("datname", "pid"), since=14),
-    StatView(
-        "pg_stat_statements",
-        _STATEMENTS.replace("{time}", "total_time").replace("{wal}", ""),
-        ("queryid",),
-        until=12,
-        scope="extension:pg_stat_statements",
-    ),
-    StatView(
-        "pg_stat_statements",
-        _STATEMENTS.replace("{time}", "total_exec_time").replace("{wal}", _WAL),
-        ("queryid",),
-        since=13,
-        scope="extension:pg_stat_statements",
-    ),
-    StatView(
-        "pg_stat_user_tables",
-        """select current_database() as datname, schemaname, relname, seq_scan, seq_tup_read, idx_scan, idx_tup_fetch,
-                  n_tup_ins, n_tup_upd, n_tup_del, n_tup_hot_upd, n_live_tup, n_dead_tup, n_mod_since_analyze,
-                  last_autovacuum, last_autoanalyze, vacuum_count, autovacuum_count, analyze_count, autoanalyze_count
-           from pg_stat_user_tables
-           order by coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0) + n_tup_ins + n_tup_upd + n_tup_del + n_dead_tup desc
-           limit 500""",
-        ("datname", "schemaname", "relname"),
-        scope="database",
-    ),
+    *(_tables(*listed) for listed in _LISTS),
 )
 
 
@@ -151,6 +199,8 @@ order by c.relpages desc, c.oid limit {limit}
 SIZE_ON_DISK = "case when l.relation is null then coalesce(pg_relation_size(c.oid), -1) else -1 end"
 SIZE_BY_PLANNER = "c.relpages::int8 * current_setting('block_size')::int8"
 
-STATEMENTS_SCHEMA = """
-select quote_ident(n.nspname) from pg_extension e join pg_namespace n on n.oid = e.extnamespace where e.extname = 'pg_stat_statements'
+STATEMENTS_FUNCTION = """
+select quote_ident(n.nspname), p.proargnames
+from pg_extension e join pg_namespace n on n.oid = e.extnamespace join pg_proc p on p.pronamespace = n.oid and p.proname = e.extname
+where e.extname = 'pg_stat_statements'
 """

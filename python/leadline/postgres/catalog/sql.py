@@ -57,17 +57,15 @@ def collect_static(conn: Connection) -> Collected:
 def collect_counters(conn: Connection, phase: str) -> Collected:
     """The statistics views as server_stat rows. phase: before or after."""
     found = Collected()
-    major = major_of(conn.info.server_version)
-    schema = (_query(conn, queries.STATEMENTS_SCHEMA, "pg_extension", found) or [(None,)])[0][0] if major else None
-    for view in queries.views_of(major):
-        sql = view.sql
-        if view.scope == "extension:pg_stat_statements":
-            if schema is None:
-                if phase == "after":
-                    found.notes.append("pg_stat_statements is not installed in the connected database: no counters per statement")
-                continue
-            sql = sql.replace("{schema}", schema)
-        found.add("server_stat", _stat_rows(conn, view, sql, phase, found))
+    views = queries.views_of(major_of(conn.info.server_version))
+    extension = _query(conn, queries.STATEMENTS_FUNCTION, "pg_extension", found)
+    if extension:
+        schema, columns = extension[0]
+        views.append(queries.StatView("pg_stat_statements", queries.statements(schema, columns), ("queryid",)))
+    elif phase == "after":
+        found.notes.append("pg_stat_statements is not installed in the connected database: no counters per statement")
+    for view in views:
+        found.add("server_stat", _stat_rows(conn, view, phase, found))
     return found
 
 
@@ -102,6 +100,14 @@ def collect_other_databases(dsn: str, connected: str, busy: Iterable[str]) -> Co
     if len(wanted) > DATABASE_LIMIT:
         found.notes.append(f"relations of {len(wanted) - DATABASE_LIMIT} less busy databases were not read")
     return found
+
+
+def not_looked_at(connected: str, busy: Iterable[str]) -> list[str]:
+    """What a reader has to know about the tables of other databases."""
+    others = [name for name in busy if name != connected]
+    more = f" and {len(others) - DATABASE_LIMIT} more" if len(others) > DATABASE_LIMIT else ""
+    note = f"table statistics are those of database {connected}: tables of {', '.join(others[:DATABASE_LIMIT])}{more} were not looked at"
+    return [note] if others else []
 
 
 def busy_databases(before: Iterable[Row], after: Iterable[Row]) -> list[str]:
@@ -155,14 +161,14 @@ class _IntervalLoader(Loader):
         return sign * (int(parts[0]) * 3600 + int(parts[1]) * 60 + float(parts[2]))
 
 
-def _stat_rows(conn: Connection, view: queries.StatView, sql: str, phase: str, found: Collected) -> list[Row]:
+def _stat_rows(conn: Connection, view: queries.StatView, phase: str, found: Collected) -> list[Row]:
     rows: list[Row] = []
     with conn.cursor() as cursor:
         for type_name, loader in (("pg_lsn", _LsnLoader), ("xid", _NumberLoader), ("xid8", _NumberLoader), ("interval", _IntervalLoader)):
             cursor.adapters.register_loader(type_name, loader)
         ts = time.monotonic_ns()
         try:
-            cursor.execute(sql.encode())
+            cursor.execute(view.sql.encode())
             fetched = cursor.fetchall()
         except psycopg.Error as e:
             if conn.closed:
