@@ -12,6 +12,7 @@ from typing import Any
 
 import psycopg
 from conftest import Server, wait_until
+from leadline.capture.reader import Capture
 from leadline.postgres.server.private import PrivateServer
 from live import Client, storm
 
@@ -75,6 +76,7 @@ class Ground:
         self.begun = threading.Event()
         self.ended = threading.Event()
         self._window: Window | None = None
+        self._statements: dict[str, int] = {}
         self._opened: list[psycopg.Connection[Any]] = []
         self._threads: list[threading.Thread] = []
         self._clients: list[Client] = []
@@ -89,8 +91,16 @@ class Ground:
         assert self._window is not None, "the capture has not ended"
         return self._window
 
-    def captured(self, window: Window) -> None:
-        self._window = window
+    def captured(self, capture: Capture) -> None:
+        clock = capture.manifest.clock
+        assert clock is not None and clock.ts_to is not None
+        self._window = Window(clock.ts_from, clock.ts_to)
+        self._statements = {row["query"]: row["statement_id"] for row in capture.rows("select query, statement_id from statement")}
+
+    def statement(self, part: str) -> str:
+        """The subject of a finding on the statement of the capture that contains this text."""
+        (number,) = {number for query, number in self._statements.items() if query and part in query}
+        return f"statement {number}"
 
     def sql(self, query: str, parameters: Any = None) -> list[Any]:
         return self.server.sql(query, parameters)
@@ -183,6 +193,14 @@ class Ground:
         thread = threading.Thread(target=run, daemon=True)
         self._threads.append(thread)
         thread.start()
+
+    def stop(self, clients: list[Client]) -> None:
+        """Ends these now: what they wait for is about to end."""
+        for client in clients:
+            client.stop.set()
+            self.sql("select pg_terminate_backend(%s)", [client.pid])
+        for client in clients:
+            client.join(10)
 
     def _end(self) -> None:
         self.begun.set()

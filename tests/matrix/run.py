@@ -17,7 +17,7 @@ from leadline.findings import SEVERITIES, Evaluation, Finding, all_findings, eva
 from leadline.probes.take import take
 from leadline.progress import Silent
 
-from matrix.ground import Ground, Window
+from matrix.ground import Ground
 from matrix.scenario import COST_WITHIN, Expected, Scenario
 
 SETTINGS = {"shared_buffers": "32MB", "max_connections": 60, "max_prepared_transactions": 5, "max_wal_size": "1GB"}
@@ -102,9 +102,7 @@ def _run(scenario: Scenario, result: Result, window_s: float) -> None:
         path = take(dsn=ground.target.dsn, pid=ground.target.pid, for_s=window_s, out=folder / "x.leadline", progress=_Begun(ground))
         capture = open_capture(path)
         try:
-            clock = capture.manifest.clock
-            assert clock is not None and clock.ts_to is not None
-            ground.captured(Window(clock.ts_from, clock.ts_to))
+            ground.captured(capture)
             expected = truth()
             evaluation = evaluate(capture, thresholds=scenario.thresholds)
         finally:

@@ -1,5 +1,5 @@
 """All scenarios: importing this registers them."""
 
-from matrix.scenarios import clean, clients, ddl, locks, pages, wal
+from matrix.scenarios import clean, clients, ddl, locks, pages, sessions, wal
 
-__all__ = ["clean", "clients", "ddl", "locks", "pages", "wal"]
+__all__ = ["clean", "clients", "ddl", "locks", "pages", "sessions", "wal"]

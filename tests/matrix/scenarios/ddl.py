@@ -52,7 +52,7 @@ def drop_index_waits_behind_a_prepared_transaction(g: Ground) -> Iterator[Truth]
     _, queue = g.blocked("reader", f"select * from {t}")
     yield lambda: [
         Expected("DDL-QUEUE", f"relation {t}", queue.within(g.window), ("prepared transaction",), "high"),
-        Expected("BLOCK-CHAIN", "prepared transaction postgres/left", own.within(g.window) + queue.within(g.window), (), "high"),
+        Expected("BLOCK-CHAIN", "prepared transaction", own.within(g.window) + queue.within(g.window), ("postgres/left",), "high"),
     ]
     g.sql("rollback prepared 'left'")
 
@@ -139,3 +139,41 @@ def vacuum_waits_for_a_pinned_page(g: Ground) -> Iterator[Truth]:
     watch = g.start(vacuum, "vacuum (freeze) pinned")
     g.wait_for("wait_event_type = 'BufferPin'")
     yield lambda: [Expected("PIN-CLEANUP", "pins on public.pinned", watch.within(g.window), ("client backend",))]
+
+
+SLOW_VACUUM = "autovacuum_vacuum_cost_delay = 100, autovacuum_vacuum_cost_limit = 1"
+
+
+def vacuumed_slowly(g: Ground) -> int:
+    """The pid of the autovacuum worker that is in the table."""
+    g.wait_for("backend_type = 'autovacuum worker' and query like '%public.account%'")
+    [[pid]] = g.sql("select pid from pg_stat_activity where backend_type = 'autovacuum worker' and query like '%public.account%'")
+    return int(pid)
+
+
+@scenario(settings={"autovacuum_naptime": 1, "deadlock_timeout": "60s"})
+def ordinary_autovacuum_holds_the_table(g: Ground) -> Iterator[Truth]:
+    """ALTER TABLE waits for a slow autovacuum, which has not yet been asked to give way."""
+    often = "autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1"
+    g.sql(f"create table account (id int, t text) with ({SLOW_VACUUM}, {often})")
+    g.sql("insert into account select n, repeat('x', 500) from generate_series(1, 5000) n")
+    g.sql("delete from account where id % 2 = 0")
+    pid = vacuumed_slowly(g)
+    _, watch = g.blocked("migration", "alter table account add column note text")
+    yield lambda: [Expected("BLOCK-CHAIN", f"pid {pid}", watch.within(g.window), ("autovacuum", "public.account"), "high")]
+
+
+@scenario(settings={"autovacuum_naptime": 1})
+def autovacuum_against_wraparound_holds_the_table(g: Ground) -> Iterator[Truth]:
+    """ALTER TABLE waits for an autovacuum that gives way to nobody, and readers wait for ALTER TABLE."""
+    g.sql(f"create table account (id int, t text) with ({SLOW_VACUUM}, autovacuum_freeze_max_age = 100000, autovacuum_enabled = off)")
+    g.sql("insert into account select n, repeat('x', 500) from generate_series(1, 5000) n")
+    block = "begin insert into pg_temp.n values (1); exception when division_by_zero then null; end"
+    g.sql(f"do $$ begin create temp table n (n int); for n in 1..101000 loop {block}; end loop; end $$")
+    pid = vacuumed_slowly(g)
+    _, own = g.blocked("migration", "alter table account add column note text")
+    _, queue = g.blocked("reader", "select count(*) from account")
+    yield lambda: [
+        Expected("BLOCK-CHAIN", f"pid {pid}", own.within(g.window) + queue.within(g.window), ("autovacuum", "public.account"), "high"),
+        Expected("DDL-QUEUE", "relation public.account", queue.within(g.window), (f"pid {pid}",), "high"),
+    ]

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import threading
 from collections.abc import Iterator
+from typing import Any
 
-from matrix.ground import Ground
+import psycopg
+
+from matrix.ground import Ground, Stopwatch
 from matrix.scenario import Expected, Truth, scenario
+from matrix.scenarios.locks import holds
+
+EFFECTS = ("AAS-SATURATED", "TOP-WAIT", "LWLOCK-HOLDER-IO", "WAL-CONTENTION", "CKPT-REQUESTED")
 
 
-@scenario(busy=True)
+@scenario(busy=True, beside=EFFECTS)
 def inserts_of_growing_keys(g: Ground) -> Iterator[Truth]:
     """Sixteen sessions insert ever greater keys."""
     g.sql("create table edge (at timestamptz)")
@@ -17,9 +25,108 @@ def inserts_of_growing_keys(g: Ground) -> Iterator[Truth]:
     yield lambda: [Expected("RIGHT-EDGE-INDEX", "index public.edge_at", None, ("table public.edge",))]
 
 
-@scenario(busy=True)
+@scenario(busy=True, beside=EFFECTS)
 def numbers_of_one_sequence(g: Ground) -> Iterator[Truth]:
     """Sixteen sessions take numbers from a sequence."""
-    g.sql("create sequence hot_numbers")
-    g.storm("select count(nextval('hot_numbers')) from generate_series(1, 200)", 16)
-    yield lambda: [Expected("SEQUENCE-PAGE", "sequence public.hot_numbers")]
+    g.sql('create sequence "Hot Numbers"')
+    g.storm("""select count(nextval('"Hot Numbers"')) from generate_series(1, 200)""", 16)
+    yield lambda: [Expected("SEQUENCE-PAGE", "sequence public.Hot Numbers")]
+
+
+@scenario(busy=True, beside=(*EFFECTS, "ROW-HOTSPOT", "HOT-BLOCK"))
+def rows_of_one_page(g: Ground) -> Iterator[Truth]:
+    """Sixteen sessions update a row each, and all rows lie on one page."""
+    g.sql("create table counters (id int, v int)")
+    g.sql("insert into counters select n, 0 from generate_series(1, 16) n")
+    g.storm("\\set n random(1, 16)\ndo $$ begin for i in 1..30 loop update counters set v = v + 1 where id = {n}; end loop; end $$".replace("{n}", "(pg_backend_pid() % 16) + 1"), 16)  # noqa: E501
+    yield lambda: [Expected("HOT-HEAP-PAGE", "table public.counters")]
+
+
+@scenario(busy=True, beside=(*EFFECTS, "HOT-BLOCK", "BUFFER-WAITS-UNNAMED", "HOT-HEAP-PAGE"))
+def a_table_that_grows(g: Ground) -> Iterator[Truth]:
+    """Eight sessions fill one table and queue to make it longer."""
+    g.sql("create unlogged table filling (t text)")
+    g.sql("alter table filling alter t set storage plain")
+    g.storm("insert into filling select repeat('x', 3900) from generate_series(1, 200)", 8)
+    g.wait_for("wait_event = 'extend'")
+    yield lambda: [Expected("RELATION-EXTEND", "relation public.filling")]
+
+
+@scenario(busy=True, beside=EFFECTS, majors=(13, 15, 17, 18))
+def more_relations_than_the_fast_path_holds(g: Ground) -> Iterator[Truth]:
+    """Statements that lock 200 partitions each."""
+    g.sql("create table part (id int) partition by list (id)")
+    each = "execute format('create table part_%s partition of part for values in (%s)', n, n)"
+    g.sql(f"do $$ begin for n in 1..200 loop {each}; end loop; end $$")
+    g.storm("select 1 from part limit 0", 32)
+    g.wait_for("lower(wait_event) in ('lockmanager', 'lock_manager')")
+    yield lambda: [Expected("LOCKMANAGER-CONTENTION", "lock table partitions", None, ("max_locks_per_transaction",))]
+
+
+@scenario(busy=True, beside=EFFECTS, settings={"shared_buffers": "1MB"})
+def cache_far_smaller_than_what_is_read(g: Ground) -> Iterator[Truth]:
+    """Sixteen sessions read at random from a table that is larger than the cache."""
+    g.sql("create table big (id int primary key, t text) with (autovacuum_enabled = off)")
+    g.sql("insert into big select n, repeat('x', 100) from generate_series(1, 100000) n")
+    g.sql("analyze big")
+    lookups = "select sum((select length(t) from big where id = 1 + (g * 104729) % 100000)) from generate_series(:n::bigint, :n + 500) g"
+    g.storm(f"\\set n random(1, 100000)\n{lookups}", 16)
+    g.wait_for("lower(wait_event) in ('buffermapping', 'buffer_mapping')")
+    yield lambda: [Expected("READ-IO", "reads of data files"), Expected("BUFFERMAPPING", "buffer table partitions")]
+
+
+@scenario(busy=True, majors=(13, 16), beside=EFFECTS, settings={"autovacuum": False})
+def rows_of_many_subtransactions(g: Ground) -> Iterator[Truth]:
+    """Readers meet rows of an open transaction that has written each in a subtransaction of its own."""
+    rows = 64 * 2048
+    g.sql("create table ledger (id int primary key)")
+    block = "begin insert into ledger values (n); exception when division_by_zero then null; end"
+    lookups = f"select sum((select count(*) from ledger where id = 1 + (g * 104729) % {rows})) from generate_series(1::bigint, 2000) g"
+    holds(g, "batch", f"do $$ begin for n in 1..{rows} loop {block}; end loop; end $$")
+    g.sql("select txid_current()")
+    g.storm(lookups, 8)
+    g.wait_for("wait_event ilike 'subtrans%'")
+    yield lambda: [Expected("SLRU", "SLRU Subtrans", None, ("subtransaction cache",))]
+
+
+@scenario(busy=True)
+def sort_with_little_memory(g: Ground) -> Iterator[Truth]:
+    """A statement sorts with 64 kB of work_mem, again and again. EXPLAIN says what one writes."""
+    query = "select count(*) from (select g from generate_series(1, 60000) g order by md5(g::text)) s"
+    with g.server.connect() as db:
+        db.execute("set work_mem = '64kB'")
+        [[plan]] = db.execute(f"explain (analyze, buffers, format json) {query}").fetchall()
+    plan = json.loads(plan) if isinstance(plan, str) else plan
+    written = plan[0]["Plan"]["Temp Written Blocks"] * 8192
+    watch = Stopwatch()
+
+    def sort(db: psycopg.Connection[Any], stop: threading.Event) -> None:
+        with watch.on():
+            db.execute(query)
+
+    def begin(db: psycopg.Connection[Any], stop: threading.Event) -> None:
+        db.execute("set work_mem = '64kB'")
+        while not stop.is_set():
+            sort(db, stop)
+
+    g.begin("sorter", begin)
+    wait_for_spill = "application_name = 'sorter' and query like '%md5%'"
+    g.wait_for(wait_for_spill)
+
+    def truth() -> list[Expected]:
+        runs = len(watch.spans) * watch.within(g.window) / sum((end - begun) / 1e9 for begun, end in watch.spans)
+        return [Expected("TEMP-SPILL", g.statement("md5"), None, ("select count(*)",), figures={"written_bytes": written * runs})]
+
+    yield truth
+
+
+@scenario(beside=("BLOCK-CHAIN", "IDLE-IN-XACT"))
+def members_of_many_multixacts(g: Ground) -> Iterator[Truth]:
+    """A row that two sessions hold FOR KEY SHARE is deleted by a third, which waits for both."""
+    t = g.table("parent")
+    pids = [holds(g, f"child{n}", f"select * from {t} for key share").info.backend_pid for n in range(2)]
+    _, watch = g.blocked("cleanup", f"delete from {t}")
+    blockers = {row[0] for row in g.sql("select unnest(pg_blocking_pids(pid)) from pg_stat_activity where application_name = 'cleanup'")}
+    assert blockers <= set(pids)
+    share = 1 / len(blockers)
+    yield lambda: [Expected("BLOCK-CHAIN", f"pid {pid}", share * watch.within(g.window)) for pid in sorted(blockers)]

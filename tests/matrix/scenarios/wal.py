@@ -1,11 +1,28 @@
-"""WAL, standbys, slots, archive, checkpoints."""
+"""WAL, standbys, slots, the archive, checkpoints, and settings that risk them."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from typing import Any
 
-from matrix.ground import Ground
+import psycopg
+from conftest import in_memory, wait_until
+from standby import Standby, receiver
+
+from matrix.ground import Ground, Stopwatch
 from matrix.scenario import Expected, Truth, scenario
+
+
+def inserting(watch: Stopwatch, pause_s: float = 0.0) -> Any:
+    """A step that inserts a row; the watch has what each takes."""
+
+    def step(db: psycopg.Connection[Any], stop: threading.Event) -> None:
+        with watch.on():
+            db.execute("insert into entry values (1)")
+        stop.wait(pause_s)
+
+    return step
 
 
 @scenario(settings={"fsync": False})
@@ -18,3 +35,134 @@ def fsync_is_off(g: Ground) -> Iterator[Truth]:
 def full_page_writes_are_off(g: Ground) -> Iterator[Truth]:
     """A server whose pages a crash can tear."""
     yield lambda: [Expected("DURABILITY-OFF", "setting full_page_writes", severity="high")]
+
+
+@scenario(settings={"synchronous_standby_names": "far"})
+def synchronous_standby_is_slow(g: Ground) -> Iterator[Truth]:
+    """A synchronous standby confirms 0.1 s late. Beside it is one that nobody waits for."""
+    with receiver(g.server, "far", delay_s=0.1), receiver(g.server, "archive", delay_s=0.1):
+        g.sql("create table entry (id int)")
+        watch = Stopwatch()
+        payers = g.repeat("pay", inserting(watch, 0.02), 4)
+        yield lambda: [Expected("SYNCREP-BOUND", "synchronous replication", watch.within(g.window), ("(far)",), "medium")]
+        g.stop(payers)
+
+
+@scenario(settings={"synchronous_standby_names": "ANY 2 (north, south, \"West 1\")"})
+def synchronous_standby_is_gone(g: Ground) -> Iterator[Truth]:
+    """Two of three standbys must confirm, and only one is there: commits wait for ever."""
+    g.sql("set synchronous_commit = local; create table entry (id int)")
+    with receiver(g.server, "south", delay_s=0):
+        watch = Stopwatch()
+        for number in range(3):
+            g.start(g.connect(f"pay{number}"), "insert into entry values (1)", watch)
+        g.wait_for("wait_event = 'SyncRep'", 3)
+        yield lambda: [Expected("SYNCREP-BOUND", "synchronous replication", watch.within(g.window), ("north",), "high")]
+        g.sql("select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'pay%'")
+
+
+WAL_KEPT = {"max_wal_size": "32MB", "min_wal_size": "32MB"}
+
+
+def fill_segments(g: Ground, number: int) -> None:
+    g.sql("create table w (a text)")
+    for _ in range(number):
+        g.sql("insert into w select repeat('x', 1000) from generate_series(1, 14000)")
+        g.sql("select pg_switch_wal()")
+
+
+@scenario(settings=WAL_KEPT, thresholds={"slot_bytes": 50e6}, beside=("CKPT-REQUESTED",))
+def slot_that_nobody_reads(g: Ground) -> Iterator[Truth]:
+    """A physical replication slot keeps WAL that has been forgotten."""
+    g.sql("select pg_create_physical_replication_slot('forgotten', true)")
+    fill_segments(g, 5)
+    kept = "select pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::float8 from pg_replication_slots"
+    yield lambda: [Expected("SLOT-KEEPS-WAL", "replication slot forgotten", figures={"retained_bytes": g.sql(kept)[0][0]})]
+
+
+@scenario(settings={"archive_mode": "on", "archive_command": "false", **WAL_KEPT}, thresholds={"archive_waiting": 3})
+def archiver_that_fails(g: Ground) -> Iterator[Truth]:
+    """archive_command fails each time; finished segments pile up."""
+    fill_segments(g, 5)
+    waiting = "select count(*)::float8 from pg_ls_archive_statusdir() where name like '%.ready'"
+    yield lambda: [Expected("ARCHIVER-FAILS", "WAL archiving", figures={"waiting": g.sql(waiting)[0][0]})]
+
+
+@scenario()
+def checkpoint_by_command(g: Ground) -> Iterator[Truth]:
+    """Somebody runs CHECKPOINT."""
+    g.later(0.8, lambda: g.sql("checkpoint"))
+    yield lambda: [Expected("CKPT-REQUESTED", "checkpoints", severity="info", figures={"requested": 1})]
+
+
+@scenario(settings=WAL_KEPT, window_s=4.0, busy=True, beside=("RELATION-EXTEND", "WAL-CONTENTION", "TOP-WAIT"))
+def checkpoints_by_wal_volume(g: Ground) -> Iterator[Truth]:
+    """max_wal_size is so small that the load requests a checkpoint every moment."""
+    g.sql("create table w (a text)")
+
+    def write(db: psycopg.Connection[Any], stop: threading.Event) -> None:
+        db.execute("insert into w select repeat('x', 1000) from generate_series(1, 5000)")
+
+    g.repeat("load", write, 2)
+    yield lambda: [Expected("CKPT-REQUESTED", "checkpoints", severity="low")]
+
+
+@scenario(majors=(13, 14, 15, 16, 17, 18), settings={"wal_buffers": "64kB", "max_wal_size": "4GB", "fsync": False}, busy=True,
+          beside=("DURABILITY-OFF", "TOP-WAIT", "AAS-SATURATED"))  # fmt: skip
+def large_records_fight_for_wal_buffers(g: Ground) -> Iterator[Truth]:
+    """Eight sessions write large WAL records that no commit waits for."""
+    g.storm("select count(pg_logical_emit_message(false, '', repeat('x', 4000))) from generate_series(1, 500)", 8)
+    g.wait_for("lower(wait_event) = 'walinsert'")
+    yield lambda: [Expected("WAL-CONTENTION", "write-ahead log")]
+
+
+def stands_by(g: Ground, standby: Standby) -> psycopg.Connection[Any]:
+    """From now on the standby is captured. Gives a session on it."""
+    g.target = standby
+    reader = psycopg.connect(standby.dsn, autocommit=True, application_name="report")
+    g.stack.callback(reader.close)
+    return reader
+
+
+def replay_waits(standby: Standby, *events: str) -> None:
+    query = "select 1 from pg_stat_activity where backend_type = 'startup' and wait_event = any (%s)"
+    with psycopg.connect(standby.dsn, autocommit=True) as asker:
+        wait_until(lambda: asker.execute(query, [list(events)]).fetchone(), what="a conflict of replay")
+
+
+@scenario()
+def replay_waits_for_a_snapshot(g: Ground) -> Iterator[Truth]:
+    """A session of the standby has left a transaction open that still sees what vacuum has removed on the primary."""
+    with in_memory(), Standby(g.server.private) as standby:
+        reader = stands_by(g, standby)
+        g.sql("create table seen as select generate_series(1, 1000) as id")
+        wait_until(lambda: reader.execute("select to_regclass('seen')").fetchone() != (None,), what="the table on the standby")
+        wait_until(lambda: reader.execute("select count(*) from seen").fetchone() == (1000,), what="its rows")
+        reader.execute("begin isolation level repeatable read; select count(*) from seen")
+        g.sql("delete from seen where id < 900")
+        g.sql("vacuum seen")
+        replay_waits(standby, "RecoveryConflictSnapshot")
+        pid = reader.info.backend_pid
+        says = (f"pid {pid} (idle in transaction, application report) held the oldest snapshot",)
+        yield lambda: [Expected("REPLAY-CONFLICT", "replay", g.window.seconds, says, "medium")]
+
+
+@scenario(beside=("IDLE-IN-XACT",))
+def replay_waits_for_a_lock(g: Ground) -> Iterator[Truth]:
+    """A session of the standby has a table locked that is altered on the primary."""
+    with in_memory(), Standby(g.server.private) as standby:
+        reader = stands_by(g, standby)
+        g.sql("create table seen (id int)")
+        wait_until(lambda: reader.execute("select to_regclass('seen')").fetchone() != (None,), what="the table on the standby")
+        reader.execute("begin; lock table seen in access share mode")
+        g.start(g.connect("migration"), "alter table seen add column more int")
+        replay_waits(standby, "relation")
+        says = (f"pid {reader.info.backend_pid} (idle in transaction, application report) held the lock",)
+        yield lambda: [Expected("REPLAY-CONFLICT", "replay", g.window.seconds, says, "medium")]
+
+
+@scenario(thresholds={"shared_buffers_gb": 0.125}, settings={"huge_pages": False, "shared_buffers": "128MB"})
+def large_buffers_with_small_pages(g: Ground) -> Iterator[Truth]:
+    """shared_buffers counts as large here, and huge pages are off."""
+    figures = {"shared_buffers_bytes": 128 * 1024 * 1024}
+    yield lambda: [Expected("HUGEPAGES-OFF", "huge_pages", None, ("0.1 GB",), figures=figures)]
