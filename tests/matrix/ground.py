@@ -175,10 +175,14 @@ class Ground:
 
     def run_queue(self, pids: list[int]) -> Callable[[], float]:
         """Seconds in the window in which these processes were ready to run but had no CPU, by the scheduler's own count."""
+        return self.growth(lambda: sum(int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) for pid in pids) / 1e9)
 
-        def now() -> float:
-            return sum(int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) for pid in pids) / 1e9
+    def counter(self, query: str) -> Callable[[], float]:
+        """How much a number of the server grows in the window."""
+        return self.growth(lambda: float(self.sql(query)[0][0]))
 
+    def growth(self, now: Callable[[], float]) -> Callable[[], float]:
+        """How much a number grows in the window, as it does evenly: it is read when the window begins and when it is asked for."""
         first: list[tuple[int, float]] = []
         self.later(0, lambda: first.append((time.monotonic_ns(), now())))
 

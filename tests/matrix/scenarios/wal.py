@@ -57,8 +57,37 @@ def synchronous_standby_is_gone(g: Ground) -> Iterator[Truth]:
         for number in range(3):
             g.start(g.connect(f"pay{number}"), "insert into entry values (1)", watch)
         g.wait_for("wait_event = 'SyncRep'", 3)
-        yield lambda: [Expected("SYNCREP-BOUND", "synchronous replication", watch.within(g.window), ("north",), "high")]
-        g.sql("select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'pay%'")
+        says = ("missing: north, West 1", "needs 2 standbys, but 1 was connected")
+        yield lambda: [Expected("SYNC-STANDBY-GONE", "synchronous standby north, West 1", watch.within(g.window), says, "critical")]
+
+
+@scenario(settings={"synchronous_standby_names": "FIRST 1 (replica)"}, never=("SYNCREP-BOUND",))
+def standby_under_another_name(g: Ground) -> Iterator[Truth]:
+    """The only standby is connected, but its name is not in the list."""
+    g.sql("set synchronous_commit = local; create table entry (id int)")
+    with receiver(g.server, "walreceiver", delay_s=0):
+        watch = g.start(g.connect("pay"), "insert into entry values (1)")
+        g.wait_for("wait_event = 'SyncRep'")
+        says = ("missing: replica", "not in the list: walreceiver")
+        yield lambda: [Expected("SYNC-STANDBY-GONE", "synchronous standby replica", watch.within(g.window), says, "critical")]
+
+
+WRITES = {"shared_buffers": "1MB", "bgwriter_lru_maxpages": 0, "track_io_timing": True}
+THRASHING = ("READ-IO", "BUFFERMAPPING", "WAL-CONTENTION", "CKPT-REQUESTED", "TOP-WAIT", "HOT-BLOCK", "ROW-HOTSPOT")
+
+
+@scenario(majors=(16, 17, 18), settings=WRITES, window_s=4.0, busy=True, beside=THRASHING)
+def sessions_write_the_pages(g: Ground) -> Iterator[Truth]:
+    """The background writer is off and the cache small: updates must write pages of others. pg_stat_io has their time."""
+    t = g.table("big", 200_000)
+    g.sql("checkpoint")
+
+    def change(db: psycopg.Connection[Any], stop: threading.Event) -> None:
+        db.execute(f"update {t} set v = v + 1 where id = any (array(select (random() * 199999)::int from generate_series(1, 200)))")
+
+    g.repeat("app", change, 4)
+    timed = g.counter("select sum(write_time) / 1e3 from pg_stat_io where backend_type = 'client backend' and context = 'normal'")
+    yield lambda: [Expected("BACKEND-WRITES", "pages written by sessions", timed(), ("bgwriter_lru_maxpages = 0",))]
 
 
 WAL_KEPT = {"max_wal_size": "32MB", "min_wal_size": "32MB"}
