@@ -5,8 +5,11 @@ Whatever happens to it, another run or the server's own recovery gives the same 
 
 from __future__ import annotations
 
+import json
+import os
 import random
 import re
+import shutil
 import struct
 import subprocess
 import time
@@ -320,6 +323,66 @@ def test_what_is_refused_is_left_as_it_was(copy: Path, replayed: list[dict[str, 
     assert done.returncode == 2, done.stdout
     assert message in done.stderr, done.stderr
     assert fingerprint(copy) == before
+
+
+NOT_TOUCHED = ("base/1/1259", "pg_subtrans", "pg_logical", "pg_notify", "postmaster.opts", "postgresql.conf")
+TOUCHED = ("pg_xact/0000", "global/pg_control", "base/1")
+
+
+@pytest.mark.parametrize("name", NOT_TOUCHED + TOUCHED)
+def test_what_the_server_could_not_use_is_named_before_anything_is_written(copy: Path, name: str) -> None:
+    """Also what recovery does not need: the server would not start, or fail later."""
+    path = copy / name
+    mode, owner = path.stat().st_mode & 0o777, path.owner()
+    path.chmod(0)
+    try:
+        for option in ((), ("--plan",)):
+            error = json.loads(recover(copy, *option, "--json").stdout)["error"]
+            assert (error["kind"], error["where"]) == ("rights", str(path)), error
+            assert error["detail"] == f"it belongs to {owner}, mode 0000"
+            assert error["hint"] == f"chmod u+rw{'x' if path.is_dir() else ''} {path}"
+        path.chmod(mode)
+        if os.geteuid() == 0:
+            os.chown(path, 0, 0)
+            error = json.loads(recover(copy, "--json").stdout)["error"]
+            assert error["where"] == str(path) and error["detail"].startswith("it belongs to root")
+            assert error["hint"] == f"as root: chown {owner}:{path.parent.group()} {path}"
+            subprocess.run(error["hint"].removeprefix("as root: "), shell=True, check=True)
+    finally:
+        path.chmod(mode)
+    assert recover(copy, "--plan").returncode == 0
+
+
+def test_all_files_of_another_owner_are_counted_and_one_command_mends_them(copy: Path) -> None:
+    (copy / "pg_wal/lost+found").mkdir(mode=0)  # as where pg_wal is a file system: the server does not look into it
+    if os.geteuid() == 0:
+        names = ("base/1/1259", "pg_subtrans/0000", "pg_multixact/offsets")
+        for name in names:
+            os.chown(copy / name, 0, 0)
+            (copy / name).chmod(0o700)
+        error = json.loads(recover(copy, "--json").stdout)["error"]
+        assert error["where"] == str(copy / names[0]) and error["detail"].endswith("; and 2 others")
+        subprocess.run(error["hint"].removeprefix("as root: "), shell=True, check=True)
+    assert recover(copy).returncode == 0
+
+
+@pytest.mark.parametrize("names", [("pg_notify",), ("pg_replslot", "pg_twophase"), ("pg_subtrans", "pg_logical/snapshots")])
+def test_folders_that_a_copy_left_out_are_named_before_anything_is_written(copy: Path, crashed: Crashed, names: tuple[str, ...]) -> None:
+    """Those without which the server does not start. As the hint says, folders that were empty may be made."""
+    for name in names:
+        shutil.rmtree(copy / name)
+    before = fingerprint(copy)
+    error = json.loads(recover(copy, "--json").stdout)["error"]
+    assert error["kind"] == "not_found" and all(name in error["detail"] for name in names)
+    assert fingerprint(copy) == before
+    with pytest.raises(LeadlineError):
+        settle(crashed[0], copy)
+    subprocess.run(error["hint"][error["hint"].index("mkdir") :], shell=True, check=True)
+    about = copy.stat()
+    for name in names:
+        os.chown(copy / name, about.st_uid, about.st_gid)
+    assert recover(copy).returncode == 0
+    settle(crashed[0], copy)
 
 
 def test_without_checksums_damage_is_not_hidden_either() -> None:

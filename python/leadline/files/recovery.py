@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from leadline._core import replay
+from leadline._core.datadir import condition
 from leadline.errors import LeadlineError, cannot_be_written
 from leadline.figures import quantity
+from leadline.files import usable
 from leadline.files.targets import Target
 from leadline.files.wal import threads_here
 from leadline.progress import TerminalLine
@@ -40,6 +42,7 @@ PHASES = {
 def recover(path: str, memory: int | None, threads: int | None, *, dry_run: bool, line: TerminalLine) -> Report:
     """After a crash. As root: as the owner of the directory, so that every file that is made is the owner's."""
     with _owner_of(path), _told(line) as tell:
+        _check(path)
         return replay.run(path, memory=memory or usual_memory(), threads=threads or threads_here(), dry_run=dry_run, progress=tell)
 
 
@@ -56,6 +59,7 @@ def restore(
 ) -> Report:
     """A base backup. archive: a folder; or else command, as the server's restore_command, whose files are kept until the end."""
     with _owner_of(path), _told(line) as tell, ExitStack() as stack:
+        _check(path)
         folder = archive or stack.enter_context(tempfile.TemporaryDirectory(prefix="leadline-wal-"))
         return replay.restore(
             path,
@@ -70,6 +74,16 @@ def restore(
             dry_run=dry_run,
             progress=tell,
         )
+
+
+def _check(path: str) -> None:
+    """Whether the server could use the files after it; of one that runs, or was shut down in order, that is no matter."""
+    try:
+        found = condition(path)
+    except LeadlineError:
+        found = None
+    if found is None or found["server"] not in ("running", "stopped"):
+        usable.check(path)
 
 
 @contextmanager
