@@ -177,6 +177,19 @@ class Ground:
         """Seconds in the window in which these processes were ready to run but had no CPU, by the scheduler's own count."""
         return self.growth(lambda: sum(int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) for pid in pids) / 1e9)
 
+    def asleep(self, pids: list[int]) -> Callable[[], float]:
+        """Seconds in the window in which these processes neither ran nor were ready to, by the scheduler's own count."""
+
+        def busy() -> float:
+            return sum(sum(map(int, Path(f"/proc/{pid}/schedstat").read_text().split()[:2])) for pid in pids) / 1e9
+
+        grown = self.growth(busy)
+        return lambda: len(pids) * self.window.seconds - grown()
+
+    def pids(self, name: str) -> list[int]:
+        """The sessions of this application."""
+        return [pid for (pid,) in self.sql("select pid from pg_stat_activity where application_name = %s", [name])]
+
     def counter(self, query: str) -> Callable[[], float]:
         """How much a number of the server grows in the window."""
         return self.growth(lambda: float(self.sql(query)[0][0]))

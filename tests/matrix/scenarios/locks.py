@@ -262,3 +262,141 @@ def lock_behind_a_slow_role(g: Ground) -> Iterator[Truth]:
         Expected("BLOCK-CHAIN", f"pid {pid}", watch.within(g.window), ("blocked 1 session",), "high"),
         Expected("IDLE-IN-XACT", f"pid {pid}", watch.within(g.window), (), "high"),
     ]
+
+
+@scenario()
+def many_victims_of_one_row(g: Ground) -> Iterator[Truth]:
+    """Forty sessions queue for a row behind one that was left open."""
+    t, watch = g.table("account"), Stopwatch()
+    pid = holds(g, "web", UPDATE.format(t, 1)).info.backend_pid
+    for number in range(40):
+        g.start(g.connect(f"victim{number}"), UPDATE.format(t, 1), watch)
+    g.wait_for("wait_event_type = 'Lock'", 40)
+    yield lambda: [Expected("BLOCK-CHAIN", f"pid {pid}", watch.within(g.window), ("blocked 40 sessions", t), "critical")]
+
+
+@scenario(settings={"max_parallel_workers_per_gather": 2, "min_parallel_table_scan_size": 0, "parallel_setup_cost": 0})
+def parallel_query_holds_the_table(g: Ground) -> Iterator[Truth]:
+    """A parallel query reads a table that is to be altered: the leader is the root, and not its workers."""
+    t = g.table("account", 20000)
+    g.sql("create function slow(n int) returns int language plpgsql parallel safe as $$ begin perform pg_sleep(60); return n; end $$")
+    leader = g.connect("report")
+    leader.execute("set parallel_tuple_cost = 0")
+    g.start(leader, f"select count(*) from {t} where slow(v) > 0")
+    g.wait_for("backend_type = 'parallel worker' and wait_event = 'PgSleep'")
+    _, watch = g.blocked("migration", f"alter table {t} add column note text")
+    pid = leader.info.backend_pid
+    yield lambda: [Expected("BLOCK-CHAIN", f"pid {pid}", watch.within(g.window), ("blocked 1 session", "report", t), "high")]
+
+
+@scenario()
+def index_built_concurrently_waits_for_a_transaction(g: Ground) -> Iterator[Truth]:
+    """CREATE INDEX CONCURRENTLY waits for a transaction that was left open after an update of the table."""
+    t = g.table("account")
+    pid = holds(g, "web", UPDATE.format(t, 1)).info.backend_pid
+    _, watch = g.blocked("deploy", f"create index concurrently on {t} (v)")
+    yield lambda: [Expected("BLOCK-CHAIN", f"pid {pid}", watch.within(g.window), ("blocked 1 session", "virtualxid"), "high")]
+
+
+@scenario()
+def lock_of_an_object_that_is_no_table(g: Ground) -> Iterator[Truth]:
+    """A schema is being commented on in a transaction that was left open; another session wants to do the same."""
+    pid = holds(g, "first", "comment on schema public is 'mine'").info.backend_pid
+    _, watch = g.blocked("second", "comment on schema public is 'my own'")
+    yield lambda: [Expected("BLOCK-CHAIN", f"pid {pid}", watch.within(g.window), ("blocked 1 session", "object"), "high")]
+
+
+@scenario(never=("ROW-HOTSPOT",))
+def victims_that_give_up_and_try_again(g: Ground) -> Iterator[Truth]:
+    """Sessions with a lock_timeout wait for half a second, fail, and try again."""
+    t, watch = g.table("account"), Stopwatch()
+    pid = holds(g, "web", UPDATE.format(t, 1)).info.backend_pid
+
+    def attempt(db: psycopg.Connection[Any], stop: threading.Event) -> None:
+        db.execute("set lock_timeout = '500ms'")
+        try:
+            with watch.on():
+                db.execute(UPDATE.format(t, 1))
+        except psycopg.errors.LockNotAvailable:
+            stop.wait(0.1)
+
+    g.repeat("retry", attempt, 3)
+    yield lambda: [Expected("BLOCK-CHAIN", f"pid {pid}", watch.within(g.window), ("blocked 3 sessions",), "high")]
+
+
+@scenario()
+def workers_that_take_the_first_row_of_a_queue(g: Ground) -> Iterator[Truth]:
+    """Eight workers want the first row of a queue, FOR UPDATE without SKIP LOCKED."""
+    g.sql("create table jobs as select n as id, false as done from generate_series(1, 10000) n")
+    g.sql("create index on jobs (id) where not done")
+    watch = Stopwatch()
+
+    def work(db: psycopg.Connection[Any], stop: threading.Event) -> None:
+        with db.transaction():
+            with watch.on():
+                row = db.execute("select id from jobs where not done order by id limit 1 for update").fetchone()
+            if row:
+                db.execute("update jobs set done = true where id = %s", row)
+            stop.wait(0.01)
+
+    g.repeat("worker", work, 8)
+    yield lambda: [Expected("ROW-HOTSPOT", "rows of table public.jobs", watch.within(g.window), severity="high")]
+
+
+@scenario()
+def holder_whose_client_reads_slowly(g: Ground) -> Iterator[Truth]:
+    """Two troubles at once: a transaction changes a row, then sends a large result to a client that does not read it."""
+    t = g.table("account")
+    g.sql("create table wide as select n, repeat('x', 1000) as t from generate_series(1, 50000) n")
+    holder = holds(g, "export", UPDATE.format(t, 1))
+    assert holder.pgconn.exec_(b"copy (select * from wide) to stdout").status == psycopg.pq.ExecStatus.COPY_OUT
+    g.wait_for("application_name = 'export' and wait_event = 'ClientWrite'")
+    _, watch = g.blocked("victim", UPDATE.format(t, 1))
+    pid = holder.info.backend_pid
+    yield lambda: [
+        Expected("BLOCK-CHAIN", f"pid {pid}", watch.within(g.window), ("blocked 1 session", "export"), "high"),
+        Expected("SLOW-CLIENT", "application export from local", g.window.seconds, (f"pid {pid}",), "medium"),
+    ]
+
+
+def takes_turns(g: Ground, name: str, lock: str, clients: int, hold_s: float) -> Stopwatch:
+    """Clients that each hold a lock for a moment, one after another; the watch has how long they waited for it."""
+    watch = Stopwatch()
+
+    def turn(db: psycopg.Connection[Any], stop: threading.Event) -> None:
+        with db.transaction():
+            with watch.on():
+                db.execute(lock)
+            stop.wait(hold_s)
+
+    g.repeat(name, turn, clients)
+    return watch
+
+
+@scenario(never=("ROW-HOTSPOT", "BLOCK-CHAIN"))
+def convoy_for_an_advisory_lock(g: Ground) -> Iterator[Truth]:
+    """Six clients take turns for an advisory lock with a negative key."""
+    watch = takes_turns(g, "cron", "select pg_advisory_xact_lock(-5)", 6, 0.02)
+    subject = "advisory lock -5 in database postgres"
+    yield lambda: [Expected("LOCK-CONVOY", subject, watch.within(g.window), ("application cron",), "high")]
+
+
+@scenario(never=("ROW-HOTSPOT", "BLOCK-CHAIN"))
+def convoy_for_a_table(g: Ground) -> Iterator[Truth]:
+    """Five clients take turns for a table that each locks for itself."""
+    watch = takes_turns(g, "batch", f"lock table {g.table('totals')} in exclusive mode", 5, 0.02)
+    yield lambda: [Expected("LOCK-CONVOY", "table lock of public.totals", watch.within(g.window), ("application batch",), "high")]
+
+
+@scenario(never=("BLOCK-CHAIN",))
+def two_convoys_and_a_hot_row(g: Ground) -> Iterator[Truth]:
+    """Three kinds of turns at once: an advisory lock of two keys, another of one, and a row."""
+    t = g.table("counter")
+    one = takes_turns(g, "sync", "select pg_advisory_xact_lock(11, 12)", 4, 0.02)
+    two = takes_turns(g, "mail", "select pg_advisory_xact_lock(1234567890123)", 3, 0.03)
+    row = takes_turns(g, "clicks", UPDATE.format(t, 1), 4, 0.02)
+    yield lambda: [
+        Expected("LOCK-CONVOY", "advisory lock (11, 12) in database postgres", one.within(g.window), ("application sync",), "medium"),
+        Expected("LOCK-CONVOY", "advisory lock 1234567890123 in database postgres", two.within(g.window), ("application mail",), "medium"),
+        Expected("ROW-HOTSPOT", f"rows of table {t}", row.within(g.window), (), "medium"),
+    ]

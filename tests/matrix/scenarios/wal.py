@@ -195,3 +195,19 @@ def large_buffers_with_small_pages(g: Ground) -> Iterator[Truth]:
     """shared_buffers counts as large here, and huge pages are off."""
     figures = {"shared_buffers_bytes": 128 * 1024 * 1024}
     yield lambda: [Expected("HUGEPAGES-OFF", "huge_pages", None, ("0.1 GB",), figures=figures)]
+
+
+@scenario(settings={"synchronous_standby_names": "gone"})
+def row_held_by_a_commit_that_cannot_end(g: Ground) -> Iterator[Truth]:
+    """Two troubles at once: a commit waits for a standby that is gone, and others wait for the row it changed."""
+    g.sql("set synchronous_commit = local; create table entry (id int); insert into entry values (1)")
+    payer = g.connect("pay")
+    commit = g.start(payer, "update entry set id = 2")
+    g.wait_for("wait_event = 'SyncRep'")
+    watch = Stopwatch()
+    for number in range(2):
+        g.blocked(f"next{number}", "update entry set id = id + 1", watch)
+    yield lambda: [
+        Expected("SYNC-STANDBY-GONE", "synchronous standby gone", commit.within(g.window), ("missing: gone",), "critical"),
+        Expected("BLOCK-CHAIN", f"pid {payer.info.backend_pid}", watch.within(g.window), ("blocked 2 sessions",), "high"),
+    ]

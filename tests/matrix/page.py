@@ -1,0 +1,72 @@
+"""Results of the matrix as a page of the docs."""
+
+from __future__ import annotations
+
+from statistics import median
+
+from matrix.run import Judged, Result
+from matrix.scenario import COST_WITHIN, SCENARIOS
+
+HEAD = """<!-- Made by `python -m tests.matrix --page RESULTS.json`. Do not edit. -->
+
+# Planted troubles and clean loads
+
+Each scenario of `tests/matrix` makes a trouble on a server of its own and measures by itself what it costs: by the clocks of its clients,
+the counters of the server, or those of the kernel. A capture is taken meanwhile, and all rules are evaluated. A number is the cost in the
+finding divided by the true one. `yes` means found, at the right object and with the right names and figures, where there is no cost or no
+exact truth for it. Bold text is a fault: not found, something missing in what it says, or a cost more than {within:.0f} % off. In a clean
+load, `clean` means that no rule found anything above `low`; rules about the host are left out, as what else runs there decides.
+
+`python -m tests.matrix --list` says what each scenario plants.
+"""
+
+
+def page(results: list[Result]) -> str:
+    parts = [HEAD.format(within=100 * COST_WITHIN)]
+    for loops, title in ((False, "Quiet"), (True, "Beside a busy loop on each CPU")):
+        of_kind = [r for r in results if r.loops == loops]
+        if of_kind:
+            parts.append(f"## {title}\n\n{_summary(of_kind)}\n\n{_table(of_kind)}\n")
+    return "\n".join(parts)
+
+
+def _summary(results: list[Result]) -> str:
+    judged = [j for r in results for j in r.judged]
+    ratios = [j.ratio for j in judged if j.ratio is not None]
+    right = sum(not j.wrong for j in judged)
+    clean = [r for r in results if r.clean]
+    off = max((abs(ratio - 1) for ratio in ratios), default=0.0)
+    majors = ", ".join(map(str, sorted({r.major for r in results})))
+    scenarios = len({r.scenario for r in results})
+    quiet = sum(not r.faults for r in clean)
+    return (
+        f"{scenarios} scenarios on {majors}, {len(results)} runs. {right} of {len(judged)} things planted were found as they must be; "
+        f"{quiet} of {len(clean)} clean runs were clean. {len(ratios)} costs have a truth: the median ratio is "
+        f"{median(ratios) if ratios else 1:.3f}, the largest error {100 * off:.0f} %."
+    )
+
+
+def _table(results: list[Result]) -> str:
+    majors = sorted({r.major for r in results})
+    cells: dict[tuple[str, str], dict[int, str]] = {}
+    for result in results:
+        found: dict[str, list[Judged]] = {}
+        for j in result.judged:
+            found.setdefault(j.rule, []).append(j)
+        if result.clean or not found:
+            text = "**not run**" if result.error else "**not clean**" if result.faults else "clean"
+            cells.setdefault((result.scenario, ""), {})[result.major] = text
+        for rule, of_rule in found.items():
+            cells.setdefault((result.scenario, rule), {})[result.major] = ", ".join(_cell(j) for j in of_rule)
+    order = {name: number for number, name in enumerate(SCENARIOS)}
+    lines = [f"| scenario | rule | {' | '.join(map(str, majors))} |", f"|---|---|{'---|' * len(majors)}"]
+    for (name, rule), row in sorted(cells.items(), key=lambda item: order.get(item[0][0], len(order))):
+        lines.append(f"| {name} | {rule} | {' | '.join(row.get(major, '') for major in majors)} |")
+    return "\n".join(lines)
+
+
+def _cell(j: Judged) -> str:
+    if not j.found:
+        return "**missed**"
+    text = f"{j.ratio:.2f}" if j.ratio is not None else "yes" if not j.wrong else "off"
+    return f"**{text}**" if j.wrong else text
