@@ -140,6 +140,18 @@ VIEWS: tuple[StatView, ...] = (
     ),
     StatView("pg_stat_archiver", "select * from pg_stat_archiver"),
     StatView("pg_ls_archive_statusdir", "select count(*) filter (where name like '%.ready') as waiting from pg_ls_archive_statusdir()"),
+    StatView(  # what a vacuum has to pass over: few rows, and none of vacuums themselves
+        "pg_locks",
+        """select l.relation::int8 as relation, l.pid, l.mode, l.relation::int8 as relid,
+                  extract(epoch from clock_timestamp() - a.xact_start)::float8 as xact_age_s
+           from pg_locks l join pg_stat_activity a using (pid)
+           where l.locktype = 'relation' and l.granted and l.relation >= 16384 and a.backend_type <> 'autovacuum worker'
+             and l.database = (select oid from pg_database where datname = current_database()) and not exists (
+               select from pg_stat_progress_vacuum v where v.pid = l.pid)
+             and l.mode in ('ShareUpdateExclusiveLock', 'ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
+           limit 1000""",
+        ("relation", "pid", "mode"),
+    ),
     StatView("pg_stat_progress_vacuum", "select * from pg_stat_progress_vacuum", ("datname", "pid")),
     StatView("pg_stat_progress_analyze", "select * from pg_stat_progress_analyze", ("datname", "pid"), since=13),
     StatView("pg_stat_progress_create_index", "select * from pg_stat_progress_create_index", ("datname", "pid")),
