@@ -17,8 +17,10 @@ from typing import Any
 
 import pytest
 from books import Open, Run
+from leadline.book.experiments import matching
 from leadline.book.experiments.design import Design, make, seal, words
 from leadline.book.experiments.drawing import drawing
+from leadline.book.experiments.perform import figure_in
 from leadline.book.experiments.query import experiment
 from leadline.book.experiments.text import lines
 from leadline.book.place import Place
@@ -207,6 +209,28 @@ def test_what_changes_meanwhile_stands_above_the_ratios(leadline: Run, open_book
     [change] = found(open_book())["experiment"]["differs"]
     assert change["fact"] == f"file {data}"
     assert done.stdout.index("CHANGED") < done.stdout.index("ratio")
+
+
+def test_a_metric_that_would_be_looked_for_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(matching, "MOST_CPU_S", 1)
+    line = 60 * b"a" + b"!\n"
+    for pattern in (r"^(a+)+$", r"^(a|a)*$", r"^(a|aa)+$"):
+        assert matching.last_match(pattern, b"a") == "a"
+        with pytest.raises(matching.TooMuch):
+            matching.last_match(pattern, line)
+    monkeypatch.setattr(matching, "MOST_MEMORY", 64 << 20)
+    with pytest.raises(matching.TooMuch):
+        matching.last_match(r"(?:a|b)*(c)", 4_000_000 * b"a")
+    assert matching.last_match(r"tps = ([0-9.]+)", b"tps = 1\n\xff tps = 2.5\n") == "2.5"
+    assert matching.last_match(r"(x)?tps", b"tps") == "" and matching.last_match(r"(x)", b"y") is None
+
+
+def test_a_figure_that_is_given_up_says_why(leadline: Run, open_book: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert leadline("run", "--", "echo", 60 * "a" + "!").returncode == 0
+    book = open_book()
+    monkeypatch.setattr(matching, "MOST_CPU_S", 1)
+    value, problem = figure_in(book.place, book.find("last")["uid"], "^(a+)+$")
+    assert (value, problem) == (None, "to look for the metric in the output takes more than 10 s")
 
 
 @pytest.mark.parametrize("metric", ["seconds", "cpu_seconds"])

@@ -13,6 +13,7 @@ from typing import Any
 
 from leadline.book.command import Outcome, run_measured
 from leadline.book.experiments.design import METRICS, SIDES, Design, pattern_of, seal, words
+from leadline.book.experiments.matching import MOST_CPU_S, TooMuch, last_match
 from leadline.book.experiments.query import tries_of
 from leadline.book.facts import facts, file_event, read_text
 from leadline.book.log import Log
@@ -200,15 +201,15 @@ def figure_in(place: Place, uid: str, metric: str) -> tuple[float | None, str]:
         return None, "it printed nothing"
     try:
         start = max(0, log.size - MOST_OUTPUT)
-        output = b"".join(log.pieces(start, MOST_OUTPUT)).decode("utf-8", "replace")
+        output = b"".join(log.pieces(start, MOST_OUTPUT))
     finally:
         log.close()
-    found = None
-    for match in pattern_of(metric).finditer(output):
-        found = match
-    if found is None:
+    try:
+        text = last_match(pattern_of(metric).pattern, output)
+    except TooMuch:
+        return None, f"to look for the metric in the output takes more than {MOST_CPU_S} s"
+    if text is None:
         return None, "the metric is not in the output"
-    text = found[1] or ""
     if not re.fullmatch(r"[+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?", text) or len(text) > LONGEST_FIGURE:
         return None, f"{text[:40]!r} is no number"
     try:
