@@ -291,7 +291,7 @@ def test_what_ends_a_root_depends_on_its_state(cap: SyntheticCapture) -> None:
     of = {f.subject: f.action for f in found(cap, ["BLOCK-CHAIN"])}
     assert "`SELECT pg_cancel_backend(6001);`" in of["pid 6001"] and "idle_in_transaction" not in of["pid 6001"]
     assert "`SELECT pg_terminate_backend(6002);`" in of["pid 6002"] and "cancel_backend(6002)" not in of["pid 6002"]
-    assert "ALTER ROLE \"My App\" SET idle_in_transaction_session_timeout" in of["pid 6002"]
+    assert 'ALTER ROLE "My App" SET idle_in_transaction_session_timeout' in of["pid 6002"]
     assert "transaction_timeout = '1min'" not in of["pid 6002"]  # 17 and later
 
 
@@ -336,3 +336,52 @@ def test_what_victims_lost_is_one_number_in_the_whole_report(tmp_path: Path) -> 
         assert f"waited {lost_s:.1f} s behind it" in found["IDLE-IN-XACT", f"pid {pid}"].statement
         assert trees[pid].seconds == pytest.approx(lost_s)
     assert sum(tree.seconds for tree in trees.values()) == pytest.approx(of_objects.lock_s) == pytest.approx(samples_s)
+
+
+@pytest.mark.parametrize(
+    ("query", "command", "advice"),
+    [
+        ("vacuum full accounts", "VACUUM FULL", "pg_repack"),
+        ("/* nightly */ cluster accounts using i", "CLUSTER", "pg_repack"),
+        ("reindex table accounts", "REINDEX", "`REINDEX TABLE CONCURRENTLY public.accounts;`"),
+        ("create unique index on accounts (id)", "CREATE INDEX", "`CREATE INDEX CONCURRENTLY` lets them write"),
+        ("refresh materialized view accounts", "REFRESH MATERIALIZED VIEW", "needs a unique index"),
+        ("begin; truncate accounts", "TRUNCATE", "the last command before COMMIT"),
+        ("alter table accounts alter id type bigint", "ALTER TABLE", "VALIDATE CONSTRAINT"),
+        ("drop table accounts", "DROP", "commit right after it"),
+        ("lock table accounts", "LOCK TABLE", "SHARE ROW EXCLUSIVE"),
+    ],
+)
+def test_a_command_that_blocks_is_named_with_the_form_that_does_not(cap: SyntheticCapture, query: str, command: str, advice: str) -> None:
+    root = cap.add_session(pid=4711)
+    cap.add("statement", statement_id=7, id_source="text", query=query)
+    cap.sample(root, "active", None, 5, 15, statement_id=7)
+    cap.lock_wait(cap.add_session(), root, 6, 15, locktype="relation", datid=DATID, relid=TABLE, mode="AccessShareLock")
+    cap.stat("pg_stat_progress_cluster", "heap_blks_scanned", None, 250, obj="shop/4711")
+    cap.stat("pg_stat_progress_cluster", "heap_blks_total", None, 1000, obj="shop/4711")
+    (finding,) = found(cap)
+    assert f"it runs {command} (250 of 1000 blocks done at the end): {query}" in finding.statement
+    action = " ".join(finding.action.split())
+    assert advice in action and "When the capture ended it had done 250 of 1000 blocks." in action
+    assert "pg_terminate_backend" not in action and "Tune it" not in action
+    assert action.index(advice) < action.index("SELECT pg_cancel_backend(4711)") < action.index("what the command has done is lost")
+
+
+def test_a_command_in_a_function_is_known_by_its_progress(cap: SyntheticCapture) -> None:
+    root = cap.add_session(pid=4711)
+    cap.add("statement", statement_id=7, id_source="text", query="select nightly()")
+    cap.sample(root, "active", None, 5, 15, statement_id=7)
+    cap.lock_wait(cap.add_session(), root, 6, 15, locktype="relation", datid=DATID, relid=TABLE)
+    cap.stat("pg_stat_progress_create_index", "blocks_total", None, 0, obj="shop/4711")
+    (finding,) = found(cap)
+    assert "it runs CREATE INDEX: select nightly()" in finding.statement
+
+
+def test_a_transaction_left_open_after_a_command(cap: SyntheticCapture) -> None:
+    root = cap.add_session(pid=4711)
+    cap.add("statement", statement_id=7, id_source="text", query="alter table accounts add note text")
+    cap.sample(root, "idle in transaction", "Client:ClientRead", 5, 15, statement_id=7)
+    cap.lock_wait(cap.add_session(), root, 6, 15, locktype="relation", datid=DATID, relid=TABLE)
+    (finding,) = found(cap)
+    assert "It ran ALTER TABLE, and the lock of that lasts until the transaction ends." in finding.action
+    assert "pg_terminate_backend(4711)" in finding.action

@@ -46,6 +46,23 @@ create or replace macro pg_ident(name) as
 -- A text of PostgreSQL as a command needs it.
 create or replace macro pg_literal(value) as '''' || replace(value, '''', '''''') || '''';
 
+-- The text of a statement without its comments, and whether one of the commands of its message begins with these words.
+create or replace macro without_comments(query) as regexp_replace(query, '(?s)/\*.*?\*/|--[^\n]*(\n|$)', ' ', 'g');
+create or replace macro begins_with(message, words) as regexp_matches(message, '(?i)(^|;)\s*' || replace(words, ' ', '\s+') || '\b');
+-- A command that keeps others out of a table while it works; null for all others, and for the forms that let others work.
+create or replace macro blocking_command(query) as case
+  when regexp_matches(query, '(?i)\bconcurrently\b') then null
+  when begins_with(without_comments(query), 'vacuum\s*(full|\([^)]*\bfull)') and not regexp_matches(query, '(?i)\bfull\s+(off|false|no|0)\b') then 'VACUUM FULL'
+  when begins_with(without_comments(query), 'cluster') then 'CLUSTER'
+  when begins_with(without_comments(query), 'reindex') then 'REINDEX'
+  when begins_with(without_comments(query), 'create (unique )?index') then 'CREATE INDEX'
+  when begins_with(without_comments(query), 'refresh materialized view') then 'REFRESH MATERIALIZED VIEW'
+  when begins_with(without_comments(query), 'truncate') then 'TRUNCATE'
+  when begins_with(without_comments(query), 'alter (table|index|materialized view)') then 'ALTER TABLE'
+  when begins_with(without_comments(query), 'drop (table|index|materialized view|trigger)') then 'DROP'
+  when begins_with(without_comments(query), 'create (or replace )?(constraint )?trigger') then 'CREATE TRIGGER'
+  when begins_with(without_comments(query), 'lock') then 'LOCK TABLE' end;
+
 -- A program in a sentence: its processes together, or the one it was.
 create or replace macro program(comm, processes, pid) as
   coalesce(comm, '?') || case when processes = 1 and pid is not null then format(' (pid {})', pid)

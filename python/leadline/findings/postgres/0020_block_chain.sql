@@ -68,7 +68,7 @@ first_victim as (  -- who waits right behind the root, the strongest request fir
   where h.depth = 1 group by h.root_session_id, h.root_pid
 ),
 object_of_root as (  -- a transaction lock names no relation: a tuple or relation lock further down the chain does
-  select b.root_session_id, b.root_pid, b.datid, b.relid,
+  select b.root_session_id, b.root_pid, b.datid, b.relid, r.relkind, pg_ident(r.nspname) || '.' || pg_ident(r.relname) as object_ident,
          coalesce(r.nspname || '.' || r.relname, 'relation ' || b.datid || '/' || b.relid) as object
   from (select root_session_id, root_pid, datid, relid, sum(rows) as rows from blocked where relid <> 0 group by all) b
   left join relation r on r.datid = b.datid and r.relid = b.relid
@@ -87,10 +87,18 @@ prepared as (  -- a lock of its transaction tells which one it is; of others onl
   from blocked b left join prepared_xact p on b.locktype = 'transactionid' and p.transactionid = b.transactionid
   where b.root_pid = 0 and b.direct
 ),
+progress as (  -- how far a command that still ran after the window was: a function may hide it, but the server knows
+  select regexp_extract(object, '(\d+)$', 1)::int as progress_pid, max(view) as view,
+         max(value) filter (metric in ('blocks_done', 'heap_blks_scanned')) as done, max(value) filter (metric in ('blocks_total', 'heap_blks_total')) as total
+  from server_stat where phase = 'after' and view in ('pg_stat_progress_create_index', 'pg_stat_progress_cluster') group by 1
+),
 named as (
-  select f.*, r.* exclude (root_session_id, root_pid), v.victim_pid, l.locktype, l.mode, l.blocker_mode, o.object, f.cost_s / b.db_time_s as share,
+  select f.*, r.* exclude (root_session_id, root_pid), v.victim_pid, l.locktype, l.mode, l.blocker_mode, o.object, o.object_ident, o.relkind, f.cost_s / b.db_time_s as share,
          left(regexp_replace(s.query, '\s+', ' ', 'g'), 120) as query, r.backend_type = 'autovacuum worker' as is_vacuum,
-         coalesce(not contains(s.query, '(to prevent wraparound)'), false) as is_plain  -- so the server reports the one that does not give way
+         coalesce(not contains(s.query, '(to prevent wraparound)'), false) as is_plain,  -- so the server reports the one that does not give way
+         case when f.root_pid <> 0 and (r.state = 'active' or starts_with(r.state, 'idle'))
+              then coalesce(blocking_command(s.query), case g.view when 'pg_stat_progress_create_index' then 'CREATE INDEX' when 'pg_stat_progress_cluster' then 'VACUUM FULL' end) end as command,
+         case when g.total > 0 then format('{} of {} blocks', g.done::bigint, g.total::bigint) end as progress
   from found f
   cross join base b
   join root r using (root_session_id, root_pid)
@@ -98,6 +106,7 @@ named as (
   left join lock_at_root l using (root_session_id, root_pid)
   left join object_of_root o using (root_session_id, root_pid)
   left join statement s using (statement_id)
+  left join progress g on g.progress_pid = f.root_pid
 )
 select 'BLOCK-CHAIN' as id,
        severity_of(share, cost_s, c.window_s) as severity,
@@ -114,12 +123,19 @@ select 'BLOCK-CHAIN' as id,
               case when object is not null then ' on ' || object else '' end,
               case when mode is not null then format(' ({} wanted, {} held)', mode, blocker_mode) else '' end,
               case when xact_age_s is not null then format('; its transaction was up to {:.1f} s old', xact_age_s) else '' end,
-              case when query is not null then '; it last ran: ' || query else '' end,
+              coalesce('; it ' || case when state = 'active' and command is not null then 'runs ' || command || coalesce(' (' || progress || ' done at the end)', '') || ': ' else 'last ran: ' end || query, ''),
               case when root_pid = 0 and p.listed is not null then '; the server lists ' || p.listed else '' end) as statement,
        cost_s, share as share_of_db_time, samples, ts_from, ts_to, evidence,
        to_json({pid: nullif(root_pid, 0), victim_pid: victim_pid, role: pg_ident(usename),
                 is_vacuum: is_vacuum and not is_plain, is_plain_vacuum: is_vacuum and is_plain, is_prepared: root_pid = 0,
-                is_idle: root_pid <> 0 and starts_with(state, 'idle'), is_active: root_pid <> 0 and state = 'active' and not is_vacuum,
+                is_idle: root_pid <> 0 and starts_with(state, 'idle'), is_active: root_pid <> 0 and state = 'active' and not is_vacuum and coalesce(command = 'CREATE TRIGGER', true),
+                command: case when state = 'active' then command end, after_command: case when starts_with(state, 'idle') then command end, progress: progress,
+                is_rewrite: state = 'active' and command in ('VACUUM FULL', 'CLUSTER'), is_reindex: state = 'active' and command = 'REINDEX',
+                is_create_index: state = 'active' and command = 'CREATE INDEX', is_refresh: state = 'active' and command = 'REFRESH MATERIALIZED VIEW',
+                is_truncate: state = 'active' and command = 'TRUNCATE', is_alter: state = 'active' and command = 'ALTER TABLE',
+                is_drop: state = 'active' and command = 'DROP', is_lock: state = 'active' and command = 'LOCK TABLE',
+                index: case when relkind in ('i', 'I') and not starts_with(object, 'pg_catalog.') then object_ident end,
+                table_name: case when relkind in ('r', 'p') and not starts_with(object, 'pg_catalog.') then object_ident end,
                 gid: case when root_pid = 0 then pg_literal(regexp_extract(p.gid, '^[^/]*/(.*)$', 1)) end, gid_database: case when root_pid = 0 then split_part(p.gid, '/', 1) end}) as facts
 from named cross join prepared p cross join (select tier, window_s from capture) c
 where share >= getvariable('min_share')
