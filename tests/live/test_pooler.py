@@ -1,75 +1,34 @@
-"""POOLER-WAIT against PgBouncer: the packets on both of its sides, with too few connections to the server and with enough."""
+"""POOLER-WAIT and POOLER-QUEUE against PgBouncer, by the packets on both of its sides and by its console."""
 
 from __future__ import annotations
 
 import os
-import shutil
-import socket
-import subprocess
-import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import psycopg
 import pytest
-from conftest import fetched_or_skip, no_oracle, wait_until
+from conftest import fetched_or_skip
 from leadline.capture.reader import open_capture
-from leadline.findings import Evaluation, evaluate
+from leadline.errors import LeadlineError
+from leadline.findings import Evaluation, Finding, evaluate
 from leadline.net.packets import connections
 from leadline.postgres.server import PrivateServer
+from leadline.probes.take import take
 from leadline.probes.wire import record
+from pooler import pooler
 
 pytestmark = [pytest.mark.live, pytest.mark.skipif(os.geteuid() != 0, reason="capturing packets needs root")]
 
 CLIENTS, REQUESTS, SERVER_MS = 6, 20, 20
-PGBOUNCER = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
-NOBODY = {"user": "nobody", "group": "nogroup", "extra_groups": []}  # it refuses to run as root
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[PrivateServer]:
     with PrivateServer(fetched_or_skip(17).bin_dir, settings={"fsync": False}, loopback=True) as private:
         yield private
-
-
-@contextmanager
-def pooler(server: PrivateServer, size: int) -> Iterator[int]:
-    """The port of a PgBouncer with so many connections to the server."""
-    if PGBOUNCER is None:
-        no_oracle("PgBouncer is not installed: apt-get install pgbouncer")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    user = psycopg.conninfo.conninfo_to_dict(server.loopback_dsn)["user"]
-    with tempfile.TemporaryDirectory(prefix="leadline-pgbouncer-") as name:
-        folder = Path(name)
-        folder.chmod(0o755)
-        (folder / "users").write_text(f'"{user}" ""\n')
-        settings = {
-            "listen_addr": "127.0.0.1", "listen_port": port, "unix_socket_dir": "", "auth_type": "trust", "auth_file": folder / "users",
-            "pool_mode": "transaction", "default_pool_size": size,
-        }  # fmt: skip
-        databases = ["[databases]", f"postgres = host=127.0.0.1 port={server.port}"]
-        lines = [*databases, "[pgbouncer]", *(f"{k} = {v}" for k, v in settings.items())]
-        file = folder / "pgbouncer.ini"
-        file.write_text("\n".join(lines) + "\n")
-        process = subprocess.Popen([PGBOUNCER, str(file)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **NOBODY)
-        try:
-            wait_until(lambda: listens(port) or process.poll() is not None, what="PgBouncer")
-            assert process.poll() is None
-            yield port
-        finally:
-            process.terminate()
-            process.wait(10)
-
-
-def listens(port: int) -> bool:
-    try:
-        socket.create_connection(("127.0.0.1", port), 1).close()
-    except OSError:
-        return False
-    return True
 
 
 def seen(server: PrivateServer, folder: Path, size: int) -> tuple[Evaluation, dict[int, int]]:
@@ -118,3 +77,49 @@ def test_as_many_connections_as_clients_do_not(server: PrivateServer, tmp_path: 
     result, transactions = seen(server, tmp_path, 2 * CLIENTS)
     assert sorted(transactions.values())[-2] >= CLIENTS * REQUESTS * 0.9  # both sides were seen
     assert "POOLER-WAIT" in result.clean
+
+
+def queue(server: PrivateServer, folder: Path, size: int, statement: str, hold_s: float = 0) -> list[Finding]:
+    """POOLER-QUEUE of six clients that run the statement over and over, and keep the transaction open so long."""
+    with pooler(server, size, stats_users="stats") as port, ExitStack() as stack:
+        dsn = server.loopback_dsn.replace(f"port={server.port}", f"port={port}")
+        done = threading.Event()
+
+        def work() -> None:
+            with psycopg.connect(dsn, prepare_threshold=None, autocommit=not hold_s) as db:
+                while not done.is_set():
+                    db.execute(statement)
+                    done.wait(hold_s)
+                    db.rollback()
+
+        threads = [threading.Thread(target=work) for _ in range(CLIENTS)]
+        stack.callback(lambda: [thread.join(20) for thread in threads])
+        stack.callback(done.set)
+        for thread in threads:
+            thread.start()
+        console = f"host=127.0.0.1 port={port} user=stats password=topsecret"
+        path = take(dsn=server.dsn, for_s=3, out=folder / f"p{size}.leadline", probes=["sessions"], pooler=console)
+    assert not any(b"topsecret" in file.read_bytes() for file in path.rglob("*") if file.is_file())
+    with closing(open_capture(path)) as capture:
+        state = capture.manifest.probe("pooler")
+        assert (state.status, state.why) == ("ok", "")
+        return evaluate(capture, ["POOLER-QUEUE"]).findings
+
+
+def test_the_console_of_the_pooler_tells_the_queue(server: PrivateServer, tmp_path: Path) -> None:
+    [finding] = queue(server, tmp_path, 2, "select pg_sleep(0.02)")
+    assert finding.subject == "pool postgres/postgres" and finding.confidence == "high"
+    assert finding.cost_s == pytest.approx(3 * (CLIENTS - 2), rel=0.15)
+    assert (finding.evidence[0]["cause"], finding.evidence[0]["doing"], finding.evidence[0]["pool_size"]) == ("full", "busy", 2)
+    [finding] = queue(server, tmp_path, 1, "select 1", hold_s=0.05)
+    assert (finding.evidence[0]["cause"], finding.evidence[0]["doing"]) == ("full", "held")
+    assert queue(server, tmp_path, CLIENTS, "select pg_sleep(0.02)") == []
+
+
+def test_what_is_no_console_is_told(server: PrivateServer, tmp_path: Path) -> None:
+    with pytest.raises(LeadlineError, match="no console of a pooler") as told:
+        take(dsn=server.dsn, for_s=1, out=tmp_path / "c.leadline", pooler=f"{server.loopback_dsn} password=topsecret")
+    assert told.value.kind == "usage" and "topsecret" not in str(told.value.as_dict()) and "dbname=pgbouncer" in told.value.hint
+    with pytest.raises(LeadlineError) as told, pooler(server, 1) as port:
+        take(dsn=server.dsn, for_s=1, out=tmp_path / "c.leadline", pooler=f"host=127.0.0.1 port={port} user=stranger")
+    assert told.value.kind in ("connection", "rights", "usage")

@@ -35,7 +35,8 @@ def parse_rate(text: str) -> float:
 @click.command(
     "take",
     epilog="\b\nExamples:\n  leadline take --pid 4711 --for 60s\n  leadline take postgresql://app@db1/shop --for 5m -o friday\n"
-    "  leadline take host=/run/postgresql --for 10s --rate 1000\n  leadline take --host --for 60s",
+    "  leadline take host=/run/postgresql --for 10s --rate 1000\n  leadline take --host --for 60s\n"
+    "  leadline take --pid 4711 --pooler 'host=127.0.0.1 port=6432 dbname=pgbouncer user=stats'",
 )
 @click.argument("dsn", required=False)
 @click.option("--pid", type=int, metavar="PID", help="Process of the server (postmaster or any child); needs no connection.")
@@ -48,6 +49,7 @@ def parse_rate(text: str) -> float:
 @click.option("--probes", metavar="NAMES", help="Probes to use: sessions,host,sockets,kernel,wire.  [default: the first three]")
 @click.option("--kernel", is_flag=True, help="Also trace system calls and scheduling of the server's processes (see leadline trace).")
 @click.option("--packets", is_flag=True, help="Also capture the packets of the server's port (see leadline net packets).")
+@click.option("--pooler", metavar="DSN", help="Also ask the console of a PgBouncer before the server, twice a second.")
 @filter_option
 @kernel_tier
 @kernel_detail
@@ -73,6 +75,7 @@ def command(
     probes: str | None,
     kernel: bool,
     packets: bool,
+    pooler: str | None,
     expression: str | None,
     kernel_tier: str,
     kernel_detail: str,
@@ -103,7 +106,7 @@ def command(
         dsn=dsn, pid=pid, data_dir=data_dir, host=host, for_s=for_s, rate_hz=rate_hz, out=out, overwrite=force, tier=tier,
         probes=names, kernel_tier=kernel_tier, kernel_detail=kernel_detail, kernel_budget=kernel_budget / 100,
         kernel_retransmits=kernel_retransmits, keep_going=keep_going, stop_with_server=stop_with_server,
-        only=filter_of(expression),
+        only=filter_of(expression), pooler=pooler,
         progress=Silent() if as_json else TerminalLine(),
     )  # fmt: skip
     manifest = read_manifest(path)

@@ -15,6 +15,7 @@ DOMAINS = {
     "sockets": ("sockets",),
     "kernel": ("kernel",),
     "wire": ("wire",),
+    "pooler": ("pooler",),
     "wal": ("wal",),
     "pages": ("pages",),
     "informix": ("informix",),

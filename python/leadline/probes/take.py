@@ -17,6 +17,7 @@ from leadline.probes.host import DEFAULT_RATE_HZ as HOST_RATE_HZ
 from leadline.probes.host import HostProbe
 from leadline.probes.keeper import Keeper
 from leadline.probes.kernel import attach as attach_kernel
+from leadline.probes.pooler import PoolerProbe
 from leadline.probes.probe import Probe
 from leadline.probes.recording import Recording, cpu_s
 from leadline.probes.sessions import SessionsProbe, attach, follow
@@ -55,6 +56,7 @@ def take(
     only: Filter | None = None,
     keep_going: bool = False,
     stop_with_server: bool = False,
+    pooler: str | None = None,
 ) -> Path:
     """Takes a capture and gives its folder.
 
@@ -66,6 +68,7 @@ def take(
     kernel_retransmits: with the segments of TCP that are sent again. only: the packets that are wanted. keep_going: when one probe
     fails, the others go on. stop_with_server: end with an error when the server ends or restarts; else sampling goes on when it is
     back. Ctrl-C or SIGTERM ends the window early and keeps everything.
+    pooler: connection string of the console of a PgBouncer before the server, which is asked with the others.
     Raises LeadlineError; when the capture had begun, its `where` is the folder that was kept.
     """
     progress = progress or Silent()
@@ -85,7 +88,9 @@ def take(
     if only is not None:
         options["filter"] = only.expression
     with new_capture(out, overwrite=overwrite) as directory:
+        console = None if pooler is None else PoolerProbe(pooler)
         attached, absent, notes = _attach(target, directory, rate_hz, tier, chosen, kernel, only, keep_going, not stop_with_server)
+        attached += [console] if console is not None else []
         evidence = this_host() if target is None else target.evidence()
         recording = Recording(directory, evidence, [*attached, Keeper(directory)], progress, options, notes, cpu_at_call)
         recording.manifest.probes |= absent
