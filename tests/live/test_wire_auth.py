@@ -125,6 +125,9 @@ def test_the_cost_of_tls_is_measured_by_logins(
     for way in ("plain", "tls"):
         assert cost[way]["logins"] == 6 and 0 < cost[way]["low_ms"] <= cost[way]["median_ms"] <= cost[way]["high_ms"]
     assert cost["ratio"]["pairs"] == 6 and cost["ratio"]["low"] <= cost["ratio"]["estimate"] <= cost["ratio"]["high"]
+    assert run(["net", "auth", dsn, "--cost", "2", "--json"]) == 0
+    few = json.loads(capsys.readouterr().out)["cost"]
+    assert few["tls"]["median_ms"] > 0 and {few[way][end] for way in ("plain", "tls") for end in ("low_ms", "high_ms")} == {None}
     assert run(["net", "auth", dsn, "--cost", "2"]) == 0
     text = capsys.readouterr().out
     assert "with TLS" in text and "times as long" in text

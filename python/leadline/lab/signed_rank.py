@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from fractions import Fraction
 from statistics import NormalDist, median
 
 from leadline.lab.paired import LEVEL, Ratio
@@ -57,10 +58,12 @@ def median_interval(values: Sequence[float], level: float = LEVEL) -> tuple[floa
     ordered = sorted(values)
     if not ordered:
         raise ValueError("no values")
-    n, below, out = len(ordered), 0, -1
-    while below + math.comb(n, out + 1) <= (1 - level) / 2 * 2**n:
+    n, ways, below, out = len(ordered), 1, 1, -1  # `below` of 2**n ways to lie have at most out + 1 of n values on one side
+    least = Fraction((1 - level) / 2) * 2**n  # a float ends at some thousand values
+    while below <= least:
         out += 1
-        below += math.comb(n, out)
+        ways = ways * (n - out) // (out + 1)
+        below += ways
     out = max(out, 0)
     return ordered[out], ordered[-1 - out]
 

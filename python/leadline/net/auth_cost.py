@@ -12,12 +12,11 @@ from typing import Any
 
 from leadline._core.net import postgres_login
 from leadline.errors import LeadlineError
-from leadline.lab.paired import ENOUGH_PAIRS, leg_order, pair_up, quantile
-from leadline.lab.signed_rank import signed_rank_ratio
+from leadline.lab.paired import ENOUGH_PAIRS, leg_order, pair_up
+from leadline.lab.signed_rank import median_interval, signed_rank_ratio
 from leadline.net.login import Server
 from leadline.output import to_table
 
-RESAMPLES = 2000
 PARTS = ("connect_ns", "tls_ns", "login_ns")
 
 
@@ -53,19 +52,20 @@ def measure(server: Server, pairs: int, timeout_s: float, progress: Callable[[in
         progress(len(legs))
     ratio = signed_rank_ratio(pair_up(legs))
     interval = {"low": ratio.low, "high": ratio.high} if pairs >= ENOUGH_PAIRS else {"low": None, "high": None}
-    times = {name: _times([ms for tls, ms in legs if tls == wanted], rng) for name, wanted in (("plain", False), ("tls", True))}
+    times = {name: _times([ms for tls, ms in legs if tls == wanted]) for name, wanted in (("plain", False), ("tls", True))}
     return {"method": method, **times, "ratio": vars(ratio) | interval, "seed": seed}
 
 
-def _times(values: list[float], rng: random.Random) -> dict[str, Any]:
-    drawn = sorted(median(rng.choices(values, k=len(values))) for _ in range(RESAMPLES))
-    return {"logins": len(values), "median_ms": median(values), "low_ms": quantile(drawn, 0.025), "high_ms": quantile(drawn, 0.975)}
+def _times(values: list[float]) -> dict[str, Any]:
+    low, high = median_interval(values) if len(values) >= ENOUGH_PAIRS else (None, None)
+    return {"logins": len(values), "median_ms": median(values), "low_ms": low, "high_ms": high}
 
 
 def lines(cost: dict[str, Any]) -> Iterator[str]:
     rows = []
     for name, way in (("without TLS", cost["plain"]), ("with TLS", cost["tls"])):
-        rows.append([name, way["logins"], f"{way['median_ms']:.3g}", f"{way['low_ms']:.3g} to {way['high_ms']:.3g}"])
+        interval = "" if way["low_ms"] is None else f"{way['low_ms']:.3g} to {way['high_ms']:.3g}"
+        rows.append([name, way["logins"], f"{way['median_ms']:.3g}", interval])
     yield f"a login by {cost['method']}, from connect to the first prompt"
     yield to_table(["", "logins", "median, ms", "95 %"], rows)
     ratio = cost["ratio"]
