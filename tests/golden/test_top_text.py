@@ -121,6 +121,23 @@ def test_the_plain_frame_fits_and_says_it_all(frame: Frame) -> None:
     assert "insert into orders (customer_id" in page
 
 
+def test_in_a_pipe_no_value_is_cut(frame: Frame) -> None:
+    assert frame.sessions is not None
+    long = "select " + ", ".join(f"column_{n}" for n in range(60))
+    names = {"usename": "u" * 63, "datname": "d" * 63, "application_name": "a" * 63}
+    one = dataclasses.replace(frame.sessions[0], state="active", statement=long, **names)
+    recording = dataclasses.replace(RECORDING, notes=("n" * 200,))
+    wide = dataclasses.replace(frame, sessions=[one, *frame.sessions[1:]], recording=recording)
+    page = "\n".join(line.plain for line in text.text_frame(wide, None))
+    for value in (long, "u" * 63, "d" * 63, "a" * 63, "n" * 200):
+        assert value in page
+    assert "…" not in page
+    [titles] = [line for line in page.splitlines() if line.startswith("    pid user")]
+    [row] = [line for line in page.splitlines() if long in line]
+    assert titles.index("statement") == row.index(long) and titles.index("db") == row.index("d" * 63)
+    assert max(cell_len(line.plain) for line in text.text_frame(wide, 80)) == 80
+
+
 def test_missed_ticks_notes_and_what_is_not_measured_are_said(frame: Frame) -> None:
     recording = dataclasses.replace(RECORDING, tier="sql", rate_hz=10, own_cpu=None, notes=("names stay numbers: why",))
     poor = dataclasses.replace(

@@ -122,21 +122,19 @@ def _host(
 
 
 def _print_once(found: object, rate_hz: float, tier: str, window_s: float, as_json: bool) -> None:
-    import shutil
-
     from rich.console import Console
 
-    from leadline.output import to_json
+    from leadline.output import terminal_width, to_json
     from leadline.postgres.target import Target
     from leadline.top.once import one_frame
-    from leadline.top.text import text_frame
+    from leadline.top.text import DRAWN, text_frame
 
     assert isinstance(found, Target)
-    width = shutil.get_terminal_size((80, 24)).columns if sys.stdout.isatty() else 80
-    made = one_frame(found, rate_hz, tier, window_s, width - 6)
+    width = terminal_width()
+    made = one_frame(found, rate_hz, tier, window_s, (width or DRAWN) - 6)
     if as_json:
         click.echo(to_json(made.as_dict()))
         return
-    console = Console(file=sys.stdout, width=width, highlight=False)
+    console = Console(file=sys.stdout, width=width or DRAWN, highlight=False)
     for line in text_frame(made, width, colours=console.color_system is not None and not console.no_color):
         console.print(line, no_wrap=True, crop=False, overflow="ignore", soft_wrap=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
@@ -117,21 +117,32 @@ def cell(content: Cell, width: int, right: bool = False, dim: bool = False) -> T
     return text
 
 
+def whole(grid: Grid) -> list[tuple[int, int]]:
+    """(index, cells) of all columns, with room for what is in them."""
+
+    def room(i: int, column: Column) -> int:
+        cells = [row.cells[i] for row in grid.rows]
+        return max(column.width, *(cell_len(c.plain if isinstance(c, Text) else c) for c in cells if not isinstance(c, Bar)), 0)
+
+    return [(i, room(i, column)) for i, column in enumerate(grid.columns)]
+
+
 def header(columns: Sequence[Column], width: int) -> list[tuple[Column, int, str]]:
     """Column, cells and title as shown."""
-    shown = []
-    for i, cells in widths(columns, width):
-        title = columns[i].title
-        shown.append((columns[i], cells, (title.rjust(cells) if columns[i].right else title.ljust(cells))[:cells]))
-    return shown
+    return [(columns[i], cells, _title(columns[i], cells)) for i, cells in widths(columns, width)]
 
 
-def lines(grid: Grid, width: int, most: int = 1000) -> list[Text]:
-    """The grid as plain lines: titles, rows, and what was left out."""
+def _title(column: Column, cells: int) -> str:
+    return (column.title.rjust(cells) if column.right else column.title.ljust(cells))[:cells]
+
+
+def lines(grid: Grid, width: int | None, most: int = 1000) -> list[Text]:
+    """The grid as plain lines: titles, rows, and what was left out. width: None where nothing bounds it, and no value is cut."""
     if not grid.rows:
-        return [Text(set_cell_size(grid.empty, min(width, cell_len(grid.empty))), "dim")]
-    out = [Text(" ".join(title for _, _, title in header(grid.columns, width)).rstrip(), "dim")]
-    shape = widths(grid.columns, width)
+        room = cell_len(grid.empty)
+        return [Text(set_cell_size(grid.empty, room if width is None else min(width, room)), "dim")]
+    shape = whole(replace(grid, rows=grid.rows[:most])) if width is None else widths(grid.columns, width)
+    out = [Text(" ".join(_title(grid.columns[i], cells) for i, cells in shape).rstrip(), "dim")]
     for row in grid.rows[:most]:
         line = Text(" ").join(cell(row.cells[i], cells, grid.columns[i].right, row.dim) for i, cells in shape)
         line.rstrip()

@@ -9,11 +9,12 @@ from rich.text import Text
 from leadline.figures import count, fit
 from leadline.top import chart, grids
 from leadline.top.chart import MUTED, figure
-from leadline.top.grid import Grid, lines
+from leadline.top.grid import lines
 from leadline.top.grids import span
 from leadline.top.model import Frame, Load, Recording
 
 CHART_HEIGHT = 6
+DRAWN = 80  # columns of bars and charts where nothing says how wide
 MOST_ROWS = {"overview": 40, "sessions": 20, "locks": 30, "blocks": 10, "statements": 10}
 TITLES = {
     "overview": "Database time by class",
@@ -51,26 +52,34 @@ def aas(of: Load, cpu_count: int | None) -> str:
     return f"AAS {figure(of.aas)}" + (f" on {count(cpu_count, 'CPU')}" if cpu_count else "")
 
 
-def text_frame(frame: Frame, width: int, *, colours: bool = True) -> Iterator[Text]:
-    """The frame for people and scripts, line by line, none wider than `width`. colours: whether they will be seen."""
+def text_frame(frame: Frame, columns: int | None, *, colours: bool = True) -> Iterator[Text]:
+    """The frame for people and scripts, line by line, none wider than so many columns; None: nothing is cut, as in a pipe.
+
+    colours: whether they will be seen.
+    """
+    width = DRAWN if columns is None else columns
+
+    def cut(text: str) -> str:
+        return text if columns is None else fit(text, columns)
+
     r, of = frame.recording, frame.load
     ended = f"{of.ended:%Y-%m-%d %H:%M:%S}, " if of.ended else ""
-    yield Text(fit(who(r), width), "bold")
-    yield Text(fit(f"{ended}window {of.observed_s:.1f} s", width))
-    yield Text(fit(how(r, of), width), MUTED)
+    yield Text(cut(who(r)), "bold")
+    yield Text(cut(f"{ended}window {of.observed_s:.1f} s"))
+    yield Text(cut(how(r, of)), MUTED)
     for note in r.notes:
-        yield Text(fit(f"note: {note}", width), MUTED)
+        yield Text(cut(f"note: {note}"), MUTED)
     yield Text("")
     head = aas(of, r.cpu_count) + "  "
     yield Text.assemble((head, "bold"), chart.load_bar(of, r.cpu_count, width - len(head), colours=colours))
     yield chart.legend(of, width)
-    yield Text(fit(counts(of), width), MUTED)
+    yield Text(cut(counts(of)), MUTED)
     yield from _chart(frame, width, colours)
     for tab, title in TITLES.items():
         grid = grids.grid_of(tab, frame)
         yield Text("")
         yield Text(title + (f" ({grid.note})" if grid.note and tab == "sessions" else ""), "bold")
-        yield from _grid(grid, width, MOST_ROWS[tab])
+        yield from lines(grid, columns, MOST_ROWS[tab])
 
 
 def _chart(frame: Frame, width: int, colours: bool) -> Iterator[Text]:
@@ -78,10 +87,6 @@ def _chart(frame: Frame, width: int, colours: bool) -> Iterator[Text]:
         yield Text("")
         yield from chart.stacked(frame.timeline, frame.recording.cpu_count, width, CHART_HEIGHT, colours=colours)
         yield chart.time_axis(frame.timeline, width)
-
-
-def _grid(grid: Grid, width: int, most: int) -> Iterator[Text]:
-    yield from lines(grid, width, most)
 
 
 def running_for(r: Recording) -> str:
