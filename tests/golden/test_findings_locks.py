@@ -100,6 +100,17 @@ def test_only_the_looks_behind_a_root_count_for_it(cap: SyntheticCapture) -> Non
     ]
 
 
+def test_an_advisory_lock_kept_over_many_transactions_blocks_for_long(cap: SyntheticCapture) -> None:
+    """A pooler gave the session that holds it to others: their transactions are short, the wait behind the lock is not."""
+    victim, root = cap.add_session(), cap.add_session(pid=6001)
+    cap.lock_wait(victim, root, 10, 15, locktype="advisory", mode="ExclusiveLock", datid=DATID)
+    for tenth in range(80, 200):
+        cap.sample(root, "active", None, tenth / 10, (tenth + 1) / 10)
+    (finding,) = found(cap, ["BLOCK-CHAIN", "LOCK-CONVOY"])
+    assert (finding.id, finding.subject) == ("BLOCK-CHAIN", "pid 6001")
+    assert finding.cost_s == pytest.approx(5)
+
+
 def test_a_prepared_transaction_can_be_the_root(cap: SyntheticCapture) -> None:
     cap.lock_wait(cap.add_session(), -1, 10, 15)
     (finding,) = found(cap)

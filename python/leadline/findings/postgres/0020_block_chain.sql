@@ -21,21 +21,13 @@ victim as (  -- what each session lost to heavyweight locks, whoever held them
 chain as materialized (  -- each look at a victim, shared equally between its roots; with the root as it was at that moment
   select l.ts, l.period_ns, l.session_id, l.pid, l.depth, l.root_session_id, l.root_pid,
          l.wait_s as look_s,
-         -- outside a transaction: a root that ended it since the look, or the holder of a session's advisory lock
-         coalesce(r.xact_start, r.state_change) as held_since,
          r.state, r.application_name, r.usename, r.backend_type, r.statement_id, r.xact_age_s
   from lock_chain l
   left join session_sample r on r.ts = l.ts and r.session_id = l.root_session_id
 ),
-root_transaction as (  -- how long each transaction of a root blocked somebody
-  select root_session_id, root_pid, held_since, count(*) as looks, sum(period_ns) / 1e9 as blocked_s
-  from (select root_session_id, root_pid, held_since, ts, max(period_ns) as period_ns from chain group by all) group by all
-),
 held as materialized (  -- only transactions that block for long: many short ones on the same rows are ROW-HOTSPOT
-  select c.* from chain c
-  join root_transaction t on t.root_session_id = c.root_session_id and t.root_pid = c.root_pid
-    and t.held_since is not distinct from c.held_since
-  where t.blocked_s >= getvariable('min_block_s') and t.looks >= 2
+  select c.* from chain c join lock_hold h using (ts, root_session_id, root_pid)
+  where h.blocked_s >= getvariable('min_block_s') and h.looks >= 2
 ),
 seen as (select session_id, sum(look_s) as looked_s from chain group by session_id),
 loss as (  -- of the victim's lock seconds, the part behind this root

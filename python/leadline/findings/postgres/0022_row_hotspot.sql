@@ -19,20 +19,9 @@ victim as (
   from session_sample where in_db_time and wait_class = 'Lock' and wait_event in ('tuple', 'transactionid', 'spectoken')
   group by session_id
 ),
-chain as (
-  select l.ts, l.period_ns, l.session_id, l.root_session_id, l.root_pid, coalesce(r.xact_start, r.state_change) as held_since
-  from lock_chain l left join session_sample r on r.ts = l.ts and r.session_id = l.root_session_id
-),
-long_root as (
-  select root_session_id, root_pid, held_since
-  from (select root_session_id, root_pid, held_since, ts, max(period_ns) as period_ns from chain group by all)
-  group by all having sum(period_ns) / 1e9 >= getvariable('min_block_s') and count(*) >= 2
-),
 short_part as (  -- of each look at a waiter, the part that no long transaction explains
-  select c.ts, c.session_id, avg((l.root_pid is null)::int) as part
-  from chain c
-  left join long_root l on l.root_session_id = c.root_session_id and l.root_pid = c.root_pid
-    and l.held_since is not distinct from c.held_since
+  select c.ts, c.session_id, avg((h.blocked_s < getvariable('min_block_s') or h.looks < 2)::int) as part
+  from lock_chain c join lock_hold h using (ts, root_session_id, root_pid)
   group by c.ts, c.session_id
 ),
 waiter as (  -- a session waits for one lock at a time
