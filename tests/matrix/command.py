@@ -29,6 +29,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.matrix", description=__doc__)
     parser.add_argument("--majors", default=",".join(map(str, MAJORS)), help="of the server, such as 13,18 (default: %(default)s)")
     parser.add_argument("--only", default="", help="scenarios whose name contains one of these texts, with commas between")
+    parser.add_argument("--light", action="store_true", help="only scenarios that need little CPU time")
+    parser.add_argument("--heavy", action="store_true", help="only the others")
     parser.add_argument("--loops", action="store_true", help="beside one busy loop on each CPU")
     parser.add_argument("--jobs", type=int, default=1, help="so many scenarios at once, of those that need little CPU time")
     parser.add_argument("--for", dest="window_s", type=float, help="seconds of each capture, instead of the scenario's own")
@@ -43,6 +45,8 @@ def main() -> int:
         return 0
     texts = [text for text in asked.only.split(",") if text]
     chosen = [s for s in SCENARIOS.values() if not texts or any(text in s.name for text in texts)]
+    if asked.light or asked.heavy:
+        chosen = [s for s in chosen if s.busy == asked.heavy]
     if asked.list:
         for chosen_one in chosen:
             print(f"{chosen_one.name}: {chosen_one.about}")
@@ -79,7 +83,7 @@ def sample(number: int, clean: int) -> list[Part]:
 def run_all(todo: list[Part], jobs: int, loops: bool, window_s: float | None) -> Iterator[Result]:
     """First, some at once, those that need little CPU time; then the others one after another."""
     light = [part for part in todo if not SCENARIOS[part[0]].busy]
-    with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn"), max_tasks_per_child=20) as pool:
+    with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
         yield from pool.map(run_part, light, [loops] * len(light), [window_s] * len(light))
     for part in todo:
         if part not in light:

@@ -99,7 +99,8 @@ def _run(scenario: Scenario, result: Result, window_s: float) -> None:
         server = stack.enter_context(fresh(result.major, dict(scenario.settings)))
         ground = Ground(server, folder, stack)
         truth = stack.enter_context(scenario.plant(ground))
-        path = take(dsn=ground.target.dsn, pid=ground.target.pid, for_s=window_s, out=folder / "x.leadline", progress=_Begun(ground))
+        where = {"dsn": ground.target.dsn, "pid": ground.target.pid}
+        path = take(**where, for_s=window_s, out=folder / "x.leadline", tier=scenario.tier, progress=_Begun(ground))
         capture = open_capture(path)
         try:
             ground.captured(capture)

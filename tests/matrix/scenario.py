@@ -54,6 +54,7 @@ class Scenario:
     never: frozenset[str]
     clean: bool
     busy: bool
+    tier: str
 
 
 SCENARIOS: dict[str, Scenario] = {}
@@ -69,6 +70,7 @@ def scenario(
     never: tuple[str, ...] = (),
     clean: bool = False,
     busy: bool = False,
+    tier: str = "shm",
 ) -> Callable[[Plant], Plant]:
     """Registers a generator function as a scenario of its name. It plants, yields how to ask for the truth, and cleans up."""
 
@@ -79,7 +81,7 @@ def scenario(
         assert about, f"{name} has no docstring"
         SCENARIOS[name] = Scenario(
             name, about, contextmanager(plant), majors, settings or {}, window_s, thresholds or {}, frozenset(beside), frozenset(never),
-            clean, busy,
+            clean, busy, tier,
         )  # fmt: skip
         return plant
 

@@ -13,6 +13,7 @@ from standby import Standby
 
 from matrix.ground import Ground
 from matrix.scenario import Truth, scenario
+from matrix.scenarios.ddl import SLOW_VACUUM, vacuumed_slowly
 
 
 @scenario(clean=True, settings={"max_wal_size": "8GB"})
@@ -180,4 +181,21 @@ def clean_partitioned(g: Ground) -> Iterator[Truth]:
         stop.wait(0.05)
 
     g.repeat("web", work, 3)
+    yield list
+
+
+@scenario(clean=True, settings={"autovacuum_naptime": 1})
+def clean_autovacuum_running(g: Ground) -> Iterator[Truth]:
+    """A slow autovacuum of a table beside payments in the same table."""
+    often = "autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1"
+    g.sql(f"create table account (id int primary key, v int) with ({SLOW_VACUUM}, {often})")
+    g.sql("insert into account select n, 0 from generate_series(1, 100000) n")
+    g.sql("update account set v = 1 where id % 10 = 0")
+    vacuumed_slowly(g)
+
+    def pay(db: psycopg.Connection[Any], stop: threading.Event) -> None:
+        db.execute("update account set v = v + 1 where id = %s", [choice(range(1, 100_001))])
+        stop.wait(0.05)
+
+    g.repeat("pay", pay, 2)
     yield list

@@ -400,3 +400,87 @@ def two_convoys_and_a_hot_row(g: Ground) -> Iterator[Truth]:
         Expected("LOCK-CONVOY", "advisory lock 1234567890123 in database postgres", two.within(g.window), ("application mail",), "medium"),
         Expected("ROW-HOTSPOT", f"rows of table {t}", row.within(g.window), (), "medium"),
     ]
+
+
+@scenario(never=("LOCK-CONVOY", "IDLE-IN-XACT"))
+def advisory_lock_stranded_in_a_pool(g: Ground) -> Iterator[Truth]:
+    """A pooler has given a session that still holds an advisory lock to other clients: it runs their short transactions."""
+    t = g.table("account")
+
+    def serve(db: psycopg.Connection[Any], stop: threading.Event) -> None:
+        db.execute("select pg_advisory_lock(1000)")
+        while not stop.is_set():
+            db.execute(UPDATE.format(t, 1))
+            stop.wait(0.02)
+
+    (holder,) = g.begin("pooled", serve)
+    g.wait_for("application_name = 'pooled' and query like 'update%'")
+    watch = Stopwatch()
+    for number in range(2):
+        g.blocked(f"pod{number}", "select pg_advisory_lock(1000)", watch)
+    yield lambda: [Expected("BLOCK-CHAIN", f"pid {holder.pid}", watch.within(g.window), ("blocked 2 sessions", "advisory"), "high")]
+
+
+@scenario(window_s=6.0)
+def holders_that_follow_each_other(g: Ground) -> Iterator[Truth]:
+    """A holds a row for half of the window, then B, who waited for it, for the other half: each has what was lost behind it."""
+    t = g.table("account")
+    first, second, last = holds(g, "first", UPDATE.format(t, 1)), g.connect("second"), Stopwatch()
+    second.execute("begin")
+    own = g.start(second, UPDATE.format(t, 1))
+    g.wait_for("application_name = 'second' and wait_event_type = 'Lock'")
+    g.blocked("last", UPDATE.format(t, 1), last)
+    g.later(3.0, lambda: first.execute("commit"))
+
+    def truth() -> list[Expected]:
+        [(begun, ended)] = own.spans
+        before = Stopwatch([(begun, ended)]).within(g.window)
+        return [
+            Expected("BLOCK-CHAIN", f"pid {first.info.backend_pid}", 2 * before, ("blocked 2 sessions",), "high"),
+            Expected("BLOCK-CHAIN", f"pid {second.info.backend_pid}", last.within(g.window) - before, ("blocked 1 session",), "medium"),
+        ]
+
+    yield truth
+
+
+@scenario()
+def chain_of_six(g: Ground) -> Iterator[Truth]:
+    """Each of five sessions holds a row and waits for that of the one before."""
+    t, watch = g.table("account", 6), Stopwatch()
+    pid = holds(g, "first", UPDATE.format(t, 1)).info.backend_pid
+    for n in range(2, 7):
+        session = holds(g, f"link{n}", UPDATE.format(t, n))
+        g.start(session, UPDATE.format(t, n - 1), watch)
+        g.wait_for(f"application_name = 'link{n}' and wait_event_type = 'Lock'")
+    yield lambda: [Expected("BLOCK-CHAIN", f"pid {pid}", watch.within(g.window), ("blocked 5 sessions", "up to 5 deep"), "critical")]
+
+
+@scenario(tier="sql", window_s=4.0)
+def holder_and_queue_seen_over_sql(g: Ground) -> Iterator[Truth]:
+    """The same over SQL, ten times a second: a holder, DDL behind it, and a queue behind the DDL."""
+    t, queue = g.table("account"), Stopwatch()
+    pid = holds(g, "report", f"select * from {t}").info.backend_pid
+    _, own = g.blocked("migration", f"alter table {t} add column note text")
+    for number in range(3):
+        g.blocked(f"reader{number}", f"select * from {t}", queue)
+    yield lambda: [
+        Expected("BLOCK-CHAIN", f"pid {pid}", own.within(g.window) + queue.within(g.window), ("report",), "high"),
+        Expected("DDL-QUEUE", f"relation {t}", queue.within(g.window), (), "high"),
+    ]
+
+
+@scenario(never=("BLOCK-CHAIN",), beside=("SLRU",))
+def convoy_for_the_queue_of_notify(g: Ground) -> Iterator[Truth]:
+    """A trigger notifies of each row, and nobody listens: commits with many notifications wait for each other."""
+    g.table("fact", 1)
+    watch = Stopwatch()
+
+    def insert(db: psycopg.Connection[Any], stop: threading.Event) -> None:
+        with db.cursor() as cursor:
+            cursor.execute("begin")
+            cursor.execute("select count(pg_notify('fact', repeat('x', 7000) || i)) from generate_series(1, 300) i")
+            with watch.on():
+                cursor.execute("commit")
+
+    g.repeat("store", insert, 6)
+    yield lambda: [Expected("LOCK-CONVOY", "lock of NOTIFY", None, ("application store",))]

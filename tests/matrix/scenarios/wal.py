@@ -211,3 +211,21 @@ def row_held_by_a_commit_that_cannot_end(g: Ground) -> Iterator[Truth]:
         Expected("SYNC-STANDBY-GONE", "synchronous standby gone", commit.within(g.window), ("missing: gone",), "critical"),
         Expected("BLOCK-CHAIN", f"pid {payer.info.backend_pid}", watch.within(g.window), ("blocked 2 sessions",), "high"),
     ]
+
+
+@scenario(thresholds={"horizon_xids": 200})
+def old_snapshot_of_a_standby(g: Ground) -> Iterator[Truth]:
+    """hot_standby_feedback is on, and a report on the standby has an old snapshot: the primary keeps dead rows for it."""
+    with in_memory(), Standby(g.server.private) as standby:
+        reader = stands_by(g, standby)
+        g.target = g.server.private
+        reader.execute("alter system set hot_standby_feedback = on")
+        reader.execute("alter system set wal_receiver_status_interval = 1")
+        reader.execute("select pg_reload_conf()")
+        reader.execute("begin isolation level repeatable read; select count(*) from pg_class")
+        wait_until(lambda: g.sql("select 1 from pg_stat_replication where backend_xmin is not null"), what="the standby's feedback")
+        with g.server.connect() as db:
+            for _ in range(300):
+                db.execute("select txid_current()")
+        age = "select max(age(backend_xmin))::float8 from pg_stat_replication"
+        yield lambda: [Expected("XMIN-HORIZON", "standby feedback of walreceiver", figures={"age_xids": g.sql(age)[0][0]})]
