@@ -21,6 +21,8 @@ PART = 1 << 16
 UNLIMITED = 1 << 30
 MOST_COUNTED = 10_000  # rows that a list counts beyond those that it shows
 MOST_PADDED = 400  # columns that a value is filled up to where no terminal bounds it: one of a megabyte does not fill up all others
+CRLF = "\r\n"
+FORMULA = "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20"  # spreadsheets take text that begins with one of these for a formula
 NARROWEST = 8  # a text column is not cut below this; the rows are then printed one value per line
 
 
@@ -108,16 +110,30 @@ def _is_real(kind: type) -> bool:
 
 
 def to_csv(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterable[str]:
-    """CSV lines, the names first; null is an empty field."""
+    """CSV lines, the names first; null is an empty field, and text that a spreadsheet would take for a formula is marked as text."""
     import csv
 
     line = io.StringIO()
-    writer = csv.writer(line, lineterminator="\n")
+    writer = csv.writer(line, lineterminator=CRLF)  # which also has a lone \r quoted
     for row in [names, *rows]:
-        writer.writerow(["" if v is None else v for v in row])
-        yield line.getvalue()
+        writer.writerow(["" if v is None else _no_formula(v) if isinstance(v, str) else v for v in row])
+        yield line.getvalue().removesuffix(CRLF) + "\n"
         line.seek(0)
         line.truncate()
+
+
+def _no_formula(text: str) -> str:
+    """Text with an apostrophe before it where it begins as formulas do in spreadsheets: clients and users choose names and statements.
+
+    The first characters are those that OWASP lists (CSV Injection). Numbers stay as they are.
+    """
+    if not text or text[0] not in FORMULA:
+        return text
+    try:
+        float(text)
+    except ValueError:
+        return f"'{text}"
+    return text if text.isascii() else f"'{text}"
 
 
 def terminal_width() -> int | None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import csv
 import importlib.metadata
+import io
 import json
 import os
 import subprocess
 import sys
+from decimal import Decimal
 from pathlib import Path
 
 import click
@@ -366,3 +368,26 @@ def test_json_and_csv_values() -> None:
     values = [float("nan"), Decimal("1.50"), Decimal("3"), datetime.date(2025, 1, 2), b"\x01\xff", [1, {"a": None}], True]
     assert json.loads(to_json(values)) == [None, 1.5, 3, "2025-01-02", "01ff", [1, {"a": None}], True]
     assert list(to_csv(["a", "b"], [[None, 'x"y']])) == ["a,b\n", ',"x""y"\n']
+
+
+FORMULAS = ["=1+2", "=cmd|' /C calc'!A0", "+1+2", "-2+3", "@SUM(1)", "\t=1", "\r=1", "\n=1", "-- comment", "\uff1d1", "\uff0d5", "-", "="]
+
+
+@pytest.mark.parametrize("text", FORMULAS)
+def test_text_in_csv_is_no_formula_of_a_spreadsheet(text: str) -> None:
+    [names, row] = csv.reader(io.StringIO("".join(to_csv([text, "n"], [[text, 1]])), newline=""))
+    assert (names, row) == ([f"'{text}", "n"], [f"'{text}", "1"])
+
+
+def test_numbers_and_harmless_text_in_csv_stay_as_they_are() -> None:
+    values = [-1, -1.5, Decimal("-2.50"), "-1", "+1.5e-3", "-inf", "a=b", "1-2", " =", "'=", "select -1", "", None]
+    [_, row] = csv.reader(io.StringIO("".join(to_csv(["v"] * len(values), [values]))))
+    assert row == ["" if value is None else str(value) for value in values]
+
+
+def test_csv_of_a_capture_is_marked_and_json_is_not(capture: str, capsys: pytest.CaptureFixture[str]) -> None:
+    query = """select '=HYPERLINK("http://x")' as link, -5 as n"""
+    assert run(["sql", capture, query, "--csv"]) == 0
+    assert capsys.readouterr().out == 'link,n\n"\'=HYPERLINK(""http://x"")",-5\n'
+    assert run(["sql", capture, query, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == [{"link": '=HYPERLINK("http://x")', "n": -5}]
