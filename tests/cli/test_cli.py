@@ -147,7 +147,7 @@ def test_an_error_is_an_object_on_stdout_with_json(capsys: pytest.CaptureFixture
     assert err == ""
 
 
-@pytest.mark.parametrize("line", [["sql"], ["nonsense"], ["tables", "--nonsense"], ["findings"]])
+@pytest.mark.parametrize("line", [["sql"], ["nonsense"], ["tables", "--nonsense"], ["findings"], ["show", "a", "b"]])
 def test_a_wrong_call_is_a_usage_error(line: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run([*line, "--json"]) == 2
     assert json.loads(capsys.readouterr().out)["error"]["kind"] == "usage"

@@ -40,6 +40,7 @@ pub(crate) struct IntSegment {
     done: Vec<RowGroup>,
 }
 
+#[derive(Clone)]
 struct RowGroup {
     metadata: RowGroupMetaData,
     columns: Vec<ColumnIndexMetaData>,
@@ -158,11 +159,12 @@ impl IntSegment {
         Ok(())
     }
 
-    /// Appends the whole Parquet file to `file`, which is empty.
-    pub(crate) fn finish(&mut self, file: &mut Vec<u8>) -> Result<()> {
+    /// Appends the whole Parquet file of the rows so far to `file`, which is empty. More rows may follow.
+    pub(crate) fn snapshot(&mut self, file: &mut Vec<u8>) -> Result<()> {
         self.end_group()?;
+        self.bounds.clear();
         let (mut groups, mut columns, mut offsets) = (Vec::new(), Vec::new(), Vec::new());
-        for group in self.done.drain(..) {
+        for group in self.done.iter().cloned() {
             groups.push(group.metadata);
             columns.push(group.columns);
             offsets.push(group.offsets);

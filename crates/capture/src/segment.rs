@@ -3,13 +3,18 @@
 //! The choices were measured with `cargo run --release -p leadline-capture --example write_speed`; the figures are in
 //! this crate's README.
 
+use std::io::Write;
+use std::sync::Arc;
+
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use parquet::arrow::arrow_writer::ArrowWriterOptions;
-use parquet::arrow::ArrowWriter;
+use parquet::arrow::{ArrowSchemaConverter, ArrowWriter};
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::errors::Result;
+use parquet::file::metadata::{FileMetaData, ParquetMetaDataBuilder, ParquetMetaDataWriter, RowGroupMetaData};
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
+use parquet::file::writer::TrackedWrite;
 use parquet::schema::types::ColumnPath;
 
 use crate::int_segment::{IntSegment, PAGE_ROWS};
@@ -46,11 +51,20 @@ impl Segment {
         }
     }
 
+    /// Puts a whole Parquet file of the rows so far into `file`, which is empty; more rows may follow. Until the segment is finished,
+    /// the general writer gives no page index.
+    pub(crate) fn snapshot(&mut self, file: &mut Vec<u8>) -> Result<()> {
+        match self {
+            Segment::Ints(ints) => ints.snapshot(file),
+            Segment::Any(any) => any.snapshot(file),
+        }
+    }
+
     /// Puts the whole Parquet file into `file`, which is empty.
     pub(crate) fn finish(&mut self, file: &mut Vec<u8>) -> Result<()> {
         match self {
             Segment::Ints(ints) => {
-                let outcome = ints.finish(file);
+                let outcome = ints.snapshot(file);
                 ints.clear();
                 outcome
             }
@@ -93,6 +107,24 @@ impl AnySegment {
         // Without Arrow's own copy of the schema: the Parquet types say all of it, int32 against uint32 too.
         let options = ArrowWriterOptions::new().with_properties(self.properties.clone()).with_skip_arrow_metadata(true);
         ArrowWriter::try_new_with_options(Vec::new(), self.schema.clone(), options)
+    }
+
+    fn snapshot(&mut self, file: &mut Vec<u8>) -> Result<()> {
+        let encoder = match &mut self.encoder {
+            Some(encoder) => encoder,
+            None => self.encoder.insert(self.open()?),
+        };
+        encoder.flush()?;
+        encoder.sync()?;
+        self.bounds.clear();
+        let groups = encoder.flushed_row_groups().to_vec();
+        let rows = groups.iter().map(RowGroupMetaData::num_rows).sum();
+        let schema = Arc::new(ArrowSchemaConverter::new().convert(&self.schema)?);
+        let about = FileMetaData::new(1, rows, Some(CREATED_BY.to_owned()), None, schema, None);
+        let metadata = ParquetMetaDataBuilder::new(about).set_row_groups(groups).build();
+        let mut out = TrackedWrite::new(file);
+        out.write_all(encoder.inner())?;
+        ParquetMetaDataWriter::new_with_tracked(out, &metadata).finish()
     }
 
     fn finish(&mut self, file: &mut Vec<u8>) -> Result<()> {

@@ -25,11 +25,19 @@ pub struct WriterOptions {
     /// zstd for tables that have more than integers. What comes in small segments every few seconds is better without:
     /// to set up the compression of a column costs more than to write it.
     pub compress: bool,
+    /// A segment grows until its file has this many bytes: each time rows are rolled, its file is replaced in one step by one with the
+    /// rows before and the new ones. A long recording then has few files. 0: each roll makes a segment of its own.
+    pub grow_to: usize,
+}
+
+impl WriterOptions {
+    /// What a growing segment may cost: the bytes before are written again each time.
+    pub const GROWN: usize = 4 << 20;
 }
 
 impl Default for WriterOptions {
     fn default() -> Self {
-        WriterOptions { fsync: false, compress: true }
+        WriterOptions { fsync: false, compress: true, grow_to: 0 }
     }
 }
 
@@ -55,8 +63,10 @@ pub struct TableWriter {
     /// No segment from this number on existed when last looked at.
     next_number: u32,
     segment: Segment,
-    /// Rows in `segment`.
+    /// Rows in `segment` that are not on disk yet.
     rows: u64,
+    /// The file of a segment that still grows: its number and size.
+    growing: Option<(u32, u64)>,
     /// The last file's bytes, kept for their memory.
     file: Vec<u8>,
     stats: Stats,
@@ -84,6 +94,7 @@ impl TableWriter {
             next_number,
             segment,
             rows: 0,
+            growing: None,
             file: Vec::new(),
             stats: Stats::default(),
         })
@@ -105,34 +116,68 @@ impl TableWriter {
             return Ok(());
         }
         if let Err(e) = self.segment.write(batch) {
-            self.segment.clear();
-            self.rows = 0;
+            self.forget();
             return Err(encode_error(self.spec, &e));
         }
         self.rows += batch.num_rows() as u64;
         Ok(())
     }
 
-    /// Finishes the present segment: when this returns, its rows are in a file under its final name. No rows, no file.
+    /// What is in memory is lost, what is on disk stays.
+    fn forget(&mut self) {
+        self.segment.clear();
+        (self.rows, self.growing) = (0, None);
+    }
+
+    /// Puts the rows on disk, in a segment that may grow: when this returns, its rows are in a file under its final name. No rows, no file.
     ///
     /// # Errors
     /// [`Error::Storage`] or [`Error::Encode`]: the rows of this segment are lost, earlier segments are untouched, no
     /// half file is left, and the writer can be used again.
     pub fn roll(&mut self) -> Result<(), Error> {
-        let rows = std::mem::take(&mut self.rows);
-        if rows == 0 {
+        if self.rows == 0 {
             return Ok(());
         }
+        self.put(self.options.grow_to > 0)
+    }
+
+    /// As `roll`, and the segment grows no more.
+    ///
+    /// # Errors
+    /// As [`TableWriter::roll`].
+    pub fn end_segment(&mut self) -> Result<(), Error> {
+        if self.rows == 0 && self.growing.is_none() {
+            return Ok(());
+        }
+        self.put(false)
+    }
+
+    fn put(&mut self, grows: bool) -> Result<(), Error> {
         let mut file = std::mem::take(&mut self.file);
         file.clear();
-        let made = self.segment.finish(&mut file).map_err(|e| encode_error(self.spec, &e));
+        let made = if grows { self.segment.snapshot(&mut file) } else { self.segment.finish(&mut file) };
+        let made = made.map_err(|e| encode_error(self.spec, &e));
         let outcome = made.and_then(|()| self.store(&file));
         let bytes = file.len() as u64;
+        let is_full = file.len() >= self.options.grow_to;
         self.file = file;
-        outcome?;
-        self.stats.rows += rows;
-        self.stats.bytes += bytes;
-        self.stats.segments += 1;
+        let number = match outcome {
+            Ok(number) => number,
+            Err(e) => {
+                self.forget();
+                return Err(e);
+            }
+        };
+        self.stats.rows += std::mem::take(&mut self.rows);
+        match self.growing.take() {
+            Some((_, before)) => self.stats.bytes = self.stats.bytes - before + bytes,
+            None => (self.stats.bytes, self.stats.segments) = (self.stats.bytes + bytes, self.stats.segments + 1),
+        }
+        if grows && !is_full {
+            self.growing = Some((number, bytes));
+        } else {
+            self.segment.clear();
+        }
         Ok(())
     }
 
@@ -146,17 +191,23 @@ impl TableWriter {
     /// # Errors
     /// As [`TableWriter::roll`].
     pub fn close(mut self) -> Result<Stats, Error> {
-        self.roll()?;
+        self.end_segment()?;
         Ok(self.stats)
     }
 
-    /// Puts a whole segment on disk under the next free number.
-    fn store(&mut self, content: &[u8]) -> Result<(), Error> {
+    /// Puts a whole segment on disk: in place of the one that grows, else under the next free number. Gives its number.
+    fn store(&mut self, content: &[u8]) -> Result<u32, Error> {
         // A name of its own until it is whole: another writer of this table may be at the same number, also in this process.
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let unique = format!("{}-{}.parquet.tmp", std::process::id(), NEXT.fetch_add(1, Relaxed));
         let temporary = self.folder.join(unique);
-        let outcome = self.write_file(&temporary, content).and_then(|()| self.name_it(&temporary));
+        let outcome = self.write_file(&temporary, content).and_then(|()| match self.growing {
+            Some((number, _)) => {
+                let path = self.segment_path(number);
+                fs::rename(&temporary, &path).map_err(|e| storage(&path, StorageOp::Rename, e)).map(|()| number)
+            }
+            None => self.name_it(&temporary),
+        });
         if outcome.is_err() {
             // The first error is the one to tell; a file that cannot be removed has a name no reader looks at.
             let _ = fs::remove_file(&temporary);
@@ -174,23 +225,24 @@ impl TableWriter {
     }
 
     /// Gives a whole file the next number that no other writer of the table took.
-    fn name_it(&mut self, temporary: &Path) -> Result<(), Error> {
-        loop {
-            let path = self.segment_path(self.next_number);
+    fn name_it(&mut self, temporary: &Path) -> Result<u32, Error> {
+        let number = loop {
+            let number = self.next_number;
+            let path = self.segment_path(number);
             self.next_number += 1;
             match rename_new(temporary, &path) {
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {} // its rows are evidence as well
                 outcome => {
                     outcome.map_err(|e| storage(&path, StorageOp::Rename, e))?;
-                    break;
+                    break number;
                 }
             }
-        }
+        };
         if self.options.fsync {
             let folder = File::open(&self.folder).and_then(|folder| folder.sync_all());
             folder.map_err(|e| storage(&self.folder, StorageOp::Sync, e))?;
         }
-        Ok(())
+        Ok(number)
     }
 
     fn segment_path(&self, number: u32) -> PathBuf {

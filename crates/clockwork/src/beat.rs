@@ -89,7 +89,8 @@ impl Beat {
             return Err(Error::new(Kind::Usage, format!("a rate of {rate_hz} Hz is out of range")));
         }
         let shared = Arc::<Shared>::default();
-        let (period_ns, tables, of_thread) = ((1e9 / rate_hz) as i64, OpenTables::new(capture_dir), shared.clone());
+        let (period_ns, tables, of_thread) =
+            ((1e9 / rate_hz) as i64, OpenTables::new(capture_dir).growing(growing), shared.clone());
         let start = monotonic_ns();
         shared.ts_from.store(start, Relaxed);
         let policy = SegmentPolicy::new(start, flush_ns, growing);
@@ -194,7 +195,7 @@ fn run(
     if let Err(e) = record() {
         shared.fail(e);
     }
-    if let Err(e) = tables.roll() {
+    if let Err(e) = tables.end() {
         shared.fail(e.into());
     }
     shared.count(&tables);

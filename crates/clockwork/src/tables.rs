@@ -83,17 +83,24 @@ impl Open {
 pub struct OpenTables {
     capture_dir: PathBuf,
     tables: BTreeMap<&'static str, Open>,
+    growing: bool,
 }
 
 impl OpenTables {
     /// Of a capture folder.
     pub fn new(capture_dir: &Path) -> Self {
-        OpenTables { capture_dir: capture_dir.to_owned(), tables: BTreeMap::new() }
+        OpenTables { capture_dir: capture_dir.to_owned(), tables: BTreeMap::new(), growing: false }
+    }
+
+    /// Whether a segment grows from roll to roll, so that a long recording has few files. Not where a reader takes them away.
+    pub fn growing(self, growing: bool) -> Self {
+        OpenTables { growing, ..self }
     }
 
     fn open(&mut self, table: &'static str) -> Result<&mut Open, Error> {
         if !self.tables.contains_key(table) {
-            let options = WriterOptions { compress: false, ..WriterOptions::default() };
+            let grow_to = if self.growing { WriterOptions::GROWN } else { 0 };
+            let options = WriterOptions { compress: false, grow_to, ..WriterOptions::default() };
             let writer = TableWriter::create(&self.capture_dir, table, options)?;
             let waiting = BatchBuilder::new(writer.spec());
             self.tables.insert(table, Open { writer, waiting });
@@ -130,11 +137,19 @@ impl OpenTables {
         Ok(())
     }
 
-    /// Finishes the present segment of every table.
+    /// Puts the rows of every table on disk.
     pub fn roll(&mut self) -> Result<(), Error> {
         self.tables.values_mut().try_for_each(|open| {
             open.encode_waiting()?;
             open.writer.roll()
+        })
+    }
+
+    /// The same, at the end: no segment grows any more.
+    pub fn end(&mut self) -> Result<(), Error> {
+        self.tables.values_mut().try_for_each(|open| {
+            open.encode_waiting()?;
+            open.writer.end_segment()
         })
     }
 

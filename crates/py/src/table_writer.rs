@@ -11,7 +11,7 @@ use crate::error::Error;
 
 /// Writes rows of one stored table into a capture folder, checked against the table's columns.
 ///
-/// Rows reach the disk at `flush` and `close`, each time as one whole segment. Threads may share a writer.
+/// Rows reach the disk at `flush` and `close`, each time as one whole segment, or in one that grows. Threads may share a writer.
 #[pyclass(frozen, module = "leadline._core.capture")]
 pub(crate) struct TableWriter {
     spec: &'static TableSpec,
@@ -27,8 +27,11 @@ enum State {
 #[pymethods]
 impl TableWriter {
     #[new]
-    fn new(py: Python<'_>, capture_dir: PathBuf, table: &str) -> PyResult<TableWriter> {
-        let create = || leadline_capture::TableWriter::create(&capture_dir, table, WriterOptions::default());
+    #[pyo3(signature = (capture_dir, table, *, growing=true))]
+    fn new(py: Python<'_>, capture_dir: PathBuf, table: &str, growing: bool) -> PyResult<TableWriter> {
+        let options =
+            WriterOptions { grow_to: if growing { WriterOptions::GROWN } else { 0 }, ..WriterOptions::default() };
+        let create = || leadline_capture::TableWriter::create(&capture_dir, table, options);
         let writer = py.detach(create).map_err(Error::from)?;
         Ok(TableWriter { spec: writer.spec(), state: Mutex::new(State::Open(Box::new(writer))) })
     }
@@ -43,7 +46,7 @@ impl TableWriter {
         self.with_writer(py, |writer| writer.write(&batch))
     }
 
-    /// Finishes the present segment: its rows are then in a file that readers see. No rows, no file.
+    /// Puts the rows into a file that readers see. No rows, no file.
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
         self.with_writer(py, leadline_capture::TableWriter::roll)
     }
@@ -54,7 +57,7 @@ impl TableWriter {
             let mut state = self.lock();
             let (outcome, stats) = match &mut *state {
                 State::Closed(stats) => return Ok(*stats),
-                State::Open(writer) => (writer.roll(), writer.stats()),
+                State::Open(writer) => (writer.end_segment(), writer.stats()),
             };
             *state = State::Closed(stats);
             outcome.map(|()| stats).map_err(Error::from)

@@ -66,7 +66,13 @@ impl Recorder {
         let (layout, events) = (attached.layout.clone(), attached.wait_events.clone());
         let recorder = Recorder {
             period_ns,
-            tables: Mutex::new(Some(Tables::new(&config.capture_dir, layout, events, period_ns))),
+            tables: Mutex::new(Some(Tables::new(
+                &config.capture_dir,
+                config.growing_segments,
+                layout,
+                events,
+                period_ns,
+            ))),
             left: Left::default(),
             major: attached.version_num / 10_000,
             config,
@@ -156,6 +162,11 @@ impl Recorder {
         self.shared.stop.store(true, Relaxed);
         self.join();
         self.ts_to.get_or_insert_with(monotonic_ns);
+        let Some(mut tables) = self.tables.get_mut().unwrap_or_else(PoisonError::into_inner).take() else { return };
+        if let Err(error) = tables.end() {
+            self.shared.fail(error.into());
+        }
+        self.written = tables.stats();
     }
 
     fn join(&mut self) {

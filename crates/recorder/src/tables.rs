@@ -43,9 +43,9 @@ fn int(value: impl Into<i64>) -> Value<'static> {
 
 impl Tables {
     /// Tables are opened when the first row comes.
-    pub fn new(capture_dir: &Path, layout: Layout, events: WaitEvents, period_ns: i64) -> Self {
+    pub fn new(capture_dir: &Path, growing: bool, layout: Layout, events: WaitEvents, period_ns: i64) -> Self {
         let named = NamedCodes::default();
-        Tables { open: OpenTables::new(capture_dir), layout, events, period_ns, named }
+        Tables { open: OpenTables::new(capture_dir).growing(growing), layout, events, period_ns, named }
     }
 
     /// What the threads used.
@@ -150,9 +150,14 @@ impl Tables {
         }
     }
 
-    /// Finishes the present segment of every table.
+    /// Puts the rows of every table on disk.
     pub fn roll(&mut self) -> Result<(), Error> {
         self.open.roll()
+    }
+
+    /// The same, at the end.
+    pub fn end(&mut self) -> Result<(), Error> {
+        self.open.end()
     }
 
     /// Rows, bytes and segments on disk, by table.

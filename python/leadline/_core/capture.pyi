@@ -60,12 +60,14 @@ class ProbeFinal(ProbeStatus):
 class TableWriter:
     """Writes rows of one stored table into a capture folder, checked against the table's columns."""
 
-    def __new__(cls, capture_dir: str, table: str) -> TableWriter: ...
+    def __new__(cls, capture_dir: str, table: str, *, growing: bool = True) -> TableWriter:
+        """growing: a segment grows from flush to flush, up to some megabytes; not where a reader takes segments away."""
+
     def append(self, rows: list[tuple[_Value, ...]]) -> None:
         """Adds rows: values in the order of the columns. All of them, or none when one does not fit."""
 
     def flush(self) -> None:
-        """Finishes the present segment: its rows are then in a file that readers see. No rows, no file."""
+        """Puts the rows into a file that readers see. No rows, no file."""
 
     def close(self) -> Written:
         """Flushes and ends. Closing again gives the same figures."""

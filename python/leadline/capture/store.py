@@ -32,10 +32,11 @@ class Writer(Protocol):
 OpenWriter = Callable[[str, str], Writer]
 
 
-def core_writer(capture_dir: str, table: str) -> Writer:
+def core_writer(capture_dir: str, table: str, *, growing: bool = True) -> Writer:
+    """growing: few files; not where a reader takes segments away."""
     from leadline import _core
 
-    return _core.capture.TableWriter(capture_dir, table)
+    return _core.capture.TableWriter(capture_dir, table) if growing else _core.capture.TableWriter(capture_dir, table, growing=False)
 
 
 class Store:

@@ -9,6 +9,12 @@ from pathlib import Path
 import click
 
 from leadline.capture.reader import Capture, open_capture
+from leadline.errors import LeadlineError
+
+COMPARE = (
+    "leadline book list has the runs that made them, and leadline book diff RUN RUN compares two: settings, metrics, findings;"
+    " leadline experiment compares two commands in pairs of runs, with a verdict"
+)
 
 
 def print_view(capture: Capture, *, as_json: bool, about: dict[str, str] | None = None) -> None:
@@ -34,16 +40,18 @@ def print_view(capture: Capture, *, as_json: bool, about: dict[str, str] | None 
     "show",
     epilog="\b\nExamples:\n  leadline show demo.leadline\n  leadline show demo.leadline --json | jq .window",
 )
-@click.argument("capture", type=click.Path(path_type=Path))
+@click.argument("captures", metavar="CAPTURE", type=click.Path(path_type=Path), nargs=-1, required=True)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(capture: Path, as_json: bool) -> None:
+def command(captures: tuple[Path, ...], as_json: bool) -> None:
     """Show what is in a capture: where the time went, and why.
 
     For a server: database time by wait class, findings, top statements, lock chains, hot blocks and sessions. For a host: CPU,
     pressure, devices and processes. For WAL or files: the kinds of records and pages. Always: what was not measured, and
     what leadline itself used.
     """
-    opened = open_capture(capture, hold=True, meanwhile=None if as_json else _load)
+    if len(captures) > 1:
+        raise LeadlineError("usage", f"show takes one capture, and {len(captures)} were given", hint=COMPARE)
+    opened = open_capture(captures[0], hold=True, meanwhile=None if as_json else _load)
     print_view(opened, as_json=as_json)  # not closed: the process ends, and to free its tables takes time
 
 

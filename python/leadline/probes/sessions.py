@@ -6,11 +6,12 @@ Both tiers sample in threads of their own and fill the same tables.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from leadline.capture.manifest import Manifest, ProbeState
-from leadline.capture.store import Store
+from leadline.capture.store import Store, core_writer
 from leadline.errors import LeadlineError
 from leadline.postgres.catalog.collect import CatalogReader
 from leadline.postgres.target import Target, socket_dsn
@@ -101,7 +102,8 @@ def _attach_sql(target: Target, directory: Path, rate_hz: float, memory_error: L
             "usage", "sampling over SQL needs a connection string", hint="leadline take postgresql://USER@HOST:PORT/DATABASE ..."
         )
     try:
-        probe = SqlRecorder(str(directory), target, dsn, rate_hz, flush_interval_s=flush_interval_s)
+        open_writer = partial(core_writer, growing=flush_interval_s >= FLUSH_INTERVAL_S)
+        probe = SqlRecorder(str(directory), target, dsn, rate_hz, flush_interval_s=flush_interval_s, open_writer=open_writer)
     except LeadlineError as e:
         if memory_error is None:
             raise

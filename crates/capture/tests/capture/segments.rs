@@ -103,3 +103,46 @@ fn a_folder_that_vanished_is_an_error_and_the_writer_lives_on() {
     assert_eq!(writer.close().unwrap().rows, 1);
     assert_eq!(read(&scratch.0.join("host_stat/000001.parquet"))[0].num_rows(), 1);
 }
+
+/// All values of the first column, file by file.
+fn values(scratch: &Scratch, table: &str) -> Vec<Vec<i64>> {
+    let column = |name: String| -> Vec<i64> {
+        let batches = read(&scratch.0.join(table).join(name));
+        let times = batches.iter().map(|b| b.column(0).as_primitive::<arrow_array::types::Int64Type>());
+        times.flat_map(|column| column.values().to_vec()).collect()
+    };
+    files(&scratch.0, table).into_iter().map(column).collect()
+}
+
+#[test]
+fn a_growing_segment_has_each_row_once_after_each_roll() {
+    // of either way to write a table
+    for table in ["host_stat", "tick"] {
+        let scratch = Scratch::new();
+        let options = WriterOptions { grow_to: 10_000, ..WriterOptions::default() };
+        let mut writer = TableWriter::create(&scratch.0, table, options).unwrap();
+        let row = |value| match table {
+            "host_stat" => vec![Value::Int(value), Value::Text("vmstat.pgscan_direct"), Value::Int(1)],
+            _ => vec![Value::Int(value); 10],
+        };
+        for roll in 0..40 {
+            let mut builder = BatchBuilder::new(spec(table).unwrap());
+            (0..10).for_each(|n| builder.append(&row(roll * 10 + n)).unwrap());
+            writer.write(&builder.finish().unwrap()).unwrap();
+            writer.roll().unwrap();
+            let found = values(&scratch, table);
+            assert_eq!(found.concat(), (0..(roll + 1) * 10).collect::<Vec<i64>>(), "{table}");
+            assert!(found.len() <= 1 + roll as usize / 2, "{table}: {} files", found.len());
+            let sizes = files(&scratch.0, table)
+                .iter()
+                .map(|f| fs::metadata(scratch.0.join(table).join(f)).unwrap().len())
+                .sum();
+            assert_eq!((writer.stats().bytes, writer.stats().segments as usize), (sizes, found.len()));
+        }
+        assert!(values(&scratch, table).len() > 1, "{table}: a full segment grows no more");
+        let before = writer.stats();
+        let stats = writer.close().unwrap();
+        assert_eq!((stats.rows, stats.segments), (400, before.segments));
+        assert_eq!(values(&scratch, table).concat().len(), 400);
+    }
+}
