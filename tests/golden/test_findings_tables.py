@@ -206,3 +206,182 @@ def test_a_partitioned_table_is_not_analysed_by_itself(cap: SyntheticCapture) ->
         "medium",
     ) and "its 12 partitions have about 500000 rows" in found.statement
     assert "from a job" in found.action
+
+
+# -- MISSING-INDEX ----------------------------------------------------------------------------------------------------------
+
+
+def statement(cap: SyntheticCapture, statement_id: int, before: dict[str, float] | None = None, **after: float) -> None:
+    """Counters of pg_stat_statements, as sums since they began; before: other values before the window (none: it had not run)."""
+    names = ("calls", "total_exec_time", "rows", "shared_blks_hit", "shared_blks_read", "plans", "total_plan_time")
+    for name in (*names, *(n for n in after if n not in names)):
+        value = None if before is None else before.get(name, 0)
+        cap.stat("pg_stat_statements", name, value, after.get(name, 0), obj=str(statement_id))
+
+
+def scanned(cap: SyntheticCapture, query: str, *, result_rows: float = 600, blocks: float = 600 * 5000, name: str = "orders") -> None:
+    """600 scans of 40 MB with 200,000 rows, all by one statement, which is active for half of the window."""
+    table(cap, name, size=5000 * 8192, n_live_tup=200_000, seq_scan=(100, 700), seq_tup_read=(0, 600 * 200_000))
+    load(cap, query)
+    statement(
+        cap,
+        5,
+        {"calls": 10, "total_exec_time": 500, "rows": 10},
+        calls=610,
+        total_exec_time=30_500,
+        rows=10 + result_rows,
+        shared_blks_hit=blocks,
+    )
+
+
+def test_a_table_is_read_whole_for_one_row(cap: SyntheticCapture) -> None:
+    scanned(cap, "select * from orders where customer = $1")
+    found = one(cap, "MISSING-INDEX")
+    assert (found.subject, found.severity, found.confidence, found.cost_s) == ("table public.orders", "medium", "high", 30.0)
+    assert found.statement == (
+        "public.orders of database app (41.0 MB) was read from end to end 600 times in 60 s, 200000 rows each time, for 1.0 rows"
+        " of a result;"
+        " one statement that names it took 30.0 s of database time, most: select * from orders where customer = $1"
+    )
+    assert "CREATE INDEX CONCURRENTLY ... ON public.orders" in found.action and "pg_stat_statements" not in found.action
+
+
+def test_without_counters_of_statements_a_missing_index_is_a_guess(cap: SyntheticCapture) -> None:
+    table(cap, "orders", size=5000 * 8192, n_live_tup=200_000, seq_scan=(100, 700), seq_tup_read=(0, 600 * 200_000))
+    cap.add("statement", statement_id=5, id_source="server", query="update orders set a = 1 where customer = 7")
+    session = cap.add_session()
+    for second in range(30):
+        cap.sample(session, "active", None, second, second + 0.5, statement_id=5)
+    found = one(cap, "MISSING-INDEX")
+    assert found.confidence == "low" and found.cost_s == 15.0 and "of a result" not in found.statement
+    assert "With the extension" in found.action
+
+
+@pytest.mark.parametrize(
+    ("query", "options"),
+    [
+        ("select * from orders", {}),
+        ("select region, sum(price) from orders where day > $1 group by region", {}),
+        ("select count(*) from orders where price > 10", {}),
+        ("select * from orders where day > $1", {"result_rows": 600 * 50_000}),
+        ("select * from orders where id = $1", {"blocks": 600 * 4}),
+        ("select * from reorders where id = $1", {}),
+        ("copy orders to stdout", {}),
+        ("insert into orders select 1 where 1 = $1", {}),
+    ],
+)
+def test_full_reports_and_statements_that_use_an_index_are_fine(cap: SyntheticCapture, query: str, options: dict[str, float]) -> None:
+    scanned(cap, query, **options)
+    assert rows(cap, "MISSING-INDEX") == []
+
+
+def test_small_tables_and_a_reset_of_the_statistics_are_fine(cap: SyntheticCapture) -> None:
+    table(cap, "small", size=80_000, n_live_tup=900, seq_scan=(0, 10**6), seq_tup_read=(0, 9 * 10**8))
+    table(cap, "reset", size=10**8, n_live_tup=10**6, seq_scan=(900, 10), seq_tup_read=(10**9, 10**9 + 10**8))
+    load(cap, "select * from small, reset where small.id = $1")
+    assert rows(cap, "MISSING-INDEX") == []
+
+
+# -- PLAN-FLIP, JIT-COST, PARALLEL-STARVED, PLANNING-TIME -------------------------------------------------------------------
+
+
+def test_a_statement_that_reads_a_hundred_times_more(cap: SyntheticCapture) -> None:
+    load(cap, "select * from orders where customer = $1 and day > $2")
+    before = {"calls": 1000, "total_exec_time": 2000, "rows": 5000, "shared_blks_hit": 20_000}
+    statement(cap, 5, before, calls=1100, total_exec_time=22_000, rows=5500, shared_blks_hit=220_000)
+    found = one(cap, "PLAN-FLIP")
+    assert (found.subject, found.severity, found.cost_s) == ("statement 5", "medium", 19.8)
+    assert found.statement.startswith(
+        "100 calls read 2000 blocks and took 200.00 ms each, 100 times the blocks and 100 times the time"
+        " of the 1000 calls before the capture: 19.8 s more"
+    )
+    assert "WHERE queryid = 5;" in found.verify
+
+
+@pytest.mark.parametrize(
+    ("calls_before", "after"),
+    [
+        (1000, {"total_exec_time": 22_000, "shared_blks_hit": 22_000}),  # waits, not blocks
+        (1000, {"total_exec_time": 2300, "shared_blks_hit": 220_000}),  # blocks, not time
+        (1000, {"total_exec_time": 22_000, "shared_blks_hit": 220_000, "rows": 500_000}),  # a larger result
+        (5, {"total_exec_time": 22_000, "shared_blks_hit": 220_000}),  # nothing to compare with
+        (2000, {"total_exec_time": 22_000, "shared_blks_hit": 220_000}),  # a reset
+    ],
+)
+def test_other_changes_are_no_other_plan(cap: SyntheticCapture, calls_before: int, after: dict[str, float]) -> None:
+    statement(
+        cap,
+        5,
+        {"calls": calls_before, "total_exec_time": 2000, "rows": 5000, "shared_blks_hit": 20_000},
+        **{"calls": 1100, "rows": 5500, **after},
+    )
+    assert rows(cap, "PLAN-FLIP") == []
+
+
+def test_statements_that_compile_more_than_they_run(cap: SyntheticCapture) -> None:
+    jit = {"jit_generation_time": 2000, "jit_inlining_time": 1000, "jit_optimization_time": 3000, "jit_emission_time": 3000}
+    load(cap, "select sum(a + b) from wide")
+    statement(cap, 5, {name: 0 for name in ("jit_functions", *jit)}, calls=30, total_exec_time=12_000, jit_functions=300, **jit)
+    statement(
+        cap,
+        6,
+        None,
+        calls=30,
+        total_exec_time=60_000,
+        jit_functions=30,
+        jit_generation_time=100,
+        jit_inlining_time=0,
+        jit_optimization_time=0,
+        jit_emission_time=0,
+    )
+    found = one(cap, "JIT-COST")
+    assert found.cost_s == 9.0 and found.statement == (
+        "One statement of 30 calls compiled 300 functions in 9.0 s, 75 % of their execution;"
+        " most: 300.0 of 400.0 ms of each call of select sum(a + b) from wide"
+    )
+
+
+def test_before_15_jit_is_not_counted(cap: SyntheticCapture) -> None:
+    statement(cap, 5, {}, calls=30, total_exec_time=12_000)
+    with cap.open() as capture:
+        [(rule, why)] = evaluate(capture, only=["JIT-COST"]).not_evaluated
+    assert rule == "JIT-COST" and "from version 15" in why
+
+
+def parallel(cap: SyntheticCapture, allowed: int = 8) -> None:
+    cap.setting("max_parallel_workers", allowed)
+    cap.setting("max_worker_processes", 8)
+
+
+def test_workers_that_plans_did_not_get(cap: SyntheticCapture) -> None:
+    parallel(cap, 4)
+    cap.stat("pg_stat_database", "parallel_workers_to_launch", 100, 300, obj="app")
+    cap.stat("pg_stat_database", "parallel_workers_launched", 100, 150, obj="app")
+    load(cap, "select count(*) from big")
+    statement(cap, 5, {}, calls=100, total_exec_time=30_000, parallel_workers_to_launch=200, parallel_workers_launched=50)
+    found = one(cap, "PARALLEL-STARVED")
+    assert (found.severity, found.cost_s) == ("medium", None) and found.statement == (
+        "Plans asked for 200 parallel workers in 60 s and got 50 (25 %); max_parallel_workers is 4, max_worker_processes 8;"
+        " most are missing for: select count(*) from big"
+    )
+    assert "The limit for all statements is `max_parallel_workers`" in found.action and "needs a restart" not in found.action
+
+
+@pytest.mark.parametrize(("leaders", "found"), [(2, 1), (1, 0)])
+def test_all_workers_are_in_use(cap: SyntheticCapture, leaders: int, found: int) -> None:
+    """Before 18 nobody counts those that were refused; one statement with all workers need not have been refused any."""
+    parallel(cap)
+    for n in range(8):
+        cap.sample(cap.add_session(backend_type="parallel worker", leader_pid=4800 + n % leaders), "active", None, 0, 60)
+    assert len(rows(cap, "PARALLEL-STARVED")) == found
+
+
+def test_planning_that_takes_longer_than_execution(cap: SyntheticCapture) -> None:
+    load(cap, "select * from parted where a = 1")
+    statement(cap, 5, {"plans": 0}, calls=1000, total_exec_time=1000, plans=1000, total_plan_time=9000)
+    statement(cap, 6, {"plans": 0}, calls=1000, total_exec_time=90_000, plans=1000, total_plan_time=5000)
+    found = one(cap, "PLANNING-TIME")
+    assert found.cost_s == 9.0 and found.statement == (
+        "One statement took 9.0 s to plan (1000 plans for 1000 calls) and 1.0 s to execute;"
+        " most: 9.00 ms for each plan of select * from parted where a = 1"
+    )

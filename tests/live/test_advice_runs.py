@@ -26,7 +26,7 @@ FACTS = {
     "role": "app", "index": "public.p", "gin_index": "public.i", "block": 1, "relation": "public.t", "sequence": "public.s",
     "owner": "public.t", "slot": "'a slot'", "gid": "'it''s'", "gid_database": "postgres",
     "command": "CLUSTER", "after_command": "CLUSTER", "progress": "1 of 2 blocks", "table_name": "public.t",
-    "of_server": "autovacuum", "classid": 0, "objid": 42, "objsubid": 1, "regclass": "'public.t'",
+    "of_server": "autovacuum", "statement_id": 1, "classid": 0, "objid": 42, "objsubid": 1, "regclass": "'public.t'",
     "lru_pages": 1000, "gone": "a", "one_fewer": "'ANY 1 (a, b)'", "standby": "standby feedback of a",
 }  # fmt: skip
 
@@ -52,9 +52,9 @@ def advice(major: int, pid: int) -> Iterator[tuple[str, str]]:
 @pytest.fixture
 def prepared(fresh_server: Callable[..., Server], request: pytest.FixtureRequest) -> Iterator[Server]:
     """A server of its own: the commands change its settings."""
-    server = fresh_server(request.param)
+    server = fresh_server(request.param, shared_preload_libraries="pg_stat_statements")
     with server.connect(autocommit=True) as db:
-        db.execute("create role app; create role reporting; create sequence s")
+        db.execute("create extension pg_stat_statements; create role app; create role reporting; create sequence s")
         db.execute("create table t (id int generated always as identity, words text)")
         db.execute("create index p on t (id); insert into t (words) select 'a' from generate_series(1, 1000)")
         db.execute("create index i on t using gin (to_tsvector('simple', words))")
