@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from findings_synthetic import SyntheticCapture
@@ -299,3 +300,84 @@ def test_storage_that_is_well(cap: SyntheticCapture, case: str) -> None:
         for second in range(1, 61):  # the device has nearly nothing to do
             cap.add("device_delta", ts=cap.ts(second), dt_ns=10**9, device="sda", reads=10_000, read_ns=1000)
     assert found(cap, "STORAGE-SLOW") == []
+
+
+# -- SLOW-LOADER --------------------------------------------------------------------------------------------------------------
+
+
+def loader(cap: SyntheticCapture, waiting: int, working: int, query: str) -> int:
+    session = cap.add_session(application_name="etl", client_addr="10.0.0.9")
+    cap.cycle(session, [("active", "Client:ClientRead", waiting), ("active", None, working)], 0, 60, statement_id=77)
+    cap.add("statement", statement_id=77, id_source="server", query=query)
+    return session
+
+
+def test_a_load_that_waits_for_its_loader(cap: SyntheticCapture) -> None:
+    session = loader(cap, 9, 1, 'copy "Shop"."order lines" (a, b)\n FROM  STDIN with (format binary)')
+    for metric, grown in (("bytes_processed", 6e7), ("tuples_processed", 600)):
+        cap.stat("pg_stat_progress_copy", metric, 5, 5 + grown, obj=f"shop/{cap.pids[session]}")
+    (finding,) = found(cap, "SLOW-LOADER")
+    assert finding.subject == 'COPY into "Shop"."order lines" by application etl from 10.0.0.9'
+    assert (finding.severity, finding.cost_s) == ("medium", pytest.approx(54))
+    assert "waited 54.0 of 60.0 s (90 %, 60.0 % of database time) for its client to send data, in 1 session" in finding.statement
+    assert finding.statement.endswith("; it took 1.00 MB and 10 rows a second")
+    assert "about 10.0 times as fast" in finding.action and 'load "Shop"."order lines" over several' in finding.action
+
+
+@pytest.mark.parametrize("case", ["server is the limit", "copy to", "another statement", "file"])
+def test_loads_that_do_not_wait_for_their_loader(cap: SyntheticCapture, case: str) -> None:
+    queries = {"copy to": "copy t to stdout", "another statement": "insert into t values ($1)", "file": "copy t from '/tmp/from stdin.csv'"}
+    loader(cap, 4 if case == "server is the limit" else 9, 6, queries.get(case, "copy t from stdin"))
+    assert found(cap, "SLOW-LOADER") == []
+
+
+# -- STATEMENT-STORM ----------------------------------------------------------------------------------------------------------
+
+
+def storm(
+    cap: SyntheticCapture, idle: int = 8, rate: float = 400, state: str = "idle", age_s: float = 0.001, statements: int = 1, port: int = -1
+) -> int:
+    """One connection that runs a statement again and again: of 10 passes, so many meet it idle."""
+    session = cap.add_session(application_name="shop", client_addr="10.0.0.9", client_port=port)
+    for n in range(statements):
+        step: list[tuple[str | None, str | None, int]] = [(state, "Client:ClientRead", idle), ("active", None, 10 - idle)]
+        cap.cycle(session, step, 60 * n / statements, 60 * (n + 1) / statements, xact_age_s=age_s, state_age_s=age_s, statement_id=500 + n)
+        cap.add("statement", statement_id=500 + n, id_source="server", query="select * from item where id = $1")
+    cap.delta(session, 0, 60, status_changes=4 * rate, voluntary_ctxt_switches=rate)
+    return session
+
+
+def test_one_statement_again_and_again(cap: SyntheticCapture) -> None:
+    storm(cap)
+    (finding,) = found(cap, "STATEMENT-STORM")
+    assert (finding.subject, finding.severity) == ("application shop from 10.0.0.9, statement 500", "low")
+    assert finding.cost_s == pytest.approx(48) and finding.share_of_db_time is None
+    assert "ran one statement about 400 times a second on 1 connection, each time in a transaction of its own" in finding.statement
+    assert "spent 48.0 of 60.0 s outside the database between two runs: 2.00 ms each. Statement: select * from item" in finding.statement
+    assert "Each round trip takes" not in finding.action
+
+
+def test_samples_without_their_statement_belong_to_the_loop(cap: SyntheticCapture) -> None:
+    session = storm(cap)
+    cap.sample(session, "idle", "Client:ClientRead", 10, 20, state_age_s=0.001)
+    (finding,) = found(cap, "STATEMENT-STORM")
+    assert finding.cost_s == pytest.approx(50)
+
+
+def test_the_server_counts_the_statements_and_the_kernel_times_the_network(cap: SyntheticCapture) -> None:
+    session = storm(cap, port=999)
+    cap.stat("pg_stat_statements", "calls", 100, 30_100, obj="500")
+    cap.add("tcp_sample", ts=cap.ts(1), cookie=1, pid=cap.pids[session], remote_port=999, rtt=1500, min_rtt=1200)
+    (finding,) = found(cap, "STATEMENT-STORM")
+    assert "ran one statement 500 times a second" in finding.statement
+    assert "1.60 ms each, of which the network takes at least 1.20 ms" in finding.statement and finding.severity == "medium"
+    assert "Each round trip takes 1.20 ms in the network" in finding.action
+
+
+@pytest.mark.parametrize(
+    "change", [{"idle": 3}, {"rate": 20}, {"state": "idle in transaction"}, {"age_s": 2.0}, {"statements": 2}], ids=lambda c: next(iter(c))
+)
+def test_connections_that_are_no_storm(cap: SyntheticCapture, change: dict[str, Any]) -> None:
+    """Mostly at work, seldom, in a transaction (CHATTY-APP), with long pauses, or with several statements."""
+    storm(cap, **change)
+    assert found(cap, "STATEMENT-STORM") == []

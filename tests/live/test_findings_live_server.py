@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import psycopg
 import pytest
 from conftest import MAJORS, Server, fetched_or_skip, wait_until
 from leadline.postgres.server import PrivateServer
-from live import WINDOW_S, captured, storm, wait_for_event, waiting
+from live import WINDOW_S, captured, clients, storm, wait_for_event, waiting
 from standby import receiver
 
 pytestmark = pytest.mark.live
@@ -103,3 +106,38 @@ def test_commits_that_a_limit_of_the_control_group_holds_back(tmp_path: Path, ma
                 [finding] = captured(server, tmp_path, WINDOW_S, ["STORAGE-SLOW"]).findings
     assert (finding.subject, finding.evidence[0]["cause"]) == ("flushes of the WAL", "limit")
     assert finding.evidence[0]["limits"] == "wiops=40" and finding.evidence[0]["each_ms"] > 20
+
+
+def think(stop: threading.Event, seconds: float) -> None:
+    """What a client does between two messages."""
+    stop.wait(seconds)
+
+
+def load(db: psycopg.Connection[Any], stop: threading.Event) -> None:
+    with db.cursor().copy('copy "Load" (words) from stdin') as copy:
+        while not stop.is_set():
+            copy.write("x" * 500 + "\n")
+            think(stop, 0.01)
+
+
+def ask(db: psycopg.Connection[Any], stop: threading.Event) -> None:
+    for id in range(500):
+        db.execute("select words from item where id = %s", [id])
+        think(stop, 0.005)
+
+
+@pytest.mark.parametrize("major", MAJORS)
+def test_a_slow_loader_and_a_loop_of_one_statement(fresh_server: Callable[..., Server], tmp_path: Path, major: int) -> None:
+    server = fresh_server(major)
+    server.sql('create table "Load" (words text); create table item (id int primary key, words text)')
+    rules = ["SLOW-LOADER", "STATEMENT-STORM"]
+    with clients(server, ("etl", load), ("shop", ask)):
+        wait_until(lambda: server.sql("select 1 from pg_stat_activity where application_name = 'etl' and wait_event = 'ClientRead'"))
+        # On a machine that has other work, the loop is slower.
+        result = captured(server, tmp_path / "slow", WINDOW_S, rules, {"storm_rate": 10, "storm_gap_s": 0.5})
+    first, second = sorted(result.findings, key=lambda f: f.id)
+    assert (first.subject, first.id) == ('COPY into "Load" by application etl from local', "SLOW-LOADER")
+    assert first.cost_s == pytest.approx(WINDOW_S, rel=0.15)
+    assert ("MB and" in first.statement) == (major >= 14)
+    assert (second.id, second.severity) == ("STATEMENT-STORM", "low") and second.subject.startswith("application shop from local, ")
+    assert "Statement: select words from item where id = $1" in second.statement
