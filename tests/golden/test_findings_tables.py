@@ -196,6 +196,13 @@ def test_a_table_that_was_never_analysed(cap: SyntheticCapture) -> None:
     assert found.severity == "low" and "RESET (autovacuum_enabled)" in found.action
 
 
+def test_nobody_lost_much_by_old_statistics_of_a_table_that_is_hardly_used(cap: SyntheticCapture) -> None:
+    """Look-ups by key in a table that has just been loaded."""
+    table(cap, "account", n_live_tup=20_000, n_mod_since_analyze=20_000, reltuples=-1)
+    load(cap, "select v from account where id = $1", seconds=0.1)
+    assert one(cap, "STALE-STATISTICS").severity == "low"
+
+
 def test_a_partitioned_table_is_not_analysed_by_itself(cap: SyntheticCapture) -> None:
     table(cap, "parted", is_partitioned=1, partitions=12, partition_rows=500_000, reltuples=-1)
     table(cap, "analysed", is_partitioned=1, partitions=12, partition_rows=500_000, reltuples=500_000, last_analyze=10**6)

@@ -37,7 +37,8 @@ used as (  -- by the name in its text; a statement may mean a table of the same 
   group by s.relid
 )
 select 'STALE-STATISTICS' as id,
-       case when db_s > 0 and (is_never or is_parent or changed >= getvariable('stale_medium_share') * all_rows) then 'medium' else 'low' end as severity,
+       case when severity_of(db_s / t.db_time_s, db_s, c.window_s) <> 'low'  -- else nobody can have lost much by a wrong plan
+                 and (is_never or is_parent or changed >= getvariable('stale_medium_share') * all_rows) then 'medium' else 'low' end as severity,
        case when nobody_comes or analyzed_s is not null or is_parent then 'high' else 'medium' end as confidence, 'table ' || table_name as subject,
        case when is_parent then format('{} has never been analysed: its {:.0f} partitions have about {:.0f} rows, and autovacuum does not analyse the partitioned table itself', table_name, partitions, partition_rows)
             when is_never then format('{} has never been analysed and has about {:.0f} rows', table_name, live)
@@ -50,5 +51,5 @@ select 'STALE-STATISTICS' as id,
        to_json([{relation: table_name, changed_rows: changed, rows: live, reltuples: reltuples, analyzed_s: round(analyzed_s), starts_at: round(analyze_at), db_time_s: round(db_s, 3),
                  statement_id: statement_id}]) as evidence,
        to_json({relation: table_name, is_parent: is_parent, is_off: is_off}) as facts
-from stale left join used using (relid) left join statement q using (statement_id) cross join capture c
+from stale left join used using (relid) left join statement q using (statement_id) cross join capture c cross join (select sum(weight_s) as db_time_s from db_time) t
 order by db_s desc nulls last, changed desc, subject
