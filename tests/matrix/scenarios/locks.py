@@ -209,14 +209,14 @@ def names_that_need_quotes(g: Ground) -> Iterator[Truth]:
 
 @scenario()
 def hot_row(g: Ground) -> Iterator[Truth]:
-    """Eight clients update one row, each in a transaction of some milliseconds."""
+    """Eight clients update one row, each in a transaction of 50 ms."""
     t, watch = g.table("counter"), Stopwatch()
 
     def count(db: psycopg.Connection[Any], stop: threading.Event) -> None:
         with db.transaction():
             with watch.on():
                 db.execute(UPDATE.format(t, 1))
-            stop.wait(0.02)
+            stop.wait(0.05)
 
     g.repeat("clicks", count, 8)
     yield lambda: [Expected("ROW-HOTSPOT", f"rows of table {t}", watch.within(g.window), severity="high")]
@@ -234,7 +234,7 @@ def two_hot_rows(g: Ground) -> Iterator[Truth]:
             with db.transaction():
                 with watch.on():
                     db.execute(UPDATE.format(t, 1))
-                stop.wait(0.02)
+                stop.wait(0.05)
 
         g.repeat(f"of_{name}", count, clients)
     yield lambda: [Expected("ROW-HOTSPOT", f"rows of table {t}", watch.within(g.window)) for t, watch in watches.items()]
@@ -337,7 +337,7 @@ def workers_that_take_the_first_row_of_a_queue(g: Ground) -> Iterator[Truth]:
                 row = db.execute("select id from jobs where not done order by id limit 1 for update").fetchone()
             if row:
                 db.execute("update jobs set done = true where id = %s", row)
-            stop.wait(0.01)
+            stop.wait(0.03)
 
     g.repeat("worker", work, 8)
     yield lambda: [Expected("ROW-HOTSPOT", "rows of table public.jobs", watch.within(g.window), severity="high")]
@@ -376,7 +376,7 @@ def takes_turns(g: Ground, name: str, lock: str, clients: int, hold_s: float) ->
 @scenario(never=("ROW-HOTSPOT", "BLOCK-CHAIN"))
 def convoy_for_an_advisory_lock(g: Ground) -> Iterator[Truth]:
     """Six clients take turns for an advisory lock with a negative key."""
-    watch = takes_turns(g, "cron", "select pg_advisory_xact_lock(-5)", 6, 0.02)
+    watch = takes_turns(g, "cron", "select pg_advisory_xact_lock(-5)", 6, 0.05)
     subject = "advisory lock -5 in database postgres"
     yield lambda: [Expected("LOCK-CONVOY", subject, watch.within(g.window), ("application cron",), "high")]
 
@@ -384,7 +384,7 @@ def convoy_for_an_advisory_lock(g: Ground) -> Iterator[Truth]:
 @scenario(never=("ROW-HOTSPOT", "BLOCK-CHAIN"))
 def convoy_for_a_table(g: Ground) -> Iterator[Truth]:
     """Five clients take turns for a table that each locks for itself."""
-    watch = takes_turns(g, "batch", f"lock table {g.table('totals')} in exclusive mode", 5, 0.02)
+    watch = takes_turns(g, "batch", f"lock table {g.table('totals')} in exclusive mode", 5, 0.05)
     yield lambda: [Expected("LOCK-CONVOY", "table lock of public.totals", watch.within(g.window), ("application batch",), "high")]
 
 
@@ -392,9 +392,9 @@ def convoy_for_a_table(g: Ground) -> Iterator[Truth]:
 def two_convoys_and_a_hot_row(g: Ground) -> Iterator[Truth]:
     """Three kinds of turns at once: an advisory lock of two keys, another of one, and a row."""
     t = g.table("counter")
-    one = takes_turns(g, "sync", "select pg_advisory_xact_lock(11, 12)", 4, 0.02)
-    two = takes_turns(g, "mail", "select pg_advisory_xact_lock(1234567890123)", 3, 0.03)
-    row = takes_turns(g, "clicks", UPDATE.format(t, 1), 4, 0.02)
+    one = takes_turns(g, "sync", "select pg_advisory_xact_lock(11, 12)", 4, 0.05)
+    two = takes_turns(g, "mail", "select pg_advisory_xact_lock(1234567890123)", 3, 0.07)
+    row = takes_turns(g, "clicks", UPDATE.format(t, 1), 4, 0.05)
     yield lambda: [
         Expected("LOCK-CONVOY", "advisory lock (11, 12) in database postgres", one.within(g.window), ("application sync",), "medium"),
         Expected("LOCK-CONVOY", "advisory lock 1234567890123 in database postgres", two.within(g.window), ("application mail",), "medium"),
