@@ -332,7 +332,7 @@ class SyntheticCapture:
             self._insert_samples(db)
         elif name == "wait_event":
             for wait, code in self._codes.items():
-                self.add(name, wait_event_info=code, wait_event_type=wait.split(":")[0], wait_event=wait.split(":")[1])
+                self.add(name, wait_event_info=code, wait_event_type=wait.split(":")[0], wait_event=wait.split(":", 1)[1])
         rows = self._rows.get(name, [])
         if rows:  # NDJSON is far quicker than executemany
             source = self.path / f"{name}.ndjson"

@@ -25,6 +25,7 @@ NO_COMMAND = re.compile(r"\.\.\.|^CREATE INDEX CONCURRENTLY$|^VACUUM (FULL|VERBO
 FACTS = {
     "role": "app", "index": "public.p", "gin_index": "public.i", "block": 1, "relation": "public.t", "sequence": "public.s",
     "owner": "public.t", "slot": "'a slot'", "gid": "'it''s'", "gid_database": "postgres",
+    "event": "x", "timeout_ms": 10, "isolation": "serializable",
     "command": "CLUSTER", "after_command": "CLUSTER", "progress": "1 of 2 blocks", "table_name": "public.t",
     "of_server": "autovacuum", "statement_id": 1, "classid": 0, "objid": 42, "objsubid": 1, "regclass": "'public.t'",
     "lru_pages": 1000, "gone": "a", "one_fewer": "'ANY 1 (a, b)'", "standby": "standby feedback of a",

@@ -46,6 +46,9 @@ create or replace macro pg_ident(name) as
 -- A text of PostgreSQL as a command needs it.
 create or replace macro pg_literal(value) as '''' || replace(value, '''', '''''') || '''';
 
+-- An LWLock that an extension made: the server's own are words in capitals like WALWrite (from 13 on), or a number not known.
+create or replace macro is_extension_lock(wait_event) as regexp_matches(wait_event, '^[a-z]|[_ -]') and not starts_with(wait_event, 'unknown:');
+
 -- The text of a statement without its comments, and whether one of the commands of its message begins with these words.
 create or replace macro without_comments(query) as regexp_replace(query, '(?s)/\*.*?\*/|--[^\n]*(\n|$)', ' ', 'g');
 create or replace macro begins_with(message, words) as regexp_matches(message, '(?i)(^|;)\s*' || replace(words, ' ', '\s+') || '\b');

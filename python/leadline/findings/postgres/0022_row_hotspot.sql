@@ -19,7 +19,7 @@ victim as (
   from session_sample where in_db_time and wait_class = 'Lock' and wait_event in ('tuple', 'transactionid', 'spectoken')
   group by session_id
 ),
-short_part as (  -- of each look at a waiter, the part that no long transaction explains
+short_part as (  -- of each look at a waiter, the part that no long transaction explains; a circle has no root and is DEADLOCKS'
   select c.ts, c.session_id, avg((h.blocked_s < getvariable('min_block_s') or h.looks < 2)::int) as part
   from lock_chain c join lock_hold h using (ts, root_session_id, root_pid)
   group by c.ts, c.session_id
@@ -35,7 +35,7 @@ head as (  -- the head of a row's queue holds its tuple lock while it waits for 
   from lock_wait where locktype = 'tuple' and blocker_kind = 'holder' group by ts, blocker_session_id
 ),
 placed as materialized (
-  select w.ts, w.session_id, w.pid, w.look_s, coalesce(p.part, 1.0) as part, s.statement_id, s.datid as session_datid,
+  select w.ts, w.session_id, w.pid, w.look_s, coalesce(p.part, 0.0) as part, s.statement_id, s.datid as session_datid,
          case when w.relid <> 0 then w.datid else h.datid end as datid,
          case when w.relid <> 0 then w.relid else h.relid end as relid,
          case when w.relid <> 0 then w.page else h.page end as page,

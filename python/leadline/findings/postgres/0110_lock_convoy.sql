@@ -23,16 +23,16 @@ waiter as (  -- a session waits for one lock at a time; rows are ROW-HOTSPOT's a
   group by ts, session_id
   having bool_or(blocker_kind = 'holder') or any_value(locktype) <> 'relation'  -- behind a waiting request for a table only: DDL-QUEUE
 ),
-short_part as (  -- of each look at a waiter, the part that no long transaction explains
+short_part as (  -- of each look at a waiter, the part that no long transaction explains; a circle has no root and is DEADLOCKS'
   select c.ts, c.session_id, avg((h.blocked_s < getvariable('min_block_s') or h.looks < 2)::int) as part
   from lock_chain c join lock_hold h using (ts, root_session_id, root_pid)
   group by c.ts, c.session_id
 ),
 look as materialized (
-  select w.*, k.wait_s * coalesce(p.part, 1.0) as lost_s, hash(w.locktype, w.datid, w.relid, w.page, w.classid, w.objid, w.objsubid) as lock_id
+  select w.*, k.wait_s * p.part as lost_s, hash(w.locktype, w.datid, w.relid, w.page, w.classid, w.objid, w.objsubid) as lock_id
   from waiter w join lock_look k using (ts, session_id)
-  left join short_part p on p.ts = w.ts and p.session_id = w.session_id
-  where coalesce(p.part, 1.0) > 0
+  join short_part p on p.ts = w.ts and p.session_id = w.session_id
+  where p.part > 0
 ),
 one_lock as (
   select lock_id, any_value(locktype) as locktype, any_value(datid) as datid, any_value(relid) as relid, any_value(classid) as classid,
