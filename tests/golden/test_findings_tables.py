@@ -392,3 +392,67 @@ def test_planning_that_takes_longer_than_execution(cap: SyntheticCapture) -> Non
         "One statement took 9.0 s to plan (1000 plans for 1000 calls) and 1.0 s to execute;"
         " most: 9.00 ms for each plan of select * from parted where a = 1"
     )
+
+
+# -- CATALOG-BLOAT, SLOW-LOADER, SINGLE-ROW-COMMITS -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("deleted", "dead", "found"), [(12_000, (500, 900), 1), (300, (19_000, 20_000), 1), (300, (500, 900), 0), (0, (20_000, 20_000), 0)]
+)
+def test_temporary_tables_that_come_and_go(cap: SyntheticCapture, deleted: int, dead: tuple[int, int], found: int) -> None:
+    columns = {"n_tup_ins": (0, deleted), "n_tup_del": (0, deleted), "n_dead_tup": dead}
+    table(cap, "pg_attribute", view="pg_stat_sys_tables", size=2 * 10**8, n_live_tup=100, **columns)
+    load(cap, "create temp table work (a int)", seconds=3)
+    result = rows(cap, "CATALOG-BLOAT")
+    assert len(result) == found
+    for finding in result:
+        assert f"{deleted} rows of the catalogs of database app were deleted in 60 s" in finding.statement
+        assert "such statements took 3.0 s of database time, as create temp table work" in finding.statement
+
+
+def test_a_copy_that_waits_for_its_client(cap: SyntheticCapture) -> None:
+    cap.add("statement", statement_id=5, id_source="server", query='copy shop."Or ders" (a, b) from stdin with (format csv)')
+    session = cap.add_session(application_name="etl", pid=4711)
+    cap.sample(session, "active", "Client:ClientRead", 0, 40, statement_id=5)
+    cap.sample(session, "active", None, 40, 50, statement_id=5)
+    found = one(cap, "SLOW-LOADER")
+    assert (found.severity, found.confidence, found.cost_s) == ("medium", "high", 40.0)
+    assert (
+        found.statement == 'COPY into shop."Or ders" by pid 4711 waited 40.0 of 50.0 s (80 %) for application etl from local to send rows'
+    )
+
+
+def test_a_copy_that_the_server_is_busy_with(cap: SyntheticCapture) -> None:
+    cap.add("statement", statement_id=5, id_source="server", query="copy orders from stdin")
+    session = cap.add_session(application_name="etl")
+    cap.sample(session, "active", "Client:ClientRead", 0, 20, statement_id=5)
+    cap.sample(session, "active", None, 20, 50, statement_id=5)
+    assert rows(cap, "SLOW-LOADER") == []
+
+
+def inserts(cap: SyntheticCapture, commit: int) -> None:
+    """A session that inserts for half of the window and waits for its commits in the other half, under this statement."""
+    cap.add("statement", statement_id=5, id_source="server", query="insert into orders values ($1, $2)")
+    cap.add("statement", statement_id=6, id_source="server", query="commit")
+    session = cap.add_session(application_name="import")
+    cap.sample(session, "active", None, 0, 60, every=2, statement_id=5)
+    cap.sample(session, "active", "IO:WALSync", 0, 60, every=2, offset=1, statement_id=commit)
+
+
+def test_rows_that_are_committed_one_by_one(cap: SyntheticCapture) -> None:
+    inserts(cap, 5)
+    statement(cap, 5, {"calls": 100, "rows": 100}, calls=6100, rows=6100, total_exec_time=30_000)
+    found = one(cap, "SINGLE-ROW-COMMITS")
+    assert (found.severity, found.cost_s) == ("medium", 30.0)
+    assert found.statement == (
+        "1 session of application import spent 30.0 of 60.0 s of INSERT waiting for the commit of each row"
+        " (100 calls a second of 1.0 rows): insert into orders values ($1, $2)"
+    )
+
+
+@pytest.mark.parametrize(("commit", "per_call"), [(6, 1), (5, 100)])
+def test_rows_that_are_committed_together(cap: SyntheticCapture, commit: int, per_call: int) -> None:
+    inserts(cap, commit)
+    statement(cap, 5, {}, calls=6000, rows=6000 * per_call, total_exec_time=30_000)
+    assert rows(cap, "SINGLE-ROW-COMMITS") == []

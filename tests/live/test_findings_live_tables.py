@@ -115,3 +115,39 @@ def test_costs_of_statements(fresh_server: Callable[..., Server], tmp_path: Path
         assert ran[0]["result_rows"] == 5 * ran[0]["calls"] and 0 < ran[0]["calls"] <= calls[0][0]
         assert "pg_class" in planning.statement
     assert found == {}
+
+
+def temporary(db: psycopg.Connection[Any], stop: threading.Event) -> None:
+    db.execute("create temp table work (a int primary key, b text, c text); drop table work", prepare=False)
+
+
+def slow_copy(db: psycopg.Connection[Any], stop: threading.Event) -> None:
+    with db.cursor() as cursor, cursor.copy("copy loaded from stdin") as copy:
+        while not stop.wait(0.01):
+            copy.write_row((1,))
+
+
+@pytest.mark.parametrize("major", MAJORS)
+def test_costs_of_clients(fresh_server: Callable[..., Server], tmp_path: Path, major: int) -> None:
+    """Temporary tables without end, a COPY that waits for its client, and rows that are committed one by one."""
+    server = fresh_server(major, fsync=True)
+    server.sql("create table loaded (a int)")
+    server.sql("create table entry (a int)")
+    work = {"temporary": temporary, "loader": slow_copy, "import": step("insert into entry values (1)")}
+    with clients(server, *work.items()) as running:
+        wait_until(lambda: running[0].done > 10 and running[2].done > 10, what="the load")
+        path = take(dsn=server.dsn, pid=server.pid, for_s=4.0, out=tmp_path / "c.leadline", probes=["sessions"])
+    capture = open_capture(path)
+    # how long a flush takes is a matter of the disk
+    low = {"single_share": 0.02, "single_min_sessions": 0.01, "single_min_samples": 3}
+    found = {f.id: f for f in evaluate(capture, ["CATALOG-BLOAT", "SLOW-LOADER", "SINGLE-ROW-COMMITS"], low).findings}
+    capture.close()
+    assert found.keys() == {"CATALOG-BLOAT", "SLOW-LOADER", "SINGLE-ROW-COMMITS"}
+    assert (
+        found["SLOW-LOADER"].subject == "application loader from local into loaded"
+        and str(running[1].pid) in found["SLOW-LOADER"].statement
+    )
+    assert found["SINGLE-ROW-COMMITS"].subject == "application import from local"
+    deleted = {e["relation"]: e["deleted"] for e in found["CATALOG-BLOAT"].evidence}
+    # a table, its primary key, its TOAST table and the index of that, and the columns of each
+    assert deleted["pg_catalog.pg_attribute"] > 2 * deleted["pg_catalog.pg_class"] > 0
