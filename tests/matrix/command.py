@@ -74,10 +74,10 @@ def parts(chosen: list[Scenario], majors: list[int]) -> list[Part]:
 
 
 def sample(number: int, clean: int) -> list[Part]:
-    """So many scenarios and clean loads on one major each, always the same ones: spread by their names."""
-    spread = sorted(SCENARIOS.values(), key=lambda s: zlib.crc32(s.name.encode()))
+    """So many scenarios and clean loads on one major each, always the same, spread by their names. None needs a CPU for itself."""
+    spread = sorted((s for s in SCENARIOS.values() if not s.busy), key=lambda s: zlib.crc32(s.name.encode()))
     taken = [s for s in spread if not s.clean][:number] + [s for s in spread if s.clean][:clean]
-    return [(s.name, s.majors[zlib.crc32(s.name[::-1].encode()) % len(s.majors)]) for s in taken]
+    return [(s.name, s.majors[place % len(s.majors)]) for place, s in enumerate(taken)]
 
 
 def run_all(todo: list[Part], jobs: int, loops: bool, window_s: float | None) -> Iterator[Result]:

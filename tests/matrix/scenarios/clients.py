@@ -196,3 +196,38 @@ def slow_reader_of_rows(g: Ground) -> Iterator[Truth]:
     g.begin("web", read_fast)
     g.wait_for("application_name = 'etl' and wait_event = 'ClientWrite'")
     yield lambda: [Expected("SLOW-CLIENT", "application etl from local", watch.within(g.window), ("select * from wide",), "medium")]
+
+
+@scenario(beside=("TOP-WAIT",))
+def loader_that_reads_its_source_slowly(g: Ground) -> Iterator[Truth]:
+    """COPY FROM STDIN whose client pauses after each hundred rows: the server waits for it inside the statement."""
+    g.sql("create table events (id int, t text)")
+    watch = Stopwatch()
+    lines = "".join(f"{n}\t{'x' * 100}\n" for n in range(100)).encode()
+
+    def load(db: psycopg.Connection[Any], stop: threading.Event) -> None:
+        with db.cursor().copy("copy events from stdin") as copy, watch.on():  # the server needs no time to speak of
+            while not stop.is_set():
+                copy.write(lines)
+                stop.wait(0.05)
+
+    g.begin("etl", load)
+    g.wait_for("application_name = 'etl' and wait_event = 'ClientRead' and state = 'active'")
+    subject = "COPY into events by application etl from local"
+    yield lambda: [Expected("SLOW-LOADER", subject, watch.within(g.window), severity="medium")]
+
+
+@scenario(majors=(14, 15, 16, 17, 18), busy=True, beside=("AAS-SATURATED", "TOP-WAIT"))
+def statement_without_its_index(g: Ground) -> Iterator[Truth]:
+    """A client looks up a few rows of a table without an index on their column. The truth is its own clock."""
+    g.sql("create table orders as select n, n % 20000 as customer, repeat('x', 100) as t from generate_series(1, 100000) n")
+    g.sql("vacuum analyze orders")
+    watch = Stopwatch()
+
+    def look(db: psycopg.Connection[Any], stop: threading.Event) -> None:
+        with watch.on():
+            db.execute("select t from orders where customer = %s", [17]).fetchall()
+        stop.wait(0.01)
+
+    g.repeat("shop", look)
+    yield lambda: [Expected("MISSING-INDEX", "table public.orders", watch.within(g.window))]
