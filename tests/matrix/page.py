@@ -23,7 +23,7 @@ load, `clean` means that no rule found anything above `low`; rules about the hos
 
 def page(results: list[Result]) -> str:
     parts = [HEAD.format(within=100 * COST_WITHIN)]
-    for loops, title in ((False, "Quiet"), (True, "Beside a busy loop on each CPU")):
+    for loops, title in ((False, "By themselves"), (True, "Beside a busy loop on each CPU")):
         of_kind = [r for r in results if r.loops == loops]
         if of_kind:
             parts.append(f"## {title}\n\n{_summary(of_kind)}\n\n{_table(of_kind)}\n")
