@@ -12,7 +12,7 @@ import pytest
 BENCH = Path(__file__).resolve().parents[2] / "bench"
 
 
-@pytest.mark.parametrize("script", ["alter", "auth_cost", "overhead", "page_files", "rows", "wal"])
+@pytest.mark.parametrize("script", ["active_time", "alter", "auth_cost", "overhead", "page_files", "rows", "wal"])
 def test_each_bench_starts(script: str) -> None:
     done = subprocess.run([sys.executable, BENCH / f"{script}.py", "--help"], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
