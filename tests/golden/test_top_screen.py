@@ -15,10 +15,11 @@ from findings_synthetic import SyntheticCapture
 from leadline.errors import LeadlineError
 from leadline.top import detail as detail_page
 from leadline.top import model
+from leadline.top.act import Deed
 from leadline.top.app import TopApp
 from leadline.top.engine import Request
 from leadline.top.live import LiveCapture
-from leadline.top.model import Frame
+from leadline.top.model import Frame, SessionNow
 from textual.pilot import Pilot
 from textual.widgets import ContentSwitcher, Input, Static
 from top_parts import RECORDING, SECOND, at, live_of, until
@@ -38,6 +39,7 @@ class Replay:
         self.live, self.until_s = live, until_s
         self.requests: list[Request] = []
         self.taken_in = 0
+        self.deeds: list[tuple[str, int]] = []
         self.error: LeadlineError | None = None
         self.breaks: Exception | None = None
 
@@ -45,6 +47,10 @@ class Replay:
         self.taken_in += 1
         if self.breaks is not None:
             raise self.breaks
+
+    def carry_out(self, deed: Deed, session: SessionNow) -> str:
+        self.deeds.append((deed.name, session.pid))
+        return f"pid {session.pid} was {deed.done}"
 
     def frame(self, request: Request) -> Frame:
         self.requests.append(request)
@@ -68,12 +74,14 @@ def frame_of(live: LiveCapture, request: Request) -> Frame:
 Drive = Callable[[TopApp, Pilot[None], Replay], Coroutine[Any, Any, None]]
 
 
-def on_screen(live: LiveCapture, drive: Drive, size: tuple[int, int] = (100, 30), replay: Replay | None = None) -> None:
+def on_screen(
+    live: LiveCapture, drive: Drive, size: tuple[int, int] = (100, 30), replay: Replay | None = None, read_only: bool = False
+) -> None:
     """Runs the app without a terminal and lets `drive` press keys, from the moment the first frame is there."""
     replay = replay or Replay(live)
 
     async def go() -> None:
-        app = TopApp(replay, refresh_s=0.5)
+        app = TopApp(replay, refresh_s=0.5, read_only=read_only)
         async with app.run_test(size=size) as pilot:
             await until(pilot, lambda: app.now_shown is not None)
             await drive(app, pilot, replay)
@@ -105,6 +113,41 @@ def test_the_overview_comes_first(live: LiveCapture) -> None:
         assert "s sort" not in shown
 
     on_screen(live, drive)
+
+
+def test_a_session_is_told_something_only_after_a_question(live: LiveCapture) -> None:
+    async def drive(app: TopApp, pilot: Pilot[None], replay: Replay) -> None:
+        await pilot.press("C")  # not in the overview
+        await pilot.press("2")
+        await shows(pilot, app, "Lock:transactionid < 7001", "C cancel", "K terminate")
+        await pilot.press("C")
+        await shows(pilot, app, "Cancel the statement of pid", "y/n", "y yes")
+        await pilot.press("n")
+        await until(pilot, lambda: "Cancel the statement of" not in screen(app))
+        await pilot.press("K")
+        shown = await shows(pilot, app, "Terminate the session of pid")
+        asked = int(re.findall(r"session of pid (\d+)", shown)[0])
+        assert replay.deeds == []
+        await pilot.press("down", "y")
+        await shows(pilot, app, f"pid {asked} was asked to end")
+        assert replay.deeds == [("terminate", asked)]
+        await pilot.press("y")
+        await pilot.press("escape")
+        await until(pilot, lambda: "was asked to end" not in screen(app))
+        assert len(replay.deeds) == 1
+
+    on_screen(live, drive)
+
+
+def test_read_only_has_no_such_keys(live: LiveCapture) -> None:
+    async def drive(app: TopApp, pilot: Pilot[None], replay: Replay) -> None:
+        await pilot.press("2")
+        shown = await shows(pilot, app, "Lock:transactionid < 7001", "s sort")
+        assert "cancel" not in shown
+        await pilot.press("C", "y", "K", "y")
+        assert replay.deeds == [] and app.asked is None
+
+    on_screen(live, drive, read_only=True)
 
 
 def test_keys_open_the_tables(live: LiveCapture) -> None:

@@ -32,7 +32,7 @@ pub struct WriterOptions {
 
 impl WriterOptions {
     /// What a growing segment may cost: the bytes before are written again each time.
-    pub const GROWN: usize = 4 << 20;
+    pub const GROWN: usize = 2 << 20;
 }
 
 impl Default for WriterOptions {

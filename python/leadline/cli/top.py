@@ -34,6 +34,7 @@ MIN_REFRESH_S = 0.5
     "--tier", type=click.Choice(["auto", "shm", "sql"]), default="auto", show_default=True, help="Read shared memory or sample over SQL."
 )
 @click.option("--once", is_flag=True, help="Watch for one window, print it and exit.")
+@click.option("--read-only", is_flag=True, help="Turn off the keys that cancel statements and terminate sessions.")
 @click.option("--json", "as_json", is_flag=True, help="With --once: print the numbers as one JSON object.")
 def command(
     target: str | None,
@@ -45,13 +46,14 @@ def command(
     window: str | None,
     tier: str,
     once: bool,
+    read_only: bool,
     as_json: bool,
 ) -> int:
     """Watch a running PostgreSQL: waits, sessions, locks, hot blocks.
 
     TARGET is a pid (the postmaster or any of its processes), a data directory or a connection string. Without TARGET, the
     PG* variables select the server. Nothing is kept. The screen lags by one to two seconds. The keys are listed at the
-    bottom of the screen.
+    bottom of the screen. C cancels the statement of a session, K terminates it, after a question.
     """
     from leadline.postgres.target import resolve, resolve_text
 
@@ -67,7 +69,7 @@ def command(
         return 0
     from leadline.top.run import watch
 
-    return watch(found, rate_hz, tier, window_s, refresh_s)
+    return watch(found, rate_hz, tier, window_s, refresh_s, read_only)
 
 
 def _check(rate_hz: float, refresh_s: float, window_s: float, once: bool, as_json: bool) -> None:

@@ -18,14 +18,16 @@ from textual.widgets import ContentSwitcher, DataTable, Footer, Input, Static
 from leadline.errors import LeadlineError
 from leadline.figures import fit
 from leadline.top import chart, detail, grids, text
+from leadline.top.act import CANCEL, TERMINATE, Deed, refusal
 from leadline.top.chart import LINE, MUTED
 from leadline.top.engine import WINDOWS_S, Request
-from leadline.top.model import TABS, Frame
+from leadline.top.model import TABS, Frame, SessionNow
 from leadline.top.table import LiveTable
 
 DETAIL = "detail"
 NAMES = {"overview": "overview", "sessions": "sessions", "locks": "locks", "blocks": "hot blocks", "statements": "statements"}
 CHART_IN_EVERY_TAB = 34  # rows of the terminal from which on the chart is not only in the overview
+ROOMY = 20  # rows from which on the server's own counters have a line
 LOW = 12  # rows of the terminal below which the head has one line and the bar no legend
 JOIN_S = 5.0
 
@@ -35,6 +37,7 @@ class Frames(Protocol):
 
     def take_in(self) -> None: ...
     def frame(self, request: Request) -> Frame: ...
+    def carry_out(self, deed: Deed, session: SessionNow) -> str: ...
 
 
 class TopApp(App[None]):
@@ -47,6 +50,7 @@ class TopApp(App[None]):
     #head, #load, #chart, #tabs, #note, #problem { padding: 0 1; }
     #head, #load, #chart, #tabs, #note { text-wrap: nowrap; text-overflow: clip; }
     #problem { background: #58151c; color: #ffffff; display: none; }
+    #question { background: #5a4300; color: #ffffff; display: none; padding: 0 1; }
     #tabs { background: #1f262e; link-style: none; link-color: #c3ccd6; link-style-hover: bold; link-background-hover: #313943; }
     #note { color: #8b97a4; }
     #empty { display: none; height: 1fr; padding: 1 1; color: #8b97a4; }
@@ -69,6 +73,10 @@ class TopApp(App[None]):
         Binding("slash", "filter", "filter", key_display="/"),
         Binding("i", "idle", "idle"),
         Binding("s", "sort", "sort"),
+        Binding("C", "ask('cancel')", "cancel"),
+        Binding("K", "ask('terminate')", "terminate"),
+        Binding("y", "answer(True)", "yes"),
+        Binding("n", "answer(False)", "no"),
         Binding("escape", "leave", "back"),
         *(Binding(str(number), f"tab('{name}')", show=False) for number, name in enumerate(TABS, 1)),
     ]
@@ -83,7 +91,7 @@ class TopApp(App[None]):
     class Failed(Message):
         """The thread ended by an error: the screen keeps what it has."""
 
-    def __init__(self, engine: Frames, window_s: float = 30.0, refresh_s: float = 2.0) -> None:
+    def __init__(self, engine: Frames, window_s: float = 30.0, refresh_s: float = 2.0, read_only: bool = False) -> None:
         super().__init__()
         self.animation_level = "none"
         self.engine, self.refresh_s = engine, refresh_s
@@ -92,6 +100,8 @@ class TopApp(App[None]):
         self.now_shown: Frame | None = None
         self.failure: LeadlineError | None = None
         self.open_tab, self.filter_text, self.sort, self.with_idle = TABS[0], "", grids.SORTS[0], False
+        self.read_only = read_only
+        self.asked: tuple[Deed, SessionNow] | None = None  # a question that stands on the screen
         self._running_loop: asyncio.AbstractEventLoop | None = None
         self._end_wanted = False
         self._wake, self._stop = threading.Event(), threading.Event()
@@ -149,6 +159,7 @@ class TopApp(App[None]):
         yield Static(id="chart")
         yield Static(id="tabs")
         yield Static(id="problem")
+        yield Static(id="question")
         with ContentSwitcher(initial=TABS[0]):
             for name in TABS:
                 yield LiveTable(id=name)
@@ -225,7 +236,9 @@ class TopApp(App[None]):
         while len(parts) > 1 and len(" · ".join(parts)) > width:
             parts.pop()
         second = Text(fit(" · ".join(parts), width), MUTED)
-        self._put("head", Text("\n").join([first, second]) if self.size.height >= LOW else first)
+        counted = text.vitals(r.vitals)
+        lines = [first, second, *([Text(fit(counted, width))] if counted and self.size.height >= ROOMY else [])]
+        self._put("head", Text("\n").join(lines) if self.size.height >= LOW else first)
 
     def _show_problem(self) -> None:
         error = self.failure or (self.now_shown.recording.error if self.now_shown else None)
@@ -324,10 +337,15 @@ class TopApp(App[None]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Which keys mean something where: the footer shows only those."""
+        if action == "answer":
+            return self.asked is not None
+        if action == "ask":
+            return self.open_tab in ("sessions", DETAIL) and not self.read_only and self.asked is None
         if action in ("idle", "sort"):
             return self.open_tab == "sessions"
         if action == "leave":
-            return self.open_tab == DETAIL or bool(self.filter_text)
+            asks = any(box.display for box in self.query("#question"))
+            return self.open_tab == DETAIL or bool(self.filter_text) or asks
         return True
 
     def action_tab(self, name: str) -> None:
@@ -391,7 +409,49 @@ class TopApp(App[None]):
         self.action_tab(DETAIL)
         self.query_one(f"#{DETAIL}").focus()
 
+    def action_ask(self, name: str) -> None:
+        """Asks before a session is told anything."""
+        deed, session = (CANCEL if name == "cancel" else TERMINATE), self._chosen()
+        if session is None:
+            return
+        if why := refusal(deed, session):
+            self._question(why)
+            return
+        self.asked = (deed, session)
+        who = " · ".join(filter(None, (session.usename, session.application_name, session.state, session.statement[:60])))
+        self._question(f"{deed.question} pid {session.pid}? y/n   {who}")
+
+    def action_answer(self, yes: bool) -> None:
+        asked, self.asked = self.asked, None
+        self._question("")
+        if yes and asked is not None:
+            self.run_worker(lambda: self._carry_out(*asked), thread=True, exclusive=False)
+
+    def _carry_out(self, deed: Deed, session: SessionNow) -> None:
+        told = self.engine.carry_out(deed, session)
+        self.call_from_thread(self._question, told)
+
+    def _question(self, words: str) -> None:
+        """A question, or what came of the answer; empty: nothing more to say."""
+        box = self.query_one("#question", Static)
+        box.display = bool(words)
+        box.update(Text(words))
+        self.refresh_bindings()
+
+    def _chosen(self) -> SessionNow | None:
+        """The session under the cursor, or the one whose page is open."""
+        frame = self.now_shown
+        if frame is None:
+            return None
+        if self.open_tab == DETAIL:
+            return frame.detail.session if frame.detail is not None else None
+        key = self.table("sessions").key_at_cursor()
+        return next((s for s in frame.sessions or [] if str(s.session_id) == key), None)
+
     def action_leave(self) -> None:
+        if self.query_one("#question", Static).display:
+            self.action_answer(False)
+            return
         if self.open_tab == DETAIL:
             self.action_tab("sessions")
         elif self.filter_text:

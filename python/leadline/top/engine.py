@@ -9,14 +9,17 @@ import resource
 import shutil
 import time
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from leadline.postgres.postmaster import children_by_inner_pid
 from leadline.postgres.target import Target
+from leadline.top.act import Deed, carry_out
 from leadline.top.feed import Feed
-from leadline.top.model import TABS, Frame, Recording, frame
+from leadline.top.model import TABS, Frame, Recording, SessionNow, frame, with_memory
 from leadline.top.names import Names, reader
+from leadline.top.vitals import VitalsReader
 
 WINDOWS_S = (10.0, 30.0, 60.0, 300.0)
 KEEP_S = 300.0
@@ -24,6 +27,7 @@ MARGIN_S = 10.0
 TRIM_EVERY_S = 60.0
 MOST_SAMPLES = 2_000_000  # kept at once, some 200 bytes each at worst; with very many sessions long windows get shorter
 CPU_OVER_S = 10.0
+MOST_MEASURED = 100  # processes whose memory is looked at for one frame
 SECOND_NS = 1_000_000_000
 
 
@@ -46,6 +50,7 @@ class Engine:
         self.feed = Feed(target, folder, rate_hz, tier, options)
         self.live = self.feed.live
         self.names = Names(folder, reader(target, self.feed.dsn))
+        self.vitals = VitalsReader(self.feed.dsn)
         self.keep_s = KEEP_S
         self._began = self._trimmed = time.monotonic()
         self._cpu: deque[tuple[float, float]] = deque([(time.monotonic(), _cpu_s())])
@@ -54,12 +59,14 @@ class Engine:
     def start(self) -> None:
         self.feed.start()
         self.names.start()
+        self.vitals.start()
         self._began = self._trimmed = time.monotonic()
 
     def close(self) -> None:
         """Stops recording and takes in the rest; frames can still be made."""
         self.feed.close()
         self.names.close()
+        self.vitals.close()
 
     def take_in(self) -> None:
         """Everything recorded and every name read since the last call. Raises LeadlineError('storage')."""
@@ -67,6 +74,10 @@ class Engine:
         self._take_names()
         if time.monotonic() - self._trimmed >= TRIM_EVERY_S:
             self._trim()
+
+    def carry_out(self, deed: Deed, session: SessionNow) -> str:
+        """Cancels or terminates; what came of it. From any thread."""
+        return carry_out(deed, self.target, self.feed.dsn, session)
 
     def newest(self) -> int | None:
         """End of the evidence at hand, ns on CLOCK_MONOTONIC."""
@@ -86,6 +97,10 @@ class Engine:
         else:
             self.live.look_at(until - window_ns, until, chains="locks" in request.parts)
         made = frame(self.live, self._recording(newest), request.columns, request.parts, request.detail)
+        if made.sessions is not None and self.target.pid is not None and request.until_ns is None:
+            shown = made.sessions[:MOST_MEASURED]
+            measured = with_memory(shown, children_by_inner_pid(self.target.pid))
+            made = replace(made, sessions=measured + made.sessions[MOST_MEASURED:])
         if request.parts & {"locks", "blocks"}:
             self.names.ask(self.live.unknown_relations())
         return made
@@ -108,6 +123,7 @@ class Engine:
             own_cpu=self._own_cpu(),
             notes=tuple(notes),
             error=self.feed.error,
+            vitals=self.vitals.now,
         )
 
     def _take_names(self) -> None:

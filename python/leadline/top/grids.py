@@ -38,6 +38,17 @@ def duration(value: float | None) -> str:
     return f"{hours}h{minutes:02}" if hours < 24 else f"{hours // 24}d{hours % 24:02}"
 
 
+def size(value: float | None) -> str:
+    """Bytes in at most five characters: 0, 812, 12k, 3.4M, 1.2G."""
+    if value is None:
+        return ""
+    for unit in ("", "k", "M", "G"):
+        if value < 999.5:
+            return f"{value:.1f}{unit}" if unit and value < 9.95 else f"{value:.0f}{unit}"
+        value /= 1024
+    return f"{value:.1f}T"
+
+
 def span(value: float) -> str:
     """An age with its unit, for a sentence."""
     return duration(value) + (" s" if value < 100 else "")
@@ -103,14 +114,18 @@ def _parts(frame: Frame, c: ClassTime) -> Iterable[tuple[str, float]]:
 
 SESSIONS = (
     Column("pid", 7, right=True, sort="pid"),
-    Column("user", 8, share=1, most=16, from_width=112),
-    Column("db", 8, share=1, most=16, from_width=112),
+    Column("user", 8, share=1, most=16, from_width=136),
+    Column("db", 8, share=1, most=16, from_width=136),
     Column("app", 11, share=1, most=24, sort="app"),
     Column("state", 7),
     Column("wait", 26, share=1, most=34, sort="wait"),
     Column("age", 5, right=True, sort="age"),
     Column("xact", 5, right=True, from_width=96, sort="xact"),
     Column("busy", 4, right=True, from_width=88, sort="busy"),
+    Column("cpu", 4, right=True, from_width=76),
+    Column("mem", 5, right=True, from_width=112),
+    Column("rd/s", 5, right=True, from_width=112),
+    Column("wr/s", 5, right=True, from_width=112),
     Column("statement", 12, share=6),
 )
 _SORT_KEYS: dict[str, Callable[[SessionNow], tuple[object, ...]]] = {
@@ -141,7 +156,9 @@ def sessions(frame: Frame, *, idle: bool = False, sort: str = "busy") -> Grid:
             state = Text(str(state), colour("idle in transaction"))
         part = s.busy_s / frame.load.observed_s if frame.load.observed_s else 0.0
         cells: list[Cell] = [str(s.pid), one_line(s.usename), one_line(s.datname), one_line(_app(s)), state, wait,
-                                   duration(s.age_s), duration(s.xact_age_s), f"{part:.0%}", one_line(s.statement)]  # fmt: skip
+                                   duration(s.age_s), duration(s.xact_age_s), f"{part:.0%}",
+                                   "" if s.cpu is None else f"{s.cpu:.0%}", size(s.memory_bytes), size(s.read_bytes), size(s.write_bytes),
+                                   one_line(s.statement)]  # fmt: skip
         grid.rows.append(Row(str(s.session_id), cells, dim=quiet))
     return grid
 

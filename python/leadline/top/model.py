@@ -10,6 +10,8 @@ from typing import Any
 
 from leadline.capture.reader import Capture
 from leadline.errors import LeadlineError
+from leadline.host.proc import read_text
+from leadline.top.vitals import Vitals
 from leadline.views import lock_tree, spenders, where
 from leadline.views.lock_tree import LockTree
 from leadline.views.spenders import HotBlock, Spender
@@ -36,6 +38,7 @@ class Recording:
     own_cpu: float | None
     notes: tuple[str, ...] = ()
     error: LeadlineError | None = None
+    vitals: Vitals | None = None
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,11 @@ class Timeline:
 
 @dataclass(frozen=True)
 class SessionNow:
-    """A session at the last pass. busy_s: database time within the window. age_s: in the statement, or else in the state."""
+    """A session at the last pass. busy_s: database time within the window. age_s: in the statement, or else in the state.
+
+    cpu, read_bytes, write_bytes: a second, over the last seconds; of storage, as the kernel counts them. memory_bytes: its own, without
+    shared memory. backend_start: Unix microseconds, 0 where it is hidden.
+    """
 
     session_id: int
     pid: int
@@ -98,6 +105,11 @@ class SessionNow:
     busy_s: float
     blocked_by: tuple[int, ...]
     statement: str
+    cpu: float | None = None
+    read_bytes: float | None = None
+    write_bytes: float | None = None
+    memory_bytes: int | None = None
+    backend_start: int = 0
 
     @property
     def hidden_when_quiet(self) -> bool:
@@ -264,6 +276,10 @@ _SESSIONS = """
     with last as (select max(ts) as ts from session_sample),
     busy as (select session_id, sum(weight_s) filter (in_db_time) as busy_s from session_sample group by 1),
     text as (select statement_id, any_value(query) as query from statement group by 1),
+    used as (
+      select session_id, sum(cpu_run_ns) / sum(dt_ns)::double as cpu, sum(read_bytes) * 1e9 / sum(dt_ns) as read_bytes,
+             sum(write_bytes) * 1e9 / sum(dt_ns) as write_bytes
+      from session_delta d, last where d.ts > last.ts - 4000000000 group by 1),
     blocker as (
       select session_id, list(distinct blocker_pid order by blocker_pid) as pids from lock_wait l, last
       where l.ts + l.period_ns >= last.ts group by 1)
@@ -274,9 +290,12 @@ _SESSIONS = """
            case when s.state in ('active', 'fastpath function call') then s.query_age_s
                 when s.state is not null then s.state_age_s end as age_s,
            s.xact_age_s, s.xmin_age, s.in_db_time, coalesce(b.busy_s, 0) as busy_s,
-           case when s.wait_class = 'Lock' then coalesce(k.pids, []) else [] end as blocked_by, coalesce(t.query, '') as statement
+           case when s.wait_class = 'Lock' then coalesce(k.pids, []) else [] end as blocked_by, coalesce(t.query, '') as statement,
+           u.cpu, u.read_bytes, u.write_bytes, coalesce(w.backend_start, 0) as backend_start
     from session_sample s join last using (ts)
     left join busy b using (session_id) left join text t using (statement_id) left join blocker k using (session_id)
+    left join used u using (session_id)
+    left join (select session_id, max(backend_start) as backend_start from session group by 1) w using (session_id)
 """
 
 
@@ -287,6 +306,17 @@ def sessions(capture: Capture, limit: int = MOST_SESSIONS) -> list[SessionNow]:
         [limit],
     )
     return [_session(row) for row in rows]
+
+
+def with_memory(found: list[SessionNow], host_pids: dict[int, int]) -> list[SessionNow]:
+    """The sessions with what the kernel says of the memory of their processes now."""
+    return [dataclasses.replace(s, memory_bytes=_memory(host_pids.get(s.pid, 0))) for s in found]
+
+
+def _memory(pid: int) -> int | None:
+    text = read_text(f"/proc/{pid}/status") if pid else None
+    line = next((line for line in (text or "").splitlines() if line.startswith("RssAnon:")), None)
+    return None if line is None else int(line.split()[1]) * 1024
 
 
 def _session(row: dict[str, Any]) -> SessionNow:

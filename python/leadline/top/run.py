@@ -13,7 +13,7 @@ from leadline.top.signals import on_signal
 from leadline.top.terminal import forgiving_terminal
 
 
-def watch(target: Target, rate_hz: float, tier: str, window_s: float, refresh_s: float) -> int:
+def watch(target: Target, rate_hz: float, tier: str, window_s: float, refresh_s: float, read_only: bool = False) -> int:
     """Shows the server until the user quits. Gives 0, or raises the LeadlineError that ended the recording meanwhile."""
     app: TopApp | None = None
     asked = threading.Event()
@@ -27,7 +27,7 @@ def watch(target: Target, rate_hz: float, tier: str, window_s: float, refresh_s:
         engine = Engine(target, folder, rate_hz, tier)
         try:
             engine.start()
-            app = TopApp(engine, window_s, refresh_s)
+            app = TopApp(engine, window_s, refresh_s, read_only)
             if not asked.is_set():
                 with forgiving_terminal():
                     app.run()

@@ -42,7 +42,7 @@ class LiveTable(DataTable[Text]):
         """width: cells to fill. sort: the column the rows are sorted by is marked."""
         columns = header(grid.columns, width)
         shape = [(column.title + ("*" if column.sort == sort and sort else ""), cells) for column, cells, _ in columns]
-        before = self._under_cursor()
+        before = self.key_at_cursor()
         offset = self.scroll_offset
         if shape != self._shape:
             self._shape = shape
@@ -65,7 +65,7 @@ class LiveTable(DataTable[Text]):
             self.move_cursor(row=self.get_row_index(before), scroll=False)
         self.scroll_to(y=offset.y, animate=False, immediate=True)
 
-    def _under_cursor(self) -> str:
+    def key_at_cursor(self) -> str:
         """Key of the row under the cursor; empty when there is none."""
         if not self.row_count or not self.is_valid_row_index(self.cursor_row):
             return ""

@@ -12,6 +12,7 @@ from leadline.top.chart import MUTED, figure
 from leadline.top.grid import lines
 from leadline.top.grids import span
 from leadline.top.model import Frame, Load, Recording
+from leadline.top.vitals import Vitals
 
 CHART_HEIGHT = 6
 DRAWN = 80  # columns of bars and charts where nothing says how wide
@@ -48,6 +49,15 @@ def counts(of: Load) -> str:
     return f"{of.active} active{idle}, {count(of.sessions, 'client')}"
 
 
+def vitals(of: Vitals | None) -> str:
+    """What the server counts; empty without a connection."""
+    if of is None:
+        return ""
+    hits = f" · {100 * of.hit_part:.1f} % cache hits" if of.hit_part is not None else ""
+    temp = f" · temp {of.temp_files:.1f} files/s, {grids.size(of.temp_bytes)}B/s" if of.temp_bytes or of.temp_files else " · no temp files"
+    return f"{of.transactions:,.0f} tx/s{hits} · {of.sessions} of {of.max_connections} connections{temp}"
+
+
 def aas(of: Load, cpu_count: int | None) -> str:
     return f"AAS {figure(of.aas)}" + (f" on {count(cpu_count, 'CPU')}" if cpu_count else "")
 
@@ -67,6 +77,8 @@ def text_frame(frame: Frame, columns: int | None, *, colours: bool = True) -> It
     yield Text(cut(who(r)), "bold")
     yield Text(cut(f"{ended}window {of.observed_s:.1f} s"))
     yield Text(cut(how(r, of)), MUTED)
+    if line := vitals(r.vitals):
+        yield Text(cut(line))
     for note in r.notes:
         yield Text(cut(f"note: {note}"), MUTED)
     yield Text("")

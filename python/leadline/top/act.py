@@ -1,0 +1,86 @@
+"""Cancel a statement or terminate a session, as the server's function would, or with the signal behind it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import dataclass
+
+import psycopg
+
+from leadline.errors import LeadlineError
+from leadline.postgres import postmaster
+from leadline.postgres.catalog.connection import connect
+from leadline.postgres.target import Target
+from leadline.top.model import SessionNow
+
+# The others would take the server's own work with them: a checkpointer that is asked to end shuts the server down.
+MAY_END = ("client backend", "parallel worker", "autovacuum worker", "walsender")
+
+
+@dataclass(frozen=True)
+class Deed:
+    """name: of the key's action. function: of the server. number: the signal that the function sends."""
+
+    name: str
+    question: str
+    done: str
+    function: str
+    number: signal.Signals
+
+
+CANCEL = Deed("cancel", "Cancel the statement of", "asked to cancel its statement", "pg_cancel_backend", signal.SIGINT)
+TERMINATE = Deed("terminate", "Terminate the session of", "asked to end", "pg_terminate_backend", signal.SIGTERM)
+
+
+def command(deed: Deed, pid: int) -> str:
+    """What does the same by hand."""
+    return f"select {deed.function}({pid});"
+
+
+def refusal(deed: Deed, session: SessionNow) -> str:
+    """Why this process is left alone; empty if it may be asked."""
+    kind = session.backend_type
+    if kind in MAY_END:
+        return ""
+    return f"pid {session.pid} is a process of the server ({kind or 'unknown'}): {deed.name} is for sessions only"
+
+
+def carry_out(deed: Deed, target: Target, dsn: str | None, session: SessionNow) -> str:
+    """What came of it, in one sentence. Never raises: who may not do it is told so, with the command for somebody who may."""
+    if why := refusal(deed, session):
+        return why
+    pid = session.pid
+    try:
+        told = _over_sql(deed, dsn, session) if dsn is not None else _by_signal(deed, target, pid)
+    except (LeadlineError, psycopg.Error, OSError) as e:
+        why = e.message if isinstance(e, LeadlineError) else " ".join(str(e).split())
+        return f"pid {pid}: not done: {why}. By hand: {command(deed, pid)}"
+    return f"pid {pid} was {deed.done}" if told else f"pid {pid} has ended"
+
+
+def _over_sql(deed: Deed, dsn: str, session: SessionNow) -> bool:
+    """Only if the pid is still the same session: another one may have got it since."""
+    same = f"""
+        select pg_catalog.{deed.function}(pid) from pg_catalog.pg_stat_activity
+        where pid = %s and coalesce(abs(extract(epoch from backend_start) * 1000000 - %s) < 1000, true)"""
+    with connect(dsn) as connection:
+        row = connection.execute(same.encode(), [session.pid, session.backend_start]).fetchone()
+    return row is not None and bool(row[0])
+
+
+def _by_signal(deed: Deed, target: Target, pid: int) -> bool:
+    """Without a connection: the signal itself, which root and the server's user may send."""
+    if target.pid is None:
+        raise LeadlineError("rights", "there is no connection to the server")
+    found = postmaster.children_by_inner_pid(target.pid).get(pid)
+    if found is None:
+        return False
+    descriptor = os.pidfd_open(found)  # the process that is looked at is the one that is told
+    try:
+        if postmaster.postmaster_of(found) != target.pid:
+            return False
+        signal.pidfd_send_signal(descriptor, deed.number)
+    finally:
+        os.close(descriptor)
+    return True
