@@ -153,3 +153,19 @@ def test_a_smaller_part_is_low(cap: SyntheticCapture) -> None:
     assert finding.severity == "low"
     for text in ("failed transactions:", "rolls back by itself", "DEADLOCKS", "default isolation"):
         assert text not in finding.action
+
+
+# -- SLRU ---------------------------------------------------------------------------------------------------------------------
+
+
+def test_the_session_with_too_many_subtransactions_is_named(cap: SyntheticCapture) -> None:
+    boss = cap.add_session(pid=4711, application_name="batch")
+    cap.sample(boss, "idle in transaction", "Client:ClientRead", 0, 60)
+    cap.sample(cap.add_session(), "active", "LWLock:SubtransSLRU", 0, 10, statement_id=5)
+    cap.sample(cap.add_session(), "active", "LWLock:MultiXactOffsetSLRU", 0, 10, statement_id=5)
+    cap.stat("pg_stat_get_backend_subxact", "subxact_count", None, 64, obj="4711")
+    cap.stat("pg_stat_get_backend_subxact", "subxact_count", None, 64, obj="4712")
+    by_cache = {f.subject: f for f in found(cap, "SLRU")}
+    assert "; pid 4711 (application batch) and 1 others had more than 64 subtransactions open" in by_cache["SLRU Subtrans"].statement
+    assert "WHERE pid = 4711;" in by_cache["SLRU Subtrans"].action
+    assert "4711" not in by_cache["SLRU MultiXact"].statement + by_cache["SLRU MultiXact"].action

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 from conftest import MAJORS, Server
+from leadline.capture.reader import open_capture
 from live import Step, captured, clients, wait_for_event
 
 pytestmark = pytest.mark.live
@@ -61,3 +63,18 @@ def test_deadlocks_rollbacks_and_a_wait_in_an_extension(servers: Callable[[int],
     assert "transactions of database postgres were rolled back" in rollbacks.statement
     assert extension.cost_s == pytest.approx(3, rel=0.2) and "from dblink(" in extension.statement
     assert "waits for another server" in extension.action
+
+
+@pytest.mark.parametrize("major", [m for m in MAJORS if m >= 16])
+def test_a_session_that_has_overflowed_its_subtransactions_is_listed(servers: Callable[[int], Server], tmp_path: Path, major: int) -> None:
+    server = servers(major)
+    server.sql("drop table if exists nested; create table nested (v int)")
+    with server.connect(application_name="nested") as db:
+        db.execute("begin")
+        for n in range(70):
+            db.execute(f"savepoint s{n}")
+            db.execute("insert into nested values (1)")
+        captured(server, tmp_path, 1.0, ["SLRU"])
+        with closing(open_capture(tmp_path / "live.leadline")) as capture:
+            listed = capture.rows("select distinct object, metric, value from server_stat where view = 'pg_stat_get_backend_subxact'")
+        assert listed == [{"object": str(db.info.backend_pid), "metric": "subxact_count", "value": 64.0}]

@@ -44,6 +44,14 @@ found as (
   select slru, sum(weight_s) as cost_s, coalesce(sum(weight_s) filter (in_file), 0) as file_s, count(*) as samples, count(distinct session_id) as sessions, min(ts) as ts_from, max(ts) as ts_to
   from wait group by slru
 ),
+overflowed as (  -- sessions with more subtransactions than others can look up in shared memory; the server lists them from 16 on
+  select distinct regexp_extract(object, '(\d+)$', 1)::int as pid from server_stat where view = 'pg_stat_get_backend_subxact'
+),
+opener as (  -- the oldest of them has kept the others at it for longest
+  select o.pid as subxact_pid, mode(nullif(s.application_name, '') order by s.application_name) as application_name, count(*) over () - 1 as others
+  from overflowed o left join session_sample s on s.pid = o.pid group by o.pid
+  qualify row_number() over (order by max(s.xact_age_s) desc nulls last, o.pid) = 1
+),
 cost as (
   select f.*, e.evidence, f.cost_s / b.db_time_s as share from found f cross join base b join evidence e using (slru)
 )
@@ -56,8 +64,11 @@ select 'SLRU' as id,
                         when 'CommitTs' then 'commit timestamp' when 'Notify' then 'NOTIFY queue' when 'Serial' then 'serializable conflict'
                         else 'transaction status file' end,
               case when slru <> 'file' and file_s > 0 then format('; {:.1f} s of it in reads and writes of files by the same statements', file_s)
-                   else '' end) as statement,
-       cost_s, share as share_of_db_time, samples, ts_from, ts_to, evidence
-from cost cross join (select tier, window_s from capture) c
+                   else '' end
+              || case when slru = 'Subtrans' and subxact_pid is not null then format('; pid {}{}{} had more than 64 subtransactions open', subxact_pid, coalesce(' (application ' || application_name || ')', ''),
+                                                                                      case when others > 0 then format(' and {} others', others) else '' end) else '' end) as statement,
+       cost_s, share as share_of_db_time, samples, ts_from, ts_to, evidence,
+       to_json({subxact_pid: case when slru = 'Subtrans' then subxact_pid end}) as facts
+from cost left join opener on true cross join (select tier, window_s from capture) c
 where share >= getvariable('min_share') and samples >= getvariable('min_samples')
 order by cost_s desc, slru

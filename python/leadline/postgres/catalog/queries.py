@@ -138,6 +138,14 @@ VIEWS: tuple[StatView, ...] = (
            from pg_prepared_xacts""",
         ("database", "gid"),
     ),
+    StatView(
+        "pg_stat_get_backend_subxact",  # who has more subtransactions than its entry in shared memory holds
+        """select pg_stat_get_backend_pid(i.id) as pid, s.subxact_count
+           from pg_stat_get_backend_idset() i(id) cross join pg_stat_get_backend_subxact(i.id) s(subxact_count, overflowed)
+           where s.overflowed""",
+        ("pid",),
+        since=16,
+    ),
     StatView("pg_stat_archiver", "select * from pg_stat_archiver"),
     StatView("pg_ls_archive_statusdir", "select count(*) filter (where name like '%.ready') as waiting from pg_ls_archive_statusdir()"),
     StatView(  # what a vacuum has to pass over: few rows, and none of vacuums themselves
