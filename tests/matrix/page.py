@@ -17,6 +17,9 @@ finding divided by the true one. `yes` means found, at the right object and with
 exact truth for it. Bold text is a fault: not found, something missing in what it says, or a cost more than {within:.0f} % off. In a clean
 load, `clean` means that no rule found anything above `low`; rules about the host are left out, as what else runs there decides.
 
+Other programs used both CPUs during these runs. The clock of a client also runs while the client itself waits for a CPU, which is no wait
+of its session: beside busy loops, short waits therefore look up to a tenth longer to the client than they were.
+
 `python -m tests.matrix --list` says what each scenario plants.
 """
 
