@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 
+import advice_review
 import pytest
 from leadline.findings import all_findings
-from leadline.findings.advice import MAJORS, filled, general, names, of_server
+from leadline.findings.advice import MAJORS, blocks, filled, general, names, of_server
 
 RULES = {d.id: d for d in all_findings()}
 NO_RULE = {"CRAM-MD5", "DIGEST-MD5", "SHA-256"}
@@ -62,3 +63,28 @@ def test_a_rule_has_the_facts_that_its_texts_ask_for(rule: str) -> None:
 def test_every_rule_that_is_named_exists(rule: str) -> None:
     said = " ".join([*RULES[rule].sections.values(), RULES[rule].query, RULES[rule].wrong_when])
     assert set(re.findall(r"(?<![\w-])[A-Z]{2,}(?:-[A-Z0-9]{2,})+(?![\w-])", said)) <= RULES.keys() | NO_RULE
+
+
+def test_each_sentence_of_advice_has_been_reviewed() -> None:
+    """docs/reference/advice.md: python tests/advice_review.py renews it, and a reviewer replaces each `?`."""
+    assert set(advice_review.reviewed().values()) <= advice_review.VERDICTS.keys(), "a sentence is new"
+    assert advice_review.PAGE.read_text(encoding="utf-8") == advice_review.page()
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_condition_stands_in_front_of_its_block(rule: str) -> None:
+    """Elsewhere it would decide about all that stands before it, too."""
+    for heading in ("What to do", "How to verify"):
+        for block in blocks(RULES[rule].sections[heading]):
+            assert not re.search(r"\{[?!]", re.sub(r"^(- )?(\{[?!]\w+\} ?)*", "", block.lstrip())), block
+
+
+def test_a_sentence_ends_outside_of_commands_only() -> None:
+    text = "First. Run `select 1; Select 2. Done`. Then see THIS-RULE.\n- Next\n  line:\n```sql\nselect 1;\n-- no\nselect 2;\n```"
+    assert advice_review.sentences(text) == [
+        "First.",
+        "Run `select 1; Select 2. Done`.",
+        "Then see THIS-RULE.",
+        "Next line:",
+        "`select 1; select 2;`",
+    ]
