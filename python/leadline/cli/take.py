@@ -36,7 +36,7 @@ def parse_rate(text: str) -> float:
     "take",
     epilog="\b\nExamples:\n  leadline take --pid 4711 --for 60s\n  leadline take postgresql://app@db1/shop --for 5m -o friday\n"
     "  leadline take host=/run/postgresql --for 10s --rate 1000\n  leadline take --host --for 60s\n"
-    "  leadline take --pid 4711 --pooler 'host=127.0.0.1 port=6432 dbname=pgbouncer user=stats'",
+    "  leadline take --pid 4711 --pooler 'port=6432 dbname=pgbouncer user=stats'",
 )
 @click.argument("dsn", required=False)
 @click.option("--pid", type=int, metavar="PID", help="Process of the server (postmaster or any child); needs no connection.")
