@@ -227,6 +227,7 @@ def test_the_holder_of_an_advisory_lock_is_a_root_outside_a_transaction(cap: Syn
     (finding,) = found(cap)
     assert (finding.id, finding.subject) == ("BLOCK-CHAIN", "pid 4711")
     assert "pid 4711 (idle" in finding.statement
+    assert "a commit does not free it" in finding.action and "left its transaction open" not in finding.action
 
 
 def test_the_statement_names_the_table_when_no_tuple_lock_does(cap: SyntheticCapture) -> None:

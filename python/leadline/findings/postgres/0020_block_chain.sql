@@ -87,6 +87,7 @@ progress as (  -- how far a command that still ran after the window was: a funct
 named as (
   select f.*, r.* exclude (root_session_id, root_pid), v.victim_pid, l.locktype, l.mode, l.blocker_mode, o.object, o.object_ident, o.relkind, f.cost_s / b.db_time_s as share,
          left(regexp_replace(s.query, '\s+', ' ', 'g'), 120) as query, r.backend_type = 'autovacuum worker' as is_vacuum,
+         f.root_pid <> 0 and r.state = 'idle' and l.locktype is not distinct from 'advisory' as is_kept,  -- by the session, not by a transaction
          coalesce(not contains(s.query, '(to prevent wraparound)'), false) as is_plain,  -- so the server reports the one that does not give way
          case when f.root_pid <> 0 and (r.state = 'active' or starts_with(r.state, 'idle'))
               then coalesce(blocking_command(s.query), case g.view when 'pg_stat_progress_create_index' then 'CREATE INDEX' when 'pg_stat_progress_cluster' then 'VACUUM FULL' end) end as command,
@@ -120,7 +121,7 @@ select 'BLOCK-CHAIN' as id,
        cost_s, share as share_of_db_time, samples, ts_from, ts_to, evidence,
        to_json({pid: nullif(root_pid, 0), victim_pid: victim_pid, role: pg_ident(usename),
                 is_vacuum: is_vacuum and not is_plain, is_plain_vacuum: is_vacuum and is_plain, is_prepared: root_pid = 0,
-                is_idle: root_pid <> 0 and starts_with(state, 'idle'), is_active: root_pid <> 0 and state = 'active' and not is_vacuum and coalesce(command = 'CREATE TRIGGER', true),
+                is_idle: root_pid <> 0 and starts_with(state, 'idle') and not is_kept, is_kept: is_kept, is_active: root_pid <> 0 and state = 'active' and not is_vacuum and coalesce(command = 'CREATE TRIGGER', true),
                 command: case when state = 'active' then command end, after_command: case when starts_with(state, 'idle') then command end, progress: progress,
                 is_rewrite: state = 'active' and command in ('VACUUM FULL', 'CLUSTER'), is_reindex: state = 'active' and command = 'REINDEX',
                 is_create_index: state = 'active' and command = 'CREATE INDEX', is_refresh: state = 'active' and command = 'REFRESH MATERIALIZED VIEW',
