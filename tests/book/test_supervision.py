@@ -95,7 +95,7 @@ def read_until(terminal: int, text: bytes) -> bytes:
 
 
 def test_ctrl_c_reaches_the_command_once(place: Place) -> None:
-    counting = "import signal, time; n = 0\ndef got(*_):\n global n; n += 1; print('got', n, flush=True)\n"
+    counting = "import os, signal, time; n = 0\ndef got(*_):\n global n; n += 1; os.write(1, b'got\\n')\n"
     counting += "signal.signal(2, got); print('ready', flush=True)\nend = time.monotonic() + 1\n"
     counting += "while time.monotonic() < end: time.sleep(0.05)\n"
     pid, terminal = in_terminal(command(sys.executable, "-c", counting + "print('over', n, 'times', flush=True)"))

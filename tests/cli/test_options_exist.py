@@ -26,6 +26,7 @@ PRINTED_BY = {
     "crates/pagescan/src/error.rs": ["page show", "page hex", "page diff", "page check", "page scan"],
     "crates/replay/src/look.rs": ["recover"],
     "crates/rows/src/find.rs": ["rows"],
+    "python/leadline/probes/pooler.py": ["take"],
     "crates/replay/src/restore.rs": ["recover"],
     "crates/wire/src/live/ring.rs": ["net packets", "net auth"],
     "python/leadline/demo/run.py": ["demo"],

@@ -50,8 +50,8 @@ def test_show_is_whole_in_a_pipe_and_as_wide_as_the_terminal(many: Path, monkeyp
     for columns in (NARROW, 60, 80, 400):
         seen = on_terminal(["show", str(many)], 24, columns).splitlines()
         assert "Top sessions" in "\n".join(seen)
-        wide = [line for line in seen if len(line) > columns and "leadline sql" not in line and "(AAS)" not in line]
-        assert max(map(len, wide), default=0) <= (0 if columns >= 60 else BESIDE), (columns, wide)
+        wide = [line for line in seen if len(line) > columns and "leadline " not in line and "(AAS)" not in line]
+        assert max(map(len, wide), default=0) <= (0 if columns >= 60 else BESIDE), (columns, sorted(wide, key=len)[-3:])
         assert any("…" in line for line in seen) == (columns < 400)
 
 

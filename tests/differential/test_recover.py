@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -306,6 +307,7 @@ def test_statistics_of_before_the_crash_are_not_kept(crashed: tuple[Server, Path
     """The server takes them for true when it finds them after an orderly shutdown; what extensions keep there stays."""
     for name in ("pgstat.stat", "global.stat", "db_5.stat", "pg_stat_statements.stat", "db_x.stat"):
         (copy / "pg_stat" / name).write_bytes(b"old")
+        os.chown(copy / "pg_stat" / name, copy.stat().st_uid, copy.stat().st_gid)
     assert recover(copy).returncode == 0
     assert sorted(path.name for path in (copy / "pg_stat").iterdir()) == ["db_x.stat", "pg_stat_statements.stat"]
 

@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,8 @@ def killed(server: Server) -> Path:
     assert process is not None
     family = [process.pid, *(int(pid) for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split())]
     for pid in family:
-        os.kill(pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # the backend of the last statement may just end
+            os.kill(pid, signal.SIGKILL)
     process.wait(30)
     deadline = time.monotonic() + 30
     while any(Path(f"/proc/{pid}/cwd").exists() for pid in family):

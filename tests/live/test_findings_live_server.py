@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -61,18 +62,20 @@ BLKIO = Path("/sys/fs/cgroup/blkio")
 
 
 @contextmanager
-def loop_disk(folder: Path) -> Iterator[tuple[Path, str]]:
-    """A small ext4 of its own, and the number of its block device."""
-    image, at = folder / "disk", folder / "mnt"
-    at.mkdir()
-    subprocess.run(["mkfs.ext4", "-q", image, "160M"], check=True)
-    subprocess.run(["mount", "-o", "loop", image, at], check=True)
-    try:
-        at.chmod(0o755)
-        number = at.stat().st_dev
-        yield at, f"{os.major(number)}:{os.minor(number)}"
-    finally:
-        subprocess.run(["umount", at], check=True)
+def loop_disk() -> Iterator[tuple[Path, str]]:
+    """A small ext4 of its own, and the number of its block device. In a folder that the server's user may enter."""
+    with tempfile.TemporaryDirectory(prefix="leadline-disk-") as folder:
+        Path(folder).chmod(0o755)
+        image, at = Path(folder, "disk"), Path(folder, "mnt")
+        at.mkdir()
+        subprocess.run(["mkfs.ext4", "-q", image, "160M"], check=True)
+        subprocess.run(["mount", "-o", "loop", image, at], check=True)
+        try:
+            at.chmod(0o755)
+            number = at.stat().st_dev
+            yield at, f"{os.major(number)}:{os.minor(number)}"
+        finally:
+            subprocess.run(["umount", at], check=True)
 
 
 @contextmanager
@@ -92,10 +95,8 @@ def throttled(device: str, writes_per_s: int) -> Iterator[Path]:
 @pytest.mark.skipif(not (BLKIO / "blkio.throttle.write_iops_device").exists(), reason="control groups of version 1 do not limit I/O here")
 @pytest.mark.parametrize("major", MAJORS)
 def test_commits_that_a_limit_of_the_control_group_holds_back(tmp_path: Path, major: int) -> None:
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o755)
     fetched = fetched_or_skip(major)
-    with loop_disk(tmp_path) as (mounted, device), throttled(device, 40) as group:
+    with loop_disk() as (mounted, device), throttled(device, 40) as group:
         settings = {"fsync": True, "min_wal_size": "32MB", "max_wal_size": "64MB", "wal_recycle": False}
         with PrivateServer(fetched.bin_dir, mounted / "data", settings) as private:
             (group / "cgroup.procs").write_text(str(private.pid))  # and all that it starts from now on
@@ -135,9 +136,12 @@ def test_a_slow_loader_and_a_loop_of_one_statement(fresh_server: Callable[..., S
         wait_until(lambda: server.sql("select 1 from pg_stat_activity where application_name = 'etl' and wait_event = 'ClientRead'"))
         # On a machine that has other work, the loop is slower.
         result = captured(server, tmp_path / "slow", WINDOW_S, rules, {"storm_rate": 10, "storm_gap_s": 0.5})
-    first, second = sorted(result.findings, key=lambda f: f.id)
+    first, *rest = sorted(result.findings, key=lambda f: f.id)
     assert (first.subject, first.id) == ('COPY into "Load" by application etl from local', "SLOW-LOADER")
     assert first.cost_s == pytest.approx(WINDOW_S, rel=0.15)
     assert ("MB and" in first.statement) == (major >= 14)
+    if major == 13:  # has no ids of statements: samples of quick ones often have none
+        return
+    [second] = rest
     assert (second.id, second.severity) == ("STATEMENT-STORM", "low") and second.subject.startswith("application shop from local, ")
     assert "Statement: select words from item where id = $1" in second.statement

@@ -36,8 +36,8 @@ def check(data_dir: str) -> None:
         about = root.stat()
     except OSError:
         return  # whoever reads it says what is wrong
-    if about.st_uid != os.geteuid():
-        return
+    if about.st_uid != os.geteuid() or not (root / "PG_VERSION").exists():
+        return  # of what is no data directory, such as a folder of tar archives, the reader says more
     if missing := [name for name in NEEDED if _is_missing(root / name)]:
         folders = " ".join(shlex.quote(str(root / name)) for name in missing)
         raise LeadlineError(

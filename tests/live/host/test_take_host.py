@@ -128,10 +128,10 @@ def test_a_killed_server_leaves_the_host_probe_going(fresh_server: Any, tmp_path
     killer.start()
     try:
         if keep_going:
-            path = take(pid=server.pid, for_s=6.0, rate_hz=20, keep_going=True, out=tmp_path / "c.leadline")
+            path = take(pid=server.pid, for_s=6.0, rate_hz=20, keep_going=True, stop_with_server=True, out=tmp_path / "c.leadline")
         else:
             with pytest.raises(LeadlineError) as failed:
-                take(pid=server.pid, for_s=100.0, rate_hz=20, out=tmp_path / "c.leadline")
+                take(pid=server.pid, for_s=100.0, rate_hz=20, stop_with_server=True, out=tmp_path / "c.leadline")
             assert failed.value.kind == "gone"
             path = Path(failed.value.where)
     finally:
