@@ -22,6 +22,7 @@ from typing import Any
 import duckdb
 from leadline.capture.manifest import Clock, Host, Manifest, ProbeState, Target, write_manifest
 from leadline.capture.reader import Capture, open_capture
+from leadline.findings import Finding, evaluate
 from leadline.tables import all_tables, duckdb_type
 
 TS_FROM = 5_000_000_000_000  # CLOCK_MONOTONIC at the start of the window, ns
@@ -396,3 +397,17 @@ class SyntheticCapture:
         made.tables = {name: {"rows": rows, "bytes": 0, "segments": 1} for name, rows in tables.items()}
         made.cost.of_window(0.1, self.seconds)
         return made
+
+
+def rows(cap: SyntheticCapture, *only: str, **thresholds: float) -> list[Finding]:
+    """What these rules find; each of them must have been evaluated."""
+    with cap.open() as capture:
+        result = evaluate(capture, only=only, thresholds=thresholds)
+    assert result.not_evaluated == []
+    return result.findings
+
+
+def one(cap: SyntheticCapture, only: str) -> Finding:
+    """The only thing that a rule finds."""
+    (found,) = rows(cap, only)
+    return found

@@ -151,3 +151,14 @@ def wire_connections(folder: Path) -> list[dict[str, Any]]:
         return capture.rows("from wire_connection")
     finally:
         capture.close()
+
+
+def read_in_parts(db: psycopg.Connection[Any], stop: threading.Event, pause: Callable[[], object]) -> None:
+    """Takes the rows of a large table, and pauses after each 200 of them."""
+    copy = db.pgconn
+    assert copy.exec_(b"copy (select * from wide) to stdout").status == psycopg.pq.ExecStatus.COPY_OUT
+    rows = 0
+    while not stop.is_set() and copy.get_copy_data(0)[0] >= 0:
+        rows += 1
+        if rows % 200 == 0:
+            pause()

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from findings_synthetic import SyntheticCapture
+from findings_synthetic import SyntheticCapture, rows
 from leadline.findings import Finding, evaluate
 
 PAGE_FINDINGS = ["RIGHT-EDGE-INDEX", "SEQUENCE-PAGE", "HOT-HEAP-PAGE", "HOT-BLOCK", "LWLOCK-HOLDER-IO", "BUFFER-WAITS-UNNAMED"]
@@ -45,10 +45,7 @@ def cap(tmp_path: Path) -> SyntheticCapture:
 
 
 def found(cap: SyntheticCapture, only: list[str] = PAGE_FINDINGS) -> list[Finding]:
-    with cap.open() as capture:
-        result = evaluate(capture, only=only)
-    assert result.not_evaluated == []
-    return result.findings
+    return rows(cap, *only)
 
 
 def wait(cap: SyntheticCapture, event: str, sessions: int = 5, seconds: float = 4) -> None:

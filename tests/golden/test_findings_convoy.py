@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from findings_synthetic import SyntheticCapture
-from leadline.findings import Finding, evaluate
+from findings_synthetic import SyntheticCapture, rows
+from leadline.findings import Finding
 
 DATID, TABLE = 16384, 16500
 
@@ -25,10 +25,7 @@ def cap(tmp_path: Path) -> SyntheticCapture:
 
 
 def found(cap: SyntheticCapture, only: list[str] | None = None) -> list[Finding]:
-    with cap.open() as capture:
-        result = evaluate(capture, only=only or ["LOCK-CONVOY", "BLOCK-CHAIN", "DDL-QUEUE", "ROW-HOTSPOT", "RELATION-EXTEND"])
-    assert result.not_evaluated == []
-    return result.findings
+    return rows(cap, *(only or ["LOCK-CONVOY", "BLOCK-CHAIN", "DDL-QUEUE", "ROW-HOTSPOT", "RELATION-EXTEND"]))
 
 
 def convoy(cap: SyntheticCapture, state: str, wait: str | None, length_s: float = 0.1, to_s: float = 10, **lock: Any) -> None:

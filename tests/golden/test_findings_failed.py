@@ -7,8 +7,7 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from findings_synthetic import SyntheticCapture
-from leadline.findings import Finding, evaluate
+from findings_synthetic import SyntheticCapture, rows
 from leadline.tables.macros import macros
 
 
@@ -22,13 +21,6 @@ def cap(tmp_path: Path) -> SyntheticCapture:
     made.add("statement", statement_id=6, id_source="server", query="ROLLBACK")
     made.add("database", datid=16384, datname="shop")
     return made
-
-
-def found(cap: SyntheticCapture, *rules: str) -> list[Finding]:
-    with cap.open() as capture:
-        result = evaluate(capture, only=rules)
-    assert result.not_evaluated == []
-    return result.findings
 
 
 # -- EXTENSION-WAIT -----------------------------------------------------------------------------------------------------------
@@ -68,7 +60,7 @@ def test_a_wait_for_an_extension(cap: SyntheticCapture, event: str, subject: str
     cap.setting("pg_stat_statements.max", 5000)
     cap.stat("pg_stat_statements", "calls", None, 3, obj="77")
     cap.stat("pg_stat_statements", "calls", 2, 3, obj="78")
-    (finding,) = found(cap, "EXTENSION-WAIT")
+    (finding,) = rows(cap, "EXTENSION-WAIT")
     assert finding.subject == subject and finding.cost_s == pytest.approx(10)
     assert "2 sessions lost 10.0 s" in finding.statement and finding.statement.endswith("; mostly in: update t set a = $1")
     assert ("pg_stat_statements.max is 5000, and 1 statements were new" in finding.statement) == event.endswith("pg_stat_statements")
@@ -78,7 +70,7 @@ def test_a_wait_for_an_extension(cap: SyntheticCapture, event: str, subject: str
 @pytest.mark.parametrize("event", ["LWLock:WALWrite", "LWLock:LockManager", "IO:DataFileRead", None])
 def test_other_waits_are_not_of_extensions(cap: SyntheticCapture, event: str | None) -> None:
     cap.sample(cap.add_session(), "active", event, 0, 50, statement_id=5)
-    assert found(cap, "EXTENSION-WAIT") == []
+    assert rows(cap, "EXTENSION-WAIT") == []
 
 
 # -- DEADLOCKS ----------------------------------------------------------------------------------------------------------------
@@ -94,7 +86,7 @@ def test_deadlocks_with_what_their_sessions_waited(cap: SyntheticCapture) -> Non
     cap.stat("pg_stat_database", "deadlocks", 10, 14, obj="shop")
     for n in range(4):
         deadlock(cap, 10 * n, 10 * n + 1.2)
-    findings = found(cap, "DEADLOCKS", "ROW-HOTSPOT", "BLOCK-CHAIN")
+    findings = rows(cap, "DEADLOCKS", "ROW-HOTSPOT", "BLOCK-CHAIN")
     (finding,) = findings  # the seconds are of the deadlocks, not of a hot row
     assert (finding.id, finding.subject, finding.severity) == ("DEADLOCKS", "database shop", "medium")
     assert finding.cost_s == pytest.approx(4 * 2 * 1.2)
@@ -106,7 +98,7 @@ def test_deadlocks_with_what_their_sessions_waited(cap: SyntheticCapture) -> Non
 def test_deadlocks_that_no_look_saw(cap: SyntheticCapture, timeout: int, said: str) -> None:
     cap.setting("deadlock_timeout", timeout, unit="ms")
     cap.stat("pg_stat_database", "deadlocks", 0, 2, obj="shop")
-    (finding,) = found(cap, "DEADLOCKS")
+    (finding,) = rows(cap, "DEADLOCKS")
     assert finding.cost_s == pytest.approx(2 * timeout / 1000)
     assert said in " ".join(finding.action.split())
     assert ("stands at least" in finding.action, "stops the whole" in finding.action) == (timeout > 1000, timeout < 100)
@@ -115,7 +107,7 @@ def test_deadlocks_that_no_look_saw(cap: SyntheticCapture, timeout: int, said: s
 def test_no_deadlocks(cap: SyntheticCapture) -> None:
     cap.stat("pg_stat_database", "deadlocks", 10, 10, obj="shop")
     cap.stat("pg_stat_database", "deadlocks", 10, 0, obj="reset")
-    assert found(cap, "DEADLOCKS") == []
+    assert rows(cap, "DEADLOCKS") == []
 
 
 # -- ROLLBACKS ----------------------------------------------------------------------------------------------------------------
@@ -132,7 +124,7 @@ def test_rollbacks_with_what_was_seen_of_them(cap: SyntheticCapture) -> None:
     session = cap.add_session(application_name="orders")
     cap.sample(session, "idle in transaction (aborted)", "Client:ClientRead", 0, 12)
     cap.sample(session, "idle", "Client:ClientRead", 12, 20, statement_id=6)
-    (finding,) = found(cap, "ROLLBACKS")
+    (finding,) = rows(cap, "ROLLBACKS")
     assert (finding.subject, finding.severity, finding.cost_s) == ("database shop", "medium", None)
     assert "600 of 1000 transactions of database shop were rolled back (60 %, 10.0/s), 5 of them by deadlocks" in finding.statement
     assert "1 sessions sat 12.0 s in failed transactions (application orders)" in finding.statement
@@ -144,12 +136,12 @@ def test_rollbacks_with_what_was_seen_of_them(cap: SyntheticCapture) -> None:
 @pytest.mark.parametrize(("committed", "rolled_back"), [(1000, 90), (30, 30), (0, 0), (-5, 90)])
 def test_few_rollbacks_are_no_finding(cap: SyntheticCapture, committed: float, rolled_back: float) -> None:
     ended(cap, committed, rolled_back)
-    assert found(cap, "ROLLBACKS") == []
+    assert rows(cap, "ROLLBACKS") == []
 
 
 def test_a_smaller_part_is_low(cap: SyntheticCapture) -> None:
     ended(cap, 800, 200)
-    (finding,) = found(cap, "ROLLBACKS")
+    (finding,) = rows(cap, "ROLLBACKS")
     assert finding.severity == "low"
     for text in ("failed transactions:", "rolls back by itself", "DEADLOCKS", "default isolation"):
         assert text not in finding.action
@@ -165,7 +157,7 @@ def test_the_session_with_too_many_subtransactions_is_named(cap: SyntheticCaptur
     cap.sample(cap.add_session(), "active", "LWLock:MultiXactOffsetSLRU", 0, 10, statement_id=5)
     cap.stat("pg_stat_get_backend_subxact", "subxact_count", None, 64, obj="4711")
     cap.stat("pg_stat_get_backend_subxact", "subxact_count", None, 64, obj="4712")
-    by_cache = {f.subject: f for f in found(cap, "SLRU")}
+    by_cache = {f.subject: f for f in rows(cap, "SLRU")}
     assert "; pid 4711 (application batch) and 1 others had more than 64 subtransactions open" in by_cache["SLRU Subtrans"].statement
     assert "WHERE pid = 4711;" in by_cache["SLRU Subtrans"].action
     assert "4711" not in by_cache["SLRU MultiXact"].statement + by_cache["SLRU MultiXact"].action

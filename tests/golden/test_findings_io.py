@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from findings_synthetic import SyntheticCapture
-from leadline.findings import Finding, evaluate
+from findings_synthetic import SyntheticCapture, rows
+from leadline.findings import Finding
 
 IO_FINDINGS = ["WAL-CONTENTION", "CKPT-REQUESTED", "TEMP-SPILL", "SYNCREP-BOUND", "READ-IO"]
 
@@ -24,10 +24,7 @@ def cap(tmp_path: Path) -> SyntheticCapture:
 
 
 def found(cap: SyntheticCapture, only: list[str] = IO_FINDINGS) -> list[Finding]:
-    with cap.open() as capture:
-        result = evaluate(capture, only=only)
-    assert result.not_evaluated == []
-    return result.findings
+    return rows(cap, *only)
 
 
 def wait(cap: SyntheticCapture, event: str | None, from_s: float, to_s: float) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from findings_synthetic import SyntheticCapture
+from findings_synthetic import SyntheticCapture, rows
 from leadline.findings import Finding, evaluate
 from leadline.views.lock_tree import lock_trees
 from leadline.views.spenders import objects
@@ -26,10 +26,7 @@ def cap(tmp_path: Path) -> SyntheticCapture:
 
 
 def found(cap: SyntheticCapture, only: list[str] = LOCK_FINDINGS) -> list[Finding]:
-    with cap.open() as capture:
-        result = evaluate(capture, only=only)
-    assert result.not_evaluated == []
-    return result.findings
+    return rows(cap, *only)
 
 
 def transactions(cap: SyntheticCapture, session: int, from_s: float, to_s: float, length_s: float = 0.1) -> None:

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from findings_synthetic import SyntheticCapture
-from leadline.findings import Finding, evaluate
+from findings_synthetic import SyntheticCapture, rows
 
 
 @pytest.fixture
@@ -20,13 +19,6 @@ def cap(tmp_path: Path) -> SyntheticCapture:
     made.add("statement", statement_id=6, id_source="server", query="COPY t FROM STDIN")
     made.stat("pg_stat_database", "xact_commit", 10, 20, obj="shop")
     return made
-
-
-def found(cap: SyntheticCapture, rule: str) -> list[Finding]:
-    with cap.open() as capture:
-        result = evaluate(capture, only=[rule])
-    assert result.not_evaluated == []
-    return result.findings
 
 
 def wait(cap: SyntheticCapture, event: str | None, from_s: float, to_s: float, statement_id: int = 5) -> int:
@@ -57,7 +49,7 @@ def test_pages_that_sessions_write_before_16(cap: SyntheticCapture) -> None:
     cap.setting("bgwriter_lru_maxpages", 100)
     cap.setting("bgwriter_delay", 200, unit="ms")
     cap.stat("pg_stat_bgwriter", "maxwritten_clean", 0, 250)
-    (finding,) = found(cap, "BACKEND-WRITES")
+    (finding,) = rows(cap, "BACKEND-WRITES")
     assert finding.cost_s == pytest.approx(10) and finding.share_of_db_time == pytest.approx(0.25, abs=1e-6)
     assert "wrote 60000 pages themselves (those that make files longer are among them), 60 % of all" in finding.statement
     assert "it stopped 250 times at bgwriter_lru_maxpages = 100" in finding.statement
@@ -71,7 +63,7 @@ def test_the_server_times_its_writes_from_16_on(cap: SyntheticCapture) -> None:
     cap.stat("pg_stat_checkpointer", "buffers_written", 0, 10_000)
     wait(cap, "IO:DataFileWrite", 0, 10)
     cap.setting("bgwriter_lru_maxpages", 0)
-    (finding,) = found(cap, "BACKEND-WRITES")
+    (finding,) = rows(cap, "BACKEND-WRITES")
     assert finding.cost_s == pytest.approx(12) and finding.confidence == "high"
     assert "wrote 30000 pages themselves, 75 %" in finding.statement
     assert "it took 12.0 s" in finding.statement and "0.40 ms each" in finding.statement
@@ -84,13 +76,13 @@ def test_a_long_statement_is_counted_by_its_own_session(cap: SyntheticCapture) -
     written_by(cap, "normal", writes=0, extends=3)
     session = wait(cap, "IO:DataFileWrite", 0, 10)
     cap.delta(session, 0, 60, shared_blks_written=500)
-    (finding,) = found(cap, "BACKEND-WRITES")
+    (finding,) = rows(cap, "BACKEND-WRITES")
     assert "wrote 30000 pages themselves" in finding.statement and finding.cost_s == pytest.approx(10)
 
 
 def test_a_session_that_flushes_a_file_is_told_whatever_it_cost(cap: SyntheticCapture) -> None:
     written(cap, 100, 20_000, 20_000, fsyncs=7)
-    (finding,) = found(cap, "BACKEND-WRITES")
+    (finding,) = rows(cap, "BACKEND-WRITES")
     assert finding.severity == "medium" and "7 times a session had to flush a file itself" in finding.statement
 
 
@@ -115,7 +107,7 @@ def test_writes_that_are_no_fault(cap: SyntheticCapture, case: str) -> None:
         written_by(cap, "normal", writes=10_000, write_time=5_000)
         cap.stat("pg_stat_bgwriter", "buffers_clean", 0, 90_000)
         wait(cap, "IO:DataFileWrite", 0, 5)
-    assert found(cap, "BACKEND-WRITES") == []
+    assert rows(cap, "BACKEND-WRITES") == []
 
 
 # -- SYNC-STANDBY-GONE --------------------------------------------------------------------------------------------------------
@@ -131,7 +123,7 @@ def test_commits_that_wait_for_a_standby_that_is_gone(cap: SyntheticCapture) -> 
     cap.walsender("pg_basebackup")
     wait(cap, "IPC:SyncRep", 10, 60)
     wait(cap, "IPC:SyncRep", 30, 60)
-    (finding,) = found(cap, "SYNC-STANDBY-GONE")
+    (finding,) = rows(cap, "SYNC-STANDBY-GONE")
     assert (finding.severity, finding.subject) == ("critical", "synchronous standby near, Far away, s_3")
     assert finding.cost_s == pytest.approx(80)
     assert finding.statement == (
@@ -143,7 +135,7 @@ def test_commits_that_wait_for_a_standby_that_is_gone(cap: SyntheticCapture) -> 
     assert "Start or reconnect near, Far away, s_3." in finding.action and "on what is connected as s_4 at 10.0.0.5" in finding.action
     assert "with the standbys that answer" not in finding.action
     assert [e["waited_s"] for e in finding.evidence] == [50.0, 30.0]
-    assert found(cap, "SYNCREP-BOUND") == []
+    assert rows(cap, "SYNCREP-BOUND") == []
 
 
 @pytest.mark.parametrize(
@@ -163,7 +155,7 @@ def test_fewer_standbys_than_the_setting_asks_for(
     for name in connected:
         cap.walsender(name)
     wait(cap, "IPC:SyncRep", 0, 60)
-    (finding,) = found(cap, "SYNC-STANDBY-GONE")
+    (finding,) = rows(cap, "SYNC-STANDBY-GONE")
     assert finding.severity == "critical"
     assert finding.subject == f"synchronous standby {missing}".strip()
     assert ("; missing: " in finding.statement) == bool(missing)
@@ -177,9 +169,9 @@ def test_a_standby_that_returns_is_no_longer_critical(cap: SyntheticCapture) -> 
     cap.walsender("a", 30, 60)
     wait(cap, "IPC:SyncRep", 20, 30)
     wait(cap, "IPC:SyncRep", 35, 55)
-    (finding,) = found(cap, "SYNC-STANDBY-GONE")
+    (finding,) = rows(cap, "SYNC-STANDBY-GONE")
     assert (finding.severity, finding.cost_s) == ("high", pytest.approx(10))
-    (slow,) = found(cap, "SYNCREP-BOUND")
+    (slow,) = rows(cap, "SYNCREP-BOUND")
     assert slow.cost_s == pytest.approx(20)
 
 
@@ -190,7 +182,7 @@ def test_a_standby_that_is_connected_but_behind(cap: SyntheticCapture) -> None:
     cap.stat("pg_stat_replication", "sync_priority", 1, 1, obj="a//77")
     cap.stat("pg_stat_replication", "streaming", 0, 0, obj="a//77")
     wait(cap, "IPC:SyncRep", 0, 60)
-    (finding,) = found(cap, "SYNC-STANDBY-GONE")
+    (finding,) = rows(cap, "SYNC-STANDBY-GONE")
     assert finding.statement.endswith("a standby is connected, but it still copies WAL that it missed")
     assert "Start or reconnect" not in finding.action and "counts as soon as it streams" in finding.action
 
@@ -206,8 +198,8 @@ def test_a_slow_standby_is_not_missing(cap: SyntheticCapture, hidden: bool) -> N
         cap.walsender("b", 0, 30)
         cap.walsender("b", 30.5, 60)
     wait(cap, "IPC:SyncRep", 0, 60)
-    assert found(cap, "SYNC-STANDBY-GONE") == []
-    (slow,) = found(cap, "SYNCREP-BOUND")
+    assert rows(cap, "SYNC-STANDBY-GONE") == []
+    (slow,) = rows(cap, "SYNCREP-BOUND")
     assert slow.cost_s == pytest.approx(60 if hidden else 59.5)
 
 
@@ -233,7 +225,7 @@ def test_a_slow_device(cap: SyntheticCapture) -> None:
     device(cap, write_ms=6, flush_ms=10)
     wait(cap, "IO:WALSync", 0, 60)
     flushed(cap, 3000, 59)
-    (finding,) = found(cap, "STORAGE-SLOW")
+    (finding,) = rows(cap, "STORAGE-SLOW")
     assert (finding.subject, finding.severity, finding.cost_s) == ("flushes of the WAL", "high", pytest.approx(60))
     assert finding.statement.endswith(
         ": 19.7 ms each; device sda took 16.0 ms for a write and the flush of its cache. It is the device"
@@ -246,7 +238,7 @@ def test_a_limit_of_the_control_group_holds_writes_back(cap: SyntheticCapture) -
     wait(cap, "IO:WALSync", 0, 60)
     cap.fact("cgroup.io_max.sda", "wbps=1000000 wiops=50")
     cap.fact("cgroup.io_max.sdb", "wiops=1")
-    (finding,) = found(cap, "STORAGE-SLOW")  # 13 does not count flushes: 3000 writes of the device stand for them
+    (finding,) = rows(cap, "STORAGE-SLOW")  # 13 does not count flushes: 3000 writes of the device stand for them
     assert ": about 20.0 ms each; device sda took 0.5 ms for each write. " in finding.statement
     assert "It is a limit of the control group (wbps=1000000 wiops=50)" in finding.statement
     assert "Raise or remove the limit for sda: wbps=1000000 wiops=50." in finding.action
@@ -264,7 +256,7 @@ def test_what_lies_above_the_device(cap: SyntheticCapture, where: str) -> None:
         device(cap, write_ms=0.5, flush_ms=1)
     if where == "limit of reads only":
         cap.fact("cgroup.io_max.sda", "rbps=1000000")
-    (finding,) = found(cap, "STORAGE-SLOW")
+    (finding,) = rows(cap, "STORAGE-SLOW")
     above = "It is neither the device nor a limit of the control group: the file system (ext4)"
     assert ("The file system (nfs4) is on no block device" if where == "network" else above) in finding.statement
     assert "Look at the file system" in finding.action
@@ -275,7 +267,7 @@ def test_sessions_that_wait_for_a_cpu_after_their_flush(cap: SyntheticCapture) -
     session = wait(cap, "IO:WALSync", 0, 60)
     flushed(cap, 3000)
     cap.delta(session, 0, 60, cpu_run_ns=10_000_000, cpu_queue_ns=700_000_000)
-    (finding,) = found(cap, "STORAGE-SLOW")
+    (finding,) = rows(cap, "STORAGE-SLOW")
     assert "It is the CPU: after the flush had ended, the sessions waited 42.0 s more to run" in finding.statement
     assert finding.cost_s == pytest.approx(18, rel=1e-3)
 
@@ -285,7 +277,7 @@ def test_slow_reads_are_told_apart_from_the_page_cache(cap: SyntheticCapture) ->
     device(cap, read_ms=9)
     session = wait(cap, "IO:DataFileRead", 0, 60)
     cap.delta(session, 0, 60, shared_blks_read=1000)
-    (finding,) = found(cap, "STORAGE-SLOW")
+    (finding,) = rows(cap, "STORAGE-SLOW")
     assert finding.subject == "reads of data files"
     assert "about 1.0 ms each; device sda took 9.0 ms for each read. It is the device" in finding.statement
 
@@ -299,7 +291,7 @@ def test_storage_that_is_well(cap: SyntheticCapture, case: str) -> None:
         cap.delta(session, 0, 60, shared_blks_read=20_000)
         for second in range(1, 61):  # the device has nearly nothing to do
             cap.add("device_delta", ts=cap.ts(second), dt_ns=10**9, device="sda", reads=10_000, read_ns=1000)
-    assert found(cap, "STORAGE-SLOW") == []
+    assert rows(cap, "STORAGE-SLOW") == []
 
 
 # -- SLOW-LOADER --------------------------------------------------------------------------------------------------------------
@@ -316,7 +308,7 @@ def test_a_load_that_waits_for_its_loader(cap: SyntheticCapture) -> None:
     session = loader(cap, 9, 1, 'copy "Shop"."order lines" (a, b)\n FROM  STDIN with (format binary)')
     for metric, grown in (("bytes_processed", 6e7), ("tuples_processed", 600)):
         cap.stat("pg_stat_progress_copy", metric, 5, 5 + grown, obj=f"shop/{cap.pids[session]}")
-    (finding,) = found(cap, "SLOW-LOADER")
+    (finding,) = rows(cap, "SLOW-LOADER")
     assert finding.subject == 'COPY into "Shop"."order lines" by application etl from 10.0.0.9'
     assert (finding.severity, finding.cost_s) == ("medium", pytest.approx(54))
     assert "waited 54.0 of 60.0 s (90 %, 60.0 % of database time) for its client to send data, in 1 session" in finding.statement
@@ -328,7 +320,7 @@ def test_a_load_that_waits_for_its_loader(cap: SyntheticCapture) -> None:
 def test_loads_that_do_not_wait_for_their_loader(cap: SyntheticCapture, case: str) -> None:
     queries = {"copy to": "copy t to stdout", "another statement": "insert into t values ($1)", "file": "copy t from '/tmp/from stdin.csv'"}
     loader(cap, 4 if case == "server is the limit" else 9, 6, queries.get(case, "copy t from stdin"))
-    assert found(cap, "SLOW-LOADER") == []
+    assert rows(cap, "SLOW-LOADER") == []
 
 
 # -- STATEMENT-STORM ----------------------------------------------------------------------------------------------------------
@@ -349,7 +341,7 @@ def storm(
 
 def test_one_statement_again_and_again(cap: SyntheticCapture) -> None:
     storm(cap)
-    (finding,) = found(cap, "STATEMENT-STORM")
+    (finding,) = rows(cap, "STATEMENT-STORM")
     assert (finding.subject, finding.severity) == ("application shop from 10.0.0.9, statement 500", "low")
     assert finding.cost_s == pytest.approx(48) and finding.share_of_db_time is None
     assert "ran one statement about 400 times a second on 1 connection, each time in a transaction of its own" in finding.statement
@@ -360,7 +352,7 @@ def test_one_statement_again_and_again(cap: SyntheticCapture) -> None:
 def test_samples_without_their_statement_belong_to_the_loop(cap: SyntheticCapture) -> None:
     session = storm(cap)
     cap.sample(session, "idle", "Client:ClientRead", 10, 20, state_age_s=0.001)
-    (finding,) = found(cap, "STATEMENT-STORM")
+    (finding,) = rows(cap, "STATEMENT-STORM")
     assert finding.cost_s == pytest.approx(50)
 
 
@@ -368,7 +360,7 @@ def test_the_server_counts_the_statements_and_the_kernel_times_the_network(cap: 
     session = storm(cap, port=999)
     cap.stat("pg_stat_statements", "calls", 100, 30_100, obj="500")
     cap.add("tcp_sample", ts=cap.ts(1), cookie=1, pid=cap.pids[session], remote_port=999, rtt=1500, min_rtt=1200)
-    (finding,) = found(cap, "STATEMENT-STORM")
+    (finding,) = rows(cap, "STATEMENT-STORM")
     assert "ran one statement 500 times a second" in finding.statement
     assert "1.60 ms each, of which the network takes at least 1.20 ms" in finding.statement and finding.severity == "medium"
     assert "Each round trip takes 1.20 ms in the network" in finding.action
@@ -380,4 +372,4 @@ def test_the_server_counts_the_statements_and_the_kernel_times_the_network(cap: 
 def test_connections_that_are_no_storm(cap: SyntheticCapture, change: dict[str, Any]) -> None:
     """Mostly at work, seldom, in a transaction (CHATTY-APP), with long pauses, or with several statements."""
     storm(cap, **change)
-    assert found(cap, "STATEMENT-STORM") == []
+    assert rows(cap, "STATEMENT-STORM") == []

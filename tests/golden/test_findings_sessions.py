@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from findings_synthetic import SyntheticCapture
-from leadline.findings import Finding, evaluate
+from findings_synthetic import SyntheticCapture, one, rows
+from leadline.findings import evaluate
 from leadline.views import where
 
 READ = "Client:ClientRead"
@@ -20,18 +20,6 @@ def cap(tmp_path: Path) -> SyntheticCapture:
     made.background()
     made.ordinary_load()
     return made
-
-
-def rows(cap: SyntheticCapture, only: str, **thresholds: float) -> list[Finding]:
-    with cap.open() as capture:
-        result = evaluate(capture, only=[only], thresholds=thresholds)
-        assert result.not_evaluated == []
-        return result.findings
-
-
-def one(cap: SyntheticCapture, only: str) -> Finding:
-    (found,) = rows(cap, only)
-    return found
 
 
 def db_time_s(cap: SyntheticCapture) -> float:

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from findings_synthetic import SyntheticCapture
-from leadline.findings import Finding, evaluate
+from findings_synthetic import SyntheticCapture, one, rows
+from leadline.findings import evaluate
 
 VACUUM = {"autovacuum_vacuum_threshold": 50, "autovacuum_vacuum_scale_factor": 0.2, "autovacuum_vacuum_max_threshold": -1}
 ANALYZE = {"autovacuum_analyze_threshold": 50, "autovacuum_analyze_scale_factor": 0.1, "autovacuum_naptime": 60}
@@ -36,18 +36,6 @@ def table(cap: SyntheticCapture, name: str, *, size: int = 0, view: str = "pg_st
             before = after = cap.wall_us(cap.seconds) / 1e6 - after
         cap.stat(view, metric, before, after, obj=f"app/public/{name}")
     cap.add("relation", datid=16384, relid=given["relid"], nspname="public", relname=name, relkind="r", size_bytes=size)
-
-
-def rows(cap: SyntheticCapture, only: str, **thresholds: float) -> list[Finding]:
-    with cap.open() as capture:
-        result = evaluate(capture, only=[only], thresholds=thresholds)
-        assert result.not_evaluated == []
-        return result.findings
-
-
-def one(cap: SyntheticCapture, only: str) -> Finding:
-    (found,) = rows(cap, only)
-    return found
 
 
 # -- AUTOVACUUM-OFF ---------------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ import psycopg
 import pytest
 from conftest import Server, wait_until
 from leadline.findings import Evaluation, all_findings
-from live import SERVER_RULES, by_rule, clients
+from live import SERVER_RULES, by_rule, clients, read_in_parts
 
 pytestmark = pytest.mark.live
 
@@ -66,14 +66,7 @@ def talk_much(db: psycopg.Connection[Any], stop: threading.Event) -> None:
 
 
 def read_slowly(db: psycopg.Connection[Any], stop: threading.Event) -> None:
-    """Takes 200 rows of a large result at a time."""
-    copy = db.pgconn
-    assert copy.exec_(b"copy (select * from wide) to stdout").status == psycopg.pq.ExecStatus.COPY_OUT
-    rows = 0
-    while not stop.is_set() and copy.get_copy_data(0)[0] >= 0:
-        rows += 1
-        if rows % 200 == 0:
-            stop.wait(0.1)
+    read_in_parts(db, stop, lambda: stop.wait(0.1))
 
 
 def busy(db: psycopg.Connection[Any], stop: threading.Event) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import psycopg
 from conftest import background
 from host_changes import control_group
+from live import read_in_parts
 
 from matrix.ground import Ground, Stopwatch, Tally
 from matrix.scenario import Expected, Truth, scenario
@@ -40,14 +41,11 @@ def slow_reader_of_a_large_result(g: Ground) -> Iterator[Truth]:
     watch = Stopwatch()
 
     def read_slowly(db: psycopg.Connection[Any], stop: threading.Event) -> None:
-        copy = db.pgconn
-        assert copy.exec_(b"copy (select * from wide) to stdout").status == psycopg.pq.ExecStatus.COPY_OUT
-        rows = 0
-        while not stop.is_set() and copy.get_copy_data(0)[0] >= 0:
-            rows += 1
-            if rows % 200 == 0:
-                with watch.on():
-                    stop.wait(0.1)
+        def pause() -> None:
+            with watch.on():
+                stop.wait(0.1)
+
+        read_in_parts(db, stop, pause)
 
     (client,) = g.begin("export", read_slowly)
     g.wait_for("application_name = 'export' and wait_event = 'ClientWrite'")
