@@ -32,7 +32,12 @@ pub struct WriterOptions {
 
 impl WriterOptions {
     /// What a growing segment may cost: the bytes before are written again each time.
-    pub const GROWN: usize = 2 << 20;
+    const GROWN: usize = 2 << 20;
+
+    /// With segments that grow, or without.
+    pub fn growing(self, growing: bool) -> Self {
+        WriterOptions { grow_to: if growing { Self::GROWN } else { 0 }, ..self }
+    }
 }
 
 impl Default for WriterOptions {

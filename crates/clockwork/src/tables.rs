@@ -99,8 +99,7 @@ impl OpenTables {
 
     fn open(&mut self, table: &'static str) -> Result<&mut Open, Error> {
         if !self.tables.contains_key(table) {
-            let grow_to = if self.growing { WriterOptions::GROWN } else { 0 };
-            let options = WriterOptions { compress: false, grow_to, ..WriterOptions::default() };
+            let options = WriterOptions { compress: false, ..WriterOptions::default() }.growing(self.growing);
             let writer = TableWriter::create(&self.capture_dir, table, options)?;
             let waiting = BatchBuilder::new(writer.spec());
             self.tables.insert(table, Open { writer, waiting });

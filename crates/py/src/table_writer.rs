@@ -29,8 +29,7 @@ impl TableWriter {
     #[new]
     #[pyo3(signature = (capture_dir, table, *, growing=true))]
     fn new(py: Python<'_>, capture_dir: PathBuf, table: &str, growing: bool) -> PyResult<TableWriter> {
-        let options =
-            WriterOptions { grow_to: if growing { WriterOptions::GROWN } else { 0 }, ..WriterOptions::default() };
+        let options = WriterOptions::default().growing(growing);
         let create = || leadline_capture::TableWriter::create(&capture_dir, table, options);
         let writer = py.detach(create).map_err(Error::from)?;
         Ok(TableWriter { spec: writer.spec(), state: Mutex::new(State::Open(Box::new(writer))) })
