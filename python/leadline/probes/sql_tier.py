@@ -20,6 +20,7 @@ import psycopg
 from leadline import _core
 from leadline.capture.store import OpenWriter, Row, Writer, core_writer
 from leadline.errors import LeadlineError
+from leadline.figures import one_line
 from leadline.postgres.catalog.connection import Connection, connect
 from leadline.postgres.target import Target
 from leadline.probes.sql_activity import WAIT_CLASSES, Activity, Server, activity_sql, locks_sql, parse_locks, prepare
@@ -72,7 +73,7 @@ class SqlRecorder:
         self._unreported = self._hidden = self._hidden_processes = 0
         self._ts_from = self._ts_now = 0
         self._cpu_ns = 0  # of its threads
-        self._cpu_before_ns = 0  # of those before the present one
+        self._used_s = self._used_before_s = (0.0, 0.0)  # user and system: of all, and of those before the present one
         self._bytes = 0
         self._usage_at_start: resource.struct_rusage | None = None
 
@@ -82,7 +83,7 @@ class SqlRecorder:
             server = prepare(conn)
         except psycopg.Error as e:
             conn.close()
-            raise LeadlineError("connection", "the server does not answer the first query", detail=_line(e)) from e
+            raise LeadlineError("connection", "the server does not answer the first query", detail=one_line(str(e))) from e
         self._conn: Connection = conn
         self._server: Server = server
         self._activity_sql = activity_sql(server.major)
@@ -203,7 +204,7 @@ class SqlRecorder:
         except psycopg.Error as e:
             kind, what = ("gone", "ended the connection") if self._conn.closed else ("connection", "refused a query")
             hint = "what was captured before is kept"
-            self._error = LeadlineError(kind, f"the server {what} during the capture", detail=_line(e), hint=hint).as_dict()
+            self._error = LeadlineError(kind, f"the server {what} during the capture", detail=one_line(str(e)), hint=hint).as_dict()
         except LeadlineError as e:
             self._error = e.as_dict()
         except Exception as e:  # a thread must not end silently: the capture would look whole
@@ -215,8 +216,9 @@ class SqlRecorder:
         started = time.monotonic_ns()
         due = started + self.period_ns // 2  # in the middle of the time each pass stands for
         if self._ticks:  # the server was away: what was due in the meantime is missed
-            self._unreported += max(0, (due - self._ts_now) // self.period_ns - 1)
-            self._missed += max(0, (due - self._ts_now) // self.period_ns - 1)
+            away = max(0, (due - self._ts_now) // self.period_ns - 1)
+            self._unreported += away
+            self._missed += away
             self._lock_passes.clear()
         flushed = accounted = started
         delta_at = started - self._delta_ns  # the first reading, to take differences from, follows the first pass
@@ -357,13 +359,12 @@ class SqlRecorder:
         """What this thread used; what the process used is written once for all probes."""
         thread = resource.getrusage(resource.RUSAGE_THREAD)
         if self._usage_at_start is None:
-            self._usage_at_start, self._cpu_before_ns = thread, self._cpu_ns
-        start = self._usage_at_start
+            self._usage_at_start, self._used_before_s = thread, self._used_s
+        start, before = self._usage_at_start, self._used_before_s
         self._bytes = _size_of(Path(self._capture_dir))
-        user, system = thread.ru_utime - start.ru_utime, thread.ru_stime - start.ru_stime
-        self._cpu_ns = self._cpu_before_ns + round((user + system) * 1e9)
-        user_ns = self._cpu_ns - round(system * 1e9)
-        self._append("self_cost", [(ts, "sampler", user_ns, round(system * 1e9), 0, self._bytes, self._rows)])
+        user, system = before[0] + thread.ru_utime - start.ru_utime, before[1] + thread.ru_stime - start.ru_stime
+        self._used_s, self._cpu_ns = (user, system), round((user + system) * 1e9)
+        self._append("self_cost", [(ts, "sampler", round(user * 1e9), round(system * 1e9), 0, self._bytes, self._rows)])
 
     def _append(self, table: str, rows: list[Row]) -> None:
         if rows:
@@ -374,10 +375,6 @@ class SqlRecorder:
         # Names before the rows that use them: a killed recorder then leaves no sample without a name.
         for table in sorted(self._writers, key=lambda name: name in ("session_run", "lock_wait", "session_delta")):
             self._writers[table].flush()
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())
 
 
 def _size_of(directory: Path) -> int:
