@@ -20,6 +20,7 @@ import psycopg
 from leadline._core.datadir import MAJORS
 from leadline._core.kernel import check as check_kernel_tier
 from leadline.errors import LeadlineError
+from leadline.figures import one_line
 from leadline.host import proc
 from leadline.postgres import postmaster
 from leadline.postgres.catalog import conf
@@ -275,7 +276,7 @@ def _connected_checks(conn: Connection) -> Iterator[Check]:
         row = conn.execute(_RIGHTS_SQL).fetchone()
         values: dict[str, str] = dict(conn.execute("select name, setting from pg_settings").fetchall())
     except psycopg.Error as e:
-        yield Check("capture", TIER_SQL, MISSING, " ".join(str(e).split()))
+        yield Check("capture", TIER_SQL, MISSING, one_line(str(e)))
         return
     assert row is not None
     user, all_stats, all_settings, max_connections, connected, has_statements = row

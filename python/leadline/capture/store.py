@@ -36,7 +36,7 @@ def core_writer(capture_dir: str, table: str, *, growing: bool = True) -> Writer
     """growing: few files; not where a reader takes segments away."""
     from leadline import _core
 
-    return _core.capture.TableWriter(capture_dir, table) if growing else _core.capture.TableWriter(capture_dir, table, growing=False)
+    return _core.capture.TableWriter(capture_dir, table, growing=growing)
 
 
 class Store:

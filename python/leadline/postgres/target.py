@@ -16,6 +16,7 @@ from psycopg.conninfo import make_conninfo
 
 from leadline.capture import manifest
 from leadline.errors import LeadlineError
+from leadline.figures import one_line
 from leadline.host import proc
 from leadline.host.facts import cpu_count
 from leadline.postgres import postmaster
@@ -192,7 +193,7 @@ def _target_of(conn: Connection, dsn: str) -> Target:
     try:
         row = conn.execute(_WHO_SQL).fetchone()
     except psycopg.Error as e:
-        raise LeadlineError("connection", "cannot identify the server", detail=" ".join(str(e).split()), where=safe_dsn(dsn)) from e
+        raise LeadlineError("connection", "cannot identify the server", detail=one_line(str(e)), where=safe_dsn(dsn)) from e
     assert row is not None
     version_num, version, backend_pid, backend_start, data_dir = row
     pid = _postmaster_at(_peer_pid(conn.fileno()))

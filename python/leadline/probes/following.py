@@ -167,9 +167,9 @@ class Following:
         with self._lock:
             if self._stop.is_set():
                 return
-            reason, before = gap.reason, self.target
-            cause = self._attach_again(found)
-            gap.ts_to, gap.cause, gap.pid_after, gap.reason = time.monotonic_ns(), cause, found.pid, reason
+            before = self.target
+            gap.cause = self._attach_again(found)
+            gap.ts_to, gap.pid_after = time.monotonic_ns(), found.pid
             self._sampler.start()
         self.target, self._away = found, None
         self.gaps.append(gap)

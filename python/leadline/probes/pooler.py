@@ -18,6 +18,7 @@ import psycopg
 from leadline.capture.manifest import Manifest, ProbeState
 from leadline.capture.store import Store
 from leadline.errors import LeadlineError
+from leadline.figures import one_line
 from leadline.postgres.catalog.connection import Connection, connect, parse_dsn, safe_dsn
 from leadline.postgres.catalog.sql import as_number
 
@@ -56,7 +57,7 @@ class PoolerProbe:
             self._conn.close()
             hint = "name the console, and a user of stats_users: --pooler 'host=127.0.0.1 port=6432 dbname=pgbouncer user=NAME'"
             message = "this is no console of a pooler: it does not know SHOW POOLS"
-            raise LeadlineError("usage", message, _line(e), hint, safe_dsn(dsn)) from None
+            raise LeadlineError("usage", message, one_line(str(e)), hint, safe_dsn(dsn)) from None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="leadline-pooler", daemon=True)
         self._error: ErrorObject | None = None
@@ -134,7 +135,7 @@ class PoolerProbe:
                 rows += [(ts, phase, f"pooler_{view}", *found) for found in self._numbers(view, self._show(view))]
             except (psycopg.Error, LeadlineError) as e:
                 if self._conn is not None and not self._conn.closed:
-                    self._missing[view] = _line(e)
+                    self._missing[view] = one_line(str(e))
                     continue
                 self._conn = None
                 self._missed += 1
@@ -192,7 +193,3 @@ def _number(value: Any) -> float | None:
         except ValueError:
             return None
     return number
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
+from leadline.figures import one_line
 from leadline.host import proc
 from leadline.postgres import postmaster
 from leadline.postgres.catalog.connection import Connection
@@ -105,7 +106,7 @@ class DeltaReader:
         except psycopg.errors.QueryCanceled:
             return {}
         except psycopg.errors.InsufficientPrivilege as e:
-            self._backend_sql, self._backend_error = None, " ".join(str(e).split())
+            self._backend_sql, self._backend_error = None, one_line(str(e))
             return {}
         return {row[0]: dict(zip(_BACKEND_COLUMNS, row[1:])) for row in rows}
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import psycopg
 
 from leadline.errors import LeadlineError
+from leadline.figures import one_line
 from leadline.postgres import postmaster
 from leadline.postgres.catalog.connection import connect
 from leadline.postgres.target import Target
@@ -54,7 +55,7 @@ def carry_out(deed: Deed, target: Target, dsn: str | None, session: SessionNow) 
     try:
         told = _over_sql(deed, dsn, session) if dsn is not None else _by_signal(deed, target, pid)
     except (LeadlineError, psycopg.Error, OSError) as e:
-        why = e.message if isinstance(e, LeadlineError) else " ".join(str(e).split())
+        why = e.message if isinstance(e, LeadlineError) else one_line(str(e))
         return f"pid {pid}: not done: {why}. By hand: {command(deed, pid)}"
     return f"pid {pid} was {deed.done}" if told else f"pid {pid} has ended"
 

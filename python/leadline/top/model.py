@@ -10,7 +10,7 @@ from typing import Any
 
 from leadline.capture.reader import Capture
 from leadline.errors import LeadlineError
-from leadline.host.proc import read_text
+from leadline.host.proc import status_fields
 from leadline.top.vitals import Vitals
 from leadline.views import lock_tree, spenders, where
 from leadline.views.lock_tree import LockTree
@@ -314,9 +314,8 @@ def with_memory(found: list[SessionNow], host_pids: dict[int, int]) -> list[Sess
 
 
 def _memory(pid: int) -> int | None:
-    text = read_text(f"/proc/{pid}/status") if pid else None
-    line = next((line for line in (text or "").splitlines() if line.startswith("RssAnon:")), None)
-    return None if line is None else int(line.split()[1]) * 1024
+    kilobytes = status_fields(pid).get("RssAnon") if pid else None
+    return None if kilobytes is None else int(kilobytes.split()[0]) * 1024
 
 
 def _session(row: dict[str, Any]) -> SessionNow:

@@ -15,6 +15,7 @@ import psycopg
 
 from leadline.capture.store import Store
 from leadline.errors import LeadlineError
+from leadline.figures import one_line
 from leadline.postgres import postmaster
 from leadline.postgres.catalog import queries
 from leadline.postgres.catalog.connection import Connection, connect
@@ -83,7 +84,7 @@ class Names:
             except LeadlineError as e:
                 self.failed = e.message
             except psycopg.Error as e:
-                self.failed = " ".join(str(e).split())
+                self.failed = one_line(str(e))
             except OSError as e:
                 self.failed = e.strerror or str(e)
             self.first.set()

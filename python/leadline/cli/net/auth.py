@@ -8,6 +8,7 @@ import click
 
 from leadline.cli.net.options import as_json, span, timeout, window
 from leadline.cli.net.wire import filter_of, filter_option, hosts_of, hosts_option, interface, pcap, ports_of, ports_option
+from leadline.figures import one_line
 
 
 @click.command(
@@ -98,7 +99,7 @@ def _rules(dsn: str, timeout_s: float) -> list[tuple[Any, ...]]:
         try:
             return conn.execute(HBA_RULES.encode()).fetchall()
         except psycopg.errors.InsufficientPrivilege as e:
-            detail = " ".join(str(e).split())
+            detail = one_line(str(e))
             raise LeadlineError("rights", "pg_hba_file_rules cannot be read", detail=detail, hint="connect as a superuser") from None
 
 

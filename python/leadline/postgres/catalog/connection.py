@@ -12,6 +12,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from leadline.errors import LeadlineError
+from leadline.figures import one_line
 
 APPLICATION_NAME = "leadline"
 SECRET_PARAMETERS = ("password", "sslpassword", "oauth_client_secret")
@@ -115,7 +116,7 @@ _MEANINGS = (  # part of libpq's English message, kind, our message, hint
 
 def connection_error(error: psycopg.Error, dsn: str) -> LeadlineError:
     """The one error a user sees when no connection could be made."""
-    text = " ".join(str(error).split())
+    text = one_line(str(error))
     for parts, kind, message, hint in _MEANINGS:
         if any(part in text for part in parts):
             return LeadlineError(kind, message, detail=text, hint=hint, where=safe_dsn(dsn))

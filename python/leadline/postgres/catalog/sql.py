@@ -16,6 +16,7 @@ import psycopg
 from psycopg.adapt import Loader
 
 from leadline.errors import LeadlineError
+from leadline.figures import one_line
 from leadline.postgres.catalog import queries
 from leadline.postgres.catalog.connection import Connection, connect
 from leadline.postgres.catalog.secrets import mask_setting
@@ -125,13 +126,9 @@ def _query(conn: Connection, sql: str, what: str, found: Collected) -> list[Row]
         return conn.execute(sql).fetchall()
     except psycopg.Error as e:
         if conn.closed:
-            raise LeadlineError("gone", "the server closed the connection", detail=_one_line(e)) from e
-        found.notes.append(f"{what} not read: {_one_line(e)}")
+            raise LeadlineError("gone", "the server closed the connection", detail=one_line(str(e))) from e
+        found.notes.append(f"{what} not read: {one_line(str(e))}")
         return None
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())
 
 
 class _LsnLoader(Loader):
@@ -172,8 +169,8 @@ def _stat_rows(conn: Connection, view: queries.StatView, phase: str, found: Coll
             fetched = cursor.fetchall()
         except psycopg.Error as e:
             if conn.closed:
-                raise LeadlineError("gone", "the server closed the connection", detail=_one_line(e)) from e
-            found.notes.append(f"{view.view} not read: {_one_line(e)}")
+                raise LeadlineError("gone", "the server closed the connection", detail=one_line(str(e))) from e
+            found.notes.append(f"{view.view} not read: {one_line(str(e))}")
             return []
         names = [column.name for column in cursor.description or []]
     for values in fetched:
