@@ -1,6 +1,6 @@
 """Fixtures for tests against real servers: lazily started, one per major for the whole session, stopped and removed at its end.
 
-    def test_x(pg): ...                    once per major 13-18
+    def test_x(pg): ...                    once per major 13-18: all of them, or some (majors.py)
     def test_x(servers): servers(18)       a shared server of one major
     def test_x(fresh_server): fresh_server(16, max_connections=20)    a server of its own, stopped after the test
 
@@ -29,6 +29,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
+import majors
 import psycopg
 import pytest
 from leadline.postgres.server.binaries import host_dirs, wheel_dirs
@@ -287,6 +288,12 @@ CLUSTERS = Path(os.environ["LEADLINE_TEST_CLUSTERS"])
 """What initdb made, by class of the server and binaries."""
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not majors.ALL and not any("[" in arg for arg in config.args):
+        items[:], left_out = majors.split(items)
+        config.hook.pytest_deselected(items=left_out)
+
+
 def pytest_collection_finish() -> None:
     """What was collected lives to the end: nothing of it is garbage, and to look through it again and again takes time."""
     gc.collect()
@@ -355,3 +362,5 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     for major in sorted(used):
         terminalreporter.write_line(f"PostgreSQL {used[major].version}: {used[major].package}")
+    if not majors.ALL:
+        terminalreporter.write_line(f"majors between the oldest and the newest: one for each test, by LEADLINE_TEST_SEED={majors.SEED}")
