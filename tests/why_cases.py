@@ -111,6 +111,7 @@ PROGRAMS = (
     Case("A failure that was reported, and then a program that fails silently", "cat /opt/planted; /bin/false", "", never="planted"),
     Case("A warning that a file is missing", "{python} -c 'import logging\ntry: open(\"/opt/planted\")\nexcept OSError as e: logging.warning(e)\nraise SystemExit(3)'", "", never="planted"),
     Case("A failure that was printed, and a reason of its own", "{python} -c 'try: open(\"/opt/planted\")\nexcept OSError as e: print(e, flush=True)\nraise SystemExit(\"error: license expired\")'", "reported", "license expired"),
+    Case("A failure printed into a buffer that is flushed at the end, and a reason of its own", "{python} -c 'import sys\ntry: open(\"/opt/planted\")\nexcept OSError as e: print(e)\nsys.exit(\"cannot read /opt/licence: expired\")'", "reported", "licence: expired"),
     Case("A program that Python starts and that is not installed", "{python} -c 'import subprocess; subprocess.run([\"planted-nosuch\"], check=True)'", "program_not_found", "There is no program planted-nosuch"),
     Case("A signal that a process sends", "sh -c 'kill -SEGV $$'; exit 139", "signal", "was sent a signal by a process"),
     Case("`timeout`", "timeout 0.5 sleep 20", "timeout", "sleep did not end in the time"),

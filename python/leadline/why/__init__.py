@@ -6,6 +6,7 @@ processes that decided how the command ended; `explain` ranks what the rules say
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from leadline._core.follow import run
@@ -30,6 +31,7 @@ REPORTED = "reported"
 ONCE = (REPORTED, "program_not_found")
 # Started by build systems to learn what happens: that they fail is an answer.
 PROBES = ("conftest", "cmTC_")
+_PATH = re.compile(r"(?<![\w.])/[\w./+-]+")
 
 
 def follow(command: Sequence[str], *, linger_s: float = 1.0) -> Seen:
@@ -86,11 +88,20 @@ def _tells_later(process: Process, line: str) -> bool:
 
 
 def _tells_elsewhere(failure: Failure) -> bool:
-    """It wrote of this failure to its standard output, and then of an error to its error output."""
+    """It wrote of this failure to its standard output, and of an error to its error output, after that or at any time before it ended:
+    a pipe gets standard output only at the end, so that what was written last may have been said first."""
     process = failure.process
     reason = headline(process)
-    later = (process.said_ns or 0) > (failure.said_ns or 0) and failure.line.rstrip() not in lines_of(process.said)
-    return later and bool(reason) and not is_consequence(reason)
+    if not reason or failure.line.rstrip() in lines_of(process.said):
+        return False
+    may_be_later = (process.said_ns or 0) > (failure.said_ns or 0) or (failure.said_ns or 0) >= (process.printed_ns or 0)
+    return may_be_later and (not is_consequence(reason) or _names_another(reason, failure.path))
+
+
+def _names_another(line: str, path: str) -> bool:
+    """It names a file, and not this one."""
+    named = _PATH.findall(line)
+    return bool(named) and not any(path.endswith(name.rstrip(".:")) for name in named)
 
 
 def _went_on(process: Process, line: str, said_ns: int | None) -> bool:
