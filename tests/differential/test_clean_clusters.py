@@ -90,7 +90,8 @@ def _replayed(standby: Standby, at: str) -> bool:
 
 
 def _wait_for(standby: Standby, primary: Server) -> None:
-    [[at]] = primary.sql("select pg_current_wal_insert_lsn()::text")
+    """What was committed has been flushed. What was inserted after it, such as a hint bit's page image, may stay in memory for long."""
+    [[at]] = primary.sql("select pg_current_wal_flush_lsn()::text")
     wait_until(lambda: _replayed(standby, at), what="replay")
 
 
