@@ -27,7 +27,7 @@ from pathlib import Path
 
 import psycopg
 from leadline.capture.reader import open_capture
-from leadline.postgres.server import PrivateServer, find_binaries
+from leadline.engines.postgres.server import PrivateServer, find_binaries
 from leadline.probes.take import take
 
 AROUND_S = 1.0  # the capture is so much longer than the load, before and after it

@@ -36,11 +36,11 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+from leadline.engines.postgres.server.binaries import Binaries, host_dirs, wheel_dirs
+from leadline.engines.postgres.server.private import PrivateServer
 from leadline.errors import LeadlineError
 from leadline.lab.record import new_folder
 from leadline.lab.signed_rank import signed_rank_ratio
-from leadline.postgres.server.binaries import Binaries, host_dirs, wheel_dirs
-from leadline.postgres.server.private import PrivateServer
 from record import ROOT, read_environment, start_as_installed
 
 SETTINGS = {"fsync": False, "shared_buffers": "1GB", "max_wal_size": "8GB", "checkpoint_timeout": "30min", "max_connections": 40}

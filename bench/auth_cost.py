@@ -23,8 +23,8 @@ from statistics import median
 from typing import Any
 
 import psycopg
+from leadline.engines.postgres.server import PrivateServer, find_binaries
 from leadline.lab.signed_rank import signed_rank_ratio
-from leadline.postgres.server import PrivateServer, find_binaries
 from record import read_environment
 
 WAYS = {

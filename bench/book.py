@@ -40,8 +40,8 @@ from leadline.book.query import Book, Filter, by_day
 from leadline.book.runs import put_content, words_of
 from leadline.book.spool import new_uid
 from leadline.book.store import steps
+from leadline.engines.postgres.server import PrivateServer, find_binaries
 from leadline.lab.paired import quantile
-from leadline.postgres.server import PrivateServer, find_binaries
 from leadline.server.operation import perform
 from leadline.server.rights import OWNER
 from leadline.server.table import BY_NAME

@@ -27,8 +27,8 @@ from typing import Any
 
 from leadline._core.net import Delay
 from leadline.capture.reader import open_capture
+from leadline.engines.postgres.server import PrivateServer, find_binaries
 from leadline.net.budget import Budget, budgets
-from leadline.postgres.server import PrivateServer, find_binaries
 from leadline.probes.wire import record
 from record import read_environment
 

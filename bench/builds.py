@@ -22,8 +22,8 @@ from pathlib import Path
 from statistics import median
 
 from laboratory import SETTINGS
+from leadline.engines.postgres.server import PrivateServer, find_binaries
 from leadline.lab.signed_rank import signed_rank_ratio
-from leadline.postgres.server import PrivateServer, find_binaries
 from load import SCRIPTS, Load, Workload, fill
 from record import read_environment, start_as_installed
 from variants import Leadline

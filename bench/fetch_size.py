@@ -27,11 +27,11 @@ from typing import Any
 
 from leadline._core.net import Delay, Fetcher
 from leadline.capture.reader import open_capture
+from leadline.engines.postgres.server import PrivateServer, find_binaries
 from leadline.findings import evaluate
 from leadline.lab.signed_rank import median_interval
 from leadline.net import fetch
 from leadline.net.login import Server, server_of
-from leadline.postgres.server import PrivateServer, find_binaries
 from leadline.probes.take import take
 from leadline.views.report.charts import SCHEMA
 from record import read_environment

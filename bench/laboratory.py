@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from leadline.engines.postgres.server.private import PrivateServer
 from leadline.lab.machine import machine_cpu, steal_share
 from leadline.lab.paired import leg_order
-from leadline.postgres.server.private import PrivateServer
 from load import Load, Workload, execute, fetch, fill, refresh
 from variants import Tool, Variant
 

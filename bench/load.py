@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import psycopg
+from leadline.engines.postgres.server.private import PrivateServer
 from leadline.errors import LeadlineError
-from leadline.postgres.server.private import PrivateServer
 from processes import Child
 
 PROGRESS = re.compile(r"progress: (\d+\.\d+) s, (\d+\.\d+) tps")

@@ -22,9 +22,9 @@ from typing import Any
 
 import psycopg
 from laboratory import SETTINGS, WARM_UP, Laboratory, Results
+from leadline.engines.postgres.server import find_binaries
 from leadline.errors import LeadlineError
 from leadline.lab.record import new_folder
-from leadline.postgres.server import find_binaries
 from load import PROTOCOLS, SCRIPTS, Load, Workload
 from page import page
 from record import ROOT, Run, read_environment, start_as_installed, write

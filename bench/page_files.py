@@ -27,9 +27,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import psycopg
+from leadline.engines.postgres.server import PrivateServer, find_binaries
+from leadline.engines.postgres.server.binaries import Binaries
 from leadline.errors import LeadlineError
-from leadline.postgres.server import PrivateServer, find_binaries
-from leadline.postgres.server.binaries import Binaries
 from processes import cpu_ns
 from record import start_as_installed
 from rows import Cost, compare, process

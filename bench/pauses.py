@@ -21,8 +21,8 @@ from statistics import mean
 from typing import Any
 
 import psycopg
+from leadline.engines.postgres.server import PrivateServer, find_binaries
 from leadline.net.budget_model import COLD_AT_MS
-from leadline.postgres.server import PrivateServer, find_binaries
 from record import read_environment
 
 PAUSES_MS = (0.0, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 40.0)

@@ -42,9 +42,9 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+from leadline.engines.postgres.server.cluster import ClusterServer
+from leadline.engines.postgres.server.private import PrivateServer
 from leadline.lab.signed_rank import median_interval
-from leadline.postgres.server.cluster import ClusterServer
-from leadline.postgres.server.private import PrivateServer
 from record import read_environment, start_as_installed
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))

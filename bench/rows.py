@@ -29,9 +29,9 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+from leadline.engines.postgres.server import PrivateServer, find_binaries
 from leadline.errors import LeadlineError
 from leadline.lab import interleave
-from leadline.postgres.server import PrivateServer, find_binaries
 from processes import cpu_ns
 from record import read_environment, start_as_installed
 

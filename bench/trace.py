@@ -33,9 +33,9 @@ from typing import Any
 
 from leadline import _core
 from leadline.capture.manifest import Clock, Manifest, Target, write_manifest
+from leadline.engines.postgres.server import PrivateServer, find_binaries
 from leadline.host.proc import descendants
 from leadline.lab import interleave
-from leadline.postgres.server import PrivateServer, find_binaries
 from record import read_environment, start_as_installed
 
 SEMGET = r"""

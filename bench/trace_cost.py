@@ -34,8 +34,8 @@ from typing import Any
 
 from leadline import _core
 from leadline.capture.manifest import Clock, Manifest, Target, write_manifest
+from leadline.engines.postgres.server import PrivateServer, find_binaries
 from leadline.host.proc import descendants
-from leadline.postgres.server import PrivateServer, find_binaries
 from record import read_environment, start_as_installed
 
 LEGS = ("bare", "events", "sums", "perf")

@@ -20,8 +20,8 @@ from typing import Any, Protocol
 
 from leadline.capture.manifest import MANIFEST, Manifest, read_manifest
 from leadline.capture.reader import open_capture
+from leadline.engines.postgres.server.private import PrivateServer
 from leadline.errors import LeadlineError
-from leadline.postgres.server.private import PrivateServer
 from leadline.tables import all_tables
 from load import execute, fetch
 from processes import Child, cpu_ns, thread_cpu_ns, tree_cpu_ns

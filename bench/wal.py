@@ -27,9 +27,9 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+from leadline.engines.postgres.server.binaries import host_dirs, wheel_dirs
+from leadline.engines.postgres.server.private import PrivateServer
 from leadline.lab import interleave
-from leadline.postgres.server.binaries import host_dirs, wheel_dirs
-from leadline.postgres.server.private import PrivateServer
 from record import read_environment, start_as_installed
 
 SETTINGS = {

@@ -33,9 +33,9 @@ from typing import Any
 from cpus import awake, ends, on
 from leadline._core.net import Delay
 from leadline.capture.reader import open_capture
+from leadline.engines.postgres.server import PrivateServer, find_binaries
 from leadline.lab.signed_rank import signed_rank_ratio
 from leadline.net.budget import Known, budgets
-from leadline.postgres.server import PrivateServer, find_binaries
 from leadline.probes.wire import record
 from leadline.views.report.charts import SCHEMA
 from record import read_environment

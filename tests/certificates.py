@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 
-from leadline.postgres.server.private import PrivateServer
+from leadline.engines.postgres.server.private import PrivateServer
 
 
 def certified(server: PrivateServer) -> None:

@@ -32,8 +32,8 @@ from typing import Any, NoReturn
 import majors
 import psycopg
 import pytest
-from leadline.postgres.server.binaries import host_dirs, wheel_dirs
-from leadline.postgres.server.private import PrivateServer
+from leadline.engines.postgres.server.binaries import host_dirs, wheel_dirs
+from leadline.engines.postgres.server.private import PrivateServer
 from locked import locked
 from servers import MAJORS, Fetched, Unavailable, server
 

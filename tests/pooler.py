@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psycopg
 from conftest import no_oracle, wait_until
-from leadline.postgres.server import PrivateServer
+from leadline.engines.postgres.server import PrivateServer
 
 PGBOUNCER = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 NOBODY = {"user": "nobody", "group": "nogroup", "extra_groups": []}  # it refuses to run as root

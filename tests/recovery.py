@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from conftest import LONG, CopiedServer, Server, fetched_or_skip, in_memory, no_oracle, used
+from leadline.engines.postgres.server.binaries import host_dirs
+from leadline.engines.postgres.server.cluster import ClusterServer
 from leadline.files.copies import compared_files, copy_cluster, differences
-from leadline.postgres.server.binaries import host_dirs
-from leadline.postgres.server.cluster import ClusterServer
 from recovery_load import SETTINGS, in_flight, mixed_load
 
 # Tells when it begins, since a program takes longer to start than a small recovery.

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 from conftest import CopiedServer, Server, copy_folder, wait_until
+from leadline.engines.postgres.server.binaries import find_binaries
+from leadline.engines.postgres.server.cluster import ClusterServer
 from leadline.errors import LeadlineError
-from leadline.postgres.server.binaries import find_binaries
-from leadline.postgres.server.cluster import ClusterServer
 from recovery import ChecksummedServer, differences, loaded, recover, started
 from recovery_load import SETTINGS, change, prepare, run
 

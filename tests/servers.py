@@ -22,8 +22,8 @@ import zipfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from leadline.postgres.server.binaries import has_server, host_dirs
-from leadline.postgres.server.user import server_user
+from leadline.engines.postgres.server.binaries import has_server, host_dirs
+from leadline.engines.postgres.server.user import server_user
 from locked import locked
 
 MAJORS = (13, 14, 15, 16, 17, 18)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from conftest import Server, copy_folder, wait_until
-from leadline.postgres.server.private import PrivateServer
+from leadline.engines.postgres.server.private import PrivateServer
 from psycopg import pq
 
 

@@ -19,13 +19,13 @@ import psycopg
 
 from leadline._core.datadir import MAJORS
 from leadline._core.kernel import check as check_kernel_tier
+from leadline.engines.postgres import postmaster
+from leadline.engines.postgres.catalog import conf
+from leadline.engines.postgres.catalog.connection import Connection, connect
+from leadline.engines.postgres.target import Target, socket_dsn
 from leadline.errors import LeadlineError
 from leadline.figures import one_line
 from leadline.host import proc
-from leadline.postgres import postmaster
-from leadline.postgres.catalog import conf
-from leadline.postgres.catalog.connection import Connection, connect
-from leadline.postgres.target import Target, socket_dsn
 
 OK, LIMITED, MISSING, INFO = "ok", "limited", "missing", "info"
 KNOWN_MAJORS = range(MAJORS[0], MAJORS[1] + 1)

@@ -21,8 +21,8 @@ from leadline.capture.making import RESERVE_BYTES, Making
 from leadline.capture.manifest import Target
 from leadline.capture.views import VIEWS_FILE, write_views
 from leadline.cli import run
+from leadline.engines.postgres.server.user import server_user
 from leadline.errors import KINDS
-from leadline.postgres.server.user import server_user
 
 ROOT = os.geteuid() == 0
 TESTDATA = Path(__file__).resolve().parents[2] / "testdata"

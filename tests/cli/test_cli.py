@@ -73,7 +73,7 @@ def test_a_command_whose_module_is_missing_is_not_listed(monkeypatch: pytest.Mon
 
 HEAVY = {"duckdb", "rich", "textual", "jinja2", "vl_convert", "psycopg", "importlib.metadata"}
 # Each is some hundredths of the start of a command. What click itself imports, which differs by its version, does not count.
-SLOW = {"csv", "dataclasses", "decimal", "ipaddress", "json", "pathlib", "urllib.parse", "leadline.postgres.postmaster"}
+SLOW = {"csv", "dataclasses", "decimal", "ipaddress", "json", "pathlib", "urllib.parse", "leadline.engines.postgres.postmaster"}
 IMPORTED = """
 import sys, click
 clicks = set(sys.modules)

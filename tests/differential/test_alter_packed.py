@@ -10,8 +10,8 @@ import psycopg
 import pytest
 from alter_parts import alter, sums
 from conftest import SETTINGS, CopiedServer, no_oracle
-from leadline.postgres.server.binaries import host_dirs, wheel_dirs
-from leadline.postgres.server.private import PrivateServer
+from leadline.engines.postgres.server.binaries import host_dirs, wheel_dirs
+from leadline.engines.postgres.server.private import PrivateServer
 
 VALUES = {
     "text": "repeat('long ' || i, 600)",

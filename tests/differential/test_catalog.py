@@ -8,13 +8,13 @@ import psycopg
 import pytest
 from conftest import Server, wait_until
 from leadline.capture.store import Store
+from leadline.engines.postgres.catalog import conf, queries, sql
+from leadline.engines.postgres.catalog.connection import connect
+from leadline.engines.postgres.catalog.files import collect
+from leadline.engines.postgres.catalog.queries import views_of
+from leadline.engines.postgres.catalog.secrets import MASK, mask_setting
 from leadline.errors import LeadlineError
 from leadline.files.pages.relation import place_in_server
-from leadline.postgres.catalog import conf, queries, sql
-from leadline.postgres.catalog.connection import connect
-from leadline.postgres.catalog.files import collect
-from leadline.postgres.catalog.queries import views_of
-from leadline.postgres.catalog.secrets import MASK, mask_setting
 from servers import MAJORS
 
 SCHEMA = """

@@ -16,7 +16,7 @@ import pytest
 from conftest import MAJORS, CopiedServer, Server, no_oracle, running, wait_until
 from leadline._core.datadir import condition
 from leadline.cli import run
-from leadline.postgres.server.binaries import host_dirs
+from leadline.engines.postgres.server.binaries import host_dirs
 from standby import Standby
 
 Said = Callable[[Path], tuple[int, list[str]]]

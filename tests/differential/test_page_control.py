@@ -13,7 +13,7 @@ import pytest
 from conftest import Server, no_oracle
 from leadline._core.pages import page_read
 from leadline.cli import run
-from leadline.postgres.server.binaries import host_dirs, wheel_dirs
+from leadline.engines.postgres.server.binaries import host_dirs, wheel_dirs
 from servers import MAJORS
 
 # Field of the file: (function, its column). Part checkPointCopy where it says so.

@@ -13,8 +13,8 @@ import psycopg
 import pytest
 from conftest import no_oracle
 from leadline.cli import run
-from leadline.postgres.server.binaries import wheel_dirs
-from leadline.postgres.server.private import PrivateServer
+from leadline.engines.postgres.server.binaries import wheel_dirs
+from leadline.engines.postgres.server.private import PrivateServer
 
 
 @pytest.fixture(scope="module")

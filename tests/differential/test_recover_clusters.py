@@ -11,8 +11,8 @@ import psycopg
 import pytest
 from conftest import LONG, Server, wait_until
 from leadline.cli import run
-from leadline.postgres.server.binaries import host_dirs
-from leadline.postgres.server.cluster import ClusterServer
+from leadline.engines.postgres.server.binaries import host_dirs
+from leadline.engines.postgres.server.cluster import ClusterServer
 from recovery import (
     ChecksummedServer,
     LargeSegments,

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow
 import pytest
 from conftest import LONG, Server, wait_until
-from leadline.postgres.server.private import PrivateServer
+from leadline.engines.postgres.server.private import PrivateServer
 from recovery import ClusterServer, differences, fingerprint, only_in_long_runs, recover
 from restoring import (
     RUNNING,

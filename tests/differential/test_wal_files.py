@@ -16,9 +16,9 @@ import pytest
 from conftest import no_oracle, running
 from leadline._core.wal import WalLog
 from leadline.cli import run
+from leadline.engines.postgres.server.user import server_user
 from leadline.errors import LeadlineError
 from leadline.files.wal import parse_relation
-from leadline.postgres.server.user import server_user
 from wal_load import SETTINGS, insert_lsn
 from wal_rows import rows
 

@@ -15,7 +15,7 @@ from conftest import CopiedServer, Server, no_oracle, running
 from leadline._core.wal import WalLog
 from leadline.capture.reader import open_capture
 from leadline.cli import run
-from leadline.postgres.server.binaries import host_dirs, wheel_dirs
+from leadline.engines.postgres.server.binaries import host_dirs, wheel_dirs
 from servers import MAJORS, Fetched
 from wal_load import SETTINGS, TABLES, LoggedServer, images, insert_lsn, run_load
 from wal_rows import records

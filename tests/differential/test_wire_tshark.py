@@ -16,7 +16,7 @@ import psycopg
 import pytest
 from conftest import fetched_or_skip, no_oracle, wait_until
 from leadline._core.wire import read_file
-from leadline.postgres.server import PrivateServer
+from leadline.engines.postgres.server import PrivateServer
 from packets_made import ACK, FIN, Packets, answer, query
 
 FIELDS = ("tcp.stream", "tcp.srcport", "frame.len", "tcp.len", "pgsql.type", "tcp.analysis.retransmission", "tcp.analysis.out_of_order")

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from leadline.capture.reader import open_capture
 from leadline.cli import run
+from leadline.engines.informix.oncheck import Chunk, Extent, Report
+from leadline.engines.informix.onstat import Buffer, Listing, Sample
 from leadline.errors import LeadlineError
-from leadline.files.informix.oncheck import Chunk, Extent, Report
-from leadline.files.informix.onstat import Buffer, Listing, Sample
 
 SEED = Path(__file__).resolve().parents[2] / "testdata" / "informix" / "listing" / "onstat_x.txt"
 COLUMNS = "address owner flags pagenum memaddr nslots pgflgs scount waiter"

@@ -20,8 +20,8 @@ from leadline.demo import run
 from leadline.demo.load import CLIENTS
 from leadline.demo.load_process import LoadProcess
 from leadline.demo.schema import load_schema
+from leadline.engines.postgres.server import PrivateServer, find_binaries
 from leadline.errors import LeadlineError
-from leadline.postgres.server import PrivateServer, find_binaries
 
 Rows = list[tuple[Any, ...]]
 

@@ -13,9 +13,9 @@ from conftest import Server
 from leadline import _core, doctor
 from leadline.cli import run
 from leadline.doctor import INFO, LIMITED, MISSING, OK, Check
+from leadline.engines.postgres.target import resolve
 from leadline.errors import LeadlineError
 from leadline.host import proc
-from leadline.postgres.target import resolve
 from test_take import NOBODY, as_user
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import psycopg
 import pytest
 from conftest import MAJORS, Server, fetched_or_skip, wait_until
-from leadline.postgres.server import PrivateServer
+from leadline.engines.postgres.server import PrivateServer
 from live import WINDOW_S, captured, clients, storm, wait_for_event, waiting
 from standby import receiver
 

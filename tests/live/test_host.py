@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 
 import pytest
+from leadline.engines.postgres import postmaster
 from leadline.host import facts as host
 from leadline.host import proc
-from leadline.postgres import postmaster
 from leadline.tables import all_tables
 
 MOUNTINFO = r"""

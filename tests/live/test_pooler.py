@@ -12,10 +12,10 @@ import psycopg
 import pytest
 from conftest import fetched_or_skip
 from leadline.capture.reader import open_capture
+from leadline.engines.postgres.server import PrivateServer
 from leadline.errors import LeadlineError
 from leadline.findings import Evaluation, Finding, evaluate
 from leadline.net.packets import connections
-from leadline.postgres.server import PrivateServer
 from leadline.probes.take import take
 from leadline.probes.wire import record
 from pooler import pooler

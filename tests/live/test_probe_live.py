@@ -23,8 +23,8 @@ import psycopg
 import pytest
 from conftest import Server, no_oracle, wait_until
 from leadline import _core
+from leadline.engines.postgres.server.private import PrivateServer
 from leadline.errors import LeadlineError
-from leadline.postgres.server.private import PrivateServer
 from recording import Recording, recording
 
 pytestmark = pytest.mark.live

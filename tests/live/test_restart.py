@@ -15,9 +15,9 @@ import pytest
 from conftest import Server, wait_until
 from leadline.capture.reader import Capture, open_capture
 from leadline.cli import run
+from leadline.engines.postgres.postmaster import data_dir_of
 from leadline.errors import LeadlineError
 from leadline.host.proc import all_pids
-from leadline.postgres.postmaster import data_dir_of
 from leadline.probes.take import take
 
 SECONDS_OF_WORK = 1.5

@@ -363,7 +363,7 @@ def open_folder(tmp_path: Path) -> Iterator[Path]:
 
 def test_without_rights_it_falls_back_to_sql_and_says_what_to_do(open_folder: Path) -> None:
     from conftest import SETTINGS, fetched_or_skip
-    from leadline.postgres.server.private import PrivateServer
+    from leadline.engines.postgres.server.private import PrivateServer
 
     with PrivateServer(fetched_or_skip(16).bin_dir, settings=SETTINGS, loopback=True) as server:
         pid = server.pid

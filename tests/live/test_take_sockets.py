@@ -15,9 +15,9 @@ from conftest import Server, fetched_or_skip
 from far_away import FAR, NEAR, FarAway
 from leadline.capture.manifest import read_manifest
 from leadline.capture.reader import Capture, open_capture
+from leadline.engines.postgres.server import PrivateServer
 from leadline.errors import LeadlineError
 from leadline.findings import evaluate
-from leadline.postgres.server import PrivateServer
 from leadline.probes.take import take
 from leadline.views.sections import Context, all_sections
 

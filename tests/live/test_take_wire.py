@@ -13,9 +13,9 @@ import pytest
 from conftest import Server, fetched_or_skip, wait_until
 from leadline.capture.manifest import read_manifest
 from leadline.capture.reader import Capture, open_capture
+from leadline.engines.postgres.server import PrivateServer
 from leadline.errors import LeadlineError
 from leadline.findings import evaluate
-from leadline.postgres.server import PrivateServer
 from leadline.probes.take import take
 from leadline.views.sections import Context, all_sections
 

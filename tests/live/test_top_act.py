@@ -10,7 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from conftest import Server, wait_until
-from leadline.postgres.target import resolve
+from leadline.engines.postgres.target import resolve
 from leadline.top.act import CANCEL, TERMINATE, carry_out
 from leadline.top.model import SessionNow
 from leadline.top.vitals import VitalsReader

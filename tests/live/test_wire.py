@@ -18,10 +18,10 @@ import pytest
 from conftest import fetched_or_skip, wait_until
 from leadline.capture.reader import open_capture
 from leadline.cli import run
+from leadline.engines.postgres.server import PrivateServer
 from leadline.findings import Evaluation, evaluate
 from leadline.net import auth
 from leadline.net.budget_model import COLD_AT_MS, COLD_MS
-from leadline.postgres.server import PrivateServer
 from leadline.probes.pcap_filter import compiled
 from leadline.probes.wire import WireProbe, record
 from live import wire_connections

@@ -14,8 +14,8 @@ import pytest
 from certificates import certified
 from conftest import fetched_or_skip, wait_until
 from leadline.cli import run
+from leadline.engines.postgres.server.private import PrivateServer
 from leadline.net import auth
-from leadline.postgres.server.private import PrivateServer
 from leadline.probes.wire import WireProbe
 from live import wire_connections
 from packets_made import GSS_REQUEST, message, receive, startup

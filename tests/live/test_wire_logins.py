@@ -17,8 +17,8 @@ import psycopg
 import pytest
 from certificates import certified
 from conftest import fetched_or_skip, no_oracle, wait_until
+from leadline.engines.postgres.server.private import PrivateServer
 from leadline.net import auth
-from leadline.postgres.server.private import PrivateServer
 from leadline.probes.wire import WireProbe
 from live import wire_connections
 from packets_made import READY, first, message, query, receive, startup

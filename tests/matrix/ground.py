@@ -13,7 +13,7 @@ from typing import Any
 import psycopg
 from conftest import Server, wait_until
 from leadline.capture.reader import Capture
-from leadline.postgres.server.private import PrivateServer
+from leadline.engines.postgres.server.private import PrivateServer
 from live import Client, storm
 
 

@@ -19,9 +19,9 @@ import psycopg
 import pytest
 from conftest import fetched_or_skip, no_oracle, wait_until
 from leadline.cli import run
+from leadline.engines.postgres.server.private import PrivateServer
 from leadline.errors import LeadlineError
 from leadline.net.login import server_of
-from leadline.postgres.server.private import PrivateServer
 from net_servers import READY, WELCOME, error, message, serving, start_of_session, until_closed
 
 SECRET = "Tr0ub4dor-and-3"

@@ -12,8 +12,8 @@ import pytest
 from conftest import fetched_or_skip
 from leadline._core.net import Echo
 from leadline.cli import run
+from leadline.engines.postgres.server.private import PrivateServer
 from leadline.net import fetch
-from leadline.postgres.server.private import PrivateServer
 from net_servers import READY, WELCOME, Listener, SqlServer, message, read, serving, start_of_session, until_closed
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import servers
-from leadline.postgres.server.user import server_user
+from leadline.engines.postgres.server.user import server_user
 from servers import MAJORS, MAVEN, NPM, Unavailable
 
 

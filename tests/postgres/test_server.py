@@ -15,14 +15,14 @@ from pathlib import Path
 import psycopg
 import pytest
 from conftest import Server, background, is_running, wait_until
+from leadline.engines.postgres.server import PrivateServer, find_binaries
+from leadline.engines.postgres.server import binaries as binaries_module
+from leadline.engines.postgres.server.interrupt import deferred_interrupts
 from leadline.errors import LeadlineError
-from leadline.postgres.server import PrivateServer, find_binaries
-from leadline.postgres.server import binaries as binaries_module
-from leadline.postgres.server.interrupt import deferred_interrupts
 
 STARTS_AND_WAITS = """
 import sys, threading
-from leadline.postgres.server import PrivateServer, find_binaries
+from leadline.engines.postgres.server import PrivateServer, find_binaries
 with PrivateServer(find_binaries().bin_dir, settings={"fsync": False}) as server:
     print(server.pid, server.base_dir, flush=True)
     threading.Event().wait()

@@ -11,12 +11,12 @@ import psycopg
 import pytest
 from conftest import Server, background, fetched_or_skip, wait_until
 from leadline.capture.reader import open_capture
+from leadline.engines.postgres import postmaster
+from leadline.engines.postgres.catalog.connection import parse_dsn, safe_dsn
+from leadline.engines.postgres.server.private import PrivateServer
+from leadline.engines.postgres.target import resolve, resolve_text, socket_dsn
 from leadline.errors import LeadlineError
 from leadline.host import proc
-from leadline.postgres import postmaster
-from leadline.postgres.catalog.connection import parse_dsn, safe_dsn
-from leadline.postgres.server.private import PrivateServer
-from leadline.postgres.target import resolve, resolve_text, socket_dsn
 from leadline.probes.take import take
 
 
@@ -163,7 +163,7 @@ def test_secrets_leave_the_dsn() -> None:
 
 
 def test_a_target_does_not_print_its_secrets() -> None:
-    from leadline.postgres.target import Target
+    from leadline.engines.postgres.target import Target
 
     assert "geheim" not in repr(Target("dsn", dsn="host=x password=geheim"))
 

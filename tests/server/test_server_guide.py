@@ -16,8 +16,8 @@ import pytest
 from conftest import is_running, no_oracle
 from leadline.book import command
 from leadline.book.place import Place
+from leadline.engines.postgres.target import Target
 from leadline.host import proc
-from leadline.postgres.target import Target
 from leadline.server import background
 from serving import Served, book, wait_until
 

@@ -56,7 +56,7 @@ def command(target: str | None, as_json: bool) -> int:
     cannot be captured.
     """
     from leadline import doctor
-    from leadline.postgres.target import resolve_text
+    from leadline.engines.postgres.target import resolve_text
 
     found = resolve_text(target) if target else None
     checks = doctor.doctor(found)

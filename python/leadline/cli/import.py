@@ -70,7 +70,7 @@ def onstat(
     time other than the uptime, so samples are numbered in the order of the files.
     """
     from leadline.cli.show import print_view
-    from leadline.files.informix.capture import Sizes, write
+    from leadline.engines.informix.capture import Sizes, write
 
     capture = write(list(files), oncheck, output, Sizes(int(system_page_size), page_size), overwrite=force)
     try:

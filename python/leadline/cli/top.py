@@ -55,7 +55,7 @@ def command(
     PG* variables select the server. Nothing is kept. The screen lags by one to two seconds. The keys are listed at the
     bottom of the screen. C cancels the statement of a session, K terminates it, after a question.
     """
-    from leadline.postgres.target import resolve, resolve_text
+    from leadline.engines.postgres.target import resolve, resolve_text
 
     rate_hz, refresh_s = parse_rate(rate or ("1" if host else "20")), parse_duration(refresh)
     window_s = parse_duration(window or (WINDOW_ONCE if once else WINDOW))
@@ -126,8 +126,8 @@ def _host(
 def _print_once(found: object, rate_hz: float, tier: str, window_s: float, as_json: bool) -> None:
     from rich.console import Console
 
+    from leadline.engines.postgres.target import Target
     from leadline.output import terminal_width, to_json
-    from leadline.postgres.target import Target
     from leadline.top.once import one_frame
     from leadline.top.text import DRAWN, text_frame
 

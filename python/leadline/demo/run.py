@@ -16,8 +16,8 @@ from leadline.capture.folder import new_capture
 from leadline.capture.manifest import MANIFEST
 from leadline.demo.load_process import LoadProcess
 from leadline.demo.schema import load_schema
+from leadline.engines.postgres.server import PrivateServer, find_binaries
 from leadline.errors import LeadlineError, cannot_be_written
-from leadline.postgres.server import PrivateServer, find_binaries
 from leadline.progress import Progress
 
 FOLDER, CAPTURE, REPORT = "leadline-demo", "capture.leadline", "report.html"

@@ -44,7 +44,7 @@ class ServerFiles(NamedTuple):
 
     def names(self) -> dict[tuple[int, int, int], str]:
         """Names of the connected database's relations by tablespace, database and file number; empty without a connection string."""
-        from leadline.postgres.catalog.connection import connect
+        from leadline.engines.postgres.catalog.connection import connect
 
         if self.dsn is None:
             return {}
@@ -57,7 +57,7 @@ def server_files(text: str, command: str) -> ServerFiles:
 
     Raises LeadlineError: no such server, it is on another host, or its files may not be read.
     """
-    from leadline.postgres.target import resolve_text
+    from leadline.engines.postgres.target import resolve_text
 
     target = resolve_text(text)
     if target.pid is None or target.data_dir is None:

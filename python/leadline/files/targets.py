@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from leadline.engines.postgres.catalog.conf import read_conf
 from leadline.errors import LeadlineError
-from leadline.postgres.catalog.conf import read_conf
 
 SETTINGS = {
     "lsn": "recovery_target_lsn",

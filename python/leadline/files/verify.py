@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from leadline._core.pages import page_read
+from leadline.engines.postgres.server.binaries import find_binaries
+from leadline.engines.postgres.server.cluster import ClusterServer
 from leadline.errors import LeadlineError
 from leadline.figures import count, quantity, seconds
 from leadline.files.copies import compared_files, copy_cluster, differences, size_of
 from leadline.files.recovery import recover
-from leadline.postgres.server.binaries import find_binaries
-from leadline.postgres.server.cluster import ClusterServer
 from leadline.progress import TerminalLine
 
 SHOWN = 20

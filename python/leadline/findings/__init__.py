@@ -49,7 +49,7 @@ class Finding:
 
     share_of_db_time is null when the cost is null, and when the lost time lies outside database time (clients that
     sit in a transaction without asking anything). domain: what the rule is about; cost_base: what cost_s is a part of
-    (DOMAINS and COST_BASES).
+    (domains() and COST_BASES).
     """
 
     id: str

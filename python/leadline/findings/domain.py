@@ -5,34 +5,43 @@ A rule about something else than the capture is not applicable; one that is appl
 
 from __future__ import annotations
 
+import functools
+
 from leadline.capture.reader import Capture
+from leadline.engines import all_engines, subjects
 from leadline.tables import all_tables
 
-# The probes that look at each.
-DOMAINS = {
-    "postgres": ("sessions", "locks", "buffers", "deltas", "catalog"),
+# What no engine owns, with the probes that look at each.
+BESIDE = {
     "host": ("host",),
     "sockets": ("sockets",),
     "kernel": ("kernel",),
     "wire": ("wire",),
-    "pooler": ("pooler",),
-    "wal": ("wal",),
-    "pages": ("pages",),
-    "informix": ("informix",),
 }
-# Targets that are files: of these, nothing was looked at but what a probe names. Of a running one, a probe that was refused is
-# told as missing evidence.
-FILES = ("wal", "files", "informix", "pcap", "recovery")
+FILES = ("pcap",)  # kinds of target that are files and of no engine
+
+
+@functools.cache
+def domains() -> dict[str, tuple[str, ...]]:
+    """What rules are about: of the engines, and what stands beside them."""
+    return {name: probes for engine in all_engines() for name, probes in engine.domains.items()} | BESIDE
+
+
+def _is_of_files(kind: str) -> bool:
+    """Of these nothing was looked at but what a probe names. Of a running target, a probe that was refused is told as missing evidence."""
+    subject = subjects().get(kind)
+    return kind in FILES or (subject is not None and not subject.watched)
 
 
 def not_applicable(capture: Capture, domain: str) -> str | None:
     """Why no rule of this domain is about the capture; None when they are."""
-    of_files = capture.manifest.target.kind in FILES
-    for name in DOMAINS[domain]:
+    looking = domains()[domain]
+    of_files = _is_of_files(capture.manifest.target.kind)
+    for name in looking:
         probe = capture.manifest.probes.get(name)
         if probe is not None and (probe.looked or not of_files):
             return None
     for table in all_tables().values():
-        if table.probe in DOMAINS[domain] and any((capture.path / table.name).glob("*.parquet")):
+        if table.probe in looking and any((capture.path / table.name).glob("*.parquet")):
             return None
-    return f"about {domain}: the capture has no probe {' or '.join(DOMAINS[domain])}"
+    return f"about {domain}: the capture has no probe {' or '.join(looking)}"

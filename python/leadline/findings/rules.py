@@ -1,9 +1,9 @@
-"""The rules: the .sql and .md files of the folders beside this file, parsed.
+"""The rules: the .sql and .md files of the folders beside this file and of the engines, parsed.
 
 One rule is NNNN_name.sql and NNNN_name.md. The SQL begins with a header of `-- key: value` lines:
 
     id, title, question, unit, wrong when      text
-    domain                                     what the rule is about: a name of DOMAINS (domain.py)
+    domain                                     what the rule is about: a name of domains() (domain.py)
     needs                                      tables and views without which the rule says nothing, comma separated
     cost                                       what the cost is counted in: a name of COST_BASES
     threshold: name = number (where from)      any number of lines; getvariable('name') in the query
@@ -24,7 +24,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from leadline.findings.domain import DOMAINS
+from leadline.engines import folders
+from leadline.findings.domain import domains
 from leadline.tables import all_tables
 from leadline.tables.thresholds import Threshold, number, parse_threshold
 
@@ -89,9 +90,14 @@ def all_findings() -> tuple[Definition, ...]:
     """Every rule, in the order of the file numbers: each .sql with its .md. Raises AssertionError when one breaks the form."""
     return tuple(
         parse_finding(query.name, query.read_text(encoding="utf-8"), notes.read_text(encoding="utf-8"))
-        for query in sorted(Path(__file__).parent.glob("*/*.sql"), key=lambda path: path.name)
+        for query in sorted(_queries(), key=lambda path: path.name)
         if (notes := query.with_suffix(".md")).exists()  # tests/golden/test_findings_engine.py checks that none is missing
     )
+
+
+def _queries() -> list[Path]:
+    """The .sql files: of what stands beside the engines here, and of each engine."""
+    return [*Path(__file__).parent.glob("*/*.sql"), *(query for folder in folders("findings") for query in folder.glob("*.sql"))]
 
 
 def parse_finding(file: str, sql: str, notes: str) -> Definition:
@@ -117,7 +123,7 @@ def parse_finding(file: str, sql: str, notes: str) -> Definition:
         id=one("id"),
         title=one("title"),
         question=one("question"),
-        domain=known("domain", DOMAINS),
+        domain=known("domain", domains()),
         needs=tuple(name.strip() for name in one("needs").split(",")),
         unit=one("unit"),
         cost=known("cost", COST_BASES),

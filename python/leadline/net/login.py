@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from leadline._core.net import Login, dbping
+from leadline.engines.postgres.catalog.connection import parse_dsn
 from leadline.errors import LeadlineError
-from leadline.postgres.catalog.connection import parse_dsn
 
 SOCKET_FOLDERS = ("/var/run/postgresql", "/tmp")
 NOT_SPOKEN = ("service", "sslcert", "sslkey", "require_auth")  # parameters that would change what a login means

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from leadline.capture.gaps import sentence
 from leadline.capture.store import OpenWriter, Row, Writer, core_writer
+from leadline.engines.postgres.again import SameServer
+from leadline.engines.postgres.target import Target
 from leadline.errors import LeadlineError
-from leadline.postgres.again import SameServer
-from leadline.postgres.target import Target
 
 if TYPE_CHECKING:
     from leadline._core.capture import ErrorObject

@@ -10,11 +10,11 @@ from pathlib import Path
 from leadline import _core
 from leadline.capture.manifest import Manifest, ProbeState
 from leadline.capture.store import Store
+from leadline.engines.postgres.target import Target
 from leadline.errors import LeadlineError
 from leadline.host.facts import numa_nodes
 from leadline.host.proc import descendants
 from leadline.host.semaphores import semaphore_sets
-from leadline.postgres.target import Target
 from leadline.probes.probe import ThreadProbe
 
 TRACING = ("bpf", "perf")  # tiers that trace, the best first

@@ -17,10 +17,10 @@ import psycopg
 
 from leadline.capture.manifest import Manifest, ProbeState
 from leadline.capture.store import Store
+from leadline.engines.postgres.catalog.connection import Connection, connect, parse_dsn, safe_dsn
+from leadline.engines.postgres.catalog.sql import as_number
 from leadline.errors import LeadlineError
 from leadline.figures import one_line
-from leadline.postgres.catalog.connection import Connection, connect, parse_dsn, safe_dsn
-from leadline.postgres.catalog.sql import as_number
 
 if TYPE_CHECKING:
     from leadline._core.capture import ErrorObject, ProbeFinal, ProbeStatus, Written

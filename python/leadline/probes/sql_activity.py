@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from psycopg.adapt import Loader
 from psycopg.pq import Format
 
-from leadline.postgres.catalog.connection import Connection
+from leadline.engines.postgres.catalog.connection import Connection
 from leadline.probes.sql_locks import LockRow
 
 STATE_CODES = {  # session_run.state

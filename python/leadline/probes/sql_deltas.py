@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
+from leadline.engines.postgres import postmaster
+from leadline.engines.postgres.catalog.connection import Connection
 from leadline.figures import one_line
 from leadline.host import proc
-from leadline.postgres import postmaster
-from leadline.postgres.catalog.connection import Connection
 from leadline.probes.sql_activity import Server
 from leadline.tables import all_tables
 

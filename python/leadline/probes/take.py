@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from leadline.capture import manifest
 from leadline.capture.folder import new_capture
+from leadline.engines.postgres import postmaster
+from leadline.engines.postgres.target import Target, resolve
 from leadline.errors import LeadlineError
-from leadline.postgres import postmaster
-from leadline.postgres.target import Target, resolve
 from leadline.probes.following import Following
 from leadline.probes.host import DEFAULT_RATE_HZ as HOST_RATE_HZ
 from leadline.probes.host import HostProbe

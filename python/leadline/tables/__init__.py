@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from leadline._core.capture import parse_toml
+from leadline.engines import folders
 from leadline.tables.thresholds import Threshold, parse_threshold, with_defaults
 
 FOLDER = Path(__file__).parent  # not importlib.resources, whose import takes longer than to read the files
@@ -74,7 +75,7 @@ class Table:
 def all_tables() -> dict[str, Table]:
     """Every table and view by name: tables first, then views, each in the order of their names."""
     found = []
-    for entry in FOLDER.glob("*.toml"):
+    for entry in (entry for folder in (FOLDER, *folders("tables")) for entry in folder.glob("*.toml")):
         raw = parse_toml(entry.read_text(encoding="utf-8"))
         columns = tuple(Column(**column) for column in raw.pop("columns"))
         raw["needs"], raw["uses"] = tuple(raw.get("needs", ())), tuple(raw.get("uses", ()))

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import psycopg
 
+from leadline.engines.postgres import postmaster
+from leadline.engines.postgres.catalog.connection import connect
+from leadline.engines.postgres.target import Target
 from leadline.errors import LeadlineError
 from leadline.figures import one_line
-from leadline.postgres import postmaster
-from leadline.postgres.catalog.connection import connect
-from leadline.postgres.target import Target
 from leadline.top.model import SessionNow
 
 # The others would take the server's own work with them: a checkpointer that is asked to end shuts the server down.

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from leadline.postgres.postmaster import children_by_inner_pid
-from leadline.postgres.target import Target
+from leadline.engines.postgres.postmaster import children_by_inner_pid
+from leadline.engines.postgres.target import Target
 from leadline.top.act import Deed, carry_out
 from leadline.top.feed import Feed
 from leadline.top.model import TABS, Frame, Recording, SessionNow, frame, with_memory

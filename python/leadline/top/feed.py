@@ -8,8 +8,8 @@ from typing import Any
 
 from leadline import _core
 from leadline.capture.manifest import Manifest
+from leadline.engines.postgres.target import Target
 from leadline.errors import LeadlineError
-from leadline.postgres.target import Target
 from leadline.probes.sessions import attach, describe
 from leadline.top.live import LiveCapture
 

@@ -14,14 +14,14 @@ from pathlib import Path
 import psycopg
 
 from leadline.capture.store import Store
+from leadline.engines.postgres import postmaster
+from leadline.engines.postgres.catalog import queries
+from leadline.engines.postgres.catalog.connection import Connection, connect
+from leadline.engines.postgres.catalog.files import collect
+from leadline.engines.postgres.catalog.sql import RELATION_LIMIT, Row
+from leadline.engines.postgres.target import Target
 from leadline.errors import LeadlineError
 from leadline.figures import one_line
-from leadline.postgres import postmaster
-from leadline.postgres.catalog import queries
-from leadline.postgres.catalog.connection import Connection, connect
-from leadline.postgres.catalog.files import collect
-from leadline.postgres.catalog.sql import RELATION_LIMIT, Row
-from leadline.postgres.target import Target
 from leadline.top.live import shown_names
 
 REFRESH_S = 60.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
-from leadline.postgres.target import Target
+from leadline.engines.postgres.target import Target
 from leadline.top.engine import Engine, Request
 from leadline.top.folder import temporary_folder
 from leadline.top.model import TABS, Frame

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 
+from leadline.engines.postgres.target import Target
 from leadline.errors import LeadlineError
-from leadline.postgres.target import Target
 from leadline.top.app import TopApp
 from leadline.top.engine import Engine
 from leadline.top.folder import temporary_folder

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import psycopg
 
+from leadline.engines.postgres.catalog.connection import Connection, connect
 from leadline.errors import LeadlineError
-from leadline.postgres.catalog.connection import Connection, connect
 
 READ_EVERY_S = 2.0
 RETRY_AFTER_S = 10.0

@@ -20,8 +20,8 @@ from bpf import needs_bpf, needs_perf
 from conftest import Server, fetched_or_skip, no_oracle, wait_until
 from host_changes import loop_device
 from leadline.capture.reader import open_capture
-from leadline.postgres.server import PrivateServer
-from leadline.postgres.server.user import server_user
+from leadline.engines.postgres.server import PrivateServer
+from leadline.engines.postgres.server.user import server_user
 from leadline.probes.take import take
 from leadline.progress import Silent
 from leadline.views import where

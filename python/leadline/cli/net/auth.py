@@ -89,10 +89,10 @@ def _rules(dsn: str, timeout_s: float) -> list[tuple[Any, ...]]:
 
     import psycopg
 
+    from leadline.engines.postgres.catalog.connection import connect
+    from leadline.engines.postgres.catalog.queries import HBA_RULES
     from leadline.errors import LeadlineError
     from leadline.net.login import must_answer
-    from leadline.postgres.catalog.connection import connect
-    from leadline.postgres.catalog.queries import HBA_RULES
 
     must_answer(dsn, timeout_s)
     with connect(dsn, timeout_s=math.ceil(timeout_s)) as conn:

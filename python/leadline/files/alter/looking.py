@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from leadline.engines.postgres.catalog.connection import Connection
 from leadline.errors import LeadlineError
 from leadline.files.alter import pending
 from leadline.files.alter.session import checkpoint
 from leadline.files.alter.table import Table
-from leadline.postgres.catalog.connection import Connection
 from leadline.progress import TerminalLine
 
 if TYPE_CHECKING:

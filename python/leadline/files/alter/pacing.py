@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from leadline.engines.postgres.catalog.connection import Connection
 from leadline.errors import LeadlineError
-from leadline.postgres.catalog.connection import Connection
 
 LOOK_S = 0.05
 WANTED = "another session is waiting for the table"

@@ -59,11 +59,11 @@ def place(text: str) -> Place:
             return Place(text)
         from pathlib import Path
 
-        from leadline.postgres import postmaster
+        from leadline.engines.postgres import postmaster
 
         check_readable(text, COMMAND)
         return Place(text, None, postmaster.find_by_data_dir(Path(text)) is not None)
-    from leadline.postgres.catalog.connection import connect
+    from leadline.engines.postgres.catalog.connection import connect
 
     found = server_files(text, COMMAND)
     database = None

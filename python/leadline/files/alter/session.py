@@ -8,8 +8,8 @@ from contextlib import contextmanager
 import psycopg
 from psycopg.conninfo import make_conninfo
 
+from leadline.engines.postgres.catalog.connection import Connection, connection_error, parse_dsn, safe_dsn
 from leadline.errors import LeadlineError
-from leadline.postgres.catalog.connection import Connection, connection_error, parse_dsn, safe_dsn
 
 APPLICATION_NAME = "leadline alter"
 CONNECT_TIMEOUT_S = 10

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import psycopg
 
+from leadline.engines.postgres.catalog.connection import Connection
 from leadline.errors import LeadlineError
-from leadline.postgres.catalog.connection import Connection
 
 FIRST_NORMAL_OID = 16384
 KINDS = {

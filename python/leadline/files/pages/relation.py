@@ -6,9 +6,9 @@ from pathlib import Path
 
 import psycopg
 
+from leadline.engines.postgres.catalog.connection import connect
 from leadline.errors import LeadlineError
 from leadline.files.pages import Place, parse_place
-from leadline.postgres.catalog.connection import connect
 
 WHERE = """
 select pg_catalog.current_setting('data_directory'), pg_catalog.pg_relation_filepath(r), s.setting::bigint

@@ -17,7 +17,7 @@ from leadline.views.lock_tree import count_roots
 from leadline.views.report import charts
 from leadline.views.report.markdown import to_html
 from leadline.views.sections import Context
-from leadline.views.sections.frame import SAMPLED, cost_parts, facts, title
+from leadline.views.sections.frame import cost_parts, facts, is_watched, title
 from leadline.views.spenders import hot_blocks
 from leadline.views.where import Window
 
@@ -40,7 +40,7 @@ def build(capture: Capture, evaluation: Evaluation) -> dict[str, Any]:
         "tiles": tiles,
         "charts": {f"{key}_chart": charts.chart(picture) for key, picture in pictures.items()},
         "window": replace(of, began=m.clock.began),
-        "how": _how(m) if m.target.kind in SAMPLED else "; ".join(text for label, text in facts(at) if label not in ("tables", "window")),
+        "how": _how(m) if is_watched(m.target.kind) else "; ".join(text for label, text in facts(at) if label not in ("tables", "window")),
         **_manifest(m),
         "interrupted": capture.interrupted,
         "findings": [_finding(f, of) for f in evaluation.findings],

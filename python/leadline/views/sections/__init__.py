@@ -1,7 +1,8 @@
 """What the views of a capture consist of: sections, in one order for the terminal, the report and JSON.
 
 A section declares the tables it needs, as a finding does, and is there when the capture has looked for them. Its numbers are made
-once; the views only lay them out. A new depth adds a file here and a line in `all_sections`.
+once; the views only lay them out. A new depth adds a file here and a line in `all_sections`; an engine
+has its own (`Engine.sections`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from leadline.capture.reader import Capture
 from leadline.capture.steps import for_each
+from leadline.engines import all_engines, named
 from leadline.findings import Evaluation
 from leadline.views import where
 from leadline.views.grid import Column, Curves, Grid, Stack
@@ -107,7 +109,7 @@ def plain(data: Any) -> Any:
 @functools.cache
 def all_sections() -> tuple[Section, ...]:
     """Every section, in the order in which views have them."""
-    from leadline.views.sections import files, flame, frame, host, informix, kernel, recovery, sessions, sockets, wal, wire, wire_sessions
+    from leadline.views.sections import flame, frame, host, kernel, sessions, sockets, wire, wire_sessions
 
     return (
         *sessions.TIME,
@@ -117,10 +119,7 @@ def all_sections() -> tuple[Section, ...]:
         *sockets.SECTIONS,
         *wire.SECTIONS,
         *wire_sessions.SECTIONS,
-        *wal.SECTIONS,
-        *recovery.SECTIONS,
-        *files.SECTIONS,
-        *informix.SECTIONS,
+        *(section for engine in all_engines() if engine.sections for section in named(engine.sections)),
         frame.FINDINGS,
         *sessions.DETAIL,
         *host.BESIDE,

@@ -11,6 +11,7 @@ from typing import Any
 from rich.text import Text
 
 from leadline.capture.manifest import Manifest
+from leadline.engines import subjects
 from leadline.figures import count, one_line, quantity, seconds
 from leadline.output import width_here
 from leadline.views import where
@@ -18,49 +19,38 @@ from leadline.views.sections import Context, Section, Tile
 from leadline.views.text import FINDING_FIGURES, finding_line, findings_room, section, wrapped
 
 MOST_FINDINGS = 12
-SAMPLED = ("postgres", "host", "process")  # targets that are watched; of others the tables are what a reader wants next
+BESIDE = ("host", "process")  # targets that are watched, of no engine
 TIERS = {"shm": "shared memory", "sql": "SQL", "procfs": "/proc", "bpf": "by BPF", "perf": "by perf events"}
+
+
+def is_watched(kind: str) -> bool:
+    """A target that ran while it was looked at; of others the tables are what a reader wants next."""
+    return kind in BESIDE or (kind in subjects() and subjects()[kind].watched)
 
 
 def title(of: Context) -> str:
     """The heading of the report, by what the capture is evidence of."""
     target = of.capture.manifest.target
-    version = f" {target.version}" if target.version else ""
-    if target.kind == "postgres":
-        return f"Where the time of PostgreSQL{version or ' of unknown version'} went"
-    named = {
-        "host": f"What kept host {of.capture.manifest.host.name} busy",
-        "wal": f"What is in the WAL of PostgreSQL{version}",
-        "files": "What is in the pages of these files",
-        "process": f"Where the time of {target.name} went",
-        "informix": "Which buffers of Informix were waited for",
-        "recovery": f"What the recovery of PostgreSQL{version} did",
-    }
-    return named.get(target.kind, f"Evidence of {target.name or target.kind}")
+    if target.kind in subjects():
+        return subjects()[target.kind].title(target)
+    if target.kind == "host":
+        return f"What kept host {of.capture.manifest.host.name} busy"
+    return f"Where the time of {target.name} went" if target.kind == "process" else f"Evidence of {target.name or target.kind}"
+
+
+def _subject(m: Manifest) -> list[tuple[str, str]]:
+    if m.target.kind in subjects():
+        return subjects()[m.target.kind].facts(m.target)
+    cpus = f", {m.target.cpu_count} CPUs" if m.target.cpu_count else ""
+    return [("host", f"{m.host.name}, Linux {m.host.kernel}{cpus}") if m.target.kind == "host" else (m.target.kind, m.target.name)]
 
 
 def facts(of: Context) -> list[tuple[str, str]]:
     """(label, text) of the first lines: what was looked at, when, how."""
     m = of.capture.manifest
     target, sessions = m.target, m.probe("sessions")
-    found: list[tuple[str, str]] = []
-    cpus = f", {target.cpu_count} CPUs" if target.cpu_count else ""
-    if target.kind == "postgres":
-        most = target.detail.get("max_connections")
-        found.append(("server", f"PostgreSQL {target.version or 'of unknown version'}{cpus}{f', max_connections {most}' if most else ''}"))
-    elif target.kind == "host":
-        found.append(("host", f"{m.host.name}, Linux {m.host.kernel}{cpus}"))
-    elif target.kind == "wal":
-        d = target.detail
-        found.append(("log", f"PostgreSQL {target.version or '?'}, timeline {d.get('timeline', '?')}, system {d.get('system_id', '?')}"))
-        found.append(("range", f"{d.get('first_lsn') or d.get('from_lsn', '?')} to {d.get('last_lsn') or d.get('to_lsn', '?')}"))
-    elif target.kind == "recovery":
-        d = target.detail
-        found.append(("recovery", f"PostgreSQL {target.version or '?'}, timeline {d.get('timeline', '?')}, {target.name}"))
-        found.append(("log", f"{quantity(d.get('wal_bytes'), 'B')} from {d.get('redo_lsn', '?')} to {d.get('end_lsn', '?')}"))
-    else:
-        found.append((target.kind, target.name))
-    if target.kind not in SAMPLED:
+    found = _subject(m)
+    if not is_watched(target.kind):
         rows = sorted(m.tables.items())
         found.append(("tables", ", ".join(f"{name} {about.get('rows', 0):,}" for name, about in rows) or "none"))
     clock = m.clock
@@ -135,7 +125,7 @@ def _not_measured(of: Context, missing: list[where.NotMeasured]) -> Iterator[Tex
 def cost_parts(m: Manifest) -> list[str]:
     """What leadline itself used: CPU and bytes; none where it was not recorded."""
     cost, parts = m.cost, []
-    if m.target.kind not in SAMPLED and cost.cpu_s is not None:
+    if not is_watched(m.target.kind) and cost.cpu_s is not None:
         parts.append(f"{seconds(cost.cpu_s)} s of CPU")
     elif cost.cpu_percent_of_core is not None:
         in_seconds = f" ({seconds(cost.cpu_s)} s)" if cost.cpu_s is not None else ""

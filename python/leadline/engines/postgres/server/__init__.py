@@ -1,6 +1,6 @@
 """Private PostgreSQL servers: found, started as an unprivileged user, stopped and removed without a trace."""
 
-from leadline.postgres.server.binaries import Binaries, find_binaries
-from leadline.postgres.server.private import PrivateServer
+from leadline.engines.postgres.server.binaries import Binaries, find_binaries
+from leadline.engines.postgres.server.private import PrivateServer
 
 __all__ = ["Binaries", "PrivateServer", "find_binaries"]

@@ -14,10 +14,10 @@ from leadline.capture.folder import new_capture
 from leadline.capture.making import Making
 from leadline.capture.manifest import ProbeState, Target
 from leadline.capture.reader import Capture, open_capture
+from leadline.engines.informix.oncheck import Chunk, Extent, Report
+from leadline.engines.informix.onstat import Buffer, Listing, Sample
+from leadline.engines.informix.text import INT32, INT64, Unknown
 from leadline.errors import LeadlineError
-from leadline.files.informix.oncheck import Chunk, Extent, Report
-from leadline.files.informix.onstat import Buffer, Listing, Sample
-from leadline.files.informix.text import INT32, INT64, Unknown
 
 if TYPE_CHECKING:
     from leadline._core.capture import Written

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from leadline.engines.informix.text import INT32, INT64, Unknown, lines, number
 from leadline.errors import LeadlineError
-from leadline.files.informix.text import INT32, INT64, Unknown, lines, number
 
 SPACE = re.compile(r"dbspace usage report: (\S+)(?: owner:.*)?", re.IGNORECASE)
 # Before version 10 there was one page size, and no column for it.

@@ -12,13 +12,13 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from leadline._core.datadir import DEFAULT_BLOCK_SIZE, block_sizes
+from leadline.engines.postgres import postmaster
+from leadline.engines.postgres.catalog.secrets import mask_setting
 from leadline.errors import LeadlineError
 from leadline.host import proc
-from leadline.postgres import postmaster
-from leadline.postgres.catalog.secrets import mask_setting
 
 if TYPE_CHECKING:
-    from leadline.postgres.catalog.sql import Row
+    from leadline.engines.postgres.catalog.sql import Row
 
 _UNITS = {  # unit in pg_settings -> parameters that have it (12 to 18)
     "block": """backend_flush_after bgwriter_flush_after checkpoint_flush_after commit_timestamp_buffers effective_cache_size

@@ -15,11 +15,11 @@ from typing import Any
 import psycopg
 from psycopg.adapt import Loader
 
+from leadline.engines.postgres.catalog import queries
+from leadline.engines.postgres.catalog.connection import Connection, connect
+from leadline.engines.postgres.catalog.secrets import mask_setting
 from leadline.errors import LeadlineError
 from leadline.figures import one_line
-from leadline.postgres.catalog import queries
-from leadline.postgres.catalog.connection import Connection, connect
-from leadline.postgres.catalog.secrets import mask_setting
 
 RELATION_LIMIT = 50_000  # per database
 DATABASE_LIMIT = 5  # databases beside the connected one whose relations are listed

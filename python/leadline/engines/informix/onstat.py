@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from leadline.engines.informix.text import INT32, INT64, Unknown, lines, number
 from leadline.errors import LeadlineError
-from leadline.files.informix.text import INT32, INT64, Unknown, lines, number
 
 # The line of column names, and the option of onstat that prints it.
 LISTINGS = {

@@ -9,8 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from leadline._core.catalog import CatalogNames
+from leadline.engines.postgres.catalog.sql import Collected
 from leadline.errors import LeadlineError
-from leadline.postgres.catalog.sql import Collected
 
 
 def collect(data_dir: Path) -> Collected:

@@ -15,12 +15,12 @@ import psycopg
 from psycopg.conninfo import make_conninfo
 
 from leadline.capture import manifest
+from leadline.engines.postgres import postmaster
+from leadline.engines.postgres.catalog.connection import Connection, connect, parse_dsn, safe_dsn
 from leadline.errors import LeadlineError
 from leadline.figures import one_line
 from leadline.host import proc
 from leadline.host.facts import cpu_count
-from leadline.postgres import postmaster
-from leadline.postgres.catalog.connection import Connection, connect, parse_dsn, safe_dsn
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from leadline.capture.manifest import ProbeState
+from leadline.engines.postgres import postmaster
+from leadline.engines.postgres.catalog import conf, files, sql
+from leadline.engines.postgres.catalog.connection import connect
+from leadline.engines.postgres.target import Target
 from leadline.errors import LeadlineError
-from leadline.postgres import postmaster
-from leadline.postgres.catalog import conf, files, sql
-from leadline.postgres.catalog.connection import connect
-from leadline.postgres.target import Target
 
 
 class CatalogReader:

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from psycopg.conninfo import make_conninfo
 
+from leadline.engines.postgres import postmaster
+from leadline.engines.postgres.catalog.connection import parse_dsn
+from leadline.engines.postgres.target import Target
 from leadline.errors import LeadlineError
 from leadline.host import proc
-from leadline.postgres import postmaster
-from leadline.postgres.catalog.connection import parse_dsn
-from leadline.postgres.target import Target
 
 
 class SameServer:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import time
 
-from leadline.postgres.server.private import PrivateServer
-from leadline.postgres.server.user import ServerUser, server_user, user_of
+from leadline.engines.postgres.server.private import PrivateServer
+from leadline.engines.postgres.server.user import ServerUser, server_user, user_of
 
 
 class ClusterServer(PrivateServer):

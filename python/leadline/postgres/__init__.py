@@ -1,1 +1,0 @@
-"""What is particular to PostgreSQL: finding a server, its catalog, private servers."""
