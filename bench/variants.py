@@ -224,7 +224,7 @@ class Poll(Reporting):
 
 
 class Wakeups(Reporting):
-    """The floor: a real-time thread that wakes up at the rate and does nothing (an example of crates/recorder)."""
+    """The floor: a real-time thread that wakes up at the rate and does nothing (an example of crates/postgres/recorder)."""
 
     def __init__(self, rate_hz: int) -> None:
         self.rate_hz = rate_hz

@@ -1,6 +1,6 @@
 """What every character of every encoding of a server is in Unicode, as a server itself says.
 
-    python tests/server_encodings.py > crates/rows/data/encodings.csv
+    python tests/server_encodings.py > crates/postgres/rows/data/encodings.csv
 
 Each line has the bytes of its first character, and code points: the last byte of each next one is one higher. A hole is `-`, several
 code points that one character becomes are joined by `+`. ASCII is left out, and what the server converts nothing of.

@@ -24,10 +24,10 @@ COMMANDS = {" ".join(words): command for words, command in leaves()}
 PRINTED_BY = {
     "crates/calltrace/src/lib.rs": ["calls"],
     "crates/pagescan/src/error.rs": ["page show", "page hex", "page diff", "page check", "page scan"],
-    "crates/replay/src/look.rs": ["recover"],
-    "crates/rows/src/find.rs": ["rows"],
+    "crates/postgres/replay/src/look.rs": ["recover"],
+    "crates/postgres/rows/src/find.rs": ["rows"],
     "python/leadline/probes/pooler.py": ["take"],
-    "crates/replay/src/restore.rs": ["recover"],
+    "crates/postgres/replay/src/restore.rs": ["recover"],
     "crates/wire/src/live/ring.rs": ["net packets", "net auth"],
     "python/leadline/demo/run.py": ["demo"],
     "python/leadline/replacing.py": [n for n, c in COMMANDS.items() if n != "demo" and any("-o" in p.opts for p in c.params)],
@@ -58,7 +58,7 @@ def options(command: click.Command) -> set[str]:
 def texts() -> Iterator[tuple[str, str]]:
     """All that is written for people, with its place."""
     python = ("python/leadline/**/*.py", "python/leadline/**/*.md")
-    for pattern in ("*.md", "docs/**/*.md", "bench/README.md", *python, "crates/*/src/**/*.rs"):
+    for pattern in ("*.md", "docs/**/*.md", "bench/README.md", *python, "crates/**/src/**/*.rs"):
         for path in sorted(ROOT.glob(pattern)):
             if "target" not in path.parts:
                 yield str(path.relative_to(ROOT)), path.read_text()
@@ -110,7 +110,7 @@ def test_options_in_hints_are_those_of_the_commands_that_print_them(name: str) -
 
 
 def test_every_file_with_options_in_its_hints_says_who_prints_them() -> None:
-    paths = [*ROOT.glob("crates/*/src/**/*.rs"), *ROOT.glob("python/leadline/**/*.py")]
+    paths = [*ROOT.glob("crates/**/src/**/*.rs"), *ROOT.glob("python/leadline/**/*.py")]
     library = [path for path in paths if "cli" not in path.parts and "ansible" not in path.parts]
     found = {str(path.relative_to(ROOT)) for path in library if bare(path)}
     assert found - set(PRINTED_BY) == set()

@@ -29,7 +29,7 @@ def cap(tmp_path: Path) -> SyntheticCapture:
 def test_no_lock_of_the_server_is_taken_for_one_of_an_extension() -> None:
     db = duckdb.connect()
     db.execute(macros().sql)
-    lines = (Path(__file__).parents[2] / "crates/shm/data/wait_events.csv").read_text().splitlines()
+    lines = (Path(__file__).parents[2] / "crates/postgres/shm/data/wait_events.csv").read_text().splitlines()
     head, *rows = csv.reader(line for line in lines if not line.startswith("#"))
     majors = [n for n, column in enumerate(head) if column.isdigit() and int(column) >= 13]
     names = {row[1] for row in rows if row[0] == "LWLock" and any(row[n] for n in majors)}

@@ -17,7 +17,7 @@ def classes() -> set[str]:
         found |= set(re.findall(r'\bclass: "([a-z_]+)"', path.read_text()))
     check = (ROOT / "crates/page/src/postgres/check.rs").read_text()
     found |= set(re.findall(r'\bwrong\(\s*"([a-z_]+)",\s*[^,]+,\s*(?:None|Some)', check))
-    condition = (ROOT / "crates/datadir/src/condition.rs").read_text()
+    condition = (ROOT / "crates/postgres/datadir/src/condition.rs").read_text()
     found |= set(re.findall(r'\berror\(\s*"([a-z-]+)"', condition))
     for path in ROOT.glob("python/leadline/files/pages/*.py"):
         found |= set(re.findall(r'"class": "([a-z-]+)"', path.read_text()))

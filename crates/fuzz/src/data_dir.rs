@@ -10,7 +10,7 @@ use crate::{choice, number};
 
 /// Bytes of a page: the least there can be.
 pub(crate) const BLOCK: usize = 1024;
-const LAYOUT: &str = include_str!("../../rows/data/pg_attribute.csv");
+const LAYOUT: &str = include_str!("../../postgres/rows/data/pg_attribute.csv");
 const TABLE: u32 = 16_384;
 const TOAST: u32 = 16_387;
 const COMPOSITE: u32 = 16_390;

@@ -13,7 +13,7 @@ mod elf;
 mod folder;
 // The records of the log's own tests are laid out by the same code.
 #[allow(missing_docs, unreachable_pub)]
-#[path = "../../wal/tests/made/mod.rs"]
+#[path = "../../postgres/wal/tests/made/mod.rs"]
 mod made;
 mod packets;
 mod page;

@@ -1,7 +1,7 @@
 """Names from the catalog files of a data directory: no connection, no slot, works when the server is saturated.
 
-The files are read by crates/rows (names.rs). Relations created or rewritten since the last write of their catalog pages are missing
-here, and stay numbers in the capture.
+The files are read by crates/postgres/rows (names.rs). Relations created or rewritten since the last write of their catalog pages are
+missing here, and stay numbers in the capture.
 """
 
 from __future__ import annotations
