@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import hmac
 import http.server
 import json
 import threading
@@ -17,6 +18,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from leadline.server import oidc
 from serving import Answer, Client, Served, book
 
@@ -33,7 +35,7 @@ def of_number(number: int, size: int | None = None) -> str:
 
 
 class Provider(http.server.BaseHTTPRequestHandler):
-    """change: what is done to header and claims before they are signed; sign: how."""
+    """change: what is done to header and claims before they are signed; sign: how; alter: what is done to the token."""
 
     rsa_key = rsa.generate_private_key(65537, 2048)
     ec_key = ec.generate_private_key(ec.SECP256R1())
@@ -41,6 +43,7 @@ class Provider(http.server.BaseHTTPRequestHandler):
     issuer = ""
     change: Callable[[dict[str, Any], dict[str, Any]], None]
     sign: Callable[[bytes], bytes]
+    alter: Callable[[str], str]
     begun: dict[str, dict[str, str]]  # by code
 
     def do_GET(self) -> None:
@@ -51,6 +54,8 @@ class Provider(http.server.BaseHTTPRequestHandler):
         elif parts.path == "/keys":
             numbers, point = self.rsa_key.public_key().public_numbers(), self.ec_key.public_key().public_numbers()
             self._json({"keys": [
+                {"kty": "made up", "kid": "r"}, {"kty": "RSA", "kid": "r", "n": "!", "e": 5}, {"kty": "RSA", "kid": "r"}, {"kid": "e"},
+                {"kty": "oct", "kid": "s", "k": text(b"all may read this")},
                 {"kty": "RSA", "kid": "r", "n": of_number(numbers.n), "e": of_number(numbers.e)},
                 {"kty": "EC", "crv": "P-256", "kid": "e", "x": of_number(point.x, 32), "y": of_number(point.y, 32)},
             ]})  # fmt: skip
@@ -70,7 +75,8 @@ class Provider(http.server.BaseHTTPRequestHandler):
         claims = {"iss": self.issuer, "aud": "leadline", "sub": SUBJECT, "iat": now, "exp": now + 300, "nonce": begun["nonce"]}
         type(self).change(header, claims)
         signed = f"{text(json.dumps(header).encode())}.{text(json.dumps(claims).encode())}"
-        self._json({"id_token": f"{signed}.{text(type(self).sign(signed.encode()))}", "token_type": "Bearer"})
+        token = type(self).alter(f"{signed}.{text(type(self).sign(signed.encode()))}")
+        self._json({"id_token": token, "token_type": "Bearer"})
 
     def _json(self, value: Any) -> None:
         body = json.dumps(value).encode()
@@ -120,6 +126,7 @@ def served(tmp_path_factory: pytest.TempPathFactory, issuer: str) -> Iterator[Se
 @pytest.fixture(autouse=True)
 def honest() -> None:
     Provider.change, Provider.sign = staticmethod(lambda _header, _claims: None), staticmethod(by_rsa)
+    Provider.alter = staticmethod(lambda token: token)
 
 
 def begin(client: Client, on: str = "/account") -> dict[str, str]:
@@ -182,6 +189,23 @@ WRONG: dict[str, Callable[[dict[str, Any], dict[str, Any]], None]] = {
     "the key of another kind": lambda h, _c: h.update(kid="e"),
     "no signature": lambda h, _c: h.update(alg="none"),
     "a shared secret": lambda h, _c: h.update(alg="HS256"),
+    "no key named": lambda h, _c: h.pop("kid"),
+    "a key that has no name": lambda h, _c: h.update(kid=5),
+    "an extension": lambda h, _c: h.update({"crit": ["policy"], "policy": "two factors"}),
+    "an extension that is not there": lambda h, _c: h.update(crit=["policy"]),
+    "an extension that is none": lambda h, _c: h.update(crit=["alg"]),
+    "no extensions": lambda h, _c: h.update(crit=[]),
+    "extensions that are a number": lambda h, _c: h.update(crit=5),
+    "a body as it is": lambda h, _c: h.update({"crit": ["b64"], "b64": True}),
+    "a body as it is, unannounced": lambda h, _c: h.update(b64=False),
+    "an audience in a list of no texts": lambda _h, c: c.update(aud=["leadline", 5], azp="leadline"),
+    "an empty audience": lambda _h, c: c.update(aud=[]),
+    "no longer than the clocks differ": lambda _h, c: c.update(exp=time.time() - 62),
+    "expiry that never comes": lambda _h, c: c.update(exp=float("nan")),
+    "expiry that is true": lambda _h, c: c.update(exp=True),
+    "not yet valid": lambda _h, c: c.update(nbf=time.time() + 120),
+    "many logins": lambda _h, c: c.update(nonce=[c["nonce"]]),
+    "a long subject": lambda _h, c: c.update(sub="x" * 256),
 }
 
 
@@ -195,6 +219,42 @@ def test_what_the_provider_did_not_say_of_this_login_is_refused(
     answer = back(client, asked["state"], asked["code"])
     assert (answer.status, "what the provider sent is not" in answer.text.lower()) == (403, True)
     assert "leadline_session" not in client.cookies
+
+
+RIGHT: dict[str, Callable[[dict[str, Any], dict[str, Any]], None]] = {
+    "a list of one audience": lambda _h, c: c.update(aud=["leadline"]),
+    "authorised for us among many": lambda _h, c: c.update(aud=["another", "leadline"], azp="leadline"),
+    "clocks that differ": lambda _h, c: c.update(exp=time.time() - 30, iat=time.time() + 30, nbf=time.time() + 30),
+    "times with a fraction": lambda _h, c: c.update(exp=time.time() + 0.5),
+    "headers of its own": lambda h, _c: h.update(typ="JWT", x5t="x", tenant="own", x5c=["x" * 2000]),
+}
+
+
+@pytest.mark.parametrize("change", RIGHT.values(), ids=list(RIGHT))
+def test_what_a_provider_may_say_is_taken(served: Served, change: Callable[[dict[str, Any], dict[str, Any]], None]) -> None:
+    Provider.change = staticmethod(change)
+    client = served.client()
+    asked = begin(client)
+    assert back(client, asked["state"], asked["code"]).status == 303
+
+
+@pytest.mark.parametrize("change", [lambda token: token[:-4], lambda _: "a.b", lambda _: "", lambda _: "....", lambda _: "W10.W10.W10"])
+def test_what_is_no_token_is_refused(served: Served, change: Callable[[str], str]) -> None:
+    Provider.alter = staticmethod(change)
+    client = served.client()
+    asked = begin(client)
+    assert back(client, asked["state"], asked["code"]).status == 403
+
+
+def test_the_secret_of_a_public_key_is_no_signature(served: Served) -> None:
+    """Who takes what all may read as a secret shared with the provider believes anybody."""
+    public = Provider.rsa_key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    for kid, secret in (("r", public), ("s", b"all may read this")):
+        Provider.change = staticmethod(lambda h, _c, kid=kid: h.update(alg="HS256", kid=kid))
+        Provider.sign = staticmethod(lambda what, secret=secret: hmac.digest(secret, what, "sha256"))
+        client = served.client()
+        asked = begin(client)
+        assert back(client, asked["state"], asked["code"]).status == 403
 
 
 def test_another_s_signature_is_none(served: Served) -> None:

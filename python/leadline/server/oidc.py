@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import importlib.util
 import ipaddress
 import json
 import os
@@ -19,7 +20,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode, urlsplit
 
 from leadline.book.store import Store
@@ -30,9 +31,15 @@ from leadline.server.groups import Groups
 from leadline.server.operation import Call, Input, Operation, Refused
 from leadline.server.rights import Caller
 
+if TYPE_CHECKING:
+    from joserfc.jwk import ECKey, RSAKey
+    from joserfc.jws import JWSRegistry
+
 ANSWER_S, MOST_BYTES = 10.0, 1 << 20
 KEPT_S, KEYS_AGAIN_S = 3600.0, 60.0
-CLOCKS_S = 60.0  # by which the provider's may differ
+CLOCKS_S = 60  # by which the provider's may differ
+ALGORITHMS = ("RS256", "ES256")
+LONGEST_SUBJECT = 255
 BACK = "/login/provider/back"
 
 
@@ -49,6 +56,8 @@ class Client:
 
 def read_client(path: str) -> Client:
     """From a JSON file that its owner alone may read. Raises LeadlineError."""
+    if importlib.util.find_spec("joserfc") is None:
+        raise LeadlineError("unsupported", "an identity provider needs the package joserfc", hint="pip install 'leadline[web]'")
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as e:
@@ -167,36 +176,41 @@ class Provider:
             "Content-Type": "application/x-www-form-urlencoded",
         }
         answer = _ask(str(self.about().get("token_endpoint")), urlencode(given).encode(), headers)
-        claims = self._claims(str(answer.get("id_token", "")))
-        now, audience = time.time(), claims.get("aud")
-        mine = [audience] if isinstance(audience, str) else audience if isinstance(audience, list) else []
-        fits = (
-            claims.get("iss") == self.client.issuer
-            and self.client.client_id in mine
-            and (len(mine) == 1 or claims.get("azp") == self.client.client_id)
-            and isinstance(claims.get("exp"), int | float) and claims["exp"] > now - CLOCKS_S
-            and isinstance(claims.get("iat"), int | float) and claims["iat"] < now + CLOCKS_S
-            and isinstance(claims.get("nonce"), str) and hmac.compare_digest(claims["nonce"].encode(), attempt.nonce.encode())
-            and isinstance(claims.get("sub"), str) and 0 < len(claims["sub"]) <= 255
-        )  # fmt: skip
-        if not fits:
-            raise Refused(403, "rights", "what the provider sent is not for this login")
-        return claims
+        return self._claims(str(answer.get("id_token", "")), attempt)
 
-    def _claims(self, token: str) -> dict[str, Any]:
-        """Of a token that the provider has signed. Raises Refused."""
-        wrong = Refused(403, "rights", "what the provider sent is not signed by it")
+    def _claims(self, token: str, attempt: Attempt) -> dict[str, Any]:
+        """Of a token that the provider has signed, for this login. Raises Refused."""
+        from joserfc import jwt
+        from joserfc.errors import ClaimError, JoseError
+        from joserfc.jws import extract_compact
+
+        # What the library raises of bytes that are no token, beside its own errors.
+        broken = (JoseError, ValueError, TypeError, KeyError, RecursionError)
+        own = self.client.client_id
+        wanted = jwt.JWTClaimsRegistry(
+            leeway=CLOCKS_S, iss={"essential": True, "value": self.client.issuer}, aud={"essential": True, "value": own},
+            exp={"essential": True}, iat={"essential": True}, sub={"essential": True},
+        )  # fmt: skip
         try:
-            head, body, signature = token.split(".")
-            header, claims = json.loads(_bytes(head)), json.loads(_bytes(body))
-            if not isinstance(header, dict) or not isinstance(claims, dict):
-                raise ValueError
-        except (ValueError, RecursionError):
-            raise wrong from None
-        for key in self._keys_for(header):
-            if _is_signed(key, str(header.get("alg")), f"{head}.{body}".encode(), signature):
-                return claims
-        raise wrong
+            named = self._keys_for(extract_compact(token.encode(), registry=_registry()).headers())
+        except broken:
+            named = []
+        for key in named:
+            try:
+                claims = jwt.decode(token, _key(key), registry=_registry()).claims
+            except broken:
+                continue
+            try:
+                wanted.validate(claims)
+                audience = claims["aud"]
+                fits = audience in (own, [own]) or claims.get("azp") == own
+                fits = fits and claims.get("nonce") == attempt.nonce and len(claims["sub"]) <= LONGEST_SUBJECT
+            except ClaimError:
+                fits = False
+            if not fits:
+                raise Refused(403, "rights", "what the provider sent is not for this login")
+            return claims
+        raise Refused(403, "rights", "what the provider sent is not signed by it")
 
     def _keys_for(self, header: Mapping[str, Any]) -> list[dict[str, Any]]:
         """A key that is not known may be new: they are asked for again, but not all the time."""
@@ -216,33 +230,28 @@ def _text(raw: bytes) -> str:
     return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
 
 
-def _bytes(text: str) -> bytes:
-    return base64.b64decode(text.encode() + b"=" * (-len(text) % 4), altchars=b"-_", validate=True)
+def _registry() -> JWSRegistry:
+    """What a header may say: nothing that changes how the token must be read (`crit`, `b64`), as we know no such extension."""
+    from joserfc.jws import JWSRegistry
+    from joserfc.registry import HeaderParameter
+
+    class Registry(JWSRegistry):
+        max_header_length = 16 << 10  # some send their chain of certificates
+
+    refused = {name: HeaderParameter("refused", "none") for name in ("crit", "b64")}
+    return Registry(refused, ALGORITHMS, strict_check_header=False)
 
 
-def _is_signed(key: Mapping[str, Any], algorithm: str, what: bytes, signature: str) -> bool:
-    """By this key, which says itself what it is for: RS256 or ES256, and nothing that the token may choose beside them."""
-    from cryptography.exceptions import InvalidSignature
-    from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
-    from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
-    from cryptography.hazmat.primitives.hashes import SHA256
+def _key(found: dict[str, Any]) -> RSAKey | ECKey:
+    """A public key of the provider: no shared secret, which anybody could sign with who reads it. Raises JoseError."""
+    from joserfc.errors import InvalidKeyTypeError
+    from joserfc.jwk import ECKey, RSAKey
 
-    def number(name: str) -> int:
-        return int.from_bytes(_bytes(str(key[name])), "big")
-
-    try:
-        given = _bytes(signature)
-        if key.get("kty") == "RSA" and algorithm == "RS256" and key.get("alg", "RS256") == "RS256":
-            rsa.RSAPublicNumbers(number("e"), number("n")).public_key().verify(given, what, padding.PKCS1v15(), SHA256())
-            return True
-        if key.get("kty") == "EC" and key.get("crv") == "P-256" and algorithm == "ES256" and len(given) == 64:
-            point = ec.EllipticCurvePublicNumbers(number("x"), number("y"), ec.SECP256R1()).public_key()
-            both = (int.from_bytes(given[:32], "big"), int.from_bytes(given[32:], "big"))
-            point.verify(encode_dss_signature(*both), what, ec.ECDSA(SHA256()))
-            return True
-    except (InvalidSignature, ValueError, KeyError):
-        return False
-    return False
+    if found.get("kty") == "RSA":
+        return RSAKey.import_key(found)
+    if found.get("kty") == "EC":
+        return ECKey.import_key(found)
+    raise InvalidKeyTypeError("neither RSA nor EC")
 
 
 def log_in(store: Store, provider: Provider, attempt: Attempt | None, given: Mapping[str, str], back: str, address: str) -> str:
