@@ -12,9 +12,9 @@ from findings_synthetic import SyntheticCapture
 from leadline.capture.manifest import Manifest, Target
 from leadline.capture.reader import Capture
 from leadline.capture.store import Store
+from leadline.engines.postgres.probes import pooler
+from leadline.engines.postgres.probes.pooler import PoolerProbe
 from leadline.findings import Finding, evaluate
-from leadline.probes import pooler
-from leadline.probes.pooler import PoolerProbe
 
 
 @pytest.fixture

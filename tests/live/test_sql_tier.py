@@ -16,9 +16,9 @@ from conftest import Server, wait_until
 from leadline import _core
 from leadline.capture.reader import Capture, open_capture
 from leadline.capture.views import with_what_they_read
+from leadline.engines.postgres.probes.sql_locks import MODES, LockRow, blocked, conflicts
 from leadline.errors import LeadlineError
 from leadline.findings import all_findings, evaluate
-from leadline.probes.sql_locks import MODES, LockRow, blocked, conflicts
 from leadline.probes.take import take
 from psycopg.conninfo import make_conninfo
 
@@ -224,7 +224,7 @@ def test_a_lost_connection_is_made_again_or_ends_with_one_error(
 def test_a_sampler_that_breaks_is_an_error_and_not_a_short_capture(
     servers: Callable[[int], Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("leadline.probes.sql_tier._size_of", lambda folder: 1 / 0)
+    monkeypatch.setattr("leadline.engines.postgres.probes.sql_tier._size_of", lambda folder: 1 / 0)
     with pytest.raises(LeadlineError) as caught:
         capture_of(servers(16), tmp_path, for_s=20.0)
     assert "programming error" in caught.value.message and "ZeroDivisionError" in caught.value.detail

@@ -33,8 +33,8 @@ ROOT = os.geteuid() == 0
 NOBODY = 65534
 # Over SQL the first segment is written after five seconds; where a test waits for it, after half a second.
 HASTY = """
-import leadline.probes.sessions
-leadline.probes.sessions.attach.__defaults__ = (0.5,)
+import leadline.engines.postgres.probes.sessions
+leadline.engines.postgres.probes.sessions.attach.__defaults__ = (0.5,)
 from leadline.__main__ import main
 main()
 """
@@ -413,7 +413,7 @@ def test_an_unknown_major_without_a_way_out_is_one_error(
     servers: Callable[[int], Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(_core.recorder, "Recorder", refusing("unsupported", "PostgreSQL 99 is not known"))
-    monkeypatch.setattr("leadline.probes.sessions.socket_dsn", lambda target: None)
+    monkeypatch.setattr("leadline.engines.postgres.probes.sessions.socket_dsn", lambda target: None)
     assert run(["take", "--pid", str(servers(16).pid), "--for", "1s", "-o", str(tmp_path / "c")]) == 2
     assert run(["take", servers(16).dsn, "--tier", "shm", "--for", "1s", "-o", str(tmp_path / "c")]) == 2
     errors = capsys.readouterr().err

@@ -20,8 +20,10 @@ LAYERS = (
     ("views.report",),
     ("views",),
     ("files", "net"),
-    ("probes",),
     ("engines.postgres",),
+    ("probes",),
+    ("engines.live",),
+    ("probes.probe",),
     ("findings",),
     ("capture",),
     ("book",),
@@ -35,7 +37,7 @@ LAYERS = (
 # What is particular to one engine; what is general must work without it.
 ENGINES = ("engines.informix", "engines.postgres", "engines.postgres.sections", "files")
 GENERAL = ("capture", "engines", "findings", "host", "lab", "tables", "views", "views.report", "output", "figures", "progress", "replacing")
-GENERAL += ("duck", "errors", "version")
+GENERAL += ("engines.live", "probes", "probes.probe", "duck", "errors", "version")
 # What moved into engines/ stays there: a branch that was begun before adds files where they were.
 MOVED = ("postgres", "files/informix")
 # Between parts of one layer: nothing, except these.

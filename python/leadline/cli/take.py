@@ -95,20 +95,21 @@ def command(
     If the server restarts, the capture goes on when it is back; table server_gap says what was not seen.
     """
     from leadline.capture.manifest import read_manifest
-    from leadline.probes.take import UNASKED, take
+    from leadline.probes.options import UNASKED, Options
+    from leadline.probes.take import take_with
     from leadline.progress import Silent, TerminalLine
 
     for_s, rate_hz = parse_duration(duration), None if rate is None else parse_rate(rate)
     names = None if probes is None else [name.strip() for name in probes.split(",") if name.strip()]
     if kernel or packets:
         names = [*(UNASKED if names is None else names), *(["kernel"] if kernel else []), *(["wire"] if packets else [])]
-    path = take(
+    options = Options(
         dsn=dsn, pid=pid, data_dir=data_dir, host=host, for_s=for_s, rate_hz=rate_hz, out=out, overwrite=force, tier=tier,
         probes=names, kernel_tier=kernel_tier, kernel_detail=kernel_detail, kernel_budget=kernel_budget / 100,
         kernel_retransmits=kernel_retransmits, keep_going=keep_going, stop_with_server=stop_with_server,
         only=filter_of(expression), pooler=pooler,
-        progress=Silent() if as_json else TerminalLine(),
     )  # fmt: skip
+    path = take_with(options, Silent() if as_json else TerminalLine())
     manifest = read_manifest(path)
     cost = manifest.cost
     main, word = ("sessions", "passes") if "sessions" in manifest.probes else ("host", "readings")

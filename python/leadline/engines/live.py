@@ -1,9 +1,89 @@
-"""What a running server of an engine must be able to do so that `take`, `top` and `doctor` work on it."""
+"""Running servers: what an engine must do so that `take`, `top` and `doctor` work on its servers, and which server a user has named."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from leadline.capture import manifest
+from leadline.engines import all_engines
+from leadline.errors import LeadlineError
+from leadline.host.facts import StoredPath
+from leadline.probes.probe import Probe
+
+
+class Server(Protocol):
+    """One running server that was found. pid: its main process on this host, if it runs here. notes: what the user should know."""
+
+    @property
+    def engine(self) -> str: ...
+    @property
+    def pid(self) -> int | None: ...
+    @property
+    def notes(self) -> tuple[str, ...]: ...
+
+    def describe(self) -> str:
+        """One line for people."""
+
+    def evidence(self) -> manifest.Target:
+        """What the manifest says of this server before a probe has asked it more."""
+
+    def stored_paths(self) -> Iterable[StoredPath]:
+        """What a server on this host keeps where."""
+
+    def port(self) -> int:
+        """Of a server on this host. Raises LeadlineError when it cannot be told, or when it does not listen on TCP."""
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """The sessions of a server, ready to be sampled. on_return: who is told of the server after a restart; None: nobody follows it."""
+
+    probe: Probe
+    notes: tuple[str, ...] = ()
+    on_return: list[Callable[[Server], None]] | None = None
 
 
 class Live(Protocol):
-    """One for each engine that has running servers; see engines/postgres/live.py."""
+    """What an engine does with running servers. `find` gives None when another engine may know what was named."""
+
+    def find(self, dsn: str | None, pid: int | None, data_dir: str | Path | None) -> Server | None: ...
+
+    def sample(self, server: Any, directory: Path, *, rate_hz: float, tier: str, follows: bool, required: bool) -> Sampling:
+        """Attaches to its sessions. Raises LeadlineError."""
+
+    def beside(self, *, pooler: str | None) -> list[Probe]:
+        """Probes of what else the options name. Raises LeadlineError."""
+
+
+def all_live() -> list[Live]:
+    return [engine.load_live() for engine in all_engines() if engine.live]
+
+
+def live_of(server: Server) -> Live:
+    found: Live = next(engine for engine in all_engines() if engine.name == server.engine).load_live()
+    return found
+
+
+def find(dsn: str | None = None, pid: int | None = None, data_dir: str | Path | None = None) -> Server:
+    """The server that was named in one or more ways. Raises LeadlineError; the last engine says what is wrong."""
+    for live in all_live():
+        if (found := live.find(dsn, pid, data_dir)) is not None:
+            return found
+    raise LeadlineError("not_found", "no server was found")
+
+
+def find_text(text: str) -> Server:
+    """The server that was named with one word."""
+    return find(*named_with(text))
+
+
+def named_with(text: str) -> tuple[str | None, int | None, str | None]:
+    """One word as what `find` takes: a pid, a data directory, else a connection string."""
+    if text.isdigit():
+        return None, int(text), None
+    if Path(text).is_dir() and "=" not in text:
+        return None, None, text
+    return text, None, None

@@ -10,7 +10,7 @@ from pathlib import Path
 from leadline import _core
 from leadline.capture.manifest import Manifest, ProbeState
 from leadline.capture.store import Store
-from leadline.engines.postgres.target import Target
+from leadline.engines.live import Server
 from leadline.errors import LeadlineError
 from leadline.host.facts import numa_nodes
 from leadline.host.proc import descendants
@@ -115,7 +115,7 @@ class KernelProbe(ThreadProbe["_core.kernel.KernelProbe"]):
         self._pids = pids
         self._left_out: set[int] = set()
 
-    def follow(self, now: Target) -> None:
+    def follow(self, now: Server) -> None:
         """The server has started again, as processes that do not descend from those that are traced."""
         if now.pid is not None and now.pid not in self._pids:
             self._left_out.add(now.pid)

@@ -8,9 +8,9 @@ from typing import Any
 
 from leadline import _core
 from leadline.capture.manifest import Manifest
+from leadline.engines.postgres.probes.sessions import attach, describe
 from leadline.engines.postgres.target import Target
 from leadline.errors import LeadlineError
-from leadline.probes.sessions import attach, describe
 from leadline.top.live import LiveCapture
 
 FLUSH_INTERVAL_S = 1.0

@@ -159,7 +159,7 @@ def test_a_fault_in_the_host_probe_leaves_the_sessions_going(servers: Any, tmp_p
             (out / "process").write_text("not a folder")
             super().start()
 
-    monkeypatch.setattr("leadline.probes.take.HostProbe", Broken)
+    monkeypatch.setattr("leadline.probes.attaching.HostProbe", Broken)
     path = take(pid=servers(16).pid, for_s=2.5, rate_hz=20, out=out)
     manifest = read_manifest(path)
     assert manifest.status == "complete" and manifest.error is None

@@ -11,7 +11,8 @@ import psycopg
 from bpf import on_each_tier
 from conftest import Server
 from leadline.capture.reader import Capture, open_capture
-from leadline.probes.take import UNASKED, take
+from leadline.probes.options import UNASKED
+from leadline.probes.take import take
 from leadline.views.sections import all_sections
 from leadline.views.threads import report, thread_list
 

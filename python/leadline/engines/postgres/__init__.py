@@ -55,4 +55,5 @@ ENGINE = Engine(
         "pages": ("pages",),
     },
     sections="leadline.engines.postgres.sections:SECTIONS",
+    live="leadline.engines.postgres.live:LIVE",
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import socket
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import psycopg
 from psycopg.conninfo import make_conninfo
 
 from leadline.capture import manifest
+from leadline.engines.live import named_with
 from leadline.engines.postgres import postmaster
 from leadline.engines.postgres.catalog.connection import Connection, connect, parse_dsn, safe_dsn
 from leadline.errors import LeadlineError
@@ -55,6 +57,26 @@ class Target:
         detail = {"named_by": self.kind, "dsn": self.safe_dsn, "data_dir": self.data_dir, "max_connections": None}
         cpus = cpu_count(self.pid) if self.pid is not None else None
         return manifest.Target("postgres", self.describe(), self.pid, cpus, self.server_version, self.server_version_num, detail)
+
+    @property
+    def engine(self) -> str:
+        return "postgres"
+
+    def stored_paths(self) -> Iterator[tuple[str, str]]:
+        """What the server stores where."""
+        return iter(()) if self.pid is None else postmaster.stored_paths(self.pid)
+
+    def port(self) -> int:
+        """Of a server on this host. Raises LeadlineError when it is not known, or when the server does not listen on TCP."""
+        if self.pid is None:
+            raise LeadlineError("usage", "the server does not run on this host", hint="take the capture on the server's host")
+        found = postmaster.read_pid_file(postmaster.data_path(self.pid))
+        if found is None:
+            hint = "run as the owner of the files (often postgres), or as root"
+            raise LeadlineError("rights", "cannot tell the server's port: its postmaster.pid cannot be read", hint=hint)
+        if not found.listens_on_tcp:
+            raise LeadlineError("usage", "the server does not listen on TCP", "Unix sockets have no packets and no windows")
+        return found.port
 
     def is_running(self) -> bool:
         """The same postmaster still runs; always true for a remote server, whose connection tells."""
@@ -98,11 +120,7 @@ def resolve(dsn: str | None = None, pid: int | None = None, data_dir: str | Path
 
 def resolve_text(text: str) -> Target:
     """The server a person named with one word: a pid, a data directory, else a connection string."""
-    if text.isdigit():
-        return resolve(pid=int(text))
-    if Path(text).is_dir() and "=" not in text:
-        return resolve(data_dir=text)
-    return resolve(dsn=text)
+    return resolve(*named_with(text))
 
 
 def socket_dsn(target: Target) -> str | None:

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from leadline.capture.manifest import Manifest, ProbeState
 from leadline.capture.store import Store, core_writer
 from leadline.engines.postgres.catalog.collect import CatalogReader
+from leadline.engines.postgres.probes.following import Following, Sampler
+from leadline.engines.postgres.probes.sql_tier import SqlRecorder
 from leadline.engines.postgres.target import Target, socket_dsn
 from leadline.errors import LeadlineError
-from leadline.probes.following import Following, Sampler
-from leadline.probes.sql_tier import SqlRecorder
 
 if TYPE_CHECKING:
     from leadline._core.recorder import Recorder, SamplerFinal, SamplerStatus

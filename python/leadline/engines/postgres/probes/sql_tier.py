@@ -20,12 +20,12 @@ import psycopg
 from leadline import _core
 from leadline.capture.store import OpenWriter, Row, Writer, core_writer
 from leadline.engines.postgres.catalog.connection import Connection, connect
+from leadline.engines.postgres.probes.sql_activity import WAIT_CLASSES, Activity, Server, activity_sql, locks_sql, parse_locks, prepare
+from leadline.engines.postgres.probes.sql_deltas import DeltaReader
+from leadline.engines.postgres.probes.sql_locks import blocked
 from leadline.engines.postgres.target import Target
 from leadline.errors import LeadlineError
 from leadline.figures import one_line
-from leadline.probes.sql_activity import WAIT_CLASSES, Activity, Server, activity_sql, locks_sql, parse_locks, prepare
-from leadline.probes.sql_deltas import DeltaReader
-from leadline.probes.sql_locks import blocked
 
 if TYPE_CHECKING:
     from leadline._core.capture import ErrorObject

@@ -14,9 +14,9 @@ import psycopg
 
 from leadline.engines.postgres import postmaster
 from leadline.engines.postgres.catalog.connection import Connection
+from leadline.engines.postgres.probes.sql_activity import Server
 from leadline.figures import one_line
 from leadline.host import proc
-from leadline.probes.sql_activity import Server
 from leadline.tables import all_tables
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from leadline.capture.gaps import sentence
 from leadline.capture.store import OpenWriter, Row, Writer, core_writer
+from leadline.engines.live import Server
 from leadline.engines.postgres.again import SameServer
 from leadline.engines.postgres.target import Target
 from leadline.errors import LeadlineError
@@ -80,7 +81,7 @@ class Following:
     ) -> None:
         self.target = target  # as it runs now
         self.gaps: list[Gap] = []
-        self.on_return: list[Callable[[Target], None]] = []  # who else follows the server
+        self.on_return: list[Callable[[Server], None]] = []  # who else follows the server
         self._sampler, self._attach_again = sampler, attach_again
         self._same = SameServer(target)
         self._period_ns = period_ns

@@ -11,7 +11,7 @@ from psycopg.adapt import Loader
 from psycopg.pq import Format
 
 from leadline.engines.postgres.catalog.connection import Connection
-from leadline.probes.sql_locks import LockRow
+from leadline.engines.postgres.probes.sql_locks import LockRow
 
 STATE_CODES = {  # session_run.state
     "starting": 1,

@@ -1,0 +1,31 @@
+"""Running PostgreSQL servers, for `take`, `top` and `doctor`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from leadline.engines.live import Sampling
+from leadline.engines.postgres.probes.following import Following
+from leadline.engines.postgres.probes.pooler import PoolerProbe
+from leadline.engines.postgres.probes.sessions import SessionsProbe, attach, follow
+from leadline.engines.postgres.target import Target, resolve
+from leadline.probes.probe import Probe
+
+
+class PostgresLive:
+    """PostgreSQL is asked last: what no other engine knows is a server of PostgreSQL, or an error."""
+
+    def find(self, dsn: str | None, pid: int | None, data_dir: str | Path | None) -> Target:
+        return resolve(dsn, pid, data_dir)
+
+    def sample(self, server: Target, directory: Path, *, rate_hz: float, tier: str, follows: bool, required: bool) -> Sampling:
+        attached = attach(server, directory, rate_hz, tier)
+        followed: Following | None = follow(server, attached, directory) if follows else None
+        on_return = None if followed is None else followed.on_return
+        return Sampling(SessionsProbe(server, attached, required=required), attached.notes, on_return)
+
+    def beside(self, *, pooler: str | None) -> list[Probe]:
+        return [] if pooler is None else [PoolerProbe(pooler)]
+
+
+LIVE = PostgresLive()

@@ -1,0 +1,1 @@
+"""What looks at a PostgreSQL server: its shared memory or SQL, its restarts, the pooler before it."""
