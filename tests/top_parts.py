@@ -15,7 +15,7 @@ from textual.pilot import Pilot
 
 CLI = [sys.executable, "-m", "leadline"]
 SECOND = 1_000_000_000
-RECORDING = Recording("16.14", "postmaster 4711", 2, "shm", 100, 61, 1.4, 0.034)
+RECORDING = Recording("16.14", "postmaster 4711", 2, "shm", 100, 61, 1.4, 0.034, product="PostgreSQL")
 
 
 def live_of(path: Path) -> LiveCapture:

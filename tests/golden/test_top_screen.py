@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 from example_capture import LONG, example
 from findings_synthetic import SyntheticCapture
+from leadline.engines.live import Deed
+from leadline.engines.postgres.act import refusal
 from leadline.errors import LeadlineError
 from leadline.top import detail as detail_page
 from leadline.top import model
-from leadline.top.act import Deed
 from leadline.top.app import TopApp
 from leadline.top.engine import Request
 from leadline.top.live import LiveCapture
@@ -47,6 +48,9 @@ class Replay:
         self.taken_in += 1
         if self.breaks is not None:
             raise self.breaks
+
+    def refusal(self, deed: Deed, session: SessionNow) -> str:
+        return refusal(deed, session)
 
     def carry_out(self, deed: Deed, session: SessionNow) -> str:
         self.deeds.append((deed.name, session.pid))

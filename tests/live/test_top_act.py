@@ -10,10 +10,11 @@ from pathlib import Path
 import psycopg
 import pytest
 from conftest import Server, wait_until
+from leadline.engines.live import CANCEL, TERMINATE
+from leadline.engines.postgres.act import carry_out
 from leadline.engines.postgres.target import resolve
-from leadline.top.act import CANCEL, TERMINATE, carry_out
+from leadline.engines.postgres.vitals import VitalsReader
 from leadline.top.model import SessionNow
-from leadline.top.vitals import VitalsReader
 from psycopg.conninfo import make_conninfo
 
 

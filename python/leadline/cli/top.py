@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from leadline.cli.take import parse_duration, parse_rate
 from leadline.errors import LeadlineError
+
+if TYPE_CHECKING:
+    from leadline.engines.live import Server
 
 WINDOW, WINDOW_ONCE = "30s", "5s"
 MIN_RATE_HZ, MAX_RATE_HZ = 1.0, 100.0
@@ -55,7 +59,7 @@ def command(
     PG* variables select the server. Nothing is kept. The screen lags by one to two seconds. The keys are listed at the
     bottom of the screen. C cancels the statement of a session, K terminates it, after a question.
     """
-    from leadline.engines.postgres.target import resolve, resolve_text
+    from leadline.engines.live import find, find_text
 
     rate_hz, refresh_s = parse_rate(rate or ("1" if host else "20")), parse_duration(refresh)
     window_s = parse_duration(window or (WINDOW_ONCE if once else WINDOW))
@@ -63,7 +67,7 @@ def command(
         return _host(target, pid, data_dir, rate_hz, refresh_s, window_s, once, as_json)
     _check(rate_hz, refresh_s, window_s, once, as_json)
     only_text = target is not None and pid is None and data_dir is None
-    found = resolve_text(target or "") if only_text else resolve(target, pid, data_dir)
+    found = find_text(target or "") if only_text else find(target, pid, data_dir)
     if once:
         _print_once(found, rate_hz, tier, window_s, as_json)
         return 0
@@ -123,15 +127,13 @@ def _host(
     return 0
 
 
-def _print_once(found: object, rate_hz: float, tier: str, window_s: float, as_json: bool) -> None:
+def _print_once(found: Server, rate_hz: float, tier: str, window_s: float, as_json: bool) -> None:
     from rich.console import Console
 
-    from leadline.engines.postgres.target import Target
     from leadline.output import terminal_width, to_json
     from leadline.top.once import one_frame
     from leadline.top.text import DRAWN, text_frame
 
-    assert isinstance(found, Target)
     width = terminal_width()
     made = one_frame(found, rate_hz, tier, window_s, (width or DRAWN) - 6)
     if as_json:

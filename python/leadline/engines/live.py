@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from leadline.capture import manifest
+from leadline.capture.store import Row
 from leadline.engines import all_engines
 from leadline.errors import LeadlineError
 from leadline.host.facts import StoredPath
-from leadline.probes.probe import Probe
+from leadline.probes.probe import Probe, Thread
 
 
 class Server(Protocol):
@@ -46,6 +47,83 @@ class Sampling:
     on_return: list[Callable[[Server], None]] | None = None
 
 
+@dataclass(frozen=True)
+class Vitals:
+    """What a server counts by itself. Rates a second, over the time between two readings. hit_part: None if no block was asked for."""
+
+    transactions: float
+    hit_part: float | None
+    temp_files: float
+    temp_bytes: float
+    sessions: int
+    max_connections: int
+
+
+class Session(Protocol):
+    """A session that is asked to do something. backend_start: Unix microseconds, 0 where it is hidden."""
+
+    @property
+    def pid(self) -> int: ...
+    @property
+    def backend_type(self) -> str: ...
+    @property
+    def backend_start(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class Deed:
+    """What a session may be asked. name: of the key's action."""
+
+    name: str
+    question: str
+    done: str
+
+
+CANCEL = Deed("cancel", "Cancel the statement of", "asked to cancel its statement")
+TERMINATE = Deed("terminate", "Terminate the session of", "asked to end")
+
+
+class Watch:
+    """A server that `top` watches. An engine overrides what it can do more than to sample.
+
+    probe: samples the sessions, in threads of its own.
+    product: what the server is a server of, for people.
+    """
+
+    product = ""
+
+    def __init__(self, probe: Thread, tier: str, rate_hz: float, notes: tuple[str, ...] = ()) -> None:
+        self.probe, self.tier, self.rate_hz, self.notes = probe, tier, rate_hz, notes
+
+    def describe(self, manifest: manifest.Manifest) -> None:
+        """Puts what the probe knows of the server and of itself into the manifest."""
+
+    def names(self, databases: set[int]) -> dict[str, list[Row]]:
+        """Rows of the tables of names; databases: which are asked for. Raises LeadlineError."""
+        return {}
+
+    def start(self) -> None:
+        """Begins to read what `vitals` gives."""
+
+    def close(self) -> None: ...
+
+    def vitals(self) -> Vitals | None:
+        """The newest; None when the server is not asked."""
+        return None
+
+    def processes(self) -> dict[int, int]:
+        """Processes of sessions as this host numbers them, by the number that the server gives."""
+        return {}
+
+    def refusal(self, deed: Deed, session: Session) -> str:
+        """Why this session is left alone; empty if it may be asked."""
+        return f"leadline cannot {deed.name} sessions of this server"
+
+    def carry_out(self, deed: Deed, session: Session) -> str:
+        """What came of it, in one sentence. Never raises."""
+        return self.refusal(deed, session)
+
+
 class Live(Protocol):
     """What an engine does with running servers. `find` gives None when another engine may know what was named."""
 
@@ -53,6 +131,9 @@ class Live(Protocol):
 
     def sample(self, server: Any, directory: Path, *, rate_hz: float, tier: str, follows: bool, required: bool) -> Sampling:
         """Attaches to its sessions. Raises LeadlineError."""
+
+    def watch(self, server: Any, directory: Path, *, rate_hz: float, tier: str, flush_interval_s: float) -> Watch:
+        """Attaches to its sessions for `top`. Raises LeadlineError."""
 
     def beside(self, *, pooler: str | None) -> list[Probe]:
         """Probes of what else the options name. Raises LeadlineError."""

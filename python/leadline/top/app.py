@@ -15,10 +15,10 @@ from textual.containers import VerticalScroll
 from textual.message import Message
 from textual.widgets import ContentSwitcher, DataTable, Footer, Input, Static
 
+from leadline.engines.live import CANCEL, TERMINATE, Deed
 from leadline.errors import LeadlineError
 from leadline.figures import fit
 from leadline.top import chart, detail, grids, text
-from leadline.top.act import CANCEL, TERMINATE, Deed, refusal
 from leadline.top.chart import LINE, MUTED
 from leadline.top.engine import WINDOWS_S, Request
 from leadline.top.model import TABS, Frame, SessionNow
@@ -37,6 +37,7 @@ class Frames(Protocol):
 
     def take_in(self) -> None: ...
     def frame(self, request: Request) -> Frame: ...
+    def refusal(self, deed: Deed, session: SessionNow) -> str: ...
     def carry_out(self, deed: Deed, session: SessionNow) -> str: ...
 
 
@@ -414,7 +415,7 @@ class TopApp(App[None]):
         deed, session = (CANCEL if name == "cancel" else TERMINATE), self._chosen()
         if session is None:
             return
-        if why := refusal(deed, session):
+        if why := self.engine.refusal(deed, session):
             self._question(why)
             return
         self.asked = (deed, session)

@@ -13,13 +13,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from leadline.engines.postgres.postmaster import children_by_inner_pid
-from leadline.engines.postgres.target import Target
-from leadline.top.act import Deed, carry_out
+from leadline.engines.live import Deed, Server
 from leadline.top.feed import Feed
 from leadline.top.model import TABS, Frame, Recording, SessionNow, frame, with_memory
-from leadline.top.names import Names, reader
-from leadline.top.vitals import VitalsReader
+from leadline.top.names import Names
 
 WINDOWS_S = (10.0, 30.0, 60.0, 300.0)
 KEEP_S = 300.0
@@ -45,12 +42,12 @@ class Request:
 class Engine:
     """Owns feed, names and the live capture of one target. Raises LeadlineError when it cannot attach."""
 
-    def __init__(self, target: Target, folder: Path, rate_hz: float, tier: str, options: dict[str, Any] | None = None) -> None:
+    def __init__(self, target: Server, folder: Path, rate_hz: float, tier: str, options: dict[str, Any] | None = None) -> None:
         self.target, self.folder = target, folder
         self.feed = Feed(target, folder, rate_hz, tier, options)
         self.live = self.feed.live
-        self.names = Names(folder, reader(target, self.feed.dsn))
-        self.vitals = VitalsReader(self.feed.dsn)
+        self.names = Names(folder, self.feed.watch.names)
+        self.watch = self.feed.watch
         self.keep_s = KEEP_S
         self._began = self._trimmed = time.monotonic()
         self._cpu: deque[tuple[float, float]] = deque([(time.monotonic(), _cpu_s())])
@@ -59,14 +56,14 @@ class Engine:
     def start(self) -> None:
         self.feed.start()
         self.names.start()
-        self.vitals.start()
+        self.watch.start()
         self._began = self._trimmed = time.monotonic()
 
     def close(self) -> None:
         """Stops recording and takes in the rest; frames can still be made."""
         self.feed.close()
         self.names.close()
-        self.vitals.close()
+        self.watch.close()
 
     def take_in(self) -> None:
         """Everything recorded and every name read since the last call. Raises LeadlineError('storage')."""
@@ -77,7 +74,11 @@ class Engine:
 
     def carry_out(self, deed: Deed, session: SessionNow) -> str:
         """Cancels or terminates; what came of it. From any thread."""
-        return carry_out(deed, self.target, self.feed.dsn, session)
+        return self.watch.carry_out(deed, session)
+
+    def refusal(self, deed: Deed, session: SessionNow) -> str:
+        """Why this session is left alone; empty if it may be asked."""
+        return self.watch.refusal(deed, session)
 
     def newest(self) -> int | None:
         """End of the evidence at hand, ns on CLOCK_MONOTONIC."""
@@ -99,7 +100,7 @@ class Engine:
         made = frame(self.live, self._recording(newest), request.columns, request.parts, request.detail)
         if made.sessions is not None and self.target.pid is not None and request.until_ns is None:
             shown = made.sessions[:MOST_MEASURED]
-            measured = with_memory(shown, children_by_inner_pid(self.target.pid))
+            measured = with_memory(shown, self.watch.processes())
             made = replace(made, sessions=measured + made.sessions[MOST_MEASURED:])
         if request.parts & {"locks", "blocks"}:
             self.names.ask(self.live.unknown_relations())
@@ -113,6 +114,7 @@ class Engine:
         if self.keep_s < KEEP_S:
             notes.append(f"only the last {self.keep_s:.0f} s are kept, because there are too many sessions")
         return Recording(
+            product=self.watch.product or about.kind,
             server=(about.version or "of unknown version").split(" (")[0],
             target=self.target.describe(),
             cpu_count=about.cpu_count,
@@ -123,7 +125,7 @@ class Engine:
             own_cpu=self._own_cpu(),
             notes=tuple(notes),
             error=self.feed.error,
-            vitals=self.vitals.now,
+            vitals=self.watch.vitals(),
         )
 
     def _take_names(self) -> None:

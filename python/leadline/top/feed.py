@@ -8,8 +8,7 @@ from typing import Any
 
 from leadline import _core
 from leadline.capture.manifest import Manifest
-from leadline.engines.postgres.probes.sessions import attach, describe
-from leadline.engines.postgres.target import Target
+from leadline.engines.live import Server, live_of
 from leadline.errors import LeadlineError
 from leadline.top.live import LiveCapture
 
@@ -19,17 +18,17 @@ FLUSH_INTERVAL_S = 1.0
 class Feed:
     """Attaches to the target when made, and raises LeadlineError as `take` does. close() ends it."""
 
-    def __init__(self, target: Target, folder: Path, rate_hz: float, tier: str, options: dict[str, Any] | None = None) -> None:
+    def __init__(self, target: Server, folder: Path, rate_hz: float, tier: str, options: dict[str, Any] | None = None) -> None:
         self.target = target
         self.folder = folder / "live.leadline"
         self.folder.mkdir()
         self.error: LeadlineError | None = None
-        attached = attach(target, self.folder, rate_hz, tier, FLUSH_INTERVAL_S)
-        self._probe = attached.probe
-        self.tier, self.rate_hz, self.dsn = attached.tier, attached.rate_hz, attached.dsn
+        self.watch = live_of(target).watch(target, self.folder, rate_hz=rate_hz, tier=tier, flush_interval_s=FLUSH_INTERVAL_S)
+        self._probe = self.watch.probe
+        self.tier, self.rate_hz = self.watch.tier, self.watch.rate_hz
         self.manifest = Manifest(target.evidence(), options=options or {})
-        describe(self.manifest, attached)
-        self.manifest.note(*target.notes, *attached.notes)
+        self.watch.describe(self.manifest)
+        self.manifest.note(*target.notes, *self.watch.notes)
         self.live = LiveCapture(self.folder, self.manifest)
 
     def start(self) -> None:

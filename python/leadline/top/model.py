@@ -9,9 +9,9 @@ from datetime import datetime
 from typing import Any
 
 from leadline.capture.reader import Capture
+from leadline.engines.live import Vitals
 from leadline.errors import LeadlineError
 from leadline.host.proc import status_fields
-from leadline.top.vitals import Vitals
 from leadline.views import lock_tree, spenders, where
 from leadline.views.lock_tree import LockTree
 from leadline.views.spenders import HotBlock, Spender
@@ -39,6 +39,7 @@ class Recording:
     notes: tuple[str, ...] = ()
     error: LeadlineError | None = None
     vitals: Vitals | None = None
+    product: str = ""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Names of relations, databases and roles while the view runs: read in a thread of its own, rarely, never needed.
 
-Over a short SQL connection when there is a connection string, else from the catalog files. The rows go through segments in a
-folder of their own, which the view takes in when it next looks: fifty thousand names are then read in one go.
+The engine reads them. The rows go through segments in a folder of their own, which the view takes in when it next looks: fifty
+thousand names are then read in one go.
 """
 
 from __future__ import annotations
@@ -11,26 +11,15 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import psycopg
-
-from leadline.capture.store import Store
-from leadline.engines.postgres import postmaster
-from leadline.engines.postgres.catalog import queries
-from leadline.engines.postgres.catalog.connection import Connection, connect
-from leadline.engines.postgres.catalog.files import collect
-from leadline.engines.postgres.catalog.sql import RELATION_LIMIT, Row
-from leadline.engines.postgres.target import Target
+from leadline.capture.store import Row, Store
 from leadline.errors import LeadlineError
-from leadline.figures import one_line
 from leadline.top.live import shown_names
 
 REFRESH_S = 60.0
 UNKNOWN_AFTER_S = 5.0  # an unknown number asks for a reading, this often at most
 SLOW_S = 1.0  # a reading that takes longer is made
 SLOWER = 10  # times less often
-MOST_DATABASES = 5
 MOST_ASKED = 10_000
-CONNECT_TIMEOUT_S = 3
 
 Rows = dict[str, list[Row]]
 Read = Callable[[set[int]], Rows]
@@ -83,8 +72,6 @@ class Names:
                 self.failed = ""
             except LeadlineError as e:
                 self.failed = e.message
-            except psycopg.Error as e:
-                self.failed = one_line(str(e))
             except OSError as e:
                 self.failed = e.strerror or str(e)
             self.first.set()
@@ -103,50 +90,3 @@ class Names:
         store.close()
         with self._lock:
             self._ready = folder
-
-
-def reader(target: Target, dsn: str | None) -> Read:
-    """How names of this target are read: over SQL, else from files, which also serve while the server takes no connection."""
-
-    def read(databases: set[int]) -> Rows:
-        if dsn is None:
-            return from_files(target)
-        try:
-            return over_sql(dsn, databases)
-        except (LeadlineError, psycopg.Error):
-            if target.pid is None:
-                raise
-            return from_files(target)
-
-    return read
-
-
-def over_sql(dsn: str, wanted: set[int]) -> Rows:
-    """Names of the connected database and of the wanted ones. Sizes are the planner's: nothing is opened for them."""
-    with connect(dsn, timeout_s=CONNECT_TIMEOUT_S) as conn:
-        rows: Rows = {
-            "database": conn.execute(queries.DATABASES.replace("{sizes}", "false").encode()).fetchall(),
-            "role": conn.execute(queries.ROLES.encode()).fetchall(),
-            "relation": _relations(conn, shared=True),
-        }
-        connected = conn.info.dbname
-    others = [row[1] for row in rows["database"] if row[0] in wanted and row[1] != connected]
-    for name in others[:MOST_DATABASES]:
-        try:
-            with connect(dsn, dbname=name, timeout_s=CONNECT_TIMEOUT_S) as conn:
-                rows["relation"] += _relations(conn, shared=False)
-        except (LeadlineError, psycopg.Error):
-            continue  # its relations stay numbers
-    return rows
-
-
-def _relations(conn: Connection, *, shared: bool) -> list[Row]:
-    sql = queries.RELATIONS.replace("{size}", queries.SIZE_BY_PLANNER).replace("{limit}", str(RELATION_LIMIT))
-    return conn.execute(sql.replace("{shared}", "" if shared else "and not c.relisshared").encode()).fetchall()
-
-
-def from_files(target: Target) -> Rows:
-    """Names of all databases from the files of a server on this host. Raises LeadlineError or OSError."""
-    if target.pid is None:
-        raise LeadlineError("unsupported", "the server's files are not on this host")
-    return collect(postmaster.data_path(target.pid)).rows

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
-from leadline.engines.postgres.target import Target
+from leadline.engines.live import Server
 from leadline.top.engine import Engine, Request
 from leadline.top.folder import temporary_folder
 from leadline.top.model import TABS, Frame
@@ -15,7 +15,7 @@ POLL_S = 1.0
 NAMES_WAIT_S = 5.0
 
 
-def one_frame(target: Target, rate_hz: float, tier: str, window_s: float, columns: int = 74) -> Frame:
+def one_frame(target: Server, rate_hz: float, tier: str, window_s: float, columns: int = 74) -> Frame:
     """Watches for window_s seconds. Raises LeadlineError, also when the server goes away meanwhile; KeyboardInterrupt on a signal."""
     asked = threading.Event()  # to end early
     with on_signal(asked.set), temporary_folder() as folder:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from leadline.engines.postgres.target import Target
+from leadline.engines.live import Server
 from leadline.errors import LeadlineError
 from leadline.top.app import TopApp
 from leadline.top.engine import Engine
@@ -13,7 +13,7 @@ from leadline.top.signals import on_signal
 from leadline.top.terminal import forgiving_terminal
 
 
-def watch(target: Target, rate_hz: float, tier: str, window_s: float, refresh_s: float, read_only: bool = False) -> int:
+def watch(target: Server, rate_hz: float, tier: str, window_s: float, refresh_s: float, read_only: bool = False) -> int:
     """Shows the server until the user quits. Gives 0, or raises the LeadlineError that ended the recording meanwhile."""
     app: TopApp | None = None
     asked = threading.Event()

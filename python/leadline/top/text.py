@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 from rich.text import Text
 
+from leadline.engines.live import Vitals
 from leadline.figures import count, fit
 from leadline.top import chart, grids
 from leadline.top.chart import MUTED, figure
 from leadline.top.grid import lines
 from leadline.top.grids import span
 from leadline.top.model import Frame, Load, Recording
-from leadline.top.vitals import Vitals
 
 CHART_HEIGHT = 6
 DRAWN = 80  # columns of bars and charts where nothing says how wide
@@ -27,7 +27,7 @@ TITLES = {
 
 
 def who(r: Recording) -> str:
-    return f"PostgreSQL {r.server} · {r.target}"
+    return f"{r.product} {r.server} · {r.target}"
 
 
 def how(r: Recording, of: Load) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from leadline.engines.live import Sampling
+from leadline.engines.live import Sampling, Watch
 from leadline.engines.postgres.probes.following import Following
 from leadline.engines.postgres.probes.pooler import PoolerProbe
 from leadline.engines.postgres.probes.sessions import SessionsProbe, attach, follow
 from leadline.engines.postgres.target import Target, resolve
+from leadline.engines.postgres.watch import PostgresWatch
 from leadline.probes.probe import Probe
 
 
@@ -23,6 +24,9 @@ class PostgresLive:
         followed: Following | None = follow(server, attached, directory) if follows else None
         on_return = None if followed is None else followed.on_return
         return Sampling(SessionsProbe(server, attached, required=required), attached.notes, on_return)
+
+    def watch(self, server: Target, directory: Path, *, rate_hz: float, tier: str, flush_interval_s: float) -> Watch:
+        return PostgresWatch(server, attach(server, directory, rate_hz, tier, flush_interval_s))
 
     def beside(self, *, pooler: str | None) -> list[Probe]:
         return [] if pooler is None else [PoolerProbe(pooler)]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass
 
 import psycopg
 
+from leadline.engines.live import Vitals
 from leadline.engines.postgres.catalog.connection import Connection, connect
 from leadline.errors import LeadlineError
 
@@ -20,18 +20,6 @@ select coalesce(sum(xact_commit + xact_rollback), 0)::float8, coalesce(sum(blks_
        coalesce(sum(numbackends), 0)::int, current_setting('max_connections')::int
 from pg_stat_database
 """
-
-
-@dataclass(frozen=True)
-class Vitals:
-    """Rates a second, over the time between two readings. hit_part: None if no block was asked for."""
-
-    transactions: float
-    hit_part: float | None
-    temp_files: float
-    temp_bytes: float
-    sessions: int
-    max_connections: int
 
 
 def between(before: tuple[float, ...], after: tuple[float, ...], seconds: float) -> Vitals | None:

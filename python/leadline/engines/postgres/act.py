@@ -4,42 +4,30 @@ from __future__ import annotations
 
 import os
 import signal
-from dataclasses import dataclass
 
 import psycopg
 
+from leadline.engines.live import Deed, Session
 from leadline.engines.postgres import postmaster
 from leadline.engines.postgres.catalog.connection import connect
 from leadline.engines.postgres.target import Target
 from leadline.errors import LeadlineError
 from leadline.figures import one_line
-from leadline.top.model import SessionNow
 
 # The others would take the server's own work with them: a checkpointer that is asked to end shuts the server down.
 MAY_END = ("client backend", "parallel worker", "autovacuum worker", "walsender")
 
 
-@dataclass(frozen=True)
-class Deed:
-    """name: of the key's action. function: of the server. number: the signal that the function sends."""
-
-    name: str
-    question: str
-    done: str
-    function: str
-    number: signal.Signals
-
-
-CANCEL = Deed("cancel", "Cancel the statement of", "asked to cancel its statement", "pg_cancel_backend", signal.SIGINT)
-TERMINATE = Deed("terminate", "Terminate the session of", "asked to end", "pg_terminate_backend", signal.SIGTERM)
+# The server's function, and the signal that it sends.
+_FUNCTIONS = {"cancel": ("pg_cancel_backend", signal.SIGINT), "terminate": ("pg_terminate_backend", signal.SIGTERM)}
 
 
 def command(deed: Deed, pid: int) -> str:
     """What does the same by hand."""
-    return f"select {deed.function}({pid});"
+    return f"select {_FUNCTIONS[deed.name][0]}({pid});"
 
 
-def refusal(deed: Deed, session: SessionNow) -> str:
+def refusal(deed: Deed, session: Session) -> str:
     """Why this process is left alone; empty if it may be asked."""
     kind = session.backend_type
     if kind in MAY_END:
@@ -47,7 +35,7 @@ def refusal(deed: Deed, session: SessionNow) -> str:
     return f"pid {session.pid} is a process of the server ({kind or 'unknown'}): {deed.name} is for sessions only"
 
 
-def carry_out(deed: Deed, target: Target, dsn: str | None, session: SessionNow) -> str:
+def carry_out(deed: Deed, target: Target, dsn: str | None, session: Session) -> str:
     """What came of it, in one sentence. Never raises: who may not do it is told so, with the command for somebody who may."""
     if why := refusal(deed, session):
         return why
@@ -60,10 +48,10 @@ def carry_out(deed: Deed, target: Target, dsn: str | None, session: SessionNow) 
     return f"pid {pid} was {deed.done}" if told else f"pid {pid} has ended"
 
 
-def _over_sql(deed: Deed, dsn: str, session: SessionNow) -> bool:
+def _over_sql(deed: Deed, dsn: str, session: Session) -> bool:
     """Only if the pid is still the same session: another one may have got it since."""
     same = f"""
-        select pg_catalog.{deed.function}(pid) from pg_catalog.pg_stat_activity
+        select pg_catalog.{_FUNCTIONS[deed.name][0]}(pid) from pg_catalog.pg_stat_activity
         where pid = %s and coalesce(abs(extract(epoch from backend_start) * 1000000 - %s) < 1000, true)"""
     with connect(dsn) as connection:
         row = connection.execute(same.encode(), [session.pid, session.backend_start]).fetchone()
@@ -81,7 +69,7 @@ def _by_signal(deed: Deed, target: Target, pid: int) -> bool:
     try:
         if postmaster.postmaster_of(found) != target.pid:
             return False
-        signal.pidfd_send_signal(descriptor, deed.number)
+        signal.pidfd_send_signal(descriptor, _FUNCTIONS[deed.name][1])
     finally:
         os.close(descriptor)
     return True
