@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from leadline.capture.manifest import ProbeState
-from leadline.engines.postgres import postmaster
+from leadline.engines.postgres import memory, postmaster
 from leadline.engines.postgres.catalog import conf, files, sql
 from leadline.engines.postgres.catalog.connection import connect
 from leadline.engines.postgres.target import Target
@@ -72,6 +72,8 @@ class CatalogReader:
         if phase == "after" and _begun(parts[0].rows) != self._begun:
             _leave_out_counters(parts[0])
         if phase == "after":
+            if self.target.pid is not None:
+                found.add("server_stat", memory.of_sessions(self.target.pid))
             busy = sql.busy_databases(self._before, parts[0].rows.get("server_stat", []))
             parts.append(sql.collect_other_databases(dsn, connected, busy))
             found.notes += sql.not_looked_at(connected, busy)
