@@ -89,8 +89,7 @@ def commands_page() -> str:
     out = [
         "# Commands",
         "",
-        "Standard output is data, standard error is talk. Exit code 0: fine; 1: there are findings",
-        "(`leadline findings`) or problems (`leadline page check`); 2: error; 130: interrupted.",
+        "Data goes to stdout, messages go to stderr. Exit codes are listed in [the contracts](../concepts/contracts.md#command-line).",
         "",
     ]
     out += [

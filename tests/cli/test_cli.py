@@ -64,6 +64,21 @@ def test_every_command_has_json_examples_and_the_line_that_the_list_shows() -> N
             assert any("--json" in p.opts for p in command.params), line
 
 
+def test_the_list_of_commands_is_in_groups_with_one_line_each(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--help"]) == 0
+    shown = capsys.readouterr().out.split("Watch a live server:")[1].split("Examples:")[0]
+    lines = [" ".join(line.split()) for line in shown.splitlines() if line.strip() and line.startswith("  ")]
+    assert lines == [f"{name} {line}" for name, line in COMMANDS.items()]
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_completion_knows_every_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, value in {"_LEADLINE_COMPLETE": "bash_complete", "COMP_WORDS": "leadline ", "COMP_CWORD": "1"}.items():
+        monkeypatch.setenv(name, value)
+    run([])
+    assert capsys.readouterr().out.split() == [f"plain,{name}" for name in COMMANDS]
+
+
 def test_a_command_whose_module_is_missing_is_not_listed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setitem(COMMANDS, "absent", "Not there.")
     assert run(["--help"]) == 0

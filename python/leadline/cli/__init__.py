@@ -23,59 +23,75 @@ from leadline.errors import LeadlineError
 from leadline.replacing import FORCE_HELP
 from leadline.version import version
 
-COMMANDS = {
-    "demo": "Start a private PostgreSQL with planted problems, capture it and write a report.",
-    "take": "Capture the activity of a PostgreSQL server and its host, or of a host alone.",
-    "trace": "Trace system calls, sleeps and waits for a CPU of any process.",
-    "threads": "Show where the threads of a trace spent their time.",
-    "events": "List system calls and stays off the CPU in the order in which they began.",
-    "flame": "Show which functions the threads of a trace spent their time in.",
-    "calls": "Fold a function-call trace into a tree with counts.",
-    "why": "Run a command that fails, or succeeds wrongly, and explain why.",
-    "top": "Watch a running PostgreSQL: waits, sessions, locks, hot blocks.",
-    "show": "Show what is in a capture: where the time went, and why.",
-    "findings": "List what is wrong in a capture, most costly first.",
-    "report": "Write a capture as one HTML file that opens offline.",
-    "sql": "Run SQL over the tables of a capture.",
-    "tables": "List the tables of a capture, their columns, units and meaning.",
-    "doctor": "Show what can be measured here, and how to enable the rest.",
-    "page": "Inspect PostgreSQL pages directly in files.",
-    "rows": "Print the rows of a table, including dead ones, directly from files.",
-    "alter": "Find rows that ALTER TABLE left in an old form, and rewrite only those.",
-    "wal": "Read PostgreSQL WAL without a server: what is in it and what it costs.",
-    "recover": "Recover a crashed PostgreSQL or a base backup by page, or plan it.",
-    "net": "Measure round trips, logins and fetches, and delay them.",
-    "serve": "Serve the logbook as pages and REST.",
-    "template": "Manage what can be started; start, end and approve its runs.",
-    "schedule": "Start templates by the clock.",
-    "hook": "Let signed requests start templates, and tell others how runs ended.",
-    "variables": "Store values that templates of a project share.",
-    "secret": "Store secrets, which runs get and nobody is shown.",
-    "user": "Manage users, projects and roles of the served logbook; show its audit.",
-    "token": "Manage the tokens with which programs log in.",
-    "import": "Import the output of another database's own tools as tables.",
-    "run": "Run a command and record it: output, exit code, cost, labels.",
-    "experiment": "Compare two commands in pairs of runs, and say what may be said.",
-    "ansible": "Record runs of Ansible, and run playbooks.",
-    "book": "Show what was run: commands of leadline, and those given to `leadline run`.",
+GROUPS = {
+    "Watch a live server": {
+        "top": "Watch a running PostgreSQL: waits, sessions, locks, hot blocks.",
+        "take": "Capture a PostgreSQL server and its host, or a host alone.",
+        "doctor": "Show what can be measured here, and how to enable the rest.",
+        "demo": "Try leadline on a private PostgreSQL with planted problems.",
+    },
+    "Read a capture": {
+        "show": "Show what is in a capture: where the time went, and why.",
+        "findings": "List what is wrong in a capture, most costly first.",
+        "report": "Write a capture as one HTML file that opens offline.",
+        "sql": "Run SQL over the tables of a capture.",
+        "tables": "List the tables of a capture, their columns, units and meaning.",
+        "import": "Turn the output of Informix's onstat into a capture.",
+    },
+    "Trace a host and its programs": {
+        "trace": "Trace system calls, sleeps and waits for a CPU of any process.",
+        "threads": "Show where the threads of a trace spent their time.",
+        "events": "List the system calls and sleeps of a trace in time order.",
+        "flame": "Show which functions the threads of a trace spent their time in.",
+        "calls": "Fold a function-call trace into a tree with counts.",
+        "why": "Run a command and explain why it fails, or succeeds wrongly.",
+    },
+    "Read the files of a server, without the server": {
+        "page": "Inspect PostgreSQL pages directly in files.",
+        "rows": "Print the rows of a table from its files, dead rows too.",
+        "alter": "Find and rewrite the rows that ALTER TABLE left in an old form.",
+        "wal": "Read PostgreSQL WAL: what is in it and what it costs.",
+        "recover": "Replay the WAL of a crashed server or base backup, page by page.",
+    },
+    "Measure the network": {
+        "net": "Measure round trips, logins and fetches, and simulate latency.",
+    },
+    "Record and compare runs": {
+        "run": "Run a command and record it: output, exit code, cost, labels.",
+        "book": "Show the logbook of runs: status, output, cost, differences.",
+        "experiment": "Compare two commands in interleaved pairs of runs.",
+        "ansible": "Record Ansible runs, and run playbooks.",
+    },
+    "Share the logbook with a team": {
+        "serve": "Serve the logbook as web pages and a REST API.",
+        "template": "Manage templates; start, cancel and approve their runs.",
+        "schedule": "Start templates at set times.",
+        "hook": "Start templates by webhook, and notify others when runs end.",
+        "variables": "Store values that the templates of a project share.",
+        "secret": "Store secrets that runs receive and no user can read.",
+        "user": "Manage users, projects and roles, and show the audit log.",
+        "token": "Manage the tokens with which programs log in.",
+    },
 }
+COMMANDS = {name: line for group in GROUPS.values() for name, line in group.items()}
 OUTCOME_FINE, OUTCOME_FINDINGS, OUTCOME_ERROR, OUTCOME_INTERRUPTED = 0, 1, 2, 130
+WIDEST = max(map(len, COMMANDS))  # the lines of all groups begin in one column
 COMPLETE_VARIABLE = "_LEADLINE_COMPLETE"
 force = click.option("--force", is_flag=True, help=FORCE_HELP)  # of every command that writes what -o names
 kernel_tier = click.option(  # of every command that traces threads
     "--kernel-tier", type=click.Choice(["auto", "bpf", "perf", "proc"]), default="auto", show_default=True,
-    help="Trace by BPF programs or perf events, or only read /proc.",
+    help="Trace with BPF programs or perf events, or only read /proc.",
 )  # fmt: skip
 kernel_detail = click.option(
     "--kernel-detail", type=click.Choice(["events", "sums"]), default="events", show_default=True,
-    help="Record every call and sleep, or, for long traces, sums of the calls of each thread once a second.",
+    help="Record every call and sleep; or, for long traces, only sums per thread and second.",
 )  # fmt: skip
 kernel_budget = click.option(
     "--kernel-budget", type=click.FloatRange(min=0.1), default=30.0, show_default=True, metavar="PERCENT",
-    help="CPU time the trace may take, in percent of one core. Above it, stacks are left out, then single events.",
+    help="CPU limit of the trace's reader, in percent of one core. Above it, the trace drops stacks, then single events.",
 )  # fmt: skip
 kernel_retransmits = click.option(
-    "--kernel-retransmits", is_flag=True, help="Also record each segment of TCP that is sent again, of the whole host.",
+    "--kernel-retransmits", is_flag=True, help="Also record each TCP segment that the host retransmits.",
 )  # fmt: skip
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 80}
 
@@ -105,8 +121,10 @@ class LazyGroup(click.Group):
         return recorded(command, cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, COMMANDS[name]) for name in self.list_commands(ctx)])
+        """In groups, as git does: readers know what they want to do before they know what it is called."""
+        for title, lines in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(WIDEST), line) for name, line in lines.items() if _is_there(name)])
 
 
 def _print_version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
@@ -118,14 +136,15 @@ def _print_version(ctx: click.Context, _param: click.Parameter, value: bool) -> 
 @click.group(
     cls=LazyGroup,
     context_settings=SETTINGS,
-    epilog="\b\nExamples:\n  leadline demo\n  leadline take --pid 4711 --for 60s\n  leadline show *.leadline\n  leadline COMMAND --help",
+    epilog="\b\nExamples:\n  leadline demo\n  leadline top postgres:///shop\n  leadline take --pid 4711 --for 60s -o slow\n"
+    "  leadline show slow.leadline\n  leadline COMMAND --help",
 )
 @click.option("--version", is_flag=True, expose_value=False, is_eager=True, callback=_print_version, help="Print the version and exit.")
 def group() -> None:
     """Show where a database server spends its time, measured from outside, without SQL.
 
-    Data goes to stdout, messages to stderr. Exit code 0: success; 1: findings (`findings`),
-    problems (`page check`) or work left over (`alter`); 2: error.
+    Data goes to stdout, messages to stderr. Exit code 0: success; 2: error; 130: interrupted. Commands that check
+    something exit with 1 if they find something, as their --help says.
     """
 
 

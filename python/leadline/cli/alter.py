@@ -20,7 +20,7 @@ Examples:
   leadline alter resolve postgres:///shop --table orders""",
 )
 def command() -> None:
-    """Find rows that ALTER TABLE left in an old form, and rewrite only those.
+    """Find and rewrite the rows that ALTER TABLE left in an old form.
 
     ALTER TABLE ADD COLUMN, DROP COLUMN and SET COMPRESSION change only the catalog, not the existing rows.
     """
@@ -42,9 +42,9 @@ def pending(target: str, table: str | None, checkpoint: bool, as_json: bool) -> 
     """Show which rows and pages are still in an old form, and why.
 
     TARGET is a server on this host: a connection string (only its database is scanned)
-    or a pid. PATH is a data directory, or the file of one table or index. Only files
-    are read: the server is asked where they are, and nothing is locked. Only rows that
-    a snapshot may still see are counted. TOAST tables, catalogs and temporary tables are skipped.
+    or a pid. PATH is a data directory, or the file of one table or index. Only files are
+    read: leadline asks the server for their paths and takes no locks. Only rows that may
+    still be visible to a snapshot are counted. TOAST tables, catalogs and temporary tables are skipped.
     Exit code 0: everything was scanned; 1: something is missing or damaged, or the
     status of rows is not known; 2: error.
     """
@@ -99,9 +99,9 @@ def resolve(
 ) -> int:
     """Rewrite only the rows that are in an old form, online.
 
-    Old rows are found in the server's files after a CHECKPOINT, and rewritten by location in small
-    transactions that never wait for a row lock. The files are then scanned again to prove that no old row is left. It can be
-    stopped or killed at any time and run again. Indexes are not rewritten: use REINDEX. Exit code 0: no old
+    It finds old rows in the server's files after a CHECKPOINT, and updates them by ctid in small
+    transactions that never wait for a row lock. It then scans the files again to prove that no old row is left. You can
+    stop or kill it at any time and run it again. Indexes are not rewritten: use REINDEX. Exit code 0: no old
     row is left; 1: some are left, or this could not be proven; 2: error.
     """
     from dataclasses import asdict

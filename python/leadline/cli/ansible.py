@@ -22,9 +22,10 @@ Examples:
   leadline book results last""",
 )
 def command() -> None:
-    """Record runs of Ansible, and run playbooks.
+    """Record Ansible runs, and run playbooks.
 
-    Ansible loads a plugin of one file, in its own Python; leadline need not be installed there. ansible-core 2.17 to 2.21.
+    A callback plugin of one file records the run. Ansible loads it in its own Python, where leadline need not be installed. Works with
+    ansible-core 2.17 to 2.21.
     """
 
 
@@ -32,10 +33,11 @@ def command() -> None:
 @click.option("--ini", is_flag=True, help="Print lines for ansible.cfg instead.")
 @click.option("--json", "as_json", is_flag=True, help="Print the variables, or the settings of --ini, as JSON.")
 def env(ini: bool, as_json: bool) -> None:
-    """Print what makes every run of Ansible on this host record itself.
+    """Print the settings that record every Ansible run on this host.
 
-    The plugin is copied to a folder whose path stays when leadline is upgraded. What it is told is appended to a file in the book;
-    LEADLINE_BOOK=off stops it. Ad-hoc runs (`ansible`) load plugins only where ANSIBLE_LOAD_CALLBACK_PLUGINS says so.
+    Copies the callback plugin to a directory whose path stays the same when leadline is upgraded. The plugin appends events to a file
+    in the logbook; LEADLINE_BOOK=off turns it off. Ad-hoc runs (`ansible`) load callback plugins only if ANSIBLE_LOAD_CALLBACK_PLUGINS
+    is set.
     """
     import shlex
 

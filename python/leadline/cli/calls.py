@@ -19,13 +19,15 @@ FORMATS = ("pin", "uftrace", "uftrace-dump", "ltrace", "ftrace")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--format", "form", type=click.Choice(FORMATS), help="Format of the trace.  [default: recognised]")
 @click.option("--depth", type=click.IntRange(min=1), metavar="N", help="Levels of callees to show.  [default: all]")
-@click.option("--min-count", type=click.IntRange(min=1), default=1, metavar="N", help="Leave out what is called less often.  [default: 1]")
+@click.option(
+    "--min-count", type=click.IntRange(min=1), default=1, metavar="N", help="Leave out functions that are called less often.  [default: 1]"
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the tree as JSON; times in ns.")
 def command(file: Path, form: str | None, depth: int | None, min_count: int, as_json: bool) -> None:
     """Fold a function-call trace into a tree with counts.
 
-    Reads text of Intel Pin's debugtrace, uftrace (replay and dump), ltrace and ftrace's function_graph. Calls of a function by the
-    same callers become one line.
+    Reads the text output of Intel Pin's debugtrace, uftrace (replay and dump), ltrace and ftrace's function_graph. Calls of a function
+    from the same call path become one line.
     """
     from leadline._core.calltrace import fold
     from leadline.errors import LeadlineError

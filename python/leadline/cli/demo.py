@@ -52,15 +52,15 @@ Examples:
 @click.option("--pg-bin", type=click.Path(path_type=Path), metavar="DIR", help="Use postgres and initdb from this folder.")
 @click.option("--major", type=int, metavar="N", help="PostgreSQL major version.  [default: newest found]")
 @click.option("--seconds", type=click.FloatRange(2, 120), default=20.0, show_default=True, help="Length of the capture.")
-@click.option("--rate", type=click.FloatRange(1, 1000), default=100.0, show_default=True, help="Passes per second.")
+@click.option("--rate", type=click.FloatRange(1, 1000), default=100.0, show_default=True, help="Samples per second.")
 @click.option("-o", "--out", type=click.Path(path_type=Path), metavar="DIR", help="Folder to create leadline-demo/ in.  [default: current]")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the text.")
 def command(pg_bin: Path | None, major: int | None, seconds: float, rate: float, out: Path | None, as_json: bool) -> None:
-    """Start a private PostgreSQL with planted problems, capture it and write a report.
+    """Try leadline on a private PostgreSQL with planted problems.
 
     The server listens only on a unix socket in a temporary folder and never runs as root. A small shop with 23 clients
     runs on it. leadline measures it from outside for 20 seconds, prints where the time went and what is wrong, and
-    writes leadline-demo/capture.leadline and leadline-demo/report.html. Everything else is removed, even after Ctrl-C.
+    writes leadline-demo/capture.leadline and leadline-demo/report.html. It removes everything else, even after Ctrl-C.
     """
     from leadline.capture.reader import open_capture
     from leadline.cli.show import print_view

@@ -33,8 +33,8 @@ event as (
 )
 @click.argument("capture", type=click.Path(path_type=Path))
 @click.option("--pid", type=int, metavar="PID", help="Only this process or thread.")
-@click.option("--from", "from_s", type=float, metavar="SECONDS", help="Events that began this late or later, counted from the start.")
-@click.option("--to", "to_s", type=float, metavar="SECONDS", help="Events that began before this.")
+@click.option("--from", "from_s", type=float, metavar="SECONDS", help="Only events that began this many seconds after the start, or later.")
+@click.option("--to", "to_s", type=float, metavar="SECONDS", help="Only events that began before this many seconds after the start.")
 @click.option("--call", "call", metavar="NAME", help="Only this system call.")
 @click.option("--failed", is_flag=True, help="Only calls that failed.")
 @click.option("--limit", type=int, default=1000, show_default=True, metavar="N", help="Print at most N events.")
@@ -42,10 +42,10 @@ event as (
 def command(
     capture: Path, pid: int | None, from_s: float | None, to_s: float | None, call: str | None, failed: bool, limit: int, as_json: bool
 ) -> None:
-    """List system calls and stays off the CPU in the order in which they began.
+    """List the system calls and sleeps of a trace in time order.
 
-    Each line: seconds from the start, thread, command, call with its arguments, return value, and elapsed time in microseconds, with
-    the time asleep and the time in the run queue when there was any.
+    Each line has the seconds from the start of the trace, the thread, its command, the call with its arguments, the return value, and
+    the elapsed time in microseconds; also the time asleep and in the run queue, if there was any. Events are in order of their start.
     """
     from leadline.capture.reader import open_capture
 

@@ -29,38 +29,41 @@ Examples:
   leadline experiment --baseline ./old --variant ./new --exit-code && ./ship
   leadline book show last""",
 )
-@click.option("--baseline", required=True, metavar="CMD", help="Command that the other is compared with.")
-@click.option("--variant", required=True, metavar="CMD", help="Command that is compared with it.")
+@click.option("--baseline", required=True, metavar="CMD", help="Command to compare with: the present state.")
+@click.option("--variant", required=True, metavar="CMD", help="Command to compare: the change.")
 @click.option("--hypothesis", metavar="TEXT", help="What you expect. It is registered before the first leg.")
 @click.option("--pairs", type=int, metavar="N", help="Pairs of legs, one of each command; a verdict needs 6.  [default: 10]")
 @click.option(
     "--metric", metavar="METRIC",
-    help="seconds, cpu_seconds, max_rss_bytes, or a regular expression whose group is the number in the output; the last match counts.  "
+    help="seconds, cpu_seconds, max_rss_bytes, or a regular expression whose group is a number in the output (the last match counts).  "
     "[default: seconds]",
 )  # fmt: skip
-@click.option("--better", type=click.Choice(["less", "more"]), help="What is better; needed for an expression.  [default: less]")
-@click.option("--margin", metavar="PERCENT", help="Differences up to this do not matter: 2%, 0.5%.  [default: 2%]")
-@click.option("--warmup", type=int, metavar="N", help="Run both commands N times before, and do not count that.  [default: 0]")
+@click.option(
+    "--better", type=click.Choice(["less", "more"]), help="Whether less or more is better; required with an expression.  [default: less]"
+)
+@click.option("--margin", metavar="PERCENT", help="Largest difference that does not matter: 2%, 0.5%.  [default: 2%]")
+@click.option("--warmup", type=int, metavar="N", help="First run both commands N times without counting them.  [default: 0]")
 @click.option("--prepare", metavar="CMD", help="Command to run before each leg; it is not measured.")
-@click.option("--seed", type=int, metavar="N", help="Draws the order of the legs.  [default: drawn, and recorded]")
-@click.option("--keep-going", is_flag=True, default=None, help="Leave out pairs in which a leg fails, instead of ending.")
+@click.option("--seed", type=int, metavar="N", help="Seed of the order of the legs.  [default: random, and recorded]")
+@click.option("--keep-going", is_flag=True, default=None, help="If a leg fails, leave out its pair and continue.")
 @click.option("--name", default="experiment", show_default=True, metavar="NAME", help="Name of the run.")
 @click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="A label to find it by; may be given more than once.")
-@click.option("--detach", is_flag=True, help="Return at once: it goes on without this terminal. Prints the id of its run.")
-@click.option("--exit-code", is_flag=True, help="Exit with 1 if the variant is worse, and with 3 if the verdict does not say.")
+@click.option("--detach", is_flag=True, help="Run in the background, without this terminal. Prints the id of the run.")
+@click.option("--exit-code", is_flag=True, help="Exit with 1 if the variant is worse, and with 3 without a clear verdict.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(name: str, labels: tuple[str, ...], detach: bool, exit_code: bool, as_json: bool, **given: Any) -> int:
-    """Compare two commands in pairs of runs, and say what may be said.
+    """Compare two commands in interleaved pairs of runs.
 
-    Commands are divided into words as by a shell, but no shell runs them. Each leg is a run of the logbook. The legs are interleaved: of
-    each pair, a coin (drawn by the seed) says which command runs first, so that nothing on the host favours one. What is asked, and in
-    which order, is written to the logbook before the first leg begins, with a seal (`leadline book verify`). If the same was asked before,
-    the verdict says which try this is.
+    Each pair runs both commands once; each of the two runs is a leg, and is recorded in the logbook. A random draw, made from the seed,
+    decides which command of a pair runs first, so that a drift of the host favours neither. Commands are split into words as a shell
+    does, but no shell runs them. The design (commands, metric, number and order of legs) is written to the logbook before the first leg
+    begins, with a seal that `leadline book verify` checks. If the same commands were compared before, the verdict says how often.
 
-    The verdict is from the ratios of the pairs (Hodges-Lehmann estimate, 95 % interval by signed ranks): faster, slower, less or more;
-    equivalent, if the whole interval is within the margin; else inconclusive. A leg that fails ends the experiment, with exit code 2.
+    The verdict comes from the ratios of the pairs (Hodges-Lehmann estimate with a 95 % interval by signed ranks). It is faster, slower,
+    less or more; equivalent, if the whole interval is within the margin; otherwise inconclusive. A leg that fails ends the experiment
+    with exit code 2.
 
-    With --exit-code, better and equivalent are 0, worse is 1, and inconclusive or no verdict is 3.
+    With --exit-code, the exit code is 0 if the variant is better or equivalent, 1 if it is worse, and 3 without a clear verdict.
     """
     from leadline.book.experiments.design import make
     from leadline.book.experiments.perform import JOIN

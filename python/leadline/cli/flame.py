@@ -19,10 +19,10 @@ MOST = 30
     "  leadline flame slow.leadline --failed --pid 4711 --folded",
 )
 @click.argument("capture", type=click.Path(path_type=Path))
-@click.option("--on-cpu", "kind", flag_value="on-cpu", help="What ran, 99 samples a second and CPU.  [default]")
-@click.option("--off-cpu", "kind", flag_value="off-cpu", help="What slept in system calls, by time.")
-@click.option("--waker", "kind", flag_value="waker", help="As --off-cpu, with who ended the sleep.")
-@click.option("--failed", "kind", flag_value="failed", help="What made system calls that failed.")
+@click.option("--on-cpu", "kind", flag_value="on-cpu", help="Functions that were running: 99 samples per second and CPU.  [default]")
+@click.option("--off-cpu", "kind", flag_value="off-cpu", help="Functions that slept in system calls, by time.")
+@click.option("--waker", "kind", flag_value="waker", help="As --off-cpu, with the thread that ended the sleep.")
+@click.option("--failed", "kind", flag_value="failed", help="Functions that made system calls that failed.")
 @click.option("--pid", type=int, help="Only this process.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write a flame graph (SVG) that opens offline.")
 @force
@@ -31,8 +31,8 @@ MOST = 30
 def command(capture: Path, kind: str | None, pid: int | None, output: Path | None, force: bool, as_folded: bool, as_json: bool) -> None:
     """Show which functions the threads of a trace spent their time in.
 
-    Prints a table of functions; with -o writes a flame graph. Names of functions of the kernel end in _[k]. Where a program or library has
-    no names, the address in the file stands for the function.
+    Prints a table of functions; with -o, writes a flame graph. Names of kernel functions end in _[k]. Where a program or library has no
+    symbols, functions are shown as addresses in its file.
     """
     from leadline.book.recorder import current
     from leadline.capture.reader import open_capture

@@ -18,7 +18,7 @@ Examples:
   leadline sql waits.leadline "from informix_hot_buffer where waiters > 0\"""",
 )
 def command() -> None:
-    """Import the output of another database's own tools as tables."""
+    """Turn the output of Informix's onstat into a capture."""
 
 
 @command.command(
@@ -66,8 +66,8 @@ def onstat(
 ) -> None:
     """Import Informix onstat -X (or -B, -b) output, to show which buffers sessions wait for.
 
-    Each listing is one sample; give several files, or the output of onstat -r, for several samples. Listings carry no
-    time other than the uptime, so samples are numbered in the order of the files.
+    Each listing is one sample; give several files, or the output of onstat -r, for several samples. A listing has no time
+    of day, only the uptime, so samples are numbered in the order of the files.
     """
     from leadline.cli.show import print_view
     from leadline.engines.informix.capture import Sizes, write

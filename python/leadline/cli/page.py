@@ -22,7 +22,9 @@ dsn = click.option("--dsn", metavar="DSN", help="Read FILE as the name of a rela
 FORKS = ["main", "fsm", "vm", "init"]
 fork = click.option("--fork", type=click.Choice(FORKS), default="main", help="With --dsn: fork of the relation to read.")
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-engine = click.option("--engine", type=click.Choice(["informix"]), help="Read Informix pages (2 kB unless --block-size is given).")
+engine = click.option(
+    "--engine", type=click.Choice(["informix"]), help="Read Informix pages (of 2 kB, unless --block-size says otherwise)."
+)
 
 
 def _read(place: Place, block_size: int | None, engine: str | None, **more: Any) -> Page:
@@ -162,7 +164,7 @@ Examples:
 def diff(place_a: str, place_b: str, block_size: int | None, engine: str | None, as_json: bool) -> None:
     """Show the differences between two pages, field by field.
 
-    The exit code is 0 whether or not the pages differ.
+    The exit code is 0 even if the pages differ.
     """
     from leadline.files import pages
     from leadline.files.pages.diff import differences

@@ -1,4 +1,4 @@
-"""leadline recover: recovery by page, after a crash and of a base backup."""
+"""leadline recover: WAL replay page by page, after a crash and of a base backup."""
 
 from __future__ import annotations
 
@@ -37,24 +37,36 @@ Examples:
       --to-time '2026-11-24 12:00:00+00'""",
 )
 @click.argument("data_dir", metavar="DATA_DIR", type=click.Path())
-@click.option("--plan", "--dry-run", "dry_run", is_flag=True, help="Read the WAL and show what would be done, without writing anything.")
-@click.option("--verify", is_flag=True, help="Recover two copies, one by a server and one here, and compare every byte.")
-@click.option("--pg-bin", type=click.Path(path_type=Path), metavar="DIR", help="With --verify: use postgres from this folder.")
+@click.option("--plan", "--dry-run", "dry_run", is_flag=True, help="Read the WAL and report what recovery would do; write nothing.")
+@click.option("--verify", is_flag=True, help="Recover one copy with the server and one with leadline, and compare every byte.")
+@click.option("--pg-bin", type=click.Path(path_type=Path), metavar="DIR", help="With --verify: use postgres from this directory.")
 @click.option(
-    "--scratch", type=click.Path(path_type=Path), metavar="DIR", help="With --verify: where to copy to.  [default: beside DATA_DIR]"
+    "--scratch", type=click.Path(path_type=Path), metavar="DIR", help="With --verify: directory for the copies.  [default: beside DATA_DIR]"
 )
-@click.option("--archive", metavar="DIR", type=click.Path(), help="Folder with the archived WAL of a base backup.")
-@click.option("--restore-command", "command", metavar="CMD", help="Instead: a command as restore_command, with %f and %p.")
-@click.option("--to-lsn", metavar="LSN", help="The server's recovery_target_lsn.")
-@click.option("--to-time", metavar="TIME", help="The server's recovery_target_time, with offset.")
-@click.option("--to-xid", metavar="XID", help="The server's recovery_target_xid.")
-@click.option("--to-name", metavar="NAME", help="The server's recovery_target_name.")
-@click.option("--to-end", is_flag=True, help="The server has no recovery target: all WAL.")
-@click.option("--exclusive", is_flag=True, help="The server's recovery_target_inclusive is off.")
-@click.option("--to-timeline", "timeline", metavar="TLI", help="latest, current or a number.  [default: as set, or latest]")
-@click.option("--memory", callback=_size, metavar="SIZE", help="Memory for WAL records, such as 4GB.  [default: a quarter]")
+@click.option("--archive", metavar="DIR", type=click.Path(), help="Directory with the archived WAL of a base backup.")
+@click.option(
+    "--restore-command", "command", metavar="CMD", help="Fetch archived WAL with this command, as restore_command does (%f and %p)."
+)
+@click.option("--to-lsn", metavar="LSN", help="Recovery target, as recovery_target_lsn.")
+@click.option("--to-time", metavar="TIME", help="Recovery target, as recovery_target_time, with a UTC offset.")
+@click.option("--to-xid", metavar="XID", help="Recovery target, as recovery_target_xid.")
+@click.option("--to-name", metavar="NAME", help="Recovery target, as recovery_target_name.")
+@click.option("--to-end", is_flag=True, help="No recovery target: replay to the end of the archived WAL.")
+@click.option("--exclusive", is_flag=True, help="Stop just before the target: recovery_target_inclusive is off.")
+@click.option(
+    "--to-timeline",
+    "timeline",
+    metavar="TLI",
+    help="As recovery_target_timeline: latest, current or a number.  [default: as set, or latest]",
+)
+@click.option(
+    "--memory",
+    callback=_size,
+    metavar="SIZE",
+    help="Memory to use for pages and WAL records, such as 4GB.  [default: a quarter of the memory]",
+)
 @click.option("--threads", type=click.IntRange(1, 64), metavar="N", help="Threads to use.  [default: one per CPU]")
-@click.option("-o", "--output", metavar="CAPTURE", type=click.Path(path_type=Path), help="Write what was done as a capture.")
+@click.option("-o", "--output", metavar="CAPTURE", type=click.Path(path_type=Path), help="Recover, and write a capture of what was done.")
 @force
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(
@@ -78,19 +90,19 @@ def command(
     force: bool,
     as_json: bool,
 ) -> int:
-    """Recover a crashed PostgreSQL or a base backup by page, or plan it.
+    """Replay the WAL of a crashed server or base backup, page by page.
 
-    PostgreSQL 13 to 18. The WAL is read by all CPUs. Each page is brought to its end and written once. Run it as the owner of the
-    files or as root. Until it has ended, the server's own recovery works as before: it can be stopped or killed at any time. What it
-    cannot recover it refuses before it writes anything.
+    --plan only reports. For PostgreSQL 13 to 18. All CPUs read the WAL; each page is rolled forward in memory and written once. Run it
+    as the owner of the files or as root. You can stop or kill it at any time: until it prints "Recovered", the server can still do its
+    own recovery. If leadline cannot recover the directory, it refuses before it writes anything.
 
-    After a crash, the server has nothing to replay then.
+    After a crash, leadline replays all the WAL, and the server starts without replaying anything.
 
-    A base backup has backup_label, and recovery.signal or standby.signal. With --archive or --restore-command it is brought to the last
-    checkpoint before the recovery target. The server replays the rest and promotes, by its own settings. The target is that of the
-    settings in DATA_DIR, or given.
+    A base backup has a backup_label, and recovery.signal or standby.signal. Give its archived WAL with --archive or
+    --restore-command. leadline replays up to the last checkpoint before the recovery target; the server replays the rest and promotes,
+    by its own settings. The recovery target is that of the settings in DATA_DIR, unless you give one.
 
-    --verify changes nothing in DATA_DIR. It needs room for two copies, and the binaries of the server. Exit code 1: they differ.
+    --verify changes nothing in DATA_DIR. It needs disk space for two copies, and the server's binaries. Exit code 1: the copies differ.
     """
     from leadline.files import recovery
     from leadline.files.targets import target_of
@@ -131,7 +143,7 @@ def command(
     else:
         click.echo(recovery.text(report, dry_run=dry_run))
         if output is not None:
-            click.echo(f"What was done: leadline show {directory}")
+            click.echo(f"next: leadline show {directory} shows what was done")
     for note in notes:
         click.echo(f"note: {note}", err=True)
     return OUTCOME_FINE

@@ -33,7 +33,7 @@ Examples:
 @click.argument("relation", metavar="[REL]", required=False)
 @click.option("--database", metavar="NAME", help="Database of REL.  [default: the only one that is not a template]")
 @click.option("--dsn", metavar="DSN", help="Read PATH as the name of a table on this server (on this host).")
-@click.option("--dead", is_flag=True, help="Include row versions that no new snapshot can see, with their location.")
+@click.option("--dead", is_flag=True, help="Also print dead row versions. Adds the columns ctid and status.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write rows to FILE.csv or FILE.parquet.")
 @force
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Print at most N rows.")
@@ -51,13 +51,13 @@ def command(
     threads: int | None,
     as_json: bool,
 ) -> int:
-    """Print the rows of a table, including dead ones, directly from files.
+    """Print the rows of a table from its files, dead rows too.
 
     No server is needed. PATH is a data directory of PostgreSQL 13 to 18 and REL is a
     table in it, [SCHEMA.]TABLE; or PATH is the file of the table. Columns are read from the
-    catalog in the data directory. Values are printed as the server prints them. If the server is running, changes that are
-    only in its memory cannot be seen: run CHECKPOINT to write them. With --dsn, the server is only asked where the table is.
-    Exit code 0: all of it was read; 1: something is missing or damaged, or the status of rows is not known; 2: error.
+    catalog in the data directory. Values are printed as the server prints them. Changes that a running server has only
+    in its buffers cannot be seen: run CHECKPOINT to write them. With --dsn, leadline asks the server only for the path of the table.
+    Exit code 0: the whole table was read; 1: something is missing or damaged, or the status of rows is not known; 2: error.
     """
     from leadline._core.rows import RowScan
     from leadline.book.recorder import current

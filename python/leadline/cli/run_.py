@@ -14,17 +14,18 @@ import click
 )
 @click.argument("command_line", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
 @click.option("--name", default="", metavar="NAME", help="Name of the run.  [default: that of the program]")
-@click.option("--detach", is_flag=True, help="Return at once: the command goes on without this terminal. Prints the id of the run.")
-@click.option("--pty", is_flag=True, help="Give it terminals for its output, as it has without leadline: with colours and progress.")
+@click.option("--detach", is_flag=True, help="Run in the background, without this terminal. Prints the id of the run.")
+@click.option("--pty", is_flag=True, help="Give the command a terminal for its output, so that it prints colours and progress bars.")
 @click.option("--json", "as_json", is_flag=True, help="Print the id of a detached run as JSON.")
 @click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="A label to find it by; may be given more than once.")
 def command(command_line: tuple[str, ...], name: str, detach: bool, pty: bool, as_json: bool, labels: tuple[str, ...]) -> int:
     """Run a command and record it: output, exit code, cost, labels.
 
-    The command runs as it would without: its output goes to the same places, its exit code is that of leadline, signals are passed on.
-    Only its output is a pipe, not a terminal, unless --pty is given. A process of its own records it, also when the terminal is closed.
+    The command behaves as without leadline: its output goes to the same places, leadline exits with its exit code, and signals reach
+    it. The only difference is that its output is a pipe, not a terminal; --pty changes that. A separate process records the run, even
+    after the terminal is closed.
 
-    Passwords in its arguments are not stored; what it prints is stored as it is, for its owner alone. `leadline book` shows it.
+    Passwords in its arguments are not stored. Its output is stored as it is, readable by you alone. `leadline book` shows the run.
     """
     from leadline.book.command import run_request, start
     from leadline.book.supervisor import Request

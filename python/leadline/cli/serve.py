@@ -16,30 +16,33 @@ def warn(lines: list[str]) -> None:
     "  leadline user create ann --admin && leadline serve --listen 0.0.0.0:9191",
 )
 @click.option(
-    "--listen", default="127.0.0.1:9191", show_default=True, metavar="HOST:PORT", help="Where to listen; port 0 takes a free one."
+    "--listen", default="127.0.0.1:9191", show_default=True, metavar="HOST:PORT", help="Address to listen on; port 0 takes a free port."
 )
 @click.option("--background", is_flag=True, help="Start it in the background and print its address.")
-@click.option("--stop", is_flag=True, help="Stop the one in the background. Runs go on.")
+@click.option("--stop", is_flag=True, help="Stop the server in the background. Runs continue.")
 @click.option("--tls-cert", default="", metavar="FILE", help="Certificate (PEM), to serve https.")
-@click.option("--tls-key", default="", metavar="FILE", help="Its key (PEM).")
+@click.option("--tls-key", default="", metavar="FILE", help="Private key of the certificate (PEM).")
 @click.option(
-    "--proxy", "proxies", multiple=True, metavar="ADDRESS", help="Believe this proxy what it says of its clients (X-Forwarded-For, -Proto)."
+    "--proxy", "proxies", multiple=True, metavar="ADDRESS", help="Trust X-Forwarded-For and X-Forwarded-Proto headers from this proxy."
 )
 @click.option(
-    "--provider", default="", metavar="FILE", help="Let users log in by an OpenID Connect provider; its address and our secret as JSON."
+    "--provider",
+    default="",
+    metavar="FILE",
+    help="Let users log in with OpenID Connect; FILE has the issuer, client id and client secret as JSON.",
 )
 @click.option(
-    "--public-url", default="", metavar="URL", help="Where users find it, if a proxy has it elsewhere: https://ops.example/leadline."
+    "--public-url", default="", metavar="URL", help="Address for users, if they reach it through a proxy: https://ops.example/leadline."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print address and process as JSON.")
 def command(
     listen: str, background: bool, stop: bool, tls_cert: str, tls_key: str, proxies: tuple[str, ...], provider: str, public_url: str,
     as_json: bool,
 ) -> None:
-    """Serve the logbook as pages and REST.
+    """Serve the logbook as web pages and a REST API.
 
-    Without users it listens on loopback alone, and answers only the user who runs it. With the first user, everybody must log in; then
-    it may listen elsewhere. The same user's book is served that `leadline book` shows.
+    It serves the logbook that `leadline book` shows to the same user. As long as the logbook has no users, it listens only on loopback
+    and answers only the user who runs it. Once there is a user, everybody must log in, and it may listen on other addresses.
     """
     import os
     from pathlib import Path

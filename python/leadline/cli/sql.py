@@ -62,7 +62,7 @@ Examples:
 @click.argument("query")
 @click.option("--json", "form", flag_value="json", help="Print a JSON list of objects.")
 @click.option("--csv", "form", flag_value="csv", help="Print CSV with a header line.")
-@click.option("--table", "form", flag_value="table", help="Print all rows as a table, whatever the screen.")
+@click.option("--table", "form", flag_value="table", help="Print all rows as a table, even on a terminal.")
 def command(capture: Path, query: str, form: str | None) -> None:
     """Run SQL over the tables of a capture.
 
@@ -70,8 +70,8 @@ def command(capture: Path, query: str, form: str | None) -> None:
     read only this capture.
 
     On a terminal, only the rows that fit on the screen are printed, with the local time beside each ts. Otherwise all
-    rows are printed, as with --table. A value is cut only where the terminal is too narrow for it; in a pipe or a file
-    every value is whole.
+    rows are printed, as with --table. Long values are truncated only on a terminal that is too narrow for them, never in a pipe or
+    a file.
     """
     opened = open_capture(capture, whole=True)
     try:

@@ -44,12 +44,12 @@ def parse_rate(text: str) -> float:
 @click.option("--host", is_flag=True, help="Capture only this host: processes, devices, network, memory. Needs no database.")
 @click.option("--for", "duration", default="60s", show_default=True, metavar="TIME", help="Length of the capture: 500ms, 60s, 5m, 1h.")
 @click.option(
-    "--rate", metavar="HZ", help="Passes per second: 1 to 10000; over SQL up to 10; with --host 0.1 to 10.  [default: 100; with --host 1]"
+    "--rate", metavar="HZ", help="Samples per second: 1 to 10000; over SQL up to 10; with --host 0.1 to 10.  [default: 100; with --host 1]"
 )
 @click.option("--probes", metavar="NAMES", help="Probes to use: sessions,host,sockets,kernel,wire.  [default: the first three]")
 @click.option("--kernel", is_flag=True, help="Also trace system calls and scheduling of the server's processes (see leadline trace).")
 @click.option("--packets", is_flag=True, help="Also capture the packets of the server's port (see leadline net packets).")
-@click.option("--pooler", metavar="DSN", help="Also ask the console of a PgBouncer before the server, twice a second.")
+@click.option("--pooler", metavar="DSN", help="Also query the admin console of the PgBouncer in front of the server, twice a second.")
 @filter_option
 @kernel_tier
 @kernel_detail
@@ -88,11 +88,11 @@ def command(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Capture the activity of a PostgreSQL server and its host, or of a host alone.
+    """Capture a PostgreSQL server and its host, or a host alone.
 
     DSN is a connection string (URI or key=value pairs; PG* variables work as usual). With --pid or --data-dir, no connection
     is made unless a DSN is also given; it then supplies names and counters. Ctrl-C ends the capture early and keeps everything.
-    If the server restarts, the capture goes on when it is back; table server_gap says what was not seen.
+    If the server restarts, the capture continues when it is back; the table server_gap has the time in between.
     """
     from leadline.capture.manifest import read_manifest
     from leadline.probes.options import UNASKED, Options

@@ -35,8 +35,8 @@ ORDERS = {
 def command(capture: Path, pid: int | None, sort: str, as_json: bool) -> None:
     """Show where the threads of a trace spent their time.
 
-    Without PID: all threads, and the system calls of all of them. With the id of a process or thread: its scheduling, its system
-    calls with sleep, run queue and CPU, what it slept in, and who woke it.
+    Without PID: all threads, and their system calls in total. With the id of a process or thread: its scheduling; its system
+    calls, with the time asleep, in the run queue and on a CPU; what it slept in; and who woke it.
     """
     from leadline.capture.reader import open_capture
 

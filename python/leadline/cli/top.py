@@ -26,11 +26,11 @@ MIN_REFRESH_S = 0.5
     "  leadline top /var/lib/postgresql/16/main --once\n  leadline top 4711 --once --json | jq .load.aas",
 )
 @click.argument("target", required=False)
-@click.option("--pid", type=int, metavar="PID", help="Same as a pid as TARGET; a TARGET given with it supplies names.")
+@click.option("--pid", type=int, metavar="PID", help="Same as a pid as TARGET. A connection string given as well supplies names.")
 @click.option("--data-dir", type=click.Path(path_type=Path), metavar="DIR", help="Same as a data directory as TARGET.")
 @click.option("--host", is_flag=True, help="Watch only this host: CPUs, pressure, processes, devices. Needs no database.")
 @click.option(
-    "--rate", metavar="HZ", help="Passes per second: 1 to 100; over SQL up to 10; with --host 0.5 to 10.  [default: 20; with --host 1]"
+    "--rate", metavar="HZ", help="Samples per second: 1 to 100; over SQL up to 10; with --host 0.5 to 10.  [default: 20; with --host 1]"
 )
 @click.option("--refresh", default="2s", show_default=True, metavar="TIME", help="Time between screen updates.")
 @click.option("--window", default=None, metavar="TIME", help="How far back to look: 1s to 300s.  [default: 30s; with --once 5s]")
@@ -56,8 +56,8 @@ def command(
     """Watch a running PostgreSQL: waits, sessions, locks, hot blocks.
 
     TARGET is a pid (the postmaster or any of its processes), a data directory or a connection string. Without TARGET, the
-    PG* variables select the server. Nothing is kept. The screen lags by one to two seconds. The keys are listed at the
-    bottom of the screen. C cancels the statement of a session, K terminates it, after a question.
+    PG* variables select the server. top writes no capture: for that, use `leadline take`. The screen lags by one to two seconds and
+    lists its keys at the bottom. C cancels the statement of a session and K terminates the session; both ask first.
     """
     from leadline.engines.live import find, find_text
 

@@ -36,9 +36,9 @@ def command(
 ) -> None:
     """Trace system calls, sleeps and waits for a CPU of any process.
 
-    Writes a capture. Choose processes with -p or -u, or give a command after --. With -p the trace ends at the latest when these
-    processes have ended. With a command the exit code is that of the command. Needs root, or a Python with the capabilities
-    that the error names.
+    Writes a capture. Choose processes with -p or -u, or give a command after --. With -p, the trace ends when these processes have
+    ended, if that is before the time of --for. With a command, the exit code is that of the command. Needs root, or the capabilities
+    that the error message names.
     """
     from leadline.capture.manifest import read_manifest
     from leadline.errors import LeadlineError

@@ -44,7 +44,7 @@ def _time(_context: click.Context, _option: click.Parameter, value: str | None) 
 
 
 def _tell_damage(path: str) -> None:
-    """What is wrong with the data directory that the log is in. That its files are behind is no matter: the log is not."""
+    """What is wrong with the data directory that the WAL is in. That its data files are behind the WAL does not matter here."""
     from leadline.files import condition
 
     for remark in condition.remarks([path]):
@@ -79,20 +79,20 @@ THREADS = click.option("--threads", type=click.IntRange(1, 64), metavar="N", hel
 Examples:
   leadline wal stats /var/lib/postgresql/17/main
   leadline wal show pg_wal/000000010000000000000001 --limit 20
-  leadline wal export archive/ -o log.leadline
+  leadline wal export archive/ -o wal.leadline
   leadline wal history DATA_DIR 16384 0
   leadline wal inval DATA_DIR
   leadline wal page-at DATA_DIR base/5/16384 0 0/1C06F638 -o page
   leadline wal apply OLD/base/5/16384 --wal archive/ --to 0/1C06F638 -o table""",
 )
 def command() -> None:
-    """Read PostgreSQL WAL without a server: what is in it and what it costs.
+    """Read PostgreSQL WAL: what is in it and what it costs.
 
-    PATH is a data directory, its pg_wal, an archive (also compressed: gzip, lz4, zstd) or one segment, of PostgreSQL 13 to 18. WAL
-    identifies relations by file number: select pg_relation_filepath('name').
+    PATH is a data directory, its pg_wal, a WAL archive (also compressed: gzip, lz4, zstd) or one segment, of PostgreSQL 13 to 18. No
+    server is needed. WAL identifies relations by file number: select pg_relation_filepath('name').
 
-    SERVER is a running server on this host: a connection string or a pid. Its files are read, up to the last record on
-    disk. With a connection string, relations can be given by name, and `stats --by relation` prints names.
+    SERVER is a running server on this host: a connection string or a pid. leadline reads its WAL files up to the last record on
+    disk. With a connection string, you can give relations by name, and `stats --by relation` prints names.
     """
 
 
@@ -237,9 +237,9 @@ def _key_text(by: str, row: StatsRow) -> str:
     "export",
     epilog="""\b
 Examples:
-  leadline wal export DATA_DIR -o log.leadline
-  leadline wal export archive/ --from 1/0 --to 2/0 -o log.leadline --force
-  leadline sql log.leadline "select relfilenode, sum(fpi_length) as bytes
+  leadline wal export DATA_DIR -o wal.leadline
+  leadline wal export archive/ --from 1/0 --to 2/0 -o wal.leadline --force
+  leadline sql wal.leadline "select relfilenode, sum(fpi_length) as bytes
     from wal_block group by 1 order by 2 desc limit 10\"""",
 )
 @PATH
@@ -293,7 +293,7 @@ Examples:
 def history(path: str, relation: str, block: int, as_json: bool, **wish: Any) -> None:
     """List every change to a page: LSN, transaction, time, what changed.
 
-    The time is the end of the transaction. For a change without a transaction (pruning, vacuum), it is the last time
+    The time is that of the commit or abort. For a change without a transaction (pruning, vacuum), it is the last time
     recorded in the WAL before it, marked with ~. A truncation that removed the page is listed as a change. WAL does not
     usually name the visibility map bits that a row change clears.
     """
@@ -326,11 +326,11 @@ Examples:
 def page_at(
     data_dir: str, file: str, block: int, lsn: str, output: str, force: bool, threads: int | None, as_json: bool
 ) -> None:
-    """Make one page as it was at an LSN, from the WAL alone.
+    """Rebuild one page as it was at an LSN, from the WAL alone.
 
-    FILE is the file of a table or index, as select pg_relation_filepath('name') prints it; with _vm for its visibility map. The WAL
-    must have an image of the page before LSN. All records that begin before LSN are applied. The checksum of the page is that of
-    the image.
+    FILE is the file of a table or index, as select pg_relation_filepath('name') prints it; add _vm for its visibility map. The WAL
+    must have a page image (FPI) before LSN. All records that start before LSN are replayed. The checksum of the page is that of
+    its page image.
     """
     from leadline.book.recorder import current
     from leadline.files.recovery import page_at as make
@@ -341,7 +341,7 @@ def page_at(
         click.echo(to_json({"output": output, "file": file, "block": block, "lsn": lsn} | {k: v for k, v in made.items() if k != "bytes"}))
         return
     click.echo(f"{output}: block {block} of {file} at {lsn}")
-    click.echo(f"made anew at {made['image_lsn']}, {made['applied']:,} records applied, last changed at {made['last_lsn']}")
+    click.echo(f"page image at {made['image_lsn']}, {made['applied']:,} records replayed, last changed at {made['last_lsn']}")
 
 
 @command.command(
@@ -354,21 +354,23 @@ Examples:
   leadline page scan table -o table.leadline""",
 )
 @click.argument("file", metavar="REL_FILE", type=click.Path())
-@click.option("--wal", metavar="PATH", type=click.Path(), required=True, help="Archive, data directory or pg_wal with WAL since then.")
-@click.option("--to", "lsn", metavar="LSN", required=True, help="Apply records that start before this LSN.")
+@click.option(
+    "--wal", metavar="PATH", type=click.Path(), required=True, help="WAL archive, data directory or pg_wal with the WAL since the backup."
+)
+@click.option("--to", "lsn", metavar="LSN", required=True, help="Replay records that start before this LSN.")
 @click.option("--block", type=click.IntRange(0, 2**32 - 2), help="Only this block.")
-@click.option("-o", "output", metavar="FILE", type=click.Path(), required=True, help="File to write to; files above 1 GB go on in FILE.1.")
+@click.option("-o", "output", metavar="FILE", type=click.Path(), required=True, help="File to write; after 1 GB it continues in FILE.1.")
 @force
 @THREADS
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def apply(
     file: str, wal: str, lsn: str, block: int | None, output: str, force: bool, threads: int | None, as_json: bool
 ) -> None:
-    """Make one relation file as it was at an LSN, from a backup and the WAL.
+    """Roll one relation file forward to an LSN, from a backup and the WAL.
 
     REL_FILE is the first file of a table or index in a backup: a data directory that was stopped or crashed, or a base backup.
-    With _vm it is a visibility map. The WAL must reach from the backup to LSN. Nothing else is read or written, so rows may name
-    TOAST values or transactions that this file does not have.
+    With _vm it is a visibility map. The WAL must reach from the backup to LSN. Only this file is rolled forward: its TOAST table
+    and pg_xact stay as they are in the backup.
     """
     from leadline.book.recorder import current
     from leadline.files.recovery import relation_at
@@ -381,7 +383,7 @@ def apply(
     what = f"{made['blocks']:,} blocks" if block is None else f"block {block}"
     click.echo(f"{output}: {what} of {file} at {lsn}")
     last = f", the last one at {made['last_lsn']}" if made["last_lsn"] else ""
-    click.echo(f"WAL from {made['from_lsn']}: {made['applied']:,} changes applied{last}; the backup had {made['older']:,} already")
+    click.echo(f"WAL from {made['from_lsn']}: {made['applied']:,} changes replayed{last}; the backup already had {made['older']:,}")
 
 
 @command.command(
@@ -399,8 +401,8 @@ Examples:
 def inval(path: str, limit: int | None, as_json: bool, **wish: Any) -> None:
     """List cache invalidation messages per transaction: which DDL invalidated what.
 
-    A relcache message makes every session drop its cached data about a relation and replan statements that use it.
-    A record with very many messages is printed in parts.
+    A relcache message makes every session drop its cached data about a relation and replan the statements that use it.
+    A record with very many messages is printed in several lines.
     """
     from leadline.files.wal import ending_text, parts, wish_of
 

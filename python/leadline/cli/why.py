@@ -17,14 +17,14 @@ MOST_CAUSES, MOST_PROCESSES = 3, 5
 )
 @click.argument("command_line", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
 @click.option("--linger", "linger_s", type=click.FloatRange(0, 86400), default=1.0, show_default=True, metavar="SECONDS",
-    help="How long to watch processes that the command leaves running.")  # fmt: skip
+    help="How long to watch background processes after the command has ended.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print causes and failed processes as JSON, after the command's own output.")
 def command(command_line: tuple[str, ...], linger_s: float, as_json: bool) -> int:
-    """Run a command that fails, or succeeds wrongly, and explain why.
+    """Run a command and explain why it fails, or succeeds wrongly.
 
-    Follows the command and all that it starts. Input and output of the command are untouched; the explanation goes to stderr. No
-    rights are needed. Exit code 0: the command ended with 0 and nothing is wrong; 1: explained; 3: the command failed, and no
-    cause was found.
+    Traces the command and every process that it starts. Input and output of the command are untouched; the explanation goes to
+    stderr. Needs no root. Exit code 0: the command exited with 0 and nothing is wrong; 1: a cause was found; 3: the command failed,
+    and no cause was found.
     """
     from leadline.output import to_json
     from leadline.why import explain, follow, went_wrong

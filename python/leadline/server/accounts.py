@@ -226,7 +226,7 @@ def _create_token(call: Call, inputs: dict[str, Any]) -> Any:
     if account != call.caller.account and not call.caller.is_site_admin:
         raise LeadlineError("rights", "a token for another user needs an administrator")
     if RANK[inputs["scope"]] > RANK[call.caller.scope]:
-        raise LeadlineError("rights", f"your token has the scope {call.caller.scope}; it cannot make one of more")
+        raise LeadlineError("rights", f"your token has the scope {call.caller.scope}; it cannot create a token with a wider scope")
     project = inputs["project"]
     if call.caller.only_project not in (None, project):
         raise LeadlineError("rights", f"your token is for the project {call.caller.only_project} alone")
@@ -347,11 +347,26 @@ OPERATIONS = (
         "",
         "Disable a user, or enable it again.",
         _set_disabled,
-        (USER, Input("disabled", "true: ends sessions, schedules and what has not begun; tokens do not work", "bool", False, True)),
+        (
+            USER,
+            Input(
+                "disabled",
+                "true: end the user's sessions, pause schedules, cancel runs that have not begun, and refuse tokens",
+                "bool",
+                False,
+                True,
+            ),
+        ),
     ),
     Operation(
-        "user.delete", "DELETE", "/users/{user}", "site", "", "Remove a user with sessions, tokens, schedules and what has not begun.",
-        _delete_user, (USER,),
+        "user.delete",
+        "DELETE",
+        "/users/{user}",
+        "site",
+        "",
+        "Remove a user with their sessions, tokens, schedules and queued runs.",
+        _delete_user,
+        (USER,),
     ),
     Operation(
         "user.password",
@@ -359,9 +374,9 @@ OPERATIONS = (
         "/users/{user}/password",
         "anyone",
         "",
-        "Set a password: one's own, or as administrator. It revokes the user's tokens.",
+        "Set a password: your own, or another's as administrator. It revokes the user's tokens.",
         _set_password,
-        (USER, PASSWORD, Input("old_password", "the old password; needed for one's own", "secret", False)),
+        (USER, PASSWORD, Input("old_password", "the old password; required for your own", "secret", False)),
     ),
     Operation(
         "user.projects",
@@ -393,7 +408,7 @@ OPERATIONS = (
         "/projects/{project}/members/{user}",
         "admin",
         "project",
-        "Give a user a role in a project, or none.",
+        "Give a user a role in a project, or take it away.",
         _set_role,
         (
             PROJECT,
@@ -410,7 +425,7 @@ OPERATIONS = (
         "List changes and refused attempts, newest first.",
         _audit,
         (
-            Input("limit", "most entries", "int", False, 100, least=1, most=1000),
+            Input("limit", "maximum number of entries", "int", False, 100, least=1, most=1000),
             Input("before", "entries before this number", "int", False),
         ),
         rows="entries",
@@ -435,7 +450,7 @@ OPERATIONS = (
         "/templates/{template}/grants/{user}",
         "admin",
         "template",
-        "Let a user see or start one template, or no longer.",
+        "Let a user see or start one template, or take that right away.",
         _set_grant,
         (
             Input("template", "id of the template, or project/name"),
@@ -449,7 +464,7 @@ OPERATIONS = (
         "/tokens",
         "anyone",
         "",
-        "List your tokens; as administrator those of all.",
+        "List your tokens; as administrator, those of all users.",
         _tokens,
         rows="tokens",
         columns=("token", "user", "name", "scope", "project", "created", "expires", "used"),
@@ -464,8 +479,8 @@ OPERATIONS = (
         _create_token,
         (
             Input("name", "what it is for"),
-            Input("scope", "most that it may do, whatever its user may", "enum", False, "viewer", ROLES),
-            Input("project", "work in this project alone", required=False, pattern=NAME),
+            Input("scope", "upper limit of its rights; it never has more than its user", "enum", False, "viewer", ROLES),
+            Input("project", "limit it to this project", required=False, pattern=NAME),
             Input("days", "days until it expires", "int", False, 90, least=1, most=3650),
             Input("user", "whose rights it has", required=False, pattern=NAME),
         ),
@@ -481,11 +496,16 @@ OPERATIONS = (
         (Input("token", "the first part of the token, as `token list` shows it", pattern=r"[a-z0-9]{10}"),),
     ),
     Operation(
-        "token.revoke-all", "DELETE", "/tokens", "anyone", "", "Revoke all your tokens, of a user or of everyone, also the one used.",
+        "token.revoke-all",
+        "DELETE",
+        "/tokens",
+        "anyone",
+        "",
+        "Revoke all your tokens, or those of a user or of everyone, including the one in use.",
         _revoke_all,
         (
             Input("user", "whose", required=False, pattern=NAME),
-            Input("everyone", "of all users, of which an administrator may need no list", "bool", False, False),
+            Input("everyone", "those of all users", "bool", False, False),
         ),
     ),
 )

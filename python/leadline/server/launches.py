@@ -352,15 +352,15 @@ START = Operation(
     "template.start", "POST", "/templates/{template}/start", "runner", "template", "Start a run of a template.", _start,
     (
         TEMPLATE, Input("inputs", 'values that its survey asks for: {"size": 1000}', "json", False),
-        Input("after", "begin when this run has ended well", required=False, pattern=RUN.pattern),
+        Input("after", "begin when this run has succeeded", required=False, pattern=RUN.pattern),
     ), follows="leadline book log {run}",
 )  # fmt: skip
 OPERATIONS = (
     START,
-    Operation("template.cancel", "POST", "/runs/{run}/cancel", "runner", "run", "End a run with all its processes.", _cancel, (RUN,)),
-    Operation("template.rerun", "POST", "/runs/{run}/rerun", "runner", "run", "Run again with inputs and version of then.", _rerun, (RUN,)),
+    Operation("template.cancel", "POST", "/runs/{run}/cancel", "runner", "run", "Cancel a run: end all its processes.", _cancel, (RUN,)),
+    Operation("template.rerun", "POST", "/runs/{run}/rerun", "runner", "run", "Run again with the same inputs.", _rerun, (RUN,)),
     Operation(
-        "template.approve", "POST", "/runs/{run}/approval", "editor", "run", "Approve a run that waits for it, or refuse it.", _approve,
+        "template.approve", "POST", "/runs/{run}/approval", "editor", "run", "Approve a waiting run, or refuse it.", _approve,
         (RUN, Input("approved", "false: refuse it", "bool", False, True)),
     ),
 )  # fmt: skip

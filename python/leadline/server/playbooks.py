@@ -29,7 +29,7 @@ def book_of(call: Call) -> OpenBook:
 
 def _run(call: Call) -> dict[str, Any]:
     if call.found["kind"] != "ansible" or call.found["id"] is None:
-        raise LeadlineError("not_found", f"run {call.found['uid']} is none of Ansible", hint="leadline book list --kind ansible")
+        raise LeadlineError("not_found", f"run {call.found['uid']} is not an Ansible run", hint="leadline book list --kind ansible")
     return call.found
 
 

@@ -306,28 +306,38 @@ def _ask(place: Place, store: Store, row: Mapping[str, Any]) -> tuple[str | None
 
 SCHEDULE = Input("schedule", "id of the schedule")
 CRON = Input("cron", "minute hour day month weekday, as in 30 2 * * 1-5", required=False)
-AT = Input("at", "once, at this local time: 2026-12-24 18:30", required=False)
-ZONE = Input("zone", "time zone of both, such as Europe/Prague", required=False, default="UTC")
-JITTER = Input("jitter_s", "begin up to so many seconds later, so that not all begin at once", "int", False, 0, least=0, most=86400)
-OVERLAP = Input("overlap", "when the one before still runs", "enum", False, "skip", ("skip", "queue"))
-CATCH_UP = Input("catch_up", "when no server ran at the time: nothing, or the last one", "enum", False, "none", ("none", "last"))
+AT = Input("at", "once, at this time in ZONE: 2026-12-24 18:30", required=False)
+ZONE = Input("zone", "time zone of --cron and --at, such as Europe/Prague", required=False, default="UTC")
+JITTER = Input(
+    "jitter_s",
+    "delay each start by a random time of at most N seconds, so that not all start at once",
+    "int",
+    False,
+    0,
+    least=0,
+    most=86400,
+)
+OVERLAP = Input("overlap", "what to do when the previous run has not ended", "enum", False, "skip", ("skip", "queue"))
+CATCH_UP = Input(
+    "catch_up", "missed starts, while no server was running: none, or only the last one", "enum", False, "none", ("none", "last")
+)
 INPUTS = Input("inputs", 'values that the survey asks for: {"size": 1000}', "json", False)
 HOW = (CRON, AT, ZONE, JITTER, OVERLAP, CATCH_UP, INPUTS)
 OPERATIONS = (
     Operation(
-        "schedule.list", "GET", "/schedules", "anyone", "", "List schedules, each with its next five times.", _list, rows="schedules",
+        "schedule.list", "GET", "/schedules", "anyone", "", "List schedules, each with its next five start times.", _list, rows="schedules",
         columns=("uid", "project", "name", "cron", "zone", "active", "next", "last_run", "last_note"),
     ),
     Operation(
-        "schedule.save", "POST", "/templates/{template}/schedules", "runner", "template", "Start a template by the clock.", _save,
+        "schedule.save", "POST", "/templates/{template}/schedules", "runner", "template", "Start a template at set times.", _save,
         (TEMPLATE, *HOW),
     ),
     Operation(
-        "schedule.edit", "PATCH", "/schedules/{schedule}", "runner", "schedule", "Change a schedule. What is not given stays.", _edit,
+        "schedule.edit", "PATCH", "/schedules/{schedule}", "runner", "schedule", "Change what is given of a schedule.", _edit,
         (SCHEDULE, *(replace(one, default=None) for one in HOW)),
     ),
     Operation(
-        "schedule.set", "PUT", "/schedules/{schedule}", "runner", "schedule", "Pause a schedule, or let it go on.", _set,
+        "schedule.set", "PUT", "/schedules/{schedule}", "runner", "schedule", "Pause or resume a schedule.", _set,
         (SCHEDULE, Input("active", "false: pause it", "bool", False, True)),
     ),
     Operation("schedule.delete", "DELETE", "/schedules/{schedule}", "runner", "schedule", "Remove a schedule.", _delete, (SCHEDULE,)),

@@ -133,4 +133,4 @@ def cancel(run: Mapping[str, Any]) -> None:
     from leadline.book import command
 
     if not command.cancel(run):
-        raise LeadlineError("gone", f"what watches run {run['uid']} is not on this host any more")
+        raise LeadlineError("gone", f"the supervisor of run {run['uid']} is no longer running on this host")

@@ -34,7 +34,7 @@ def find_run(book: Book, text: str) -> Row:
         if not rows:
             break
         run = as_run(rows[0])
-    what = f"run {found['uid'][:SHORT]} is none of Ansible, and started none"
+    what = f"run {found['uid'][:SHORT]} is not an Ansible run, and started none"
     raise LeadlineError("not_found", what, hint="leadline book list --kind ansible")
 
 

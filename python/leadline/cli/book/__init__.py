@@ -34,10 +34,10 @@ Examples:
   leadline book prune --older 90d --dry-run""",
 )
 def command() -> None:
-    """Show what was run: commands of leadline, and those given to `leadline run`.
+    """Show the logbook of runs: status, output, cost, differences.
 
-    A run is named by the first letters of its id, or by `last`. The book is in LEADLINE_BOOK or ~/.local/state/leadline/book;
-    LEADLINE_BOOK=off records nothing.
+    The logbook has every command of leadline, every command given to `leadline run`, and Ansible runs. Name a run by the first letters
+    of its id, or by `last`. The logbook is in LEADLINE_BOOK or ~/.local/state/leadline/book; LEADLINE_BOOK=off records nothing.
     """
 
 

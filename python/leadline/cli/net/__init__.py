@@ -22,7 +22,7 @@ Examples:
   leadline net budget traffic.leadline""",
 )
 def command() -> None:
-    """Measure round trips, logins and fetches, and delay them.
+    """Measure round trips, logins and fetches, and simulate latency.
 
     A round trip (rtt) is the way there and back. It is never halved.
     """
