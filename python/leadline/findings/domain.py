@@ -33,9 +33,18 @@ def _is_of_files(kind: str) -> bool:
     return kind in FILES or (subject is not None and not subject.watched)
 
 
+def _of_another_engine(kind: str, domain: str) -> str | None:
+    """The engine of this kind of target, when the domain belongs to another one."""
+    of_kind = next((engine for engine in all_engines() if any(subject.name == kind for subject in engine.subjects)), None)
+    owned = any(domain in engine.domains for engine in all_engines())
+    return of_kind.name if of_kind is not None and owned and domain not in of_kind.domains else None
+
+
 def not_applicable(capture: Capture, domain: str) -> str | None:
     """Why no rule of this domain is about the capture; None when they are."""
     looking = domains()[domain]
+    if (other := _of_another_engine(capture.manifest.target.kind, domain)) is not None:
+        return f"about {domain}: the capture is of {other}"
     of_files = _is_of_files(capture.manifest.target.kind)
     for name in looking:
         probe = capture.manifest.probes.get(name)

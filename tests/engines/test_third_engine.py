@@ -1,0 +1,113 @@
+"""A made-up third engine in a package of its own (tests/engines/mini): the commands work on it, and without it nothing knows of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+MINI = Path(__file__).parent / "mini"
+PACKAGE = Path(__file__).resolve().parents[2] / "python"
+Run = Callable[..., str]
+SESSIONS = [
+    *[(n, "active", "Latch", "row latch", "ann", "shop", "till", "10.0.0.1", "update stock set n = 1") for n in range(1, 4)],
+    *[(n, "active", "", "", "bob", "shop", "report", "10.0.0.2", "select count(*) from stock") for n in range(4, 6)],
+    *[(n, "idle", "", "", "bob", "shop", "report", "10.0.0.2", "") for n in range(6, 11)],
+]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("mini") / "shop.db"
+    db = sqlite3.connect(path)
+    db.execute("create table activity(number, state, wait_class, wait_event, user, database, application, client, statement)")
+    db.executemany("insert into activity values (?, ?, ?, ?, ?, ?, ?, ?, ?)", SESSIONS)
+    db.commit()
+    db.close()
+    return path
+
+
+@pytest.fixture(scope="module")
+def run() -> Run:
+    """Runs a command with the engine installed (`mini`) or not."""
+
+    def run(*arguments: str, mini: bool = True, code: int = 0) -> str:
+        env = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, [PACKAGE, *([MINI] if mini else [])]))}
+        done = subprocess.run([sys.executable, "-m", "leadline", *arguments], env=env, capture_output=True, text=True, timeout=60)
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def capture(server: Path, run: Run, tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = str(tmp_path_factory.mktemp("captures") / "shop.leadline")
+    run("take", f"mini:{server}", "--for", "2s", "--rate", "10", "-o", path)
+    return path
+
+
+def test_take_samples_its_sessions(run: Run, capture: str) -> None:
+    manifest = json.loads((Path(capture) / "manifest.json").read_text())
+    assert (manifest["status"], manifest["target"]["kind"], manifest["probes"]["sessions"]["tier"]) == ("complete", "mini", "sql")
+    columns = "state, wait_class, usename, datname, application_name, in_db_time, count(distinct pid) as n"
+    rows = json.loads(run("sql", capture, f"select {columns} from session_sample group by all order by n, state, usename", "--json"))
+    assert [tuple(row.values()) for row in rows] == [
+        ("active", "CPU", "bob", "shop", "report", True, 2),
+        ("active", "Latch", "ann", "shop", "till", True, 3),
+        ("idle", "CPU", "bob", "shop", "report", False, 5),
+    ]
+
+
+def test_show_has_its_section_and_its_title(run: Run, capture: str) -> None:
+    text = run("show", capture)
+    assert "Mini 1.0" in text and "Users of the Mini" in text and "MINI-LATCH" in text
+    shown = json.loads(run("show", capture, "--json"))
+    assert [row["usename"] for row in shown["mini_users"]] == ["ann"]
+
+
+def test_findings_are_its_own_and_not_those_of_another_engine(run: Run, capture: str) -> None:
+    found = json.loads(run("findings", capture, "--all", "--json", code=1))
+    assert [(row["id"], row["subject"]) for row in found["findings"]] == [("MINI-LATCH", "user ann")]
+    assert found["findings"][0]["share_of_db_time"] == pytest.approx(3 / 5)
+    assert ["DDL-QUEUE", "about postgres: the capture is of mini"] in [list(row.values()) for row in found["not_applicable"]]
+
+
+def test_report_is_about_it(run: Run, capture: str, tmp_path: Path) -> None:
+    run("report", capture, "-o", str(tmp_path / "r.html"))
+    html = (tmp_path / "r.html").read_text()
+    assert "Where the time of Mini 1.0 went" in html and "Users of the Mini" in html
+
+
+def test_top_watches_it(run: Run, server: Path) -> None:
+    frame = json.loads(run("top", f"mini:{server}", "--once", "--window", "2s", "--json"))
+    assert {(s["pid"], s["usename"], s["wait_class"]) for s in frame["sessions"] if s["in_db_time"]} == {
+        (1, "ann", "Latch"), (2, "ann", "Latch"), (3, "ann", "Latch"), (4, "bob", "CPU"), (5, "bob", "CPU"),
+    }  # fmt: skip
+    assert frame["recording"]["product"] == "Mini"
+
+
+def test_an_error_of_the_engine_is_one_message(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "empty.db").touch()
+    said = run("take", f"mini:{tmp_path / 'empty.db'}", "--for", "1s", "-o", str(tmp_path / "c.leadline"), code=2)
+    assert "the Mini does not answer" in said and "no such table: activity" in said and "Traceback" not in said
+
+
+def test_without_the_package_nothing_knows_it(run: Run, capture: str) -> None:
+    assert "MINI-LATCH" not in run("findings", capture, "--all", mini=False)
+    assert "mini_user" not in run("tables", mini=False)
+
+
+def test_an_engine_that_does_not_load_says_which(tmp_path: Path) -> None:
+    (tmp_path / "broken-1.0.dist-info").mkdir()
+    (tmp_path / "broken-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
+    (tmp_path / "broken-1.0.dist-info" / "entry_points.txt").write_text("[leadline.engines]\nbroken = no_such_module:ENGINE\n")
+    env = os.environ | {"PYTHONPATH": f"{PACKAGE}{os.pathsep}{tmp_path}"}
+    done = subprocess.run([sys.executable, "-m", "leadline", "tables"], env=env, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and "engine broken cannot be loaded" in done.stderr and "Traceback" not in done.stderr
