@@ -1,15 +1,18 @@
-"""Connections that do nothing, on a real server: what /proc says of their memory."""
+"""Connections that do nothing, and autovacuum workers that give way, on real servers."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
+import psycopg
 import pytest
-from conftest import Server
+from conftest import Server, wait_until
 from leadline.host import proc
-from live import captured
+from live import captured, clients
 
 pytestmark = pytest.mark.live
 
@@ -27,3 +30,26 @@ def test_memory_of_idle_sessions(fresh_server: Callable[..., Server], tmp_path: 
     resident, own = int(status["RssAnon"].split()[0]) * 1024, finding.evidence[0]["largest_bytes"]
     assert finding.evidence[0]["sessions"] == 12 and f"WHERE pid = {pid};" in finding.action
     assert 0.4 * resident < own < 1.2 * resident
+
+
+@pytest.mark.parametrize("major", [13, 18])
+def test_a_migration_that_cancels_autovacuum(fresh_server: Callable[..., Server], tmp_path: Path, major: int) -> None:
+    server = fresh_server(major, autovacuum="on", autovacuum_naptime="1s", deadlock_timeout="300ms")
+    slow = "autovacuum_vacuum_cost_delay = 100, autovacuum_vacuum_cost_limit = 1"
+    server.sql(f"create table account (id int, t text) with ({slow}, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1)")
+    server.sql("insert into account select n, repeat('x', 500) from generate_series(1, 5000) n")
+    server.sql("delete from account where id % 2 = 0")
+    at_work = "select pid from pg_stat_activity where backend_type = 'autovacuum worker' and query like '%public.account%'"
+
+    def migrate(db: psycopg.Connection[Any], stop: threading.Event) -> None:
+        if db.execute(at_work).fetchall():
+            db.execute("alter table account alter t set default 'x'")
+        stop.wait(0.1)
+
+    wait_until(lambda: server.sql(at_work), what="a worker in the table")
+    with clients(server, ("migrate", migrate)) as [client]:
+        result = captured(server, tmp_path, 5.0, ["AUTOVACUUM-CANCELLED"], {"cancel_again": 1})
+    [finding] = result.findings
+    assert finding.subject == "table public.account" and finding.evidence[0]["waiter_pid"] == client.pid
+    assert "application migrate waited" in finding.statement and "alter table account" in finding.statement
+    assert finding.evidence[0]["waited_s"] > 0.15
