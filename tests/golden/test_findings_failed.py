@@ -161,3 +161,42 @@ def test_the_session_with_too_many_subtransactions_is_named(cap: SyntheticCaptur
     assert "; pid 4711 (application batch) and 1 others had more than 64 subtransactions open" in by_cache["SLRU Subtrans"].statement
     assert "WHERE pid = 4711;" in by_cache["SLRU Subtrans"].action
     assert "4711" not in by_cache["SLRU MultiXact"].statement + by_cache["SLRU MultiXact"].action
+
+
+def foreign_keys(cap: SyntheticCapture) -> None:
+    """Payments lead to accounts and to the smaller branches; 13 writes the events otherwise than 17."""
+    for relid, name, tuples in ((100, "payment", 1e6), (101, "account", 1e5), (102, "Branch", 10)):
+        cap.add("relation", datid=16384, relid=relid, nspname="public", relname=name, relkind="r", table_relid=relid, reltuples=tuples)
+    for parent in (101, 102):
+        cap.stat("pg_constraint", "keys", 1, 1, obj=f"100/{parent}")
+    cap.add("statement", statement_id=5, id_source="server", datid=16384, query="insert into payment values ($1, $2)")
+
+
+@pytest.mark.parametrize("event", ["MultiXactMemberControlLock", "MultiXactOffsetSLRU", "MultiXactGen"])
+def test_the_parent_table_of_multixacts(cap: SyntheticCapture, event: str) -> None:
+    foreign_keys(cap)
+    cap.sample(cap.add_session(), "active", f"LWLock:{event}", 0, 10, statement_id=5)
+    (finding,) = rows(cap, "SLRU")
+    assert (finding.subject, finding.cost_s) == ("SLRU MultiXact", pytest.approx(10))
+    assert finding.statement.endswith(
+        '; rows of public."Branch" are locked by many at once, through foreign keys of public.payment (the likeliest of 2 tables)'
+    )
+    assert """confrelid = 'public."Branch"'::regclass;""" in finding.action
+
+
+def test_the_parent_that_is_updated_too_and_locks_by_hand(cap: SyntheticCapture) -> None:
+    foreign_keys(cap)
+    cap.add(
+        "statement", statement_id=6, id_source="server", datid=16384, query="update public.account set balance = balance + $1 where id = $2"
+    )
+    for statement in (5, 6):
+        cap.sample(cap.add_session(), "active", "LWLock:MultiXactMemberSLRU", 0, 10, statement_id=statement)
+    (finding,) = rows(cap, "SLRU")
+    assert "rows of public.account are locked by many at once, through foreign keys of public.payment" in finding.statement
+
+
+def test_multixacts_whose_table_is_not_known(cap: SyntheticCapture) -> None:
+    cap.add("statement", statement_id=5, id_source="server", datid=16384, query="insert into elsewhere values ($1)")
+    cap.sample(cap.add_session(), "active", "LWLock:MultiXactMemberSLRU", 0, 10, statement_id=5)
+    (finding,) = rows(cap, "SLRU")
+    assert "locked by many" not in finding.statement and "regclass" not in finding.action

@@ -66,6 +66,10 @@ create or replace macro blocking_command(query) as case
   when begins_with(without_comments(query), 'create (or replace )?(constraint )?trigger') then 'CREATE TRIGGER'
   when begins_with(without_comments(query), 'lock') then 'LOCK TABLE' end;
 
+-- The first table that a statement names, with its schema where it has one; without quotes.
+create or replace macro first_table(query) as
+  replace(regexp_extract(query, '(?i)\b(?:update|into|from)\s+(?:only\s+)?((?:"[^"]+"|[\w$]+)(?:\.(?:"[^"]+"|[\w$]+))?)', 1), '"', '');
+
 -- A program in a sentence: its processes together, or the one it was.
 create or replace macro program(comm, processes, pid) as
   coalesce(comm, '?') || case when processes = 1 and pid is not null then format(' (pid {})', pid)

@@ -52,7 +52,7 @@ statement_relation as (  -- what the tuple locks of a statement were taken on
 ),
 statement_table as (  -- else the first table its text names
   select s.statement_id, s.query,
-         replace(regexp_extract(s.query, '(?i)\b(?:update|into|from)\s+(?:only\s+)?((?:"[^"]+"|[\w$]+)(?:\.(?:"[^"]+"|[\w$]+))?)', 1), '"', '') as name
+         first_table(s.query) as name
   from statement s
 ),
 statement_object as (

@@ -44,6 +44,28 @@ found as (
   select slru, sum(weight_s) as cost_s, coalesce(sum(weight_s) filter (in_file), 0) as file_s, count(*) as samples, count(distinct session_id) as sessions, min(ts) as ts_from, max(ts) as ts_to
   from wait group by slru
 ),
+locker as (  -- statements that wait for multixacts, and the table that each names first
+  select w.statement_id, w.wait_s, q.query, r.relid, r.nspname || '.' || r.relname as name, regexp_matches(q.query, '(?is)^\s*(with\b.*\b)?(insert|update)\b') as writes,
+         regexp_matches(q.query, '(?i)\bfor\s+(key\s+)?share\b') as shares
+  from (select statement_id, sum(weight_s) as wait_s from wait where slru = 'MultiXact' and statement_id is not null group by statement_id) w
+  join statement q using (statement_id)
+  join relation r on r.datid = q.datid and r.relkind in ('r', 'p') and first_table(q.query) in (r.relname, r.nspname || '.' || r.relname)
+  qualify count(*) over (partition by w.statement_id) = 1
+),
+referenced as (  -- the rows that inserts and updates lock FOR KEY SHARE through their foreign keys
+  select distinct split_part(object, '/', 1)::bigint as child, split_part(object, '/', 2)::bigint as parent from server_stat where view = 'pg_constraint'
+),
+locked as (
+  select parent as relid, wait_s, name as child from locker join referenced on child = relid where writes
+  union all
+  select relid, wait_s, null from locker where shares or relid in (select parent from referenced)
+),
+parent as (  -- of several parents of one table, the smaller one has more sessions to a row
+  select pg_ident(r.nspname) || '.' || pg_ident(r.relname) as parent, sum(l.wait_s) as seconds, string_agg(distinct l.child, ', ' order by l.child) as children, count(*) over () as parents
+  from locked l join (select relid, any_value(nspname) as nspname, any_value(relname) as relname, max(reltuples) as reltuples from relation where datid <> 0 group by relid) r using (relid)
+  group by r.nspname, r.relname
+  qualify row_number() over (order by sum(l.wait_s) desc, any_value(r.reltuples), parent) = 1
+),
 overflowed as (  -- sessions with more subtransactions than others can look up in shared memory; the server lists them from 16 on
   select distinct regexp_extract(object, '(\d+)$', 1)::int as pid from server_stat where view = 'pg_stat_get_backend_subxact'
 ),
@@ -66,9 +88,12 @@ select 'SLRU' as id,
               case when slru <> 'file' and file_s > 0 then format('; {:.1f} s of it in reads and writes of files by the same statements', file_s)
                    else '' end
               || case when slru = 'Subtrans' and subxact_pid is not null then format('; pid {}{}{} had more than 64 subtransactions open', subxact_pid, coalesce(' (application ' || application_name || ')', ''),
-                                                                                      case when others > 0 then format(' and {} others', others) else '' end) else '' end) as statement,
+                                                                                      case when others > 0 then format(' and {} others', others) else '' end) else '' end
+              || case when slru = 'MultiXact' and parent is not null
+                      then format('; rows of {} are locked by many at once{}{}', parent, coalesce(', through foreign keys of ' || children, ''),
+                                  case when parents > 1 then format(' (the likeliest of {} tables)', parents) else '' end) else '' end) as statement,
        cost_s, share as share_of_db_time, samples, ts_from, ts_to, evidence,
-       to_json({subxact_pid: case when slru = 'Subtrans' then subxact_pid end}) as facts
-from cost left join opener on true cross join (select tier, window_s from capture) c
+       to_json({subxact_pid: case when slru = 'Subtrans' then subxact_pid end, parent: case when slru = 'MultiXact' then parent end, regclass: case when slru = 'MultiXact' then pg_literal(parent) end}) as facts
+from cost left join opener on true left join parent on true cross join (select tier, window_s from capture) c
 where share >= getvariable('min_share') and samples >= getvariable('min_samples')
 order by cost_s desc, slru

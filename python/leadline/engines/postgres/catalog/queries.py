@@ -160,6 +160,12 @@ VIEWS: tuple[StatView, ...] = (
            limit 1000""",
         ("relation", "pid", "mode"),
     ),
+    StatView(  # which tables foreign keys lead to: their rows are locked by others' inserts
+        "pg_constraint",
+        """select conrelid::int8 as child, confrelid::int8 as parent, count(*) as keys from pg_constraint
+           where contype = 'f' group by conrelid, confrelid order by conrelid, confrelid limit 2000""",
+        ("child", "parent"),
+    ),
     StatView("pg_stat_progress_vacuum", "select * from pg_stat_progress_vacuum", ("datname", "pid")),
     StatView("pg_stat_progress_analyze", "select * from pg_stat_progress_analyze", ("datname", "pid"), since=13),
     StatView("pg_stat_progress_create_index", "select * from pg_stat_progress_create_index", ("datname", "pid")),
