@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from leadline.engines.postgres.server.interrupt import deferred_interrupts
 from leadline.errors import LeadlineError
+from leadline.interrupt import deferred_interrupts
 
 PR_SET_PDEATHSIG = 1
 CPUCLOCK_SCHED = 2  # kernel/time/posix-cpu-timers.c: the clock of the scheduler's own accounting, ns

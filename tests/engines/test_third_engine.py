@@ -93,6 +93,12 @@ def test_top_watches_it(run: Run, server: Path) -> None:
     assert frame["recording"]["product"] == "Mini"
 
 
+def test_doctor_says_how_it_can_be_captured(run: Run, server: Path) -> None:
+    said = run("doctor", f"mini:{server}")
+    assert "10 sessions" in said and "This target can be captured with SQL." in said
+    assert json.loads(run("doctor", f"mini:{server}", "--json"))["target"] == {"file": str(server)}
+
+
 def test_an_error_of_the_engine_is_one_message(run: Run, tmp_path: Path) -> None:
     (tmp_path / "empty.db").touch()
     said = run("take", f"mini:{tmp_path / 'empty.db'}", "--for", "1s", "-o", str(tmp_path / "c.leadline"), code=2)

@@ -12,7 +12,8 @@ import pytest
 from conftest import Server
 from leadline import _core, doctor
 from leadline.cli import run
-from leadline.doctor import INFO, LIMITED, MISSING, OK, Check
+from leadline.engines.check import INFO, LIMITED, MISSING, OK, Check
+from leadline.engines.postgres.doctor import shared_memory_kind
 from leadline.engines.postgres.target import resolve
 from leadline.errors import LeadlineError
 from leadline.host import proc
@@ -84,7 +85,7 @@ def test_nothing_possible_is_exit_code_2(
         raise LeadlineError("rights", "memory may not be read", hint="sudo leadline ...")
 
     monkeypatch.setattr(_core.recorder, "Recorder", refuse)
-    monkeypatch.setattr(doctor, "socket_dsn", lambda target: "host=/nonexistent")
+    monkeypatch.setattr("leadline.engines.postgres.doctor.socket_dsn", lambda target: "host=/nonexistent")
     assert run(["doctor", str(servers(16).pid)]) == 2
     assert "This target cannot be captured" in capsys.readouterr().out
 
@@ -155,4 +156,4 @@ def test_kinds_of_shared_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     }
     for text, expected in maps.items():
         monkeypatch.setattr(proc, "read_text", lambda path, text=text: text)
-        assert doctor.shared_memory_kind(1) == expected
+        assert shared_memory_kind(1) == expected

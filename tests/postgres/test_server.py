@@ -17,8 +17,8 @@ import pytest
 from conftest import Server, background, is_running, wait_until
 from leadline.engines.postgres.server import PrivateServer, find_binaries
 from leadline.engines.postgres.server import binaries as binaries_module
-from leadline.engines.postgres.server.interrupt import deferred_interrupts
 from leadline.errors import LeadlineError
+from leadline.interrupt import deferred_interrupts
 
 STARTS_AND_WAITS = """
 import sys, threading

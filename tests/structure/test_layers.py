@@ -30,14 +30,15 @@ LAYERS = (
     ("host", "lab", "tables"),
     ("output",),
     ("engines",),
-    ("figures", "progress", "replacing"),
+    ("figures", "interrupt", "progress", "replacing"),
     ("duck", "errors", "version"),
     ("_core",),
 )
 # What is particular to one engine; what is general must work without it.
 ENGINES = ("engines.informix", "engines.postgres", "engines.postgres.sections", "files")
-GENERAL = ("capture", "engines", "findings", "host", "lab", "tables", "views", "views.report", "output", "figures", "progress", "replacing")
-GENERAL += ("engines.live", "probes", "probes.probe", "duck", "errors", "version")
+GENERAL = ("capture", "engines", "findings", "host", "lab", "tables", "views", "views.report", "output")
+GENERAL += ("figures", "interrupt", "progress", "replacing")
+GENERAL += ("doctor", "engines.live", "probes", "probes.probe", "top", "duck", "errors", "version")
 # What moved into engines/ stays there: a branch that was begun before adds files where they were.
 MOVED = ("postgres", "files/informix")
 # Between parts of one layer: nothing, except these.

@@ -11,7 +11,7 @@ import click
 from leadline.output import width_here
 
 if TYPE_CHECKING:
-    from leadline.doctor import Check
+    from leadline.engines.check import Check
 
 _COLOURS = {"ok": "green", "limited": "yellow", "missing": "red"}
 
@@ -56,9 +56,9 @@ def command(target: str | None, as_json: bool) -> int:
     cannot be captured.
     """
     from leadline import doctor
-    from leadline.engines.postgres.target import resolve_text
+    from leadline.engines.live import find_text
 
-    found = resolve_text(target) if target else None
+    found = find_text(target) if target else None
     checks = doctor.doctor(found)
     if as_json:
         click.echo(json.dumps(doctor.as_json(checks, found), ensure_ascii=False, indent=1))

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from leadline.capture import manifest
 from leadline.capture.store import Row
 from leadline.engines import all_engines
+from leadline.engines.check import Check
 from leadline.errors import LeadlineError
 from leadline.host.facts import StoredPath
 from leadline.probes.probe import Probe, Thread
@@ -30,6 +31,9 @@ class Server(Protocol):
 
     def evidence(self) -> manifest.Target:
         """What the manifest says of this server before a probe has asked it more."""
+
+    def named_by(self) -> dict[str, Any]:
+        """How the user named it, for JSON; without secrets."""
 
     def stored_paths(self) -> Iterable[StoredPath]:
         """What a server on this host keeps where."""
@@ -134,6 +138,12 @@ class Live(Protocol):
 
     def watch(self, server: Any, directory: Path, *, rate_hz: float, tier: str, flush_interval_s: float) -> Watch:
         """Attaches to its sessions for `top`. Raises LeadlineError."""
+
+    def servers_here(self) -> Iterable[Check]:
+        """The servers that this host runs, for `doctor`."""
+
+    def checks(self, server: Any) -> Iterable[Check]:
+        """What can be measured of it, in areas of `doctor.AREAS`; in area `capture` the ways to sample it, the best first."""
 
     def beside(self, *, pooler: str | None) -> list[Probe]:
         """Probes of what else the options name. Raises LeadlineError."""

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from leadline.engines.postgres.server.interrupt import deferred_interrupts
 from leadline.errors import LeadlineError
+from leadline.interrupt import deferred_interrupts
 
 SHARED_MEMORY = Path("/dev/shm")
 ROOM_BYTES = 64 << 20  # segments live for seconds: even a busy server with a thousand sessions needs less

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
+from leadline.engines.check import Check
 from leadline.engines.live import Sampling, Watch
+from leadline.engines.postgres.doctor import checks_of, servers_here
 from leadline.engines.postgres.probes.following import Following
 from leadline.engines.postgres.probes.pooler import PoolerProbe
 from leadline.engines.postgres.probes.sessions import SessionsProbe, attach, follow
@@ -27,6 +30,12 @@ class PostgresLive:
 
     def watch(self, server: Target, directory: Path, *, rate_hz: float, tier: str, flush_interval_s: float) -> Watch:
         return PostgresWatch(server, attach(server, directory, rate_hz, tier, flush_interval_s))
+
+    def servers_here(self) -> list[Check]:
+        return servers_here()
+
+    def checks(self, server: Target) -> Iterable[Check]:
+        return checks_of(server)
 
     def beside(self, *, pooler: str | None) -> list[Probe]:
         return [] if pooler is None else [PoolerProbe(pooler)]

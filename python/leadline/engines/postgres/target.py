@@ -11,6 +11,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import psycopg
 from psycopg.conninfo import make_conninfo
@@ -61,6 +62,9 @@ class Target:
     @property
     def engine(self) -> str:
         return "postgres"
+
+    def named_by(self) -> dict[str, Any]:
+        return {"kind": self.kind, "pid": self.pid, "data_dir": self.data_dir, "dsn": self.safe_dsn}
 
     def stored_paths(self) -> Iterator[tuple[str, str]]:
         """What the server stores where."""

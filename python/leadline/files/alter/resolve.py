@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from leadline._core.pending import REASONS, OldPages
-from leadline.engines.postgres.server.interrupt import deferred_interrupts, terminated_as_interrupted
 from leadline.errors import LeadlineError
 from leadline.figures import count, one_line
 from leadline.files.alter import pending
@@ -26,6 +25,7 @@ from leadline.files.alter.order import Page, blocks_between, passes
 from leadline.files.alter.pacing import WANTED, Pacer
 from leadline.files.alter.session import narrow_search_path, open_session, told
 from leadline.files.alter.table import Table, find, plan_again, shape, tables
+from leadline.interrupt import deferred_interrupts, terminated_as_interrupted
 from leadline.progress import TerminalLine
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from leadline.capture.manifest import Manifest
 from leadline.capture.manifest import Target as Evidence
+from leadline.engines.check import OK, Check
 from leadline.engines.live import Sampling, Watch
 from leadline.errors import LeadlineError
 from leadline.probes.polled import Polled, PolledSessions
@@ -29,6 +30,9 @@ class Mini:
 
     def evidence(self) -> Evidence:
         return Evidence("mini", self.describe(), version="1.0")
+
+    def named_by(self) -> dict[str, object]:
+        return {"file": str(self.path)}
 
     def stored_paths(self) -> tuple[()]:
         return ()
@@ -77,6 +81,13 @@ class MiniLive:
     def watch(self, server: Mini, directory: Path, *, rate_hz: float, tier: str, flush_interval_s: float) -> MiniWatch:
         probe = PolledSessions(directory, reading(server), rate_hz, flush_interval_s=flush_interval_s)
         return MiniWatch(probe, probe.tier, probe.rate_hz)
+
+    def servers_here(self) -> list[Check]:
+        return []
+
+    def checks(self, server: Mini) -> list[Check]:
+        sessions = len(list(reading(server)()))
+        return [Check("capture", "SQL", OK, f"{sessions} sessions")]
 
     def beside(self, *, pooler: str | None) -> list[Probe]:
         return []

@@ -22,9 +22,9 @@ from typing import Any
 
 import psycopg
 
-from leadline.engines.postgres.server.interrupt import deferred_interrupts
 from leadline.engines.postgres.server.user import ServerUser, server_user
 from leadline.errors import LeadlineError
+from leadline.interrupt import deferred_interrupts
 
 SOCKET_PATH_LIMIT = 107  # bytes in sockaddr_un.sun_path, less its final zero
 SOCKET_NAME = ".s.PGSQL.65535"
