@@ -1,9 +1,10 @@
-"""Changes of this host for the time of a block: a kernel setting, a control group, a loop device. Skips the test where they are refused."""
+"""Changes of this host for the time of a block: a kernel setting, a control group, a disk. Skips the test where they are refused."""
 
 from __future__ import annotations
 
 import os
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -71,3 +72,40 @@ def loop_device(backing: Path) -> Iterator[str]:
         yield device
     finally:
         subprocess.run(["losetup", "--detach", device], check=True)
+
+
+BLKIO = Path("/sys/fs/cgroup/blkio")
+
+
+@contextmanager
+def loop_disk() -> Iterator[tuple[Path, str]]:
+    """A small ext4 of its own, and the number of its block device. In a folder that the server's user may enter."""
+    if os.geteuid() != 0:
+        pytest.skip("mounting a file system needs root")
+    with tempfile.TemporaryDirectory(prefix="leadline-disk-") as folder:
+        Path(folder).chmod(0o755)
+        image, at = Path(folder, "disk"), Path(folder, "mnt")
+        at.mkdir()
+        subprocess.run(["mkfs.ext4", "-q", image, "160M"], check=True)
+        subprocess.run(["mount", "-o", "loop", image, at], check=True)
+        try:
+            at.chmod(0o755)
+            number = at.stat().st_dev
+            yield at, f"{os.major(number)}:{os.minor(number)}"
+        finally:
+            subprocess.run(["umount", at], check=True)
+
+
+@contextmanager
+def writes_limited(device: str, writes_per_s: int) -> Iterator[Path]:
+    """A control group whose processes may write so often. All of them end before it."""
+    if not (BLKIO / "blkio.throttle.write_iops_device").exists():
+        pytest.skip("control groups of version 1 do not limit I/O here")
+    group = BLKIO / f"leadline-test-{os.getpid()}"
+    group.mkdir()
+    try:
+        (group / "blkio.throttle.write_iops_device").write_text(f"{device} {writes_per_s}")
+        yield group
+    finally:
+        wait_until(lambda: not (group / "cgroup.procs").read_text(), what="the end of its processes")
+        group.rmdir()

@@ -280,8 +280,9 @@ def test_small_tables_and_a_reset_of_the_statistics_are_fine(cap: SyntheticCaptu
 # -- PLAN-FLIP, JIT-COST, PARALLEL-STARVED, PLANNING-TIME -------------------------------------------------------------------
 
 
-def test_a_statement_that_reads_a_hundred_times_more(cap: SyntheticCapture) -> None:
-    load(cap, "select * from orders where customer = $1 and day > $2")
+@pytest.mark.parametrize("query", ["select * from orders where customer = $1 and day > $2", "execute late (7)"])
+def test_a_statement_that_reads_a_hundred_times_more(cap: SyntheticCapture, query: str) -> None:
+    load(cap, query)
     before = {"calls": 1000, "total_exec_time": 2000, "rows": 5000, "shared_blks_hit": 20_000}
     statement(cap, 5, before, calls=1100, total_exec_time=22_000, rows=5500, shared_blks_hit=220_000)
     found = one(cap, "PLAN-FLIP")

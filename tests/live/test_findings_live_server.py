@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import tempfile
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 from conftest import MAJORS, Server, fetched_or_skip, wait_until
+from host_changes import loop_disk, writes_limited
 from leadline.engines.postgres.server import PrivateServer
 from live import WINDOW_S, captured, clients, storm, wait_for_event, waiting
 from standby import receiver
@@ -59,45 +56,10 @@ def test_commits_that_wait_for_standbys_that_are_gone(fresh_server: Callable[...
     assert finding.id == "SYNCREP-BOUND"
 
 
-BLKIO = Path("/sys/fs/cgroup/blkio")
-
-
-@contextmanager
-def loop_disk() -> Iterator[tuple[Path, str]]:
-    """A small ext4 of its own, and the number of its block device. In a folder that the server's user may enter."""
-    with tempfile.TemporaryDirectory(prefix="leadline-disk-") as folder:
-        Path(folder).chmod(0o755)
-        image, at = Path(folder, "disk"), Path(folder, "mnt")
-        at.mkdir()
-        subprocess.run(["mkfs.ext4", "-q", image, "160M"], check=True)
-        subprocess.run(["mount", "-o", "loop", image, at], check=True)
-        try:
-            at.chmod(0o755)
-            number = at.stat().st_dev
-            yield at, f"{os.major(number)}:{os.minor(number)}"
-        finally:
-            subprocess.run(["umount", at], check=True)
-
-
-@contextmanager
-def throttled(device: str, writes_per_s: int) -> Iterator[Path]:
-    """A control group whose processes may write so often. All of them end before it."""
-    group = BLKIO / f"leadline-test-{os.getpid()}"
-    group.mkdir()
-    try:
-        (group / "blkio.throttle.write_iops_device").write_text(f"{device} {writes_per_s}")
-        yield group
-    finally:
-        wait_until(lambda: not (group / "cgroup.procs").read_text(), what="the end of its processes")
-        group.rmdir()
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a file system needs root")
-@pytest.mark.skipif(not (BLKIO / "blkio.throttle.write_iops_device").exists(), reason="control groups of version 1 do not limit I/O here")
 @pytest.mark.parametrize("major", MAJORS)
 def test_commits_that_a_limit_of_the_control_group_holds_back(tmp_path: Path, major: int) -> None:
     fetched = fetched_or_skip(major)
-    with loop_disk() as (mounted, device), throttled(device, 40) as group:
+    with loop_disk() as (mounted, device), writes_limited(device, 40) as group:
         settings = {"fsync": True, "min_wal_size": "32MB", "max_wal_size": "64MB", "wal_recycle": False}
         with PrivateServer(fetched.bin_dir, mounted / "data", settings) as private:
             (group / "cgroup.procs").write_text(str(private.pid))  # and all that it starts from now on

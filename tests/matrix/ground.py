@@ -73,6 +73,7 @@ class Ground:
     def __init__(self, server: Server, folder: Path, stack: ExitStack) -> None:
         self.server, self.folder, self.stack = server, folder, stack
         self.target: PrivateServer = server.private  # what is captured
+        self.options: dict[str, Any] = {}  # of take(), beside the usual ones
         self.begun = threading.Event()
         self.ended = threading.Event()
         self._window: Window | None = None
@@ -144,17 +145,17 @@ class Ground:
         with self.server.connect(application_name="test") as db:
             wait_until(lambda: db.execute(query).fetchone()[0] >= number, what=f"{number} sessions with {condition}")  # type: ignore[index]
 
-    def begin(self, name: str, step: Step, clients: int = 1) -> list[Client]:
-        """Clients that repeat a step."""
-        made = [Client(self.server, name, step) for _ in range(clients)]
+    def begin(self, name: str, step: Step, clients: int = 1, server: Server | None = None) -> list[Client]:
+        """Clients that repeat a step. server: another than that of the scenario."""
+        made = [Client(server or self.server, name, step) for _ in range(clients)]
         self._clients += made
         for client in made:
             client.start()
         return made
 
-    def repeat(self, name: str, step: Step, clients: int = 1) -> list[Client]:
+    def repeat(self, name: str, step: Step, clients: int = 1, server: Server | None = None) -> list[Client]:
         """Clients that repeat a step, when each has done it once."""
-        made = self.begin(name, step, clients)
+        made = self.begin(name, step, clients, server)
         wait_until(lambda: all(client.done or client.error for client in made), what=f"the first step of every client of {name}")
         return made
 

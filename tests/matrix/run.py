@@ -100,7 +100,7 @@ def _run(scenario: Scenario, result: Result, window_s: float) -> None:
         ground = Ground(server, folder, stack)
         truth = stack.enter_context(scenario.plant(ground))
         where = {"dsn": ground.target.dsn, "pid": ground.target.pid}
-        path = take(**where, for_s=window_s, out=folder / "x.leadline", tier=scenario.tier, progress=_Begun(ground))
+        path = take(**where, for_s=window_s, out=folder / "x.leadline", tier=scenario.tier, progress=_Begun(ground), **ground.options)
         capture = open_capture(path)
         try:
             ground.captured(capture)

@@ -423,13 +423,13 @@ def advisory_lock_stranded_in_a_pool(g: Ground) -> Iterator[Truth]:
 
 @scenario(window_s=6.0)
 def holders_that_follow_each_other(g: Ground) -> Iterator[Truth]:
-    """A holds a row for half of the window, then B, who waited for it, for the other half: each has what was lost behind it."""
-    t = g.table("account")
-    first, second, last = holds(g, "first", UPDATE.format(t, 1)), g.connect("second"), Stopwatch()
+    """A holds a lock for half of the window, then B, who waited for it, for the other half: each has what was lost behind it."""
+    lock = "select pg_advisory_xact_lock(42)"  # whoever waits first has it first, which is not sure with a row
+    first, second, last = holds(g, "first", lock), g.connect("second"), Stopwatch()
     second.execute("begin")
-    own = g.start(second, UPDATE.format(t, 1))
+    own = g.start(second, lock)
     g.wait_for("application_name = 'second' and wait_event_type = 'Lock'")
-    g.blocked("last", UPDATE.format(t, 1), last)
+    g.blocked("last", lock, last)
     g.later(3.0, lambda: first.execute("commit"))
 
     def truth() -> list[Expected]:

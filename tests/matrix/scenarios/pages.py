@@ -64,30 +64,55 @@ def more_relations_than_the_fast_path_holds(g: Ground) -> Iterator[Truth]:
     yield lambda: [Expected("LOCKMANAGER-CONTENTION", "lock table partitions", None, ("max_locks_per_transaction",))]
 
 
-@scenario(busy=True, beside=EFFECTS, settings={"shared_buffers": "1MB"})
-def cache_far_smaller_than_what_is_read(g: Ground) -> Iterator[Truth]:
-    """Sixteen sessions read at random from a table that is larger than the cache."""
+def reads_at_random(g: Ground, clients: int) -> None:
+    """Sessions read at random from a table that is larger than the cache."""
     g.sql("create table big (id int primary key, t text) with (autovacuum_enabled = off)")
     g.sql("insert into big select n, repeat('x', 100) from generate_series(1, 100000) n")
     g.sql("analyze big")
     lookups = "select sum((select length(t) from big where id = 1 + (g * 104729) % 100000)) from generate_series(:n::bigint, :n + 500) g"
-    g.storm(f"\\set n random(1, 100000)\n{lookups}", 16)
+    g.storm(f"\\set n random(1, 100000)\n{lookups}", clients)
+
+
+@scenario(busy=True, beside=(*EFFECTS, "BUFFERMAPPING"), settings={"shared_buffers": "1MB"})
+def cache_smaller_than_what_is_read(g: Ground) -> Iterator[Truth]:
+    """Two sessions read at random from a table that is larger than the cache."""
+    reads_at_random(g, 2)
+    g.wait_for("wait_event = 'DataFileRead'")
+    yield lambda: [Expected("READ-IO", "reads of data files")]
+
+
+@scenario(busy=True, beside=(*EFFECTS, "READ-IO"), settings={"shared_buffers": "1MB"})
+def cache_far_smaller_than_what_many_read(g: Ground) -> Iterator[Truth]:
+    """Sixteen sessions do, and fight for the table that says which block is where."""
+    reads_at_random(g, 16)
     g.wait_for("lower(wait_event) in ('buffermapping', 'buffer_mapping')")
-    yield lambda: [Expected("READ-IO", "reads of data files"), Expected("BUFFERMAPPING", "buffer table partitions")]
+    yield lambda: [Expected("BUFFERMAPPING", "buffer table partitions")]
+
+
+def many_subtransactions(g: Ground, pages: int) -> Iterator[Truth]:
+    """pages: of 2048 transactions each, that the readers need."""
+    rows = pages * 2048
+    g.sql("create table ledger (id int primary key)")
+    block = "begin insert into ledger values (n); exception when division_by_zero then null; end"
+    lookups = f"select sum((select count(*) from ledger where id = 1 + (g * 104729) % {rows})) from generate_series(1::bigint, 2000) g"
+    pid = holds(g, "batch", f"do $$ begin for n in 1..{rows} loop {block}; end loop; end $$").info.backend_pid
+    g.sql("select txid_current()")
+    g.storm(lookups, 8)
+    g.wait_for("wait_event ilike 'subtrans%'")
+    says = ("subtransaction cache", *([f"pid {pid} (application batch)"] if g.major >= 16 else []))
+    yield lambda: [Expected("SLRU", "SLRU Subtrans", None, says)]
 
 
 @scenario(busy=True, majors=(13, 14, 15, 16), beside=EFFECTS, settings={"autovacuum": False})
 def rows_of_many_subtransactions(g: Ground) -> Iterator[Truth]:
     """Readers meet rows of an open transaction that has written each in a subtransaction of its own."""
-    rows = 64 * 2048
-    g.sql("create table ledger (id int primary key)")
-    block = "begin insert into ledger values (n); exception when division_by_zero then null; end"
-    lookups = f"select sum((select count(*) from ledger where id = 1 + (g * 104729) % {rows})) from generate_series(1::bigint, 2000) g"
-    holds(g, "batch", f"do $$ begin for n in 1..{rows} loop {block}; end loop; end $$")
-    g.sql("select txid_current()")
-    g.storm(lookups, 8)
-    g.wait_for("wait_event ilike 'subtrans%'")
-    yield lambda: [Expected("SLRU", "SLRU Subtrans", None, ("subtransaction cache",))]
+    yield from many_subtransactions(g, 64)
+
+
+@scenario(busy=True, majors=(17, 18), beside=EFFECTS, settings={"autovacuum": False, "subtransaction_buffers": 16})
+def rows_of_many_subtransactions_in_a_small_cache(g: Ground) -> Iterator[Truth]:
+    """The same with subtransaction_buffers = 16: by default, 17 and later have room for more pages."""
+    yield from many_subtransactions(g, 40)
 
 
 @scenario(busy=True)

@@ -76,14 +76,14 @@ WRITES = {"shared_buffers": "1MB", "bgwriter_lru_maxpages": 0, "track_io_timing"
 THRASHING = ("READ-IO", "BUFFERMAPPING", "WAL-CONTENTION", "CKPT-REQUESTED", "TOP-WAIT", "HOT-BLOCK", "ROW-HOTSPOT")
 
 
-@scenario(majors=(16, 17, 18), settings=WRITES, window_s=4.0, busy=True, beside=THRASHING)
+@scenario(majors=(16, 17, 18), settings=WRITES, window_s=8.0, busy=True, beside=THRASHING)
 def sessions_write_the_pages(g: Ground) -> Iterator[Truth]:
     """The background writer is off and the cache small: updates must write pages of others. pg_stat_io has their time."""
     t = g.table("big", 200_000)
     g.sql("checkpoint")
 
     def change(db: psycopg.Connection[Any], stop: threading.Event) -> None:
-        db.execute(f"update {t} set v = v + 1 where id = any (array(select (random() * 199999)::int from generate_series(1, 200)))")
+        db.execute(f"update {t} set v = v + 1 where id = any (array(select (random() * 199999)::int from generate_series(1, 20)))")
 
     g.repeat("app", change, 4)
     timed = g.counter("select sum(write_time) / 1e3 from pg_stat_io where backend_type = 'client backend' and context = 'normal'")

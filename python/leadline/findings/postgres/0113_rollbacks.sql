@@ -39,7 +39,7 @@ select 'ROLLBACKS' as id,
                                                  case when application_name <> '' then ' (application ' || application_name || ')' else '' end) else '' end,
               case when asked > 0 then '; sessions were seen to run ROLLBACK themselves' else '' end) as statement,
        null::double as cost_s, null::double as share_of_db_time, rolled_back::bigint as samples, w.ts_from, w.ts_to,
-       to_json([{rolled_back: rolled_back, committed: committed, deadlocks: deadlocks, failed_s: round(failed_s, 3), application_name: application_name}]) as evidence,
+       to_json([{rolled_back: rolled_back, rolled_back_per_s: round(rolled_back / dt_s, 3), committed: committed, deadlocks: deadlocks, failed_s: round(failed_s, 3), application_name: application_name}]) as evidence,
        to_json({has_failed: failed_s > 0, has_asked: asked > 0, has_deadlocks: deadlocks > 0, isolation: case when level in ('serializable', 'repeatable read') then level end}) as facts
 from found cross join capture w
 where part >= getvariable('rollback_part') and rolled_back >= getvariable('rollbacks_per_s') * dt_s

@@ -19,7 +19,7 @@ with changed as (
   where calls >= getvariable('flip_calls') and calls_before >= getvariable('flip_calls_before')
     -- a result that grew needs no other plan
     and result_rows / calls <= 2 * greatest(result_rows_before / calls_before, 1)
-    and coalesce(not regexp_matches(query, '^\s*(create|alter|drop|truncate|vacuum|analyze|copy|refresh|reindex|cluster|explain|execute)\b', 'i'), true)
+    and coalesce(not regexp_matches(query, '^\s*(create|alter|drop|truncate|vacuum|analyze|copy|refresh|reindex|cluster|explain)\b', 'i'), true)
 ),
 found as (
   select * from changed
