@@ -106,14 +106,15 @@ PARALLEL = {name: 0 for name in ("parallel_setup_cost", "parallel_tuple_cost", "
 @scenario(settings={"max_parallel_workers": 4, "max_parallel_workers_per_gather": 3, "jit": False, "shared_buffers": "64MB", **PARALLEL},
           window_s=5.0, busy=True, beside=(*EFFECTS, "BUFFERMAPPING", "HOT-BLOCK"))  # fmt: skip
 def plans_without_their_parallel_workers(g: Ground) -> Iterator[Truth]:
-    """Three reports ask for three workers each, and four are allowed."""
+    """Four reports ask for three workers each, and four are allowed."""
     g.sql("create table fact as select n, n % 100 as kind, random() as x from generate_series(1, 300000) n")
     g.sql("vacuum analyze fact")
 
     def report(db: psycopg.Connection[Any], stop: threading.Event) -> None:
-        db.execute("select kind, sum(sqrt(x)), avg(x) from fact, generate_series(1, 2) group by kind").fetchall()
+        db.execute("select kind, sum(sqrt(x)), avg(x) from fact, generate_series(1, 8) group by kind").fetchall()
 
-    g.repeat("report", report, 3)
+    g.begin("report", report, 4)
+    g.wait_for("backend_type = 'parallel worker'", 4)
     says = ("max_parallel_workers is 4",)
     yield lambda: [Expected("PARALLEL-STARVED", "parallel workers", None, says)]
 

@@ -19,7 +19,9 @@ with due as (  -- one row for each relation: its TOAST table is vacuumed with it
 ),
 holder as (  -- the oldest snapshot or transaction of each session at the end
   select pid, any_value(datname) as datname, any_value(application_name) as application_name, arg_max(coalesce(state, backend_type), ts) as state,
-         arg_max(case when backend_xid is not null or state <> 'active' then xact_age_s else query_age_s end, ts) as age_s, arg_max(statement_id, ts) as statement_id, max(ts) as last_ts
+         -- as old as when the tables were read, a moment after the last sample
+         arg_max(case when backend_xid is not null or state <> 'active' then xact_age_s else query_age_s end, ts)
+           + greatest((select max(ts) from server_stat where view = 'pg_stat_user_tables' and phase = 'after') - max(ts), 0) / 1e9 as age_s, arg_max(statement_id, ts) as statement_id, max(ts) as last_ts
   from session_sample
   where (backend_xmin is not null or backend_xid is not null) and backend_type not in ('autovacuum worker', 'walsender')
   group by pid, session_id having max(ts) >= (select max(ts) from tick) - 1e9
