@@ -152,7 +152,7 @@ FILES = (
 LIMITS = (
     Case("Too many open files", "ulimit -n 32; {python} -c 'x = [open(\"/dev/null\") for n in range(99)]'", "open_files", "may have 32 files open"),
     Case("A file larger than allowed", "ulimit -f 1; trap '' XFSZ; dd if=/dev/zero of=big bs=4k count=9", "file_size", "cannot grow"),
-    Case("More memory than allowed", "ulimit -v 200000; {python} -c 'bytearray(1 << 30)'", "memory", "may map 205MB of memory"),
+    Case("More memory than allowed", "ulimit -v 200000; {python} -c 'bytearray(1 << 30)'", "memory", "may map 195MB of memory"),
     Case("More CPU time than allowed", "ulimit -t 1; ./spin", "cpu_limit", "more CPU time than its limit of 1 s", SPIN, "ulimit -t"),
     Case("More CPU time than allowed, with a warning", "ulimit -St 1; ./spin", "cpu_limit", "more CPU time", SPIN, "ulimit -t"),
     Case("Segments of shared memory (System V)", "unshare -i sh -c 'echo 0 > /proc/sys/kernel/shmmni; ipcmk -M 4096'", "system_v", "asked for shared memory", fix="kernel.shmmni", root=True),

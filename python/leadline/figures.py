@@ -1,20 +1,9 @@
-"""Numbers and texts for people, the same in every view: seconds, shares, counts and bytes, foreign text on one line."""
+"""Numbers and texts for people, the same in every view: seconds, shares and counts, foreign text on one line."""
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from typing import Any
-
-from leadline.errors import LeadlineError
-
-
-def bytes_of(text: str) -> int:
-    """500MB, 2GB, a number of bytes. Raises LeadlineError."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kMGT]?)B?", text.strip())
-    if found is None:
-        raise LeadlineError("usage", f"{text!r} is not a size", hint="use a form such as 500MB or 2GB")
-    return int(float(found[1]) * 1000 ** " kMGT".index(found[2] or " "))
 
 
 def seconds(value: float) -> str:
@@ -27,16 +16,6 @@ def seconds(value: float) -> str:
     return f"{value:,.0f}"
 
 
-def duration(seconds: float | None) -> str:
-    """How long something took, to the millisecond, from a minute on as 0:01:07; empty when not known."""
-    if seconds is None:
-        return ""
-    if seconds < 60:
-        return f"{seconds:.3f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"
-
-
 def percent(share: float | None) -> str:
     """A share of 0 to 1 as text, empty when there is none."""
     if share is None:
@@ -45,7 +24,7 @@ def percent(share: float | None) -> str:
 
 
 def quantity(value: float | None, unit: str = "") -> str:
-    """A count or an amount of bytes in three figures: 81.9k, 17.2M; empty when not known."""
+    """A count in three figures, in thousands: 81.9k, 17.2M; empty when not known. Bytes: units.size."""
     if value is None:
         return ""
     for factor, sign in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):

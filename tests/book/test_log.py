@@ -156,7 +156,7 @@ def test_a_log_has_an_end_that_can_be_seen(place: Place) -> None:
     log.close()
 
 
-@pytest.mark.parametrize(("said", "kept"), [("5kB", 5000), ("200", 200), ("0", 0)])
+@pytest.mark.parametrize(("said", "kept"), [("5kB", 5120), ("200", 200), ("0", 0)])
 def test_the_limit_of_a_log_is_the_user_s(place: Place, leadline: Run, said: str, kept: int) -> None:
     done = leadline("run", "--", "seq", "20000", env={"LEADLINE_BOOK_LOG": said})
     assert (done.returncode, done.stdout) == (0, "".join(f"{n}\n" for n in range(1, 20_001)))

@@ -208,7 +208,7 @@ CASES = [
     (
         "LARGE-IO", large_requests, 200, 50, "sda",
         ["200 small requests of sda took 9.00 ms at the median while it had requests of 1 MB and more, and 1.00 ms otherwise: 1.6 s longer",
-         "batch asked for most of the large ones (200, 839 MB)"], 1.6,
+         "batch asked for most of the large ones (200, 800 MB)"], 1.6,
     ),
 ]  # fmt: skip
 

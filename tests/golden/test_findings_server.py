@@ -312,7 +312,7 @@ def test_a_load_that_waits_for_its_loader(cap: SyntheticCapture) -> None:
     assert finding.subject == 'COPY into "Shop"."order lines" by application etl from 10.0.0.9'
     assert (finding.severity, finding.cost_s) == ("medium", pytest.approx(54))
     assert "waited 54.0 of 60.0 s (90 %, 60.0 % of database time) for its client to send data, in 1 session" in finding.statement
-    assert finding.statement.endswith("; it took 1.00 MB and 10 rows a second")
+    assert finding.statement.endswith("; it took 0.95 MB and 10 rows a second")
     assert "about 10.0 times as fast" in finding.action and 'load "Shop"."order lines" over several' in finding.action
 
 

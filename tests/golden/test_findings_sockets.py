@@ -87,7 +87,7 @@ def test_a_window_too_small_for_the_way(made: Sockets) -> None:
     [found] = evaluated(made).findings
     assert (found.id, found.subject) == ("WINDOW-LIMITED", "receive window of client 10.0.0.7 of 10.0.0.1:5432")
     assert found.cost_s == pytest.approx(20)
-    assert "no more than 1.3 MB/s went: the receive window is 64 kB, and a round trip takes 50.0 ms" in found.statement
+    assert "no more than 1.2 MB/s went: the receive window is 64 kB, and a round trip takes 50.0 ms" in found.statement
     assert {row["cookie"] for row in found.evidence} == {1, 2}
 
 

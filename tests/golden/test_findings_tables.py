@@ -48,7 +48,7 @@ def test_autovacuum_is_off_for_a_table(cap: SyntheticCapture) -> None:
     found = one(cap, "AUTOVACUUM-OFF")
     assert (found.subject, found.severity, found.cost_s) == ("table public.off", "medium", None)
     assert found.statement == (
-        "autovacuum is off for public.off: 100000 dead rows wait in this table of database app, about 100.0 MB;"
+        "autovacuum is off for public.off: 100000 dead rows wait in this table of database app, about 95.4 MB;"
         " 40000 more than 60 s before; the last vacuum was 2.0 hours ago"
     )
     assert "ALTER TABLE public.off RESET (autovacuum_enabled);" in found.action and "ALTER SYSTEM" not in found.action
@@ -62,7 +62,7 @@ def test_autovacuum_is_off_for_the_server(cap: SyntheticCapture, name: str) -> N
     found = one(cap, "AUTOVACUUM-OFF")
     assert (found.subject, found.severity) == ("server", "high")
     assert found.statement.startswith(
-        f'{name} is off: 100000 dead rows wait in 2 tables (most in public."Bb") of database app, about 1000.0 MB'
+        f'{name} is off: 100000 dead rows wait in 2 tables (most in public."Bb") of database app, about 953.7 MB'
     )
     assert f"ALTER SYSTEM SET {name} = on;" in found.action and "RESET" not in found.action
 
@@ -91,7 +91,7 @@ def test_a_vacuum_that_may_not_remove_what_a_transaction_could_see(cap: Syntheti
     found = one(cap, "AUTOVACUUM-BLOCKED")
     assert (found.subject, found.severity, found.confidence) == ("table public.kept", "medium", "high")
     assert found.statement.startswith(
-        "The vacuum of public.kept that ended 30 s before the end left 100000 dead rows, about 6.7 MB: the transaction of pid 4711"
+        "The vacuum of public.kept that ended 30 s before the end left 100000 dead rows, about 6.4 MB: the transaction of pid 4711"
         " (idle in transaction, application report) has been open for 900 s; 10000 more dead rows than 60 s before"
     )
     assert "pg_terminate_backend(4711)" in found.action
@@ -131,7 +131,7 @@ def test_workers_that_sleep_while_dead_rows_come(cap: SyntheticCapture) -> None:
     found = one(cap, "AUTOVACUUM-SLOW")
     assert (found.subject, found.severity) == ("autovacuum", "high")
     assert found.statement == (
-        "1000000 dead rows, about 2000.0 MB, wait in public.behind of database app, 100000 more than 60 s before; "
+        "1000000 dead rows, about 1907.3 MB, wait in public.behind of database app, 100000 more than 60 s before; "
         "workers slept 60.0 of 60.0 s for the cost limit"
     )
     assert "autovacuum_vacuum_cost_limit = 2000" in found.action and "All workers have work" not in found.action
@@ -234,7 +234,7 @@ def test_a_table_is_read_whole_for_one_row(cap: SyntheticCapture) -> None:
     found = one(cap, "MISSING-INDEX")
     assert (found.subject, found.severity, found.confidence, found.cost_s) == ("table public.orders", "medium", "high", 30.0)
     assert found.statement == (
-        "public.orders of database app (41.0 MB) was read from end to end 600 times in 60 s, 200000 rows each time, for 1.0 rows"
+        "public.orders of database app (39.1 MB) was read from end to end 600 times in 60 s, 200000 rows each time, for 1.0 rows"
         " of a result;"
         " one statement that names it took 30.0 s of database time, most: select * from orders where customer = $1"
     )

@@ -303,7 +303,7 @@ def test_a_failed_capture_says_why(tmp_path: Path) -> None:
 def test_figures() -> None:
     assert [seconds(v) for v in (0, 0.0042, 0.42, 7.314, 82.12, 1234.5)] == ["0", "0.0042", "0.420", "7.31", "82.1", "1,234"]
     assert [percent(v) for v in (None, 0.0, 0.0001, 0.123, 1.0)] == ["", "0.0%", "<0.1%", "12.3%", "100.0%"]
-    assert [quantity(v, "B") for v in (None, 0, 999, 1500, 17_200_000)] == ["", "0B", "999B", "1.5kB", "17.2MB"]
+    assert [quantity(v) for v in (None, 0, 999, 1500, 17_200_000)] == ["", "0", "999", "1.5k", "17.2M"]
     assert (count(1, "row"), count(1234, "row")) == ("1 row", "1,234 rows")
     assert fit("abcdef", 4) == "abc…"
     assert one_line("a\n\tb\x1b[0m") == "a b\N{REPLACEMENT CHARACTER}[0m"

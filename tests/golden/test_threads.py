@@ -87,9 +87,9 @@ file                                 calls  read  written  total s  p99 us  max 
 tcp 10.0.0.1:5432 to 10.0.0.2:41000    100  800B             1.000   10005   10005
 
 DISKS
-device  operation  count  bytes   queue us  device us  p99 us  max us
-------  ---------  -----  ------  --------  ---------  ------  ------
-vda     read          10  81.9kB        20       85.5     110     110
+device  operation  count  bytes  queue us  device us  p99 us  max us
+------  ---------  -----  -----  --------  ---------  ------  ------
+vda     read          10  80kB         20       85.5     110     110
 
 check: the parts differ from the traced time by 0 ns
 check: the scheduler counted 2.011000 s on a CPU

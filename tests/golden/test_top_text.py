@@ -59,24 +59,6 @@ def test_a_grid_as_text() -> None:
     assert [row.key for row in grid.filtered("ALPH")] == ["1"]
 
 
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [
-        (None, ""),
-        (0.004, "0.00"),
-        (0.25, "0.25"),
-        (7.31, "7.3"),
-        (9.97, "10"),
-        (82.4, "82"),
-        (724, "12m04"),
-        (11220, "3h07"),
-        (439200, "5d02"),
-    ],
-)
-def test_ages(value: float | None, shown: str) -> None:
-    assert grids.duration(value) == shown
-
-
 def test_the_bar_marks_the_cpus_and_fills_its_width(frame: Frame) -> None:
     for width in (4, 20, 77):
         assert cell_len(chart.load_bar(frame.load, 2, width).plain) == width

@@ -30,14 +30,14 @@ LAYERS = (
     ("host", "lab", "tables"),
     ("output",),
     ("engines",),
-    ("figures", "interrupt", "progress", "replacing"),
+    ("figures", "interrupt", "progress", "replacing", "units"),
     ("duck", "errors", "version"),
     ("_core",),
 )
 # What is particular to one engine; what is general must work without it.
 ENGINES = ("engines.informix", "engines.postgres", "engines.postgres.sections", "files")
 GENERAL = ("capture", "engines", "findings", "host", "lab", "tables", "views", "views.report", "output")
-GENERAL += ("figures", "interrupt", "progress", "replacing")
+GENERAL += ("figures", "interrupt", "progress", "replacing", "units")
 GENERAL += ("doctor", "engines.live", "probes", "probes.probe", "top", "duck", "errors", "version")
 # What moved into engines/ stays there: a branch that was begun before adds files where they were.
 MOVED = ("postgres", "files/informix")

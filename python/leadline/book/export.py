@@ -15,7 +15,8 @@ from leadline.book.query import Book
 from leadline.book.redact import HIDDEN, is_secret, redact_text
 from leadline.book.shown import visible_lines, without_escapes
 from leadline.errors import LeadlineError
-from leadline.figures import quantity, seconds
+from leadline.figures import seconds
+from leadline.units import sized
 
 LOG_HEAD = LOG_TAIL = 512 << 10  # bytes of an output that are in the file
 MOST_CAPTURES = 3
@@ -76,9 +77,9 @@ def _tables(book: Book, run: dict[str, Any]) -> list[Table]:
     def named(key: str, title: str, values: dict[str, Any]) -> Table:
         return key, title, ["name", "value"], [[name, _named(name, value)] for name, value in values.items()]
 
-    artifacts = [[a["kind"], a["path"], quantity(a["size"], "B"), a["hash"] or ""] for a in run["artifacts"]]
+    artifacts = [[a["kind"], a["path"], sized(a["size"]), a["hash"] or ""] for a in run["artifacts"]]
     children = [[c["uid"], c["name"], c["status"], c["summary"]] for c in map(book.find, run["children"])]
-    given = [[f["path"], quantity(f["size"], "B"), f["hash"] or ""] for f in run["files"]]
+    given = [[f["path"], sized(f["size"]), f["hash"] or ""] for f in run["files"]]
     return [
         named("inputs", "Inputs", run["inputs"]),
         named("labels", "Labels", run["labels"]),

@@ -87,7 +87,7 @@ def most_bytes() -> int:
     if not said:
         return MOST
     from leadline.errors import LeadlineError
-    from leadline.figures import bytes_of
+    from leadline.units import bytes_of
 
     try:
         return bytes_of(said)

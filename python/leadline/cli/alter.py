@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 import click
 
 from leadline.cli import OUTCOME_FINDINGS, OUTCOME_FINE, OUTCOME_INTERRUPTED, SETTINGS
 from leadline.output import to_json
+from leadline.units import bytes_of
 
 
 @click.group(
@@ -70,12 +69,7 @@ def pending(target: str, table: str | None, checkpoint: bool, as_json: bool) -> 
 
 def _size(_context: click.Context, _option: click.Parameter, value: str | None) -> int | None:
     """Bytes as PostgreSQL writes them: 16MB, 512kB, 1GB."""
-    if value is None:
-        return None
-    found = re.fullmatch(r"(\d+)\s*(B|kB|MB|GB)?", value.strip())
-    if not found or int(found[1]) == 0:
-        raise click.BadParameter(f"{value} is not a size: give a number with B, kB, MB or GB, such as 16MB")
-    return int(found[1]) << {"kB": 10, "MB": 20, "GB": 30}.get(found[2], 0)
+    return None if value is None else bytes_of(value, least=1)
 
 
 @command.command(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +10,12 @@ import click
 from leadline.cli import OUTCOME_FINDINGS, OUTCOME_FINE, SETTINGS, force
 from leadline.errors import LeadlineError
 from leadline.output import to_json
+from leadline.units import bytes_of
 
 
 def _size(_context: click.Context, _option: click.Parameter, value: str | None) -> int | None:
     """Bytes as PostgreSQL writes them: 256MB, 4GB."""
-    if value is None:
-        return None
-    found = re.fullmatch(r"(\d+)\s*(kB|MB|GB)", value.strip())
-    if not found or int(found[1]) == 0:
-        raise click.BadParameter(f"{value} is not a size: give a number with kB, MB or GB, such as 4GB")
-    return int(found[1]) << {"kB": 10, "MB": 20, "GB": 30}[found[2]]
+    return None if value is None else bytes_of(value, bare=False, least=1)
 
 
 @click.command(

@@ -12,16 +12,7 @@ from leadline.cli import force, kernel_budget, kernel_detail, kernel_retransmits
 from leadline.cli.net.wire import filter_of, filter_option
 from leadline.cli.recorded import summarise
 from leadline.errors import LeadlineError
-
-_UNITS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
-
-
-def parse_duration(text: str) -> float:
-    """Seconds of 500ms, 60s, 5m, 1h; a bare number is seconds. Raises LeadlineError('usage')."""
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", text.lower())
-    if match is None or match.group(2) not in _UNITS:
-        raise LeadlineError("usage", f"{text!r} is not a duration", hint="use a form such as 500ms, 60s, 5m or 1h")
-    return float(match.group(1)) * _UNITS[match.group(2)]
+from leadline.units import seconds_of
 
 
 def parse_rate(text: str) -> float:
@@ -99,7 +90,7 @@ def command(
     from leadline.probes.take import take_with
     from leadline.progress import Silent, TerminalLine
 
-    for_s, rate_hz = parse_duration(duration), None if rate is None else parse_rate(rate)
+    for_s, rate_hz = seconds_of(duration), None if rate is None else parse_rate(rate)
     names = None if probes is None else [name.strip() for name in probes.split(",") if name.strip()]
     if kernel or packets:
         names = [*(UNASKED if names is None else names), *(["kernel"] if kernel else []), *(["wire"] if packets else [])]

@@ -12,6 +12,7 @@ import click
 
 from leadline.figures import fit_path, percent, quantity
 from leadline.output import UNLIMITED, shown, terminal_width, to_json, to_table, width_here
+from leadline.units import sized
 from leadline.views.threads import PARTS, Report, call_list, report, thread_list
 
 BESIDE_FILE = 56  # columns of figures in the list of files
@@ -118,7 +119,7 @@ def _report(r: Report) -> Iterator[str]:
         rate = f"{quantity(call['per_s'])} a second" if call["per_s"] else ""
         if call["bytes"]:
             each, per_s = call["bytes"] / call["count"], call["bytes"] / r.window_s
-            rate += f", {quantity(each, 'B')} each, {quantity(per_s, 'B')}/s"
+            rate += f", {sized(each)} each, {sized(per_s)}/s"
         if rate and call["count"] > 1:
             yield f"  {rate}"
         if call["sleeps"]:
@@ -148,13 +149,13 @@ def _report(r: Report) -> Iterator[str]:
         yield from _table(title, ("tid", "comm", "wakings", "after s"), rows)
     room = max((terminal_width() or UNLIMITED) - BESIDE_FILE, 16)
     files = [
-        (fit_path(f["file"], room), f["calls"], *(quantity(f[n], "B") if f[n] else "" for n in ("read_bytes", "written_bytes")),
+        (fit_path(f["file"], room), f["calls"], *(sized(f[n]) if f[n] else "" for n in ("read_bytes", "written_bytes")),
          round(f["elapsed_ns"] / 1e9, 6), round(f["p99_ns"] / 1e3, 1), round(f["max_ns"] / 1e3, 1))
         for f in r.files
     ]  # fmt: skip
     yield from _table("FILES AND SOCKETS", ("file", "calls", "read", "written", "total s", "p99 us", "max us"), files)
     disks = [
-        (d["device"], d["operation"], d["requests"], quantity(d["bytes"], "B"), *(round(d[n] / d["requests"] / 1e3, 1) for n in
+        (d["device"], d["operation"], d["requests"], sized(d["bytes"]), *(round(d[n] / d["requests"] / 1e3, 1) for n in
          ("queue_ns", "service_ns")), round(d["p99_ns"] / 1e3, 1), round(d["max_ns"] / 1e3, 1))
         for d in r.disks
     ]  # fmt: skip

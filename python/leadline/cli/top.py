@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from leadline.cli.take import parse_duration, parse_rate
+from leadline.cli.take import parse_rate
 from leadline.errors import LeadlineError
+from leadline.units import seconds_of
 
 if TYPE_CHECKING:
     from leadline.engines.live import Server
@@ -61,8 +62,8 @@ def command(
     """
     from leadline.engines.live import find, find_text
 
-    rate_hz, refresh_s = parse_rate(rate or ("1" if host else "20")), parse_duration(refresh)
-    window_s = parse_duration(window or (WINDOW_ONCE if once else WINDOW))
+    rate_hz, refresh_s = parse_rate(rate or ("1" if host else "20")), seconds_of(refresh)
+    window_s = seconds_of(window or (WINDOW_ONCE if once else WINDOW))
     if host:
         return _host(target, pid, data_dir, rate_hz, refresh_s, window_s, once, as_json)
     _check(rate_hz, refresh_s, window_s, once, as_json)

@@ -9,7 +9,7 @@ import click
 
 from leadline.cli import force, kernel_budget, kernel_detail, kernel_retransmits, kernel_tier
 from leadline.cli.recorded import summarise
-from leadline.cli.take import parse_duration
+from leadline.units import seconds_of
 
 
 @click.command(
@@ -45,7 +45,7 @@ def command(
     from leadline.probes.trace import trace
     from leadline.progress import Silent, TerminalLine
 
-    for_s = parse_duration(duration) if duration else (None if command_line else 20.0)
+    for_s = seconds_of(duration) if duration else (None if command_line else 20.0)
     try:
         chosen = [int(pid) for pid in pids.split(",")] if pids else []
     except ValueError:

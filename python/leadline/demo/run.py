@@ -23,7 +23,7 @@ from leadline.progress import Progress
 FOLDER, CAPTURE, REPORT = "leadline-demo", "capture.leadline", "report.html"
 BOOK = "book"  # where `make demo` records its run
 WARM_UP_S = 2.0
-NEEDED_BYTES, NEEDED_BYTES_PER_S = 1024**3, 40 * 1024**2  # measured: 0.2 GiB, and 30 MiB of rows and WAL a second
+NEEDED_BYTES, NEEDED_BYTES_PER_S = 1024**3, 40 * 1024**2  # measured: 0.2 GB, and 30 MB of rows and WAL a second
 
 SETTINGS: dict[str, object] = {
     "shared_buffers": "128MB",
@@ -76,7 +76,7 @@ def check_room(seconds: float) -> None:
     if free < needed:
         raise LeadlineError(
             "storage",
-            f"the demo needs {needed / 1024**3:.1f} GiB of temporary space, but only {free / 1024**3:.1f} GiB are free",
+            f"the demo needs {needed / 1024**3:.1f} GB of temporary space, but only {free / 1024**3:.1f} GB are free",
             hint="set TMPDIR to a folder with more space, or lower --seconds",
             where=folder,
         )

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 from leadline._core import replay
 from leadline._core.datadir import condition
 from leadline.errors import LeadlineError, cannot_be_written
-from leadline.figures import quantity
 from leadline.files import usable
 from leadline.files.targets import Target
 from leadline.files.wal import threads_here
 from leadline.progress import TerminalLine
 from leadline.replacing import make_room
+from leadline.units import sized
 
 if TYPE_CHECKING:
     from leadline._core.replay import PageAt, RelationAt, Report, Restored
@@ -202,7 +202,7 @@ def text(report: Report, *, dry_run: bool) -> str:
         )
     removed = f", {report['removed']:,} of pages that are removed later" if report["removed"] else ""
     lines = [
-        f"WAL:           {quantity(report['wal_bytes'], 'B')}, from {report['redo_lsn']} to {report['end_lsn']} ({report['end_reason']})",
+        f"WAL:           {sized(report['wal_bytes'])}, from {report['redo_lsn']} to {report['end_lsn']} ({report['end_reason']})",
         f"transactions:  {report['commits']:,} committed, {report['aborts']:,} rolled back, {report['prepared']:,} prepared",
         f"changes:       {report['changes']:,} of pages in {report['files']:,} files; {report['dropped_relations']:,} relations dropped",
     ]
@@ -210,12 +210,12 @@ def text(report: Report, *, dry_run: bool) -> str:
         lines.insert(1, f"consistent:    at {restored['consistent_lsn']}; the server replays {_rest(restored)}")
     if dry_run:
         memory = (report["kept_bytes"] + PARTLY_FILLED) * RECORDS_SHARE[1] // RECORDS_SHARE[0]
-        lines += ["", *_kinds(report), "", f"Memory without a temporary file: {quantity(memory, 'B')} at most. Nothing was written."]
+        lines += ["", *_kinds(report), "", f"Memory without a temporary file: {sized(memory)} at most. Nothing was written."]
         return "\n".join(lines)
     seconds = ", ".join(f"{phase} {took:.2f} s" for phase, took in report["seconds"].items())
     passes = "" if report["rounds"] == 1 else f" in {report['rounds']} passes"
     if report["spilled_bytes"]:
-        passes += f", with {quantity(report['spilled_bytes'], 'B')} of records in a temporary file"
+        passes += f", with {sized(report['spilled_bytes'])} of records in a temporary file"
     lines += [
         f"applied:       {report['applied']:,}; not needed: {report['superseded']:,} before a later page image{removed}",
         f"pages:         {report['pages_written']:,} written, {report['pages_read']:,} read{passes}",
@@ -230,7 +230,7 @@ def text(report: Report, *, dry_run: bool) -> str:
 
 def _rest(restored: Restored) -> str:
     """What is left to the server."""
-    return f"the last {quantity(restored['left_bytes'], 'B')}, up to {restored['target_lsn']} on timeline {restored['timeline']}"
+    return f"the last {sized(restored['left_bytes'])}, up to {restored['target_lsn']} on timeline {restored['timeline']}"
 
 
 def _kinds(report: Report) -> Iterator[str]:
@@ -238,7 +238,7 @@ def _kinds(report: Report) -> Iterator[str]:
     most = sorted(report["kinds"], key=lambda kind: -kind["record_bytes"])
     yield f"{'records':>12}  {'bytes':>10}  {'page images':>12}  kind"
     for kind in most[:SHOWN_KINDS]:
-        yield f"{kind['records']:>12,}  {quantity(kind['record_bytes'], 'B'):>10}  {kind['fpi']:>12,}  {kind['rmgr']} {kind['type']}"
+        yield f"{kind['records']:>12,}  {sized(kind['record_bytes']):>10}  {kind['fpi']:>12,}  {kind['rmgr']} {kind['type']}"
     if rest := most[SHOWN_KINDS:]:
         counts = (sum(kind["records"] for kind in rest), sum(kind["record_bytes"] for kind in rest), sum(kind["fpi"] for kind in rest))
-        yield f"{counts[0]:>12,}  {quantity(counts[1], 'B'):>10}  {counts[2]:>12,}  {len(rest)} other kinds"
+        yield f"{counts[0]:>12,}  {sized(counts[1]):>10}  {counts[2]:>12,}  {len(rest)} other kinds"

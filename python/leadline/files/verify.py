@@ -15,10 +15,11 @@ from leadline._core.pages import page_read
 from leadline.engines.postgres.server.binaries import find_binaries
 from leadline.engines.postgres.server.cluster import ClusterServer
 from leadline.errors import LeadlineError
-from leadline.figures import count, quantity, seconds
+from leadline.figures import count, seconds
 from leadline.files.copies import compared_files, copy_cluster, differences, size_of
 from leadline.files.recovery import recover
 from leadline.progress import TerminalLine
+from leadline.units import sized
 
 SHOWN = 20
 CONFIGURATION = ("postgresql.conf", "postgresql.auto.conf", "pg_hba.conf", "pg_ident.conf")
@@ -100,7 +101,7 @@ def _folder(root: Path, scratch: Path | None) -> Iterator[Path]:
             raise LeadlineError(
                 "storage",
                 "there is no room for two copies of the data directory",
-                detail=f"they need {quantity(need, 'B')}, {quantity(free, 'B')} are free",
+                detail=f"they need {sized(need)}, {sized(free)} are free",
                 hint="give a folder on another disk: --scratch DIR",
                 where=str(above),
             )
@@ -147,7 +148,7 @@ def _started_and_stopped(bin_dir: Path, copy: Path, settings: dict[str, Any]) ->
 def text(verdict: Verdict) -> str:
     if verdict.is_clean:
         return "The server was shut down cleanly: there is nothing to recover."
-    compared = f"{count(verdict.files, 'file')} ({quantity(verdict.file_bytes, 'B')})"
+    compared = f"{count(verdict.files, 'file')} ({sized(verdict.file_bytes)})"
     times = f"server {seconds(verdict.server_s)} s, leadline with the start of the server {seconds(verdict.leadline_s)} s"
     lines = [f"recovered by:  PostgreSQL {verdict.server}, and leadline", f"time:          {times}", ""]
     if verdict.is_equal:

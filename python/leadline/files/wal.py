@@ -13,6 +13,7 @@ from leadline.errors import LeadlineError
 from leadline.files.server import ServerFiles, names_a_server, server_files
 from leadline.output import stopped_at
 from leadline.progress import TerminalLine
+from leadline.units import MB
 
 if TYPE_CHECKING:
     from leadline._core.wal import Ending
@@ -149,7 +150,7 @@ class Bar:
         self.line, self.total, self.verb = TerminalLine(), total, verb
 
     def __call__(self, done: int) -> None:
-        self.line.share(done, self.total, f"{self.verb} {done / 1e6:,.0f} of {self.total / 1e6:,.0f} MB of WAL")
+        self.line.share(done, self.total, f"{self.verb} {done / MB:,.0f} of {self.total / MB:,.0f} MB of WAL")
 
     def __enter__(self) -> Bar:
         return self

@@ -18,6 +18,7 @@ from leadline._core.net import Delay, Fetcher
 from leadline.errors import LeadlineError
 from leadline.net.address import LOOPBACK
 from leadline.net.login import Server
+from leadline.units import bytes_of
 
 ENOUGH = 1.05  # a size that takes so many times the best time is as good
 ServerSocket = tuple[tuple[str, int], tuple[str, int]]  # its address and that of its peer
@@ -39,12 +40,13 @@ def parse_sizes(text: str) -> list[Size]:
     """10,1000,all in rows; 4kB,64kB in bytes. Raises LeadlineError('usage')."""
     sizes = []
     for part in text.split(","):
-        found = re.fullmatch(r"(\d+)\s*(?:([kKmM]?)(B?))", part.strip())
-        if part.strip() == "all":
+        wanted = part.strip()
+        if wanted == "all":
             sizes.append(Size(rows=0))
-        elif found and int(found[1]) and (found[3] or not found[2]):
-            number = int(found[1]) * 1024 ** " km".index(found[2].lower() or " ")
-            sizes.append(Size(bytes=number) if found[3] else Size(rows=number))
+        elif re.fullmatch("[0-9]*[1-9][0-9]*", wanted):
+            sizes.append(Size(rows=int(wanted)))
+        elif re.fullmatch(r"[0-9.]+\s*[kM]?B", wanted):
+            sizes.append(Size(bytes=bytes_of(wanted, least=1)))
         else:
             raise LeadlineError("usage", f"{part.strip()!r} is not a fetch size", hint="use rows (100, all) or bytes (4096B, 64kB)")
     return sizes

@@ -17,6 +17,7 @@ from leadline.capture.manifest import Clock, ProbeState, Target
 from leadline.errors import LeadlineError
 from leadline.figures import count, quantity
 from leadline.output import to_table
+from leadline.units import sized
 
 if TYPE_CHECKING:
     from leadline._core.wire import FileSummary, Sizes, Summary, Times
@@ -213,7 +214,7 @@ def _left_out(counts: Mapping[str, int]) -> Iterator[str]:
 def _size(sizes: Sizes) -> list[Any]:
     return [
         sizes["min_bytes"], round(sizes["mean_bytes"], 1), sizes["max_bytes"], round(sizes["stddev_bytes"], 1),
-        quantity(sizes["payload_bytes"]), quantity(sizes["wire_bytes"]),
+        sized(sizes["payload_bytes"]), sized(sizes["wire_bytes"]),
     ]  # fmt: skip
 
 

@@ -9,8 +9,9 @@ from rich.text import Text
 from leadline.figures import one_line, quantity, seconds
 from leadline.top.chart import MUTED
 from leadline.top.grid import Bar, cell
-from leadline.top.grids import colour, span, waiting
+from leadline.top.grids import colour, waiting
 from leadline.top.model import Detail, Frame, SessionNow
+from leadline.units import age_in_words, sized
 from leadline.views.wait_classes import wait_class
 
 LABEL = 14
@@ -79,14 +80,14 @@ def _who(s: SessionNow, d: Detail) -> Iterator[Text]:
     yield Text(f"pid {s.pid}{kind}  {one_line(who)}", "bold")
     if s.client_addr:
         yield line("client", "unix socket" if s.client_addr == "local" else s.client_addr)
-    yield line("state", f"{s.state or 'server process'}" + (f" for {span(s.age_s)}" if s.age_s is not None else ""))
+    yield line("state", f"{s.state or 'server process'}" + (f" for {age_in_words(s.age_s)}" if s.age_s is not None else ""))
     now = waiting(s.wait_class, s.event)
     if s.state.startswith("idle"):
         now = Text(f"the client ({s.event})" if s.event != "CPU" else "the client", MUTED)
     yield line("waits for", now if s.wait_class != "CPU" else Text("nothing: on a CPU or ready to run", colour("CPU")))
     if s.xact_age_s is not None:
         horizon = f", its snapshot is {s.xmin_age:,} transactions old" if s.xmin_age else ""
-        yield line("transaction", f"open for {span(s.xact_age_s)}{horizon}")
+        yield line("transaction", f"open for {age_in_words(s.xact_age_s)}{horizon}")
     if s.leader_pid:
         yield line("works for", f"pid {s.leader_pid}")
     if s.blocked_by:
@@ -106,7 +107,8 @@ def _used(d: Detail, width: int) -> Iterator[Text]:
     for start in range(0, len(known), columns):
         line = Text()
         for label, value, unit in known[start : start + columns]:
-            text = f"{value:.1f} %" if unit == "%" else f"{quantity(value, unit)}" if value >= 10 or value == 0 else f"{value:.1f}{unit}"
+            shown = sized(value) if unit == "B" else quantity(value, unit) if value >= 10 or value == 0 else f"{value:.1f}{unit}"
+            text = f"{value:.1f} %" if unit == "%" else shown
             line.append(f"{label:<13}", MUTED)
             line.append(f"{text:>10}   ")
         line.rstrip()

@@ -11,6 +11,7 @@ from leadline.figures import one_line, percent, seconds
 from leadline.top.chart import MUTED, figure
 from leadline.top.grid import Bar, Cell, Column, Grid, Row
 from leadline.top.model import Frame, SessionNow
+from leadline.units import age, age_in_words, short_size
 from leadline.views.lock_tree import LockTree, Waiter
 from leadline.views.wait_classes import rank, wait_class
 from leadline.views.where import ClassTime
@@ -23,35 +24,6 @@ STATES = {
     "fastpath function call": "active",
 }
 SORTS = ("busy", "age", "xact", "pid", "app", "wait")
-
-
-def duration(value: float | None) -> str:
-    """An age in at most six characters: 0.24, 7.3, 82, 12m04, 3h07, 5d02."""
-    if value is None or value < 0:
-        return "" if value is None else "0"
-    if value < 100:
-        return f"{value:.2f}" if value < 1 else f"{value:.1f}" if value < 9.95 else f"{value:.0f}"
-    minutes, rest = divmod(int(value), 60)
-    if minutes < 60:
-        return f"{minutes}m{rest:02}"
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}h{minutes:02}" if hours < 24 else f"{hours // 24}d{hours % 24:02}"
-
-
-def size(value: float | None) -> str:
-    """Bytes in at most five characters: 0, 812, 12k, 3.4M, 1.2G."""
-    if value is None:
-        return ""
-    for unit in ("", "k", "M", "G"):
-        if value < 999.5:
-            return f"{value:.1f}{unit}" if unit and value < 9.95 else f"{value:.0f}{unit}"
-        value /= 1024
-    return f"{value:.1f}T"
-
-
-def span(value: float) -> str:
-    """An age with its unit, for a sentence."""
-    return duration(value) + (" s" if value < 100 else "")
 
 
 def colour(name: str) -> Style:
@@ -156,8 +128,9 @@ def sessions(frame: Frame, *, idle: bool = False, sort: str = "busy") -> Grid:
             state = Text(str(state), colour("idle in transaction"))
         part = s.busy_s / frame.load.observed_s if frame.load.observed_s else 0.0
         cells: list[Cell] = [str(s.pid), one_line(s.usename), one_line(s.datname), one_line(_app(s)), state, wait,
-                                   duration(s.age_s), duration(s.xact_age_s), f"{part:.0%}",
-                                   "" if s.cpu is None else f"{s.cpu:.0%}", size(s.memory_bytes), size(s.read_bytes), size(s.write_bytes),
+                                   age(s.age_s), age(s.xact_age_s), f"{part:.0%}",
+                                   "" if s.cpu is None else f"{s.cpu:.0%}", short_size(s.memory_bytes),
+                                   short_size(s.read_bytes), short_size(s.write_bytes),
                                    one_line(s.statement)]  # fmt: skip
         grid.rows.append(Row(str(s.session_id), cells, dim=quiet))
     return grid
@@ -195,7 +168,7 @@ def locks(frame: Frame) -> Grid:
         state = STATES.get(tree.state, tree.state) if not tree.state.startswith("idle") else tree.state
         doing = state if state != "active" or not tree.wait else tree.wait
         if tree.xact_age_s is not None:
-            doing += f"{'' if tree.state.startswith('idle') else ', xact'} {span(tree.xact_age_s)}"
+            doing += f"{'' if tree.state.startswith('idle') else ', xact'} {age_in_words(tree.xact_age_s)}"
         kind = "idle in transaction" if tree.state.startswith("idle in") else tree.wait.split(":")[0] or "CPU"
         mark = Text("◆" if waiting_here else "", colour("Lock"))
         behind = f"{tree.victims} waited" if not waiting_here else f"{waiting_here} behind it"

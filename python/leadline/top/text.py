@@ -11,8 +11,8 @@ from leadline.figures import count, fit
 from leadline.top import chart, grids
 from leadline.top.chart import MUTED, figure
 from leadline.top.grid import lines
-from leadline.top.grids import span
 from leadline.top.model import Frame, Load, Recording
+from leadline.units import age_in_words, short_size
 
 CHART_HEIGHT = 6
 DRAWN = 80  # columns of bars and charts where nothing says how wide
@@ -54,7 +54,7 @@ def vitals(of: Vitals | None) -> str:
     if of is None:
         return ""
     hits = f" · {100 * of.hit_part:.1f} % cache hits" if of.hit_part is not None else ""
-    temp = f" · temp {of.temp_files:.1f} files/s, {grids.size(of.temp_bytes)}B/s" if of.temp_bytes or of.temp_files else " · no temp files"
+    temp = f" · temp {of.temp_files:.1f} files/s, {short_size(of.temp_bytes)}B/s" if of.temp_bytes or of.temp_files else " · no temp files"
     return f"{of.transactions:,.0f} tx/s{hits} · {of.sessions} of {of.max_connections} connections{temp}"
 
 
@@ -102,4 +102,4 @@ def _chart(frame: Frame, width: int, colours: bool) -> Iterator[Text]:
 
 
 def running_for(r: Recording) -> str:
-    return f"watching for {span(r.running_s)}"
+    return f"watching for {age_in_words(r.running_s)}"

@@ -11,12 +11,13 @@ from typing import Any
 
 from leadline.figures import cell, fit, fit_path, pad, percent, quantity, seconds, width_of
 from leadline.output import UNLIMITED, records, terminal_width
+from leadline.units import sized
 
 FORMATS: dict[str, Callable[[Any], str]] = {
     "text": cell,
     "path": cell,
     "count": lambda v: f"{v:,.0f}",
-    "bytes": lambda v: quantity(v, "B"),
+    "bytes": lambda v: sized(v),
     "seconds": seconds,
     "share": percent,
     "rate": quantity,

@@ -7,8 +7,9 @@ import time
 import click
 
 from leadline.cli.book.options import ago_us, as_json, labels_of
-from leadline.figures import bytes_of, count, quantity
+from leadline.figures import count
 from leadline.output import to_json
+from leadline.units import bytes_of, sized
 
 
 @click.command("label", epilog="\b\nExamples:\n  leadline book label last ticket=4711\n  leadline book label 4k7q2 ticket --remove")
@@ -100,7 +101,7 @@ def prune(
     else:
         verb, gives = ("would be", "would free") if dry_run else ("were", "freed")
         runs = count(done.runs, "run")
-        click.echo(f"{runs} and {quantity(done.log_bytes, 'B')} of output {verb} removed; that {gives} {quantity(done.freed_bytes, 'B')}")
+        click.echo(f"{runs} and {sized(done.log_bytes)} of output {verb} removed; that {gives} {sized(done.freed_bytes)}")
 
 
 @click.command("compress", epilog="\b\nExamples:\n  leadline book compress\n  leadline book compress --older 7d --dry-run")
@@ -117,6 +118,6 @@ def compress(older: str, dry_run: bool, as_json: bool) -> None:
         click.echo(to_json({"compressed": 0 if dry_run else done.runs, "would_compress": done.runs, "log_bytes": done.log_bytes,
                             "freed_bytes": done.freed_bytes}))  # fmt: skip
     else:
-        outputs = f"{count(done.runs, 'output')} of {quantity(done.log_bytes, 'B')}"
-        freed = quantity(done.freed_bytes, "B")
+        outputs = f"{count(done.runs, 'output')} of {sized(done.log_bytes)}"
+        freed = sized(done.freed_bytes)
         click.echo(f"{outputs} would be compressed" if dry_run else f"{outputs} were compressed; that freed {freed}")

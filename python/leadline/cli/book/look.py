@@ -13,7 +13,7 @@ import click
 from leadline.cli import force
 from leadline.cli.book.options import ago_us, as_json, ended, labels_of, limit, when
 from leadline.errors import LeadlineError
-from leadline.figures import duration
+from leadline.units import duration
 
 MOST_EXPORTED = 1000
 

@@ -11,10 +11,10 @@ from typing import Any
 import click
 
 from leadline.errors import LeadlineError
+from leadline.units import seconds_of
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 limit = click.option("--limit", type=click.IntRange(1, 100_000), default=20, show_default=True, metavar="N", help="Most runs to print.")
-_SPANS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
 def labels_of(texts: Iterable[str]) -> list[tuple[str, str | None]]:
@@ -30,10 +30,7 @@ def labels_of(texts: Iterable[str]) -> list[tuple[str, str | None]]:
 
 def ago_us(text: str) -> int:
     """Microseconds since 1970 of a moment so long ago: 90d, 12h, 30m. Raises LeadlineError."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhdw])", text.strip())
-    if found is None:
-        raise LeadlineError("usage", f"{text!r} is not a time", hint="use a form such as 30m, 12h, 7d or 4w")
-    return time.time_ns() // 1000 - int(float(found[1]) * _SPANS[found[2]] * 1e6)
+    return time.time_ns() // 1000 - int(seconds_of(text, bare=False) * 1e6)
 
 
 def when(us: int | None) -> str:

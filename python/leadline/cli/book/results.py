@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from leadline.cli.book.options import as_json, when
-from leadline.figures import duration
+from leadline.units import duration
 
 _run = click.argument("run", default="last")
 MOST_OF_HOST = 20  # rows of each list of a host

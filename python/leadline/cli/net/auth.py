@@ -6,9 +6,10 @@ from typing import Any
 
 import click
 
-from leadline.cli.net.options import as_json, span, timeout, window
+from leadline.cli.net.options import as_json, timeout, window
 from leadline.cli.net.wire import filter_of, filter_option, hosts_of, hosts_option, interface, pcap, ports_of, ports_option
 from leadline.figures import one_line
+from leadline.units import seconds_of
 
 
 @click.command(
@@ -75,11 +76,11 @@ def command(
         found["logins"] = [vars(way) for way in ways]
         lines += auth.lines(ways)
     if dsn:
-        weak = auth.rules(_rules(dsn, span(timeout)))
+        weak = auth.rules(_rules(dsn, seconds_of(timeout)))
         found["rules"] = weak
         lines += ([""] if lines else []) + list(auth.rule_lines(weak))
         if cost:
-            found["cost"] = _cost(dsn, cost, span(timeout))
+            found["cost"] = _cost(dsn, cost, seconds_of(timeout))
             lines += ["", *auth_cost.lines(found["cost"])]
     click.echo(to_json(found) if as_json else "\n".join(lines))
 

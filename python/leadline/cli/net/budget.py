@@ -6,8 +6,9 @@ from typing import Any
 
 import click
 
-from leadline.cli.net.options import as_json, bits, span
+from leadline.cli.net.options import as_json
 from leadline.cli.net.wire import filter_of, filter_option, ports_of, ports_option
+from leadline.units import bits_of, seconds_of
 
 DEFAULT = "0.021ms,0.161ms,0.685ms,5ms,20ms"
 
@@ -57,15 +58,15 @@ def command(
     from leadline.output import to_json
     from leadline.progress import Silent, TerminalLine
 
-    wanted = [1000 * span(part) for part in rtts.split(",")]
+    wanted = [1000 * seconds_of(part) for part in rtts.split(",")]
     only = filter_of(expression)
-    known = None if base_rtt is None else Known(1000 * span(base_rtt))
-    chosen: dict[str, Any] = {"client": client, "bits_per_s": None if bandwidth is None else bits(bandwidth)}
+    known = None if base_rtt is None else Known(1000 * seconds_of(base_rtt))
+    chosen: dict[str, Any] = {"client": client, "bits_per_s": None if bandwidth is None else bits_of(bandwidth)}
     with tempfile.TemporaryDirectory(prefix="leadline-") as folder:
         if place.is_server(source):
             if ports:
                 raise click.UsageError("--port is for files: a connection string has the port of its server")
-            watched = place.watch_server(source, span(duration or "10s"), Path(folder), Silent() if as_json else TerminalLine(), only)
+            watched = place.watch_server(source, seconds_of(duration or "10s"), Path(folder), Silent() if as_json else TerminalLine(), only)
             known = known or watched.known
             chosen["server"] = watched.address
             directory = watched.directory

@@ -7,7 +7,8 @@ from typing import Any
 import click
 
 from leadline.cli import OUTCOME_INTERRUPTED
-from leadline.cli.net.options import as_json, span, timeout
+from leadline.cli.net.options import as_json, timeout
+from leadline.units import seconds_of
 
 
 @click.command(
@@ -42,7 +43,8 @@ def command(address: str, application: str | None, count: int, interval: str, ti
 
     where = parse_address(address)
     application = application or {ECHO_PORT: "echo", 5432: "postgres"}.get(where.port, "none")
-    text, interrupted = compare(where.host, where.port, application, count=count, pause_s=span(interval), timeout_s=span(timeout))
+    pause_s, timeout_s = seconds_of(interval), seconds_of(timeout)
+    text, interrupted = compare(where.host, where.port, application, count=count, pause_s=pause_s, timeout_s=timeout_s)
     found = {"application": application, **json.loads(text), "interrupted": interrupted}
     click.echo(to_json(found) if as_json else _text(found))
     return OUTCOME_INTERRUPTED if interrupted else 0

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from leadline.cli import OUTCOME_FINDINGS, OUTCOME_FINE, OUTCOME_INTERRUPTED
-from leadline.cli.net.options import as_json, span, timeout
+from leadline.cli.net.options import as_json, timeout
+from leadline.units import seconds_of
 
 if TYPE_CHECKING:
     from leadline.net.login import Server
@@ -62,10 +63,11 @@ def command(
     from leadline.progress import TerminalLine
 
     server = server_of(dsn)
-    rule = hammer.Rule(confidence, max_rate, logins, until_failure, None if duration is None else span(duration), parallel, span(pause))
+    for_s = None if duration is None else seconds_of(duration)
+    rule = hammer.Rule(confidence, max_rate, logins, until_failure, for_s, parallel, seconds_of(pause))
     line = TerminalLine()
     found = hammer.run(
-        server, rule, span(timeout), lambda n, failed: line.share(n, rule.planned, f"{n} logins, {failed} failed")
+        server, rule, seconds_of(timeout), lambda n, failed: line.share(n, rule.planned, f"{n} logins, {failed} failed")
     )
     line.done()
     told = {"server": str(server), **found.as_dict()}

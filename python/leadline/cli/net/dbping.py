@@ -8,7 +8,8 @@ from typing import Any
 import click
 
 from leadline.cli import OUTCOME_INTERRUPTED
-from leadline.cli.net.options import as_json, span, timeout
+from leadline.cli.net.options import as_json, timeout
+from leadline.units import seconds_of
 
 PROTOCOLS = ("postgres", "mysql", "tds", "oracle", "tcp")
 MEANINGS = {
@@ -72,7 +73,7 @@ def command(target: str, protocol: str | None, connects: int, count: int, timeou
         raise LeadlineError("usage", f"{target!r} is not an address", hint=f"use HOST:PORT with --protocol {protocol}")
     if protocol == "mysql" and not server.user:
         raise LeadlineError("usage", "a login to MySQL needs a user", hint="use mysql://USER@HOST:PORT/DATABASE")
-    text, interrupted = dbping(server.login(span(timeout)), protocol, connects=connects, pings=count)
+    text, interrupted = dbping(server.login(seconds_of(timeout)), protocol, connects=connects, pings=count)
     found = {"server": str(server), **json.loads(text), "interrupted": interrupted}
     click.echo(to_json(found) if as_json else _text(found))
     return OUTCOME_INTERRUPTED if interrupted else 0

@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from leadline.cli.net.options import as_json, bits, quantity, span, until_stopped
+from leadline.cli.net.options import as_json, until_stopped
+from leadline.units import bits_of, bytes_of, seconds_of
 
 
 @click.command(
@@ -61,16 +62,16 @@ def command(
         near.port,
         far.host,
         far.port,
-        rtt_s=span(rtt),
-        jitter_s=span(jitter),
-        rate_bit=None if rate is None else bits(rate),
-        window=None if window is None else int(quantity(window)),
-        buffer=int(quantity(buffer)),
+        rtt_s=seconds_of(rtt),
+        jitter_s=seconds_of(jitter),
+        rate_bit=None if rate is None else bits_of(rate),
+        window=None if window is None else bytes_of(window),
+        buffer=bytes_of(buffer),
     )
     here = Address(*proxy.address())
     warned = () if here.is_loopback else ("warning: other hosts can connect through this proxy",)
     ready = f"listening on {here}, adding {rtt} on the way to {to}; stop with Ctrl-C"
-    until_stopped(None if duration is None else span(duration), ready, *warned)
+    until_stopped(None if duration is None else seconds_of(duration), ready, *warned)
     told = json.loads(proxy.stop())
     click.echo(to_json(told) if as_json else _text(told))
 

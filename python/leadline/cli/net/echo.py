@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import click
 
-from leadline.cli.net.options import as_json, span, until_stopped
+from leadline.cli.net.options import as_json, until_stopped
 from leadline.net.address import ECHO_PORT, LOOPBACK
+from leadline.units import seconds_of
 
 DEFAULT = f"{LOOPBACK}:{ECHO_PORT}"
 
@@ -36,7 +37,7 @@ def command(serve: str | None, duration: str | None, as_json: bool) -> None:
     if serve is None:
         raise click.UsageError("nothing to do: use --serve to listen")
     address = parse_address(serve)
-    for_s = None if duration is None else span(duration)
+    for_s = None if duration is None else seconds_of(duration)
     server = Echo(address.host, address.port)
     here = Address(*server.address())
     warned = () if here.is_loopback else ("warning: other hosts can connect; there is no login",)

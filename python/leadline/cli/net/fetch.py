@@ -7,7 +7,8 @@ from typing import Any
 import click
 
 from leadline.cli import OUTCOME_INTERRUPTED
-from leadline.cli.net.options import as_json, bits, quantity, span
+from leadline.cli.net.options import as_json
+from leadline.units import bits_of, bytes_of, seconds_of
 
 
 @click.command(
@@ -52,11 +53,11 @@ def command(
     plan = fetch.Plan(
         query,
         fetch.parse_sizes(sizes),
-        [span(part) for part in rtt.split(",")],
-        None if rate is None else bits(rate),
-        None if window is None else int(quantity(window)),
+        [seconds_of(part) for part in rtt.split(",")],
+        None if rate is None else bits_of(rate),
+        None if window is None else bytes_of(window),
         repeat,
-        span(timeout),
+        seconds_of(timeout),
     )
     server = server_of(dsn)
     line = TerminalLine()

@@ -8,8 +8,9 @@ from typing import Any
 import click
 
 from leadline.cli import force
-from leadline.cli.net.options import as_json, quantity, span, window
+from leadline.cli.net.options import as_json, window
 from leadline.cli.net.wire import filter_of, filter_option, hosts_of, hosts_option, interface, pcap, ports_of, ports_option
+from leadline.units import bytes_of, seconds_of
 
 
 @click.command(
@@ -52,7 +53,7 @@ def command(
 
     ends: dict[str, Any] = {"ports": ports_of(ports), "hosts": hosts_of(hosts)}
     only = filter_of(expression)
-    interval_s = span(interval) if interval else 1.0
+    interval_s = seconds_of(interval) if interval else 1.0
     if (interface is None) == (not pcaps):
         raise click.UsageError("name an interface with -i, or a file with --pcap")
     directory = None
@@ -70,7 +71,7 @@ def command(
     else:
         assert interface is not None
         for_s = window(duration or "10s")
-        more: dict[str, Any] = {**ends, "interval_s": interval_s, "ring_bytes": int(quantity(ring))}
+        more: dict[str, Any] = {**ends, "interval_s": interval_s, "ring_bytes": bytes_of(ring)}
         more["program"] = None if only is None else only.for_kernel()
         progress = Silent() if as_json else TerminalLine()
         if out is None:

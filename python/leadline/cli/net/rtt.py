@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from leadline.cli import OUTCOME_INTERRUPTED, force
-from leadline.cli.net.options import as_json, sizes, span, timeout
+from leadline.cli.net.options import as_json, sizes, timeout
+from leadline.units import seconds_of
 
 if TYPE_CHECKING:
     from leadline.net.rtt import Plan, Tell
@@ -77,12 +78,12 @@ def command(
         raise click.UsageError("--sync, --rate and --throughput exclude each other")
     if throughput and output is not None:
         raise click.UsageError("-o is for round trips: --throughput has no times to keep")
-    if interval is not None and span(interval) < LEAST_INTERVAL_S:
+    if interval is not None and seconds_of(interval) < LEAST_INTERVAL_S:
         raise click.UsageError("--interval is at least 10ms")
-    for_s = span(duration) if duration else 10.0 if count is None else UNLIMITED_S
+    for_s = seconds_of(duration) if duration else 10.0 if count is None else UNLIMITED_S
     plan = rtt.Plan(
-        sizes(request or ("64k" if throughput else "0")), response, connections, rate, for_s, span(timeout), count,
-        span(interval) if interval else None, throughput,
+        sizes(request or ("64k" if throughput else "0")), response, connections, rate, for_s, seconds_of(timeout), count,
+        seconds_of(interval) if interval else None, throughput,
     )  # fmt: skip
     where = parse_address(address)
     tell = None if as_json or interval is None else _tell(plan)

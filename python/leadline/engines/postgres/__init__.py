@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from leadline.engines import Engine, Evidence, Subject
+from leadline.units import sized
 
 
 def _version(target: Evidence) -> str:
@@ -30,12 +31,11 @@ def _wal(target: Evidence) -> list[tuple[str, str]]:
 
 
 def _recovery(target: Evidence) -> list[tuple[str, str]]:
-    from leadline.figures import quantity
 
     d = target.detail
     return [
         ("recovery", f"PostgreSQL {target.version or '?'}, timeline {d.get('timeline', '?')}, {target.name}"),
-        ("log", f"{quantity(d.get('wal_bytes'), 'B')} from {d.get('redo_lsn', '?')} to {d.get('end_lsn', '?')}"),
+        ("log", f"{sized(d.get('wal_bytes'))} from {d.get('redo_lsn', '?')} to {d.get('end_lsn', '?')}"),
     ]
 
 

@@ -99,7 +99,7 @@ def shared_memory_kind(pid: int) -> str | None:
     size, name = best
     kinds = (("/dev/zero", "mmap"), ("/anon_hugepage", "mmap with huge pages"), ("/SYSV", "System V"))
     kind = next((label for prefix, label in kinds if name.startswith(prefix)), name or "mmap")
-    return f"{kind}, {size / 2**20:.0f} MiB"
+    return f"{kind}, {size / 2**20:.0f} MB"
 
 
 def _memory_checks(target: Target) -> Iterator[Check]:

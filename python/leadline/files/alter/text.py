@@ -8,6 +8,7 @@ from typing import Any
 from leadline.figures import count, one_line
 from leadline.files.alter.resolve import Outcome
 from leadline.output import to_table, width_here
+from leadline.units import MB
 
 NOTHING = "the table has no partitions that store rows"
 
@@ -21,7 +22,7 @@ def _notes(notes: list[str]) -> list[str]:
 
 
 def _megabytes(size: float) -> str:
-    return f"{size / 1e6:,.1f} MB" if size >= 1e6 else f"{size / 1e3:,.0f} kB"
+    return f"{size / MB:,.1f} MB" if size >= MB else f"{size / 1024:,.0f} kB"
 
 
 def plan(planned: dict[str, Any]) -> str:

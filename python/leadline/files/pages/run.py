@@ -12,6 +12,7 @@ from leadline._core.pages import PageRun
 from leadline.files import condition
 from leadline.files.pages import directory
 from leadline.progress import TerminalLine
+from leadline.units import MB
 
 if TYPE_CHECKING:
     from leadline._core.capture import Written
@@ -78,7 +79,7 @@ class Pages:
         if self._progress:
             status = self._run.status()
             elapsed = time.monotonic() - self._started
-            rate = f"{status['bytes'] / max(elapsed, 1e-3) / 1e6:,.0f} MB/s, {status['problems']} problems"
+            rate = f"{status['bytes'] / max(elapsed, 1e-3) / MB:,.0f} MB/s, {status['problems']} problems"
             self._progress.share(status["bytes"], status["total_bytes"], rate)
 
 

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from leadline.figures import count, quantity
+from leadline.figures import count
 from leadline.output import width_here
+from leadline.units import sized
 
 if TYPE_CHECKING:
     from leadline._core.pages import NotChecked
@@ -19,9 +20,9 @@ INCREMENTAL, UNKNOWN = "incremental backup", "unknown"  # crates/pagescan/src/pa
 
 def _read(summary: Summary) -> list[str]:
     took = summary["seconds"]
-    rate = f"{quantity(summary['bytes'] / took)}B/s" if took > 0 else ""
+    rate = f"{sized(summary['bytes'] / took)}/s" if took > 0 else ""
     pages, files = count(summary["pages"], "page"), count(summary["files"], "file")
-    lines = [f"{pages} in {files}, {quantity(summary['bytes'])}B in {took:.2f} s, {rate}"]
+    lines = [f"{pages} in {files}, {sized(summary['bytes'])} in {took:.2f} s, {rate}"]
     kinds = sorted(summary["kinds"].items(), key=lambda kind: (-kind[1], kind[0]))
     lines += [f"  {number:>12,}  {kind}" for kind, number in kinds]
     if summary["vanished"]:

@@ -40,7 +40,7 @@ select 'LARGE-IO' as id, severity_of(longer_s / w.window_s, longer_s, w.window_s
        device as subject,
        format('{} small requests of {} took {:.2f} ms at the median while it had requests of 1 MB and more, and {:.2f} ms otherwise: {:.1f} s longer; {}',
               requests, device, behind_ms, usual_ms, longer_s,
-              (select format('{} asked for most of the large ones ({}, {:.0f} MB)', arg_max(a.comm, a.bytes), arg_max(a.requests, a.bytes), max(a.bytes) / 1e6)
+              (select format('{} asked for most of the large ones ({}, {:.0f} MB)', arg_max(a.comm, a.bytes), arg_max(a.requests, a.bytes), max(a.bytes) / 1048576.0)
                from asked a where a.device = f.device)) as statement,
        longer_s as cost_s, null::double as share_of_db_time, requests as samples, f.ts_from, f.ts_to,
        to_json((select list({command: a.comm, requests: a.requests, bytes: a.bytes} order by a.bytes desc, a.comm)[:20]

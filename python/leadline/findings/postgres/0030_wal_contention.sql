@@ -50,7 +50,7 @@ select 'WAL-CONTENTION' as id,  -- never critical: waiting for the flush is what
        'write-ahead log' as subject,
        format('{} sessions lost {:.1f} s ({:.1f} % of database time) to the WAL: {:.1f} s to its write and flush, {:.1f} s to WALInsert and WALBufMapping{}',
               sessions, cost_s, 100 * share, flush_s, insert_s,
-              case when bytes is null then '' else format('; {:.2f} MB of WAL a second', bytes / 1e6 / c.window_s) end) as statement,
+              case when bytes is null then '' else format('; {:.2f} MB of WAL a second', bytes / 1048576.0 / c.window_s) end) as statement,
        cost_s, share as share_of_db_time, samples, ts_from, ts_to, evidence
 from cost cross join (select tier, window_s from capture) c cross join (select sum(period_ns) / 1e9 as observed_s from tick)
 where samples >= getvariable('min_samples')

@@ -61,7 +61,7 @@ select 'CKPT-REQUESTED' as id,
               requested, requested + timed, c.window_s,
               case when by_command then ', by a command rather than by WAL volume'
                    when not by_command then ', by WAL volume' else '' end,
-              case when bytes is null then '' else format('; {:.1f} MB of WAL{}', bytes / 1e6,
+              case when bytes is null then '' else format('; {:.1f} MB of WAL{}', bytes / 1048576.0,
                    case when max_wal_bytes is null then '' else format(' with max_wal_size {:.0f} MB', max_wal_bytes / 1048576) end) end,
               case when fpi > 0 and records > 0 then format(', {:.0f} % of its records carry full-page images', 100 * least(1, fpi / records)) else '' end,
               case when write_ms is null then '' else format('; writing took {:.1f} s, syncing {:.1f} s', write_ms / 1e3, coalesce(sync_ms, 0) / 1e3) end,

@@ -68,7 +68,7 @@ select 'TEMP-SPILL' as id,
        format('{} session{} {}waited {:.1f} s ({:.1f} % of database time) for temporary files{}{}',
               sessions, case when sessions = 1 then '' else 's' end,
               case when written_bytes > 0 or read_bytes > 0
-                   then format('spilled {:.1f} MB to temporary files, read {:.1f} MB back and ', written_bytes / 1e6, read_bytes / 1e6) else '' end,
+                   then format('spilled {:.1f} MB to temporary files, read {:.1f} MB back and ', written_bytes / 1048576.0, read_bytes / 1048576.0) else '' end,
               cost_s, 100 * share,
               case when work_mem is null then '' else ' (work_mem of the server ' || work_mem || ')' end,
               case when query is null then '' else ': ' || query end) as statement,

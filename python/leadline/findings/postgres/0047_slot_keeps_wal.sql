@@ -34,10 +34,10 @@ select 'SLOT-KEEPS-WAL' as id,
             when left_s < getvariable('slot_days') * 86400 then 'high'
             when not active then 'medium' else 'low' end as severity,
        'high' as confidence, 'replication slot ' || slot as subject,
-       format('Replication slot {} keeps {:.1f} GB of WAL; {}{}{}', slot, kept / 1e9,
+       format('Replication slot {} keeps {:.1f} GB of WAL; {}{}{}', slot, kept / 1073741824.0,
               case when active then 'its reader is connected but behind'
                    when inactive_s is not null then format('nobody has read it for {:.1f} hours', inactive_s / 3600) else 'nobody reads it' end,
-              case when grown > 0 then format('; it grew by {:.1f} MB in {:.0f} s, which is {:.1f} GB a day', grown / 1e6, dt_s, per_s * 86400 / 1e9)
+              case when grown > 0 then format('; it grew by {:.1f} MB in {:.0f} s, which is {:.1f} GB a day', grown / 1048576.0, dt_s, per_s * 86400 / 1073741824.0)
                    when grown = 0 then '; it did not grow' else '' end,
               case when left_s = 0 then '; the next checkpoint removes WAL that it needs (max_slot_wal_keep_size)'
                    when left_s is not null then format('; at this rate it loses its WAL in {:.1f} hours (max_slot_wal_keep_size)', left_s / 3600)

@@ -37,7 +37,7 @@ select 'ARCHIVER-FAILS' as id,
        || case when failed_last and archived_at is not null then format('; the last success was {:.1f} hours before the end', (now_s - archived_at) / 3600)
                when failed_last then '; it has not succeeded since the statistics began' else '' end
        || case when waiting is not null then format('; {:.0f} segments wait{}{}', waiting,
-                                                   case when segment_bytes is not null then format(' ({:.1f} GB)', waiting * segment_bytes / 1e9) else '' end,
+                                                   case when segment_bytes is not null then format(' ({:.1f} GB)', waiting * segment_bytes / 1073741824.0) else '' end,
                                                    case when more > 0 then format(', {:.0f} more than when the capture began', more) else '' end) else '' end as statement,
        null::double as cost_s, null::double as share_of_db_time, greatest(coalesce(failed, 0), 1)::bigint as samples, ts_from, ts_to,
        to_json([{failed: failed, archived: archived, waiting: waiting, more_waiting: more}]) as evidence,

@@ -6,7 +6,7 @@
 -- unit: bytes of dead rows (an estimate; no cost in time of its own)
 -- cost: none
 -- threshold: off_dead_rows = 10000 (dead rows beside what would start a vacuum; they fill some hundred pages)
--- threshold: off_medium_bytes = 100000000 (bytes of dead rows; scans then read 100 MB more than they need)
+-- threshold: off_medium_bytes = 100000000 (bytes of dead rows; scans then read 95 MB more than they need)
 -- threshold: off_high_bytes = 1000000000 (bytes of dead rows)
 -- silent unless: exists (from server_stat where view in ('pg_stat_user_tables', 'pg_stat_toast_tables') and metric = 'n_dead_tup' and value >= getvariable('off_dead_rows')) and (exists (from setting where name in ('autovacuum', 'track_counts') and setting = 'off') or exists (from server_stat where metric = 'autovacuum_enabled' and value = 0))
 -- wrong when: autovacuum is off for the time of a bulk load, and somebody vacuums afterwards
@@ -33,7 +33,7 @@ select 'AUTOVACUUM-OFF' as id,
        format('{} is off{}: {:.0f} dead rows wait in {} of database {}, about {:.1f} MB{}{}', coalesce(server_setting, 'autovacuum'),
               case when server_setting is null then format(' for {}{}', if(of_toast, 'the TOAST table of ', ''), table_name) else '' end, dead,
               case when tables = 1 and server_setting is null then 'this table' when tables = 1 then table_name else format('{} tables (most in {})', tables, table_name) end,
-              datname, coalesce(dead_bytes, 0) / 1e6, case when growth > 0 then format('; {:.0f} more than {:.0f} s before', growth, dt_s) else '' end,
+              datname, coalesce(dead_bytes, 0) / 1048576.0, case when growth > 0 then format('; {:.0f} more than {:.0f} s before', growth, dt_s) else '' end,
               case when tables > 1 then '' when vacuumed_s is null then '; no vacuum is known' else format('; the last vacuum was {:.1f} hours ago', vacuumed_s / 3600) end) as statement,
        null::double as cost_s, null::double as share_of_db_time, 1::bigint as samples, c.ts_from, c.ts_to, evidence,
        to_json({relation: table_name, of_server: server_setting, of_table: server_setting is null and not of_toast, of_toast: of_toast}) as facts

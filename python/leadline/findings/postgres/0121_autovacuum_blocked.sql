@@ -7,7 +7,7 @@
 -- cost: none
 -- threshold: blocked_dead_rows = 10000 (dead rows; they fill some hundred pages)
 -- threshold: blocked_lock_s = 60 (seconds that a transaction with the lock is open: autovacuum_naptime, so that a worker came by)
--- threshold: blocked_medium_bytes = 100000000 (bytes of dead rows; scans then read 100 MB more than they need)
+-- threshold: blocked_medium_bytes = 100000000 (bytes of dead rows; scans then read 95 MB more than they need)
 -- threshold: blocked_high_bytes = 1000000000 (bytes of dead rows)
 -- silent unless: exists (from server_stat where view in ('pg_stat_user_tables', 'pg_stat_toast_tables') and metric = 'n_dead_tup' and value >= getvariable('blocked_dead_rows'))
 -- wrong when: the holder ended shortly after the capture; the next vacuum then removes the rows
@@ -51,9 +51,9 @@ select 'AUTOVACUUM-BLOCKED' as id,
        case when kind = 'lock' then 'medium' else 'high' end as confidence, 'table ' || table_name as subject,
        case when kind = 'horizon'
             then format('The vacuum of {} that ended {:.0f} s before the end left {:.0f} dead rows, about {:.1f} MB: the transaction of pid {} ({}{}) has been open for {:.0f} s',
-                        table_name, vacuumed_s, dead, coalesce(dead_bytes, 0) / 1e6, pid, state, if(application_name = '', '', ', application ' || application_name), age_s)
+                        table_name, vacuumed_s, dead, coalesce(dead_bytes, 0) / 1048576.0, pid, state, if(application_name = '', '', ', application ' || application_name), age_s)
             else format('{:.0f} dead rows, about {:.1f} MB, wait in {}: autovacuum passes over it while pid {}{} holds {}, for {:.0f} s by now',
-                        dead, coalesce(dead_bytes, 0) / 1e6, table_name, pid, coalesce(' (' || state || if(application_name = '', '', ', application ' || application_name) || ')', ''), mode, age_s) end
+                        dead, coalesce(dead_bytes, 0) / 1048576.0, table_name, pid, coalesce(' (' || state || if(application_name = '', '', ', application ' || application_name) || ')', ''), mode, age_s) end
        || case when growth > 0 then format('; {:.0f} more dead rows than {:.0f} s before', growth, dt_s) else '' end
        || case when holders > 1 then format('; {} more are in the way', holders - 1) else '' end
        || case when q.query is not null then '; it runs or last ran: ' || left(regexp_replace(q.query, '\s+', ' ', 'g'), 120) else '' end as statement,

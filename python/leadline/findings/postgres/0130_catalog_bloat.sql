@@ -8,7 +8,7 @@
 -- threshold: catalog_rows_per_s = 100 (rows deleted a second: a temporary table with an index leaves twenty to forty)
 -- threshold: catalog_min_rows = 1000 (rows deleted in the window)
 -- threshold: catalog_dead_rows = 10000 (dead rows that wait while more come)
--- threshold: catalog_medium_bytes = 100000000 (bytes of dead rows: planning and connecting then read 100 MB more than they need)
+-- threshold: catalog_medium_bytes = 100000000 (bytes of dead rows: planning and connecting then read 95 MB more than they need)
 -- silent unless: exists (from server_stat where view = 'pg_stat_sys_tables' and metric in ('n_tup_del', 'n_dead_tup') and value >= getvariable('catalog_min_rows'))
 -- wrong when: a restore, an upgrade or a migration creates and drops its tables once
 with catalog as (
@@ -30,7 +30,7 @@ maker as (  -- by the text of what was seen to run
 select 'CATALOG-BLOAT' as id,
        case when dead_bytes >= getvariable('catalog_medium_bytes') then 'medium' else 'low' end as severity, 'high' as confidence, 'system catalogs' as subject,
        format('{:.0f} rows of the catalogs of database {} were deleted in {:.0f} s ({:.0f} a second, {:.0f} of them of pg_class); {:.0f} dead rows wait, about {:.1f} MB, most in {}', deleted, datname, dt_s,
-              deleted / dt_s, coalesce(relations, 0), dead, coalesce(dead_bytes, 0) / 1e6, most)
+              deleted / dt_s, coalesce(relations, 0), dead, coalesce(dead_bytes, 0) / 1048576.0, most)
        || case when m.seconds > 0 then format('; such statements took {:.1f} s of database time, as {}', m.seconds, left(regexp_replace(m.query, '\s+', ' ', 'g'), 120)) else '' end as statement,
        null::double as cost_s, null::double as share_of_db_time, 1::bigint as samples, c.ts_from, c.ts_to, evidence,
        to_json({relation: 'pg_catalog.' || most}) as facts

@@ -47,7 +47,7 @@ select 'SLOW-LOADER' as id,
        format('COPY into {} by application {} from {} waited {:.1f} of {:.1f} s ({:.0f} %, {:.1f} % of database time) for its client to send data, in {} session{}{}',
               target, case when application_name = '' then 'without name' else application_name end, client_addr, cost_s, load_s, 100 * part, 100 * share, sessions,
               case when sessions = 1 then '' else 's' end,
-              case when m.bytes is null then '' else format('; it took {:.2f} MB and {:.0f} rows a second', m.bytes / 1e6 / m.dt_s, m.tuples / m.dt_s) end) as statement,
+              case when m.bytes is null then '' else format('; it took {:.2f} MB and {:.0f} rows a second', m.bytes / 1048576.0 / m.dt_s, m.tuples / m.dt_s) end) as statement,
        cost_s, share as share_of_db_time, samples, f.ts_from, f.ts_to, evidence,
        to_json({target: target, application: case when application_name = '' then 'that has no name' else application_name end,
                 faster: case when part < 1 then format('{:.1f}', 1 / (1 - part)) end}) as facts

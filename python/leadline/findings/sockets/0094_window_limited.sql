@@ -34,7 +34,7 @@ select 'WINDOW-LIMITED' as id, severity_of(held_s / nullif(busy_s, 0), held_s, c
        what || ' of ' || server as subject,
        case when what like 'receive%' then
          format('for {:.1f} of {:.1f} s with data to send, no more than {:.1f} MB/s went: the receive window is {:.0f} kB, and a round trip takes {:.1f} ms',
-                held_s, busy_s, bytes_s / 1e6, window_bytes / 1024, 1000 * rtt_s)
+                held_s, busy_s, bytes_s / 1048576.0, window_bytes / 1024, 1000 * rtt_s)
        else format('for {:.1f} of {:.1f} s with data to send, the send buffer was full of data on the way: at most {:.0f} kB, and a round trip takes {:.1f} ms',
                    held_s, busy_s, send_queue / 1024, 1000 * rtt_s) end as statement,
        held_s as cost_s, null::double as share_of_db_time, readings as samples, f.ts_from, f.ts_to, evidence

@@ -17,7 +17,7 @@ from urllib.parse import quote, urlencode
 import jinja2
 from markupsafe import Markup, escape
 
-from leadline import figures
+from leadline import figures, units
 from leadline.book.ansible.ingest import TOTALS
 from leadline.book.ansible.query import text_of
 from leadline.book.experiments.drawing import drawing
@@ -267,7 +267,8 @@ def environment() -> jinja2.Environment:
         trim_blocks=True, lstrip_blocks=True, finalize=_plain,
     )  # fmt: skip
     out.filters |= {
-        "moment": moment, "took": figures.duration, "cell": cell, "words": shlex.join, "figure": figure, "quantity": figures.quantity,
+        "moment": moment, "took": units.duration, "cell": cell, "words": shlex.join, "figure": figure, "quantity": figures.quantity,
+        "size": units.sized,
         "pretty": lambda v: json.dumps(v, ensure_ascii=False, indent=2), "log": log, "ended": ended,
     }  # fmt: skip
     out.filters["diff"] = diff

@@ -50,7 +50,7 @@ def render(model: dict[str, Any]) -> str:
     """The page of a model (model.build)."""
     import jinja2
 
-    from leadline import figures
+    from leadline import figures, units
     from leadline.version import version
     from leadline.views.report import charts
     from leadline.views.report.model import files
@@ -64,6 +64,7 @@ def render(model: dict[str, Any]) -> str:
         lstrip_blocks=True,
     )
     environment.filters |= {"seconds": figures.seconds, "percent": figures.percent, "quantity": figures.quantity, "count": figures.count}
+    environment.filters["size"] = units.sized
     environment.filters["breakable"] = breakable
     specs = {name: model[name] for name in ("time_chart", "lane_chart") if model.get(name)} | model["charts"]
     parts = files()

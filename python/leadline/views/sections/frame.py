@@ -12,8 +12,9 @@ from rich.text import Text
 
 from leadline.capture.manifest import Manifest
 from leadline.engines import subjects
-from leadline.figures import count, one_line, quantity, seconds
+from leadline.figures import count, one_line, seconds
 from leadline.output import width_here
+from leadline.units import bytes_of, sized, whole_size
 from leadline.views import where
 from leadline.views.sections import Context, Section, Tile
 from leadline.views.text import FINDING_FIGURES, finding_line, findings_room, section, wrapped
@@ -131,7 +132,7 @@ def cost_parts(m: Manifest) -> list[str]:
         in_seconds = f" ({seconds(cost.cpu_s)} s)" if cost.cpu_s is not None else ""
         parts.append(f"{cost.cpu_percent_of_core:.2f}% of one CPU{in_seconds}")
     if cost.bytes_written is not None:
-        parts.append(f"{quantity(cost.bytes_written, 'B')} written")
+        parts.append(f"{sized(cost.bytes_written)} written")
     return parts
 
 
@@ -147,7 +148,7 @@ def _target(of: Context) -> dict[str, Any]:
 
 def _fact(name: str, value: str) -> str:
     """Bytes for people; other values as the kernel prints them."""
-    return quantity(int(value), "B") if name and name.endswith("_bytes") and value and value.isdigit() else value
+    return sized(int(value)) if name and name.endswith("_bytes") and value and value.isdigit() else value
 
 
 def _settings(of: Context) -> list[dict[str, Any]]:
@@ -167,11 +168,7 @@ def setting(value: str, unit: str) -> str:
     match = re.fullmatch(r"(\d*)(B|kB|MB|GB)", unit or "")
     if not match or not value.isdigit():
         return f"{value} {unit}".strip() if value.isdigit() else value
-    size = int(value) * int(match[1] or 1) * 1024 ** ("B", "kB", "MB", "GB").index(match[2])
-    for factor, name in ((1024**3, "GB"), (1024**2, "MB"), (1024, "kB")):
-        if size and size % factor == 0:
-            return f"{size // factor} {name}"
-    return f"{size} B"
+    return whole_size(int(value) * bytes_of(f"{match[1] or 1}{match[2]}"))
 
 
 FINDINGS = Section(

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from leadline.figures import count, percent, quantity, seconds
+from leadline.figures import count, percent, seconds
+from leadline.units import sized
 from leadline.views.grid import Column, Grid, Stack
 from leadline.views.sections import Context, Section, Tile
 
@@ -65,7 +66,7 @@ def _tiles(of: Context, grid: Grid) -> list[Tile]:
         tiles.append(Tile("Busiest device", percent(device[0]["busy"]), str(device[0]["device"])))
     least = of.capture.rows("select min(value) filter (metric = 'meminfo.MemAvailable_bytes') as available from host_stat")[0]["available"]
     if least is not None:
-        tiles.append(Tile("Memory available", quantity(least, "B"), "at the least"))
+        tiles.append(Tile("Memory available", sized(least), "at the least"))
     return tiles
 
 

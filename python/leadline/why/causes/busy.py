@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from shlex import quote
 
-from leadline.figures import quantity
+from leadline.units import sized
 from leadline.why.cause import Cause
 from leadline.why.seen import Failure
 
@@ -71,7 +71,7 @@ def system_v(failure: Failure) -> Cause | None:
     """Shared memory, semaphores and message queues of System V have limits of the whole host."""
     if failure.call not in ("shmget", "semget", "msgget") or failure.error not in ("ENOSPC", "EINVAL", "ENOMEM") or not failure.matters:
         return None
-    size = quantity(failure.detail.get("size"), "B")
+    size = sized(failure.detail.get("size"))
     text, setting = {
         ("shmget", "EINVAL"): (
             f"asked for a segment of {size} of shared memory: more than one may have, or another size than it has",
@@ -123,7 +123,7 @@ def huge_pages(failure: Failure) -> Cause | None:
     asked = failure.detail.get("length") or failure.detail.get("size") or 0
     pages = -(-int(asked) // (int(size[0]) * 1024))
     statement = (
-        f"{failure.process.name} asked for {quantity(asked, 'B')} in huge pages ({pages:,} of {size[0]} kB), and the host has {free} free."
+        f"{failure.process.name} asked for {sized(asked)} in huge pages ({pages:,} of {size[0]} kB), and the host has {free} free."
     )
     evidence = [failure.as_call(), f"vm.nr_hugepages: {info.get('HugePages_Total', '0').strip()}; HugePages_Free: {free}"]
     fix = f"sysctl vm.nr_hugepages={pages} or more; or let the program use ordinary pages (PostgreSQL: huge_pages = try)"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leadline.figures import quantity
+from leadline.units import sized
 from leadline.why.cause import Cause
 from leadline.why.seen import Failure
 
@@ -85,7 +85,7 @@ def file_size(failure: Failure) -> Cause | None:
     limit = _limit(failure, "Max file size")
     if not failure.matters or failure.error != "EFBIG":
         return None
-    statement = f"{failure.path} cannot grow: files may have {quantity(limit, 'B') or 'no more than the file system allows'}."
+    statement = f"{failure.path} cannot grow: files may have {sized(limit) or 'no more than the file system allows'}."
     return _cause("file_size", failure, statement, f"limit on file size: {limit}", "ulimit -f unlimited before the command")
 
 
@@ -94,7 +94,7 @@ def locked_memory(failure: Failure) -> Cause | None:
     limit = _limit(failure, "Max locked memory")
     if not failure.matters or failure.call not in LOCKS or failure.error not in ("ENOMEM", "EPERM") or limit is None:
         return None
-    statement = f"{failure.process.name} may lock {quantity(limit, 'B')} of memory, and asked for more."
+    statement = f"{failure.process.name} may lock {sized(limit)} of memory, and asked for more."
     return _cause("locked_memory", failure, statement, f"limit on locked memory: {limit}", "ulimit -l N before the command")
 
 
@@ -103,7 +103,7 @@ def memory(failure: Failure) -> Cause | None:
         return None
     limit, size = _limit(failure, "Max address space"), failure.facts.get("size_bytes")
     if limit is not None:
-        statement = f"{failure.process.name} may map {quantity(limit, 'B')} of memory, and asked for more."
+        statement = f"{failure.process.name} may map {sized(limit)} of memory, and asked for more."
         evidence = f"limit on address space: {limit}; mapped: {size}"
         return _cause("memory", failure, statement, evidence, "ulimit -v unlimited before the command")
     statement = f"The kernel gave {failure.process.name} no more memory."

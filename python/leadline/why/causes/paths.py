@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shlex import quote
 
-from leadline.figures import quantity
+from leadline.units import sized
 from leadline.why.cause import Cause
 from leadline.why.seen import Failure
 
@@ -56,7 +56,7 @@ def too_many_arguments(failure: Failure) -> Cause | None:
     if failure.error != "E2BIG" or failure.call not in ("execve", "execveat") or failure.resolved or failure.before_exec:
         return None
     stack = ((failure.facts.get("limits") or {}).get("Max stack size") or [None])[0]
-    room = quantity(stack // 4, "B") if isinstance(stack, int) else "6.3MB"
+    room = sized(stack // 4) if isinstance(stack, int) else "6.3MB"
     name = failure.path.rsplit("/", 1)[-1]
     statement = f"{name} was started with more arguments and environment than fit: {room} in all, 131kB for one of them."
     evidence = [failure.as_call(), f"limit on the stack: {stack or 'none'}; a quarter of it is for arguments and environment"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from typing import Any
 
-from leadline.figures import quantity
+from leadline.units import sized
 from leadline.why.cause import Cause
 from leadline.why.seen import Process, Seen, signal_name
 from leadline.why.words import last_line
@@ -51,7 +51,7 @@ def died(seen: Seen, process: Process) -> Cause | None:
     elif process.stack is not None and number == signal.SIGSEGV:
         kind, text = (
             "stack_limit",
-            f"used up its stack of {quantity(process.stack['size_bytes'], 'B')}: by calls without end, or by large variables",
+            f"used up its stack of {sized(process.stack['size_bytes'])}: by calls without end, or by large variables",
         )
         fix = "look for a function that calls itself without end; else ulimit -s N before the command (threads: their own setting)"
     elif number in (signal.SIGKILL, signal.SIGXCPU) and _used_its_time(process):
@@ -111,7 +111,7 @@ def _used_its_time(process: Process) -> bool:
 def _out_of_memory(found: dict[str, Any]) -> tuple[str, str]:
     if found["limit"]:
         group, size = found["limit"]
-        text = f"was killed by the kernel, as the control group {group} had used all of its {quantity(size, 'B')} of memory"
+        text = f"was killed by the kernel, as the control group {group} had used all of its {sized(size)} of memory"
         return text, "raise its memory.max (memory.limit_in_bytes; MemoryMax= in systemd; --memory of a container), or let it use less"
     where = f"the control group {found['group']}" if found["group"] else "the host"
     return (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shlex import quote
 
-from leadline.figures import quantity
+from leadline.units import sized
 from leadline.why.cause import Cause
 from leadline.why.seen import Failure
 
@@ -27,7 +27,7 @@ def no_space(failure: Failure) -> Cause | None:
     else:
         free, total = space.get("free_bytes") or 0, space.get("total_bytes") or 0
         word = "is full" if free * 20 < total or not total else "has not enough space for it"
-        what = f"{place} {word}: {quantity(space.get('free_bytes'), 'B')} of {quantity(space.get('total_bytes'), 'B')} are free"
+        what = f"{place} {word}: {sized(space.get('free_bytes'))} of {sized(space.get('total_bytes'))} are free"
         fix = f"free space on {place} (df -h {quote(place)}), or write elsewhere"
     mount = f"mount: {failure.mount.get('source', '?')} on {place} type {failure.mount.get('type', '?')}"
     kind = "no_quota" if failure.error == "EDQUOT" else "no_space"

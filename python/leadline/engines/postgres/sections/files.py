@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from leadline.figures import quantity
+from leadline.units import sized
 from leadline.views.grid import Column, Grid
 from leadline.views.sections import Context, Section, Tile
 
@@ -67,7 +68,7 @@ def _tiles(of: Context, kinds: Grid) -> list[Tile]:
     pages = sum(r["pages"] for r in kinds.as_dicts())
     dead = sum(r["dead"] or 0 for r in kinds.as_dicts())
     return [
-        Tile("Files", f"{row['files']:,}", quantity(row["bytes"], "B")),
+        Tile("Files", f"{row['files']:,}", sized(row["bytes"])),
         Tile("Pages", f"{pages:,}", f"of {len(kinds.rows)} kinds"),
         Tile("Dead line pointers", quantity(dead), "deleted rows whose line pointers are not reused yet"),
     ]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from leadline.figures import percent, quantity, seconds
+from leadline.figures import percent, seconds
+from leadline.units import sized
 from leadline.views.grid import Column, Grid
 from leadline.views.sections import Context, Section, Tile
 
@@ -88,7 +89,7 @@ def _tiles(of: Context, _: Grid) -> list[Tile]:
     skipped = percent(1 - row["restored"] / row["images"]) + " were not needed" if row["images"] else "none in the WAL"
     return [
         Tile("Time", seconds(row["wall_s"]), "of all phases", "s"),
-        Tile("Records", f"{row['records']:,}", f"{quantity(row['bytes'], 'B')} of WAL"),
+        Tile("Records", f"{row['records']:,}", f"{sized(row['bytes'])} of WAL"),
         Tile("Pages written", f"{row['written']:,}", f"by {row['applied']:,} changes"),
         Tile("Page images used", used, skipped),
     ]

@@ -5,7 +5,8 @@ The log has no clock of its own: the axis is the position in the log.
 
 from __future__ import annotations
 
-from leadline.figures import percent, quantity
+from leadline.figures import percent
+from leadline.units import MB, sized
 from leadline.views.grid import Column, Grid, Stack
 from leadline.views.sections import Context, Section, Tile
 
@@ -33,9 +34,9 @@ def _picture(of: Context, parts: str) -> Stack:
         from part p join named n using (name) cross join extent e group by 1, 2, 3 order by step, place
         """
     )
-    length = rows[0]["length"] / 1e6 if rows else 1.0
+    length = rows[0]["length"] / MB if rows else 1.0
     width = length / STEPS
-    values = [(r["step"] * width, (r["step"] + 1) * width, r["name"], r["bytes"] / 1e6) for r in rows]
+    values = [(r["step"] * width, (r["step"] + 1) * width, r["name"], r["bytes"] / MB) for r in rows]
     return Stack(values, length, "MB from the start of the WAL", "MB of records", "MB")
 
 
@@ -149,8 +150,8 @@ def _tiles(of: Context, _: Grid) -> list[Tile]:
     )[0]
     return [
         Tile("Records", f"{row['records']:,}", "in the WAL that was read"),
-        Tile("Bytes", quantity(row["bytes"], "B"), "of records"),
-        Tile("Page images", percent(row["fpi"] / row["bytes"]) if row["bytes"] else "-", f"{quantity(row['fpi'], 'B')} of the bytes"),
+        Tile("Bytes", sized(row["bytes"]), "of records"),
+        Tile("Page images", percent(row["fpi"] / row["bytes"]) if row["bytes"] else "-", f"{sized(row['fpi'])} of the bytes"),
         Tile("Transactions", f"{row['xacts']:,}", "that wrote records"),
     ]
 
