@@ -178,7 +178,7 @@ def lines(seen: Summary, listed: Sequence[Mapping[str, Any]], *, intervals: bool
         several = seen["servers"] > 1
         if not several:
             yield f"server {end_text(listed[0]['server_addr'], listed[0]['server_port'])}"
-        names = ["client", *(["server"] if several else []), "protocol", "trips", "tx", "trips/tx", "answer ms", "client ms", "again"]
+        names = ["client", *(["server"] if several else []), "protocol", "trips", "tx", "trips/tx", "answer ms", "client ms", "retrans"]
         yield to_table(names, [_row(c, several) for c in _longest(listed)])
         if counts["connections"] > MOST_LISTED:
             yield f"{counts['connections'] - MOST_LISTED:,} more connections: -o X.leadline keeps them all, --json lists them"

@@ -79,7 +79,7 @@ class KernelProbe(ThreadProbe["_core.kernel.KernelProbe"]):
 
     detail: events: every call and stay off the CPU; sums: of the calls of each thread only, about once a second.
     budget: CPU time it may take, as a share of one core; above it, it leaves out stacks, then single events.
-    retransmits: segments of TCP that are sent again, of the whole host.
+    retransmits: TCP segments that the whole host retransmits.
     """
 
     name = "kernel"
@@ -103,7 +103,7 @@ class KernelProbe(ThreadProbe["_core.kernel.KernelProbe"]):
             raise LeadlineError("unsupported", f"calls cannot be summed on the tier {tier}", hint="leave out --kernel-detail sums")
         if retransmits and tier != "bpf":
             raise LeadlineError(
-                "unsupported", f"segments that are sent again are not seen on the tier {tier}", hint="leave out --kernel-retransmits"
+                "unsupported", f"the tier {tier} does not see retransmitted segments", hint="leave out --kernel-retransmits"
             )
         self.retransmits = retransmits
         self.tier, self.detail, self.required = tier, detail, required
@@ -136,7 +136,7 @@ class KernelProbe(ThreadProbe["_core.kernel.KernelProbe"]):
         lost = state.loss.get("records_lost", 0)
         names = {
             "stacks_lost": "stacks", "requests_lost": "requests of disks or io_uring", "threads_lost": "ends of threads with their sums",
-            "retransmits_lost": "segments sent again",
+            "retransmits_lost": "retransmitted segments",
         }  # fmt: skip
         others = {what: state.loss.get(name, 0) for name, what in names.items()}
         steps = state.loss.get("times_less_recorded", 0)

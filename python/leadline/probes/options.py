@@ -26,7 +26,7 @@ class Options:
     leadline-DATE-TIME.leadline here. overwrite: replace a capture that is there. probes: names of PROBES; None
     for those of UNASKED, as far as the target allows. kernel_tier: how threads are traced, one of kernel.TIERS;
     kernel_detail: one of kernel.DETAILS. kernel_budget: CPU time that tracing may take, as a share of one core.
-    kernel_retransmits: with the segments of TCP that are sent again. only: the packets that are wanted. keep_going: when one probe
+    kernel_retransmits: with the TCP segments that the host retransmits. only: the packets that are wanted. keep_going: when one probe
     fails, the others go on. stop_with_server: end with an error when the server ends or restarts; else sampling goes on when it is
     back. pooler: connection string of the console of a PgBouncer before the server, which is asked with the others.
     """

@@ -45,7 +45,7 @@ def trace(
 
     for_s: seconds; None for until the command ends, or Ctrl-C. A trace of processes ends when they are all gone. The status is negative
     when a signal ended it, None when it still runs.
-    tier: one of kernel.TIERS. retransmits: with the segments of TCP that are sent again, of the whole host. Raises LeadlineError.
+    tier: one of kernel.TIERS. retransmits: with the TCP segments that the whole host retransmits. Raises LeadlineError.
     """
     progress, cpu_at_call = progress or Silent(), cpu_s()
     if sum(map(bool, (pids, user, command))) != 1:

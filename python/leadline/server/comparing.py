@@ -69,8 +69,8 @@ def _of_runs(call: Call, columns: str, runs: list[dict[str, Any]], more: str = "
         yield from call.rows(f"select {columns} from metric where run in ({marks(some)}) {more}", *some, *values)
 
 
-OF_NAME = Input("name", "of runs of this name", required=False)
-OF_TEMPLATE = Input("template", "of runs of this template (id)", required=False)
+OF_NAME = Input("name", "only runs of this name", required=False)
+OF_TEMPLATE = Input("template", "only runs of this template (id)", required=False)
 OPERATIONS = (
     Operation(
         "run.compare",
@@ -92,13 +92,13 @@ OPERATIONS = (
         "/history",
         "anyone",
         "",
-        "List a figure of the runs of one name or template over time.",
+        "List a metric over time, for the runs of one name or template.",
         _history,
         (
-            Input("metric", "name of the figure"),
+            Input("metric", "name of the metric"),
             OF_NAME,
             OF_TEMPLATE,
-            Input("limit", "most runs", "int", False, 500, least=1, most=5000),
+            Input("limit", "maximum number of runs", "int", False, 500, least=1, most=5000),
         ),
         rows="points",
         columns=("uid", "started", "status", "value", "verdict"),
@@ -110,9 +110,9 @@ OPERATIONS = (
         "/metric-names",
         "anyone",
         "",
-        "List the figures that runs have.",
+        "List the metrics that runs have.",
         _metrics,
-        (OF_NAME, OF_TEMPLATE, Input("limit", "of so many of the newest runs", "int", False, 1000, least=1, most=100_000)),
+        (OF_NAME, OF_TEMPLATE, Input("limit", "number of newest runs to look at", "int", False, 1000, least=1, most=100_000)),
         rows="metrics",
         columns=("name", "metric"),
         slow=True,

@@ -239,25 +239,25 @@ ONLY = '{"ref": "refs/heads/main"}'
 MAILBOX = r"[A-Za-z0-9_.+-]{1,64}@[A-Za-z0-9.-]{1,253}"
 SERVER = r"[A-Za-z0-9.-]{1,253}(:\d{1,5})?"
 HOOK_NAME = Input("name", "name of the hook", pattern=NAME)
-HOW = Input("events", "how they ended: some of ok,failed,cancelled,lost", required=False, default="failed,lost")
-KEY = Input("secret", "secret of the project with which requests are signed", pattern=NAME)
+HOW = Input("events", "statuses to report: some of ok,failed,cancelled,lost", required=False, default="failed,lost")
+KEY = Input("secret", "secret of the project that signs the requests", pattern=NAME)
 OPERATIONS = (
     Operation(
         "hook.list", "GET", "/hooks", "anyone", "", "List the hooks of your projects.", _list, rows="hooks",
         columns=("uid", "project", "direction", "name", "template", "url", "signed", "events", "by_account", "last"),
     ),
     Operation(
-        "hook.start", "PUT", "/projects/{project}/hooks/start/{name}", "editor", "project", "Let signed requests start it.", _add_in,
+        "hook.start", "PUT", "/projects/{project}/hooks/start/{name}", "editor", "project", "Start a template by signed requests.", _add_in,
         (
             PROJECT, HOOK_NAME, Input("template", "id of the template, or project/name"), KEY,
-            Input("signed", "who sends them, and signs as they do", "enum", False, "leadline", tuple(SIGNERS)),
-            Input("events", "of github or gitlab, start it by these alone: push, tag push", required=False),
-            Input("only", f"start it only if this stands in the JSON body: {ONLY}", "json", False),
-            Input("inputs", 'values of the survey by their place in the JSON body: {"branch": "push.ref"}', "json", False),
+            Input("signed", "sender of the requests, whose way of signing is checked", "enum", False, "leadline", tuple(SIGNERS)),
+            Input("events", "only these events of github or gitlab: push, tag push", required=False),
+            Input("only", f"only if the JSON body has these values: {ONLY}", "json", False),
+            Input("inputs", 'survey answers to take from the JSON body: {"branch": "push.ref"}', "json", False),
         ), follows="curl -d BODY {url}",
     ),
     Operation(
-        "hook.tell", "PUT", "/projects/{project}/hooks/tell/{name}", "editor", "project", "Tell an address how runs ended.", _add_out,
+        "hook.tell", "PUT", "/projects/{project}/hooks/tell/{name}", "editor", "project", "Notify an address when a run ends.", _add_out,
         (
             PROJECT, HOOK_NAME, Input("url", "http or https; not an address of this host"), KEY,
             HOW,
@@ -266,11 +266,11 @@ OPERATIONS = (
     Operation(
         "hook.mail", "PUT", "/projects/{project}/hooks/mail/{name}", "editor", "project", "Send a mail when a run has ended.", _add_mail,
         (
-            PROJECT, HOOK_NAME, Input("to", "address of the reader", pattern=MAILBOX),
+            PROJECT, HOOK_NAME, Input("to", "address of the recipient", pattern=MAILBOX),
             Input("sender", "address of the sender", pattern=MAILBOX),
             Input("server", "SMTP server: HOST or HOST:PORT", required=False, default="localhost:25", pattern=SERVER),
-            Input("login", "name under which the server is logged in to", required=False),
-            Input("secret", "secret of the project with the password for that", required=False, pattern=NAME), HOW,
+            Input("login", "user name for the SMTP server", required=False),
+            Input("secret", "secret of the project with the password for the SMTP server", required=False, pattern=NAME), HOW,
         ),
     ),
     Operation(
@@ -278,7 +278,7 @@ OPERATIONS = (
         _add_after,
         (
             PROJECT, HOOK_NAME, Input("template", "id of the template, or project/name"), HOW,
-            Input("inputs", 'values of its survey by what is told: {"run": "run", "how": "status"}', "json", False),
+            Input("inputs", 'survey answers to take from the notification: {"run": "run", "how": "status"}', "json", False),
         ),
     ),
     Operation("hook.delete", "DELETE", "/hooks/{hook}", "editor", "hook", "Remove a hook.", _delete, (Input("hook", "id of the hook"),)),

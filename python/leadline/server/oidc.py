@@ -301,10 +301,10 @@ def _link(call: Call, inputs: dict[str, Any]) -> Any:
 
 OPERATIONS = (
     Operation(
-        "user.link", "PUT", "/users/{user}/identity", "site", "", "Say what an identity provider calls a user; without, unlink it.", _link,
+        "user.link", "PUT", "/users/{user}/identity", "site", "", "Link a user to an OpenID identity, or unlink it.", _link,
         (
-            USER, Input("issuer", "address of the provider, as its own text has it", required=False),
-            Input("subject", "what it calls the user: `sub`, not a name or address", required=False),
+            USER, Input("issuer", "issuer of the provider, exactly as it states it", required=False),
+            Input("subject", "the user's `sub` at the provider, not a name or address", required=False),
         ),
     ),
 )  # fmt: skip

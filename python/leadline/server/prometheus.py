@@ -74,4 +74,4 @@ def _label(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-OPERATIONS = (Operation("user.metrics", "GET", "/metrics", "anyone", "", "Print figures of the server for Prometheus.", _metrics),)
+OPERATIONS = (Operation("user.metrics", "GET", "/metrics", "anyone", "", "Print metrics of the server for Prometheus.", _metrics),)

@@ -83,11 +83,11 @@ OPERATIONS = (
     ),
     Operation(
         "variables.set", "PUT", "/projects/{project}/variables/{group}", "editor", "project",
-        "Store a group of variables. Runs that begin later get these values.", _set,
+        "Store a group of variables. Runs that begin later use these values.", _set,
         (PROJECT, GROUP, Input("values", f"names and values: {EXAMPLE}", "json")),
     ),
     Operation(
         "variables.delete", "DELETE", "/projects/{project}/variables/{group}", "editor", "project",
-        "Remove a group. Templates that name it cannot be started any more.", _delete, (PROJECT, GROUP),
+        "Remove a group. Templates that use it can no longer be started.", _delete, (PROJECT, GROUP),
     ),
 )  # fmt: skip

@@ -130,12 +130,12 @@ OPERATIONS = (
         (PROJECT,), rows="secrets", columns=("secret", "changed", "changed_by"),
     ),
     Operation(
-        "secret.set", "PUT", "/projects/{project}/secrets/{secret}", "editor", "project", "Store a secret. Nobody is shown it again.", _set,
+        "secret.set", "PUT", "/projects/{project}/secrets/{secret}", "editor", "project", "Store a secret. It cannot be shown again.", _set,
         (PROJECT, SECRET, Input("value", "the secret itself", "secret")),
     ),
     Operation(
         "secret.delete", "DELETE", "/projects/{project}/secrets/{secret}", "editor", "project", "Remove a secret.", _delete,
         (PROJECT, SECRET),
     ),
-    Operation("secret.key", "POST", "/secrets/key", "site", "", "Make the key under which secrets are stored, once.", _make_key),
+    Operation("secret.key", "POST", "/secrets/key", "site", "", "Create the key that encrypts secrets. Needed once.", _make_key),
 )  # fmt: skip

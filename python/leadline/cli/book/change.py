@@ -32,10 +32,10 @@ def label(run: str, labels: tuple[str, ...], remove: bool, as_json: bool) -> Non
 
 @click.command("pin", epilog="\b\nExamples:\n  leadline book pin last\n  leadline book pin last --off")
 @click.argument("run")
-@click.option("--off", is_flag=True, help="Let it be removed again.")
+@click.option("--off", is_flag=True, help="Unpin the run.")
 @as_json
 def pin(run: str, off: bool, as_json: bool) -> None:
-    """Keep a run whatever `prune` removes."""
+    """Protect a run from `prune`."""
     from leadline.book.query import SHORT, Book
 
     book = Book()
@@ -47,10 +47,10 @@ def pin(run: str, off: bool, as_json: bool) -> None:
 
 @click.command("cancel", epilog="\b\nExamples:\n  leadline book cancel 4k7q2 --wait")
 @click.argument("run")
-@click.option("--wait", is_flag=True, help="Return when it has ended.")
+@click.option("--wait", is_flag=True, help="Wait until the command has ended.")
 @as_json
 def cancel(run: str, wait: bool, as_json: bool) -> None:
-    """End a running command with all that it has started.
+    """Cancel a running command and all processes that it has started.
 
     It is asked to end (SIGTERM). After 10 s all of its processes are asked, and after 2 s more they are killed. A command of leadline
     itself ends as by Ctrl-C.
@@ -75,17 +75,17 @@ def cancel(run: str, wait: bool, as_json: bool) -> None:
                "  leadline book prune --kind leg --older 7d")  # fmt: skip
 @click.option("--older", metavar="TIME", help="Remove runs that began longer ago than this: 12h, 90d.")
 @click.option("--keep", type=click.IntRange(0), metavar="N", help="Remove all but the newest N runs.")
-@click.option("--size", metavar="BYTES", help="Remove the oldest until the outputs of the others take no more: 500MB, 2GB.")
-@click.option("--keep-failed", is_flag=True, help="Keep those that failed or were lost.")
+@click.option("--size", metavar="BYTES", help="Remove the oldest runs until the outputs of the others take at most this: 500MB, 2GB.")
+@click.option("--keep-failed", is_flag=True, help="Keep runs that failed or were lost.")
 @click.option("--kind", metavar="KIND", help="Look only at runs of this kind: leadline, command, experiment, leg, ansible, template.")
 @click.option("--project", metavar="NAME", help="Look only at runs of this project.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
+@click.option("--dry-run", is_flag=True, help="Show what would be removed, without removing it.")
 @as_json
 def prune(
     older: str | None, keep: int | None, size: str | None, keep_failed: bool, kind: str | None, project: str | None, dry_run: bool,
     as_json: bool,
 ) -> None:  # fmt: skip
-    """Remove old runs with their output. Pinned and running ones and baselines stay, and so do captures and reports."""
+    """Remove old runs with their output. Keeps pinned and running runs, baselines, captures and reports."""
     from leadline.book.query import Book
     from leadline.book.retention import Retention
     from leadline.book.retention import prune as remove
@@ -106,10 +106,10 @@ def prune(
 
 @click.command("compress", epilog="\b\nExamples:\n  leadline book compress\n  leadline book compress --older 7d --dry-run")
 @click.option("--older", default="1d", show_default=True, metavar="TIME", help="Outputs of runs that ended longer ago than this: 12h, 7d.")
-@click.option("--dry-run", is_flag=True, help="Only say which would be.")
+@click.option("--dry-run", is_flag=True, help="Show what would be compressed, without compressing it.")
 @as_json
 def compress(older: str, dry_run: bool, as_json: bool) -> None:
-    """Compress the outputs of old runs. They are read, searched and exported as before."""
+    """Compress the outputs of old runs. All commands read them as before."""
     from leadline.book.query import Book
     from leadline.book.retention import pack_logs
 

@@ -13,7 +13,7 @@ from leadline.figures import count
 
 @click.group("import", context_settings=SETTINGS, epilog="\b\nExamples:\n  leadline book import ara ~/.ara/server/ansible.sqlite")
 def import_() -> None:
-    """Take in what another recorder has recorded."""
+    """Import runs that another tool has recorded."""
 
 
 @import_.command("ara", epilog="\b\nExamples:\n  leadline book import ara ~/.ara/server/ansible.sqlite")

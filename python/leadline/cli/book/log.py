@@ -22,13 +22,13 @@ LOOK_AGAIN_S = 0.1
 @click.command("log", epilog="\b\nExamples:\n  leadline book log last --from -2000\n  leadline book log 4k7q2 --line 1000000 --lines 50\n"
                "  leadline book log last --grep ERROR\n  leadline book log last --follow")  # fmt: skip
 @click.argument("run", default="last")
-@click.option("--from", "start", type=int, default=0, metavar="BYTE", help="Begin at this byte; negative: so many before the end.")
-@click.option("--bytes", "length", type=click.IntRange(0), metavar="N", help="At most so many bytes.")
-@click.option("--line", type=int, metavar="N", help="Begin at this line, the first is 1; negative: so many before the end.")
-@click.option("--lines", "count", type=click.IntRange(1), default=100, show_default=True, metavar="N", help="Lines from --line on.")
-@click.option("--grep", metavar="TEXT", help="Only lines with this text, each with the byte where it begins. Ends after 1 s of searching.")
-@click.option("-f", "--follow", is_flag=True, help="Go on while the command runs.")
-@click.option("--raw", is_flag=True, help="Print escape sequences as they are, also on a terminal. They may steer it: trust the command.")
+@click.option("--from", "start", type=int, default=0, metavar="BYTE", help="Begin at this byte; a negative number counts from the end.")
+@click.option("--bytes", "length", type=click.IntRange(0), metavar="N", help="Print at most N bytes.")
+@click.option("--line", type=int, metavar="N", help="Begin at this line, counted from 1; a negative number counts from the end.")
+@click.option("--lines", "count", type=click.IntRange(1), default=100, show_default=True, metavar="N", help="Number of lines to print.")
+@click.option("--grep", metavar="TEXT", help="Print only lines with this text, each with its byte offset. Stops searching after 1 s.")
+@click.option("-f", "--follow", is_flag=True, help="Keep printing while the command runs.")
+@click.option("--raw", is_flag=True, help="Print escape sequences unchanged, even on a terminal. Use it only if you trust the command.")
 @as_json
 def log(
     run: str, start: int, length: int | None, line: int | None, count: int, grep: str | None, follow: bool, raw: bool, as_json: bool

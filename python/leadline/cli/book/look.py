@@ -40,17 +40,17 @@ def _next(text: str) -> None:
 )
 @click.option("--kind", metavar="KIND", help="leadline (its own commands), command (of `leadline run`), experiment, leg, ansible.")
 @click.option("--name", metavar="NAME", help="Runs of this name, such as take or load.")
-@click.option("--status", type=click.Choice(["running", "ok", "failed", "cancelled", "lost"]), help="Runs that are or ended so.")
-@click.option("--label", "labels", multiple=True, metavar="KEY[=VALUE]", help="Runs with this label; all of several.")
+@click.option("--status", type=click.Choice(["running", "ok", "failed", "cancelled", "lost"]), help="Runs with this status.")
+@click.option("--label", "labels", multiple=True, metavar="KEY[=VALUE]", help="Runs with this label. If repeated: with all of them.")
 @click.option("--since", metavar="TIME", help="Runs that began within this time: 30m, 12h, 7d.")
-@click.option("--words", default="", metavar="TEXT", help="Runs with words in their name, command or summary that begin with these.")
+@click.option("--words", default="", metavar="TEXT", help="Runs whose name, command or summary has words that begin with TEXT.")
 @limit
 @as_json
 def list_runs(
     kind: str | None, name: str | None, status: str | None, labels: tuple[str, ...], since: str | None, words: str, limit: int,
     as_json: bool,
 ) -> None:  # fmt: skip
-    """List runs, the newest first. Legs of experiments are listed with --kind leg, or another filter of what they are."""
+    """List runs, newest first. Legs of experiments are left out, unless a filter such as --kind leg asks for them."""
     from leadline.book.query import Book, Filter, each_newest
     from leadline.output import MOST_COUNTED, more_than, to_json
 
@@ -74,7 +74,7 @@ def list_runs(
 
 
 @click.command("days", epilog="\b\nExamples:\n  leadline book days\n  leadline book days --days 365")
-@click.option("--days", type=click.IntRange(1, 36_500), default=30, show_default=True, metavar="N", help="Of so many days, up to today.")
+@click.option("--days", type=click.IntRange(1, 36_500), default=30, show_default=True, metavar="N", help="Number of days, up to today.")
 @as_json
 def days(days: int, as_json: bool) -> None:
     """Count the runs of each day (UTC) by how they ended."""
@@ -94,10 +94,10 @@ def days(days: int, as_json: bool) -> None:
 @click.command("show", epilog="\b\nExamples:\n  leadline book show last\n  leadline book show 4k7q2 --json\n"
                "  leadline book show last --file /srv/load.sh")  # fmt: skip
 @click.argument("run", default="last")
-@click.option("--file", metavar="PATH", help="Print the text that this file had when the run was given it.")
+@click.option("--file", metavar="PATH", help="Print this file's text as it was when the run began.")
 @as_json
 def show(run: str, file: str | None, as_json: bool) -> None:
-    """Show one run: what, where, how it ended, what it made and cost."""
+    """Show one run: command, host, status, files it made, cost."""
     from leadline.book.ansible import query as of_ansible
     from leadline.book.experiments.query import experiment
     from leadline.book.experiments.text import lines as experiment_lines
@@ -177,7 +177,7 @@ def _print_file(book: Any, run: dict[str, Any], path: str, as_json: bool) -> Non
 @limit
 @as_json
 def search(text: str, limit: int, as_json: bool) -> None:
-    """Find runs by the words of their name, command or summary, or a text in their output."""
+    """Find runs by words of their name, command or summary, or by text in their output."""
     from leadline.book.query import SEARCH_S, Book
     from leadline.output import more_than, to_json
 
@@ -235,8 +235,8 @@ def diff(one: str, other: str, as_json: bool) -> None:
 )
 @click.argument("run", required=False)
 @click.option("--name", metavar="NAME", help="All runs of this name, as a zip file.")
-@click.option("--status", type=click.Choice(["ok", "failed", "cancelled", "lost"]), help="All runs that ended so.")
-@click.option("--label", "labels", multiple=True, metavar="KEY[=VALUE]", help="All runs with this label; all of several.")
+@click.option("--status", type=click.Choice(["ok", "failed", "cancelled", "lost"]), help="All runs with this status.")
+@click.option("--label", "labels", multiple=True, metavar="KEY[=VALUE]", help="All runs with this label. If repeated: with all of them.")
 @click.option("--since", metavar="TIME", help="All runs that began within this time: 30m, 12h, 7d.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="File to write.  [default: NAME-ID.html or runs.zip]")
 @force
@@ -245,7 +245,7 @@ def export(
     run: str | None, name: str | None, status: str | None, labels: tuple[str, ...], since: str | None, output: Path | None, force: bool,
     as_json: bool,
 ) -> None:  # fmt: skip
-    """Write one run as one HTML file that opens offline: what it was given, made and printed, and its captures as reports.
+    """Write one run as one HTML file that opens offline, with its inputs, output, files, and reports of its captures.
 
     With --name, --status, --label or --since, all such runs, at most 1,000: a zip file with a page for each, a list, and a Parquet file
     of their labels and figures. Values of names that say password, secret or token are hidden. Prints the path of the file.

@@ -14,7 +14,9 @@ from leadline.errors import LeadlineError
 from leadline.units import seconds_of
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-limit = click.option("--limit", type=click.IntRange(1, 100_000), default=20, show_default=True, metavar="N", help="Most runs to print.")
+limit = click.option(
+    "--limit", type=click.IntRange(1, 100_000), default=20, show_default=True, metavar="N", help="Maximum number of runs to print."
+)
 
 
 def labels_of(texts: Iterable[str]) -> list[tuple[str, str | None]]:

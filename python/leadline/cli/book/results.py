@@ -51,7 +51,7 @@ def _head(run: dict[str, Any], playbook: dict[str, Any]) -> None:
 @_run
 @as_json
 def tasks(run: str, as_json: bool) -> None:
-    """List the tasks of a run of Ansible, with their results by outcome.
+    """List the tasks of an Ansible run, with their results by outcome.
 
     RUN is the first letters of its id, or `last`: the last run of Ansible.
     """
@@ -81,16 +81,20 @@ def tasks(run: str, as_json: bool) -> None:
 @click.command("results", epilog="\b\nExamples:\n  leadline book results last\n  leadline book results 4k7q2 --json")
 @_run
 @click.argument("n", type=int, required=False)
-@click.option("--task", type=int, metavar="N", help="Of this task.")
-@click.option("--host", metavar="NAME", help="Of this host.")
-@click.option("--status", type=click.Choice(_OUTCOMES), help="That ended so; a failure may be ignored, or rescued by its block.")
-@click.option("--items", is_flag=True, help="Also each item of loops, and attempts that were made again.")
-@click.option("--limit", type=click.IntRange(1), default=1000, show_default=True, metavar="N", help="Most results to print.")
+@click.option("--task", type=int, metavar="N", help="Only results of this task.")
+@click.option("--host", metavar="NAME", help="Only results of this host.")
+@click.option(
+    "--status",
+    type=click.Choice(_OUTCOMES),
+    help="Only results with this status. Ignored: a failure with ignore_errors; rescued: one that its block rescued.",
+)
+@click.option("--items", is_flag=True, help="Also print each item of loops, and retries.")
+@click.option("--limit", type=click.IntRange(1), default=1000, show_default=True, metavar="N", help="Maximum number of results to print.")
 @as_json
 def results(
     run: str, n: int | None, task: int | None, host: str | None, status: str | None, items: bool, limit: int, as_json: bool
 ) -> None:
-    """List the results of a run of Ansible, or show result N whole.
+    """List the results of an Ansible run, or show result N in full.
 
     RUN is the first letters of its id, or `last`: the last run of Ansible.
     """
@@ -171,10 +175,10 @@ def _to_the_ms(us: int | None) -> str:
 
 @click.command("hosts", epilog="\b\nExamples:\n  leadline book hosts\n  leadline book hosts 4k7q2 --json")
 @_run
-@click.option("--facts", metavar="HOST", help="Print the facts that were gathered of this host.")
+@click.option("--facts", metavar="HOST", help="Print the gathered facts of this host.")
 @as_json
 def hosts(run: str, facts: str | None, as_json: bool) -> None:
-    """List the hosts of a run of Ansible, with its totals.
+    """List the hosts of an Ansible run, with its totals.
 
     RUN is the first letters of its id, or `last`: the last run of Ansible.
     """
@@ -203,10 +207,10 @@ def hosts(run: str, facts: str | None, as_json: bool) -> None:
 
 @click.command("host", epilog="\b\nExamples:\n  leadline book host\n  leadline book host web1 --json")
 @click.argument("host", required=False)
-@click.option("--of", type=click.IntRange(1), default=1000, show_default=True, metavar="N", help="Look at so many of the newest runs.")
+@click.option("--of", type=click.IntRange(1), default=1000, show_default=True, metavar="N", help="Number of newest runs to look at.")
 @as_json
 def host(host: str | None, of: int, as_json: bool) -> None:
-    """List the hosts on which runs worked, or show one across runs.
+    """List the hosts that runs worked on, or show one host across runs.
 
     Of one: what leadline ran there, what Ansible did to it, what failed, and which of its facts changed from run to run.
     """

@@ -14,18 +14,20 @@ OF_HEADS = ("head", "record", "audit")
 @click.command("verify", epilog="\b\nExamples:\n  leadline book verify last\n  leadline book verify 4k7q2 --json\n  leadline book verify\n"
                "  leadline book verify --head\n  leadline book verify --against 5ea1...")  # fmt: skip
 @click.argument("run", required=False)
-@click.option("--head", is_flag=True, help="Print a hash over the records of all runs that have ended, to keep elsewhere.")
-@click.option("--against", "heads", multiple=True, metavar="HEAD", help="Also check all records against a head that was kept.")
+@click.option("--head", is_flag=True, help="Print a head: a hash over the records of all runs that have ended.")
+@click.option("--against", "heads", multiple=True, metavar="HEAD", help="Also check all records against this head, printed earlier.")
 @as_json
 def verify(run: str | None, head: bool, heads: tuple[str, ...], as_json: bool) -> int:
-    """Check that evidence was not changed since: of one run, or of all.
+    """Check that recorded evidence was not changed, of one run or of all.
 
-    Files that runs made (captures, reports, ...) and what commands printed are read again and compared by SHA-256; of a folder, each file
-    that was changed, added or is missing is named. Of an experiment, the design must have the seal that each of its legs has, and the
-    verdict must follow from the legs. About a second for each gigabyte. Exit code 1 if something differs.
+    Reads the files that runs made (captures, reports, ...) and the output that commands printed, and compares them with the recorded
+    SHA-256. In a directory, it names each file that was changed, added or removed. For an experiment, it also checks that the design and
+    all legs have the same seal, and that the verdict follows from the legs. Takes about a second per gigabyte. Exit code 1 if something
+    differs.
 
-    That proves that evidence agrees with the book. Who may write to the book could change both. A head proves more, if it is kept where
-    these cannot write: --head prints it, and --against says later which records are not what they were, or are gone.
+    This proves that the evidence agrees with the logbook. Somebody who may write to the logbook could change both. To detect that, keep
+    a head, a hash over all records, where they cannot write: --head prints it, and --against later names each record that has changed
+    or is gone.
     """
     from leadline.book.evidence import DIFFERS, Check, verify
     from leadline.book.head import against, print_head

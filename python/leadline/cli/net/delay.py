@@ -22,10 +22,10 @@ Examples:
 @click.option("--listen", required=True, metavar="[HOST]:PORT", help="Where clients connect; port 0 for a free one.")
 @click.option("--to", required=True, metavar="HOST:PORT|SOCKET", help="The server, or the path of its unix socket.")
 @click.option("--rtt", required=True, metavar="TIME", help="Round trip to add, half of it in each direction: 0, 161us, 20ms.")
-@click.option("--jitter", default="0", metavar="TIME", help="Each part up to so much earlier or later; the order stays.")
-@click.option("--rate", metavar="RATE", help="Bits a second in each direction: 100mbit, 1gbit.")
-@click.option("--window", metavar="BYTES", help="Most bytes under way in each direction, as TCP's window: 64k.")
-@click.option("--buffer", default="64M", show_default=True, metavar="BYTES", help="Most bytes kept in each direction.")
+@click.option("--jitter", default="0", metavar="TIME", help="Vary the delay of each part by up to this much, without reordering.")
+@click.option("--rate", metavar="RATE", help="Bandwidth in each direction: 100mbit, 1gbit.")
+@click.option("--window", metavar="BYTES", help="Maximum bytes in flight in each direction, as a TCP window: 64k.")
+@click.option("--buffer", default="64M", show_default=True, metavar="BYTES", help="Maximum bytes to buffer in each direction.")
 @click.option("--for", "duration", metavar="TIME", help="End after this time.  [default: Ctrl-C]")
 @as_json
 def command(
@@ -41,13 +41,13 @@ def command(
 ) -> None:
     """Delay a TCP connection by a round trip, and report the delay that was really added.
 
-    Bytes are under way as on a long line: many at a time, in order. The kernel answers the TCP handshake at once;
-    for that, the first bytes of a connection wait one round trip longer. Only this host can connect, unless --listen names another
-    address: the proxy has no login of its own.
+    The proxy delays every byte, but does not limit the throughput, as a long line would. The kernel answers the TCP handshake at once;
+    to make up for that, the first bytes of a connection wait one round trip longer. Only this host can connect, unless --listen names
+    another address: the proxy has no login of its own.
 
-    The report has the delay of each part of the stream, from its arrival at the proxy to its arrival at the other end, as far as the proxy
-    can tell: of parts above 4 kB to the end of their writing. Parts that the receiver did not take in time are counted as held back, and
-    are not in it.
+    The report shows the delay of each part of the stream, from its arrival at the proxy until the other end has received it, as far as
+    the proxy can tell; for parts above 4 kB, until they are written. Parts that the receiver was too slow to take are counted as held
+    back, and are not in these delays.
     """
     import json
 

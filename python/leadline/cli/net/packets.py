@@ -31,7 +31,7 @@ Examples:
 @filter_option
 @click.option("--for", "duration", metavar="TIME", help="With -i: how long.  [default: 10s]")
 @click.option("--interval", metavar="TIME", help="Print the sizes of packets for each interval.  [default: one for the whole]")
-@click.option("--ring", default="32M", show_default=True, metavar="BYTES", help="With -i: memory for packets that wait to be read.")
+@click.option("--ring", default="32M", show_default=True, metavar="BYTES", help="With -i: size of the kernel's packet buffer.")
 @click.option(
     "-o", "--output", "out", type=click.Path(path_type=Path), metavar="DIR", help="Write a capture: intervals, connections and round trips."
 )
@@ -43,8 +43,8 @@ def command(
 ) -> None:
     """Show packets, connections and round trips.
 
-    A round trip is a request and its answer. Of PostgreSQL and MySQL it is found by messages, of others by the change of direction.
-    Contents of packets are not stored. To capture needs the right CAP_NET_RAW; a file needs none.
+    A round trip is a request and its answer. For PostgreSQL and MySQL, leadline finds it by the protocol's messages; for others, by the
+    change of direction. Contents of packets are not stored. Capturing needs the capability CAP_NET_RAW; reading a file needs none.
     """
     from leadline.net import packets
     from leadline.output import to_json

@@ -177,7 +177,7 @@ def _first(run: dict[str, Any]) -> list[float | None]:
 
 
 def _tcp(run: dict[str, Any]) -> list[int | None]:
-    """Of all connections: the longest smoothed round trip, the shortest one seen, segments sent again."""
+    """Of all connections: the longest smoothed round trip, the shortest one seen, retransmitted segments."""
     infos = [info for info in run["tcp"] if info]
     if not infos:
         return [None, None, None]

@@ -102,7 +102,7 @@ def session_chart(rows: list[dict[str, Any]], sessions: list[str], of: Window) -
             "opacity": {"field": "part", "type": "quantitative", "scale": {"domain": [0, 1], "range": [0.35, 1]}, "legend": None},
             "tooltip": [
                 {"field": "session", "title": "session"},
-                {"field": "class", "title": "mostly"},
+                {"field": "class", "title": "top wait class"},
                 {"field": "part", "title": "part of the step", "format": ".0%"},
                 *_WHEN,
             ],

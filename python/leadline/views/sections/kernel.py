@@ -112,7 +112,7 @@ def _failures(of: Context) -> Grid:
         Column("error", "error", "text"),
         Column("calls", "failed", "rate"),
         Column("elapsed_s", "elapsed, s", "seconds"),
-        Column("caller", "mostly called from", "text", minor=True),
+        Column("caller", "top caller", "text", minor=True),
     )
     note = "The caller stands on the right of <, with file and line where there is debugging information."
     return of.grid(columns, rows, MOST, "call_sum where errno > 0", note, "no call failed")
@@ -260,7 +260,7 @@ def _sessions(of: Context) -> Grid:
         Column("cpu_s", "on CPU, s", "seconds"),
         Column("runq_s", "run queue, s", "seconds"),
         Column("sleep_s", "asleep, s", "seconds"),
-        Column("call", "mostly in", "text"),
+        Column("call", "top call", "text"),
         Column("wait_function", "slept in", "text", minor=True),
         Column("queue_s", "disk queue, s", "seconds", minor=True),
         Column("device_s", "in the disk, s", "seconds", minor=True),

@@ -90,7 +90,7 @@ def _outside(at: Context, rows: list[where.Outside]) -> Iterator[Text]:
         events, room = 0, room_for((row.what for row in rows), 19)
     else:
         room = 36
-    yield Text(f"{'not database time':<{room}}{'seconds':>9}{'sessions':>10}{'  mostly' if events else ''}", style="dim")
+    yield Text(f"{'not database time':<{room}}{'seconds':>9}{'sessions':>10}{'  top events' if events else ''}", style="dim")
     for row in rows:
         what = f"  {in_room(row.events, events)}" if events else ""
         yield Text(f"{name_in(room, row.what)}{seconds(row.seconds):>9}{row.seconds / of.observed_s:>10.2f}{what}")
@@ -195,7 +195,7 @@ def _sessions(at: Context, found: First[spenders.Session]) -> Iterator[Text]:
     longest = max(len(s.top_event) + 1 if s.by_class else 0 for s in first)
     wide = max(20, min(longest, (terminal_width() or UNLIMITED) - 60))  # of events; names have as much as in 80 columns
     room = room_for((_session_name(s) for s in first), wide + FIGURES)
-    yield from section("Top sessions", f"{'mostly':<{wide}}{'seconds':>9}{'share':>8}", room + wide + FIGURES)
+    yield from section("Top sessions", f"{'top wait':<{wide}}{'seconds':>9}{'share':>8}", room + wide + FIGURES)
     for s in first:
         event, wait = (s.top_event, next(iter(s.by_class))) if s.by_class else ("idle in transaction", "Client")
         spent = s.seconds or s.idle_in_xact_s

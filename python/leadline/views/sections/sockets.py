@@ -27,11 +27,11 @@ def _clients(of: Context) -> Grid:
         Column("window_s", "window, s", "seconds"),
         Column("buffer_s", "buffer, s", "seconds"),
         Column("send_queue", "queue", "bytes", minor=True),
-        Column("again", "again", "rate"),
+        Column("again", "retrans", "rate"),
     )
     note = (
-        "Busy: the server had data to send or on the way. Window: of that, the client's receive window let no more be sent. Buffer: the "
-        "server's send buffer was full. Queue: the most data that a client had not acknowledged. Again: segments sent again."
+        "Busy: the server had unsent or unacknowledged data. Window: part of it, with the client's receive window full. Buffer: with the "
+        "server's send buffer full. Queue: the most data that a client had not acknowledged. Retrans: retransmitted segments."
     )
     return of.grid(columns, rows, MOST, "tcp_delta", note, "no client was connected over TCP")
 

@@ -36,11 +36,11 @@ def _latency(of: Context) -> Grid:
         Column("p9999_ms", "p99.99, ms", "seconds", minor=True),
         Column("longest_ms", "longest, ms", "seconds"),
         Column("gap_ms", "client, ms", "seconds"),
-        Column("again", "again", "rate", minor=True),
+        Column("again", "retrans", "rate", minor=True),
     )
     note = (
-        "From the last byte of a request to the first of its answer; 0 if that came before. Longest: to the last of the answer. "
-        "Client: between answer and next request."
+        "From the last byte of a request to the first byte of its answer; 0 if the answer began earlier. Longest: to its last byte. "
+        "Client: from an answer to the next request."
     )
     return Grid.of(columns, rows, note, empty="no request was answered", picture=_percentiles(of))
 
@@ -73,15 +73,15 @@ def _connections(of: Context) -> Grid:
         Column("server", "server", "text", minor=True),
         Column("protocol", "protocol", "text", minor=True),
         Column("round_trips", "round trips", "rate"),
-        Column("transactions", "transactions", "rate"),
-        Column("each", "each", "seconds"),
+        Column("transactions", "xacts", "rate"),
+        Column("each", "per xact", "seconds"),
         Column("rtt_ms", "RTT, ms", "seconds"),
         Column("answer_s", "answers, s", "seconds"),
         Column("client_s", "client, s", "seconds"),
-        Column("again", "again", "rate", minor=True),
+        Column("again", "retrans", "rate", minor=True),
         Column("ended", "ended", "text", minor=True),
     )
-    note = "Each: round trips for each transaction. RTT: of the handshake. Again: segments sent again."
+    note = "Per xact: round trips per transaction. RTT: of the TCP handshake. Retrans: retransmitted segments."
     grid = of.grid(columns, rows, MOST, "wire_connection", note, "no connection was seen")
     return grid if grid.rest else replace(grid, rest=f"other round-trip times: leadline net budget {shlex.quote(str(of.capture.path))}")
 

@@ -25,15 +25,15 @@ def _applications(of: Context) -> Grid:
         Column("application", "application", "text"),
         Column("connections", "conn.", "rate"),
         Column("round_trips", "round trips", "rate"),
-        Column("each", "each", "seconds"),
+        Column("each", "per xact", "seconds"),
         Column("rtt_ms", "RTT, ms", "seconds", minor=True),
         Column("db_s", "DB time, s", "seconds"),
         Column("answer_s", "answers, s", "seconds"),
         Column("client_s", "client, s", "seconds"),
     )
     note = (
-        "Each: round trips for each transaction. Answers: from the last byte of a request to the last of its answer, seen at the network. "
-        "If they take longer than the database time, the session waited for a CPU, or for the client to take the data."
+        "Per xact: round trips per transaction. Answers: from the last byte of a request to the last byte of its answer, on the network. "
+        "If they take longer than the database time, the session waited for a CPU, or for the client to read the data."
     )
     return of.grid(columns, rows, MOST, "session_connection", note, "no session had a connection that was seen")
 

@@ -53,7 +53,7 @@ def _files(of: Context) -> Grid:
     )
     columns = (
         Column("file", "relation, or database/file", "text"),
-        Column("kind", "mostly", "text", minor=True),
+        Column("kind", "main kind", "text", minor=True),
         Column("pages", "pages"),
         Column("bytes", "bytes", "bytes"),
         Column("fill", "fill", "share"),
