@@ -26,13 +26,18 @@ pub struct WriterOptions {
     /// to set up the compression of a column costs more than to write it.
     pub compress: bool,
     /// A segment grows until its file has this many bytes: each time rows are rolled, its file is replaced in one step by one with the
-    /// rows before and the new ones. A long recording then has few files. 0: each roll makes a segment of its own.
+    /// rows before and the new ones, but not more often than `MOST_ROLLS`. A long recording then has few files. 0: each roll makes a
+    /// segment of its own.
     pub grow_to: usize,
 }
 
 impl WriterOptions {
     /// What a growing segment may cost: the bytes before are written again each time.
     const GROWN: usize = 2 << 20;
+
+    /// Each roll adds a row group, whose description is written again with each later one: the CPU for that grows with the square of
+    /// their number.
+    const MOST_ROLLS: u32 = 40;
 
     /// With segments that grow, or without.
     pub fn growing(self, growing: bool) -> Self {
@@ -72,6 +77,8 @@ pub struct TableWriter {
     rows: u64,
     /// The file of a segment that still grows: its number and size.
     growing: Option<(u32, u64)>,
+    /// How often that one was rolled.
+    rolls: u32,
     /// The last file's bytes, kept for their memory.
     file: Vec<u8>,
     stats: Stats,
@@ -100,6 +107,7 @@ impl TableWriter {
             segment,
             rows: 0,
             growing: None,
+            rolls: 0,
             file: Vec::new(),
             stats: Stats::default(),
         })
@@ -131,7 +139,7 @@ impl TableWriter {
     /// What is in memory is lost, what is on disk stays.
     fn forget(&mut self) {
         self.segment.clear();
-        (self.rows, self.growing) = (0, None);
+        (self.rows, self.rolls, self.growing) = (0, 0, None);
     }
 
     /// Puts the rows on disk, in a segment that may grow: when this returns, its rows are in a file under its final name. No rows, no file.
@@ -164,7 +172,8 @@ impl TableWriter {
         let made = made.map_err(|e| encode_error(self.spec, &e));
         let outcome = made.and_then(|()| self.store(&file));
         let bytes = file.len() as u64;
-        let is_full = file.len() >= self.options.grow_to;
+        self.rolls += 1;
+        let is_full = file.len() >= self.options.grow_to || self.rolls >= WriterOptions::MOST_ROLLS;
         self.file = file;
         let number = match outcome {
             Ok(number) => number,
@@ -182,6 +191,7 @@ impl TableWriter {
             self.growing = Some((number, bytes));
         } else {
             self.segment.clear();
+            self.rolls = 0;
         }
         Ok(())
     }

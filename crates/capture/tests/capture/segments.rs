@@ -146,3 +146,17 @@ fn a_growing_segment_has_each_row_once_after_each_roll() {
         assert_eq!(values(&scratch, table).concat().len(), 400);
     }
 }
+
+#[test]
+fn a_growing_segment_ends_after_so_many_rolls() {
+    let scratch = Scratch::new();
+    let mut writer = TableWriter::create(&scratch.0, "host_stat", WriterOptions::default().growing(true)).unwrap();
+    for roll in 0..81 {
+        let mut builder = BatchBuilder::new(spec("host_stat").unwrap());
+        builder.append(&[Value::Int(roll), Value::Text("vmstat.pgscan_direct"), Value::Int(1)]).unwrap();
+        writer.write(&builder.finish().unwrap()).unwrap();
+        writer.roll().unwrap();
+    }
+    assert_eq!(writer.close().unwrap().segments, 3);
+    assert_eq!(values(&scratch, "host_stat"), [(0..40).collect(), (40..80).collect(), vec![80]]);
+}
