@@ -348,7 +348,7 @@ class SyntheticCapture:
             (self.path / name).mkdir()
             order = "order by ts" if any(c.name == "ts" for c in spec.columns) else ""
             db.execute(
-                f"copy (select * from \"{name}\" {order}) to '{self.path / name / '000001.parquet'}' (format parquet, compression snappy)"
+                f"copy (select * from \"{name}\" {order}) to '{self.path / name / '000001.parquet'}' (format parquet, compression zstd)"
             )
         return int(count)
 

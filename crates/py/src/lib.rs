@@ -17,6 +17,7 @@ mod net;
 mod page;
 mod page_values;
 mod pending;
+mod recent;
 mod recorder;
 mod redo;
 mod rename;
@@ -87,6 +88,7 @@ fn _core(core: &Bound<'_, PyModule>) -> PyResult<()> {
         module.add_function(wrap_pyfunction!(pending::pending_scan, module)?)
     })?;
     submodule(core, "recorder", |module| {
+        module.add_class::<recent::Recent>()?;
         module.add_class::<recorder::Recorder>()?;
         module.add_function(wrap_pyfunction!(statement::normalise, module)?)
     })?;

@@ -4,7 +4,7 @@ from typing import Any, NotRequired, TypedDict, final, type_check_only
 
 from leadline._core.capture import ProbeFinal, ProbeStatus
 
-__all__ = ["Recorder", "normalise"]
+__all__ = ["Look", "Recent", "Recorder", "SessionSeen", "normalise"]
 
 def normalise(text: str) -> tuple[str, int]:
     """A statement with its literals replaced by $n, and the 64-bit key of its shape (0 for an empty text)."""
@@ -95,3 +95,67 @@ class Recorder:
     def status(self) -> SamplerStatus: ...
     def stop(self) -> SamplerFinal:
         """Flushes and joins. loss: ticks_taken, ticks_missed, ticks_unverified, torn."""
+
+@type_check_only
+class SessionSeen(TypedDict):
+    """A session at a pass. state: as table session_run numbers them. busy_s: its database time in the window. cpu, read_bytes,
+    write_bytes: a second, over the last seconds.
+    """
+
+    session_id: int
+    pid: int
+    backend_start: int
+    backend_type: str
+    leader_pid: int
+    datid: int
+    usesysid: int
+    application_name: str
+    client_addr: str
+    state: int
+    wait_class: str
+    event: str
+    age_s: float | None
+    xact_age_s: float | None
+    xmin_age: int | None
+    in_db_time: bool
+    busy_s: float
+    blocked_by: list[int]
+    statement: str
+    cpu: float | None
+    read_bytes: float | None
+    write_bytes: float | None
+
+@type_check_only
+class Look(TypedDict):
+    """Sums of a window, in seconds of database time. last_ts: its last pass with samples. counts: clients, active sessions, idle in
+    transaction, lock waiters of that pass. events: class, event, seconds. cpu: running, in the run queue, not known. steps: number,
+    seconds observed, seconds by class; of the steps with a pass. sessions: of the last pass, if asked for.
+    """
+
+    ticks: int
+    missed: int
+    observed_s: float
+    last_ts: int | None
+    counts: tuple[int, int, int, int]
+    events: list[tuple[str, str, float]]
+    cpu: tuple[float, float, float]
+    steps: list[tuple[int, float, list[tuple[str, float]]]]
+    sessions: list[SessionSeen]
+
+@final
+class Recent:
+    """The newest minutes of a recording in memory, and the sums of a window of it. For one thread."""
+
+    def __new__(cls) -> Recent: ...
+    def take_in(self, folder: str, wall_offset_ns: int) -> None:
+        """Reads the segments that have come into a folder since the last call; they stay. Raises kind storage."""
+
+    def samples(self) -> int: ...
+    def extent(self) -> tuple[int, int] | None:
+        """Begin of the first pass with samples and end of the last one, ns on CLOCK_MONOTONIC."""
+
+    def trim(self, ts_from: int, spared: tuple[int, int] | None = None) -> None:
+        """Forgets what is older than ts_from and not in the spared window."""
+
+    def look(self, ts_from: int, ts_to: int, step_ns: int, listed: bool) -> Look:
+        """The sums of [ts_from, ts_to). listed: the sessions of the last pass too."""

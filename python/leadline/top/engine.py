@@ -139,7 +139,7 @@ class Engine:
         extent = self.live.extent()
         if extent is None:
             return
-        rows = self.live.scalar("select count(*) from kept.session_sample")
+        rows = self.live.recent.samples()
         covered_s = (extent[1] - extent[0]) / SECOND_NS
         fits_s = covered_s * MOST_SAMPLES / max(rows, 1)
         self.keep_s = KEEP_S if fits_s >= KEEP_S + MARGIN_S else max(fits_s - MARGIN_S, WINDOWS_S[0])

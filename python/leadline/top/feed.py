@@ -13,6 +13,7 @@ from leadline.errors import LeadlineError
 from leadline.top.live import LiveCapture
 
 FLUSH_INTERVAL_S = 1.0
+MOST_WAITING_BYTES = 32 << 20  # of segments that no query has asked for yet: their folder may be small
 
 
 class Feed:
@@ -30,6 +31,7 @@ class Feed:
         self.watch.describe(self.manifest)
         self.manifest.note(*target.notes, *self.watch.notes)
         self.live = LiveCapture(self.folder, self.manifest)
+        self._settled_bytes = 0
 
     def start(self) -> None:
         self._probe.start()
@@ -41,14 +43,17 @@ class Feed:
 
         A server that went away is kept in `error`; what was seen until then stays. Raises LeadlineError('storage') only.
         """
+        status = self._probe.status()
         if self.error is None:
-            status = self._probe.status()
             if status["error"] is not None:
                 self.error = LeadlineError(**status["error"])
             elif not status["running"]:
                 self.error = LeadlineError("invalid", "the recorder stopped unexpectedly", hint="please report it")
         self._set_clock()
         self.live.ingest(self.folder)
+        if status["bytes_written"] - self._settled_bytes > MOST_WAITING_BYTES:
+            self.live.settle()
+            self._settled_bytes = status["bytes_written"]
 
     def close(self) -> None:
         """Stops the recorder and takes in its last segments. Called once, also after an error."""

@@ -1,19 +1,21 @@
 """The newest minutes of a running recorder as a Capture: every table and view, over a window that moves.
 
-Segments are read once, into DuckDB's memory, and removed: reading minutes of small files again for every refresh would cost
-more than the sampling itself. Raw samples become rows of session_sample at once, for the same reason. What is kept lies in a
-database of its own, compressed; the tables of the contracts are views of the part of it inside the window, so that the views
-and queries of a capture run on it unchanged.
+Two readers take in the segments. `recent` (crates/postgres/recent) has the sums that the screen shows all the time, for next to nothing.
+The tables and views are behind the first query that comes: until then the segments wait in their folder. They are then read once, into
+DuckDB's memory, and removed. Raw samples become rows of session_sample at once. What is kept lies in a database of its own, compressed;
+the tables of the contracts are views of the part of it inside the window, so that the views and queries of a capture run on it unchanged.
 """
 
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from leadline._core.recorder import Recent
 from leadline.capture.manifest import Clock, Manifest
 from leadline.capture.reader import Capture, memory_database
 from leadline.capture.views import manifest_view, views_in_order
@@ -21,6 +23,9 @@ from leadline.duck import duckdb
 from leadline.errors import LeadlineError
 from leadline.tables import Table, all_tables, duckdb_type
 from leadline.tables.macros import macros
+
+if TYPE_CHECKING:
+    from leadline._core.recorder import Look
 
 RAW = "session_run"  # goes into session_sample as soon as its ticks are there
 SAMPLE = "session_sample"
@@ -53,27 +58,55 @@ class LiveCapture(Capture):
 
     def __init__(self, path: Path, manifest: Manifest) -> None:
         super().__init__(path, manifest, memory_database())
+        self.recent = Recent()
+        self.window = (0, END_OF_TIME)
+        self.names: dict[str, dict[int, str]] = {"database": {}, "role": {}}
+        self._waiting: list[Path] = []  # folders with segments that no query has asked for
+        self._filled = False  # kept has samples
+        self._looks_at: tuple[int, int] | None = None  # the window of the tables and views
+        self._chains, self._has_chains = True, False
         # One thread is enough for a few seconds of samples, and leaves the CPUs to the server.
-        self.db.execute("set threads = 1")
+        self._db.execute("set threads = 1")
         try:
-            self.db.execute("attach ':memory:' as kept (compress)")
+            self._db.execute("attach ':memory:' as kept (compress)")
         except duckdb.BinderException:  # before DuckDB 1.4: the same, in more memory
-            self.db.execute("attach ':memory:' as kept")
+            self._db.execute("attach ':memory:' as kept")
         for table in all_tables().values():
             if table.kind == "table":
                 self._create_table(table)
         self._set_limits(0, END_OF_TIME)
-        self.db.execute(macros().sql)
+        self._db.execute(macros().sql)
         for view in views_in_order():
             if view.materialise == "append":
-                self.db.execute(f"create view {view.name}_new as {view.sql}")
-                self.db.execute(f"create table kept.{view.name} as from {view.name}_new")
-                self.db.execute(f"create view {view.name} as select * from kept.{view.name} where {IN_WINDOW}")
+                self._db.execute(f"create view {view.name}_new as {view.sql}")
+                self._db.execute(f"create table kept.{view.name} as from {view.name}_new")
+                self._db.execute(f"create view {view.name} as select * from kept.{view.name} where {IN_WINDOW}")
             elif view.materialise == "window":  # read many times for one screen, and dear: a table, made when asked for
-                self.db.execute(f"create view {view.name}_now as {view.sql}")
-                self.db.execute(f"create table {view.name} as from {view.name}_now")
+                self._db.execute(f"create view {view.name}_now as {view.sql}")
+                self._db.execute(f"create table {view.name} as from {view.name}_now")
             else:
-                self.db.execute(f'create view "{view.name}" as {view.sql}')
+                self._db.execute(f'create view "{view.name}" as {view.sql}')
+
+    @property
+    def db(self) -> duckdb.DuckDBPyConnection:
+        """Behind every query: tables and views have all that was taken in, over the window. Raises LeadlineError('storage')."""
+        self.settle()
+        if self._looks_at != self.window:
+            self._set_limits(*self.window)
+            self._looks_at, self._has_chains = self.window, False
+        if self._chains and not self._has_chains:
+            self._has_chains = True
+            for view in views_in_order():
+                if view.materialise == "window":
+                    self._db.execute(f"create or replace table {view.name} as from {view.name}_now")
+        return self._db
+
+    @db.setter
+    def db(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self._db = connection
+
+    def close(self) -> None:
+        self._db.close()
 
     def unavailable(self, table: str) -> str | None:
         """As in Capture, from what the probes say; segments do not stay."""
@@ -88,69 +121,82 @@ class LiveCapture(Capture):
     def _create_table(self, table: Table) -> None:
         columns = ", ".join(f'"{c.name}" {duckdb_type(c.type)}' for c in table.columns)
         if table.name not in (RAW, *timed(), *described()):
-            self.db.execute(f'create table "{table.name}" ({columns})')
+            self._db.execute(f'create table "{table.name}" ({columns})')
             return
-        self.db.execute(f"create table kept.{table.name} ({columns})")
+        self._db.execute(f"create table kept.{table.name} ({columns})")
         interval = any(c.name == "dt_ns" for c in table.columns)
         where = f" where {REACHES_IN if interval else IN_WINDOW}" if table.name in timed() else ""
-        self.db.execute(f"create view {table.name} as select * from kept.{table.name}{where}")
+        self._db.execute(f"create view {table.name} as select * from kept.{table.name}{where}")
 
     # -- the window ----------------------------------------------------------------------------------------------------
 
     def extent(self) -> tuple[int, int] | None:
         """Start and end of the evidence at hand, ns on CLOCK_MONOTONIC; None before the first pass."""
-        row = self.db.execute("select min(ts), max(ts) from kept.session_sample").fetchone()
-        period = self.db.execute("select any_value(period_ns) from kept.tick").fetchone()
-        return (row[0], row[1] + period[0]) if row and period and row[0] is not None else None
+        return self.recent.extent()
 
     def look_at(self, ts_from: int, ts_to: int, *, chains: bool = True) -> None:
         """Moves the window of every table and view to [ts_from, ts_to), ns on CLOCK_MONOTONIC. chains: lock_chain too."""
-        self._set_limits(ts_from, ts_to)
-        if chains:
-            for view in views_in_order():
-                if view.materialise == "window":
-                    self.db.execute(f"create or replace table {view.name} as from {view.name}_now")
+        self.window, self._chains = (ts_from, ts_to), chains
+
+    def sums(self, step_ns: int, *, listed: bool = False) -> Look:
+        """The sums of the window in steps, without a query. listed: with the sessions of its last pass."""
+        return self.recent.look(*self.window, step_ns, listed)
 
     def _set_limits(self, ts_from: int, ts_to: int) -> None:
-        self.db.execute(f"set variable ts_from = {ts_from}::bigint")
-        self.db.execute(f"set variable ts_to = {ts_to}::bigint")
+        self._db.execute(f"set variable ts_from = {ts_from}::bigint")
+        self._db.execute(f"set variable ts_to = {ts_to}::bigint")
         window = Clock(ts_from, ts_to, self.manifest.clock.wall_offset_ns)
-        self.db.execute(manifest_view(replace(self.manifest, clock=window)))
+        self._db.execute(manifest_view(replace(self.manifest, clock=window)))
 
     # -- feeding -------------------------------------------------------------------------------------------------------
 
-    def ingest(self, folder: Path) -> int:
-        """Takes in the whole segments of a folder and removes them; gives how many there were.
+    def ingest(self, folder: Path) -> None:
+        """Takes in the whole segments of a folder, and removes them with the next query. Raises LeadlineError('storage')."""
+        self.recent.take_in(str(folder), self.manifest.clock.wall_offset_ns or 0)
+        if folder not in self._waiting:
+            self._waiting.append(folder)
 
-        The window is then everything: look_at() comes next. Raises LeadlineError('storage').
-        """
+    def settle(self) -> None:
+        """Reads the segments that wait for a query, and removes them. Raises LeadlineError('storage')."""
+        if self._waiting:
+            self._read_segments()
+
+    def _read_segments(self) -> None:
+        for folder in self._waiting:
+            self._read_folder(folder, (*timed(), RAW, *described()))
+            for segment in _not_shown(folder):
+                segment.unlink(missing_ok=True)
+        self._waiting, self._filled = [], True
+
+    def _read_folder(self, folder: Path, tables: Iterable[str]) -> None:
+        """Reads the segments of these tables into `kept` and removes them. The window is then everything."""
         # Ticks are listed first and names last: whatever a listed segment refers to was written before it.
-        found = {table: sorted((folder / table).glob("*.parquet")) for table in (*timed(), RAW, *described())}
+        found = {table: sorted((folder / table).glob("*.parquet")) for table in tables}
         taken = [segment for segments in found.values() for segment in segments]
         self._set_limits(0, END_OF_TIME)
+        self._looks_at = None
         try:
-            self.db.execute("begin")
+            self._db.execute("begin")
             for table, segments in found.items():
                 if segments:
                     columns = ", ".join(f'"{c.name}"' for c in all_tables()[table].columns)
-                    self.db.execute(f"insert into kept.{table} select {columns} from {_parquet(segments)}")
+                    self._db.execute(f"insert into kept.{table} select {columns} from {_parquet(segments)}")
             self._make_samples()
-            self.db.execute("commit")
-            for segment in [*taken, *_not_shown(folder)]:
+            self._db.execute("commit")
+            for segment in taken:
                 segment.unlink(missing_ok=True)
         except (duckdb.Error, OSError) as e:
             with contextlib.suppress(duckdb.Error):
-                self.db.execute("rollback")
+                self._db.execute("rollback")
             raise LeadlineError("storage", "cannot read the recorded segments", detail=str(e).splitlines()[0], where=str(folder)) from e
-        return len(taken)
 
     def _make_samples(self) -> None:
         """The raw samples of passes whose tick has arrived become rows of session_sample."""
         # A run and its ticks come with the same hand-over: when the last tick is there, all are.
-        row = self.db.execute("select max(tick), max(ts) from kept.tick").fetchone()
+        row = self._db.execute("select max(tick), max(ts) from kept.tick").fetchone()
         tick, ts = row if row and row[0] is not None else (-1, -1)
-        self.db.execute(f"insert into kept.session_sample select * from session_sample_new where ts <= {ts}")
-        self.db.execute(f"delete from kept.{RAW} where tick + ticks - 1 <= {tick}")
+        self._db.execute(f"insert into kept.session_sample select * from session_sample_new where ts <= {ts}")
+        self._db.execute(f"delete from kept.{RAW} where tick + ticks - 1 <= {tick}")
 
     # -- names ---------------------------------------------------------------------------------------------------------
 
@@ -161,17 +207,19 @@ class LiveCapture(Capture):
             for table in shown_names() if tables is None else tables:
                 segments = sorted((folder / table).glob("*.parquet"))
                 if segments:
-                    self.db.execute(f"create or replace table {table} as from {_parquet(segments)}")
+                    self._db.execute(f"create or replace table {table} as from {_parquet(segments)}")
             if self._names_of_samples() != before:
-                self.db.execute(
+                self._db.execute(
                     "create or replace table kept.session_sample as select s.* replace (d.datname as datname, r.usename as usename) "
                     "from kept.session_sample s left join database d using (datid) left join role r using (usesysid)"
                 )
+            for table, number, name in (("database", "datid", "datname"), ("role", "usesysid", "usename")):
+                self.names[table] = dict(self._db.execute(f"select {number}, {name} from {table}").fetchall())
         except duckdb.Error as e:
             raise LeadlineError("storage", "cannot read the names", detail=str(e).splitlines()[0], where=str(folder)) from e
 
     def _names_of_samples(self) -> list[Any]:
-        return self.db.execute("select datid, datname from database union all select usesysid, usename from role order by all").fetchall()
+        return self._db.execute("select datid, datname from database union all select usesysid, usename from role order by all").fetchall()
 
     def unknown_relations(self) -> set[tuple[int, int]]:
         """(database, number) of relations in the window whose name is not known: file numbers of blocks, oids of locks."""
@@ -190,18 +238,40 @@ class LiveCapture(Capture):
 
     def trim(self, ts_from: int, spared: tuple[int, int] | None = None) -> None:
         """Forgets samples before ts_from, but those in the spared window, and sessions that are not sampled any more."""
+        self.recent.trim(ts_from, spared)
+        if spared is None:
+            self._throw_away(ts_from)
+        else:
+            self.settle()
+        if not self._filled:
+            return
         old = f"ts < {ts_from}" + (f" and not (ts >= {spared[0]} and ts < {spared[1]})" if spared else "")
         for table in (*timed(), SAMPLE):
-            self.db.execute(f"delete from kept.{table} where {old}")
-        self.db.execute(f"delete from kept.{RAW} where tick < (select min(tick) from kept.tick)")
-        self.db.execute(f"delete from kept.session where ts < {ts_from} and session_id not in (select session_id from kept.session_sample)")
-        row = self.db.execute("select count(*) from kept.statement").fetchone()
+            self._db.execute(f"delete from kept.{table} where {old}")
+        self._db.execute(f"delete from kept.{RAW} where tick < (select min(tick) from kept.tick)")
+        sampled = "select session_id from kept.session_sample"
+        self._db.execute(f"delete from kept.session where ts < {ts_from} and session_id not in ({sampled})")
+        row = self._db.execute("select count(*) from kept.statement").fetchone()
         if row and row[0] > MOST_STATEMENTS:
-            self.db.execute(
+            self._db.execute(
                 "delete from kept.statement where statement_id not in "
                 "(select statement_id from kept.session_sample where statement_id is not null)"
             )
-        self.db.execute("checkpoint kept")  # compresses, and gives back the memory of deleted rows
+        self._db.execute("checkpoint kept")  # compresses, and gives back the memory of deleted rows
+
+    def _throw_away(self, ts_from: int) -> None:
+        """Samples that wait for a query and are too old for any go unread; what describes sessions and statements is taken in."""
+        oldest = time.time() - (time.monotonic_ns() - ts_from) / 1e9
+        for folder in self._waiting:
+            self._read_folder(folder, described())
+            old = [segment for table in (*timed(), RAW) for segment in (folder / table).glob("*.parquet") if _written(segment) < oldest]
+            for segment in [*old, *_not_shown(folder)]:
+                segment.unlink(missing_ok=True)
+
+
+def _written(segment: Path) -> float:
+    """When, in Unix seconds."""
+    return segment.stat().st_mtime
 
 
 def _parquet(segments: Sequence[Path]) -> str:

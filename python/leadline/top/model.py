@@ -1,4 +1,4 @@
-"""What one refresh shows, as numbers: asked of the tables and views of a capture, over the window they are limited to."""
+"""What one refresh shows, as numbers: the sums of a live capture's window, and what only some tables show from its views."""
 
 from __future__ import annotations
 
@@ -6,22 +6,32 @@ import dataclasses
 import math
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from leadline.capture.reader import Capture
 from leadline.engines.live import Vitals
 from leadline.errors import LeadlineError
 from leadline.host.proc import status_fields
+from leadline.top.live import LiveCapture
 from leadline.views import lock_tree, spenders, where
 from leadline.views.lock_tree import LockTree
 from leadline.views.spenders import HotBlock, Spender
 from leadline.views.wait_classes import rank
 from leadline.views.where import ClassTime, CpuSplit
 
+if TYPE_CHECKING:
+    from leadline._core.recorder import Look, SessionSeen
+
 TABS = ("overview", "sessions", "locks", "blocks", "statements")
 MOST_SESSIONS, MOST_TREES, MOST_BLOCKS, MOST_STATEMENTS = 500, 5, 100, 100
 STEPS_S = (0.1, 0.2, 0.25, 0.5, 1.0, 2.0, 2.5, 5.0, 10.0, 15.0, 30.0, 60.0)
 PASSES_PER_STEP = 2
+SECOND_NS = 1_000_000_000
+STATES = (
+    *("", "starting", "active", "idle", "idle in transaction"),
+    *("fastpath function call", "idle in transaction (aborted)", "disabled", "hidden"),
+)
+"""By the number that table session_run has."""
 
 
 @dataclass(frozen=True)
@@ -184,16 +194,18 @@ def _plain(value: Any) -> Any:
 
 
 def frame(
-    capture: Capture, recording: Recording, columns: int = 60, parts: frozenset[str] = frozenset(TABS), detail: int | None = None
+    capture: LiveCapture, recording: Recording, columns: int = 60, parts: frozenset[str] = frozenset(TABS), detail: int | None = None
 ) -> Frame:
     """The frame of the capture's window. columns: steps of the timeline at most. parts: of TABS. detail: a session_id."""
     missing = {part: why for part, table in (("locks", "lock_wait"), ("blocks", "buffer_wait")) if (why := capture.unavailable(table))}
+    step_s = _step_s(capture, columns)
+    sums = capture.sums(round(step_s * 1e9), listed="sessions" in parts or detail is not None)
     return Frame(
         recording,
-        load(capture),
-        timeline(capture, columns),
-        cpu=where.cpu_split(capture) if "overview" in parts else None,
-        sessions=sessions(capture) if "sessions" in parts else None,
+        _load(capture, sums),
+        _timeline(capture, sums, step_s, columns),
+        cpu=CpuSplit(*sums["cpu"], None, None) if "overview" in parts else None,
+        sessions=_sessions(capture, sums) if "sessions" in parts else None,
         trees=lock_tree.lock_trees(capture, MOST_TREES) if "locks" in parts else None,
         roots=lock_tree.count_roots(capture) if "locks" in parts else 0,
         waiting_now=waiting_now(capture) if "locks" in parts else frozenset(),
@@ -210,103 +222,100 @@ def _pids(capture: Capture) -> dict[int, int]:
     return {row["pid"]: row["session_id"] for row in rows}
 
 
-def load(capture: Capture) -> Load:
-    of = capture.rows("select ts_to, window_s, wall_offset_ns from capture")[0]
-    seen = capture.rows(
-        "select count(*) as ticks, coalesce(sum(missed), 0)::bigint as missed, coalesce(sum(period_ns), 0) / 1e9 as observed_s from tick"
-    )[0]
-    rows = capture.rows(
-        "select wait_class, coalesce(wait_event, 'CPU') as event, sum(weight_s) as s from session_sample where in_db_time "
-        "group by all order by s desc, event"
-    )
+def load(capture: LiveCapture) -> Load:
+    return _load(capture, capture.sums(SECOND_NS))
+
+
+def _load(capture: LiveCapture, sums: Look) -> Load:
+    ts_from, ts_to = capture.window
     classes: dict[str, ClassTime] = {}
-    for row in rows:
-        of_class = classes.setdefault(row["wait_class"], ClassTime(row["wait_class"]))
-        of_class.seconds += row["s"]
-        of_class.events.append(where.EventTime(row["wait_class"], row["event"], row["s"]))
-    now = capture.rows(
-        """
-        select count(*) filter (backend_type = 'client backend') as sessions, count(*) filter (in_db_time) as active,
-               count(*) filter (starts_with(state, 'idle in transaction')) as idle_in_xact,
-               count(*) filter (wait_class = 'Lock') as lock_waiters
-        from session_sample where ts = (select max(ts) from session_sample)
-        """
-    )[0]
-    ended = (of["ts_to"] + of["wall_offset_ns"]) / 1e9 if of["wall_offset_ns"] is not None else None
+    for name, event, spent_s in sorted(sums["events"], key=lambda e: (-e[2], e[1])):
+        of_class = classes.setdefault(name, ClassTime(name))
+        of_class.seconds += spent_s
+        of_class.events.append(where.EventTime(name, event, spent_s))
+    offset_ns = capture.manifest.clock.wall_offset_ns
+    sessions, active, idle_in_xact, lock_waiters = sums["counts"]
     return Load(
-        ts_to=of["ts_to"],
-        ended=datetime.fromtimestamp(ended) if ended is not None else None,
-        window_s=of["window_s"],
-        observed_s=seen["observed_s"],
-        missed=seen["missed"],
-        ticks=seen["ticks"],
+        ts_to=ts_to,
+        ended=datetime.fromtimestamp((ts_to + offset_ns) / 1e9) if offset_ns is not None else None,
+        window_s=(ts_to - ts_from) / 1e9,
+        observed_s=sums["observed_s"],
+        missed=sums["missed"],
+        ticks=sums["ticks"],
         db_time_s=sum(c.seconds for c in classes.values()),
         classes=sorted(classes.values(), key=lambda c: (-c.seconds, c.wait_class)),
-        **now,
+        sessions=sessions,
+        active=active,
+        idle_in_xact=idle_in_xact,
+        lock_waiters=lock_waiters,
     )
 
 
-def timeline(capture: Capture, columns: int) -> Timeline:
+def timeline(capture: LiveCapture, columns: int) -> Timeline:
+    step_s = _step_s(capture, columns)
+    return _timeline(capture, capture.sums(round(step_s * 1e9)), step_s, columns)
+
+
+def _step_s(capture: LiveCapture, columns: int) -> float:
+    ts_from, ts_to = capture.window
+    rate_hz = capture.manifest.probe("sessions").rate_hz
+    least = max((ts_to - ts_from) / 1e9 / max(columns, 1), PASSES_PER_STEP / rate_hz if rate_hz else 0.0)
+    return next((s for s in STEPS_S if s >= least - 1e-9), least)
+
+
+def _timeline(capture: LiveCapture, sums: Look, step_s: float, columns: int) -> Timeline:
     """The window in round steps that begin at multiples of their length, so that a step keeps its height while it moves on."""
-    of = capture.rows("select ts_from, ts_to, rate_hz from capture")[0]
-    window_s = (of["ts_to"] - of["ts_from"]) / 1e9
-    least = max(window_s / max(columns, 1), PASSES_PER_STEP / of["rate_hz"] if of["rate_hz"] else 0.0)
-    step_s = next((s for s in STEPS_S if s >= least - 1e-9), least)
-    step_ns = round(step_s * 1e9)
-    period_ns = 1e9 / of["rate_hz"] if of["rate_hz"] else 0
-    first, last = math.floor(of["ts_from"] / step_ns), math.floor((of["ts_to"] - period_ns) / step_ns)
-    rows = capture.rows(
-        """
-        with pass as (select ts // $1 as step, sum(period_ns) / 1e9 as observed_s from tick group by all),
-        spent as (select ts // $1 as step, wait_class, sum(weight_s) as s from session_sample where in_db_time group by all)
-        select p.step, wait_class, s / observed_s as aas from pass p left join spent using (step)
-        """,
-        [step_ns],
-    )
-    steps: dict[int, dict[str, float]] = {}
-    for row in rows:
-        classes = steps.setdefault(row["step"], {})
-        if row["wait_class"] is not None:
-            classes[row["wait_class"]] = row["aas"]
-    found = [steps.get(step) for step in range(first, last + 1)]
-    ordered = [dict(sorted(step.items(), key=lambda item: rank(item[0]))) if step is not None else None for step in found]
-    return Timeline(step_s, ordered[-columns:])
+    ts_from, ts_to = capture.window
+    rate_hz = capture.manifest.probe("sessions").rate_hz
+    step_ns, period_ns = round(step_s * 1e9), 1e9 / rate_hz if rate_hz else 0
+    first, last = math.floor(ts_from / step_ns), math.floor((ts_to - period_ns) / step_ns)
+    steps = {
+        number: {name: spent_s / observed_s for name, spent_s in sorted(classes, key=lambda of: rank(of[0]))}
+        for number, observed_s, classes in sums["steps"]
+    }
+    return Timeline(step_s, [steps.get(number) for number in range(max(first, last - columns + 1), last + 1)])
 
 
-_SESSIONS = """
-    with last as (select max(ts) as ts from session_sample),
-    busy as (select session_id, sum(weight_s) filter (in_db_time) as busy_s from session_sample group by 1),
-    text as (select statement_id, any_value(query) as query from statement group by 1),
-    used as (
-      select session_id, sum(cpu_run_ns) / sum(dt_ns)::double as cpu, sum(read_bytes) * 1e9 / sum(dt_ns) as read_bytes,
-             sum(write_bytes) * 1e9 / sum(dt_ns) as write_bytes
-      from session_delta d, last where d.ts > last.ts - 4000000000 group by 1),
-    blocker as (
-      select session_id, list(distinct blocker_pid order by blocker_pid) as pids from lock_wait l, last
-      where l.ts + l.period_ns >= last.ts group by 1)
-    select s.session_id, coalesce(s.pid, 0) as pid, coalesce(s.usename, '') as usename, coalesce(s.datname, '') as datname,
-           coalesce(s.application_name, '') as application_name, coalesce(s.client_addr, '') as client_addr,
-           coalesce(s.backend_type, '') as backend_type, s.leader_pid, coalesce(s.state, '') as state, s.wait_class,
-           coalesce(s.wait_event, 'CPU') as event,
-           case when s.state in ('active', 'fastpath function call') then s.query_age_s
-                when s.state is not null then s.state_age_s end as age_s,
-           s.xact_age_s, s.xmin_age, s.in_db_time, coalesce(b.busy_s, 0) as busy_s,
-           case when s.wait_class = 'Lock' then coalesce(k.pids, []) else [] end as blocked_by, coalesce(t.query, '') as statement,
-           u.cpu, u.read_bytes, u.write_bytes, coalesce(w.backend_start, 0) as backend_start
-    from session_sample s join last using (ts)
-    left join busy b using (session_id) left join text t using (statement_id) left join blocker k using (session_id)
-    left join used u using (session_id)
-    left join (select session_id, max(backend_start) as backend_start from session group by 1) w using (session_id)
-"""
-
-
-def sessions(capture: Capture, limit: int = MOST_SESSIONS) -> list[SessionNow]:
+def sessions(capture: LiveCapture, limit: int = MOST_SESSIONS) -> list[SessionNow]:
     """The sessions of the last pass: the busiest of the window first, then those in a transaction, then the rest."""
-    rows = capture.rows(
-        _SESSIONS + "order by busy_s desc, starts_with(coalesce(s.state, ''), 'idle in') desc, s.xact_age_s desc nulls last, pid limit $1",
-        [limit],
+    return _sessions(capture, capture.sums(SECOND_NS, listed=True), limit)
+
+
+def _sessions(capture: LiveCapture, sums: Look, limit: int = MOST_SESSIONS) -> list[SessionNow]:
+    found = [_session(capture, seen) for seen in sums["sessions"]]
+    return sorted(found, key=_by_use)[:limit]
+
+
+def _by_use(s: SessionNow) -> tuple[float, bool, bool, float, int]:
+    age_s = s.xact_age_s
+    return (-s.busy_s, not s.state.startswith("idle in"), age_s is None, -(age_s or 0.0), s.pid)
+
+
+def _session(capture: LiveCapture, seen: SessionSeen) -> SessionNow:
+    return SessionNow(
+        session_id=seen["session_id"],
+        pid=seen["pid"],
+        usename=capture.names["role"].get(seen["usesysid"], ""),
+        datname=capture.names["database"].get(seen["datid"], ""),
+        application_name=seen["application_name"],
+        client_addr=seen["client_addr"],
+        backend_type=seen["backend_type"],
+        leader_pid=seen["leader_pid"] or None,
+        state=STATES[seen["state"]],
+        wait_class=seen["wait_class"],
+        event=seen["event"],
+        age_s=seen["age_s"],
+        xact_age_s=seen["xact_age_s"],
+        xmin_age=seen["xmin_age"],
+        in_db_time=seen["in_db_time"],
+        busy_s=seen["busy_s"],
+        blocked_by=tuple(seen["blocked_by"]),
+        statement=seen["statement"],
+        cpu=seen["cpu"],
+        read_bytes=seen["read_bytes"],
+        write_bytes=seen["write_bytes"],
+        backend_start=seen["backend_start"],
     )
-    return [_session(row) for row in rows]
 
 
 def with_memory(found: list[SessionNow], host_pids: dict[int, int]) -> list[SessionNow]:
@@ -319,10 +328,6 @@ def _memory(pid: int) -> int | None:
     return None if kilobytes is None else int(kilobytes.split()[0]) * 1024
 
 
-def _session(row: dict[str, Any]) -> SessionNow:
-    return SessionNow(**{**row, "blocked_by": tuple(row["blocked_by"])})
-
-
 def waiting_now(capture: Capture) -> frozenset[int]:
     """Processes that waited for a lock when locks were last looked at, if that was at the end of the window."""
     rows = capture.rows(
@@ -332,9 +337,9 @@ def waiting_now(capture: Capture) -> frozenset[int]:
     return frozenset(row["pid"] for row in rows)
 
 
-def session_detail(capture: Capture, session_id: int, most: int = 12) -> Detail:
-    found = capture.rows(_SESSIONS + "where s.session_id = $1", [session_id])
-    session = _session(found[0]) if found else None
+def session_detail(capture: LiveCapture, session_id: int, most: int = 12) -> Detail:
+    seen = capture.sums(SECOND_NS, listed=True)["sessions"]
+    session = next((_session(capture, s) for s in seen if s["session_id"] == session_id), None)
     text = capture.rows(
         """
         select any_value(query) as query from statement
@@ -343,8 +348,7 @@ def session_detail(capture: Capture, session_id: int, most: int = 12) -> Detail:
         [session_id],
     )
     waits = capture.rows(
-        "select wait_class, coalesce(wait_event, 'CPU') as event, sum(weight_s) as seconds from session_sample "
-        "where session_id = $1 and in_db_time group by all order by seconds desc, event",
+        "select wait_class, event, sum(weight_s) as seconds from db_time where session_id = $1 group by all order by seconds desc, event",
         [session_id],
     )
     last = capture.rows(
