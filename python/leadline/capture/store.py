@@ -10,14 +10,6 @@ from leadline.tables import all_tables
 if TYPE_CHECKING:
     from leadline._core.capture import Written
 
-KEYS = {
-    "relation": ("datid", "relid", "relfilenode"),
-    "database": ("datid",),
-    "role": ("usesysid",),
-    "setting": ("name",),
-    "hba_rule": ("line_number",),
-    "semaphore_set": ("semid", "key"),
-}
 Row = tuple[Any, ...]
 
 
@@ -49,7 +41,7 @@ class Store:
 
     def add(self, table: str, rows: Iterable[Row]) -> None:
         """Appends rows and puts them on disk at once."""
-        new = self._unseen(table, rows) if table in KEYS else list(rows)
+        new = self._unseen(table, rows) if all_tables()[table].key else list(rows)
         if not new:
             return
         if table not in self._writers:
@@ -67,7 +59,7 @@ class Store:
 
     def _unseen(self, table: str, rows: Iterable[Row]) -> list[Row]:
         names = [column.name for column in all_tables()[table].columns]
-        places = [names.index(key) for key in KEYS[table]]
+        places = [names.index(key) for key in all_tables()[table].key]
         seen = self._seen.setdefault(table, set())
         new = []
         for row in rows:

@@ -53,7 +53,8 @@ class Column:
 class Table:
     """One table or view.
 
-    Of tables: probe; role (ROLES); clock, the column whose order the rows have. Of views: sql (with the defaults of its
+    Of tables: probe; role (ROLES); clock, the column whose order the rows have; key, columns of which a capture has
+    each set of values once: a second reading only adds. Of views: sql (with the defaults of its
     thresholds), needs, uses, thresholds, materialise (MATERIALISE).
     """
 
@@ -64,6 +65,7 @@ class Table:
     probe: str = ""
     role: str = ""
     clock: str = ""
+    key: tuple[str, ...] = ()
     materialise: str = ""
     sql: str = ""
     needs: tuple[str, ...] = ()
@@ -78,6 +80,7 @@ def all_tables() -> dict[str, Table]:
     for entry in (entry for folder in (FOLDER, *folders("tables")) for entry in folder.glob("*.toml")):
         raw = parse_toml(entry.read_text(encoding="utf-8"))
         columns = tuple(Column(**column) for column in raw.pop("columns"))
+        raw["key"] = tuple(raw.get("key", ()))
         raw["needs"], raw["uses"] = tuple(raw.get("needs", ())), tuple(raw.get("uses", ()))
         raw["thresholds"] = tuple(parse_threshold(entry.name, text) for text in raw.get("thresholds", ()))
         raw["sql"] = with_defaults(raw.get("sql", ""), raw["thresholds"])
