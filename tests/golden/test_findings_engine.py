@@ -15,6 +15,7 @@ import pytest
 from findings_synthetic import SyntheticCapture
 from leadline import findings
 from leadline.capture.reader import open_capture
+from leadline.engines import folders
 from leadline.errors import LeadlineError
 from leadline.findings import COLUMNS, CONFIDENCES, FACTS, SEVERITIES, Definition, all_findings, evaluate, parse_finding
 from leadline.tables import all_tables
@@ -62,7 +63,8 @@ def cap(tmp_path: Path) -> SyntheticCapture:
 
 def test_every_sql_has_its_md_and_the_name_of_its_id() -> None:
     folder = Path(str(resources.files("leadline.findings")))
-    names = {path.name for path in folder.glob("*/*") if path.suffix in (".sql", ".md")}
+    places = [*folder.iterdir(), *folders("findings")]
+    names = {path.name for place in places if place.is_dir() for path in place.iterdir() if path.suffix in (".sql", ".md")}
     rules = {n.removesuffix(".sql") for n in names if n.endswith(".sql")}
     assert {n.removesuffix(".md") for n in names if n.endswith(".md")} == rules
     assert {d.file for d in RULES.values()} == {f"{r}.sql" for r in rules}

@@ -17,7 +17,7 @@ WORDS = re.compile(
 KINDS = (".py", ".toml", ".sql", ".j2")
 GENERAL = ("capture", "doctor.py", "engines", "figures.py", "findings", "host", "lab", "output.py", "probes", "progress.py")
 GENERAL += ("tables", "top", "views", "why")
-OF_AN_ENGINE = ("engines/postgres", "engines/informix", "findings/postgres", "findings/pooler")
+OF_AN_ENGINE = ("engines/postgres", "engines/informix")
 # Where: at most how many lines, and why. A path, or the folder of many.
 REASONS = {
     "engines/__init__.py": (1, "names the engines that come with the package"),
