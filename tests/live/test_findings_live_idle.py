@@ -1,4 +1,4 @@
-"""Connections that do nothing, and autovacuum workers that give way, on real servers."""
+"""Connections that do nothing, autovacuum workers that give way, and indexes that stay large, on real servers."""
 
 from __future__ import annotations
 
@@ -53,3 +53,22 @@ def test_a_migration_that_cancels_autovacuum(fresh_server: Callable[..., Server]
     assert finding.subject == "table public.account" and finding.evidence[0]["waiter_pid"] == client.pid
     assert "application migrate waited" in finding.statement and "alter table account" in finding.statement
     assert finding.evidence[0]["waited_s"] > 0.15
+
+
+@pytest.mark.parametrize("major", [13, 18])
+def test_the_estimate_of_what_an_index_needs(fresh_server: Callable[..., Server], tmp_path: Path, major: int) -> None:
+    """New indexes are as large as estimated, also of an expression and of two columns; after a mass delete they stay."""
+    server = fresh_server(major)
+    server.sql("create table job (id bigint primary key, name text, at timestamptz)")
+    server.sql("insert into job select n, md5(n::text), now() from generate_series(1, 60000) n")
+    server.sql('create index "Lower" on job (lower(name)); create index pair on job (name, at)')
+    server.sql("vacuum analyze job")
+    every = {"bloat_bytes": -1e12, "bloat_times": 0.01}
+    new = {f.subject: f.evidence[0] for f in captured(server, tmp_path / "new", 0.5, ["INDEX-BLOAT"], every).findings}
+    assert set(new) == {"index public.job_pkey", 'index public."Lower"', "index public.pair"}
+    for row in new.values():
+        assert row["pages_needed"] == pytest.approx(row["pages"], rel=0.15)
+    server.sql("delete from job where id > 100")
+    server.sql("vacuum analyze job")
+    old = captured(server, tmp_path / "old", 0.5, ["INDEX-BLOAT"], {"bloat_bytes": 100_000}).findings
+    assert {f.subject for f in old} == set(new) and all(f.evidence[0]["entries"] == 100 for f in old)

@@ -160,6 +160,30 @@ VIEWS: tuple[StatView, ...] = (
            limit 1000""",
         ("relation", "pid", "mode"),
     ),
+    StatView(  # the largest B-trees: their pages, and the average width of an entry where the statistics of all columns may be seen
+        "pg_index",
+        """select current_database() as datname, c.oid::int8 as index, c.relpages, c.reltuples::float8 as reltuples,
+                  w.columns, w.known, w.key_bytes, w.nulls,
+                  coalesce((select max(option_value::int) from pg_options_to_table(c.reloptions)
+                            where option_name = 'fillfactor'), 90) as fillfactor
+           from (select oid, relname, relnamespace, relpages, reltuples, reloptions from pg_class
+                 where relkind = 'i' and relpages >= 128 and relam = (select oid from pg_am where amname = 'btree')
+                 order by relpages desc, oid limit 100) c
+           join pg_index i on i.indexrelid = c.oid join pg_class t on t.oid = i.indrelid
+           join pg_namespace n on n.oid = c.relnamespace
+           cross join lateral (
+             select count(*) as columns, count(s.avg_width) as known, max(s.null_frac)::float8 as nulls,
+                    sum(ceil(s.avg_width::float8 / case a.attalign when 'd' then 8 when 'i' then 4 when 's' then 2 else 1 end)
+                        * case a.attalign when 'd' then 8 when 'i' then 4 when 's' then 2 else 1 end) as key_bytes
+             from pg_attribute a left join pg_attribute b on b.attrelid = i.indrelid and b.attnum = i.indkey[a.attnum - 1] and b.attnum > 0
+             left join lateral (  -- one at a time by name: a join would go through all statistics for each index
+               select * from pg_stats p where p.schemaname = n.nspname and not p.inherited
+                 and p.tablename = case when b.attnum is null then c.relname else t.relname end
+                 and p.attname = coalesce(b.attname, a.attname)
+               offset 0) s on true
+             where a.attrelid = c.oid and a.attnum > 0) w""",
+        ("datname", "index"),
+    ),
     StatView(  # which tables foreign keys lead to: their rows are locked by others' inserts
         "pg_constraint",
         """select conrelid::int8 as child, confrelid::int8 as parent, count(*) as keys from pg_constraint
