@@ -26,9 +26,9 @@ Examples:
   leadline net budget traffic.leadline --base-rtt 0.1ms --bandwidth 100mbit""",
 )
 @click.argument("source", metavar="CAPTURE|PCAP|DSN", type=click.Path())
-@click.option("--rtt", "rtts", default=DEFAULT, show_default=True, metavar="TIME[,TIME...]", help="Round-trip times to look at.")
-@click.option("--base-rtt", metavar="TIME", help="Round-trip time of the packets.  [default: the shortest they show]")
-@click.option("--bandwidth", metavar="RATE", help="Also count the time of the data on a line of this rate, such as 100mbit.")
+@click.option("--rtt", "rtts", default=DEFAULT, show_default=True, metavar="TIME[,TIME...]", help="Round-trip times to predict for.")
+@click.option("--base-rtt", metavar="TIME", help="Round-trip time when the packets were captured.  [default: the shortest that they show]")
+@click.option("--bandwidth", metavar="RATE", help="Also add the transmission time at this bandwidth, such as 100mbit.")
 @click.option("--for", "duration", metavar="TIME", help="With DSN: how long to capture.  [default: 10s]")
 @ports_option
 @click.option("--client", default="", metavar="ADDRESS", help="Only this client.  [default: all]")
@@ -40,9 +40,10 @@ def command(
 ) -> None:
     """Count round trips for each transaction and predict the throughput at other round-trip times.
 
-    Each client and each port of a server has a budget of its own. The time of a transaction is a + (N + C) * RTT. N counts its round
-    trips, C those that make connections. RTT is the shortest time that handshakes, acknowledgements and round trips allow. The prediction
-    holds if the same connections stay busy. Intervals are 95 %: by bootstrap over parts of the time, with the error of the model.
+    Each client and each port of a server has its own budget. The time of a transaction is a + (N + C) * RTT: N is its number of round
+    trips, C the number of round trips for connecting, and a the rest, the work of client and server. RTT is the shortest time that
+    handshakes, acknowledgements and round trips allow. The prediction holds if the same connections stay busy. The 95 % intervals come
+    from a bootstrap over parts of the time, and include the error of the model.
 
     With DSN, the packets of its clients that pass this host are captured. That needs the right CAP_NET_RAW, and nobody logs in. The way
     from this host is measured first, by 20 handshakes.

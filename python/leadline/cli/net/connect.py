@@ -26,11 +26,17 @@ Examples:
 )
 @click.argument("dsn", metavar="DSN")
 @click.option("--until-failure", is_flag=True, help="End at the first login that fails.")
-@click.option("--confidence", type=click.FloatRange(0.5, 0.999999), default=0.95, show_default=True, metavar="C", help="Of all intervals.")
-@click.option("--max-rate", type=click.FloatRange(1e-6, 0.5), default=0.01, show_default=True, metavar="R", help="Rate to rule out.")
+@click.option(
+    "--confidence", type=click.FloatRange(0.5, 0.999999), default=0.95, show_default=True, metavar="C", help="Confidence of all intervals."
+)
+@click.option(
+    "--max-rate", type=click.FloatRange(1e-6, 0.5), default=0.01, show_default=True, metavar="R", help="Failure rate to rule out."
+)
 @click.option("--logins", type=click.IntRange(1), metavar="N", help="Make N logins.  [default: as many as rule out R if none fails]")
-@click.option("--parallel", type=click.IntRange(1, 1000), default=1, show_default=True, metavar="N", help="Logins at a time.")
-@click.option("--pause", default="0", metavar="TIME", help="Wait between two logins, each of the N apart.  [default: none]")
+@click.option(
+    "--parallel", type=click.IntRange(1, 1000), default=1, show_default=True, metavar="N", help="Number of concurrent loops of logins."
+)
+@click.option("--pause", default="0", metavar="TIME", help="Pause between two logins of the same loop.  [default: none]")
 @click.option("--for", "duration", metavar="TIME", help="End after this time at the latest.")
 @timeout
 @as_json

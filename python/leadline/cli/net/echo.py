@@ -19,7 +19,7 @@ Examples:
   leadline net echo --serve 0.0.0.0:4747
   leadline net echo --serve [::1]:0 --for 60s --json""",
 )
-@click.option("--serve", is_flag=False, flag_value=DEFAULT, metavar="[HOST:PORT]", help=f"Listen there.  [default: {DEFAULT}]")
+@click.option("--serve", is_flag=False, flag_value=DEFAULT, metavar="[HOST:PORT]", help=f"Address to listen on.  [default: {DEFAULT}]")
 @click.option("--for", "duration", metavar="TIME", help="End after this time.  [default: Ctrl-C]")
 @as_json
 def command(serve: str | None, duration: str | None, as_json: bool) -> None:

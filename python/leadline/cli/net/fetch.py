@@ -29,8 +29,8 @@ Examples:
     help="Rows of each fetch, or bytes with a B: 4kB,64kB.",
 )
 @click.option("--rtt", default="0", show_default=True, metavar="TIME,..", help="Round trips to add with `net delay`, one curve each.")
-@click.option("--rate", metavar="RATE", help="Bits a second in each direction on the way: 100mbit, 1gbit.")
-@click.option("--window", metavar="BYTES", help="Most bytes under way in each direction while a round trip is added.")
+@click.option("--rate", metavar="RATE", help="Simulated bandwidth in each direction: 100mbit, 1gbit.")
+@click.option("--window", metavar="BYTES", help="With --rtt: maximum bytes in flight in each direction.")
 @click.option("--repeat", type=click.IntRange(1, 1000), default=3, show_default=True, metavar="N", help="Runs of each size.")
 @click.option("--timeout", default="30s", show_default=True, metavar="TIME", help="How long to wait for each answer.")
 @as_json
