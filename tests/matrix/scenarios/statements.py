@@ -119,7 +119,7 @@ def plans_without_their_parallel_workers(g: Ground) -> Iterator[Truth]:
     yield lambda: [Expected("PARALLEL-STARVED", "parallel workers", None, says)]
 
 
-@scenario(window_s=4.0)
+@scenario(window_s=12.0)  # the statement of an idle session is known once a sample has seen it run
 def one_statement_for_each_row(g: Ground) -> Iterator[Truth]:
     """A loop of the application looks up rows one by one, each in a transaction of its own. The truth is how long its
     backend slept, as the scheduler counts."""

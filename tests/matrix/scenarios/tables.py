@@ -75,7 +75,7 @@ def vacuum_that_cannot_lock_the_table(g: Ground) -> Iterator[Truth]:
     table = filled(g, "locked", 40_000)
     g.sql(f"delete from {table} where id <= 30000")
     counted(g, table, "n_dead_tup", 30_000)
-    older = "last_vacuum < clock_timestamp() - interval '1 s'"  # than the lock, beyond doubt
+    older = "last_vacuum < clock_timestamp() - interval '3 s'"  # than the lock, beyond doubt
     wait_until(lambda: g.sql(f"select {older} from pg_stat_user_tables where relname = 'locked'")[0][0], what="an old vacuum")
     pid = holds(g, "migration", f"lock table {table} in share row exclusive mode").info.backend_pid
     g.wait_for(f"pid = {pid} and clock_timestamp() > xact_start + interval '2 s'")
