@@ -20,6 +20,10 @@ load, `clean` means that no rule found anything above `low`; rules about the hos
 Other programs used both CPUs during these runs. The clock of a client also runs while the client itself waits for a CPU, which is no wait
 of its session: beside busy loops, short waits therefore look up to a tenth longer to the client than they were.
 
+What a rule takes from counters of the server (PLAN-FLIP, PLANNING-TIME) covers the time between two readings, which is some tenths of a
+second longer than the capture. A rule that wants a share of database time misses a trouble whose share is just below it:
+BUFFERMAPPING, whose waits are short, depends on what else needs the CPUs.
+
 `python -m tests.matrix --list` says what each scenario plants.
 """
 
