@@ -155,13 +155,14 @@ cargo --version >/dev/null || { \
 	echo "  hint: install rustup, then: rustup toolchain install $$(sed -n 's/^channel = //p' rust-toolchain.toml | tr -d \")" >&2; exit 2; }
 endef
 
-# What leadline depends on, and what builds it: all that the demonstration needs. maturin would install the former, too, but perhaps
+# What leadline and its demonstration depend on, and what builds it. maturin would install the former, too, but perhaps
 # while pip installs the tools.
 $(VENV)/.setup: pyproject.toml
 	@$(CHECK_SYSTEM)
 	@[ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet 'pip>=25.1'
-	$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"], sep="\n")' \
+	$(BIN)/python -c 'import tomllib; of = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
+		print(*of["dependencies"], *of["optional-dependencies"]["demo"], sep="\n")' \
 		| $(BIN)/python -m pip install --quiet --group build -r /dev/stdin
 	@touch $@
 

@@ -97,8 +97,9 @@ def run_demo(
     announce: gets a line for each step. Raises LeadlineError, and KeyboardInterrupt after clearing up.
     """
     from leadline.probes.take import take
-    from leadline.views.report import write_report
+    from leadline.views.report import check_packages, write_report
 
+    check_packages("leadline demo", "demo")
     binaries = find_binaries(pg_bin, major)
     result = prepare_folder(folder)
     check_room(seconds)

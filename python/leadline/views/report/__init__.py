@@ -6,6 +6,7 @@ findings. Everything that comes from a server is escaped by the template.
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from markupsafe import Markup
 
 from leadline.book.recorder import current
 from leadline.capture.reader import open_capture
+from leadline.errors import LeadlineError
 from leadline.findings import evaluate
 from leadline.replacing import make_room, write_whole
 
@@ -30,8 +32,15 @@ def write_report(capture_path: str | Path, out_html: str | Path, *, overwrite: b
     return write_whole(out, page, "the report", overwrite=overwrite)
 
 
+def check_packages(command: str, extra: str) -> None:
+    """A host of a database that only records needs no charts. Raises LeadlineError."""
+    if importlib.util.find_spec("vl_convert") is None:
+        raise LeadlineError("unsupported", f"{command} needs the package vl-convert-python: pip install 'leadline[{extra}]'")
+
+
 def report_of(capture_path: str | Path) -> str:
     """The report of a capture, as a page. Raises LeadlineError when the capture cannot be read."""
+    check_packages("a report", "report")
     from leadline.views.report.model import build
 
     capture = open_capture(capture_path, hold=True)

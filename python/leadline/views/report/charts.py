@@ -6,8 +6,6 @@ import copy
 import functools
 from typing import Any
 
-import vl_convert
-
 from leadline.views.grid import Curves, Stack
 from leadline.views.wait_classes import ORDER, rank, wait_class
 from leadline.views.where import Slice, Window
@@ -210,6 +208,8 @@ def still(spec: dict[str, Any]) -> str:
     fixed = copy.deepcopy(spec) | {"width": 860, "config": {"background": "white", "view": {"stroke": None}}}
     colours = palette(dark=False)
     _colour(fixed, colours)
+    import vl_convert
+
     return str(vl_convert.vegalite_to_svg(fixed))
 
 
@@ -228,5 +228,7 @@ def _colour(part: Any, colours: dict[str, str]) -> None:
 @functools.cache
 def library() -> str:
     """Vega, Vega-Lite and Vega-Embed as one script, safe to stand inside an HTML script element."""
+    import vl_convert
+
     snippet = "window.vegaEmbed = vegaEmbed;"
     return str(vl_convert.javascript_bundle(snippet)).replace("</script", "<\\/script").replace("<!--", "<\\!--")

