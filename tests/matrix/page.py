@@ -22,7 +22,7 @@ of its session: beside busy loops, short waits therefore look up to a tenth long
 
 What a rule takes from counters of the server (PLAN-FLIP, PLANNING-TIME) covers the time between two readings, which is some tenths of a
 second longer than the capture. A rule that wants a share of database time misses a trouble whose share is just below it:
-BUFFERMAPPING, whose waits are short, depends on what else needs the CPUs.
+BUFFERMAPPING, whose waits are short, and STATEMENT-STORM, which needs a fast loop, depend on what else needs the CPUs.
 
 `python -m tests.matrix --list` says what each scenario plants.
 """
