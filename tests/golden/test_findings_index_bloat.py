@@ -27,7 +27,7 @@ def test_an_index_that_is_nearly_empty(tmp_path: Path) -> None:
     needed = 2726 * (1 + 2 * 20 / 7336.8) + 2
     assert finding.evidence[0]["pages_needed"] == pytest.approx(needed)
     assert finding.evidence[0]["lost_bytes_estimate"] == pytest.approx((50_000 - needed) * 8192, abs=1)
-    assert "has 50000 pages (409.6 MB); its 1000000 entries of about 20 bytes would fill 2743" in finding.statement
+    assert "has 50000 pages (390.6 MB); its 1000000 entries of about 20 bytes would fill 2743" in finding.statement
     assert 'REINDEX INDEX CONCURRENTLY public."job_Pkey";' in finding.action
 
 
