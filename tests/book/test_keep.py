@@ -92,7 +92,7 @@ def test_the_baseline_of_a_template_is_kept(place: Place, open_book: Open) -> No
     with book.store.writing() as db:
         db.execute("update run set template = ?, project = 'main' where uid in (?, ?)", (template, *uids[:2]))
     named = BY_NAME["template.baseline"]
-    with pytest.raises(LeadlineError, match="is none of this template"):
+    with pytest.raises(LeadlineError, match="is not a run of this template"):
         do(named, given={"template": template, "run": uids[2]})
     for uid in uids[:2]:
         assert do(named, given={"template": template, "run": uid}) == {"template": template, "baseline": uid}

@@ -93,7 +93,7 @@ def lost_segments(times: int) -> Rows:
 CASES = [
     (
         "PROGRAM-RETRANSMITS", lost_segments, 40, 15, "server to 10.0.0.9",
-        ["40 segments of server (pid 1026) to 10.0.0.9 were sent again on 1 connection", "2.000 s longer than usual in 40 sleeps"], 2.0,
+        ["40 segments of server (pid 1026) to 10.0.0.9 were retransmitted on 1 connection", "2.000 s longer than usual in 40 sleeps"], 2.0,
     ),
     (
         "FAILING-CALL-STORM", missing_files, 1500, 900, "access of server",

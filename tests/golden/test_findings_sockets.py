@@ -121,5 +121,5 @@ def test_data_sent_again(made: Sockets) -> None:
     made.connection("10.0.0.9", grown={"bytes_sent": 10 * MSS, "bytes_retrans": MSS, "total_retrans": 1})  # ten are too few
     [found] = evaluated(made).findings
     assert (found.id, found.severity, found.subject) == ("RETRANSMITS", "medium", "client 10.0.0.7 of 10.0.0.1:5432")
-    assert found.statement.startswith("30 segments, 3.0 % of the bytes sent, were sent again on 2 connections")
+    assert found.statement.startswith("30 segments, 3.0 % of the bytes sent, were retransmitted on 2 connections")
     assert [row["segments"] for row in found.evidence] == [30]

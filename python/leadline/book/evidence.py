@@ -152,7 +152,7 @@ def _of_design(uid: str, row: dict[str, Any], legs: list[dict[str, Any]], runs: 
 def _of_leg(book: Book, uid: str, design: dict[str, Any], leg: dict[str, Any], run: dict[str, Any] | None) -> State | None:
     """None where the value is that of its run, or the run was pruned. Of a run that is none of its parts, nothing is said."""
     if run is None:
-        return None if leg["part"] != "leg" else ("not known", "its run is not in the book any more")
+        return None if leg["part"] != "leg" else ("not known", "its run is no longer in the book")
     if run["parent"] != uid:
         return "changed", "its run is no part of this experiment"
     if leg["part"] == "leg" and leg["side"] != ("baseline" if design["order"][leg["n"] : leg["n"] + 1] == "B" else "variant"):

@@ -107,7 +107,7 @@ def _artifact(call: Call, inputs: dict[str, Any]) -> dict[str, Any]:
 
 def _file(call: Call, inputs: dict[str, Any]) -> File:
     path = Path(_artifact(call, inputs)["path"])
-    gone = LeadlineError("not_found", "the file is not there any more, or is not a plain file")
+    gone = LeadlineError("not_found", "the file no longer exists, or is not a regular file")
     if not path.is_absolute() or os.path.realpath(path) != str(path) or str(path).startswith(("/proc/", "/sys/", "/dev/")):
         raise gone
     root = Path(os.path.realpath(call.place.root))
@@ -149,7 +149,7 @@ def report_page(place: Place, uid: str, artifact: dict[str, Any]) -> Path:
     try:
         about = (capture / "manifest.json").stat()
     except (OSError, ValueError):
-        raise LeadlineError("not_found", "the capture is not there any more", hint="it was moved or removed since") from None
+        raise LeadlineError("not_found", "the capture no longer exists", hint="it was moved or removed since") from None
     key = hashlib.sha256(f"{capture}\0{about.st_mtime_ns}\0{about.st_size}".encode("utf-8", "surrogateescape")).hexdigest()[:32]
     page = place.reports_of(uid) / f"{artifact['n']}-{key}.html"
     if not page.exists():

@@ -287,7 +287,7 @@ def _baseline(call: Call, inputs: dict[str, Any]) -> Any:
     if inputs["run"] is not None:
         found = find_run(call, inputs["run"])
         if found["template"] != uid or found["ended"] is None:
-            raise LeadlineError("usage", f"run {found['uid']} is none of this template, or has not ended", where="run")
+            raise LeadlineError("usage", f"run {found['uid']} is not a run of this template, or has not ended", where="run")
         run = found["uid"]
     call.execute("update template set baseline = ? where uid = ?", run, uid)
     call.object, call.detail = uid, {"before": call.found["baseline"], "after": run}

@@ -134,7 +134,7 @@ OPERATIONS = (
         (USER, CODE), words=("code",),
     ),
     Operation(
-        "user.forget-codes", "PUT", "/users/{user}/codes/forgotten", "anyone", "", "Ask this user for no code any more.", _forget,
+        "user.forget-codes", "PUT", "/users/{user}/codes/forgotten", "anyone", "", "Stop asking this user for a code at login.", _forget,
         (USER, OWN_PASSWORD),
     ),
 )  # fmt: skip

@@ -1,5 +1,5 @@
 -- id: TCP-RETRANSMITS
--- title: TCP segments are sent again
+-- title: TCP segments are retransmitted
 -- question: Which part of the segments sent had to be sent again, and how much waiting is that at least?
 -- domain: host
 -- needs: host_stat

@@ -1,9 +1,9 @@
 -- id: PROGRAM-RETRANSMITS
--- title: A program sleeps while its segments are sent again
+-- title: A program sleeps while its segments are retransmitted
 -- question: Which programs lose data on the way, to whom, and how long do their threads sleep meanwhile?
 -- domain: kernel
 -- needs: retransmit
--- unit: segments sent again; seconds asleep beyond the usual sleep of the thread
+-- unit: segments retransmitted; seconds asleep beyond the usual sleep of the thread
 -- cost: wall time
 -- threshold: program_again_min = 20 (segments in the window: fewer say nothing of a rate)
 -- threshold: program_again_min_s = 0.2 (seconds asleep in the window: the least time after which a lost segment without others behind it is sent again)
@@ -32,7 +32,7 @@ again as (
 select 'PROGRAM-RETRANSMITS' as id, severity_of(seconds / (threads * w.window_s), seconds, w.window_s) as severity,
        case when segments >= getvariable('confident_again') then 'high' else 'medium' end as confidence,
        format('{} to {}', f.comm, f.remote_addr) as subject,
-       format('{} segments of {} to {} were sent again on {} connection{}: its threads slept {:.3f} s longer than usual in {} sleeps{}',
+       format('{} segments of {} to {} were retransmitted on {} connection{}: its threads slept {:.3f} s longer than usual in {} sleeps{}',
               segments, program(f.comm, processes, pid), f.remote_addr, connections, case when connections = 1 then '' else 's' end, seconds, sleeps,
               case when opening > 0 then format('; {} of them were to open a connection', opening) else '' end) as statement,
        seconds as cost_s, null::double as share_of_db_time, segments as samples, f.ts_from, f.ts_to,

@@ -1,9 +1,9 @@
 -- id: RETRANSMITS
--- title: Data for a client is sent again
+-- title: Data for a client is retransmitted
 -- question: On the way to which clients is data lost, so that the server sends it again?
 -- domain: sockets
 -- needs: tcp_delta
--- unit: part of the data that was sent again
+-- unit: part of the data that was retransmitted
 -- cost: none
 -- threshold: retransmits_part = 0.01 (of the bytes sent: at 1 % lost, a connection over 10 ms gets some 1.7 MB a second, by Mathis et al. 1997)
 -- threshold: retransmits_min = 20 (segments in the window: fewer say nothing of a rate)
@@ -23,7 +23,7 @@ proof as (
 )
 select 'RETRANSMITS' as id, case when again_bytes >= getvariable('retransmits_high') * sent_bytes then 'high' else 'medium' end as severity,
        'high' as confidence, 'client ' || remote_addr || ' of ' || server as subject,
-       format('{} segments, {:.1f} % of the bytes sent, were sent again on {} connection{} with a round trip of {:.1f} ms', again,
+       format('{} segments, {:.1f} % of the bytes sent, were retransmitted on {} connection{} with a round trip of {:.1f} ms', again,
               100.0 * again_bytes / sent_bytes, connections, case when connections = 1 then '' else 's' end, rtt_ms) as statement,
        null::double as cost_s, null::double as share_of_db_time, readings as samples, ts_from, ts_to, evidence
 from client join proof using (remote_addr, server)

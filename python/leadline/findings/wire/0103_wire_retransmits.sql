@@ -1,5 +1,5 @@
 -- id: WIRE-RETRANSMITS
--- title: Data is lost on the way and sent again
+-- title: Data is lost on the way and retransmitted
 -- question: Between which clients and servers is data lost, and how long did data wait that was sent again?
 -- domain: wire
 -- needs: wire_connection
@@ -21,7 +21,7 @@ with line as (
 select 'WIRE-RETRANSMITS' as id,
        severity_of(waited_s / greatest(answer_s, waited_s), waited_s, c.window_s) as severity,
        'high' as confidence, 'client ' || client_addr || ' of ' || server as subject,
-       format('{} segments of the client and {} of the server, {:.1f} % of all with data, were sent again; from the first sending to the acknowledgement that data waited {:.1f} s',
+       format('{} segments of the client and {} of the server, {:.1f} % of all with data, were retransmitted; from the first sending to the acknowledgement that data waited {:.1f} s',
               up, down, 100.0 * (up + down) / greatest(segments, up + down), waited_s) as statement,
        waited_s as cost_s, null::double as share_of_db_time, up + down as samples, l.ts_from, l.ts_to, evidence
 from line l cross join capture c
