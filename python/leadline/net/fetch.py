@@ -45,7 +45,7 @@ def parse_sizes(text: str) -> list[Size]:
             sizes.append(Size(rows=0))
         elif re.fullmatch("[0-9]*[1-9][0-9]*", wanted):
             sizes.append(Size(rows=int(wanted)))
-        elif re.fullmatch(r"[0-9.]+\s*[kM]?B", wanted):
+        elif re.fullmatch(r"[0-9.]+\s*[kKmM]?B", wanted):
             sizes.append(Size(bytes=bytes_of(wanted, least=1)))
         else:
             raise LeadlineError("usage", f"{part.strip()!r} is not a fetch size", hint="use rows (100, all) or bytes (4096B, 64kB)")
