@@ -28,7 +28,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
 
-from leadline.postgres.server import PrivateServer, find_binaries
+from leadline.engines.postgres.server import PrivateServer, find_binaries
 from load import Load, Workload, fill
 from processes import Child
 from record import read_environment, start_as_installed

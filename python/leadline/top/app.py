@@ -21,6 +21,7 @@ from leadline.figures import fit
 from leadline.top import chart, detail, grids, text
 from leadline.top.chart import LINE, MUTED
 from leadline.top.engine import WINDOWS_S, Request
+from leadline.top.lines import Lines
 from leadline.top.model import TABS, Frame, SessionNow
 from leadline.top.table import LiveTable
 
@@ -47,7 +48,7 @@ class TopApp(App[None]):
     ENABLE_COMMAND_PALETTE = False
     CSS = """
     Screen { background: #12161b; color: #e3e8ee; layers: base; }
-    Static { height: auto; background: #12161b; }
+    Static, Lines { height: auto; background: #12161b; }
     #head, #load, #chart, #tabs, #note, #problem { padding: 0 1; }
     #head, #load, #chart, #tabs, #note { text-wrap: nowrap; text-overflow: clip; }
     #problem { background: #58151c; color: #ffffff; display: none; }
@@ -102,6 +103,7 @@ class TopApp(App[None]):
         self.failure: LeadlineError | None = None
         self.open_tab, self.filter_text, self.sort, self.with_idle = TABS[0], "", grids.SORTS[0], False
         self.read_only = read_only
+        self._stands: dict[str, Text | str] = {}  # what parts of the screen show
         self.asked: tuple[Deed, SessionNow] | None = None  # a question that stands on the screen
         self._running_loop: asyncio.AbstractEventLoop | None = None
         self._end_wanted = False
@@ -155,9 +157,9 @@ class TopApp(App[None]):
     # -- layout --------------------------------------------------------------------------------------------------------
 
     def compose(self) -> ComposeResult:
-        yield Static(id="head")
-        yield Static(id="load")
-        yield Static(id="chart")
+        yield Lines(id="head")
+        yield Lines(id="load")
+        yield Lines(id="chart")
         yield Static(id="tabs")
         yield Static(id="problem")
         yield Static(id="question")
@@ -221,12 +223,18 @@ class TopApp(App[None]):
             self._show_content()
 
     def _put(self, name: str, content: Text | str) -> None:
-        self.query_one(f"#{name}", Static).update(content)
+        """Nothing where it stands there already: each update lays out the screen anew."""
+        if self._stands.get(name) != content:
+            self._stands[name] = content
+            self.query_one(f"#{name}", Static).update(content)
+
+    def _lines(self, name: str, lines: list[Text]) -> None:
+        self.query_one(f"#{name}", Lines).show(lines)
 
     def _show_head(self) -> None:
         width = max(self.size.width - 2, 1)
         if self.now_shown is None:
-            self._put("head", Text("attached, waiting for the first samples", MUTED))
+            self._lines("head", [Text("attached, waiting for the first samples", MUTED)])
             return
         r, of = self.now_shown.recording, self.now_shown.load
         clock = f"{of.ended:%H:%M:%S}" if of.ended else ""
@@ -239,7 +247,7 @@ class TopApp(App[None]):
         second = Text(fit(" · ".join(parts), width), MUTED)
         counted = text.vitals(r.vitals)
         lines = [first, second, *([Text(fit(counted, width))] if counted and self.size.height >= ROOMY else [])]
-        self._put("head", Text("\n").join(lines) if self.size.height >= LOW else first)
+        self._lines("head", lines if self.size.height >= LOW else [first])
 
     def _show_problem(self) -> None:
         error = self.failure or (self.now_shown.recording.error if self.now_shown else None)
@@ -247,7 +255,7 @@ class TopApp(App[None]):
         problem.display = error is not None
         if error is not None:
             detail_text = f" ({error.detail})" if error.detail else ""
-            problem.update(Text(f"{error.message}{detail_text}. What was seen until then stays; q leaves."))
+            self._put("problem", Text(f"{error.message}{detail_text}. What was seen until then stays; q leaves."))
 
     def _show_load(self) -> None:
         frame = self.now_shown
@@ -257,15 +265,15 @@ class TopApp(App[None]):
         cpus = frame.recording.cpu_count
         head = text.aas(frame.load, cpus) + " "
         bar = Text.assemble((head, "bold"), chart.load_bar(frame.load, cpus, width - len(head)))
-        self._put("load", Text("\n").join([bar, chart.legend(frame.load, width)]) if self.size.height >= LOW else bar)
+        self._lines("load", [bar, chart.legend(frame.load, width)] if self.size.height >= LOW else [bar])
         height = self._chart_height()
-        shown = self.query_one("#chart", Static)
+        shown = self.query_one("#chart", Lines)
         shown.display = height > 0
         if height > 0:
             rows = chart.stacked(frame.timeline, cpus, width, height)
             if height >= 4:
                 rows.append(chart.time_axis(frame.timeline, width))
-            shown.update(Text("\n").join(rows))
+            shown.show(rows)
 
     def _show_tabs(self) -> None:
         line = Text()
@@ -324,7 +332,7 @@ class TopApp(App[None]):
         content.display = not empty
         self._put("empty", empty)
         note.display = bool(notes)
-        note.update(Text("\n".join(notes), MUTED))
+        self._put("note", Text("\n".join(notes), MUTED))
         if not empty and self.focused is None and self.open_tab in TABS:
             self.table(self.open_tab).focus()
 

@@ -5,7 +5,10 @@ A cell of the chart is two half cells high, so a chart of 6 rows tells 12 levels
 
 from __future__ import annotations
 
-from rich.color import Color
+import functools
+from collections.abc import Iterable
+from itertools import groupby
+
 from rich.style import Style
 from rich.text import Text
 
@@ -18,6 +21,7 @@ UPPER, LOWER, FULL = "▀", "▄", "█"
 CPU_LINE = "╌"
 FAR_BELOW = 4  # the CPU line is left out of a chart whose peak is this many times lower: the chart would be empty
 SCALE = 6
+Cell = tuple[str, Style | str]  # what is shown, and how
 MUTED = "#8b97a4"
 LINE = "#dfe5ec"
 
@@ -35,12 +39,16 @@ def load_bar(of: Load, cpu_count: int | None, width: int, *, colours: bool = Tru
         ends.append((at / most * width, wait_class(c.wait_class).dark))
     ends = ends if colours else ends[-1:]
     mark = min(width - 1, round(cpu_count / most * width)) if marked and cpu_count is not None else -1
-    text = Text()
-    for cell in range(width):
-        if cell == mark:
-            text.append("│", Style(color=LINE, bgcolor=_at(ends, cell + 0.5)[1]))
-        else:
-            text.append_text(_cell(ends, cell))
+    cells = [_cell(ends, cell) for cell in range(width)]
+    if mark >= 0:
+        cells[mark] = "│", Style(color=LINE, bgcolor=_at(ends, mark + 0.5)[1])
+    return _joined(Text(), cells)
+
+
+def _joined(text: Text, cells: Iterable[Cell]) -> Text:
+    """Adds cells, those of one style at once: each style that begins costs more than many cells."""
+    for style, same in groupby(cells, key=lambda cell: cell[1]):
+        text.append("".join(shown for shown, _ in same), style or None)
     return text
 
 
@@ -49,15 +57,20 @@ def _at(ends: list[tuple[float, str]], place: float) -> tuple[float, str | None]
     return next((part for part in ends if place < part[0]), (place, None))
 
 
-def _cell(ends: list[tuple[float, str]], cell: int) -> Text:
+def _cell(ends: list[tuple[float, str]], cell: int) -> Cell:
     """One cell: its left colour up to where that ends, in eighths, then what follows."""
     end, left = _at(ends, cell + 1e-9)
     if left is None:
-        return Text(" ")
+        return " ", ""
     if end >= cell + 1:
-        return Text(FULL, Style(color=left))
+        return FULL, _style(left)
     part = max(1, round((end - cell) * 8))
-    return Text(EIGHTHS[part], Style(color=left, bgcolor=_at(ends, cell + 0.999)[1] if part < 8 else None))
+    return EIGHTHS[part], _style(left, _at(ends, cell + 0.999)[1] if part < 8 else None)
+
+
+@functools.cache
+def _style(colour: str, behind: str | None = None) -> Style:
+    return Style(color=colour, bgcolor=behind)
 
 
 def legend(of: Load, width: int) -> Text:
@@ -104,11 +117,11 @@ def stacked(timeline: Timeline, cpu_count: int | None, width: int, height: int, 
             label = f"{cpu_count} CPU"
         text = Text(f"{label:>{SCALE - 1}} ", MUTED)
         text.append(" " * max(plot - each * len(shown), 0))
-        for step, level in zip(shown, levels):
-            upper, lower = level[row * 2], level[row * 2 + 1]
-            dashed = line is not None and row == line // 2
-            text.append_text(_chart_cell(upper, lower, dashed, step is None and row == height - 1, each))
-        rows.append(text)
+        dashed, lowest = line is not None and row == line // 2, row == height - 1
+        cells = (
+            _chart_cell(level[row * 2], level[row * 2 + 1], dashed, step is None and lowest, each) for step, level in zip(shown, levels)
+        )
+        rows.append(_joined(text, cells))
     return rows
 
 
@@ -135,20 +148,18 @@ def _halves(step: dict[str, float] | None, top: float, levels: int) -> list[str 
     return [None] * (levels - len(colours)) + colours[::-1]
 
 
-def _chart_cell(upper: str | None, lower: str | None, dashed: bool, unseen: bool, width: int) -> Text:
+def _chart_cell(upper: str | None, lower: str | None, dashed: bool, unseen: bool, width: int) -> Cell:
     if unseen:
-        return Text("·" * width, MUTED)
+        return "·" * width, MUTED
     if dashed and upper is None and lower is None:
-        return Text(CPU_LINE * width, LINE)
+        return CPU_LINE * width, LINE
     if dashed and upper is not None and upper == lower:
-        return Text(CPU_LINE * width, Style(color=LINE, bgcolor=upper))
-    if upper is None and lower is None:
-        return Text(" " * width)
+        return CPU_LINE * width, _style(LINE, upper)
     if upper is None:
-        return Text(LOWER * width, Style(color=lower))
+        return (" " * width, "") if lower is None else (LOWER * width, _style(lower))
     if lower is None or upper == lower:
-        return Text((UPPER if lower is None else FULL) * width, Style(color=upper))
-    return Text(UPPER * width, Style(color=Color.parse(upper), bgcolor=Color.parse(lower)))
+        return (UPPER if lower is None else FULL) * width, _style(upper)
+    return UPPER * width, _style(upper, lower)
 
 
 def time_axis(timeline: Timeline, width: int) -> Text:
