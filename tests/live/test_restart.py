@@ -129,7 +129,8 @@ def test_a_capture_goes_on_when_the_server_is_back(
     gap = capture.rows("select cause, (ts_to - ts_from) / 1e9 as gap_s, pid_before = pid_after as same from server_gap")
     assert [(row["cause"], row["same"]) for row in gap] == [(cause, cause == "crash")]
     period_s = capture.scalar("select any_value(period_ns) / 1e9 from tick")
-    missed_s = capture.scalar("select sum(missed * period_ns) / 1e9 from tick where ts > (select ts_from from server_gap)")
+    # Of the first pass after it: on a slow machine, later ones miss some as well.
+    missed_s = capture.scalar("select arg_min(missed * period_ns, ts) / 1e9 from tick where ts > (select ts_from from server_gap)")
     assert missed_s == pytest.approx(gap[0]["gap_s"], abs=max(0.3, 2 * period_s))
     asleep = capture.scalar("select sum(weight_s) from session_sample where wait_event = 'PgSleep' and state = 'active'")
     assert asleep == pytest.approx(2 * SECONDS_OF_WORK, abs=0.1 + 2 * period_s)
