@@ -24,7 +24,7 @@ COMMANDS = {" ".join(words): command for words, command in leaves()}
 PRINTED_BY = {
     "crates/calltrace/src/lib.rs": ["calls"],
     "crates/pagescan/src/error.rs": ["page show", "page hex", "page diff", "page check", "page scan"],
-    "crates/postgres/replay/src/look.rs": ["recover"],
+    "crates/postgres/replay/src/preflight.rs": ["recover"],
     "crates/postgres/rows/src/find.rs": ["rows"],
     "python/leadline/engines/postgres/probes/pooler.py": ["take"],
     "crates/postgres/replay/src/restore.rs": ["recover"],

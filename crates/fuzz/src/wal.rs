@@ -7,7 +7,7 @@ use leadline_page::postgres::DEFAULT_BLOCK_SIZE;
 use leadline_wal::describe::{describe, messages, outcome, time_of, Value};
 use leadline_wal::kept::Kept;
 use leadline_wal::print::{Form, Printer};
-use leadline_wal::{fuzzing, image, rmgr, Kind, Log, Reader, Record};
+use leadline_wal::{fuzzing, image, rmgr, Kind, Reader, Record, Wal};
 
 use crate::folder::Folder;
 use crate::made::{Writer, SEGMENT};
@@ -99,8 +99,8 @@ fn read(folder: &Path, size: usize) -> &'static str {
 type Seen = (u64, u64, usize, usize);
 
 fn read_keeping(folder: &Path, size: usize, kept: Option<Kept>, found: &mut Vec<Seen>) -> &'static str {
-    let log = match Log::open(folder, None, None, None) {
-        Ok(log) => Arc::new(kept.into_iter().fold(log, Log::keeping)),
+    let log = match Wal::open(folder, None, None, None) {
+        Ok(log) => Arc::new(kept.into_iter().fold(log, Wal::keeping)),
         Err(e) => {
             assert!(!e.message.is_empty());
             return e.kind.as_str();

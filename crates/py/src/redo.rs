@@ -7,7 +7,7 @@ use leadline_page::postgres::DEFAULT_BLOCK_SIZE;
 use leadline_redo::consistency::Consistency;
 use leadline_redo::Context;
 use leadline_wal::rmgr::type_names;
-use leadline_wal::{Kind, Log, Lsn, Reader};
+use leadline_wal::{Kind, Lsn, Reader, Wal};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -27,7 +27,7 @@ pub(crate) fn check<'py>(
         let not_an_lsn =
             |text: &str| leadline_errors::Error::new(Kind::Usage, format!("{text} is not an LSN, such as 16/B374D848"));
         let start = start.map(|text| text.parse::<Lsn>().map_err(|()| not_an_lsn(&text))).transpose()?;
-        let log = Arc::new(Log::open(&path, None, start, None)?);
+        let log = Arc::new(Wal::open(&path, None, start, None)?);
         let range = log.range(start, None)?;
         let block_size = block_size.unwrap_or(DEFAULT_BLOCK_SIZE);
         let mut check = Consistency::new(Context { major: log.major, block_size, hint_bits_are_logged });

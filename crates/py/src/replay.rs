@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use leadline_datadir::{of_path, BlockId};
 use leadline_errors::Kind;
-use leadline_replay::{plan, recover, Follow, Goal, Options, Phase, Report, Restorable, Restored, Source, Wish, Work};
+use leadline_replay::{
+    plan, recover, Follow, Options, Phase, RecoveryTarget, Report, Restorable, Restored, Source, Wish, Work,
+};
 use leadline_wal::{rmgr, Lsn};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
@@ -51,11 +53,11 @@ pub(crate) fn restore<'py>(
 ) -> PyResult<Bound<'py, PyDict>> {
     let usage = |message: String| Error(leadline_errors::Error::new(Kind::Usage, message));
     let goal = match target {
-        "end" => Some(Goal::End),
-        "lsn" => value.parse().ok().map(|lsn| Goal::Lsn { lsn, inclusive }),
-        "time" => value.parse().ok().map(|time_us| Goal::Time { time_us, inclusive }),
-        "xid" => value.parse().ok().map(|xid| Goal::Xid { xid, inclusive }),
-        "name" => Some(Goal::Name(value.to_owned())),
+        "end" => Some(RecoveryTarget::End),
+        "lsn" => value.parse().ok().map(|lsn| RecoveryTarget::Lsn { lsn, inclusive }),
+        "time" => value.parse().ok().map(|time_us| RecoveryTarget::Time { time_us, inclusive }),
+        "xid" => value.parse().ok().map(|xid| RecoveryTarget::Xid { xid, inclusive }),
+        "name" => Some(RecoveryTarget::Name(value.to_owned())),
         _ => None,
     };
     let goal = goal.ok_or_else(|| usage(format!("{value} is not a recovery target of the kind {target}")))?;

@@ -9,7 +9,7 @@ use leadline_wal::history::{history, Change};
 use leadline_wal::print::{Form, Part, Printer, Stream, What};
 use leadline_wal::stats::{stats, By, Key};
 use leadline_wal::times::at_time;
-use leadline_wal::{image, rmgr, Ending, Filter, Kind, Log, Lsn, Range, Reader, Record};
+use leadline_wal::{image, rmgr, Ending, Filter, Kind, Lsn, Range, Reader, Record, Wal};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 
@@ -19,7 +19,7 @@ use crate::table_writer::tables_dict;
 /// A log on disk: the segments of a folder, or one of them, and the records of it that are wanted.
 #[pyclass(frozen, module = "leadline._core.wal")]
 pub(crate) struct WalLog {
-    log: Arc<Log>,
+    log: Arc<Wal>,
     range: Range,
     /// The end that was asked for; the log may have less.
     end: Option<Lsn>,
@@ -72,7 +72,7 @@ impl WalLog {
         let filter = Filter { xid, rmid, spc, db, rel, fork, block };
         let (start, end) = (lsn(start)?, lsn(end)?);
         py.detach(|| {
-            let log = Arc::new(Log::open(&path, timeline, start, end)?);
+            let log = Arc::new(Wal::open(&path, timeline, start, end)?);
             let mut range = log.range(start, end)?;
             // Unix microseconds: from the first record that tells such a time, to the first one of the other.
             let at = |time: Option<i64>, otherwise| time.map_or(Ok(otherwise), |time| at_time(&log, range, time));

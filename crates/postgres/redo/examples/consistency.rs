@@ -9,7 +9,7 @@ use std::sync::Arc;
 use leadline_redo::consistency::Consistency;
 use leadline_redo::Context;
 use leadline_wal::rmgr::type_names;
-use leadline_wal::{Log, Lsn, Reader};
+use leadline_wal::{Lsn, Reader, Wal};
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
@@ -35,7 +35,7 @@ fn main() -> ExitCode {
 }
 
 fn run(path: &Path, from: Option<Lsn>, hints: bool) -> leadline_wal::Result<u64> {
-    let log = Arc::new(Log::open(path, None, from, None)?);
+    let log = Arc::new(Wal::open(path, None, from, None)?);
     let range = log.range(from, None)?;
     let context = Context { major: log.major, block_size: 8192, hint_bits_are_logged: hints };
     let mut check = Consistency::new(context);

@@ -10,7 +10,7 @@ use leadline_noise::Random;
 use leadline_redo::mask::mask;
 use leadline_redo::{apply, targets, Applied, Context, Part};
 use leadline_wal::rmgr::rmgr_name;
-use leadline_wal::{Decoder, Log, Lsn, Reader};
+use leadline_wal::{Decoder, Lsn, Reader, Wal};
 
 fn main() -> leadline_wal::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -19,7 +19,7 @@ fn main() -> leadline_wal::Result<()> {
         std::process::exit(2);
     };
     let times: u32 = times.parse().unwrap_or(1);
-    let log = Arc::new(Log::open(Path::new(path), None, None, None)?);
+    let log = Arc::new(Wal::open(Path::new(path), None, None, None)?);
     let context = Context { major: log.major, block_size: 8192, hint_bits_are_logged: true };
     let mut reader = Reader::new(log.clone(), log.range(None, None)?);
     let (mut pages, mut counts, mut random) = (HashMap::new(), BTreeMap::<u8, [u64; 3]>::new(), Random(1));

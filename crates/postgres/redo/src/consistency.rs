@@ -1,4 +1,4 @@
-//! Redo checked against the server without a server: a log written with `wal_consistency_checking` has an image of every page after
+//! Redo checked against the server without a server: WAL written with `wal_consistency_checking` has an image of every page after
 //! every record.
 //!
 //! Each page is taken from record to record, beginning with the first image or the first record that makes it anew, and compared
@@ -66,7 +66,7 @@ struct Early {
     target: Target,
 }
 
-/// Pages on their way through a log.
+/// Pages on their way through WAL.
 #[derive(Debug)]
 pub struct Consistency {
     context: Context,
@@ -126,7 +126,7 @@ impl Consistency {
         }
     }
 
-    /// At the end of the log, where no session was at work any more: what should have been cleared and was not is a difference.
+    /// At the end of the WAL, where no session was at work any more: what should have been cleared and was not is a difference.
     pub fn end(&mut self) {
         for Early { lsn, type_id, target, .. } in std::mem::take(&mut self.early).into_values() {
             self.differ(lsn, type_id, target, "bits of the visibility map stay that the server has cleared".to_owned());

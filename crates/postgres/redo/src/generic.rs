@@ -1,4 +1,4 @@
-//! Resource manager Generic, the log of extensions without one of their own: which bytes of a page change.
+//! Resource manager Generic, the WAL of extensions without one of their own: which bytes of a page change.
 //!
 //! Source: `access/transam/generic_xlog.c`. The same in 13 to 18.
 

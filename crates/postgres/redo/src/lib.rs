@@ -3,7 +3,7 @@
 //!
 //! Owns: which pages a record changes ([`targets`]) and how ([`apply`]), when a page takes a record ([`rule`]), what must be
 //! ignored when a page is compared with an image of `wal_consistency_checking` ([`mask`], [`consistency`]). Does not own: reading
-//! the log, files, what is not in pages of relations (transaction status, control file, two-phase state).
+//! the WAL, files, what is not in pages of relations (transaction status, control file, two-phase state).
 //!
 //! No redo routine of these majors reads one page to write another, so each page can be taken forward alone, in the order of
 //! its records. There is no I/O here, no clock and nothing kept from one call to the next. Records and pages come from outside:
@@ -54,7 +54,7 @@ pub(crate) mod more_ids {
     pub(crate) const BRIN: u8 = 17;
 }
 
-/// What redo must know of the cluster, whose log all records are from.
+/// What redo must know of the cluster, whose WAL all records are from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Context {
     /// Major version.
@@ -129,7 +129,7 @@ impl<'a> Change<'_, 'a> {
 /// Takes one page over one record.
 ///
 /// `page` is the whole page, all zeros where the file has none yet. `target` is one that [`targets`] yields for the record.
-/// Records of a page must come in the order of the log.
+/// Records of a page must come in the order of the WAL.
 ///
 /// # Errors
 /// The record does not fit the page. The page's bytes are then of no use.

@@ -34,7 +34,7 @@ impl Phase {
 /// The life of one thread.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ThreadTime {
-    /// What it was started for. A pass after the first reads the log again: that is the phase of reading too.
+    /// What it was started for. A pass after the first reads the WAL again: that is the phase of reading too.
     pub phase: Phase,
     /// From its beginning to its end, in nanoseconds.
     pub wall_ns: u64,

@@ -1,64 +1,35 @@
 //! Crash recovery of a PostgreSQL data directory of 13 to 18, by page.
 //!
-//! The server replays its log record by record, in one process. Here the log is read once by several threads, its records are dealt
-//! out by the pages they change, pages are taken over them in memory meanwhile, and each page is written once, in the order of its
-//! file. Then a shutdown checkpoint is added to the log, and the server has nothing to replay.
+//! The server replays its WAL record by record, in one process. Here several threads read the WAL once, share out its records by the
+//! pages that they change, and roll pages forward in memory meanwhile. Each page is written once, in the order of its file. Then a
+//! shutdown checkpoint is added to the WAL, and the server has nothing to replay.
 //!
 //! [`recover`] is all of it in order; [`plan`] ends before anything is written. What a record does to a page is `leadline-redo`'s
-//! business.
+//! business. The folders are in the order in which data goes through them:
 //!
 //! ```text
-//! look    control file, locks, signals          refuse what cannot be done right
-//! read    log from redo to its end              pieces.rs by page, state.rs all else; refuse
-//!         pages in memory                         pool.rs, forward.rs
-//! pages   folders, files removed and cut        folders.rs, lifetime.rs
-//!         pages written; those that were not in memory, in as many rounds as it needs  apply.rs
-//! reset   unlogged relations and statistics       unlogged.rs
-//! sync    every file
-//! status  pg_xact, pg_multixact, pg_commit_ts, relation maps, prepared transactions, origins
-//! hand over  checkpoint in the log, control file    handover.rs
+//! preflight.rs  control file, locks, signals: refuse what cannot be done right
+//! read/         the WAL from redo to its end; what is not in pages; refuse
+//! partition/    where the records of each page are
+//! pages/        pages rolled forward in memory, then written; those that had no room, in as many rounds as it needs
+//! files/        directories and files created, removed, truncated; unlogged relations reset; every file synced
+//! handover/     pg_xact, pg_multixact, pg_commit_ts, relation maps, prepared transactions, origins; then the checkpoint, pg_control
 //! ```
 
 #![deny(unsafe_code)]
 #![warn(missing_docs)]
 
 mod account;
-mod apply;
-mod archive;
-mod by_page;
-mod control;
-mod dealt;
 mod files;
-mod folders;
-mod fork_files;
-mod forward;
-mod goal;
 mod handover;
-mod label;
-mod lifetime;
-mod lock;
-mod look;
-mod multixact;
-mod open_files;
-mod origins;
 mod page_at;
-mod pieces;
-mod pool;
-#[allow(unsafe_code)]
-mod prefetch;
+mod pages;
+mod partition;
+mod preflight;
+mod read;
+mod recovery_target;
 mod relation_at;
 mod restore;
-mod room;
-mod scan;
-mod slru;
-mod spill;
-mod state;
-mod store;
-mod unlogged;
-mod work;
-mod writer;
-mod xact;
-mod xids;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -67,26 +38,26 @@ use std::time::Instant;
 
 use leadline_errors::Result;
 use leadline_redo::Context;
-use leadline_wal::{Log, Lsn, Range};
+use leadline_wal::{Lsn, Range, Wal};
 
 use account::Times;
 pub use account::{Phase, ThreadTime};
-pub use archive::{Follow, Source};
-use control::ControlFile;
-use dealt::Dealt;
-use files::Cluster;
-pub use goal::Goal;
-use handover::{End, Tail};
+use files::cluster::Cluster;
+use files::control::ControlFile;
+use handover::checkpoint::{End, Tail};
 use leadline_datadir::RelFile;
 pub use page_at::{page_at, PageAt};
-use pool::Pool;
+pub use pages::counts::Work;
+use pages::pool::Pool;
+use partition::partitioned::PartitionedRefs;
+use partition::spill::Spilled;
+pub use read::archive::{Follow, Source};
+pub use read::scan::Sum;
+use read::scan::{Found, How, Scanned};
+use read::state::{Stage, State};
+pub use recovery_target::RecoveryTarget;
 pub use relation_at::{relation_at, RelationAt, Wish};
 pub use restore::{restore, Restorable, Restored};
-pub use scan::Sum;
-use scan::{Found, How, Scanned};
-use spill::Spilled;
-use state::{Stage, State};
-pub use work::Work;
 
 /// More than this is not used, so that the records of a partition can be counted with 32 bits.
 const MOST_MEMORY: usize = 128 << 30;
@@ -96,27 +67,27 @@ const MOST_MEMORY: usize = 128 << 30;
 pub struct Options {
     /// Bytes that pages, and records kept for them, may take.
     pub memory: u64,
-    /// Threads that read the log and apply records.
+    /// Threads that read the WAL and apply records.
     pub threads: usize,
 }
 
 /// Told of progress: the phase, how much of it is done, and of how much. False ends the work.
 pub type Progress<'a> = &'a mut dyn FnMut(Phase, u64, u64) -> bool;
 
-/// What the log holds and what was done.
+/// What the WAL holds and what was done.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
     /// Major version of the server.
     pub major: u8,
     /// The server was shut down in order: there is nothing to recover, and the rest is empty.
     pub is_clean: bool,
-    /// From where on the log is replayed.
+    /// From where on the WAL is replayed.
     pub redo: Lsn,
     /// Where it ends, and why no record follows.
     pub end: Lsn,
     /// That reason, in words.
     pub end_reason: String,
-    /// Timeline of the log's end.
+    /// Timeline of the WAL's end.
     pub timeline: u32,
     /// Records by kind.
     pub sums: BTreeMap<u16, Sum>,
@@ -130,7 +101,7 @@ pub struct Report {
     pub aborts: u64,
     /// See `commits`.
     pub prepared: u64,
-    /// Forks of relations that the log changes and keeps.
+    /// Forks of relations that the WAL changes and keeps.
     pub forks: u64,
     /// Relations that it removes.
     pub dropped_relations: u64,
@@ -138,7 +109,7 @@ pub struct Report {
     pub work: Work,
     /// The same by relation and fork.
     pub forks_work: BTreeMap<(RelFile, u8), Work>,
-    /// How long each thread took that read the log or wrote pages.
+    /// How long each thread took that read the WAL or wrote pages.
     pub threads: Vec<ThreadTime>,
     /// How often a page may have been written: 1 when memory, or a temporary file, was enough.
     pub rounds: u64,
@@ -154,7 +125,7 @@ pub struct Report {
 
 impl Report {
     /// Adds what was done to forks; gives how many changes that were.
-    fn add_work(&mut self, by_fork: HashMap<pieces::ForkId, Work>) -> u64 {
+    fn add_work(&mut self, by_fork: HashMap<partition::record_refs::ForkId, Work>) -> u64 {
         let mut changes = 0;
         for (fork, work) in by_fork {
             changes += work.applied + work.superseded + work.removed + work.older;
@@ -164,7 +135,7 @@ impl Report {
         changes
     }
 
-    /// Adds what was done in the next part of the log.
+    /// Adds what was done in the next part of the WAL.
     fn add(&mut self, next: &Report) {
         for (kind, sum) in &next.sums {
             self.sums.entry(*kind).or_default().add(sum);
@@ -192,12 +163,12 @@ impl Report {
     }
 }
 
-/// All that is known once the log was read.
+/// All that is known once the WAL was read.
 struct Read {
     cluster: Cluster,
     control: ControlFile,
     context: Context,
-    log: Arc<Log>,
+    log: Arc<Wal>,
     range: Range,
     state: State,
     scanned: Scanned,
@@ -206,7 +177,7 @@ struct Read {
     report: Report,
 }
 
-/// Reads the log of a crashed server, and tells what recovery would do. Nothing is written.
+/// Reads the WAL of a crashed server, and tells what recovery would do. Nothing is written.
 ///
 /// # Errors
 /// What cannot be recovered here is refused, with the reason.
@@ -217,17 +188,17 @@ pub fn plan(root: &Path, options: &Options, progress: Progress<'_>) -> Result<Re
     Ok(read.report)
 }
 
-/// Brings a data directory to the end of its log and hands it to the server.
+/// Brings a data directory to the end of its WAL and hands it to the server.
 ///
 /// # Errors
 /// What cannot be recovered here is refused before anything is written. After any other error, too, the server's own recovery
 /// still works.
 pub fn recover(root: &Path, options: &Options, progress: Progress<'_>) -> Result<Report> {
     // What is refused by its looks is left with the postmaster.pid that it has.
-    if look::look(root)?.is_none() {
+    if preflight::look(root)?.is_none() {
         return Ok(Report { is_clean: true, ..Report::default() });
     }
-    let lock = lock::Lock::take(root)?;
+    let lock = files::lock::Lock::take(root)?;
     let outcome = match read(root, options, usize::try_from(options.memory).unwrap_or(usize::MAX), progress) {
         Ok(Some(read)) => write(read, options, progress),
         Ok(None) => Ok(Report { is_clean: true, ..Report::default() }),
@@ -237,28 +208,28 @@ pub fn recover(root: &Path, options: &Options, progress: Progress<'_>) -> Result
     outcome
 }
 
-/// Looks at the directory and reads its log; none when the server was shut down in order.
+/// Looks at the directory and reads its WAL; none when the server was shut down in order.
 fn read(root: &Path, options: &Options, memory: usize, progress: Progress<'_>) -> Result<Option<Read>> {
-    let Some((cluster, control)) = look::look(root)? else { return Ok(None) };
+    let Some((cluster, control)) = preflight::look(root)? else { return Ok(None) };
     let checkpoint = control.checkpoint();
     let redo = Lsn(checkpoint.redo);
     let timeline = checkpoint.timeline.max(control.min_recovery_timeline());
-    let log = Arc::new(Log::open(root, Some(timeline), Some(redo), None)?.keeping(look::KEEP_ALL));
-    look::check_log(&cluster, &control, &log)?;
+    let log = Arc::new(Wal::open(root, Some(timeline), Some(redo), None)?.keeping(preflight::KEEP_ALL));
+    preflight::check_log(&cluster, &control, &log)?;
     let range = log.range(Some(redo), None)?;
     let mut read = read_log(cluster, control, log, range, options, memory, progress)?;
     read.end = Tail::new(&read.cluster, &read.log).find_end(read.end.at, read.end.last)?;
     read.report.end = Lsn(read.end.at);
-    look::check_end(&read.cluster, &read.control, &read.state, &read.end)?;
-    look::check_state(&read.cluster, &read.state, &[])?;
+    preflight::check_end(&read.cluster, &read.control, &read.state, &read.end)?;
+    preflight::check_state(&read.cluster, &read.state, &[])?;
     Ok(Some(read))
 }
 
-/// Reads a part of the log; `end` is where reading stopped.
+/// Reads a part of the WAL; `end` is where reading stopped.
 fn read_log(
     cluster: Cluster,
     control: ControlFile,
-    log: Arc<Log>,
+    log: Arc<Wal>,
     range: Range,
     options: &Options,
     memory: usize,
@@ -275,12 +246,12 @@ fn read_log(
     let how = how(&cluster, context, options.threads, memory, &times);
     let total = range.to.0 - range.from.0;
     let mut stopped = false;
-    let scanned = scan::first(&log, range, &how, &mut state, &mut |done| {
+    let scanned = read::scan::first(&log, range, &how, &mut state, &mut |done| {
         stopped |= !progress(Phase::Read, done, total);
         !stopped
     })?;
     if stopped {
-        return Err(apply::interrupted());
+        return Err(pages::apply::interrupted());
     }
     let (stop, reason) = scanned.ending.early.clone().unwrap_or((range.to, "the last segment ends here".to_owned()));
     let end = End { at: stop.0, last: scanned.ending.last.0, incomplete: None };
@@ -306,22 +277,22 @@ fn read_log(
 
 /// Writes all that was read, and hands over.
 fn write(mut read: Read, options: &Options, progress: Progress<'_>) -> Result<Report> {
-    // The crashed server may not have synced the end of its log. If the power failed now, files could be of a later time than the log.
+    // The crashed server may not have synced the end of its WAL. If the power failed now, files could be of a later time than the WAL.
     read.cluster.sync_files_of(&read.cluster.root.join("pg_wal"))?;
     write_files(&mut read, options, true, progress)?;
     let Read { cluster, mut control, log, state, end, mut report, .. } = read;
     let mut written = None;
     timed(&mut report, Phase::HandOver, || {
-        let checkpoint = control::Checkpoint { time: now(), ..state.checkpoint };
+        let checkpoint = files::control::Checkpoint { time: now(), ..state.checkpoint };
         let mut tail = Tail::new(&cluster, &log);
-        let checkpoint = handover::append_checkpoint(&mut tail, &end, &checkpoint)?;
-        handover::check_appended(&cluster, log.timeline, &checkpoint)?;
+        let checkpoint = handover::checkpoint::append_checkpoint(&mut tail, &end, &checkpoint)?;
+        handover::checkpoint::check_appended(&cluster, log.timeline, &checkpoint)?;
         if let Some(parameters) = &state.parameters {
             control.set_parameters(parameters);
         }
         control.set_checkpoint(checkpoint, cluster.major);
         written = Some(checkpoint.redo);
-        handover::store_control(&control)
+        handover::checkpoint::store_control(&control)
     })?;
     report.checkpoint = Lsn(written.unwrap_or(0));
     Ok(report)
@@ -342,7 +313,7 @@ fn write_files(read: &mut Read, options: &Options, starts_new: bool, progress: P
     let total = report.changes;
     let mut done_before = 0;
     let mut from = range.from.0;
-    let workshop = apply::Workshop { cluster, context: *context, threads: how.threads, times };
+    let workshop = pages::apply::ApplyPool { cluster, context: *context, threads: how.threads, times };
     // What does not fit its page is told before anything is written.
     let mut pages = scanned.pool.take().map(Pool::finish).transpose()?;
     for stage in &state.stages {
@@ -361,16 +332,16 @@ fn write_files(read: &mut Read, options: &Options, starts_new: bool, progress: P
         }
         let sources = sources(records, &scanned.weights, from, to, how.memory);
         report.rounds += sources.iter().map(|of_some| of_some.len() as u64).max().unwrap_or(0).max(rounds);
-        let mut portions = sources.into_iter().flatten().map(Portion::begin);
+        let mut portions = sources.into_iter().flatten().map(RefSource::begin);
         let mut next = portions.next();
         while let Some(portion) = next {
             // The next one is read from the disk while this one is applied.
             next = portions.next();
             let dealt = match portion {
-                Portion::Dealt(dealt) => dealt,
-                Portion::Spilled(spilled) => spilled.read()?,
-                Portion::Log(part) => {
-                    scan::again(log, part, &how, &mut |_| progress(Phase::Pages, done_before, total))?
+                RefSource::PartitionedRefs(dealt) => dealt,
+                RefSource::Spilled(spilled) => spilled.read()?,
+                RefSource::Wal(part) => {
+                    read::scan::again(log, part, &how, &mut |_| progress(Phase::Pages, done_before, total))?
                 }
             };
             let mut tell = |done| progress(Phase::Pages, done_before + done, total);
@@ -378,24 +349,26 @@ fn write_files(read: &mut Read, options: &Options, starts_new: bool, progress: P
             done_before += report.add_work(by_fork);
             rooms.extend(found);
         }
-        room::note(cluster, rooms)?;
+        files::free_space::note(cluster, rooms)?;
         for (relation, fork, blocks) in stage.lifetimes.forks() {
             cluster.extend(relation, fork, blocks)?;
         }
-        store::relmaps(cluster, &stage.relmaps)?;
+        handover::status::relmaps(cluster, &stage.relmaps)?;
         if let Some((source, target)) = stage.copy {
-            folders::copy_database(cluster, source, target)?;
+            files::directories::copy_database(cluster, source, target)?;
         }
         from = to;
     }
     if starts_new {
-        unlogged::reset(cluster)?;
-        unlogged::discard_statistics(cluster)?;
+        files::unlogged::reset(cluster)?;
+        files::unlogged::discard_statistics(cluster)?;
     }
     report.seconds.push((Phase::Pages, begun.elapsed().as_secs_f64()));
-    timed(report, Phase::Sync, || store::sync(cluster, &mut |done, total| progress(Phase::Sync, done, total)))?;
+    timed(report, Phase::Sync, || {
+        handover::status::sync(cluster, &mut |done, total| progress(Phase::Sync, done, total))
+    })?;
     progress_or_stop(progress, Phase::Status)?;
-    timed(report, Phase::Status, || store::status(cluster, state))?;
+    timed(report, Phase::Status, || handover::status::status(cluster, state))?;
     report.threads = times.all();
     progress_or_stop(progress, Phase::HandOver)
 }
@@ -404,7 +377,7 @@ fn progress_or_stop(progress: Progress<'_>, phase: Phase) -> Result<()> {
     if progress(phase, 0, 1) {
         Ok(())
     } else {
-        Err(apply::interrupted())
+        Err(pages::apply::interrupted())
     }
 }
 
@@ -427,36 +400,36 @@ fn how<'a>(cluster: &'a Cluster, context: Context, threads: usize, memory: usize
 }
 
 /// Where records come from that are in memory at once.
-enum Portion {
-    Dealt(Dealt),
+enum RefSource {
+    PartitionedRefs(PartitionedRefs),
     Spilled(Spilled),
-    Log(Range),
+    Wal(Range),
 }
 
-impl Portion {
-    fn begin(self) -> Portion {
+impl RefSource {
+    fn begin(self) -> RefSource {
         match self {
-            Portion::Spilled(spilled) => Portion::Spilled(spilled.begin()),
+            RefSource::Spilled(spilled) => RefSource::Spilled(spilled.begin()),
             other => other,
         }
     }
 }
 
 /// What is to be done one after the other. Sources that follow each other inside change the same pages.
-fn sources(records: Found, weights: &[(u64, usize)], from: u64, to: u64, memory: usize) -> Vec<Vec<Portion>> {
+fn sources(records: Found, weights: &[(u64, usize)], from: u64, to: u64, memory: usize) -> Vec<Vec<RefSource>> {
     match records {
-        Found::Dealt(dealt) if dealt.is_empty() => Vec::new(),
-        Found::Dealt(dealt) => vec![vec![Portion::Dealt(dealt)]],
+        Found::PartitionedRefs(dealt) if dealt.is_empty() => Vec::new(),
+        Found::PartitionedRefs(dealt) => vec![vec![RefSource::PartitionedRefs(dealt)]],
         Found::Spilled(spill, forks) => {
             let (spill, forks) = (Arc::new(spill), Arc::new(forks));
-            let of_one = |blocks| Portion::Spilled(Spilled::new(&spill, &forks, blocks));
+            let of_one = |blocks| RefSource::Spilled(Spilled::new(&spill, &forks, blocks));
             // While one is applied the next is read, and unpacked.
             let rounds = spill.rounds(memory / 3);
             rounds.into_iter().map(|rounds| rounds.into_iter().map(of_one).collect()).collect()
         }
         Found::InLog => {
             let parts = split(weights, from, to, memory);
-            vec![parts.into_iter().map(|(from, to)| Portion::Log(Range { from: Lsn(from), to: Lsn(to) })).collect()]
+            vec![parts.into_iter().map(|(from, to)| RefSource::Wal(Range { from: Lsn(from), to: Lsn(to) })).collect()]
         }
     }
 }

@@ -1,4 +1,4 @@
-//! One page as it was at some moment that the log covers: from its last image before, over the records up to there.
+//! One page as it was at some moment that the WAL covers: from its last image before, over the records up to there.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,14 +8,14 @@ use leadline_errors::{Error, Kind, Result};
 use leadline_redo::{apply, rule, targets, Applied, Context, Part, Target};
 use leadline_wal::parallel::{self, Work};
 use leadline_wal::rmgr::id;
-use leadline_wal::{Decoder, Ending, Log, Lsn, Reader, Record};
+use leadline_wal::{Decoder, Ending, Lsn, Reader, Record, Wal};
 
-use crate::control::ControlFile;
-use crate::lifetime::Lifetimes;
-use crate::look::KEEP_ALL;
-use crate::state;
+use crate::files::control::ControlFile;
+use crate::files::truncations::Lifetimes;
+use crate::preflight::KEEP_ALL;
+use crate::read::state;
 
-/// Bytes of the log that a thread reads at a time.
+/// Bytes of the WAL that a thread reads at a time.
 const CHUNK: u64 = 8 << 20;
 
 /// The page, and what it was made from.
@@ -60,7 +60,8 @@ impl Kept {
             return Err(Error::new(Kind::Invalid, "a record has an invalid format").at(format!("LSN {}", self.start)));
         };
         let target = Target { page, part: self.part };
-        apply(context, &record, &target, bytes).map_err(|misfit| crate::forward::wrong(&misfit, self.start, &target))
+        apply(context, &record, &target, bytes)
+            .map_err(|misfit| crate::pages::page_replay::wrong(&misfit, self.start, &target))
     }
 }
 
@@ -68,7 +69,7 @@ impl Kept {
 pub(crate) fn cuts(record: &Record<'_>, block_size: u32) -> Result<Option<Lifetimes>> {
     let mut lifetimes = Lifetimes::default();
     match record.rmid {
-        id::XACT => match crate::xact::ended(record) {
+        id::XACT => match crate::read::xact::ended(record) {
             Some(Ok(ended)) if ended.drops_files() => {
                 ended.dropped().for_each(|dropped| lifetimes.drop_relation(dropped, record.start.0));
             }
@@ -88,7 +89,7 @@ pub(crate) fn cuts(record: &Record<'_>, block_size: u32) -> Result<Option<Lifeti
     Ok(Some(lifetimes))
 }
 
-/// What happened to a page in one part of the log: since it was made anew or removed there last.
+/// What happened to a page in one part of the WAL: since it was made anew or removed there last.
 #[derive(Default)]
 struct Story {
     /// What came before does not matter.
@@ -135,10 +136,10 @@ impl Story {
     }
 }
 
-/// The page as all records that begin before `lsn` leave it. `root`: the data directory whose log it is.
+/// The page as all records that begin before `lsn` leave it. `root`: the data directory whose WAL it is.
 ///
 /// # Errors
-/// [`Kind::NotFound`] when the log has no image of the page before, or the page was removed; and those of reading.
+/// [`Kind::NotFound`] when the WAL has no image of the page before, or the page was removed; and those of reading.
 pub fn page_at(
     root: &Path,
     page: BlockId,
@@ -153,7 +154,7 @@ pub fn page_at(
         block_size: dir.block_size as u32,
         hint_bits_are_logged: dir.checksums || control.wal_log_hints(),
     };
-    let log = Arc::new(Log::open(root, None, None, None)?.keeping(KEEP_ALL));
+    let log = Arc::new(Wal::open(root, None, None, None)?.keeping(KEEP_ALL));
     let has = log.bounds();
     let range = log.range(None, Some(lsn.min(has.to)))?;
     let mut story = Story::default();
@@ -186,11 +187,11 @@ pub fn page_at(
     Ok(made)
 }
 
-/// The log must go on up to where a page is wanted: it would be an older one without a word otherwise.
-pub(crate) fn check_reaches(log: &Log, ending: &Ending, lsn: Lsn) -> Result<()> {
+/// The WAL must go on up to where a page is wanted: it would be an older one without a word otherwise.
+pub(crate) fn check_reaches(log: &Wal, ending: &Ending, lsn: Lsn) -> Result<()> {
     let has = log.bounds().to;
     let (end, why) = ending.early.clone().unwrap_or((has, "the last segment ends here".to_owned()));
-    // The end of a log may be told before or behind the header of a page.
+    // The end of WAL may be told before or behind the header of a page.
     const HEADER: u64 = 40;
     if end.0 + HEADER < lsn.0 {
         return Err(Error::new(Kind::NotFound, format!("the WAL does not reach {lsn}"))

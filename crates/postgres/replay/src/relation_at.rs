@@ -1,6 +1,6 @@
 //! One relation file as it was at some moment: from a backup of it, over the records up to there. Nothing else is touched.
 //!
-//! Threads read the log; records are applied in its order, to a copy of the file. An online backup has pages of different moments:
+//! Threads read the WAL; records are applied in its order, to a copy of the file. An online backup has pages of different moments:
 //! the rule of the LSN takes each from where it is, as in the server's own recovery of a backup. What the backup has that is newer
 //! than the moment cannot be undone, and is refused.
 
@@ -14,15 +14,15 @@ use leadline_errors::{Error, Kind, Result};
 use leadline_page::postgres::{checksum, header, Header};
 use leadline_redo::{rule, targets, Applied, Context, Page, Part};
 use leadline_wal::parallel::{self, Work};
-use leadline_wal::{Decoder, Log, Lsn, Range, Reader, Record};
+use leadline_wal::{Decoder, Lsn, Range, Reader, Record, Wal};
 
-use crate::control::ControlFile;
-use crate::fork_files::ForkFiles;
-use crate::look::KEEP_ALL;
+use crate::files::control::ControlFile;
+use crate::files::fork_files::ForkFiles;
 use crate::page_at::{check_reaches, cuts, Kept};
-use crate::state;
+use crate::preflight::KEEP_ALL;
+use crate::read::state;
 
-/// Bytes of the log that a thread reads at a time.
+/// Bytes of the WAL that a thread reads at a time.
 const CHUNK: u64 = 8 << 20;
 /// Pages kept in memory before they are written.
 const KEPT_PAGES: usize = 4096;
@@ -37,7 +37,7 @@ const VISIBILITY: u8 = 2;
 pub struct Wish<'a> {
     /// The first file of a fork, in a data directory that is a backup.
     pub file: &'a Path,
-    /// The log: an archive, a data directory or its `pg_wal`.
+    /// The WAL: an archive, a data directory or its `pg_wal`.
     pub wal: &'a Path,
     /// Only this block.
     pub block: Option<u32>,
@@ -45,7 +45,7 @@ pub struct Wish<'a> {
     pub to: Lsn,
     /// Where to write; more files with a number behind it when one is not enough.
     pub output: &'a Path,
-    /// Threads that read the log.
+    /// Threads that read the WAL.
     pub threads: usize,
 }
 
@@ -64,7 +64,7 @@ pub struct RelationAt {
     pub last: Lsn,
 }
 
-/// What the log does to the fork, in its order.
+/// What the WAL does to the fork, in its order.
 enum Event {
     Change {
         block: u32,
@@ -74,7 +74,7 @@ enum Event {
     },
     /// So many blocks are left; none when the relation is removed.
     Cut { at: Lsn, left: Option<u32> },
-    /// The database is made by a copy of files, which the log does not have.
+    /// The database is made by a copy of files, which the WAL does not have.
     Copied { at: Lsn },
 }
 
@@ -161,7 +161,7 @@ struct Forward<'a> {
 /// Makes the file. What was written is removed when it fails.
 ///
 /// # Errors
-/// [`Kind::NotFound`] when the log does not reach from the backup to the moment, or the relation was removed; [`Kind::Usage`] when the
+/// [`Kind::NotFound`] when the WAL does not reach from the backup to the moment, or the relation was removed; [`Kind::Usage`] when the
 /// backup is newer than the moment; and those of reading and writing.
 pub fn relation_at(wish: &Wish<'_>, go_on: &mut dyn FnMut(u64) -> bool) -> Result<RelationAt> {
     let dir = DataDir::around(wish.file)?;
@@ -180,7 +180,7 @@ pub fn relation_at(wish: &Wish<'_>, go_on: &mut dyn FnMut(u64) -> bool) -> Resul
     }
     let control = ControlFile::open(&dir.root)?;
     let from = begin(&dir.root, &control, wish.to)?;
-    let log = Arc::new(Log::open(wish.wal, None, Some(from), Some(wish.to))?.keeping(KEEP_ALL));
+    let log = Arc::new(Wal::open(wish.wal, None, Some(from), Some(wish.to))?.keeping(KEEP_ALL));
     check_log(&control, &log, wish)?;
     let context = Context {
         major: dir.major as u8,
@@ -212,7 +212,7 @@ pub fn relation_at(wish: &Wish<'_>, go_on: &mut dyn FnMut(u64) -> bool) -> Resul
     outcome
 }
 
-/// Where the log of the backup begins.
+/// Where the WAL of the backup begins.
 fn begin(root: &Path, control: &ControlFile, to: Lsn) -> Result<Lsn> {
     let label = root.join("backup_label");
     let from = match fs::read_to_string(&label) {
@@ -237,7 +237,7 @@ fn start_of_label(text: &str) -> Option<Lsn> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-fn check_log(control: &ControlFile, log: &Log, wish: &Wish<'_>) -> Result<()> {
+fn check_log(control: &ControlFile, log: &Wal, wish: &Wish<'_>) -> Result<()> {
     if log.system_id != control.system_id() {
         return Err(Error::new(Kind::Usage, "the WAL is from another server than the file")
             .detail(format!("system identifiers {} and {}", log.system_id, control.system_id()))
@@ -256,7 +256,7 @@ impl Forward<'_> {
     fn run(
         mut self,
         base: &ForkFiles,
-        log: &Arc<Log>,
+        log: &Arc<Wal>,
         wish: &Wish<'_>,
         go_on: &mut dyn FnMut(u64) -> bool,
     ) -> Result<RelationAt> {
@@ -304,10 +304,10 @@ impl Forward<'_> {
         }
     }
 
-    /// Applies the log; gives where its last record ends.
+    /// Applies the WAL; gives where its last record ends.
     fn over(
         &mut self,
-        log: &Arc<Log>,
+        log: &Arc<Wal>,
         range: Range,
         wish: &Wish<'_>,
         go_on: &mut dyn FnMut(u64) -> bool,

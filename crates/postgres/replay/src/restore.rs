@@ -1,4 +1,4 @@
-//! A base backup brought forward over its archived log, up to the last checkpoint before the recovery target.
+//! A base backup brought forward over its archived WAL, up to the last checkpoint before the recovery target.
 //!
 //! ```text
 //! redo of the backup      backup end       redo    checkpoint      target
@@ -9,7 +9,7 @@
 //!
 //! The directory is then what a server leaves that made a restartpoint at this checkpoint and was stopped. The target, whether the
 //! data is consistent, and the new timeline stay decisions of the server: it replays the rest, by its own settings. A checkpoint is
-//! taken only if the backup was consistent before its redo point, for then no file can be missing that the log changes.
+//! taken only if the backup was consistent before its redo point, for then no file can be missing that the WAL changes.
 //!
 //! The control file is written at the beginning, too, as the server does: from then on nobody may stop before that redo point, because
 //! files may be of its time already.
@@ -23,25 +23,26 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use leadline_errors::{Error, Kind, Result};
-use leadline_wal::{Lineage, Log, Lsn, Range};
+use leadline_wal::{Lineage, Lsn, Range, Wal};
 
-use crate::archive::{Archive, Follow, Source};
-use crate::control::{Backup, ControlFile, CHECKPOINT_SIZE};
-use crate::control::{ARCHIVE_RECOVERY, SHUTDOWN_IN_RECOVERY, SHUT_DOWN};
-use crate::files::Cluster;
-use crate::goal::{self, Goal, Passed, Way, MINIMAL};
-use crate::label::{self, Label, Space};
-use crate::lock::Lock;
-use crate::look::{self, refused, Looked};
-use crate::{handover, Options, Phase, Progress, Read, Report};
+use crate::files::cluster::Cluster;
+use crate::files::control::{Backup, ControlFile, CHECKPOINT_SIZE};
+use crate::files::control::{ARCHIVE_RECOVERY, SHUTDOWN_IN_RECOVERY, SHUT_DOWN};
+use crate::files::lock::Lock;
+use crate::handover::checkpoint;
+use crate::preflight::{self, refused, Looked};
+use crate::read::archive::{Archive, Follow, Source};
+use crate::read::label::{self, Label, Space};
+use crate::recovery_target::{self, Passed, RecoveryTarget, Way, MINIMAL};
+use crate::{Options, Phase, Progress, Read, Report};
 
 /// What an archive recovery goes by.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Restorable {
-    /// Where the archived log is.
+    /// Where the archived WAL is.
     pub source: Source,
     /// The recovery target. The server's own must be the same.
-    pub goal: Goal,
+    pub goal: RecoveryTarget,
     /// Which timeline is followed.
     pub follow: Follow,
 }
@@ -55,7 +56,7 @@ pub struct Restored {
     pub restartpoint: Lsn,
     /// From where on the server replays.
     pub redo: Lsn,
-    /// Where the server stops: at its target, or at the end of the log.
+    /// Where the server stops: at its target, or at the end of the WAL.
     pub target: Lsn,
     /// The timeline that is followed.
     pub timeline: u32,
@@ -101,7 +102,7 @@ struct Start {
 
 impl Start {
     fn of(root: &Path) -> Result<Start> {
-        let looked = look::look_at(root)?;
+        let looked = preflight::look_at(root)?;
         if !looked.has_signal() {
             return Err(Error::new(Kind::Usage, "this data directory is not set up for archive recovery")
                 .detail("it has neither recovery.signal nor standby.signal")
@@ -175,16 +176,17 @@ impl Start {
         let own = self.control.checkpoint().timeline.max(self.control.min_recovery_timeline());
         let lineage = archive.lineage(wish.follow, own)?;
         self.check_lineage(&lineage)?;
-        let mut bound = if let Goal::Lsn { lsn, .. } = wish.goal { Some(lsn.max(self.checkpoint)) } else { None };
+        let mut bound =
+            if let RecoveryTarget::Lsn { lsn, .. } = wish.goal { Some(lsn.max(self.checkpoint)) } else { None };
         loop {
             let followed = archive.follow(&lineage, self.redo, bound)?;
-            look::check_log(&self.cluster, &self.control, &followed.log)?;
-            let log = Arc::new(followed.log.keeping(look::KEEP_ALL));
+            preflight::check_log(&self.cluster, &self.control, &followed.log)?;
+            let log = Arc::new(followed.log.keeping(preflight::KEEP_ALL));
             let to = followed.limit.unwrap_or(log.bounds().to).min(log.bounds().to);
             let range = log.range(Some(self.redo), Some(to))?;
             let total = range.to.0 - range.from.0;
             let mut tell = |done| progress(Phase::Find, done, total);
-            let way = goal::way(&log, range, &wish.goal, options.threads.max(1), &mut tell)?;
+            let way = recovery_target::way(&log, range, &wish.goal, options.threads.max(1), &mut tell)?;
             if way.stop.is_none() {
                 // A record that is longer than a segment may begin before the target and end behind what was looked at.
                 if bound.take().is_some() {
@@ -193,7 +195,7 @@ impl Start {
                 if let Some(gap) = followed.gap {
                     return Err(gap);
                 }
-                if wish.goal != Goal::End {
+                if wish.goal != RecoveryTarget::End {
                     return Err(Error::new(Kind::NotFound, "the archived WAL ends before the recovery target")
                         .detail(format!("it ends at {}: {}", way.end, ending(&way, &followed.missing)))
                         .at(&log.path));
@@ -231,7 +233,7 @@ impl Start {
     }
 
     /// Refuses what must not be done, and chooses the checkpoints.
-    fn judge(&self, log: Arc<Log>, lineage: Lineage, way: Way) -> Result<Found> {
+    fn judge(&self, log: Arc<Wal>, lineage: Lineage, way: Way) -> Result<Found> {
         let target = way.stop.unwrap_or(way.end);
         way.check_timelines(&lineage)?;
         let Some(first) = way.checkpoints.iter().find(|passed| passed.start == self.checkpoint) else {
@@ -342,7 +344,7 @@ fn minimal() -> Error {
         .hint("restore a backup that was taken after wal_level was raised")
 }
 
-/// Why the log ends.
+/// Why the WAL ends.
 fn ending(way: &Way, missing: &str) -> String {
     if way.end_reason.is_empty() {
         format!("{missing} is missing")
@@ -353,7 +355,7 @@ fn ending(way: &Way, missing: &str) -> String {
 
 /// What is to be done.
 struct Found {
-    log: Arc<Log>,
+    log: Arc<Wal>,
     lineage: Lineage,
     /// The checkpoint that replay begins with.
     first: [u8; CHECKPOINT_SIZE],
@@ -387,7 +389,7 @@ impl Found {
         control
     }
 
-    /// Reads the part of the log up to a step, and refuses what cannot be replayed.
+    /// Reads the part of the WAL up to a step, and refuses what cannot be replayed.
     fn read_step(
         &self,
         start: &Start,
@@ -406,7 +408,7 @@ impl Found {
                 .at(&self.log.path));
         }
         let linked: Vec<u32> = start.spaces.iter().map(|space| space.oid).collect();
-        look::check_state(&read.cluster, &read.state, &linked)?;
+        preflight::check_state(&read.cluster, &read.state, &linked)?;
         Ok(read)
     }
 
@@ -441,12 +443,12 @@ impl Found {
                     start.cluster.replace(&start.cluster.root.join("pg_wal").join(name), bytes)?;
                 }
             }
-            handover::store_control(&control)?;
+            checkpoint::store_control(&control)?;
             label::set_aside(&start.cluster)?;
             crate::write_files(&mut read, options, false, progress)?;
             let begun = Instant::now();
             at_step(&mut control, &read, step);
-            handover::store_control(&control)?;
+            checkpoint::store_control(&control)?;
             read.report.seconds.push((Phase::HandOver, begun.elapsed().as_secs_f64()));
             report.add(&read.report);
         }
@@ -467,7 +469,7 @@ fn at_step(control: &mut ControlFile, read: &Read, step: &Passed) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::Checkpoint;
+    use crate::files::control::Checkpoint;
 
     /// A backup that begins at 100, with its checkpoint at 120.
     fn start(backup: Option<Backup>) -> Start {

@@ -1,6 +1,6 @@
 //! Records and block references as the tables `wal_record_raw`, `wal_block_raw` and `wal_record_type` of a capture.
 //!
-//! Each chunk of the log becomes one Parquet segment of each table; segments get their numbers in the order of the log.
+//! Each chunk of the WAL becomes one Parquet segment of each table; segments get their numbers in the order of the WAL.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use arrow_array::{ArrayRef, Int32Array, Int64Array, RecordBatch, UInt32Array};
 use arrow_schema::Schema;
 use leadline_capture::{spec, BatchBuilder, Stats, TableWriter, Value, WriterOptions};
 
-use crate::log::{Log, Range};
 use crate::parallel::{run, Work};
 use crate::reader::{Ending, Reader};
 use crate::record::Record;
 use crate::rmgr;
+use crate::wal::{Range, Wal};
 use leadline_errors::Result;
 
-/// Log that becomes one segment of each table.
+/// Wal that becomes one segment of each table.
 const CHUNK: u64 = 32 << 20;
 
 /// Rows that wait for the encoder: few enough to stay in the processor's cache.
@@ -40,7 +40,7 @@ pub struct Exported {
 /// # Errors
 /// What went wrong first; segments written until then stay.
 pub fn export(
-    log: &Arc<Log>,
+    log: &Arc<Wal>,
     range: Range,
     threads: usize,
     capture: &Path,

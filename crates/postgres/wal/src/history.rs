@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use crate::describe::{describe, outcome, time_of, truncation, Fields, Outcome};
 use crate::filter::Filter;
-use crate::log::{Log, Range};
 use crate::reader::Again;
 use crate::reader::{Ending, Reader};
 use crate::record::{Block, Record};
 use crate::rmgr;
+use crate::wal::{Range, Wal};
 use leadline_datadir::Lsn;
 use leadline_errors::Result;
 
@@ -28,18 +28,18 @@ pub struct Change {
     pub block: Option<Block>,
     /// What the record says.
     pub description: Fields,
-    /// The last time the log told before the record, in Unix microseconds.
+    /// The last time the WAL told before the record, in Unix microseconds.
     pub log_time: Option<i64>,
     /// How the transaction ended and when; none when the range does not say.
     pub outcome: Option<(&'static str, i64)>,
 }
 
-/// The changes of the blocks a filter names, in the order of the log.
+/// The changes of the blocks a filter names, in the order of the WAL.
 ///
 /// # Errors
 /// Those of [`Reader::next_record`].
 pub fn history(
-    log: &Arc<Log>,
+    log: &Arc<Wal>,
     range: Range,
     filter: &Filter,
     go_on: &mut dyn FnMut(u64) -> bool,
@@ -92,7 +92,7 @@ pub fn history(
 }
 
 /// Those subtransactions of a long record that were not kept.
-fn more_subxacts(log: &Arc<Log>, record: &Record<'_>, end: &Outcome, ends: &mut dyn FnMut(u32)) -> Result<()> {
+fn more_subxacts(log: &Arc<Wal>, record: &Record<'_>, end: &Outcome, ends: &mut dyn FnMut(u32)) -> Result<()> {
     const AT_ONCE: usize = 1 << 16;
     if end.subxacts.left_out == 0 {
         return Ok(());

@@ -2,7 +2,7 @@
 //!
 //! Their CRC is computed as they are read. Kept are the front with all block data and images, the first bytes of main data, and
 //! the few pieces behind them with what comes next ([`crate::describe::missing`]). What is not kept is counted; who needs
-//! all of a list reads it from the log once more, a bit at a time ([`crate::Again`]).
+//! all of a list reads it from the WAL once more, a bit at a time ([`crate::Again`]).
 
 use crate::record::BEFORE_MAIN;
 

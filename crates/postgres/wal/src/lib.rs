@@ -1,6 +1,6 @@
 //! PostgreSQL's write-ahead log of majors 13 to 18, read without a server.
 //!
-//! Owns: finding the segments of a log ([`Log`]), its records one after the other ([`Reader`], [`Record`]), their names
+//! Owns: finding the segments of WAL ([`Wal`]), its records one after the other ([`Reader`], [`Record`]), their names
 //! ([`rmgr`]), what they say ([`describe`]), page images ([`image`]), and two things made of all records: [`stats`] and
 //! [`export`]. Does not own: names of relations, replay, the command line.
 //!
@@ -17,7 +17,6 @@ pub mod filter;
 pub mod history;
 pub mod image;
 pub mod kept;
-pub mod log;
 #[cfg(test)]
 #[path = "../tests/made/mod.rs"]
 mod made;
@@ -34,16 +33,17 @@ pub mod timeline;
 pub mod times;
 mod unpack;
 pub mod version;
+pub mod wal;
 
 pub use filter::Filter;
 pub use leadline_datadir::{Lsn, RelFile as Relation};
 pub use leadline_errors::{Error, Kind, Result};
-pub use log::{Log, Range};
 pub use pages::Pages;
 pub use reader::{Again, Ending, Reader};
 pub use record::{Block, Decoder, Record};
 pub use timeline::Lineage;
 pub use unpack::{is_compressed, small_text};
+pub use wal::{Range, Wal};
 
 /// A decoder that has no public name of its own, for crates/fuzz.
 #[doc(hidden)]

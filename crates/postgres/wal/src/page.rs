@@ -1,4 +1,4 @@
-//! The header at the start of every page of the log (`XLogPageHeaderData`, `XLogLongPageHeaderData`).
+//! The header at the start of every page of the WAL (`XLogPageHeaderData`, `XLogLongPageHeaderData`).
 
 use leadline_bytes::{Bytes, Endian, Truncated};
 

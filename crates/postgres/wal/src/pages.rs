@@ -1,11 +1,11 @@
-//! Pages of a log kept as they are in its files, and the records on them.
+//! Pages of WAL kept as they are in its files, and the records on them.
 
 use leadline_bytes::ReadBuffer;
 use leadline_datadir::Lsn;
 
-use crate::log::Log;
 use crate::page::{LONG, SHORT};
 use crate::record::{u32_at, Decoder, Record, HEADER};
+use crate::wal::Wal;
 
 /// Pages that a reader has kept: see [`crate::Reader::keep`].
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub struct Pages {
 }
 
 impl Pages {
-    pub(crate) fn new(log: &Log, from: Lsn, bytes: ReadBuffer) -> Pages {
+    pub(crate) fn new(log: &Wal, from: Lsn, bytes: ReadBuffer) -> Pages {
         Pages { from, bytes, page_size: log.page_size, segment_size: log.segment_size }
     }
 

@@ -1,4 +1,4 @@
-//! A log read in chunks by several threads, whose results are put together in the order of the log.
+//! WAL read in chunks by several threads, whose results are put together in the order of the WAL.
 //!
 //! A chunk begins at any page: the page says how much of it belongs to a record that began before. Each worker ends the last
 //! record of its chunk in the next one. Between chunks the same is checked as between records: the back link.
@@ -9,9 +9,9 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::log::{Log, Range};
 use crate::page::LONG;
 use crate::reader::{Ending, Reader};
+use crate::wal::{Range, Wal};
 use leadline_datadir::Lsn;
 use leadline_errors::{Error, Kind, Result};
 
@@ -37,7 +37,7 @@ pub trait Work {
     }
 }
 
-/// Reads a range with `threads` workers. Parts are given to `merge` in the order of the log, one at a time. `go_on` gets the
+/// Reads a range with `threads` workers. Parts are given to `merge` in the order of the WAL, one at a time. `go_on` gets the
 /// bytes done, now and then, and ends the work by saying false.
 ///
 /// Gives how the whole range ended.
@@ -45,7 +45,7 @@ pub trait Work {
 /// # Errors
 /// Those of [`Reader::next_record`], and what `worker` and `merge` give.
 pub fn run<W: Work>(
-    log: &Arc<Log>,
+    log: &Arc<Wal>,
     range: Range,
     threads: usize,
     chunk_bytes: u64,
@@ -97,7 +97,7 @@ pub fn run<W: Work>(
 }
 
 /// The range in pieces that begin at pages; compressed segments in one piece, since they are read from the front.
-fn cut(log: &Log, range: Range, chunk_bytes: u64) -> Vec<Range> {
+fn cut(log: &Wal, range: Range, chunk_bytes: u64) -> Vec<Range> {
     let step = if log.is_plain() { chunk_bytes.max(log.page_size) } else { chunk_bytes.max(log.segment_size) };
     let mut chunks = Vec::new();
     let mut from = range.from;
@@ -114,7 +114,7 @@ struct Turn<P, M> {
     chunk: usize,
     /// Chunks that were read before their turn, with how they ended and where the record after their last one may begin.
     waiting: BTreeMap<usize, (Result<P>, Ending, Lsn)>,
-    /// How the log ended so far.
+    /// How the WAL ended so far.
     ending: Ending,
     /// Where the next record may begin: after a switch, at the beginning of the next segment.
     next: Lsn,
@@ -122,7 +122,7 @@ struct Turn<P, M> {
 }
 
 struct Shared<'a, P, M> {
-    log: &'a Arc<Log>,
+    log: &'a Arc<Wal>,
     chunks: &'a [Range],
     /// Most chunks read and not merged: what bounds the memory they take.
     lead: usize,
@@ -172,9 +172,9 @@ impl<P: Send, M: FnMut(P) -> Result<()> + Send> Shared<'_, P, M> {
 }
 
 impl<P, M: FnMut(P) -> Result<()>> Turn<P, M> {
-    fn merge_what_is_due(&mut self, log: &Arc<Log>, chunks: &[Range]) -> Result<()> {
+    fn merge_what_is_due(&mut self, log: &Arc<Wal>, chunks: &[Range]) -> Result<()> {
         while let Some((part, ending, next)) = self.waiting.remove(&self.chunk) {
-            // Behind the end of the log there is what older log has left, damaged or not; so there may be behind a switch.
+            // Behind the end of the WAL there is what older log has left, damaged or not; so there may be behind a switch.
             let empty = chunks.get(self.chunk).is_some_and(|chunk| chunk.to <= self.next);
             if !empty && (self.ending.early.is_none() || part.is_ok()) {
                 let part = part?;
@@ -190,7 +190,7 @@ impl<P, M: FnMut(P) -> Result<()>> Turn<P, M> {
 }
 
 /// Adds the ending of a chunk to that of all before it; false when the chunk is no part of it.
-fn join(log: &Arc<Log>, whole: &mut Ending, chunk: &Ending) -> Result<bool> {
+fn join(log: &Arc<Wal>, whole: &mut Ending, chunk: &Ending) -> Result<bool> {
     if chunk.first.0 != 0 {
         if let Some((lsn, reason)) = &whole.early {
             // A server that writes on had come so far when this place was read: the chunk is of a later time.
@@ -214,7 +214,7 @@ fn join(log: &Arc<Log>, whole: &mut Ending, chunk: &Ending) -> Result<bool> {
     }
     if whole.early.is_none() {
         if let (Some((lsn, _)), 0) = (&chunk.early, chunk.first.0) {
-            // The log ends between two chunks, or a chunk begins with pages that were lost.
+            // The WAL ends between two chunks, or a chunk begins with pages that were lost.
             Reader::new(log.clone(), Range { from: *lsn, to: log.bounds().to }).next_record()?;
         }
         whole.early.clone_from(&chunk.early);
@@ -223,7 +223,7 @@ fn join(log: &Arc<Log>, whole: &mut Ending, chunk: &Ending) -> Result<bool> {
 }
 
 /// Whether a record can be read by now where there was none: there, or behind the header of the page that begins there.
-fn is_whole_now(log: &Arc<Log>, lsn: Lsn) -> bool {
+fn is_whole_now(log: &Arc<Wal>, lsn: Lsn) -> bool {
     let mut reader = Reader::new(log.clone(), Range { from: lsn, to: Lsn(lsn.0 + LONG as u64 + 1) });
     matches!(reader.next_record(), Ok(Some(_)))
 }
@@ -236,7 +236,7 @@ mod tests {
     use crate::kept::Kept;
     use crate::made::{Folder, Writer, MAGIC_18, PAGE, SEGMENT};
 
-    /// Counts records, and after its first chunk has the rest of the log written.
+    /// Counts records, and after its first chunk has the rest of the WAL written.
     struct Count(Option<(Vec<PathBuf>, Vec<Vec<u8>>)>);
 
     impl Work for Count {
@@ -254,7 +254,7 @@ mod tests {
         }
     }
 
-    /// A log of three segments of which the first chunk, a segment, ends at `stop` while it is read.
+    /// WAL of three segments of which the first chunk, a segment, ends at `stop` while it is read.
     fn read_while_written(name: &str, stop: impl Fn(&mut [u8]), write: bool) -> (Result<Ending>, u64) {
         let folder = Folder::new(name);
         let mut writer = Writer::new(MAGIC_18, 1, 1);
@@ -263,7 +263,7 @@ mod tests {
         }
         let paths = writer.store(&folder.0);
         let whole: Vec<Vec<u8>> = paths.iter().map(|path| std::fs::read(path).unwrap()).collect();
-        let log = Arc::new(Log::open(&folder.0, None, None, None).unwrap());
+        let log = Arc::new(Wal::open(&folder.0, None, None, None).unwrap());
         let mut first = whole[0].clone();
         stop(&mut first);
         std::fs::write(&paths[0], first).unwrap();
@@ -301,7 +301,7 @@ mod tests {
             let mut bytes = whole.clone();
             bytes[..lost as usize].fill(0);
             std::fs::write(&path, bytes).unwrap();
-            let log = Arc::new(Log::open(&folder.0, None, None, None).unwrap());
+            let log = Arc::new(Wal::open(&folder.0, None, None, None).unwrap());
             let mut records = 0;
             let merge = |count: u64| {
                 records += count;
@@ -325,7 +325,7 @@ mod tests {
         }
         writer.store(&folder.0);
         let kept = Kept { front: 2000, main: 1000, piece: 100 };
-        let log = Arc::new(Log::open(&folder.0, None, None, None).unwrap().keeping(kept));
+        let log = Arc::new(Wal::open(&folder.0, None, None, None).unwrap().keeping(kept));
         for threads in [1, 2, 3] {
             let mut records = 0;
             let merge = |count: u64| {
@@ -350,7 +350,7 @@ mod tests {
         }
         writer.main(1, 10, 0, &[7; 900]);
         writer.store(&folder.0);
-        let log = Arc::new(Log::open(&folder.0, None, None, None).unwrap());
+        let log = Arc::new(Wal::open(&folder.0, None, None, None).unwrap());
         for threads in [1, 2] {
             let mut records = 0;
             let merge = |count: u64| {

@@ -1,6 +1,6 @@
 //! Records one after the other: pages checked, records put together over pages and segments, CRC and back link verified.
 //!
-//! A log has no mark at its end. It ends where no valid record follows; when a valid page of the log follows all the same,
+//! WAL has no mark at its end. It ends where no valid record follows; when a valid page of the WAL follows all the same,
 //! that is damage and an error. A record is held in memory while the reader stands on it, of a long one what [`crate::long`] says;
 //! nothing else grows.
 
@@ -12,7 +12,6 @@ use std::sync::Arc;
 use crate::assembled::Assembled;
 use crate::crc::crc_of;
 use crate::describe;
-use crate::log::{Log, Range};
 use crate::page::{
     PageHeader, SegmentHeader, ALL_FLAGS, FIRST_IS_CONTRECORD, FIRST_IS_OVERWRITE_CONTRECORD, LONG_HEADER,
 };
@@ -20,6 +19,7 @@ use crate::pages::Pages;
 use crate::record::{field, u32_at, u64_at, Parts, Piece, Record, Wrong, HEADER};
 use crate::rmgr;
 use crate::segment::{moved_on, SegmentReader};
+use crate::wal::{Range, Wal};
 use leadline_bytes::ReadBuffer;
 use leadline_datadir::Lsn;
 
@@ -33,7 +33,7 @@ const WINDOW: usize = 64 << 10;
 /// How the reading ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ending {
-    /// Where the log ends before the range does, and why no record follows; none when the range was read to its end.
+    /// Where the WAL ends before the range does, and why no record follows; none when the range was read to its end.
     pub early: Option<(Lsn, String)>,
     /// Where the first record began, 0 when there was none.
     pub first: Lsn,
@@ -43,9 +43,9 @@ pub struct Ending {
     pub last: Lsn,
 }
 
-/// Reads the records of a log that begin in a range.
+/// Reads the records of WAL that begin in a range.
 pub struct Reader {
-    log: Arc<Log>,
+    log: Arc<Wal>,
     range: Range,
     /// Where the next record begins, once `found`.
     next: u64,
@@ -74,7 +74,7 @@ pub struct Reader {
     hasty: bool,
 }
 
-/// Bytes of the log, from `window_at` on.
+/// Bytes of the WAL, from `window_at` on.
 enum Window {
     /// What is read next takes their place.
     Passing(ReadBuffer),
@@ -107,7 +107,7 @@ impl DerefMut for Window {
 /// What is wrong at the place where a record should be.
 struct Broken {
     lsn: u64,
-    /// The first page that only a log which goes on has, when the record has pages of its own behind that of `lsn`.
+    /// The first page that only WAL which goes on has, when the record has pages of its own behind that of `lsn`.
     after: Option<u64>,
     what: String,
     detail: String,
@@ -129,7 +129,7 @@ impl From<Error> for Stop {
 
 impl Reader {
     /// A reader of the records that begin in the range.
-    pub fn new(log: Arc<Log>, range: Range) -> Reader {
+    pub fn new(log: Arc<Wal>, range: Range) -> Reader {
         Reader {
             range,
             next: range.from.0,
@@ -153,9 +153,9 @@ impl Reader {
         }
     }
 
-    /// A reader of a part of a log: it may lie behind the end, and many parts that looked at all their pages would read for nothing
+    /// A reader of a part of WAL: it may lie behind the end, and many parts that looked at all their pages would read for nothing
     /// what older log has left. Who puts parts together looks once.
-    pub(crate) fn of_chunk(log: Arc<Log>, range: Range) -> Reader {
+    pub(crate) fn of_chunk(log: Arc<Wal>, range: Range) -> Reader {
         Reader { hasty: true, ..Reader::new(log, range) }
     }
 
@@ -205,7 +205,7 @@ impl Reader {
     /// The next record, none at the end.
     ///
     /// # Errors
-    /// [`Kind::Invalid`] for damage: what follows the place is a valid part of this log.
+    /// [`Kind::Invalid`] for damage: what follows the place is a valid part of this WAL.
     #[inline]
     pub fn next_record(&mut self) -> Result<Option<Record<'_>>> {
         Ok(if self.advance()? { Some(self.record()) } else { None })
@@ -236,8 +236,8 @@ impl Reader {
         self.parts.record(bytes, length, pieces, self.ending.last.0, self.next, self.log.major)
     }
 
-    /// The log it reads.
-    pub(crate) fn log(&self) -> &Arc<Log> {
+    /// The WAL it reads.
+    pub(crate) fn log(&self) -> &Arc<Wal> {
         &self.log
     }
 
@@ -619,7 +619,7 @@ impl Reader {
         (self.window_at, self.window_len, self.page) = (1, 0, 1);
     }
 
-    /// Whether this page or one behind it, in its segment or at the beginning of the next, is a valid one of this log.
+    /// Whether this page or one behind it, in its segment or at the beginning of the next, is a valid one of this WAL.
     fn goes_on(&mut self, mut page: u64) -> Result<bool> {
         let next_segment = (page / self.log.segment_size + 1) * self.log.segment_size;
         let last = next_segment.min(self.log.bounds().to.0 - self.log.page_size);
@@ -646,7 +646,7 @@ fn is_switch(record: &[u8]) -> bool {
     record[field::RMID] == rmgr::id::XLOG && record[field::INFO] & rmgr::OPCODE_MASK == rmgr::XLOG_SWITCH
 }
 
-fn wrong_record(log: &Log, start: u64, wrong: &Wrong) -> Error {
+fn wrong_record(log: &Wal, start: u64, wrong: &Wrong) -> Error {
     let Wrong { what, at, wanted, found } = wrong;
     Error::new(Kind::Invalid, format!("a record has an invalid format: {what}"))
         .detail(format!("at byte {at} of the record: expected {wanted}, found {found}; its CRC is correct"))

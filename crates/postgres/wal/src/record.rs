@@ -128,7 +128,7 @@ enum Images {
     Of(Option<u8>),
 }
 
-/// Reads records that were kept: their bytes, those of [`Record::copy_for`], or the pages of the log they are on.
+/// Reads records that were kept: their bytes, those of [`Record::copy_for`], or the pages of the WAL they are on.
 #[derive(Debug, Clone)]
 pub struct Decoder {
     pub(crate) parts: Parts,
@@ -501,7 +501,7 @@ impl Block {
         Ok(next)
     }
 
-    /// How long the hole of an image is that was not compressed: what the image lacks of a page. The log does not say how large
+    /// How long the hole of an image is that was not compressed: what the image lacks of a page. The WAL does not say how large
     /// pages are, but what has a hole has a page's header (`pd_pagesize_version`).
     #[inline]
     fn find_hole(&mut self, image: &[u8]) -> Result<(), Wrong> {

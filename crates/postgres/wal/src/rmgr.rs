@@ -5,7 +5,7 @@
 /// The first number that extensions may register.
 pub const CUSTOM: u8 = 128;
 
-/// `xl_info` bits that are the resource manager's own; the low ones belong to the log.
+/// `xl_info` bits that are the resource manager's own; the low ones belong to the WAL.
 pub const OPCODE_MASK: u8 = 0xF0;
 
 /// Built-in resource managers by number; the same from 9.6 to 18.

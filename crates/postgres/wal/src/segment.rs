@@ -1,4 +1,4 @@
-//! The files of a log: their names, and their bytes, compressed or not.
+//! The files of WAL: their names, and their bytes, compressed or not.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -45,7 +45,7 @@ impl SegmentFile {
         Some(SegmentFile { path: path.to_owned(), tli, high, low, partial, named })
     }
 
-    /// The number of the segment, counted from the beginning of the log; none when no log with segments of this size has it.
+    /// The number of the segment, counted from the beginning of the WAL; none when no WAL with segments of this size has it.
     pub(crate) fn number(&self, seg_size: u64) -> Option<u64> {
         let per_high = 0x1_0000_0000 / seg_size;
         let number = u64::from(self.high) * per_high + u64::from(self.low);

@@ -6,11 +6,11 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 use crate::describe;
-use crate::log::{Log, Range};
 use crate::parallel::{run, Work};
 use crate::reader::{Ending, Reader};
 use crate::record::{Block, Record};
 use crate::rmgr;
+use crate::wal::{Range, Wal};
 use leadline_datadir::RelFile as Relation;
 use leadline_errors::Result;
 
@@ -25,7 +25,7 @@ pub enum By {
     Relation,
     /// Database, likewise.
     Database,
-    /// Hour, by the last time the log told before the record.
+    /// Hour, by the last time the WAL told before the record.
     Hour,
 }
 
@@ -63,7 +63,7 @@ pub struct Stats {
 /// Most pages whose last image is remembered: 48 bytes each.
 const PAGES: usize = 3 << 20;
 
-/// Log a worker takes at once.
+/// Wal a worker takes at once.
 const CHUNK: u64 = 16 << 20;
 
 /// Sums up the records of a range that `keep` wants.
@@ -71,7 +71,7 @@ const CHUNK: u64 = 16 << 20;
 /// # Errors
 /// Those of [`Reader::next_record`].
 pub fn stats(
-    log: &Arc<Log>,
+    log: &Arc<Wal>,
     range: Range,
     by: By,
     threads: usize,
@@ -99,7 +99,7 @@ struct Page {
     fork: u8,
 }
 
-/// A page image, in the order of the log.
+/// A page image, in the order of the WAL.
 struct Image {
     page: Page,
     sum: u32,
@@ -143,7 +143,7 @@ struct Chunk {
     types: Vec<u32>,
     last: Option<(Key, u32)>,
     images: Vec<Image>,
-    /// The last time the log told in this chunk.
+    /// The last time the WAL told in this chunk.
     hour: Option<u32>,
 }
 
@@ -179,7 +179,7 @@ impl Chunk {
     }
 }
 
-/// What all chunks have in common, in the order of the log.
+/// What all chunks have in common, in the order of the WAL.
 #[derive(Default)]
 struct Whole {
     sums: HashMap<Key, Sum>,

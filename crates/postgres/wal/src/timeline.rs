@@ -1,4 +1,4 @@
-//! The timelines that a log went along, as a history file tells them, and which of them a segment is taken from.
+//! The timelines that WAL went along, as a history file tells them, and which of them a segment is taken from.
 //!
 //! ```text
 //! timeline 1  ────────┬───── abandoned
@@ -16,7 +16,7 @@ pub fn history_name(timeline: u32) -> String {
     format!("{timeline:08X}.history")
 }
 
-/// The name of a segment by its number, counted from the beginning of the log.
+/// The name of a segment by its number, counted from the beginning of the WAL.
 pub fn segment_name(timeline: u32, number: u64, segment_size: u64) -> String {
     let per_high = 0x1_0000_0000 / segment_size;
     format!("{timeline:08X}{:08X}{:08X}", number / per_high, number % per_high)
@@ -80,7 +80,7 @@ impl Lineage {
         self.parts.iter().any(|part| part.0 == timeline)
     }
 
-    /// The timelines whose segment of this number can hold the log, newest first, each with the LSN up to which it does.
+    /// The timelines whose segment of this number can hold the WAL, newest first, each with the LSN up to which it does.
     ///
     /// The segment in which a timeline begins is a copy of its parent's up to there. The parent's own is as good up to there.
     pub fn of_segment(&self, number: u64, segment_size: u64) -> Vec<(u32, Option<Lsn>)> {

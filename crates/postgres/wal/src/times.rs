@@ -1,10 +1,10 @@
-//! Where in a log a time is: at the first record that tells it, or a later one.
+//! Where in WAL a time is: at the first record that tells it, or a later one.
 
 use std::sync::Arc;
 
 use crate::describe::time_of;
-use crate::log::{Log, Range};
 use crate::reader::Reader;
+use crate::wal::{Range, Wal};
 use leadline_datadir::Lsn;
 use leadline_errors::Result;
 
@@ -14,11 +14,11 @@ use leadline_errors::Result;
 ///
 /// # Errors
 /// Those of [`Reader::next_record`], in the segment where the time is.
-pub fn at_time(log: &Arc<Log>, range: Range, time: i64) -> Result<Lsn> {
+pub fn at_time(log: &Arc<Wal>, range: Range, time: i64) -> Result<Lsn> {
     let segment = log.segment_size;
     let mut starts = vec![range.from];
     starts.extend((range.from.0 / segment + 1..range.to.0.div_ceil(segment)).map(|n| Lsn(n * segment)));
-    // What cannot be read, as behind the end of the log, is after every time.
+    // What cannot be read, as behind the end of the WAL, is after every time.
     let is_before = |from: &Lsn| matches!(first(log, Range { from: *from, to: range.to }, |_| true), Ok(Some((_, told))) if told < time);
     let after = starts.partition_point(is_before);
     let from = starts[after.saturating_sub(1)];
@@ -27,7 +27,7 @@ pub fn at_time(log: &Arc<Log>, range: Range, time: i64) -> Result<Lsn> {
 }
 
 /// The first record with a time that is wanted.
-fn first(log: &Arc<Log>, range: Range, is_wanted: impl Fn(i64) -> bool) -> Result<Option<(Lsn, i64)>> {
+fn first(log: &Arc<Wal>, range: Range, is_wanted: impl Fn(i64) -> bool) -> Result<Option<(Lsn, i64)>> {
     let mut reader = Reader::new(Arc::clone(log), range);
     while let Some(record) = reader.next_record()? {
         if let Some(time) = time_of(&record).filter(|time| is_wanted(*time)) {

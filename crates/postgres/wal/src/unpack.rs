@@ -47,7 +47,7 @@ impl Packing {
                 Packing::Lz4 => Packing::Lz4,
                 _ => Packing::Zstd,
             },
-            // The second byte of each magic of the log.
+            // The second byte of each magic of the WAL.
             (None, [_, 0xD1, ..]) => Packing::Plain,
             _ => named,
         }

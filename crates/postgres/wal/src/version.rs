@@ -1,15 +1,15 @@
-//! What tells the majors apart: the magic number of a log page, and the meaning of the bits of a page image.
+//! What tells the majors apart: the magic number of WAL page, and the meaning of the bits of a page image.
 //!
 //! Sources: `XLOG_PAGE_MAGIC` in `access/xlog_internal.h`, `BKPIMAGE_*` in `access/xlogrecord.h` of each major.
 
 /// One row of [`MAGICS`].
 #[derive(Debug, PartialEq, Eq)]
 pub struct Magic {
-    /// `xlp_magic` of every page of the log.
+    /// `xlp_magic` of every page of the WAL.
     pub magic: u16,
     /// Who writes it.
     pub version: &'static str,
-    /// The major, where this crate reads its log.
+    /// The major, where this crate reads its WAL.
     pub major: Option<u8>,
 }
 

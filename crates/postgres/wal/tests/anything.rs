@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use leadline_noise::{noise, Random};
 use leadline_wal::describe::{describe, messages, outcome, time_of};
-use leadline_wal::{history, image, rmgr, stats, Filter, Log, Reader};
+use leadline_wal::{history, image, rmgr, stats, Filter, Reader, Wal};
 use made::{Folder, Writer};
 
 const MAGICS: [u16; 6] = [0xD106, 0xD10D, 0xD110, 0xD113, 0xD116, 0xD118];
@@ -60,7 +60,7 @@ fn no_content_makes_a_decoder_panic() {
         std::fs::remove_dir_all(&folder.0).unwrap();
         std::fs::create_dir_all(&folder.0).unwrap();
         writer.store(&folder.0);
-        let log = Arc::new(Log::open(&folder.0, None, None, None).unwrap());
+        let log = Arc::new(Wal::open(&folder.0, None, None, None).unwrap());
         let range = log.range(None, None).unwrap();
         let mut reader = Reader::new(log.clone(), range);
         let (mut seen, mut fields, mut refused) = (0, 0, 0);

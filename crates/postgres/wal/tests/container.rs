@@ -7,13 +7,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use leadline_noise::Random;
-use leadline_wal::{Error, Kind, Log, Lsn, Reader};
+use leadline_wal::{Error, Kind, Lsn, Reader, Wal};
 use made::{block_body, name, Folder, Writer, MAGIC_18, PAGE, SEGMENT};
 
 type Seen = Vec<(u64, u64, u32, usize)>;
 
 fn read(path: &Path) -> Result<(Seen, Option<(Lsn, String)>), Error> {
-    let log = Arc::new(Log::open(path, None, None, None)?);
+    let log = Arc::new(Wal::open(path, None, None, None)?);
     let range = log.range(None, None)?;
     let mut reader = Reader::new(log, range);
     let mut seen = Vec::new();
@@ -147,7 +147,7 @@ fn a_log_that_is_written_meanwhile_is_not_damaged() {
     let later: Vec<Vec<u8>> = paths[1..].iter().map(|path| std::fs::read(path).unwrap()).collect();
     std::fs::write(&paths[0], &until_now).unwrap();
     paths[1..].iter().for_each(|path| std::fs::write(path, vec![0; SEGMENT as usize]).unwrap());
-    let log = Arc::new(Log::open(&folder.0, None, None, None).unwrap());
+    let log = Arc::new(Wal::open(&folder.0, None, None, None).unwrap());
     let mut reader = Reader::new(log.clone(), log.range(None, None).unwrap());
     for _ in 0..stop {
         reader.next_record().unwrap().unwrap();
@@ -208,7 +208,7 @@ fn the_newest_timeline_is_followed_and_the_abandoned_end_left_out() {
     let (seen, early) = read(&folder.0).unwrap();
     assert_eq!(seen.last().unwrap().0, first_new);
     assert_eq!(early.unwrap().0, Lsn(new.at));
-    let log = Log::open(&folder.0, Some(1), None, None).unwrap();
+    let log = Wal::open(&folder.0, Some(1), None, None).unwrap();
     assert_eq!((log.timeline, log.segments()), (1, paths.len()));
 }
 
@@ -285,7 +285,7 @@ fn a_range_begins_in_the_middle() {
     let folder = Folder::new("range");
     let (writer, written) = long_log(&mut Random(4));
     writer.store(&folder.0);
-    let log = Arc::new(Log::open(&folder.0, None, None, None).unwrap());
+    let log = Arc::new(Wal::open(&folder.0, None, None, None).unwrap());
     for pick in [1, 10, 444, 899] {
         let range = log.range(Some(Lsn(written[pick].0)), Some(Lsn(written[pick].0 + 1))).unwrap();
         let mut reader = Reader::new(log.clone(), range);
@@ -348,7 +348,7 @@ fn a_segment_that_the_server_takes_away_is_no_missing_file() {
     let folder = Folder::new("taken");
     let (writer, _) = long_log(&mut Random(7));
     let paths = writer.store(&folder.0);
-    let open = || Arc::new(Log::open(&folder.0, None, None, None).unwrap());
+    let open = || Arc::new(Wal::open(&folder.0, None, None, None).unwrap());
     let failed = |mut reader: Reader| loop {
         match reader.next_record() {
             Ok(Some(_)) => {}

@@ -4,7 +4,7 @@ mod made;
 
 use std::sync::Arc;
 
-use leadline_wal::{image, Decoder, Log, Reader};
+use leadline_wal::{image, Decoder, Reader, Wal};
 use made::{Folder, Writer, MAGIC_18};
 
 /// Two blocks with images, two with data, and main data.
@@ -34,7 +34,7 @@ fn a_copy_has_the_image_of_its_block_and_all_data() {
     let mut writer = Writer::new(MAGIC_18, 1, 1);
     writer.put(7, 10, 0, &body());
     writer.store(&folder.0);
-    let log = Arc::new(Log::open(&folder.0, None, None, None).unwrap());
+    let log = Arc::new(Wal::open(&folder.0, None, None, None).unwrap());
     let mut reader = Reader::new(log.clone(), log.range(None, None).unwrap());
     let record = reader.next_record().unwrap().unwrap();
     let mut decoder = Decoder::default();

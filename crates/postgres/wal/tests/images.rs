@@ -5,7 +5,7 @@ mod made;
 use std::sync::Arc;
 
 use leadline_noise::Random;
-use leadline_wal::{image, Log, Reader};
+use leadline_wal::{image, Reader, Wal};
 use made::{Folder, Writer, MAGIC_18};
 
 const HAS_HOLE: u8 = 0x01;
@@ -56,7 +56,7 @@ fn an_image_is_a_page_of_the_size_that_the_server_has() {
             writer.put(1, 10, 0, &body);
         }
         writer.store(&folder.0);
-        let log = Arc::new(Log::open(&folder.0, None, None, None).unwrap());
+        let log = Arc::new(Wal::open(&folder.0, None, None, None).unwrap());
         let mut reader = Reader::new(log.clone(), log.range(None, None).unwrap());
         let mut seen = 0;
         while let Some(record) = reader.next_record().unwrap() {

@@ -5,7 +5,7 @@ mod made;
 use std::sync::Arc;
 
 use leadline_bytes::ReadBuffer;
-use leadline_wal::{Decoder, Log, Lsn, Range, Reader};
+use leadline_wal::{Decoder, Lsn, Range, Reader, Wal};
 use made::{Folder, Writer, MAGIC_18, PAGE, SEGMENT};
 
 #[test]
@@ -22,7 +22,7 @@ fn records_are_found_again_in_the_pages_they_are_on() {
     }
     assert!(writer.at > 3 * SEGMENT);
     writer.store(&folder.0);
-    let log = Arc::new(Log::open(&folder.0, None, None, None).unwrap());
+    let log = Arc::new(Wal::open(&folder.0, None, None, None).unwrap());
     let whole = log.range(None, None).unwrap();
     let middle = Range { from: Lsn(whole.from.0 + 3 * PAGE + 100), to: Lsn(whole.to.0 - SEGMENT / 2) };
     for range in [whole, middle] {

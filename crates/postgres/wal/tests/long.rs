@@ -9,7 +9,7 @@ use leadline_noise::Random;
 use leadline_wal::describe::{describe, messages, outcome, time_of, Fields, Message, Value};
 use leadline_wal::kept::{Kept, List, KEPT};
 use leadline_wal::Again;
-use leadline_wal::{history, stats, Error, Filter, Log, Lsn, Reader, Record};
+use leadline_wal::{history, stats, Error, Filter, Lsn, Reader, Record, Wal};
 use made::{block_body, Folder, Writer, MAGIC_18, SEGMENT};
 
 const MAGICS: [(u8, u16); 6] = [(13, 0xD106), (14, 0xD10D), (15, 0xD110), (16, 0xD113), (17, 0xD116), (18, 0xD118)];
@@ -17,15 +17,15 @@ const MAGICS: [(u8, u16); 6] = [(13, 0xD106), (14, 0xD10D), (15, 0xD110), (16, 0
 /// So little that records of a few pages are long.
 const LITTLE: Kept = Kept { front: 1500, main: 300, piece: 100 };
 
-fn open(folder: &Path, kept: Kept) -> Arc<Log> {
-    Arc::new(Log::open(folder, None, None, None).unwrap().keeping(kept))
+fn open(folder: &Path, kept: Kept) -> Arc<Wal> {
+    Arc::new(Wal::open(folder, None, None, None).unwrap().keeping(kept))
 }
 
 /// Where and why a log ends early, or is damaged.
 type End = Result<Option<(Lsn, String)>, Error>;
 
 /// What `look` says of each record, and how the log ended.
-fn read<T>(folder: &Path, kept: Kept, look: impl Fn(&Arc<Log>, &Record<'_>) -> T) -> (Vec<T>, End) {
+fn read<T>(folder: &Path, kept: Kept, look: impl Fn(&Arc<Wal>, &Record<'_>) -> T) -> (Vec<T>, End) {
     let log = open(folder, kept);
     let mut reader = Reader::new(log.clone(), log.range(None, None).unwrap());
     let mut seen = Vec::new();
@@ -42,7 +42,7 @@ fn read<T>(folder: &Path, kept: Kept, look: impl Fn(&Arc<Log>, &Record<'_>) -> T
 type Outside = ([Lsn; 3], u32, [usize; 2], Vec<Vec<u8>>);
 
 /// All that does not depend on what is kept.
-fn outside(_: &Arc<Log>, r: &Record<'_>) -> Outside {
+fn outside(_: &Arc<Wal>, r: &Record<'_>) -> Outside {
     let data = r.blocks.iter().map(|b| r.data_of(b).to_vec()).collect();
     ([r.start, r.end, r.prev], r.xid, [r.length(), r.main_length()], data)
 }
@@ -135,7 +135,7 @@ fn damage_and_ends_are_those_of_records_that_are_held_whole() {
         if n % 2 == 0 {
             paths.drain(segment + 1..).for_each(|later| std::fs::remove_file(later).unwrap());
         }
-        if Log::open(&folder.0, None, None, None).is_err() {
+        if Wal::open(&folder.0, None, None, None).is_err() {
             continue;
         }
         let whole = read(&folder.0, KEPT, outside);
@@ -275,7 +275,7 @@ fn ends_of_transactions_say_what_is_kept_and_how_much_is_not() {
 }
 
 /// What is known of a list, and the rest read again.
-fn all<T>(log: &Arc<Log>, r: &Record<'_>, list: List<T>, size: usize, parse: impl Fn(&[u8]) -> Vec<T>) -> Vec<T> {
+fn all<T>(log: &Arc<Wal>, r: &Record<'_>, list: List<T>, size: usize, parse: impl Fn(&[u8]) -> Vec<T>) -> Vec<T> {
     let mut bytes = Vec::new();
     Again::of(log, r, list.rest_at).read(list.left_out * size, &mut bytes).unwrap();
     list.known.into_iter().chain(parse(&bytes)).collect()

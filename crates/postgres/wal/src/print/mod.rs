@@ -1,6 +1,6 @@
 //! Rows as commands print them: records, changes of a page, invalidation messages; as text for people, or each as a JSON object.
 //!
-//! A log has millions of records. To print them costs more than to read them, so this allocates nothing for each of them and
+//! WAL has millions of records. To print them costs more than to read them, so this allocates nothing for each of them and
 //! leaves the formatting machinery out of what every row has.
 
 mod json;

@@ -1,4 +1,4 @@
-//! A log printed from its beginning to its end, a part at a time.
+//! WAL printed from its beginning to its end, a part at a time.
 
 use std::sync::Arc;
 
@@ -6,9 +6,9 @@ use super::{Form, Head, Printer, Sent};
 use crate::describe::{messages, outcome, Message};
 use crate::filter::Filter;
 use crate::kept::KEPT;
-use crate::log::{Log, Range};
 use crate::reader::{Again, Reader};
 use crate::record::Record;
+use crate::wal::{Range, Wal};
 use leadline_errors::Result;
 
 /// So much log at most between two looks at whether the user wants to stop.
@@ -16,7 +16,7 @@ const STRETCH: u64 = 8 << 20;
 /// So much text at once: it is written from the processor's cache, and its memory is used again rather than asked for anew.
 const LOT: usize = 128 << 10;
 
-/// What is printed of a log.
+/// What is printed of WAL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum What {
     /// Each record.
@@ -34,9 +34,9 @@ pub struct Part {
     pub text: String,
 }
 
-/// Those records of a log that are wanted.
+/// Those records of WAL that are wanted.
 pub struct Stream {
-    log: Arc<Log>,
+    log: Arc<Wal>,
     filter: Filter,
     reader: Reader,
     printer: Printer,
@@ -54,7 +54,7 @@ struct Rest {
 
 impl Stream {
     /// Nothing is read yet.
-    pub fn new(log: &Arc<Log>, range: Range, filter: Filter) -> Stream {
+    pub fn new(log: &Arc<Wal>, range: Range, filter: Filter) -> Stream {
         let printer = Printer::new(Form::Text, log.major);
         Stream { log: log.clone(), filter, reader: Reader::new(log.clone(), range), printer, rest: None }
     }
@@ -112,7 +112,7 @@ impl Stream {
 }
 
 /// Prints the messages of a record, if it has any, and gives what is still to be printed of it.
-fn print_messages(printer: &mut Printer, log: &Arc<Log>, record: &Record<'_>, records: &mut usize) -> Option<Rest> {
+fn print_messages(printer: &mut Printer, log: &Arc<Wal>, record: &Record<'_>, records: &mut usize) -> Option<Rest> {
     let sent = messages(record);
     if sent.is_empty() {
         return None;

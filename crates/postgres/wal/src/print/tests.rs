@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::history::history;
-use crate::log::{Log, Range};
+use crate::wal::{Range, Wal};
 use crate::Filter;
 
 use crate::made::{block_body, Folder, Writer, MAGIC_18};
@@ -13,7 +13,7 @@ const XACT: u8 = 1;
 const HEAP: u8 = 10;
 
 /// A transaction that inserts a row and sends the same message twice, and a logical message with odd characters.
-fn log(name: &str) -> (Folder, Arc<Log>) {
+fn log(name: &str) -> (Folder, Arc<Wal>) {
     let folder = Folder::new(name);
     let mut writer = Writer::new(MAGIC_18, 1, 1);
     writer.put(7, HEAP, 0, &block_body(1663, 5, 16384, 3, b"row", &[9, 0, 8]));
@@ -27,11 +27,11 @@ fn log(name: &str) -> (Folder, Arc<Log>) {
     let commit = [&0i64.to_le_bytes()[..], &8u32.to_le_bytes(), &2u32.to_le_bytes(), &message, &message].concat();
     writer.main(7, XACT, 0x80, &commit);
     writer.store(&folder.0);
-    let log = Arc::new(Log::open(&folder.0, None, None, None).unwrap());
+    let log = Arc::new(Wal::open(&folder.0, None, None, None).unwrap());
     (folder, log)
 }
 
-fn printed(log: &Arc<Log>, range: Range, what: What, form: Form, limit: usize) -> Vec<Part> {
+fn printed(log: &Arc<Wal>, range: Range, what: What, form: Form, limit: usize) -> Vec<Part> {
     let mut stream = Stream::new(log, range, Filter::default());
     let mut left = limit;
     let mut parts = Vec::new();

@@ -242,7 +242,7 @@ fn value(line: &mut String, of: &Value) {
     }
 }
 
-/// Text of the log, which may be anything: without line breaks, and with control characters made harmless.
+/// Text of the WAL, which may be anything: without line breaks, and with control characters made harmless.
 fn one_line(line: &mut String, text: &str) {
     if text.bytes().all(|b| b.is_ascii_graphic()) {
         return line.push_str(text);

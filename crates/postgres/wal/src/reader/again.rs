@@ -1,4 +1,4 @@
-//! The main data of a record, read from the log a second time: for lists of which not all is kept.
+//! The main data of a record, read from the WAL a second time: for lists of which not all is kept.
 
 use std::sync::Arc;
 
@@ -6,11 +6,11 @@ use leadline_datadir::Lsn;
 use leadline_errors::Result;
 
 use super::Reader;
-use crate::log::{Log, Range};
 use crate::page::{LONG, SHORT};
 use crate::record::Record;
+use crate::wal::{Range, Wal};
 
-/// The main data of a record from some byte on, read from the log a second time.
+/// The main data of a record from some byte on, read from the WAL a second time.
 pub struct Again {
     reader: Reader,
     /// Position of the next byte.
@@ -21,7 +21,7 @@ pub struct Again {
 
 impl Again {
     /// Reads a record's main data again, beginning at byte `from` of it.
-    pub fn of(log: &Arc<Log>, record: &Record<'_>, from: usize) -> Again {
+    pub fn of(log: &Arc<Wal>, record: &Record<'_>, from: usize) -> Again {
         let mut skipped = (record.length() - record.main_length()).saturating_add(from).min(record.length());
         let left = record.length() - skipped;
         let mut at = record.start.0;
@@ -61,7 +61,7 @@ impl Again {
 }
 
 /// Bytes of the header of the page that begins here.
-fn header_size(log: &Log, page: u64) -> u64 {
+fn header_size(log: &Wal, page: u64) -> u64 {
     if page.is_multiple_of(log.segment_size) {
         LONG as u64
     } else {
