@@ -4,7 +4,7 @@ from typing import Any, NotRequired, TypedDict, final, type_check_only
 
 from leadline._core.capture import ProbeFinal, ProbeStatus
 
-__all__ = ["Look", "Recent", "Recorder", "SessionSeen", "normalise"]
+__all__ = ["Recent", "Recorder", "normalise"]
 
 def normalise(text: str) -> tuple[str, int]:
     """A statement with its literals replaced by $n, and the 64-bit key of its shape (0 for an empty text)."""
