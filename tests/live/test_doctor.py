@@ -149,9 +149,9 @@ def test_states_of_the_host(file: str, text: str, name: str, status: str, monkey
 
 def test_kinds_of_shared_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     maps = {
-        "7f00-7f10 rw-s 0 00:01 12 /dev/zero (deleted)\n": "mmap, 0 MiB",
-        "10000000-20000000 rw-s 0 00:0f 12 /anon_hugepage (deleted)\n10-20 rw-s 0 0:1 9 /dev/shm/x\n": "mmap with huge pages, 256 MiB",
-        "10000000-10800000 rw-s 0 00:01 5 /SYSV0052e2c1 (deleted)\n": "System V, 8 MiB",
+        "7f00-7f10 rw-s 0 00:01 12 /dev/zero (deleted)\n": "mmap, 0 MB",
+        "10000000-20000000 rw-s 0 00:0f 12 /anon_hugepage (deleted)\n10-20 rw-s 0 0:1 9 /dev/shm/x\n": "mmap with huge pages, 256 MB",
+        "10000000-10800000 rw-s 0 00:01 5 /SYSV0052e2c1 (deleted)\n": "System V, 8 MB",
         "10000000-10800000 rw-p 0 00:01 5 [heap]\n": None,
     }
     for text, expected in maps.items():

@@ -43,7 +43,7 @@ class Provider(http.server.BaseHTTPRequestHandler):
     issuer = ""
     change: Callable[[dict[str, Any], dict[str, Any]], None]
     sign: Callable[[bytes], bytes]
-    alter: Callable[[str], str]
+    alter: Callable[[str], str] = staticmethod(lambda token: token)
     begun: dict[str, dict[str, str]]  # by code
 
     def do_GET(self) -> None:

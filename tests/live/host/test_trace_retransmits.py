@@ -81,5 +81,5 @@ def test_they_are_recorded_only_when_asked_for(tmp_path: Path) -> None:
         assert capture.unavailable("retransmit") == "not asked for: --kernel-retransmits"
         [(rule, why)] = evaluate(capture, only=["PROGRAM-RETRANSMITS"]).not_evaluated
         assert rule == "PROGRAM-RETRANSMITS" and "not asked for" in why
-    with pytest.raises(LeadlineError, match="not seen on the tier perf"):
+    with pytest.raises(LeadlineError, match="the tier perf does not see retransmitted segments"):
         trace(command=["true"], out=tmp_path / "d.leadline", tier="perf", retransmits=True)
