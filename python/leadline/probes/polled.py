@@ -18,6 +18,7 @@ from leadline import _core
 from leadline.capture.manifest import Manifest, ProbeState
 from leadline.capture.store import Row, Store, Writer, core_writer
 from leadline.errors import LeadlineError
+from leadline.probes.pace import passes
 
 if TYPE_CHECKING:
     from leadline._core.capture import ErrorObject
@@ -159,16 +160,9 @@ class PolledSessions:
             self._error = LeadlineError("invalid", "the engine could not list the sessions", detail=f"{type(e).__name__}: {e}").as_dict()
 
     def _loop(self) -> None:
-        flushed = due = time.monotonic_ns()
-        while not self._stop.is_set():
-            now = time.monotonic_ns()
-            if now < due:
-                self._stop.wait((due - now) / 1e9)
-                continue
-            missed = (now - due) // self.period_ns  # whole periods that went by unseen
-            due += missed * self.period_ns
+        flushed = time.monotonic_ns()
+        for due, missed in passes(flushed, self.period_ns, self._stop):
             self._pass(due, missed)
-            due += self.period_ns
             if time.monotonic_ns() - flushed >= self._flush_ns:
                 flushed = time.monotonic_ns()
                 for name in sorted(self._writers, key=lambda name: name == "session_run"):  # names before the rows that use them

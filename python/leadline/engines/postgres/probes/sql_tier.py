@@ -26,6 +26,7 @@ from leadline.engines.postgres.probes.sql_locks import blocked
 from leadline.engines.postgres.target import Target
 from leadline.errors import LeadlineError
 from leadline.figures import one_line
+from leadline.probes.pace import passes
 
 if TYPE_CHECKING:
     from leadline._core.capture import ErrorObject
@@ -214,9 +215,9 @@ class SqlRecorder:
 
     def _loop(self) -> None:
         started = time.monotonic_ns()
-        due = started + self.period_ns // 2  # in the middle of the time each pass stands for
+        first = started + self.period_ns // 2  # in the middle of the time each pass stands for
         if self._ticks:  # the server was away: what was due in the meantime is missed
-            away = max(0, (due - self._ts_now) // self.period_ns - 1)
+            away = max(0, (first - self._ts_now) // self.period_ns - 1)
             self._unreported += away
             self._missed += away
             self._lock_passes.clear()
@@ -224,17 +225,9 @@ class SqlRecorder:
         delta_at = started - self._delta_ns  # the first reading, to take differences from, follows the first pass
         self._account(started)
         pass_number = 0
-        while not self._stop.is_set():
-            now = time.monotonic_ns()
-            if now < due:
-                if self._stop.wait((due - now) / 1e9):
-                    break
-                continue
-            missed = (now - due) // self.period_ns  # whole periods that went by unseen
-            due += missed * self.period_ns
+        for due, missed in passes(first, self.period_ns, self._stop):
             pass_number += missed + 1
             self._pass(due, missed, look_at_locks=pass_number % self._lock_every == 0)
-            due += self.period_ns
             now = time.monotonic_ns()
             if now - delta_at >= self._delta_ns:
                 delta_at = now
