@@ -99,6 +99,7 @@ PROGRAMS = (
     Case("A program that crashes", "./crash; exit 3", "signal", "used memory that it does not have", "printf 'int main(void) { volatile int *p = 0; return *p; }' > c.c; cc -o crash c.c"),
     Case("A function that calls itself without end", "ulimit -s 512; ./deep", "stack_limit", "used up its stack", DEEP),
     Case("`pipefail` and a reader that ends first", "set -o pipefail; yes | head -1", "signal", "wrote to a pipe whose reader had ended"),
+    Case("A file to be made in a directory that was removed", "mkdir z; cd z; rmdir ../z; touch new", "file_not_found", "The current directory", fix="cd to a directory"),
     Case("A missing file in a pipeline", "cat /no/such/planted | grep x", "file_not_found", "/no/such/planted does not exist"),
     Case("A script that stops at a failed command (`set -e`)", "sh -e ./s", "file_not_found", "planted.sql does not exist", "printf 'echo start\\ncp planted.sql out\\necho done\\n' > s"),
     Case("A script that says more after the command that failed", "sh ./s", "file_not_found", "planted.sql does not exist", "printf 'cp planted.sql out || { echo \"installation failed\" >&2; exit 1; }\\n' > s"),

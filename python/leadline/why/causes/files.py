@@ -9,6 +9,7 @@ from leadline.why.cause import Cause
 from leadline.why.seen import Failure
 
 EXECS = ("execve", "execveat")
+REMOVED = " (deleted)"  # what the kernel puts behind the name of a directory that a process is still in
 
 
 def _searched() -> set[str]:
@@ -63,7 +64,11 @@ def absent(failure: Failure) -> Cause | None:
     statement, fix = f"{failure.path} {text}.", "create it, or correct the path"
     evidence = [failure.as_call()] + ([f"{first} is the first part of it that is missing"] if first != failure.path else [])
     makes = failure.detail.get("creates") or failure.call in ("mkdir", "mkdirat", "bind")
-    if first != failure.path and failure.error == "ENOENT" and makes:
+    if failure.error == "ENOENT" and first.endswith(REMOVED):
+        gone = first.removesuffix(REMOVED)
+        statement = f"The current directory {gone} was removed: {failure.path.removeprefix(first + '/')} cannot be found or made in it."
+        fix = "cd to a directory that exists, and run it again"
+    elif first != failure.path and failure.error == "ENOENT" and makes:
         statement, fix = (
             f"The folder {first} does not exist, in which {failure.path} is to be made.",
             f"mkdir -p {quote(first)}, or correct the path",
